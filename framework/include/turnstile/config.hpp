@@ -1,0 +1,80 @@
+#pragma once
+// Configuration: TOML, overridden by the environment. All errors are reported at once, each with its file and line,
+// and with a suggestion for a misspelt key. Secrets are never printed.
+//
+// Environment: TURNSTILE_<SECTION>_<KEY>, upper case, every other character an underscore:
+//   TURNSTILE_POSTGRES_URL, TURNSTILE_KAFKA_BOOTSTRAP_SERVERS, TURNSTILE_TOPICS_PAYMENTS_LIMIT.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "turnstile/settings.hpp"
+
+namespace turnstile {
+
+/// A text that is not for logs. Printing one gives "***".
+class Secret {
+ public:
+  Secret() = default;
+  explicit Secret(std::string value) : value_(std::move(value)) {}
+  [[nodiscard]] const std::string& reveal() const noexcept { return value_; }
+  [[nodiscard]] bool empty() const noexcept { return value_.empty(); }
+
+ private:
+  std::string value_;
+};
+
+struct PostgresSettings {
+  Secret url;                            ///< a libpq URL or key=value text; may hold a password
+  std::string schema = "turnstile";      ///< where the migrations put the tables; letters, digits, underscores
+  int connections = 0;                   ///< most open at once; 0: one for each worker
+  bool prepared_statements = true;       ///< off behind PgBouncer in transaction mode (trap 14)
+  std::chrono::milliseconds lock_timeout{5'000};       ///< longest wait for a rival's transaction (trap 1)
+  std::chrono::milliseconds connect_timeout{5'000};
+};
+
+struct ConsumerSettings {
+  int workers = 0;                       ///< threads that run handlers; 0: as many as the limits allow, 4 to 64
+  std::size_t window = 10'000;           ///< most messages taken from one partition and not yet settled
+  std::chrono::milliseconds drain_timeout{10'000};     ///< how long running handlers may finish on revoke and on stop
+  std::chrono::milliseconds commit_interval{1'000};    ///< offsets are committed this often, and on revoke and stop
+  std::chrono::milliseconds stall_after{60'000};       ///< the watchdog's patience with one partition
+};
+
+struct LogSettings {
+  std::string level = "info";            ///< trace debug info warn error off
+  std::string format = "text";           ///< text | json
+};
+
+class Config {
+ public:
+  using Environment = std::function<std::optional<std::string>(std::string_view name)>;
+
+  /// Reads a file, then the process's environment. Throws ConfigError with all that is wrong.
+  static Config load(const std::filesystem::path& file);
+  /// The same from a text; `name` stands for the file in messages. `environment` looks up one variable.
+  static Config parse(std::string_view toml, std::string_view name, const Environment& environment = {});
+
+  /// Passed to librdkafka key by key. "bootstrap.servers" is required, "group.id" defaults to "turnstile".
+  std::map<std::string, std::string> kafka;
+  /// Absent: no database; then every topic's mode must be none.
+  std::optional<PostgresSettings> postgres;
+  ConsumerSettings consumer;
+  LogSettings log;
+  std::map<std::string, TopicSettings> topics;
+
+  /// The file that it came from, and the lines of the keys ("topics.payments.limit" -> 12), for later messages.
+  std::string source;
+  std::map<std::string, int> lines;
+  /// "turnstile.toml:12: topics.payments.limit", or the key alone when it has no line.
+  [[nodiscard]] std::string where(const std::string& key) const;
+  [[nodiscard]] std::string group() const;
+};
+
+}  // namespace turnstile

@@ -1,0 +1,126 @@
+#pragma once
+// The decorators. Each is a small value with `decorate(Pipeline&)`; write your own in the same way, or with around().
+//
+//   charge | transactional() | limit("psp", 64) | retry(exponential{100ms, 5}) | dead_letter()
+//
+// Policies (all but around and observe) say how the engine runs the handler, wherever they stand in the chain.
+// around() wraps the call itself, inside the transaction; the last one named is the outermost.
+
+#include <chrono>
+#include <concepts>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "turnstile/handler.hpp"
+
+namespace turnstile {
+
+namespace detail {
+/// A policy: a change to the pipeline's settings.
+template <class Change>
+struct Policy {
+  Change change;
+  void decorate(Pipeline& pipeline) const { change(pipeline.settings); }
+};
+template <class Change>
+Policy(Change) -> Policy<Change>;
+}  // namespace detail
+
+/// Inbox row, the handler's SQL (ctx.tx(), ctx.defer()) and commit in one PostgreSQL transaction: exactly one effect.
+inline auto transactional() {
+  return detail::Policy{[](TopicSettings& s) { s.mode = Mode::transactional; }};
+}
+
+/// At most `count` handlers at once under this name; topics that name the same limiter share it.
+inline auto limit(std::string name, std::int64_t count) {
+  return detail::Policy{[name = std::move(name), count](TopicSettings& s) {
+    s.limiter = name;
+    s.limit = count;
+  }};
+}
+/// A limit of the topic's own name.
+inline auto limit(std::int64_t count) {
+  return detail::Policy{[count](TopicSettings& s) { s.limit = count; }};
+}
+
+struct exponential {
+  std::chrono::milliseconds first;
+  int attempts;
+  std::chrono::milliseconds cap{30'000};
+};
+inline auto retry(exponential e) {
+  return detail::Policy{[e](TopicSettings& s) { s.retry = RetryPolicy{e.attempts, e.first, e.cap}; }};
+}
+
+/// What failed for good goes to this topic (default "<topic>.dlq"), with headers that say why.
+inline auto dead_letter(std::string topic = {}) {
+  return detail::Policy{[topic = std::move(topic)](TopicSettings& s) { s.dead_letter = topic; }};
+}
+
+/// The scope of ids. A name that stays the same over renames in the code.
+inline auto handler_id(std::string name) {
+  return detail::Policy{[name = std::move(name)](TopicSettings& s) { s.handler = name; }};
+}
+/// header:NAME | key | json:/pointer | cloudevents | offset
+inline auto id_from(std::string source) {
+  return detail::Policy{[source = std::move(source)](TopicSettings& s) { s.message_id = source; }};
+}
+inline auto ordered_by(Order order) {
+  return detail::Policy{[order](TopicSettings& s) { s.order = order; }};
+}
+/// Most messages in one transaction. 1: a handler is never run again because of a neighbour.
+inline auto batch(std::int64_t most) {
+  return detail::Policy{[most](TopicSettings& s) { s.batch = most; }};
+}
+inline auto handler_timeout(std::chrono::milliseconds timeout) {
+  return detail::Policy{[timeout](TopicSettings& s) { s.handler_timeout = timeout; }};
+}
+inline auto on_duplicate(DuplicatePolicy policy) {
+  return detail::Policy{[policy](TopicSettings& s) { s.duplicates = policy; }};
+}
+/// Same id, other payload: park it and count it, never skip it in silence.
+inline auto fingerprint() {
+  return detail::Policy{[](TopicSettings& s) { s.fingerprint = true; }};
+}
+
+/// Tells `observer` what happens in this topic.
+inline auto observe(std::shared_ptr<Observer> observer) {
+  struct Decorate {
+    std::shared_ptr<Observer> observer;
+    void decorate(Pipeline& pipeline) const { pipeline.observers.push_back(observer); }
+  };
+  return Decorate{std::move(observer)};
+}
+
+/// The rest of the chain, as a decorator of one's own calls it: once, or not at all.
+class Next {
+ public:
+  Next(const Invoke& invoke, std::span<const Message> messages, Context& context)
+      : invoke_(invoke), messages_(messages), context_(context) {}
+  Outcome operator()() const { return invoke_(messages_, context_); }
+
+ private:
+  const Invoke& invoke_;
+  std::span<const Message> messages_;
+  Context& context_;
+};
+
+/// A decorator of one's own round the call: `wrap(std::span<const Message>, Context&, const Next&) -> Outcome`.
+/// For a message handler the span holds one message. It runs inside the transaction, on the worker's thread.
+template <class Wrap>
+  requires std::is_invocable_r_v<Outcome, Wrap&, std::span<const Message>, Context&, const Next&>
+auto around(Wrap wrap) {
+  struct Decorate {
+    Wrap wrap;
+    void decorate(Pipeline& pipeline) const {
+      pipeline.invoke = [inner = std::move(pipeline.invoke), wrap = wrap](std::span<const Message> messages,
+                                                                          Context& context) mutable -> Outcome {
+        return wrap(messages, context, Next{inner, messages, context});
+      };
+    }
+  };
+  return Decorate{std::move(wrap)};
+}
+
+}  // namespace turnstile

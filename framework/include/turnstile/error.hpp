@@ -1,0 +1,72 @@
+#pragma once
+// Errors. What a person can mend says what was wrong, where, and what to do; what the runtime can mend by
+// itself (StoreUnavailable, StoreBusy, Fenced, CommitInDoubt) is a type of its own so that it is never matched
+// by text.
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace turnstile {
+
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Wrong settings: all of them at once. `what()` holds one line for each.
+struct ConfigError : Error {
+  explicit ConfigError(std::vector<std::string> problems);
+  std::vector<std::string> problems;
+};
+
+/// The database's schema is missing, older, newer or changed. `what()` names the command that puts it right.
+struct SchemaError : Error {
+  using Error::Error;
+};
+
+/// The store of ids cannot be reached, or refuses us. Nothing was decided; try again later.
+struct StoreUnavailable : Error {
+  using Error::Error;
+};
+
+/// A lock wait, a deadlock or a serialization failure: the transaction was rolled back, and the whole of it may be
+/// tried again (traps 1, 2, 4).
+struct StoreBusy : Error {
+  using Error::Error;
+};
+
+/// A newer owner has bumped the partition's epoch: this process must drop what it has of that partition.
+struct Fenced : Error {
+  using Error::Error;
+};
+
+/// COMMIT was sent and its answer never came: unknown, not failed (trap 13). Look it up, then decide.
+struct CommitInDoubt : Error {
+  using Error::Error;
+};
+
+/// A statement that the database refused. `sqlstate` is five characters; `what()` may hold the server's primary
+/// message but never its DETAIL, which can hold ids and payloads (trap 17).
+struct SqlError : Error {
+  SqlError(const std::string& message, std::string state) : Error(message), sqlstate(std::move(state)) {}
+  std::string sqlstate;
+};
+
+/// A deferred statement failed; `message_index` is the place in the batch of the message that queued it.
+struct DeferredSqlError : SqlError {
+  DeferredSqlError(const std::string& message, std::string state, std::size_t index)
+      : SqlError(message, std::move(state)), message_index(index) {}
+  std::size_t message_index;
+};
+
+/// Kafka refused or could not be reached. `what()` says which broker, topic or right, and what to do.
+struct BrokerError : Error {
+  using Error::Error;
+};
+
+/// Raised for an id that was seen before, where the policy is `raise`.
+struct Duplicate : Error {
+  using Error::Error;
+};
+
+}  // namespace turnstile

@@ -1,0 +1,103 @@
+#pragma once
+// What may be a handler, and the form in which the framework keeps one.
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "turnstile/context.hpp"
+#include "turnstile/message.hpp"
+#include "turnstile/observer.hpp"
+#include "turnstile/outcome.hpp"
+#include "turnstile/settings.hpp"
+
+namespace turnstile {
+
+namespace detail {
+template <class R>
+concept HandlerResult = std::same_as<R, Outcome> || std::is_void_v<R>;
+template <class F, class... A>
+concept Answers = std::invocable<F&, A...> && HandlerResult<std::invoke_result_t<F&, A...>>;
+}  // namespace detail
+
+/// Takes one message, with or without a Context; returns an Outcome or nothing.
+template <class F>
+concept MessageHandler = detail::Answers<F, const Message&, Context&> || detail::Answers<F, const Message&>;
+
+/// Takes the messages of a batch at once (for set-based SQL); its outcome is that of all of them.
+template <class F>
+concept BatchHandler =
+    detail::Answers<F, std::span<const Message>, Context&> || detail::Answers<F, std::span<const Message>>;
+
+template <class F>
+concept Handler = MessageHandler<std::decay_t<F>> || BatchHandler<std::decay_t<F>>;
+
+/// A handler as the framework runs it. A message handler is called with one message at a time, a batch handler with
+/// several of one partition, in offset order.
+using Invoke = std::function<Outcome(std::span<const Message>, Context&)>;
+
+class Pipeline;
+
+/// Anything with `decorate(Pipeline&)`: sets a policy (limit, retry) or wraps the call (around).
+template <class D>
+concept Decorator = requires(const std::remove_cvref_t<D>& d, Pipeline& p) { d.decorate(p); };
+
+/// A handler with its decorators. Built with `|`, given to Consumer::topic() or PollLoop::topic(). A value; the handler
+/// itself must be callable from several threads at once.
+class Pipeline {
+ public:
+  template <class H>
+    requires(!std::same_as<std::remove_cvref_t<H>, Pipeline>)
+  Pipeline(H&& handler) {  // NOLINT(google-explicit-constructor): a bare handler is a pipeline
+    static_assert(Handler<H>,
+                  "turnstile: not a handler. A handler takes (const turnstile::Message&), (const turnstile::Message&, "
+                  "turnstile::Context&), (std::span<const turnstile::Message>) or (std::span<const turnstile::Message>, "
+                  "turnstile::Context&), and returns turnstile::Outcome or void");
+    if constexpr (Handler<H>) adopt(std::forward<H>(handler));
+  }
+
+  /// The call, wrapped by what `around` decorators put round it.
+  Invoke invoke;
+  /// True when `invoke` wants exactly one message a call.
+  bool one_at_a_time = true;
+  /// What the code asks for; the configuration may override each of them.
+  TopicSettings settings;
+  std::vector<std::shared_ptr<Observer>> observers;
+
+ private:
+  template <class H>
+  void adopt(H&& handler) {
+    using F = std::decay_t<H>;
+    one_at_a_time = MessageHandler<F>;
+    invoke = [f = F(std::forward<H>(handler))](std::span<const Message> messages, Context& context) mutable -> Outcome {
+      (void)context;
+      if constexpr (detail::Answers<F, const Message&, Context&>) return answer([&] { return f(messages.front(), context); });
+      else if constexpr (detail::Answers<F, const Message&>) return answer([&] { return f(messages.front()); });
+      else if constexpr (detail::Answers<F, std::span<const Message>, Context&>) return answer([&] { return f(messages, context); });
+      else return answer([&] { return f(messages); });
+    };
+  }
+  template <class Call>
+  static Outcome answer(Call&& call) {
+    if constexpr (std::is_void_v<std::invoke_result_t<Call>>) {
+      call();
+      return Outcome::done();
+    } else {
+      return call();
+    }
+  }
+};
+
+/// `handler | decorator`, from left to right: the last one named is the outermost.
+template <class H, Decorator D>
+Pipeline operator|(H&& handler, const D& decorator) {
+  Pipeline pipeline(std::forward<H>(handler));
+  decorator.decorate(pipeline);
+  return pipeline;
+}
+
+}  // namespace turnstile

@@ -1,0 +1,41 @@
+#pragma once
+// The same decorators on a poll loop of one's own: you poll, handle() settles one message, you commit its offset.
+
+#include <memory>
+#include <string>
+
+#include "turnstile/consumer.hpp"
+
+namespace turnstile {
+
+/// What became of the message. After any of them its offset may be committed.
+enum class Settled : std::uint8_t { done, skipped, duplicate, dead_letter };
+
+/// Thread-safe: handle() may be called from several threads, for different partitions at once.
+class PollLoop {
+ public:
+  /// `config` need not hold [kafka] beyond what dead letters need.
+  explicit PollLoop(Config config);
+  PollLoop(Config config, Backends backends);
+  ~PollLoop();
+  PollLoop(const PollLoop&) = delete;
+  PollLoop& operator=(const PollLoop&) = delete;
+
+  PollLoop& topic(const std::string& name, Pipeline pipeline);
+  PollLoop& logger(std::shared_ptr<spdlog::logger> logger);
+
+  /// Runs the message to its end on this thread: waits for a permit, retries with backoff, dead-letters.
+  /// The first message of a partition claims it: the epoch is bumped, and an older owner's transactions are refused.
+  /// Throws Fenced (another member has the partition now: drop it, do not commit), Duplicate (where the policy is raise),
+  /// StoreUnavailable (nothing decided: handle the message again), BrokerError (the dead letter topic refused),
+  /// ConfigError / SchemaError at the first call.
+  Settled handle(const Message& message);
+  /// Call it from your rebalance callback when partitions are taken away: the next message claims them anew.
+  void revoked(const TopicPartition& partition);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace turnstile

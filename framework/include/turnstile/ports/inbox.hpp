@@ -1,0 +1,109 @@
+#pragma once
+// The store of ids. Implemented by adapters/postgres and adapters/memory; both pass the same contract suite.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "turnstile/message.hpp"
+#include "turnstile/transaction.hpp"
+#include "turnstile/types.hpp"
+
+namespace turnstile {
+
+/// A message that asks to be let in.
+struct InboxEntry {
+  MessageId id;
+  Offset offset = 0;
+  std::optional<std::int64_t> fingerprint{};   ///< hash of the payload, where the topic keeps one
+};
+
+enum class Admission : std::uint8_t {
+  fresh,      ///< its id is now in the inbox, as part of the open transaction
+  duplicate,  ///< its id was there, or an earlier entry of the same batch has it
+  mismatch,   ///< as duplicate, but the fingerprint that was kept is another one
+};
+
+struct InboxScope {
+  HandlerId handler;
+  Fence fence;
+  std::chrono::milliseconds lock_timeout{5'000};          ///< longest wait for a rival's open transaction (trap 1)
+  std::chrono::milliseconds idle_timeout{30'000};         ///< the server ends our transaction when we fall silent in it
+};
+
+/// One transaction at a time, on one thread at a time. Destroying a session with an open transaction rolls it back.
+class InboxSession {
+ public:
+  virtual ~InboxSession() = default;
+
+  /// Opens a transaction, checks the fence, and takes the ids in. The answer has the order of `entries`. Of equal ids in
+  /// one batch the first is fresh, the others are duplicates.
+  /// Throws Fenced (epoch is no longer ours), StoreBusy (try the whole again), StoreUnavailable. After a throw no
+  /// transaction is open.
+  virtual std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) = 0;
+  /// The handlers' view of the open transaction.
+  virtual Transaction& transaction() = 0;
+  /// Statements that are deferred from here on belong to this place in the batch.
+  virtual void at_message(std::size_t index) = 0;
+  /// Sends what was deferred, and commits. Throws DeferredSqlError, SqlError (a constraint checked at commit),
+  /// StoreBusy, StoreUnavailable (nothing was committed), CommitInDoubt. After any of them no transaction is open.
+  virtual void commit() = 0;
+  /// Never throws; safe without an open transaction, or on a dead connection.
+  virtual void rollback() noexcept = 0;
+
+  /// Which ids are in the inbox, committed, in the order asked; opens no transaction. Throws StoreUnavailable.
+  virtual std::vector<bool> settled(HandlerId handler, std::span<const MessageId> ids) = 0;
+};
+
+/// What the store knows of a partition that the group has just been given.
+struct PartitionClaim {
+  TopicPartition at;
+  Fence fence;                          ///< with the epoch just bumped
+  std::optional<Offset> watermark;      ///< every message below it is settled in this database
+  std::int32_t incarnation = 0;         ///< how often the topic was found recreated; part of an `offset` message id
+};
+
+struct WatermarkUpdate {
+  Fence fence;
+  Offset watermark = 0;
+};
+
+/// A message that will not be run: what it was, and why.
+struct DeadMessage {
+  HandlerId handler;
+  Fence fence;                                     ///< its slot names the partition
+  OwnedMessage record;
+  std::optional<MessageId> id;                     ///< absent when the record had none
+  std::string reason;                              ///< failed | missing_id | mismatch | duplicate | rejected
+  std::string error;
+  int attempts = 0;
+  std::optional<TopicPartitionOffset> dead_letter; ///< where it was produced; absent: parked here only
+};
+
+/// Thread-safe. Every call may throw StoreUnavailable.
+class InboxStore {
+ public:
+  virtual ~InboxStore() = default;
+  virtual std::unique_ptr<InboxSession> open_session() = 0;
+  /// Throws SchemaError with the command to run when the schema is missing, older or newer than this build, or changed.
+  virtual void check_schema() = 0;
+  /// The same name gives the same id for ever. Throws Error when the ids are used up (32,767).
+  virtual HandlerId register_handler(const std::string& name) = 0;
+  /// Bumps the epochs, waiting for open transactions of the old owner at most `lock_timeout` (then StoreBusy).
+  virtual std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
+                                                       std::chrono::milliseconds lock_timeout) = 0;
+  /// Moves watermarks forward, never back, and only under the epoch given: others are left alone in silence.
+  virtual void advance_watermarks(std::span<const WatermarkUpdate> updates) = 0;
+  /// The topic was recreated: forgets the watermark and counts the incarnation up, under the epoch given.
+  virtual std::int32_t begin_incarnation(const Fence& fence) = 0;
+  /// Keeps it for `turnstile dlq`. False when this record of this handler is there already: nothing is changed then.
+  virtual bool record_dead(const DeadMessage& message) = 0;
+  /// Whether record_dead() knows the record (after a crash between the dead letter and the offset).
+  virtual bool is_dead(HandlerId handler, const Fence& fence, Offset offset) = 0;
+};
+
+}  // namespace turnstile

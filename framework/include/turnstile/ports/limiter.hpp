@@ -1,0 +1,85 @@
+#pragma once
+// So many at a time. A limiter is a named number of permits; a permit stands for one handler that runs. In this
+// release the limiter counts within the process; a cluster-wide one is another implementation of the same port.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+namespace turnstile {
+
+class Limiter;
+
+/// One permit; gives itself back. Move-only; may be given back on another thread than it was taken on.
+class Permit {
+ public:
+  Permit() = default;
+  Permit(std::shared_ptr<Limiter> from, std::uint64_t token, std::stop_token lost) noexcept
+      : from_(std::move(from)), token_(token), lost_(std::move(lost)) {}
+  Permit(Permit&& other) noexcept = default;
+  Permit& operator=(Permit&& other) noexcept {
+    if (this != &other) {
+      give_back();
+      from_ = std::move(other.from_);
+      token_ = other.token_;
+      lost_ = std::move(other.lost_);
+    }
+    return *this;
+  }
+  ~Permit() { give_back(); }
+
+  void give_back() noexcept;
+  [[nodiscard]] explicit operator bool() const noexcept { return from_ != nullptr; }
+  [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
+  /// Set when the permit is no longer ours (its lease ended): what runs under it should stop.
+  [[nodiscard]] const std::stop_token& lost() const noexcept { return lost_; }
+
+ private:
+  std::shared_ptr<Limiter> from_;
+  std::uint64_t token_ = 0;
+  std::stop_token lost_;
+};
+
+struct LimiterState {
+  std::int64_t limit = 0;
+  std::int64_t in_use = 0;
+  std::int64_t most_in_use = 0;   ///< highest value of in_use so far
+};
+
+/// Thread-safe.
+class Limiter : public std::enable_shared_from_this<Limiter> {
+ public:
+  virtual ~Limiter() = default;
+  [[nodiscard]] virtual const std::string& name() const noexcept = 0;
+  /// A permit if one is to be had now; never waits.
+  virtual Permit try_acquire() = 0;
+  /// Calls `wake` once a permit may be had again, from any thread, possibly within this call; it must be quick and may
+  /// call try_acquire(). The one who asked and got a permit meanwhile is woken for nothing; that is allowed.
+  virtual void when_free(std::function<void()> wake) = 0;
+  [[nodiscard]] virtual LimiterState state() const = 0;
+
+ protected:
+  friend class Permit;
+  virtual void release(std::uint64_t token) noexcept = 0;
+};
+
+inline void Permit::give_back() noexcept {
+  if (from_) std::exchange(from_, nullptr)->release(token_);
+}
+
+/// Gives out limiters by name: equal names, the same limiter.
+class Limiters {
+ public:
+  virtual ~Limiters() = default;
+  /// Throws Error when the name is known with another limit.
+  virtual std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) = 0;
+};
+
+/// Counts within this process.
+std::shared_ptr<Limiters> make_local_limiters();
+
+}  // namespace turnstile

@@ -1,0 +1,116 @@
+#pragma once
+// SQL as a handler writes it, without knowing the database's client library. The handler's statements, the inbox
+// rows and the commit are one transaction: the handler neither begins nor ends it.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+namespace turnstile {
+
+/// A statement's argument: a view that must live until the call returns (queue() copies what it needs).
+/// Scalars travel as text and the server infers their type from the statement; arrays travel as int8[], text[] and
+/// bytea[] (cast them where the column has another type: `unnest($1::text[]::uuid[])`).
+class Param {
+ public:
+  using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string_view, std::span<const std::byte>,
+                             std::span<const std::int64_t>, std::span<const std::string>, std::span<const std::string_view>>;
+
+  Param(std::nullptr_t) noexcept {}       // NOLINT(google-explicit-constructor): arguments convert
+  Param(std::nullopt_t) noexcept {}       // NOLINT
+  Param(bool v) noexcept : value_(v) {}   // NOLINT
+  template <std::integral I>
+    requires(!std::is_same_v<I, bool>)
+  Param(I v) noexcept : value_(static_cast<std::int64_t>(v)) {}  // NOLINT
+  Param(double v) noexcept : value_(v) {}                        // NOLINT
+  Param(const char* v) noexcept : value_(std::string_view(v)) {}  // NOLINT
+  Param(std::string_view v) noexcept : value_(v) {}              // NOLINT
+  Param(const std::string& v) noexcept : value_(std::string_view(v)) {}             // NOLINT
+  Param(std::span<const std::byte> v) noexcept : value_(v) {}                       // NOLINT
+  Param(const std::vector<std::int64_t>& v) noexcept : value_(std::span<const std::int64_t>(v)) {}           // NOLINT
+  Param(const std::vector<std::string>& v) noexcept : value_(std::span<const std::string>(v)) {}             // NOLINT
+  Param(const std::vector<std::string_view>& v) noexcept : value_(std::span<const std::string_view>(v)) {}   // NOLINT
+  template <class T>
+  Param(const std::optional<T>& v) : value_(v ? Param(*v).value_ : Value{}) {}  // NOLINT
+
+  [[nodiscard]] const Value& value() const noexcept { return value_; }
+
+ private:
+  Value value_;
+};
+
+/// The answer of a statement, copied out of the client library: valid for as long as it is kept.
+class Rows {
+ public:
+  Rows() = default;
+  /// For adapters: `affected` is the number of rows that the statement changed.
+  Rows(std::size_t columns, std::size_t affected) : columns_(columns), affected_(affected) {}
+  void add(std::optional<std::string_view> cell) {
+    cells_.push_back(cell ? std::optional<std::string>(*cell) : std::nullopt);
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return columns_ == 0 ? 0 : cells_.size() / columns_; }
+  [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+  [[nodiscard]] std::size_t columns() const noexcept { return columns_; }
+  /// Rows inserted, updated or deleted; for a SELECT, rows returned.
+  [[nodiscard]] std::size_t affected() const noexcept { return affected_; }
+  /// The cell's text; nothing for NULL. Throws std::out_of_range.
+  [[nodiscard]] const std::optional<std::string>& at(std::size_t row, std::size_t column) const {
+    if (column >= columns_) throw std::out_of_range("Rows: column " + std::to_string(column) + " of " + std::to_string(columns_));
+    return cells_.at(row * columns_ + column);
+  }
+  /// The cell as a number or text. Throws std::out_of_range, or std::invalid_argument for NULL or another type.
+  template <class T>
+  [[nodiscard]] T get(std::size_t row, std::size_t column) const {
+    const auto& cell = at(row, column);
+    if (!cell) throw std::invalid_argument("Rows: NULL in column " + std::to_string(column));
+    if constexpr (std::is_same_v<T, std::string>) return *cell;
+    else if constexpr (std::is_same_v<T, bool>) return *cell == "t" || *cell == "true";
+    else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(std::stod(*cell));
+    else return static_cast<T>(std::stoll(*cell));
+  }
+
+ private:
+  std::size_t columns_ = 0;
+  std::size_t affected_ = 0;
+  std::vector<std::optional<std::string>> cells_;
+};
+
+/// The open transaction of the batch. Belongs to one worker thread: use it only inside the handler's call.
+class Transaction {
+ public:
+  virtual ~Transaction() = default;
+
+  /// Runs one statement and waits for its answer; everything that was deferred goes out first.
+  /// Throws SqlError (the message fails, its transaction is rolled back), StoreUnavailable.
+  template <class... P>
+  Rows exec(std::string_view sql, const P&... params) {
+    if constexpr (sizeof...(P) == 0) return run(sql, {});
+    else {
+      const Param list[] = {Param(params)...};
+      return run(sql, list);
+    }
+  }
+  /// Queues one statement whose answer is not needed: it goes out through the pipeline with those of the whole batch
+  /// (trap 44). An error in it fails the message that queued it.
+  template <class... P>
+  void defer(std::string_view sql, const P&... params) {
+    if constexpr (sizeof...(P) == 0) queue(sql, {});
+    else {
+      const Param list[] = {Param(params)...};
+      queue(sql, list);
+    }
+  }
+
+  virtual Rows run(std::string_view sql, std::span<const Param> params) = 0;
+  virtual void queue(std::string_view sql, std::span<const Param> params) = 0;
+};
+
+}  // namespace turnstile

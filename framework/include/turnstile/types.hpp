@@ -1,0 +1,91 @@
+#pragma once
+// The small value types that the rest of the framework is written in. All are plain values, safe to copy
+// between threads.
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace turnstile {
+
+/// Position of a record in a partition of a data topic, as Kafka counts it (from 0, gaps are normal).
+using Offset = std::int64_t;
+
+struct TopicPartition {
+  std::string topic;
+  std::int32_t partition = 0;
+  auto operator<=>(const TopicPartition&) const = default;
+};
+
+struct TopicPartitionOffset {
+  TopicPartition at;
+  Offset offset = 0;
+  auto operator<=>(const TopicPartitionOffset&) const = default;
+};
+
+/// "payments[3]", the form in which every log line and error names a partition.
+std::string to_string(const TopicPartition& at);
+/// "payments[3]@1042"
+std::string to_string(const TopicPartitionOffset& at);
+
+/// The 16 bytes under which the inbox knows a message. A UUID is kept as it is; anything else is hashed
+/// (SHA-256 cut to 128 bits), so ids of any length and content fit (trap 16).
+struct MessageId {
+  std::array<std::uint8_t, 16> bytes{};
+  auto operator<=>(const MessageId&) const = default;
+  /// Canonical UUID text, 36 characters.
+  [[nodiscard]] std::string text() const;
+  /// From whatever a person or a header wrote.
+  [[nodiscard]] static MessageId from(std::string_view raw);
+};
+
+/// A handler's name ("charge") as the small integer that the database gave it. The name is the scope of an id:
+/// two handlers may each see the same message once (trap 39).
+struct HandlerId {
+  std::int16_t value = 0;
+  auto operator<=>(const HandlerId&) const = default;
+};
+
+/// Number of an ownership of a partition; only grows. A transaction carries the epoch under which its messages
+/// were assigned, and the database refuses it once a newer owner has bumped the number.
+struct Epoch {
+  std::int64_t value = 0;
+  auto operator<=>(const Epoch&) const = default;
+};
+
+/// What a transaction must prove to commit: the database's row for (group, topic, partition), and the epoch.
+struct Fence {
+  std::int32_t slot = 0;  ///< the row's small integer
+  Epoch epoch;
+  auto operator<=>(const Fence&) const = default;
+};
+
+enum class Mode : std::uint8_t {
+  none,           ///< limits, order and retries only; delivered at least once
+  transactional,  ///< inbox row, the handler's SQL and the commit in one PostgreSQL transaction
+};
+
+enum class Order : std::uint8_t {
+  partition,  ///< one after another, as the partition has them
+  key,        ///< same key in offset order, different keys side by side; records without a key are free
+  none,       ///< any order
+};
+
+enum class DuplicatePolicy : std::uint8_t {
+  skip,   ///< a duplicate is settled without a word (counted)
+  raise,  ///< a duplicate is an error: dead letter in a Consumer, `Duplicate` thrown from a PollLoop
+};
+
+}  // namespace turnstile
+
+template <>
+struct std::hash<turnstile::TopicPartition> {
+  std::size_t operator()(const turnstile::TopicPartition& at) const noexcept {
+    return std::hash<std::string>{}(at.topic) * 31 + static_cast<std::size_t>(at.partition);
+  }
+};
