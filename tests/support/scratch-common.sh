@@ -1,0 +1,32 @@
+# Sourced by scratch-postgres and scratch-kafka.
+
+say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+# A port of 127.0.0.1 that nobody listens on. From below the kernel's ephemeral range, so that no client takes it meanwhile;
+# another server still may, and then the caller tries again with another.
+free_port() {
+  local port
+  for _ in {1..200}; do
+    port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+    if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+      echo "$port"
+      return
+    fi
+  done
+  die "no free port found between 20000 and 31999 on 127.0.0.1"
+}
+
+# Waits until a command succeeds: within SECONDS COMMAND…
+within() {
+  local tries=$(($1 * 20))
+  shift
+  while ! "$@"; do
+    ((tries-- > 0)) || return 1
+    sleep 0.05
+  done
+}
+
+# The process runs, and is no zombie that nobody has collected yet.
+alive() { [[ -r /proc/$1/stat ]] && ! grep -q '^State:\sZ' "/proc/$1/status" 2>/dev/null; }
+gone() { ! alive "$1"; }
