@@ -1,0 +1,159 @@
+// Who may include whom (ARCHITECTURE.md, "Dependencies point inwards"). Reads the source tree, so that a wrong #include fails
+// here with its file, its line and the rule that it breaks.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path root{TURNSTILE_SOURCE_DIR};
+
+bool begins_with_any(std::string_view text, std::initializer_list<std::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return text.starts_with(prefix); });
+}
+
+/// <vector>, <cstdint>: no folder, no suffix.
+bool is_standard(std::string_view header) { return header.find_first_of("/.") == std::string_view::npos; }
+
+/// "kafka" for adapters/kafka/src/x.cpp; empty outside adapters/.
+std::string adapter_of(const std::string& file) {
+  static const std::regex pattern{"adapters/([^/]+)/.*"};
+  std::smatch match;
+  return std::regex_match(file, match, pattern) ? match[1].str() : std::string{};
+}
+
+/// "kafka" for turnstile/kafka/broker.hpp, when adapters/kafka has that header.
+std::string adapter_that_offers(const std::string& header) {
+  static const std::regex pattern{"(?:turnstile|adapters)/([^/]+)/.*"};
+  std::smatch match;
+  if (!std::regex_match(header, match, pattern)) return {};
+  const auto name = match[1].str();
+  const auto folder = name == "testing" ? std::string{"memory"} : name;
+  return fs::is_directory(root / "adapters" / folder) ? folder : std::string{};
+}
+
+/// The rule that `header` in `file` (relative to the root) breaks, or empty.
+std::string broken_rule(const std::string& file, const std::string& header) {
+  const auto adapter = adapter_of(file);
+
+  if (begins_with_any(header, {"librdkafka/", "rdkafka"}) && adapter != "kafka")
+    return "only adapters/kafka includes librdkafka; go through the port turnstile/ports/broker.hpp";
+  if (begins_with_any(header, {"pqxx/", "libpq-fe.h", "libpq/", "postgresql/"}) && adapter != "postgres")
+    return "only adapters/postgres includes libpqxx and libpq; go through the port turnstile/ports/inbox.hpp";
+
+  const auto offered_by = adapter_that_offers(header);
+  if (!adapter.empty() && !offered_by.empty() && offered_by != adapter && adapter != "assembly" && adapter != "cli")
+    return "an adapter knows the framework and never another adapter; adapters/assembly joins them";
+
+  if (file.starts_with("framework/")) {
+    if (!offered_by.empty()) return "the framework knows no adapter; dependencies point inwards";
+    if (file.starts_with("framework/include/") && !is_standard(header) &&
+        !(header.starts_with("turnstile/") && fs::exists(root / "framework/include" / header)))
+      return "public headers include the standard library and other public headers of the framework, nothing else";
+  }
+
+  if (file.starts_with("framework/src/core/")) {
+    if (header.starts_with("runtime/")) return "the cores are pure: they know nothing of the runtime";
+    static const std::vector<std::string_view> impure{
+        "thread", "mutex",   "shared_mutex", "condition_variable", "semaphore",     "latch",        "barrier",
+        "future", "fstream", "iostream",     "filesystem",         "unordered_map", "unordered_set"};
+    if (std::find(impure.begin(), impure.end(), header) != impure.end())
+      return "the cores are pure: no thread, no lock, no file, no order that differs from run to run";
+    if (begins_with_any(header, {"spdlog/", "sys/", "unistd.h", "signal.h", "csignal"}))
+      return "the cores are pure: what they have to say goes out as a value";
+  }
+  return {};
+}
+
+struct Line {
+  std::string file;  ///< relative to the root
+  int number;
+  std::string text;
+};
+
+bool is_source(const fs::path& path) { return path.extension() == ".hpp" || path.extension() == ".cpp"; }
+
+std::vector<Line> lines_under(const std::string& folder) {
+  std::vector<Line> lines;
+  if (!fs::is_directory(root / folder)) return lines;
+  for (const auto& entry : fs::recursive_directory_iterator{root / folder}) {
+    if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+    std::ifstream in{entry.path()};
+    std::string text;
+    for (int number = 1; std::getline(in, text); ++number)
+      lines.push_back({fs::relative(entry.path(), root).generic_string(), number, text});
+  }
+  return lines;
+}
+
+std::string included(const std::string& line) {
+  static const std::regex pattern{R"re(\s*#\s*include\s*[<"]([^>"]+)[>"].*)re"};
+  std::smatch match;
+  return std::regex_match(line, match, pattern) ? match[1].str() : std::string{};
+}
+
+TEST(Structure, EveryIncludePointsInwards) {
+  int includes = 0;
+  for (const auto* folder : {"framework", "adapters"}) {
+    for (const auto& line : lines_under(folder)) {
+      const auto header = included(line.text);
+      if (header.empty()) continue;
+      ++includes;
+      const auto rule = broken_rule(line.file, header);
+      EXPECT_TRUE(rule.empty()) << line.file << ':' << line.number << ": includes \"" << header << "\", but " << rule;
+    }
+  }
+  EXPECT_GT(includes, 100) << "the sources were not found under " << root;
+}
+
+TEST(Structure, CoresReadNoClock) {
+  for (const auto& line : lines_under("framework/src/core")) {
+    const auto code = line.text.substr(0, line.text.find("//"));
+    EXPECT_EQ(code.find("clock::now"), std::string::npos)
+        << line.file << ':' << line.number << ": reads a clock, but the cores are pure: time is an input";
+  }
+}
+
+TEST(Structure, FilesStayShort) {
+  for (const auto* folder : {"framework", "adapters", "tests", "examples"}) {
+    for (const auto& line : lines_under(folder)) {
+      if (line.number == 600)
+        ADD_FAILURE() << line.file << ": has 600 lines or more; a file that long holds two things, so split it";
+    }
+  }
+}
+
+TEST(Structure, ARuleThatIsBrokenIsNoticed) {
+  const auto breaks = [](const char* file, const char* header) { return !broken_rule(file, header).empty(); };
+
+  EXPECT_TRUE(breaks("framework/src/runtime/engine.cpp", "librdkafka/rdkafka.h"));
+  EXPECT_TRUE(breaks("adapters/postgres/src/store.cpp", "librdkafka/rdkafka.h"));
+  EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "pqxx/pqxx"));
+  EXPECT_TRUE(breaks("adapters/cli/src/doctor.cpp", "libpq-fe.h"));
+  EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "turnstile/postgres/store.hpp"));
+  EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "turnstile/testing/broker.hpp"));
+  EXPECT_TRUE(breaks("framework/src/runtime/engine.cpp", "turnstile/kafka/broker.hpp"));
+  EXPECT_TRUE(breaks("framework/include/turnstile/config.hpp", "fmt/format.h"));
+  EXPECT_TRUE(breaks("framework/include/turnstile/config.hpp", "core/digest.hpp"));
+  EXPECT_TRUE(breaks("framework/src/core/offsets.cpp", "runtime/engine.hpp"));
+  EXPECT_TRUE(breaks("framework/src/core/offsets.cpp", "mutex"));
+
+  EXPECT_FALSE(breaks("adapters/kafka/src/broker.cpp", "librdkafka/rdkafka.h"));
+  EXPECT_FALSE(breaks("adapters/postgres/src/store.cpp", "pqxx/pqxx"));
+  EXPECT_FALSE(breaks("adapters/cli/src/doctor.cpp", "turnstile/kafka/broker.hpp"));
+  EXPECT_FALSE(breaks("adapters/kafka/src/broker.cpp", "turnstile/ports/broker.hpp"));
+  EXPECT_FALSE(breaks("framework/src/runtime/engine.cpp", "core/offsets.hpp"));
+  EXPECT_FALSE(breaks("framework/include/turnstile/config.hpp", "turnstile/types.hpp"));
+}
+
+}  // namespace
