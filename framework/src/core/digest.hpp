@@ -1,0 +1,15 @@
+#pragma once
+// SHA-256, through OpenSSL. Thread-safe: each thread keeps a context of its own.
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace turnstile {
+
+using Sha256 = std::array<std::uint8_t, 32>;
+
+/// Throws std::bad_alloc; nothing else can fail with a digest that OpenSSL always has.
+Sha256 sha256(std::string_view bytes);
+
+}  // namespace turnstile
