@@ -1,0 +1,153 @@
+#pragma once
+// What an operator asks of the tables: which message was seen, how much is kept, what died. Behind the verbs `inbox`,
+// `dlq` and `doctor` of the command line; a program may call it too.
+//
+// Every call is one short transaction (purge() is many), bounded by a statement timeout, so that a question never hangs.
+// Every call may throw StoreUnavailable (not reached, not let in), StoreBusy (waited too long for a lock or for an
+// answer), SchemaError (the tables are not there: which command makes them) and SqlError.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "turnstile/config.hpp"
+#include "turnstile/message.hpp"
+#include "turnstile/types.hpp"
+
+namespace turnstile::postgres {
+
+/// Of the database's clock.
+using DatabaseTime = std::chrono::sys_time<std::chrono::microseconds>;
+
+/// A partition as one consumer group reads it.
+struct GroupPartition {
+  std::string group;
+  TopicPartition at;
+};
+
+/// One row of the inbox: the id has taken effect.
+struct SeenMessage {
+  std::string handler;
+  GroupPartition from;      ///< group and topic are empty when the fence row is gone
+  Offset offset = 0;
+  DatabaseTime seen_at;
+  std::optional<std::int64_t> fingerprint;
+};
+
+struct HandlerRows {
+  std::string handler;
+  std::int64_t rows = 0;
+  std::optional<DatabaseTime> oldest;   ///< absent without rows
+  std::optional<DatabaseTime> newest;
+  std::int64_t dead = 0;                ///< dead letters that were not replayed
+};
+
+struct PartitionState {
+  GroupPartition of;
+  Epoch epoch;
+  std::int32_t incarnation = 0;
+  DatabaseTime claimed_at;
+  std::optional<Offset> watermark;
+  std::optional<DatabaseTime> moved_at;
+};
+
+struct InboxStats {
+  std::vector<HandlerRows> handlers;       ///< in the order of their names
+  std::vector<PartitionState> partitions;  ///< by group, topic, partition
+  std::int64_t table_bytes = 0;
+  std::int64_t index_bytes = 0;
+};
+
+struct PurgeOptions {
+  std::chrono::seconds older_than{};
+  std::optional<std::string> handler;                     ///< all handlers when absent
+  std::int64_t batch = 10'000;                            ///< most rows in one transaction
+  std::function<bool(std::int64_t deleted)> on_batch;     ///< called between transactions; false stops
+};
+
+enum class PurgeEnd : std::uint8_t {
+  complete,  ///< nothing older is left
+  stopped,   ///< on_batch said so
+  rivalled,  ///< another purge holds the lock: the rest is left to it (trap 9)
+};
+
+struct PurgeResult {
+  std::int64_t deleted = 0;
+  PurgeEnd end = PurgeEnd::complete;
+};
+
+struct DeadSummary {
+  std::int64_t number = 0;                 ///< how a person names it
+  std::string handler;
+  GroupPartition from;
+  Offset offset = 0;
+  std::optional<MessageId> id;
+  std::string reason;                      ///< failed | rejected | missing_id | mismatch | duplicate
+  std::string error;
+  int attempts = 0;
+  DatabaseTime died_at;
+  std::optional<DatabaseTime> replayed_at;
+};
+
+/// With the record, byte by byte, as it was first consumed.
+struct DeadRecord {
+  DeadSummary summary;
+  OwnedMessage record;
+  std::optional<TopicPartitionOffset> dead_letter;   ///< where it was produced; absent: parked in the table only
+};
+
+struct DeadFilter {
+  std::optional<std::string> handler;
+  std::optional<std::string> topic;
+  std::optional<MessageId> id;
+  bool with_replayed = false;
+  std::int64_t after = 0;                  ///< only numbers greater than this
+  std::int64_t most = 50;
+};
+
+/// What `doctor` looks at; the server's settings are lint_server()'s.
+struct ServerReport {
+  std::string version;                      ///< "15.18 (Debian 15.18-0+deb12u1)"
+  int version_number = 0;                   ///< 150018
+  std::string user;
+  bool schema_exists = false;
+  std::vector<std::string> missing_rights;  ///< of a consumer: "INSERT on inbox"; tables that are not there are left out
+  std::string grants;                       ///< the statements that would give them
+};
+
+/// One connection, opened by the first call and again after an error. Used by one thread at a time.
+class Admin {
+ public:
+  /// Does not connect yet. Throws ConfigError when the URL or the schema cannot be read.
+  explicit Admin(const PostgresSettings& settings);
+  ~Admin();
+  Admin(Admin&&) noexcept;
+  Admin& operator=(Admin&&) noexcept;
+
+  /// The handlers that have seen the id, in the order of their names.
+  std::vector<SeenMessage> inspect(const MessageId& id, const std::optional<std::string>& handler);
+  InboxStats stats();
+  [[nodiscard]] std::vector<std::string> handlers();
+  /// The message may take effect again for this handler. False when it was not there.
+  bool forget(const MessageId& id, const std::string& handler);
+  /// Old ids, in transactions of at most `batch` rows; one purge at a time in a schema.
+  PurgeResult purge(const PurgeOptions& options);
+
+  /// In the order of their numbers.
+  std::vector<DeadSummary> dead(const DeadFilter& filter);
+  std::optional<DeadRecord> load_dead(std::int64_t number);
+  /// False when there is no such row, or it is marked already.
+  bool mark_replayed(std::int64_t number);
+
+  ServerReport server();
+
+ private:
+  class Session;
+  std::unique_ptr<Session> session_;
+};
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,95 @@
+#include "admin_session.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+constexpr std::string_view kSummary =
+    "SELECT d.id, coalesce(h.name, ''), f.consumer_group, f.topic, f.partition, d.record_offset, d.message_id, d.reason, "
+    "       d.error, d.attempts, (extract(epoch FROM d.died_at) * 1000000)::bigint, "
+    "       (extract(epoch FROM d.replayed_at) * 1000000)::bigint, "
+    "       d.dead_topic, d.dead_partition, d.dead_offset, "
+    "       (extract(epoch FROM d.record_timestamp) * 1000)::bigint";
+constexpr std::string_view kFrom =
+    " FROM dead d LEFT JOIN handler h ON h.id = d.handler LEFT JOIN fence f ON f.slot = d.slot ";
+
+DeadSummary summary_at(const Rows& rows, std::size_t row) {
+  DeadSummary dead;
+  dead.number = rows.get<std::int64_t>(row, 0);
+  dead.handler = rows.get<std::string>(row, 1);
+  dead.from.group = text_or_empty(rows, row, 2);
+  dead.from.at.topic = text_or_empty(rows, row, 3);
+  if (rows.at(row, 4)) dead.from.at.partition = rows.get<std::int32_t>(row, 4);
+  dead.offset = rows.get<Offset>(row, 5);
+  if (rows.at(row, 6)) dead.id = id_at(rows, row, 6);
+  dead.reason = rows.get<std::string>(row, 7);
+  dead.error = rows.get<std::string>(row, 8);
+  dead.attempts = rows.get<int>(row, 9);
+  dead.died_at = time_at(rows, row, 10);
+  dead.replayed_at = time_or_none(rows, row, 11);
+  return dead;
+}
+
+std::optional<TopicPartitionOffset> dead_letter_at(const Rows& rows, std::size_t row) {
+  if (!rows.at(row, 12)) return std::nullopt;
+  TopicPartitionOffset at{{rows.get<std::string>(row, 12), 0}, 0};
+  if (rows.at(row, 13)) at.at.partition = rows.get<std::int32_t>(row, 13);
+  if (rows.at(row, 14)) at.offset = rows.get<Offset>(row, 14);
+  return at;
+}
+
+std::vector<Header> headers_of(const Rows& rows) {
+  std::vector<Header> headers;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    headers.push_back({bytes_at(rows, row, 0).value_or(""), bytes_at(rows, row, 1)});
+  }
+  return headers;
+}
+
+}  // namespace
+
+std::vector<DeadSummary> Admin::dead(const DeadFilter& filter) {
+  const Rows rows = session_->ask(
+      std::string(kSummary) + std::string(kFrom) +
+          "WHERE d.id > $1::bigint AND ($2::text IS NULL OR h.name = $2) AND ($3::text IS NULL OR f.topic = $3) "
+          "AND ($4::uuid IS NULL OR d.message_id = $4) AND ($5::boolean OR d.replayed_at IS NULL) "
+          "ORDER BY d.id LIMIT $6::bigint",
+      {std::to_string(filter.after), filter.handler, filter.topic,
+       filter.id ? std::optional(filter.id->text()) : std::nullopt, filter.with_replayed ? "true" : "false",
+       std::to_string(filter.most)});
+  std::vector<DeadSummary> all;
+  for (std::size_t row = 0; row < rows.size(); ++row) all.push_back(summary_at(rows, row));
+  return all;
+}
+
+std::optional<DeadRecord> Admin::load_dead(std::int64_t number) {
+  return session_->transact(Patience{}, [&]() -> std::optional<DeadRecord> {
+    const Arguments which{std::to_string(number)};
+    const Rows rows = session_->run(
+        std::string(kSummary) + ", d.record_key, d.record_payload" + std::string(kFrom) + "WHERE d.id = $1::bigint", which);
+    if (rows.empty()) return std::nullopt;
+    DeadRecord dead;
+    dead.summary = summary_at(rows, 0);
+    dead.dead_letter = dead_letter_at(rows, 0);
+    dead.record.topic = dead.summary.from.at.topic;
+    dead.record.partition = dead.summary.from.at.partition;
+    dead.record.offset = dead.summary.offset;
+    if (rows.at(0, 15)) dead.record.timestamp = Timestamp(std::chrono::milliseconds(rows.get<std::int64_t>(0, 15)));
+    dead.record.key = bytes_at(rows, 0, 16);
+    dead.record.payload = bytes_at(rows, 0, 17);
+    dead.record.headers = headers_of(session_->run(
+        "SELECT u.name, u.value FROM dead d, unnest(d.header_names, d.header_values) WITH ORDINALITY AS u (name, value, n) "
+        "WHERE d.id = $1::bigint ORDER BY u.n",
+        which));
+    return dead;
+  });
+}
+
+bool Admin::mark_replayed(std::int64_t number) {
+  return session_
+             ->ask("UPDATE dead SET replayed_at = clock_timestamp() WHERE id = $1::bigint AND replayed_at IS NULL",
+                   {std::to_string(number)})
+             .affected() > 0;
+}
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,34 @@
+#include "admin_session.hpp"
+
+namespace turnstile::postgres {
+
+ServerReport Admin::server() {
+  return session_->transact(Patience{5'000, 2'000}, [this] {
+    ServerReport report;
+    report.version_number = session_->server_version();
+    report.version = session_->run("SELECT current_setting('server_version')").get<std::string>(0, 0);
+    report.user = session_->user();
+    report.grants = grants(session_->schema(), report.user);
+    const Arguments schema{session_->schema()};
+    report.schema_exists =
+        session_->run("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema).get<bool>(0, 0);
+    if (!report.schema_exists) return report;
+    // The list is that of grants(): what a consumer does, not what an operator may.
+    const Rows rows = session_->run(
+        "SELECT w.privilege || ' on ' || w.tab FROM (VALUES "
+        "    ('migration', 'SELECT'), ('handler', 'SELECT'), ('handler', 'INSERT'), ('fence', 'SELECT'), "
+        "    ('fence', 'INSERT'), ('fence', 'UPDATE'), ('watermark', 'SELECT'), ('watermark', 'INSERT'), "
+        "    ('watermark', 'UPDATE'), ('watermark', 'DELETE'), ('inbox', 'SELECT'), ('inbox', 'INSERT'), "
+        "    ('dead', 'SELECT'), ('dead', 'INSERT')) AS w (tab, privilege) "
+        "JOIN pg_class c ON c.relname = w.tab AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) "
+        "WHERE NOT has_table_privilege(c.oid, w.privilege) ORDER BY 1",
+        schema);
+    if (!session_->run("SELECT has_schema_privilege($1, 'USAGE')", schema).get<bool>(0, 0)) {
+      report.missing_rights.push_back("USAGE on schema " + session_->schema());
+    }
+    for (std::size_t row = 0; row < rows.size(); ++row) report.missing_rights.push_back(rows.get<std::string>(row, 0));
+    return report;
+  });
+}
+
+}  // namespace turnstile::postgres
