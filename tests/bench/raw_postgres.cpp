@@ -1,0 +1,236 @@
+#include "tests/bench/raw_postgres.hpp"
+
+#include <arpa/inet.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/bench/bench_common.hpp"
+
+namespace bench {
+namespace {
+
+constexpr Oid uuid_oid = 2950;
+constexpr Oid bigint_oid = 20;
+
+constexpr const char* insert_ids_sql =
+    "INSERT INTO raw_inbox (handler_id, message_id) SELECT 1, id FROM unnest($1::uuid[]) AS id ORDER BY id "
+    "ON CONFLICT DO NOTHING RETURNING message_id";
+constexpr const char* insert_id_sql =
+    "INSERT INTO raw_inbox (handler_id, message_id) VALUES (1, $1::uuid) ON CONFLICT DO NOTHING";
+constexpr const char* insert_effect_sql = "INSERT INTO raw_effects (payment, amount) VALUES ($1::bigint, $2::bigint)";
+constexpr const char* insert_effects_sql =
+    "INSERT INTO raw_effects (payment, amount) SELECT * FROM unnest($1::bigint[], $2::bigint[])";
+
+void put32(std::string& to, std::uint32_t value) {
+  value = htonl(value);
+  to.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+std::string array_header(Oid element, std::size_t count) {
+  std::string out;
+  put32(out, 1);  // dimensions
+  put32(out, 0);  // no nulls
+  put32(out, element);
+  put32(out, static_cast<std::uint32_t>(count));
+  put32(out, 1);  // lower bound
+  return out;
+}
+
+void put_bigint(char* to, std::int64_t value) {
+  const auto bits = static_cast<std::uint64_t>(value);
+  for (int i = 0; i < 8; ++i) to[i] = static_cast<char>(bits >> (56 - 8 * i));
+}
+
+int hex(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+/// A row (payment, amount) as binary parameters.
+struct EffectParams {
+  EffectParams(std::int64_t payment, std::int64_t amount) {
+    put_bigint(bytes, payment);
+    put_bigint(bytes + 8, amount);
+  }
+  char bytes[16];
+  const char* values[2] = {bytes, bytes + 8};
+  int lengths[2] = {8, 8};
+  int formats[2] = {1, 1};
+};
+
+/// One or two arrays as binary parameters.
+struct ArrayParams {
+  explicit ArrayParams(std::string first, std::string second = {})
+      : text{std::move(first), std::move(second)},
+        values{text[0].data(), text[1].data()},
+        lengths{static_cast<int>(text[0].size()), static_cast<int>(text[1].size())} {}
+  std::string text[2];
+  const char* values[2];
+  int lengths[2];
+  int formats[2] = {1, 1};
+};
+
+}  // namespace
+
+Uuid parse_uuid(std::string_view text) {
+  Uuid out{};
+  std::size_t nibble = 0;
+  for (const char c : text) {
+    if (c == '-') continue;
+    const int digit = hex(c);
+    if (digit < 0 || nibble >= 32) die("not a UUID: " + std::string(text));
+    out[nibble / 2] = static_cast<unsigned char>(out[nibble / 2] * 16 + digit);
+    ++nibble;
+  }
+  if (nibble != 32) die("not a UUID: " + std::string(text));
+  return out;
+}
+
+std::string uuid_array(std::span<const Uuid> ids) {
+  std::string out = array_header(uuid_oid, ids.size());
+  out.reserve(out.size() + ids.size() * 20);
+  for (const Uuid& id : ids) {
+    put32(out, 16);
+    out.append(reinterpret_cast<const char*>(id.data()), id.size());
+  }
+  return out;
+}
+
+std::string bigint_array(std::span<const std::int64_t> values) {
+  std::string out = array_header(bigint_oid, values.size());
+  out.reserve(out.size() + values.size() * 12);
+  for (const std::int64_t value : values) {
+    put32(out, 8);
+    char bytes[8];
+    put_bigint(bytes, value);
+    out.append(bytes, sizeof bytes);
+  }
+  return out;
+}
+
+void make_raw_tables(const std::string& url) {
+  Database db(url);
+  db.exec("SET client_min_messages = warning");
+  db.exec("DROP TABLE IF EXISTS raw_inbox, raw_effects");
+  db.exec("CREATE TABLE raw_inbox (handler_id smallint NOT NULL, message_id uuid NOT NULL, PRIMARY KEY (handler_id, message_id))");
+  db.exec("CREATE TABLE raw_effects (payment bigint NOT NULL, amount bigint NOT NULL)");
+}
+
+Database::Database(const std::string& url) : pg_(PQconnectdb(url.c_str())) {
+  if (PQstatus(pg_) != CONNECTION_OK) die(PQerrorMessage(pg_));
+}
+
+Database::~Database() { PQfinish(pg_); }
+
+PGresult* Database::check(PGresult* result, const char* what) {
+  const ExecStatusType status = PQresultStatus(result);
+  if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK && status != PGRES_PIPELINE_SYNC) {
+    die(std::string(what) + ": " + (result != nullptr ? PQresultErrorMessage(result) : PQerrorMessage(pg_)));
+  }
+  return result;
+}
+
+void Database::exec(const char* sql) { PQclear(check(PQexec(pg_, sql), sql)); }
+
+std::int64_t Database::number(const char* sql) {
+  PGresult* result = check(PQexec(pg_, sql), sql);
+  if (PQntuples(result) < 1) die(std::string(sql) + ": no row");
+  const std::int64_t out = std::strtoll(PQgetvalue(result, 0, 0), nullptr, 10);
+  PQclear(result);
+  return out;
+}
+
+void Database::prepare(const char* name, const char* sql) { PQclear(check(PQprepare(pg_, name, sql, 0, nullptr), sql)); }
+
+void Database::prepare_statements() {
+  prepare("id", insert_id_sql);
+  prepare("ids", insert_ids_sql);
+  prepare("effect", insert_effect_sql);
+  prepare("effects", insert_effects_sql);
+}
+
+bool Database::insert_id(const std::string& uuid_text) {
+  const char* values[] = {uuid_text.c_str()};
+  PGresult* result = check(PQexecPrepared(pg_, "id", 1, values, nullptr, nullptr, 0), "insert id");
+  const bool fresh = std::strcmp(PQcmdTuples(result), "1") == 0;
+  PQclear(result);
+  return fresh;
+}
+
+void Database::insert_effect(std::int64_t payment, std::int64_t amount) {
+  const EffectParams p(payment, amount);
+  PQclear(check(PQexecPrepared(pg_, "effect", 2, p.values, p.lengths, p.formats, 0), "insert effect"));
+}
+
+void Database::collect(const PGresult* result, std::vector<Uuid>& into) {
+  const int rows = PQntuples(result);
+  into.reserve(into.size() + static_cast<std::size_t>(rows));
+  for (int i = 0; i < rows; ++i) {
+    Uuid id;
+    std::memcpy(id.data(), PQgetvalue(result, i, 0), id.size());
+    into.push_back(id);
+  }
+}
+
+std::vector<Uuid> Database::insert_ids(std::span<const Uuid> sorted) {
+  const ArrayParams p(uuid_array(sorted));
+  PGresult* result = check(PQexecPrepared(pg_, "ids", 1, p.values, p.lengths, p.formats, 1), "insert ids");
+  std::vector<Uuid> fresh;
+  collect(result, fresh);
+  PQclear(result);
+  return fresh;
+}
+
+void Database::insert_effects(std::span<const std::int64_t> payments, std::span<const std::int64_t> amounts) {
+  const ArrayParams p(bigint_array(payments), bigint_array(amounts));
+  PQclear(check(PQexecPrepared(pg_, "effects", 2, p.values, p.lengths, p.formats, 0), "insert effects"));
+}
+
+void Database::enter_pipeline() {
+  if (PQenterPipelineMode(pg_) != 1) die(PQerrorMessage(pg_));
+}
+
+void Database::leave_pipeline() {
+  if (PQexitPipelineMode(pg_) != 1) die(PQerrorMessage(pg_));
+}
+
+void Database::send(const char* sql) {
+  if (PQsendQueryParams(pg_, sql, 0, nullptr, nullptr, nullptr, nullptr, 0) != 1) die(PQerrorMessage(pg_));
+  ++waiting_;
+}
+
+void Database::send_ids(std::span<const Uuid> sorted) {
+  const ArrayParams p(uuid_array(sorted));
+  if (PQsendQueryPrepared(pg_, "ids", 1, p.values, p.lengths, p.formats, 1) != 1) die(PQerrorMessage(pg_));
+  ++waiting_;
+}
+
+void Database::send_effect(std::int64_t payment, std::int64_t amount) {
+  const EffectParams p(payment, amount);
+  if (PQsendQueryPrepared(pg_, "effect", 2, p.values, p.lengths, p.formats, 0) != 1) die(PQerrorMessage(pg_));
+  ++waiting_;
+}
+
+void Database::send_effects(std::span<const std::int64_t> payments, std::span<const std::int64_t> amounts) {
+  const ArrayParams p(bigint_array(payments), bigint_array(amounts));
+  if (PQsendQueryPrepared(pg_, "effects", 2, p.values, p.lengths, p.formats, 0) != 1) die(PQerrorMessage(pg_));
+  ++waiting_;
+}
+
+std::vector<Uuid> Database::sync() {
+  if (PQpipelineSync(pg_) != 1) die(PQerrorMessage(pg_));
+  std::vector<Uuid> fresh;
+  for (; waiting_ > 0; --waiting_) {
+    PGresult* result = check(PQgetResult(pg_), "pipeline");
+    if (PQresultStatus(result) == PGRES_TUPLES_OK) collect(result, fresh);
+    PQclear(result);
+    if (PQgetResult(pg_) != nullptr) die("pipeline: more than one answer to a statement");
+  }
+  PQclear(check(PQgetResult(pg_), "pipeline sync"));
+  return fresh;
+}
+
+}  // namespace bench

@@ -1,0 +1,69 @@
+#pragma once
+// libpq by hand, as a careful programmer would use it: prepared statements, binary arrays, pipeline mode. One Database
+// belongs to one thread; every error ends the program.
+
+#include <libpq-fe.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bench {
+
+using Uuid = std::array<unsigned char, 16>;
+
+/// 36 characters to 16 bytes; ends the program on anything else.
+Uuid parse_uuid(std::string_view text);
+
+/// PostgreSQL's binary form of a one-dimensional array without nulls.
+std::string uuid_array(std::span<const Uuid> ids);
+std::string bigint_array(std::span<const std::int64_t> values);
+
+/// The tables that the raw programs write: raw_inbox and raw_effects. Dropped and made anew.
+void make_raw_tables(const std::string& url);
+
+class Database {
+ public:
+  explicit Database(const std::string& url);
+  ~Database();
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  void exec(const char* sql);
+  /// The first column of the first row, as a number.
+  std::int64_t number(const char* sql);
+  /// The statements that the functions below use; the tables must be there.
+  void prepare_statements();
+
+  // One inbox row, one business row, as text.
+  /// True when the id was new.
+  bool insert_id(const std::string& uuid_text);
+  void insert_effect(std::int64_t payment, std::int64_t amount);
+
+  /// The batch's ids, sorted bytewise and without repetitions. Returns those that were new, in no certain order.
+  std::vector<Uuid> insert_ids(std::span<const Uuid> sorted);
+  void insert_effects(std::span<const std::int64_t> payments, std::span<const std::int64_t> amounts);
+
+  // Pipeline mode: what is sent between enter and the next sync() goes out together.
+  void enter_pipeline();
+  void leave_pipeline();
+  void send(const char* sql);
+  void send_ids(std::span<const Uuid> sorted);
+  void send_effect(std::int64_t payment, std::int64_t amount);
+  void send_effects(std::span<const std::int64_t> payments, std::span<const std::int64_t> amounts);
+  /// Flushes and reads the answers of all that was sent. Returns the ids out of the one statement that returned rows.
+  std::vector<Uuid> sync();
+
+ private:
+  void prepare(const char* name, const char* sql);
+  PGresult* check(PGresult* result, const char* what);
+  static void collect(const PGresult* result, std::vector<Uuid>& into);
+
+  PGconn* pg_ = nullptr;
+  int waiting_ = 0;  ///< statements sent since the last sync()
+};
+
+}  // namespace bench
