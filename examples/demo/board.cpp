@@ -1,0 +1,98 @@
+#include "board.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+namespace demo {
+
+struct Board::Head {
+  std::int64_t capacity = 0;
+  std::atomic<std::uint8_t> dead_bits{0};
+  std::atomic<std::int64_t> redelivered{0};
+  std::array<Slot, most_consumers> slots{};
+};
+
+namespace {
+
+/// In `seen_`: this record has been counted as redelivered.
+constexpr std::uint8_t counted_bit = 0x80;
+static_assert(most_consumers < 7, "bit 7 is taken");
+
+std::uint8_t bit_of(int consumer) { return static_cast<std::uint8_t>(1U << static_cast<unsigned>(consumer - 1)); }
+
+[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+
+}  // namespace
+
+void Slot::handler_starts() {
+  const std::int64_t now = starts.fetch_add(1) + 1 - stops.load();
+  std::int64_t highest = most.load();
+  while (now > highest && !most.compare_exchange_weak(highest, now)) {
+  }
+}
+
+Board::Board(int file, bool fresh, std::int64_t capacity) {
+  if (fresh) {
+    size_ = sizeof(Head) + static_cast<std::size_t>(partitions * capacity);
+    if (::ftruncate(file, static_cast<off_t>(size_)) != 0) fail("the demo's board: cannot make room");
+  } else {
+    struct stat status {};
+    if (::fstat(file, &status) != 0) fail("the demo's board: cannot be looked at");
+    size_ = static_cast<std::size_t>(status.st_size);
+  }
+  memory_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ::close(file);
+  if (memory_ == MAP_FAILED) fail("the demo's board: cannot be mapped");
+  // A fresh file reads as zeros, which is how every counter begins.
+  head_ = fresh ? new (memory_) Head{} : static_cast<Head*>(memory_);
+  if (fresh) head_->capacity = capacity;
+  seen_ = reinterpret_cast<std::atomic<std::uint8_t>*>(static_cast<char*>(memory_) + sizeof(Head));
+}
+
+Board Board::create(const std::string& file, std::int64_t capacity) {
+  const int opened = ::open(file.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (opened < 0) fail(file);
+  return Board(opened, true, capacity);
+}
+
+Board Board::open(const std::string& file) {
+  const int opened = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+  if (opened < 0) fail(file);
+  return Board(opened, false, 0);
+}
+
+Board::Board(Board&& other) noexcept
+    : memory_(std::exchange(other.memory_, nullptr)), size_(other.size_), head_(other.head_), seen_(other.seen_) {}
+
+Board::~Board() {
+  if (memory_ != nullptr) ::munmap(memory_, size_);
+}
+
+Slot& Board::slot(int consumer) const { return head_->slots.at(static_cast<std::size_t>(consumer - 1)); }
+
+std::span<Slot> Board::slots() const { return head_->slots; }
+
+void Board::delivered(int consumer, std::int32_t partition, std::int64_t offset) const {
+  slot(consumer).delivered.fetch_add(1);
+  if (partition < 0 || partition >= partitions || offset < 0 || offset >= head_->capacity) {
+    throw std::out_of_range("the demo was handed a record that it has not published");
+  }
+  std::atomic<std::uint8_t>& seen = seen_[partition * head_->capacity + offset];
+  const std::uint8_t before = seen.fetch_or(bit_of(consumer));
+  if ((before & head_->dead_bits.load()) == 0) return;
+  if ((seen.fetch_or(counted_bit) & counted_bit) == 0) head_->redelivered.fetch_add(1);
+}
+
+void Board::killed(int consumer) const { head_->dead_bits.fetch_or(bit_of(consumer)); }
+
+std::int64_t Board::redelivered() const { return head_->redelivered.load(); }
+
+}  // namespace demo

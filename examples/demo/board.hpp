@@ -1,0 +1,66 @@
+#pragma once
+// The notice board: a file mapped into the demo and into its consumer processes, on which each writes what happens to
+// it. It outlives a process that is killed, so that one can see what it was doing at that moment.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace demo {
+
+inline constexpr int partitions = 6;
+/// Three at first, and one that joins after the kill.
+inline constexpr int most_consumers = 4;
+
+/// What one consumer process writes of itself. Counted by the demo's own handler and broker, except where said.
+struct Slot {
+  std::atomic<std::int64_t> starts{0};      ///< handler runs begun
+  std::atomic<std::int64_t> stops{0};       ///< handler runs ended, with or without an exception
+  std::atomic<std::int64_t> most{0};        ///< highest value of starts - stops so far
+  std::atomic<std::int64_t> delivered{0};   ///< records that Kafka handed to this process
+  std::atomic<std::uint32_t> assigned{0};   ///< one bit for each partition that it owns (from the Observer)
+  std::atomic<std::int64_t> done{0};        ///< took effect, by the framework's account (from the Observer)
+  std::atomic<std::int64_t> duplicates{0};  ///< refused, by the framework's account (from the Observer)
+  std::atomic<std::int64_t> failed{0};      ///< retries and dead letters (from the Observer)
+
+  [[nodiscard]] std::int64_t running() const { return starts.load() - stops.load(); }
+  void handler_starts();
+  void handler_stops() { stops.fetch_add(1); }
+};
+static_assert(std::atomic<std::int64_t>::is_always_lock_free, "processes share these");
+
+/// Thread-safe, and safe between processes. Movable only before it is shared with threads.
+class Board {
+ public:
+  /// A new, empty board with room for offsets below `capacity` in each partition. Throws std::system_error.
+  static Board create(const std::string& file, std::int64_t capacity);
+  /// The board that another process made.
+  static Board open(const std::string& file);
+  Board(Board&& other) noexcept;
+  Board& operator=(Board&&) = delete;
+  ~Board();
+
+  /// `consumer` counts from 1.
+  [[nodiscard]] Slot& slot(int consumer) const;
+  [[nodiscard]] std::span<Slot> slots() const;
+
+  /// Kafka handed the record to the consumer.
+  void delivered(int consumer, std::int32_t partition, std::int64_t offset) const;
+  /// From now on, a record that had been handed to this consumer and comes to another one counts as redelivered.
+  void killed(int consumer) const;
+  [[nodiscard]] std::int64_t redelivered() const;
+
+ private:
+  struct Head;
+  Board(int file, bool fresh, std::int64_t capacity);
+
+  void* memory_ = nullptr;
+  std::size_t size_ = 0;
+  Head* head_ = nullptr;
+  /// For each partition and offset, one bit for each consumer that was handed the record.
+  std::atomic<std::uint8_t>* seen_ = nullptr;
+};
+
+}  // namespace demo

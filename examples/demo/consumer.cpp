@@ -1,0 +1,78 @@
+#include "consumer.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <thread>
+
+#include <turnstile/turnstile.hpp>
+
+#include "board.hpp"
+#include "settings.hpp"
+#include "watched_broker.hpp"
+
+namespace demo {
+namespace {
+
+using namespace turnstile;
+using namespace std::chrono_literals;
+
+/// Puts what the framework says of itself on the board, to be held against what the demo counts on its own.
+class Reporter final : public Observer {
+ public:
+  explicit Reporter(Slot& slot) : slot_(slot) {}
+
+  void on_batch(const BatchReport& report) noexcept override {
+    slot_.done += report.done;
+    slot_.duplicates += report.duplicates;
+    slot_.failed += report.retried + report.dead;
+  }
+  void on_assigned(const TopicPartition& at, Epoch) noexcept override { slot_.assigned |= bit_of(at); }
+  void on_revoked(const TopicPartition& at) noexcept override { slot_.assigned &= ~bit_of(at); }
+
+ private:
+  static std::uint32_t bit_of(const TopicPartition& at) { return 1U << static_cast<unsigned>(at.partition); }
+  Slot& slot_;
+};
+
+/// Counts one run of the handler, however it ends.
+class Running {
+ public:
+  explicit Running(Slot& slot) : slot_(slot) { slot_.handler_starts(); }
+  ~Running() { slot_.handler_stops(); }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  Slot& slot_;
+};
+
+}  // namespace
+
+int consume(const ConsumerOptions& options) try {
+  const Board board = Board::open(options.board);
+  Slot& slot = board.slot(options.number);
+
+  const Config config = Config::load(options.config);
+  Backends backends = connect(config);
+  backends.broker = watched(backends.broker, board, options.number);
+
+  auto charge = [&slot, consumer = options.number](const Message& message, Context& ctx) {
+    const Running running(slot);
+    std::this_thread::sleep_for(handler_time);  // stands for the real work, which is what the limit is for
+    ctx.defer("INSERT INTO charge (id, account, consumer) VALUES ($1, $2, $3)", message.header("message-id").value(),
+              message.key().value(), consumer);
+  };
+
+  Consumer app{config, backends};
+  app.topic(options.topic, charge | transactional() | limit("psp", handler_limit) | ordered_by(Order::key) |
+                               batch(20) | retry(exponential{100ms, 5}) | observe(std::make_shared<Reporter>(slot)));
+  app.run();
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "consumer %d: %s\n", options.number, error.what());
+  return 1;
+}
+
+}  // namespace demo

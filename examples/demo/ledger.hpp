@@ -1,0 +1,40 @@
+#pragma once
+// The effects, as PostgreSQL has them. Counted by plain SQL over a connection of its own, in a table that would take the
+// same id twice.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace demo {
+
+class Ledger {
+ public:
+  struct Count {
+    std::int64_t rows = 0;        ///< effects
+    std::int64_t ids = 0;         ///< different ids among them
+    std::int64_t doubled = 0;     ///< ids with more than one effect
+  };
+
+  /// Connects. Throws std::runtime_error with the server's words, never with the password.
+  explicit Ledger(const std::string& url);
+  ~Ledger();
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  /// Makes the schema (dropping one of that name) and goes on working in it.
+  void create_schema(const std::string& name);
+  /// The table of effects: no unique constraint, so that a message that takes effect twice shows.
+  void create_table();
+  Count count();
+  void drop_schema(const std::string& name);
+
+ private:
+  struct Connection;
+  std::unique_ptr<Connection> connection_;
+};
+
+/// The URL with search_path set to `schema`, for the consumers' connections.
+std::string with_search_path(const std::string& url, const std::string& schema);
+
+}  // namespace demo

@@ -1,0 +1,39 @@
+// The demo: messages that are delivered more than once and take effect once each, under a limit, while a consumer is
+// killed in the middle of its work. `./dev demo` builds it, gives it a PostgreSQL, and runs it.
+
+#include <exception>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "consumer.hpp"
+#include "story.hpp"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Messages that take effect once, a limit, and a killed consumer, to look at"};
+  demo::StoryOptions story;
+  auto* postgres = app.add_option("--postgres", story.postgres, "postgresql://… of a database in which a schema may be made");
+  app.add_option("--kafka", story.kafka, "host:port of a Kafka; default: librdkafka's mock broker, embedded");
+  app.add_option("--messages", story.messages, "records to publish, second copies included")->check(CLI::Range(3'000, 1'000'000))->capture_default_str();
+  app.add_flag("--keep", story.keep, "leave the schema and the consumers' logs for a look");
+
+  // How the demo starts its own consumers; not for people.
+  demo::ConsumerOptions consumer;
+  app.add_option("--consumer", consumer.number)->group("");
+  app.add_option("--config", consumer.config)->group("");
+  app.add_option("--board", consumer.board)->group("");
+  app.add_option("--topic", consumer.topic)->group("");
+  CLI11_PARSE(app, argc, argv);
+
+  if (consumer.number > 0) return demo::consume(consumer);
+  if (postgres->count() == 0) {
+    std::cerr << "turnstile_demo: --postgres URL is missing; ./dev demo starts a PostgreSQL and passes its address\n";
+    return 2;
+  }
+  try {
+    return demo::tell(story);
+  } catch (const std::exception& error) {
+    std::cerr << "\nturnstile_demo: " << error.what() << '\n';
+    return 1;
+  }
+}

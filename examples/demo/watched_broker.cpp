@@ -1,0 +1,72 @@
+#include "watched_broker.hpp"
+
+#include <utility>
+
+namespace demo {
+namespace {
+
+using namespace turnstile;
+
+class WatchedConsumer final : public BrokerConsumer {
+ public:
+  WatchedConsumer(std::unique_ptr<BrokerConsumer> inner, const Board& board, int consumer)
+      : inner_(std::move(inner)), board_(board), consumer_(consumer) {}
+
+  std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) override {
+    auto block = inner_->take(from, most);
+    if (block) {
+      for (const Message& message : block->messages()) {
+        board_.delivered(consumer_, message.partition(), message.offset());
+      }
+    }
+    return block;
+  }
+
+  void subscribe(const std::vector<std::string>& topics, AssignmentListener& listener) override {
+    inner_->subscribe(topics, listener);
+  }
+  void poll(std::chrono::milliseconds timeout) override { inner_->poll(timeout); }
+  void wake() noexcept override { inner_->wake(); }
+  std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of,
+                                               std::chrono::milliseconds timeout) override {
+    return inner_->committed(of, timeout);
+  }
+  void commit(std::span<const TopicPartitionOffset> offsets, bool wait) override { inner_->commit(offsets, wait); }
+  void seek(const TopicPartitionOffset& to) override { inner_->seek(to); }
+  std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds timeout) override {
+    return inner_->bounds(of, timeout);
+  }
+  void close() override { inner_->close(); }
+
+ private:
+  std::unique_ptr<BrokerConsumer> inner_;
+  const Board& board_;
+  int consumer_;
+};
+
+class WatchedBroker final : public Broker {
+ public:
+  WatchedBroker(std::shared_ptr<Broker> inner, const Board& board, int consumer)
+      : inner_(std::move(inner)), board_(board), consumer_(consumer) {}
+
+  std::unique_ptr<BrokerConsumer> open_consumer() override {
+    return std::make_unique<WatchedConsumer>(inner_->open_consumer(), board_, consumer_);
+  }
+  std::shared_ptr<BrokerProducer> open_producer() override { return inner_->open_producer(); }
+  std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override {
+    return inner_->describe(topic, timeout);
+  }
+
+ private:
+  std::shared_ptr<Broker> inner_;
+  const Board& board_;
+  int consumer_;
+};
+
+}  // namespace
+
+std::shared_ptr<Broker> watched(std::shared_ptr<Broker> broker, const Board& board, int consumer) {
+  return std::make_shared<WatchedBroker>(std::move(broker), board, consumer);
+}
+
+}  // namespace demo

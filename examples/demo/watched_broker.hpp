@@ -1,0 +1,16 @@
+#pragma once
+// A Broker that notes on the board which records Kafka hands out, and does nothing else. Also an example of what a
+// port is for: the framework works with it as with the broker that it wraps.
+
+#include <memory>
+
+#include <turnstile/ports/broker.hpp>
+
+#include "board.hpp"
+
+namespace demo {
+
+/// `board` must outlive the broker.
+std::shared_ptr<turnstile::Broker> watched(std::shared_ptr<turnstile::Broker> broker, const Board& board, int consumer);
+
+}  // namespace demo
