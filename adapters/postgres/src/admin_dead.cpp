@@ -66,7 +66,8 @@ std::optional<DeadRecord> Admin::load_dead(std::int64_t number) {
   return session_->transact(Patience{}, [&]() -> std::optional<DeadRecord> {
     const Arguments which{std::to_string(number)};
     const Rows rows = session_->run(
-        std::string(kSummary) + ", d.record_key, d.record_payload" + std::string(kFrom) + "WHERE d.id = $1::bigint", which);
+        std::string(kSummary) + ", d.record_key, d.record_payload" + std::string(kFrom) + "WHERE d.id = $1::bigint",
+        which);
     if (rows.empty()) return std::nullopt;
     DeadRecord dead;
     dead.summary = summary_at(rows, 0);

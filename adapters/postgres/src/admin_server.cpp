@@ -1,6 +1,13 @@
+#include <pqxx/version>
+
 #include "admin_session.hpp"
 
 namespace turnstile::postgres {
+
+ClientVersions client_versions() {
+  const int libpq = PQlibVersion();  // 150018: since 10 a major number and a minor one
+  return {PQXX_VERSION, std::to_string(libpq / 10000) + "." + std::to_string(libpq % 10000)};
+}
 
 ServerReport Admin::server() {
   return session_->transact(Patience{5'000, 2'000}, [this] {

@@ -76,8 +76,8 @@ Rows Admin::Session::collect() {
 void Admin::Session::refuse(const ServerError& error) const {
   for (const std::string_view missing : {"42P01", "42703", "3F000"}) {
     if (error.sqlstate != missing) continue;
-    throw SchemaError("the schema " + settings_.schema + " is missing or not what this build needs: " + describe(error) +
-                      "; run: turnstile migrate up");
+    throw SchemaError("the schema " + settings_.schema +
+                      " is missing or not what this build needs: " + describe(error) + "; run: turnstile migrate up");
   }
   throw_store_error(error, settings_.schema, connection_->user());
 }

@@ -32,7 +32,7 @@ struct GroupPartition {
 /// One row of the inbox: the id has taken effect.
 struct SeenMessage {
   std::string handler;
-  GroupPartition from;      ///< group and topic are empty when the fence row is gone
+  GroupPartition from;  ///< group and topic are empty when the fence row is gone
   Offset offset = 0;
   DatabaseTime seen_at;
   std::optional<std::int64_t> fingerprint;
@@ -41,9 +41,9 @@ struct SeenMessage {
 struct HandlerRows {
   std::string handler;
   std::int64_t rows = 0;
-  std::optional<DatabaseTime> oldest;   ///< absent without rows
+  std::optional<DatabaseTime> oldest;  ///< absent without rows
   std::optional<DatabaseTime> newest;
-  std::int64_t dead = 0;                ///< dead letters that were not replayed
+  std::int64_t dead = 0;  ///< dead letters that were not replayed
 };
 
 struct PartitionState {
@@ -64,9 +64,9 @@ struct InboxStats {
 
 struct PurgeOptions {
   std::chrono::seconds older_than{};
-  std::optional<std::string> handler;                     ///< all handlers when absent
-  std::int64_t batch = 10'000;                            ///< most rows in one transaction
-  std::function<bool(std::int64_t deleted)> on_batch;     ///< called between transactions; false stops
+  std::optional<std::string> handler;                  ///< all handlers when absent
+  std::int64_t batch = 10'000;                         ///< most rows in one transaction
+  std::function<bool(std::int64_t deleted)> on_batch;  ///< called between transactions; false stops
 };
 
 enum class PurgeEnd : std::uint8_t {
@@ -81,12 +81,12 @@ struct PurgeResult {
 };
 
 struct DeadSummary {
-  std::int64_t number = 0;                 ///< how a person names it
+  std::int64_t number = 0;  ///< how a person names it
   std::string handler;
   GroupPartition from;
   Offset offset = 0;
   std::optional<MessageId> id;
-  std::string reason;                      ///< failed | rejected | missing_id | mismatch | duplicate
+  std::string reason;  ///< failed | rejected | missing_id | mismatch | duplicate
   std::string error;
   int attempts = 0;
   DatabaseTime died_at;
@@ -97,7 +97,7 @@ struct DeadSummary {
 struct DeadRecord {
   DeadSummary summary;
   OwnedMessage record;
-  std::optional<TopicPartitionOffset> dead_letter;   ///< where it was produced; absent: parked in the table only
+  std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked in the table only
 };
 
 struct DeadFilter {
@@ -105,19 +105,27 @@ struct DeadFilter {
   std::optional<std::string> topic;
   std::optional<MessageId> id;
   bool with_replayed = false;
-  std::int64_t after = 0;                  ///< only numbers greater than this
+  std::int64_t after = 0;  ///< only numbers greater than this
   std::int64_t most = 50;
 };
 
 /// What `doctor` looks at; the server's settings are lint_server()'s.
 struct ServerReport {
-  std::string version;                      ///< "15.18 (Debian 15.18-0+deb12u1)"
-  int version_number = 0;                   ///< 150018
+  std::string version;     ///< "15.18 (Debian 15.18-0+deb12u1)"
+  int version_number = 0;  ///< 150018
   std::string user;
   bool schema_exists = false;
-  std::vector<std::string> missing_rights;  ///< of a consumer: "INSERT on inbox"; tables that are not there are left out
-  std::string grants;                       ///< the statements that would give them
+  std::vector<std::string>
+      missing_rights;  ///< of a consumer: "INSERT on inbox"; tables that are not there are left out
+  std::string grants;  ///< the statements that would give them
 };
+
+/// The client libraries: libpqxx as it was compiled against, libpq as it was loaded. "6.4.5", "15.18".
+struct ClientVersions {
+  std::string libpqxx;
+  std::string libpq;
+};
+ClientVersions client_versions();
 
 /// One connection, opened by the first call and again after an error. Used by one thread at a time.
 class Admin {

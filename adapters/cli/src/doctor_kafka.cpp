@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include <set>
+
+#include "doctor.hpp"
+#include "text.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/kafka/broker.hpp"
+#include "turnstile/kafka/version.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds kKeptByDefault = std::chrono::hours(7 * 24);
+// How long after the topic's retention a record may still be read: the broker deletes whole segments, and a group lags.
+constexpr std::chrono::hours kLag{24};
+
+std::string create_command(const std::string& topic, const std::string& brokers) {
+  return fmt::format("kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions N", brokers, topic);
+}
+
+/// Trap 40: an id that is forgotten before its message leaves the topic lets an offset reset run the message again.
+void compare_retention(const Config& config, const std::string& topic, const TopicSettings& settings,
+                       const TopicInfo& info, Findings& findings) {
+  if (settings.mode == Mode::none) return;
+  const std::string subject = "retention of " + topic;
+  const milliseconds kept = settings.keep_ids_for.value_or(kKeptByDefault);
+  const std::string setting =
+      settings.keep_ids_for ? config.where("topics." + topic + ".keep_ids_for") : "keep_ids_for (the default)";
+  if (!info.retention) {
+    findings.warning(subject, fmt::format("the broker does not say how long {} keeps its records", topic),
+                     fmt::format("make sure that it is less than {} = {}", setting, duration(kept)));
+  } else if (*info.retention == milliseconds::max()) {
+    findings.warning(
+        subject,
+        fmt::format("{} keeps its records for ever, and {} = {}: a group that goes back further runs them again", topic,
+                    setting, duration(kept)),
+        "do not purge this handler's ids, or give the topic a retention.ms");
+  } else if (kept <= *info.retention) {
+    const auto enough = std::chrono::ceil<std::chrono::hours>(*info.retention) + kLag;
+    findings.problem(
+        subject,
+        fmt::format("{} = {} is not longer than the {} for which the topic keeps its records (retention.ms): after "
+                    "an offset reset they would run again",
+                    setting, duration(kept), duration(*info.retention)),
+        fmt::format("[topics.{}] keep_ids_for = \"{}\", or a shorter retention.ms", topic, duration(enough)));
+  } else {
+    findings.ok(subject, fmt::format("ids are kept {}, records {}", duration(kept), duration(*info.retention)));
+  }
+}
+
+void look_at_dead_letters(Broker& broker, const std::string& topic, const TopicSettings& settings,
+                          const std::string& brokers, Findings& findings) {
+  if (!settings.dead_letter) return;
+  const std::string name = settings.dead_letter->empty() ? topic + ".dlq" : *settings.dead_letter;
+  if (const auto info = broker.describe(name, kPatience)) {
+    findings.ok("dead letters of " + topic, fmt::format("{}, {}", name, count(info->partitions, "partition")));
+  } else {
+    findings.problem(
+        "dead letters of " + topic,
+        fmt::format("topic {} does not exist: the first message that fails for good would stop its partition", name),
+        create_command(name, brokers));
+  }
+}
+
+void look_at_topic(Broker& broker, const Config& config, const std::string& topic, const std::string& brokers,
+                   Findings& findings) {
+  const TopicSettings& settings = config.topics.at(topic);
+  const auto info = broker.describe(topic, kPatience);
+  if (!info) {
+    findings.problem("topic " + topic, fmt::format("does not exist ({})", config.where("topics." + topic)),
+                     create_command(topic, brokers));
+  } else {
+    findings.ok("topic " + topic, count(info->partitions, "partition"));
+    compare_retention(config, topic, settings, *info, findings);
+  }
+  look_at_dead_letters(broker, topic, settings, brokers, findings);
+}
+
+}  // namespace
+
+void look_at_kafka(const Config& config, Findings& findings) {
+  findings.ok("librdkafka", kafka::library_version());
+  const auto named = config.kafka.find("bootstrap.servers");
+  if (named == config.kafka.end()) {
+    findings.warning("broker", "none is named, so none is asked",
+                     "write [kafka] \"bootstrap.servers\", or give --kafka HOST:PORT");
+    return;
+  }
+  const std::string& brokers = named->second;
+  try {
+    const auto broker = kafka::open_broker(config.kafka, nullptr);
+    // Any topic's name asks the same of the broker: that it answers, and lets us in. This one is never made by asking.
+    broker->describe("__consumer_offsets", kPatience);
+    findings.ok("broker", fmt::format("{} answers", brokers));
+    for (const auto& [topic, settings] : config.topics) look_at_topic(*broker, config, topic, brokers, findings);
+    if (config.topics.empty()) {
+      findings.warning("topics",
+                       fmt::format("{} names none, so none is looked at",
+                                   config.source.empty() ? "the configuration" : config.source),
+                       "write a [topics.NAME] section for each");
+    }
+  } catch (const ConfigError& error) {
+    for (const auto& problem : error.problems) findings.problem("broker", problem);
+  } catch (const std::exception& error) {
+    findings.problem("broker", error.what());
+  }
+}
+
+}  // namespace turnstile::cli

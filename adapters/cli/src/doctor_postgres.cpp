@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "doctor.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/postgres/admin.hpp"
+#include "turnstile/postgres/store.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+// adapters/postgres is written for this and later.
+constexpr int kOldestServer = 120'000;
+
+void look_at_server(const postgres::ServerReport& server, Findings& findings) {
+  const std::string who = fmt::format("{} as {}", server.version, server.user);
+  if (server.version_number < kOldestServer) {
+    findings.problem("PostgreSQL", fmt::format("{}: too old", who), "use PostgreSQL 12 or later");
+  } else {
+    findings.ok("PostgreSQL", who);
+  }
+}
+
+void look_at_durability(const PostgresSettings& settings, Findings& findings) {
+  const auto wrong = postgres::lint_server(settings);
+  for (const auto& finding : wrong) findings.problem("server settings", finding.problem, finding.remedy);
+  if (wrong.empty()) findings.ok("server settings", "what is committed survives a crash");
+}
+
+void look_at_schema(const PostgresSettings& settings, Findings& findings) {
+  try {
+    postgres::open_store(settings)->check_schema();
+    findings.ok("schema", fmt::format("{} is the one that this build knows", settings.schema));
+  } catch (const SchemaError& error) {
+    findings.problem("schema", error.what());
+  }
+}
+
+void look_at_rights(const PostgresSettings& settings, const postgres::ServerReport& server, Findings& findings) {
+  if (!server.schema_exists) return;
+  if (server.missing_rights.empty()) {
+    findings.ok("rights", fmt::format("{} may do what a consumer does", server.user));
+    return;
+  }
+  std::string missing;
+  for (const auto& right : server.missing_rights) missing += (missing.empty() ? "" : ", ") + right;
+  findings.problem("rights", fmt::format("{} lacks: {}", server.user, missing),
+                   fmt::format("as the owner of schema {} run: {}", settings.schema, server.grants));
+}
+
+}  // namespace
+
+void look_at_postgres(const Config& config, Findings& findings) {
+  const auto versions = postgres::client_versions();
+  findings.ok("libpqxx", fmt::format("{}, libpq {}", versions.libpqxx, versions.libpq));
+  if (!config.postgres || config.postgres->url.empty()) {
+    findings.warning("PostgreSQL",
+                     "none is named: messages are limited, ordered and retried, but may take effect twice",
+                     "write [postgres] url, set TURNSTILE_POSTGRES_URL, or give --postgres URL");
+    return;
+  }
+  PostgresSettings settings = *config.postgres;
+  settings.connect_timeout = std::min(settings.connect_timeout, kPatience);
+  try {
+    postgres::Admin admin(settings);
+    const auto server = admin.server();
+    look_at_server(server, findings);
+    look_at_durability(settings, findings);
+    look_at_schema(settings, findings);
+    look_at_rights(settings, server, findings);
+  } catch (const ConfigError& error) {
+    for (const auto& problem : error.problems) findings.problem("PostgreSQL", problem);
+  } catch (const std::exception& error) {
+    findings.problem("PostgreSQL", error.what());
+  }
+}
+
+}  // namespace turnstile::cli

@@ -1,0 +1,84 @@
+// turnstile doctor: each line ok, or what to do.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "command.hpp"
+#include "doctor.hpp"
+#include "settings.hpp"
+#include "text.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+const char* name_of(Level level) {
+  switch (level) {
+    case Level::ok: return "ok";
+    case Level::warning: return "warning";
+    case Level::problem: return "problem";
+  }
+  return "";
+}
+
+const char* mark_of(Level level) {
+  switch (level) {
+    case Level::ok: return "ok     ";
+    case Level::warning: return "warning";
+    case Level::problem: return "PROBLEM";
+  }
+  return "";
+}
+
+void look_at_all(const Global& global, Findings& findings) {
+  try {
+    const Config config = load_settings(global);
+    findings.ok("configuration", fmt::format("{}: {}", source_of(config),
+                                             count(static_cast<std::int64_t>(config.topics.size()), "topic")));
+    look_at_settings(config, findings);
+    look_at_kafka(config, findings);
+    look_at_postgres(config, findings);
+  } catch (const ConfigError& error) {
+    for (const auto& problem : error.problems) findings.problem("configuration", problem);
+  }
+}
+
+void print_lines(const std::vector<Finding>& all) {
+  std::size_t width = 0;
+  for (const auto& finding : all) width = std::max(width, finding.subject.size());
+  for (const auto& finding : all) {
+    fmt::print("{}  {:{}}  {}\n", mark_of(finding.level), finding.subject, width, finding.text);
+    if (!finding.remedy.empty()) fmt::print("{:9}{:{}}  -> {}\n", "", "", width, finding.remedy);
+  }
+}
+
+Exit doctor(const Global& global) {
+  Findings findings;
+  look_at_all(global, findings);
+  const auto& all = findings.all();
+  const auto problems =
+      std::count_if(all.begin(), all.end(), [](const Finding& f) { return f.level == Level::problem; });
+  if (global.json) {
+    Json json{{"problems", problems}, {"findings", Json::array()}};
+    for (const auto& f : all) {
+      json["findings"].push_back(
+          {{"level", name_of(f.level)}, {"subject", f.subject}, {"text", f.text}, {"remedy", f.remedy}});
+    }
+    print(json);
+  } else {
+    print_lines(all);
+    if (problems > 0) fmt::print("{} found\n", count(problems, "problem"));
+  }
+  return problems == 0 ? Exit::ok : Exit::problems;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Command& command) {
+  auto* verb = app.add_subcommand("doctor", "looks at configuration, brokers, topics, database, schema and rights");
+  verb->callback([&command] { command.run = [&command] { return doctor(command.global); }; });
+}
+
+}  // namespace turnstile::cli

@@ -1,0 +1,187 @@
+// turnstile inbox inspect|stats|forget; purge is in purge.cpp.
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "command.hpp"
+#include "database.hpp"
+#include "text.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+struct Options {
+  std::string id;
+  std::optional<std::string> handler;
+  bool yes = false;
+};
+
+// --- inspect ---
+
+Json to_json(const postgres::SeenMessage& seen) {
+  Json json{{"handler", seen.handler},     {"seen_at", iso(seen.seen_at)},        {"group", seen.from.group},
+            {"topic", seen.from.at.topic}, {"partition", seen.from.at.partition}, {"offset", seen.offset}};
+  if (seen.fingerprint) json["fingerprint"] = *seen.fingerprint;
+  return json;
+}
+
+Json to_json(const postgres::DeadSummary& dead) {
+  return {{"number", dead.number},
+          {"handler", dead.handler},
+          {"reason", dead.reason},
+          {"died_at", iso(dead.died_at)},
+          {"replayed_at", iso_or_null(dead.replayed_at)}};
+}
+
+void print_seen(const std::vector<postgres::SeenMessage>& seen) {
+  std::vector<std::vector<std::string>> rows{{"HANDLER", "TOOK EFFECT", "FROM"}};
+  for (const auto& message : seen) {
+    rows.push_back({one_line(message.handler, 60), when(message.seen_at), place(message.from, message.offset)});
+  }
+  fmt::print("{}", table(rows));
+}
+
+void print_dead(const std::vector<postgres::DeadSummary>& dead) {
+  for (const auto& letter : dead) {
+    fmt::print("dead letter {} of {}: {}, {}{}; see: turnstile dlq show {}\n", letter.number,
+               one_line(letter.handler, 60), letter.reason, when(letter.died_at),
+               letter.replayed_at ? ", replayed " + when(*letter.replayed_at) : "", letter.number);
+  }
+}
+
+Exit inspect(const Global& global, const Options& options) {
+  auto admin = open_admin(load_settings(global));
+  if (options.handler) require_handler(admin, *options.handler);
+  const MessageId id = MessageId::from(options.id);
+  const auto seen = admin.inspect(id, options.handler);
+  postgres::DeadFilter filter;
+  filter.id = id;
+  filter.handler = options.handler;
+  filter.with_replayed = true;
+  const auto dead = admin.dead(filter);
+  if (global.json) {
+    Json json{{"id", id.text()}, {"seen", Json::array()}, {"dead", Json::array()}};
+    for (const auto& message : seen) json["seen"].push_back(to_json(message));
+    for (const auto& letter : dead) json["dead"].push_back(to_json(letter));
+    print(json);
+  } else {
+    const std::string name = one_line(options.id, 80);
+    fmt::print("{}{}\n", name, name == id.text() ? "" : ", kept as " + id.text());
+    if (seen.empty()) fmt::print("not seen{}\n", options.handler ? " by " + one_line(*options.handler, 60) : "");
+    else print_seen(seen);
+    print_dead(dead);
+  }
+  return seen.empty() ? Exit::problems : Exit::ok;
+}
+
+// --- stats ---
+
+Json to_json(const postgres::InboxStats& stats) {
+  Json json{{"table_bytes", stats.table_bytes},
+            {"index_bytes", stats.index_bytes},
+            {"handlers", Json::array()},
+            {"partitions", Json::array()}};
+  for (const auto& h : stats.handlers) {
+    json["handlers"].push_back({{"handler", h.handler},
+                                {"rows", h.rows},
+                                {"oldest", iso_or_null(h.oldest)},
+                                {"newest", iso_or_null(h.newest)},
+                                {"dead", h.dead}});
+  }
+  for (const auto& p : stats.partitions) {
+    json["partitions"].push_back({{"group", p.of.group},
+                                  {"topic", p.of.at.topic},
+                                  {"partition", p.of.at.partition},
+                                  {"watermark", p.watermark ? Json(*p.watermark) : Json(nullptr)},
+                                  {"moved_at", iso_or_null(p.moved_at)},
+                                  {"epoch", p.epoch.value},
+                                  {"claimed_at", iso(p.claimed_at)},
+                                  {"incarnation", p.incarnation}});
+  }
+  return json;
+}
+
+std::string time_or_dash(const std::optional<Microseconds>& time) { return time ? when(*time) : "-"; }
+
+void print_stats(const postgres::InboxStats& stats) {
+  std::int64_t rows_in_all = 0;
+  std::vector<std::vector<std::string>> handlers{{"HANDLER", "IDS", "OLDEST", "NEWEST", "DEAD"}};
+  for (const auto& h : stats.handlers) {
+    rows_in_all += h.rows;
+    handlers.push_back(
+        {one_line(h.handler, 60), number(h.rows), time_or_dash(h.oldest), time_or_dash(h.newest), number(h.dead)});
+  }
+  std::vector<std::vector<std::string>> partitions{{"GROUP", "PARTITION", "WATERMARK", "MOVED", "EPOCH", "CLAIMED"}};
+  for (const auto& p : stats.partitions) {
+    partitions.push_back({one_line(p.of.group, 60), to_string(p.of.at),
+                          p.watermark ? std::to_string(*p.watermark) : "-", time_or_dash(p.moved_at),
+                          std::to_string(p.epoch.value), when(p.claimed_at)});
+  }
+  fmt::print("{} in {} of table and {} of indexes\n", count(rows_in_all, "id"), bytes(stats.table_bytes),
+             bytes(stats.index_bytes));
+  if (stats.handlers.empty()) fmt::print("no handler has registered yet\n");
+  else fmt::print("\n{}", table(handlers));
+  if (!stats.partitions.empty()) fmt::print("\n{}", table(partitions));
+}
+
+Exit stats(const Global& global) {
+  const auto stats = open_admin(load_settings(global)).stats();
+  if (global.json) print(to_json(stats));
+  else print_stats(stats);
+  return Exit::ok;
+}
+
+// --- forget ---
+
+Exit forget(const Global& global, const Options& options) {
+  if (!options.yes) {
+    throw UsageError(
+        "forgetting an id means that the message may take effect a second time, when it is delivered "
+        "again; say --yes if that is what you want");
+  }
+  auto admin = open_admin(load_settings(global));
+  require_handler(admin, *options.handler);
+  const bool was_there = admin.forget(MessageId::from(options.id), *options.handler);
+  if (global.json) print(Json{{"forgotten", was_there}});
+  else if (was_there) {
+    fmt::print("forgotten: delivered again, the message takes effect again for {}\n", one_line(*options.handler, 60));
+  } else {
+    fmt::print("not seen by {}: nothing to forget\n", one_line(*options.handler, 60));
+  }
+  return was_there ? Exit::ok : Exit::problems;
+}
+
+CLI::Option* add_id(CLI::App& verb, Options& options) {
+  return verb.add_option("ID", options.id, "as the message carries it: a UUID, or any other text")->required();
+}
+
+}  // namespace
+
+void add_inbox(CLI::App& app, Command& command) {
+  auto* inbox = app.add_subcommand("inbox", "the ids of the messages that took effect");
+  inbox->require_subcommand(1);
+  const auto options = std::make_shared<Options>();
+
+  auto* inspect_verb = inbox->add_subcommand("inspect", "has this message taken effect, when, and from where");
+  add_id(*inspect_verb, *options);
+  inspect_verb->add_option("--handler", options->handler, "of this handler only")->type_name("NAME");
+  inspect_verb->callback(
+      [&command, options] { command.run = [&command, options] { return inspect(command.global, *options); }; });
+
+  auto* stats_verb =
+      inbox->add_subcommand("stats", "how many ids for each handler, how old, and where partitions stand");
+  stats_verb->callback([&command] { command.run = [&command] { return stats(command.global); }; });
+
+  auto* forget_verb = inbox->add_subcommand("forget", "let a message take effect again when it is delivered again");
+  add_id(*forget_verb, *options);
+  forget_verb->add_option("--handler", options->handler, "for which handler")->type_name("NAME")->required();
+  forget_verb->add_flag("--yes", options->yes, "yes, it may take effect a second time");
+  forget_verb->callback(
+      [&command, options] { command.run = [&command, options] { return forget(command.global, *options); }; });
+
+  add_purge(*inbox, command);
+}
+
+}  // namespace turnstile::cli

@@ -1,0 +1,84 @@
+// The command line. Each verb has a file of its own; here they are put together, and what went wrong becomes a message
+// and an exit code.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "command.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+void add_global_options(CLI::App& app, Global& global) {
+  app.add_option("--config", global.config_file, "the configuration (default: turnstile.toml, when it is there)")
+      ->type_name("FILE");
+  app.add_option("--postgres", global.postgres,
+                 "the database; other users of this machine can read it, so a password belongs into "
+                 "TURNSTILE_POSTGRES_URL, the file, or ~/.pgpass")
+      ->type_name("URL");
+  app.add_option("--schema", global.schema, "where the tables are (default: turnstile)")->type_name("NAME");
+  app.add_option("--kafka", global.kafka, "the brokers to begin with")->type_name("HOST:PORT,...");
+  app.add_flag("--json", global.json, "print JSON, for scripts");
+}
+
+Exit fail(Exit code, const char* text) {
+  std::fflush(stdout);
+  fmt::print(stderr, "turnstile: {}\n", text);
+  return code;
+}
+
+Exit run(const Command& command) {
+  try {
+    return command.run();
+  } catch (const UsageError& error) {
+    return fail(Exit::usage, error.what());
+  } catch (const Refusal& error) {
+    return fail(Exit::refused, error.what());
+  } catch (const ConfigError& error) {
+    for (const auto& problem : error.problems) fail(Exit::usage, problem.c_str());
+    return Exit::usage;
+  } catch (const SchemaError& error) {
+    return fail(Exit::refused, error.what());
+  } catch (const StoreUnavailable& error) {
+    return fail(Exit::unreachable, error.what());
+  } catch (const StoreBusy& error) {
+    return fail(Exit::unreachable, error.what());
+  } catch (const BrokerError& error) {
+    return fail(Exit::unreachable, error.what());
+  } catch (const std::exception& error) {
+    return fail(Exit::problems, error.what());
+  }
+}
+
+int main(int argc, char** argv) {
+  CLI::App app{"Turnstile: Kafka messages that take effect once, and only so many at a time."};
+  app.name("turnstile");
+  app.footer(kExitCodes);
+  app.require_subcommand(1);
+  app.fallthrough();
+
+  Command command;
+  add_global_options(app, command.global);
+  add_migrate(app, command);
+  add_inbox(app, command);
+  add_dlq(app, command);
+  add_doctor(app, command);
+  add_dev_broker(app, command);
+  add_version(app, command);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(Exit::usage);
+  }
+  return static_cast<int>(run(command));
+}
+
+}  // namespace
+
+}  // namespace turnstile::cli
+
+int main(int argc, char** argv) { return turnstile::cli::main(argc, argv); }

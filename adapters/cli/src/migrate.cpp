@@ -1,0 +1,188 @@
+// turnstile migrate up|status|down.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "command.hpp"
+#include "settings.hpp"
+#include "text.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/postgres/migrations.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+using postgres::Migration;
+using postgres::MigrationState;
+using Kind = MigrationState::Kind;
+
+struct Options {
+  std::optional<std::string> folder;
+  std::optional<int> to;
+  bool yes = false;
+};
+
+std::vector<Migration> known_migrations(const Options& options) {
+  return options.folder ? postgres::read_migrations(*options.folder) : postgres::embedded_migration_list();
+}
+
+std::string title(int number, const std::string& name) { return fmt::format("{:04} {}", number, one_line(name, 60)); }
+
+bool was_run(const MigrationState& state) { return state.kind != Kind::pending; }
+
+/// A --to that no migration has is a slip of the pen.
+void require_known(const std::vector<Migration>& known, int number) {
+  if (number == 0 || std::any_of(known.begin(), known.end(), [&](const Migration& m) { return m.number == number; }))
+    return;
+  throw UsageError(fmt::format("--to {}: there is no migration of that number; the newest is {}", number,
+                               known.empty() ? 0 : known.back().number));
+}
+
+void report(const Global& global, const PostgresSettings& settings, const std::vector<Migration>& done, const char* key,
+            const char* verb, const char* nothing) {
+  if (global.json) {
+    Json json{{"schema", settings.schema}, {key, Json::array()}};
+    for (const auto& migration : done) json[key].push_back({{"number", migration.number}, {"name", migration.name}});
+    print(json);
+    return;
+  }
+  for (const auto& migration : done) fmt::print("{} {}\n", verb, title(migration.number, migration.name));
+  if (done.empty()) fmt::print("{}\n", nothing);
+}
+
+// --- up ---
+
+Exit up(const Global& global, const Options& options) {
+  const PostgresSettings settings = require_postgres(load_settings(global));
+  auto known = known_migrations(options);
+  if (options.to) {
+    require_known(known, *options.to);
+    for (const auto& state : postgres::migrate_status(settings, known)) {
+      if (state.number <= *options.to || !was_run(state)) continue;
+      throw UsageError(
+          fmt::format("--to {}: migration {} has been run already; to go back: turnstile migrate down --to {}",
+                      *options.to, title(state.number, state.name), *options.to));
+    }
+    std::erase_if(known, [&](const Migration& m) { return m.number > *options.to; });
+  }
+  report(global, settings, postgres::migrate_up(settings, known), "applied", "applied",
+         "nothing to do: all have been run");
+  return Exit::ok;
+}
+
+// --- status ---
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::applied: return "applied";
+    case Kind::pending: return "pending";
+    case Kind::changed: return "changed";
+    case Kind::unknown: return "unknown";
+  }
+  return "";
+}
+
+bool any(const std::vector<MigrationState>& states, Kind kind) {
+  return std::any_of(states.begin(), states.end(), [&](const MigrationState& s) { return s.kind == kind; });
+}
+
+void print_states(const std::vector<MigrationState>& states) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& s : states) {
+    const std::string by =
+        s.applied_at.empty() ? "" : fmt::format("{} by {}", s.applied_at, one_line(s.applied_by, 60));
+    rows.push_back({title(s.number, s.name), name_of(s.kind), by});
+  }
+  fmt::print("{}", table(rows));
+  if (any(states, Kind::changed)) {
+    fmt::print(
+        "changed: what was run is not what this build has. Put the file back as it was; a new change needs a new number\n");
+  }
+  if (any(states, Kind::unknown)) fmt::print("unknown: run by a newer turnstile. Use that one, or a newer one\n");
+  if (any(states, Kind::pending)) fmt::print("pending: run turnstile migrate up\n");
+}
+
+Exit status(const Global& global, const Options& options) {
+  const PostgresSettings settings = require_postgres(load_settings(global));
+  const auto states = postgres::migrate_status(settings, known_migrations(options));
+  if (global.json) {
+    Json json{{"schema", settings.schema}, {"migrations", Json::array()}};
+    for (const auto& s : states) {
+      json["migrations"].push_back({{"number", s.number},
+                                    {"name", s.name},
+                                    {"state", name_of(s.kind)},
+                                    {"applied_at", s.applied_at.empty() ? Json(nullptr) : Json(s.applied_at)},
+                                    {"applied_by", s.applied_by.empty() ? Json(nullptr) : Json(s.applied_by)}});
+    }
+    print(json);
+  } else {
+    print_states(states);
+  }
+  if (any(states, Kind::changed) || any(states, Kind::unknown)) return Exit::refused;
+  return any(states, Kind::pending) ? Exit::problems : Exit::ok;
+}
+
+// --- down ---
+
+int steps_down(const std::vector<MigrationState>& states, const std::optional<int>& to) {
+  const auto above = std::count_if(states.begin(), states.end(),
+                                   [&](const MigrationState& s) { return was_run(s) && (!to || s.number > *to); });
+  return to ? static_cast<int>(above) : std::min(1, static_cast<int>(above));
+}
+
+Exit down(const Global& global, const Options& options) {
+  const PostgresSettings settings = require_postgres(load_settings(global));
+  if (!options.yes) {
+    throw UsageError(fmt::format(
+        "migrate down takes tables away from schema {}, with the ids and dead letters in them: every message "
+        "that is still in Kafka could take effect a second time. Say --yes if that is what you want",
+        settings.schema));
+  }
+  const auto known = known_migrations(options);
+  if (options.to) require_known(known, *options.to);
+  const int steps = steps_down(postgres::migrate_status(settings, known), options.to);
+  std::vector<Migration> done;
+  if (steps > 0) done = postgres::migrate_down(settings, known, steps);
+  report(global, settings, done, "taken_back", "taken back", "nothing to do: none has been run");
+  return Exit::ok;
+}
+
+}  // namespace
+
+void add_migrate(CLI::App& app, Command& command) {
+  auto* migrate = app.add_subcommand("migrate", "the tables in PostgreSQL");
+  migrate->require_subcommand(1);
+  const auto options = std::make_shared<Options>();
+  const auto add_folder = [&](CLI::App& verb) {
+    verb.add_option("--dir", options->folder, "the SQL files of this folder (default: those that were built in)")
+        ->type_name("FOLDER");
+  };
+
+  auto* up_verb =
+      migrate->add_subcommand("up", "makes the schema, or brings it up to date; safe from many replicas at once");
+  add_folder(*up_verb);
+  up_verb->add_option("--to", options->to, "not further than this number")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  up_verb->callback(
+      [&command, options] { command.run = [&command, options] { return up(command.global, *options); }; });
+
+  auto* status_verb = migrate->add_subcommand("status", "what has been run, and what has not (then exit code 1)");
+  add_folder(*status_verb);
+  status_verb->callback(
+      [&command, options] { command.run = [&command, options] { return status(command.global, *options); }; });
+
+  auto* down_verb = migrate->add_subcommand("down", "takes the newest one back, and what its tables hold");
+  add_folder(*down_verb);
+  down_verb->add_option("--to", options->to, "all above this number; 0: all")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  down_verb->add_flag("--yes", options->yes, "yes, take tables away with what is in them");
+  down_verb->callback(
+      [&command, options] { command.run = [&command, options] { return down(command.global, *options); }; });
+}
+
+}  // namespace turnstile::cli

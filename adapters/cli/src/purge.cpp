@@ -1,0 +1,111 @@
+// turnstile inbox purge: meant for cron. Refuses to delete ids that a topic of the configuration still needs.
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <memory>
+
+#include "command.hpp"
+#include "database.hpp"
+#include "text.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+struct Options {
+  std::string older_than;
+  std::optional<std::string> handler;
+  std::int64_t batch = 10'000;
+  bool force = false;
+};
+
+// What a topic keeps when nobody says otherwise (turnstile/settings.hpp).
+constexpr std::chrono::seconds kKeptByDefault = std::chrono::hours(7 * 24);
+
+volatile std::sig_atomic_t interrupted = 0;
+void interrupt(int) { interrupted = 1; }
+
+std::chrono::seconds parse_age(const std::string& text) {
+  const auto age = parse_duration(text);
+  if (age && *age >= std::chrono::seconds(1)) return std::chrono::floor<std::chrono::seconds>(*age);
+  throw UsageError(fmt::format("--older-than {}: not a time; write a number and a unit, as in 7d, 36h, 90m, 30s or 2w",
+                               one_line(text, 40)));
+}
+
+/// Shorter than somebody keeps ids: the topic and the line that says so, and what would happen.
+void refuse_what_is_needed(const Config& config, const Options& options, std::chrono::seconds age) {
+  const std::string outcome =
+      "a message that is delivered again after that would take effect a second time. Purge what is "
+      "older, or say --force";
+  bool known = false;
+  for (const auto& [topic, settings] : config.topics) {
+    if (options.handler && settings.handler.value_or(topic) != *options.handler) continue;
+    known = true;
+    const auto kept = settings.keep_ids_for.value_or(kKeptByDefault);
+    if (age >= kept) continue;
+    const std::string setting = settings.keep_ids_for ? config.where("topics." + topic + ".keep_ids_for")
+                                                      : fmt::format("keep_ids_for of topic {} (the default)", topic);
+    throw Refusal(
+        fmt::format("refused: {} = {}, which is more than {}; {}", setting, duration(kept), duration(age), outcome));
+  }
+  if (!known && age < kKeptByDefault) {
+    throw Refusal(
+        fmt::format("refused: {} is less than the {} for which ids are kept when no configuration says otherwise "
+                    "({} has no topic of this); {}",
+                    duration(age), duration(kKeptByDefault), source_of(config), outcome));
+  }
+}
+
+void report(const Global& global, const postgres::PurgeResult& result) {
+  if (global.json) {
+    print(Json{{"deleted", result.deleted}, {"complete", result.end == postgres::PurgeEnd::complete}});
+    return;
+  }
+  fmt::print("{} deleted", count(result.deleted, "id"));
+  switch (result.end) {
+    case postgres::PurgeEnd::complete: fmt::print("\n"); break;
+    case postgres::PurgeEnd::stopped: fmt::print(", then interrupted; run it again for the rest\n"); break;
+    case postgres::PurgeEnd::rivalled:
+      fmt::print("; another purge is at work here, and the rest is left to it\n");
+      break;
+  }
+}
+
+Exit purge(const Global& global, const Options& options) {
+  const auto age = parse_age(options.older_than);
+  const Config config = load_settings(global);
+  if (!options.force) refuse_what_is_needed(config, options, age);
+  auto admin = open_admin(config);
+  if (options.handler) require_handler(admin, *options.handler);
+
+  // Between two batches is the right moment to stop: what was deleted is deleted, nothing is half done.
+  std::signal(SIGINT, interrupt);
+  std::signal(SIGTERM, interrupt);
+  postgres::PurgeOptions purge_options;
+  purge_options.older_than = age;
+  purge_options.handler = options.handler;
+  purge_options.batch = options.batch;
+  purge_options.on_batch = [](std::int64_t) { return interrupted == 0; };
+  const auto result = admin.purge(purge_options);
+  report(global, result);
+  return result.end == postgres::PurgeEnd::complete ? Exit::ok : Exit::problems;
+}
+
+}  // namespace
+
+void add_purge(CLI::App& inbox, Command& command) {
+  const auto options = std::make_shared<Options>();
+  auto* verb = inbox.add_subcommand("purge", "delete old ids, in small transactions, beside running consumers");
+  verb->add_option("--older-than", options->older_than, "an age: 7d, 36h, 90m")->type_name("AGE")->required();
+  verb->add_option("--handler", options->handler, "of this handler only")->type_name("NAME");
+  verb->add_option("--batch", options->batch, "most ids in one transaction")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->capture_default_str();
+  verb->add_flag("--force", options->force, "also what a topic's keep_ids_for still keeps");
+  verb->callback(
+      [&command, options] { command.run = [&command, options] { return purge(command.global, *options); }; });
+}
+
+}  // namespace turnstile::cli

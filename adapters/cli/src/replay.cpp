@@ -1,0 +1,156 @@
+// turnstile dlq replay: back to the topic that it came from. Published and acknowledged first, marked afterwards: a crash
+// between the two publishes it again, and the inbox refuses the second one.
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "command.hpp"
+#include "database.hpp"
+#include "text.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/kafka/broker.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+struct Options {
+  std::int64_t number = 0;
+  bool all = false;
+  bool again = false;
+  std::optional<std::string> handler;
+  std::optional<std::string> topic;
+};
+
+constexpr const char* kReplayedFrom = "turnstile-replayed-from";
+constexpr auto kLookUp = std::chrono::seconds(5);
+constexpr std::int64_t kPage = 100;
+
+/// One consumer's record again, with its key, payload and headers, and where it had been.
+OwnedMessage republished(const postgres::DeadRecord& dead, std::int32_t partitions) {
+  OwnedMessage message = dead.record;
+  std::erase_if(message.headers, [](const Header& header) { return header.name == kReplayedFrom; });
+  message.headers.push_back(
+      {kReplayedFrom, to_string(TopicPartitionOffset{dead.summary.from.at, dead.summary.offset})});
+  // The same partition keeps it beside the other records of its key, whatever partitioner its producer had.
+  if (message.partition >= partitions) message.partition = -1;
+  // Now: with its own old time the broker might delete it at once.
+  message.timestamp = {};
+  return message;
+}
+
+class Replayer {
+ public:
+  Replayer(const Global& global, const Config& config) : json_(global.json), admin_(open_admin(config)) {
+    auto settings = require_kafka(config);
+    settings.try_emplace("delivery.timeout.ms", "15000");
+    broker_ = kafka::open_broker(settings, nullptr);
+  }
+
+  /// Throws BrokerError, StoreUnavailable; what was said to be replayed is.
+  Exit one(const Options& options) {
+    const auto dead = admin_.load_dead(options.number);
+    if (!dead) throw Error(fmt::format("there is no dead letter {}; see: turnstile dlq list", options.number));
+    if (dead->summary.replayed_at && !options.again) {
+      throw Refusal(fmt::format("dead letter {} was replayed already, {}; say --again to publish it once more",
+                                options.number, when(*dead->summary.replayed_at)));
+    }
+    publish(*dead);
+    return finish();
+  }
+
+  Exit all(const Options& options) {
+    if (options.handler) require_handler(admin_, *options.handler);
+    postgres::DeadFilter filter;
+    filter.handler = options.handler;
+    filter.topic = options.topic;
+    filter.most = kPage;
+    for (auto page = admin_.dead(filter); !page.empty(); page = admin_.dead(filter)) {
+      for (const auto& letter : page) {
+        filter.after = letter.number;
+        const auto dead = admin_.load_dead(letter.number);
+        if (dead && !dead->summary.replayed_at) publish(*dead);
+      }
+    }
+    if (replayed_.empty() && !json_) fmt::print("no dead letters that wait: nothing to replay\n");
+    return finish();
+  }
+
+ private:
+  std::int32_t partitions_of(const std::string& topic) {
+    if (const auto known = partitions_.find(topic); known != partitions_.end()) return known->second;
+    const auto info = broker_->describe(topic, kLookUp);
+    if (!info) throw Error(fmt::format("topic {} does not exist: create it, then replay", topic));
+    return partitions_[topic] = info->partitions;
+  }
+
+  void publish(const postgres::DeadRecord& dead) {
+    const auto& summary = dead.summary;
+    if (summary.from.at.topic.empty()) {
+      throw Error(fmt::format("dead letter {}: the table no longer knows its topic, and it cannot be sent back",
+                              summary.number));
+    }
+    if (!producer_) producer_ = broker_->open_producer();
+    const auto sent = producer_->send(republished(dead, partitions_of(summary.from.at.topic)));
+    admin_.mark_replayed(summary.number);
+    const TopicPartitionOffset at{{summary.from.at.topic, sent.partition}, sent.offset};
+    replayed_.push_back(
+        {{"number", summary.number}, {"topic", at.at.topic}, {"partition", at.at.partition}, {"offset", at.offset}});
+    if (json_) return;
+    fmt::print("{} -> {}{}\n", summary.number, to_string(at), caution(summary));
+    std::fflush(stdout);
+  }
+
+  /// What will happen to it again when nothing else has changed.
+  static std::string caution(const postgres::DeadSummary& summary) {
+    if (summary.reason == "missing_id")
+      return "  (it has no id: it is refused again unless the topic's message_id was changed)";
+    if (summary.reason == "duplicate" || summary.reason == "mismatch") {
+      return fmt::format(
+          "  (its id has taken effect: it is refused again unless the id is forgotten: turnstile inbox forget {} "
+          "--handler {} --yes)",
+          summary.id ? summary.id->text() : "ID", one_line(summary.handler, 60));
+    }
+    return "";
+  }
+
+  Exit finish() {
+    if (json_) print(Json{{"replayed", replayed_}});
+    else if (replayed_.size() > 1)
+      fmt::print("{} replayed\n", count(static_cast<std::int64_t>(replayed_.size()), "dead letter"));
+    return Exit::ok;
+  }
+
+  bool json_;
+  postgres::Admin admin_;
+  std::shared_ptr<Broker> broker_;
+  std::shared_ptr<BrokerProducer> producer_;
+  std::map<std::string, std::int32_t> partitions_;
+  Json replayed_ = Json::array();
+};
+
+Exit replay(const Global& global, const Options& options) {
+  if (options.all == (options.number != 0))
+    throw UsageError("dlq replay: give the number of one dead letter, or --all");
+  if (options.all && options.again) throw UsageError("dlq replay: --again goes with the number of one dead letter");
+  const Config config = load_settings(global);
+  Replayer replayer(global, config);
+  return options.all ? replayer.all(options) : replayer.one(options);
+}
+
+}  // namespace
+
+void add_replay(CLI::App& dlq, Command& command) {
+  const auto options = std::make_shared<Options>();
+  auto* verb = dlq.add_subcommand("replay", "publish to the topic that it came from; the inbox decides the rest");
+  verb->add_option("NUMBER", options->number, "as dlq list has it")->check(CLI::PositiveNumber);
+  verb->add_flag("--all", options->all, "all that wait");
+  verb->add_flag("--again", options->again, "although it was replayed already");
+  verb->add_option("--handler", options->handler, "with --all: of this handler only")->type_name("NAME");
+  verb->add_option("--topic", options->topic, "with --all: of this topic only")->type_name("NAME");
+  verb->callback(
+      [&command, options] { command.run = [&command, options] { return replay(command.global, *options); }; });
+}
+
+}  // namespace turnstile::cli

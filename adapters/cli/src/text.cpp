@@ -1,0 +1,187 @@
+#include "text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <ctime>
+#include <utility>
+
+namespace turnstile::cli {
+
+namespace {
+
+constexpr std::int64_t kSecond = 1000, kMinute = 60 * kSecond, kHour = 60 * kMinute, kDay = 24 * kHour;
+
+std::tm utc(Microseconds time) {
+  const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  return parts;
+}
+
+std::string formatted(Microseconds time, const char* pattern) {
+  const std::tm parts = utc(time);
+  std::array<char, 40> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), pattern, &parts)};
+}
+
+/// The bytes of the UTF-8 sequence that `text` begins with; 0 when it is none.
+std::size_t sequence_length(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return 1;
+  const std::size_t length = lead >= 0xc2 && lead < 0xe0   ? 2
+                             : lead >= 0xe0 && lead < 0xf0 ? 3
+                             : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                           : 0;
+  if (length == 0 || text.size() < length) return 0;
+  for (std::size_t at = 1; at < length; ++at) {
+    if ((static_cast<unsigned char>(text[at]) & 0xc0) != 0x80) return 0;
+  }
+  const auto second = static_cast<unsigned char>(text[1]);
+  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
+  const bool surrogate = lead == 0xed && second >= 0xa0;
+  const bool too_large = lead == 0xf4 && second >= 0x90;
+  return overlong || surrogate || too_large ? 0 : length;
+}
+
+/// What a terminal could take for a command, C1 controls (U+0080 to U+009F) included.
+bool is_control(std::string_view sequence) {
+  const auto lead = static_cast<unsigned char>(sequence[0]);
+  if (sequence.size() == 1) return lead < 0x20 || lead == 0x7f;
+  return sequence.size() == 2 && lead == 0xc2 && static_cast<unsigned char>(sequence[1]) < 0xa0;
+}
+
+}  // namespace
+
+std::string when(Microseconds time) { return formatted(time, "%Y-%m-%d %H:%M:%S UTC"); }
+
+std::string iso(Microseconds time) {
+  const auto second = std::chrono::floor<std::chrono::seconds>(time);
+  return fmt::format("{}.{:06}Z", formatted(time, "%Y-%m-%dT%H:%M:%S"), (time - second).count());
+}
+
+Json iso_or_null(const std::optional<Microseconds>& time) { return time ? Json(iso(*time)) : Json(nullptr); }
+
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || value <= 0) return std::nullopt;
+  const std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  constexpr std::array<std::pair<std::string_view, std::int64_t>, 6> units{
+      {{"ms", 1}, {"s", kSecond}, {"m", kMinute}, {"h", kHour}, {"d", kDay}, {"w", 7 * kDay}}};
+  for (const auto& [name, factor] : units) {
+    if (unit == name && value <= INT64_MAX / factor / 1000) return std::chrono::milliseconds(value * factor);
+  }
+  return std::nullopt;
+}
+
+std::string duration(std::chrono::milliseconds time) {
+  constexpr std::array<std::pair<std::string_view, std::int64_t>, 4> units{
+      {{"d", kDay}, {"h", kHour}, {"m", kMinute}, {"s", kSecond}}};
+  for (const auto& [name, factor] : units) {
+    if (time.count() != 0 && time.count() % factor == 0) return fmt::format("{}{}", time.count() / factor, name);
+  }
+  return fmt::format("{}ms", time.count());
+}
+
+std::string bytes(std::int64_t count) {
+  if (count < 1000) return fmt::format("{} B", count);
+  auto value = static_cast<double>(count);
+  const char* unit = "";
+  for (const char* next : {"kB", "MB", "GB", "TB"}) {
+    if (value < 999.95) break;
+    value /= 1000;
+    unit = next;
+  }
+  return fmt::format("{:.1f} {}", value, unit);
+}
+
+std::string number(std::int64_t value) {
+  std::string digits = std::to_string(value);
+  const std::size_t sign = value < 0 ? 1 : 0;
+  for (std::size_t at = digits.size(); at > sign + 3;) digits.insert(at -= 3, ",");
+  return digits;
+}
+
+std::string count(std::int64_t value, std::string_view singular) {
+  return fmt::format("{} {}{}", number(value), singular, value == 1 ? "" : "s");
+}
+
+std::string one_line(std::string_view text, std::size_t most) {
+  std::string line;
+  std::size_t shown = 0;
+  while (!text.empty()) {
+    if (shown++ == most) return line + "…";
+    const std::size_t length = sequence_length(text);
+    if (length == 0) line += '?';
+    else if (is_control(text.substr(0, length))) line += ' ';
+    else line += text.substr(0, length);
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return line;
+}
+
+bool is_text(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::size_t length = sequence_length(bytes);
+    if (length == 0) return false;
+    const bool layout = bytes[0] == '\t' || bytes[0] == '\n' || bytes[0] == '\r';
+    if (is_control(bytes.substr(0, length)) && !layout) return false;
+    bytes.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const auto byte = [&](std::size_t i) -> std::uint32_t {
+      return at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U;
+    };
+    const std::uint32_t group = byte(0) << 16U | byte(1) << 8U | byte(2);
+    for (const unsigned shift : {18U, 12U, 6U, 0U}) text += alphabet[group >> shift & 63U];
+  }
+  const std::size_t padding = (3 - bytes.size() % 3) % 3;
+  text.replace(text.size() - padding, padding, padding, '=');
+  return text;
+}
+
+Json content(const std::optional<std::string>& bytes) {
+  if (!bytes) return nullptr;
+  if (is_text(*bytes)) return *bytes;
+  return Json{{"base64", base64(*bytes)}};
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  const auto width_of = [](std::string_view cell) {
+    return static_cast<std::size_t>(
+        std::count_if(cell.begin(), cell.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  };
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t at = 0; at < row.size(); ++at) widths[at] = std::max(widths[at], width_of(row[at]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t at = 0; at < row.size(); ++at) {
+      line += row[at];
+      line.append(widths[at] - width_of(row[at]) + 2, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+void print(const Json& json) {
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
+  fmt::print("{}\n", text);
+}
+
+}  // namespace turnstile::cli

@@ -1,0 +1,48 @@
+#pragma once
+// How values look: to a person, and in JSON.
+
+#include <chrono>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace turnstile::cli {
+
+using Json = nlohmann::ordered_json;
+using Microseconds = std::chrono::sys_time<std::chrono::microseconds>;
+
+/// "2026-03-01 14:05:09 UTC"
+std::string when(Microseconds time);
+/// "2026-03-01T14:05:09.123456Z"
+std::string iso(Microseconds time);
+Json iso_or_null(const std::optional<Microseconds>& time);
+
+/// "7d", "36h", "90m", "30s", "500ms", "2w"; nothing when it is none of them or not positive.
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
+/// The longest unit that fits without a rest: "7d", "36h", "1500ms".
+std::string duration(std::chrono::milliseconds time);
+
+/// "12.3 MB"
+std::string bytes(std::int64_t count);
+/// "1,234,567"
+std::string number(std::int64_t value);
+/// "1 message", "2,000 messages"
+std::string count(std::int64_t value, std::string_view singular);
+
+/// One line of at most `most` characters that a terminal can show: control characters become spaces.
+std::string one_line(std::string_view text, std::size_t most);
+/// Valid UTF-8 without control characters but tab, line feed and carriage return.
+bool is_text(std::string_view bytes);
+std::string base64(std::string_view bytes);
+/// Text as it is, anything else as {"base64": "…"}, absent as null.
+Json content(const std::optional<std::string>& bytes);
+
+/// Columns as wide as their widest cell; no trailing blanks.
+std::string table(const std::vector<std::vector<std::string>>& rows);
+/// To stdout, indented, with a line feed; what is no UTF-8 is replaced.
+void print(const Json& json);
+
+}  // namespace turnstile::cli

@@ -1,0 +1,37 @@
+// turnstile version: also what it runs with, since a bug report needs that.
+
+#include "turnstile/kafka/version.hpp"
+
+#include <fmt/format.h>
+
+#include "command.hpp"
+#include "text.hpp"
+#include "turnstile/postgres/admin.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+Exit version(const Global& global) {
+  const auto postgres = postgres::client_versions();
+  const auto kafka = kafka::library_version();
+  if (global.json) {
+    print(Json{{"turnstile", TURNSTILE_VERSION},
+               {"librdkafka", kafka},
+               {"libpqxx", postgres.libpqxx},
+               {"libpq", postgres.libpq}});
+  } else {
+    fmt::print("turnstile {}\nlibrdkafka {}, libpqxx {}, libpq {}\n", TURNSTILE_VERSION, kafka, postgres.libpqxx,
+               postgres.libpq);
+  }
+  return Exit::ok;
+}
+
+}  // namespace
+
+void add_version(CLI::App& app, Command& command) {
+  auto* verb = app.add_subcommand("version", "of this program and of the libraries that it runs with");
+  verb->callback([&command] { command.run = [&command] { return version(command.global); }; });
+}
+
+}  // namespace turnstile::cli
