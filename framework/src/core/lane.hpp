@@ -1,0 +1,119 @@
+#pragma once
+// A partition's messages between Kafka and the handlers: what may start, in which order, and how far all is settled.
+// Pure: time is an input, no thread, no I/O. Not thread-safe: the scheduler's lock guards it.
+//
+//   add() -> [waiting] -> hand_out() -> [running] -> settle() | put_back() | retry()
+//
+// Order::partition  one hand-out at a time; nothing passes a message that waits for its retry
+// Order::key        the same for each key; keys do not wait for one another. No key: free.
+// Order::none       everything is free
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/offset_tracker.hpp"
+#include "turnstile/message.hpp"
+#include "turnstile/ports/broker.hpp"
+
+namespace turnstile {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+/// One message on its way through a worker.
+struct Work {
+  const Message* message = nullptr;   ///< lives in the lane until the message is settled
+  Seq seq = 0;
+  int attempt = 1;                    ///< the number of the run that is about to start
+};
+
+class Lane {
+ public:
+  explicit Lane(Order order) : order_(order) {}
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  /// Takes a block in; offsets that were taken before are dropped.
+  void add(std::unique_ptr<Block> block);
+  /// Gives out at most `most` messages that may start now, in offset order within each key (and, for Order::partition
+  /// and none, over all). The caller reports each of them back exactly once.
+  void hand_out(std::size_t most, SteadyTime now, std::vector<Work>& out);
+  /// Something could be handed out at `now`.
+  [[nodiscard]] bool ready(SteadyTime now) const;
+  /// When a message that waits for its retry is due, if any waits.
+  [[nodiscard]] std::optional<SteadyTime> next_due() const;
+
+  void settle(const Work& work);
+  /// It was not run: it waits again, at its place.
+  void put_back(const Work& work);
+  /// It comes again at `due`, with that attempt number.
+  void retry(const Work& work, SteadyTime due, int attempt);
+
+  /// Messages from number `from` on that wait and do not run, at most `most`: to look up whether they are settled already.
+  [[nodiscard]] std::vector<Work> waiting(Seq from, std::size_t most) const;
+  /// A message that waits turned out to be settled. Nothing happens when it runs meanwhile, or has gone by.
+  void settle_waiting(Seq seq);
+
+  /// Offset up to which all is settled; nothing before the first message.
+  [[nodiscard]] std::optional<Offset> position() const noexcept { return tracker_.position(); }
+  [[nodiscard]] std::size_t kept() const noexcept { return tracker_.kept(); }
+  [[nodiscard]] std::size_t running() const noexcept { return running_; }
+  /// The oldest message that is not settled: what holds the partition.
+  [[nodiscard]] const Message* oldest() const;
+  /// Blocks of which every message is settled. Destroy them outside the lock.
+  std::vector<std::unique_ptr<Block>> take_spent() { return std::exchange(spent_, {}); }
+
+ private:
+  using KeyHash = std::uint64_t;
+  struct Entry {
+    const Message* message = nullptr;
+    int attempt = 1;
+    bool running = false;
+    KeyHash key = 0;
+  };
+  /// The messages of one key that are not settled, oldest first; only the run at the front is ever handed out.
+  struct Stream {
+    std::deque<Seq> waiting;
+    int running = 0;
+    bool blocked = false;   ///< its front waits for its retry
+    bool queued = false;    ///< stands in ready_keys_
+  };
+
+  void hand_out_in_sequence(std::size_t most, std::vector<Work>& out);
+  void hand_out_free(std::size_t most, std::vector<Work>& out);
+  void hand_out_by_key(std::size_t most, std::vector<Work>& out);
+  void release_due(SteadyTime now);
+  void give(Seq seq, std::vector<Work>& out);
+  void queue_key(KeyHash key, Stream& stream);
+  std::optional<KeyHash> next_key();
+  void return_to_stream(Seq seq, KeyHash key, bool blocked);
+  void done_in_stream(KeyHash key);
+  void finish_running(Seq seq);
+  void free_spent();
+
+  Order order_;
+  OffsetTracker<Entry> tracker_;
+  std::size_t running_ = 0;
+  Seq cursor_ = 0;                          ///< first message that was never handed out (partition, none)
+  std::set<Seq> returned_;                  ///< put back, or due again (partition, none)
+  std::multimap<SteadyTime, Seq> delayed_;  ///< wait for their retry
+  std::unordered_map<KeyHash, Stream> streams_;
+  /// Keys that may start, by the length of their backlog (log2): a long one bounds the whole partition's time, so it
+  /// goes first; every eighth turn takes the shortest, so that nobody starves.
+  static constexpr std::size_t kClasses = 20;
+  std::deque<KeyHash> ready_keys_[kClasses];
+  unsigned turn_ = 0;
+  Seq keyless_ = 0;
+  std::deque<std::pair<std::unique_ptr<Block>, Seq>> blocks_;   ///< with the number after their last message
+  std::vector<std::unique_ptr<Block>> spent_;
+};
+
+}  // namespace turnstile

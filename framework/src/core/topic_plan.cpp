@@ -1,0 +1,38 @@
+#include "core/topic_plan.hpp"
+
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+IdSource id_source(const std::string& topic, const std::string& text) {
+  auto parsed = IdSource::parse(text);
+  if (const auto* problem = std::get_if<std::string>(&parsed)) {
+    throw ConfigError({"topic '" + topic + "': message_id: " + *problem});
+  }
+  return std::get<IdSource>(std::move(parsed));
+}
+}  // namespace
+
+TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings) {
+  TopicPlan plan{.topic = topic,
+                 .handler = settings.handler.value_or(topic),
+                 .limiter = {},
+                 .id_source = id_source(topic, settings.message_id.value_or("header:message-id")),
+                 .retry = settings.retry.value_or(RetryPolicy{}),
+                 .dead_letter = settings.dead_letter};
+  plan.mode = settings.mode.value_or(Mode::none);
+  plan.order = settings.order.value_or(Order::partition);
+  if (settings.limit) {
+    plan.limit = *settings.limit;
+    plan.limiter = settings.limiter.value_or(topic);
+  }
+  if (plan.dead_letter && plan.dead_letter->empty()) plan.dead_letter = topic + ".dlq";
+  plan.batch = static_cast<std::size_t>(std::max<std::int64_t>(1, settings.batch.value_or(500)));
+  plan.duplicates = settings.duplicates.value_or(DuplicatePolicy::skip);
+  plan.fingerprint = settings.fingerprint.value_or(false);
+  plan.handler_timeout = settings.handler_timeout.value_or(std::chrono::seconds(30));
+  return plan;
+}
+
+}  // namespace turnstile

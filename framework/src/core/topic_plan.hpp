@@ -1,0 +1,35 @@
+#pragma once
+// What a topic's settings come to when code, configuration and defaults are laid over one another: nothing optional
+// is left. Made once at start, read by all threads.
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include "core/message_id.hpp"
+#include "turnstile/handler.hpp"
+#include "turnstile/settings.hpp"
+
+namespace turnstile {
+
+struct TopicPlan {
+  std::string topic{};
+  std::string handler{};
+  Mode mode = Mode::none;
+  Order order = Order::partition;
+  std::string limiter{};               ///< empty: no limit but the workers
+  std::int64_t limit = 0;
+  IdSource id_source;
+  RetryPolicy retry{};
+  std::optional<std::string> dead_letter{}; ///< a topic's name, never ""
+  std::size_t batch = 500;
+  DuplicatePolicy duplicates = DuplicatePolicy::skip;
+  bool fingerprint = false;
+  std::chrono::milliseconds handler_timeout{30'000};
+};
+
+/// `settings` must have passed check_topic(): throws ConfigError otherwise.
+TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings);
+
+}  // namespace turnstile

@@ -1,0 +1,99 @@
+#include "turnstile/consumer.hpp"
+
+#include <atomic>
+#include <csignal>
+
+#include "runtime/engine.hpp"
+#include "runtime/setup.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+struct Consumer::State {
+  Blueprint blueprint;
+  bool handle_signals = true;
+  std::atomic<int> stop{0};
+};
+
+namespace {
+
+/// SIGTERM and SIGINT count up the stop flag of the Consumer that runs; one of a process, as signals are.
+class SignalWatch {
+ public:
+  SignalWatch(std::atomic<int>& stop, bool on) {
+    if (!on || target_.load() != nullptr) return;
+    target_ = &stop;
+    active_ = true;
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      if (auto* flag = target_.load()) flag->fetch_add(1);
+    };
+    sigemptyset(&action.sa_mask);
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGTERM, &action, &old_term_);
+    sigaction(SIGINT, &action, &old_int_);
+  }
+  ~SignalWatch() {
+    if (!active_) return;
+    sigaction(SIGTERM, &old_term_, nullptr);
+    sigaction(SIGINT, &old_int_, nullptr);
+    target_ = nullptr;
+  }
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+
+ private:
+  static inline std::atomic<std::atomic<int>*> target_{nullptr};
+  static_assert(std::atomic<std::atomic<int>*>::is_always_lock_free);
+  bool active_ = false;
+  struct sigaction old_term_ {};
+  struct sigaction old_int_ {};
+};
+
+}  // namespace
+
+Consumer::Consumer(Config config, Backends backends) : state_(std::make_unique<State>()) {
+  state_->blueprint.config = std::move(config);
+  state_->blueprint.backends = std::move(backends);
+}
+
+Consumer::~Consumer() = default;
+
+Consumer& Consumer::topic(const std::string& name, Pipeline pipeline) {
+  state_->blueprint.topics.emplace_back(name, std::move(pipeline));
+  return *this;
+}
+
+Consumer& Consumer::observe(std::shared_ptr<Observer> observer) {
+  state_->blueprint.observers.add(std::move(observer));
+  return *this;
+}
+
+Consumer& Consumer::logger(std::shared_ptr<spdlog::logger> logger) {
+  state_->blueprint.logger = std::move(logger);
+  return *this;
+}
+
+Consumer& Consumer::handle_signals(bool on) {
+  state_->handle_signals = on;
+  return *this;
+}
+
+void Consumer::stop() noexcept { state_->stop.fetch_add(1); }
+
+void Consumer::run() {
+  const Blueprint& blueprint = state_->blueprint;
+  if (!blueprint.backends.broker) throw ConfigError({"a Consumer needs a broker: Backends::broker is null"});
+  const SignalWatch signals(state_->stop, state_->handle_signals);
+  const auto journal = open_journal(blueprint);
+  auto topics = build_topics(blueprint, journal, false);
+  EngineSettings settings{.consumer = blueprint.config.consumer,
+                          .group = blueprint.config.group(),
+                          .workers = worker_count(blueprint.config, topics)};
+  if (blueprint.config.postgres) settings.lock_timeout = blueprint.config.postgres->lock_timeout;
+  Engine engine(settings, *blueprint.backends.broker, blueprint.backends.store, journal, blueprint.observers);
+  for (auto& topic : topics) engine.add_topic(std::move(topic));
+  engine.run(state_->stop);
+}
+
+}  // namespace turnstile

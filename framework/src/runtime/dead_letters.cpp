@@ -1,0 +1,61 @@
+#include "runtime/dead_letters.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+
+constexpr std::string_view kPrefix = "turnstile-";
+
+/// Headers are for people and programs that read the dead letter topic; a stack of kilobytes helps neither.
+constexpr std::size_t kErrorBytes = 1000;
+
+}  // namespace
+
+OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, const Death& death) {
+  OwnedMessage record = message.own();
+  record.topic = plan.dead_letter.value_or("");
+  record.partition = -1;
+  // A dead letter that dies again says where it died last, not twice.
+  std::erase_if(record.headers, [](const Header& h) { return h.name.starts_with(kPrefix); });
+  const std::array<std::pair<const char*, std::string>, 8> why{{
+      {"turnstile-original-topic", std::string(message.topic())},
+      {"turnstile-original-partition", std::to_string(message.partition())},
+      {"turnstile-original-offset", std::to_string(message.offset())},
+      {"turnstile-original-timestamp", std::to_string(message.timestamp().time_since_epoch().count())},
+      {"turnstile-handler", plan.handler},
+      {"turnstile-reason", death.reason},
+      {"turnstile-error", death.error.substr(0, kErrorBytes)},
+      {"turnstile-attempts", std::to_string(death.attempts)},
+  }};
+  for (const auto& [name, value] : why) record.headers.push_back({name, value});
+  return record;
+}
+
+void DeadLetters::bury(const Message& message, const std::optional<MessageId>& id, const Place& place,
+                       const TopicPlan& plan, HandlerId handler, const Death& death) {
+  const bool keeps_rows = store_ && place.fence;
+  if (keeps_rows && store_->is_dead(handler, *place.fence, message.offset())) return;
+  std::optional<TopicPartitionOffset> where;
+  if (plan.dead_letter) {
+    if (!producer_) throw BrokerError("no producer for dead letters of topic '" + plan.topic + "'");
+    const auto sent = producer_->send(dead_letter_record(message, plan, death));
+    where = TopicPartitionOffset{{*plan.dead_letter, sent.partition}, sent.offset};
+  }
+  if (keeps_rows) {
+    store_->record_dead(DeadMessage{.handler = handler,
+                                    .fence = *place.fence,
+                                    .record = message.own(),
+                                    .id = id,
+                                    .reason = death.reason,
+                                    .error = death.error,
+                                    .attempts = death.attempts,
+                                    .dead_letter = where});
+  }
+}
+
+}  // namespace turnstile

@@ -1,0 +1,45 @@
+#pragma once
+// Where messages go that will not be run: dead letter topic, acknowledged, then the `dead` row. The offset comes last,
+// so a crash in between repeats a step and loses nothing.
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/topic_plan.hpp"
+#include "runtime/place.hpp"
+#include "turnstile/ports/broker.hpp"
+#include "turnstile/ports/inbox.hpp"
+
+namespace turnstile {
+
+/// Why, in the words that the `dead` table and the headers use.
+struct Death {
+  std::string reason;   ///< failed | rejected | missing_id | mismatch | duplicate
+  std::string error;
+  int attempts = 0;
+};
+
+/// The record as it goes to the dead letter topic: payload, key and headers as they were, and headers that say why.
+OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, const Death& death);
+
+class DeadLetters {
+ public:
+  /// Either may be null: no dead letter topic anywhere, no database.
+  DeadLetters(std::shared_ptr<BrokerProducer> producer, std::shared_ptr<InboxStore> store)
+      : producer_(std::move(producer)), store_(std::move(store)) {}
+
+  /// True when there is somewhere to put a message of this topic.
+  [[nodiscard]] bool possible(const TopicPlan& plan, const Place& place) const noexcept {
+    return plan.dead_letter.has_value() || (store_ && place.fence);
+  }
+  /// Throws BrokerError, StoreUnavailable, SqlError: then the message must not be settled.
+  void bury(const Message& message, const std::optional<MessageId>& id, const Place& place, const TopicPlan& plan,
+            HandlerId handler, const Death& death);
+
+ private:
+  std::shared_ptr<BrokerProducer> producer_;
+  std::shared_ptr<InboxStore> store_;
+};
+
+}  // namespace turnstile

@@ -1,0 +1,263 @@
+#include "runtime/engine.hpp"
+
+#include <algorithm>
+
+#include "core/failpoint.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+/// stop() only sets a flag, so that a signal handler may call it: this is how late it is seen at most.
+constexpr milliseconds kPollWait{100};
+/// Records taken from a partition's queue at a time.
+constexpr std::size_t kTake = 1'000;
+/// Calls to the broker from within a rebalance: well below any session timeout.
+constexpr milliseconds kBrokerWait{5'000};
+/// After the drain time has passed and what runs was asked to stop: how long it may take to notice.
+constexpr milliseconds kGrace{2'000};
+
+}  // namespace
+
+struct Engine::Shared {
+  Shared(std::size_t window, std::shared_ptr<const Journal> journal, std::function<void()> room_again)
+      : scheduler(window, std::move(journal), std::move(room_again)) {}
+
+  std::vector<std::unique_ptr<TopicState>> topics;
+  Scheduler scheduler;
+  std::mutex mutex;
+  std::vector<std::pair<LanePtr, PartitionClaim>> late_claims;
+};
+
+namespace {
+
+/// What a worker thread does until the scheduler ends it.
+void work(Scheduler& scheduler, WorkerSlot& slot, InboxStore* store) {
+  std::unique_ptr<InboxSession> session;
+  Unit unit;
+  while (scheduler.next(unit, slot)) {
+    TURNSTILE_FAILPOINT("after-permit");
+    UnitResult result;
+    try {
+      TopicState& topic = unit.lane->topic;
+      if (topic.needs_store() && !session) session = store->open_session();
+      result = unit.look_up ? topic.runner.look_up(unit.works, unit.lane->place, *session)
+                            : topic.runner.run(unit.works, unit.lane->place, session.get(), slot.watch);
+    } catch (const std::exception& e) {
+      result.verdicts.assign(unit.works.size(), Verdict{});
+      result.end = UnitResult::End::store_away;
+      result.why = e.what();
+    }
+    scheduler.finish(unit, std::move(result), slot);
+  }
+}
+
+}  // namespace
+
+Engine::Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store,
+               std::shared_ptr<const Journal> journal, Observers observers)
+    : settings_(std::move(settings)),
+      store_(std::move(store)),
+      journal_(std::move(journal)),
+      observers_(std::move(observers)),
+      consumer_(broker.open_consumer()),
+      shared_(std::make_shared<Shared>(settings_.consumer.window, journal_, [consumer = consumer_.get()] { consumer->wake(); })) {}
+
+Engine::~Engine() {
+  if (keeper_) keeper_->stop();
+  shared_->scheduler.stop();
+  for (auto& worker : workers_) {
+    if (worker.joinable()) worker.join();
+  }
+}
+
+TopicState& Engine::add_topic(std::unique_ptr<TopicState> topic) {
+  return *shared_->topics.emplace_back(std::move(topic));
+}
+
+void Engine::run(const std::atomic<int>& stop) {
+  stop_ = &stop;
+  start_workers();
+  keeper_ = std::make_unique<Keeper>(Keeper::Settings{.group = settings_.group,
+                                                      .stall_after = settings_.consumer.stall_after,
+                                                      .lock_timeout = settings_.lock_timeout},
+                                     shared_->scheduler, store_, journal_, [this](LanePtr lane, PartitionClaim claim) {
+                                       {
+                                         const std::lock_guard lock(shared_->mutex);
+                                         shared_->late_claims.emplace_back(std::move(lane), std::move(claim));
+                                       }
+                                       consumer_->wake();
+                                     });
+  std::vector<std::string> names;
+  for (const auto& topic : shared_->topics) names.push_back(topic->runner.plan().topic);
+  consumer_->subscribe(names, *this);
+  while (stop.load(std::memory_order_relaxed) == 0) {
+    consumer_->poll(kPollWait);
+    take_late_claims();
+    feed_all();
+    if (steady_clock::now() >= next_commit_) commit(false);
+  }
+  shut_down();
+}
+
+void Engine::start_workers() {
+  for (int i = 0; i < settings_.workers; ++i) {
+    WorkerSlot& slot = shared_->scheduler.add_worker();
+    workers_.emplace_back([shared = shared_, &slot, store = store_] { work(shared->scheduler, slot, store.get()); });
+  }
+}
+
+void Engine::feed_all() {
+  for (const auto& lane : shared_->scheduler.lanes()) {
+    for (std::size_t room = shared_->scheduler.room(*lane); room > 0;) {
+      auto block = consumer_->take(lane->place.at, std::min(room, kTake));
+      if (!block) break;
+      TURNSTILE_FAILPOINT("after-poll");
+      room -= std::min(room, block->messages().size());
+      shared_->scheduler.feed(*lane, std::move(block));
+    }
+  }
+}
+
+void Engine::commit(bool wait) {
+  const auto positions = shared_->scheduler.positions_to_commit();
+  if (!positions.empty()) {
+    TURNSTILE_FAILPOINT("before-offset-commit");
+    consumer_->commit(positions, wait);
+  }
+  next_commit_ = steady_clock::now() + settings_.consumer.commit_interval;
+}
+
+// --- the assignment ----------------------------------------------------------------------------------------------------
+
+std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicPartition> partitions) {
+  std::vector<TopicPartition> to_claim;
+  std::map<TopicPartition, LanePtr> claiming;
+  for (const auto& at : partitions) {
+    const auto topic = std::find_if(shared_->topics.begin(), shared_->topics.end(),
+                                    [&](const auto& t) { return t->runner.plan().topic == at.topic; });
+    if (topic == shared_->topics.end()) continue;
+    auto lane = std::make_shared<LaneState>(**topic, Place{.at = at, .fence = {}});
+    if ((*topic)->needs_store()) {
+      lane->phase = LaneState::Phase::claiming;
+      to_claim.push_back(at);
+      claiming[at] = lane;
+    } else {
+      observers_.tell(&Observer::on_assigned, at, Epoch{});
+    }
+    shared_->scheduler.open(std::move(lane));
+  }
+  journal_->info("assigned " + std::to_string(partitions.size()) + " partitions");
+  std::vector<TopicPartitionOffset> starts;
+  if (to_claim.empty()) return starts;
+  try {
+    for (const auto& claim : store_->claim_partitions(settings_.group, to_claim, settings_.lock_timeout)) {
+      const LanePtr& lane = claiming.at(claim.at);
+      Place place{claim.at, claim.fence, claim.incarnation};
+      if (const auto start = start_of(claim, place)) starts.push_back({claim.at, *start});
+      shared_->scheduler.admit(*lane, place);
+      observers_.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
+    }
+  } catch (const StoreBusy& e) {
+    journal_->info(std::string("waiting for the last owner's transaction to end before its partitions are read: ") + e.what());
+  } catch (const BrokerError& e) {
+    journal_->warn(std::string("the start of the assigned partitions could not be found; trying again: ") + e.what());
+  } catch (const std::exception& e) {
+    shared_->scheduler.store_failed(e.what());   // the keeper claims them when the database is back
+  }
+  return starts;
+}
+
+/// Where to start so that nothing is missed: Kafka's committed offset or the database's watermark, whichever is lower, but
+/// not below what the topic still has. Nothing: as Kafka says.
+std::optional<Offset> Engine::start_of(const PartitionClaim& claim, Place& place) {
+  if (!claim.watermark) return std::nullopt;
+  const auto committed = consumer_->committed({&claim.at, 1}, kBrokerWait).front();
+  const auto bounds = consumer_->bounds(claim.at, kBrokerWait);
+  if (bounds && *claim.watermark > bounds->second) {
+    place.incarnation = store_->begin_incarnation(claim.fence);
+    journal_->warn(claim.at, "the topic was recreated: it ends at offset " + std::to_string(bounds->second) +
+                                 " and the database has settled it up to " + std::to_string(*claim.watermark) +
+                                 "; reading it from its beginning as incarnation " + std::to_string(place.incarnation));
+    return bounds->first;
+  }
+  Offset start = committed ? std::min(*committed, *claim.watermark) : *claim.watermark;
+  if (committed && *claim.watermark < *committed) {
+    journal_->info(claim.at, "starting at the database's watermark " + std::to_string(*claim.watermark) +
+                                 ", below Kafka's offset " + std::to_string(*committed));
+  }
+  if (bounds) start = std::max(start, bounds->first);
+  return start;
+}
+
+void Engine::take_late_claims() {
+  std::vector<std::pair<LanePtr, PartitionClaim>> late;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    late.swap(shared_->late_claims);
+  }
+  for (auto& [lane, claim] : late) {
+    Place place{claim.at, claim.fence, claim.incarnation};
+    const bool untouched = shared_->scheduler.locked([&, l = lane.get()] { return l->phase == LaneState::Phase::claiming; });
+    try {
+      if (untouched) {   // nothing was taken yet: go where it would have started
+        if (const auto start = start_of(claim, place)) consumer_->seek({claim.at, *start});
+      }
+      shared_->scheduler.admit(*lane, place);
+      journal_->info(claim.at, "claimed, epoch " + std::to_string(claim.fence.epoch.value));
+      observers_.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
+    } catch (const std::exception& e) {
+      journal_->warn(claim.at, std::string("claimed, but its start could not be found; trying again: ") + e.what());
+    }
+  }
+}
+
+void Engine::on_revoked(std::span<const TopicPartition> partitions, bool lost) {
+  std::vector<LanePtr> lanes;
+  for (const auto& lane : shared_->scheduler.lanes()) {
+    if (std::find(partitions.begin(), partitions.end(), lane->place.at) != partitions.end()) lanes.push_back(lane);
+  }
+  release(lanes, lost);
+  journal_->info((lost ? "lost " : "revoked ") + std::to_string(partitions.size()) + " partitions");
+  for (const auto& at : partitions) observers_.tell(&Observer::on_revoked, at);
+}
+
+/// Stops starting, lets what runs end, writes how far it came, lets go.
+void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
+  if (lanes.empty()) return;
+  const auto hurry = [this] { return stop_ != nullptr && stop_->load(std::memory_order_relaxed) > 1; };
+  const auto deadline = steady_clock::now() + (lost ? milliseconds(0) : settings_.consumer.drain_timeout);
+  if (!shared_->scheduler.drain(lanes, deadline, hurry)) {
+    shared_->scheduler.cancel(lanes);
+    const bool ended = shared_->scheduler.drain(lanes, steady_clock::now() + kGrace, [] { return false; });
+    if (!ended) {
+      journal_->error("handlers still run " + std::to_string(kGrace.count()) +
+                      " ms after their stop_token was set; their partitions are let go, and what they do in the database is "
+                      "refused once another member has claimed them");
+    }
+  }
+  keeper_->flush(lanes);
+  if (!lost) commit(true);
+  shared_->scheduler.close(lanes);
+}
+
+void Engine::shut_down() {
+  journal_->info("stopping: no new handlers, waiting for those that run");
+  release(shared_->scheduler.lanes(), false);
+  consumer_->close();
+  keeper_->stop();
+  shared_->scheduler.stop();
+  for (auto& worker : workers_) {
+    // One whose handler does not return is left behind: the process is about to end, and nothing can stop a thread.
+    if (shared_->scheduler.locked([this] { return shared_->scheduler.all_idle_unlocked(); })) worker.join();
+    else worker.detach();
+  }
+  workers_.clear();
+  journal_->info("stopped");
+}
+
+}  // namespace turnstile

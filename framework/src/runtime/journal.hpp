@@ -1,0 +1,43 @@
+#pragma once
+// The runtime's log: each line carries topic, partition, offset, handler and member as fields.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "turnstile/types.hpp"
+
+namespace spdlog {
+class logger;
+}
+
+namespace turnstile {
+
+/// Thread-safe.
+class Journal {
+ public:
+  Journal(std::shared_ptr<spdlog::logger> logger, std::string member) : logger_(std::move(logger)), member_(std::move(member)) {}
+
+  void debug(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
+  void info(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
+  void warn(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
+  void error(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
+  /// Of a partition as a whole.
+  void info(const TopicPartition& at, std::string_view text) const;
+  void warn(const TopicPartition& at, std::string_view text) const;
+  void error(const TopicPartition& at, std::string_view text) const;
+  /// Of the process.
+  void info(std::string_view text) const;
+  void warn(std::string_view text) const;
+  void error(std::string_view text) const;
+
+  [[nodiscard]] const std::string& member() const noexcept { return member_; }
+  [[nodiscard]] const std::shared_ptr<spdlog::logger>& logger() const noexcept { return logger_; }
+
+ private:
+  std::shared_ptr<spdlog::logger> logger_;
+  std::string member_;
+};
+
+}  // namespace turnstile

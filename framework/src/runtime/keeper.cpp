@@ -1,0 +1,155 @@
+#include "runtime/keeper.hpp"
+
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+
+/// How often the watchdog looks: well below any sensible handler_timeout, and nothing to measure.
+constexpr std::chrono::milliseconds kTick{100};
+/// Between two tries to claim a partition.
+constexpr std::chrono::milliseconds kClaimRetry{500};
+
+}  // namespace
+
+Keeper::Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,
+               std::shared_ptr<const Journal> journal, std::function<void(LanePtr, PartitionClaim)> claimed)
+    : settings_(std::move(settings)),
+      scheduler_(scheduler),
+      store_(std::move(store)),
+      journal_(std::move(journal)),
+      claimed_(std::move(claimed)),
+      thread_([this] { run(); }) {}
+
+Keeper::~Keeper() { stop(); }
+
+void Keeper::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Keeper::run() {
+  SteadyTime next_flush = std::chrono::steady_clock::now() + settings_.flush_interval;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    wake_.wait_for(lock, kTick, [this] { return stopping_; });
+    if (stopping_) return;
+    lock.unlock();
+    const SteadyTime now = std::chrono::steady_clock::now();
+    watch(now);
+    if (store_) {
+      claim_late(now);
+      if (now >= next_flush) {
+        flush(scheduler_.lanes());
+        next_flush = now + settings_.flush_interval;
+      }
+    }
+    lock.lock();
+  }
+}
+
+void Keeper::flush(std::span<const LanePtr> lanes) {
+  if (!store_) return;
+  std::vector<WatermarkUpdate> updates;
+  std::vector<LanePtr> whose;
+  scheduler_.locked([&] {
+    for (const auto& lane : lanes) {
+      const auto position = lane->lane.position();
+      const bool ours = lane->phase == LaneState::Phase::open || lane->phase == LaneState::Phase::draining;
+      if (!ours || !lane->place.fence || !position || position == lane->flushed) continue;
+      updates.push_back({*lane->place.fence, *position});
+      whose.push_back(lane);
+    }
+  });
+  if (updates.empty()) return;
+  try {
+    store_->advance_watermarks(updates);
+  } catch (const std::exception& e) {
+    journal_->warn(std::string("watermarks not written, they lag until the next time: ") + e.what());
+    return;
+  }
+  scheduler_.locked([&] {
+    for (std::size_t i = 0; i < whose.size(); ++i) whose[i]->flushed = updates[i].watermark;
+  });
+}
+
+void Keeper::watch(SteadyTime now) {
+  watch_handlers(now);
+  watch_progress(now);
+}
+
+void Keeper::watch_handlers(SteadyTime now) {
+  for (const auto& [lane, watch] : scheduler_.running()) {
+    if (!lane) continue;
+    const auto running = watch->look();
+    const TopicPlan& plan = lane->topic.runner.plan();
+    if (!running || now - running->since < plan.handler_timeout || !watch->time_out()) continue;
+    journal_->warn(lane->place.at, plan.handler, running->offset,
+                   "the handler has run for longer than handler_timeout (" + std::to_string(plan.handler_timeout.count()) +
+                       " ms): its stop_token is set; make it look at it, or raise handler_timeout");
+  }
+}
+
+void Keeper::watch_progress(SteadyTime now) {
+  struct Stall {
+    LanePtr lane;
+    Offset offset;
+    std::chrono::milliseconds lasted;
+  };
+  std::vector<Stall> stalls;
+  scheduler_.locked([&] {
+    for (const auto& lane : scheduler_.lanes_unlocked()) {
+      const auto position = lane->lane.position();
+      const Message* oldest = lane->lane.oldest();
+      if (position != lane->last_position || oldest == nullptr) {
+        lane->last_position = position;
+        lane->moved_at = now;
+        lane->stalled_for = {};
+        continue;
+      }
+      const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(now - lane->moved_at);
+      if (lasted < settings_.stall_after + lane->stalled_for) continue;
+      lane->stalled_for = lasted;
+      stalls.push_back({lane, oldest->offset(), lasted});
+    }
+  });
+  for (const auto& stall : stalls) {
+    const auto& runner = stall.lane->topic.runner;
+    journal_->warn(stall.lane->place.at, runner.plan().handler, stall.offset,
+                   "no progress for " + std::to_string(stall.lasted.count() / 1000) + " s: this message holds the partition");
+    runner.services().observers.tell(&Observer::on_stall,
+                                     MessageReport{runner.plan().topic, stall.lane->place.at.partition, stall.offset,
+                                                   runner.plan().handler, 0, "no progress", stall.lasted});
+  }
+}
+
+void Keeper::claim_late(SteadyTime now) {
+  std::vector<LanePtr> due;
+  scheduler_.locked([&] {
+    for (const auto& lane : scheduler_.lanes_unlocked()) {
+      const bool unclaimed = lane->phase == LaneState::Phase::claiming || lane->phase == LaneState::Phase::fenced;
+      if (!unclaimed || now < lane->claim_at || lane->lane.running() > 0) continue;
+      lane->claim_at = now + kClaimRetry;
+      due.push_back(lane);
+    }
+  });
+  for (const auto& lane : due) {
+    try {
+      const auto claims = store_->claim_partitions(settings_.group, {&lane->place.at, 1}, settings_.lock_timeout);
+      scheduler_.store_answered();
+      claimed_(lane, claims.front());
+    } catch (const StoreBusy&) {
+      continue;   // the old owner's transaction is still open; the server ends it within its idle timeout
+    } catch (const std::exception& e) {
+      scheduler_.store_failed(e.what());
+      return;
+    }
+  }
+}
+
+}  // namespace turnstile

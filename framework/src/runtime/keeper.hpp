@@ -1,0 +1,53 @@
+#pragma once
+// The thread that looks after time: writes watermarks on the side (trap 43), claims partitions that could not be claimed at
+// their assignment, cancels handlers that run too long, and says which message holds a partition.
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "runtime/scheduler.hpp"
+
+namespace turnstile {
+
+class Keeper {
+ public:
+  struct Settings {
+    std::string group;
+    std::chrono::milliseconds stall_after{60'000};
+    std::chrono::milliseconds lock_timeout{5'000};
+    std::chrono::milliseconds flush_interval{1'000};
+  };
+  /// `claimed` is called on the keeper's thread with each claim that came late; the polling thread is to admit the lane.
+  Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store, std::shared_ptr<const Journal> journal,
+         std::function<void(LanePtr, PartitionClaim)> claimed);
+  ~Keeper();
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+
+  /// Writes the watermarks of these now, on the caller's thread; a failure is nothing but a watermark that lags.
+  void flush(std::span<const LanePtr> lanes);
+  void stop();
+
+ private:
+  void run();
+  void watch(SteadyTime now);
+  void watch_handlers(SteadyTime now);
+  void watch_progress(SteadyTime now);
+  void claim_late(SteadyTime now);
+
+  const Settings settings_;
+  Scheduler& scheduler_;
+  std::shared_ptr<InboxStore> store_;
+  std::shared_ptr<const Journal> journal_;
+  std::function<void(LanePtr, PartitionClaim)> claimed_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace turnstile

@@ -1,0 +1,156 @@
+#include "turnstile/poll_loop.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "runtime/setup.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+
+/// Waits on the caller's thread for what the engine does with its queues.
+Permit wait_for_permit(Limiter& limiter) {
+  struct Bell {
+    std::mutex mutex;
+    std::condition_variable rung;
+    bool free = false;
+  };
+  for (;;) {
+    if (auto permit = limiter.try_acquire()) return permit;
+    const auto bell = std::make_shared<Bell>();   // shared: the limiter may ring after we have gone
+    limiter.when_free([bell] {
+      {
+        const std::lock_guard lock(bell->mutex);
+        bell->free = true;
+      }
+      bell->rung.notify_one();
+    });
+    std::unique_lock lock(bell->mutex);
+    bell->rung.wait(lock, [&] { return bell->free; });
+  }
+}
+
+Settled what_became(const BatchReport& counts) {
+  if (counts.dead > 0) return Settled::dead_letter;
+  if (counts.duplicates > 0) return Settled::duplicate;
+  return counts.skipped > 0 ? Settled::skipped : Settled::done;
+}
+
+}  // namespace
+
+struct PollLoop::State {
+  Blueprint blueprint;
+  std::once_flag built;
+  std::shared_ptr<const Journal> journal;
+  std::map<std::string, std::unique_ptr<TopicState>, std::less<>> topics;
+  std::mutex mutex;   // guards what follows
+  std::map<TopicPartition, Place> places;
+  std::vector<std::unique_ptr<InboxSession>> sessions;   // idle ones
+
+  void build();
+  Place place_of(const Message& message, const TopicState& topic);
+  std::unique_ptr<InboxSession> borrow();
+  void give_back(std::unique_ptr<InboxSession> session);
+};
+
+void PollLoop::State::build() {
+  journal = open_journal(blueprint);
+  for (auto& topic : build_topics(blueprint, journal, true)) {
+    const std::string name = topic->runner.plan().topic;
+    topics[name] = std::move(topic);
+  }
+}
+
+Place PollLoop::State::place_of(const Message& message, const TopicState& topic) {
+  const TopicPartition at{std::string(message.topic()), message.partition()};
+  if (!topic.needs_store()) return {.at = at, .fence = {}};
+  const std::lock_guard lock(mutex);
+  if (const auto it = places.find(at); it != places.end()) return it->second;
+  const auto claims = blueprint.backends.store->claim_partitions(blueprint.config.group(), {&at, 1},
+                                                                 topic.runner.services().lock_timeout);
+  return places[at] = Place{at, claims.front().fence, claims.front().incarnation};
+}
+
+std::unique_ptr<InboxSession> PollLoop::State::borrow() {
+  {
+    const std::lock_guard lock(mutex);
+    if (!sessions.empty()) {
+      auto session = std::move(sessions.back());
+      sessions.pop_back();
+      return session;
+    }
+  }
+  return blueprint.backends.store->open_session();
+}
+
+void PollLoop::State::give_back(std::unique_ptr<InboxSession> session) {
+  const std::lock_guard lock(mutex);
+  sessions.push_back(std::move(session));
+}
+
+PollLoop::PollLoop(Config config, Backends backends) : state_(std::make_unique<State>()) {
+  state_->blueprint.config = std::move(config);
+  state_->blueprint.backends = std::move(backends);
+}
+
+PollLoop::~PollLoop() = default;
+
+PollLoop& PollLoop::topic(const std::string& name, Pipeline pipeline) {
+  state_->blueprint.topics.emplace_back(name, std::move(pipeline));
+  return *this;
+}
+
+PollLoop& PollLoop::logger(std::shared_ptr<spdlog::logger> logger) {
+  state_->blueprint.logger = std::move(logger);
+  return *this;
+}
+
+Settled PollLoop::handle(const Message& message) {
+  std::call_once(state_->built, [this] { state_->build(); });
+  const auto found = state_->topics.find(message.topic());
+  if (found == state_->topics.end()) {
+    throw ConfigError({where(message) + ": this loop has no handler for the topic; add it with topic()"});
+  }
+  TopicState& topic = *found->second;
+  const Place place = state_->place_of(message, topic);
+  RunWatch watch;
+  Work work{&message, 0, 1};
+  for (;;) {
+    UnitResult result;
+    {
+      const Permit permit = topic.limiter ? wait_for_permit(*topic.limiter) : Permit{};
+      auto session = topic.needs_store() ? state_->borrow() : nullptr;
+      result = topic.runner.run({&work, 1}, place, session.get(), watch);
+      if (session) state_->give_back(std::move(session));
+    }
+    if (result.end == UnitResult::End::fenced) {
+      revoked(place.at);
+      throw Fenced(where(message) + ": " + result.why);
+    }
+    if (result.end == UnitResult::End::store_away) throw StoreUnavailable(where(message) + ": " + result.why);
+    const Verdict& verdict = result.verdicts.front();
+    if (verdict.kind == Verdict::Kind::settled) {
+      if (result.counts.duplicates > 0 && topic.runner.plan().duplicates == DuplicatePolicy::raise) {
+        throw Duplicate(where(message) + ": its id was seen before by handler '" + topic.runner.plan().handler + "'");
+      }
+      return what_became(result.counts);
+    }
+    if (verdict.kind == Verdict::Kind::retry && verdict.attempt == work.attempt && result.refused) {
+      throw BrokerError(where(message) + ": the message is dead and its dead letter was refused: " + result.why);
+    }
+    std::this_thread::sleep_for(verdict.delay);   // outside the transaction and without a permit
+    work.attempt = verdict.attempt;
+  }
+}
+
+void PollLoop::revoked(const TopicPartition& partition) {
+  const std::lock_guard lock(state_->mutex);
+  state_->places.erase(partition);
+}
+
+}  // namespace turnstile

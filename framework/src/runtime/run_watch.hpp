@@ -1,0 +1,77 @@
+#pragma once
+// What one worker runs at the moment, for the watchdog to look at and for the engine to cancel. The worker writes, the
+// others read: a few relaxed atomics, since a handler may take less than a microsecond.
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+
+#include "turnstile/message.hpp"
+
+namespace turnstile {
+
+class RunWatch {
+ public:
+  struct Running {
+    Offset offset = 0;
+    std::chrono::steady_clock::time_point since{};
+  };
+
+  /// Worker: a handler starts with this message. The token is set by time_out() and by cancel().
+  std::stop_token start(const Message& message) {
+    if (timed_out_.load(std::memory_order_acquire)) renew();
+    offset_.store(message.offset(), std::memory_order_relaxed);
+    since_.store(std::chrono::steady_clock::now().time_since_epoch().count(), std::memory_order_release);
+    return source_.get_token();
+  }
+  /// Worker: it has returned.
+  void finish() noexcept { since_.store(0, std::memory_order_release); }
+
+  /// Worker: a new unit of work; what was cancelled was another one.
+  void reset() {
+    const std::lock_guard lock(mutex_);
+    cancelled_.store(false, std::memory_order_relaxed);
+    if (source_.stop_requested()) source_ = std::stop_source();
+    timed_out_.store(false, std::memory_order_relaxed);
+  }
+  /// Engine: nothing of this unit should start any more, and what runs should stop.
+  void cancel() {
+    const std::lock_guard lock(mutex_);
+    cancelled_.store(true, std::memory_order_release);
+    source_.request_stop();
+  }
+  [[nodiscard]] bool cancelled() const noexcept { return cancelled_.load(std::memory_order_acquire); }
+
+  /// Watchdog.
+  [[nodiscard]] std::optional<Running> look() const {
+    const auto since = since_.load(std::memory_order_acquire);
+    if (since == 0) return std::nullopt;
+    return Running{offset_.load(std::memory_order_relaxed),
+                   std::chrono::steady_clock::time_point(std::chrono::steady_clock::duration(since))};
+  }
+  /// Watchdog: the handler's time is over. True the first time for this run.
+  bool time_out() {
+    const std::lock_guard lock(mutex_);
+    if (timed_out_.exchange(true, std::memory_order_acq_rel)) return false;
+    source_.request_stop();
+    return true;
+  }
+
+ private:
+  void renew() {
+    const std::lock_guard lock(mutex_);
+    if (!cancelled_.load(std::memory_order_relaxed)) source_ = std::stop_source();
+    timed_out_.store(false, std::memory_order_release);
+  }
+
+  std::atomic<Offset> offset_{0};
+  std::atomic<std::chrono::steady_clock::duration::rep> since_{0};
+  std::atomic<bool> timed_out_{false};
+  std::atomic<bool> cancelled_{false};
+  std::mutex mutex_;              ///< guards source_ against the watchdog and the engine
+  std::stop_source source_;
+};
+
+}  // namespace turnstile

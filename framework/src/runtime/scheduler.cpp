@@ -1,0 +1,310 @@
+#include "runtime/scheduler.hpp"
+
+#include <algorithm>
+#include <random>
+
+#include "core/failpoint.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using std::chrono::steady_clock;
+
+/// How long one unit should take: long enough that the cost of a commit (0.3 to 1 ms here) is spread over many messages,
+/// short enough that a rival who meets its ids does not wait for long (trap 47).
+constexpr double kTransactionNs = 50e6;
+/// Without a transaction only the hand-over (a few microseconds) is spread.
+constexpr double kPlainNs = 1.5e6;
+/// How many messages the first unit of a topic has, when nothing is known of its handler.
+constexpr std::size_t kFirstUnit = 8;
+
+}  // namespace
+
+Scheduler::Scheduler(std::size_t window, std::shared_ptr<const Journal> journal, std::function<void()> room_again)
+    : window_(window), journal_(std::move(journal)), room_again_(std::move(room_again)) {}
+
+WorkerSlot& Scheduler::add_worker() {
+  const std::lock_guard lock(mutex_);
+  return slots_.emplace_back();
+}
+
+bool Scheduler::all_idle_unlocked() const noexcept {
+  return std::all_of(slots_.begin(), slots_.end(), [](const WorkerSlot& slot) { return slot.lane == nullptr; });
+}
+
+std::vector<std::pair<LanePtr, RunWatch*>> Scheduler::running() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<LanePtr, RunWatch*>> all;
+  for (WorkerSlot& slot : slots_) all.emplace_back(slot.lane, &slot.watch);
+  return all;
+}
+
+// --- workers ---------------------------------------------------------------------------------------------------------
+
+bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
+  unit = Unit{};
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    TopicState* starved = nullptr;
+    if (pick(unit, steady_clock::now(), starved)) {
+      slot.lane = unit.lane;
+      slot.watch.reset();
+      if (waiting_ > 0) work_.notify_one();   // there may be more: each that is woken wakes the next
+      return true;
+    }
+    if (starved != nullptr) {
+      lock.unlock();
+      starved->limiter->when_free([this, starved] {
+        {
+          const std::lock_guard guard(mutex_);
+          starved->starved = false;
+        }
+        work_.notify_one();
+      });
+      lock.lock();
+      if (!starved->starved) continue;
+    }
+    ++waiting_;
+    const SteadyTime until = next_event();
+    if (until == SteadyTime::max()) work_.wait(lock);
+    else work_.wait_until(lock, until);
+    --waiting_;
+  }
+  return false;
+}
+
+bool Scheduler::pick(Unit& unit, SteadyTime now, TopicState*& starved) {
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    const LanePtr lane = lanes_[turn_++ % lanes_.size()];
+    if (lane->phase == LaneState::Phase::open && pick_from(lane, unit, now, starved)) return true;
+  }
+  return false;
+}
+
+bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, TopicState*& starved) {
+  TopicState& topic = lane->topic;
+  if (topic.starved) return gate_.is_open() && pick_look_up(lane, unit);
+  if (!lane->lane.ready(now)) return false;
+  if (topic.needs_store() && !gate_.enter(now)) return false;
+  if (topic.limiter) {
+    unit.permit = topic.limiter->try_acquire();
+    if (!unit.permit) {
+      topic.starved = true;
+      starved = &topic;
+      if (topic.needs_store()) gate_.leave();
+      return gate_.is_open() && pick_look_up(lane, unit);
+    }
+  }
+  lane->lane.hand_out(unit_size(topic), now, unit.works);
+  unit.lane = lane;
+  return true;
+}
+
+bool Scheduler::pick_look_up(const LanePtr& lane, Unit& unit) {
+  if (!lane->topic.runner.can_look_up()) return false;
+  unit.works = lane->lane.waiting(lane->looked_up, lane->topic.runner.plan().batch);
+  if (unit.works.empty()) return false;
+  lane->looked_up = unit.works.back().seq + 1;
+  unit.lane = lane;
+  unit.look_up = true;
+  return true;
+}
+
+std::size_t Scheduler::unit_size(const TopicState& topic) const {
+  const TopicPlan& plan = topic.runner.plan();
+  if (topic.mean_ns <= 0) return std::min(plan.batch, kFirstUnit);
+  const double target = plan.mode == Mode::transactional ? kTransactionNs : kPlainNs;
+  const double fits = target / topic.mean_ns;
+  if (fits >= static_cast<double>(plan.batch)) return plan.batch;
+  return std::max<std::size_t>(1, static_cast<std::size_t>(fits));
+}
+
+SteadyTime Scheduler::next_event() const {
+  SteadyTime until = SteadyTime::max();
+  for (const auto& lane : lanes_) {
+    if (lane->phase != LaneState::Phase::open) continue;
+    if (lane->topic.needs_store() && !gate_.is_open()) until = std::min(until, gate_.next_probe());
+    else if (const auto due = lane->lane.next_due()) until = std::min(until, *due);
+  }
+  return until;
+}
+
+void Scheduler::finish(Unit& unit, UnitResult result, WorkerSlot& slot) {
+  TURNSTILE_FAILPOINT("before-release");
+  unit.permit.give_back();
+  const SteadyTime now = steady_clock::now();
+  std::vector<std::unique_ptr<Block>> spent;
+  bool feed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    slot.lane.reset();
+    apply(unit, result, now);
+    LaneState& lane = *unit.lane;
+    spent = lane.lane.take_spent();
+    if (lane.wants_feed && lane.lane.kept() + window_ / 4 <= window_) {
+      lane.wants_feed = false;
+      feed = true;
+    }
+    if (lane.phase != LaneState::Phase::open && lane.lane.running() == 0) idle_.notify_all();
+    else if (waiting_ > 0 && lane.lane.ready(now)) work_.notify_one();
+  }
+  if (feed) room_again_();
+  unit.works.clear();
+  unit.lane.reset();
+}
+
+void Scheduler::apply(Unit& unit, const UnitResult& result, SteadyTime now) {
+  LaneState& lane = *unit.lane;
+  note_store(result, now, lane.topic);
+  if (unit.look_up) {
+    for (std::size_t i = 0; i < unit.works.size(); ++i) {
+      if (result.verdicts[i].kind == Verdict::Kind::settled) lane.lane.settle_waiting(unit.works[i].seq);
+    }
+    return;
+  }
+  for (std::size_t i = 0; i < unit.works.size(); ++i) {
+    const Verdict& verdict = result.verdicts[i];
+    switch (verdict.kind) {
+      case Verdict::Kind::settled: lane.lane.settle(unit.works[i]); break;
+      case Verdict::Kind::put_back: lane.lane.put_back(unit.works[i]); break;
+      case Verdict::Kind::retry: lane.lane.retry(unit.works[i], now + verdict.delay, verdict.attempt); break;
+    }
+  }
+  if (result.end == UnitResult::End::ran && !unit.works.empty()) {
+    const double mean = static_cast<double>(result.counts.took.count()) / static_cast<double>(unit.works.size());
+    TopicState& topic = lane.topic;
+    topic.mean_ns = topic.mean_ns <= 0 ? mean : topic.mean_ns * 0.75 + mean * 0.25;
+  }
+  if (result.end == UnitResult::End::fenced && lane.phase == LaneState::Phase::open) {
+    lane.phase = LaneState::Phase::fenced;
+    // The rebalance that made another one the owner should reach us soon; if it does not, nobody else reads this partition.
+    lane.claim_at = now + std::chrono::seconds(10);
+    journal_->warn(lane.place.at, "fenced: another member has claimed the partition; dropping what is not committed (" +
+                                      result.why + ")");
+  }
+}
+
+void Scheduler::note_store(const UnitResult& result, SteadyTime now, const TopicState& topic) {
+  if (!topic.needs_store()) return;
+  if (result.end == UnitResult::End::store_away) {
+    thread_local std::minstd_rand generator{std::random_device{}()};
+    if (gate_.failed(now, std::uniform_real_distribution<double>(0.0, 1.0)(generator))) store_changed(false, result.why);
+  } else if (gate_.answered()) {
+    store_changed(true, {});
+  }
+}
+
+void Scheduler::store_changed(bool available, const std::string& why) {
+  if (available) journal_->info("the database answers again: going on");
+  else journal_->error("the database cannot be used, no handlers start until it can; polling goes on: " + why);
+  for (const auto& lane : lanes_) {
+    lane->topic.runner.services().observers.tell(&Observer::on_store, available);
+    break;
+  }
+  work_.notify_all();
+}
+
+void Scheduler::store_answered() {
+  const std::lock_guard lock(mutex_);
+  if (gate_.answered()) store_changed(true, {});
+}
+
+void Scheduler::store_failed(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (gate_.failed(steady_clock::now(), 0)) store_changed(false, why);
+}
+
+// --- polling thread --------------------------------------------------------------------------------------------------
+
+void Scheduler::open(LanePtr lane) {
+  const std::lock_guard lock(mutex_);
+  lane->moved_at = steady_clock::now();
+  lanes_.push_back(std::move(lane));
+}
+
+std::vector<LanePtr> Scheduler::lanes() const {
+  const std::lock_guard lock(mutex_);
+  return lanes_;
+}
+
+std::size_t Scheduler::room(LaneState& lane) {
+  const std::lock_guard lock(mutex_);
+  if (lane.phase != LaneState::Phase::open) return 0;
+  const std::size_t kept = lane.lane.kept();
+  // A quarter of the window at a time: taking records one by one would cost a lock each.
+  if (kept + window_ / 4 > window_) {
+    lane.wants_feed = true;
+    return 0;
+  }
+  return window_ - kept;
+}
+
+void Scheduler::feed(LaneState& lane, std::unique_ptr<Block> block) {
+  std::vector<std::unique_ptr<Block>> spent;
+  const std::lock_guard lock(mutex_);
+  if (lane.lane.kept() == 0) lane.moved_at = steady_clock::now();
+  lane.lane.add(std::move(block));
+  spent = lane.lane.take_spent();
+  if (waiting_ > 0) work_.notify_one();
+}
+
+std::vector<TopicPartitionOffset> Scheduler::positions_to_commit() {
+  const std::lock_guard lock(mutex_);
+  std::vector<TopicPartitionOffset> moved;
+  for (const auto& lane : lanes_) {
+    const auto position = lane->lane.position();
+    if (!position || position == lane->committed) continue;
+    lane->committed = position;
+    moved.push_back({lane->place.at, *position});
+  }
+  return moved;
+}
+
+bool Scheduler::drain(std::span<const LanePtr> lanes, SteadyTime deadline, const std::function<bool()>& give_up) {
+  std::unique_lock lock(mutex_);
+  for (const auto& lane : lanes) lane->phase = LaneState::Phase::draining;
+  const auto idle = [&] {
+    return std::all_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane->lane.running() == 0; });
+  };
+  while (!idle()) {
+    const auto now = steady_clock::now();
+    if (now >= deadline || give_up()) return false;
+    idle_.wait_until(lock, std::min(deadline, now + std::chrono::milliseconds(50)));
+  }
+  return true;
+}
+
+void Scheduler::cancel(std::span<const LanePtr> lanes) {
+  const std::lock_guard lock(mutex_);
+  for (WorkerSlot& slot : slots_) {
+    if (slot.lane && std::find(lanes.begin(), lanes.end(), slot.lane) != lanes.end()) slot.watch.cancel();
+  }
+}
+
+void Scheduler::close(std::span<const LanePtr> lanes) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& lane : lanes) {
+    lane->phase = LaneState::Phase::gone;
+    lane->wants_feed = false;
+    std::erase(lanes_, lane);
+  }
+}
+
+void Scheduler::admit(LaneState& lane, const Place& place) {
+  const std::lock_guard lock(mutex_);
+  if (lane.phase != LaneState::Phase::claiming && lane.phase != LaneState::Phase::fenced) return;
+  lane.place = place;
+  lane.phase = LaneState::Phase::open;
+  work_.notify_all();
+}
+
+void Scheduler::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+}
+
+}  // namespace turnstile

@@ -1,0 +1,149 @@
+#pragma once
+// Which worker runs what next: lanes, permits and the store's state, under one lock. Workers wait here; the polling thread
+// feeds it and takes positions from it; nobody calls out of it with the lock held (except Limiter::try_acquire, which never
+// waits).
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/lane.hpp"
+#include "runtime/place.hpp"
+#include "runtime/run_watch.hpp"
+#include "runtime/store_gate.hpp"
+#include "runtime/topic_runner.hpp"
+#include "turnstile/ports/limiter.hpp"
+
+namespace turnstile {
+
+/// A topic in this process.
+struct TopicState {
+  TopicState(TopicPlan plan, Pipeline pipeline, HandlerId handler, TopicRunner::Services services, std::shared_ptr<Limiter> limit)
+      : runner(std::move(plan), std::move(pipeline), handler, std::move(services)), limiter(std::move(limit)) {}
+
+  TopicRunner runner;
+  std::shared_ptr<Limiter> limiter;       ///< null: no limit but the workers
+  // Guarded by the scheduler's lock:
+  bool starved = false;                   ///< no permit was to be had; cleared by the limiter's wake
+  double mean_ns = 0;                     ///< a message's time through a worker, moving average; 0: not known yet
+  [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode == Mode::transactional; }
+};
+
+/// One assignment of one partition. Outlives the assignment while a worker still holds some of its messages.
+struct LaneState {
+  LaneState(TopicState& t, Place p) : topic(t), place(std::move(p)), lane(t.runner.plan().order) {}
+
+  enum class Phase : std::uint8_t {
+    claiming,   ///< the store does not know us as the owner yet: nothing is taken, nothing runs
+    open,
+    draining,   ///< nothing new starts
+    fenced,     ///< the store knows a newer owner
+    gone,
+  };
+  TopicState& topic;
+  Place place;                            ///< changed only while nothing of the lane runs
+  Lane lane;
+  Phase phase = Phase::open;
+  bool wants_feed = false;                ///< the polling thread left records behind for want of room
+  Seq looked_up = 0;                      ///< messages before it were looked up in the inbox
+  std::optional<Offset> committed;        ///< what the polling thread has committed
+  std::optional<Offset> flushed;          ///< what the keeper has written as the watermark
+  std::optional<Offset> last_position;    ///< for the watchdog, with `moved_at`
+  SteadyTime moved_at{};
+  std::chrono::milliseconds stalled_for{};///< how long the stall had lasted when it was last told of
+  SteadyTime claim_at{};                  ///< claiming, fenced: when to try (again)
+};
+using LanePtr = std::shared_ptr<LaneState>;
+
+/// What a worker is given to do.
+struct Unit {
+  LanePtr lane;
+  std::vector<Work> works;
+  Permit permit;
+  bool look_up = false;                   ///< no permit: only see whether they are settled already
+};
+
+/// A worker thread, as seen from outside.
+struct WorkerSlot {
+  RunWatch watch;
+  LanePtr lane;                           ///< what it works on; guarded by the scheduler's lock
+};
+
+class Scheduler {
+ public:
+  /// `room_again` is called, without the lock, when a lane whose records were left behind has room (may come too often).
+  Scheduler(std::size_t window, std::shared_ptr<const Journal> journal, std::function<void()> room_again);
+
+  // --- polling thread
+  void open(LanePtr lane);
+  [[nodiscard]] std::vector<LanePtr> lanes() const;
+  /// How many records the lane may take now; 0 also asks for room_again().
+  std::size_t room(LaneState& lane);
+  void feed(LaneState& lane, std::unique_ptr<Block> block);
+  /// Positions that moved since they were last taken for committing.
+  std::vector<TopicPartitionOffset> positions_to_commit();
+  /// No unit of these starts any more; waits until none runs, or `deadline`. False: some still run.
+  bool drain(std::span<const LanePtr> lanes, SteadyTime deadline, const std::function<bool()>& give_up);
+  /// Asks what still runs of them to stop.
+  void cancel(std::span<const LanePtr> lanes);
+  /// They are no longer ours: what still runs is dropped when it ends.
+  void close(std::span<const LanePtr> lanes);
+  /// Ends the workers' waiting for good.
+  void stop();
+
+  // --- workers
+  /// A worker's slot; lives as long as the scheduler.
+  WorkerSlot& add_worker();
+  /// The next unit of work; false when the worker is to end. Waits.
+  bool next(Unit& unit, WorkerSlot& slot);
+  void finish(Unit& unit, UnitResult result, WorkerSlot& slot);
+
+  // --- keeper
+  /// What each worker runs: a copy of its lane (null when it waits) and its watch.
+  [[nodiscard]] std::vector<std::pair<LanePtr, RunWatch*>> running();
+  /// The store answered, or did not, to somebody else than a worker.
+  void store_answered();
+  void store_failed(const std::string& why);
+  template <class F>
+  auto locked(F&& f) const {
+    const std::lock_guard lock(mutex_);
+    return f();
+  }
+  /// Inside locked() only.
+  [[nodiscard]] const std::vector<LanePtr>& lanes_unlocked() const noexcept { return lanes_; }
+  /// No worker holds work. Inside locked() only.
+  [[nodiscard]] bool all_idle_unlocked() const noexcept;
+  /// A claim came through: the lane may be worked on.
+  void admit(LaneState& lane, const Place& place);
+
+ private:
+  bool pick(Unit& unit, SteadyTime now, TopicState*& starved);
+  bool pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, TopicState*& starved);
+  bool pick_look_up(const LanePtr& lane, Unit& unit);
+  std::size_t unit_size(const TopicState& topic) const;
+  [[nodiscard]] SteadyTime next_event() const;
+  void apply(Unit& unit, const UnitResult& result, SteadyTime now);
+  void note_store(const UnitResult& result, SteadyTime now, const TopicState& topic);
+  void store_changed(bool available, const std::string& why);
+
+  const std::size_t window_;
+  std::shared_ptr<const Journal> journal_;
+  std::function<void()> room_again_;
+  mutable std::mutex mutex_;
+  std::condition_variable work_;      ///< something may start
+  std::condition_variable idle_;      ///< something has ended
+  std::vector<LanePtr> lanes_;
+  std::deque<WorkerSlot> slots_;
+  std::size_t turn_ = 0;              ///< where the next pick begins, so that lanes take turns
+  std::size_t waiting_ = 0;           ///< workers that wait
+  bool stopping_ = false;
+  StoreGate gate_;
+};
+
+}  // namespace turnstile

@@ -1,0 +1,143 @@
+#include "runtime/setup.hpp"
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "core/config_check.hpp"
+#include "runtime/logging.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/ports/broker.hpp"
+
+namespace turnstile {
+
+namespace {
+
+constexpr std::chrono::milliseconds kDescribeWait{10'000};
+
+/// Settings with what code and configuration say; reports what contradicts itself.
+std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool caller_raises,
+                                              std::vector<std::string>& problems) {
+  std::vector<TopicSettings> all;
+  std::set<std::string> names;
+  std::map<std::string, std::string> handlers;   // handler id -> topic
+  for (const auto& [name, pipeline] : blueprint.topics) {
+    const auto configured = blueprint.config.topics.find(name);
+    const TopicSettings settings = configured == blueprint.config.topics.end()
+                                       ? pipeline.settings
+                                       : merge(pipeline.settings, configured->second);
+    if (!names.insert(name).second) problems.push_back("topic '" + name + "': given twice; a topic has one handler");
+    const std::string handler = settings.handler.value_or(name);
+    const auto [other, is_new] = handlers.emplace(handler, name);
+    if (!is_new && other->second != name) {
+      problems.push_back("topic '" + name + "': handler id '" + handler + "' is used by topic '" + other->second +
+                         "' too: their ids would be taken for one another's; name them apart with handler_id()");
+    }
+    TopicSettings to_check = settings;
+    if (caller_raises) to_check.duplicates.reset();   // a raised duplicate needs no dead letter topic then
+    const auto found = check_topic(blueprint.config, name, to_check);
+    problems.insert(problems.end(), found.begin(), found.end());
+    all.push_back(settings);
+  }
+  for (const auto& [name, ignored] : blueprint.config.topics) {
+    if (names.contains(name)) continue;
+    problems.push_back(blueprint.config.where("topics." + name) + ": the program has no handler for this topic; known: " +
+                       (names.empty() ? std::string("none") : *names.begin() + (names.size() > 1 ? ", …" : "")));
+  }
+  return all;
+}
+
+/// Topics that do not exist, and ids that would be forgotten before the topic forgets its messages (trap 40).
+void check_broker(const Blueprint& blueprint, const std::vector<TopicPlan>& plans, const std::vector<TopicSettings>& settings) {
+  std::string missing;
+  std::vector<std::string> problems;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const auto info = blueprint.backends.broker->describe(plans[i].topic, kDescribeWait);
+    const auto need = [&](const std::string& topic, const char* what) {
+      missing += (missing.empty() ? "" : "\n") + std::string(what) + " '" + topic +
+                 "' does not exist; create it: kafka-topics.sh --bootstrap-server BROKER --create --topic " + topic +
+                 " --partitions N";
+    };
+    if (!info) need(plans[i].topic, "topic");
+    if (plans[i].dead_letter && !blueprint.backends.broker->describe(*plans[i].dead_letter, kDescribeWait)) {
+      need(*plans[i].dead_letter, "dead letter topic");
+    }
+    const auto keep = settings[i].keep_ids_for;
+    if (info && info->retention && keep && plans[i].mode == Mode::transactional && *keep <= *info->retention) {
+      const auto days = std::chrono::duration_cast<std::chrono::hours>(*info->retention).count();
+      problems.push_back(blueprint.config.where("topics." + plans[i].topic + ".keep_ids_for") + ": ids are kept for " +
+                         std::to_string(keep->count() / 3600) + " h, but the topic keeps messages for " +
+                         (*info->retention == std::chrono::milliseconds::max() ? std::string("ever") : std::to_string(days) + " h") +
+                         ": after a reset of offsets they would take effect again; raise it above the topic's retention.ms, "
+                         "or leave it out");
+    }
+  }
+  if (!missing.empty()) throw BrokerError(missing);
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
+}  // namespace
+
+std::string new_member_id() {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::random_device random;
+  std::string id;
+  for (int i = 0; i < 8; ++i) id += kDigits[random() % 16];
+  return id;
+}
+
+std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint) {
+  return std::make_shared<Journal>(blueprint.logger ? blueprint.logger : make_logger(blueprint.config.log), new_member_id());
+}
+
+std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint, std::shared_ptr<const Journal> journal,
+                                                      bool caller_raises) {
+  std::vector<std::string> problems;
+  if (blueprint.topics.empty()) problems.emplace_back("no topic was given: call topic(name, handler) before running");
+  const auto settings = effective_settings(blueprint, caller_raises, problems);
+  if (!problems.empty()) throw ConfigError(problems);
+
+  std::vector<TopicPlan> plans;
+  for (std::size_t i = 0; i < settings.size(); ++i) plans.push_back(plan_topic(blueprint.topics[i].first, settings[i]));
+  const bool stores = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::transactional; });
+  const auto store = stores ? blueprint.backends.store : nullptr;
+  if (stores && !store) throw ConfigError({"a transactional topic needs a database: set [postgres] url"});
+  if (store) store->check_schema();
+
+  if (blueprint.backends.broker) check_broker(blueprint, plans, settings);
+  const bool dies = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.dead_letter.has_value(); });
+  const auto producer = dies && blueprint.backends.broker ? blueprint.backends.broker->open_producer() : nullptr;
+  const auto dead_letters = std::make_shared<DeadLetters>(producer, store);
+  const auto limiters = blueprint.backends.limiters ? blueprint.backends.limiters : make_local_limiters();
+
+  std::vector<std::unique_ptr<TopicState>> topics;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const TopicPlan& plan = plans[i];
+    TopicRunner::Services services{.store = plan.mode == Mode::transactional ? store : nullptr,
+                                   .dead_letters = dead_letters,
+                                   .journal = journal,
+                                   .observers = blueprint.observers,
+                                   .idle_timeout = plan.handler_timeout,
+                                   .caller_raises = caller_raises};
+    if (blueprint.config.postgres) services.lock_timeout = blueprint.config.postgres->lock_timeout;
+    const HandlerId handler = services.store ? store->register_handler(plan.handler) : HandlerId{};
+    auto limiter = plan.limiter.empty() ? nullptr : limiters->open(plan.limiter, plan.limit);
+    topics.push_back(std::make_unique<TopicState>(plan, blueprint.topics[i].second, handler, std::move(services), std::move(limiter)));
+  }
+  return topics;
+}
+
+int worker_count(const Config& config, const std::vector<std::unique_ptr<TopicState>>& topics) {
+  if (config.consumer.workers > 0) return config.consumer.workers;
+  constexpr std::int64_t kWithoutLimit = 8;
+  std::set<std::string> seen;
+  std::int64_t sum = 0;
+  for (const auto& topic : topics) {
+    const auto& plan = topic->runner.plan();
+    if (plan.limiter.empty()) sum += kWithoutLimit;
+    else if (seen.insert(plan.limiter).second) sum += plan.limit;
+  }
+  return static_cast<int>(std::clamp<std::int64_t>(sum, 4, 64));
+}
+
+}  // namespace turnstile

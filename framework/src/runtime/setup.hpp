@@ -1,0 +1,41 @@
+#pragma once
+// From a configuration and pipelines to topics that can run: what Consumer and PollLoop share. All that is wrong is
+// reported at once.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/journal.hpp"
+#include "runtime/scheduler.hpp"
+#include "turnstile/config.hpp"
+#include "turnstile/consumer.hpp"
+
+namespace turnstile {
+
+/// What the program has asked for, before anything was checked.
+struct Blueprint {
+  Config config;
+  Backends backends;
+  std::vector<std::pair<std::string, Pipeline>> topics;   ///< in the order of asking, names may repeat
+  Observers observers;
+  std::shared_ptr<spdlog::logger> logger;
+};
+
+/// Random per start: the name of this run of this process.
+std::string new_member_id();
+
+/// The logger that was given, or one as [log] says.
+std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint);
+
+/// Checks settings, schema and topics, registers handlers, opens limiters. Throws ConfigError, SchemaError,
+/// StoreUnavailable, BrokerError.
+/// `caller_raises`: see TopicRunner::Services.
+std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint, std::shared_ptr<const Journal> journal,
+                                                      bool caller_raises);
+
+/// Threads that run handlers: as configured, or as many as the limits allow.
+int worker_count(const Config& config, const std::vector<std::unique_ptr<TopicState>>& topics);
+
+}  // namespace turnstile

@@ -1,0 +1,70 @@
+#include "runtime/topic_runner.hpp"
+
+#include "runtime/unit_run.hpp"
+
+namespace turnstile {
+
+TopicRunner::TopicRunner(TopicPlan plan, Pipeline pipeline, HandlerId handler, Services services)
+    : plan_(std::move(plan)), pipeline_(std::move(pipeline)), handler_(handler), services_(std::move(services)) {
+  for (const auto& observer : pipeline_.observers) services_.observers.add(observer);
+}
+
+UnitResult TopicRunner::run(std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch) {
+  UnitRun unit(*this, works, place, session, watch);
+  if (plan_.mode == Mode::none) unit.run_plain();
+  else unit.run_transactional();
+  return unit.finish();
+}
+
+bool TopicRunner::can_look_up() const noexcept {
+  return plan_.mode == Mode::transactional && plan_.duplicates == DuplicatePolicy::skip && !plan_.fingerprint;
+}
+
+UnitResult TopicRunner::look_up(std::span<const Work> works, const Place& place, InboxSession& session) {
+  UnitResult result;
+  result.verdicts.resize(works.size());
+  std::vector<MessageId> ids;
+  std::vector<std::size_t> whose;
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    const auto id = plan_.id_source.of(*works[i].message, place.incarnation);
+    if (const auto* known = std::get_if<MessageId>(&id)) {
+      ids.push_back(*known);
+      whose.push_back(i);
+    }
+  }
+  try {
+    const auto settled = session.settled(handler_, ids);
+    for (std::size_t k = 0; k < ids.size(); ++k) {
+      if (!settled[k]) continue;
+      result.verdicts[whose[k]].kind = Verdict::Kind::settled;
+      ++result.counts.duplicates;
+    }
+  } catch (const std::exception& e) {
+    result.end = UnitResult::End::store_away;
+    result.why = e.what();
+  }
+  return result;
+}
+
+std::optional<Death> TopicRunner::pending_death(const Place& place, Offset offset) const {
+  if (pending_count_.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const auto it = pending_.find({place.at.partition, offset});
+  if (it == pending_.end()) return std::nullopt;
+  return it->second;
+}
+
+void TopicRunner::keep_pending(const Place& place, Offset offset, const Death& death) {
+  const std::lock_guard lock(mutex_);
+  pending_[{place.at.partition, offset}] = death;
+  pending_count_ = pending_.size();
+}
+
+void TopicRunner::drop_pending(const Place& place, Offset offset) {
+  if (pending_count_.load(std::memory_order_relaxed) == 0) return;
+  const std::lock_guard lock(mutex_);
+  pending_.erase({place.at.partition, offset});
+  pending_count_ = pending_.size();
+}
+
+}  // namespace turnstile

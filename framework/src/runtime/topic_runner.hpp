@@ -1,0 +1,94 @@
+#pragma once
+// Takes messages of one partition through inbox, handler and commit, and says what became of each. Knows nothing of
+// threads, queues or offsets: the engine, the PollLoop and the tests all use it.
+//
+// The result equals that of one message at a time: what fails in a batch is rolled back with it, found, and run alone.
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/lane.hpp"
+#include "core/topic_plan.hpp"
+#include "runtime/dead_letters.hpp"
+#include "runtime/journal.hpp"
+#include "runtime/observers.hpp"
+#include "runtime/place.hpp"
+#include "runtime/run_watch.hpp"
+#include "turnstile/handler.hpp"
+#include "turnstile/ports/inbox.hpp"
+
+namespace turnstile {
+
+/// What the caller is to do with one message.
+struct Verdict {
+  enum class Kind : std::uint8_t {
+    put_back,   ///< it was not decided; it keeps its place
+    settled,    ///< its offset may be committed
+    retry,      ///< again after `delay`, as run number `attempt`
+  };
+  Kind kind = Kind::put_back;
+  std::chrono::milliseconds delay{};
+  int attempt = 1;
+};
+
+/// A unit of work, and what came of it.
+struct UnitResult {
+  enum class End : std::uint8_t { ran, store_away, fenced };
+  std::vector<Verdict> verdicts;   ///< one for each message, in their order
+  End end = End::ran;
+  bool refused = false;            ///< a dead message found no place: it waits (its verdict is retry)
+  std::string why;                 ///< for store_away, fenced and refused
+  BatchReport counts;
+};
+
+class TopicRunner {
+ public:
+  struct Services {
+    std::shared_ptr<InboxStore> store;        ///< null where the mode is none
+    std::shared_ptr<DeadLetters> dead_letters;
+    std::shared_ptr<const Journal> journal;
+    Observers observers{};
+    std::chrono::milliseconds lock_timeout{5'000};
+    std::chrono::milliseconds idle_timeout{30'000};
+    /// Where the policy is `raise`: the caller throws Duplicate itself, so there is nothing to bury.
+    bool caller_raises = false;
+  };
+
+  TopicRunner(TopicPlan plan, Pipeline pipeline, HandlerId handler, Services services);
+
+  /// Runs `works` (of the partition `place`, ascending). `session` is null where the mode is none. Never throws for what a
+  /// handler, the store or the broker does; thread-safe, one session and one watch a thread.
+  UnitResult run(std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch);
+  /// Settles those whose ids are in the inbox already, and puts the others back: needs no permit.
+  UnitResult look_up(std::span<const Work> works, const Place& place, InboxSession& session);
+  /// Whether look_up() can settle anything: the topic deduplicates, and skips duplicates without looking at them.
+  [[nodiscard]] bool can_look_up() const noexcept;
+
+  [[nodiscard]] const TopicPlan& plan() const noexcept { return plan_; }
+  [[nodiscard]] HandlerId handler() const noexcept { return handler_; }
+  [[nodiscard]] const Services& services() const noexcept { return services_; }
+
+ private:
+  friend class UnitRun;
+
+  /// Deaths that could not be put anywhere yet: the handler must not run again for them.
+  std::optional<Death> pending_death(const Place& place, Offset offset) const;
+  void keep_pending(const Place& place, Offset offset, const Death& death);
+  void drop_pending(const Place& place, Offset offset);
+
+  TopicPlan plan_;
+  Pipeline pipeline_;
+  HandlerId handler_;
+  Services services_;
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::int32_t, Offset>, Death> pending_;
+  std::atomic<std::size_t> pending_count_{0};
+};
+
+}  // namespace turnstile

@@ -1,0 +1,287 @@
+#include "runtime/unit_run.hpp"
+
+#include <algorithm>
+
+#include "core/failpoint.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+UnitRun::UnitRun(TopicRunner& runner, std::span<const Work> works, const Place& place, InboxSession* session,
+                 RunWatch& watch)
+    : runner_(runner),
+      plan_(runner.plan_),
+      works_(works),
+      place_(place),
+      session_(session),
+      watch_(watch),
+      started_(std::chrono::steady_clock::now()) {
+  result_.verdicts.resize(works.size());
+  result_.counts.topic = plan_.topic;
+  result_.counts.partition = place.at.partition;
+  result_.counts.handler = plan_.handler;
+}
+
+UnitResult UnitRun::finish() {
+  result_.counts.took = std::chrono::steady_clock::now() - started_;
+  runner_.services_.observers.tell(&Observer::on_batch, result_.counts);
+  return std::move(result_);
+}
+
+// --- mode none -----------------------------------------------------------------------------------------------------
+
+void UnitRun::run_plain() {
+  Range range(1);
+  if (!plan_.fingerprint && !runner_.pipeline_.one_at_a_time) {
+    range.resize(works_.size());
+    for (std::size_t i = 0; i < range.size(); ++i) range[i] = i;
+    settle(range);
+    return;
+  }
+  for (std::size_t i = 0; i < works_.size(); ++i) {
+    if (watch_.cancelled()) return;
+    if (!holding_.empty() && held(i)) continue;
+    if (const auto death = runner_.pending_death(place_, message(i).offset())) {
+      bury(i, *death);
+      continue;
+    }
+    Context context({.stop = watch_.start(message(i)), .attempt = works_[i].attempt, .handler = plan_.handler});
+    const auto result = guarded(0, [&] {
+      const Outcome outcome = invoke({works_[i].message, 1}, context);
+      if (!outcome.settles()) return Attempt{.end = Attempt::End::failed, .culprit = 0, .why = outcome.why(), .outcome = outcome};
+      ++(outcome.kind() == Outcome::Kind::skip ? result_.counts.skipped : result_.counts.done);
+      return Attempt{};
+    });
+    watch_.finish();
+    if (result.end == Attempt::End::committed) result_.verdicts[i].kind = Verdict::Kind::settled;
+    else failed_alone(i, result);
+  }
+}
+
+// --- mode transactional --------------------------------------------------------------------------------------------
+
+void UnitRun::run_transactional() {
+  Range todo;
+  todo.reserve(works_.size());
+  identify(todo);
+  settle(std::move(todo));
+}
+
+/// Computes the ids, once, from the raw records; what has none is dead.
+void UnitRun::identify(Range& todo) {
+  ids_.resize(works_.size());
+  std::vector<std::pair<std::size_t, Death>> deaths;
+  for (std::size_t i = 0; i < works_.size(); ++i) {
+    auto id = plan_.id_source.of(message(i), place_.incarnation);
+    if (const auto* missing = std::get_if<MissingId>(&id)) {
+      deaths.emplace_back(i, Death{"missing_id", missing->why, 0});
+      continue;
+    }
+    ids_[i] = std::get<MessageId>(id);
+    if (const auto death = runner_.pending_death(place_, message(i).offset())) deaths.emplace_back(i, *death);
+    else todo.push_back(i);
+  }
+  for (const auto& [at, death] : deaths) bury(at, death);
+}
+
+void UnitRun::settle(Range whole) {
+  std::vector<Range> stack;
+  stack.push_back(std::move(whole));
+  while (!stack.empty()) {
+    Range range = std::move(stack.back());
+    stack.pop_back();
+    std::erase_if(range, [&](std::size_t at) { return held(at); });
+    if (range.empty()) continue;
+    const Attempt result = watch_.cancelled() ? Attempt{.end = Attempt::End::cancelled} : attempt(range);
+    switch (result.end) {
+      case Attempt::End::committed: committed(range); break;
+      case Attempt::End::failed:
+        if (range.size() == 1) {
+          failed_alone(range.front(), result);
+        } else {
+          auto parts = split(range, result.culprit);
+          stack.insert(stack.end(), std::make_move_iterator(parts.rbegin()), std::make_move_iterator(parts.rend()));
+        }
+        break;
+      case Attempt::End::busy: again_soon(range, result.why); break;
+      case Attempt::End::cancelled: return;
+      case Attempt::End::away:
+      case Attempt::End::fenced:
+        result_.end = result.end == Attempt::End::away ? UnitResult::End::store_away : UnitResult::End::fenced;
+        result_.why = result.why;
+        return;
+    }
+  }
+}
+
+/// Before the culprit, the culprit alone, after it; halves where nobody knows who it was.
+std::vector<UnitRun::Range> UnitRun::split(const Range& range, std::optional<std::size_t> culprit) const {
+  const auto piece = [&](std::size_t from, std::size_t to) {
+    return Range(range.begin() + static_cast<std::ptrdiff_t>(from), range.begin() + static_cast<std::ptrdiff_t>(to));
+  };
+  const std::size_t n = range.size();
+  if (!culprit) return {piece(0, n / 2), piece(n / 2, n)};
+  return {piece(0, *culprit), piece(*culprit, *culprit + 1), piece(*culprit + 1, n)};
+}
+
+/// One transaction: ids in, handlers, commit.
+UnitRun::Attempt UnitRun::attempt(const Range& range) {
+  skipped_.assign(range.size(), 0);
+  if (plan_.mode == Mode::none) {
+    std::vector<std::size_t> all(range.size());
+    for (std::size_t k = 0; k < all.size(); ++k) all[k] = k;
+    admissions_.assign(range.size(), Admission::fresh);
+    return run_handlers(range, all);
+  }
+  std::vector<InboxEntry> entries;
+  entries.reserve(range.size());
+  for (const std::size_t at : range) {
+    entries.push_back({*ids_[at], message(at).offset(), {}});
+    if (plan_.fingerprint) entries.back().fingerprint = fingerprint(message(at));
+  }
+  const InboxScope scope{runner_.handler_, *place_.fence, runner_.services_.lock_timeout, runner_.services_.idle_timeout};
+  const auto begun = guarded(std::nullopt, [&] {
+    admissions_ = session_->begin(scope, entries);
+    return Attempt{};
+  });
+  if (begun.end != Attempt::End::committed) return begun;
+  TURNSTILE_FAILPOINT("after-claim");
+
+  std::vector<std::size_t> fresh;
+  fresh.reserve(range.size());
+  for (std::size_t k = 0; k < range.size(); ++k) {
+    if (admissions_[k] == Admission::fresh) fresh.push_back(k);
+  }
+  if (fresh.empty()) {
+    session_->rollback();
+    return {};
+  }
+  auto result = run_handlers(range, fresh);
+  if (result.end == Attempt::End::committed) result = commit(range, fresh);
+  if (result.end != Attempt::End::committed) session_->rollback();
+  return result;
+}
+
+UnitRun::Attempt UnitRun::run_handlers(const Range& range, const std::vector<std::size_t>& fresh) {
+  return runner_.pipeline_.one_at_a_time ? run_one_by_one(range, fresh) : run_as_batch(range, fresh);
+}
+
+UnitRun::Attempt UnitRun::run_one_by_one(const Range& range, const std::vector<std::size_t>& fresh) {
+  for (const std::size_t k : fresh) {
+    if (watch_.cancelled()) return {.end = Attempt::End::cancelled};
+    const Work& work = works_[range[k]];
+    session_->at_message(k);
+    Context context({.tx = &session_->transaction(),
+                     .stop = watch_.start(*work.message),
+                     .attempt = work.attempt,
+                     .fence = place_.fence,
+                     .message_id = ids_[range[k]],
+                     .handler = plan_.handler});
+    const auto result = guarded(k, [&] {
+      const Outcome outcome = invoke({work.message, 1}, context);
+      if (!outcome.settles()) return Attempt{.end = Attempt::End::failed, .culprit = k, .why = outcome.why(), .outcome = outcome};
+      skipped_[k] = outcome.kind() == Outcome::Kind::skip;
+      return Attempt{};
+    });
+    watch_.finish();
+    if (result.end != Attempt::End::committed) return result;
+    TURNSTILE_FAILPOINT("after-handler");
+  }
+  return {};
+}
+
+UnitRun::Attempt UnitRun::run_as_batch(const Range& range, const std::vector<std::size_t>& fresh) {
+  std::vector<Message> messages;
+  messages.reserve(fresh.size());
+  int attempt = 1;
+  for (const std::size_t k : fresh) {
+    messages.push_back(message(range[k]));
+    attempt = std::max(attempt, works_[range[k]].attempt);
+  }
+  if (session_ != nullptr) session_->at_message(fresh.front());
+  Context context({.tx = session_ == nullptr ? nullptr : &session_->transaction(),
+                   .stop = watch_.start(messages.front()),
+                   .attempt = attempt,
+                   .fence = place_.fence,
+                   .handler = plan_.handler});
+  auto result = guarded(std::nullopt, [&] {
+    const Outcome outcome = invoke(messages, context);
+    if (!outcome.settles()) return Attempt{.end = Attempt::End::failed, .why = outcome.why(), .outcome = outcome};
+    for (const std::size_t k : fresh) skipped_[k] = outcome.kind() == Outcome::Kind::skip;
+    return Attempt{};
+  });
+  watch_.finish();
+  result.culprit.reset();   // an error of a deferred statement names the batch, not a message in it
+  TURNSTILE_FAILPOINT("after-handler");
+  return result;
+}
+
+UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size_t>& fresh) {
+  TURNSTILE_FAILPOINT("before-commit");
+  try {
+    const auto result = guarded(std::nullopt, [&] {
+      session_->commit();
+      return Attempt{};
+    });
+    TURNSTILE_FAILPOINT("after-commit");
+    return result;
+  } catch (const CommitInDoubt& e) {
+    return decide_doubt(range, fresh, e.what());
+  }
+}
+
+/// The answer to COMMIT was lost. The ids of the batch went in together or not at all: look for them (trap 13). What is not
+/// there runs again, and the inbox settles what a transaction still in flight may yet bring.
+UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std::size_t>& fresh, const std::string& why) {
+  runner_.services_.journal->warn(place_.at, plan_.handler, message(range.front()).offset(),
+                                  "commit in doubt, looking it up: " + why);
+  std::vector<MessageId> ids;
+  for (const std::size_t k : fresh) ids.push_back(*ids_[range[k]]);
+  return guarded(std::nullopt, [&] {
+    const auto settled = session_->settled(runner_.handler_, ids);
+    const bool all = std::all_of(settled.begin(), settled.end(), [](bool there) { return there; });
+    runner_.services_.journal->info(place_.at, plan_.handler, message(range.front()).offset(),
+                                    all ? "commit in doubt: it was committed" : "commit in doubt: not there, running it again");
+    return all ? Attempt{} : Attempt{.end = Attempt::End::busy, .why = why};
+  });
+}
+
+/// Turns what `call` throws into an end. CommitInDoubt passes through.
+template <class Call>
+UnitRun::Attempt UnitRun::guarded(std::optional<std::size_t> culprit, Call&& call) {
+  try {
+    return call();
+  } catch (const CommitInDoubt&) {
+    throw;
+  } catch (const Fenced& e) {
+    return {.end = Attempt::End::fenced, .why = e.what()};
+  } catch (const StoreUnavailable& e) {
+    return {.end = Attempt::End::away, .why = e.what()};
+  } catch (const StoreBusy& e) {
+    return {.end = Attempt::End::busy, .why = e.what()};
+  } catch (const DeferredSqlError& e) {
+    return {.end = Attempt::End::failed, .culprit = e.message_index, .why = e.what()};
+  } catch (const std::exception& e) {
+    return {.end = Attempt::End::failed, .culprit = culprit, .why = e.what()};
+  } catch (...) {
+    return {.end = Attempt::End::failed,
+            .culprit = culprit,
+            .why = "the handler threw something that is no std::exception; throw one, so that its message can be kept"};
+  }
+}
+
+Outcome UnitRun::invoke(std::span<const Message> messages, Context& context) {
+  const Observers& observers = runner_.services_.observers;
+  if (observers.empty()) return runner_.pipeline_.invoke(messages, context);
+  struct Running {
+    const Observers& observers;
+    const TopicPlan& plan;
+    Running(const Observers& o, const TopicPlan& p) : observers(o), plan(p) {
+      observers.tell(&Observer::on_handler_start, std::string_view(plan.topic), std::string_view(plan.limiter));
+    }
+    ~Running() { observers.tell(&Observer::on_handler_stop, std::string_view(plan.topic), std::string_view(plan.limiter)); }
+  } running(observers, plan_);
+  return runner_.pipeline_.invoke(messages, context);
+}
+
+}  // namespace turnstile

@@ -1,0 +1,73 @@
+#pragma once
+// One pass of a TopicRunner over one unit of work.
+
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/topic_runner.hpp"
+
+namespace turnstile {
+
+class UnitRun {
+ public:
+  UnitRun(TopicRunner& runner, std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch);
+
+  void run_plain();
+  void run_transactional();
+  UnitResult finish();
+
+ private:
+  /// Places in `works_` that go through one transaction together, ascending.
+  using Range = std::vector<std::size_t>;
+
+  /// How one transaction over a range ended.
+  struct Attempt {
+    enum class End : std::uint8_t { committed, failed, busy, away, fenced, cancelled };
+    End end = End::committed;
+    std::optional<std::size_t> culprit{};  ///< failed: place in the range, where it is known
+    std::string why{};
+    std::optional<Outcome> outcome{};      ///< failed: what the handler answered, where it did not throw
+  };
+
+  void identify(Range& todo);
+  void settle(Range range);
+  std::vector<Range> split(const Range& range, std::optional<std::size_t> culprit) const;
+  Attempt attempt(const Range& range);
+  Attempt run_handlers(const Range& range, const std::vector<std::size_t>& fresh);
+  Attempt run_one_by_one(const Range& range, const std::vector<std::size_t>& fresh);
+  Attempt run_as_batch(const Range& range, const std::vector<std::size_t>& fresh);
+  Attempt commit(const Range& range, const std::vector<std::size_t>& fresh);
+  Attempt decide_doubt(const Range& range, const std::vector<std::size_t>& fresh, const std::string& why);
+  template <class Call>
+  Attempt guarded(std::optional<std::size_t> culprit, Call&& call);
+  Outcome invoke(std::span<const Message> messages, Context& context);
+
+  void committed(const Range& range);
+  void failed_alone(std::size_t at, const Attempt& attempt);
+  void bury(std::size_t at, const Death& death);
+  void retry(std::size_t at, std::chrono::milliseconds delay, int attempt, const std::string& why);
+  void again_soon(const Range& range, const std::string& why);
+  /// An earlier message, in the scope that the topic's order gives, is not settled.
+  [[nodiscard]] bool held(std::size_t at) const;
+  void hold(std::size_t at) { holding_.push_back(at); }
+  [[nodiscard]] const Message& message(std::size_t at) const { return *works_[at].message; }
+  double chance();
+
+  TopicRunner& runner_;
+  const TopicPlan& plan_;
+  std::span<const Work> works_;
+  const Place& place_;
+  InboxSession* session_;
+  RunWatch& watch_;
+  UnitResult result_;
+  std::vector<std::optional<MessageId>> ids_;
+  std::vector<Admission> admissions_;        ///< of the last attempt, by place in its range
+  std::vector<std::uint8_t> skipped_;        ///< of the last attempt, by place in its range
+  std::vector<std::size_t> holding_;
+  std::chrono::steady_clock::time_point started_;
+};
+
+}  // namespace turnstile

@@ -1,0 +1,128 @@
+// What is said of each message once its transaction has ended.
+
+#include <algorithm>
+
+#include "core/backoff.hpp"
+#include "runtime/unit_run.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+
+/// A rival's transaction is short; what collided with it comes again after this, with jitter (traps 1, 4).
+constexpr std::chrono::milliseconds kBusyDelay{20};
+/// Between two tries to put a message into a dead letter topic that refuses it.
+constexpr std::chrono::milliseconds kRefusedDelay{2'000};
+
+}  // namespace
+
+void UnitRun::committed(const Range& range) {
+  for (std::size_t k = 0; k < range.size(); ++k) {
+    const std::size_t at = range[k];
+    switch (admissions_[k]) {
+      case Admission::fresh:
+        result_.verdicts[at].kind = Verdict::Kind::settled;
+        ++(skipped_[k] ? result_.counts.skipped : result_.counts.done);
+        break;
+      case Admission::mismatch:
+        bury(at, {"mismatch", "the id was seen before with another payload", 0});
+        break;
+      case Admission::duplicate:
+        if (plan_.duplicates == DuplicatePolicy::raise && !runner_.services_.caller_raises) {
+          bury(at, {"duplicate", "the id was seen before, and this topic raises duplicates", 0});
+        } else {
+          result_.verdicts[at].kind = Verdict::Kind::settled;
+          ++result_.counts.duplicates;
+        }
+        break;
+    }
+  }
+}
+
+void UnitRun::failed_alone(std::size_t at, const Attempt& attempt) {
+  const Work& work = works_[at];
+  const std::string why = attempt.why.empty() ? "the handler gave no reason" : attempt.why;
+  if (attempt.outcome && attempt.outcome->kind() == Outcome::Kind::dead_letter) {
+    bury(at, {"rejected", why, work.attempt});
+    return;
+  }
+  if (work.attempt >= plan_.retry.attempts && plan_.dead_letter) {
+    bury(at, {"failed", why, work.attempt});
+    return;
+  }
+  const bool asked = attempt.outcome && attempt.outcome->kind() == Outcome::Kind::retry_after;
+  retry(at, asked ? attempt.outcome->delay() : backoff(plan_.retry, work.attempt, chance()), work.attempt + 1, why);
+}
+
+void UnitRun::retry(std::size_t at, std::chrono::milliseconds delay, int attempt, const std::string& why) {
+  result_.verdicts[at] = {Verdict::Kind::retry, delay, attempt};
+  ++result_.counts.retried;
+  hold(at);
+  const auto& services = runner_.services_;
+  const std::string text = "attempt " + std::to_string(attempt - 1) + " failed, again in " + std::to_string(delay.count()) +
+                           " ms: " + why;
+  services.journal->warn(place_.at, plan_.handler, message(at).offset(), text);
+  services.observers.tell(&Observer::on_retry, MessageReport{plan_.topic, place_.at.partition, message(at).offset(),
+                                                             plan_.handler, attempt - 1, why, delay});
+}
+
+void UnitRun::bury(std::size_t at, const Death& death) {
+  const auto& services = runner_.services_;
+  const Offset offset = message(at).offset();
+  std::string refused;
+  try {
+    if (services.dead_letters->possible(plan_, place_)) {
+      services.dead_letters->bury(message(at), ids_.empty() ? std::nullopt : ids_[at], place_, plan_, runner_.handler_, death);
+      runner_.drop_pending(place_, offset);
+      result_.verdicts[at].kind = Verdict::Kind::settled;
+      ++result_.counts.dead;
+      services.journal->warn(place_.at, plan_.handler, offset,
+                             (plan_.dead_letter ? "dead letter to '" + *plan_.dead_letter + "'" : std::string("parked")) +
+                                 " (" + death.reason + " after " + std::to_string(death.attempts) + " attempts): " + death.error);
+      services.observers.tell(&Observer::on_dead_letter, MessageReport{plan_.topic, place_.at.partition, offset, plan_.handler,
+                                                                       death.attempts, death.error, {}});
+      return;
+    }
+    refused = "there is no place for it; give the topic a dead_letter";
+  } catch (const std::exception& e) {
+    refused = e.what();
+  }
+  // Nothing may pass it and nothing is lost: the partition (or key) waits until its dead letter is taken.
+  const bool first = !runner_.pending_death(place_, offset);
+  runner_.keep_pending(place_, offset, death);
+  result_.verdicts[at] = {Verdict::Kind::retry, kRefusedDelay, works_[at].attempt};
+  hold(at);
+  result_.refused = true;
+  result_.why = refused;
+  if (first) {
+    services.journal->error(place_.at, plan_.handler, offset,
+                            "stopped: the message is dead (" + death.reason + ": " + death.error +
+                                ") and its dead letter was refused: " + refused + "; going on as soon as it is taken");
+  }
+}
+
+/// Not a failure of the messages: no attempt is counted.
+void UnitRun::again_soon(const Range& range, const std::string& why) {
+  runner_.services_.journal->debug(place_.at, plan_.handler, message(range.front()).offset(), "busy, again soon: " + why);
+  for (const std::size_t at : range) {
+    const auto delay = std::chrono::milliseconds(1 + static_cast<int>(chance() * static_cast<double>(kBusyDelay.count())));
+    result_.verdicts[at] = {Verdict::Kind::retry, delay, works_[at].attempt};
+    hold(at);
+  }
+}
+
+bool UnitRun::held(std::size_t at) const {
+  if (plan_.order == Order::none) return false;
+  return std::any_of(holding_.begin(), holding_.end(), [&](std::size_t holder) {
+    if (holder >= at) return false;
+    return plan_.order == Order::partition || (message(at).key() && message(at).key() == message(holder).key());
+  });
+}
+
+double UnitRun::chance() {
+  thread_local std::minstd_rand generator{std::random_device{}()};
+  return std::uniform_real_distribution<double>(0.0, 1.0)(generator);
+}
+
+}  // namespace turnstile
