@@ -98,7 +98,8 @@ std::int64_t digits(std::string_view text) {
 }  // namespace
 
 Record Record::read(std::string_view payload) {
-  if (payload.size() < least_bytes) die("a payload of " + std::to_string(payload.size()) + " bytes is not the loader's");
+  if (payload.size() < least_bytes)
+    die("a payload of " + std::to_string(payload.size()) + " bytes is not the loader's");
   return {digits(payload.substr(0, 12)), digits(payload.substr(13, 8)), digits(payload.substr(22, 19))};
 }
 
@@ -129,7 +130,9 @@ Resident resident() {
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6; };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 

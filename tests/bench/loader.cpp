@@ -7,6 +7,7 @@
 //   [--keys none|uniform|zipf] [--key-count 10000]   Zipf with s = 1
 //   [--rate R]               messages a second, paced; 0: as fast as it goes
 //   [--create 1]             0: the topic is there already
+//   [--remove 0]             1: removes the topic, and does nothing else
 // A record's key, id and partition follow from its number, so a repetition is the same record again. Reports the distinct
 // ids and, for Zipf keys, how many messages the hottest key got.
 
@@ -41,10 +42,12 @@ std::string uuid_of(std::uint64_t number, bool by_time, std::uint64_t seed) {
 
 class Keys {
  public:
-  Keys(const std::string& kind, std::int64_t count) : kind_(kind), count_(count), used_(static_cast<std::size_t>(count)) {
+  Keys(const std::string& kind, std::int64_t count)
+      : kind_(kind), count_(count), used_(static_cast<std::size_t>(count)) {
     if (kind != "none" && kind != "uniform" && kind != "zipf") die("--keys: none, uniform or zipf, not " + kind);
     double sum = 0;
-    for (std::int64_t rank = 1; kind == "zipf" && rank <= count; ++rank) cumulative_.push_back(sum += 1.0 / static_cast<double>(rank));
+    for (std::int64_t rank = 1; kind == "zipf" && rank <= count; ++rank)
+      cumulative_.push_back(sum += 1.0 / static_cast<double>(rank));
   }
   [[nodiscard]] bool any() const { return kind_ != "none"; }
   std::int64_t of(std::uint64_t number) {
@@ -107,7 +110,11 @@ class Numbers {
 class Loader {
  public:
   Loader(rd_kafka_t* rk, Plan plan, Keys keys)
-      : rk_(rk), plan_(std::move(plan)), keys_(std::move(keys)), numbers_(plan_.duplicates), payload_(plan_.payload, 'x') {}
+      : rk_(rk),
+        plan_(std::move(plan)),
+        keys_(std::move(keys)),
+        numbers_(plan_.duplicates),
+        payload_(plan_.payload, 'x') {}
 
   void run() {
     const std::int64_t start_ns = now_ns();
@@ -116,7 +123,8 @@ class Loader {
       produce(numbers_.next());
       if (i % 1000 == 0) rd_kafka_poll(rk_, 0);
     }
-    if (rd_kafka_flush(rk_, 120'000) != RD_KAFKA_RESP_ERR_NO_ERROR) die("not all messages were acknowledged within 120 s");
+    if (rd_kafka_flush(rk_, 120'000) != RD_KAFKA_RESP_ERR_NO_ERROR)
+      die("not all messages were acknowledged within 120 s");
   }
   [[nodiscard]] std::int64_t distinct() const { return numbers_.distinct(); }
   [[nodiscard]] std::int64_t hottest() const { return keys_.hottest(); }
@@ -133,7 +141,8 @@ class Loader {
   }
 
   void produce(Numbers::Next next) {
-    Record{static_cast<std::int64_t>(next.number), static_cast<std::int64_t>(scramble(next.number) % 100'000), now_ns()}.write(payload_);
+    Record{static_cast<std::int64_t>(next.number), static_cast<std::int64_t>(scramble(next.number) % 100'000), now_ns()}
+        .write(payload_);
     std::string key;
     std::uint64_t spread = next.number;
     if (keys_.any()) {
@@ -155,11 +164,13 @@ class Loader {
       rd_kafka_resp_err_t error;
       if (headers == nullptr) {
         error = rd_kafka_producev(rk_, RD_KAFKA_V_TOPIC(plan_.topic.c_str()), RD_KAFKA_V_PARTITION(partition),
-                                  RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_VALUE(payload_.data(), payload_.size()),
+                                  RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                                  RD_KAFKA_V_VALUE(payload_.data(), payload_.size()),
                                   RD_KAFKA_V_KEY(key.empty() ? nullptr : key.data(), key.size()), RD_KAFKA_V_END);
       } else {
         error = rd_kafka_producev(rk_, RD_KAFKA_V_TOPIC(plan_.topic.c_str()), RD_KAFKA_V_PARTITION(partition),
-                                  RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_VALUE(payload_.data(), payload_.size()),
+                                  RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                                  RD_KAFKA_V_VALUE(payload_.data(), payload_.size()),
                                   RD_KAFKA_V_KEY(key.empty() ? nullptr : key.data(), key.size()),
                                   RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
       }
@@ -177,7 +188,8 @@ class Loader {
 };
 
 void on_delivery(rd_kafka_t*, const rd_kafka_message_t* message, void*) {
-  if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) die(std::string("a message was not taken: ") + rd_kafka_err2str(message->err));
+  if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR)
+    die(std::string("a message was not taken: ") + rd_kafka_err2str(message->err));
 }
 
 }  // namespace
@@ -195,6 +207,7 @@ int main(int argc, char** argv) {
   plan.rate = args.real("rate", 0);
   Keys keys(args.text("keys", "none"), args.number("key-count", 10'000));
   const bool create = args.number("create", 1) != 0;
+  const bool remove = args.number("remove", 0) != 0;
   if (plan.ids != "none" && plan.ids != "v4" && plan.ids != "v7") die("--ids: none, v4 or v7, not " + plan.ids);
 
   const bool paced = plan.rate > 0;
@@ -210,7 +223,8 @@ int main(int argc, char** argv) {
   char why[512];
   rd_kafka_t* rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
   if (rk == nullptr) die(why);
-  if (create) create_topic(rk, plan.topic, plan.partitions);
+  if (remove) remove_topic(rk, plan.topic);
+  else if (create) create_topic(rk, plan.topic, plan.partitions);
 
   const std::int64_t start_ns = now_ns();
   Loader loader(rk, plan, std::move(keys));

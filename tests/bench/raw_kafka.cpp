@@ -26,37 +26,54 @@ Settings parse_settings(const std::string& text) {
   return out;
 }
 
+namespace {
+
+/// Waits for the answer to an admin request and looks at each topic's result.
+template <class Results>
+void finish_admin(rd_kafka_queue_t* answers, const std::string& topic, Results results_of) {
+  rd_kafka_event_t* event = rd_kafka_queue_poll(answers, 30'000);
+  if (event == nullptr) die("topic " + topic + ": no answer from the broker within 30 s");
+  if (rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) die(rd_kafka_event_error_string(event));
+  std::size_t count = 0;
+  const rd_kafka_topic_result_t** results = results_of(event, &count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto error = rd_kafka_topic_result_error(results[i]);
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) die("topic " + topic + ": " + rd_kafka_err2str(error));
+  }
+  rd_kafka_event_destroy(event);
+  rd_kafka_queue_destroy(answers);
+}
+
+}  // namespace
+
 void create_topic(rd_kafka_t* rk, const std::string& topic, int partitions) {
   char why[512];
   rd_kafka_NewTopic_t* wanted = rd_kafka_NewTopic_new(topic.c_str(), partitions, 1, why, sizeof why);
   if (wanted == nullptr) die(why);
   rd_kafka_queue_t* answers = rd_kafka_queue_new(rk);
   rd_kafka_CreateTopics(rk, &wanted, 1, nullptr, answers);
-  rd_kafka_event_t* event = rd_kafka_queue_poll(answers, 30'000);
-  if (event == nullptr) die("no answer to CreateTopics within 30 s");
-  if (rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) die(rd_kafka_event_error_string(event));
-  std::size_t count = 0;
-  const rd_kafka_topic_result_t** results =
-      rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &count);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (rd_kafka_topic_result_error(results[i]) != RD_KAFKA_RESP_ERR_NO_ERROR) {
-      die("topic " + topic + ": " + rd_kafka_err2str(rd_kafka_topic_result_error(results[i])));
-    }
-  }
-  rd_kafka_event_destroy(event);
-  rd_kafka_queue_destroy(answers);
+  finish_admin(answers, topic, [](rd_kafka_event_t* event, std::size_t* count) {
+    return rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), count);
+  });
   rd_kafka_NewTopic_destroy(wanted);
+}
+
+void remove_topic(rd_kafka_t* rk, const std::string& topic) {
+  rd_kafka_DeleteTopic_t* unwanted = rd_kafka_DeleteTopic_new(topic.c_str());
+  rd_kafka_queue_t* answers = rd_kafka_queue_new(rk);
+  rd_kafka_DeleteTopics(rk, &unwanted, 1, nullptr, answers);
+  finish_admin(answers, topic, [](rd_kafka_event_t* event, std::size_t* count) {
+    return rd_kafka_DeleteTopics_result_topics(rd_kafka_event_DeleteTopics_result(event), count);
+  });
+  rd_kafka_DeleteTopic_destroy(unwanted);
 }
 
 PartitionReader::PartitionReader(const std::string& brokers, const std::string& topic, const std::string& group,
                                  const Settings& more)
     : topic_(topic) {
-  Settings settings{{"bootstrap.servers", brokers},
-                    {"group.id", group},
-                    {"auto.offset.reset", "earliest"},
-                    {"enable.auto.offset.store", "false"},
-                    {"enable.auto.commit", "true"},
-                    {"auto.commit.interval.ms", "1000"},
+  Settings settings{{"bootstrap.servers", brokers},       {"group.id", group},
+                    {"auto.offset.reset", "earliest"},    {"enable.auto.offset.store", "false"},
+                    {"enable.auto.commit", "true"},       {"auto.commit.interval.ms", "1000"},
                     {"isolation.level", "read_committed"}};
   settings.insert(settings.end(), more.begin(), more.end());
   rd_kafka_conf_t* conf = make_conf(settings);
@@ -69,7 +86,8 @@ PartitionReader::PartitionReader(const std::string& brokers, const std::string& 
   find_spans();
   rd_kafka_topic_partition_list_t* topics = rd_kafka_topic_partition_list_new(1);
   rd_kafka_topic_partition_list_add(topics, topic.c_str(), RD_KAFKA_PARTITION_UA);
-  if (const auto error = rd_kafka_subscribe(rk_, topics); error != RD_KAFKA_RESP_ERR_NO_ERROR) die(rd_kafka_err2str(error));
+  if (const auto error = rd_kafka_subscribe(rk_, topics); error != RD_KAFKA_RESP_ERR_NO_ERROR)
+    die(rd_kafka_err2str(error));
   rd_kafka_topic_partition_list_destroy(topics);
 }
 

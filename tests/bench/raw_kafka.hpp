@@ -23,6 +23,7 @@ Settings parse_settings(const std::string& text);
 
 /// Creates the topic; one that exists already ends the program.
 void create_topic(rd_kafka_t* rk, const std::string& topic, int partitions);
+void remove_topic(rd_kafka_t* rk, const std::string& topic);
 
 struct Span {
   std::int64_t low = 0;

@@ -4,11 +4,10 @@
 //   single   the usual loop: consumer_poll, one transaction a message
 //   batch    takes what is ready (at most 500), one transaction for all of it
 
+#include <algorithm>
 #include <cstdio>
 #include <span>
 #include <vector>
-
-#include <algorithm>
 
 #include "tests/bench/bench_common.hpp"
 #include "tests/bench/raw_kafka.hpp"
@@ -22,8 +21,8 @@ std::string_view payload(const rd_kafka_message_t& m) { return {static_cast<cons
 
 /// A plain consumer over the main queue.
 rd_kafka_t* subscribe(const std::string& brokers, const std::string& topic, const Settings& more) {
-  Settings settings{{"bootstrap.servers", brokers},       {"group.id", unique_name("raw-latency")},
-                    {"auto.offset.reset", "earliest"},    {"enable.auto.offset.store", "false"},
+  Settings settings{{"bootstrap.servers", brokers},      {"group.id", unique_name("raw-latency")},
+                    {"auto.offset.reset", "earliest"},   {"enable.auto.offset.store", "false"},
                     {"auto.commit.interval.ms", "1000"}, {"isolation.level", "read_committed"}};
   settings.insert(settings.end(), more.begin(), more.end());
   char why[512];
@@ -32,7 +31,8 @@ rd_kafka_t* subscribe(const std::string& brokers, const std::string& topic, cons
   rd_kafka_poll_set_consumer(rk);
   rd_kafka_topic_partition_list_t* topics = rd_kafka_topic_partition_list_new(1);
   rd_kafka_topic_partition_list_add(topics, topic.c_str(), RD_KAFKA_PARTITION_UA);
-  if (const auto error = rd_kafka_subscribe(rk, topics); error != RD_KAFKA_RESP_ERR_NO_ERROR) die(rd_kafka_err2str(error));
+  if (const auto error = rd_kafka_subscribe(rk, topics); error != RD_KAFKA_RESP_ERR_NO_ERROR)
+    die(rd_kafka_err2str(error));
   rd_kafka_topic_partition_list_destroy(topics);
   return rk;
 }
@@ -58,7 +58,8 @@ void take_single(Database& db, const rd_kafka_message_t& message) {
 
 void take_batch(Database& db, std::span<rd_kafka_message_t* const> messages) {
   std::vector<std::pair<Uuid, Record>> items;
-  for (const rd_kafka_message_t* m : messages) items.emplace_back(parse_uuid(header(*m, "message-id")), Record::read(payload(*m)));
+  for (const rd_kafka_message_t* m : messages)
+    items.emplace_back(parse_uuid(header(*m, "message-id")), Record::read(payload(*m)));
   std::sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
   items.erase(std::unique(items.begin(), items.end(), same), items.end());
@@ -79,7 +80,8 @@ void take_batch(Database& db, std::span<rd_kafka_message_t* const> messages) {
 
 void store(rd_kafka_t* rk, const rd_kafka_message_t& message) {
   rd_kafka_topic_partition_list_t* list = rd_kafka_topic_partition_list_new(1);
-  rd_kafka_topic_partition_list_add(list, rd_kafka_topic_name(message.rkt), message.partition)->offset = message.offset + 1;
+  rd_kafka_topic_partition_list_add(list, rd_kafka_topic_name(message.rkt), message.partition)->offset =
+      message.offset + 1;
   rd_kafka_offsets_store(rk, list);
   rd_kafka_topic_partition_list_destroy(list);
 }
@@ -116,7 +118,8 @@ int main(int argc, char** argv) {
     else take_batch(db, batch);
     const std::int64_t done_ns = now_ns();
     for (rd_kafka_message_t* m : batch) {
-      if (++seen > warmup) latency_ms.push_back(static_cast<double>(done_ns - Record::read(payload(*m)).produced_ns) / 1e6);
+      if (++seen > warmup)
+        latency_ms.push_back(static_cast<double>(done_ns - Record::read(payload(*m)).produced_ns) / 1e6);
       store(rk, *m);
       rd_kafka_message_destroy(m);
     }

@@ -211,7 +211,8 @@ int main(int argc, char** argv) {
     std::vector<std::jthread> threads;
     for (int i = 0; i < connections; ++i) {
       std::vector<Mine> mine;
-      for (int p = i; p < reader.partitions(); p += connections) mine.push_back({p, reader.span(p).low, reader.span(p).high});
+      for (int p = i; p < reader.partitions(); p += connections)
+        mine.push_back({p, reader.span(p).low, reader.span(p).high});
       threads.emplace_back([&, i, mine] { work(*workers[static_cast<std::size_t>(i)], reader, mine, batch, shared); });
     }
     while (!shared.finished()) reader.poll(20);

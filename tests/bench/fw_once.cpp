@@ -1,0 +1,77 @@
+// Once, with the framework: the job of raw_once, written as a user writes it.
+//   --brokers B --topic T --postgres URL --schema S --mode single|sync|defer|set --workers N --messages M
+// The runner makes the schema and the empty table fw_effects, and looks at it afterwards.
+
+#include <span>
+#include <vector>
+
+#include "tests/bench/fw_common.hpp"
+
+namespace {
+
+using namespace turnstile;
+
+constexpr const char* insert_one = "INSERT INTO fw_effects (payment, amount) VALUES ($1, $2)";
+constexpr const char* insert_all =
+    "INSERT INTO fw_effects (payment, amount) SELECT * FROM unnest($1::bigint[], $2::bigint[])";
+
+void effect_sync(const Message& message, Context& ctx) {
+  const bench::Record record = bench::Record::read(message.text());
+  ctx.tx().exec(insert_one, record.number, record.amount);
+}
+
+void effect_deferred(const Message& message, Context& ctx) {
+  const bench::Record record = bench::Record::read(message.text());
+  ctx.defer(insert_one, record.number, record.amount);
+}
+
+void effects_of_batch(std::span<const Message> messages, Context& ctx) {
+  std::vector<std::int64_t> payments, amounts;
+  payments.reserve(messages.size());
+  amounts.reserve(messages.size());
+  for (const Message& message : messages) {
+    const bench::Record record = bench::Record::read(message.text());
+    payments.push_back(record.number);
+    amounts.push_back(record.amount);
+  }
+  ctx.tx().exec(insert_all, payments, amounts);
+}
+
+Pipeline pipeline_of(const std::string& mode) {
+  if (mode == "single") return effect_sync | transactional() | batch(1);
+  if (mode == "sync") return effect_sync | transactional();
+  if (mode == "defer") return effect_deferred | transactional();
+  if (mode == "set") return effects_of_batch | transactional();
+  bench::die("--mode: single, sync, defer or set, not " + mode);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Args args(argc, argv);
+  const std::string mode = args.text("mode");
+  Config config = bench::plain_config(args.text("brokers"), "fw-once");
+  config.postgres = bench::postgres_settings(args.text("postgres"), args.text("schema"));
+  config.consumer.workers = static_cast<int>(args.number("workers", 4));
+  const std::int64_t workers = config.consumer.workers;
+  const std::string topic = args.text("topic");
+  const std::int64_t wanted = args.number("messages");
+  args.done();
+
+  Consumer app(std::move(config));
+  const auto progress = std::make_shared<bench::Progress>(app, wanted);
+  app.topic(topic, pipeline_of(mode)).observe(progress);
+  bench::run(app);
+  const double seconds = progress->seconds();
+  bench::Report("fw_once")
+      .add("mode", mode)
+      .add("connections", workers)
+      .add("messages", progress->settled())
+      .add("duplicates", progress->duplicates())
+      .add("failed", progress->failed())
+      .add("seconds", seconds)
+      .add("rate", static_cast<double>(progress->settled()) / seconds)
+      .add("cpu_seconds", bench::cpu_seconds())
+      .print();
+  return 0;
+}
