@@ -33,9 +33,7 @@ std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool c
       problems.push_back("topic '" + name + "': handler id '" + handler + "' is used by topic '" + other->second +
                          "' too: their ids would be taken for one another's; name them apart with handler_id()");
     }
-    TopicSettings to_check = settings;
-    if (caller_raises) to_check.duplicates.reset();   // a raised duplicate needs no dead letter topic then
-    const auto found = check_topic(blueprint.config, name, to_check);
+    const auto found = check_topic(blueprint.config, name, settings, caller_raises ? RunBy::poll_loop : RunBy::consumer);
     problems.insert(problems.end(), found.begin(), found.end());
     all.push_back(settings);
   }

@@ -1,0 +1,18 @@
+#pragma once
+// The logger that the framework uses where the program gives none.
+
+#include <memory>
+
+#include "turnstile/config.hpp"
+
+namespace spdlog {
+class logger;
+}
+
+namespace turnstile {
+
+/// Writes to stderr as `settings` say, one line an event; in format "json" each line is one object. It is not entered in
+/// spdlog's registry. Throws ConfigError for a level or format that does not exist.
+std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings);
+
+}  // namespace turnstile
