@@ -1,0 +1,40 @@
+#pragma once
+// librdkafka's mock broker, in this process: for the demo and for fast tests (trap 30). It speaks Kafka's protocol over
+// loopback, also to other processes, with consumer groups and committed offsets. It keeps 5 MiB a partition and then drops
+// the oldest in silence, keeps nothing on disk, and a rebalance takes session.timeout.ms less a second.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "turnstile/kafka/broker.hpp"
+
+namespace turnstile::kafka {
+
+class MockBroker {
+ public:
+  /// Throws BrokerError when it cannot listen on 127.0.0.1.
+  MockBroker();
+  ~MockBroker();
+  MockBroker(const MockBroker&) = delete;
+  MockBroker& operator=(const MockBroker&) = delete;
+
+  /// "127.0.0.1:34567"
+  [[nodiscard]] std::string bootstrap_servers() const;
+  /// What a client of it should set: its address, short fetch waits, and a session that makes rebalances quick.
+  [[nodiscard]] Settings settings() const;
+  /// Throws BrokerError when the topic is there already.
+  void create_topic(const std::string& name, std::int32_t partitions);
+  /// Every produce to the topic, and every look at it, is refused for want of rights; `allow` ends it.
+  void refuse(const std::string& topic);
+  void allow(const std::string& topic);
+  /// The broker's listener goes away and comes back; what it holds stays.
+  void down();
+  void up();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace turnstile::kafka

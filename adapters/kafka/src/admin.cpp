@@ -1,0 +1,67 @@
+#include "turnstile/kafka/admin.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "client.hpp"
+#include "topics.hpp"
+
+namespace turnstile::kafka {
+namespace {
+
+using std::chrono::milliseconds;
+
+int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(time.count(), 1, 3'600'000)); }
+
+NewTopicHandle request_of(const NewTopic& topic, const Client& client) {
+  std::array<char, 512> why{};
+  NewTopicHandle request{
+      rd_kafka_NewTopic_new(topic.name.c_str(), topic.partitions, topic.replication, why.data(), why.size())};
+  if (!request) throw broker_error(RD_KAFKA_RESP_ERR__INVALID_ARG, why.data(), client.where(topic.name));
+  for (const auto& [key, value] : topic.settings) rd_kafka_NewTopic_set_config(request.get(), key.c_str(), value.c_str());
+  return request;
+}
+
+// Code and text of the one topic asked for.
+std::pair<rd_kafka_resp_err_t, std::string> answer_of(rd_kafka_event_t* event) {
+  if (!event) return {RD_KAFKA_RESP_ERR__TIMED_OUT, ""};
+  if (const auto code = rd_kafka_event_error(event)) return {code, rd_kafka_event_error_string(event)};
+  const auto* result = rd_kafka_event_CreateTopics_result(event);
+  std::size_t count = 0;
+  const auto** topics = result ? rd_kafka_CreateTopics_result_topics(result, &count) : nullptr;
+  if (count == 0) return {RD_KAFKA_RESP_ERR__FAIL, "an empty answer"};
+  const char* text = rd_kafka_topic_result_error_string(topics[0]);
+  return {rd_kafka_topic_result_error(topics[0]), text ? text : ""};
+}
+
+// The controller has created it; the brokers hear of it a little later.
+void wait_until_known(const Client& client, const NewTopic& topic, std::chrono::steady_clock::time_point end) {
+  const Queue nothing{rd_kafka_queue_new(client.handle())};
+  while (partition_count(client, topic.name, milliseconds{5'000}).value_or(0) < topic.partitions) {
+    if (std::chrono::steady_clock::now() >= end)
+      throw broker_error(RD_KAFKA_RESP_ERR__TIMED_OUT, "created, but not known to the brokers yet", client.where(topic.name));
+    const Event none{rd_kafka_queue_poll(nothing.get(), 20)};
+  }
+}
+
+}  // namespace
+
+bool create_topic(const Settings& broker, const NewTopic& topic, milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  const auto client = Client::open(Role::inspector, broker, nullptr);
+  auto* handle = client->handle();
+  const Queue queue{rd_kafka_queue_new(handle)};
+  const AdminOptions options{rd_kafka_AdminOptions_new(handle, RD_KAFKA_ADMIN_OP_CREATETOPICS)};
+  rd_kafka_AdminOptions_set_request_timeout(options.get(), ms(timeout), nullptr, 0);
+  const auto request = request_of(topic, *client);
+  auto* asked = request.get();
+  rd_kafka_CreateTopics(handle, &asked, 1, options.get(), queue.get());
+  const Event event{rd_kafka_queue_poll(queue.get(), ms(timeout))};
+  const auto [code, why] = answer_of(event.get());
+  if (code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS) return false;
+  if (code) throw broker_error(code, why.empty() ? client->last_failure() : why, client->where(topic.name));
+  wait_until_known(*client, topic, end);
+  return true;
+}
+
+}  // namespace turnstile::kafka

@@ -1,0 +1,75 @@
+#pragma once
+// One librdkafka client with the callbacks that every client has: logs, errors, and whether any broker answers.
+
+#include <spdlog/logger.h>
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "bell.hpp"
+#include "errors.hpp"
+#include "settings.hpp"
+
+namespace turnstile::kafka {
+
+/// What one client's owner is told besides. Called on the thread that polls the client (nothing may be thrown into librdkafka's
+/// C code, so each is noexcept).
+class ClientEvents {
+ public:
+  virtual ~ClientEvents() = default;
+  virtual void on_rebalance(rd_kafka_resp_err_t, rd_kafka_topic_partition_list_t*) noexcept {}
+  virtual void on_committed(rd_kafka_resp_err_t, const rd_kafka_topic_partition_list_t*) noexcept {}
+  virtual void on_delivered(const rd_kafka_message_t&) noexcept {}
+  virtual void on_error(rd_kafka_resp_err_t, const std::string& /*reason*/) noexcept {}
+};
+
+/// Shared by its owner and by every block of records: records must be freed before the client is. The last one to let go
+/// destroys the client, on whichever thread that is. Thread-safe.
+class Client {
+ public:
+  /// Throws ConfigError when librdkafka refuses the settings as a whole (a certificate that cannot be read, say).
+  /// `events` must outlive the client or be forgotten. `bell`: what librdkafka's queues ring, kept as long as the client.
+  static std::shared_ptr<Client> open(Role role, const Settings& settings, std::shared_ptr<spdlog::logger> logger,
+                                      ClientEvents* events = nullptr, std::shared_ptr<Bell> bell = nullptr);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  [[nodiscard]] rd_kafka_t* handle() const noexcept { return handle_; }
+  [[nodiscard]] spdlog::logger& logger() const noexcept { return *logger_; }
+  [[nodiscard]] Where where(std::string_view topic = {}) const noexcept { return {brokers_, group_, topic}; }
+  /// A broker has answered at least once.
+  [[nodiscard]] bool has_been_up() const noexcept { return been_up_.load(std::memory_order_relaxed); }
+  /// No events from now on; call it on the thread that polls.
+  void forget_events() noexcept { events_ = nullptr; }
+  /// What failed last, in librdkafka's words, for messages about time-outs.
+  [[nodiscard]] std::string last_failure() const;
+
+ private:
+  Client(Role role, const Settings& settings, std::shared_ptr<spdlog::logger> logger, ClientEvents* events,
+         std::shared_ptr<Bell> bell);
+  void start(Role role, const Settings& settings);
+  void answered() noexcept;
+  void failed(rd_kafka_resp_err_t code, const char* reason) noexcept;
+  void log(int level, const char* facility, const char* text) noexcept;
+  static void on_log(const rd_kafka_t* rk, int level, const char* facility, const char* text);
+  static rd_kafka_resp_err_t on_new(rd_kafka_t* rk, const rd_kafka_conf_t* conf, void* self, char*, size_t);
+  static rd_kafka_resp_err_t on_response(rd_kafka_t* rk, int socket, const char* broker, int32_t broker_id, int16_t api, int16_t version,
+                                         int32_t correlation, size_t size, int64_t round_trip, rd_kafka_resp_err_t code, void* self);
+
+  std::shared_ptr<spdlog::logger> logger_;
+  std::string brokers_;
+  std::string group_;
+  ClientEvents* events_;
+  std::shared_ptr<Bell> bell_;
+  rd_kafka_t* handle_ = nullptr;
+  std::atomic<bool> been_up_{false};
+  std::atomic<bool> down_{false};
+  mutable std::mutex failure_mutex_;
+  std::string failure_;
+};
+
+}  // namespace turnstile::kafka

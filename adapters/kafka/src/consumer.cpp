@@ -1,0 +1,235 @@
+#include "consumer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "partition_list.hpp"
+#include "records.hpp"
+#include "topics.hpp"
+
+namespace turnstile::kafka {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// librdkafka must see a poll at least every max.poll.interval.ms, however long the caller wants to wait.
+constexpr milliseconds longest_wait{1'000};
+constexpr milliseconds seek_timeout{2'000};
+constexpr std::size_t chunk = 1'024;
+
+int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(time.count(), 0, 3'600'000)); }
+
+}  // namespace
+
+KafkaConsumer::KafkaConsumer(const Settings& settings, std::shared_ptr<spdlog::logger> logger)
+    : bell_(std::make_shared<Bell>()), client_(Client::open(Role::consumer, settings, std::move(logger), this, bell_)) {
+  rd_kafka_poll_set_consumer(client_->handle());
+  main_queue_.reset(rd_kafka_queue_get_consumer(client_->handle()));
+  bell_->listen_to(main_queue_.get());
+}
+
+KafkaConsumer::~KafkaConsumer() {
+  if (!closed_) close();
+}
+
+void KafkaConsumer::subscribe(const std::vector<std::string>& topics, AssignmentListener& listener) {
+  listener_ = &listener;
+  PartitionList list{rd_kafka_topic_partition_list_new(static_cast<int>(topics.size()))};
+  for (const auto& topic : topics) rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), RD_KAFKA_PARTITION_UA);
+  if (const auto code = rd_kafka_subscribe(client_->handle(), list.get()))
+    throw broker_error(code, "subscribing", client_->where());
+}
+
+void KafkaConsumer::poll(milliseconds timeout) {
+  const auto end = Clock::now() + timeout;
+  for (;;) {
+    const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
+    const bool rung = bell_->wait(failure_ ? milliseconds{0} : std::min(left, longest_wait));
+    serve();
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    settle_seeks();
+    if (rung || Clock::now() >= end) return;
+  }
+}
+
+void KafkaConsumer::serve() {
+  while (RecordPtr record{rd_kafka_consumer_poll(client_->handle(), 0)}) serve_record(*record);
+}
+
+void KafkaConsumer::serve_record(const rd_kafka_message_t& record) {
+  const std::string topic = record.rkt ? rd_kafka_topic_name(record.rkt) : "";
+  if (record.err) {
+    look_at_error(record.err, rd_kafka_message_errstr(&record), topic, record.partition, record.offset);
+    return;
+  }
+  // Each partition has a queue of its own before it is fetched, so no record comes this way; one that did would be out of
+  // order among those taken already, and must not be lost either.
+  client_->logger().warn("kafka: {}[{}]@{} came outside its partition's queue: reading the partition again from there",
+                         topic, record.partition, record.offset);
+  seek({{topic, record.partition}, record.offset});
+}
+
+std::unique_ptr<Block> KafkaConsumer::take(const TopicPartition& from, std::size_t most) {
+  const auto found = assigned_.find(from);
+  if (found == assigned_.end() || found->second.seek_to || most == 0) return nullptr;
+  std::size_t count = 0;
+  for (;;) {
+    if (scratch_.size() < count + 1) scratch_.resize(std::min(most, count + chunk));
+    const auto got = rd_kafka_consume_batch_queue(found->second.queue.get(), 0, scratch_.data() + count,
+                                                  std::min(scratch_.size(), most) - count);
+    if (got <= 0) break;
+    const auto fresh = std::span(scratch_).subspan(count, static_cast<std::size_t>(got));
+    const auto good = std::stable_partition(fresh.begin(), fresh.end(), [](const auto* record) { return !record->err; });
+    for (auto it = good; it != fresh.end(); ++it) {
+      const RecordPtr record{*it};
+      look_at_error(record->err, rd_kafka_message_errstr(record.get()), from.topic, from.partition, record->offset);
+    }
+    count += static_cast<std::size_t>(good - fresh.begin());
+    if (count == most) break;
+  }
+  if (count == 0) return nullptr;
+  return std::make_unique<RecordBlock>(client_, std::span(scratch_).first(count));
+}
+
+std::vector<std::optional<Offset>> KafkaConsumer::committed(std::span<const TopicPartition> of, milliseconds timeout) {
+  const auto list = list_of(of);
+  if (const auto code = rd_kafka_committed(client_->handle(), list.get(), ms(timeout)))
+    throw broker_error(code, fmt::format("asking for committed offsets; {}", client_->last_failure()), client_->where());
+  std::vector<std::optional<Offset>> offsets;
+  for (const auto& element : elements(list.get())) {
+    if (element.err) throw broker_error(element.err, "asking for committed offsets", client_->where(element.topic));
+    offsets.push_back(element.offset >= 0 ? std::optional<Offset>(element.offset) : std::nullopt);
+  }
+  return offsets;
+}
+
+void KafkaConsumer::commit(std::span<const TopicPartitionOffset> offsets, bool wait) {
+  if (offsets.empty()) return;
+  const auto list = list_of(offsets);
+  const auto code = rd_kafka_commit(client_->handle(), list.get(), wait ? 0 : 1);
+  if (wait || code) on_committed(code, list.get());
+}
+
+void KafkaConsumer::on_committed(rd_kafka_resp_err_t code, const rd_kafka_topic_partition_list_t* list) noexcept try {
+  const rd_kafka_topic_partition_t* bad = nullptr;
+  for (const auto& element : elements(list))
+    if (element.err && !no_longer_ours(element.err)) bad = &element;
+  if (bad) code = bad->err;
+  if (!code) {
+    last_commit_error_.clear();
+    return;
+  }
+  if (no_longer_ours(code)) {
+    client_->logger().debug("kafka: offsets not committed, the partitions are no longer ours: {}", rd_kafka_err2str(code));
+    return;
+  }
+  const std::string topic = bad ? bad->topic : "";
+  if (for_good(code)) return fail_for_good(code, "committing offsets", topic);
+  if (last_commit_error_ == rd_kafka_err2name(code)) return;
+  last_commit_error_ = rd_kafka_err2name(code);
+  client_->logger().warn("{} Committing offsets{}; messages from there on come again after a restart, unless a later commit "
+                         "succeeds.", explain(code, client_->last_failure(), client_->where(topic)),
+                         bad ? fmt::format(" of {}[{}] up to {}", bad->topic, bad->partition, bad->offset) : "");
+} catch (...) {
+  fail(std::current_exception());
+}
+
+void KafkaConsumer::seek(const TopicPartitionOffset& to) {
+  const auto found = assigned_.find(to.at);
+  if (found == assigned_.end()) return;
+  found->second.seek_to = to.offset;
+  if (try_seek(to.at, to.offset)) found->second.seek_to.reset();
+}
+
+bool KafkaConsumer::try_seek(const TopicPartition& at, Offset to) {
+  const Topic topic{rd_kafka_topic_new(client_->handle(), at.topic.c_str(), nullptr)};
+  const auto code = topic ? rd_kafka_seek(topic.get(), at.partition, to, ms(seek_timeout)) : rd_kafka_last_error();
+  if (!code) return true;
+  client_->logger().debug("kafka: {}[{}]: seeking to {} again soon: {}", at.topic, at.partition, to, rd_kafka_err2str(code));
+  return false;
+}
+
+// librdkafka refuses to seek in a partition that it is only beginning or ceasing to fetch.
+void KafkaConsumer::settle_seeks() {
+  for (auto& [at, assigned] : assigned_) {
+    if (!assigned.seek_to || !try_seek(at, *assigned.seek_to)) continue;
+    assigned.seek_to.reset();
+    bell_->ring();
+  }
+}
+
+std::optional<std::pair<Offset, Offset>> KafkaConsumer::bounds(const TopicPartition& of, milliseconds timeout) {
+  std::int64_t low = RD_KAFKA_OFFSET_INVALID;
+  std::int64_t high = RD_KAFKA_OFFSET_INVALID;
+  auto* handle = client_->handle();
+  const auto code = timeout.count() > 0
+                        ? rd_kafka_query_watermark_offsets(handle, of.topic.c_str(), of.partition, &low, &high, ms(timeout))
+                        : rd_kafka_get_watermark_offsets(handle, of.topic.c_str(), of.partition, &low, &high);
+  if (code || low < 0 || high < 0) return std::nullopt;
+  return std::pair{low, high};
+}
+
+void KafkaConsumer::close() {
+  if (std::exchange(closed_, true)) return;
+  if (const auto code = rd_kafka_consumer_close(client_->handle()))
+    client_->logger().warn("{} Leaving the group; the others take over when the session ends.",
+                           explain(code, "", client_->where()));
+  client_->forget_events();
+  assigned_.clear();
+  Bell::silence(main_queue_.get());
+  main_queue_.reset();
+  client_.reset();
+}
+
+void KafkaConsumer::on_error(rd_kafka_resp_err_t code, const std::string& reason) noexcept {
+  if (code == RD_KAFKA_RESP_ERR__FATAL) {
+    std::array<char, 512> why{};
+    const auto real = rd_kafka_fatal_error(client_->handle(), why.data(), why.size());
+    fail_for_good(real ? real : code, why.data(), "");
+  } else if (for_good(code) || code == RD_KAFKA_RESP_ERR__AUTHENTICATION) {
+    look_at_error(code, reason, "", RD_KAFKA_PARTITION_UA, RD_KAFKA_OFFSET_INVALID);
+  }
+}
+
+void KafkaConsumer::look_at_error(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic,
+                                  std::int32_t partition, Offset offset) {
+  switch (code) {
+    case RD_KAFKA_RESP_ERR__PARTITION_EOF:
+    case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:  // told by Client
+    case RD_KAFKA_RESP_ERR__TRANSPORT:
+      return;
+    case RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED:
+      client_->logger().error("kafka: {} The polling thread was held up; partitions are lost and come back with the next poll.",
+                              reason);
+      return;
+    case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+      // Once we have been let in, a refusal may pass (credentials being rotated): librdkafka goes on trying.
+      if (client_->has_been_up()) break;
+      return fail_for_good(code, reason, topic);
+    case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+    case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
+      // A broker that has only just heard of a topic says this too: ask before believing it.
+      if (topic_exists(*client_, topic)) return;
+      return fail_for_good(code, reason, topic);
+    default:
+      if (for_good(code)) return fail_for_good(code, reason, topic);
+  }
+  const std::string at = topic.empty() ? "" : partition < 0 ? topic : offset < 0
+      ? fmt::format("{}[{}]", topic, partition) : fmt::format("{}[{}]@{}", topic, partition, offset);
+  client_->logger().warn("{} {}", explain(code, reason, client_->where(topic)), at.empty() ? "" : "At " + at + ".");
+}
+
+void KafkaConsumer::fail_for_good(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic) {
+  fail(std::make_exception_ptr(broker_error(code, reason, client_->where(topic))));
+}
+
+void KafkaConsumer::fail(std::exception_ptr why) noexcept {
+  if (!failure_) failure_ = std::move(why);
+  bell_->ring();
+}
+
+}  // namespace turnstile::kafka

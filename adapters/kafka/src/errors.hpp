@@ -1,0 +1,28 @@
+#pragma once
+// librdkafka's error codes as sentences that say what to do.
+
+#include <librdkafka/rdkafka.h>
+
+#include <string>
+#include <string_view>
+
+#include "turnstile/error.hpp"
+
+namespace turnstile::kafka {
+
+/// What is known of the place of an error; empty where it is not.
+struct Where {
+  std::string_view broker;  ///< bootstrap.servers
+  std::string_view group;
+  std::string_view topic;
+};
+
+/// No waiting mends it: rights, credentials, a fatal state of the client.
+bool for_good(rd_kafka_resp_err_t code) noexcept;
+/// The partition, or our membership, is somebody else's by now: normal around rebalances (trap 23).
+bool no_longer_ours(rd_kafka_resp_err_t code) noexcept;
+/// "kafka 127.0.0.1:9092: topic payments: Broker: Topic authorization failed. Grant …"
+std::string explain(rd_kafka_resp_err_t code, std::string_view detail, const Where& where);
+BrokerError broker_error(rd_kafka_resp_err_t code, std::string_view detail, const Where& where);
+
+}  // namespace turnstile::kafka

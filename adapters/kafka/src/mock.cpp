@@ -1,0 +1,71 @@
+#include "turnstile/kafka/mock.hpp"
+
+#include <librdkafka/rdkafka.h>
+// after rdkafka.h, which it does not include
+#include <librdkafka/rdkafka_mock.h>
+
+#include <array>
+
+#include "errors.hpp"
+#include "handles.hpp"
+
+namespace turnstile::kafka {
+namespace {
+
+using Handle = std::unique_ptr<rd_kafka_t, FreedBy<rd_kafka_destroy>>;
+using Cluster = std::unique_ptr<rd_kafka_mock_cluster_t, FreedBy<rd_kafka_mock_cluster_destroy>>;
+
+constexpr int broker_id = 1;
+
+// The cluster lives in some client, which itself need not be connected to anything.
+Handle new_handle() {
+  std::array<char, 512> why{};
+  Conf conf{rd_kafka_conf_new()};
+  rd_kafka_conf_set_log_cb(conf.get(), [](const rd_kafka_t*, int, const char*, const char*) {});
+  Handle handle{rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), why.data(), why.size())};
+  if (!handle) throw BrokerError(std::string("the mock broker cannot start: ") + why.data());
+  (void)conf.release();
+  return handle;
+}
+
+}  // namespace
+
+struct MockBroker::State {
+  Handle handle = new_handle();
+  Cluster cluster{rd_kafka_mock_cluster_new(handle.get(), 1)};
+};
+
+MockBroker::MockBroker() : state_(std::make_unique<State>()) {
+  if (!state_->cluster) throw BrokerError("the mock broker cannot start: it needs a free port on 127.0.0.1");
+}
+
+MockBroker::~MockBroker() = default;
+
+std::string MockBroker::bootstrap_servers() const { return rd_kafka_mock_cluster_bootstraps(state_->cluster.get()); }
+
+// A fetch of the mock waits its full time even when records come, and a rebalance takes the session less a second (trap 30).
+Settings MockBroker::settings() const {
+  return {{"bootstrap.servers", bootstrap_servers()},
+          {"fetch.wait.max.ms", "10"},
+          {"session.timeout.ms", "2500"},
+          {"heartbeat.interval.ms", "200"}};
+}
+
+void MockBroker::create_topic(const std::string& name, std::int32_t partitions) {
+  if (const auto code = rd_kafka_mock_topic_create(state_->cluster.get(), name.c_str(), partitions, 1))
+    throw broker_error(code, "", {bootstrap_servers(), {}, name});
+}
+
+void MockBroker::refuse(const std::string& topic) {
+  rd_kafka_mock_topic_set_error(state_->cluster.get(), topic.c_str(), RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+}
+
+void MockBroker::allow(const std::string& topic) {
+  rd_kafka_mock_topic_set_error(state_->cluster.get(), topic.c_str(), RD_KAFKA_RESP_ERR_NO_ERROR);
+}
+
+void MockBroker::down() { rd_kafka_mock_broker_set_down(state_->cluster.get(), broker_id); }
+
+void MockBroker::up() { rd_kafka_mock_broker_set_up(state_->cluster.get(), broker_id); }
+
+}  // namespace turnstile::kafka

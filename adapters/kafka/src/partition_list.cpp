@@ -1,0 +1,34 @@
+#include "partition_list.hpp"
+
+namespace turnstile::kafka {
+
+std::span<rd_kafka_topic_partition_t> elements(rd_kafka_topic_partition_list_t* list) {
+  if (!list) return {};
+  return {list->elems, static_cast<std::size_t>(list->cnt)};
+}
+
+std::span<const rd_kafka_topic_partition_t> elements(const rd_kafka_topic_partition_list_t* list) {
+  if (!list) return {};
+  return {list->elems, static_cast<std::size_t>(list->cnt)};
+}
+
+PartitionList list_of(std::span<const TopicPartition> partitions) {
+  PartitionList list{rd_kafka_topic_partition_list_new(static_cast<int>(partitions.size()))};
+  for (const auto& at : partitions) rd_kafka_topic_partition_list_add(list.get(), at.topic.c_str(), at.partition);
+  return list;
+}
+
+PartitionList list_of(std::span<const TopicPartitionOffset> offsets) {
+  PartitionList list{rd_kafka_topic_partition_list_new(static_cast<int>(offsets.size()))};
+  for (const auto& [at, offset] : offsets)
+    rd_kafka_topic_partition_list_add(list.get(), at.topic.c_str(), at.partition)->offset = offset;
+  return list;
+}
+
+std::vector<TopicPartition> partitions_of(const rd_kafka_topic_partition_list_t* list) {
+  std::vector<TopicPartition> partitions;
+  for (const auto& element : elements(list)) partitions.push_back({element.topic, element.partition});
+  return partitions;
+}
+
+}  // namespace turnstile::kafka

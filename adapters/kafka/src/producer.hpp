@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "client.hpp"
+#include "turnstile/ports/broker.hpp"
+
+namespace turnstile::kafka {
+
+/// One librdkafka producer, and the thread that serves the delivery reports for which senders wait. Thread-safe.
+class ProducerLine final : private ClientEvents {
+ public:
+  ProducerLine(const Settings& settings, std::shared_ptr<spdlog::logger> logger);
+  ~ProducerLine() override;
+  BrokerProducer::Sent send(const OwnedMessage& message);
+  /// librdkafka has given this producer up: it refuses everything from now on.
+  [[nodiscard]] bool broken() const noexcept;
+
+ private:
+  void on_delivered(const rd_kafka_message_t& record) noexcept override;
+  void serve() noexcept;
+
+  std::shared_ptr<Client> client_;
+  Queue queue_;
+  std::atomic<bool> stop_{false};
+  std::thread server_;
+};
+
+/// Replaces a broken line by a new one (trap 25). Thread-safe.
+class KafkaProducer final : public BrokerProducer {
+ public:
+  KafkaProducer(Settings settings, std::shared_ptr<spdlog::logger> logger);
+  Sent send(const OwnedMessage& message) override;
+
+ private:
+  std::shared_ptr<ProducerLine> line();
+
+  Settings settings_;
+  std::shared_ptr<spdlog::logger> logger_;
+  std::mutex mutex_;
+  std::shared_ptr<ProducerLine> line_;
+};
+
+}  // namespace turnstile::kafka

@@ -1,0 +1,154 @@
+#include "settings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "turnstile/error.hpp"
+
+namespace turnstile::kafka {
+namespace {
+
+constexpr int cooperative_since = 0x020a0000;  // trap 20
+
+struct Default {
+  const char* key;
+  const char* value;
+  int since = 0;  ///< librdkafka's version that knows the key
+};
+
+// Every client: passing failures come through the error callback, once for each change of state.
+constexpr std::array for_all{
+    Default{"client.id", "turnstile"},
+    Default{"log.connection.close", "false"},
+    Default{"socket.keepalive.enable", "true"},
+    Default{"socket.nagle.disable", "true"},
+};
+
+// partition.assignment.strategy: eager (trap 20), and the same on every version, since a group that mixes breaks.
+// auto.offset.reset: a group without offsets must not pass over records.
+// queued.*: per partition. A prefetched record of 100 bytes takes about 0.6 kB (BENCHMARKS.md).
+// fetch.wait.max.ms: one fetch at a time goes to a broker; a partition whose queue had been full waits for it.
+constexpr std::array for_consumers{
+    Default{"group.id", "turnstile"},
+    Default{"partition.assignment.strategy", "range"},
+    Default{"auto.offset.reset", "earliest"},
+    Default{"isolation.level", "read_committed"},
+    Default{"queued.min.messages", "20000"},
+    Default{"queued.max.messages.kbytes", "16384"},
+    Default{"fetch.wait.max.ms", "100"},
+    Default{"fetch.queue.backoff.ms", "5", 0x02020000},
+};
+
+// delivery.timeout.ms: a dead letter that nobody takes must stop its partition within a time that a person can wait.
+// partitioner: the Java clients', so that a key's dead letters lie with what others produce under it.
+// topic.metadata.propagation.max.ms: how long a topic that nobody knows is taken for one that is being created.
+constexpr std::array for_producers{
+    Default{"enable.idempotence", "true"},
+    Default{"linger.ms", "0"},
+    Default{"partitioner", "murmur2_random"},
+    Default{"delivery.timeout.ms", "30000"},
+    Default{"topic.metadata.propagation.max.ms", "5000"},
+};
+
+std::span<const Default> defaults_of(Role role) {
+  if (role == Role::consumer) return for_consumers;
+  if (role == Role::producer) return for_producers;
+  return {};
+}
+
+bool is_secret(std::string_view key) {
+  for (const char* part : {"password", "secret", ".pem", "oauthbearer.config"})
+    if (key.find(part) != std::string_view::npos) return true;
+  return false;
+}
+
+std::string hide(std::string text, const std::string& key, const std::string& value) {
+  if (!is_secret(key) || value.empty()) return text;
+  for (auto at = text.find(value); at != std::string::npos; at = text.find(value, at + 3)) text.replace(at, value.size(), "***");
+  return text;
+}
+
+void set(rd_kafka_conf_t* conf, const std::string& key, const std::string& value, std::vector<std::string>& problems) {
+  std::array<char, 512> why{};
+  if (rd_kafka_conf_set(conf, key.c_str(), value.c_str(), why.data(), why.size()) == RD_KAFKA_CONF_OK) return;
+  problems.push_back(fmt::format("kafka.\"{}\": {} (librdkafka {}; its CONFIGURATION.md lists the settings)", key,
+                                 hide(why.data(), key, value), rd_kafka_version_str()));
+}
+
+bool has_value(const Settings& settings, const std::string& key, std::initializer_list<std::string_view> values) {
+  const auto at = settings.find(key);
+  return at != settings.end() && std::find(values.begin(), values.end(), at->second) != values.end();
+}
+
+void check_promises(const Settings& s, std::vector<std::string>& problems) {
+  for (const char* key : {"enable.auto.commit", "enable.auto.offset.store"})
+    if (has_value(s, key, {"true", "t", "1"}))
+      problems.push_back(fmt::format("kafka.\"{}\": must be false: turnstile commits an offset only after the effects of all "
+                                     "messages below it are permanent. Remove the line", key));
+  for (const char* key : {"acks", "request.required.acks"})
+    if (s.contains(key) && !has_value(s, key, {"all", "-1"}))
+      problems.push_back(fmt::format("kafka.\"{}\": must be all: a dead letter counts as written when every in-sync replica has it. "
+                                     "Remove the line", key));
+  if (rd_kafka_version() < cooperative_since) {
+    if (has_value(s, "partition.assignment.strategy", {"cooperative-sticky"}))
+      problems.push_back(fmt::format("kafka.\"partition.assignment.strategy\": cooperative-sticky loses assignments in librdkafka {} "
+                                     "(sound from 2.10): use range or roundrobin", rd_kafka_version_str()));
+    if (has_value(s, "group.protocol", {"consumer", "CONSUMER"}))
+      problems.push_back(fmt::format("kafka.\"group.protocol\": consumer needs librdkafka 2.10, this is {}: use classic",
+                                     rd_kafka_version_str()));
+  }
+  if (setting(s, "bootstrap.servers").empty() && setting(s, "metadata.broker.list").empty())
+    problems.emplace_back("kafka.\"bootstrap.servers\": is missing: the brokers to begin with, as in \"localhost:9092\"");
+}
+
+bool applies(const Default& d, const Settings& s) {
+  if (rd_kafka_version() < d.since || s.contains(d.key)) return false;
+  // The consumer protocol of KIP-848 assigns on the broker's side and refuses the client's assignor.
+  if (std::string_view(d.key) == "partition.assignment.strategy") return !has_value(s, "group.protocol", {"consumer", "CONSUMER"});
+  // Another name for the same setting.
+  if (std::string_view(d.key) == "linger.ms") return !s.contains("queue.buffering.max.ms");
+  if (std::string_view(d.key) == "delivery.timeout.ms") return !s.contains("message.timeout.ms");
+  return true;
+}
+
+}  // namespace
+
+std::string setting(const Settings& settings, const std::string& key, const std::string& otherwise) {
+  const auto at = settings.find(key);
+  return at == settings.end() ? otherwise : at->second;
+}
+
+Conf make_conf(Role role, const Settings& settings, std::vector<std::string>& problems) {
+  Conf conf{rd_kafka_conf_new()};
+  for (const auto& d : for_all)
+    if (applies(d, settings)) set(conf.get(), d.key, d.value, problems);
+  for (const auto& d : defaults_of(role))
+    if (applies(d, settings)) set(conf.get(), d.key, d.value, problems);
+  for (const auto& [key, value] : settings) set(conf.get(), key, value, problems);
+  if (role == Role::consumer) {
+    set(conf.get(), "enable.auto.commit", "false", problems);
+    set(conf.get(), "enable.auto.offset.store", "false", problems);
+  } else if (role == Role::producer) {
+    set(conf.get(), "acks", "all", problems);
+  }
+  return conf;
+}
+
+Conf make_conf(Role role, const Settings& settings) {
+  std::vector<std::string> problems;
+  Conf conf = make_conf(role, settings, problems);
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+  return conf;
+}
+
+void check(const Settings& settings) {
+  std::vector<std::string> problems;
+  check_promises(settings, problems);
+  make_conf(Role::consumer, settings, problems);
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+}
+
+}  // namespace turnstile::kafka

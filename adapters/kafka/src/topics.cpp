@@ -1,0 +1,85 @@
+#include "topics.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+namespace turnstile::kafka {
+namespace {
+
+using std::chrono::milliseconds;
+
+int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(time.count(), 1, 3'600'000)); }
+
+using Entries = std::map<std::string, std::string, std::less<>>;
+
+Entries entries_of(rd_kafka_event_t* event) {
+  Entries entries;
+  std::size_t resources = 0;
+  const auto** resource = rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(event), &resources);
+  for (std::size_t i = 0; i < resources; ++i) {
+    if (rd_kafka_ConfigResource_error(resource[i])) continue;
+    std::size_t count = 0;
+    const auto** entry = rd_kafka_ConfigResource_configs(resource[i], &count);
+    for (std::size_t e = 0; e < count; ++e)
+      if (const char* value = rd_kafka_ConfigEntry_value(entry[e])) entries.emplace(rd_kafka_ConfigEntry_name(entry[e]), value);
+  }
+  return entries;
+}
+
+// Where compaction is on without deletion, the last record of each key stays for ever.
+std::optional<milliseconds> retention_in(const Entries& entries) {
+  const auto policy = entries.find("cleanup.policy");
+  if (policy != entries.end() && policy->second.find("delete") == std::string::npos) return milliseconds::max();
+  const auto found = entries.find("retention.ms");
+  if (found == entries.end()) return std::nullopt;
+  std::int64_t value = 0;
+  const auto& text = found->second;
+  if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc{}) return std::nullopt;
+  return value < 0 ? milliseconds::max() : milliseconds{value};
+}
+
+}  // namespace
+
+std::optional<std::int32_t> partition_count(const Client& client, const std::string& topic, milliseconds timeout) {
+  // The topic handle makes it a question about this topic alone; whether it may be created by asking is the client's
+  // allow.auto.create.topics, which is off.
+  const Topic handle{rd_kafka_topic_new(client.handle(), topic.c_str(), nullptr)};
+  if (!handle) throw broker_error(rd_kafka_last_error(), "", client.where(topic));
+  const rd_kafka_metadata_t* raw = nullptr;
+  const auto code = rd_kafka_metadata(client.handle(), 0, handle.get(), &raw, ms(timeout));
+  const Metadata metadata{raw};
+  if (code) throw broker_error(code, client.last_failure(), client.where(topic));
+  for (int i = 0; i < metadata->topic_cnt; ++i) {
+    const auto& found = metadata->topics[i];
+    if (topic != found.topic) continue;
+    if (found.err == RD_KAFKA_RESP_ERR_NO_ERROR || found.err == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE) return found.partition_cnt;
+    if (found.err != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) throw broker_error(found.err, "", client.where(topic));
+  }
+  return std::nullopt;
+}
+
+bool topic_exists(const Client& client, const std::string& topic) noexcept try {
+  return partition_count(client, topic, milliseconds{1'000}).has_value();
+} catch (...) {
+  return true;
+}
+
+std::optional<milliseconds> retention(const Client& client, const std::string& topic, milliseconds timeout) {
+  auto* handle = client.handle();
+  const Queue queue{rd_kafka_queue_new(handle)};
+  const AdminOptions options{rd_kafka_AdminOptions_new(handle, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS)};
+  rd_kafka_AdminOptions_set_request_timeout(options.get(), ms(timeout), nullptr, 0);
+  const ConfigResource resource{rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic.c_str())};
+  auto* asked = resource.get();
+  rd_kafka_DescribeConfigs(handle, &asked, 1, options.get(), queue.get());
+  const Event event{rd_kafka_queue_poll(queue.get(), ms(timeout + milliseconds{500}))};
+  if (!event || rd_kafka_event_type(event.get()) != RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT) return std::nullopt;
+  if (const auto code = rd_kafka_event_error(event.get())) {
+    client.logger().debug("kafka: topic {}: its retention is not known: {}", topic, rd_kafka_err2str(code));
+    return std::nullopt;
+  }
+  return retention_in(entries_of(event.get()));
+}
+
+}  // namespace turnstile::kafka
