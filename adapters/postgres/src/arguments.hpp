@@ -1,0 +1,91 @@
+#pragma once
+// The arguments of statements that wait to be sent, in one block of memory.
+
+#include <libpq-fe.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "turnstile/transaction.hpp"
+
+namespace turnstile::postgres {
+
+/// Type numbers of PostgreSQL (src/include/catalog/pg_type.dat); they never change.
+enum : Oid { kBytea = 17, kInt8 = 20, kText = 25, kUuid = 2950, kByteaArray = 1001, kTextArray = 1009, kInt8Array = 1016, kUuidArray = 2951 };
+
+class Arguments {
+ public:
+  /// Where in the block a statement's arguments begin.
+  struct Mark {
+    std::size_t first = 0;
+  };
+
+  [[nodiscard]] Mark mark() const noexcept { return {arguments_.size()}; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return block_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return arguments_.size(); }
+  void clear() noexcept;
+
+  /// Copies one. Throws SqlError 22021 for a text with a NUL, which PostgreSQL's text cannot hold.
+  void add(const Param& param);
+  void add_int(std::int64_t value);
+  void add_text(std::string_view text);
+  void add_null(Oid type);
+  /// An argument of `size` bytes in PostgreSQL's binary form, for the caller to fill before the next add.
+  std::span<char> add_binary(Oid type, std::size_t size);
+
+  /// One letter for each argument's type: equal texts with equal signatures may share a prepared statement.
+  void signature(Mark from, std::string& out) const;
+  void forget(Mark from) noexcept { arguments_.resize(from.first); }
+
+  /// As libpq takes them; valid until the next call that changes the block.
+  struct View {
+    int count = 0;
+    const Oid* types = nullptr;
+    const char* const* values = nullptr;
+    const int* lengths = nullptr;
+    const int* formats = nullptr;
+  };
+  View view(std::size_t first, std::size_t count);
+
+ private:
+  struct Argument {
+    std::size_t begin = 0;
+    int length = 0;
+    Oid type = 0;
+    bool binary = false;
+    bool null = false;
+  };
+  std::string block_;
+  std::vector<Argument> arguments_;
+  // Scratch of view().
+  std::vector<Oid> types_;
+  std::vector<const char*> values_;
+  std::vector<int> lengths_, formats_;
+};
+
+/// Writes integers in network order, as PostgreSQL's binary forms have them.
+class BinaryWriter {
+ public:
+  explicit BinaryWriter(std::span<char> to) noexcept : to_(to.data()) {}
+  void int32(std::int32_t value) noexcept { put(static_cast<std::uint32_t>(value)); }
+  void int64(std::int64_t value) noexcept {
+    put(static_cast<std::uint32_t>(static_cast<std::uint64_t>(value) >> 32));
+    put(static_cast<std::uint32_t>(value));
+  }
+  void bytes(const void* from, std::size_t size) noexcept;
+  /// The header of a one-dimensional array.
+  static constexpr std::size_t kArrayHeader = 20;
+  void array_header(Oid element, std::size_t count, bool with_null = false) noexcept;
+
+ private:
+  void put(std::uint32_t value) noexcept {
+    for (int shift = 24; shift >= 0; shift -= 8) *to_++ = static_cast<char>(value >> shift);
+  }
+  char* to_;
+};
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,192 @@
+#include "connection.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "identifier.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+struct FreeOptions {
+  void operator()(PQconninfoOption* options) const noexcept { PQconninfoFree(options); }
+};
+using Options = std::unique_ptr<PQconninfoOption, FreeOptions>;
+
+Options parse(const std::string& url) {
+  char* problem = nullptr;
+  Options options(PQconninfoParse(url.c_str(), &problem));
+  PQfreemem(problem);  // may quote the URL, and with it the password
+  return options;
+}
+
+std::string option(const PQconninfoOption* options, std::string_view keyword) {
+  for (; options && options->keyword; ++options) {
+    if (keyword == options->keyword) return options->val ? options->val : "";
+  }
+  return "";
+}
+
+std::string without(std::string text, const std::string& secret) {
+  if (secret.empty()) return text;
+  for (auto at = text.find(secret); at != std::string::npos; at = text.find(secret, at + 3)) {
+    text.replace(at, secret.size(), "***");
+  }
+  return text;
+}
+
+bool looks_like_url(std::string_view url) {
+  return url.substr(0, 13) == "postgresql://" || url.substr(0, 11) == "postgres://";
+}
+
+/// An unescaped '@' or '/' in a password moves the rest of it into the host, where error messages would show it.
+bool has_stray_at(std::string_view url) {
+  return looks_like_url(url) && std::count(url.begin(), url.begin() + static_cast<std::ptrdiff_t>(std::min(url.find('?'), url.size())), '@') > 1;
+}
+
+std::string seconds(std::chrono::milliseconds time) {
+  // libpq counts whole seconds and takes 1 for 2.
+  const auto whole = std::chrono::ceil<std::chrono::seconds>(time).count();
+  return std::to_string(std::max<std::int64_t>(whole, 2));
+}
+
+PGconn* connect(const PostgresSettings& settings) {
+  const std::string timeout = seconds(settings.connect_timeout);
+  // What stands before the URL is a default that the URL may change. Keepalives and the user timeout bound the time for which
+  // a host that vanished without a word can hold a worker: 20 s.
+  const char* const keywords[] = {"connect_timeout",     "fallback_application_name", "keepalives_idle", "keepalives_interval",
+                                  "keepalives_count",    "tcp_user_timeout",          "dbname",          "client_encoding",
+                                  nullptr};
+  const char* const values[] = {timeout.c_str(), "turnstile", "10", "5", "2", "20000", settings.url.reveal().c_str(), "UTF8",
+                                nullptr};
+  return PQconnectdbParams(keywords, values, 1);
+}
+
+std::string connect_problem(PGconn* connection, const PostgresSettings& settings) {
+  const auto options = parse(settings.url.reveal());
+  std::string text = without(PQerrorMessage(connection), option(options.get(), "password"));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::string remedy = "check postgres.url and that the server runs";
+  if (PQconnectionNeedsPassword(connection)) remedy = "the server asks for a password, and postgres.url has none";
+  else if (PQconnectionUsedPassword(connection)) remedy = "check the user, the password and the database in postgres.url";
+  return "cannot connect to PostgreSQL (" + describe_target(settings) + "): " + text + "; " + remedy;
+}
+
+}  // namespace
+
+std::string describe_target(const PostgresSettings& settings) {
+  const auto options = parse(settings.url.reveal());
+  const auto or_default = [&](std::string_view key, std::string_view otherwise) {
+    auto value = option(options.get(), key);
+    return value.empty() ? std::string(otherwise) : value;
+  };
+  const std::string database = option(options.get(), "dbname"), user = option(options.get(), "user");
+  return or_default("host", "local socket") + ":" + or_default("port", "5432") +
+         (database.empty() ? "" : ", database " + database) + (user.empty() ? "" : ", user " + user);
+}
+
+void check_settings(const PostgresSettings& settings) {
+  std::vector<std::string> problems;
+  const std::string& url = settings.url.reveal();
+  if (url.empty()) {
+    problems.emplace_back("postgres.url: missing; write postgresql://USER@HOST/DATABASE");
+  } else if (has_stray_at(url)) {
+    problems.emplace_back("postgres.url: more than one '@'; inside a user name or password write %40, and %2F for '/'");
+  } else if (!parse(url)) {
+    problems.emplace_back(
+        "postgres.url: neither a URL (postgresql://USER:PASSWORD@HOST:PORT/DATABASE, special characters as %XX) nor key=value text");
+  }
+  if (!is_plain_name(settings.schema)) {
+    problems.push_back("postgres.schema: \"" + settings.schema + "\" is no plain name: letters, digits and underscores, at most 63");
+  }
+  if (settings.connections < 0) problems.emplace_back("postgres.connections: must be 0 (one for each worker) or more");
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+}
+
+Connection::Connection(const PostgresSettings& settings) : connection_(connect(settings)) {
+  if (!connection_) throw StoreUnavailable("cannot connect to PostgreSQL: out of memory");
+  if (PQstatus(connection_) != CONNECTION_OK) {
+    std::string problem = connect_problem(connection_, settings);
+    PQfinish(connection_);
+    throw StoreUnavailable(problem);
+  }
+  own_notices();
+}
+
+Connection::~Connection() { PQfinish(connection_); }
+
+std::string Connection::user() const {
+  const char* name = PQuser(connection_);
+  return name ? name : "";
+}
+
+bool Connection::idle() const noexcept {
+  return !lost_ && PQstatus(connection_) == CONNECTION_OK && PQtransactionStatus(connection_) == PQTRANS_IDLE;
+}
+
+void Connection::own_notices() noexcept {
+  PQsetNoticeReceiver(connection_, &Connection::on_notice, this);
+  PQsetNoticeProcessor(
+      connection_, [](void*, const char*) {}, nullptr);
+}
+
+void Connection::on_notice(void* self, const PGresult* notice) {
+  // A FATAL that answers nothing, such as the end of an idle transaction, comes as a notice.
+  ServerError error = server_error(notice);
+  if (error.fatal) static_cast<Connection*>(self)->last_words_ = std::move(error);
+}
+
+void Connection::wait(short events) {
+  pollfd descriptor{PQsocket(connection_), events, 0};
+  while (poll(&descriptor, 1, -1) < 0) {
+    if (errno != EINTR) fail();
+  }
+  if ((descriptor.revents & (POLLIN | POLLERR | POLLHUP | POLLNVAL)) != 0) end_of_input_ = PQconsumeInput(connection_) == 0;
+}
+
+bool Connection::hung_up() {
+  for (;;) {
+    pollfd descriptor{PQsocket(connection_), POLLIN, 0};
+    if (poll(&descriptor, 1, 0) <= 0) return false;
+    const bool ended = PQconsumeInput(connection_) == 0;
+    PQisBusy(connection_);  // parses what came, so that on_notice() sees it
+    if (ended || PQstatus(connection_) != CONNECTION_OK) return true;
+  }
+}
+
+Result Connection::next_result() {
+  for (;;) {
+    const int unsent = end_of_input_ ? 0 : PQflush(connection_);
+    // What came before the end is still worth reading: it can hold the answer to COMMIT.
+    if (PQsocket(connection_) < 0) end_of_input_ = true;
+    if (!PQisBusy(connection_)) break;
+    if (end_of_input_) fail();
+    wait(static_cast<short>(POLLIN | (unsent > 0 ? POLLOUT : 0)));
+  }
+  Result result(PQgetResult(connection_));
+  if (!result) return result;
+  if (PQresultStatus(result.get()) == PGRES_FATAL_ERROR) {
+    ServerError error = server_error(result.get());
+    if (error.fatal) last_words_ = std::move(error);
+    if (last_words_ || PQstatus(connection_) == CONNECTION_BAD) fail();
+  }
+  return result;
+}
+
+void Connection::fail() {
+  lost_ = true;
+  if (last_words_) throw ConnectionLost{*last_words_};
+  std::string text = PQerrorMessage(connection_);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  while (!text.empty() && (text.back() == ' ')) text.pop_back();
+  throw ConnectionLost{{"", text.empty() ? "the server closed the connection" : text, true}};
+}
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,55 @@
+#pragma once
+// One connection, made by libpq and never reconnected: a lost one is thrown away (trap 15).
+
+#include <libpq-fe.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "errors.hpp"
+#include "turnstile/config.hpp"
+
+namespace turnstile::postgres {
+
+/// Where the settings lead, without the password: "localhost:5432, database app, user app".
+std::string describe_target(const PostgresSettings& settings);
+/// Throws ConfigError with the key "postgres.url" or "postgres.schema", never showing the URL.
+void check_settings(const PostgresSettings& settings);
+
+/// Used by one thread at a time.
+class Connection {
+ public:
+  /// Waits at most settings.connect_timeout. Throws StoreUnavailable, saying which host, database and user.
+  explicit Connection(const PostgresSettings& settings);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  [[nodiscard]] PGconn* raw() const noexcept { return connection_; }
+  [[nodiscard]] bool lost() const noexcept { return lost_; }
+  [[nodiscard]] std::string user() const;
+  /// No transaction open, nothing on its way: may be lent to somebody else.
+  [[nodiscard]] bool idle() const noexcept;
+
+  /// Whether the server has hung up while nothing was asked of it. Costs one poll(2).
+  [[nodiscard]] bool hung_up();
+  /// The next result of what was sent, sending on meanwhile: blocking on a write while the server blocks on its own would
+  /// never end. Null as PQgetResult gives it. Throws ConnectionLost.
+  Result next_result();
+  /// Throws ConnectionLost with what the server said last.
+  [[noreturn]] void fail();
+  /// libpqxx replaces the notice handlers; this puts ours back.
+  void own_notices() noexcept;
+
+ private:
+  static void on_notice(void* self, const PGresult* notice);
+  void wait(short events);
+
+  PGconn* connection_ = nullptr;
+  bool lost_ = false;
+  bool end_of_input_ = false;
+  std::optional<ServerError> last_words_;
+};
+
+}  // namespace turnstile::postgres

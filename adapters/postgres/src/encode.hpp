@@ -1,0 +1,67 @@
+#pragma once
+// Arrays of the framework's types in PostgreSQL's binary form.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "arguments.hpp"
+#include "turnstile/types.hpp"
+
+namespace turnstile::postgres {
+
+/// `id_at(i)` gives the i-th of `count` ids.
+template <class IdAt>
+void add_uuid_array(Arguments& to, std::size_t count, IdAt id_at) {
+  BinaryWriter out(to.add_binary(kUuidArray, BinaryWriter::kArrayHeader + 20 * count));
+  out.array_header(kUuid, count);
+  for (std::size_t i = 0; i < count; ++i) {
+    out.int32(16);
+    out.bytes(id_at(i).bytes.data(), 16);
+  }
+}
+
+inline void add_uuid(Arguments& to, const MessageId& id) {
+  BinaryWriter(to.add_binary(kUuid, 16)).bytes(id.bytes.data(), 16);
+}
+
+/// `number_at(i)` gives the i-th of `count` numbers, nothing for NULL.
+template <class NumberAt>
+void add_int8_array(Arguments& to, std::size_t count, NumberAt number_at) {
+  std::size_t present = 0;
+  for (std::size_t i = 0; i < count; ++i) present += number_at(i) ? 1 : 0;
+  BinaryWriter out(to.add_binary(kInt8Array, BinaryWriter::kArrayHeader + 4 * count + 8 * present));
+  out.array_header(kInt8, count, present != count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::optional<std::int64_t> number = number_at(i);
+    out.int32(number ? 8 : -1);
+    if (number) out.int64(*number);
+  }
+}
+
+/// `bytes_at(i)` gives the i-th of `count` texts as std::optional<std::string_view>, nothing for NULL.
+template <class BytesAt>
+void add_bytea_array(Arguments& to, std::size_t count, BytesAt bytes_at) {
+  std::size_t size = BinaryWriter::kArrayHeader + 4 * count;
+  bool with_null = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::optional<std::string_view> bytes = bytes_at(i);
+    if (bytes) size += bytes->size();
+    else with_null = true;
+  }
+  BinaryWriter out(to.add_binary(kByteaArray, size));
+  out.array_header(kBytea, count, with_null);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::optional<std::string_view> bytes = bytes_at(i);
+    out.int32(bytes ? static_cast<std::int32_t>(bytes->size()) : -1);
+    if (bytes) out.bytes(bytes->data(), bytes->size());
+  }
+}
+
+inline void add_bytea(Arguments& to, const std::optional<std::string>& bytes) {
+  if (!bytes) return to.add_null(kBytea);
+  BinaryWriter(to.add_binary(kBytea, bytes->size())).bytes(bytes->data(), bytes->size());
+}
+
+}  // namespace turnstile::postgres

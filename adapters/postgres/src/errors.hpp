@@ -1,0 +1,52 @@
+#pragma once
+// What the server said, and which of the framework's errors that is. Decided by SQLSTATE, never by text (trap 3).
+
+#include <libpq-fe.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace turnstile::postgres {
+
+struct ClearResult {
+  void operator()(PGresult* result) const noexcept { PQclear(result); }
+};
+using Result = std::unique_ptr<PGresult, ClearResult>;
+
+/// A refusal by the server: the primary message only, since DETAIL can hold ids and payloads (trap 17).
+struct ServerError {
+  std::string sqlstate;
+  std::string message;
+  bool fatal = false;  ///< the server ends the connection after it
+};
+
+ServerError server_error(const PGresult* result);
+
+/// The connection is gone. Inside this adapter only: what it means depends on what was under way.
+struct ConnectionLost {
+  ServerError last_words;  ///< `sqlstate` is empty when the server said nothing
+};
+
+enum class Kind {
+  statement,    ///< the statement is wrong, or its data
+  busy,         ///< rolled back; the same again may pass
+  unavailable,  ///< the server is ending, full, read-only, or refuses us
+};
+Kind classify(std::string_view sqlstate);
+
+/// "duplicate key value violates … (SQLSTATE 23505)"
+std::string describe(const ServerError& error);
+
+/// A handler's statement failed: throws StoreBusy, StoreUnavailable or SqlError.
+[[noreturn]] void throw_statement_error(const ServerError& error);
+/// One of the adapter's own statements failed: the same, but what only an operator can mend (a missing table, a missing
+/// right) is StoreUnavailable with the remedy. `schema` and `user` are for the GRANT lines.
+[[noreturn]] void throw_store_error(const ServerError& error, std::string_view schema, std::string_view user);
+/// The connection was lost while no COMMIT was under way.
+[[noreturn]] void throw_lost(const ConnectionLost& lost);
+
+/// The rights that a consumer needs, one statement a line; migrations/roles.sql is the same for people.
+std::string grants(std::string_view schema, std::string_view user);
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,74 @@
+#pragma once
+// Connections, opened when they are first needed and lent for one transaction at a time.
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "connection.hpp"
+#include "pipeline.hpp"
+#include "turnstile/config.hpp"
+
+namespace turnstile::postgres {
+
+/// A connection with what was prepared on it.
+struct Link {
+  explicit Link(const PostgresSettings& settings) : connection(settings), pipeline(connection, settings.prepared_statements) {}
+  Connection connection;
+  Pipeline pipeline;
+  bool used = false;  ///< it has served before: when it turns out to be lost, a new one is worth a try
+};
+
+/// Thread-safe. Must outlive its loans.
+class Pool {
+ public:
+  /// Gives the link back on destruction; a link that is lost, or not idle, is closed instead.
+  class Loan {
+   public:
+    Loan() = default;
+    Loan(Pool& pool, std::unique_ptr<Link> link) : pool_(&pool), link_(std::move(link)) {}
+    Loan(Loan&& other) noexcept : pool_(other.pool_), link_(std::move(other.link_)) { other.pool_ = nullptr; }
+    Loan& operator=(Loan&& other) noexcept {
+      if (this != &other) {
+        reset();
+        pool_ = other.pool_;
+        link_ = std::move(other.link_);
+        other.pool_ = nullptr;
+      }
+      return *this;
+    }
+    ~Loan() { reset(); }
+    void reset() noexcept {
+      if (pool_) pool_->give_back(std::move(link_));
+      pool_ = nullptr;
+    }
+    explicit operator bool() const noexcept { return link_ != nullptr; }
+    Link* operator->() const noexcept { return link_.get(); }
+    Link& operator*() const noexcept { return *link_; }
+
+   private:
+    Pool* pool_ = nullptr;
+    std::unique_ptr<Link> link_;
+  };
+
+  /// At most `most` at once; 0: no bound.
+  Pool(const PostgresSettings& settings, int most) : settings_(settings), most_(most) {}
+
+  /// Waits while `most` are lent. Throws StoreUnavailable when a new one cannot be made.
+  Loan take();
+  /// Closes the idle ones: after a restart of the server all of them are lost.
+  void close_idle() noexcept;
+
+ private:
+  void give_back(std::unique_ptr<Link> link) noexcept;
+
+  const PostgresSettings settings_;
+  const int most_;
+  std::mutex mutex_;
+  std::condition_variable returned_;
+  int lent_ = 0;
+  std::vector<std::unique_ptr<Link>> idle_;  // the last one returned is the next one lent: it is warm
+};
+
+}  // namespace turnstile::postgres

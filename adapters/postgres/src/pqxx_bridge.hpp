@@ -1,0 +1,28 @@
+#pragma once
+// libpqxx on a connection that it did not make. The one place that knows its versions (traps 15, 44).
+
+#include <libpq-fe.h>
+
+#include <memory>
+
+#include <pqxx/transaction_base>
+
+namespace turnstile::postgres {
+
+/// The connection, lent to libpqxx while this lives; it must not be in pipeline mode while libpqxx speaks. Destroying it
+/// neither closes the connection nor ends its transaction; libpqxx's notice handlers stay and must be replaced.
+class PqxxBridge {
+ public:
+  explicit PqxxBridge(PGconn* connection);
+  ~PqxxBridge();
+  PqxxBridge(const PqxxBridge&) = delete;
+  PqxxBridge& operator=(const PqxxBridge&) = delete;
+
+  pqxx::transaction_base& transaction() noexcept;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace turnstile::postgres

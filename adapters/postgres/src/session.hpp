@@ -1,0 +1,62 @@
+#pragma once
+// A worker's transactions, one after another.
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "pool.hpp"
+#include "pqxx_bridge.hpp"
+#include "statements.hpp"
+#include "turnstile/ports/inbox.hpp"
+
+namespace turnstile::postgres {
+
+/// What the store and its sessions share; sessions keep it alive.
+struct Shared {
+  explicit Shared(const PostgresSettings& given)
+      : settings(given), statements(given.schema), handlers(given, given.connections), calls(given, 4) {}
+  const PostgresSettings settings;
+  const Statements statements;
+  Pool handlers;  ///< for the batches
+  Pool calls;     ///< for the store's own calls and look-ups
+};
+
+class Session final : public InboxSession, public Transaction {
+ public:
+  explicit Session(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+  ~Session() override { rollback(); }
+
+  std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override;
+  Transaction& transaction() override { return *this; }
+  void at_message(std::size_t index) override { message_ = index; }
+  void commit() override;
+  void rollback() noexcept override;
+  std::vector<bool> settled(HandlerId handler, std::span<const MessageId> ids) override;
+
+  Rows run(std::string_view sql, std::span<const Param> params) override;
+  void queue(std::string_view sql, std::span<const Param> params) override;
+
+  pqxx::transaction_base& native();
+
+ private:
+  std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries);
+  void compare_fingerprints(HandlerId handler, std::span<const InboxEntry> entries, std::vector<Admission>& admissions);
+  void send_entries(std::span<const InboxEntry> entries);
+  Answers finish();
+  void require_open(const char* what) const;
+  [[nodiscard]] bool aborted() const;
+  void note(const Failure& failure);
+  [[noreturn]] void throw_failure(const Failure& failure);
+  [[noreturn]] void throw_aborted();
+  void close() noexcept;
+
+  std::shared_ptr<Shared> shared_;
+  Pool::Loan loan_;  // held exactly while a transaction is open
+  std::unique_ptr<PqxxBridge> bridge_;
+  std::size_t message_ = 0;
+  std::optional<Failure> first_failure_;  // since the transaction was last sound
+  std::vector<std::uint32_t> order_;      // the batch's distinct ids, as indices, sorted
+};
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,219 @@
+#include "turnstile/postgres/store.hpp"
+
+#include <algorithm>
+#include <functional>
+
+#include "encode.hpp"
+#include "schema.hpp"
+#include "session.hpp"
+#include "text.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+std::string text_at(const Result& result, int row, int column) {
+  return {PQgetvalue(result.get(), row, column), static_cast<std::size_t>(PQgetlength(result.get(), row, column))};
+}
+
+std::int64_t number_at(const Result& result, int row, int column) {
+  return std::stoll(PQgetvalue(result.get(), row, column));
+}
+
+class Store final : public InboxStore {
+ public:
+  explicit Store(const PostgresSettings& settings) : shared_(std::make_shared<Shared>(settings)) {}
+
+  std::unique_ptr<InboxSession> open_session() override { return std::make_unique<Session>(shared_); }
+  void check_schema() override;
+  HandlerId register_handler(const std::string& name) override;
+  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
+                                               std::chrono::milliseconds lock_timeout) override;
+  void advance_watermarks(std::span<const WatermarkUpdate> updates) override;
+  std::int32_t begin_incarnation(const Fence& fence) override;
+  bool record_dead(const DeadMessage& message) override;
+  bool is_dead(HandlerId handler, const Fence& fence, Offset offset) override;
+
+ private:
+  using Fill = std::function<void(Pipeline&)>;
+  /// Runs what `fill` queues; a connection that was lost while it lay idle is replaced once. The calls may all be repeated.
+  std::vector<Result> call(const Fill& fill);
+  /// The same in one transaction, which waits for locks at most so long.
+  std::vector<Result> call_in_transaction(std::chrono::milliseconds lock_timeout, const Fill& fill);
+
+  std::shared_ptr<Shared> shared_;
+};
+
+std::vector<Result> Store::call(const Fill& fill) {
+  for (;;) {
+    Pool::Loan link = shared_->calls.take();
+    try {
+      link->pipeline.next_transaction();
+      fill(link->pipeline);
+      Answers answers;
+      link->pipeline.finish(answers);
+      if (!answers.failure) return std::move(answers.kept);
+      const Failure failure = *answers.failure;
+      const std::string user = link->connection.user();
+      // Not idle any more, so that the pool closes it; that ends the transaction as well.
+      if (failure.stale_plan) throw StoreBusy(describe(failure.error));
+      throw_store_error(failure.error, shared_->settings.schema, user);
+    } catch (const ConnectionLost& lost) {
+      if (!link->used) throw_lost(lost);
+      shared_->calls.close_idle();
+    }
+  }
+}
+
+std::vector<Result> Store::call_in_transaction(std::chrono::milliseconds lock_timeout, const Fill& fill) {
+  return call([&](Pipeline& pipeline) {
+    pipeline.add(shared_->statements.begin, kCaller);
+    pipeline.arguments().add_int(lock_timeout.count());
+    pipeline.arguments().add_int(std::max(lock_timeout, shared_->settings.lock_timeout).count());
+    pipeline.add(shared_->statements.timeouts, kCaller);
+    fill(pipeline);
+    pipeline.add("COMMIT", kCaller);
+  });
+}
+
+void Store::check_schema() {
+  Pool::Loan link = shared_->calls.take();
+  try {
+    check_ledger(link->connection, shared_->settings);
+  } catch (const ConnectionLost& lost) {
+    if (!link->used) throw_lost(lost);
+    link.reset();
+    shared_->calls.close_idle();
+    return check_schema();
+  }
+}
+
+HandlerId Store::register_handler(const std::string& name) {
+  const auto& sql = shared_->statements;
+  for (;;) {
+    for (const std::string* statement : {&sql.find_handler, &sql.register_handler}) {
+      try {
+        const auto kept = call([&](Pipeline& pipeline) {
+          pipeline.arguments().add_text(name);
+          pipeline.add(*statement, kCaller, Pipeline::Keep::text);
+        });
+        if (PQntuples(kept[0].get()) > 0) return {static_cast<std::int16_t>(number_at(kept[0], 0, 0))};
+      } catch (const SqlError& error) {
+        if (error.sqlstate != "22003") throw;
+        throw Error("handler \"" + name + "\": all 32,767 handler ids of the schema " + shared_->settings.schema +
+                    " are used up; handler names must not be made from values");
+      }
+    }
+    // A rival took the number, or the name: it is there now.
+  }
+}
+
+std::vector<PartitionClaim> Store::claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
+                                                    std::chrono::milliseconds lock_timeout) {
+  if (partitions.empty()) return {};
+  std::vector<std::string> topics;
+  std::vector<std::int64_t> numbers;
+  for (const auto& at : partitions) {
+    topics.push_back(at.topic);
+    numbers.push_back(at.partition);
+  }
+  const Param params[] = {Param(group), Param(topics), Param(numbers)};
+  const auto kept = call_in_transaction(lock_timeout, [&](Pipeline& pipeline) {
+    pipeline.add(shared_->statements.add_fences, params, kCaller);
+    pipeline.add(shared_->statements.claim, params, kCaller, Pipeline::Keep::text);
+  });
+
+  std::vector<PartitionClaim> claims;
+  for (int row = 0; row < PQntuples(kept[0].get()); ++row) {
+    PartitionClaim claim;
+    claim.at = {text_at(kept[0], row, 0), static_cast<std::int32_t>(number_at(kept[0], row, 1))};
+    claim.fence = {static_cast<std::int32_t>(number_at(kept[0], row, 2)), {number_at(kept[0], row, 3)}};
+    claim.incarnation = static_cast<std::int32_t>(number_at(kept[0], row, 4));
+    if (!PQgetisnull(kept[0].get(), row, 5)) claim.watermark = number_at(kept[0], row, 5);
+    claims.push_back(std::move(claim));
+  }
+  // In the order asked.
+  std::vector<PartitionClaim> ordered;
+  for (const auto& at : partitions) {
+    const auto found = std::find_if(claims.begin(), claims.end(), [&](const auto& claim) { return claim.at == at; });
+    if (found == claims.end()) throw StoreUnavailable(to_string(at) + ": its fence vanished while it was claimed; try again");
+    ordered.push_back(*found);
+  }
+  return ordered;
+}
+
+void Store::advance_watermarks(std::span<const WatermarkUpdate> updates) {
+  if (updates.empty()) return;
+  call_in_transaction(shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
+    Arguments& to = pipeline.arguments();
+    const std::size_t count = updates.size();
+    add_int8_array(to, count, [&](std::size_t i) { return std::optional<std::int64_t>(updates[i].fence.slot); });
+    add_int8_array(to, count, [&](std::size_t i) { return std::optional(updates[i].fence.epoch.value); });
+    add_int8_array(to, count, [&](std::size_t i) { return std::optional(updates[i].watermark); });
+    pipeline.add(shared_->statements.advance, kCaller);
+  });
+}
+
+std::int32_t Store::begin_incarnation(const Fence& fence) {
+  const auto kept = call_in_transaction(shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
+    pipeline.arguments().add_int(fence.slot);
+    pipeline.arguments().add_int(fence.epoch.value);
+    pipeline.add(shared_->statements.incarnation, kCaller, Pipeline::Keep::text);
+  });
+  if (PQntuples(kept[0].get()) == 0) {
+    throw Fenced("slot " + std::to_string(fence.slot) + ": epoch " + std::to_string(fence.epoch.value) +
+                 " is over, another member owns the partition");
+  }
+  return static_cast<std::int32_t>(number_at(kept[0], 0, 0));
+}
+
+bool Store::record_dead(const DeadMessage& message) {
+  const auto& record = message.record;
+  const auto& headers = record.headers;
+  const auto kept = call([&](Pipeline& pipeline) {
+    Arguments& to = pipeline.arguments();
+    to.add_int(message.handler.value);
+    to.add_int(message.fence.slot);
+    to.add_int(record.offset);
+    if (message.id) add_uuid(to, *message.id);
+    else to.add_null(kUuid);
+    to.add_text(printable(message.reason));
+    to.add_text(printable(message.error));
+    to.add_int(message.attempts);
+    if (record.timestamp == Timestamp{}) to.add_null(0);
+    else to.add_int(record.timestamp.time_since_epoch().count());
+    add_bytea(to, record.key);
+    add_bytea(to, record.payload);
+    add_bytea_array(to, headers.size(), [&](std::size_t i) { return std::optional<std::string_view>(headers[i].name); });
+    add_bytea_array(to, headers.size(), [&](std::size_t i) { return std::optional<std::string_view>(headers[i].value); });
+    if (message.dead_letter) {
+      to.add_text(message.dead_letter->at.topic);
+      to.add_int(message.dead_letter->at.partition);
+      to.add_int(message.dead_letter->offset);
+    } else {
+      for (int i = 0; i < 3; ++i) to.add_null(0);
+    }
+    pipeline.add(shared_->statements.record_dead, kCaller, Pipeline::Keep::text);
+  });
+  return std::string_view(PQcmdTuples(kept[0].get())) == "1";
+}
+
+bool Store::is_dead(HandlerId handler, const Fence& fence, Offset offset) {
+  const auto kept = call([&](Pipeline& pipeline) {
+    pipeline.arguments().add_int(handler.value);
+    pipeline.arguments().add_int(fence.slot);
+    pipeline.arguments().add_int(offset);
+    pipeline.add(shared_->statements.is_dead, kCaller, Pipeline::Keep::text);
+  });
+  return PQntuples(kept[0].get()) > 0;
+}
+
+}  // namespace
+
+std::shared_ptr<InboxStore> open_store(const PostgresSettings& settings) {
+  check_settings(settings);
+  return std::make_shared<Store>(settings);
+}
+
+}  // namespace turnstile::postgres
