@@ -5,6 +5,7 @@
 #include <librdkafka/rdkafka_mock.h>
 
 #include <array>
+#include <vector>
 
 #include "errors.hpp"
 #include "handles.hpp"
@@ -16,6 +17,7 @@ using Handle = std::unique_ptr<rd_kafka_t, FreedBy<rd_kafka_destroy>>;
 using Cluster = std::unique_ptr<rd_kafka_mock_cluster_t, FreedBy<rd_kafka_mock_cluster_destroy>>;
 
 constexpr int broker_id = 1;
+constexpr std::int16_t produce_api = 0;
 
 // The cluster lives in some client, which itself need not be connected to anything.
 Handle new_handle() {
@@ -56,13 +58,13 @@ void MockBroker::create_topic(const std::string& name, std::int32_t partitions) 
     throw broker_error(code, "", {bootstrap_servers(), {}, name});
 }
 
-void MockBroker::refuse(const std::string& topic) {
-  rd_kafka_mock_topic_set_error(state_->cluster.get(), topic.c_str(), RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+void MockBroker::refuse_produce() {
+  // One error is used up by each request.
+  const std::vector<rd_kafka_resp_err_t> errors(1'000, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+  rd_kafka_mock_push_request_errors_array(state_->cluster.get(), produce_api, errors.size(), errors.data());
 }
 
-void MockBroker::allow(const std::string& topic) {
-  rd_kafka_mock_topic_set_error(state_->cluster.get(), topic.c_str(), RD_KAFKA_RESP_ERR_NO_ERROR);
-}
+void MockBroker::allow_produce() { rd_kafka_mock_clear_request_errors(state_->cluster.get(), produce_api); }
 
 void MockBroker::down() { rd_kafka_mock_broker_set_down(state_->cluster.get(), broker_id); }
 

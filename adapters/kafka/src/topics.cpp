@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <map>
+#include <memory>
+#include <string_view>
 
 namespace turnstile::kafka {
 namespace {
@@ -39,17 +42,33 @@ std::optional<milliseconds> retention_in(const Entries& entries) {
   return value < 0 ? milliseconds::max() : milliseconds{value};
 }
 
+// librdkafka's mock broker creates a topic by being asked about it, and never answers DescribeConfigs (trap 30).
+bool is_mock(const Client& client) {
+  const std::unique_ptr<char, decltype(&std::free)> id{rd_kafka_clusterid(client.handle(), 0), &std::free};
+  return id && std::string_view(id.get()).starts_with("mockCluster");
+}
+
+Metadata ask(const Client& client, const std::string& topic, bool about_all, milliseconds timeout) {
+  // The topic handle makes it a question about this topic alone.
+  const Topic handle{about_all ? nullptr : rd_kafka_topic_new(client.handle(), topic.c_str(), nullptr)};
+  if (!about_all && !handle) throw broker_error(rd_kafka_last_error(), "", client.where(topic));
+  const rd_kafka_metadata_t* raw = nullptr;
+  const auto code = rd_kafka_metadata(client.handle(), about_all ? 1 : 0, handle.get(), &raw, ms(timeout));
+  Metadata metadata{raw};
+  if (code) throw broker_error(code, client.last_failure(), client.where(topic));
+  return metadata;
+}
+
+// The cluster's id comes with the first answer to anything.
+void wait_for_id(const Client& client, milliseconds timeout) {
+  const std::unique_ptr<char, decltype(&std::free)> id{rd_kafka_clusterid(client.handle(), ms(timeout)), &std::free};
+}
+
 }  // namespace
 
 std::optional<std::int32_t> partition_count(const Client& client, const std::string& topic, milliseconds timeout) {
-  // The topic handle makes it a question about this topic alone; whether it may be created by asking is the client's
-  // allow.auto.create.topics, which is off.
-  const Topic handle{rd_kafka_topic_new(client.handle(), topic.c_str(), nullptr)};
-  if (!handle) throw broker_error(rd_kafka_last_error(), "", client.where(topic));
-  const rd_kafka_metadata_t* raw = nullptr;
-  const auto code = rd_kafka_metadata(client.handle(), 0, handle.get(), &raw, ms(timeout));
-  const Metadata metadata{raw};
-  if (code) throw broker_error(code, client.last_failure(), client.where(topic));
+  wait_for_id(client, timeout);
+  const auto metadata = ask(client, topic, is_mock(client), timeout);
   for (int i = 0; i < metadata->topic_cnt; ++i) {
     const auto& found = metadata->topics[i];
     if (topic != found.topic) continue;
@@ -66,6 +85,7 @@ bool topic_exists(const Client& client, const std::string& topic) noexcept try {
 }
 
 std::optional<milliseconds> retention(const Client& client, const std::string& topic, milliseconds timeout) {
+  if (is_mock(client)) return std::nullopt;
   auto* handle = client.handle();
   const Queue queue{rd_kafka_queue_new(handle)};
   const AdminOptions options{rd_kafka_AdminOptions_new(handle, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS)};

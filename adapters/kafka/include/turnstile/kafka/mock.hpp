@@ -25,9 +25,9 @@ class MockBroker {
   [[nodiscard]] Settings settings() const;
   /// Throws BrokerError when the topic is there already.
   void create_topic(const std::string& name, std::int32_t partitions);
-  /// Every produce to the topic, and every look at it, is refused for want of rights; `allow` ends it.
-  void refuse(const std::string& topic);
-  void allow(const std::string& topic);
+  /// Refuses what is produced from now on, for want of rights, until `allow`.
+  void refuse_produce();
+  void allow_produce();
   /// The broker's listener goes away and comes back; what it holds stays.
   void down();
   void up();

@@ -1,0 +1,142 @@
+#include "turnstile/testing/broker.hpp"
+
+#include <algorithm>
+
+#include "broker_cluster.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::testing {
+namespace {
+
+class MemoryProducer final : public BrokerProducer {
+ public:
+  explicit MemoryProducer(std::shared_ptr<MemoryCluster> cluster) : cluster_(std::move(cluster)) {}
+  Sent send(const OwnedMessage& message) override {
+    std::lock_guard lock(cluster_->mutex);
+    return cluster_->append(message);
+  }
+
+ private:
+  std::shared_ptr<MemoryCluster> cluster_;
+};
+
+MemoryPartition& partition_of(MemoryCluster& cluster, const TopicPartition& at) {
+  auto* partition = cluster.find(at);
+  if (!partition) throw BrokerError(to_string(at) + ": does not exist.");
+  return *partition;
+}
+
+std::optional<Offset> committed_in(const MemoryCluster& cluster, const TopicPartition& of, const std::string& group) {
+  const auto found = cluster.groups.find(group);
+  if (found == cluster.groups.end()) return std::nullopt;
+  const auto offset = found->second.committed.find(of);
+  return offset == found->second.committed.end() ? std::nullopt : std::optional(offset->second);
+}
+
+}  // namespace
+
+MemoryBroker::MemoryBroker(std::string group) : group_(std::move(group)), cluster_(std::make_shared<MemoryCluster>()) {}
+
+MemoryBroker::~MemoryBroker() = default;
+
+void MemoryBroker::create_topic(const std::string& name, std::int32_t partitions,
+                                std::optional<std::chrono::milliseconds> retention) {
+  if (partitions < 1) throw BrokerError("topic " + name + ": must have at least one partition.");
+  std::lock_guard lock(cluster_->mutex);
+  const auto [topic, is_new] = cluster_->topics.try_emplace(name);
+  if (!is_new) throw BrokerError("topic " + name + ": exists already.");
+  topic->second.partitions.resize(static_cast<std::size_t>(partitions));
+  topic->second.retention = retention;
+}
+
+BrokerProducer::Sent MemoryBroker::produce(const OwnedMessage& message) {
+  std::lock_guard lock(cluster_->mutex);
+  return cluster_->append(message);
+}
+
+void MemoryBroker::skip_offsets(const TopicPartition& at, Offset count) {
+  std::lock_guard lock(cluster_->mutex);
+  partition_of(*cluster_, at).end += count;
+}
+
+void MemoryBroker::delete_before(const TopicPartitionOffset& first_kept) {
+  std::lock_guard lock(cluster_->mutex);
+  auto& partition = partition_of(*cluster_, first_kept.at);
+  std::erase_if(partition.records, [&](const Record& record) { return record->offset < first_kept.offset; });
+  partition.first = std::max(partition.first, first_kept.offset);
+  partition.end = std::max(partition.end, first_kept.offset);
+}
+
+std::vector<OwnedMessage> MemoryBroker::records(const std::string& topic) const {
+  std::lock_guard lock(cluster_->mutex);
+  std::vector<OwnedMessage> all;
+  for (const auto& partition : cluster_->topic(topic).partitions)
+    for (const auto& record : partition.records) all.push_back(*record);
+  return all;
+}
+
+void MemoryBroker::refuse(const std::string& topic, std::string why) {
+  std::lock_guard lock(cluster_->mutex);
+  cluster_->topic(topic).refusal = std::move(why);
+}
+
+void MemoryBroker::allow(const std::string& topic) {
+  std::lock_guard lock(cluster_->mutex);
+  cluster_->topic(topic).refusal.reset();
+}
+
+std::unique_ptr<BrokerConsumer> MemoryBroker::open_consumer() { return open_consumer(group_); }
+
+std::unique_ptr<BrokerConsumer> MemoryBroker::open_consumer(const std::string& group) {
+  return open_memory_consumer(cluster_, group);
+}
+
+std::shared_ptr<BrokerProducer> MemoryBroker::open_producer() { return std::make_shared<MemoryProducer>(cluster_); }
+
+std::optional<TopicInfo> MemoryBroker::describe(const std::string& topic, std::chrono::milliseconds) {
+  std::lock_guard lock(cluster_->mutex);
+  const auto found = cluster_->topics.find(topic);
+  if (found == cluster_->topics.end()) return std::nullopt;
+  return TopicInfo{static_cast<std::int32_t>(found->second.partitions.size()), found->second.retention};
+}
+
+void MemoryBroker::crash(std::size_t member) {
+  std::lock_guard lock(cluster_->mutex);
+  auto& gone = *cluster_->members.at(member);
+  gone.crashed = true;
+  gone.rung = true;
+  gone.owned.clear();
+  cluster_->rebalance(gone.group);
+}
+
+void MemoryBroker::evict(std::size_t member) {
+  std::lock_guard lock(cluster_->mutex);
+  auto& gone = *cluster_->members.at(member);
+  gone.evicted = true;
+  cluster_->rebalance(gone.group);
+}
+
+std::optional<Offset> MemoryBroker::committed(const TopicPartition& of) const { return committed(of, group_); }
+
+std::optional<Offset> MemoryBroker::committed(const TopicPartition& of, const std::string& group) const {
+  std::lock_guard lock(cluster_->mutex);
+  return committed_in(*cluster_, of, group);
+}
+
+bool MemoryBroker::wait_committed(const TopicPartitionOffset& at_least, std::chrono::milliseconds timeout) const {
+  std::unique_lock lock(cluster_->mutex);
+  return cluster_->changed.wait_for(lock, timeout, [&] {
+    return committed_in(*cluster_, at_least.at, group_).value_or(-1) >= at_least.offset;
+  });
+}
+
+bool MemoryBroker::wait_records(const std::string& topic, std::size_t at_least, std::chrono::milliseconds timeout) const {
+  std::unique_lock lock(cluster_->mutex);
+  return cluster_->changed.wait_for(lock, timeout, [&] {
+    std::size_t count = 0;
+    for (const auto& partition : cluster_->topic(topic).partitions) count += partition.records.size();
+    return count >= at_least;
+  });
+}
+
+}  // namespace turnstile::testing
