@@ -15,13 +15,14 @@ namespace {
 /// PostgreSQL takes no argument of 1 GB or more; libpq counts in int.
 int checked_length(std::size_t size) {
   if (size > static_cast<std::size_t>(INT_MAX) / 2) {
-    throw SqlError("an argument of " + std::to_string(size) + " bytes is more than PostgreSQL takes (SQLSTATE 54000)", "54000");
+    throw SqlError("an argument of " + std::to_string(size) + " bytes is more than PostgreSQL takes (SQLSTATE 54000)",
+                   "54000");
   }
   return static_cast<int>(size);
 }
 
 template <class Texts>
-void add_texts(Arguments& arguments, const Texts& texts) {
+void add_texts(ArgumentBlock& arguments, const Texts& texts) {
   std::size_t size = BinaryWriter::kArrayHeader;
   for (const auto& text : texts) {
     // In binary form the server checks the encoding, NUL included, and refuses with 22021.
@@ -37,7 +38,7 @@ void add_texts(Arguments& arguments, const Texts& texts) {
 }
 
 struct Adder {
-  Arguments& to;
+  ArgumentBlock& to;
   void operator()(std::monostate) const { to.add_null(0); }
   void operator()(bool value) const { to.add_text(value ? "t" : "f"); }
   void operator()(std::int64_t value) const { to.add_int(value); }
@@ -81,32 +82,33 @@ void BinaryWriter::array_header(Oid element, std::size_t count, bool with_null) 
   int32(1);  // lower bound
 }
 
-void Arguments::clear() noexcept {
+void ArgumentBlock::clear() noexcept {
   block_.clear();
   arguments_.clear();
   // One giant message must not keep its memory for the connection's life.
   if (block_.capacity() > (std::size_t{8} << 20)) block_.shrink_to_fit();
 }
 
-void Arguments::add(const Param& param) { std::visit(Adder{*this}, param.value()); }
+void ArgumentBlock::add(const Param& param) { std::visit(Adder{*this}, param.value()); }
 
-void Arguments::add_int(std::int64_t value) {
+void ArgumentBlock::add_int(std::int64_t value) {
   char text[24];
   const auto end = std::to_chars(text, text + sizeof text, value).ptr;
   add_text({text, static_cast<std::size_t>(end - text)});
 }
 
-void Arguments::add_text(std::string_view text) {
+void ArgumentBlock::add_text(std::string_view text) {
   if (std::memchr(text.data(), 0, text.size()) != nullptr && !text.empty()) {
-    throw SqlError("a text argument holds a NUL byte, which PostgreSQL's text cannot; pass bytes (SQLSTATE 22021)", "22021");
+    throw SqlError("a text argument holds a NUL byte, which PostgreSQL's text cannot; pass bytes (SQLSTATE 22021)",
+                   "22021");
   }
   arguments_.push_back({block_.size(), checked_length(text.size()), 0, false, false});
   block_.append(text).push_back('\0');
 }
 
-void Arguments::add_null(Oid type) { arguments_.push_back({0, 0, type, false, true}); }
+void ArgumentBlock::add_null(Oid type) { arguments_.push_back({0, 0, type, false, true}); }
 
-std::span<char> Arguments::add_binary(Oid type, std::size_t size) {
+std::span<char> ArgumentBlock::add_binary(Oid type, std::size_t size) {
   const std::size_t begin = block_.size();
   const int length = checked_length(size);
   block_.resize(begin + size + 1);
@@ -114,7 +116,7 @@ std::span<char> Arguments::add_binary(Oid type, std::size_t size) {
   return {block_.data() + begin, size};
 }
 
-void Arguments::signature(Mark from, std::string& out) const {
+void ArgumentBlock::signature(Mark from, std::string& out) const {
   for (std::size_t i = from.first; i < arguments_.size(); ++i) {
     switch (arguments_[i].type) {
       case 0: out += 't'; break;
@@ -127,7 +129,7 @@ void Arguments::signature(Mark from, std::string& out) const {
   }
 }
 
-Arguments::View Arguments::view(std::size_t first, std::size_t count) {
+ArgumentBlock::View ArgumentBlock::view(std::size_t first, std::size_t count) {
   types_.clear();
   values_.clear();
   lengths_.clear();

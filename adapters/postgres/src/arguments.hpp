@@ -15,9 +15,18 @@
 namespace turnstile::postgres {
 
 /// Type numbers of PostgreSQL (src/include/catalog/pg_type.dat); they never change.
-enum : Oid { kBytea = 17, kInt8 = 20, kText = 25, kUuid = 2950, kByteaArray = 1001, kTextArray = 1009, kInt8Array = 1016, kUuidArray = 2951 };
+enum : Oid {
+  kBytea = 17,
+  kInt8 = 20,
+  kText = 25,
+  kUuid = 2950,
+  kByteaArray = 1001,
+  kTextArray = 1009,
+  kInt8Array = 1016,
+  kUuidArray = 2951
+};
 
-class Arguments {
+class ArgumentBlock {
  public:
   /// Where in the block a statement's arguments begin.
   struct Mark {

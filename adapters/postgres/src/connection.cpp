@@ -47,7 +47,9 @@ bool looks_like_url(std::string_view url) {
 
 /// An unescaped '@' or '/' in a password moves the rest of it into the host, where error messages would show it.
 bool has_stray_at(std::string_view url) {
-  return looks_like_url(url) && std::count(url.begin(), url.begin() + static_cast<std::ptrdiff_t>(std::min(url.find('?'), url.size())), '@') > 1;
+  return looks_like_url(url) &&
+         std::count(url.begin(), url.begin() + static_cast<std::ptrdiff_t>(std::min(url.find('?'), url.size())), '@') >
+             1;
 }
 
 std::string seconds(std::chrono::milliseconds time) {
@@ -60,11 +62,17 @@ PGconn* connect(const PostgresSettings& settings) {
   const std::string timeout = seconds(settings.connect_timeout);
   // What stands before the URL is a default that the URL may change. Keepalives and the user timeout bound the time for which
   // a host that vanished without a word can hold a worker: 20 s.
-  const char* const keywords[] = {"connect_timeout",     "fallback_application_name", "keepalives_idle", "keepalives_interval",
-                                  "keepalives_count",    "tcp_user_timeout",          "dbname",          "client_encoding",
+  const char* const keywords[] = {"connect_timeout",
+                                  "fallback_application_name",
+                                  "keepalives_idle",
+                                  "keepalives_interval",
+                                  "keepalives_count",
+                                  "tcp_user_timeout",
+                                  "dbname",
+                                  "client_encoding",
                                   nullptr};
-  const char* const values[] = {timeout.c_str(), "turnstile", "10", "5", "2", "20000", settings.url.reveal().c_str(), "UTF8",
-                                nullptr};
+  const char* const values[] = {timeout.c_str(), "turnstile", "10", "5", "2", "20000", settings.url.reveal().c_str(),
+                                "UTF8",          nullptr};
   return PQconnectdbParams(keywords, values, 1);
 }
 
@@ -75,7 +83,8 @@ std::string connect_problem(PGconn* connection, const PostgresSettings& settings
   std::replace(text.begin(), text.end(), '\n', ' ');
   std::string remedy = "check postgres.url and that the server runs";
   if (PQconnectionNeedsPassword(connection)) remedy = "the server asks for a password, and postgres.url has none";
-  else if (PQconnectionUsedPassword(connection)) remedy = "check the user, the password and the database in postgres.url";
+  else if (PQconnectionUsedPassword(connection))
+    remedy = "check the user, the password and the database in postgres.url";
   return "cannot connect to PostgreSQL (" + describe_target(settings) + "): " + text + "; " + remedy;
 }
 
@@ -104,7 +113,8 @@ void check_settings(const PostgresSettings& settings) {
         "postgres.url: neither a URL (postgresql://USER:PASSWORD@HOST:PORT/DATABASE, special characters as %XX) nor key=value text");
   }
   if (!is_plain_name(settings.schema)) {
-    problems.push_back("postgres.schema: \"" + settings.schema + "\" is no plain name: letters, digits and underscores, at most 63");
+    problems.push_back("postgres.schema: \"" + settings.schema +
+                       "\" is no plain name: letters, digits and underscores, at most 63");
   }
   if (settings.connections < 0) problems.emplace_back("postgres.connections: must be 0 (one for each worker) or more");
   if (!problems.empty()) throw ConfigError(std::move(problems));
@@ -148,7 +158,8 @@ void Connection::wait(short events) {
   while (poll(&descriptor, 1, -1) < 0) {
     if (errno != EINTR) fail();
   }
-  if ((descriptor.revents & (POLLIN | POLLERR | POLLHUP | POLLNVAL)) != 0) end_of_input_ = PQconsumeInput(connection_) == 0;
+  if ((descriptor.revents & (POLLIN | POLLERR | POLLHUP | POLLNVAL)) != 0)
+    end_of_input_ = PQconsumeInput(connection_) == 0;
 }
 
 bool Connection::hung_up() {

@@ -13,7 +13,7 @@ namespace turnstile::postgres {
 
 /// `id_at(i)` gives the i-th of `count` ids.
 template <class IdAt>
-void add_uuid_array(Arguments& to, std::size_t count, IdAt id_at) {
+void add_uuid_array(ArgumentBlock& to, std::size_t count, IdAt id_at) {
   BinaryWriter out(to.add_binary(kUuidArray, BinaryWriter::kArrayHeader + 20 * count));
   out.array_header(kUuid, count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -22,13 +22,13 @@ void add_uuid_array(Arguments& to, std::size_t count, IdAt id_at) {
   }
 }
 
-inline void add_uuid(Arguments& to, const MessageId& id) {
+inline void add_uuid(ArgumentBlock& to, const MessageId& id) {
   BinaryWriter(to.add_binary(kUuid, 16)).bytes(id.bytes.data(), 16);
 }
 
 /// `number_at(i)` gives the i-th of `count` numbers, nothing for NULL.
 template <class NumberAt>
-void add_int8_array(Arguments& to, std::size_t count, NumberAt number_at) {
+void add_int8_array(ArgumentBlock& to, std::size_t count, NumberAt number_at) {
   std::size_t present = 0;
   for (std::size_t i = 0; i < count; ++i) present += number_at(i) ? 1 : 0;
   BinaryWriter out(to.add_binary(kInt8Array, BinaryWriter::kArrayHeader + 4 * count + 8 * present));
@@ -42,7 +42,7 @@ void add_int8_array(Arguments& to, std::size_t count, NumberAt number_at) {
 
 /// `bytes_at(i)` gives the i-th of `count` texts as std::optional<std::string_view>, nothing for NULL.
 template <class BytesAt>
-void add_bytea_array(Arguments& to, std::size_t count, BytesAt bytes_at) {
+void add_bytea_array(ArgumentBlock& to, std::size_t count, BytesAt bytes_at) {
   std::size_t size = BinaryWriter::kArrayHeader + 4 * count;
   bool with_null = false;
   for (std::size_t i = 0; i < count; ++i) {
@@ -59,7 +59,7 @@ void add_bytea_array(Arguments& to, std::size_t count, BytesAt bytes_at) {
   }
 }
 
-inline void add_bytea(Arguments& to, const std::optional<std::string>& bytes) {
+inline void add_bytea(ArgumentBlock& to, const std::optional<std::string>& bytes) {
   if (!bytes) return to.add_null(kBytea);
   BinaryWriter(to.add_binary(kBytea, bytes->size())).bytes(bytes->data(), bytes->size());
 }

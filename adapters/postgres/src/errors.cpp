@@ -103,7 +103,8 @@ std::string grants(std::string_view schema, std::string_view user) {
   const std::string role = quote_identifier(user), where = quote_identifier(schema);
   std::string text = "GRANT USAGE ON SCHEMA " + where + " TO " + role + ";";
   for (const auto& grant : all) {
-    text += " GRANT " + std::string(grant.rights) + " ON " + where + "." + std::string(grant.table) + " TO " + role + ";";
+    text +=
+        " GRANT " + std::string(grant.rights) + " ON " + where + "." + std::string(grant.table) + " TO " + role + ";";
   }
   return text;
 }

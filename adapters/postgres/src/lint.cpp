@@ -14,7 +14,8 @@ struct Rule {
 
 constexpr Rule kRules[] = {
     {"fsync", "off", "a crash of the server's machine may lose or corrupt everything, ids and effects included"},
-    {"synchronous_commit", "off", "a crash of the server may lose the last commits, after their offsets were committed to Kafka"},
+    {"synchronous_commit", "off",
+     "a crash of the server may lose the last commits, after their offsets were committed to Kafka"},
     {"full_page_writes", "off", "a power failure may corrupt pages of the inbox"},
 };
 
@@ -41,8 +42,9 @@ std::vector<Finding> lint_server(const PostgresSettings& settings) {
     if (std::string_view(PQgetvalue(answers.kept[i].get(), 0, 0)) != rule.bad) continue;
     const std::string name = rule.setting;
     findings.push_back({"PostgreSQL runs with " + name + " = " + rule.bad + ": " + rule.why,
-                        "ALTER SYSTEM SET " + name + " = on; SELECT pg_reload_conf(); and look for it in the role's and the "
-                        "database's own settings"});
+                        "ALTER SYSTEM SET " + name +
+                            " = on; SELECT pg_reload_conf(); and look for it in the role's and the "
+                            "database's own settings"});
   }
   if (PQserverVersion(link.connection.raw()) < 120000) {
     findings.push_back({"PostgreSQL is older than version 12", "upgrade the server"});

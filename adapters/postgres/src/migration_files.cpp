@@ -63,7 +63,8 @@ class Pairing {
     std::vector<Migration> ordered;
     for (auto& [stem, migration] : found_) {
       if (migration.up_file.empty()) problems_.push_back(stem + ".up.sql: missing beside " + stem + ".down.sql");
-      else if (migration.down.empty()) problems_.push_back(stem + ".down.sql: missing or empty beside " + stem + ".up.sql");
+      else if (migration.down.empty())
+        problems_.push_back(stem + ".down.sql: missing or empty beside " + stem + ".up.sql");
       ordered.push_back(std::move(migration));
     }
     std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
@@ -86,7 +87,8 @@ class Pairing {
 const std::vector<Migration>& embedded_migration_list() {
   static const std::vector<Migration> all = [] {
     Pairing pairing;
-    for (const EmbeddedMigration& file : embedded_migrations()) pairing.add(std::string(file.name), std::string(file.text));
+    for (const EmbeddedMigration& file : embedded_migrations())
+      pairing.add(std::string(file.name), std::string(file.text));
     return pairing.all();
   }();
   return all;

@@ -51,8 +51,8 @@ std::string ledger_table(const PostgresSettings& settings) { return quote_identi
 
 /// Nothing when there is no ledger.
 std::optional<std::vector<LedgerRow>> read_ledger(Connection& connection, const PostgresSettings& settings) {
-  const Result result = query(connection, "SELECT number, name, checksum, applied_at, applied_by FROM " + ledger_table(settings) +
-                                              " ORDER BY number");
+  const Result result = query(connection, "SELECT number, name, checksum, applied_at, applied_by FROM " +
+                                              ledger_table(settings) + " ORDER BY number");
   if (!ok(result)) {
     const ServerError error = server_error(result.get());
     if (error.sqlstate == "42P01" || error.sqlstate == "3F000") return std::nullopt;
@@ -76,7 +76,8 @@ std::vector<MigrationState> compare(const std::vector<LedgerRow>& ledger, const 
     const auto found = std::find_if(known.begin(), known.end(), [&](const auto& m) { return m.number == row.number; });
     auto kind = MigrationState::Kind::applied;
     if (found == known.end()) kind = MigrationState::Kind::unknown;
-    else if (found->name != row.name || (row.checksum && *row.checksum != found->checksum)) kind = MigrationState::Kind::changed;
+    else if (found->name != row.name || (row.checksum && *row.checksum != found->checksum))
+      kind = MigrationState::Kind::changed;
     states[row.number] = {row.number, row.name, kind, row.applied_at, row.applied_by};
   }
   std::vector<MigrationState> ordered;
@@ -90,7 +91,8 @@ std::string file_name(const std::vector<Migration>& known, const MigrationState&
 }
 
 /// Throws for what no migration may be run on top of.
-void refuse_strange(const std::vector<MigrationState>& states, const std::vector<Migration>& known, const std::string& schema) {
+void refuse_strange(const std::vector<MigrationState>& states, const std::vector<Migration>& known,
+                    const std::string& schema) {
   for (const MigrationState& state : states) {
     if (state.kind == MigrationState::Kind::changed) {
       throw SchemaError(file_name(known, state) + ": was changed after it had been run on the schema " + schema + " (" +
@@ -98,8 +100,9 @@ void refuse_strange(const std::vector<MigrationState>& states, const std::vector
                         "); put the old text back, and write what is new as a migration of its own");
     }
     if (state.kind == MigrationState::Kind::unknown) {
-      throw SchemaError("the schema " + schema + " is newer than this build: it has migration " + std::to_string(state.number) +
-                        " (" + state.name + "), and this build knows " + std::to_string(known.size()) +
+      throw SchemaError("the schema " + schema + " is newer than this build: it has migration " +
+                        std::to_string(state.number) + " (" + state.name + "), and this build knows " +
+                        std::to_string(known.size()) +
                         "; install the newer build, or with it run: turnstile migrate down");
     }
   }
@@ -108,7 +111,8 @@ void refuse_strange(const std::vector<MigrationState>& states, const std::vector
 std::size_t line_of(const std::string& text, const PGresult* result) {
   const char* position = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION);
   if (!position) return 0;
-  const auto end = text.begin() + std::min<std::ptrdiff_t>(std::atoll(position), static_cast<std::ptrdiff_t>(text.size()));
+  const auto end =
+      text.begin() + std::min<std::ptrdiff_t>(std::atoll(position), static_cast<std::ptrdiff_t>(text.size()));
   return 1 + static_cast<std::size_t>(std::count(text.begin(), end, '\n'));
 }
 
@@ -117,7 +121,8 @@ void run_file(Connection& connection, const std::string& file, const std::string
   if (ok(result) || PQresultStatus(result.get()) == PGRES_EMPTY_QUERY) return;
   const ServerError error = server_error(result.get());
   const std::size_t line = line_of(text, result.get());
-  throw SchemaError(file + (line == 0 ? "" : ":" + std::to_string(line)) + ": " + describe(error) + "; nothing was changed" +
+  throw SchemaError(file + (line == 0 ? "" : ":" + std::to_string(line)) + ": " + describe(error) +
+                    "; nothing was changed" +
                     (error.sqlstate == "42501" ? "; the role " + connection.user() + " must own the schema" : ""));
 }
 
@@ -129,7 +134,8 @@ auto exclusively(const PostgresSettings& settings, Work work) {
   try {
     const std::string schema = quote_text(connection, settings.schema);
     must(connection, settings, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
-    must(connection, settings, "SELECT pg_advisory_xact_lock(hashtextextended('turnstile migrations ' || " + schema + ", 0))");
+    must(connection, settings,
+         "SELECT pg_advisory_xact_lock(hashtextextended('turnstile migrations ' || " + schema + ", 0))");
     must(connection, settings, "SET LOCAL search_path = " + quote_identifier(settings.schema));
     auto done = work(connection, schema);
     must(connection, settings, "COMMIT");
@@ -146,9 +152,9 @@ void create_schema(Connection& connection, const PostgresSettings& settings, con
   if (ok(made)) return;
   const ServerError error = server_error(made.get());
   if (error.sqlstate != "42501") throw_store_error(error, settings.schema, connection.user());
-  throw SchemaError("the role " + connection.user() + " may not make the schema " + settings.schema + ": " + describe(error) +
-                    "; as the owner of the database run: CREATE SCHEMA " + quote_identifier(settings.schema) +
-                    " AUTHORIZATION " + quote_identifier(connection.user()) + ";");
+  throw SchemaError("the role " + connection.user() + " may not make the schema " + settings.schema + ": " +
+                    describe(error) + "; as the owner of the database run: CREATE SCHEMA " +
+                    quote_identifier(settings.schema) + " AUTHORIZATION " + quote_identifier(connection.user()) + ";");
 }
 
 void write_checksum(Connection& connection, const PostgresSettings& settings, const Migration& migration) {
@@ -174,8 +180,9 @@ std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::v
   return exclusively(settings, [&](Connection& connection, const std::string& quoted_schema) {
     create_schema(connection, settings, quoted_schema);
     // A missing table would abort the transaction, so look before reading.
-    const auto exists = must(connection, settings, "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'migration' AND schemaname = " +
-                                                       quoted_schema);
+    const auto exists =
+        must(connection, settings,
+             "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'migration' AND schemaname = " + quoted_schema);
     std::vector<LedgerRow> ledger;
     if (PQntuples(exists.get()) > 0) ledger = read_ledger(connection, settings).value_or(ledger);
     const auto states = compare(ledger, known);
@@ -183,7 +190,8 @@ std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::v
 
     std::vector<Migration> done;
     for (const Migration& migration : known) {
-      const auto row = std::find_if(ledger.begin(), ledger.end(), [&](const auto& r) { return r.number == migration.number; });
+      const auto row =
+          std::find_if(ledger.begin(), ledger.end(), [&](const auto& r) { return r.number == migration.number; });
       if (row == ledger.end()) {
         run_file(connection, migration.up_file, migration.up);
         done.push_back(migration);
@@ -206,7 +214,8 @@ std::vector<Migration> migrate_down(const PostgresSettings& settings, const std:
     for (const MigrationState& state : states) {
       if (static_cast<int>(done.size()) == steps) break;
       if (state.kind != MigrationState::Kind::applied) continue;
-      const auto& migration = *std::find_if(known.begin(), known.end(), [&](const auto& m) { return m.number == state.number; });
+      const auto& migration =
+          *std::find_if(known.begin(), known.end(), [&](const auto& m) { return m.number == state.number; });
       std::string down_file = migration.up_file;
       down_file.replace(down_file.rfind(".up.sql"), 7, ".down.sql");
       run_file(connection, down_file, migration.down);
@@ -229,8 +238,8 @@ void check_ledger(Connection& connection, const PostgresSettings& settings) {
   refuse_strange(states, known, settings.schema);
   for (const MigrationState& state : states) {
     if (state.kind != MigrationState::Kind::pending) continue;
-    throw SchemaError("the schema " + settings.schema + " is older than this build: " + file_name(known, state) + " was not run" +
-                      remedy);
+    throw SchemaError("the schema " + settings.schema + " is older than this build: " + file_name(known, state) +
+                      " was not run" + remedy);
   }
 }
 

@@ -14,7 +14,7 @@ constexpr std::size_t kMostPrepared = 256;
 }  // namespace
 
 void Pipeline::add(std::string_view sql, std::span<const Param> params, Owner owner, Keep keep) {
-  const auto mark = Arguments::Mark{queued_arguments_};
+  const auto mark = ArgumentBlock::Mark{queued_arguments_};
   try {
     for (const Param& param : params) arguments_.add(param);
   } catch (...) {
@@ -39,7 +39,7 @@ void Pipeline::add(std::string_view sql, Owner owner, Keep keep) {
   if (owner != kCaller && !held_ && arguments_.bytes() + sql_.size() + 32 * unsent_.size() >= kChunkBytes) send_chunk();
 }
 
-Pipeline::Prepared* Pipeline::find_prepared(std::string_view sql, Arguments::Mark from) {
+Pipeline::Prepared* Pipeline::find_prepared(std::string_view sql, ArgumentBlock::Mark from) {
   if (!prepare_) return nullptr;
   key_.assign(sql);
   key_ += '\0';
@@ -77,8 +77,8 @@ void Pipeline::send(const Unsent& statement) {
   const int format = statement.keep == Keep::binary ? 1 : 0;
   Prepared* prepared = statement.prepared;
   if (!prepared) {
-    sent_or_fail(PQsendQueryParams(connection, sql, arguments.count, arguments.types, arguments.values, arguments.lengths,
-                                   arguments.formats, format));
+    sent_or_fail(PQsendQueryParams(connection, sql, arguments.count, arguments.types, arguments.values,
+                                   arguments.lengths, arguments.formats, format));
   } else {
     if (prepared->state == Prepared::State::unknown) {
       sent_or_fail(PQsendPrepare(connection, prepared->name.c_str(), sql, arguments.count, arguments.types));
@@ -86,8 +86,8 @@ void Pipeline::send(const Unsent& statement) {
       prepared->transaction = transaction_;
       awaited_.push_back({Awaited::Kind::parse, false, statement.owner, prepared});
     }
-    sent_or_fail(PQsendQueryPrepared(connection, prepared->name.c_str(), arguments.count, arguments.values, arguments.lengths,
-                                     arguments.formats, format));
+    sent_or_fail(PQsendQueryPrepared(connection, prepared->name.c_str(), arguments.count, arguments.values,
+                                     arguments.lengths, arguments.formats, format));
   }
   awaited_.push_back({Awaited::Kind::run, statement.keep != Keep::nothing, statement.owner, prepared});
 }
@@ -135,8 +135,10 @@ void Pipeline::read(const Awaited& awaited, Answers& answers) {
   if (status == PGRES_FATAL_ERROR) note_failure(awaited, result.get(), answers);
   if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {
     // The protocol cannot go on from here.
-    answers.failure = Failure{{"0A000", "COPY works neither through exec() nor defer(); use turnstile::postgres::native()", true},
-                              awaited.owner, false};
+    answers.failure =
+        Failure{{"0A000", "COPY works neither through exec() nor defer(); use turnstile::postgres::native()", true},
+                awaited.owner,
+                false};
     connection_.fail();
   }
   if (awaited.keep) answers.kept.push_back(std::move(result));

@@ -42,8 +42,8 @@ class Pipeline {
 
   Pipeline(Connection& connection, bool prepare) : connection_(connection), prepare_(prepare) {}
 
-  /// Arguments of the statement that the next add() names.
-  Arguments& arguments() noexcept { return arguments_; }
+  /// For the arguments of the statement that the next add() names.
+  ArgumentBlock& arguments() noexcept { return arguments_; }
   /// Queues a statement with the arguments given since the last one. Throws ConnectionLost, when a full chunk goes out.
   void add(std::string_view sql, Owner owner, Keep keep = Keep::nothing);
   /// As add(), with its arguments. Throws SqlError for an argument that cannot be sent; nothing is queued then.
@@ -87,7 +87,7 @@ class Pipeline {
   void send_chunk();
   void send(const Unsent& statement);
   void sent_or_fail(int ok);
-  Prepared* find_prepared(std::string_view sql, Arguments::Mark from);
+  Prepared* find_prepared(std::string_view sql, ArgumentBlock::Mark from);
   void read(const Awaited& awaited, Answers& answers);
   void note_failure(const Awaited& awaited, const PGresult* result, Answers& answers);
 
@@ -99,7 +99,7 @@ class Pipeline {
   std::uint64_t names_ = 0;
   std::string key_;
   std::unordered_map<std::string, Prepared> prepared_;
-  Arguments arguments_;
+  ArgumentBlock arguments_;
   std::size_t queued_arguments_ = 0;
   std::string sql_;
   std::vector<Unsent> unsent_;

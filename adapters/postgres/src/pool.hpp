@@ -14,7 +14,8 @@ namespace turnstile::postgres {
 
 /// A connection with what was prepared on it.
 struct Link {
-  explicit Link(const PostgresSettings& settings) : connection(settings), pipeline(connection, settings.prepared_statements) {}
+  explicit Link(const PostgresSettings& settings)
+      : connection(settings), pipeline(connection, settings.prepared_statements) {}
   Connection connection;
   Pipeline pipeline;
   bool used = false;  ///< it has served before: when it turns out to be lost, a new one is worth a try

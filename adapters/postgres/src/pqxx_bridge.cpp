@@ -24,7 +24,8 @@ class Borrowed final : public pqxx::connectionpolicy {
  public:
   explicit Borrowed(PGconn* connection) : connectionpolicy(""), connection_(connection) {}
   handle do_startconnect(handle) override {
-    if (handed_out_) throw pqxx::broken_connection("lost the connection to PostgreSQL; the transaction is gone with it");
+    if (handed_out_)
+      throw pqxx::broken_connection("lost the connection to PostgreSQL; the transaction is gone with it");
     handed_out_ = true;
     return connection_;
   }
@@ -58,7 +59,8 @@ struct PqxxBridge::Parts {
 
 struct PqxxBridge::Parts {
   explicit Parts(PGconn*) {
-    throw Error("libpqxx " PQXX_VERSION " cannot take over a connection (6.4 to 6.x and 7.6 or later can); use exec() and defer()");
+    throw Error("libpqxx " PQXX_VERSION
+                " cannot take over a connection (6.4 to 6.x and 7.6 or later can); use exec() and defer()");
   }
   pqxx::connection connection;
   pqxx::nontransaction transaction{connection};

@@ -4,7 +4,6 @@
 #include <libpq-fe.h>
 
 #include <memory>
-
 #include <pqxx/transaction_base>
 
 namespace turnstile::postgres {

@@ -32,7 +32,9 @@ Rows rows_of(const PGresult* result) {
   for (int row = 0; row < count; ++row) {
     for (int column = 0; column < columns; ++column) {
       if (PQgetisnull(result, row, column)) rows.add(std::nullopt);
-      else rows.add(std::string_view(PQgetvalue(result, row, column), static_cast<std::size_t>(PQgetlength(result, row, column))));
+      else
+        rows.add(std::string_view(PQgetvalue(result, row, column),
+                                  static_cast<std::size_t>(PQgetlength(result, row, column))));
     }
   }
   return rows;
@@ -74,7 +76,7 @@ std::vector<Admission> Session::begin(const InboxScope& scope, std::span<const I
 }
 
 void Session::send_entries(std::span<const InboxEntry> entries) {
-  Arguments& to = loan_->pipeline.arguments();
+  ArgumentBlock& to = loan_->pipeline.arguments();
   const auto at = [&](std::size_t i) -> const InboxEntry& { return entries[order_[i]]; };
   add_uuid_array(to, order_.size(), [&](std::size_t i) -> const MessageId& { return at(i).id; });
   add_int8_array(to, order_.size(), [&](std::size_t i) { return std::optional(at(i).offset); });
@@ -110,8 +112,9 @@ std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const I
     const MessageId id = id_in(rows, row);
     // They come back in the order in which they went, as a rule.
     if (expected == order_.end() || entries[*expected].id != id) {
-      expected = std::lower_bound(order_.begin(), order_.end(), id,
-                                  [&](std::uint32_t index, const MessageId& sought) { return entries[index].id < sought; });
+      expected = std::lower_bound(order_.begin(), order_.end(), id, [&](std::uint32_t index, const MessageId& sought) {
+        return entries[index].id < sought;
+      });
     }
     admissions[*expected++] = Admission::fresh;
   }
@@ -128,7 +131,8 @@ void Session::compare_fingerprints(HandlerId handler, std::span<const InboxEntry
   if (asked.empty()) return;
   Pipeline& pipeline = loan_->pipeline;
   pipeline.arguments().add_int(handler.value);
-  add_uuid_array(pipeline.arguments(), asked.size(), [&](std::size_t i) -> const MessageId& { return entries[asked[i]].id; });
+  add_uuid_array(pipeline.arguments(), asked.size(),
+                 [&](std::size_t i) -> const MessageId& { return entries[asked[i]].id; });
   pipeline.add(shared_->statements.fingerprints, kCaller, Pipeline::Keep::binary);
   const Answers answers = finish();
 
@@ -154,7 +158,8 @@ Answers Session::finish() {
 }
 
 void Session::require_open(const char* what) const {
-  if (!loan_) throw Error(std::string(what) + " outside of a transaction: it was committed, rolled back or lost before");
+  if (!loan_)
+    throw Error(std::string(what) + " outside of a transaction: it was committed, rolled back or lost before");
 }
 
 bool Session::aborted() const { return PQtransactionStatus(loan_->connection.raw()) == PQTRANS_INERROR; }
@@ -165,17 +170,21 @@ void Session::note(const Failure& failure) {
 
 void Session::throw_failure(const Failure& failure) {
   if (failure.stale_plan) throw StoreBusy(describe(failure.error));
-  if (failure.owner == kCaller || classify(failure.error.sqlstate) != Kind::statement) throw_statement_error(failure.error);
+  if (failure.owner == kCaller || classify(failure.error.sqlstate) != Kind::statement)
+    throw_statement_error(failure.error);
   throw DeferredSqlError(describe(failure.error), failure.error.sqlstate, failure.owner);
 }
 
 void Session::throw_aborted() {
-  if (!first_failure_) throw SqlError("the transaction is aborted by an error that was not reported (SQLSTATE 25P02)", "25P02");
+  if (!first_failure_)
+    throw SqlError("the transaction is aborted by an error that was not reported (SQLSTATE 25P02)", "25P02");
   const Failure failure = *first_failure_;
-  const bool to_blame = failure.owner == kCaller && !failure.stale_plan && classify(failure.error.sqlstate) == Kind::statement;
+  const bool to_blame =
+      failure.owner == kCaller && !failure.stale_plan && classify(failure.error.sqlstate) == Kind::statement;
   if (!to_blame) throw_failure(failure);
   throw SqlError("a statement failed and the handler went on, which cannot be committed (SQLSTATE 25P02): " +
-                     describe(failure.error), "25P02");
+                     describe(failure.error),
+                 "25P02");
 }
 
 Rows Session::run(std::string_view sql, std::span<const Param> params) {
@@ -238,7 +247,8 @@ void Session::commit() {
     close();
     if (answers.failure) throw_failure(*answers.failure);
     if (!sent || classify(lost.last_words.sqlstate) == Kind::busy) throw_lost(lost);
-    throw CommitInDoubt("lost the connection to PostgreSQL between COMMIT and its answer: " + describe(lost.last_words));
+    throw CommitInDoubt("lost the connection to PostgreSQL between COMMIT and its answer: " +
+                        describe(lost.last_words));
   }
   if (answers.failure) {
     rollback();
@@ -293,7 +303,8 @@ std::vector<bool> Session::settled(HandlerId handler, std::span<const MessageId>
       const PGresult* rows = answers.kept.back().get();
       for (int row = 0; row < PQntuples(rows); ++row) present.push_back(id_in(rows, row));
       std::sort(present.begin(), present.end());
-      for (std::size_t i = 0; i < ids.size(); ++i) found[i] = std::binary_search(present.begin(), present.end(), ids[i]);
+      for (std::size_t i = 0; i < ids.size(); ++i)
+        found[i] = std::binary_search(present.begin(), present.end(), ids[i]);
       return found;
     } catch (const ConnectionLost& lost) {
       if (!link->used) throw_lost(lost);
@@ -325,7 +336,8 @@ pqxx::transaction_base& Session::native() {
 
 pqxx::transaction_base& native(Transaction& transaction) {
   auto* session = dynamic_cast<Session*>(&transaction);
-  if (!session) throw Error("native(): this transaction is not PostgreSQL's; in tests with the memory twin use exec() and defer()");
+  if (!session)
+    throw Error("native(): this transaction is not PostgreSQL's; in tests with the memory twin use exec() and defer()");
   return session->native();
 }
 

@@ -109,7 +109,8 @@ HandlerId Store::register_handler(const std::string& name) {
   }
 }
 
-std::vector<PartitionClaim> Store::claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
+std::vector<PartitionClaim> Store::claim_partitions(const std::string& group,
+                                                    std::span<const TopicPartition> partitions,
                                                     std::chrono::milliseconds lock_timeout) {
   if (partitions.empty()) return {};
   std::vector<std::string> topics;
@@ -137,7 +138,8 @@ std::vector<PartitionClaim> Store::claim_partitions(const std::string& group, st
   std::vector<PartitionClaim> ordered;
   for (const auto& at : partitions) {
     const auto found = std::find_if(claims.begin(), claims.end(), [&](const auto& claim) { return claim.at == at; });
-    if (found == claims.end()) throw StoreUnavailable(to_string(at) + ": its fence vanished while it was claimed; try again");
+    if (found == claims.end())
+      throw StoreUnavailable(to_string(at) + ": its fence vanished while it was claimed; try again");
     ordered.push_back(*found);
   }
   return ordered;
@@ -146,7 +148,7 @@ std::vector<PartitionClaim> Store::claim_partitions(const std::string& group, st
 void Store::advance_watermarks(std::span<const WatermarkUpdate> updates) {
   if (updates.empty()) return;
   call_in_transaction(shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
-    Arguments& to = pipeline.arguments();
+    ArgumentBlock& to = pipeline.arguments();
     const std::size_t count = updates.size();
     add_int8_array(to, count, [&](std::size_t i) { return std::optional<std::int64_t>(updates[i].fence.slot); });
     add_int8_array(to, count, [&](std::size_t i) { return std::optional(updates[i].fence.epoch.value); });
@@ -172,7 +174,7 @@ bool Store::record_dead(const DeadMessage& message) {
   const auto& record = message.record;
   const auto& headers = record.headers;
   const auto kept = call([&](Pipeline& pipeline) {
-    Arguments& to = pipeline.arguments();
+    ArgumentBlock& to = pipeline.arguments();
     to.add_int(message.handler.value);
     to.add_int(message.fence.slot);
     to.add_int(record.offset);
@@ -185,8 +187,10 @@ bool Store::record_dead(const DeadMessage& message) {
     else to.add_int(record.timestamp.time_since_epoch().count());
     add_bytea(to, record.key);
     add_bytea(to, record.payload);
-    add_bytea_array(to, headers.size(), [&](std::size_t i) { return std::optional<std::string_view>(headers[i].name); });
-    add_bytea_array(to, headers.size(), [&](std::size_t i) { return std::optional<std::string_view>(headers[i].value); });
+    add_bytea_array(to, headers.size(),
+                    [&](std::size_t i) { return std::optional<std::string_view>(headers[i].name); });
+    add_bytea_array(to, headers.size(),
+                    [&](std::size_t i) { return std::optional<std::string_view>(headers[i].value); });
     if (message.dead_letter) {
       to.add_text(message.dead_letter->at.topic);
       to.add_int(message.dead_letter->at.partition);

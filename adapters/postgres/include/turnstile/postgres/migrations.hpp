@@ -14,8 +14,8 @@ namespace turnstile::postgres {
 
 struct Migration {
   int number = 0;
-  std::string name;      ///< "inbox"
-  std::string up_file;   ///< "0001_inbox.up.sql", for messages
+  std::string name;     ///< "inbox"
+  std::string up_file;  ///< "0001_inbox.up.sql", for messages
   std::string up;
   std::string down;
   std::string checksum;  ///< SHA-256 of `up`, 64 hex digits

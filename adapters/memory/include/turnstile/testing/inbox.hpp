@@ -1,0 +1,94 @@
+#pragma once
+// The inbox without a database. It passes the contract suite that PostgreSQL passes: ids wait for rivals' open
+// transactions, claims wait for batches, a failed statement spoils its transaction. It does not understand SQL: statements are
+// recorded, and answered as the test says.
+//
+//   turnstile::testing::MemoryInbox inbox;
+//   inbox.answer("SELECT balance FROM account WHERE id = $1", inbox.rows({{"100"}}));
+//   … run the handler …
+//   EXPECT_EQ(inbox.committed().at(0).sql, "UPDATE account …");
+
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "turnstile/ports/inbox.hpp"
+
+namespace turnstile::testing {
+
+/// A statement that a handler ran or deferred.
+struct Statement {
+  std::string sql;
+  /// Numbers and booleans ("t", "f") as text, arrays as {a,b}, bytes as \x…; nothing for NULL.
+  std::vector<std::optional<std::string>> params;
+  bool deferred = false;
+  std::size_t message = 0;  ///< place in the batch of the message that it belongs to
+};
+
+enum class CommitFault {
+  unavailable,         ///< StoreUnavailable, nothing was committed
+  busy,                ///< StoreBusy, nothing was committed
+  in_doubt_committed,  ///< CommitInDoubt, and it was committed
+  in_doubt_lost,       ///< CommitInDoubt, and it was not
+};
+
+/// Thread-safe. Sessions may outlive it.
+class MemoryInbox final : public InboxStore {
+ public:
+  MemoryInbox();
+  ~MemoryInbox() override;
+
+  // -- What happened.
+  /// The handlers' statements of committed transactions, in the order of commits and in each as they were given.
+  [[nodiscard]] std::vector<Statement> committed() const;
+  [[nodiscard]] bool contains(HandlerId handler, const MessageId& id) const;
+  /// Ids that are in, over all handlers.
+  [[nodiscard]] std::size_t size() const;
+  [[nodiscard]] std::vector<DeadMessage> dead() const;
+  [[nodiscard]] std::optional<Offset> watermark(std::int32_t slot) const;
+  [[nodiscard]] std::size_t commits() const;
+  [[nodiscard]] std::size_t rollbacks() const;
+
+  // -- What shall happen.
+  static Rows rows(std::initializer_list<std::vector<std::optional<std::string>>> cells);
+  /// Statements with exactly this text answer so; others answer no rows, one affected.
+  void answer(const std::string& sql, Rows rows);
+  /// Statements with exactly this text fail with SqlError.
+  void fail(const std::string& sql, const std::string& sqlstate);
+  /// Asked before those two, for every statement; may return nothing, or throw SqlError or StoreBusy. Deferred statements reach
+  /// it when they would reach the server. Runs on the handler's thread, under no lock.
+  void on_statement(std::function<std::optional<Rows>(const Statement&)> hook);
+  /// The commits that come next fail so, one each, in the order of these calls.
+  void fail_next_commit(CommitFault fault);
+  /// The next begin() throws it (StoreBusy, Fenced, …).
+  void fail_next_begin(std::exception_ptr error);
+  /// While set, everything throws StoreUnavailable, and open transactions are lost.
+  void set_unavailable(bool unavailable);
+  /// check_schema() throws it as SchemaError; empty: it passes.
+  void set_schema_problem(const std::string& problem);
+  /// Takes an id in, as if a transaction had.
+  void insert(HandlerId handler, const InboxEntry& entry);
+
+  // -- InboxStore.
+  std::unique_ptr<InboxSession> open_session() override;
+  void check_schema() override;
+  HandlerId register_handler(const std::string& name) override;
+  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
+                                               std::chrono::milliseconds lock_timeout) override;
+  void advance_watermarks(std::span<const WatermarkUpdate> updates) override;
+  std::int32_t begin_incarnation(const Fence& fence) override;
+  bool record_dead(const DeadMessage& message) override;
+  bool is_dead(HandlerId handler, const Fence& fence, Offset offset) override;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace turnstile::testing

@@ -1,0 +1,195 @@
+#include "turnstile/testing/inbox.hpp"
+
+#include <algorithm>
+
+#include "inbox_state.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::testing {
+
+void MemoryInbox::State::require_available() const {
+  if (unavailable) throw StoreUnavailable("the store was made unavailable by the test");
+}
+
+FenceRow& MemoryInbox::State::owned(const Fence& fence) {
+  const auto found = fences.find(fence.slot);
+  if (found == fences.end() || found->second.epoch != fence.epoch.value) {
+    throw Fenced("slot " + std::to_string(fence.slot) + ": epoch " + std::to_string(fence.epoch.value) +
+                 " is over, another member owns the partition");
+  }
+  return found->second;
+}
+
+MemoryInbox::MemoryInbox() : state_(std::make_shared<State>()) {}
+MemoryInbox::~MemoryInbox() = default;
+
+std::vector<Statement> MemoryInbox::committed() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->committed;
+}
+
+bool MemoryInbox::contains(HandlerId handler, const MessageId& id) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->ids.contains({handler, id});
+}
+
+std::size_t MemoryInbox::size() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->ids.size();
+}
+
+std::vector<DeadMessage> MemoryInbox::dead() const {
+  const std::lock_guard lock(state_->mutex);
+  std::vector<DeadMessage> all;
+  for (const auto& [key, message] : state_->dead) all.push_back(message);
+  return all;
+}
+
+std::optional<Offset> MemoryInbox::watermark(std::int32_t slot) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->fences.find(slot);
+  return found == state_->fences.end() ? std::nullopt : found->second.watermark;
+}
+
+std::size_t MemoryInbox::commits() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->commits;
+}
+
+std::size_t MemoryInbox::rollbacks() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->rollbacks;
+}
+
+Rows MemoryInbox::rows(std::initializer_list<std::vector<std::optional<std::string>>> cells) {
+  Rows rows(cells.size() == 0 ? 0 : cells.begin()->size(), cells.size());
+  for (const auto& row : cells) {
+    for (const auto& cell : row) rows.add(cell);
+  }
+  return rows;
+}
+
+void MemoryInbox::answer(const std::string& sql, Rows rows) {
+  const std::lock_guard lock(state_->mutex);
+  state_->answers.insert_or_assign(sql, std::move(rows));
+}
+
+void MemoryInbox::fail(const std::string& sql, const std::string& sqlstate) {
+  const std::lock_guard lock(state_->mutex);
+  state_->failures.insert_or_assign(sql, sqlstate);
+}
+
+void MemoryInbox::on_statement(std::function<std::optional<Rows>(const Statement&)> hook) {
+  const std::lock_guard lock(state_->mutex);
+  state_->hook = std::move(hook);
+}
+
+void MemoryInbox::fail_next_commit(CommitFault fault) {
+  const std::lock_guard lock(state_->mutex);
+  state_->commit_faults.push_back(fault);
+}
+
+void MemoryInbox::fail_next_begin(std::exception_ptr error) {
+  const std::lock_guard lock(state_->mutex);
+  state_->begin_faults.push_back(std::move(error));
+}
+
+void MemoryInbox::set_unavailable(bool unavailable) {
+  const std::lock_guard lock(state_->mutex);
+  if (unavailable && !state_->unavailable) ++state_->outages;
+  state_->unavailable = unavailable;
+}
+
+void MemoryInbox::set_schema_problem(const std::string& problem) {
+  const std::lock_guard lock(state_->mutex);
+  state_->schema_problem = problem;
+}
+
+void MemoryInbox::insert(HandlerId handler, const InboxEntry& entry) {
+  const std::lock_guard lock(state_->mutex);
+  state_->ids.emplace(InboxKey{handler, entry.id}, entry.fingerprint);
+}
+
+std::unique_ptr<InboxSession> MemoryInbox::open_session() { return std::make_unique<MemorySession>(state_); }
+
+void MemoryInbox::check_schema() {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_available();
+  if (!state_->schema_problem.empty()) throw SchemaError(state_->schema_problem);
+}
+
+HandlerId MemoryInbox::register_handler(const std::string& name) {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_available();
+  const auto next = static_cast<std::int16_t>(state_->handlers.size() + 1);
+  return state_->handlers.try_emplace(name, HandlerId{next}).first->second;
+}
+
+std::vector<PartitionClaim> MemoryInbox::claim_partitions(const std::string& group,
+                                                          std::span<const TopicPartition> partitions,
+                                                          std::chrono::milliseconds lock_timeout) {
+  std::unique_lock lock(state_->mutex);
+  state_->require_available();
+  std::vector<FenceRow*> rows;
+  std::vector<PartitionClaim> claims;
+  for (const TopicPartition& at : partitions) {
+    auto found = std::find_if(state_->fences.begin(), state_->fences.end(), [&](const auto& slot_and_row) {
+      return slot_and_row.second.group == group && slot_and_row.second.at == at;
+    });
+    if (found == state_->fences.end()) {
+      const auto slot = static_cast<std::int32_t>(state_->fences.size() + 1);
+      found = state_->fences.emplace(slot, FenceRow{group, at, 0, 0, std::nullopt, 0}).first;
+    }
+    rows.push_back(&found->second);
+    claims.push_back({at, {found->first, {}}, std::nullopt, 0});
+  }
+  const bool free = state_->changed.wait_for(lock, lock_timeout, [&] {
+    return std::all_of(rows.begin(), rows.end(), [](const FenceRow* row) { return row->sharers == 0; });
+  });
+  state_->require_available();
+  if (!free) throw StoreBusy("an open transaction of the old owner holds the fence (SQLSTATE 55P03)");
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    claims[i].fence.epoch.value = ++rows[i]->epoch;
+    claims[i].watermark = rows[i]->watermark;
+    claims[i].incarnation = rows[i]->incarnation;
+  }
+  return claims;
+}
+
+void MemoryInbox::advance_watermarks(std::span<const WatermarkUpdate> updates) {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_available();
+  for (const WatermarkUpdate& update : updates) {
+    const auto found = state_->fences.find(update.fence.slot);
+    if (found == state_->fences.end() || found->second.epoch != update.fence.epoch.value) continue;
+    auto& watermark = found->second.watermark;
+    watermark = std::max(watermark.value_or(update.watermark), update.watermark);
+  }
+}
+
+std::int32_t MemoryInbox::begin_incarnation(const Fence& fence) {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_available();
+  FenceRow& row = state_->owned(fence);
+  row.watermark.reset();
+  return ++row.incarnation;
+}
+
+bool MemoryInbox::record_dead(const DeadMessage& message) {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_available();
+  const auto fence = state_->fences.find(message.fence.slot);
+  if (fence == state_->fences.end()) return false;
+  return state_->dead
+      .try_emplace({message.handler, message.fence.slot, fence->second.incarnation, message.record.offset}, message)
+      .second;
+}
+
+bool MemoryInbox::is_dead(HandlerId handler, const Fence& fence, Offset offset) {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_available();
+  const auto row = state_->fences.find(fence.slot);
+  return row != state_->fences.end() && state_->dead.contains({handler, fence.slot, row->second.incarnation, offset});
+}
+
+}  // namespace turnstile::testing

@@ -1,0 +1,250 @@
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "inbox_state.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::testing {
+
+namespace {
+
+template <class Items, class Text>
+std::string braces(const Items& items, Text text) {
+  std::string out = "{";
+  for (const auto& item : items) {
+    if (out.size() > 1) out += ',';
+    out += text(item);
+  }
+  return out + "}";
+}
+
+struct AsText {
+  using Cell = std::optional<std::string>;
+  Cell operator()(std::monostate) const { return std::nullopt; }
+  Cell operator()(bool value) const { return value ? "t" : "f"; }
+  Cell operator()(std::int64_t value) const { return std::to_string(value); }
+  Cell operator()(double value) const {
+    char text[32];
+    return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+  }
+  Cell operator()(std::string_view text) const {
+    if (text.find('\0') != std::string_view::npos) {
+      throw SqlError("a text argument holds a NUL byte, which PostgreSQL's text cannot; pass bytes (SQLSTATE 22021)",
+                     "22021");
+    }
+    return std::string(text);
+  }
+  Cell operator()(std::span<const std::byte> bytes) const {
+    std::string hex = "\\x";
+    for (const std::byte byte : bytes) {
+      hex += "0123456789abcdef"[std::to_integer<unsigned>(byte) >> 4];
+      hex += "0123456789abcdef"[std::to_integer<unsigned>(byte) & 15];
+    }
+    return hex;
+  }
+  Cell operator()(std::span<const std::int64_t> numbers) const {
+    return braces(numbers, [](std::int64_t number) { return std::to_string(number); });
+  }
+  Cell operator()(std::span<const std::string> texts) const {
+    return braces(texts, [](const std::string& text) { return text; });
+  }
+  Cell operator()(std::span<const std::string_view> texts) const {
+    return braces(texts, [](std::string_view text) { return std::string(text); });
+  }
+};
+
+Statement record(std::string_view sql, std::span<const Param> params, bool deferred, std::size_t message) {
+  Statement statement{std::string(sql), {}, deferred, message};
+  for (const Param& param : params) statement.params.push_back(std::visit(AsText{}, param.value()));
+  return statement;
+}
+
+}  // namespace
+
+std::vector<Admission> MemorySession::begin(const InboxScope& scope, std::span<const InboxEntry> entries) {
+  rollback();
+  Lock lock(state_->mutex);
+  state_->require_available();
+  if (!state_->begin_faults.empty()) {
+    const auto fault = state_->begin_faults.front();
+    state_->begin_faults.pop_front();
+    std::rethrow_exception(fault);
+  }
+  ++state_->owned(scope.fence).sharers;
+  open_ = true;
+  outage_ = state_->outages;
+  scope_ = scope;
+  message_ = 0;
+  try {
+    acquire(scope, entries, lock);
+  } catch (...) {
+    lock.unlock();
+    rollback();
+    throw;
+  }
+
+  std::vector<Admission> admissions;
+  std::set<MessageId> seen;
+  for (const InboxEntry& entry : entries) {
+    const InboxKey key{scope.handler, entry.id};
+    const auto mine = mine_.find(key);
+    if (mine != mine_.end() && seen.insert(entry.id).second) {
+      admissions.push_back(Admission::fresh);
+      continue;
+    }
+    const auto& kept = mine != mine_.end() ? mine->second : state_->ids.at(key);
+    const bool other_body = kept && entry.fingerprint && *kept != *entry.fingerprint;
+    admissions.push_back(other_body ? Admission::mismatch : Admission::duplicate);
+  }
+  return admissions;
+}
+
+/// Takes the ids that are not there, in the order of ids, waiting for rivals that have them (traps 1, 4).
+void MemorySession::acquire(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock) {
+  std::map<InboxKey, std::optional<std::int64_t>> wanted;
+  for (const InboxEntry& entry : entries) wanted.try_emplace({scope.handler, entry.id}, entry.fingerprint);
+  for (const auto& [key, fingerprint] : wanted) {
+    const bool free =
+        state_->changed.wait_for(lock, scope.lock_timeout, [&] { return !state_->pending.contains(key); });
+    if (!free) throw StoreBusy("an open transaction holds the same id (SQLSTATE 55P03)");
+    check_still_there(lock);
+    if (state_->ids.contains(key)) continue;
+    state_->pending.insert(key);
+    mine_.emplace(key, fingerprint);
+  }
+}
+
+void MemorySession::require_open() {
+  if (!open_) throw Error("no transaction is open: it was committed, rolled back or lost before");
+}
+
+void MemorySession::check_still_there(Lock&) {
+  if (outage_ != state_->outages || state_->unavailable)
+    throw StoreUnavailable("the store was made unavailable by the test");
+}
+
+void MemorySession::throw_spoiled() {
+  if (failure_is_deferred_) std::rethrow_exception(failure_);
+  try {
+    std::rethrow_exception(failure_);
+  } catch (const SqlError& error) {
+    throw SqlError(
+        std::string("a statement failed and the handler went on, which cannot be committed (SQLSTATE 25P02): ") +
+            error.what(),
+        "25P02");
+  }
+}
+
+Rows MemorySession::execute(const Statement& statement) {
+  try {
+    std::optional<Rows> answer;
+    decltype(state_->hook) hook;
+    {
+      Lock lock(state_->mutex);
+      check_still_there(lock);
+      hook = state_->hook;
+    }
+    if (hook) answer = hook(statement);
+    const Lock lock(state_->mutex);
+    if (!answer) {
+      if (const auto failing = state_->failures.find(statement.sql); failing != state_->failures.end()) {
+        throw SqlError("made to fail by the test (SQLSTATE " + failing->second + ")", failing->second);
+      }
+      const auto scripted = state_->answers.find(statement.sql);
+      answer = scripted == state_->answers.end() ? Rows(0, 1) : scripted->second;
+    }
+    done_.push_back(statement);
+    return *answer;
+  } catch (const StoreUnavailable&) {
+    rollback();
+    throw;
+  } catch (const SqlError& error) {
+    failure_is_deferred_ = statement.deferred;
+    failure_ = statement.deferred
+                   ? std::make_exception_ptr(DeferredSqlError(error.what(), error.sqlstate, statement.message))
+                   : std::current_exception();
+    std::rethrow_exception(failure_);
+  } catch (...) {
+    failure_is_deferred_ = true;  // a deadlock is nobody's fault: commit() says the same again
+    failure_ = std::current_exception();
+    throw;
+  }
+}
+
+void MemorySession::flush() {
+  const auto deferred = std::exchange(deferred_, {});
+  for (const Statement& statement : deferred) execute(statement);
+}
+
+Rows MemorySession::run(std::string_view sql, std::span<const Param> params) {
+  require_open();
+  const Statement statement = record(sql, params, false, message_);
+  if (failure_) throw SqlError("the transaction is aborted by an earlier error (SQLSTATE 25P02)", "25P02");
+  flush();
+  return execute(statement);
+}
+
+void MemorySession::queue(std::string_view sql, std::span<const Param> params) {
+  require_open();
+  deferred_.push_back(record(sql, params, true, message_));
+}
+
+void MemorySession::commit() {
+  require_open();
+  try {
+    if (failure_) throw_spoiled();
+    flush();
+    Lock lock(state_->mutex);
+    check_still_there(lock);
+    std::optional<CommitFault> fault;
+    if (!state_->commit_faults.empty()) {
+      fault = state_->commit_faults.front();
+      state_->commit_faults.pop_front();
+    }
+    lock.unlock();
+    if (fault == CommitFault::unavailable) throw StoreUnavailable("made unavailable by the test");
+    if (fault == CommitFault::busy) throw StoreBusy("made busy by the test (SQLSTATE 40P01)");
+    if (fault) {
+      end(*fault == CommitFault::in_doubt_committed);
+      throw CommitInDoubt("the answer to COMMIT was lost by the test");
+    }
+    end(true);
+  } catch (...) {
+    rollback();
+    throw;
+  }
+}
+
+void MemorySession::rollback() noexcept {
+  if (open_) end(false);
+}
+
+void MemorySession::end(bool commit) noexcept {
+  {
+    const std::lock_guard lock(state_->mutex);
+    for (auto& [key, fingerprint] : mine_) {
+      state_->pending.erase(key);
+      if (commit) state_->ids.emplace(key, fingerprint);
+    }
+    if (commit) state_->committed.insert(state_->committed.end(), done_.begin(), done_.end());
+    ++(commit ? state_->commits : state_->rollbacks);
+    --state_->fences.at(scope_.fence.slot).sharers;
+  }
+  state_->changed.notify_all();
+  open_ = false;
+  mine_.clear();
+  done_.clear();
+  deferred_.clear();
+  failure_ = nullptr;
+}
+
+std::vector<bool> MemorySession::settled(HandlerId handler, std::span<const MessageId> ids) {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_available();
+  std::vector<bool> found;
+  for (const MessageId& id : ids) found.push_back(state_->ids.contains({handler, id}));
+  return found;
+}
+
+}  // namespace turnstile::testing

@@ -1,0 +1,95 @@
+#pragma once
+// What the sessions of one MemoryInbox share.
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "turnstile/testing/inbox.hpp"
+
+namespace turnstile::testing {
+
+using InboxKey = std::pair<HandlerId, MessageId>;
+
+struct FenceRow {
+  std::string group;
+  TopicPartition at;
+  std::int64_t epoch = 0;
+  std::int32_t incarnation = 0;
+  std::optional<Offset> watermark;
+  int sharers = 0;  ///< open transactions that hold it
+};
+
+struct MemoryInbox::State {
+  mutable std::mutex mutex;
+  std::condition_variable changed;  ///< a transaction ended
+
+  std::map<InboxKey, std::optional<std::int64_t>> ids;  ///< with fingerprints
+  std::set<InboxKey> pending;                           ///< of open transactions
+  std::map<std::int32_t, FenceRow> fences;
+  std::map<std::string, HandlerId> handlers;
+  std::map<std::tuple<HandlerId, std::int32_t, std::int32_t, Offset>, DeadMessage> dead;
+  std::vector<Statement> committed;
+  std::size_t commits = 0;
+  std::size_t rollbacks = 0;
+
+  bool unavailable = false;
+  std::uint64_t outages = 0;  ///< a transaction that was open when one began is lost
+  std::string schema_problem;
+  std::deque<CommitFault> commit_faults;
+  std::deque<std::exception_ptr> begin_faults;
+  std::map<std::string, Rows> answers;
+  std::map<std::string, std::string> failures;
+  std::function<std::optional<Rows>(const Statement&)> hook;
+
+  /// Throws StoreUnavailable while the store is away. Call with the mutex held.
+  void require_available() const;
+  /// The fence's row, under its epoch. Throws Fenced. Call with the mutex held.
+  FenceRow& owned(const Fence& fence);
+};
+
+/// One transaction at a time on a shared state.
+class MemorySession final : public InboxSession, public Transaction {
+ public:
+  explicit MemorySession(std::shared_ptr<MemoryInbox::State> state) : state_(std::move(state)) {}
+  ~MemorySession() override { rollback(); }
+
+  std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override;
+  Transaction& transaction() override { return *this; }
+  void at_message(std::size_t index) override { message_ = index; }
+  void commit() override;
+  void rollback() noexcept override;
+  std::vector<bool> settled(HandlerId handler, std::span<const MessageId> ids) override;
+  Rows run(std::string_view sql, std::span<const Param> params) override;
+  void queue(std::string_view sql, std::span<const Param> params) override;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  void acquire(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock);
+  void end(bool commit) noexcept;
+  void require_open();
+  void check_still_there(Lock& lock);
+  void flush();
+  Rows execute(const Statement& statement);
+  [[noreturn]] void throw_spoiled();
+
+  std::shared_ptr<MemoryInbox::State> state_;
+  bool open_ = false;
+  std::uint64_t outage_ = 0;
+  InboxScope scope_{};
+  std::map<InboxKey, std::optional<std::int64_t>> mine_;
+  std::vector<Statement> done_;
+  std::vector<Statement> deferred_;
+  std::size_t message_ = 0;
+  std::exception_ptr failure_;  ///< a statement failed: the transaction can only be rolled back
+  bool failure_is_deferred_ = false;
+};
+
+}  // namespace turnstile::testing
