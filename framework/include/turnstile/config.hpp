@@ -4,6 +4,8 @@
 //
 // Environment: TURNSTILE_<SECTION>_<KEY>, upper case, every other character an underscore:
 //   TURNSTILE_POSTGRES_URL, TURNSTILE_KAFKA_BOOTSTRAP_SERVERS, TURNSTILE_TOPICS_PAYMENTS_LIMIT.
+// An empty variable counts as not set. Of [kafka], the keys that the file names can be overridden, and those that say how
+// to reach the brokers and as whom; of [topics], the topics that have a section, be it an empty one.
 
 #include <chrono>
 #include <cstdint>
@@ -69,10 +71,11 @@ class Config {
   LogSettings log;
   std::map<std::string, TopicSettings> topics;
 
-  /// The file that it came from, and the lines of the keys ("topics.payments.limit" -> 12), for later messages.
+  /// The file that it came from, and the lines of the keys ("topics.payments.limit" -> 12; 0: from the environment), for
+  /// later messages.
   std::string source;
   std::map<std::string, int> lines;
-  /// "turnstile.toml:12: topics.payments.limit", or the key alone when it has no line.
+  /// "turnstile.toml:12: topics.payments.limit", "environment TURNSTILE_…: topics.payments.limit", or the key alone.
   [[nodiscard]] std::string where(const std::string& key) const;
   [[nodiscard]] std::string group() const;
 };

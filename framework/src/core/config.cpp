@@ -1,0 +1,87 @@
+#include "turnstile/config.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "core/config_check.hpp"
+#include "core/config_environment.hpp"
+#include "core/config_file.hpp"
+#include "core/config_toml.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+namespace {
+
+constexpr const char* default_group = "turnstile";
+
+std::string read_whole(const std::filesystem::path& file) {
+  std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(file, ignored);
+  errno = 0;
+  std::ifstream in(file, std::ios::binary);
+  if (!in || is_folder) {
+    throw ConfigError({file.string() + ": cannot be read: " +
+                       (is_folder ? "it is a folder" : std::strerror(errno)) +
+                       "; give the path of Turnstile's configuration, a TOML file"});
+  }
+  std::ostringstream text;
+  text << in.rdbuf();
+  return std::move(text).str();
+}
+
+std::optional<std::string> process_environment(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+/// In the order in which a person meets them: by line, what has none last.
+std::vector<std::string> in_order(std::vector<ConfigProblem> problems) {
+  std::stable_sort(problems.begin(), problems.end(), [](const auto& a, const auto& b) {
+    if ((a.line == 0) != (b.line == 0)) return b.line == 0;
+    return a.line < b.line;
+  });
+  std::vector<std::string> texts;
+  for (auto& problem : problems) texts.push_back(std::move(problem.text));
+  return texts;
+}
+
+}  // namespace
+
+Config Config::load(const std::filesystem::path& file) {
+  return parse(read_whole(file), file.string(), process_environment);
+}
+
+Config Config::parse(std::string_view toml, std::string_view name, const Environment& environment) {
+  auto parsed = parse_toml(toml, name);
+  if (auto* problem = std::get_if<std::string>(&parsed)) throw ConfigError({std::move(*problem)});
+
+  Config config;
+  config.source = name;
+  auto problems = read_file(std::get<TomlTable>(parsed), config);
+  if (environment) {
+    for (auto& problem : read_environment(environment, config)) problems.push_back({0, std::move(problem)});
+  }
+  // What was not read well keeps its default: relations are checked all the same, so that one start shows everything.
+  for (auto& problem : check_config(config)) problems.push_back({0, std::move(problem)});
+  if (!problems.empty()) throw ConfigError(in_order(std::move(problems)));
+  config.kafka.try_emplace("group.id", default_group);
+  return config;
+}
+
+std::string Config::where(const std::string& key) const {
+  const auto found = lines.find(key);
+  if (found == lines.end()) return key;
+  if (found->second == 0) return "environment " + environment_name(key) + ": " + key;
+  return source + ":" + std::to_string(found->second) + ": " + key;
+}
+
+std::string Config::group() const {
+  const auto found = kafka.find("group.id");
+  return found == kafka.end() ? default_group : found->second;
+}
+
+}  // namespace turnstile

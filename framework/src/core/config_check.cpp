@@ -1,0 +1,279 @@
+#include "core/config_check.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "core/duration.hpp"
+#include "core/message_id.hpp"
+
+namespace turnstile {
+namespace {
+
+using std::chrono::milliseconds;
+using Problems = std::vector<std::string>;
+
+constexpr milliseconds default_handler_timeout{30'000};    // as TopicSettings says
+constexpr milliseconds default_session_timeout{45'000};    // librdkafka's, CONFIGURATION.md
+constexpr milliseconds default_max_poll_interval{300'000};  // librdkafka's, CONFIGURATION.md
+
+bool is_letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+bool is_port(std::string_view text) {
+  unsigned port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc{} && end == text.data() + text.size() && port >= 1 && port <= 65'535;
+}
+
+/// The port in HOST, HOST:PORT, [IPV6] or [IPV6]:PORT, without the colon.
+std::optional<std::string_view> port_of(std::string_view address) {
+  const auto bracket = address.rfind(']');
+  const auto colon = address.rfind(':');
+  if (colon == std::string_view::npos || (bracket != std::string_view::npos && colon < bracket)) return std::nullopt;
+  return address.substr(colon + 1);
+}
+
+std::vector<std::string_view> split(std::string_view list) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const auto end = std::min(list.find(',', begin), list.size());
+    parts.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// A librdkafka setting in milliseconds; nothing when it is not set, or is no number (librdkafka then refuses it).
+std::optional<milliseconds> kafka_ms(const Config& config, const std::string& key) {
+  const auto found = config.kafka.find(key);
+  if (found == config.kafka.end()) return std::nullopt;
+  const std::string& text = found->second;
+  milliseconds::rep number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return milliseconds(number);
+}
+
+std::string session_text(const Config& config) {
+  const auto set = kafka_ms(config, "session.timeout.ms");
+  return "Kafka's session timeout of " + to_text(set.value_or(default_session_timeout)) +
+         (set ? "" : " (librdkafka's default)") + "; shorten it, or raise kafka.\"session.timeout.ms\"";
+}
+
+std::optional<milliseconds> session_timeout(const Config& config) {
+  // Without brokers of ours there is no session: a poll loop of somebody else's has its own settings.
+  if (!config.kafka.contains("bootstrap.servers") && !config.kafka.contains("session.timeout.ms")) return std::nullopt;
+  return kafka_ms(config, "session.timeout.ms").value_or(default_session_timeout);
+}
+
+/// Collects the problems of one topic.
+class TopicCheck {
+ public:
+  TopicCheck(const Config& config, const std::string& topic, const TopicSettings& settings, Problems& problems)
+      : config_(config), topic_(topic), s_(settings), problems_(problems) {}
+
+  void values() {
+    if (auto problem = check_topic_name(topic_)) problems_.push_back(config_.where("topics." + topic_) + ": " + *problem);
+    if (s_.handler && s_.handler->empty()) add("handler", "must not be empty");
+    if (s_.limiter && s_.limiter->empty()) add("limiter", "must not be empty");
+    if (s_.limit && *s_.limit < 1) {
+      add("limit", "is " + std::to_string(*s_.limit) + "; a limit is the number of handlers that may run at once, at least 1");
+    }
+    if (s_.batch && *s_.batch < 1) add("batch", "is " + std::to_string(*s_.batch) + "; a batch holds at least 1 message");
+    if (s_.keep_ids_for && s_.keep_ids_for->count() < 1) add("keep_ids_for", "must be at least 1s");
+    if (s_.handler_timeout && s_.handler_timeout->count() < 1) add("handler_timeout", "must be at least 1ms");
+    if (s_.dead_letter && !s_.dead_letter->empty()) {
+      if (auto problem = check_topic_name(*s_.dead_letter)) add("dead_letter", *problem);
+    }
+    message_id();
+    retry();
+  }
+
+  void relations() {
+    if (s_.mode == Mode::transactional && !config_.postgres) {
+      add("mode", "transactional needs a database, and there is no [postgres]; give postgres.url (TURNSTILE_POSTGRES_URL), "
+                  "or set the mode to none");
+    }
+    const auto session = session_timeout(config_);
+    const auto timeout = s_.handler_timeout.value_or(default_handler_timeout);
+    if (session && timeout >= *session) {
+      add("handler_timeout", to_text(timeout) + (s_.handler_timeout ? "" : " (the default)") + " must be below " +
+                                 session_text(config_));
+    }
+    if (s_.dead_letter == topic_) {
+      add("dead_letter", "is the topic itself: what fails would come round for ever; name another topic");
+    }
+  }
+
+  void merged(RunBy run_by) {
+    const Mode mode = s_.mode.value_or(Mode::none);
+    if (s_.duplicates == DuplicatePolicy::raise) {
+      if (mode == Mode::none) add("duplicates", "raise needs ids to be kept: set the mode to transactional");
+      if (run_by == RunBy::consumer && !s_.dead_letter) {
+        add("duplicates", "raise makes a dead letter of each duplicate, and the topic has no dead_letter; set it, or "
+                          "duplicates to skip");
+      }
+    }
+    if (s_.fingerprint == true && mode == Mode::none) {
+      add("fingerprint", "needs ids to be kept: set the mode to transactional");
+    }
+    if (s_.limiter && !s_.limit) add("limiter", "names '" + *s_.limiter + "' without a limit; set the topic's limit too");
+  }
+
+ private:
+  void add(const std::string& key, const std::string& problem) {
+    problems_.push_back(config_.where("topics." + topic_ + "." + key) + ": " + problem);
+  }
+
+  void message_id() {
+    if (!s_.message_id) return;
+    const auto source = IdSource::parse(*s_.message_id);
+    if (const auto* why = std::get_if<std::string>(&source)) add("message_id", *why);
+  }
+
+  void retry() {
+    if (!s_.retry) return;
+    if (s_.retry->attempts < 1) {
+      add("retry.attempts", "is " + std::to_string(s_.retry->attempts) + "; the first run is counted, so it is at least 1");
+    }
+    if (s_.retry->first.count() < 1) add("retry.backoff", "must begin at 1ms or more");
+    if (s_.retry->cap < s_.retry->first) {
+      add("retry.backoff", "ends at " + to_text(s_.retry->cap) + ", before it begins at " + to_text(s_.retry->first));
+    }
+  }
+
+  const Config& config_;
+  const std::string& topic_;
+  const TopicSettings& s_;
+  Problems& problems_;
+};
+
+void check_postgres(const Config& config, Problems& problems) {
+  if (!config.postgres) return;
+  // One that was written and is wrong has its own message already.
+  if (config.postgres->url.empty() && !config.lines.contains("postgres.url")) {
+    problems.push_back(config.where("postgres") +
+                       ": the database's url is missing; set url in [postgres], or TURNSTILE_POSTGRES_URL");
+  }
+  const auto session = session_timeout(config);
+  if (session && config.postgres->lock_timeout >= *session) {
+    problems.push_back(config.where("postgres.lock_timeout") + ": " + to_text(config.postgres->lock_timeout) +
+                       " must be below " + session_text(config));
+  }
+}
+
+void check_consumer(const Config& config, Problems& problems) {
+  const auto interval = kafka_ms(config, "max.poll.interval.ms").value_or(default_max_poll_interval);
+  if (config.consumer.drain_timeout < interval) return;
+  problems.push_back(config.where("consumer.drain_timeout") + ": " + to_text(config.consumer.drain_timeout) +
+                     " must be below kafka.\"max.poll.interval.ms\" (" + to_text(interval) +
+                     "), or the group goes on without this member while it drains");
+}
+
+void check_kafka(const Config& config, Problems& problems) {
+  const auto servers = config.kafka.find("bootstrap.servers");
+  if (servers == config.kafka.end()) return;
+  if (auto problem = check_servers(servers->second)) {
+    problems.push_back(config.where("kafka.bootstrap.servers") + ": " + *problem);
+  }
+}
+
+void check_shared_limiters(const Config& config, Problems& problems) {
+  std::map<std::string, std::string> first_topic;  // by limiter
+  for (const auto& [topic, settings] : config.topics) {
+    if (!settings.limit) continue;
+    const std::string limiter = settings.limiter.value_or(topic);
+    const auto [first, is_first] = first_topic.try_emplace(limiter, topic);
+    if (is_first) continue;
+    const auto known = *config.topics.at(first->second).limit;
+    if (known == *settings.limit) continue;
+    problems.push_back(config.where("topics." + topic + ".limit") + ": limiter '" + limiter + "' cannot have a limit of " +
+                       std::to_string(*settings.limit) + " here and of " + std::to_string(known) + " in topic '" +
+                       first->second + "'; set the same limit, or name another limiter");
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> check_topic_name(std::string_view topic) {
+  constexpr std::size_t longest = 249;  // Kafka's
+  const bool allowed = !topic.empty() && topic.size() <= longest && topic != "." && topic != ".." &&
+                       std::all_of(topic.begin(), topic.end(),
+                                   [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
+  if (allowed) return std::nullopt;
+  return "'" + std::string(topic) + "' is no name that Kafka allows for a topic: 1 to 249 letters, digits, '.', '_' and '-'";
+}
+
+std::optional<std::string> check_schema_name(std::string_view schema) {
+  constexpr std::size_t longest = 63;  // PostgreSQL's NAMEDATALEN - 1
+  const bool plain = !schema.empty() && schema.size() <= longest && !(schema.front() >= '0' && schema.front() <= '9') &&
+                     std::all_of(schema.begin(), schema.end(), [](char c) { return is_letter_or_digit(c) || c == '_'; });
+  if (!plain) {
+    return "'" + std::string(schema) + "' is no schema's name: at most 63 letters, digits and underscores, no digit first";
+  }
+  if (schema.starts_with("pg_")) return "'" + std::string(schema) + "' begins with pg_, which PostgreSQL keeps for itself";
+  return std::nullopt;
+}
+
+std::optional<std::string> check_postgres_url(const std::string& url) {
+  constexpr const char* form = "; it looks like postgresql://USER@HOST:5432/DATABASE, or like \"host=HOST dbname=DATABASE\"";
+  if (url.empty()) return std::string("is empty") + form;
+  const auto scheme_end = url.find("://");
+  if (scheme_end == std::string::npos) {
+    if (url.find('=') == std::string::npos) return std::string("is no address of a database") + form;
+    return std::nullopt;
+  }
+  const auto scheme = std::string_view(url).substr(0, scheme_end);
+  if (scheme != "postgresql" && scheme != "postgres") {
+    return scheme.find('=') != std::string_view::npos ? std::nullopt
+                                                      : std::optional(std::string("has another scheme than postgresql") + form);
+  }
+  const auto begin = scheme_end + 3;
+  auto authority = std::string_view(url).substr(begin, url.find_first_of("/?", begin) - begin);
+  if (const auto at = authority.rfind('@'); at != std::string_view::npos) authority.remove_prefix(at + 1);
+  for (const auto host : split(authority)) {
+    const auto port = port_of(host);
+    if (port && !port->empty() && !is_port(*port)) {
+      return "has a port that is no number from 1 to 65535 (a password with '/', '@' or ':' must be percent-encoded)";
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> check_servers(std::string_view servers) {
+  for (auto server : split(servers)) {
+    const auto begin = server.find_first_not_of(' ');
+    server = begin == std::string_view::npos ? "" : server.substr(begin, server.find_last_not_of(' ') - begin + 1);
+    if (const auto scheme = server.find("://"); scheme != std::string_view::npos) server.remove_prefix(scheme + 3);
+    if (server.empty()) return "lacks an address; it is a list of HOST:PORT, such as \"localhost:9092\"";
+    const auto port = port_of(server);
+    if (port && !is_port(*port)) {
+      return "'" + std::string(server) + "' has no valid port; it is HOST:PORT with a port from 1 to 65535";
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> check_config(const Config& config) {
+  Problems problems;
+  check_kafka(config, problems);
+  check_postgres(config, problems);
+  check_consumer(config, problems);
+  for (const auto& [topic, settings] : config.topics) TopicCheck(config, topic, settings, problems).relations();
+  check_shared_limiters(config, problems);
+  return problems;
+}
+
+std::vector<std::string> check_topic(const Config& config, const std::string& topic, const TopicSettings& effective,
+                                     RunBy run_by) {
+  Problems problems;
+  TopicCheck check(config, topic, effective, problems);
+  check.values();
+  check.relations();
+  check.merged(run_by);
+  return problems;
+}
+
+}  // namespace turnstile

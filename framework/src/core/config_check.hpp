@@ -1,0 +1,38 @@
+#pragma once
+// What makes settings wrong, apart from how they are written: names, addresses, and relations between settings.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "turnstile/config.hpp"
+
+namespace turnstile {
+
+// Of one value: nothing, or a sentence that follows the setting's name. None quotes a URL.
+
+/// The letters that Kafka allows in a topic's name.
+std::optional<std::string> check_topic_name(std::string_view topic);
+/// Plain letters, digits and underscores, at most 63: a name that PostgreSQL takes and nobody must quote.
+std::optional<std::string> check_schema_name(std::string_view schema);
+/// A libpq URL or key=value text, as far as can be told without connecting.
+std::optional<std::string> check_postgres_url(const std::string& url);
+/// A list of HOST[:PORT], as in bootstrap.servers.
+std::optional<std::string> check_servers(std::string_view servers);
+
+// Between settings: all problems, each beginning with Config::where().
+
+/// What can be told from the configuration alone. parse() has called it.
+std::vector<std::string> check_config(const Config& config);
+
+/// Who runs the topic: a Consumer turns duplicates that must not be skipped into dead letters, a PollLoop throws them.
+enum class RunBy : std::uint8_t { consumer, poll_loop };
+
+/// What can be told of a topic once code and configuration are merged into `effective`; also repeats, for what code has
+/// set, the checks that the file has been through.
+std::vector<std::string> check_topic(const Config& config, const std::string& topic, const TopicSettings& effective,
+                                     RunBy run_by = RunBy::consumer);
+
+}  // namespace turnstile
