@@ -144,6 +144,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
     auto lane = std::make_shared<LaneState>(**topic, Place{.at = at, .fence = {}});
     if ((*topic)->needs_store()) {
       lane->phase = LaneState::Phase::claiming;
+      lane->claim_at = SteadyTime::max();   // not the keeper's yet: a second claim would fence the one made below
       to_claim.push_back(at);
       claiming[at] = lane;
     } else {
@@ -169,6 +170,9 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
   } catch (const std::exception& e) {
     shared_->scheduler.store_failed(e.what());   // the keeper claims them when the database is back
   }
+  shared_->scheduler.locked([&] {
+    for (const auto& [at, lane] : claiming) lane->claim_at = {};
+  });
   return starts;
 }
 

@@ -47,13 +47,12 @@ bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     TopicState* starved = nullptr;
-    if (pick(unit, steady_clock::now(), starved)) {
+    const bool picked = pick(unit, steady_clock::now(), starved);
+    if (picked) {
       slot.lane = unit.lane;
       slot.watch.reset();
-      if (waiting_ > 0) work_.notify_one();   // there may be more: each that is woken wakes the next
-      return true;
     }
-    if (starved != nullptr) {
+    if (starved != nullptr) {   // also when there is a look-up to do: nobody else asks to be woken
       lock.unlock();
       starved->limiter->when_free([this, starved] {
         {
@@ -63,8 +62,12 @@ bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
         work_.notify_one();
       });
       lock.lock();
-      if (!starved->starved) continue;
     }
+    if (picked) {
+      if (waiting_ > 0) work_.notify_one();   // there may be more: each that is woken wakes the next
+      return true;
+    }
+    if (starved != nullptr && !starved->starved) continue;
     ++waiting_;
     const SteadyTime until = next_event();
     if (until == SteadyTime::max()) work_.wait(lock);
