@@ -80,6 +80,7 @@ std::vector<Result> Store::call_in_transaction(std::chrono::milliseconds lock_ti
 void Store::check_schema() {
   Pool::Loan link = shared_->calls.take();
   try {
+    link->pipeline.leave();
     check_ledger(link->connection, shared_->settings);
   } catch (const ConnectionLost& lost) {
     if (!link->used) throw_lost(lost);

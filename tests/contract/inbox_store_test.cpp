@@ -1,0 +1,193 @@
+// What every inbox promises beside the batches: handlers, claims, watermarks, dead letters.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <set>
+
+#include "tests/contract/inbox_world.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class InboxStoreContract : public InboxContract {
+ protected:
+  std::optional<Offset> watermark(std::int32_t partition = 0) {
+    const TopicPartition at{"payments", partition};
+    const auto claimed = store().claim_partitions("group", {&at, 1}, 5s).at(0);
+    fence_ = claimed.fence;
+    return claimed.watermark;
+  }
+  void advance(const Fence& fence, Offset to) {
+    const WatermarkUpdate update{fence, to};
+    store().advance_watermarks({&update, 1});
+  }
+  [[nodiscard]] DeadMessage dead(Offset offset) const {
+    DeadMessage message;
+    message.handler = handler_;
+    message.fence = fence_;
+    message.record.topic = "payments";
+    message.record.offset = offset;
+    message.reason = "failed";
+    message.error = "broken";
+    message.attempts = 3;
+    return message;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Inbox, InboxStoreContract,
+                         ::testing::Values(InboxKind{"memory", make_memory_world},
+                                           InboxKind{"postgres", make_postgres_world}),
+                         [](const auto& kind) { return kind.param.name; });
+
+TEST_P(InboxStoreContract, TheSchemaIsWhatThisBuildNeeds) { EXPECT_NO_THROW(store().check_schema()); }
+
+TEST_P(InboxStoreContract, AHandlersNameGivesTheSameIdForEver) {
+  const HandlerId first = store().register_handler("first"), second = store().register_handler("second");
+  EXPECT_NE(first, second);
+  EXPECT_EQ(store().register_handler("first"), first);
+  EXPECT_EQ(second.value, first.value + 1) << "numbers are not burnt";
+}
+
+TEST_P(InboxStoreContract, ManyRegisterAtOnce) {
+  std::vector<std::future<std::vector<HandlerId>>> members;
+  for (int member = 0; member < 8; ++member) {
+    members.push_back(std::async(std::launch::async, [&] {
+      std::vector<HandlerId> ids;
+      for (int i = 0; i < 10; ++i) ids.push_back(store().register_handler("handler " + std::to_string(i)));
+      return ids;
+    }));
+  }
+  const auto expected = members.front().get();
+  for (std::size_t i = 1; i < members.size(); ++i) EXPECT_EQ(members[i].get(), expected);
+  EXPECT_EQ(std::set<HandlerId>(expected.begin(), expected.end()).size(), 10U);
+}
+
+TEST_P(InboxStoreContract, EachClaimCountsTheEpochUp) {
+  const std::vector<TopicPartition> at{{"payments", 2}, {"emails", 1}, {"payments", 1}};
+  const auto first = store().claim_partitions("group", at, 5s), second = store().claim_partitions("group", at, 5s);
+  ASSERT_EQ(first.size(), 3U);
+  std::set<std::int32_t> slots;
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    EXPECT_EQ(first[i].at, at[i]);
+    EXPECT_EQ(second[i].at, at[i]);
+    EXPECT_EQ(first[i].fence.slot, second[i].fence.slot);
+    EXPECT_EQ(first[i].fence.epoch.value, 1);
+    EXPECT_EQ(second[i].fence.epoch.value, 2);
+    EXPECT_EQ(first[i].watermark, std::nullopt);
+    EXPECT_EQ(first[i].incarnation, 0);
+    slots.insert(first[i].fence.slot);
+  }
+  EXPECT_EQ(slots.size(), 3U);
+  EXPECT_TRUE(store().claim_partitions("group", {}, 5s).empty());
+}
+
+TEST_P(InboxStoreContract, GroupsHaveFencesOfTheirOwn) {
+  const TopicPartition at{"payments", 0};
+  const auto other = store().claim_partitions("another group", {&at, 1}, 5s).at(0);
+  EXPECT_NE(other.fence.slot, fence_.slot);
+  EXPECT_EQ(once({"a"}), "f") << "the first group's epoch is still good";
+}
+
+TEST_P(InboxStoreContract, TwoClaimersAtOnceBothSucceedWithDifferentEpochs) {
+  std::vector<TopicPartition> at, reversed;
+  for (int partition = 0; partition < 20; ++partition) at.push_back({"busy", partition});
+  reversed.assign(at.rbegin(), at.rend());
+  const auto rounds = [&](const std::vector<TopicPartition>& order) {
+    std::set<std::pair<TopicPartition, Epoch>> epochs;
+    for (int round = 0; round < 10; ++round) {
+      for (const auto& claim : store().claim_partitions("group", order, 5s))
+        epochs.insert({claim.at, claim.fence.epoch});
+    }
+    return epochs;
+  };
+  auto other = std::async(std::launch::async, rounds, reversed);
+  auto all = rounds(at);
+  all.merge(other.get());
+  EXPECT_EQ(all.size(), 2U * 10U * at.size());
+}
+
+TEST_P(InboxStoreContract, AWatermarkOnlyMovesForward) {
+  advance(fence_, 100);
+  advance(fence_, 40);
+  EXPECT_EQ(watermark(), 100);
+  advance(fence_, 101);
+  EXPECT_EQ(watermark(), 101);
+}
+
+TEST_P(InboxStoreContract, AWatermarkUnderAnOldEpochIsLeftAlone) {
+  const Fence old = fence_;
+  advance(old, 10);
+  EXPECT_EQ(watermark(), 10);
+  advance(old, 20);
+  EXPECT_EQ(watermark(), 10);
+}
+
+TEST_P(InboxStoreContract, ManyWatermarksMoveInOneCall) {
+  const Fence one = claim(1), two = claim(2);
+  std::vector<WatermarkUpdate> updates{{two, 7}, {one, 5}, {fence_, 3}, {two, 8}, {{9'999, {1}}, 1}};
+  updates.push_back({{one.slot, {one.epoch.value + 5}}, 1'000});
+  store().advance_watermarks(updates);
+  store().advance_watermarks({});
+  EXPECT_EQ(watermark(0), 3);
+  EXPECT_EQ(watermark(1), 5);
+  EXPECT_EQ(watermark(2), 8);
+}
+
+TEST_P(InboxStoreContract, AWatermarkMovesBesideAnOpenBatch) {  // trap 43
+  const auto session = store().open_session();
+  admit(*session, {"a"});
+  advance(fence_, 1);
+  session->commit();
+  EXPECT_EQ(watermark(), 1);
+}
+
+TEST_P(InboxStoreContract, ARecreatedTopicForgetsTheWatermark) {
+  advance(fence_, 500);
+  EXPECT_EQ(store().begin_incarnation(fence_), 1);
+  EXPECT_EQ(store().begin_incarnation(fence_), 2);
+  advance(fence_, 3);
+  const Fence old = fence_;
+  const TopicPartition at{"payments", 0};
+  const auto claimed = store().claim_partitions("group", {&at, 1}, 5s).at(0);
+  EXPECT_EQ(claimed.incarnation, 2);
+  EXPECT_EQ(claimed.watermark, 3);
+  EXPECT_THROW(store().begin_incarnation(old), Fenced);
+}
+
+TEST_P(InboxStoreContract, ADeadMessageIsKeptOnce) {
+  EXPECT_FALSE(store().is_dead(handler_, fence_, 7));
+  EXPECT_TRUE(store().record_dead(dead(7)));
+  EXPECT_FALSE(store().record_dead(dead(7)));
+  EXPECT_TRUE(store().is_dead(handler_, fence_, 7));
+  EXPECT_FALSE(store().is_dead(handler_, fence_, 8));
+  EXPECT_FALSE(store().is_dead(store().register_handler("another"), fence_, 7));
+}
+
+TEST_P(InboxStoreContract, ADeadMessageMayHoldAnything) {
+  using namespace std::string_literals;
+  DeadMessage message = dead(8);
+  message.id = MessageId::from("x");
+  message.error = "not UTF-8: \xff\xc0 and a NUL: \0 end"s;
+  message.record.key = "\0\xff"s;
+  message.record.payload = std::string(1 << 20, '\0');
+  message.record.timestamp = Timestamp(std::chrono::milliseconds(1'700'000'000'123));
+  message.record.headers = {{"a", "1"}, {"a", std::nullopt}, {"\xff", ""}};
+  message.dead_letter = TopicPartitionOffset{{"payments.dlq", 3}, 42};
+  EXPECT_TRUE(store().record_dead(message));
+  EXPECT_TRUE(store().is_dead(handler_, fence_, 8));
+}
+
+TEST_P(InboxStoreContract, ARecreatedTopicHasDeadOfItsOwn) {
+  EXPECT_TRUE(store().record_dead(dead(7)));
+  store().begin_incarnation(fence_);
+  EXPECT_FALSE(store().is_dead(handler_, fence_, 7));
+  EXPECT_TRUE(store().record_dead(dead(7)));
+}
+
+}  // namespace
+}  // namespace turnstile::test

@@ -1,0 +1,107 @@
+#include "tests/contract/inbox_world.hpp"
+
+#include "tests/support/postgres_schema.hpp"
+#include "tests/support/tcp_proxy.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/postgres/store.hpp"
+#include "turnstile/testing/inbox.hpp"
+
+namespace turnstile::test {
+
+namespace {
+
+class MemoryWorld final : public InboxWorld {
+ public:
+  MemoryWorld() { inbox_.fail(kRefused, "42P01"); }
+  InboxStore& store() override { return inbox_; }
+  std::vector<std::string> effects() override {
+    std::vector<std::string> what;
+    for (const auto& statement : inbox_.committed()) {
+      if (statement.sql == kEffect) what.push_back(statement.params.at(0).value_or("NULL"));
+    }
+    return what;
+  }
+  void lose_next_commit(bool carried_out) override {
+    using turnstile::testing::CommitFault;
+    inbox_.fail_next_commit(carried_out ? CommitFault::in_doubt_committed : CommitFault::in_doubt_lost);
+  }
+  void go_away() override { inbox_.set_unavailable(true); }
+  void come_back() override { inbox_.set_unavailable(false); }
+
+ private:
+  turnstile::testing::MemoryInbox inbox_;
+};
+
+class PostgresWorld final : public InboxWorld {
+ public:
+  PostgresWorld()
+      : proxy_(schema_.sql().one("SELECT host(inet_server_addr())"),
+               std::stoi(schema_.sql().one("SELECT inet_server_port()"))),
+        store_(postgres::open_store(schema_.settings_through(proxy_.port()))) {
+    schema_.sql().exec("CREATE TABLE effect (number bigserial, what text)");
+  }
+  InboxStore& store() override { return *store_; }
+  std::vector<std::string> effects() override {
+    return schema_.sql().column("SELECT what FROM effect ORDER BY number");
+  }
+  void lose_next_commit(bool carried_out) override {
+    carried_out ? proxy_.drop_next_answer() : proxy_.drop_next_request();
+  }
+  void go_away() override { proxy_.cut(true); }
+  void come_back() override { proxy_.cut(false); }
+
+ private:
+  PostgresSchema schema_;
+  TcpProxy proxy_;
+  std::shared_ptr<InboxStore> store_;
+};
+
+}  // namespace
+
+std::unique_ptr<InboxWorld> make_memory_world() { return std::make_unique<MemoryWorld>(); }
+std::unique_ptr<InboxWorld> make_postgres_world() {
+  return postgres_url() ? std::make_unique<PostgresWorld>() : nullptr;
+}
+
+void InboxContract::SetUp() {
+  world_ = GetParam().make();
+  if (!world_) GTEST_SKIP() << kNoPostgres;
+  handler_ = store().register_handler("charge");
+  fence_ = claim();
+}
+
+Fence InboxContract::claim(std::int32_t partition, const std::string& topic) {
+  const TopicPartition at{topic, partition};
+  return store().claim_partitions("group", {&at, 1}, std::chrono::seconds(5)).at(0).fence;
+}
+
+std::vector<InboxEntry> InboxContract::entries(const std::vector<std::string>& ids) {
+  std::vector<InboxEntry> entries;
+  for (const auto& id : ids)
+    entries.push_back({MessageId::from(id), static_cast<Offset>(entries.size()), std::nullopt});
+  return entries;
+}
+
+std::string InboxContract::admit(InboxSession& session, const InboxScope& scope,
+                                 const std::vector<InboxEntry>& entries) {
+  std::string letters;
+  for (const Admission admission : session.begin(scope, entries)) letters += "fdm"[static_cast<int>(admission)];
+  return letters;
+}
+
+std::string InboxContract::admit(InboxSession& session, const std::vector<std::string>& ids) {
+  return admit(session, scope(fence_), entries(ids));
+}
+
+std::string InboxContract::once(const std::vector<std::string>& ids) {
+  const auto session = store().open_session();
+  const std::string admitted = admit(*session, ids);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    session->at_message(i);
+    if (admitted[i] == 'f') session->transaction().defer(InboxWorld::kEffect, ids[i]);
+  }
+  session->commit();
+  return admitted;
+}
+
+}  // namespace turnstile::test

@@ -1,0 +1,63 @@
+#pragma once
+// The two inboxes, seen alike: what the suite may do besides calling the port.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "turnstile/ports/inbox.hpp"
+
+namespace turnstile::test {
+
+class InboxWorld {
+ public:
+  virtual ~InboxWorld() = default;
+  virtual InboxStore& store() = 0;
+  /// The first arguments of the committed statements kEffect, in the order of commits.
+  virtual std::vector<std::string> effects() = 0;
+  /// The next commit is carried out (or not), and its answer is lost.
+  virtual void lose_next_commit(bool carried_out) = 0;
+  /// Nothing answers from here on, until `back`.
+  virtual void go_away() = 0;
+  virtual void come_back() = 0;
+
+  static constexpr const char* kEffect = "INSERT INTO effect (what) VALUES ($1)";
+  /// Refused by both with 42P01.
+  static constexpr const char* kRefused = "INSERT INTO no_such_table (what) VALUES ($1)";
+};
+
+/// A world in memory, and one in PostgreSQL; null when the environment has no PostgreSQL.
+std::unique_ptr<InboxWorld> make_memory_world();
+std::unique_ptr<InboxWorld> make_postgres_world();
+
+struct InboxKind {
+  const char* name;
+  std::unique_ptr<InboxWorld> (*make)();
+};
+
+class InboxContract : public testing::TestWithParam<InboxKind> {
+ protected:
+  void SetUp() override;
+  InboxStore& store() { return world_->store(); }
+  /// A fence of a partition that nobody else has claimed.
+  Fence claim(std::int32_t partition = 0, const std::string& topic = "payments");
+  [[nodiscard]] InboxScope scope(const Fence& fence) const {
+    return {handler_, fence, std::chrono::seconds(5), std::chrono::seconds(30)};
+  }
+  /// Opens a transaction in `session` and says what was admitted, a letter each: f(resh), d(uplicate), m(ismatch).
+  std::string admit(InboxSession& session, const std::vector<std::string>& ids);
+  std::string admit(InboxSession& session, const InboxScope& scope, const std::vector<InboxEntry>& entries);
+  /// A whole transaction with one effect for each fresh id, named like it.
+  std::string once(const std::vector<std::string>& ids);
+  static std::vector<InboxEntry> entries(const std::vector<std::string>& ids);
+
+  std::unique_ptr<InboxWorld> world_;
+  HandlerId handler_;
+  Fence fence_;
+};
+
+}  // namespace turnstile::test

@@ -1,0 +1,108 @@
+#include "tests/support/postgres_schema.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "turnstile/postgres/migrations.hpp"
+
+namespace turnstile::test {
+
+namespace {
+
+std::string unique_name() {
+  static std::atomic<int> count{0};
+  return "test_" + std::to_string(getpid()) + "_" + std::to_string(++count);
+}
+
+}  // namespace
+
+std::optional<std::string> postgres_url() {
+  const char* url = std::getenv("TURNSTILE_TEST_POSTGRES_URL");
+  if (!url || !*url) return std::nullopt;
+  return url;
+}
+
+std::string with_parameter(const std::string& url, const std::string& key, const std::string& value) {
+  std::string out = url + (url.find('?') == std::string::npos ? '?' : '&') + key + '=';
+  for (const char c : value) {
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+    if (plain) {
+      out += c;
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(c);
+    out += '%';
+    out += "0123456789ABCDEF"[byte >> 4];
+    out += "0123456789ABCDEF"[byte & 15];
+  }
+  return out;
+}
+
+Sql::Sql(const std::string& url) : connection_(PQconnectdb(url.c_str())) {
+  if (PQstatus(connection_) == CONNECTION_OK) {
+    exec("SET client_min_messages = warning");
+    return;
+  }
+  const std::string problem = PQerrorMessage(connection_);
+  PQfinish(connection_);
+  throw std::runtime_error(problem);
+}
+
+Sql::~Sql() { PQfinish(connection_); }
+
+std::vector<std::string> Sql::column(const std::string& sql) {
+  PGresult* result = PQexec(connection_, sql.c_str());
+  const auto status = PQresultStatus(result);
+  std::vector<std::string> cells;
+  for (int row = 0; row < PQntuples(result); ++row) cells.emplace_back(PQgetvalue(result, row, 0));
+  const std::string problem = PQresultErrorMessage(result);
+  PQclear(result);
+  if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) throw std::runtime_error(sql + ": " + problem);
+  return cells;
+}
+
+std::string Sql::one(const std::string& sql) {
+  const auto cells = column(sql);
+  if (cells.empty()) throw std::runtime_error(sql + ": no row");
+  return cells[0];
+}
+
+int Sql::backend_pid() const { return PQbackendPID(connection_); }
+
+PostgresSchema::PostgresSchema(bool migrated)
+    : name_(unique_name()),
+      url_(with_parameter(postgres_url().value(), "options", "-csearch_path=" + name_)),
+      sql_(url_) {
+  // A process of the same number may have been killed in an earlier run.
+  sql_.exec("DROP SCHEMA IF EXISTS " + name_ + " CASCADE");
+  if (migrated) postgres::migrate_up(settings(), postgres::embedded_migration_list());
+}
+
+PostgresSchema::~PostgresSchema() {
+  try {
+    // Sessions that a failed test left behind would hold the drop up.
+    sql_.exec("SET lock_timeout = '10s'");
+    sql_.exec("DROP SCHEMA IF EXISTS " + name_ + " CASCADE");
+  } catch (const std::exception&) {
+    // The server was stopped by the test; its folder goes with it.
+  }
+}
+
+PostgresSettings PostgresSchema::settings() const {
+  PostgresSettings settings;
+  settings.url = Secret(url_);
+  settings.schema = name_;
+  return settings;
+}
+
+PostgresSettings PostgresSchema::settings_through(int port) const {
+  PostgresSettings through = settings();
+  through.url = Secret(with_parameter(with_parameter(url_, "host", "127.0.0.1"), "port", std::to_string(port)));
+  return through;
+}
+
+}  // namespace turnstile::test

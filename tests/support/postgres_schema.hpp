@@ -1,0 +1,63 @@
+#pragma once
+// A schema of its own in the PostgreSQL that TURNSTILE_TEST_POSTGRES_URL names, for one test.
+
+#include <libpq-fe.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "turnstile/config.hpp"
+
+namespace turnstile::test {
+
+/// The server's URL; nothing when the test has none and must skip.
+std::optional<std::string> postgres_url();
+inline constexpr const char* kNoPostgres =
+    "needs PostgreSQL: set TURNSTILE_TEST_POSTGRES_URL (./dev test does, with a server of its own)";
+/// The URL with one more parameter, the value percent-encoded.
+std::string with_parameter(const std::string& url, const std::string& key, const std::string& value);
+
+/// A plain connection for looking at things, and for playing the rival. Every call blocks; a refusal throws std::runtime_error.
+class Sql {
+ public:
+  explicit Sql(const std::string& url);
+  ~Sql();
+  Sql(const Sql&) = delete;
+  Sql& operator=(const Sql&) = delete;
+
+  /// The first column of the answer.
+  std::vector<std::string> column(const std::string& sql);
+  void exec(const std::string& sql) { column(sql); }
+  /// The first cell.
+  std::string one(const std::string& sql);
+  [[nodiscard]] int backend_pid() const;
+
+ private:
+  PGconn* connection_;
+};
+
+/// Made empty, dropped with all that is in it.
+class PostgresSchema {
+ public:
+  /// With the migrations run in it, unless `migrated` is false.
+  explicit PostgresSchema(bool migrated = true);
+  ~PostgresSchema();
+  PostgresSchema(const PostgresSchema&) = delete;
+  PostgresSchema& operator=(const PostgresSchema&) = delete;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Finds unqualified names in the schema.
+  [[nodiscard]] const std::string& url() const noexcept { return url_; }
+  [[nodiscard]] PostgresSettings settings() const;
+  /// As settings(), but through a proxy on 127.0.0.1.
+  [[nodiscard]] PostgresSettings settings_through(int port) const;
+  Sql& sql() noexcept { return sql_; }
+
+ private:
+  std::string name_;
+  std::string url_;
+  Sql sql_;
+};
+
+}  // namespace turnstile::test
