@@ -1,0 +1,92 @@
+// The main job on the real PostgreSQL and the real Apache Kafka: each message takes effect once.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/world.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Until every distinct id has an effect and all offsets are committed.
+void expect_settled(World& world, std::int64_t distinct) {
+  EXPECT_TRUE(eventually([&] { return world.effects().distinct == distinct; }, 90s))
+      << world.effects().distinct << " of " << distinct << "\n" << world.output();
+  EXPECT_TRUE(eventually([&] { return world.caught_up(); }, 30s)) << world.output();
+  const Effects effects = world.effects();
+  EXPECT_EQ(effects.rows, distinct) << "an effect was made twice";
+  EXPECT_EQ(effects.distinct, distinct);
+}
+
+TEST(MainJob, makes_one_effect_of_each_message) {
+  TURNSTILE_NEEDS_SERVERS();
+  for (const char* order : {"partition", "key", "none"}) {
+    SCOPED_TRACE(order);
+    World world;
+    const auto records = world.publish(1000);
+    EXPECT_EQ(records, 1100);
+    Process consumer = world.consumer(world.toml("order = \"" + std::string(order) + "\""));
+    expect_settled(world, 1000);
+    consumer.signal(SIGTERM);
+    EXPECT_EQ(consumer.wait(20s), 0) << world.output();
+  }
+}
+
+TEST(MainJob, drains_on_sigterm) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  world.publish("slow", "sleep:1000");
+  Process consumer = world.consumer(world.toml());
+  ASSERT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'") != "0"; }));
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(20s), 0) << world.output();
+  EXPECT_EQ(world.effects().rows, 1);
+  EXPECT_TRUE(world.caught_up());
+}
+
+/// Faults 1-8: killed at each step; another consumer takes over.
+class KilledAt : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(KilledAt, loses_nothing_and_repeats_nothing) {
+  TURNSTILE_NEEDS_SERVERS();
+#if !defined(TURNSTILE_FAILPOINTS)
+  GTEST_SKIP() << "this build has no failpoints";
+#endif
+  World world;
+  world.publish(500);
+  const std::string toml = world.toml("order = \"key\"\nbatch = 20");
+  Process victim = world.consumer(toml, {{"TURNSTILE_FAILPOINT", std::string(GetParam()) + ":3"}});
+  EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world.output();
+  Process successor = world.consumer(toml);
+  expect_settled(world, 500);
+  successor.signal(SIGTERM);
+  EXPECT_EQ(successor.wait(20s), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(EachStep, KilledAt,
+                         ::testing::Values("after-poll", "after-permit", "after-claim", "after-handler", "before-commit",
+                                           "after-commit", "before-offset-commit", "before-release"),
+                         [](const auto& step) {
+                           std::string name = step.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(MainJob, finds_a_poison_message_in_a_batch_of_500) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  world.publish(250, "before");
+  world.publish("poison", "throw");
+  world.publish(250, "after");
+  Process consumer = world.consumer(world.toml("batch = 500"));
+  expect_settled(world, 500);
+  EXPECT_EQ(world.query("SELECT reason || ' ' || attempts || ' ' || error FROM dead"), "failed 3 told to throw");
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(20s), 0);
+}
+
+}  // namespace
+}  // namespace turnstile::test

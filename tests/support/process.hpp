@@ -1,0 +1,35 @@
+#pragma once
+// A child process of a test: started, signalled, waited for with a bound. Killed when the test lets go of it.
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace turnstile::test {
+
+class Process {
+ public:
+  /// `environment` is added to this process's own. What the child writes goes to the file `output` (both streams).
+  Process(const std::string& program, const std::vector<std::string>& arguments,
+          const std::map<std::string, std::string>& environment, const std::string& output);
+  ~Process();
+  Process(Process&& other) noexcept;
+  Process& operator=(Process&&) = delete;
+
+  void signal(int number) const;
+  /// Nothing: it still runs. Negative: ended by that signal.
+  std::optional<int> ended();
+  std::optional<int> wait(std::chrono::milliseconds timeout);
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+  std::optional<int> status_;
+};
+
+}  // namespace turnstile::test

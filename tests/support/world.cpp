@@ -1,0 +1,150 @@
+#include "support/world.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <sstream>
+
+#include <pqxx/pqxx>
+
+#include "turnstile/kafka/admin.hpp"
+#include "turnstile/kafka/broker.hpp"
+#include "turnstile/postgres/migrations.hpp"
+
+namespace turnstile::test {
+
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+std::string unique_name() {
+  static std::atomic<int> count{0};
+  return "t" + std::to_string(::getpid()) + "_" + std::to_string(++count) + "_" +
+         std::to_string(std::chrono::steady_clock::now().time_since_epoch().count() % 1'000'000);
+}
+
+
+}  // namespace
+
+std::string kafka_servers() { return environment("TURNSTILE_TEST_KAFKA"); }
+
+World::World(int partitions) : topic_(unique_name()), schema_(topic_), partitions_(partitions) {
+  folder_ = (std::filesystem::temp_directory_path() / ("turnstile-" + topic_)).string();
+  std::filesystem::create_directories(folder_);
+  PostgresSettings settings;
+  settings.url = Secret(postgres_url().value_or(""));
+  settings.schema = schema_;
+  postgres::migrate_up(settings, postgres::embedded_migration_list());
+  // No unique constraint: a second effect must be seen, not refused.
+  static_cast<void>(query("CREATE TABLE effect (id text, attempt int, pid int, at timestamptz DEFAULT clock_timestamp())"));
+  const kafka::Settings kafka{{"bootstrap.servers", kafka_servers()}};
+  kafka::create_topic(kafka, {topic_, partitions, -1, {}});
+  kafka::create_topic(kafka, {dead_topic(), 1, -1, {}});
+  broker_ = kafka::open_broker({{"bootstrap.servers", kafka_servers()}, {"group.id", topic_}}, nullptr);
+  producer_ = broker_->open_producer();
+}
+
+World::~World() {
+  try {
+    static_cast<void>(query("DROP SCHEMA " + schema_ + " CASCADE"));
+  } catch (const std::exception&) {
+    ADD_FAILURE() << "the schema " << schema_ << " could not be dropped: does a transaction still hold it?";
+  }
+  if (!::testing::Test::HasFailure()) std::filesystem::remove_all(folder_);
+}
+
+std::string World::toml(const std::string& topic_settings, const std::string& more) const {
+  std::ostringstream text;
+  text << "[kafka]\n\"bootstrap.servers\" = \"" << kafka_servers() << "\"\n\"group.id\" = \"" << topic_ << "\"\n"
+       << "\"session.timeout.ms\" = \"6000\"\n\"heartbeat.interval.ms\" = \"500\"\n\"auto.offset.reset\" = \"earliest\"\n"
+       << "[postgres]\nurl = \"" << postgres_url().value_or("") << "\"\nschema = \"" << schema_ << "\"\n"
+       << more << "\n[topics.\"" << topic_ << "\"]\nhandler_timeout = \"5s\"\n" << topic_settings << "\n";
+  return text.str();
+}
+
+Config World::config(const std::string& topic_settings, const std::string& more) const {
+  return Config::parse(toml(topic_settings, more), "test.toml");
+}
+
+std::int64_t World::publish(std::int64_t n, const std::string& prefix) {
+  std::vector<std::future<void>> sent;
+  std::atomic<std::int64_t> records{0};
+  // Each send waits for its acknowledgement: several threads keep the broker busy.
+  constexpr std::int64_t kThreads = 32;
+  for (std::int64_t thread = 0; thread < kThreads; ++thread) {
+    sent.push_back(std::async(std::launch::async, [&, thread] {
+      for (std::int64_t i = thread; i < n; i += kThreads) {
+        OwnedMessage message;
+        message.topic = topic_;
+        message.partition = -1;
+        message.key = std::to_string(i % 100);
+        message.payload = "payload " + std::to_string(i);
+        message.headers = {{"message-id", prefix + std::to_string(i)}};
+        for (int copies = i % 10 == 0 ? 2 : 1; copies > 0; --copies) {
+          producer_->send(message);
+          ++records;
+        }
+      }
+    }));
+  }
+  for (auto& done : sent) done.get();
+  return records;
+}
+
+void World::publish(const std::string& id, const std::string& payload, const std::string& key) {
+  OwnedMessage message;
+  message.topic = topic_;
+  message.partition = -1;
+  if (!key.empty()) message.key = key;
+  message.payload = payload;
+  message.headers = {{"message-id", id}};
+  producer_->send(message);
+}
+
+void World::publish(const OwnedMessage& message) { producer_->send(message); }
+
+Process World::consumer(const std::string& toml, const std::map<std::string, std::string>& environment) {
+  static std::atomic<int> count{0};
+  const std::string file = folder_ + "/consumer" + std::to_string(++count) + ".toml";
+  std::ofstream(file) << toml;
+  return Process(std::string(TURNSTILE_BIN_DIR) + "/consumer", {file, topic_, schema_}, environment, folder_ + "/output");
+}
+
+std::string World::output() const {
+  std::ifstream file(folder_ + "/output");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Effects World::effects() const {
+  return {std::stoll(query("SELECT count(*) FROM effect")), std::stoll(query("SELECT count(DISTINCT id) FROM effect"))};
+}
+
+std::string World::query(const std::string& sql) const {
+  pqxx::connection connection(postgres_url().value_or(""));
+  pqxx::work work(connection);
+  work.exec("SET LOCAL search_path = " + schema_);
+  const auto rows = work.exec(sql);
+  work.commit();
+  return rows.empty() || rows[0][0].is_null() ? std::string() : std::string(rows[0][0].c_str());
+}
+
+bool World::caught_up() const {
+  const auto consumer = broker_->open_consumer();
+  std::vector<TopicPartition> all;
+  for (int p = 0; p < partitions_; ++p) all.push_back({topic_, p});
+  const auto committed = consumer->committed(all, std::chrono::seconds(10));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto bounds = consumer->bounds(all[i], std::chrono::seconds(10));
+    if (!bounds || (bounds->second > 0 && committed[i].value_or(0) != bounds->second)) return false;
+  }
+  return true;
+}
+
+}  // namespace turnstile::test

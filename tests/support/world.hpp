@@ -1,0 +1,76 @@
+#pragma once
+// What an integration test works on: the real PostgreSQL and the real Apache Kafka that ./dev test has started, a schema,
+// topics and a table of effects of its own. Where a server is missing the test says SKIPPED and why.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/eventually.hpp"
+#include "support/postgres_schema.hpp"
+#include "support/process.hpp"
+#include "turnstile/config.hpp"
+#include "turnstile/ports/broker.hpp"
+#include "turnstile/ports/inbox.hpp"
+
+namespace turnstile::test {
+
+/// Address of Apache Kafka; empty when there is none.
+std::string kafka_servers();
+
+struct Effects {
+  std::int64_t rows = 0;       ///< business rows: one for each time that an effect was made
+  std::int64_t distinct = 0;   ///< different message ids among them
+};
+
+class World {
+ public:
+  /// Makes schema, tables and a topic with that many partitions. `retries` etc. come through `toml` (see config()).
+  explicit World(int partitions = 4);
+  ~World();
+  World(const World&) = delete;
+
+  [[nodiscard]] const std::string& topic() const noexcept { return topic_; }
+  [[nodiscard]] std::string dead_topic() const { return topic_ + ".dlq"; }
+  [[nodiscard]] const std::string& schema() const noexcept { return schema_; }
+  [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
+  /// A configuration for the topic; `more` is appended (it may hold further sections).
+  [[nodiscard]] std::string toml(const std::string& topic_settings = {}, const std::string& more = {}) const;
+  [[nodiscard]] Config config(const std::string& topic_settings = {}, const std::string& more = {}) const;
+
+  /// Publishes ids "PREFIX0".."PREFIX<n-1>", keyed by id modulo 100, every tenth twice; acknowledged. Returns how many records.
+  std::int64_t publish(std::int64_t n, const std::string& prefix = "m");
+  void publish(const std::string& id, const std::string& payload, const std::string& key = {});
+  void publish(const OwnedMessage& message);
+
+  /// Starts bin/consumer with this configuration.
+  Process consumer(const std::string& toml, const std::map<std::string, std::string>& environment = {});
+  /// What the consumers have written so far.
+  [[nodiscard]] std::string output() const;
+  [[nodiscard]] Effects effects() const;
+  /// One value of a query over the schema.
+  [[nodiscard]] std::string query(const std::string& sql) const;
+  /// All offsets are committed up to the end of the topic.
+  [[nodiscard]] bool caught_up() const;
+  [[nodiscard]] Broker& broker() const noexcept { return *broker_; }
+  [[nodiscard]] std::shared_ptr<Broker> shared_broker() const noexcept { return broker_; }
+
+ private:
+  std::string topic_;
+  std::string schema_;
+  std::string folder_;
+  int partitions_;
+  std::shared_ptr<Broker> broker_;
+  std::shared_ptr<BrokerProducer> producer_;
+};
+
+}  // namespace turnstile::test
+
+#define TURNSTILE_NEEDS_SERVERS()                                                                              \
+  if (!::turnstile::test::postgres_url()) GTEST_SKIP() << "no PostgreSQL: TURNSTILE_TEST_POSTGRES_URL is not set"; \
+  if (::turnstile::test::kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set"
