@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kBrokers = "bootstrap.servers";
 constexpr const char* kNoFile = "the command line and the environment";
 // Config::parse() asks for brokers, which `inbox` and `migrate` do not need. Stands in for them and is taken out again.
-constexpr const char* kNobody = "no-broker-is-configured:0";
+constexpr const char* kNobody = "no-broker-is-configured:1";
 
 std::optional<std::string> variable(std::string_view name) {
   const char* value = std::getenv(std::string(name).c_str());

@@ -1,0 +1,71 @@
+#pragma once
+// A schema of its own for each test, in the scratch PostgreSQL of ./dev test, and rows in it.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <pqxx/pqxx>
+#include <string>
+
+#include "support/cli.hpp"
+#include "turnstile/config.hpp"
+
+namespace turnstile::test {
+
+inline std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+/// Skips without a server, as do all integration tests: ./dev test brings one.
+class CliDatabase : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    url_ = variable("TURNSTILE_TEST_POSTGRES_URL");
+    if (url_.empty()) GTEST_SKIP() << "TURNSTILE_TEST_POSTGRES_URL is not set; run ./dev test";
+    static int count = 0;
+    schema_ = "cli_" + std::to_string(getpid()) + "_" + std::to_string(++count);
+    cli_.environment()["TURNSTILE_POSTGRES_URL"] = url_;
+    cli_.environment()["TURNSTILE_POSTGRES_SCHEMA"] = schema_;
+  }
+
+  void TearDown() override {
+    if (!url_.empty()) sql("DROP SCHEMA IF EXISTS " + schema_ + " CASCADE");
+  }
+
+  void migrate() {
+    const auto done = cli_.run("migrate", "up");
+    ASSERT_EQ(done.code, 0) << done.err;
+  }
+
+  /// In the test's schema. The first cell of the answer, if there is one.
+  std::string sql(const std::string& statement) {
+    pqxx::connection connection(url_);
+    pqxx::work work(connection);
+    work.exec("SET LOCAL client_min_messages = warning; SET LOCAL search_path = " + schema_);
+    const pqxx::result rows = work.exec(statement);
+    std::string cell;
+    if (!rows.empty() && !rows[0].empty() && !rows[0][0].is_null()) cell = rows[0][0].c_str();
+    work.commit();
+    return cell;
+  }
+
+  /// Handler 1 "charge" on payments[3] (slot 1), and handler 2 "mail".
+  void register_handlers() {
+    sql("INSERT INTO handler (id, name) VALUES (1, 'charge'), (2, 'mail'); "
+        "INSERT INTO fence (consumer_group, topic, partition, epoch) VALUES ('billing', 'payments', 3, 7); "
+        "INSERT INTO watermark (slot, watermark) VALUES (1, 1042)");
+  }
+
+  void see(int handler, const MessageId& id, const std::string& seen_at = "now()") {
+    sql("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) VALUES (" + std::to_string(handler) + ", '" +
+        id.text() + "', 1, 1041, " + seen_at + ")");
+  }
+
+  Cli cli_;
+  std::string url_;
+  std::string schema_;
+};
+
+}  // namespace turnstile::test

@@ -1,0 +1,181 @@
+// turnstile dlq, on a real PostgreSQL and a real Kafka.
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "integration/cli_database.hpp"
+#include "integration/cli_kafka.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CliDlq : public CliDatabase {
+ protected:
+  void SetUp() override {
+    CliDatabase::SetUp();
+    if (IsSkipped()) return;
+    migrate();
+    register_handlers();
+  }
+
+  /// A dead letter of handler charge, from payments[3]. `columns` and `values` add to it.
+  void bury(Offset offset, const std::string& payload, const std::string& reason = "failed") {
+    sql("INSERT INTO dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, record_timestamp, "
+        "record_key, record_payload, header_names, header_values) VALUES (1, 1, 0, " +
+        std::to_string(offset) + ", '" + MessageId::from("order-17").text() + "', '" + reason +
+        "', 'card declined', 5, '2026-03-01 14:05:09+00', 'k-1', " + payload +
+        ", ARRAY['message-id'::bytea, 'trace'::bytea, 'empty'::bytea], ARRAY['order-17'::bytea, '\\x00ff'::bytea, NULL])");
+  }
+};
+
+TEST_F(CliDlq, ListSaysWhatDiedAndWhy) {
+  bury(7, "'{}'");
+  const auto list = cli_.run("dlq", "list");
+  EXPECT_EQ(list.code, 0) << list.err;
+  EXPECT_THAT(list.out, ::testing::ContainsRegex("1 .*charge +payments.3.@7 +failed +5 +card declined"));
+  EXPECT_THAT(cli_.run("dlq", "list", "--topic", "emails").out, HasSubstr("no dead letters"));
+}
+
+TEST_F(CliDlq, ListStopsAndSaysSo) {
+  for (int offset = 0; offset < 3; ++offset) bury(offset, "'{}'");
+  const auto list = cli_.run("dlq", "list", "--most", "2");
+  EXPECT_THAT(list.out,
+              AllOf(HasSubstr("payments[3]@1"), Not(HasSubstr("payments[3]@2")), HasSubstr("there are more")));
+  EXPECT_EQ(nlohmann::json::parse(cli_.run("dlq", "list", "--most", "2", "--json").out)["more"], true);
+}
+
+TEST_F(CliDlq, ShowPrintsTheRecord) {
+  bury(7, "'{\"amount\": 12}'");
+  const auto show = cli_.run("dlq", "show", "1");
+  EXPECT_EQ(show.code, 0) << show.err;
+  EXPECT_THAT(show.out, AllOf(HasSubstr("payments[3]@7 (group billing)"), HasSubstr("card declined"),
+                              HasSubstr("message-id: order-17"), HasSubstr("trace: base64: AP8="),
+                              HasSubstr("empty: null"), HasSubstr("k-1"), HasSubstr("{\"amount\": 12}"),
+                              HasSubstr("2026-03-01 14:05:09 UTC"), HasSubstr("kept in this table only")));
+}
+
+TEST_F(CliDlq, ShowNeverSendsAPayloadsControlCharactersToTheTerminal) {
+  bury(7, "'\\x1b5d303b70776e6407'");  // ESC ] 0 ; p w n d BEL: sets the window's title
+  const auto show = cli_.run("dlq", "show", "1");
+  EXPECT_THAT(show.out, AllOf(Not(HasSubstr("\x1b")), HasSubstr("base64: G10wO3B3bmQH")));
+  const auto json = nlohmann::json::parse(cli_.run("dlq", "show", "1", "--json").out);
+  EXPECT_EQ(json["payload"]["base64"], "G10wO3B3bmQH");
+  EXPECT_EQ(json["headers"][2]["value"], nullptr);
+}
+
+TEST_F(CliDlq, ShowCutsALongPayloadUnlessAskedForAll) {
+  bury(7, "convert_to(repeat('x', 100000), 'UTF8')");
+  EXPECT_THAT(cli_.run("dlq", "show", "1").out, HasSubstr("95.9 kB more; --full shows all"));
+  EXPECT_THAT(cli_.run("dlq", "show", "1", "--full").out, HasSubstr(std::string(100000, 'x')));
+}
+
+TEST_F(CliDlq, ANumberThatDoesNotExistIsSaid) {
+  const auto show = cli_.run("dlq", "show", "99");
+  EXPECT_EQ(show.code, 1);
+  EXPECT_THAT(show.err, HasSubstr("there is no dead letter 99"));
+  EXPECT_EQ(cli_.run("dlq", "replay", "99", "--kafka", "127.0.0.1:1").code, 1);
+}
+
+TEST_F(CliDlq, ReplayNeedsANumberOrAll) {
+  EXPECT_THAT(cli_.run("dlq", "replay").err, HasSubstr("give the number of one dead letter, or --all"));
+  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--all").code, 2);
+}
+
+TEST_F(CliDlq, ReplayWithoutABrokerSaysSoAndMarksNothing) {
+  bury(7, "'{}'");
+  const auto unnamed = cli_.run("dlq", "replay", "1");
+  EXPECT_EQ(unnamed.code, 2);
+  EXPECT_THAT(unnamed.err, AllOf(HasSubstr("no broker is named"), HasSubstr("--kafka HOST:PORT")));
+  const auto refused = cli_.run("dlq", "replay", "1", "--kafka", "127.0.0.1:1");
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("127.0.0.1:1"));
+  EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead"), "t");
+}
+
+// --- on Kafka ---
+
+class CliReplay : public CliDlq {
+ protected:
+  void SetUp() override {
+    CliDlq::SetUp();
+    if (IsSkipped()) return;
+    if (kafka_.brokers().empty()) GTEST_SKIP() << "TURNSTILE_TEST_KAFKA is not set; run ./dev test";
+    cli_.environment()["TURNSTILE_KAFKA_BOOTSTRAP_SERVERS"] = kafka_.brokers();
+    topic_ = kafka_.create_topic(4);
+    sql("UPDATE fence SET topic = '" + topic_ + "'");
+  }
+
+  TestKafka kafka_;
+  std::string topic_;
+};
+
+TEST_F(CliReplay, PublishesTheRecordToItsTopicAndMarksIt) {
+  bury(7, "'{\"amount\": 12}'");
+  const auto replay = cli_.run("dlq", "replay", "1");
+  EXPECT_EQ(replay.code, 0) << replay.err;
+  EXPECT_THAT(replay.out, HasSubstr("1 -> " + topic_ + "[3]@0"));
+
+  const auto records = kafka_.read(topic_, 1);
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].partition, 3);
+  EXPECT_EQ(records[0].key, "k-1");
+  EXPECT_EQ(records[0].payload, "{\"amount\": 12}");
+  const std::vector<Header> headers{{"message-id", "order-17"},
+                                    {"trace", std::string("\x00\xff", 2)},
+                                    {"empty", std::nullopt},
+                                    {"turnstile-replayed-from", topic_ + "[3]@7"}};
+  EXPECT_EQ(records[0].headers, headers);
+  EXPECT_EQ(sql("SELECT replayed_at IS NOT NULL FROM dead"), "t");
+}
+
+TEST_F(CliReplay, ASecondTimeIsRefusedUnlessAskedFor) {
+  bury(7, "'{}'");
+  ASSERT_EQ(cli_.run("dlq", "replay", "1").code, 0);
+  const auto again = cli_.run("dlq", "replay", "1");
+  EXPECT_EQ(again.code, 4);
+  EXPECT_THAT(again.err, AllOf(HasSubstr("was replayed already"), HasSubstr("--again")));
+  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--again").code, 0);
+  EXPECT_EQ(kafka_.read(topic_, 2).size(), 2U);
+}
+
+TEST_F(CliReplay, AllOfThoseThatWait) {
+  for (int offset = 0; offset < 250; ++offset) bury(offset, "'{}'");
+  sql("UPDATE dead SET replayed_at = now() WHERE record_offset = 0");
+  const auto replay = cli_.run("dlq", "replay", "--all");
+  EXPECT_EQ(replay.code, 0) << replay.err;
+  EXPECT_THAT(replay.out, HasSubstr("249 dead letters replayed"));
+  EXPECT_EQ(kafka_.read(topic_, 249).size(), 249U);
+  EXPECT_THAT(cli_.run("dlq", "replay", "--all").out, HasSubstr("nothing to replay"));
+  EXPECT_THAT(cli_.run("dlq", "list").out, HasSubstr("no dead letters that wait"));
+}
+
+TEST_F(CliReplay, WarnsOfWhatWillBeRefusedAgain) {
+  bury(7, "'{}'", "duplicate");
+  EXPECT_THAT(
+      cli_.run("dlq", "replay", "1").out,
+      AllOf(HasSubstr("refused again"),
+            HasSubstr("turnstile inbox forget " + MessageId::from("order-17").text() + " --handler charge --yes")));
+}
+
+TEST_F(CliReplay, ANullPayloadStaysNull) {
+  bury(7, "NULL");
+  ASSERT_EQ(cli_.run("dlq", "replay", "1").code, 0);
+  EXPECT_EQ(kafka_.read(topic_, 1).at(0).payload, std::nullopt);
+}
+
+TEST_F(CliReplay, ATopicThatIsGoneIsSaidAndNothingIsMarked) {
+  bury(7, "'{}'");
+  sql("UPDATE fence SET topic = 'no-such-topic'");
+  const auto replay = cli_.run("dlq", "replay", "1");
+  EXPECT_EQ(replay.code, 1);
+  EXPECT_THAT(replay.err, HasSubstr("topic no-such-topic does not exist"));
+  EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead"), "t");
+}
+
+}  // namespace
+}  // namespace turnstile::test

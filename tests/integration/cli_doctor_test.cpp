@@ -1,0 +1,190 @@
+// turnstile doctor: each line ok, or what to do; and it never hangs.
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "integration/cli_database.hpp"
+#include "integration/cli_kafka.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// Takes connections, and never says a word.
+class Silence {
+ public:
+  Silence() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    if (bind(socket_, reinterpret_cast<sockaddr*>(&at), size) != 0 || listen(socket_, 16) != 0 ||
+        getsockname(socket_, reinterpret_cast<sockaddr*>(&at), &size) != 0) {
+      throw std::runtime_error("no port to be silent on");
+    }
+    address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+  }
+  ~Silence() { close(socket_); }
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+ private:
+  int socket_;
+  std::string address_;
+};
+
+TEST(CliDoctorAlone, ReportsConfigurationProblemsAsLines) {
+  Cli cli;
+  cli.folder().write("turnstile.toml",
+                     "[kafka]\n\"bootstrap.servers\" = \"localhost:9092\"\n[topics.payments]\nlimit = 0\n");
+  const auto doctor = cli.run("doctor");
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +configuration +.*turnstile.toml:4.*limit"));
+}
+
+TEST(CliDoctorAlone, NamesServersThatRefuse) {
+  const auto doctor = Cli().run("doctor", "--kafka", "127.0.0.1:1", "--postgres", "postgresql://me@127.0.0.1:1/app");
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +broker +.*127.0.0.1:1"));
+  EXPECT_THAT(doctor.out,
+              ContainsRegex("PROBLEM +PostgreSQL +cannot connect to PostgreSQL .127.0.0.1:1, database app, user me."));
+  EXPECT_THAT(doctor.out, HasSubstr("2 problems found"));
+}
+
+TEST(CliDoctorAlone, NeverHangsOnServersThatSayNothing) {
+  const Silence kafka, postgres;
+  const auto start = std::chrono::steady_clock::now();
+  const auto doctor =
+      Cli().run("doctor", "--kafka", kafka.address(), "--postgres", "postgresql://me@" + postgres.address() + "/app");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_THAT(doctor.out, AllOf(ContainsRegex("PROBLEM +broker"), ContainsRegex("PROBLEM +PostgreSQL")));
+}
+
+TEST(CliDoctorAlone, LooksAtTimeLimitsAgainstOneAnother) {
+  Cli cli;
+  cli.folder().write("turnstile.toml",
+                     "[kafka]\n"
+                     "\"bootstrap.servers\" = \"127.0.0.1:1\"\n"
+                     "\"session.timeout.ms\" = \"6000\"\n"
+                     "\"max.poll.interval.ms\" = \"9000\"\n"
+                     "[consumer]\n"
+                     "drain_timeout = \"9s\"\n"
+                     "[topics.payments]\n"
+                     "handler_timeout = \"8s\"\n");
+  const auto doctor = cli.run("doctor");
+  EXPECT_THAT(
+      doctor.out,
+      ContainsRegex("PROBLEM +time limits +turnstile.toml:6.*drain_timeout = 9s reaches max.poll.interval.ms = 9s"));
+  EXPECT_THAT(
+      doctor.out,
+      ContainsRegex(
+          "warning +time limits +turnstile.toml:8.*handler_timeout = 8s is longer than session.timeout.ms = 6s"));
+  EXPECT_THAT(doctor.out, HasSubstr("-> shorten handler_timeout, or raise kafka.\"session.timeout.ms\" to 8000"));
+}
+
+class CliDoctor : public CliDatabase {
+ protected:
+  void SetUp() override {
+    CliDatabase::SetUp();
+    if (IsSkipped()) return;
+    if (kafka_.brokers().empty()) GTEST_SKIP() << "TURNSTILE_TEST_KAFKA is not set; run ./dev test";
+    cli_.environment()["TURNSTILE_KAFKA_BOOTSTRAP_SERVERS"] = kafka_.brokers();
+  }
+
+  void configure(const std::string& topic, const std::string& settings) {
+    cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"" + kafka_.brokers() + "\"\n[topics." +
+                                              topic + "]\n" + settings);
+  }
+
+  TestKafka kafka_;
+};
+
+TEST_F(CliDoctor, AllIsWell) {
+  migrate();
+  const auto topic = kafka_.create_topic(4, {{"retention.ms", "86400000"}});
+  const auto dead = kafka_.create_topic(1);
+  configure(topic, "mode = \"transactional\"\nkeep_ids_for = \"3d\"\ndead_letter = \"" + dead + "\"\n");
+  const auto doctor = cli_.run("doctor");
+  EXPECT_EQ(doctor.code, 0) << doctor.out << doctor.err;
+  EXPECT_THAT(doctor.out, Not(HasSubstr("PROBLEM")));
+  EXPECT_THAT(doctor.out, AllOf(ContainsRegex("ok +configuration +turnstile.toml: 1 topic"),
+                                ContainsRegex("ok +broker +.*answers"), ContainsRegex("ok +topic .* +4 partitions"),
+                                ContainsRegex("ok +retention of .* +ids are kept 3d, records 1d"),
+                                ContainsRegex("ok +dead letters of .* +" + dead + ", 1 partition")));
+  EXPECT_THAT(doctor.out, AllOf(ContainsRegex("ok +PostgreSQL +[0-9.]+.* as "), ContainsRegex("ok +server settings"),
+                                ContainsRegex("ok +schema +" + schema_), ContainsRegex("ok +rights"),
+                                ContainsRegex("ok +librdkafka +2"), ContainsRegex("ok +libpqxx")));
+  EXPECT_EQ(nlohmann::json::parse(cli_.run("doctor", "--json").out)["problems"], 0);
+}
+
+TEST_F(CliDoctor, TopicsThatDoNotExistComeWithTheCommandThatMakesThem) {
+  migrate();
+  configure("no-such-topic", "dead_letter = \"no-such-topic.dlq\"\n");
+  const auto doctor = cli_.run("doctor");
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +topic no-such-topic +does not exist"));
+  EXPECT_THAT(doctor.out, HasSubstr("-> kafka-topics.sh --bootstrap-server " + kafka_.brokers() +
+                                    " --create --topic no-such-topic --partitions N"));
+  EXPECT_THAT(doctor.out,
+              ContainsRegex("PROBLEM +dead letters of no-such-topic +topic no-such-topic.dlq does not exist"));
+}
+
+// Trap 40.
+TEST_F(CliDoctor, IdsThatAreForgottenBeforeTheirMessages) {
+  migrate();
+  const auto topic = kafka_.create_topic(1, {{"retention.ms", "604800000"}});
+  configure(topic, "mode = \"transactional\"\nkeep_ids_for = \"2d\"\n");
+  const auto doctor = cli_.run("doctor");
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_THAT(doctor.out,
+              ContainsRegex("PROBLEM +retention of .* +turnstile.toml:5.*keep_ids_for = 2d is not longer than the 7d"));
+  EXPECT_THAT(doctor.out, HasSubstr("keep_ids_for = \"8d\""));
+
+  configure(topic, "mode = \"none\"\n");
+  EXPECT_THAT(cli_.run("doctor").out, Not(HasSubstr("retention of")));
+}
+
+TEST_F(CliDoctor, ATopicThatKeepsItsRecordsForEver) {
+  migrate();
+  configure(kafka_.create_topic(1, {{"retention.ms", "-1"}}), "mode = \"transactional\"\n");
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +retention of .* keeps its records for ever"));
+}
+
+TEST_F(CliDoctor, ASchemaThatIsMissing) {
+  const auto doctor = cli_.run("doctor");
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +schema +.*turnstile migrate up"));
+}
+
+TEST_F(CliDoctor, RightsThatAreMissingComeWithTheGrants) {
+  migrate();
+  const std::string role = schema_ + "_role";
+  sql("CREATE ROLE " + role + " LOGIN PASSWORD 'p'; GRANT USAGE ON SCHEMA " + schema_ + " TO " + role +
+      "; GRANT SELECT ON ALL TABLES IN SCHEMA " + schema_ + " TO " + role);
+  const std::string url = std::regex_replace(url_, std::regex("://[^@]*@"), "://" + role + ":p@");
+  const auto lacking = cli_.run("doctor", "--postgres", url);
+  EXPECT_THAT(lacking.out, ContainsRegex("PROBLEM +rights +" + role + " lacks: .*INSERT on inbox"));
+  EXPECT_THAT(lacking.out, HasSubstr("GRANT SELECT, INSERT ON \"" + schema_ + "\".inbox TO \"" + role + "\""));
+
+  // What it says is what helps.
+  const std::regex grants("run: (GRANT .*;)");
+  std::smatch match;
+  ASSERT_TRUE(std::regex_search(lacking.out, match, grants)) << lacking.out;
+  sql(match[1].str());
+  EXPECT_THAT(cli_.run("doctor", "--postgres", url).out, ContainsRegex("ok +rights +" + role));
+  sql("DROP OWNED BY " + role + "; DROP ROLE " + role);
+}
+
+}  // namespace
+}  // namespace turnstile::test

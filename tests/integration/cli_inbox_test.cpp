@@ -1,0 +1,209 @@
+// turnstile inbox, on a real PostgreSQL.
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "integration/cli_database.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const MessageId kOrder = MessageId::from("order-17");
+
+class CliInbox : public CliDatabase {
+ protected:
+  void SetUp() override {
+    CliDatabase::SetUp();
+    if (IsSkipped()) return;
+    migrate();
+    register_handlers();
+  }
+};
+
+TEST_F(CliInbox, InspectFindsAnIdAsAPersonHasIt) {
+  see(1, kOrder, "'2026-03-01 14:05:09+00'");
+  const auto found = cli_.run("inbox", "inspect", "order-17");
+  EXPECT_EQ(found.code, 0) << found.err;
+  EXPECT_THAT(found.out, AllOf(HasSubstr("order-17, kept as " + kOrder.text()), HasSubstr("charge"),
+                               HasSubstr("2026-03-01 14:05:09 UTC"), HasSubstr("payments[3]@1041 (group billing)")));
+  // The 16 bytes as a UUID, in either case, mean the same row.
+  EXPECT_EQ(cli_.run("inbox", "inspect", kOrder.text()).code, 0);
+}
+
+TEST_F(CliInbox, InspectSaysNotSeen) {
+  see(1, kOrder);
+  const auto other = cli_.run("inbox", "inspect", "order-18");
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.out, HasSubstr("not seen"));
+  const auto mail = cli_.run("inbox", "inspect", "order-17", "--handler", "mail");
+  EXPECT_EQ(mail.code, 1);
+  EXPECT_THAT(mail.out, HasSubstr("not seen by mail"));
+}
+
+TEST_F(CliInbox, InspectAsJsonListsHandlersAndDeadLetters) {
+  see(1, kOrder);
+  sql("INSERT INTO dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, header_names, header_values) "
+      "VALUES (2, 1, 0, 1041, '" +
+      kOrder.text() + "', 'failed', 'mailbox full', 5, '{}', '{}')");
+  const auto json = nlohmann::json::parse(cli_.run("inbox", "inspect", "order-17", "--json").out);
+  EXPECT_EQ(json["id"], kOrder.text());
+  ASSERT_EQ(json["seen"].size(), 1U);
+  EXPECT_EQ(json["seen"][0]["handler"], "charge");
+  EXPECT_EQ(json["seen"][0]["offset"], 1041);
+  ASSERT_EQ(json["dead"].size(), 1U);
+  EXPECT_EQ(json["dead"][0]["handler"], "mail");
+  EXPECT_EQ(json["dead"][0]["replayed_at"], nullptr);
+}
+
+TEST_F(CliInbox, AnUnknownHandlerIsNotTakenForAnEmptyOne) {
+  const auto found = cli_.run("inbox", "inspect", "order-17", "--handler", "chrage");
+  EXPECT_EQ(found.code, 2);
+  EXPECT_THAT(found.err, AllOf(HasSubstr("no handler \"chrage\" has ever registered"), HasSubstr("charge, mail")));
+}
+
+TEST_F(CliInbox, StatsCountPerHandlerAndShowPartitions) {
+  for (int i = 0; i < 1200; ++i)
+    see(1, MessageId::from(std::to_string(i)), i == 0 ? "'2026-01-02 03:04:05+00'" : "now()");
+  const auto stats = cli_.run("inbox", "stats");
+  EXPECT_EQ(stats.code, 0) << stats.err;
+  EXPECT_THAT(stats.out, ::testing::ContainsRegex("charge +1,200 +2026-01-02 03:04:05 UTC"));
+  EXPECT_THAT(stats.out, ::testing::ContainsRegex("mail +0 +- +- +0"));
+  EXPECT_THAT(stats.out, ::testing::ContainsRegex("billing +payments.3. +1042 .* +7 "));
+  const auto json = nlohmann::json::parse(cli_.run("inbox", "stats", "--json").out);
+  EXPECT_EQ(json["handlers"][0]["rows"], 1200);
+  EXPECT_EQ(json["partitions"][0]["watermark"], 1042);
+  EXPECT_GT(json["table_bytes"].get<std::int64_t>(), 0);
+}
+
+TEST_F(CliInbox, ForgetAsksFirstBecauseTheEffectMayRunAgain) {
+  see(1, kOrder);
+  const auto asked = cli_.run("inbox", "forget", "order-17", "--handler", "charge");
+  EXPECT_EQ(asked.code, 2);
+  EXPECT_THAT(asked.err, AllOf(HasSubstr("may take effect a second time"), HasSubstr("--yes")));
+  EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "1");
+
+  const auto forgotten = cli_.run("inbox", "forget", "order-17", "--handler", "charge", "--yes");
+  EXPECT_EQ(forgotten.code, 0) << forgotten.err;
+  EXPECT_THAT(forgotten.out, HasSubstr("takes effect again for charge"));
+  const auto again = cli_.run("inbox", "forget", "order-17", "--handler", "charge", "--yes");
+  EXPECT_EQ(again.code, 1);
+  EXPECT_THAT(again.out, HasSubstr("nothing to forget"));
+}
+
+TEST_F(CliInbox, ForgetLeavesOtherHandlersAlone) {
+  see(1, kOrder);
+  see(2, kOrder);
+  EXPECT_EQ(cli_.run("inbox", "forget", "order-17", "--handler", "charge", "--yes").code, 0);
+  EXPECT_EQ(sql("SELECT string_agg(handler::text, ',') FROM inbox"), "2");
+}
+
+TEST_F(CliInbox, WithoutTheSchemaSaysWhichCommandMakesIt) {
+  sql("DROP SCHEMA " + schema_ + " CASCADE");
+  for (const char* verb : {"inspect", "stats"}) {
+    const auto stats = cli_.run_all(verb == std::string("stats") ? std::vector<std::string>{"inbox", "stats"}
+                                                                 : std::vector<std::string>{"inbox", "inspect", "x"});
+    EXPECT_EQ(stats.code, 4);
+    EXPECT_THAT(stats.err, HasSubstr("turnstile migrate up"));
+  }
+}
+
+// --- purge ---
+
+class CliPurge : public CliInbox {
+ protected:
+  /// `old` ids of 10 days, `young` of an hour, for handler charge.
+  void fill(int old, int young) {
+    sql("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, now() - interval '10 days' "
+        "FROM generate_series(1, " +
+        std::to_string(old) + ") n");
+    sql("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, now() - interval '1 hour' "
+        "FROM generate_series(1, " +
+        std::to_string(young) + ") n");
+  }
+};
+
+TEST_F(CliPurge, DeletesTheOldAndLeavesTheYoung) {
+  fill(25'000, 3'000);
+  const auto purged = cli_.run("inbox", "purge", "--older-than", "8d", "--batch", "1000");
+  EXPECT_EQ(purged.code, 0) << purged.err;
+  EXPECT_THAT(purged.out, HasSubstr("25,000 ids deleted"));
+  EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "3000");
+  EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "8d").out, HasSubstr("0 ids deleted"));
+}
+
+TEST_F(CliPurge, FindsOldRowsBetweenYoungOnes) {
+  // Room that a vacuum made free is used again, so that old and young share blocks.
+  sql("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
+      "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 30000) n");
+  EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "8d", "--batch", "700").out, HasSubstr("10,000 ids deleted"));
+  EXPECT_EQ(sql("SELECT count(*) FROM inbox WHERE seen_at < now() - interval '8 days'"), "0");
+  EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "20000");
+}
+
+TEST_F(CliPurge, OfOneHandlerOnly) {
+  fill(10, 0);
+  see(2, kOrder, "now() - interval '10 days'");
+  EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "8d", "--handler", "mail").out, HasSubstr("1 id deleted"));
+  EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "10");
+}
+
+// Each transaction is small: no row stays locked while the rest is deleted (trap 9).
+TEST_F(CliPurge, OneTransactionHoldsOneBatch) {
+  fill(2'500, 0);
+  sql("CREATE TABLE seen_batches (xid xid8, n bigint)");
+  sql("CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO " + schema_ +
+      ".seen_batches SELECT pg_current_xact_id(), count(*) FROM gone; RETURN NULL; END $$");
+  sql("CREATE TRIGGER note AFTER DELETE ON inbox REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION note()");
+  EXPECT_EQ(cli_.run("inbox", "purge", "--older-than", "8d", "--batch", "1000").code, 0);
+  EXPECT_EQ(sql("SELECT max(n) FROM seen_batches"), "1000");
+  EXPECT_EQ(sql("SELECT count(DISTINCT xid) FROM seen_batches WHERE n > 0"), "3");
+}
+
+TEST_F(CliPurge, OneCleanerAtATime) {
+  fill(10, 0);
+  pqxx::connection rival(url_);
+  pqxx::work work(rival);
+  work.exec("SELECT pg_advisory_xact_lock(hashtextextended('turnstile.purge." + schema_ + "', 0))");
+  const auto purged = cli_.run("inbox", "purge", "--older-than", "8d");
+  EXPECT_EQ(purged.code, 1);
+  EXPECT_THAT(purged.out, HasSubstr("0 ids deleted; another purge is at work here"));
+  EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "10");
+}
+
+TEST_F(CliPurge, RefusesWhatATopicStillNeeds) {
+  fill(10, 0);
+  cli_.folder().write("turnstile.toml",
+                      "[kafka]\n\"bootstrap.servers\" = \"localhost:9092\"\n"
+                      "[topics.payments]\nhandler = \"charge\"\nmode = \"transactional\"\nkeep_ids_for = \"14d\"\n");
+  const auto refused = cli_.run("inbox", "purge", "--older-than", "8d");
+  EXPECT_EQ(refused.code, 4);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("turnstile.toml:6"), HasSubstr("keep_ids_for"), HasSubstr("14d, which is more than 8d"),
+                    HasSubstr("take effect a second time"), HasSubstr("--force")));
+  EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "10");
+
+  EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "8d", "--handler", "mail").out, HasSubstr("0 ids deleted"));
+  EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "8d", "--force").out, HasSubstr("10 ids deleted"));
+}
+
+TEST_F(CliPurge, RefusesLessThanTheDefaultWhenNothingIsConfigured) {
+  const auto refused = cli_.run("inbox", "purge", "--older-than", "2h");
+  EXPECT_EQ(refused.code, 4);
+  EXPECT_THAT(refused.err, HasSubstr("2h is less than the 7d for which ids are kept"));
+}
+
+TEST_F(CliPurge, AnAgeThatIsNoneIsExplained) {
+  for (const char* age : {"week", "7", "-7d", "0d", "99999999999999d"}) {
+    const auto purged = cli_.run("inbox", "purge", std::string("--older-than=") + age);
+    EXPECT_EQ(purged.code, 2) << age;
+    EXPECT_THAT(purged.err, HasSubstr("as in 7d, 36h")) << age;
+  }
+}
+
+}  // namespace
+}  // namespace turnstile::test

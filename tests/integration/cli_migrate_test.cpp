@@ -1,0 +1,154 @@
+// turnstile migrate, on a real PostgreSQL.
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <vector>
+
+#include "integration/cli_database.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CliMigrate : public CliDatabase {
+ protected:
+  /// A copy of migrations/, to change.
+  void copy_migrations() {
+    const auto to = cli_.folder().path() / "sql";
+    std::filesystem::create_directory(to);
+    for (const auto& entry : std::filesystem::directory_iterator(TURNSTILE_SOURCE_DIR "/migrations")) {
+      const auto name = entry.path().filename().string();
+      if (std::regex_match(name, std::regex("[0-9]+_.*\\.sql"))) std::filesystem::copy_file(entry.path(), to / name);
+    }
+  }
+};
+
+TEST_F(CliMigrate, StatusBeforeAndAfter) {
+  const auto before = cli_.run("migrate", "status");
+  EXPECT_EQ(before.code, 1);
+  EXPECT_THAT(before.out, AllOf(HasSubstr("0001 inbox  pending"), HasSubstr("run turnstile migrate up")));
+
+  const auto up = cli_.run("migrate", "up");
+  EXPECT_EQ(up.code, 0) << up.err;
+  EXPECT_THAT(up.out, HasSubstr("applied 0001 inbox"));
+
+  const auto after = cli_.run("migrate", "status");
+  EXPECT_EQ(after.code, 0);
+  EXPECT_THAT(after.out, AllOf(HasSubstr("0001 inbox  applied"), HasSubstr(" by "), Not(HasSubstr("pending"))));
+  EXPECT_THAT(cli_.run("migrate", "up").out, HasSubstr("nothing to do"));
+}
+
+TEST_F(CliMigrate, StatusAsJson) {
+  const auto states = nlohmann::json::parse(cli_.run("migrate", "status", "--json").out);
+  EXPECT_EQ(states["schema"], schema_);
+  EXPECT_EQ(states["migrations"][0]["number"], 1);
+  EXPECT_EQ(states["migrations"][0]["state"], "pending");
+  EXPECT_EQ(states["migrations"][0]["applied_at"], nullptr);
+}
+
+TEST_F(CliMigrate, TenAtOnceRunThemOnce) {
+  std::vector<std::unique_ptr<CliProcess>> replicas;
+  for (int i = 0; i < 10; ++i) {
+    replicas.push_back(std::make_unique<CliProcess>(std::vector<std::string>{"migrate", "up"}, cli_.environment(),
+                                                    cli_.folder().path()));
+  }
+  int applied = 0, idle = 0;
+  for (auto& replica : replicas) {
+    const auto done = replica->wait(std::chrono::seconds(60));
+    EXPECT_EQ(done.code, 0) << done.err;
+    if (done.out.find("applied 0001") != std::string::npos) ++applied;
+    if (done.out.find("nothing to do") != std::string::npos) ++idle;
+  }
+  EXPECT_EQ(applied, 1);
+  EXPECT_EQ(idle, 9);
+}
+
+TEST_F(CliMigrate, DownAsksFirstBecauseIdsGoAway) {
+  migrate();
+  const auto asked = cli_.run("migrate", "down");
+  EXPECT_EQ(asked.code, 2);
+  EXPECT_THAT(asked.err, AllOf(HasSubstr("could take effect a second time"), HasSubstr("--yes")));
+  EXPECT_EQ(sql("SELECT count(*) FROM migration WHERE number = 1"), "1");
+
+  const auto down = cli_.run("migrate", "down", "--to", "0", "--yes");
+  EXPECT_EQ(down.code, 0) << down.err;
+  EXPECT_THAT(down.out, HasSubstr("taken back 0001 inbox"));
+  EXPECT_EQ(sql("SELECT to_regclass('inbox') IS NULL"), "t");
+  EXPECT_THAT(cli_.run("migrate", "down", "--yes").out, HasSubstr("nothing to do"));
+}
+
+TEST_F(CliMigrate, ANumberThatDoesNotExistIsRefused) {
+  const auto up = cli_.run("migrate", "up", "--to", "99");
+  EXPECT_EQ(up.code, 2);
+  EXPECT_THAT(up.err, HasSubstr("--to 99: there is no migration of that number"));
+}
+
+TEST_F(CliMigrate, UpToANumberStopsThereAndDoesNotGoBack) {
+  const auto known = nlohmann::json::parse(cli_.run("migrate", "status", "--json").out)["migrations"].size();
+  const std::string last = std::to_string(known), next = std::to_string(known + 1);
+  const std::string padded = std::string(4 - next.size(), '0') + next;
+  copy_migrations();
+  cli_.folder().write(
+      "sql/" + padded + "_more.up.sql",
+      "CREATE TABLE more (n integer);\nINSERT INTO migration (number, name) VALUES (" + next + ", 'more');\n");
+  cli_.folder().write("sql/" + padded + "_more.down.sql",
+                      "DROP TABLE more;\nDELETE FROM migration WHERE number = " + next + ";\n");
+
+  EXPECT_EQ(cli_.run("migrate", "up", "--dir", "sql", "--to", last).code, 0);
+  EXPECT_EQ(sql("SELECT to_regclass('more') IS NULL"), "t");
+  const auto rest = cli_.run("migrate", "up", "--dir", "sql");
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_THAT(rest.out, HasSubstr("applied " + padded + " more"));
+
+  const auto back = cli_.run("migrate", "up", "--dir", "sql", "--to", last);
+  EXPECT_EQ(back.code, 2);
+  EXPECT_THAT(back.err, HasSubstr("turnstile migrate down --to " + last));
+
+  // To the programs that were built without it, this schema is newer.
+  const auto older = cli_.run("migrate", "up");
+  EXPECT_EQ(older.code, 4);
+  EXPECT_THAT(older.err, HasSubstr("newer"));
+  EXPECT_EQ(cli_.run("migrate", "status").code, 4);
+  EXPECT_EQ(cli_.run("inbox", "stats").code, 4);
+
+  EXPECT_EQ(cli_.run("migrate", "down", "--dir", "sql", "--yes").code, 0);
+  EXPECT_EQ(sql("SELECT to_regclass('more') IS NULL AND to_regclass('inbox') IS NOT NULL"), "t");
+}
+
+TEST_F(CliMigrate, AChangedFileIsRefusedByName) {
+  migrate();
+  copy_migrations();
+  std::ofstream(cli_.folder().path() / "sql" / "0001_inbox.up.sql", std::ios::app) << "-- one line more\n";
+  const auto up = cli_.run("migrate", "up", "--dir", "sql");
+  EXPECT_EQ(up.code, 4);
+  EXPECT_THAT(up.err, HasSubstr("0001_inbox.up.sql"));
+  const auto status = cli_.run("migrate", "status", "--dir", "sql");
+  EXPECT_EQ(status.code, 4);
+  EXPECT_THAT(status.out, AllOf(HasSubstr("0001 inbox  changed"), HasSubstr("Put the file back as it was")));
+}
+
+TEST_F(CliMigrate, AWrongPasswordIsSaidAndNotPrinted) {
+  const std::string wrong = std::regex_replace(url_, std::regex("://([^:@]+):[^@]*@"), "://$1:hunter2@");
+  ASSERT_NE(wrong, url_) << "the scratch server's URL has a password";
+  const auto up = cli_.run("migrate", "up", "--postgres", wrong);
+  EXPECT_EQ(up.code, 3);
+  EXPECT_THAT(up.err, AllOf(HasSubstr("password authentication failed"), HasSubstr("check the user, the password"),
+                            Not(HasSubstr("hunter2"))));
+}
+
+TEST_F(CliMigrate, AServerThatIsNotThereIsSaid) {
+  const auto up = cli_.run("migrate", "up", "--postgres", "postgresql://me@127.0.0.1:1/app");
+  EXPECT_EQ(up.code, 3);
+  EXPECT_THAT(up.err, AllOf(HasSubstr("127.0.0.1:1"), HasSubstr("refused")));
+}
+
+}  // namespace
+}  // namespace turnstile::test

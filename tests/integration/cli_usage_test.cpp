@@ -1,0 +1,105 @@
+// What a person meets who types something wrong, or has something wrong in the configuration.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/cli.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(CliUsage, HelpNamesTheVerbsAndTheExitCodes) {
+  const auto help = Cli().run("--help");
+  EXPECT_EQ(help.code, 0);
+  for (const char* verb : {"migrate", "inbox", "dlq", "doctor", "dev-broker", "version"})
+    EXPECT_THAT(help.out, HasSubstr(verb));
+  EXPECT_THAT(help.out, AllOf(HasSubstr("Exit codes:"), HasSubstr("3  Kafka or PostgreSQL cannot be reached")));
+}
+
+TEST(CliUsage, AVerbIsRequired) {
+  const auto nothing = Cli().run_all({});
+  EXPECT_EQ(nothing.code, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("A subcommand is required"));
+}
+
+TEST(CliUsage, AnUnknownVerbIsNamed) {
+  const auto unknown = Cli().run("mirgate", "up");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("mirgate"));
+}
+
+TEST(CliUsage, VersionSaysWhatItRunsWith) {
+  const auto version = Cli().run("version");
+  EXPECT_EQ(version.code, 0);
+  EXPECT_THAT(version.out,
+              ::testing::MatchesRegex("turnstile [0-9.]+\nlibrdkafka [0-9.]+, libpqxx [0-9.]+, libpq [0-9.]+\n"));
+}
+
+TEST(CliUsage, WithoutADatabaseSaysHowToNameOne) {
+  const auto stats = Cli().run("inbox", "stats");
+  EXPECT_EQ(stats.code, 2);
+  EXPECT_THAT(stats.err, AllOf(HasSubstr("no database is named"), HasSubstr("[postgres] url"),
+                               HasSubstr("TURNSTILE_POSTGRES_URL"), HasSubstr("--postgres URL")));
+}
+
+TEST(CliUsage, AMissingConfigurationIsNamed) {
+  const auto stats = Cli().run("--config", "nowhere.toml", "inbox", "stats");
+  EXPECT_EQ(stats.code, 2);
+  EXPECT_THAT(stats.err, HasSubstr("nowhere.toml: cannot be read: No such file or directory"));
+}
+
+TEST(CliUsage, EveryMistakeInTheConfigurationIsSaidAtOnceWithItsLine) {
+  Cli cli;
+  cli.folder().write("turnstile.toml",
+                     "[kafka]\n"
+                     "\"bootstrap.servers\" = \"localhost:9092\"\n"
+                     "[topics.payments]\n"
+                     "limt = 64\n"
+                     "[topics.emails]\n"
+                     "limit = -1\n");
+  const auto up = cli.run("migrate", "up");
+  EXPECT_EQ(up.code, 2);
+  EXPECT_THAT(up.err, AllOf(HasSubstr("turnstile.toml:4"), HasSubstr("limt"), HasSubstr("limit")));
+  EXPECT_THAT(up.err, HasSubstr("turnstile.toml:6"));
+}
+
+TEST(CliUsage, OptionsMayStandBehindTheVerb) {
+  const auto stats = Cli().run("inbox", "stats", "--postgres", "postgresql://nobody@127.0.0.1:1/app");
+  EXPECT_EQ(stats.code, 3);
+  EXPECT_THAT(stats.err, HasSubstr("cannot connect to PostgreSQL (127.0.0.1:1, database app, user nobody)"));
+}
+
+TEST(CliUsage, OptionsWinOverTheEnvironmentAndTheFile) {
+  Cli cli;
+  cli.environment()["TURNSTILE_POSTGRES_URL"] = "postgresql://env@127.0.0.1:1/env";
+  cli.folder().write("turnstile.toml",
+                     "[kafka]\n\"bootstrap.servers\" = \"localhost:9092\"\n"
+                     "[postgres]\nurl = \"postgresql://file@127.0.0.1:1/file\"\n");
+  EXPECT_THAT(cli.run("inbox", "stats").err, HasSubstr("user env"));
+  EXPECT_THAT(cli.run("inbox", "stats", "--postgres", "postgresql://option@127.0.0.1:1/o").err,
+              HasSubstr("user option"));
+  cli.environment().clear();
+  EXPECT_THAT(cli.run("inbox", "stats").err, HasSubstr("user file"));
+}
+
+TEST(CliUsage, APasswordIsNeverPrinted) {
+  for (const char* url : {"postgresql://me:hunter2@127.0.0.1:1/app", "postgresql://me:hunter2@[::1/app", "hunter2"}) {
+    const auto stats = Cli().run("inbox", "stats", "--postgres", url);
+    EXPECT_NE(stats.code, 0);
+    EXPECT_THAT(stats.err + stats.out, Not(HasSubstr("hunter2"))) << url;
+    EXPECT_THAT(stats.err, HasSubstr("turnstile: ")) << url;
+  }
+}
+
+TEST(CliUsage, AForeignSchemaNameIsRefused) {
+  const auto up = Cli().run("migrate", "up", "--postgres", "postgresql://me@127.0.0.1:1/app", "--schema", "a;b");
+  EXPECT_EQ(up.code, 2);
+  EXPECT_THAT(up.err, HasSubstr("a;b"));
+}
+
+}  // namespace
+}  // namespace turnstile::test

@@ -1,0 +1,74 @@
+#pragma once
+// Runs the built `turnstile` as a person does, in an empty folder, and keeps what it prints.
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace turnstile::test {
+
+/// A folder that goes away with its owner, and with all that is in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  void write(const std::string& name, const std::string& text) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct Finished {
+  int code = -1;  ///< the exit code; 128 + the signal's number when one ended it; -1 when it had to be killed
+  std::string out;
+  std::string err;
+};
+
+/// One process of `turnstile`. Killed by the destructor when it still runs.
+class CliProcess {
+ public:
+  /// `environment` is all that it gets, besides PATH and HOME.
+  CliProcess(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment,
+             const std::filesystem::path& folder);
+  ~CliProcess();
+  CliProcess(const CliProcess&) = delete;
+  CliProcess& operator=(const CliProcess&) = delete;
+
+  /// The first line on stdout; empty when none comes in time.
+  std::string first_line(std::chrono::seconds within);
+  void signal(int number) const;
+  /// Kills it when it does not end in time.
+  Finished wait(std::chrono::seconds within);
+
+ private:
+  [[nodiscard]] std::string read(const char* name) const;
+
+  TemporaryFolder output_;
+  pid_t pid_ = -1;
+};
+
+/// Most tests need no more: a folder to run in, options for every run, and `run("inbox", "stats")`.
+class Cli {
+ public:
+  template <class... Arguments>
+  Finished run(const Arguments&... arguments) {
+    return run_all({std::string(arguments)...});
+  }
+  Finished run_all(std::vector<std::string> arguments);
+  [[nodiscard]] const TemporaryFolder& folder() const noexcept { return folder_; }
+  std::map<std::string, std::string>& environment() noexcept { return environment_; }
+
+ private:
+  TemporaryFolder folder_;
+  std::map<std::string, std::string> environment_;
+};
+
+}  // namespace turnstile::test
