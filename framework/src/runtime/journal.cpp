@@ -10,8 +10,10 @@ namespace {
 
 LogFields fields(const TopicPartition& at, std::string_view handler, std::optional<Offset> offset, const std::string& member) {
   LogFields f;
-  f.topic = at.topic;
-  f.partition = at.partition;
+  if (!at.topic.empty()) {
+    f.topic = at.topic;
+    f.partition = at.partition;
+  }
   f.offset = offset;
   f.handler = handler;
   f.member = member;
