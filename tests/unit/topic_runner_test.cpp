@@ -1,0 +1,337 @@
+// What becomes of a batch equals what becomes of its messages one at a time, whatever fails in it.
+
+#include "runtime/topic_runner.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <spdlog/sinks/null_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <map>
+#include <set>
+
+#include "turnstile/decorators.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/testing/broker.hpp"
+#include "turnstile/testing/inbox.hpp"
+
+namespace turnstile {
+namespace {
+
+using testing::CommitFault;
+using testing::MemoryBroker;
+using testing::MemoryInbox;
+
+const std::string kInsert = "INSERT INTO effect VALUES ($1)";
+const std::string kBadInsert = "INSERT INTO nowhere VALUES ($1)";
+
+/// What a message does when it is handled, up to and including attempt `failures`; afterwards it makes its effect.
+enum class Act : std::uint8_t { effect, deferred_effect, fail, fail_deferred, fail_sql, throw_int, skip, reject, retry_after, no_id };
+
+struct Planned {
+  int id = 0;
+  int key = 0;
+  Act act = Act::effect;
+  int failures = 0;
+};
+
+std::ostream& operator<<(std::ostream& out, const Planned& p) {
+  return out << "{id " << p.id << " key " << p.key << " act " << static_cast<int>(p.act) << " failures " << p.failures << "}";
+}
+
+class OneBlock final : public Block {
+ public:
+  explicit OneBlock(const std::vector<Planned>& plan) {
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      OwnedMessage message;
+      message.topic = "t";
+      message.offset = static_cast<Offset>(i);
+      message.key = std::to_string(plan[i].key);
+      message.payload = std::to_string(i);
+      if (plan[i].act != Act::no_id) message.headers = {{"message-id", "id-" + std::to_string(plan[i].id)}};
+      owned_.push_back(std::move(message));
+    }
+    for (const auto& message : owned_) views_.emplace_back(message);
+  }
+  [[nodiscard]] std::span<const Message> messages() const noexcept override { return views_; }
+
+ private:
+  std::vector<OwnedMessage> owned_;
+  std::vector<Message> views_;
+};
+
+struct World {
+  std::shared_ptr<MemoryInbox> inbox = std::make_shared<MemoryInbox>();
+  MemoryBroker broker;
+  std::unique_ptr<TopicRunner> runner;
+  Place place;
+
+  World(TopicSettings settings, Pipeline pipeline) {
+    broker.create_topic("t", 1);
+    broker.create_topic("t.dlq", 1);
+    inbox->fail(kBadInsert, "42P01");
+    const TopicPartition at{"t", 0};
+    const auto claim = inbox->claim_partitions("g", {&at, 1}, std::chrono::seconds(1)).front();
+    place = {at, claim.fence, claim.incarnation};
+    settings.mode = Mode::transactional;
+    settings.dead_letter = "";
+    auto quiet = std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>());
+    TopicRunner::Services services;
+    services.store = inbox;
+    services.dead_letters = std::make_shared<DeadLetters>(broker.open_producer(), inbox);
+    services.journal = std::make_shared<Journal>(quiet, "test");
+    runner = std::make_unique<TopicRunner>(plan_topic("t", settings), std::move(pipeline), inbox->register_handler("t"),
+                                           std::move(services));
+  }
+};
+
+Outcome act_on(const Planned& planned, std::string_view offset, Context& context) {
+  const bool fails = context.attempt() <= planned.failures;
+  switch (planned.act) {
+    case Act::fail: if (fails) throw std::runtime_error("told to fail"); break;
+    case Act::throw_int: if (fails) throw 7; break;
+    case Act::fail_sql: if (fails) context.tx().exec(kBadInsert, offset); break;
+    case Act::fail_deferred: if (fails) { context.defer(kBadInsert, offset); return Outcome::done(); } break;
+    case Act::retry_after: if (fails) return Outcome::retry_after(std::chrono::milliseconds(1)); break;
+    case Act::skip: return Outcome::skip();
+    case Act::reject: return Outcome::dead_letter("told to reject");
+    case Act::deferred_effect: context.defer(kInsert, offset); return Outcome::done();
+    case Act::effect: case Act::no_id: break;
+  }
+  context.tx().exec(kInsert, offset);
+  return Outcome::done();
+}
+
+struct Result {
+  std::vector<std::string> effects;                      // offsets, in the order of commits
+  std::map<Offset, std::pair<std::string, int>> dead;    // offset -> reason, attempts
+  bool operator==(const Result&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Result& result) {
+  for (const auto& effect : result.effects) out << effect << ' ';
+  for (const auto& [offset, why] : result.dead) out << "dead " << offset << ' ' << why.first << '/' << why.second << ' ';
+  return out;
+}
+
+Pipeline handler_of(const std::vector<Planned>& plan, bool spans) {
+  if (!spans) {
+    return [&plan](const Message& message, Context& context) {
+      return act_on(plan[static_cast<std::size_t>(message.offset())], message.text(), context);
+    };
+  }
+  return [&plan](std::span<const Message> messages, Context& context) {
+    Outcome last = Outcome::done();
+    for (const Message& message : messages) {
+      last = act_on(plan[static_cast<std::size_t>(message.offset())], message.text(), context);
+      if (!last.settles()) return last;
+    }
+    return last;
+  };
+}
+
+/// Drives lane and runner until all is settled.
+Result run(const std::vector<Planned>& plan, Order order, std::size_t batch, bool spans, std::vector<CommitFault> faults) {
+  TopicSettings settings;
+  settings.order = order;
+  settings.retry = RetryPolicy{3, std::chrono::milliseconds(1), std::chrono::milliseconds(4)};
+  World world(settings, handler_of(plan, spans));
+  for (const CommitFault fault : faults) world.inbox->fail_next_commit(fault);
+  Lane lane(order);
+  lane.add(std::make_unique<OneBlock>(plan));
+  const auto session = world.inbox->open_session();
+  RunWatch watch;
+  SteadyTime now{};
+  for (int round = 0; lane.kept() > 0 && round < 10'000; ++round) {
+    now += std::chrono::seconds(10);
+    std::vector<Work> works;
+    lane.hand_out(batch, now, works);
+    const auto result = world.runner->run(works, world.place, session.get(), watch);
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      const Verdict& verdict = result.verdicts[i];
+      if (verdict.kind == Verdict::Kind::settled) lane.settle(works[i]);
+      else if (verdict.kind == Verdict::Kind::retry) lane.retry(works[i], now + verdict.delay, verdict.attempt);
+      else lane.put_back(works[i]);
+    }
+  }
+  RC_ASSERT(lane.kept() == 0U);
+  Result result;
+  for (const auto& statement : world.inbox->committed()) result.effects.push_back(statement.params.at(0).value_or(""));
+  for (const auto& dead : world.inbox->dead()) result.dead[dead.record.offset] = {dead.reason, dead.attempts};
+  RC_ASSERT(world.broker.records("t.dlq").size() == result.dead.size());
+  return result;
+}
+
+rc::Gen<Planned> planned() {
+  return rc::gen::build<Planned>(rc::gen::set(&Planned::id, rc::gen::inRange(0, 12)),
+                                 rc::gen::set(&Planned::key, rc::gen::inRange(0, 3)),
+                                 rc::gen::set(&Planned::act, rc::gen::weightedElement<Act>({{6, Act::effect},
+                                                                                            {4, Act::deferred_effect},
+                                                                                            {1, Act::fail},
+                                                                                            {1, Act::fail_deferred},
+                                                                                            {1, Act::fail_sql},
+                                                                                            {1, Act::throw_int},
+                                                                                            {1, Act::skip},
+                                                                                            {1, Act::reject},
+                                                                                            {1, Act::retry_after},
+                                                                                            {1, Act::no_id}})),
+                                 rc::gen::set(&Planned::failures, rc::gen::inRange(1, 5)));
+}
+
+RC_GTEST_PROP(TopicRunner, a_batch_equals_one_at_a_time, ()) {
+  const auto plan = *rc::gen::container<std::vector<Planned>>(planned());
+  const std::size_t batch = *rc::gen::element<std::size_t>(2, 3, 7, 100);
+  const bool spans = *rc::gen::arbitrary<bool>();
+  const auto faults = *rc::gen::container<std::vector<CommitFault>>(
+      rc::gen::element(CommitFault::busy, CommitFault::unavailable, CommitFault::in_doubt_committed, CommitFault::in_doubt_lost));
+  const Result one = run(plan, Order::partition, 1, spans, {});
+  const Result many = run(plan, Order::partition, batch, spans, faults);
+  RC_ASSERT(many == one);
+}
+
+/// Where messages may pass one another, which of two equal ids takes effect is open; how often is not.
+RC_GTEST_PROP(TopicRunner, makes_one_effect_of_an_id_in_any_order, ()) {
+  const auto plan = *rc::gen::container<std::vector<Planned>>(planned());
+  const Order order = *rc::gen::element(Order::key, Order::none);
+  const std::size_t batch = *rc::gen::element<std::size_t>(1, 3, 7, 100);
+  const Result result = run(plan, order, batch, false, {});
+  std::map<int, int> effects;
+  std::map<int, std::vector<Offset>> per_key;
+  for (const auto& effect : result.effects) {
+    const auto offset = static_cast<std::size_t>(std::stoul(effect));
+    RC_ASSERT(++effects[plan[offset].id] == 1);
+    auto& key = per_key[plan[offset].key];
+    if (order == Order::key && !key.empty()) RC_ASSERT(key.back() < static_cast<Offset>(offset));
+    key.push_back(static_cast<Offset>(offset));
+  }
+  // Each message has its effect, or another of its id has one (or skipped it), or it is dead: none is lost.
+  std::set<int> skipped;
+  for (const auto& p : plan) if (p.act == Act::skip) skipped.insert(p.id);
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    RC_ASSERT(result.dead.contains(static_cast<Offset>(i)) || effects.contains(plan[i].id) || skipped.contains(plan[i].id));
+  }
+}
+
+struct Single {
+  Planned planned;
+  Result operator()() const {
+    const std::vector<Planned> plan{planned};
+    return run(plan, Order::partition, 1, false, {});
+  }
+};
+
+TEST(TopicRunner, dead_letters_what_fails_too_often) {
+  EXPECT_EQ((Single{{1, 0, Act::fail, 9}}()), (Result{{}, {{0, {"failed", 3}}}}));
+}
+
+TEST(TopicRunner, runs_again_what_fails_once) {
+  EXPECT_EQ((Single{{1, 0, Act::fail, 1}}()), (Result{{"0"}, {}}));
+}
+
+TEST(TopicRunner, dead_letters_at_once_what_the_handler_rejects) {
+  EXPECT_EQ((Single{{1, 0, Act::reject, 0}}()), (Result{{}, {{0, {"rejected", 1}}}}));
+}
+
+TEST(TopicRunner, dead_letters_a_message_without_an_id) {
+  EXPECT_EQ((Single{{1, 0, Act::no_id, 0}}()), (Result{{}, {{0, {"missing_id", 0}}}}));
+}
+
+TEST(TopicRunner, finds_out_that_a_commit_in_doubt_was_committed) {   // trap 13
+  const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {2, 0, Act::effect, 0}};
+  EXPECT_EQ(run(plan, Order::partition, 2, false, {CommitFault::in_doubt_committed}), (Result{{"0", "1"}, {}}));
+  EXPECT_EQ(run(plan, Order::partition, 2, false, {CommitFault::in_doubt_lost}), (Result{{"0", "1"}, {}}));
+}
+
+TEST(TopicRunner, stops_when_a_newer_owner_has_claimed_the_partition) {
+  const std::vector<Planned> plan{{1, 0, Act::effect, 0}};
+  World world({}, handler_of(plan, false));
+  const OneBlock block(plan);
+  const auto newer = world.inbox->claim_partitions("g", {&world.place.at, 1}, std::chrono::seconds(1));
+  const auto session = world.inbox->open_session();
+  RunWatch watch;
+  const Work work{&block.messages()[0], 0, 1};
+  const auto result = world.runner->run({&work, 1}, world.place, session.get(), watch);
+  EXPECT_EQ(result.end, UnitResult::End::fenced);
+  EXPECT_EQ(result.verdicts[0].kind, Verdict::Kind::put_back);
+  EXPECT_TRUE(world.inbox->committed().empty());
+}
+
+TEST(TopicRunner, starts_nothing_once_it_is_cancelled) {
+  const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {2, 0, Act::effect, 0}};
+  RunWatch watch;
+  int calls = 0;
+  World world({}, [&](const Message&, Context& context) {
+    ++calls;
+    watch.cancel();
+    EXPECT_TRUE(context.stop_token().stop_requested());
+  });
+  const OneBlock block(plan);
+  const auto session = world.inbox->open_session();
+  const Work works[] = {{&block.messages()[0], 0, 1}, {&block.messages()[1], 1, 1}};
+  const auto result = world.runner->run(works, world.place, session.get(), watch);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(result.verdicts[0].kind, Verdict::Kind::put_back);
+  EXPECT_EQ(world.inbox->size(), 0U);
+}
+
+TEST(TopicRunner, holds_a_dead_message_whose_dead_letter_is_refused_and_does_not_run_it_again) {
+  const std::vector<Planned> plan{{1, 0, Act::reject, 0}};
+  int calls = 0;
+  World world({}, [&](const Message&) {
+    ++calls;
+    return Outcome::dead_letter("no");
+  });
+  world.broker.refuse("t.dlq", "not authorised");
+  const OneBlock block(plan);
+  const auto session = world.inbox->open_session();
+  RunWatch watch;
+  const Work work{&block.messages()[0], 0, 1};
+  for (int i = 0; i < 3; ++i) {
+    const auto result = world.runner->run({&work, 1}, world.place, session.get(), watch);
+    EXPECT_EQ(result.verdicts[0].kind, Verdict::Kind::retry);
+    EXPECT_TRUE(result.refused);
+  }
+  world.broker.allow("t.dlq");
+  EXPECT_EQ(world.runner->run({&work, 1}, world.place, session.get(), watch).verdicts[0].kind, Verdict::Kind::settled);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(world.inbox->dead().size(), 1U);
+}
+
+TEST(TopicRunner, parks_an_id_that_comes_with_another_payload) {
+  TopicSettings settings;
+  settings.fingerprint = true;
+  const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {1, 0, Act::effect, 0}};   // same id, payloads "0" and "1"
+  World world(settings, handler_of(plan, false));
+  const OneBlock block(plan);
+  const auto session = world.inbox->open_session();
+  RunWatch watch;
+  const Work works[] = {{&block.messages()[0], 0, 1}, {&block.messages()[1], 1, 1}};
+  const auto result = world.runner->run(works, world.place, session.get(), watch);
+  EXPECT_EQ(result.counts.done, 1);
+  EXPECT_EQ(result.counts.dead, 1);
+  EXPECT_EQ(world.inbox->dead().at(0).reason, "mismatch");
+}
+
+TEST(TopicRunner, wraps_the_handler_with_a_decorator_of_ones_own) {
+  std::vector<std::string> calls;
+  const auto named = [&calls](std::string name) {
+    return around([&calls, name](std::span<const Message>, Context&, const Next& next) {
+      calls.push_back("into " + name);
+      Outcome outcome = next();
+      calls.push_back("out of " + name);
+      return outcome;
+    });
+  };
+  const std::vector<Planned> plan{{1, 0, Act::effect, 0}};
+  Pipeline pipeline = [&calls](const Message&) { calls.emplace_back("handler"); };
+  World world({}, std::move(pipeline) | named("inner") | named("outer"));
+  const OneBlock block(plan);
+  const auto session = world.inbox->open_session();
+  RunWatch watch;
+  const Work work{&block.messages()[0], 0, 1};
+  world.runner->run({&work, 1}, world.place, session.get(), watch);
+  EXPECT_EQ(calls, (std::vector<std::string>{"into outer", "into inner", "handler", "out of inner", "out of outer"}));
+}
+
+}  // namespace
+}  // namespace turnstile
