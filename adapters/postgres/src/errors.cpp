@@ -95,8 +95,8 @@ std::string grants(std::string_view schema, std::string_view user) {
   static constexpr std::array<Grant, 6> all{{
       {"SELECT", "migration"},
       {"SELECT, INSERT", "handler"},
-      {"SELECT, INSERT, UPDATE", "fence"},
-      {"SELECT, INSERT, UPDATE, DELETE", "watermark"},
+      {"SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at)", "fence"},
+      {"SELECT, INSERT, UPDATE (watermark, moved_at), DELETE", "watermark"},
       {"SELECT, INSERT", "inbox"},
       {"SELECT, INSERT", "dead"},
   }};

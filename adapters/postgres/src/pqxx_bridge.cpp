@@ -23,9 +23,9 @@ namespace {
 class Borrowed final : public pqxx::connectionpolicy {
  public:
   explicit Borrowed(PGconn* connection) : connectionpolicy(""), connection_(connection) {}
-  handle do_startconnect(handle) override {
-    if (handed_out_)
-      throw pqxx::broken_connection("lost the connection to PostgreSQL; the transaction is gone with it");
+  handle do_startconnect(handle had) override {
+    if (had) return had;
+    if (handed_out_) throw pqxx::broken_connection("lost the connection to PostgreSQL; the transaction is gone with it");
     handed_out_ = true;
     return connection_;
   }

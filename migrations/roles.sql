@@ -1,0 +1,14 @@
+-- The least rights with which a consumer runs. As the owner of the schema:
+--
+--   psql -v ON_ERROR_STOP=1 -v schema=turnstile -v role=app -f migrations/roles.sql
+--
+-- The role must exist. It can neither change the tables nor take an id, a dead letter or an effect back; `turnstile inbox
+-- forget`, `purge` and `dlq replay` are for the owner. Rights on the application's own tables are the application's matter.
+GRANT USAGE ON SCHEMA :"schema" TO :"role";
+GRANT SELECT ON :"schema".migration TO :"role";
+GRANT SELECT, INSERT ON :"schema".handler TO :"role";
+GRANT SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at) ON :"schema".fence TO :"role";
+-- DELETE: the watermark of a topic that was recreated is forgotten.
+GRANT SELECT, INSERT, UPDATE (watermark, moved_at), DELETE ON :"schema".watermark TO :"role";
+GRANT SELECT, INSERT ON :"schema".inbox TO :"role";
+GRANT SELECT, INSERT ON :"schema".dead TO :"role";

@@ -1,0 +1,190 @@
+// What goes wrong in a transaction, and which of the framework's errors that is.
+
+#include <future>
+
+#include "tests/integration/postgres_fixture.hpp"
+#include "tests/support/tcp_proxy.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using namespace std::chrono_literals;
+
+class PostgresErrors : public PostgresTest {};
+
+TEST_F(PostgresErrors, AConstraintIsTheMessagesFaultAndItsDetailStaysInTheServer) {  // trap 17
+  sql().exec("CREATE UNIQUE INDEX one_of_each ON effect (what)");
+  begin("a");
+  tx().exec("INSERT INTO effect (what) VALUES ('secret value')");
+  const auto again = [&] { tx().exec("INSERT INTO effect (what) VALUES ($1)", "secret value"); };
+  const std::string message = message_of<SqlError>(again);
+  EXPECT_THAT(message, HasSubstr("one_of_each"));
+  EXPECT_THAT(message, HasSubstr("SQLSTATE 23505"));
+  EXPECT_THAT(message, Not(HasSubstr("secret value")));
+}
+
+TEST_F(PostgresErrors, AConstraintThatIsCheckedAtCommitIsAnSqlError) {
+  sql().exec("ALTER TABLE effect ADD CONSTRAINT late UNIQUE (what) DEFERRABLE INITIALLY DEFERRED");
+  begin("a");
+  for (int i = 0; i < 2; ++i) tx().exec("INSERT INTO effect (what) VALUES ('twice')");
+  EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "23505");
+  EXPECT_EQ(ids(), "0");
+  begin("a");
+  session_->commit();
+  EXPECT_EQ(ids(), "1");
+}
+
+TEST_F(PostgresErrors, ALockThatIsNotGotInTimeIsBusy) {  // trap 1
+  Sql rival(schema_->url());
+  rival.exec("BEGIN");
+  rival.exec("LOCK TABLE effect");
+  InboxScope impatient = scope();
+  impatient.lock_timeout = 50ms;
+  session_->begin(impatient, {});
+  const std::string message = message_of<StoreBusy>([&] { tx().exec("INSERT INTO effect (what) VALUES ('x')"); });
+  EXPECT_THAT(message, HasSubstr("55P03"));
+  // Swallowed by the handler: the message is not to blame, the whole is to be tried again.
+  EXPECT_THAT(message_of<StoreBusy>([&] { session_->commit(); }), HasSubstr("55P03"));
+  session_->begin(impatient, {});
+  tx().defer("INSERT INTO effect (what) VALUES ('x')");
+  EXPECT_THAT(message_of<StoreBusy>([&] { session_->commit(); }), HasSubstr("55P03"));
+}
+
+TEST_F(PostgresErrors, ADeadlockOfHandlersIsBusyForOneOfThem) {
+  sql().exec("INSERT INTO effect (what) VALUES ('one'), ('two')");
+  const auto lock = [](Transaction& with, const char* what) {
+    with.exec("UPDATE effect SET what = what WHERE what = $1", what);
+  };
+  const auto other = store_->open_session();
+  other->begin(scope(), {});
+  begin("a");
+  lock(tx(), "one");
+  lock(other->transaction(), "two");
+  const auto finish = [&](InboxSession& session, const char* what) {
+    try {
+      lock(session.transaction(), what);
+      session.commit();
+      return 0;
+    } catch (const StoreBusy& error) {
+      EXPECT_THAT(error.what(), HasSubstr("40P01"));
+      session.rollback();
+      return 1;
+    }
+  };
+  auto theirs = std::async(std::launch::async, finish, std::ref(*other), "one");
+  const int mine = finish(*session_, "two");
+  EXPECT_EQ(mine + theirs.get(), 1);
+}
+
+TEST_F(PostgresErrors, AHandlerThatFallsSilentLosesItsTransactionAndIsBusy) {  // trap 1
+  InboxScope silent = scope();
+  silent.idle_timeout = 100ms;
+  for (const bool at_commit : {true, false}) {
+    session_->begin(silent, {});
+    const int backend_pid = backend();
+    ASSERT_TRUE(gone(backend_pid));
+    EXPECT_THAT(message_of<StoreBusy>([&] {
+                  if (at_commit) session_->commit();
+                  else tx().exec("SELECT 1");
+                }),
+                HasSubstr("25P03"));
+  }
+  begin("a");
+  session_->commit();
+}
+
+TEST_F(PostgresErrors, ABackendTerminatedInMidTransactionIsUnavailableAndNothingIsCommitted) {
+  for (const bool at_commit : {true, false}) {
+    begin("a");
+    tx().exec("INSERT INTO effect (what) VALUES ('x')");
+    const int backend_pid = backend();
+    sql().exec("SELECT pg_terminate_backend(" + std::to_string(backend_pid) + ")");
+    ASSERT_TRUE(gone(backend_pid));
+    EXPECT_THAT(message_of<StoreUnavailable>([&] {
+                  if (at_commit) session_->commit();
+                  else tx().exec("SELECT 1");
+                }),
+                HasSubstr("57P01"));
+    EXPECT_THROW(tx().exec("SELECT 1"), Error);
+  }
+  EXPECT_THAT(effects(), IsEmpty());
+  EXPECT_EQ(ids(), "0");
+  begin("a");
+  session_->commit();
+  EXPECT_EQ(ids(), "1");
+}
+
+TEST_F(PostgresErrors, IdleConnectionsThatDiedAreReplacedInSilence) {
+  begin("a");
+  const int first = backend();
+  session_->commit();
+  sql().exec(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'turnstile' AND pid <> pg_backend_pid() AND query LIKE '%" +
+      schema_->name() + "%'");
+  sql().exec("SELECT pg_terminate_backend(" + std::to_string(first) + ")");
+  ASSERT_TRUE(gone(first));
+  EXPECT_EQ(begin("b").at(0), Admission::fresh);
+  EXPECT_NE(backend(), first);
+  session_->commit();
+  EXPECT_EQ(store_->register_handler("charge"), handler_);
+}
+
+TEST_F(PostgresErrors, ALostAnswerToCommitIsInDoubtAndALostRequestToo) {  // trap 13
+  TcpProxy proxy(sql().one("SELECT host(inet_server_addr())"), std::stoi(sql().one("SELECT inet_server_port()")));
+  open(schema_->settings_through(proxy.port()));
+  for (const bool carried_out : {true, false}) {
+    begin(carried_out ? "carried out" : "lost");
+    tx().defer("INSERT INTO effect (what) VALUES ($1)", carried_out ? "carried out" : "lost");
+    if (carried_out) proxy.drop_next_answer();
+    else proxy.drop_next_request();
+    EXPECT_THAT(message_of<CommitInDoubt>([&] { session_->commit(); }), HasSubstr("between COMMIT and its answer"));
+  }
+  EXPECT_THAT(effects(), ::testing::ElementsAre("carried out"));
+}
+
+TEST_F(PostgresErrors, AnErrorBeforeACommitIsCertainEvenWhenTheConnectionGoes) {
+  begin("a");
+  tx().defer("SELECT 1 / 0");
+  tx().defer("SELECT pg_terminate_backend(pg_backend_pid())");  // skipped
+  EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "22012");
+}
+
+TEST_F(PostgresErrors, AHandlerThatEndsTheTransactionIsFoundOut) {
+  begin("a");
+  EXPECT_EQ(sqlstate_of([&] { tx().exec("COMMIT"); }), "2D000");
+  EXPECT_THROW(session_->commit(), Error);
+}
+
+TEST_F(PostgresErrors, AHandlerMayUseSavepointsOfItsOwn) {
+  begin("a");
+  tx().exec("SAVEPOINT mine");
+  EXPECT_EQ(sqlstate_of([&] { tx().exec("SELECT 1 / 0"); }), "22012");
+  tx().exec("ROLLBACK TO SAVEPOINT mine");
+  tx().exec("INSERT INTO effect (what) VALUES ('saved')");
+  session_->commit();
+  EXPECT_THAT(effects(), ::testing::ElementsAre("saved"));
+}
+
+TEST_F(PostgresErrors, CopyIsRefusedWithTheWayOut) {
+  begin("a");
+  EXPECT_THAT(message_of<SqlError>([&] { tx().exec("COPY effect (what) FROM STDIN"); }), HasSubstr("native()"));
+  session_->rollback();
+  begin("a");
+  session_->commit();
+}
+
+TEST_F(PostgresErrors, WeakSettingsOfTheServerAreFound) {  // trap 18
+  EXPECT_THAT(postgres::lint_server(schema_->settings()), IsEmpty());
+  PostgresSettings weak = schema_->settings();
+  weak.url = Secret(schema_->url() + "%20-csynchronous_commit%3Doff");
+  const auto findings = postgres::lint_server(weak);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_THAT(findings[0].problem, HasSubstr("synchronous_commit = off"));
+  EXPECT_THAT(findings[0].remedy, HasSubstr("ALTER SYSTEM SET synchronous_commit = on"));
+}
+
+}  // namespace
+}  // namespace turnstile::test

@@ -1,0 +1,166 @@
+// Migrations on a real server, and what a consumer says of a schema that is not its own.
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <sstream>
+
+#include "tests/integration/postgres_fixture.hpp"
+#include "turnstile/postgres/migrations.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using postgres::embedded_migration_list;
+using postgres::migrate_down;
+using postgres::migrate_status;
+using postgres::migrate_up;
+using postgres::Migration;
+using Kind = postgres::MigrationState::Kind;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class PostgresMigrations : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
+    schema_ = std::make_unique<PostgresSchema>(false);
+    settings_ = schema_->settings();
+  }
+  Sql& sql() { return schema_->sql(); }
+  std::string tables() {
+    return sql().one("SELECT count(*) FROM pg_tables WHERE schemaname = '" + schema_->name() + "'");
+  }
+  std::string schema_error() {
+    return message_of<SchemaError>([&] { postgres::open_store(settings_)->check_schema(); });
+  }
+  /// Those that are embedded, and one more.
+  static std::vector<Migration> with_next(const std::string& up, const std::string& down = "DROP TABLE more;") {
+    auto all = embedded_migration_list();
+    const int number = static_cast<int>(all.size()) + 1;
+    all.push_back({number, "more", "0099_more.up.sql", up, down, std::string(64, 'a')});
+    return all;
+  }
+
+  std::unique_ptr<PostgresSchema> schema_;
+  PostgresSettings settings_;
+};
+
+TEST_F(PostgresMigrations, UpStatusAndDown) {
+  const auto& known = embedded_migration_list();
+  for (const auto& state : migrate_status(settings_, known)) EXPECT_EQ(state.kind, Kind::pending);
+  EXPECT_EQ(migrate_up(settings_, known).size(), known.size());
+  EXPECT_EQ(migrate_up(settings_, known).size(), 0U);
+  for (const auto& state : migrate_status(settings_, known)) {
+    EXPECT_EQ(state.kind, Kind::applied);
+    EXPECT_FALSE(state.applied_at.empty());
+  }
+  EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
+  EXPECT_EQ(migrate_down(settings_, known, 100).size(), known.size());
+  EXPECT_EQ(tables(), "0");
+  EXPECT_EQ(migrate_down(settings_, known, 1).size(), 0U);
+  EXPECT_EQ(migrate_up(settings_, known).size(), known.size());
+}
+
+TEST_F(PostgresMigrations, OfTenThatStartAtOnceOneRunsThem) {
+  std::vector<std::future<std::size_t>> replicas;
+  for (int i = 0; i < 10; ++i) {
+    replicas.push_back(
+        std::async(std::launch::async, [&] { return migrate_up(settings_, embedded_migration_list()).size(); }));
+  }
+  std::size_t ran = 0;
+  for (auto& replica : replicas) ran += replica.get();
+  EXPECT_EQ(ran, embedded_migration_list().size());
+}
+
+TEST_F(PostgresMigrations, AMissingSchemaNamesTheCommand) {
+  EXPECT_THAT(schema_error(), AllOf(HasSubstr("no schema " + schema_->name()), HasSubstr("turnstile migrate up")));
+}
+
+TEST_F(PostgresMigrations, AnOlderSchemaNamesTheFileAndTheCommand) {
+  migrate_up(settings_, embedded_migration_list());
+  sql().exec("DELETE FROM migration");
+  EXPECT_THAT(schema_error(), AllOf(HasSubstr("older than this build"), HasSubstr("0001_inbox.up.sql was not run"),
+                                    HasSubstr("turnstile migrate up")));
+}
+
+TEST_F(PostgresMigrations, ANewerSchemaIsRefusedByConsumersAndByMigrations) {
+  migrate_up(settings_, with_next("CREATE TABLE more (n integer);"));
+  EXPECT_THAT(schema_error(), AllOf(HasSubstr("newer than this build"), HasSubstr("(more)")));
+  EXPECT_THROW(migrate_up(settings_, embedded_migration_list()), SchemaError);
+  EXPECT_THROW(migrate_down(settings_, embedded_migration_list(), 1), SchemaError);
+  EXPECT_EQ(migrate_status(settings_, embedded_migration_list()).back().kind, Kind::unknown);
+  EXPECT_EQ(migrate_down(settings_, with_next(""), 1).size(), 1U);
+  EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
+}
+
+TEST_F(PostgresMigrations, AChangedFileIsRefusedWithItsName) {
+  migrate_up(settings_, embedded_migration_list());
+  auto changed = embedded_migration_list();
+  changed[0].checksum[0] = changed[0].checksum[0] == '0' ? '1' : '0';
+  EXPECT_THAT(message_of<SchemaError>([&] { migrate_up(settings_, changed); }),
+              AllOf(HasSubstr("0001_inbox.up.sql: was changed"), HasSubstr("put the old text back")));
+  EXPECT_EQ(migrate_status(settings_, changed)[0].kind, Kind::changed);
+  sql().exec("UPDATE migration SET checksum = 'another' WHERE number = 1");
+  EXPECT_THAT(schema_error(), HasSubstr("0001_inbox.up.sql: was changed"));
+}
+
+TEST_F(PostgresMigrations, AFileThatFailsChangesNothingAndSaysWhere) {
+  const auto broken = with_next("CREATE TABLE more (n integer);\nSELECT 1;\nINSERT INTO moore VALUES (1);\n");
+  EXPECT_THAT(message_of<SchemaError>([&] { migrate_up(settings_, broken); }),
+              AllOf(HasSubstr("0099_more.up.sql:3: "), HasSubstr("42P01"), HasSubstr("nothing was changed")));
+  EXPECT_EQ(tables(), "0");
+}
+
+TEST_F(PostgresMigrations, WhatPsqlRanIsTakenOver) {
+  sql().exec("CREATE SCHEMA " + schema_->name());
+  for (const Migration& migration : embedded_migration_list()) sql().exec(migration.up);
+  EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
+  EXPECT_EQ(migrate_up(settings_, embedded_migration_list()).size(), 0U);
+  EXPECT_EQ(sql().one("SELECT checksum FROM migration WHERE number = 1"), embedded_migration_list()[0].checksum);
+}
+
+TEST_F(PostgresMigrations, ASchemasNameIsQuoted) {
+  settings_.schema = "Select_" + schema_->name();
+  migrate_up(settings_, embedded_migration_list());
+  EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
+  sql().exec("DROP SCHEMA \"" + settings_.schema + "\" CASCADE");
+}
+
+TEST_F(PostgresMigrations, WhoMayNotMakeASchemaReadsWhatToRun) {
+  const std::string role = schema_->name() + "_guest";
+  sql().exec("CREATE ROLE " + role + " LOGIN PASSWORD 'guest'");
+  PostgresSettings guest = settings_;
+  guest.url = Secret(with_parameter(with_parameter(schema_->url(), "user", role), "password", "guest"));
+  const std::string message = message_of<SchemaError>([&] { migrate_up(guest, embedded_migration_list()); });
+  sql().exec("DROP ROLE " + role);
+  EXPECT_THAT(message, AllOf(HasSubstr(role),
+                             HasSubstr("CREATE SCHEMA \"" + schema_->name() + "\" AUTHORIZATION \"" + role + "\";")));
+}
+
+TEST(PostgresMigrationFiles, TheFolderAndTheLibraryHoldTheSame) {
+  const auto folder = postgres::read_migrations(std::filesystem::path(TURNSTILE_SOURCE_DIR) / "migrations");
+  const auto& embedded = embedded_migration_list();
+  ASSERT_EQ(folder.size(), embedded.size());
+  for (std::size_t i = 0; i < folder.size(); ++i) {
+    EXPECT_EQ(folder[i].up_file, embedded[i].up_file);
+    EXPECT_EQ(folder[i].checksum, embedded[i].checksum);
+    EXPECT_EQ(folder[i].down, embedded[i].down);
+  }
+}
+
+TEST(PostgresMigrationFiles, BadFoldersAreRefusedWithAllThatIsWrong) {
+  const auto folder = std::filesystem::temp_directory_path() / ("turnstile_migrations_" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  for (const char* name : {"0001_one.up.sql", "0003_three.up.sql", "0003_three.down.sql", "readme.sql", "x_y.up.sql"}) {
+    std::ofstream(folder / name) << "SELECT 1;";
+  }
+  const std::string message = message_of<ConfigError>([&] { postgres::read_migrations(folder); });
+  std::filesystem::remove_all(folder);
+  EXPECT_THAT(message, AllOf(HasSubstr("0001_one.down.sql: missing"), HasSubstr("migration 2 is missing"),
+                             HasSubstr("readme.sql: "), HasSubstr("x_y.up.sql: ")));
+  EXPECT_THAT(message_of<ConfigError>([&] { postgres::read_migrations(folder); }), HasSubstr("cannot be read"));
+}
+
+}  // namespace
+}  // namespace turnstile::test

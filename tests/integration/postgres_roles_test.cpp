@@ -1,0 +1,111 @@
+// The role with the least rights: it can do all that the store does, and nothing that would undo it.
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/integration/postgres_fixture.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PostgresRoles : public PostgresTest {
+ protected:
+  void SetUp() override {
+    PostgresTest::SetUp();
+    if (IsSkipped()) return;
+    role_ = schema_->name() + "_app";
+    sql().exec("CREATE ROLE " + role_ + " LOGIN PASSWORD 'app'");
+    app_ = schema_->settings();
+    app_.url = Secret(with_parameter(with_parameter(schema_->url(), "user", role_), "password", "app"));
+  }
+  void TearDown() override {
+    if (role_.empty()) return;
+    session_.reset();
+    store_.reset();
+    sql().exec("DROP OWNED BY " + role_);
+    sql().exec("DROP ROLE " + role_);
+  }
+  /// migrations/roles.sql as psql runs it.
+  void grant_from_file() {
+    std::ifstream in(TURNSTILE_SOURCE_DIR "/migrations/roles.sql");
+    std::stringstream text;
+    text << in.rdbuf();
+    std::string script = text.str();
+    for (const auto& [variable, value] :
+         {std::pair{std::string(":\"schema\""), schema_->name()}, {":\"role\"", role_}}) {
+      for (auto at = script.find(variable); at != std::string::npos; at = script.find(variable))
+        script.replace(at, variable.size(), value);
+    }
+    sql().exec(script);
+  }
+  void do_all_that_the_store_does() {
+    open(app_);
+    store_->check_schema();
+    const TopicPartition at[] = {{"payments", 0}, {"payments", 7}};
+    fence_ = store_->claim_partitions("group", at, std::chrono::seconds(5)).at(0).fence;
+    const InboxEntry entries[] = {{MessageId::from("a"), 1, 1}, {MessageId::from("a"), 2, 2}};
+    EXPECT_THAT(session_->begin(scope(), entries), ::testing::ElementsAre(Admission::fresh, Admission::mismatch));
+    session_->commit();
+    const WatermarkUpdate update{fence_, 3};
+    for (int i = 0; i < 2; ++i) store_->advance_watermarks({&update, 1});
+    EXPECT_EQ(store_->begin_incarnation(fence_), 1);
+    DeadMessage dead;
+    dead.handler = handler_;
+    dead.fence = fence_;
+    EXPECT_TRUE(store_->record_dead(dead));
+    EXPECT_TRUE(store_->is_dead(handler_, fence_, 0));
+    EXPECT_EQ(session_->settled(handler_, std::vector{MessageId::from("a")}), std::vector{true});
+  }
+
+  std::string role_;
+  PostgresSettings app_;
+};
+
+TEST_F(PostgresRoles, TheRightsInTheFileAreEnoughAndNoMore) {
+  grant_from_file();
+  do_all_that_the_store_does();
+  Sql app(app_.url.reveal());
+  for (const char* statement :
+       {"DELETE FROM inbox", "UPDATE inbox SET record_offset = 0", "TRUNCATE inbox", "DELETE FROM dead",
+        "UPDATE dead SET reason = ''", "DELETE FROM fence", "UPDATE fence SET topic = ''", "DELETE FROM handler",
+        "UPDATE handler SET name = ''", "INSERT INTO migration VALUES (2, 'x')", "DROP TABLE inbox",
+        "CREATE TABLE mine (n integer)", "ALTER TABLE inbox ADD COLUMN n integer", "SELECT * FROM effect"}) {
+    try {
+      app.exec(statement);
+      ADD_FAILURE() << "was allowed: " << statement;
+    } catch (const std::runtime_error& error) {
+      const std::string text = error.what();
+      EXPECT_TRUE(text.find("permission denied") != std::string::npos ||
+                  text.find("must be owner") != std::string::npos)
+          << text;
+    }
+  }
+}
+
+TEST_F(PostgresRoles, AMissingRightNamesTheGrantsThatHelp) {
+  const std::string message = message_of<StoreUnavailable>([&] { postgres::open_store(app_)->check_schema(); });
+  EXPECT_THAT(message, HasSubstr("the role " + role_));
+  const auto grants = message.find("GRANT USAGE ON SCHEMA");
+  ASSERT_NE(grants, std::string::npos) << message;
+  sql().exec(message.substr(grants));
+  do_all_that_the_store_does();
+}
+
+TEST_F(PostgresRoles, ARightTakenAwayWhileRunningStopsTheStoreAndNotTheMessage) {
+  grant_from_file();
+  open(app_);
+  begin("a");
+  session_->commit();
+  sql().exec("REVOKE INSERT ON inbox FROM " + role_);
+  EXPECT_THAT(message_of<StoreUnavailable>([&] { begin("b"); }), HasSubstr("GRANT SELECT, INSERT ON"));
+  grant_from_file();
+  begin("b");
+  // In a handler's own statement it is the handler's affair.
+  EXPECT_EQ(sqlstate_of([&] { tx().exec("SELECT * FROM effect"); }), "42501");
+  session_->rollback();
+}
+
+}  // namespace
+}  // namespace turnstile::test
