@@ -58,7 +58,9 @@ TEST_P(KilledAt, loses_nothing_and_repeats_nothing) {
   World world;
   world.publish(500);
   const std::string toml = world.toml("order = \"key\"\nbatch = 20");
-  Process victim = world.consumer(toml, {{"TURNSTILE_FAILPOINT", std::string(GetParam()) + ":3"}});
+  // Offsets are committed once a second: with so few messages the victim may come by that point only once.
+  const char* const times = std::string_view(GetParam()) == "before-offset-commit" ? ":1" : ":3";
+  Process victim = world.consumer(toml, {{"TURNSTILE_FAILPOINT", GetParam() + std::string(times)}});
   EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world.output();
   Process successor = world.consumer(toml);
   expect_settled(world, 500);
