@@ -66,8 +66,9 @@ int consume(const ConsumerOptions& options) try {
   };
 
   Consumer app{config, backends};
-  app.topic(options.topic, charge | transactional() | limit("psp", handler_limit) | ordered_by(Order::key) |
-                               batch(20) | retry(exponential{100ms, 5}) | observe(std::make_shared<Reporter>(slot)));
+  app.topic(options.topic, charge | transactional() | limit("psp", handler_limit) | ordered_by(Order::key) | batch(20) |
+                               handler_timeout(2s) | retry(exponential{100ms, 5}));
+  app.observe(std::make_shared<Reporter>(slot));
   app.run();
   return 0;
 } catch (const std::exception& error) {

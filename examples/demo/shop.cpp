@@ -126,7 +126,7 @@ void Shop::wait_for_topic() {
   if (found != partitions) throw std::runtime_error(fmt::format("topic {} has {} partitions, not {}", topic_, found, partitions));
 }
 
-void Shop::publish(const std::vector<Order>& orders) {
+void Shop::publish(std::span<const Order> orders) {
   const std::int64_t before = handles_->acknowledged;
   for (const Order& order : orders) {
     const std::string payload = fmt::format(R"({{"order":"{}","account":"{}"}})", order.id, order.account);

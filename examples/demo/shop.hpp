@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,7 @@ class Shop {
   /// Waits until a produced record comes back acknowledged, which is when a broker is ready; at most 30 s.
   void wait_for_topic();
   /// Returns when the broker has acknowledged all of them. Throws std::runtime_error when it does not within 60 s.
-  void publish(const std::vector<Order>& orders);
+  void publish(std::span<const Order> orders);
   /// Records in the topic that the consumers have not committed yet. Throws std::runtime_error.
   std::int64_t uncommitted();
 

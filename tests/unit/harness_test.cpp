@@ -1,0 +1,142 @@
+// turnstile::testing::Harness, and the ten lines of the README: users' tests of their own handlers look like these.
+
+#include "turnstile/testing/harness.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "turnstile/turnstile.hpp"
+
+namespace {
+
+using namespace turnstile;
+using namespace std::chrono_literals;
+using turnstile::testing::Harness;
+using turnstile::testing::message;
+using turnstile::testing::message_without_id;
+
+void charge(const Message& message, Context& ctx) {
+  if (message.text() == "no money") throw std::runtime_error("the bank refuses");
+  ctx.defer("INSERT INTO payment (cents) VALUES ($1)", message.text());
+}
+
+std::string header(const OwnedMessage& record, std::string_view name) {
+  return std::string{Message(record).header(name).value_or("(absent)")};
+}
+
+TEST(Charge, TakesTheMoneyOnce) {
+  Harness h{charge | transactional() | retry(exponential{1ms, 3}) | dead_letter()};
+  EXPECT_EQ(h.deliver(message("order-1").payload("1250")), Settled::done);
+  EXPECT_EQ(h.deliver(message("order-1").payload("1250")), Settled::duplicate);
+  EXPECT_EQ(h.statements().size(), 1u);
+  EXPECT_EQ(h.statements()[0].params[0], "1250");
+
+  EXPECT_EQ(h.deliver(message("order-2").payload("no money")), Settled::dead_letter);
+  EXPECT_EQ(h.runs(), 1 + 3);
+  EXPECT_EQ(h.dead_letters().size(), 1u);
+}
+
+TEST(Harness, RedeliversTheSameRecord) {
+  Harness h{charge | transactional()};
+  EXPECT_THROW(h.redeliver(), std::logic_error);
+  EXPECT_EQ(h.deliver(message("order-1").payload("1")), Settled::done);
+  EXPECT_EQ(h.redeliver(), Settled::duplicate);
+  EXPECT_EQ(h.statements().size(), 1U);
+}
+
+TEST(Harness, CountsOffsetsByPartition) {
+  std::vector<TopicPartitionOffset> seen;
+  auto note = [&](const Message& m) { seen.push_back({{std::string{m.topic()}, m.partition()}, m.offset()}); };
+  Harness h{note | transactional()};
+  h.deliver(message("a"));
+  h.deliver(message("b").partition(3));
+  h.deliver(message("c"));
+  const std::vector<TopicPartitionOffset> expected{{{"test", 0}, 0}, {{"test", 3}, 0}, {{"test", 0}, 1}};
+  EXPECT_EQ(seen, expected);
+}
+
+TEST(Harness, SaysWhyAMessageDied) {
+  Harness h{charge | transactional() | retry(exponential{1ms, 2}) | dead_letter("graveyard")};
+  EXPECT_EQ(h.deliver(message("order-1").payload("no money").key("ada")), Settled::dead_letter);
+  ASSERT_EQ(h.dead_letters().size(), 1U);
+  const OwnedMessage dead = h.dead_letters().front();
+  EXPECT_EQ(dead.topic, "graveyard");
+  EXPECT_EQ(dead.key, "ada");
+  EXPECT_EQ(dead.payload, "no money");
+  std::string all;
+  for (const auto& h_ : dead.headers) all += h_.name + '=' + h_.value.value_or("") + '\n';
+  EXPECT_NE(all.find("the bank refuses"), std::string::npos) << all;
+  EXPECT_EQ(header(dead, "message-id"), "order-1");
+  EXPECT_TRUE(h.statements().empty());
+  EXPECT_EQ(h.store().dead().size(), 1U);
+}
+
+TEST(Harness, AMessageWithoutAnIdIsNotRun) {
+  Harness h{charge | transactional() | dead_letter()};
+  EXPECT_EQ(h.deliver(message_without_id().payload("1")), Settled::dead_letter);
+  EXPECT_EQ(h.runs(), 0);
+  EXPECT_EQ(h.dead_letters().size(), 1U);
+}
+
+TEST(Harness, TheConfigurationWinsOverTheCode) {
+  TopicSettings settings;
+  settings.retry = RetryPolicy{1, 1ms, 1ms};
+  Harness h{charge | transactional() | retry(exponential{1ms, 5}) | dead_letter(), settings};
+  EXPECT_EQ(h.deliver(message("order-1").payload("no money")), Settled::dead_letter);
+  EXPECT_EQ(h.runs(), 1);
+}
+
+TEST(Harness, AnswersStatementsAsTheTestSays) {
+  const std::string ask = "SELECT cents FROM account WHERE name = $1";
+  auto decide = [&](const Message& m, Context& ctx) {
+    const Rows balance = ctx.tx().exec(ask, m.text());
+    if (balance.empty()) return Outcome::dead_letter("no such account");
+    if (balance.get<int>(0, 0) < 100) return Outcome::skip("too little");
+    ctx.defer("UPDATE account SET cents = cents - 100 WHERE name = $1", m.text());
+    return Outcome::done();
+  };
+  Harness h{decide | transactional() | dead_letter()};
+  EXPECT_EQ(h.deliver(message("1").payload("nobody")), Settled::dead_letter);
+  h.store().answer(ask, turnstile::testing::MemoryInbox::rows({{"50"}}));
+  EXPECT_EQ(h.deliver(message("2").payload("ada")), Settled::skipped);
+  h.store().answer(ask, turnstile::testing::MemoryInbox::rows({{"500"}}));
+  EXPECT_EQ(h.deliver(message("3").payload("ada")), Settled::done);
+  EXPECT_TRUE(h.statements().back().deferred);
+}
+
+TEST(Harness, RunsADecoratorOfOnesOwn) {
+  std::vector<std::string> trace;
+  auto traced = [&](std::string name) {
+    return around([&trace, name = std::move(name)](std::span<const Message>, Context&, const Next& next) {
+      trace.push_back(name + " in");
+      auto outcome = next();
+      trace.push_back(name + " out");
+      return outcome;
+    });
+  };
+  auto note = [&](const Message&) { trace.emplace_back("handler"); };
+  Harness h{note | traced("inner") | transactional() | traced("outer")};
+  h.deliver(message("1"));
+  const std::vector<std::string> expected{"outer in", "inner in", "handler", "inner out", "outer out"};
+  EXPECT_EQ(trace, expected);
+}
+
+TEST(Harness, TakesBatchHandlers) {
+  auto book = [](std::span<const Message> messages, Context& ctx) {
+    ctx.tx().exec("INSERT INTO booking SELECT unnest($1::text[])", std::vector<std::string>(messages.size(), "x"));
+  };
+  Harness h{book | transactional()};
+  EXPECT_EQ(h.deliver(message("1")), Settled::done);
+  EXPECT_EQ(h.statements().at(0).params.at(0), "{x}");
+}
+
+TEST(Harness, ReportsWrongSettingsAtTheFirstMessage) {
+  Harness h{charge | transactional() | limit(0)};
+  EXPECT_THROW(h.deliver(message("1")), ConfigError);
+}
+
+}  // namespace
