@@ -2,14 +2,14 @@
 // (github.com/compose-spec/compose-spec), and against what this source tree really has: files, verbs, settings.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <yaml-cpp/yaml.h>
 
-#include <algorithm>
-#include <cstdlib>
+#include <array>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -212,17 +212,30 @@ TEST(Compose, EverySettingIsOneThatTheCodeReads) {
   EXPECT_GE(settings, 5);
 }
 
+std::string output_of(const std::string& command) {
+  std::string text;
+  const auto close = [](std::FILE* pipe) { ::pclose(pipe); };
+  const std::unique_ptr<std::FILE, decltype(close)> pipe{::popen((command + " 2>&1").c_str(), "r"), close};
+  std::array<char, 512> part{};
+  while (pipe && std::fgets(part.data(), part.size(), pipe.get())) text += part.data();
+  return text;
+}
+
+// A verb that does not exist shows the help of the one before it; that it is not this one's says the usage line.
+bool is_verb(const std::string& words) {
+  const auto help = output_of(std::string{TURNSTILE_BIN_DIR} + "/turnstile " + words + " --help");
+  return help.find("Usage: turnstile " + words + ' ') != std::string::npos;
+}
+
 TEST(Compose, EveryVerbIsOneOfTheCommandLines) {
+  EXPECT_FALSE(is_verb("migrate sideways")) << "everything passes for a verb, so the lines below prove nothing";
   int verbs = 0;
   for (const auto& service : compose()["services"]) {
-    const auto command = service.second["command"].IsSequence() ? words(service.second["command"]) : std::vector<std::string>{};
-    if (command.empty() || command.front() != "turnstile") continue;
-    std::string line = std::string{TURNSTILE_BIN_DIR} + "/turnstile";
-    for (std::size_t i = 1; i < command.size(); ++i) line += " '" + command[i] + "'";
-    const int status = std::system((line + " --help >/dev/null 2>&1").c_str());
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << line;
-    const int misspelt = std::system((line + "x --help >/dev/null 2>&1").c_str());
-    EXPECT_TRUE(WIFEXITED(misspelt) && WEXITSTATUS(misspelt) == 2) << line << "x passes for a verb, so the line above proves nothing";
+    const YAML::Node command = service.second["command"];
+    if (!command.IsDefined() || !command.IsSequence() || command[0].as<std::string>() != "turnstile") continue;
+    std::string line;
+    for (std::size_t i = 1; i < command.size(); ++i) line += (i == 1 ? "" : " ") + command[i].as<std::string>();
+    EXPECT_TRUE(is_verb(line)) << service.first << ": turnstile " << line;
     ++verbs;
   }
   EXPECT_GE(verbs, 1);

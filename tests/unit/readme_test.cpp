@@ -1,0 +1,135 @@
+// README.md quotes code that is compiled, names settings and verbs that exist, and links to files that are there. The quickstart's
+// blocks are also run, by tests/package/run.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "adapters/cli/src/exit_code.hpp"
+#include "core/config_keys.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path root{TURNSTILE_SOURCE_DIR};
+
+std::string read(const fs::path& file) {
+  std::ifstream in{file};
+  EXPECT_TRUE(in) << file << ": cannot be read";
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+const std::string& readme() {
+  static const std::string text = read(root / "README.md");
+  return text;
+}
+
+// A fenced block: ```LANGUAGE MARK, as in ```cpp quickstart main.cpp or ```cpp from examples/payments/main.cpp.
+struct Block {
+  std::string language;
+  std::string mark;
+  std::string file;
+  std::string text;
+  int line = 0;
+};
+
+std::vector<Block> blocks() {
+  std::vector<Block> all;
+  std::istringstream in{readme()};
+  bool inside = false;
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (!line.starts_with("```")) {
+      if (inside) all.back().text += line + '\n';
+      continue;
+    }
+    inside = !inside;
+    if (!inside) continue;
+    Block block;
+    std::istringstream words{line.substr(3)};
+    words >> block.language >> block.mark >> block.file;
+    block.line = number;
+    all.push_back(std::move(block));
+  }
+  EXPECT_FALSE(inside) << "a fence is not closed";
+  return all;
+}
+
+// One line of code, shown at the top, need not be a whole file: all else must be compiled somewhere.
+bool is_one_line(const Block& block) { return block.text.find('\n') == block.text.size() - 1; }
+
+TEST(Readme, QuotesCodeThatIsCompiled) {
+  int quoted = 0;
+  for (const auto& block : blocks()) {
+    if (block.mark == "quickstart" && block.file != "run.sh") {
+      EXPECT_EQ(block.text, read(root / "examples/quickstart" / block.file)) << "README.md:" << block.line;
+      ++quoted;
+    } else if (block.mark == "from") {
+      EXPECT_NE(read(root / block.file).find(block.text), std::string::npos)
+          << "README.md:" << block.line << ": this is not in " << block.file << ":\n" << block.text;
+      ++quoted;
+    } else if (block.language == "cpp") {
+      EXPECT_TRUE(is_one_line(block)) << "README.md:" << block.line << ": say where this is compiled: ```cpp from FILE";
+    }
+  }
+  EXPECT_GE(quoted, 5);
+}
+
+TEST(Readme, LinksToFilesThatAreThere) {
+  for (const auto* page : {"README.md", "compose/README.md", "examples/quickstart/README.md", "examples/payments/README.md",
+                           "examples/own_poll_loop/README.md"}) {
+    const auto text = read(root / page);
+    const std::regex link{R"(\]\(([^)# ]+)(#[^)]*)?\))"};
+    for (std::sregex_iterator at{text.begin(), text.end(), link}, end; at != end; ++at) {
+      const auto target = (*at)[1].str();
+      if (target.starts_with("http")) continue;
+      EXPECT_TRUE(fs::exists((root / page).parent_path() / target)) << page << ": " << target;
+    }
+  }
+}
+
+bool names(const std::string& key) { return readme().find('`' + key + '`') != std::string::npos; }
+
+TEST(Readme, NamesEverySetting) {
+  for (const auto& key : turnstile::postgres_keys()) EXPECT_TRUE(names(std::string{key.name})) << "[postgres] " << key.name;
+  for (const auto& key : turnstile::consumer_keys()) EXPECT_TRUE(names(std::string{key.name})) << "[consumer] " << key.name;
+  for (const auto& key : turnstile::log_keys()) EXPECT_TRUE(names(std::string{key.name})) << "[log] " << key.name;
+  for (const auto& key : turnstile::topic_keys()) {
+    const std::string name{key.name};
+    EXPECT_TRUE(names(name.substr(0, name.find('.')))) << "[topics.NAME] " << name;
+  }
+}
+
+TEST(Readme, NamesEveryDecorator) {
+  const auto header = read(root / "framework/include/turnstile/decorators.hpp");
+  const std::regex factory{R"(\n(?:inline )?auto ([a-z_]+)\()"};
+  int found = 0;
+  for (std::sregex_iterator at{header.begin(), header.end(), factory}, end; at != end; ++at) {
+    EXPECT_NE(readme().find("| `" + (*at)[1].str() + '('), std::string::npos) << (*at)[1] << " is not in the table of decorators";
+    ++found;
+  }
+  EXPECT_GE(found, 12);
+}
+
+TEST(Readme, NamesEveryExitCode) {
+  // "  3  Kafka or PostgreSQL cannot be reached…"
+  const std::string codes = turnstile::cli::kExitCodes;
+  const std::regex line{R"(\n  ([0-9])  ([A-Za-z]+))"};
+  int found = 0;
+  for (std::sregex_iterator at{codes.begin(), codes.end(), line}, end; at != end; ++at) {
+    EXPECT_TRUE(std::regex_search(readme(), std::regex{"[ \n]" + (*at)[1].str() + " " + (*at)[2].str()})) << (*at)[0];
+    ++found;
+  }
+  EXPECT_EQ(found, 5);
+}
+
+}  // namespace
