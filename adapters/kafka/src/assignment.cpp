@@ -49,7 +49,7 @@ void KafkaConsumer::separate_queue(const TopicPartition& at) {
   if (!queue) throw BrokerError(fmt::format("kafka: {}[{}]: librdkafka gives no queue for the partition", at.topic, at.partition));
   rd_kafka_queue_forward(queue.get(), nullptr);
   bell_->listen_to(queue.get());
-  assigned_[at] = Assigned{std::move(queue), std::nullopt};
+  assigned_[at] = Assigned{std::move(queue), std::nullopt, 0};
 }
 
 void KafkaConsumer::revoke(rd_kafka_topic_partition_list_t* list) {

@@ -26,7 +26,7 @@ int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(tim
 }  // namespace
 
 KafkaConsumer::KafkaConsumer(const Settings& settings, std::shared_ptr<spdlog::logger> logger)
-    : bell_(std::make_shared<Bell>()), client_(Client::open(Role::consumer, settings, std::move(logger), this, bell_)) {
+    : bell_(std::make_shared<Bell>()), client_(Client::open(Role::consumer, settings, std::move(logger), this, bell_)), wakeup_(settings) {
   rd_kafka_poll_set_consumer(client_->handle());
   main_queue_.reset(rd_kafka_queue_get_consumer(client_->handle()));
   bell_->listen_to(main_queue_.get());
@@ -75,24 +75,39 @@ void KafkaConsumer::serve_record(const rd_kafka_message_t& record) {
 
 std::unique_ptr<Block> KafkaConsumer::take(const TopicPartition& from, std::size_t most) {
   const auto found = assigned_.find(from);
-  if (found == assigned_.end() || found->second.seek_to || most == 0) return nullptr;
+  if (found == assigned_.end() || found->second.seek_to) return nullptr;
+  auto& [queue, seek_to, bytes_since_wakeup] = found->second;
+  const auto waited = rd_kafka_queue_length(queue.get());
+  const auto records = drain(queue.get(), from, most);
+  if (records.empty()) return nullptr;
+  if (wakeup_.due(waited, records, bytes_since_wakeup))
+    FetcherWakeup::wake(client_->handle(), from.topic.c_str(), from.partition);
+  return std::make_unique<RecordBlock>(client_, records);
+}
+
+// In chunks, until the queue is empty: librdkafka says no more of a queue that it has not seen empty.
+std::span<rd_kafka_message_t*> KafkaConsumer::drain(rd_kafka_queue_t* queue, const TopicPartition& from, std::size_t most) {
   std::size_t count = 0;
-  for (;;) {
-    if (scratch_.size() < count + 1) scratch_.resize(std::min(most, count + chunk));
-    const auto got = rd_kafka_consume_batch_queue(found->second.queue.get(), 0, scratch_.data() + count,
-                                                  std::min(scratch_.size(), most) - count);
+  while (count < most) {
+    const auto room = std::min(most - count, chunk);
+    if (scratch_.size() < count + room) scratch_.resize(count + room);
+    const auto got = rd_kafka_consume_batch_queue(queue, 0, scratch_.data() + count, room);
     if (got <= 0) break;
-    const auto fresh = std::span(scratch_).subspan(count, static_cast<std::size_t>(got));
-    const auto good = std::stable_partition(fresh.begin(), fresh.end(), [](const auto* record) { return !record->err; });
-    for (auto it = good; it != fresh.end(); ++it) {
-      const RecordPtr record{*it};
-      look_at_error(record->err, rd_kafka_message_errstr(record.get()), from.topic, from.partition, record->offset);
-    }
-    count += static_cast<std::size_t>(good - fresh.begin());
-    if (count == most) break;
+    count += without_errors(std::span(scratch_).subspan(count, static_cast<std::size_t>(got)), from);
   }
-  if (count == 0) return nullptr;
-  return std::make_unique<RecordBlock>(client_, std::span(scratch_).first(count));
+  return std::span(scratch_).first(count);
+}
+
+// Errors come among the records. How many records are left, moved to the front.
+std::size_t KafkaConsumer::without_errors(std::span<rd_kafka_message_t*> fresh, const TopicPartition& from) {
+  const auto good = [](const auto* record) { return !record->err; };
+  if (std::all_of(fresh.begin(), fresh.end(), good)) return fresh.size();
+  const auto errors = std::stable_partition(fresh.begin(), fresh.end(), good);
+  for (auto it = errors; it != fresh.end(); ++it) {
+    const RecordPtr record{*it};
+    look_at_error(record->err, rd_kafka_message_errstr(record.get()), from.topic, from.partition, record->offset);
+  }
+  return static_cast<std::size_t>(errors - fresh.begin());
 }
 
 std::vector<std::optional<Offset>> KafkaConsumer::committed(std::span<const TopicPartition> of, milliseconds timeout) {

@@ -11,6 +11,7 @@
 
 #include "bell.hpp"
 #include "client.hpp"
+#include "fetcher_wakeup.hpp"
 #include "turnstile/ports/broker.hpp"
 
 namespace turnstile::kafka {
@@ -36,6 +37,7 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
     Queue queue;
     /// A seek that librdkafka could not make yet; nothing is taken until it has.
     std::optional<Offset> seek_to;
+    std::size_t bytes_since_wakeup = 0;
   };
 
   void on_rebalance(rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t* list) noexcept override;
@@ -48,6 +50,8 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   void separate_queue(const TopicPartition& at);
   void serve();
   void serve_record(const rd_kafka_message_t& record);
+  std::span<rd_kafka_message_t*> drain(rd_kafka_queue_t* queue, const TopicPartition& from, std::size_t most);
+  std::size_t without_errors(std::span<rd_kafka_message_t*> fresh, const TopicPartition& from);
   void settle_seeks();
   bool try_seek(const TopicPartition& at, Offset to);
   void look_at_error(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic, std::int32_t partition,
@@ -58,6 +62,7 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
 
   std::shared_ptr<Bell> bell_;
   std::shared_ptr<Client> client_;
+  FetcherWakeup wakeup_;
   Queue main_queue_;
   AssignmentListener* listener_ = nullptr;
   std::unordered_map<TopicPartition, Assigned> assigned_;

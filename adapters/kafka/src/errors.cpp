@@ -97,9 +97,9 @@ std::string explain(rd_kafka_resp_err_t code, std::string_view detail, const Whe
   std::string text = fmt::format("kafka {}: ", at.broker);
   if (!at.topic.empty()) text += fmt::format("topic {}: ", at.topic);
   const std::string_view name = rd_kafka_err2str(code);
-  text += name;
-  if (!detail.empty() && detail != name) text += fmt::format(" ({})", detail);
-  text += '.';
+  if (detail.find(name) != std::string_view::npos) text += detail;
+  else text += detail.empty() ? std::string(name) : fmt::format("{} ({})", name, detail);
+  if (!text.ends_with('.')) text += '.';
   if (const auto what_to_do = remedy(code, at); !what_to_do.empty()) text += " " + what_to_do;
   return text;
 }

@@ -43,11 +43,13 @@ constexpr std::array for_consumers{
 };
 
 // delivery.timeout.ms: a dead letter that nobody takes must stop its partition within a time that a person can wait.
+// message.max.bytes: what brokers take by default (librdkafka: 1,000,000), since a dead letter is a little more than its record.
 // partitioner: the Java clients', so that a key's dead letters lie with what others produce under it.
 // topic.metadata.propagation.max.ms: how long a topic that nobody knows is taken for one that is being created.
 constexpr std::array for_producers{
     Default{"enable.idempotence", "true"},
     Default{"linger.ms", "0"},
+    Default{"message.max.bytes", "1048576"},
     Default{"partitioner", "murmur2_random"},
     Default{"delivery.timeout.ms", "30000"},
     Default{"topic.metadata.propagation.max.ms", "5000"},
@@ -119,6 +121,14 @@ bool applies(const Default& d, const Settings& s) {
 std::string setting(const Settings& settings, const std::string& key, const std::string& otherwise) {
   const auto at = settings.find(key);
   return at == settings.end() ? otherwise : at->second;
+}
+
+std::string effective(const Settings& settings, const std::string& key) {
+  const auto conf = make_conf(Role::consumer, settings);
+  std::array<char, 512> value{};
+  auto size = value.size();
+  if (rd_kafka_conf_get(conf.get(), key.c_str(), value.data(), &size) != RD_KAFKA_CONF_OK) return {};
+  return value.data();
 }
 
 Conf make_conf(Role role, const Settings& settings, std::vector<std::string>& problems) {

@@ -19,6 +19,8 @@ Conf make_conf(Role role, const Settings& settings);
 /// All that can be said against the settings before anything connects. Throws ConfigError.
 void check(const Settings& settings);
 
+/// A consumer's setting as it will be, defaults included. The settings must have passed check().
+std::string effective(const Settings& settings, const std::string& key);
 std::string setting(const Settings& settings, const std::string& key, const std::string& otherwise = {});
 
 }  // namespace turnstile::kafka

@@ -1,0 +1,144 @@
+// The contract of the Broker port: what a record carries, what a producer promises, what is told of a topic.
+
+#include <algorithm>
+#include <thread>
+
+#include "broker_contract.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST_P(BrokerContract, TellsNullAndEmptyApart) {
+  const auto topic = new_topic(1);
+  OwnedMessage record = text(topic, 0, "");
+  record.key = "";
+  producer().send(record);
+  record.key.reset();
+  record.payload.reset();
+  producer().send(record);
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_read(2));
+  EXPECT_EQ(reader.read[0].key, "");
+  EXPECT_EQ(reader.read[0].payload, "");
+  EXPECT_EQ(reader.read[1].key, std::nullopt);
+  EXPECT_EQ(reader.read[1].payload, std::nullopt);
+}
+
+TEST_P(BrokerContract, CarriesKeysPayloadsAndTimestampsAsTheyAre) {
+  const auto topic = new_topic(1);
+  OwnedMessage record = text(topic, 0, std::string("a\0b\xff", 4));
+  record.key = std::string("\0", 1);
+  record.timestamp = Timestamp{1'700'000'000'123ms};
+  producer().send(record);
+  record.timestamp = Timestamp{};
+  producer().send(record);
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_read(2));
+  EXPECT_EQ(reader.read[0].key, record.key);
+  EXPECT_EQ(reader.read[0].payload, record.payload);
+  EXPECT_EQ(reader.read[0].timestamp, Timestamp{1'700'000'000'123ms});
+  EXPECT_GT(reader.read[1].timestamp, Timestamp{1'700'000'000'123ms}) << "none given: the time of sending";
+}
+
+TEST_P(BrokerContract, KeepsHeadersInOrderRepeatedNullAndBinary) {
+  const auto topic = new_topic(1);
+  OwnedMessage record = text(topic, 0, "x");
+  record.headers = {{"id", "first"}, {"none", std::nullopt}, {"empty", ""}, {"id", std::string("\0\xfe", 2)}};
+  producer().send(record);
+  producer().send(text(topic, 0, "without"));
+  Reader reader(*broker, {topic});
+  reader.left_alone = {{topic, 0}};
+  std::unique_ptr<Block> block;
+  ASSERT_TRUE(reader.until([&] { return block || (block = reader.consumer->take({topic, 0}, 1)); }));
+  const auto& message = block->messages().front();
+  EXPECT_EQ(message.own().headers, record.headers);
+  EXPECT_EQ(message.find("id").count, 2);
+  EXPECT_EQ(message.header("id"), std::string_view("\0\xfe", 2)) << "the last one wins";
+  EXPECT_EQ(message.find("none").count, 1);
+  EXPECT_EQ(message.header("none"), std::nullopt);
+  EXPECT_EQ(message.header("empty"), "");
+  EXPECT_EQ(message.find("missing").count, 0);
+  block.reset();
+  ASSERT_TRUE(reader.until([&] { return (block = reader.consumer->take({topic, 0}, 1)) != nullptr; }));
+  EXPECT_TRUE(block->messages().front().headers().empty());
+}
+
+TEST_P(BrokerContract, CarriesARecordOfNearlyAMegabyte) {
+  const auto topic = new_topic(1);
+  const std::string large(1'000'000, 'z');  // with its frame still below the usual message.max.bytes, 1 MiB
+  producer().send(text(topic, 0, large));
+  producer().send(text(topic, 0, "small"));
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_read(2));
+  EXPECT_TRUE(reader.read[0].payload == large);
+  EXPECT_EQ(reader.read[1].payload, "small");
+}
+
+TEST_P(BrokerContract, AcknowledgesWithPartitionAndOffset) {
+  const auto topic = new_topic(3);
+  const auto first = producer().send(text(topic, 2, "a"));
+  const auto second = producer().send(text(topic, 2, "b"));
+  EXPECT_EQ(first.partition, 2);
+  EXPECT_EQ(second.offset, first.offset + 1);
+  OwnedMessage keyed = text(topic, -1, "c");
+  keyed.key = "same";
+  const auto here = producer().send(keyed).partition;
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(producer().send(keyed).partition, here);
+}
+
+TEST_P(BrokerContract, SendsFromSeveralThreadsAtOnce) {
+  const auto topic = new_topic(1);
+  constexpr int senders = 8;
+  constexpr int each = 25;
+  auto& shared = producer();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < senders; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < each; ++i) shared.send(text(topic, 0, std::to_string(t * each + i)));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_read(senders * each));
+  std::set<std::string> payloads;
+  for (const auto& record : reader.read) payloads.insert(*record.payload);
+  EXPECT_EQ(payloads.size(), static_cast<std::size_t>(senders * each));
+  EXPECT_EQ(offsets_of(reader.read, 0), from_to(0, senders * each));
+}
+
+TEST_P(BrokerContract, ARefusedRecordNamesItsTopicAndTheProducerGoesOn) {
+  const auto refused = world->refused_topic();
+  try {
+    producer().send(text(refused, 0, "x"));
+    ADD_FAILURE() << "it was not refused";
+  } catch (const BrokerError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(refused));
+  }
+  if (is("mock")) return;  // it refuses all topics alike
+  const auto topic = new_topic(1);
+  EXPECT_EQ(producer().send(text(topic, 0, "y")).offset, 0);
+}
+
+TEST_P(BrokerContract, DescribesATopicOrSaysThatThereIsNone) {
+  const auto topic = new_topic(3);
+  const auto info = broker->describe(topic, 10s);
+  ASSERT_TRUE(info);
+  EXPECT_EQ(info->partitions, 3);
+  EXPECT_FALSE(broker->describe(fresh_name("missing"), 10s));
+}
+
+TEST_P(BrokerContract, TellsTheBoundsOfAPartition) {
+  const auto topic = new_topic(2);
+  produce(topic, 0, 4);
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_owns(2));
+  EXPECT_EQ(reader.consumer->bounds({topic, 0}, 10s), std::pair(Offset{0}, Offset{4}));
+  EXPECT_EQ(reader.consumer->bounds({topic, 1}, 10s), std::pair(Offset{0}, Offset{0}));
+}
+
+}  // namespace
+}  // namespace turnstile::test

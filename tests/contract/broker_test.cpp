@@ -1,0 +1,184 @@
+// The contract of the Broker port: the memory twin, librdkafka's mock broker and Apache Kafka must all keep it.
+
+#include <thread>
+
+#include "broker_contract.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST_P(BrokerContract, ReadsEveryRecordOfAPartitionInOrder) {
+  const auto topic = new_topic(2);
+  produce(topic, 0, 300);
+  produce(topic, 1, 50);
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_read(350));
+  EXPECT_EQ(offsets_of(reader.read, 0), from_to(0, 300));
+  EXPECT_EQ(offsets_of(reader.read, 1), from_to(0, 50));
+}
+
+TEST_P(BrokerContract, TakesAtMostWhatIsAskedForAndGoesOnFromThere) {
+  const auto topic = new_topic(1);
+  produce(topic, 0, 10);
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until([&] { return reader.read.size() >= 10; }, 3));
+  EXPECT_EQ(offsets_of(reader.read, 0), from_to(0, 10));
+  EXPECT_EQ(reader.consumer->take({topic, 0}, 3), nullptr);
+  EXPECT_EQ(reader.consumer->take({topic, 0}, 0), nullptr);
+}
+
+TEST_P(BrokerContract, TakesNothingFromAPartitionOfSomebodyElse) {
+  const auto topic = new_topic(1);
+  produce(topic, 0, 1);
+  Reader reader(*broker, {topic});
+  EXPECT_EQ(reader.consumer->take({topic, 0}, 10), nullptr) << "before it is assigned";
+  ASSERT_TRUE(reader.until_owns(1));
+  EXPECT_EQ(reader.consumer->take({topic, 7}, 10), nullptr);
+}
+
+TEST_P(BrokerContract, BlocksStayReadableAfterTheConsumerHasGone) {
+  const auto topic = new_topic(1);
+  produce(topic, 0, 2);
+  std::unique_ptr<Block> kept;
+  {
+    Reader reader(*broker, {topic});
+    reader.left_alone = {{topic, 0}};
+    ASSERT_TRUE(reader.until([&] { return (kept = reader.consumer->take({topic, 0}, 1)) != nullptr; }));
+  }
+  EXPECT_EQ(kept->messages().front().text(), "0");
+  std::thread([&] { kept.reset(); }).join();
+}
+
+TEST_P(BrokerContract, StartsWhereTheListenerSays) {
+  const auto topic = new_topic(2);
+  produce(topic, 0, 10);
+  produce(topic, 1, 4);
+  Reader reader(*broker, {topic});
+  reader.starts = {{{topic, 0}, 7}};
+  ASSERT_TRUE(reader.until_read(7));
+  EXPECT_EQ(offsets_of(reader.read, 0), from_to(7, 10));
+  EXPECT_EQ(offsets_of(reader.read, 1), from_to(0, 4)) << "the one that the answer does not name";
+}
+
+TEST_P(BrokerContract, TellsCommittedOffsetsAlsoFromWithinTheListener) {
+  const auto topic = new_topic(2);
+  produce(topic, 0, 5);
+  Reader reader(*broker, {topic});
+  const std::vector<TopicPartition> asked{{topic, 1}, {topic, 0}};
+  std::vector<std::optional<Offset>> within;
+  reader.when_assigned = [&](auto) { within = reader.consumer->committed(asked, 10s); };
+  ASSERT_TRUE(reader.until_read(5));
+  EXPECT_THAT(within, ElementsAre(std::nullopt, std::nullopt));
+  reader.commit_all();
+  EXPECT_THAT(reader.consumer->committed(asked, 10s), ElementsAre(std::nullopt, 5));
+}
+
+TEST_P(BrokerContract, GoesOnBehindTheCommittedOffsetAfterARestart) {
+  const auto topic = new_topic(1);
+  produce(topic, 0, 5);
+  {
+    Reader first(*broker, {topic});
+    ASSERT_TRUE(first.until_read(5));
+    first.consumer->commit(std::vector<TopicPartitionOffset>{{{topic, 0}, 3}}, true);
+  }
+  Reader second(*broker, {topic});
+  ASSERT_TRUE(second.until_read(2));
+  EXPECT_EQ(offsets_of(second.read, 0), from_to(3, 5));
+}
+
+TEST_P(BrokerContract, CommitsWithoutWaitingToo) {
+  const auto topic = new_topic(1);
+  produce(topic, 0, 2);
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_read(2));
+  reader.consumer->commit(std::vector<TopicPartitionOffset>{{{topic, 0}, 2}}, false);
+  const std::vector<TopicPartition> asked{{topic, 0}};
+  EXPECT_TRUE(reader.until([&] { return reader.consumer->committed(asked, 10s).front() == 2; }));
+}
+
+TEST_P(BrokerContract, SeeksBackAndForth) {
+  const auto topic = new_topic(1);
+  produce(topic, 0, 20);
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_read(20));
+  reader.read.clear();
+  reader.consumer->seek({{topic, 0}, 5});
+  ASSERT_TRUE(reader.until_read(15));
+  EXPECT_EQ(offsets_of(reader.read, 0), from_to(5, 20));
+  reader.read.clear();
+  reader.consumer->seek({{topic, 0}, 2});
+  reader.consumer->seek({{topic, 0}, 18});
+  ASSERT_TRUE(reader.until_read(2));
+  EXPECT_EQ(offsets_of(reader.read, 0), from_to(18, 20));
+}
+
+TEST_P(BrokerContract, WakeEndsAWaitingPoll) {
+  const auto topic = new_topic(1);
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_owns(1));
+  reader.step(1, 0ms);
+  const auto before = std::chrono::steady_clock::now();
+  std::thread other([&] { reader.consumer->wake(); });
+  reader.consumer->poll(20s);
+  other.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 10s);
+}
+
+TEST_P(BrokerContract, ARecordThatComesEndsAWaitingPoll) {
+  const auto topic = new_topic(1);
+  Reader reader(*broker, {topic});
+  produce(topic, 0, 1);
+  ASSERT_TRUE(reader.until_read(1));
+  const auto before = std::chrono::steady_clock::now();
+  std::thread other([&] { produce(topic, 0, 1); });
+  std::unique_ptr<Block> block;
+  while (!block && std::chrono::steady_clock::now() - before < 20s) {
+    reader.consumer->poll(20s);
+    block = reader.consumer->take({topic, 0}, 10);
+  }
+  other.join();
+  ASSERT_TRUE(block);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 10s);
+}
+
+// Trap 19: backpressure is leaving records where they are.
+TEST_P(BrokerContract, APartitionThatIsLeftAloneHoldsUpNoOther) {
+  const auto topic = new_topic(2);
+  produce(topic, 0, 200);
+  produce(topic, 1, 200);
+  Reader reader(*broker, {topic});
+  reader.left_alone = {{topic, 0}};
+  ASSERT_TRUE(reader.until_read(200));
+  EXPECT_THAT(offsets_of(reader.read, 0), IsEmpty());
+  produce(topic, 1, 50);
+  ASSERT_TRUE(reader.until_read(250));
+  reader.left_alone.clear();
+  reader.consumer->wake();
+  ASSERT_TRUE(reader.until_read(450));
+  EXPECT_EQ(offsets_of(reader.read, 0), from_to(0, 200));
+  EXPECT_EQ(offsets_of(reader.read, 1), from_to(0, 250));
+}
+
+TEST_P(BrokerContract, APollThatNobodyNeedsWaitsItsTime) {
+  const auto topic = new_topic(1);
+  produce(topic, 0, 100);
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_read(1));
+  reader.left_alone = {{topic, 0}};
+  int polls = 0;
+  const auto before = std::chrono::steady_clock::now();
+  for (; std::chrono::steady_clock::now() - before < 1s; ++polls) reader.step(1, 100ms);
+  EXPECT_LE(polls, 30) << "records that are left on purpose must not keep poll() busy";
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Brokers, BrokerContract,
+                         ::testing::Values(BrokerKind{"memory", memory_world}, BrokerKind{"mock", mock_world}, BrokerKind{"kafka", kafka_world}),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+}  // namespace turnstile::test

@@ -1,0 +1,181 @@
+#include "broker_world.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "turnstile/kafka/admin.hpp"
+#include "turnstile/kafka/mock.hpp"
+#include "turnstile/testing/broker.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class MemoryWorld final : public BrokerWorld {
+ public:
+  // One cluster, seen through a broker of each group.
+  class InGroup final : public Broker {
+   public:
+    InGroup(std::shared_ptr<testing::MemoryBroker> cluster, std::string group)
+        : cluster_(std::move(cluster)), group_(std::move(group)) {}
+    std::unique_ptr<BrokerConsumer> open_consumer() override { return cluster_->open_consumer(group_); }
+    std::shared_ptr<BrokerProducer> open_producer() override { return cluster_->open_producer(); }
+    std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override {
+      return cluster_->describe(topic, timeout);
+    }
+
+   private:
+    std::shared_ptr<testing::MemoryBroker> cluster_;
+    std::string group_;
+  };
+
+  std::shared_ptr<Broker> broker(const std::string& group) override { return std::make_shared<InGroup>(cluster_, group); }
+  void create_topic(const std::string& name, std::int32_t partitions) override { cluster_->create_topic(name, partitions); }
+  std::string refused_topic() override {
+    const auto name = fresh_name("refused");
+    cluster_->create_topic(name);
+    cluster_->refuse(name, "not today");
+    return name;
+  }
+
+ private:
+  std::shared_ptr<testing::MemoryBroker> cluster_ = std::make_shared<testing::MemoryBroker>();
+};
+
+kafka::Settings in_group(kafka::Settings settings, const std::string& group) {
+  settings["group.id"] = group;
+  return settings;
+}
+
+class MockWorld final : public BrokerWorld {
+ public:
+  std::shared_ptr<Broker> broker(const std::string& group) override {
+    return kafka::open_broker(in_group(mock_.settings(), group), nullptr);
+  }
+  void create_topic(const std::string& name, std::int32_t partitions) override { mock_.create_topic(name, partitions); }
+  std::string refused_topic() override {
+    const auto name = fresh_name("refused");
+    mock_.create_topic(name, 1);
+    mock_.refuse_produce();
+    return name;
+  }
+
+ private:
+  kafka::MockBroker mock_;
+};
+
+class KafkaWorld final : public BrokerWorld {
+ public:
+  explicit KafkaWorld(const std::string& servers)
+      : settings_{{"bootstrap.servers", servers}, {"session.timeout.ms", "6000"}} {}
+  std::shared_ptr<Broker> broker(const std::string& group) override {
+    return kafka::open_broker(in_group(settings_, group), nullptr);
+  }
+  void create_topic(const std::string& name, std::int32_t partitions) override {
+    kafka::create_topic(settings_, {name, partitions, 1, {}});
+  }
+  // The scratch broker creates no topic by itself.
+  std::string refused_topic() override { return fresh_name("missing"); }
+
+ private:
+  kafka::Settings settings_;
+};
+
+}  // namespace
+
+std::unique_ptr<BrokerWorld> memory_world() { return std::make_unique<MemoryWorld>(); }
+std::unique_ptr<BrokerWorld> mock_world() { return std::make_unique<MockWorld>(); }
+std::unique_ptr<BrokerWorld> kafka_world() {
+  const char* servers = std::getenv("TURNSTILE_TEST_KAFKA");
+  return servers && *servers ? std::make_unique<KafkaWorld>(servers) : nullptr;
+}
+
+Reader::Reader(Broker& broker, const std::vector<std::string>& topics) : consumer(broker.open_consumer()) {
+  consumer->subscribe(topics, *this);
+}
+
+Reader::~Reader() {
+  when_revoked = nullptr;  // what it refers to may be gone
+  consumer->close();
+}
+
+std::vector<TopicPartitionOffset> Reader::on_assigned(std::span<const TopicPartition> partitions) {
+  owned.insert(partitions.begin(), partitions.end());
+  if (when_assigned) when_assigned(partitions);
+  std::vector<TopicPartitionOffset> answer;
+  for (const auto& at : partitions)
+    if (starts.contains(at)) answer.push_back({at, starts.at(at)});
+  return answer;
+}
+
+void Reader::on_revoked(std::span<const TopicPartition> partitions, bool lost) {
+  ++revocations;
+  if (when_revoked) when_revoked(partitions, lost);
+  for (const auto& at : partitions) owned.erase(at);
+}
+
+void Reader::step(std::size_t most, std::chrono::milliseconds timeout) {
+  consumer->poll(timeout);
+  for (const auto& at : owned) {
+    if (left_alone.contains(at)) continue;
+    const auto block = consumer->take(at, most);
+    if (!block) continue;
+    EXPECT_LE(block->messages().size(), most);
+    for (const auto& message : block->messages()) {
+      EXPECT_EQ(message.topic(), at.topic);
+      EXPECT_EQ(message.partition(), at.partition);
+      read.push_back(message.own());
+      next[at] = message.offset() + 1;
+    }
+    consumer->wake();  // there may be more
+  }
+}
+
+bool Reader::until(const std::function<bool()>& condition, std::size_t most) {
+  const auto end = std::chrono::steady_clock::now() + 30s;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    step(most);
+  }
+  return true;
+}
+
+bool Reader::until_owns(std::size_t partitions) {
+  return until([&] { return owned.size() == partitions; });
+}
+
+bool Reader::until_read(std::size_t records) {
+  return until([&] { return read.size() >= records; });
+}
+
+void Reader::commit_all() {
+  std::vector<TopicPartitionOffset> offsets;
+  for (const auto& [at, offset] : next)
+    if (owned.contains(at)) offsets.push_back({at, offset});
+  consumer->commit(offsets, true);
+}
+
+std::vector<Offset> offsets_of(const std::vector<OwnedMessage>& read, std::int32_t partition) {
+  std::vector<Offset> offsets;
+  for (const auto& message : read)
+    if (message.partition == partition) offsets.push_back(message.offset);
+  return offsets;
+}
+
+OwnedMessage text(const std::string& topic, std::int32_t partition, const std::string& payload) {
+  OwnedMessage message;
+  message.topic = topic;
+  message.partition = partition;
+  message.payload = payload;
+  return message;
+}
+
+std::string fresh_name(const std::string& what) {
+  static std::atomic<int> count{0};
+  return what + "-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+}
+
+}  // namespace turnstile::test
