@@ -24,8 +24,7 @@ std::string read_whole(const std::filesystem::path& file) {
   errno = 0;
   std::ifstream in(file, std::ios::binary);
   if (!in || is_folder) {
-    throw ConfigError({file.string() + ": cannot be read: " +
-                       (is_folder ? "it is a folder" : std::strerror(errno)) +
+    throw ConfigError({file.string() + ": cannot be read: " + (is_folder ? "it is a folder" : std::strerror(errno)) +
                        "; give the path of Turnstile's configuration, a TOML file"});
   }
   std::ostringstream text;

@@ -13,13 +13,11 @@ namespace {
 using std::chrono::milliseconds;
 using Problems = std::vector<std::string>;
 
-constexpr milliseconds default_handler_timeout{30'000};    // as TopicSettings says
-constexpr milliseconds default_session_timeout{45'000};    // librdkafka's, CONFIGURATION.md
+constexpr milliseconds default_handler_timeout{30'000};     // as TopicSettings says
+constexpr milliseconds default_session_timeout{45'000};     // librdkafka's, CONFIGURATION.md
 constexpr milliseconds default_max_poll_interval{300'000};  // librdkafka's, CONFIGURATION.md
 
-bool is_letter_or_digit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
+bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
 bool is_port(std::string_view text) {
   unsigned port = 0;
@@ -75,13 +73,16 @@ class TopicCheck {
       : config_(config), topic_(topic), s_(settings), problems_(problems) {}
 
   void values() {
-    if (auto problem = check_topic_name(topic_)) problems_.push_back(config_.where("topics." + topic_) + ": " + *problem);
+    if (auto problem = check_topic_name(topic_))
+      problems_.push_back(config_.where("topics." + topic_) + ": " + *problem);
     if (s_.handler && s_.handler->empty()) add("handler", "must not be empty");
     if (s_.limiter && s_.limiter->empty()) add("limiter", "must not be empty");
     if (s_.limit && *s_.limit < 1) {
-      add("limit", "is " + std::to_string(*s_.limit) + "; a limit is the number of handlers that may run at once, at least 1");
+      add("limit",
+          "is " + std::to_string(*s_.limit) + "; a limit is the number of handlers that may run at once, at least 1");
     }
-    if (s_.batch && *s_.batch < 1) add("batch", "is " + std::to_string(*s_.batch) + "; a batch holds at least 1 message");
+    if (s_.batch && *s_.batch < 1)
+      add("batch", "is " + std::to_string(*s_.batch) + "; a batch holds at least 1 message");
     if (s_.keep_ids_for && s_.keep_ids_for->count() < 1) add("keep_ids_for", "must be at least 1s");
     if (s_.handler_timeout && s_.handler_timeout->count() < 1) add("handler_timeout", "must be at least 1ms");
     if (s_.dead_letter && !s_.dead_letter->empty()) {
@@ -93,14 +94,15 @@ class TopicCheck {
 
   void relations() {
     if (s_.mode == Mode::transactional && !config_.postgres) {
-      add("mode", "transactional needs a database, and there is no [postgres]; give postgres.url (TURNSTILE_POSTGRES_URL), "
-                  "or set the mode to none");
+      add("mode",
+          "transactional needs a database, and there is no [postgres]; give postgres.url (TURNSTILE_POSTGRES_URL), "
+          "or set the mode to none");
     }
     const auto session = session_timeout(config_);
     const auto timeout = s_.handler_timeout.value_or(default_handler_timeout);
     if (session && timeout >= *session) {
-      add("handler_timeout", to_text(timeout) + (s_.handler_timeout ? "" : " (the default)") + " must be below " +
-                                 session_text(config_));
+      add("handler_timeout",
+          to_text(timeout) + (s_.handler_timeout ? "" : " (the default)") + " must be below " + session_text(config_));
     }
     if (s_.dead_letter == topic_) {
       add("dead_letter", "is the topic itself: what fails would come round for ever; name another topic");
@@ -112,14 +114,16 @@ class TopicCheck {
     if (s_.duplicates == DuplicatePolicy::raise) {
       if (mode == Mode::none) add("duplicates", "raise needs ids to be kept: set the mode to transactional");
       if (run_by == RunBy::consumer && !s_.dead_letter) {
-        add("duplicates", "raise makes a dead letter of each duplicate, and the topic has no dead_letter; set it, or "
-                          "duplicates to skip");
+        add("duplicates",
+            "raise makes a dead letter of each duplicate, and the topic has no dead_letter; set it, or "
+            "duplicates to skip");
       }
     }
     if (s_.fingerprint == true && mode == Mode::none) {
       add("fingerprint", "needs ids to be kept: set the mode to transactional");
     }
-    if (s_.limiter && !s_.limit) add("limiter", "names '" + *s_.limiter + "' without a limit; set the topic's limit too");
+    if (s_.limiter && !s_.limit)
+      add("limiter", "names '" + *s_.limiter + "' without a limit; set the topic's limit too");
   }
 
  private:
@@ -136,7 +140,8 @@ class TopicCheck {
   void retry() {
     if (!s_.retry) return;
     if (s_.retry->attempts < 1) {
-      add("retry.attempts", "is " + std::to_string(s_.retry->attempts) + "; the first run is counted, so it is at least 1");
+      add("retry.attempts",
+          "is " + std::to_string(s_.retry->attempts) + "; the first run is counted, so it is at least 1");
     }
     if (s_.retry->first.count() < 1) add("retry.backoff", "must begin at 1ms or more");
     if (s_.retry->cap < s_.retry->first) {
@@ -189,9 +194,10 @@ void check_shared_limiters(const Config& config, Problems& problems) {
     if (is_first) continue;
     const auto known = *config.topics.at(first->second).limit;
     if (known == *settings.limit) continue;
-    problems.push_back(config.where("topics." + topic + ".limit") + ": limiter '" + limiter + "' cannot have a limit of " +
-                       std::to_string(*settings.limit) + " here and of " + std::to_string(known) + " in topic '" +
-                       first->second + "'; set the same limit, or name another limiter");
+    problems.push_back(config.where("topics." + topic + ".limit") + ": limiter '" + limiter +
+                       "' cannot have a limit of " + std::to_string(*settings.limit) + " here and of " +
+                       std::to_string(known) + " in topic '" + first->second +
+                       "'; set the same limit, or name another limiter");
   }
 }
 
@@ -203,22 +209,27 @@ std::optional<std::string> check_topic_name(std::string_view topic) {
                        std::all_of(topic.begin(), topic.end(),
                                    [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
   if (allowed) return std::nullopt;
-  return "'" + std::string(topic) + "' is no name that Kafka allows for a topic: 1 to 249 letters, digits, '.', '_' and '-'";
+  return "'" + std::string(topic) +
+         "' is no name that Kafka allows for a topic: 1 to 249 letters, digits, '.', '_' and '-'";
 }
 
 std::optional<std::string> check_schema_name(std::string_view schema) {
   constexpr std::size_t longest = 63;  // PostgreSQL's NAMEDATALEN - 1
-  const bool plain = !schema.empty() && schema.size() <= longest && !(schema.front() >= '0' && schema.front() <= '9') &&
-                     std::all_of(schema.begin(), schema.end(), [](char c) { return is_letter_or_digit(c) || c == '_'; });
+  const bool plain =
+      !schema.empty() && schema.size() <= longest && !(schema.front() >= '0' && schema.front() <= '9') &&
+      std::all_of(schema.begin(), schema.end(), [](char c) { return is_letter_or_digit(c) || c == '_'; });
   if (!plain) {
-    return "'" + std::string(schema) + "' is no schema's name: at most 63 letters, digits and underscores, no digit first";
+    return "'" + std::string(schema) +
+           "' is no schema's name: at most 63 letters, digits and underscores, no digit first";
   }
-  if (schema.starts_with("pg_")) return "'" + std::string(schema) + "' begins with pg_, which PostgreSQL keeps for itself";
+  if (schema.starts_with("pg_"))
+    return "'" + std::string(schema) + "' begins with pg_, which PostgreSQL keeps for itself";
   return std::nullopt;
 }
 
 std::optional<std::string> check_postgres_url(const std::string& url) {
-  constexpr const char* form = "; it looks like postgresql://USER@HOST:5432/DATABASE, or like \"host=HOST dbname=DATABASE\"";
+  constexpr const char* form =
+      "; it looks like postgresql://USER@HOST:5432/DATABASE, or like \"host=HOST dbname=DATABASE\"";
   if (url.empty()) return std::string("is empty") + form;
   const auto scheme_end = url.find("://");
   if (scheme_end == std::string::npos) {
@@ -227,8 +238,9 @@ std::optional<std::string> check_postgres_url(const std::string& url) {
   }
   const auto scheme = std::string_view(url).substr(0, scheme_end);
   if (scheme != "postgresql" && scheme != "postgres") {
-    return scheme.find('=') != std::string_view::npos ? std::nullopt
-                                                      : std::optional(std::string("has another scheme than postgresql") + form);
+    return scheme.find('=') != std::string_view::npos
+               ? std::nullopt
+               : std::optional(std::string("has another scheme than postgresql") + form);
   }
   const auto begin = scheme_end + 3;
   auto authority = std::string_view(url).substr(begin, url.find_first_of("/?", begin) - begin);

@@ -10,7 +10,8 @@ namespace {
 
 class EnvironmentReader {
  public:
-  EnvironmentReader(const Config::Environment& environment, Config& config) : environment_(environment), config_(config) {}
+  EnvironmentReader(const Config::Environment& environment, Config& config)
+      : environment_(environment), config_(config) {}
 
   std::vector<std::string> read() {
     kafka();

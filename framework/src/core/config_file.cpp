@@ -89,11 +89,12 @@ class FileReader {
   }
 
   template <class Section>
-  void settings(const std::string& prefix, const TomlTable& table, std::span<const Setting<Section>> keys, Section& into) {
+  void settings(const std::string& prefix, const TomlTable& table, std::span<const Setting<Section>> keys,
+                Section& into) {
     for (const auto& leaf : leaves_of(table)) {
       const std::string key = prefix + "." + leaf.key;
-      const auto* known =
-          std::find_if(keys.data(), keys.data() + keys.size(), [&](const auto& setting) { return setting.name == leaf.key; });
+      const auto* known = std::find_if(keys.data(), keys.data() + keys.size(),
+                                       [&](const auto& setting) { return setting.name == leaf.key; });
       if (known == keys.data() + keys.size()) {
         unknown_key(key, leaf, names_of(keys));
         continue;
@@ -140,8 +141,9 @@ class FileReader {
       if (node.table() == nullptr || name == "retry") continue;
       const bool known_prefix = suggest(name, std::array<std::string_view, 1>{"retry"}).has_value();
       if (known_prefix) continue;
-      problem("topics." + topic + "." + name, node.line,
-              "unknown section; a topic's name with a dot in it stands in quotes: [topics.\"" + topic + "." + name + "\"]");
+      problem(
+          "topics." + topic + "." + name, node.line,
+          "unknown section; a topic's name with a dot in it stands in quotes: [topics.\"" + topic + "." + name + "\"]");
       found = true;
     }
     return found;

@@ -14,7 +14,7 @@ struct ConfigProblem {
   std::string text;
 };
 
-/// Reads what is right into `config`, with the lines of its keys, and answers what is not. `config.source` is set before.
+/// Reads what is right into `config`, with the lines of its keys, and answers what is not. Wants `config.source`.
 std::vector<ConfigProblem> read_file(const TomlTable& root, Config& config);
 
 }  // namespace turnstile

@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t most_threads = 1'024;      // more than any one process has use for: a slip of the keyboard
+constexpr std::int64_t most_threads = 1'024;       // more than any one process has use for: a slip of the keyboard
 constexpr std::int64_t most_connections = 10'000;  // PostgreSQL's own max_connections is rarely in the thousands
 
 template <class Number>
@@ -219,21 +219,34 @@ std::span<const Setting<TopicSettings>> topic_keys() {
 }
 
 std::span<const std::string_view> kafka_environment_keys() {
-  static constexpr std::array<std::string_view, 28> keys{
-      "auto.offset.reset",        "bootstrap.servers",
-      "broker.address.family",    "client.id",
-      "client.rack",              "debug",
-      "group.id",                 "group.instance.id",
-      "max.poll.interval.ms",     "sasl.kerberos.keytab",
-      "sasl.kerberos.principal",  "sasl.kerberos.service.name",
-      "sasl.mechanism",           "sasl.mechanisms",
-      "sasl.oauthbearer.config",  "sasl.password",
-      "sasl.username",            "security.protocol",
-      "session.timeout.ms",       "ssl.ca.location",
-      "ssl.ca.pem",               "ssl.certificate.location",
-      "ssl.certificate.pem",      "ssl.endpoint.identification.algorithm",
-      "ssl.key.location",         "ssl.key.password",
-      "ssl.key.pem",              "ssl.keystore.password"};
+  static constexpr std::array<std::string_view, 28> keys{"auto.offset.reset",
+                                                         "bootstrap.servers",
+                                                         "broker.address.family",
+                                                         "client.id",
+                                                         "client.rack",
+                                                         "debug",
+                                                         "group.id",
+                                                         "group.instance.id",
+                                                         "max.poll.interval.ms",
+                                                         "sasl.kerberos.keytab",
+                                                         "sasl.kerberos.principal",
+                                                         "sasl.kerberos.service.name",
+                                                         "sasl.mechanism",
+                                                         "sasl.mechanisms",
+                                                         "sasl.oauthbearer.config",
+                                                         "sasl.password",
+                                                         "sasl.username",
+                                                         "security.protocol",
+                                                         "session.timeout.ms",
+                                                         "ssl.ca.location",
+                                                         "ssl.ca.pem",
+                                                         "ssl.certificate.location",
+                                                         "ssl.certificate.pem",
+                                                         "ssl.endpoint.identification.algorithm",
+                                                         "ssl.key.location",
+                                                         "ssl.key.password",
+                                                         "ssl.key.pem",
+                                                         "ssl.keystore.password"};
   return keys;
 }
 

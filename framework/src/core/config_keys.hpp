@@ -22,8 +22,8 @@ std::span<const Setting<ConsumerSettings>> consumer_keys();
 std::span<const Setting<LogSettings>> log_keys();
 std::span<const Setting<TopicSettings>> topic_keys();
 
-/// Settings of librdkafka that the environment may set though the file does not name them: how to reach the brokers, and
-/// as whom. Any other can be overridden once the file names it.
+/// Settings of librdkafka that the environment may set though the file does not name them: how to reach the brokers,
+/// and as whom. Any other can be overridden once the file names it.
 std::span<const std::string_view> kafka_environment_keys();
 
 }  // namespace turnstile

@@ -1,7 +1,8 @@
 #include "core/config_toml.hpp"
 
-#include <sstream>
 #include <toml++/toml.h>
+
+#include <sstream>
 #include <vector>
 
 #include "core/secrets.hpp"
@@ -63,8 +64,9 @@ std::variant<TomlTable, std::string> parse_toml(std::string_view text, std::stri
     std::ostringstream message;
     message << name << ':' << at.line << ':' << at.column << ": ";
     if (quotes_secret(text, at.line)) {
-      message << "this is not valid TOML. More is not said, because the line may hold a secret; texts stand in quotes, and "
-                 "a name with a dot does too";
+      message
+          << "this is not valid TOML. More is not said, because the line may hold a secret; texts stand in quotes, and "
+             "a name with a dot does too";
     } else {
       message << "this is not valid TOML: " << error.description();
     }

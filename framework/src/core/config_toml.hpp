@@ -20,8 +20,8 @@ struct TomlNode {
   [[nodiscard]] const TomlTable* table() const noexcept { return std::get_if<TomlTable>(&content); }
 };
 
-/// The tree, or "turnstile.toml:3:8: …" for a text that is no TOML. What the library says of the error is given on only
-/// where the text cannot hold a secret.
+/// The tree, or "turnstile.toml:3:8: …" for a text that is no TOML. What the library says of the error is given on
+/// only where the text cannot hold a secret.
 std::variant<TomlTable, std::string> parse_toml(std::string_view text, std::string_view name);
 
 }  // namespace turnstile

@@ -26,7 +26,9 @@ struct Describe {
   std::string operator()(bool b) const { return b ? "true" : "false"; }
   std::string operator()(std::int64_t n) const { return std::to_string(n); }
   std::string operator()(double) const { return "a number with a fraction"; }
-  std::string operator()(const std::string& text) const { return text.empty() ? "an empty text" : "the text '" + text + "'"; }
+  std::string operator()(const std::string& text) const {
+    return text.empty() ? "an empty text" : "the text '" + text + "'";
+  }
   std::string operator()(const OtherKind& other) const { return other.name; }
 };
 
@@ -83,7 +85,8 @@ Problem read(const ConfigValue& value, std::int64_t least, std::int64_t most, st
 Problem read(const ConfigValue& value, std::chrono::milliseconds least, std::chrono::milliseconds& into) {
   const auto* text = std::get_if<std::string>(&value.value);
   if (text == nullptr) {
-    return "must be a duration in quotes, a whole number and a unit (ms, s, m, h, d) such as \"30s\", not " + described(value);
+    return "must be a duration in quotes, a whole number and a unit (ms, s, m, h, d) such as \"30s\", not " +
+           described(value);
   }
   const auto parsed = parse_duration(*text);
   if (const auto* why = std::get_if<std::string>(&parsed)) return *why;

@@ -14,7 +14,8 @@ struct Unit {
   Ms::rep ms;
 };
 // From the largest: to_text() takes the first that divides.
-constexpr std::array units{Unit{"d", 86'400'000}, Unit{"h", 3'600'000}, Unit{"m", 60'000}, Unit{"s", 1'000}, Unit{"ms", 1}};
+constexpr std::array units{Unit{"d", 86'400'000}, Unit{"h", 3'600'000}, Unit{"m", 60'000}, Unit{"s", 1'000},
+                           Unit{"ms", 1}};
 
 constexpr const char* form = "write a whole number and a unit (ms, s, m, h, d), such as \"30s\"";
 

@@ -33,9 +33,7 @@ class OwnedHeaders final : public HeaderReader {
   }
 
  private:
-  static const std::vector<Header>& of(const void* record) {
-    return static_cast<const OwnedMessage*>(record)->headers;
-  }
+  static const std::vector<Header>& of(const void* record) { return static_cast<const OwnedMessage*>(record)->headers; }
 };
 
 const OwnedHeaders owned_headers;

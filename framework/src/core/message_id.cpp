@@ -181,7 +181,8 @@ std::variant<IdSource, std::string> IdSource::parse(std::string_view text) {
   if (text.starts_with(json_prefix)) {
     const std::string pointer(text.substr(json_prefix.size()));
     if (auto path = split_pointer(pointer)) return IdSource(Kind::json, pointer, std::move(*path));
-    return in_quotes(text) + " holds no JSON pointer; it begins with a slash, as in json:/event/id, and in it ~0 stands " +
+    return in_quotes(text) +
+           " holds no JSON pointer; it begins with a slash, as in json:/event/id, and in it ~0 stands " +
            "for ~ and ~1 for /";
   }
   return in_quotes(text) + " is no source of ids; " + std::string(choices);

@@ -8,7 +8,8 @@ namespace {
 
 std::string lower(std::string_view text) {
   std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   return out;
 }
 
@@ -18,7 +19,8 @@ bool holds(const std::string& text, std::string_view word) { return text.find(wo
 
 bool is_secret_kafka_key(std::string_view key) {
   // By word rather than by list, so that a setting of a newer librdkafka is safe too.
-  constexpr std::array<std::string_view, 7> words{"password", "secret", "token", "credential", "jaas", "ssl.key.pem", "ssl_key"};
+  constexpr std::array<std::string_view, 7> words{"password", "secret",      "token",  "credential",
+                                                  "jaas",     "ssl.key.pem", "ssl_key"};
   const std::string name = lower(key);
   // Free text that may hold a token; "sasl.oauthbearer.token.endpoint.url" and the like are kept back as well.
   if (name == "sasl.oauthbearer.config") return true;

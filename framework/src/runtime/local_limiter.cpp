@@ -69,7 +69,8 @@ class LocalLimiters final : public Limiters {
  public:
   std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
     if (limit < 1) {
-      throw Error("limiter '" + name + "': a limit of " + std::to_string(limit) + " lets nothing run; it must be at least 1");
+      throw Error("limiter '" + name + "': a limit of " + std::to_string(limit) +
+                  " lets nothing run; it must be at least 1");
     }
     const std::lock_guard lock(mutex_);
     auto& limiter = by_name_[name];

@@ -1,0 +1,7 @@
+#include "turnstile/decorators.hpp"
+
+void charge(const turnstile::Message&) {}
+
+struct Sieve {};
+
+turnstile::Pipeline pipeline = charge | Sieve{};

@@ -1,0 +1,351 @@
+// The configuration file: what is read, and what a person is told about what is wrong in it.
+
+#include "turnstile/config.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+namespace {
+
+using namespace std::chrono_literals;
+
+Config parse(std::string_view toml) { return Config::parse(toml, "turnstile.toml"); }
+
+std::vector<std::string> problems(std::string_view toml) {
+  try {
+    parse(toml);
+  } catch (const ConfigError& error) {
+    return error.problems;
+  }
+  return {};
+}
+
+using Lines = std::vector<std::string>;
+
+TEST(ConfigTest, everything_that_can_be_written) {
+  const Config config = parse(R"(
+[kafka]
+"bootstrap.servers" = "a:9092, b:9092"
+"session.timeout.ms" = 45000
+"enable.ssl.certificate.verification" = true
+client.id = "shop"
+[postgres]
+url = "postgresql://app@db/shop"
+schema = "inbox_2"
+connections = 8
+prepared_statements = false
+lock_timeout = "3s"
+connect_timeout = "1s"
+[consumer]
+workers = 16
+window = 500
+drain_timeout = "20s"
+commit_interval = "500ms"
+stall_after = "5m"
+[log]
+level = "debug"
+format = "json"
+[topics.payments]
+handler = "charge"
+mode = "transactional"
+order = "key"
+limit = 64
+limiter = "psp"
+message_id = "json:/id"
+keep_ids_for = "7d"
+handler_timeout = "30s"
+retry = { attempts = 7, backoff = "100ms..5m" }
+dead_letter = "payments.dlq"
+batch = 200
+duplicates = "raise"
+fingerprint = true
+)");
+  EXPECT_EQ(config.kafka.at("bootstrap.servers"), "a:9092, b:9092");
+  EXPECT_EQ(config.kafka.at("session.timeout.ms"), "45000");
+  EXPECT_EQ(config.kafka.at("enable.ssl.certificate.verification"), "true");
+  EXPECT_EQ(config.kafka.at("client.id"), "shop");
+  ASSERT_TRUE(config.postgres);
+  EXPECT_EQ(config.postgres->url.reveal(), "postgresql://app@db/shop");
+  EXPECT_EQ(config.postgres->schema, "inbox_2");
+  EXPECT_EQ(config.postgres->connections, 8);
+  EXPECT_FALSE(config.postgres->prepared_statements);
+  EXPECT_EQ(config.postgres->lock_timeout, 3s);
+  EXPECT_EQ(config.postgres->connect_timeout, 1s);
+  EXPECT_EQ(config.consumer.workers, 16);
+  EXPECT_EQ(config.consumer.window, 500U);
+  EXPECT_EQ(config.consumer.drain_timeout, 20s);
+  EXPECT_EQ(config.consumer.commit_interval, 500ms);
+  EXPECT_EQ(config.consumer.stall_after, 5min);
+  EXPECT_EQ(config.log.level, "debug");
+  EXPECT_EQ(config.log.format, "json");
+  const TopicSettings& topic = config.topics.at("payments");
+  EXPECT_EQ(topic.handler, "charge");
+  EXPECT_EQ(topic.mode, Mode::transactional);
+  EXPECT_EQ(topic.order, Order::key);
+  EXPECT_EQ(topic.limit, 64);
+  EXPECT_EQ(topic.limiter, "psp");
+  EXPECT_EQ(topic.message_id, "json:/id");
+  EXPECT_EQ(topic.keep_ids_for, 168h);
+  EXPECT_EQ(topic.handler_timeout, 30s);
+  EXPECT_EQ(topic.retry, (RetryPolicy{7, 100ms, 5min}));
+  EXPECT_EQ(topic.dead_letter, "payments.dlq");
+  EXPECT_EQ(topic.batch, 200);
+  EXPECT_EQ(topic.duplicates, DuplicatePolicy::raise);
+  EXPECT_EQ(topic.fingerprint, true);
+}
+
+TEST(ConfigTest, an_empty_file_is_all_defaults) {
+  const Config config = parse("");
+  EXPECT_FALSE(config.postgres);
+  EXPECT_TRUE(config.topics.empty());
+  EXPECT_EQ(config.group(), "turnstile");
+  EXPECT_EQ(config.kafka.at("group.id"), "turnstile");
+  EXPECT_EQ(Config{}.group(), "turnstile");
+}
+
+TEST(ConfigTest, a_topic_of_which_nothing_is_said_leaves_everything_to_the_code) {
+  const Config config = parse("[topics.payments]");
+  const TopicSettings& topic = config.topics.at("payments");
+  EXPECT_EQ(topic.mode, std::nullopt);
+  EXPECT_EQ(topic.limit, std::nullopt);
+  EXPECT_EQ(topic.retry, std::nullopt);
+}
+
+TEST(ConfigTest, topic_names_with_dots_and_dashes_stand_in_quotes) {
+  const Config config = parse("[topics.\"eu.payments-v2\"]\nlimit = 3\n");
+  EXPECT_EQ(config.topics.at("eu.payments-v2").limit, 3);
+  EXPECT_EQ(config.where("topics.eu.payments-v2.limit"), "turnstile.toml:2: topics.eu.payments-v2.limit");
+  EXPECT_EQ(problems("[topics.payments.v2]\nlimit = 3\n"),
+            Lines{"turnstile.toml:1: topics.payments.v2: unknown section; a topic's name with a dot in it stands in "
+                  "quotes: [topics.\"payments.v2\"]"});
+}
+
+TEST(ConfigTest, a_retry_policy_of_which_one_part_is_given_has_the_defaults_for_the_other) {
+  EXPECT_EQ(parse("[topics.a]\nretry = { attempts = 2 }").topics.at("a").retry, (RetryPolicy{2, 100ms, 30s}));
+  EXPECT_EQ(parse("[topics.a.retry]\nbackoff = '1s..2s'").topics.at("a").retry, (RetryPolicy{5, 1s, 2s}));
+}
+
+TEST(ConfigTest, all_problems_come_at_once_in_the_order_of_their_lines) {
+  EXPECT_EQ(problems(R"([topics.payments]
+limmit = 64
+batch = 0
+[log]
+level = "loud"
+[topcs]
+)"),
+            (Lines{"turnstile.toml:2: topics.payments.limmit: unknown key; did you mean 'limit'?",
+                   "turnstile.toml:3: topics.payments.batch: must be a whole number of at least 1, not 0",
+                   "turnstile.toml:5: log.level: must be trace, debug, info, warn, error or off, not the text 'loud'",
+                   "turnstile.toml:6: topcs: unknown section; did you mean [topics]?"}));
+}
+
+struct Wrong {
+  const char* toml;
+  const char* problem;  ///< without "turnstile.toml:"
+};
+
+class WrongConfigTest : public ::testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongConfigTest, is_told_in_one_line) {
+  EXPECT_EQ(problems(GetParam().toml), Lines{std::string("turnstile.toml:") + GetParam().problem});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Limits, WrongConfigTest,
+    ::testing::Values(
+        Wrong{"[topics.a]\nlimit = 0",
+              "2: topics.a.limit: is 0, which would let nothing run; a limit is at least 1, and "
+              "without one only the workers bound the topic"},
+        Wrong{"[topics.a]\nlimit = -3",
+              "2: topics.a.limit: is -3; a limit is the number of handlers that may run at once, at least 1"},
+        Wrong{"[topics.a]\nlimit = \"64\"",
+              "2: topics.a.limit: must be a whole number of at least 1, not the text '64'; write it without quotes"},
+        Wrong{"[topics.a]\nlimit = \"many\"",
+              "2: topics.a.limit: must be a whole number of at least 1, not the text 'many'"},
+        Wrong{"[topics.a]\nlimit = 1.5",
+              "2: topics.a.limit: must be a whole number of at least 1, not a number with a fraction"},
+        Wrong{"[topics.a]\nlimit = [1]", "2: topics.a.limit: must be a whole number of at least 1, not an array"},
+        Wrong{
+            "[topics.a]\nlimit = 1\n[topics.b]\nlimiter = \"a\"\nlimit = 2",
+            "5: topics.b.limit: limiter 'a' cannot have a limit of 2 here and of 1 in topic 'a'; set the same limit, or "
+            "name another limiter"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Topics, WrongConfigTest,
+    ::testing::Values(
+        Wrong{"[topics.a]\nmode = \"leased\"",
+              "2: topics.a.mode: 'leased' is not available in this release; use transactional or none"},
+        Wrong{"[topics.a]\nmode = \"sequence\"",
+              "2: topics.a.mode: 'sequence' is not available in this release; use transactional or none"},
+        Wrong{"[topics.a]\nmode = \"transaction\"",
+              "2: topics.a.mode: must be transactional or none, not the text "
+              "'transaction'; did you mean 'transactional'?"},
+        Wrong{"[topics.a]\nmode = \"transactional\"",
+              "2: topics.a.mode: transactional needs a database, and there is no [postgres]; give postgres.url "
+              "(TURNSTILE_POSTGRES_URL), or set the mode to none"},
+        Wrong{"[topics.a]\norder = 1", "2: topics.a.order: must be partition, key or none, not 1"},
+        Wrong{"[topics.a]\nhandler = \"\"", "2: topics.a.handler: must not be empty"},
+        Wrong{"[topics.a]\nmessage_id = \"headers:x\"",
+              "2: topics.a.message_id: 'headers:x' is no source of ids; use "
+              "header:NAME, key, json:/pointer, cloudevents or offset"},
+        Wrong{"[topics.a]\nkeep_ids_for = \"500ms\"", "2: topics.a.keep_ids_for: must be at least 1s, not 500ms"},
+        Wrong{
+            "[topics.a]\nhandler_timeout = 30",
+            "2: topics.a.handler_timeout: must be a duration in quotes, a whole number and a unit (ms, s, m, h, d) such as "
+            "\"30s\", not 30"},
+        Wrong{"[topics.a]\nretry = 5",
+              "2: topics.a.retry: must be a table, such as { attempts = 5, backoff = \"100ms..30s\" }"},
+        Wrong{"[topics.a]\nretry = { attempts = 0 }",
+              "2: topics.a.retry.attempts: must be a whole number from 1 to 2147483647, not 0"},
+        Wrong{"[topics.a]\nretry = { attemps = 3 }",
+              "2: topics.a.retry.attemps: unknown key; did you mean 'retry.attempts'?"},
+        Wrong{
+            "[topics.a]\nretry = { backoff = \"30s\" }",
+            "2: topics.a.retry.backoff: must be the shortest and the longest wait, such as \"100ms..30s\", not the text '30s'"},
+        Wrong{"[topics.a]\nretry = { backoff = \"30s..100ms\" }",
+              "2: topics.a.retry.backoff: ends at 100ms, before it begins at 30s"},
+        Wrong{"[topics.a]\ndead_letter = \"a\"",
+              "2: topics.a.dead_letter: is the topic itself: what fails would come round "
+              "for ever; name another topic"},
+        Wrong{"[topics.a]\ndead_letter = \"a b\"",
+              "2: topics.a.dead_letter: 'a b' is no name that Kafka allows for a topic: "
+              "1 to 249 letters, digits, '.', '_' and '-'"},
+        Wrong{"[topics.a]\nfingerprint = \"true\"",
+              "2: topics.a.fingerprint: must be true or false, not the text 'true'"},
+        Wrong{"[topics]\nlimit = 3",
+              "2: topics.limit: the settings of a topic stand in a section of its own, such as "
+              "[topics.payments]"},
+        Wrong{"[topics.\"a b\"]",
+              "1: topics.a b: 'a b' is no name that Kafka allows for a topic: 1 to 249 letters, digits, "
+              "'.', '_' and '-'"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Others, WrongConfigTest,
+    ::testing::Values(
+        Wrong{"limit = 3",
+              "1: limit: unknown key; the sections are [kafka], [postgres], [consumer], [log] and [topics.NAME]"},
+        Wrong{"kafka = 3", "1: kafka: must be a section, [kafka], not a value"},
+        Wrong{"[kafka]\n\"client.id\" = [1]",
+              "2: kafka.client.id: must be a text, a number, true or false, not an array"},
+        Wrong{"[kafka]\n\"bootstrap.servers\" = \"a:99999\"",
+              "2: kafka.bootstrap.servers: 'a:99999' has no valid port; it is HOST:PORT with a port from 1 to 65535"},
+        Wrong{"[kafka]\n\"bootstrap.servers\" = \"a:1,\"",
+              "2: kafka.bootstrap.servers: lacks an address; it is a list of HOST:PORT, such as \"localhost:9092\""},
+        Wrong{"[postgres]\nschema = \"x\"",
+              "1: postgres: the database's url is missing; set url in [postgres], or TURNSTILE_POSTGRES_URL"},
+        Wrong{
+            "[postgres]\nurl = \"host=x\"\nschema = \"my-schema\"",
+            "3: postgres.schema: 'my-schema' is no schema's name: at most 63 letters, digits and underscores, no digit first"},
+        Wrong{"[postgres]\nurl = \"host=x\"\nschema = \"pg_x\"",
+              "3: postgres.schema: 'pg_x' begins with pg_, which PostgreSQL keeps for itself"},
+        Wrong{"[consumer]\nworkers = -1", "2: consumer.workers: must be a whole number from 0 to 1024, not -1"},
+        Wrong{
+            "[consumer]\ndrain_timeout = \"5m\"",
+            "2: consumer.drain_timeout: 5m must be below kafka.\"max.poll.interval.ms\" (5m), or the group goes on without "
+            "this member while it drains"},
+        Wrong{"[consumer]\nthreads = 4",
+              "2: consumer.threads: unknown key; the keys here are workers, window, "
+              "drain_timeout, commit_interval, stall_after"},
+        Wrong{"[log]\nformat = \"jsn\"",
+              "2: log.format: must be text or json, not the text 'jsn'; did you mean 'json'?"}));
+
+TEST(ConfigTest, a_handler_may_not_run_longer_than_the_session_lasts) {
+  const std::string kafka = "[kafka]\n\"bootstrap.servers\" = \"a:1\"\n";
+  EXPECT_EQ(
+      problems(kafka + "[topics.a]\nhandler_timeout = \"45s\""),
+      Lines{
+          "turnstile.toml:4: topics.a.handler_timeout: 45s must be below Kafka's session timeout of 45s (librdkafka's "
+          "default); shorten it, or raise kafka.\"session.timeout.ms\""});
+  EXPECT_EQ(
+      problems(kafka + "\"session.timeout.ms\" = 20000\n[topics.a]"),
+      Lines{"topics.a.handler_timeout: 30s (the default) must be below Kafka's session timeout of 20s; shorten it, or "
+            "raise kafka.\"session.timeout.ms\""});
+  EXPECT_EQ(
+      problems("[kafka]\n\"session.timeout.ms\" = 6000\n[postgres]\nurl = \"host=x\"\nlock_timeout = \"6s\""),
+      Lines{"turnstile.toml:5: postgres.lock_timeout: 6s must be below Kafka's session timeout of 6s; shorten it, or "
+            "raise kafka.\"session.timeout.ms\""});
+  // On a poll loop of one's own the session is not ours to know.
+  EXPECT_EQ(problems("[topics.a]\nhandler_timeout = \"10m\""), Lines{});
+}
+
+TEST(ConfigTest, text_that_is_no_toml_is_refused_with_line_and_column) {
+  EXPECT_EQ(problems("[topics.a]\nlimit = many\n").at(0).substr(0, 50),
+            "turnstile.toml:2:9: this is not valid TOML: Error ");
+  EXPECT_NE(problems("[topics.a]\nlimit = 1\nlimit = 2\n").at(0).find("cannot redefine existing integer 'limit'"),
+            std::string::npos);
+}
+
+// Wherever a secret stands in a file that cannot be read, its text must not come back out.
+TEST(ConfigTest, no_error_quotes_a_secret) {
+  const std::string secret = "truehunter2";  // begins like a value, of which the TOML library quotes as far as it read
+  const std::vector<std::string> files{
+      "[postgres]\nurl = " + secret,
+      "[postgres]\nurl = \"" + secret,
+      "[postgres]\nurl = postgresql://app:" + secret + "@db/shop",
+      "[postgres]\nurl = \"postgresql://app:" + secret + "@db:99999/shop\"",
+      "[postgres]\nurl = \"mysql://app:" + secret + "@db/shop\"",
+      "[postgres]\nurl = \"" + secret + "\"",
+      "[postgres]\nurl = [\"" + secret + "\"]",
+      "[postgres]\nurl = [\n" + secret + "\n]",
+      "[postgres]\nulr = \"" + secret + "\"",
+      "[postgres]\nurl \"" + secret + "\"",
+      "[kafka]\n\"sasl.password\" = " + secret,
+      "[kafka]\n\"sasl.password\" = '" + secret,
+      "[kafka]\n\"sasl.password\" = [\"" + secret + "\"]",
+      "[kafka]\n\"sasl.password\" = \"\\q" + secret + "\"",
+      "[kafka]\n\"sasl.password\" = \"a\" " + secret,
+      "kafka = { \"ssl.key.password\" = " + secret + " }",
+  };
+  for (const auto& file : files) {
+    const auto found = problems(file);
+    EXPECT_FALSE(found.empty()) << file;
+    for (const auto& problem : found) {
+      EXPECT_EQ(problem.find("trueh"), std::string::npos) << problem;
+      EXPECT_EQ(problem.find("hunter"), std::string::npos) << problem;
+    }
+  }
+}
+
+RC_GTEST_PROP(ConfigTest, no_text_does_more_than_throw_config_error, (const std::string& text)) {
+  try {
+    parse(text);
+  } catch (const ConfigError& error) {
+    RC_ASSERT(!error.problems.empty());
+  }
+}
+
+TEST(ConfigTest, load_reads_a_file_and_names_it) {
+  const auto file = std::filesystem::path(::testing::TempDir()) / "turnstile-config-test.toml";
+  std::ofstream(file) << "[log]\nlevel = \"loud\"\n";
+  try {
+    Config::load(file);
+    ADD_FAILURE() << "'loud' was taken for a level";
+  } catch (const ConfigError& error) {
+    EXPECT_TRUE(error.problems.at(0).starts_with(file.string() + ":2: log.level: ")) << error.what();
+  }
+  std::filesystem::remove(file);
+}
+
+TEST(ConfigTest, a_file_that_cannot_be_read_is_named_with_the_reason) {
+  const auto refusal = [](const std::filesystem::path& file) -> std::string {
+    try {
+      Config::load(file);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal("no-such-folder/turnstile.toml"),
+            "no-such-folder/turnstile.toml: cannot be read: No such file or directory; give the path of Turnstile's "
+            "configuration, a TOML file");
+  EXPECT_NE(refusal(::testing::TempDir()).find("it is a folder"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace turnstile
