@@ -160,7 +160,8 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
     for (const auto& claim : store_->claim_partitions(settings_.group, to_claim, settings_.lock_timeout)) {
       const LanePtr& lane = claiming.at(claim.at);
       Place place{claim.at, claim.fence, claim.incarnation};
-      if (const auto start = start_of(claim, place)) starts.push_back({claim.at, *start});
+      lane->start = start_of(claim, place);
+      if (lane->start) starts.push_back({claim.at, *lane->start});
       shared_->scheduler.admit(*lane, place);
       observers_.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
     }
@@ -210,7 +211,8 @@ void Engine::take_late_claims() {
     const bool untouched = shared_->scheduler.locked([&, l = lane.get()] { return l->phase == LaneState::Phase::claiming; });
     try {
       if (untouched) {   // nothing was taken yet: go where it would have started
-        if (const auto start = start_of(claim, place)) consumer_->seek({claim.at, *start});
+        lane->start = start_of(claim, place);
+        if (lane->start) consumer_->seek({claim.at, *lane->start});
       }
       shared_->scheduler.admit(*lane, place);
       journal_->info(claim.at, "claimed, epoch " + std::to_string(claim.fence.epoch.value));

@@ -69,6 +69,9 @@ void Keeper::flush(std::span<const LanePtr> lanes) {
   if (updates.empty()) return;
   try {
     store_->advance_watermarks(updates);
+  } catch (const StoreUnavailable& e) {
+    scheduler_.store_failed(e.what());   // told of once, not at every try
+    return;
   } catch (const std::exception& e) {
     journal_->warn(std::string("watermarks not written, they lag until the next time: ") + e.what());
     return;
@@ -102,6 +105,15 @@ void Keeper::watch_progress(SteadyTime now) {
     std::chrono::milliseconds lasted;
   };
   std::vector<Stall> stalls;
+  const auto running = scheduler_.running();
+  // What runs holds it; where nothing does, the oldest that waits.
+  const auto holder = [&](const LanePtr& lane, Offset oldest) {
+    for (const auto& [where, watch] : running) {
+      const auto now_running = where == lane ? watch->look() : std::nullopt;
+      if (now_running) return now_running->offset;
+    }
+    return oldest;
+  };
   scheduler_.locked([&] {
     for (const auto& lane : scheduler_.lanes_unlocked()) {
       const auto position = lane->lane.position();
@@ -115,7 +127,7 @@ void Keeper::watch_progress(SteadyTime now) {
       const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(now - lane->moved_at);
       if (lasted < settings_.stall_after + lane->stalled_for) continue;
       lane->stalled_for = lasted;
-      stalls.push_back({lane, oldest->offset(), lasted});
+      stalls.push_back({lane, holder(lane, oldest->offset()), lasted});
     }
   });
   for (const auto& stall : stalls) {

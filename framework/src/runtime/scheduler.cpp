@@ -22,7 +22,14 @@ constexpr std::size_t kFirstUnit = 8;
 }  // namespace
 
 Scheduler::Scheduler(std::size_t window, std::shared_ptr<const Journal> journal, std::function<void()> room_again)
-    : window_(window), journal_(std::move(journal)), room_again_(std::move(room_again)) {}
+    : window_(window), journal_(std::move(journal)), room_again_(std::move(room_again)) {
+  bell_->scheduler = this;
+}
+
+Scheduler::~Scheduler() {
+  const std::lock_guard lock(bell_->mutex);
+  bell_->scheduler = nullptr;
+}
 
 WorkerSlot& Scheduler::add_worker() {
   const std::lock_guard lock(mutex_);
@@ -44,30 +51,25 @@ std::vector<std::pair<LanePtr, RunWatch*>> Scheduler::running() {
 
 bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
   unit = Unit{};
+  std::vector<TopicState*> starved;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    TopicState* starved = nullptr;
+    starved.clear();
     const bool picked = pick(unit, steady_clock::now(), starved);
     if (picked) {
       slot.lane = unit.lane;
       slot.watch.reset();
     }
-    if (starved != nullptr) {   // also when there is a look-up to do: nobody else asks to be woken
+    if (!starved.empty()) {   // also when there is a look-up to do: nobody else asks to be woken
       lock.unlock();
-      starved->limiter->when_free([this, starved] {
-        {
-          const std::lock_guard guard(mutex_);
-          starved->starved = false;
-        }
-        work_.notify_one();
-      });
+      for (TopicState* topic : starved) ask_to_be_woken(*topic);
       lock.lock();
     }
     if (picked) {
       if (waiting_ > 0) work_.notify_one();   // there may be more: each that is woken wakes the next
       return true;
     }
-    if (starved != nullptr && !starved->starved) continue;
+    if (std::any_of(starved.begin(), starved.end(), [](const TopicState* topic) { return !topic->starved; })) continue;
     ++waiting_;
     const SteadyTime until = next_event();
     if (until == SteadyTime::max()) work_.wait(lock);
@@ -77,7 +79,19 @@ bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
   return false;
 }
 
-bool Scheduler::pick(Unit& unit, SteadyTime now, TopicState*& starved) {
+void Scheduler::ask_to_be_woken(TopicState& topic) {
+  topic.limiter->when_free([bell = bell_, &topic] {
+    const std::lock_guard ringing(bell->mutex);
+    if (bell->scheduler == nullptr) return;
+    {
+      const std::lock_guard guard(bell->scheduler->mutex_);
+      topic.starved = false;
+    }
+    bell->scheduler->work_.notify_one();
+  });
+}
+
+bool Scheduler::pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     const LanePtr lane = lanes_[turn_++ % lanes_.size()];
     if (lane->phase == LaneState::Phase::open && pick_from(lane, unit, now, starved)) return true;
@@ -85,7 +99,7 @@ bool Scheduler::pick(Unit& unit, SteadyTime now, TopicState*& starved) {
   return false;
 }
 
-bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, TopicState*& starved) {
+bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
   TopicState& topic = lane->topic;
   if (topic.starved) return gate_.is_open() && pick_look_up(lane, unit);
   if (!lane->lane.ready(now)) return false;
@@ -94,7 +108,7 @@ bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, Topic
     unit.permit = topic.limiter->try_acquire();
     if (!unit.permit) {
       topic.starved = true;
-      starved = &topic;
+      starved.push_back(&topic);
       if (topic.needs_store()) gate_.leave();
       return gate_.is_open() && pick_look_up(lane, unit);
     }
@@ -256,7 +270,8 @@ std::vector<TopicPartitionOffset> Scheduler::positions_to_commit() {
   const std::lock_guard lock(mutex_);
   std::vector<TopicPartitionOffset> moved;
   for (const auto& lane : lanes_) {
-    const auto position = lane->lane.position();
+    // Also where nothing has come yet: the last owner may have died between its database's commit and Kafka's.
+    const auto position = lane->lane.position() ? lane->lane.position() : lane->start;
     if (!position || position == lane->committed) continue;
     lane->committed = position;
     moved.push_back({lane->place.at, *position});

@@ -52,6 +52,7 @@ struct LaneState {
   Phase phase = Phase::open;
   bool wants_feed = false;                ///< the polling thread left records behind for want of room
   Seq looked_up = 0;                      ///< messages before it were looked up in the inbox
+  std::optional<Offset> start;            ///< where reading began: all below it is settled, so it may be committed
   std::optional<Offset> committed;        ///< what the polling thread has committed
   std::optional<Offset> flushed;          ///< what the keeper has written as the watermark
   std::optional<Offset> last_position;    ///< for the watchdog, with `moved_at`
@@ -79,6 +80,10 @@ class Scheduler {
  public:
   /// `room_again` is called, without the lock, when a lane whose records were left behind has room (may come too often).
   Scheduler(std::size_t window, std::shared_ptr<const Journal> journal, std::function<void()> room_again);
+
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
 
   // --- polling thread
   void open(LanePtr lane);
@@ -123,8 +128,9 @@ class Scheduler {
   void admit(LaneState& lane, const Place& place);
 
  private:
-  bool pick(Unit& unit, SteadyTime now, TopicState*& starved);
-  bool pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, TopicState*& starved);
+  bool pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starved);
+  bool pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::vector<TopicState*>& starved);
+  void ask_to_be_woken(TopicState& topic);
   bool pick_look_up(const LanePtr& lane, Unit& unit);
   std::size_t unit_size(const TopicState& topic) const;
   [[nodiscard]] SteadyTime next_event() const;
@@ -132,6 +138,13 @@ class Scheduler {
   void note_store(const UnitResult& result, SteadyTime now, const TopicState& topic);
   void store_changed(bool available, const std::string& why);
 
+  /// What a limiter rings when a permit may be had: it may know us for longer than we live.
+  struct Bell {
+    std::mutex mutex;
+    Scheduler* scheduler = nullptr;
+  };
+
+  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
   const std::size_t window_;
   std::shared_ptr<const Journal> journal_;
   std::function<void()> room_again_;

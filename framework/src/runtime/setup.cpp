@@ -21,6 +21,8 @@ std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool c
   std::vector<TopicSettings> all;
   std::set<std::string> names;
   std::map<std::string, std::string> handlers;   // handler id -> topic
+  Config config = blueprint.config;
+  if (blueprint.backends.store && !config.postgres) config.postgres.emplace();   // a store of the program's own will do
   for (const auto& [name, pipeline] : blueprint.topics) {
     const auto configured = blueprint.config.topics.find(name);
     const TopicSettings settings = configured == blueprint.config.topics.end()
@@ -33,7 +35,7 @@ std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool c
       problems.push_back("topic '" + name + "': handler id '" + handler + "' is used by topic '" + other->second +
                          "' too: their ids would be taken for one another's; name them apart with handler_id()");
     }
-    const auto found = check_topic(blueprint.config, name, settings, caller_raises ? RunBy::poll_loop : RunBy::consumer);
+    const auto found = check_topic(config, name, settings, caller_raises ? RunBy::poll_loop : RunBy::consumer);
     problems.insert(problems.end(), found.begin(), found.end());
     all.push_back(settings);
   }

@@ -21,8 +21,12 @@ bool TopicRunner::can_look_up() const noexcept {
 }
 
 UnitResult TopicRunner::look_up(std::span<const Work> works, const Place& place, InboxSession& session) {
+  const auto started = std::chrono::steady_clock::now();
   UnitResult result;
   result.verdicts.resize(works.size());
+  result.counts.topic = plan_.topic;
+  result.counts.partition = place.at.partition;
+  result.counts.handler = plan_.handler;
   std::vector<MessageId> ids;
   std::vector<std::size_t> whose;
   for (std::size_t i = 0; i < works.size(); ++i) {
@@ -43,6 +47,8 @@ UnitResult TopicRunner::look_up(std::span<const Work> works, const Place& place,
     result.end = UnitResult::End::store_away;
     result.why = e.what();
   }
+  result.counts.took = std::chrono::steady_clock::now() - started;
+  if (result.counts.duplicates > 0) services_.observers.tell(&Observer::on_batch, result.counts);
   return result;
 }
 

@@ -1,0 +1,327 @@
+// The engine on the twins in memory: quick, and with faults that a real server shows only now and then.
+
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "support/eventually.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/testing/broker.hpp"
+#include "turnstile/testing/inbox.hpp"
+#include "turnstile/turnstile.hpp"
+
+namespace turnstile {
+namespace {
+
+using namespace std::chrono_literals;
+using test::eventually;
+using testing::MemoryBroker;
+using testing::MemoryInbox;
+
+/// Opened by the test, waited for by handlers; bounded, so that a failing test ends.
+class Door {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    opened_.notify_all();
+  }
+  bool wait(std::chrono::milliseconds bound = 20s) {
+    std::unique_lock lock(mutex_);
+    return opened_.wait_for(lock, bound, [this] { return open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
+
+class Counts final : public Observer {
+ public:
+  void on_batch(const BatchReport& r) noexcept override {
+    done += r.done;
+    duplicates += r.duplicates;
+  }
+  void on_store(bool available) noexcept override { ++(available ? store_back : store_away); }
+  void on_stall(const MessageReport& r) noexcept override { stalled_at = r.offset; }
+  void on_retry(const MessageReport&) noexcept override { ++retries; }
+  std::atomic<std::int64_t> done{0}, duplicates{0}, retries{0};
+  std::atomic<int> store_away{0}, store_back{0};
+  std::atomic<Offset> stalled_at{-1};
+};
+
+class EngineTest : public ::testing::Test {
+ protected:
+  void topic(const std::string& name, int partitions) { broker->create_topic(name, partitions); }
+  void publish(const std::string& to, int n, const std::string& prefix = "m", const std::string& payload = "p") {
+    for (int i = 0; i < n; ++i) {
+      OwnedMessage message;
+      message.topic = to;
+      message.partition = -1;
+      message.key = std::to_string(i % 7);
+      message.payload = payload;
+      message.headers = {{"message-id", prefix + std::to_string(i)}};
+      broker->produce(message);
+    }
+  }
+  Config config() {
+    Config c;
+    c.consumer.commit_interval = 20ms;
+    c.consumer.drain_timeout = 5s;
+    return c;
+  }
+  std::unique_ptr<Consumer> consumer(const std::string& to, Pipeline pipeline, const Config& c) {
+    auto app = std::make_unique<Consumer>(c, Backends{broker, inbox});
+    app->topic(to, std::move(pipeline)).observe(counts).handle_signals(false).logger(logger);
+    return app;
+  }
+  /// Runs it on a thread until it is stopped; its exception, if any, becomes `failure`.
+  std::thread start(Consumer& app) {
+    return std::thread([this, &app] {
+      try {
+        app.run();
+      } catch (const std::exception& e) {
+        const std::lock_guard lock(mutex);
+        failure = e.what();
+      }
+    });
+  }
+  bool all_committed(const std::string& of, int partitions) {
+    std::map<int, Offset> ends;
+    for (const auto& record : broker->records(of)) ends[record.partition] = record.offset + 1;
+    for (int p = 0; p < partitions; ++p) {
+      if (ends.contains(p) && broker->committed({of, p}) != ends[p]) return false;
+    }
+    return true;
+  }
+  std::string log_text() {
+    logger->flush();
+    return text.str();
+  }
+
+  std::shared_ptr<MemoryBroker> broker = std::make_shared<MemoryBroker>();
+  std::shared_ptr<MemoryInbox> inbox = std::make_shared<MemoryInbox>();
+  std::shared_ptr<Counts> counts = std::make_shared<Counts>();
+  std::ostringstream text;
+  std::shared_ptr<spdlog::logger> logger =
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+  std::mutex mutex;
+  std::string failure;
+};
+
+const auto kEffect = [](const Message& message, Context& context) { context.tx().exec("INSERT", message.header("message-id").value_or("")); };
+
+TEST_F(EngineTest, settles_every_message_once_in_each_order) {
+  for (const Order order : {Order::partition, Order::key, Order::none}) {
+    const std::string name = "t" + std::to_string(static_cast<int>(order));
+    topic(name, 3);
+    publish(name, 500);
+    publish(name, 100);   // again
+    auto app = consumer(name, kEffect | transactional() | ordered_by(order), config());
+    auto thread = start(*app);
+    EXPECT_TRUE(eventually([&] { return all_committed(name, 3); }));
+    app->stop();
+    thread.join();
+    EXPECT_EQ(failure, "");
+  }
+  EXPECT_EQ(inbox->committed().size(), 1500U);
+  EXPECT_EQ(counts->done, 1500);
+  EXPECT_EQ(counts->duplicates, 300);
+}
+
+TEST_F(EngineTest, loses_and_repeats_nothing_while_members_come_and_go) {
+  topic("t", 6);
+  std::vector<std::unique_ptr<Consumer>> apps;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    apps.push_back(consumer("t", kEffect | transactional() | ordered_by(Order::key) | batch(10), config()));
+    threads.push_back(start(*apps.back()));
+    publish("t", 750, std::to_string(i) + "-");
+    const auto so_far = inbox->size();
+    EXPECT_TRUE(eventually([&] { return inbox->size() > so_far || so_far == 750U * (static_cast<std::size_t>(i) + 1); }));
+    if (i == 2) apps[0]->stop();
+  }
+  EXPECT_TRUE(eventually([&] { return inbox->size() == 3000 && all_committed("t", 6); })) << inbox->size();
+  for (auto& app : apps) app->stop();
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(failure, "");
+  EXPECT_EQ(inbox->committed().size(), 3000U);
+}
+
+TEST_F(EngineTest, runs_no_more_handlers_at_once_than_the_limit_over_topics_that_share_it) {
+  topic("a", 4);
+  topic("b", 4);
+  publish("a", 200, "a");
+  publish("b", 200, "b");
+  std::atomic<int> running{0}, most{0};
+  const auto handler = [&](const Message&) {
+    const int now = ++running;
+    for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+    }
+    std::this_thread::yield();
+    --running;
+  };
+  auto c = config();
+  c.consumer.workers = 16;
+  auto app = consumer("a", handler | limit("shared", 3) | ordered_by(Order::none), c);
+  app->topic("b", handler | limit("shared", 3) | ordered_by(Order::none));
+  auto thread = start(*app);
+  EXPECT_TRUE(eventually([&] { return all_committed("a", 4) && all_committed("b", 4); }));
+  app->stop();
+  thread.join();
+  EXPECT_EQ(failure, "");
+  EXPECT_LE(most, 3);
+  EXPECT_GE(most, 1);
+}
+
+TEST_F(EngineTest, settles_duplicates_while_no_permit_is_to_be_had) {
+  topic("t", 1);
+  publish("t", 5);
+  auto app = consumer("t", kEffect | transactional(), config());
+  auto thread = start(*app);
+  ASSERT_TRUE(eventually([&] { return inbox->size() == 5; }));
+  app->stop();
+  thread.join();
+
+  Door door;
+  publish("t", 1, "slow", "wait");
+  publish("t", 5);   // duplicates behind it
+  auto second = consumer("t", [&](const Message& message, Context&) { if (message.text() == "wait") door.wait(); } | transactional() | ordered_by(Order::none) |
+                                  limit(1) | batch(1), config());
+  auto other = start(*second);
+  EXPECT_TRUE(eventually([&] { return counts->duplicates == 5; })) << "they waited for the permit";
+  EXPECT_EQ(counts->done, 5) << "the slow one is not done yet";
+  door.open();
+  EXPECT_TRUE(eventually([&] { return all_committed("t", 1); }));
+  second->stop();
+  other.join();
+}
+
+TEST_F(EngineTest, waits_for_a_database_that_is_away_and_says_so_once) {
+  topic("t", 2);
+  auto app = consumer("t", kEffect | transactional(), config());
+  auto thread = start(*app);
+  publish("t", 10);
+  ASSERT_TRUE(eventually([&] { return inbox->size() == 10; }));
+  inbox->set_unavailable(true);
+  publish("t", 50, "later");
+  ASSERT_TRUE(eventually([&] { return counts->store_away > 0; }));
+  inbox->set_unavailable(false);
+  EXPECT_TRUE(eventually([&] { return inbox->size() == 60 && all_committed("t", 2); })) << log_text();
+  app->stop();
+  thread.join();
+  EXPECT_EQ(counts->store_away, 1);
+  EXPECT_EQ(counts->store_back, 1);
+  EXPECT_EQ(counts->retries, 0) << "a database that is away is no failed attempt";
+}
+
+TEST_F(EngineTest, refuses_to_start_while_the_database_is_away) {
+  topic("t", 2);
+  publish("t", 10);
+  auto app = consumer("t", kEffect | transactional(), config());
+  inbox->set_unavailable(true);
+  auto thread = start(*app);
+  thread.join();
+  EXPECT_NE(failure, "");   // and the message says why
+  failure.clear();
+  inbox->set_unavailable(false);
+  auto again = consumer("t", kEffect | transactional(), config());
+  auto other = start(*again);
+  EXPECT_TRUE(eventually([&] { return inbox->size() == 10; }));
+  again->stop();
+  other.join();
+  EXPECT_EQ(failure, "");
+}
+
+TEST_F(EngineTest, asks_a_handler_to_stop_when_its_time_is_over) {
+  topic("t", 1);
+  publish("t", 1);
+  std::atomic<bool> asked{false};
+  auto app = consumer("t", [&](const Message&, Context& context) {
+    asked = eventually([&] { return context.stop_token().stop_requested(); }, 10s);
+  } | handler_timeout(50ms), config());
+  auto thread = start(*app);
+  EXPECT_TRUE(eventually([&] { return all_committed("t", 1); }));
+  app->stop();
+  thread.join();
+  EXPECT_TRUE(asked);
+  EXPECT_NE(log_text().find("handler_timeout (50 ms)"), std::string::npos) << log_text();
+}
+
+TEST_F(EngineTest, names_the_message_that_holds_a_partition) {
+  topic("t", 1);
+  publish("t", 3);
+  Door door;
+  auto c = config();
+  c.consumer.stall_after = 100ms;
+  auto app = consumer("t", [&](const Message& message) { if (message.offset() == 1) door.wait(); }, c);
+  auto thread = start(*app);
+  EXPECT_TRUE(eventually([&] { return counts->stalled_at == 1; }));
+  door.open();
+  EXPECT_TRUE(eventually([&] { return all_committed("t", 1); }));
+  app->stop();
+  thread.join();
+}
+
+TEST_F(EngineTest, does_not_hold_up_other_keys_while_one_is_retried) {
+  topic("t", 1);
+  publish("t", 70);
+  std::atomic<int> others{0};
+  auto c = config();
+  auto app = consumer("t", [&](const Message& message) {
+    if (message.key() == "3" && others < 60) throw std::runtime_error("not before the others");
+    if (message.key() != "3") ++others;
+  } | ordered_by(Order::key) | retry(exponential{5ms, 1000, 20ms}), c);
+  auto thread = start(*app);
+  EXPECT_TRUE(eventually([&] { return all_committed("t", 1); }));
+  app->stop();
+  thread.join();
+  EXPECT_EQ(others, 60);
+}
+
+TEST_F(EngineTest, lets_running_handlers_finish_when_it_is_stopped) {
+  topic("t", 1);
+  publish("t", 1);
+  Door door;
+  std::atomic<bool> inside{false};
+  auto app = consumer("t", [&](const Message&, Context& context) {
+    inside = true;
+    door.wait();
+    context.tx().exec("INSERT");
+  } | transactional(), config());
+  auto thread = start(*app);
+  ASSERT_TRUE(eventually([&] { return inside.load(); }));
+  app->stop();
+  door.open();
+  thread.join();
+  EXPECT_EQ(inbox->committed().size(), 1U);
+  EXPECT_TRUE(all_committed("t", 1));
+}
+
+TEST_F(EngineTest, refuses_to_start_with_settings_that_contradict_each_other_all_at_once) {
+  topic("a", 1);
+  auto app = consumer("a", kEffect | transactional() | handler_id("same") | limit(0), config());
+  app->topic("b", kEffect | transactional() | handler_id("same"));
+  start(*app).join();
+  EXPECT_NE(failure.find("handler id 'same' is used by topic 'a' too"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("limit"), std::string::npos) << failure;
+}
+
+TEST_F(EngineTest, names_topics_that_do_not_exist_and_how_to_create_them) {
+  auto app = consumer("nowhere", kEffect | transactional() | dead_letter(), config());
+  start(*app).join();
+  EXPECT_NE(failure.find("topic 'nowhere' does not exist; create it: kafka-topics.sh"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("dead letter topic 'nowhere.dlq' does not exist"), std::string::npos) << failure;
+}
+
+}  // namespace
+}  // namespace turnstile
