@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <csignal>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "integration/cli_database.hpp"
@@ -67,8 +69,8 @@ TEST_F(CliInbox, AnUnknownHandlerIsNotTakenForAnEmptyOne) {
 }
 
 TEST_F(CliInbox, StatsCountPerHandlerAndShowPartitions) {
-  for (int i = 0; i < 1200; ++i)
-    see(1, MessageId::from(std::to_string(i)), i == 0 ? "'2026-01-02 03:04:05+00'" : "now()");
+  sql("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
+      "CASE n WHEN 1 THEN '2026-01-02 03:04:05+00' ELSE now() END FROM generate_series(1, 1200) n");
   const auto stats = cli_.run("inbox", "stats");
   EXPECT_EQ(stats.code, 0) << stats.err;
   EXPECT_THAT(stats.out, ::testing::ContainsRegex("charge +1,200 +2026-01-02 03:04:05 UTC"));
@@ -93,6 +95,16 @@ TEST_F(CliInbox, ForgetAsksFirstBecauseTheEffectMayRunAgain) {
   const auto again = cli_.run("inbox", "forget", "order-17", "--handler", "charge", "--yes");
   EXPECT_EQ(again.code, 1);
   EXPECT_THAT(again.out, HasSubstr("nothing to forget"));
+}
+
+TEST_F(CliInbox, AHeldRowIsNotWaitedForForEver) {
+  see(1, kOrder);
+  pqxx::connection holder(url_);
+  pqxx::work work(holder);
+  work.exec("SELECT 1 FROM " + schema_ + ".inbox FOR UPDATE");
+  const auto forgotten = cli_.run("inbox", "forget", "order-17", "--handler", "charge", "--yes");
+  EXPECT_EQ(forgotten.code, 3);
+  EXPECT_THAT(forgotten.err, AllOf(HasSubstr("too busy"), HasSubstr("rolled back"), HasSubstr("try again later")));
 }
 
 TEST_F(CliInbox, ForgetLeavesOtherHandlersAlone) {
@@ -162,6 +174,29 @@ TEST_F(CliPurge, OneTransactionHoldsOneBatch) {
   EXPECT_EQ(cli_.run("inbox", "purge", "--older-than", "8d", "--batch", "1000").code, 0);
   EXPECT_EQ(sql("SELECT max(n) FROM seen_batches"), "1000");
   EXPECT_EQ(sql("SELECT count(DISTINCT xid) FROM seen_batches WHERE n > 0"), "3");
+}
+
+TEST_F(CliPurge, ASignalEndsItBetweenTwoBatches) {
+  fill(5'000, 0);
+  // Each batch waits for a gate, which the test opens twice.
+  sql("CREATE TABLE gate (n integer); CREATE SEQUENCE batches");
+  sql("CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('" + schema_ +
+      ".batches'); LOCK TABLE " + schema_ + ".gate IN SHARE MODE; RETURN NULL; END $$");
+  sql("CREATE TRIGGER pass BEFORE DELETE ON inbox FOR EACH STATEMENT EXECUTE FUNCTION pass()");
+  pqxx::connection keeper(url_);
+  auto closed = std::make_unique<pqxx::work>(keeper);
+  closed->exec("LOCK TABLE " + schema_ + ".gate IN EXCLUSIVE MODE");
+
+  CliProcess purge({"inbox", "purge", "--older-than", "8d", "--batch", "1000"}, cli_.environment(),
+                   cli_.folder().path());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (sql("SELECT is_called FROM batches") != "t" && std::chrono::steady_clock::now() < end) continue;
+  purge.signal(SIGTERM);
+  closed->commit();
+  const auto ended = purge.wait(std::chrono::seconds(20));
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.out, HasSubstr("1,000 ids deleted, then interrupted; run it again for the rest"));
+  EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "4000");
 }
 
 TEST_F(CliPurge, OneCleanerAtATime) {

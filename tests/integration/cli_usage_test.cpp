@@ -29,7 +29,9 @@ TEST(CliUsage, AVerbIsRequired) {
 TEST(CliUsage, AnUnknownVerbIsNamed) {
   const auto unknown = Cli().run("mirgate", "up");
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("mirgate"));
+  EXPECT_THAT(unknown.err, HasSubstr("there is no verb \"mirgate\"; see: turnstile --help"));
+  EXPECT_THAT(Cli().run("inbox", "inspcet", "x").err, HasSubstr("there is no verb \"inspcet\""));
+  EXPECT_THAT(Cli().run("--jsn").err, HasSubstr("there is no option \"--jsn\""));
 }
 
 TEST(CliUsage, VersionSaysWhatItRunsWith) {

@@ -75,8 +75,7 @@ void add_dev_broker(CLI::App& app, Command& command) {
   auto* verb = app.add_subcommand("dev-broker", "a Kafka broker in memory, for development; prints its address");
   verb->add_option("--topic", options->topics, "create it; may be repeated")
       ->type_name("NAME[:PARTITIONS]")
-      ->expected(1)
-      ->take_all();
+      ->allow_extra_args(false);
   verb->callback([&command, options] { command.run = [options] { return dev_broker(*options); }; });
 }
 

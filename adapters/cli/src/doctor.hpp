@@ -1,5 +1,6 @@
 #pragma once
-// What doctor looks at. Each look adds its lines; none throws, none waits longer than kPatience for an answer.
+// What doctor looks at. Each look adds its lines; none throws, none waits much longer than kPatience for one
+// answer.
 
 #include <chrono>
 #include <string>
@@ -34,10 +35,8 @@ class Findings {
   std::vector<Finding> all_;
 };
 
-inline constexpr std::chrono::milliseconds kPatience{5'000};
+inline constexpr std::chrono::milliseconds kPatience{3'000};
 
-/// What the settings say against one another, without asking anybody.
-void look_at_settings(const Config& config, Findings& findings);
 /// The brokers, the topics, their dead letter topics, and how long they keep what is in them.
 void look_at_kafka(const Config& config, Findings& findings);
 /// The server, its settings, the schema and the rights.

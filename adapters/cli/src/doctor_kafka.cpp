@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
-#include <set>
-
 #include "doctor.hpp"
+#include "settings.hpp"
 #include "text.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/broker.hpp"
@@ -98,9 +97,7 @@ void look_at_kafka(const Config& config, Findings& findings) {
     findings.ok("broker", fmt::format("{} answers", brokers));
     for (const auto& [topic, settings] : config.topics) look_at_topic(*broker, config, topic, brokers, findings);
     if (config.topics.empty()) {
-      findings.warning("topics",
-                       fmt::format("{} names none, so none is looked at",
-                                   config.source.empty() ? "the configuration" : config.source),
+      findings.warning("topics", fmt::format("none is named ({}), so none is looked at", source_of(config)),
                        "write a [topics.NAME] section for each");
     }
   } catch (const ConfigError& error) {

@@ -33,7 +33,7 @@ void look_at_schema(const PostgresSettings& settings, Findings& findings) {
   try {
     postgres::open_store(settings)->check_schema();
     findings.ok("schema", fmt::format("{} is the one that this build knows", settings.schema));
-  } catch (const SchemaError& error) {
+  } catch (const Error& error) {
     findings.problem("schema", error.what());
   }
 }
@@ -68,8 +68,8 @@ void look_at_postgres(const Config& config, Findings& findings) {
     const auto server = admin.server();
     look_at_server(server, findings);
     look_at_durability(settings, findings);
-    look_at_schema(settings, findings);
     look_at_rights(settings, server, findings);
+    look_at_schema(settings, findings);
   } catch (const ConfigError& error) {
     for (const auto& problem : error.problems) findings.problem("PostgreSQL", problem);
   } catch (const std::exception& error) {

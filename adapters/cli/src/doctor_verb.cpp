@@ -37,7 +37,6 @@ void look_at_all(const Global& global, Findings& findings) {
     const Config config = load_settings(global);
     findings.ok("configuration", fmt::format("{}: {}", source_of(config),
                                              count(static_cast<std::int64_t>(config.topics.size()), "topic")));
-    look_at_settings(config, findings);
     look_at_kafka(config, findings);
     look_at_postgres(config, findings);
   } catch (const ConfigError& error) {

@@ -46,7 +46,10 @@ Exit run(const Command& command) {
   } catch (const StoreUnavailable& error) {
     return fail(Exit::unreachable, error.what());
   } catch (const StoreBusy& error) {
-    return fail(Exit::unreachable, error.what());
+    return fail(Exit::unreachable,
+                fmt::format("PostgreSQL was too busy, and the last statement was rolled back: {}; try again later",
+                            error.what())
+                    .c_str());
   } catch (const BrokerError& error) {
     return fail(Exit::unreachable, error.what());
   } catch (const std::exception& error) {
@@ -71,6 +74,16 @@ int main(int argc, char** argv) {
   add_version(app, command);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RequiredError& error) {
+    // CLI11 misses the verb before it looks at what stands in its place.
+    if (const auto words = app.remaining(true); !words.empty()) {
+      return static_cast<int>(
+          fail(Exit::usage, fmt::format("there is no {} \"{}\"; see: turnstile --help",
+                                        words.front().starts_with('-') ? "option" : "verb", words.front())
+                                .c_str()));
+    }
+    app.exit(error);
+    return static_cast<int>(Exit::usage);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(Exit::usage);
   }

@@ -24,7 +24,7 @@ struct Options {
 };
 
 constexpr const char* kReplayedFrom = "turnstile-replayed-from";
-constexpr auto kLookUp = std::chrono::seconds(5);
+constexpr auto kLookUp = std::chrono::seconds(3);
 constexpr std::int64_t kPage = 100;
 
 /// One consumer's record again, with its key, payload and headers, and where it had been.

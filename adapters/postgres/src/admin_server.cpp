@@ -20,15 +20,19 @@ ServerReport Admin::server() {
     report.schema_exists =
         session_->run("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema).get<bool>(0, 0);
     if (!report.schema_exists) return report;
-    // The list is that of grants(): what a consumer does, not what an operator may.
+    // The list is that of grants(): what a consumer does, not what an operator may. UPDATE is granted by column.
     const Rows rows = session_->run(
-        "SELECT w.privilege || ' on ' || w.tab FROM (VALUES "
-        "    ('migration', 'SELECT'), ('handler', 'SELECT'), ('handler', 'INSERT'), ('fence', 'SELECT'), "
-        "    ('fence', 'INSERT'), ('fence', 'UPDATE'), ('watermark', 'SELECT'), ('watermark', 'INSERT'), "
-        "    ('watermark', 'UPDATE'), ('watermark', 'DELETE'), ('inbox', 'SELECT'), ('inbox', 'INSERT'), "
-        "    ('dead', 'SELECT'), ('dead', 'INSERT')) AS w (tab, privilege) "
+        "SELECT DISTINCT w.privilege || ' on ' || w.tab FROM (VALUES "
+        "    ('migration', 'SELECT', NULL), ('handler', 'SELECT', NULL), ('handler', 'INSERT', NULL), "
+        "    ('fence', 'SELECT', NULL), ('fence', 'INSERT', NULL), ('fence', 'UPDATE', 'epoch'), "
+        "    ('fence', 'UPDATE', 'incarnation'), ('fence', 'UPDATE', 'claimed_at'), ('watermark', 'SELECT', NULL), "
+        "    ('watermark', 'INSERT', NULL), ('watermark', 'UPDATE', 'watermark'), ('watermark', 'UPDATE', 'moved_at'), "
+        "    ('watermark', 'DELETE', NULL), ('inbox', 'SELECT', NULL), ('inbox', 'INSERT', NULL), "
+        "    ('dead', 'SELECT', NULL), ('dead', 'INSERT', NULL)) AS w (tab, privilege, col) "
         "JOIN pg_class c ON c.relname = w.tab AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) "
-        "WHERE NOT has_table_privilege(c.oid, w.privilege) ORDER BY 1",
+        "LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = w.col "
+        "WHERE NOT CASE WHEN a.attnum IS NULL THEN has_table_privilege(c.oid, w.privilege) "
+        "               ELSE has_column_privilege(c.oid, a.attnum, w.privilege) END ORDER BY 1",
         schema);
     if (!session_->run("SELECT has_schema_privilege($1, 'USAGE')", schema).get<bool>(0, 0)) {
       report.missing_rights.push_back("USAGE on schema " + session_->schema());
