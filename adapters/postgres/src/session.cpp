@@ -78,6 +78,13 @@ std::vector<Admission> Session::begin(const InboxScope& scope, std::span<const I
 void Session::send_entries(std::span<const InboxEntry> entries) {
   ArgumentBlock& to = loan_->pipeline.arguments();
   const auto at = [&](std::size_t i) -> const InboxEntry& { return entries[order_[i]]; };
+  if (order_.size() == 1) {
+    add_uuid(to, at(0).id);
+    to.add_int(at(0).offset);
+    if (at(0).fingerprint) to.add_int(*at(0).fingerprint);
+    else to.add_null(0);
+    return;
+  }
   add_uuid_array(to, order_.size(), [&](std::size_t i) -> const MessageId& { return at(i).id; });
   add_int8_array(to, order_.size(), [&](std::size_t i) { return std::optional(at(i).offset); });
   add_int8_array(to, order_.size(), [&](std::size_t i) { return at(i).fingerprint; });
@@ -92,12 +99,11 @@ std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const I
   pipeline.add(sql.begin, kCaller);
   pipeline.arguments().add_int(scope.lock_timeout.count());
   pipeline.arguments().add_int(scope.idle_timeout.count());
-  pipeline.add(sql.timeouts, kCaller);
   pipeline.arguments().add_int(scope.handler.value);
   pipeline.arguments().add_int(scope.fence.slot);
   pipeline.arguments().add_int(scope.fence.epoch.value);
   send_entries(entries);
-  pipeline.add(sql.admit, kCaller, Pipeline::Keep::binary);
+  pipeline.add(order_.size() == 1 ? sql.admit_one : sql.admit, kCaller, Pipeline::Keep::binary);
   const Answers answers = finish();
 
   const PGresult* rows = answers.kept.back().get();

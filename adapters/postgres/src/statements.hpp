@@ -9,14 +9,14 @@ struct Statements {
   explicit Statements(const std::string& schema);
 
   // A transaction of a batch.
-  std::string begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
-  std::string timeouts =
-      "SELECT pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)";
+  std::string begin;
   std::string admit;
+  std::string admit_one;
   std::string fingerprints;
   std::string settled;
 
   // The store's own calls.
+  std::string timeouts;
   std::string add_fences;
   std::string claim;
   std::string advance;
