@@ -3,11 +3,13 @@
 //   consumer CONFIG TOPIC SCHEMA
 //
 // Each message makes one row in SCHEMA.effect. A payload may say what goes wrong: "throw", "throw-int", "sleep:MS",
-// "throw-once:FILE" (throws unless FILE exists, and makes it), "loop" (never returns).
+// "throw-once:FILE" (throws unless FILE exists, and makes it), "stop-once:FILE" (freezes the whole process, likewise),
+// "defer" (the row is queued). EFFECT_MS: how long each message takes.
 
 #include <unistd.h>
 
-#include <cstdio>
+#include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <string>
@@ -20,30 +22,40 @@ namespace {
 using namespace turnstile;
 using namespace std::chrono_literals;
 
+bool first_time(const std::string& file) {
+  if (std::ifstream(file)) return false;
+  std::ofstream(file) << "here";
+  return true;
+}
+
 void misbehave(const Message& message) {
   const std::string text(message.text());
   if (text == "throw") throw std::runtime_error("told to throw");
   if (text == "throw-int") throw 42;
   if (text.starts_with("sleep:")) std::this_thread::sleep_for(std::chrono::milliseconds(std::stol(text.substr(6))));
-  if (text.starts_with("throw-once:")) {
-    const std::string file = text.substr(11);
-    if (!std::ifstream(file)) {
-      std::ofstream(file) << "thrown";
-      throw std::runtime_error("told to throw once");
-    }
-  }
+  if (text.starts_with("throw-once:") && first_time(text.substr(11))) throw std::runtime_error("told to throw once");
+  if (text.starts_with("stop-once:") && first_time(text.substr(10))) std::raise(SIGSTOP);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
-  const std::string sql = "INSERT INTO " + std::string(argv[3]) + ".effect (id, attempt, pid) VALUES ($1, $2, $3)";
-  const auto handler = [&sql](const Message& message, Context& context) {
+  const std::string sql =
+      "INSERT INTO " + std::string(argv[3]) +
+      ".effect (id, attempt, pid, record_partition, record_offset, record_key) VALUES ($1, $2, $3, $4, $5, $6)";
+  const char* const work_ms = std::getenv("EFFECT_MS");
+  const std::chrono::milliseconds work(work_ms == nullptr ? 0 : std::stol(work_ms));
+  const auto handler = [&sql, work](const Message& message, Context& context) {
     misbehave(message);
+    if (work > 0ms) std::this_thread::sleep_for(work);
     const std::string id(message.header("message-id").value_or("none"));
-    if (message.text() == "defer") context.defer(sql, id, context.attempt(), ::getpid());
-    else context.tx().exec(sql, id, context.attempt(), ::getpid());
+    const auto key = message.key() ? std::optional(std::string(*message.key())) : std::nullopt;
+    if (message.text() == "defer") {
+      context.defer(sql, id, context.attempt(), ::getpid(), message.partition(), message.offset(), key);
+    } else {
+      context.tx().exec(sql, id, context.attempt(), ::getpid(), message.partition(), message.offset(), key);
+    }
   };
   try {
     Consumer app{Config::load(argv[1])};

@@ -30,23 +30,25 @@ std::string unique_name() {
          std::to_string(std::chrono::steady_clock::now().time_since_epoch().count() % 1'000'000);
 }
 
-
 }  // namespace
 
 std::string kafka_servers() { return environment("TURNSTILE_TEST_KAFKA"); }
 
-World::World(int partitions) : topic_(unique_name()), schema_(topic_), partitions_(partitions) {
+World::World(WorldOptions options) : topic_(unique_name()), schema_(topic_), options_(std::move(options)) {
+  if (options_.postgres_url.empty()) options_.postgres_url = postgres_url().value_or("");
   folder_ = (std::filesystem::temp_directory_path() / ("turnstile-" + topic_)).string();
   std::filesystem::create_directories(folder_);
   PostgresSettings settings;
-  settings.url = Secret(postgres_url().value_or(""));
+  settings.url = Secret(options_.postgres_url);
   settings.schema = schema_;
   postgres::migrate_up(settings, postgres::embedded_migration_list());
   // No unique constraint: a second effect must be seen, not refused.
-  static_cast<void>(query("CREATE TABLE effect (id text, attempt int, pid int, at timestamptz DEFAULT clock_timestamp())"));
+  static_cast<void>(query(
+      "CREATE TABLE effect (id text, attempt int, pid int, record_partition int, record_offset bigint, record_key text, "
+      "seq bigint GENERATED ALWAYS AS IDENTITY, at timestamptz DEFAULT clock_timestamp())"));
   const kafka::Settings kafka{{"bootstrap.servers", kafka_servers()}};
-  kafka::create_topic(kafka, {topic_, partitions, -1, {}});
-  kafka::create_topic(kafka, {dead_topic(), 1, -1, {}});
+  kafka::create_topic(kafka, {topic_, options_.partitions, -1, {}});
+  kafka::create_topic(kafka, {dead_topic(), 1, -1, options_.dead_topic_settings});
   broker_ = kafka::open_broker({{"bootstrap.servers", kafka_servers()}, {"group.id", topic_}}, nullptr);
   producer_ = broker_->open_producer();
 }
@@ -63,9 +65,9 @@ World::~World() {
 std::string World::toml(const std::string& topic_settings, const std::string& more) const {
   std::ostringstream text;
   text << "[kafka]\n\"bootstrap.servers\" = \"" << kafka_servers() << "\"\n\"group.id\" = \"" << topic_ << "\"\n"
-       << "\"session.timeout.ms\" = \"6000\"\n\"heartbeat.interval.ms\" = \"500\"\n\"auto.offset.reset\" = \"earliest\"\n"
-       << "[postgres]\nurl = \"" << postgres_url().value_or("") << "\"\nschema = \"" << schema_ << "\"\n"
-       << more << "\n[topics.\"" << topic_ << "\"]\nhandler_timeout = \"5s\"\n" << topic_settings << "\n";
+       << "\"session.timeout.ms\" = \"" << options_.session_timeout_ms << "\"\n\"heartbeat.interval.ms\" = \"500\"\n\"auto.offset.reset\" = \"earliest\"\n"
+       << "[postgres]\nurl = \"" << options_.postgres_url << "\"\nschema = \"" << schema_ << "\"\n"
+       << more << "\n[topics.\"" << topic_ << "\"]\nhandler_timeout = \"" << options_.handler_timeout << "\"\n" << topic_settings << "\n";
   return text.str();
 }
 
@@ -108,7 +110,21 @@ void World::publish(const std::string& id, const std::string& payload, const std
   producer_->send(message);
 }
 
-void World::publish(const OwnedMessage& message) { producer_->send(message); }
+void World::publish(const std::vector<Header>& headers, const std::optional<std::string>& payload) {
+  OwnedMessage message;
+  message.topic = topic_;
+  message.payload = payload;
+  message.headers = headers;
+  producer_->send(message);
+}
+
+BrokerProducer::Sent World::publish(const OwnedMessage& message) { return producer_->send(message); }
+
+std::string World::add_topic(const std::string& suffix, int partitions) {
+  const std::string name = topic_ + "." + suffix;
+  kafka::create_topic({{"bootstrap.servers", kafka_servers()}}, {name, partitions, -1, {}});
+  return name;
+}
 
 Process World::consumer(const std::string& toml, const std::map<std::string, std::string>& environment) {
   static std::atomic<int> count{0};
@@ -126,8 +142,14 @@ Effects World::effects() const {
   return {std::stoll(query("SELECT count(*) FROM effect")), std::stoll(query("SELECT count(DISTINCT id) FROM effect"))};
 }
 
+std::int64_t World::out_of_order() const {
+  return std::stoll(query(
+      "SELECT count(*) FROM (SELECT record_offset, lag(record_offset) OVER (PARTITION BY record_partition, record_key "
+      "ORDER BY seq) AS before FROM effect) pairs WHERE before >= record_offset"));
+}
+
 std::string World::query(const std::string& sql) const {
-  pqxx::connection connection(postgres_url().value_or(""));
+  pqxx::connection connection(options_.postgres_url);
   pqxx::work work(connection);
   work.exec("SET LOCAL search_path = " + schema_);
   const auto rows = work.exec(sql);
@@ -138,13 +160,22 @@ std::string World::query(const std::string& sql) const {
 bool World::caught_up() const {
   const auto consumer = broker_->open_consumer();
   std::vector<TopicPartition> all;
-  for (int p = 0; p < partitions_; ++p) all.push_back({topic_, p});
+  for (int p = 0; p < options_.partitions; ++p) all.push_back({topic_, p});
   const auto committed = consumer->committed(all, std::chrono::seconds(10));
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto bounds = consumer->bounds(all[i], std::chrono::seconds(10));
     if (!bounds || (bounds->second > 0 && committed[i].value_or(0) != bounds->second)) return false;
   }
   return true;
+}
+
+void make_effect(const std::string& schema, const Message& message, Context& context) {
+  const std::string sql = "INSERT INTO " + schema +
+                          ".effect (id, attempt, pid, record_partition, record_offset, record_key) VALUES ($1, $2, $3, $4, $5, $6)";
+  const auto key = message.key() ? std::optional(std::string(*message.key())) : std::nullopt;
+  const std::string id = context.idempotency_key() ? context.idempotency_key()->text() : "none";
+  if (message.text() == "defer") context.defer(sql, id, context.attempt(), ::getpid(), message.partition(), message.offset(), key);
+  else context.tx().exec(sql, id, context.attempt(), ::getpid(), message.partition(), message.offset(), key);
 }
 
 }  // namespace turnstile::test

@@ -15,6 +15,8 @@
 #include "support/postgres_schema.hpp"
 #include "support/process.hpp"
 #include "turnstile/config.hpp"
+#include "turnstile/context.hpp"
+#include "turnstile/message.hpp"
 #include "turnstile/ports/broker.hpp"
 #include "turnstile/ports/inbox.hpp"
 
@@ -28,10 +30,19 @@ struct Effects {
   std::int64_t distinct = 0;   ///< different message ids among them
 };
 
+struct WorldOptions {
+  int partitions = 4;
+  std::string postgres_url{};                               ///< default: the server that ./dev test has started
+  std::map<std::string, std::string> dead_topic_settings{}; ///< "max.message.bytes" and so on
+  int session_timeout_ms = 6'000;
+  std::string handler_timeout = "5s";
+};
+
 class World {
  public:
-  /// Makes schema, tables and a topic with that many partitions. `retries` etc. come through `toml` (see config()).
-  explicit World(int partitions = 4);
+  /// Makes schema, tables, a topic with that many partitions and its dead letter topic.
+  explicit World(int partitions = 4) : World(WorldOptions{.partitions = partitions}) {}
+  explicit World(WorldOptions options);
   ~World();
   World(const World&) = delete;
 
@@ -39,6 +50,8 @@ class World {
   [[nodiscard]] std::string dead_topic() const { return topic_ + ".dlq"; }
   [[nodiscard]] const std::string& schema() const noexcept { return schema_; }
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
+  /// Makes one more topic and returns its name.
+  std::string add_topic(const std::string& suffix, int partitions = 1);
   /// A configuration for the topic; `more` is appended (it may hold further sections).
   [[nodiscard]] std::string toml(const std::string& topic_settings = {}, const std::string& more = {}) const;
   [[nodiscard]] Config config(const std::string& topic_settings = {}, const std::string& more = {}) const;
@@ -46,13 +59,17 @@ class World {
   /// Publishes ids "PREFIX0".."PREFIX<n-1>", keyed by id modulo 100, every tenth twice; acknowledged. Returns how many records.
   std::int64_t publish(std::int64_t n, const std::string& prefix = "m");
   void publish(const std::string& id, const std::string& payload, const std::string& key = {});
-  void publish(const OwnedMessage& message);
+  /// The same into partition 0, with headers as given.
+  void publish(const std::vector<Header>& headers, const std::optional<std::string>& payload);
+  BrokerProducer::Sent publish(const OwnedMessage& message);
 
   /// Starts bin/consumer with this configuration.
   Process consumer(const std::string& toml, const std::map<std::string, std::string>& environment = {});
   /// What the consumers have written so far.
   [[nodiscard]] std::string output() const;
   [[nodiscard]] Effects effects() const;
+  /// Effects that came after one of a higher offset with the same key.
+  [[nodiscard]] std::int64_t out_of_order() const;
   /// One value of a query over the schema.
   [[nodiscard]] std::string query(const std::string& sql) const;
   /// All offsets are committed up to the end of the topic.
@@ -64,10 +81,13 @@ class World {
   std::string topic_;
   std::string schema_;
   std::string folder_;
-  int partitions_;
+  WorldOptions options_;
   std::shared_ptr<Broker> broker_;
   std::shared_ptr<BrokerProducer> producer_;
 };
+
+/// The row that an effect is, as World makes the table for it.
+void make_effect(const std::string& schema, const Message& message, Context& context);
 
 }  // namespace turnstile::test
 

@@ -1,0 +1,156 @@
+// The decorators on a poll loop of one's own, over librdkafka's C API, on the real PostgreSQL and the real Apache Kafka.
+
+#include <gtest/gtest.h>
+#include <librdkafka/rdkafka.h>
+
+#include <map>
+
+#include "support/tcp_proxy.hpp"
+#include "support/world.hpp"
+#include "turnstile/kafka/message.hpp"
+#include "turnstile/turnstile.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Somebody's own consumer: assigned one partition, read from its beginning.
+class RawConsumer {
+ public:
+  RawConsumer(const std::string& topic, std::int32_t partition) {
+    char error[512];
+    rd_kafka_conf_t* conf = rd_kafka_conf_new();
+    for (const auto& [key, value] : std::map<std::string, std::string>{{"bootstrap.servers", kafka_servers()},
+                                                                       {"group.id", topic + "-raw"},
+                                                                       {"enable.auto.commit", "false"}}) {
+      rd_kafka_conf_set(conf, key.c_str(), value.c_str(), error, sizeof error);
+    }
+    handle_ = rd_kafka_new(RD_KAFKA_CONSUMER, conf, error, sizeof error);
+    rd_kafka_poll_set_consumer(handle_);
+    rd_kafka_topic_partition_list_t* list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, topic.c_str(), partition)->offset = 0;
+    rd_kafka_assign(handle_, list);
+    rd_kafka_topic_partition_list_destroy(list);
+  }
+  ~RawConsumer() {
+    rd_kafka_consumer_close(handle_);
+    rd_kafka_destroy(handle_);
+  }
+  RawConsumer(const RawConsumer&) = delete;
+  RawConsumer& operator=(const RawConsumer&) = delete;
+
+  /// The next record, handed to `use`; false when none came within 20 s.
+  template <class Use>
+  bool next(Use&& use) {
+    return eventually([&] {
+      const std::unique_ptr<rd_kafka_message_t, void (*)(rd_kafka_message_t*)> record(rd_kafka_consumer_poll(handle_, 100),
+                                                                                    rd_kafka_message_destroy);
+      if (!record || record->err != RD_KAFKA_RESP_ERR_NO_ERROR) return false;
+      use(record.get());
+      return true;
+    }, 20s);
+  }
+
+ private:
+  rd_kafka_t* handle_ = nullptr;
+};
+
+auto effect_in(const World& world) {
+  return [schema = world.schema()](const Message& message, Context& context) {
+    if (message.text() == "throw") throw std::runtime_error("told to throw");
+    make_effect(schema, message, context);
+  };
+}
+
+TEST(PollLoop, settles_each_message_once_and_says_what_became_of_it) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  for (int i = 0; i < 50; ++i) world.publish("m" + std::to_string(i % 40), "fine");
+  world.publish("poison", "throw");
+  PollLoop loop(world.config());
+  loop.topic(world.topic(), effect_in(world) | transactional() | limit(1) | retry(exponential{1ms, 2}) | dead_letter());
+  RawConsumer raw(world.topic(), 0);
+  std::map<Settled, int> settled;
+  for (int i = 0; i < 51; ++i) {
+    ASSERT_TRUE(raw.next([&](const rd_kafka_message_t* record) {
+      const Message message = kafka::view(record);
+      EXPECT_EQ(message.native(), record);
+      ++settled[loop.handle(message)];
+    }));
+  }
+  EXPECT_EQ(settled[Settled::done], 40);
+  EXPECT_EQ(settled[Settled::duplicate], 10);
+  EXPECT_EQ(settled[Settled::dead_letter], 1);
+  EXPECT_EQ(world.effects().rows, 40);
+  EXPECT_EQ(world.query("SELECT reason || ' ' || attempts || ' ' || record_offset FROM dead"), "failed 2 50");
+}
+
+TEST(PollLoop, raises_duplicates_where_it_is_told_to) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  for (int i = 0; i < 2; ++i) world.publish("same", "fine");
+  PollLoop loop(world.config());
+  loop.topic(world.topic(), effect_in(world) | transactional() | on_duplicate(DuplicatePolicy::raise));
+  RawConsumer raw(world.topic(), 0);
+  EXPECT_TRUE(raw.next([&](const rd_kafka_message_t* record) { EXPECT_EQ(loop.handle(kafka::view(record)), Settled::done); }));
+  EXPECT_TRUE(raw.next([&](const rd_kafka_message_t* record) {
+    try {
+      loop.handle(kafka::view(record));
+      ADD_FAILURE() << "no Duplicate";
+    } catch (const Duplicate& e) {
+      EXPECT_EQ(std::string(e.what()), world.topic() + "[0]@1: its id was seen before by handler '" + world.topic() + "'");
+    }
+  }));
+  EXPECT_EQ(world.effects().rows, 1);
+}
+
+TEST(PollLoop, is_fenced_by_the_next_owner_and_may_claim_again) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  for (int i = 0; i < 3; ++i) world.publish("m" + std::to_string(i), "fine");
+  PollLoop old_owner(world.config());
+  PollLoop new_owner(world.config());
+  for (PollLoop* loop : {&old_owner, &new_owner}) loop->topic(world.topic(), effect_in(world) | transactional());
+  RawConsumer raw(world.topic(), 0);
+  EXPECT_TRUE(raw.next([&](const auto* record) { EXPECT_EQ(old_owner.handle(kafka::view(record)), Settled::done); }));
+  EXPECT_TRUE(raw.next([&](const auto* record) { EXPECT_EQ(new_owner.handle(kafka::view(record)), Settled::done); }));
+  EXPECT_TRUE(raw.next([&](const auto* record) {
+    EXPECT_THROW(old_owner.handle(kafka::view(record)), Fenced);
+    EXPECT_EQ(world.effects().rows, 2) << "a fenced owner makes no effect";
+    EXPECT_EQ(old_owner.handle(kafka::view(record)), Settled::done) << "it was given the partition again: claims it anew";
+    EXPECT_THROW(new_owner.handle(kafka::view(record)), Fenced);
+  }));
+  EXPECT_EQ(world.effects().rows, 3);
+}
+
+TEST(PollLoop, says_that_nothing_was_decided_while_the_database_is_away) {
+  TURNSTILE_NEEDS_SERVERS();
+  const auto at = postgres_url()->rfind('@');
+  const auto colon = postgres_url()->find(':', at);
+  const auto slash = postgres_url()->find('/', at);
+  TcpProxy proxy(postgres_url()->substr(at + 1, colon - at - 1), std::stoi(postgres_url()->substr(colon + 1, slash - colon - 1)));
+  World world(WorldOptions{.partitions = 1, .postgres_url = postgres_url()->substr(0, at + 1) + "127.0.0.1:" +
+                                                            std::to_string(proxy.port()) + postgres_url()->substr(slash)});
+  world.publish("one", "fine");
+  world.publish("two", "fine");
+  PollLoop loop(world.config());
+  loop.topic(world.topic(), effect_in(world) | transactional());
+  RawConsumer raw(world.topic(), 0);
+  EXPECT_TRUE(raw.next([&](const auto* record) { EXPECT_EQ(loop.handle(kafka::view(record)), Settled::done); }));
+  EXPECT_TRUE(raw.next([&](const auto* record) {
+    proxy.cut(true);
+    try {
+      loop.handle(kafka::view(record));
+      ADD_FAILURE() << "no StoreUnavailable";
+    } catch (const StoreUnavailable& e) {
+      EXPECT_EQ(std::string(e.what()).find(world.topic() + "[0]@1: "), 0U) << e.what();
+    }
+    proxy.cut(false);
+    EXPECT_EQ(loop.handle(kafka::view(record)), Settled::done);
+  }));
+  EXPECT_EQ(world.effects().rows, 2);
+}
+
+}  // namespace
+}  // namespace turnstile::test
