@@ -65,15 +65,18 @@ TEST_F(BadInput, a_misspelt_key_and_wrong_limits_are_told_all_at_once_with_their
   for (const char c : text.substr(0, text.find("limt"))) line += c == '\n' ? 1 : 0;
   const std::string answer = printed(world, text);
   const auto at = [&](int n) { return ".toml:" + std::to_string(line + n); };
-  expect_all(answer, {at(0), "limt", "limit", at(1), "is 0; a limit is the number of handlers that may run at once, at least 1",
-                      at(2), "is -4; a batch holds at least 1 message", at(3), "often", at(4), "keys", "partition, key"});
+  expect_all(answer, {at(0) + ": topics." + world.topic() + ".limt: unknown key; did you mean 'limit'?",
+                      at(1), "limit: is 0, which would let nothing run; a limit is at least 1",
+                      at(2), "batch: must be a whole number of at least 1, not -4",
+                      at(3), "keep_ids_for: 'often' is no duration; write a whole number and a unit",
+                      at(4), "order: must be partition, key or none, not the text 'keys'; did you mean 'key'?"});
 }
 
 TEST_F(BadInput, a_limit_may_be_neither_negative_nor_a_text) {
   World world(1);
   expect_all(printed(world, world.toml("limit = -1")), {"limit: is -1; a limit is the number of handlers that may run at once, at least 1"});
   World other(1);
-  expect_all(printed(other, other.toml("limit = \"many\"")), {".toml:", "limit", "many"});
+  expect_all(printed(other, other.toml("limit = \"many\"")), {".toml:", "limit: must be a whole number", "not the text 'many'"});
 }
 
 TEST_F(BadInput, a_topic_that_does_not_exist_comes_with_the_command_that_creates_it) {
