@@ -168,7 +168,8 @@ bool Connection::hung_up() {
     if (poll(&descriptor, 1, 0) <= 0) return false;
     const bool ended = PQconsumeInput(connection_) == 0;
     PQisBusy(connection_);  // parses what came, so that on_notice() sees it
-    if (ended || PQstatus(connection_) != CONNECTION_OK) return true;
+    // Between its last words and the end of the stream a busy machine may take its time.
+    if (ended || last_words_ || PQstatus(connection_) != CONNECTION_OK) return true;
   }
 }
 
