@@ -1,11 +1,6 @@
 #include "turnstile/config.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "core/config_check.hpp"
 #include "core/config_environment.hpp"
@@ -17,25 +12,6 @@ namespace turnstile {
 namespace {
 
 constexpr const char* default_group = "turnstile";
-
-std::string read_whole(const std::filesystem::path& file) {
-  std::error_code ignored;
-  const bool is_folder = std::filesystem::is_directory(file, ignored);
-  errno = 0;
-  std::ifstream in(file, std::ios::binary);
-  if (!in || is_folder) {
-    throw ConfigError({file.string() + ": cannot be read: " + (is_folder ? "it is a folder" : std::strerror(errno)) +
-                       "; give the path of Turnstile's configuration, a TOML file"});
-  }
-  std::ostringstream text;
-  text << in.rdbuf();
-  return std::move(text).str();
-}
-
-std::optional<std::string> process_environment(std::string_view name) {
-  const char* value = std::getenv(std::string(name).c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
 
 /// In the order in which a person meets them: by line, what has none last.
 std::vector<std::string> in_order(std::vector<ConfigProblem> problems) {
@@ -49,10 +25,6 @@ std::vector<std::string> in_order(std::vector<ConfigProblem> problems) {
 }
 
 }  // namespace
-
-Config Config::load(const std::filesystem::path& file) {
-  return parse(read_whole(file), file.string(), process_environment);
-}
 
 Config Config::parse(std::string_view toml, std::string_view name, const Environment& environment) {
   auto parsed = parse_toml(toml, name);

@@ -11,28 +11,31 @@ constexpr std::size_t uuid_length = 36;
 
 constexpr bool is_dash_place(std::size_t i) { return i == 8 || i == 13 || i == 18 || i == 23; }
 
-constexpr int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
+/// By byte: the value of a hexadecimal digit, or 0xFF. A table, because an id is read for every message.
+constexpr std::array<std::uint8_t, 256> hex_values = [] {
+  std::array<std::uint8_t, 256> values{};
+  values.fill(0xFF);
+  for (std::uint8_t i = 0; i < 10; ++i) values['0' + i] = i;
+  for (std::uint8_t i = 0; i < 6; ++i) values['a' + i] = values['A' + i] = static_cast<std::uint8_t>(10 + i);
+  return values;
+}();
+
+std::uint8_t hex_value(char c) { return hex_values[static_cast<unsigned char>(c)]; }
 
 std::optional<MessageId> parse_uuid(std::string_view text) {
   if (text.size() != uuid_length) return std::nullopt;
+  if (text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-') return std::nullopt;
+  // Where the two digits of each byte stand, between the dashes.
+  constexpr std::array<std::uint8_t, 16> places{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34};
   MessageId id;
-  std::size_t nibble = 0;
-  for (std::size_t i = 0; i < uuid_length; ++i) {
-    if (is_dash_place(i)) {
-      if (text[i] != '-') return std::nullopt;
-      continue;
-    }
-    const int value = hex_value(text[i]);
-    if (value < 0) return std::nullopt;
-    auto& byte = id.bytes[nibble / 2];
-    byte = static_cast<std::uint8_t>(byte << 4 | value);
-    ++nibble;
+  unsigned any = 0;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const unsigned high = hex_value(text[places[i]]);
+    const unsigned low = hex_value(text[places[i] + std::size_t{1}]);
+    any |= high | low;
+    id.bytes[i] = static_cast<std::uint8_t>(high << 4 | low);
   }
+  if (any > 0xF) return std::nullopt;
   return id;
 }
 
