@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "core/failpoint.hpp"
+#include "runtime/failpoint.hpp"
 
 namespace turnstile {
 

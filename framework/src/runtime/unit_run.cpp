@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/failpoint.hpp"
+#include "runtime/failpoint.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
