@@ -16,7 +16,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -105,7 +104,7 @@ class Lane {
   Seq cursor_ = 0;                          ///< first message that was never handed out (partition, none)
   std::set<Seq> returned_;                  ///< put back, or due again (partition, none)
   std::multimap<SteadyTime, Seq> delayed_;  ///< wait for their retry
-  std::unordered_map<KeyHash, Stream> streams_;
+  std::map<KeyHash, Stream> streams_;
   /// Keys that may start, by the length of their backlog (log2): a long one bounds the whole partition's time, so it
   /// goes first; every eighth turn takes the shortest, so that nobody starves.
   static constexpr std::size_t kClasses = 20;
