@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -74,6 +75,10 @@ class Story {
   void start(int consumer);
   void start_first_consumers();
   void publish_first();
+  /// Those from `first` up to `last`, while the story goes on. What goes wrong is thrown by the next watch().
+  void begin_to_publish(std::size_t first, std::size_t last);
+  /// Throws what the publisher threw, once it has ended; waits for it at most that long.
+  void look_at_publisher(std::chrono::seconds most);
   void kill_one();
   void replace_it();
   void finish();
@@ -100,6 +105,7 @@ class Story {
   std::int64_t distinct_ = 0;
   Board board_;
   std::unique_ptr<Shop> shop_;
+  std::future<void> publishing_;
   Processes processes_;   // after the board and the folder, so that it goes first
   Clock::time_point began_ = Clock::now();
   Ledger::Count effects_;
@@ -201,10 +207,18 @@ void Story::publish_first() {
   screen_.say(fmt::format("In the end there will be {} records with {} different ids: {} are second copies, as a producer that retries or a "
                           "client that clicks again makes them, half of them in another partition than the first. Two thirds come now.",
                           grouped(published), grouped(distinct_), grouped(published - distinct_)));
-  shop_->publish(std::span(orders_).first(orders_.size() * 2 / 3));
+  begin_to_publish(0, orders_.size() * 2 / 3);
   watch("the consumers to work", 60s, [&] {
     return board_.slot(victim).stops.load() >= distinct_ / 12 && board_.slot(victim).running() >= handler_limit / 2;
   });
+}
+
+void Story::begin_to_publish(std::size_t first, std::size_t last) {
+  publishing_ = std::async(std::launch::async, [this, first, last] { shop_->publish(std::span(orders_).subspan(first, last - first)); });
+}
+
+void Story::look_at_publisher(std::chrono::seconds most) {
+  if (publishing_.valid() && publishing_.wait_for(most) == std::future_status::ready) publishing_.get();
 }
 
 void Story::kill_one() {
@@ -217,6 +231,7 @@ void Story::kill_one() {
                           "and what it had not committed is delivered again.{}",
                           running_when_killed_, session_timeout / 1s,
                           mock_ ? " (The embedded broker takes some seconds more to form the group anew, in which nobody works.)" : ""));
+  look_at_publisher(60s);
   watch("the others to take over", 60s, [&] { return shared_among({1, 3}); });
 }
 
@@ -226,10 +241,11 @@ void Story::replace_it() {
               "then the last third of the orders comes in.");
   start(replacement);
   watch("a consumer in the dead one's place to get partitions", 60s, [&] { return shared_among({1, 3, replacement}); });
-  shop_->publish(std::span(orders_).subspan(orders_.size() * 2 / 3));
+  begin_to_publish(orders_.size() * 2 / 3, orders_.size());
 }
 
 void Story::finish() {
+  look_at_publisher(60s);
   watch("all records to be settled and their offsets committed", 180s, [&] {
     return effects_.ids >= distinct_ && shop_->uncommitted() == 0;
   });
@@ -246,6 +262,7 @@ void Story::watch(const std::string& what, std::chrono::seconds most, const std:
       draw();
     }
     processes_.check();
+    look_at_publisher(0s);
     if (over()) break;
     if (Clock::now() > deadline) {
       throw std::runtime_error(fmt::format("waited {} s for {}, in vain; run again with --keep and look at {}", most.count(), what,
@@ -322,14 +339,14 @@ int Story::judge() {
   }
 
   screen_.title("6. The count");
-  verdict("records published", grouped(published), true, "");
-  verdict("different ids", grouped(distinct_), true, "");
+  verdict("records published", grouped(published), true, "all acknowledged by Kafka");
+  verdict("different ids among them", grouped(distinct_), true, "each may take effect once");
   verdict("delivered by Kafka", grouped(delivered), delivered >= published,
-          fmt::format("{} more than there are: what was not committed at a rebalance or at the kill", grouped(delivered - published)));
+          fmt::format("{} of them again: not committed at a rebalance or the kill", grouped(delivered - published)));
   verdict("effects in PostgreSQL", grouped(effects_.rows), effects_.rows == distinct_, "one for each id");
   verdict("ids that took effect twice", grouped(effects_.doubled), effects_.doubled == 0, "none");
   verdict("duplicates refused", grouped(refused), refused >= published - distinct_ && refused <= delivered - distinct_,
-          fmt::format("the {} second copies, and what was done already when it came again", grouped(published - distinct_)));
+          fmt::format("the {} second copies, and what came again", grouped(published - distinct_)));
   verdict("most handlers at once, by process", fmt::format("{}", fmt::join(peaks, " ")), most == handler_limit,
           fmt::format("the limit of {} was reached and never passed", handler_limit));
   verdict("running in the process killed", grouped(running_when_killed_), running_when_killed_ > 0, "it died in the middle of its work");
