@@ -105,8 +105,8 @@ void MemorySession::acquire(const InboxScope& scope, std::span<const InboxEntry>
   std::map<InboxKey, std::optional<std::int64_t>> wanted;
   for (const InboxEntry& entry : entries) wanted.try_emplace({scope.handler, entry.id}, entry.fingerprint);
   for (const auto& [key, fingerprint] : wanted) {
-    const bool free =
-        state_->changed.wait_for(lock, scope.lock_timeout, [&] { return !state_->pending.contains(key); });
+    const bool free = state_->changed.wait_for(lock, scope.lock_timeout,
+                                               [&, &sought = key] { return !state_->pending.contains(sought); });
     if (!free) throw StoreBusy("an open transaction holds the same id (SQLSTATE 55P03)");
     check_still_there(lock);
     if (state_->ids.contains(key)) continue;

@@ -3,6 +3,7 @@
 #include <pqxx/connection>
 #include <pqxx/nontransaction>
 #include <pqxx/version>
+#include <utility>
 
 #include "turnstile/error.hpp"
 
@@ -25,7 +26,8 @@ class Borrowed final : public pqxx::connectionpolicy {
   explicit Borrowed(PGconn* connection) : connectionpolicy(""), connection_(connection) {}
   handle do_startconnect(handle had) override {
     if (had) return had;
-    if (handed_out_) throw pqxx::broken_connection("lost the connection to PostgreSQL; the transaction is gone with it");
+    if (handed_out_)
+      throw pqxx::broken_connection("lost the connection to PostgreSQL; the transaction is gone with it");
     handed_out_ = true;
     return connection_;
   }
@@ -72,7 +74,7 @@ struct PqxxBridge::Parts {
 class BorrowedConnection {
  public:
   explicit BorrowedConnection(PGconn* raw) : connection_(pqxx::connection::seize_raw_connection(raw)) {}
-  ~BorrowedConnection() { std::move(connection_).release_raw_connection(); }
+  ~BorrowedConnection() { static_cast<void>(std::move(connection_).release_raw_connection()); }
   BorrowedConnection(const BorrowedConnection&) = delete;
   BorrowedConnection& operator=(const BorrowedConnection&) = delete;
   pqxx::connection& get() noexcept { return connection_; }
