@@ -59,7 +59,10 @@ bool create_topic(const Settings& broker, const NewTopic& topic, milliseconds ti
   const Event event{rd_kafka_queue_poll(queue.get(), ms(timeout))};
   const auto [code, why] = answer_of(event.get());
   if (code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS) return false;
-  if (code) throw broker_error(code, why.empty() ? client->last_failure() : why, client->where(topic.name));
+  if (code) {
+    client->hear_failures();
+    throw client->no_answer(code, why, topic.name);
+  }
   wait_until_known(*client, topic, end);
   return true;
 }

@@ -74,6 +74,14 @@ std::string Client::last_failure() const {
   return failure_;
 }
 
+BrokerError Client::no_answer(rd_kafka_resp_err_t code, std::string_view doing, std::string_view topic) const {
+  std::lock_guard lock(failure_mutex_);
+  // A wrong password shows up as a time-out of whatever was asked.
+  if (failure_code_ == RD_KAFKA_RESP_ERR__AUTHENTICATION || failure_code_ == RD_KAFKA_RESP_ERR__SSL) code = failure_code_;
+  const std::string separator = doing.empty() || failure_.empty() ? "" : ": ";
+  return broker_error(code, std::string(doing) + separator + failure_, where(topic));
+}
+
 void Client::answered() noexcept {
   been_up_.store(true, std::memory_order_relaxed);
   if (!down_.load(std::memory_order_relaxed) || !down_.exchange(false)) return;
@@ -83,11 +91,12 @@ void Client::answered() noexcept {
 void Client::failed(rd_kafka_resp_err_t code, const char* reason) noexcept try {
   if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
     if (!down_.exchange(true))
-      logger_->error("{} Going on trying", explain(code, last_failure(), where()));
+      logger_->error("{} Still trying", explain(code, last_failure(), where()));
   } else {
     logger_->debug("kafka {}: {}: {}", brokers_, rd_kafka_err2name(code), reason);
     std::lock_guard lock(failure_mutex_);
     failure_ = reason;
+    failure_code_ = code;
   }
   if (events_) events_->on_error(code, reason);
 } catch (...) {

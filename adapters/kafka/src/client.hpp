@@ -45,8 +45,12 @@ class Client {
   [[nodiscard]] bool has_been_up() const noexcept { return been_up_.load(std::memory_order_relaxed); }
   /// No events from now on; call it on the thread that polls.
   void forget_events() noexcept { events_ = nullptr; }
+  /// For a client that nobody polls: its errors so far come through the callback now.
+  void hear_failures() const noexcept { rd_kafka_poll(handle_, 0); }
   /// What failed last, in librdkafka's words, for messages about time-outs.
   [[nodiscard]] std::string last_failure() const;
+  /// For a request that got no answer: the reason is what the connections failed of, if they did.
+  [[nodiscard]] BrokerError no_answer(rd_kafka_resp_err_t code, std::string_view doing, std::string_view topic = {}) const;
 
  private:
   Client(Role role, const Settings& settings, std::shared_ptr<spdlog::logger> logger, ClientEvents* events,
@@ -70,6 +74,7 @@ class Client {
   std::atomic<bool> down_{false};
   mutable std::mutex failure_mutex_;
   std::string failure_;
+  rd_kafka_resp_err_t failure_code_ = RD_KAFKA_RESP_ERR_NO_ERROR;
 };
 
 }  // namespace turnstile::kafka

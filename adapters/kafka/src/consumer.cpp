@@ -113,7 +113,7 @@ std::size_t KafkaConsumer::without_errors(std::span<rd_kafka_message_t*> fresh, 
 std::vector<std::optional<Offset>> KafkaConsumer::committed(std::span<const TopicPartition> of, milliseconds timeout) {
   const auto list = list_of(of);
   if (const auto code = rd_kafka_committed(client_->handle(), list.get(), ms(timeout)))
-    throw broker_error(code, fmt::format("asking for committed offsets; {}", client_->last_failure()), client_->where());
+    throw client_->no_answer(code, "asking for committed offsets");
   std::vector<std::optional<Offset>> offsets;
   for (const auto& element : elements(list.get())) {
     if (element.err) throw broker_error(element.err, "asking for committed offsets", client_->where(element.topic));

@@ -18,6 +18,7 @@ using Cluster = std::unique_ptr<rd_kafka_mock_cluster_t, FreedBy<rd_kafka_mock_c
 
 constexpr int broker_id = 1;
 constexpr std::int16_t produce_api = 0;
+constexpr std::int16_t join_group_api = 11;
 
 // The cluster lives in some client, which itself need not be connected to anything.
 Handle new_handle() {
@@ -35,6 +36,11 @@ Handle new_handle() {
 struct MockBroker::State {
   Handle handle = new_handle();
   Cluster cluster{rd_kafka_mock_cluster_new(handle.get(), 1)};
+
+  void refuse(std::int16_t api, rd_kafka_resp_err_t code) const {
+    const std::vector<rd_kafka_resp_err_t> errors(1'000, code);  // each request uses one up
+    rd_kafka_mock_push_request_errors_array(cluster.get(), api, errors.size(), errors.data());
+  }
 };
 
 MockBroker::MockBroker() : state_(std::make_unique<State>()) {
@@ -58,13 +64,13 @@ void MockBroker::create_topic(const std::string& name, std::int32_t partitions) 
     throw broker_error(code, "", {bootstrap_servers(), {}, name});
 }
 
-void MockBroker::refuse_produce() {
-  // One error is used up by each request.
-  const std::vector<rd_kafka_resp_err_t> errors(1'000, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
-  rd_kafka_mock_push_request_errors_array(state_->cluster.get(), produce_api, errors.size(), errors.data());
-}
+void MockBroker::refuse_produce() { state_->refuse(produce_api, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED); }
 
 void MockBroker::allow_produce() { rd_kafka_mock_clear_request_errors(state_->cluster.get(), produce_api); }
+
+void MockBroker::refuse_members() { state_->refuse(join_group_api, RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED); }
+
+void MockBroker::allow_members() { rd_kafka_mock_clear_request_errors(state_->cluster.get(), join_group_api); }
 
 void MockBroker::down() { rd_kafka_mock_broker_set_down(state_->cluster.get(), broker_id); }
 

@@ -101,8 +101,8 @@ BrokerProducer::Sent ProducerLine::send(const OwnedMessage& message) {
   (void)headers.release();  // librdkafka's, now that it has accepted the record
   report.wait();
   if (!report.code) return report.sent;
-  const bool may_be_the_network = report.code == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
-  throw broker_error(report.code, may_be_the_network ? client_->last_failure() : "", client_->where(message.topic));
+  if (report.code == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) throw client_->no_answer(report.code, "", message.topic);
+  throw broker_error(report.code, "", client_->where(message.topic));
 }
 
 KafkaProducer::KafkaProducer(Settings settings, std::shared_ptr<spdlog::logger> logger)

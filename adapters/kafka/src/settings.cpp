@@ -19,10 +19,12 @@ struct Default {
   int since = 0;  ///< librdkafka's version that knows the key
 };
 
+// reconnect.backoff.max.ms: librdkafka's 10 s would be added to every restart of a broker.
 // Every client: passing failures come through the error callback, once for each change of state.
 constexpr std::array for_all{
     Default{"client.id", "turnstile"},
     Default{"log.connection.close", "false"},
+    Default{"reconnect.backoff.max.ms", "2000"},
     Default{"socket.keepalive.enable", "true"},
     Default{"socket.nagle.disable", "true"},
 };

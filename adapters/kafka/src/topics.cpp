@@ -55,19 +55,22 @@ Metadata ask(const Client& client, const std::string& topic, bool about_all, mil
   const rd_kafka_metadata_t* raw = nullptr;
   const auto code = rd_kafka_metadata(client.handle(), about_all ? 1 : 0, handle.get(), &raw, ms(timeout));
   Metadata metadata{raw};
-  if (code) throw broker_error(code, client.last_failure(), client.where(topic));
+  if (code) throw client.no_answer(code, "asking about it", topic);
   return metadata;
 }
 
 // The cluster's id comes with the first answer to anything.
-void wait_for_id(const Client& client, milliseconds timeout) {
+void wait_for_answer(const Client& client, const std::string& topic, milliseconds timeout) {
   const std::unique_ptr<char, decltype(&std::free)> id{rd_kafka_clusterid(client.handle(), ms(timeout)), &std::free};
+  if (id || client.has_been_up()) return;
+  client.hear_failures();
+  throw client.no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "asking about it", topic);
 }
 
 }  // namespace
 
 std::optional<std::int32_t> partition_count(const Client& client, const std::string& topic, milliseconds timeout) {
-  wait_for_id(client, timeout);
+  wait_for_answer(client, topic, timeout);
   const auto metadata = ask(client, topic, is_mock(client), timeout);
   for (int i = 0; i < metadata->topic_cnt; ++i) {
     const auto& found = metadata->topics[i];

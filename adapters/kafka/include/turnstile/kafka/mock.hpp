@@ -29,6 +29,9 @@ class MockBroker {
   /// Refuses what is produced from now on, for want of rights, until `allow`.
   void refuse_produce();
   void allow_produce();
+  /// Refuses members of any group for want of rights, until `allow_members`.
+  void refuse_members();
+  void allow_members();
   /// The broker's listener goes away and comes back; what it holds stays.
   void down();
   void up();
