@@ -177,6 +177,26 @@ TEST(DeadLetter, does_not_run_a_handler_again_for_a_neighbour_in_batches_of_one)
   for (const auto& [offset, count] : runs) EXPECT_EQ(count, offset % 4 == 3 ? 2 : 1) << "offset " << offset;
 }
 
+TEST(DeadLetter, takes_the_one_message_that_a_set_based_handler_cannot_insert) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  for (int i = 0; i < 100; ++i) world.publish("m" + std::to_string(i % 90), i == 41 ? "no number" : std::to_string(i));
+  const std::string sql = "INSERT INTO " + world.schema() + ".effect (id, attempt) SELECT unnest($1), unnest($1)::int";
+  Running consumer(world.config(), [&](Consumer& app) {
+    app.topic(world.topic(), [&](std::span<const Message> messages, Context& context) {
+      std::vector<std::string_view> numbers;
+      for (const auto& message : messages) numbers.push_back(message.text());
+      context.tx().exec(sql, numbers);
+    } | transactional() | retry(exponential{1ms, 2}) | dead_letter());
+  });
+  ASSERT_TRUE(eventually([&] { return world.caught_up(); })) << consumer.log_text();
+  EXPECT_EQ(world.effects().rows, 89) << consumer.log_text();
+  EXPECT_EQ(world.effects().distinct, 89);
+  EXPECT_EQ(world.query("SELECT count(*) || ' ' || min(record_offset) || ' ' || min(attempts) FROM dead"), "1 41 2");
+  // The statement's primary message, which names the value as the handler's own mistake does.
+  EXPECT_NE(world.query("SELECT error FROM dead").find("invalid input syntax for type integer"), std::string::npos);
+}
+
 TEST(DeadLetter, takes_duplicates_where_they_are_to_be_raised) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);

@@ -21,6 +21,12 @@ void expect_settled(World& world, std::int64_t distinct) {
   EXPECT_EQ(effects.distinct, distinct);
 }
 
+/// A transaction of ours is open that has locked its fence.
+bool a_handler_runs(const World& world) {
+  return world.query("SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE state LIKE 'idle in transaction%' AND "
+                     "relation = '" + world.schema() + ".inbox'::regclass") != "0";
+}
+
 class MainJobIn : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(MainJobIn, makes_one_effect_of_each_message) {
@@ -52,6 +58,25 @@ TEST(MainJob, drains_on_sigterm) {
   EXPECT_EQ(consumer.wait(20s), 0) << world.output();
   EXPECT_EQ(world.effects().rows, 1);
   EXPECT_TRUE(world.caught_up());
+}
+
+TEST(MainJob, ends_the_drain_at_a_second_sigterm_and_loses_nothing) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(WorldOptions{.partitions = 1, .session_timeout_ms = 20'000, .handler_timeout = "15s"});
+  world.publish("slow", "sleep:8000");
+  world.publish("behind", "fine");
+  Process consumer = world.consumer(world.toml());
+  ASSERT_TRUE(eventually([&] { return a_handler_runs(world); }));
+  consumer.signal(SIGTERM);
+  ASSERT_TRUE(eventually([&] { return world.output().find("stopping: no new handlers") != std::string::npos; })) << world.output();
+  const auto asked = std::chrono::steady_clock::now();
+  consumer.signal(SIGTERM);
+  EXPECT_TRUE(consumer.wait(20s).has_value()) << world.output();
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, 7s) << "it waited for the handler\n" << world.output();
+  EXPECT_EQ(world.effects().rows, 0);
+  Process successor = world.consumer(world.toml());
+  EXPECT_TRUE(eventually([&] { return world.effects().rows == 2; }, 40s)) << world.output();
+  EXPECT_EQ(world.effects().distinct, 2);
 }
 
 /// Faults 1-8: killed at each step; another consumer takes over.
