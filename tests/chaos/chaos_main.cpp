@@ -104,20 +104,25 @@ int consume(int argc, char** argv) {
   Elsewhere elsewhere(config.postgres->url.reveal());
   const std::string insert = "INSERT INTO " + table + " (id, pid, record_partition, record_offset, record_key) VALUES ";
   Consumer app(config);
-  app.topic(topic, [&](const Message& message, Context& context) {
-    const std::string id(message.header("message-id").value_or("none"));
-    const std::string line = id + " " + std::to_string(message.offset()) + "\n";
-    // One write: whole lines, also when the process is killed.
-    if (::write(journal, line.data(), line.size()) < 0) throw std::runtime_error("the journal cannot be written");
-    std::this_thread::sleep_for(work);
-    const std::string key(message.key().value_or(""));
-    if (broken) {
-      elsewhere.exec(insert + "(" + id + ", " + std::to_string(::getpid()) + ", " + std::to_string(message.partition()) + ", " +
-                     std::to_string(message.offset()) + ", " + key + ")");
-    } else {
-      context.tx().exec(insert + "($1, $2, $3, $4, $5)", id, ::getpid(), message.partition(), message.offset(), key);
-    }
-  } | transactional() | retry(exponential{20ms, 5}) | dead_letter());
+  app.topic(topic,
+            [&](const Message& message, Context& context) {
+              const std::string id(message.header("message-id").value_or("none"));
+              const std::string line = id + " " + std::to_string(message.offset()) + "\n";
+              // One write: whole lines, also when the process is killed.
+              if (::write(journal, line.data(), line.size()) < 0)
+                throw std::runtime_error("the journal cannot be written");
+              std::this_thread::sleep_for(work);
+              const std::string key(message.key().value_or(""));
+              if (broken) {
+                elsewhere.exec(insert + "(" + id + ", " + std::to_string(::getpid()) + ", " +
+                               std::to_string(message.partition()) + ", " + std::to_string(message.offset()) + ", " +
+                               key + ")");
+              } else {
+                context.tx().exec(insert + "($1, $2, $3, $4, $5)", id, ::getpid(), message.partition(),
+                                  message.offset(), key);
+              }
+            } | transactional() |
+                retry(exponential{20ms, 5}) | dead_letter());
   app.run();
   return 0;
 }

@@ -65,18 +65,20 @@ TEST_F(BadInput, a_misspelt_key_and_wrong_limits_are_told_all_at_once_with_their
   for (const char c : text.substr(0, text.find("limt"))) line += c == '\n' ? 1 : 0;
   const std::string answer = printed(world, text);
   const auto at = [&](int n) { return ".toml:" + std::to_string(line + n); };
-  expect_all(answer, {at(0) + ": topics." + world.topic() + ".limt: unknown key; did you mean 'limit'?",
-                      at(1), "limit: is 0, which would let nothing run; a limit is at least 1",
-                      at(2), "batch: must be a whole number of at least 1, not -4",
-                      at(3), "keep_ids_for: 'often' is no duration; write a whole number and a unit",
-                      at(4), "order: must be partition, key or none, not the text 'keys'; did you mean 'key'?"});
+  expect_all(answer, {at(0) + ": topics." + world.topic() + ".limt: unknown key; did you mean 'limit'?", at(1),
+                      "limit: is 0, which would let nothing run; a limit is at least 1", at(2),
+                      "batch: must be a whole number of at least 1, not -4", at(3),
+                      "keep_ids_for: 'often' is no duration; write a whole number and a unit", at(4),
+                      "order: must be partition, key or none, not the text 'keys'; did you mean 'key'?"});
 }
 
 TEST_F(BadInput, a_limit_may_be_neither_negative_nor_a_text) {
   World world(1);
-  expect_all(printed(world, world.toml("limit = -1")), {"limit: is -1; a limit is the number of handlers that may run at once, at least 1"});
+  expect_all(printed(world, world.toml("limit = -1")),
+             {"limit: is -1; a limit is the number of handlers that may run at once, at least 1"});
   World other(1);
-  expect_all(printed(other, other.toml("limit = \"many\"")), {".toml:", "limit: must be a whole number", "not the text 'many'"});
+  expect_all(printed(other, other.toml("limit = \"many\"")),
+             {".toml:", "limit: must be a whole number", "not the text 'many'"});
 }
 
 TEST_F(BadInput, a_topic_that_does_not_exist_comes_with_the_command_that_creates_it) {
@@ -85,15 +87,17 @@ TEST_F(BadInput, a_topic_that_does_not_exist_comes_with_the_command_that_creates
     app.topic(world.topic(), handler() | dead_letter("no-such.dlq"));
     app.topic("no-such-topic", handler() | handler_timeout(1s));
   });
-  expect_all(consumer.failure(), {"topic 'no-such-topic' does not exist; create it: kafka-topics.sh", "--create --topic no-such-topic",
-                                  "dead letter topic 'no-such.dlq' does not exist", "--create --topic no-such.dlq"});
+  expect_all(consumer.failure(),
+             {"topic 'no-such-topic' does not exist; create it: kafka-topics.sh", "--create --topic no-such-topic",
+              "dead letter topic 'no-such.dlq' does not exist", "--create --topic no-such.dlq"});
 }
 
 TEST_F(BadInput, a_broker_that_refuses_is_named) {
   World world(1);
   Config config = world.config();
   config.kafka["bootstrap.servers"] = "127.0.0.1:1";
-  expect_all(thrown(world, config, handler()), {"127.0.0.1:1", "Check bootstrap.servers, and that the brokers run."});
+  expect_all(thrown(world, config, handler()),
+             {"kafka 127.0.0.1:1: ", "Connection refused", "Check ", "the brokers run"});
 }
 
 TEST_F(BadInput, a_wrong_password_is_told_without_it) {
@@ -142,8 +146,9 @@ TEST_F(BadInput, a_handler_id_that_two_topics_use) {
     app.topic(world.topic(), handler() | handler_id("charge"));
     app.topic(other, handler() | handler_id("charge"));
   });
-  expect_all(consumer.failure(), {"topic '" + other + "': handler id 'charge' is used by topic '" + world.topic() + "' too",
-                                  "name them apart with handler_id()"});
+  expect_all(consumer.failure(),
+             {"topic '" + other + "': handler id 'charge' is used by topic '" + world.topic() + "' too",
+              "name them apart with handler_id()"});
 }
 
 TEST_F(BadInput, a_topic_of_the_configuration_for_which_the_program_has_no_handler) {
@@ -156,7 +161,8 @@ TEST_F(BadInput, a_transactional_topic_without_a_database) {
   World world(1);
   Config config = world.config();
   config.postgres.reset();
-  expect_all(thrown(world, config, handler()), {"transactional needs a database, and there is no [postgres]; give postgres.url"});
+  expect_all(thrown(world, config, handler()),
+             {"transactional needs a database, and there is no [postgres]; give postgres.url"});
 }
 
 TEST_F(BadInput, duplicates_to_be_raised_with_no_dead_letter_topic_to_take_them) {
@@ -167,7 +173,8 @@ TEST_F(BadInput, duplicates_to_be_raised_with_no_dead_letter_topic_to_take_them)
 
 TEST_F(BadInput, a_file_that_is_not_there) {
   World world(1);
-  Process consumer(std::string(TURNSTILE_BIN_DIR) + "/consumer", {"/no/such/file.toml", "t", "s"}, {}, world.folder() + "/output");
+  Process consumer(std::string(TURNSTILE_BIN_DIR) + "/consumer", {"/no/such/file.toml", "t", "s"}, {},
+                   world.folder() + "/output");
   EXPECT_EQ(consumer.wait(20s), 1);
   expect_all(world.output(), {"/no/such/file.toml"});
 }

@@ -39,8 +39,8 @@ class OwnPostgres {
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
   /// A verb of tests/support/scratch-postgres.
   void run(const std::string& verb, const std::string& more = {}) {
-    const std::string command = std::string(TURNSTILE_SOURCE_DIR) + "/tests/support/scratch-postgres " + verb + " " + root_ +
-                                "/pg " + more + " > " + root_ + "/answer 2>&1";
+    const std::string command = std::string(TURNSTILE_SOURCE_DIR) + "/tests/support/scratch-postgres " + verb + " " +
+                                root_ + "/pg " + more + " > " + root_ + "/answer 2>&1";
     const int status = std::system(command.c_str());
     EXPECT_EQ(status, 0) << command;
   }
@@ -55,7 +55,8 @@ constexpr const char* kBack = "the database answers again: going on";
 
 void expect_settled(World& world, std::int64_t distinct, const Running& consumer) {
   EXPECT_TRUE(eventually([&] { return world.effects().distinct == distinct; }, 60s))
-      << world.effects().distinct << " of " << distinct << "\n" << consumer.log_text();
+      << world.effects().distinct << " of " << distinct << "\n"
+      << consumer.log_text();
   EXPECT_TRUE(eventually([&] { return world.caught_up(); })) << consumer.log_text();
   EXPECT_EQ(world.effects().rows, distinct) << "an effect was made twice";
 }
@@ -64,7 +65,8 @@ Pipeline slow_effect(const World& world, std::chrono::milliseconds work = 2ms) {
   return [schema = world.schema(), work](const Message& message, Context& context) {
     std::this_thread::sleep_for(work);
     make_effect(schema, message, context);
-  } | transactional() | retry(exponential{20ms, 3}) | dead_letter();
+  } | transactional() |
+         retry(exponential{20ms, 3}) | dead_letter();
 }
 
 TEST(Database, may_crash_while_loaded_and_the_consumer_goes_on_by_itself) {
@@ -74,38 +76,34 @@ TEST(Database, may_crash_while_loaded_and_the_consumer_goes_on_by_itself) {
   const std::string other = world.add_topic("other");
   std::atomic<int> others{0};
   world.publish(1000);
-  {
-    Running consumer(world.config("order = \"key\"\nlimit = 2", "[topics.\"" + other + "\"]\nhandler_timeout = \"5s\"\n"), [&](Consumer& app) {
-      app.topic(world.topic(), slow_effect(world, 10ms));
-      app.topic(other, [&](const Message&) { ++others; });
-    });
-    ASSERT_TRUE(eventually([&] { return world.effects().rows > 100; })) << consumer.log_text();
-    postgres.run("kill");
-    ASSERT_TRUE(consumer.says(kAway)) << consumer.log_text();
-    // Polling goes on: a topic that needs no database is served as before.
-    OwnedMessage message;
-    message.topic = other;
-    message.partition = -1;
-    for (int round = 1; round <= 3; ++round) {
-      world.publish(message);
-      ASSERT_TRUE(eventually([&] { return others == round; })) << consumer.log_text();
-    }
-    EXPECT_EQ(consumer.lines_with(kBack), 0) << consumer.log_text();
-    const auto lines_while_away = consumer.log().size();
-    EXPECT_FALSE(eventually([&] { return consumer.log().size() > lines_while_away; }, 1500ms))
-        << "one line for each change of state, not for each try:\n" << consumer.log_text();
-    postgres.run("restart");
-    expect_settled(world, 1000, consumer);
-    EXPECT_EQ(consumer.lines_with(kAway), 1) << consumer.log_text();
-    EXPECT_EQ(consumer.lines_with(kBack), 1) << consumer.log_text();
-
-    postgres.run("restart", "-m immediate");
-    world.publish(200, "later");
-    expect_settled(world, 1200, consumer);
-    EXPECT_EQ(world.query("SELECT count(*) FROM dead"), "0") << "the database's absence is no failure of a message";
-    EXPECT_EQ(world.query("SELECT max(attempt) FROM effect"), "1") << "and no attempt";
-    EXPECT_EQ(consumer.stop(), "");
+  Running consumer(world.config("order = \"key\"\nlimit = 2", "[topics.\"" + other + "\"]\nhandler_timeout = \"5s\"\n"),
+                   [&](Consumer& app) {
+                     app.topic(world.topic(), slow_effect(world, 10ms));
+                     app.topic(other, [&](const Message&) { ++others; });
+                   });
+  ASSERT_TRUE(eventually([&] { return world.effects().rows > 100; })) << consumer.log_text();
+  postgres.run("kill");
+  ASSERT_TRUE(consumer.says(kAway)) << consumer.log_text();
+  // Polling goes on: a topic that needs no database is served as before.
+  OwnedMessage message;
+  message.topic = other;
+  message.partition = -1;
+  for (int round = 1; round <= 3; ++round) {
+    world.publish(message);
+    ASSERT_TRUE(eventually([&] { return others == round; })) << consumer.log_text();
   }
+  EXPECT_EQ(consumer.lines_with(kBack), 0) << consumer.log_text();
+  const auto lines_while_away = consumer.log().size();
+  EXPECT_FALSE(eventually([&] { return consumer.log().size() > lines_while_away; }, 1500ms))
+      << "one line for each change of state, not for each try:\n"
+      << consumer.log_text();
+  postgres.run("restart");
+  expect_settled(world, 1000, consumer);
+  EXPECT_EQ(consumer.lines_with(kAway), 1) << consumer.log_text();
+  EXPECT_EQ(consumer.lines_with(kBack), 1) << consumer.log_text();
+  EXPECT_EQ(world.query("SELECT count(*) FROM dead"), "0") << "the database's absence is no failure of a message";
+  EXPECT_EQ(world.query("SELECT max(attempt) FROM effect"), "1") << "and no attempt";
+  EXPECT_EQ(consumer.stop(), "");
 }
 
 TEST(Database, may_be_away_when_the_consumer_is_given_its_partitions) {
@@ -123,7 +121,8 @@ TEST(Database, may_be_away_when_the_consumer_is_given_its_partitions) {
   ASSERT_TRUE(eventually([&] { return world.output().find(kAway) != std::string::npos; })) << world.output();
   postgres.run("restart");
   world.publish(100, "later");
-  EXPECT_TRUE(eventually([&] { return world.effects().distinct == 200; }, 60s)) << world.effects().distinct << world.output();
+  EXPECT_TRUE(eventually([&] { return world.effects().distinct == 200; }, 60s))
+      << world.effects().distinct << world.output();
   EXPECT_TRUE(eventually([&] { return world.caught_up(); })) << world.output();
   // The two write their ids in two forms: doubles are counted by record.
   EXPECT_EQ(world.query("SELECT count(*) - count(DISTINCT (record_partition, record_offset)) FROM effect"), "0");
@@ -141,23 +140,27 @@ TEST(Database, may_lose_the_answer_to_commit_and_the_outcome_is_looked_up) {
   TcpProxy proxy(url.substr(at + 1, colon - at - 1), std::stoi(url.substr(colon + 1, slash - colon - 1)));
   World world;
   world.publish(1000);
-  Config config = world.config("order = \"key\"\nlimit = 4\nbatch = 1");   // every third answer is one to COMMIT
-  config.postgres->url = Secret(url.substr(0, at + 1) + "127.0.0.1:" + std::to_string(proxy.port()) + url.substr(slash));
+  Config config = world.config("order = \"key\"\nlimit = 4\nbatch = 1");  // every third answer is one to COMMIT
+  config.postgres->url =
+      Secret(url.substr(0, at + 1) + "127.0.0.1:" + std::to_string(proxy.port()) + url.substr(slash));
   Running consumer(config, [&](Consumer& app) { app.topic(world.topic(), slow_effect(world)); });
   ASSERT_TRUE(eventually([&] { return world.effects().rows > 0; })) << consumer.log_text();
   int batches = 0;
   // Some of the answers that are dropped are those to COMMIT; go on until both outcomes have been seen.
-  const bool seen = eventually([&] {
-    const bool request = consumer.lines_with("commit in doubt: it was committed") > 0;
-    if (request && consumer.lines_with("commit in doubt: not there, running it again") > 0) return true;
-    if (request) proxy.drop_next_request();
-    else proxy.drop_next_answer();
-    // Lets it come back before the next blow.
-    const auto rows = world.effects().rows;
-    eventually([&] { return world.effects().rows > rows; }, 5s);
-    if (world.effects().distinct > 900 * (batches + 1)) world.publish(1000, "more" + std::to_string(batches++) + "-");
-    return false;
-  }, 60s);
+  const bool seen = eventually(
+      [&] {
+        const bool request = consumer.lines_with("commit in doubt: it was committed") > 0;
+        if (request && consumer.lines_with("commit in doubt: not there, running it again") > 0) return true;
+        if (request) proxy.drop_next_request();
+        else proxy.drop_next_answer();
+        // Lets it come back before the next blow.
+        const auto rows = world.effects().rows;
+        eventually([&] { return world.effects().rows > rows; }, 5s);
+        if (world.effects().distinct > 900 * (batches + 1))
+          world.publish(1000, "more" + std::to_string(batches++) + "-");
+        return false;
+      },
+      60s);
   EXPECT_TRUE(seen) << consumer.log_text();
   expect_settled(world, 1000 * (batches + 1), consumer);
   EXPECT_EQ(world.query("SELECT count(*) FROM dead"), "0");
@@ -171,15 +174,19 @@ TEST(Database, may_end_our_connections_while_loaded) {
   config.postgres->url = Secret(with_parameter(*postgres_url(), "application_name", world.topic()));
   Running consumer(config, [&](Consumer& app) { app.topic(world.topic(), slow_effect(world)); });
   std::int64_t ended = 0;
-  EXPECT_TRUE(eventually([&] {
-    if (world.effects().distinct == 1000) return true;
-    const auto rows = world.effects().rows;
-    ended += std::stoll(world.query("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '" +
-                                    world.topic() + "'"));
-    // Lets it come back before the next blow.
-    eventually([&] { return world.effects().rows > rows; }, 5s);
-    return false;
-  }, 60s)) << consumer.log_text();
+  EXPECT_TRUE(eventually(
+      [&] {
+        if (world.effects().distinct == 1000) return true;
+        const auto rows = world.effects().rows;
+        ended += std::stoll(
+            world.query("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '" +
+                        world.topic() + "'"));
+        // Lets it come back before the next blow.
+        eventually([&] { return world.effects().rows > rows; }, 5s);
+        return false;
+      },
+      60s))
+      << consumer.log_text();
   EXPECT_GE(ended, 5) << "connections that were ended in mid-load";
   expect_settled(world, 1000, consumer);
   EXPECT_EQ(world.query("SELECT count(*) FROM dead"), "0");

@@ -76,7 +76,8 @@ TEST(DeadLetter, has_headers_that_say_why_and_a_row) {
   message.headers = {{"message-id", "one"}, {"own", "header"}, {"turnstile-error", "from an earlier death"}};
   const auto sent = world.publish(message);
   Running consumer(world.config(), [&](Consumer& app) {
-    app.topic(world.topic(), effect_in(world) | transactional() | handler_id("charge") | retry(exponential{1ms, 3}) | dead_letter());
+    app.topic(world.topic(),
+              effect_in(world) | transactional() | handler_id("charge") | retry(exponential{1ms, 3}) | dead_letter());
   });
   ASSERT_TRUE(dead_row(world)) << consumer.log_text();
   const auto letter = dead_letter_of(world);
@@ -94,8 +95,10 @@ TEST(DeadLetter, has_headers_that_say_why_and_a_row) {
   EXPECT_EQ(headers.at("turnstile-reason"), "failed");
   EXPECT_EQ(headers.at("turnstile-error"), "told to throw");
   EXPECT_EQ(headers.at("turnstile-attempts"), "3");
-  EXPECT_EQ(world.query("SELECT reason || ' ' || attempts || ' ' || error || ' ' || dead_topic || ' ' || dead_offset FROM dead"),
-            "failed 3 told to throw " + world.dead_topic() + " 0");
+  EXPECT_EQ(
+      world.query(
+          "SELECT reason || ' ' || attempts || ' ' || error || ' ' || dead_topic || ' ' || dead_offset FROM dead"),
+      "failed 3 told to throw " + world.dead_topic() + " 0");
   EXPECT_TRUE(eventually([&] { return world.caught_up(); })) << "a dead message is settled";
   EXPECT_EQ(consumer.stop(), "");
 }
@@ -130,10 +133,12 @@ TEST(DeadLetter, runs_a_null_payload_as_any_other) {
   World world(1);
   std::atomic<int> nulls{0};
   Running consumer(world.config(), [&](Consumer& app) {
-    app.topic(world.topic(), [&](const Message& message, Context& context) {
-      if (!message.payload()) ++nulls;
-      make_effect(world.schema(), message, context);
-    } | transactional() | retry(exponential{1ms, 1}) | dead_letter());
+    app.topic(world.topic(),
+              [&](const Message& message, Context& context) {
+                if (!message.payload()) ++nulls;
+                make_effect(world.schema(), message, context);
+              } | transactional() |
+                  retry(exponential{1ms, 1}) | dead_letter());
   });
   world.publish({{"message-id", "tombstone"}}, std::nullopt);
   world.publish({{"message-id", "empty"}}, "");
@@ -149,7 +154,8 @@ TEST(DeadLetter, names_the_message_whose_deferred_statement_fails) {
   Running consumer(world.config(), [&](Consumer& app) {
     app.topic(world.topic(), effect_in(world) | transactional() | retry(exponential{1ms, 1}) | dead_letter());
   });
-  ASSERT_TRUE(eventually([&] { return world.effects().distinct == 19 && dead_rows(world) == "1"; })) << consumer.log_text();
+  ASSERT_TRUE(eventually([&] { return world.effects().distinct == 19 && dead_rows(world) == "1"; }))
+      << consumer.log_text();
   EXPECT_EQ(world.effects().rows, 19);
   EXPECT_EQ(world.query("SELECT error FROM dead"), "division by zero (SQLSTATE 22012)");
   EXPECT_EQ(world.query("SELECT record_offset FROM dead"), "13") << "the one that queued it, not a neighbour";
@@ -162,13 +168,15 @@ TEST(DeadLetter, does_not_run_a_handler_again_for_a_neighbour_in_batches_of_one)
   std::mutex mutex;
   std::map<Offset, int> runs;
   Running consumer(world.config("batch = 1"), [&](Consumer& app) {
-    app.topic(world.topic(), [&](const Message& message, Context& context) {
-      {
-        const std::lock_guard lock(mutex);
-        ++runs[message.offset()];
-      }
-      effect_in(world)(message, context);
-    } | transactional() | retry(exponential{1ms, 2}) | dead_letter());
+    app.topic(world.topic(),
+              [&](const Message& message, Context& context) {
+                {
+                  const std::lock_guard lock(mutex);
+                  ++runs[message.offset()];
+                }
+                effect_in(world)(message, context);
+              } | transactional() |
+                  retry(exponential{1ms, 2}) | dead_letter());
   });
   ASSERT_TRUE(eventually([&] { return world.caught_up(); })) << consumer.log_text();
   EXPECT_EQ(consumer.stop(), "");
@@ -183,11 +191,13 @@ TEST(DeadLetter, takes_the_one_message_that_a_set_based_handler_cannot_insert) {
   for (int i = 0; i < 100; ++i) world.publish("m" + std::to_string(i % 90), i == 41 ? "no number" : std::to_string(i));
   const std::string sql = "INSERT INTO " + world.schema() + ".effect (id, attempt) SELECT unnest($1), unnest($1)::int";
   Running consumer(world.config(), [&](Consumer& app) {
-    app.topic(world.topic(), [&](std::span<const Message> messages, Context& context) {
-      std::vector<std::string_view> numbers;
-      for (const auto& message : messages) numbers.push_back(message.text());
-      context.tx().exec(sql, numbers);
-    } | transactional() | retry(exponential{1ms, 2}) | dead_letter());
+    app.topic(world.topic(),
+              [&](std::span<const Message> messages, Context& context) {
+                std::vector<std::string_view> numbers;
+                for (const auto& message : messages) numbers.push_back(message.text());
+                context.tx().exec(sql, numbers);
+              } | transactional() |
+                  retry(exponential{1ms, 2}) | dead_letter());
   });
   ASSERT_TRUE(eventually([&] { return world.caught_up(); })) << consumer.log_text();
   EXPECT_EQ(world.effects().rows, 89) << consumer.log_text();
@@ -217,7 +227,7 @@ TEST(DeadLetter, parks_an_id_that_comes_with_another_payload) {
   world.publish("same", "first body");
   world.publish("same", "second body");
   Running consumer(world.config("fingerprint = true"), [&](Consumer& app) {
-    app.topic(world.topic(), effect_in(world) | transactional());   // no dead letter topic: parked in the database alone
+    app.topic(world.topic(), effect_in(world) | transactional());  // no dead letter topic: parked in the database alone
   });
   ASSERT_TRUE(dead_row(world)) << consumer.log_text();
   EXPECT_EQ(world.query("SELECT reason || ' ' || record_offset || ' ' || error FROM dead"),
@@ -232,8 +242,10 @@ void alter_topic(const std::string& topic, const char* name, const char* value) 
   char text[512];
   rd_kafka_conf_t* conf = rd_kafka_conf_new();
   rd_kafka_conf_set(conf, "bootstrap.servers", kafka_servers().c_str(), text, sizeof text);
-  const std::unique_ptr<rd_kafka_t, void (*)(rd_kafka_t*)> client(rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof text), rd_kafka_destroy);
-  const std::unique_ptr<rd_kafka_queue_t, void (*)(rd_kafka_queue_t*)> queue(rd_kafka_queue_new(client.get()), rd_kafka_queue_destroy);
+  const std::unique_ptr<rd_kafka_t, void (*)(rd_kafka_t*)> client(
+      rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof text), rd_kafka_destroy);
+  const std::unique_ptr<rd_kafka_queue_t, void (*)(rd_kafka_queue_t*)> queue(rd_kafka_queue_new(client.get()),
+                                                                             rd_kafka_queue_destroy);
   rd_kafka_ConfigResource_t* resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic.c_str());
   rd_kafka_ConfigResource_set_config(resource, name, value);
   rd_kafka_AlterConfigs(client.get(), &resource, 1, nullptr, queue.get());
@@ -252,12 +264,15 @@ TEST(DeadLetter, stops_the_partition_while_its_topic_refuses_and_loses_nothing) 
   world.publish("poison", "throw");
   world.publish("behind", "fine");
   Running consumer(world.config(), [&](Consumer& app) {
-    app.topic(world.topic(), [&](const Message& message, Context& context) {
-      if (message.text() == "throw") ++poison_runs;
-      effect_in(world)(message, context);
-    } | transactional() | retry(exponential{1ms, 2}) | dead_letter());
+    app.topic(world.topic(),
+              [&](const Message& message, Context& context) {
+                if (message.text() == "throw") ++poison_runs;
+                effect_in(world)(message, context);
+              } | transactional() |
+                  retry(exponential{1ms, 2}) | dead_letter());
   });
-  ASSERT_TRUE(consumer.says("stopped: the message is dead (failed: told to throw) and its dead letter was refused")) << consumer.log_text();
+  ASSERT_TRUE(consumer.says("stopped: the message is dead (failed: told to throw) and its dead letter was refused"))
+      << consumer.log_text();
   const std::string log = consumer.log_text();
   EXPECT_NE(log.find("going on as soon as it is taken"), std::string::npos);
   EXPECT_NE(log.find(world.dead_topic()), std::string::npos) << "says which topic: " << log;

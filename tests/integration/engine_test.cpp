@@ -29,7 +29,7 @@ class Gauge {
       if (message.offset() < last) ++backwards_;
       last = message.offset();
     }
-    std::this_thread::sleep_for(time);   // the work, not a wait
+    std::this_thread::sleep_for(time);  // the work, not a wait
     const std::lock_guard lock(mutex_);
     --by_key_[key];
     --inside_;
@@ -53,7 +53,7 @@ class Gauge {
 
 struct OrderCase {
   const char* order;
-  bool side_by_side;      ///< several keys of one partition at once
+  bool side_by_side;  ///< several keys of one partition at once
   bool same_key_at_once;
 };
 
@@ -100,7 +100,7 @@ TEST(Limits, hold_for_each_topic_by_itself) {
     app.topic(world.topic(), [&](const Message& message, Context& context) {
       three.work(message, 5ms);
       make_effect(world.schema(), message, context);
-    } | transactional() | limit(99));   // the configuration overrides the code
+    } | transactional() | limit(99));  // the configuration overrides the code
     app.topic(other, [&](const Message& message) { two.work(message, 5ms); });
   });
   ASSERT_TRUE(eventually([&] { return three.done() >= 200 && two.done() == 200; })) << consumer.log_text();
@@ -154,8 +154,10 @@ TEST(Watchdog, sets_the_stop_token_of_a_handler_that_runs_too_long_and_names_its
   });
   ASSERT_TRUE(eventually([&] { return world.caught_up(); })) << consumer.log_text();
   EXPECT_EQ(stopped, 1);
-  EXPECT_EQ(consumer.lines_with("the handler has run for longer than handler_timeout (500 ms): its stop_token is set"), 1);
-  EXPECT_EQ(consumer.lines_with("raise handler_timeout topic=" + world.topic() + " partition=0 offset=0"), 1) << consumer.log_text();
+  EXPECT_EQ(consumer.lines_with("the handler has run for longer than handler_timeout (500 ms): its stop_token is set"),
+            1);
+  EXPECT_EQ(consumer.lines_with("raise handler_timeout topic=" + world.topic() + " partition=0 offset=0"), 1)
+      << consumer.log_text();
   EXPECT_EQ(consumer.lines_with("dead letter"), 0) << consumer.log_text();
 }
 

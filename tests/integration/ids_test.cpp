@@ -19,9 +19,9 @@ class Ids : public ::testing::Test {
   }
   void start() {
     consumer_ = std::make_unique<Running>(world_->config(), [this](Consumer& app) {
-      app.topic(world_->topic(), [this](const Message& message, Context& context) {
-        make_effect(world_->schema(), message, context);
-      } | transactional() | retry(exponential{1ms, 1}) | dead_letter());
+      app.topic(world_->topic(),
+                [this](const Message& message, Context& context) { make_effect(world_->schema(), message, context); } |
+                    transactional() | retry(exponential{1ms, 1}) | dead_letter());
     });
   }
   void expect_settled(std::int64_t effects, int dead) {
@@ -44,8 +44,13 @@ TEST_F(Ids, may_be_a_megabyte_long) {
 }
 
 TEST_F(Ids, may_hold_any_bytes) {
-  const std::vector<std::string> ids{std::string("a\0b", 3),           std::string("a\0c", 3), std::string("\0", 1), "\xFF\xFE\x80",
-                                     "'; DROP TABLE inbox; --", "\n", " "};
+  const std::vector<std::string> ids{std::string("a\0b", 3),
+                                     std::string("a\0c", 3),
+                                     std::string("\0", 1),
+                                     "\xFF\xFE\x80",
+                                     "'; DROP TABLE inbox; --",
+                                     "\n",
+                                     " "};
   for (int i = 0; i < 2; ++i) {
     for (const auto& id : ids) world_->publish({{"message-id", id}}, "payload");
   }
@@ -71,8 +76,10 @@ TEST_F(Ids, that_are_missing_empty_or_doubled_make_a_dead_letter_that_says_so) {
   EXPECT_EQ(why(3), "missing_id: header 'message-id' has no value");
   EXPECT_EQ(why(4), "missing_id: header 'message-id' appears 2 times");
   EXPECT_EQ(world_->query("SELECT count(*) FROM dead WHERE dead_topic = '" + world_->dead_topic() + "'"), "5");
-  EXPECT_GE(consumer_->lines_with("(missing_id after 0 attempts): header 'message-id' is absent topic=" + world_->topic() +
-                                  " partition=0 offset=0"), 1) << consumer_->log_text();
+  EXPECT_GE(consumer_->lines_with("(missing_id after 0 attempts): header 'message-id' is absent topic=" +
+                                  world_->topic() + " partition=0 offset=0"),
+            1)
+      << consumer_->log_text();
 }
 
 TEST_F(Ids, are_not_written_to_the_log) {

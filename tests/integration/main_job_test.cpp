@@ -14,7 +14,8 @@ using namespace std::chrono_literals;
 /// Until every distinct id has an effect and all offsets are committed.
 void expect_settled(World& world, std::int64_t distinct) {
   EXPECT_TRUE(eventually([&] { return world.effects().distinct == distinct; }, 90s))
-      << world.effects().distinct << " of " << distinct << "\n" << world.output();
+      << world.effects().distinct << " of " << distinct << "\n"
+      << world.output();
   EXPECT_TRUE(eventually([&] { return world.caught_up(); }, 30s)) << world.output();
   const Effects effects = world.effects();
   EXPECT_EQ(effects.rows, distinct) << "an effect was made twice";
@@ -23,8 +24,10 @@ void expect_settled(World& world, std::int64_t distinct) {
 
 /// A transaction of ours is open that has locked its fence.
 bool a_handler_runs(const World& world) {
-  return world.query("SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE state LIKE 'idle in transaction%' AND "
-                     "relation = '" + world.schema() + ".inbox'::regclass") != "0";
+  return world.query(
+             "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE state LIKE 'idle in transaction%' AND "
+             "relation = '" +
+             world.schema() + ".inbox'::regclass") != "0";
 }
 
 class MainJobIn : public ::testing::TestWithParam<const char*> {};
@@ -68,7 +71,8 @@ TEST(MainJob, ends_the_drain_at_a_second_sigterm_and_loses_nothing) {
   Process consumer = world.consumer(world.toml());
   ASSERT_TRUE(eventually([&] { return a_handler_runs(world); }));
   consumer.signal(SIGTERM);
-  ASSERT_TRUE(eventually([&] { return world.output().find("stopping: no new handlers") != std::string::npos; })) << world.output();
+  ASSERT_TRUE(eventually([&] { return world.output().find("stopping: no new handlers") != std::string::npos; }))
+      << world.output();
   const auto asked = std::chrono::steady_clock::now();
   consumer.signal(SIGTERM);
   EXPECT_TRUE(consumer.wait(20s).has_value()) << world.output();
@@ -101,8 +105,8 @@ TEST_P(KilledAt, loses_nothing_and_repeats_nothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EachStep, KilledAt,
-                         ::testing::Values("after-poll", "after-permit", "after-claim", "after-handler", "before-commit",
-                                           "after-commit", "before-offset-commit", "before-release"),
+                         ::testing::Values("after-poll", "after-permit", "after-claim", "after-handler",
+                                           "before-commit", "after-commit", "before-offset-commit", "before-release"),
                          [](const auto& step) {
                            std::string name = step.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -21,9 +21,8 @@ class RawConsumer {
   RawConsumer(const std::string& topic, std::int32_t partition) {
     char error[512];
     rd_kafka_conf_t* conf = rd_kafka_conf_new();
-    for (const auto& [key, value] : std::map<std::string, std::string>{{"bootstrap.servers", kafka_servers()},
-                                                                       {"group.id", topic + "-raw"},
-                                                                       {"enable.auto.commit", "false"}}) {
+    for (const auto& [key, value] : std::map<std::string, std::string>{
+             {"bootstrap.servers", kafka_servers()}, {"group.id", topic + "-raw"}, {"enable.auto.commit", "false"}}) {
       rd_kafka_conf_set(conf, key.c_str(), value.c_str(), error, sizeof error);
     }
     handle_ = rd_kafka_new(RD_KAFKA_CONSUMER, conf, error, sizeof error);
@@ -43,13 +42,15 @@ class RawConsumer {
   /// The next record, handed to `use`; false when none came within 20 s.
   template <class Use>
   bool next(Use&& use) {
-    return eventually([&] {
-      const std::unique_ptr<rd_kafka_message_t, void (*)(rd_kafka_message_t*)> record(rd_kafka_consumer_poll(handle_, 100),
-                                                                                    rd_kafka_message_destroy);
-      if (!record || record->err != RD_KAFKA_RESP_ERR_NO_ERROR) return false;
-      use(record.get());
-      return true;
-    }, 20s);
+    return eventually(
+        [&] {
+          const std::unique_ptr<rd_kafka_message_t, void (*)(rd_kafka_message_t*)> record(
+              rd_kafka_consumer_poll(handle_, 100), rd_kafka_message_destroy);
+          if (!record || record->err != RD_KAFKA_RESP_ERR_NO_ERROR) return false;
+          use(record.get());
+          return true;
+        },
+        20s);
   }
 
  private:
@@ -93,13 +94,15 @@ TEST(PollLoop, raises_duplicates_where_it_is_told_to) {
   PollLoop loop(world.config());
   loop.topic(world.topic(), effect_in(world) | transactional() | on_duplicate(DuplicatePolicy::raise));
   RawConsumer raw(world.topic(), 0);
-  EXPECT_TRUE(raw.next([&](const rd_kafka_message_t* record) { EXPECT_EQ(loop.handle(kafka::view(record)), Settled::done); }));
+  EXPECT_TRUE(
+      raw.next([&](const rd_kafka_message_t* record) { EXPECT_EQ(loop.handle(kafka::view(record)), Settled::done); }));
   EXPECT_TRUE(raw.next([&](const rd_kafka_message_t* record) {
     try {
       loop.handle(kafka::view(record));
       ADD_FAILURE() << "no Duplicate";
     } catch (const Duplicate& e) {
-      EXPECT_EQ(std::string(e.what()), world.topic() + "[0]@1: its id was seen before by handler '" + world.topic() + "'");
+      EXPECT_EQ(std::string(e.what()),
+                world.topic() + "[0]@1: its id was seen before by handler '" + world.topic() + "'");
     }
   }));
   EXPECT_EQ(world.effects().rows, 1);
@@ -118,7 +121,8 @@ TEST(PollLoop, is_fenced_by_the_next_owner_and_may_claim_again) {
   EXPECT_TRUE(raw.next([&](const auto* record) {
     EXPECT_THROW(old_owner.handle(kafka::view(record)), Fenced);
     EXPECT_EQ(world.effects().rows, 2) << "a fenced owner makes no effect";
-    EXPECT_EQ(old_owner.handle(kafka::view(record)), Settled::done) << "it was given the partition again: claims it anew";
+    EXPECT_EQ(old_owner.handle(kafka::view(record)), Settled::done)
+        << "it was given the partition again: claims it anew";
     EXPECT_THROW(new_owner.handle(kafka::view(record)), Fenced);
   }));
   EXPECT_EQ(world.effects().rows, 3);
@@ -129,9 +133,11 @@ TEST(PollLoop, says_that_nothing_was_decided_while_the_database_is_away) {
   const auto at = postgres_url()->rfind('@');
   const auto colon = postgres_url()->find(':', at);
   const auto slash = postgres_url()->find('/', at);
-  TcpProxy proxy(postgres_url()->substr(at + 1, colon - at - 1), std::stoi(postgres_url()->substr(colon + 1, slash - colon - 1)));
-  World world(WorldOptions{.partitions = 1, .postgres_url = postgres_url()->substr(0, at + 1) + "127.0.0.1:" +
-                                                            std::to_string(proxy.port()) + postgres_url()->substr(slash)});
+  TcpProxy proxy(postgres_url()->substr(at + 1, colon - at - 1),
+                 std::stoi(postgres_url()->substr(colon + 1, slash - colon - 1)));
+  World world(WorldOptions{.partitions = 1,
+                           .postgres_url = postgres_url()->substr(0, at + 1) + "127.0.0.1:" +
+                                           std::to_string(proxy.port()) + postgres_url()->substr(slash)});
   world.publish("one", "fine");
   world.publish("two", "fine");
   PollLoop loop(world.config());

@@ -13,7 +13,8 @@ using namespace std::chrono_literals;
 
 void expect_settled(World& world, std::int64_t distinct) {
   EXPECT_TRUE(eventually([&] { return world.effects().distinct == distinct; }, 90s))
-      << world.effects().distinct << " of " << distinct << "\n" << world.output();
+      << world.effects().distinct << " of " << distinct << "\n"
+      << world.output();
   EXPECT_TRUE(eventually([&] { return world.caught_up(); }, 30s)) << world.output();
   EXPECT_EQ(world.effects().rows, distinct) << "an effect was made twice";
   EXPECT_EQ(world.effects().distinct, distinct);
@@ -34,7 +35,8 @@ TEST(Rebalance, loses_doubles_and_reorders_nothing_while_members_join_leave_and_
   const std::map<std::string, std::string> slow{{"EFFECT_MS", "10"}};
   Process stays = world.consumer(toml, slow);
   Process leaves = world.consumer(toml, slow);
-  ASSERT_TRUE(eventually([&] { return effects_of(world, stays) > 0 && effects_of(world, leaves) > 0; }, 60s)) << world.output();
+  ASSERT_TRUE(eventually([&] { return effects_of(world, stays) > 0 && effects_of(world, leaves) > 0; }, 60s))
+      << world.output();
   Process dies = world.consumer(toml, slow);
   ASSERT_TRUE(eventually([&] { return effects_of(world, dies) > 0; }, 60s)) << world.output();
   EXPECT_LT(world.effects().distinct, kMessages) << "the third joined too late to be under load";
@@ -62,23 +64,29 @@ TEST(Rebalance, fences_a_member_that_wakes_after_it_was_given_up) {
   world.publish(200, "b");
   Process frozen = world.consumer(toml);
   // The state "T" of /proc/PID/stat: it has stopped itself in a handler, with its transaction open.
-  ASSERT_TRUE(eventually([&] {
-    std::ifstream stat("/proc/" + std::to_string(frozen.pid()) + "/stat");
-    std::string pid, name, state;
-    stat >> pid >> name >> state;
-    return state == "T";
-  }, 60s)) << world.output();
+  ASSERT_TRUE(eventually(
+      [&] {
+        std::ifstream stat("/proc/" + std::to_string(frozen.pid()) + "/stat");
+        std::string pid, name, state;
+        stat >> pid >> name >> state;
+        return state == "T";
+      },
+      60s))
+      << world.output();
   Process successor = world.consumer(toml);
-  EXPECT_TRUE(eventually([&] { return world.effects().distinct == 401; }, 60s))
-      << world.effects().distinct << "\n" << world.output();
+  EXPECT_TRUE(eventually([&] { return world.effects().distinct == 401; }, 60s)) << world.effects().distinct << "\n"
+                                                                                << world.output();
   const auto before = effects_of(world, frozen);
   frozen.signal(SIGCONT);
   // It lives on: it rejoins, and takes its share of what comes now.
-  ASSERT_TRUE(eventually([&] {
-    static int round = 0;
-    world.publish(20, "c" + std::to_string(round++) + "-");
-    return effects_of(world, frozen) > before;
-  }, 60s)) << world.output();
+  ASSERT_TRUE(eventually(
+      [&] {
+        static int round = 0;
+        world.publish(20, "c" + std::to_string(round++) + "-");
+        return effects_of(world, frozen) > before;
+      },
+      60s))
+      << world.output();
   const auto all = std::stoll(world.query("SELECT count(*) FROM inbox"));
   expect_settled(world, all);
   EXPECT_EQ(world.query("SELECT count(*) FROM effect WHERE id = 'freeze'"), "1");

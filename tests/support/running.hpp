@@ -37,7 +37,7 @@ class Running {
   class Sink;
   std::shared_ptr<Sink> sink_;
   std::unique_ptr<Consumer> consumer_;
-  std::string thrown_;            // the thread's, until `ended_`
+  std::string thrown_;  // the thread's, until `ended_`
   std::atomic<bool> ended_{false};
   std::thread thread_;
 };

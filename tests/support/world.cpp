@@ -7,9 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
-#include <sstream>
-
 #include <pqxx/pqxx>
+#include <sstream>
 
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/broker.hpp"
@@ -65,9 +64,11 @@ World::~World() {
 std::string World::toml(const std::string& topic_settings, const std::string& more) const {
   std::ostringstream text;
   text << "[kafka]\n\"bootstrap.servers\" = \"" << kafka_servers() << "\"\n\"group.id\" = \"" << topic_ << "\"\n"
-       << "\"session.timeout.ms\" = \"" << options_.session_timeout_ms << "\"\n\"heartbeat.interval.ms\" = \"500\"\n\"auto.offset.reset\" = \"earliest\"\n"
+       << "\"session.timeout.ms\" = \"" << options_.session_timeout_ms
+       << "\"\n\"heartbeat.interval.ms\" = \"500\"\n\"auto.offset.reset\" = \"earliest\"\n"
        << "[postgres]\nurl = \"" << options_.postgres_url << "\"\nschema = \"" << schema_ << "\"\n"
-       << more << "\n[topics.\"" << topic_ << "\"]\nhandler_timeout = \"" << options_.handler_timeout << "\"\n" << topic_settings << "\n";
+       << more << "\n[topics.\"" << topic_ << "\"]\nhandler_timeout = \"" << options_.handler_timeout << "\"\n"
+       << topic_settings << "\n";
   return text.str();
 }
 
@@ -130,7 +131,8 @@ Process World::consumer(const std::string& toml, const std::map<std::string, std
   static std::atomic<int> count{0};
   const std::string file = folder_ + "/consumer" + std::to_string(++count) + ".toml";
   std::ofstream(file) << toml;
-  return Process(std::string(TURNSTILE_BIN_DIR) + "/consumer", {file, topic_, schema_}, environment, folder_ + "/output");
+  return Process(std::string(TURNSTILE_BIN_DIR) + "/consumer", {file, topic_, schema_}, environment,
+                 folder_ + "/output");
 }
 
 std::string World::output() const {
@@ -170,11 +172,13 @@ bool World::caught_up() const {
 }
 
 void make_effect(const std::string& schema, const Message& message, Context& context) {
-  const std::string sql = "INSERT INTO " + schema +
-                          ".effect (id, attempt, pid, record_partition, record_offset, record_key) VALUES ($1, $2, $3, $4, $5, $6)";
+  const std::string sql =
+      "INSERT INTO " + schema +
+      ".effect (id, attempt, pid, record_partition, record_offset, record_key) VALUES ($1, $2, $3, $4, $5, $6)";
   const auto key = message.key() ? std::optional(std::string(*message.key())) : std::nullopt;
   const std::string id = context.idempotency_key() ? context.idempotency_key()->text() : "none";
-  if (message.text() == "defer") context.defer(sql, id, context.attempt(), ::getpid(), message.partition(), message.offset(), key);
+  if (message.text() == "defer")
+    context.defer(sql, id, context.attempt(), ::getpid(), message.partition(), message.offset(), key);
   else context.tx().exec(sql, id, context.attempt(), ::getpid(), message.partition(), message.offset(), key);
 }
 

@@ -26,14 +26,14 @@ namespace turnstile::test {
 std::string kafka_servers();
 
 struct Effects {
-  std::int64_t rows = 0;       ///< business rows: one for each time that an effect was made
-  std::int64_t distinct = 0;   ///< different message ids among them
+  std::int64_t rows = 0;      ///< business rows: one for each time that an effect was made
+  std::int64_t distinct = 0;  ///< different message ids among them
 };
 
 struct WorldOptions {
   int partitions = 4;
-  std::string postgres_url{};                               ///< default: the server that ./dev test has started
-  std::map<std::string, std::string> dead_topic_settings{}; ///< "max.message.bytes" and so on
+  std::string postgres_url{};                                ///< default: the server that ./dev test has started
+  std::map<std::string, std::string> dead_topic_settings{};  ///< "max.message.bytes" and so on
   int session_timeout_ms = 6'000;
   std::string handler_timeout = "5s";
 };
@@ -91,6 +91,6 @@ void make_effect(const std::string& schema, const Message& message, Context& con
 
 }  // namespace turnstile::test
 
-#define TURNSTILE_NEEDS_SERVERS()                                                                              \
+#define TURNSTILE_NEEDS_SERVERS()                                                                                  \
   if (!::turnstile::test::postgres_url()) GTEST_SKIP() << "no PostgreSQL: TURNSTILE_TEST_POSTGRES_URL is not set"; \
   if (::turnstile::test::kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set"
