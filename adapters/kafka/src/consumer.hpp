@@ -44,6 +44,7 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   void on_committed(rd_kafka_resp_err_t code, const rd_kafka_topic_partition_list_t* list) noexcept override;
   void on_error(rd_kafka_resp_err_t code, const std::string& reason) noexcept override;
 
+  void leave_group();
   void assign(rd_kafka_topic_partition_list_t* list);
   void revoke(rd_kafka_topic_partition_list_t* list);
   void tell_librdkafka(rd_kafka_topic_partition_list_t* list, bool add);
