@@ -5,7 +5,6 @@
 #include <exception>
 #include <memory>
 #include <thread>
-
 #include <turnstile/turnstile.hpp>
 
 #include "board.hpp"

@@ -6,9 +6,9 @@
 namespace demo {
 
 struct ConsumerOptions {
-  int number = 0;        ///< from 1
-  std::string config;    ///< the turnstile.toml that all consumers share
-  std::string board;     ///< file of the notice board
+  int number = 0;      ///< from 1
+  std::string config;  ///< the turnstile.toml that all consumers share
+  std::string board;   ///< file of the notice board
   std::string topic;
 };
 

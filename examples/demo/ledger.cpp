@@ -49,7 +49,9 @@ Ledger::Count Ledger::count() {
   return {cell(0), cell(1), cell(2)};
 }
 
-void Ledger::drop_schema(const std::string& name) { (void)connection_->exec("DROP SCHEMA IF EXISTS " + name + " CASCADE"); }
+void Ledger::drop_schema(const std::string& name) {
+  (void)connection_->exec("DROP SCHEMA IF EXISTS " + name + " CASCADE");
+}
 
 std::string with_search_path(const std::string& url, const std::string& schema) {
   const bool has_options = url.find('?') != std::string::npos;

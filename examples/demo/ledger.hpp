@@ -11,9 +11,9 @@ namespace demo {
 class Ledger {
  public:
   struct Count {
-    std::int64_t rows = 0;        ///< effects
-    std::int64_t ids = 0;         ///< different ids among them
-    std::int64_t doubled = 0;     ///< ids with more than one effect
+    std::int64_t rows = 0;     ///< effects
+    std::int64_t ids = 0;      ///< different ids among them
+    std::int64_t doubled = 0;  ///< ids with more than one effect
   };
 
   /// Connects. Throws std::runtime_error with the server's words, never with the password.

@@ -1,10 +1,9 @@
 // The demo: messages that are delivered more than once and take effect once each, under a limit, while a consumer is
 // killed in the middle of its work. `./dev demo` builds it, gives it a PostgreSQL, and runs it.
 
+#include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
-
-#include <CLI/CLI.hpp>
 
 #include "consumer.hpp"
 #include "story.hpp"
@@ -12,9 +11,12 @@
 int main(int argc, char** argv) {
   CLI::App app{"Messages that take effect once, a limit, and a killed consumer, to look at"};
   demo::StoryOptions story;
-  auto* postgres = app.add_option("--postgres", story.postgres, "postgresql://… of a database in which a schema may be made");
+  auto* postgres =
+      app.add_option("--postgres", story.postgres, "postgresql://… of a database in which a schema may be made");
   app.add_option("--kafka", story.kafka, "host:port of a Kafka; default: librdkafka's mock broker, embedded");
-  app.add_option("--messages", story.messages, "records to publish, second copies included")->check(CLI::Range(3'000, 1'000'000))->capture_default_str();
+  app.add_option("--messages", story.messages, "records to publish, second copies included")
+      ->check(CLI::Range(3'000, 1'000'000))
+      ->capture_default_str();
   app.add_flag("--keep", story.keep, "leave the schema and the consumers' logs for a look");
 
   // How the demo starts its own consumers; not for people.

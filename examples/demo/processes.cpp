@@ -1,6 +1,7 @@
 #include "processes.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,8 +14,6 @@
 #include <stdexcept>
 #include <system_error>
 #include <thread>
-
-#include <fmt/format.h>
 
 namespace demo {
 namespace {
@@ -72,7 +71,8 @@ void Processes::check() {
   for (const auto& [number, pid] : running_) {
     int status = 0;
     if (::waitpid(pid, &status, WNOHANG) == 0) continue;
-    const std::string what = fmt::format("consumer {} {}; the end of its log:\n{}", number, how_it_ended(status), last_words(number));
+    const std::string what =
+        fmt::format("consumer {} {}; the end of its log:\n{}", number, how_it_ended(status), last_words(number));
     running_.erase(number);
     throw std::runtime_error(what);
   }
@@ -92,7 +92,8 @@ void Processes::stop() {
                                            how_it_ended(status), last_words(number)));
     }
     if (std::chrono::steady_clock::now() > deadline) {
-      throw std::runtime_error(fmt::format("consumer {} did not stop within 30 s; the end of its log:\n{}", number, last_words(number)));
+      throw std::runtime_error(
+          fmt::format("consumer {} did not stop within 30 s; the end of its log:\n{}", number, last_words(number)));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -1,13 +1,12 @@
 #include "screen.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
-
-#include <fmt/format.h>
 
 namespace demo {
 namespace {
@@ -23,13 +22,15 @@ void print(const std::string& text) {
 
 std::string grouped(std::int64_t number) {
   std::string text = std::to_string(number);
-  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<std::size_t>(at), ",");
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<std::size_t>(at), ",");
   return text;
 }
 
 std::string bar(std::int64_t part, std::int64_t whole, int cells) {
   const auto filled = whole <= 0 ? 0 : std::clamp<std::int64_t>(part * cells / whole, 0, cells);
-  return std::string(static_cast<std::size_t>(filled), '#') + std::string(static_cast<std::size_t>(cells - filled), '.');
+  return std::string(static_cast<std::size_t>(filled), '#') +
+         std::string(static_cast<std::size_t>(cells - filled), '.');
 }
 
 Screen::Screen() : terminal_(::isatty(STDOUT_FILENO) == 1), colours_(terminal_ && std::getenv("NO_COLOR") == nullptr) {}
@@ -65,7 +66,8 @@ void Screen::line(const std::string& text) {
 bool Screen::due() const { return std::chrono::steady_clock::now() >= next_; }
 
 void Screen::show(const std::vector<std::string>& view, const std::string& brief) {
-  next_ = std::chrono::steady_clock::now() + (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(1000));
+  next_ =
+      std::chrono::steady_clock::now() + (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(1000));
   if (!terminal_) {
     print("  " + brief + "\n");
     return;

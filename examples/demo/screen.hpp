@@ -39,7 +39,7 @@ class Screen {
 
   bool terminal_;
   bool colours_;
-  std::size_t drawn_ = 0;   ///< lines of the view above the cursor
+  std::size_t drawn_ = 0;  ///< lines of the view above the cursor
   std::chrono::steady_clock::time_point next_{};
 };
 

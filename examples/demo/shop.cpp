@@ -1,5 +1,6 @@
 #include "shop.hpp"
 
+#include <fmt/format.h>
 #include <librdkafka/rdkafka.h>
 
 #include <algorithm>
@@ -8,8 +9,6 @@
 #include <stdexcept>
 #include <unordered_set>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "board.hpp"
 
@@ -99,11 +98,14 @@ struct Shop::Handles {
 Shop::Shop(const std::string& brokers, std::string topic, const std::string& group)
     : handles_(std::make_unique<Handles>()), topic_(std::move(topic)) {
   handles_->producer = open_client(RD_KAFKA_PRODUCER,
-                                   {{"bootstrap.servers", brokers}, {"acks", "all"}, {"linger.ms", "5"},
-                                    {"message.timeout.ms", "30000"}, {"log_level", "2"}},
+                                   {{"bootstrap.servers", brokers},
+                                    {"acks", "all"},
+                                    {"linger.ms", "5"},
+                                    {"message.timeout.ms", "30000"},
+                                    {"log_level", "2"}},
                                    &Handles::on_delivery, handles_.get());
-  handles_->auditor = open_client(RD_KAFKA_CONSUMER,
-                                  {{"bootstrap.servers", brokers}, {"group.id", group}, {"log_level", "2"}}, nullptr, nullptr);
+  handles_->auditor = open_client(
+      RD_KAFKA_CONSUMER, {{"bootstrap.servers", brokers}, {"group.id", group}, {"log_level", "2"}}, nullptr, nullptr);
 }
 
 Shop::~Shop() = default;
@@ -122,8 +124,10 @@ void Shop::wait_for_topic() {
     if (found != partitions) rd_kafka_poll(handles_->producer, 100);
   }
   rd_kafka_topic_destroy(topic);
-  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) throw std::runtime_error(fmt::format("Kafka does not answer: {}", rd_kafka_err2str(error)));
-  if (found != partitions) throw std::runtime_error(fmt::format("topic {} has {} partitions, not {}", topic_, found, partitions));
+  if (error != RD_KAFKA_RESP_ERR_NO_ERROR)
+    throw std::runtime_error(fmt::format("Kafka does not answer: {}", rd_kafka_err2str(error)));
+  if (found != partitions)
+    throw std::runtime_error(fmt::format("topic {} has {} partitions, not {}", topic_, found, partitions));
 }
 
 void Shop::publish(std::span<const Order> orders) {
@@ -132,14 +136,15 @@ void Shop::publish(std::span<const Order> orders) {
     const std::string payload = fmt::format(R"({{"order":"{}","account":"{}"}})", order.id, order.account);
     rd_kafka_resp_err_t error{};
     do {
-      error = rd_kafka_producev(handles_->producer, RD_KAFKA_V_TOPIC(topic_.c_str()), RD_KAFKA_V_PARTITION(order.partition),
-                                RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+      error = rd_kafka_producev(handles_->producer, RD_KAFKA_V_TOPIC(topic_.c_str()),
+                                RD_KAFKA_V_PARTITION(order.partition), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
                                 RD_KAFKA_V_KEY(order.account.data(), order.account.size()),
                                 RD_KAFKA_V_VALUE(const_cast<char*>(payload.data()), payload.size()),
                                 RD_KAFKA_V_HEADER("message-id", order.id.data(), order.id.size()), RD_KAFKA_V_END);
       rd_kafka_poll(handles_->producer, error == RD_KAFKA_RESP_ERR__QUEUE_FULL ? 100 : 0);
     } while (error == RD_KAFKA_RESP_ERR__QUEUE_FULL);
-    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) throw std::runtime_error(fmt::format("publish: {}", rd_kafka_err2str(error)));
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR)
+      throw std::runtime_error(fmt::format("publish: {}", rd_kafka_err2str(error)));
   }
   rd_kafka_flush(handles_->producer, 60'000);
   const std::int64_t acknowledged = handles_->acknowledged - before;

@@ -11,8 +11,8 @@
 namespace demo {
 
 struct Order {
-  std::string id;        ///< goes into the header message-id
-  std::string account;   ///< the record's key
+  std::string id;       ///< goes into the header message-id
+  std::string account;  ///< the record's key
   std::int32_t partition = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "story.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,10 +16,6 @@
 #include <span>
 #include <stdexcept>
 #include <thread>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <turnstile/kafka/admin.hpp>
 #include <turnstile/kafka/mock.hpp>
 #include <turnstile/postgres/migrations.hpp>
@@ -96,7 +94,7 @@ class Story {
   StoryOptions options_;
   Screen screen_;
   Folder folder_;
-  std::string name_;      ///< of the topic and the group
+  std::string name_;  ///< of the topic and the group
   std::string schema_;
   std::unique_ptr<turnstile::kafka::MockBroker> mock_;
   turnstile::kafka::Settings kafka_;
@@ -106,7 +104,7 @@ class Story {
   Board board_;
   std::unique_ptr<Shop> shop_;
   std::future<void> publishing_;
-  Processes processes_;   // after the board and the folder, so that it goes first
+  Processes processes_;  // after the board and the folder, so that it goes first
   Clock::time_point began_ = Clock::now();
   Ledger::Count effects_;
   std::int64_t running_when_killed_ = 0;
@@ -150,8 +148,9 @@ void Story::prepare() {
     mock_ = std::make_unique<turnstile::kafka::MockBroker>();
     mock_->create_topic(name_, partitions);
     kafka_ = mock_->settings();
-    screen_.say(fmt::format("librdkafka's embedded broker listens on {}, with a topic of {} partitions. (--kafka takes a real one.)",
-                            mock_->bootstrap_servers(), partitions));
+    screen_.say(fmt::format(
+        "librdkafka's embedded broker listens on {}, with a topic of {} partitions. (--kafka takes a real one.)",
+        mock_->bootstrap_servers(), partitions));
   } else {
     kafka_ = {{"bootstrap.servers", options_.kafka}};
     turnstile::kafka::NewTopic topic;
@@ -169,8 +168,10 @@ void Story::prepare() {
   shop_ = std::make_unique<Shop>(kafka_.at("bootstrap.servers"), name_, name_);
   shop_->wait_for_topic();
   write_config();
-  screen_.say(fmt::format("PostgreSQL gets the schema {} with the inbox, and the table charge, into which the handler writes. That table has "
-                          "no unique constraint: whatever takes effect twice will show.", schema_));
+  screen_.say(fmt::format(
+      "PostgreSQL gets the schema {} with the inbox, and the table charge, into which the handler writes. That table has "
+      "no unique constraint: whatever takes effect twice will show.",
+      schema_));
 }
 
 void Story::write_config() {
@@ -180,7 +181,8 @@ void Story::write_config() {
   kafka_["session.timeout.ms"] = std::to_string(session_timeout.count());
   kafka_["heartbeat.interval.ms"] = "500";
   for (const auto& [key, value] : kafka_) file << fmt::format("\"{}\" = \"{}\"\n", key, value);
-  file << fmt::format("[postgres]\nurl = '{}'\nschema = \"{}\"\n", with_search_path(options_.postgres, schema_), schema_);
+  file << fmt::format("[postgres]\nurl = '{}'\nschema = \"{}\"\n", with_search_path(options_.postgres, schema_),
+                      schema_);
   // A small window, so that what is delivered and not yet handled is a number that one can look at.
   file << fmt::format("[consumer]\nworkers = {}\nwindow = 200\n", 2 * handler_limit);
   file.close();
@@ -188,15 +190,16 @@ void Story::write_config() {
 }
 
 void Story::start(int consumer) {
-  processes_.start(consumer, {"--consumer", std::to_string(consumer), "--config", folder_.file("turnstile.toml"), "--board",
-                              folder_.file("board"), "--topic", name_});
+  processes_.start(consumer, {"--consumer", std::to_string(consumer), "--config", folder_.file("turnstile.toml"),
+                              "--board", folder_.file("board"), "--topic", name_});
 }
 
 void Story::start_first_consumers() {
   screen_.title("2. Three consumers");
-  screen_.say(fmt::format("Three processes join one consumer group and share the partitions. Each runs at most {} handlers at once: "
-                          "limit(\"psp\", {}). A handler takes {} ms and writes one row. The group needs about {} s to form.",
-                          handler_limit, handler_limit, handler_time.count(), session_timeout / 1s));
+  screen_.say(fmt::format(
+      "Three processes join one consumer group and share the partitions. Each runs at most {} handlers at once: "
+      "limit(\"psp\", {}). A handler takes {} ms and writes one row. The group needs about {} s to form.",
+      handler_limit, handler_limit, handler_time.count(), session_timeout / 1s));
   for (int consumer = 1; consumer <= first_consumers; ++consumer) start(consumer);
   watch("the three consumers to share the partitions", 60s, [&] { return shared_among({1, 2, 3}); });
 }
@@ -204,9 +207,10 @@ void Story::start_first_consumers() {
 void Story::publish_first() {
   const auto published = static_cast<std::int64_t>(orders_.size());
   screen_.title("3. Orders come in, many of them twice");
-  screen_.say(fmt::format("In the end there will be {} records with {} different ids: {} are second copies, as a producer that retries or a "
-                          "client that clicks again makes them, half of them in another partition than the first. Two thirds come now.",
-                          grouped(published), grouped(distinct_), grouped(published - distinct_)));
+  screen_.say(fmt::format(
+      "In the end there will be {} records with {} different ids: {} are second copies, as a producer that retries or a "
+      "client that clicks again makes them, half of them in another partition than the first. Two thirds come now.",
+      grouped(published), grouped(distinct_), grouped(published - distinct_)));
   begin_to_publish(0, orders_.size() * 2 / 3);
   watch("the consumers to work", 60s, [&] {
     return board_.slot(victim).stops.load() >= distinct_ / 12 && board_.slot(victim).running() >= handler_limit / 2;
@@ -214,7 +218,8 @@ void Story::publish_first() {
 }
 
 void Story::begin_to_publish(std::size_t first, std::size_t last) {
-  publishing_ = std::async(std::launch::async, [this, first, last] { shop_->publish(std::span(orders_).subspan(first, last - first)); });
+  publishing_ = std::async(std::launch::async,
+                           [this, first, last] { shop_->publish(std::span(orders_).subspan(first, last - first)); });
 }
 
 void Story::look_at_publisher(std::chrono::seconds most) {
@@ -226,19 +231,21 @@ void Story::kill_one() {
   board_.killed(victim);
   running_when_killed_ = board_.slot(victim).running();
   screen_.title(fmt::format("4. kill -9 of consumer {}", victim));
-  screen_.say(fmt::format("It dies while {} of its handlers run, with transactions open and offsets not yet committed. PostgreSQL rolls its "
-                          "transactions back at once. Kafka takes notice after {} s without a heartbeat; then its partitions go to the two others, "
-                          "and what it had not committed is delivered again.{}",
-                          running_when_killed_, session_timeout / 1s,
-                          mock_ ? " (The embedded broker takes some seconds more to form the group anew, in which nobody works.)" : ""));
+  screen_.say(fmt::format(
+      "It dies while {} of its handlers run, with transactions open and offsets not yet committed. PostgreSQL rolls its "
+      "transactions back at once. Kafka takes notice after {} s without a heartbeat; then its partitions go to the two others, "
+      "and what it had not committed is delivered again.{}",
+      running_when_killed_, session_timeout / 1s,
+      mock_ ? " (The embedded broker takes some seconds more to form the group anew, in which nobody works.)" : ""));
   look_at_publisher(60s);
   watch("the others to take over", 60s, [&] { return shared_among({1, 3}); });
 }
 
 void Story::replace_it() {
   screen_.title(fmt::format("5. Consumer {} joins", replacement));
-  screen_.say("As an orchestrator would, the demo starts another process in its place. The partitions are shared out once more, and "
-              "then the last third of the orders comes in.");
+  screen_.say(
+      "As an orchestrator would, the demo starts another process in its place. The partitions are shared out once more, and "
+      "then the last third of the orders comes in.");
   start(replacement);
   watch("a consumer in the dead one's place to get partitions", 60s, [&] { return shared_among({1, 3, replacement}); });
   begin_to_publish(orders_.size() * 2 / 3, orders_.size());
@@ -246,9 +253,8 @@ void Story::replace_it() {
 
 void Story::finish() {
   look_at_publisher(60s);
-  watch("all records to be settled and their offsets committed", 180s, [&] {
-    return effects_.ids >= distinct_ && shop_->uncommitted() == 0;
-  });
+  watch("all records to be settled and their offsets committed", 180s,
+        [&] { return effects_.ids >= distinct_ && shop_->uncommitted() == 0; });
   processes_.stop();
   effects_ = ledger_.count();
   screen_.say("Every offset is committed. The consumers were sent SIGTERM and have ended in good order.");
@@ -265,8 +271,8 @@ void Story::watch(const std::string& what, std::chrono::seconds most, const std:
     look_at_publisher(0s);
     if (over()) break;
     if (Clock::now() > deadline) {
-      throw std::runtime_error(fmt::format("waited {} s for {}, in vain; run again with --keep and look at {}", most.count(), what,
-                                           processes_.log(1)));
+      throw std::runtime_error(fmt::format("waited {} s for {}, in vain; run again with --keep and look at {}",
+                                           most.count(), what, processes_.log(1)));
     }
     std::this_thread::sleep_for(20ms);
   }
@@ -276,16 +282,19 @@ void Story::watch(const std::string& what, std::chrono::seconds most, const std:
 }
 
 void Story::draw() {
-  std::vector<std::string> view{"consumer   process   partitions    handlers running     delivered   took effect   duplicates"};
+  std::vector<std::string> view{
+      "consumer   process   partitions    handlers running     delivered   took effect   duplicates"};
   std::string brief = fmt::format("{:5.1f} s", std::chrono::duration<double>(Clock::now() - began_).count());
   for (int consumer = 1; consumer <= most_consumers; ++consumer) {
     view.push_back(row(consumer));
     const Slot& slot = board_.slot(consumer);
-    if (processes_.pid(consumer) != 0) brief += fmt::format(" | #{} runs {}/{}, took {}", consumer, slot.running(), handler_limit, slot.done.load());
+    if (processes_.pid(consumer) != 0)
+      brief += fmt::format(" | #{} runs {}/{}, took {}", consumer, slot.running(), handler_limit, slot.done.load());
     else if (slot.starts > 0) brief += fmt::format(" | #{} killed", consumer);
   }
-  view.push_back(fmt::format("effects in PostgreSQL  [{}]  {} of {} ids, {} of them twice", bar(effects_.ids, distinct_, 30),
-                             grouped(effects_.ids), grouped(distinct_), grouped(effects_.doubled)));
+  view.push_back(fmt::format("effects in PostgreSQL  [{}]  {} of {} ids, {} of them twice",
+                             bar(effects_.ids, distinct_, 30), grouped(effects_.ids), grouped(distinct_),
+                             grouped(effects_.doubled)));
   brief += fmt::format(" | effects {} of {}", grouped(effects_.ids), grouped(distinct_));
   screen_.show(view, brief);
 }
@@ -301,8 +310,8 @@ std::string Story::row(int consumer) const {
   const auto running = slot.running();
   const std::string process = pid != 0 ? std::to_string(pid) : "killed";
   return fmt::format("{:<8}   {:<7}   {:<11}   {} {} of {}   {:>9}   {:>11}   {:>10}", consumer, process,
-                     fmt::format("{}", fmt::join(owned, " ")), bar(running, handler_limit, handler_limit), running, handler_limit,
-                     grouped(slot.delivered), grouped(slot.done), grouped(slot.duplicates));
+                     fmt::format("{}", fmt::join(owned, " ")), bar(running, handler_limit, handler_limit), running,
+                     handler_limit, grouped(slot.delivered), grouped(slot.done), grouped(slot.duplicates));
 }
 
 bool Story::shared_among(const std::vector<int>& consumers) const {
@@ -319,7 +328,8 @@ bool Story::shared_among(const std::vector<int>& consumers) const {
 
 void Story::verdict(const std::string& what, const std::string& figure, bool held, const std::string& remark) {
   all_held_ = all_held_ && held;
-  screen_.line(fmt::format("{:<34} {:>12}   {} {}", what, figure, held ? screen_.good("ok") : screen_.bad("WRONG:"), remark));
+  screen_.line(
+      fmt::format("{:<34} {:>12}   {} {}", what, figure, held ? screen_.good("ok") : screen_.bad("WRONG:"), remark));
 }
 
 int Story::judge() {
@@ -349,7 +359,8 @@ int Story::judge() {
           fmt::format("the {} second copies, and what came again", grouped(published - distinct_)));
   verdict("most handlers at once, by process", fmt::format("{}", fmt::join(peaks, " ")), most == handler_limit,
           fmt::format("the limit of {} was reached and never passed", handler_limit));
-  verdict("running in the process killed", grouped(running_when_killed_), running_when_killed_ > 0, "it died in the middle of its work");
+  verdict("running in the process killed", grouped(running_when_killed_), running_when_killed_ > 0,
+          "it died in the middle of its work");
   verdict("redelivered after the kill", grouped(board_.redelivered()), board_.redelivered() > 0,
           "had been with the dead consumer, and came to another one");
   verdict("handlers that failed", grouped(failed), failed == 0, "none");

@@ -33,7 +33,8 @@ class WatchedConsumer final : public BrokerConsumer {
   }
   void commit(std::span<const TopicPartitionOffset> offsets, bool wait) override { inner_->commit(offsets, wait); }
   void seek(const TopicPartitionOffset& to) override { inner_->seek(to); }
-  std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds timeout) override {
+  std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of,
+                                                  std::chrono::milliseconds timeout) override {
     return inner_->bounds(of, timeout);
   }
   void close() override { inner_->close(); }

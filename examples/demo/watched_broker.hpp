@@ -3,7 +3,6 @@
 // port is for: the framework works with it as with the broker that it wraps.
 
 #include <memory>
-
 #include <turnstile/ports/broker.hpp>
 
 #include "board.hpp"

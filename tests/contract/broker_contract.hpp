@@ -23,7 +23,8 @@ class BrokerContract : public ::testing::TestWithParam<BrokerKind> {
  protected:
   void SetUp() override {
     world = GetParam().make();
-    if (!world) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set (tests/support/scratch-kafka start DIR)";
+    if (!world)
+      GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set (tests/support/scratch-kafka start DIR)";
     broker = world->broker(group);
   }
   static bool is(std::string_view kind) { return GetParam().name == kind; }

@@ -178,7 +178,8 @@ TEST_P(BrokerContract, APollThatNobodyNeedsWaitsItsTime) {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Brokers, BrokerContract,
-                         ::testing::Values(BrokerKind{"memory", memory_world}, BrokerKind{"mock", mock_world}, BrokerKind{"kafka", kafka_world}),
+                         ::testing::Values(BrokerKind{"memory", memory_world}, BrokerKind{"mock", mock_world},
+                                           BrokerKind{"kafka", kafka_world}),
                          [](const auto& kind) { return std::string(kind.param.name); });
 
 }  // namespace turnstile::test

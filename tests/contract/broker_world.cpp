@@ -32,8 +32,12 @@ class MemoryWorld final : public BrokerWorld {
     std::string group_;
   };
 
-  std::shared_ptr<Broker> broker(const std::string& group) override { return std::make_shared<InGroup>(cluster_, group); }
-  void create_topic(const std::string& name, std::int32_t partitions) override { cluster_->create_topic(name, partitions); }
+  std::shared_ptr<Broker> broker(const std::string& group) override {
+    return std::make_shared<InGroup>(cluster_, group);
+  }
+  void create_topic(const std::string& name, std::int32_t partitions) override {
+    cluster_->create_topic(name, partitions);
+  }
   std::string refused_topic() override {
     const auto name = fresh_name("refused");
     cluster_->create_topic(name);

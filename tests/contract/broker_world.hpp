@@ -51,11 +51,11 @@ class Reader final : public AssignmentListener {
   void commit_all();
 
   std::unique_ptr<BrokerConsumer> consumer;
-  std::map<TopicPartition, Offset> starts;     ///< answered to on_assigned
+  std::map<TopicPartition, Offset> starts;  ///< answered to on_assigned
   std::set<TopicPartition> owned;
   std::set<TopicPartition> left_alone;
-  std::vector<OwnedMessage> read;              ///< in the order of reading
-  std::map<TopicPartition, Offset> next;       ///< behind the last record that was read
+  std::vector<OwnedMessage> read;         ///< in the order of reading
+  std::map<TopicPartition, Offset> next;  ///< behind the last record that was read
   std::function<void(std::span<const TopicPartition>)> when_assigned;
   std::function<void(std::span<const TopicPartition>, bool)> when_revoked;
   int revocations = 0;

@@ -19,16 +19,11 @@ pthread_cond_t* native(cnd_t* condition) { return reinterpret_cast<pthread_cond_
 
 int result_of(int error) {
   switch (error) {
-    case 0:
-      return thrd_success;
-    case EBUSY:
-      return thrd_busy;
-    case ETIMEDOUT:
-      return thrd_timedout;
-    case ENOMEM:
-      return thrd_nomem;
-    default:
-      return thrd_error;
+    case 0: return thrd_success;
+    case EBUSY: return thrd_busy;
+    case ETIMEDOUT: return thrd_timedout;
+    case ENOMEM: return thrd_nomem;
+    default: return thrd_error;
   }
 }
 
@@ -76,9 +71,7 @@ void mtx_destroy(mtx_t* mutex) { pthread_mutex_destroy(native(mutex)); }
 int cnd_init(cnd_t* condition) { return result_of(pthread_cond_init(native(condition), nullptr)); }
 int cnd_signal(cnd_t* condition) { return result_of(pthread_cond_signal(native(condition))); }
 int cnd_broadcast(cnd_t* condition) { return result_of(pthread_cond_broadcast(native(condition))); }
-int cnd_wait(cnd_t* condition, mtx_t* mutex) {
-  return result_of(pthread_cond_wait(native(condition), native(mutex)));
-}
+int cnd_wait(cnd_t* condition, mtx_t* mutex) { return result_of(pthread_cond_wait(native(condition), native(mutex))); }
 int cnd_timedwait(cnd_t* condition, mtx_t* mutex, const timespec* until) {
   return result_of(pthread_cond_timedwait(native(condition), native(mutex), until));
 }

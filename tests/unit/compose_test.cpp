@@ -60,11 +60,20 @@ std::set<std::string> packages_between(const std::string& text, const std::strin
 
 // The attributes of a service in compose-spec.json that this file may come to use, and the form of each value.
 enum class Form { text, list, map, list_or_text };
-const std::map<std::string, Form> service_attributes{
-    {"image", Form::text},         {"build", Form::map},          {"command", Form::list_or_text}, {"entrypoint", Form::list_or_text},
-    {"environment", Form::map},    {"ports", Form::list},         {"volumes", Form::list},         {"depends_on", Form::map},
-    {"healthcheck", Form::map},    {"restart", Form::text},       {"stop_grace_period", Form::text}, {"user", Form::text},
-    {"working_dir", Form::text},   {"profiles", Form::list}};
+const std::map<std::string, Form> service_attributes{{"image", Form::text},
+                                                     {"build", Form::map},
+                                                     {"command", Form::list_or_text},
+                                                     {"entrypoint", Form::list_or_text},
+                                                     {"environment", Form::map},
+                                                     {"ports", Form::list},
+                                                     {"volumes", Form::list},
+                                                     {"depends_on", Form::map},
+                                                     {"healthcheck", Form::map},
+                                                     {"restart", Form::text},
+                                                     {"stop_grace_period", Form::text},
+                                                     {"user", Form::text},
+                                                     {"working_dir", Form::text},
+                                                     {"profiles", Form::list}};
 
 bool has_form(const YAML::Node& value, Form form) {
   switch (form) {
@@ -85,7 +94,8 @@ bool is_plain_non_text(const YAML::Node& value) {
 TEST(Compose, HasTheSpecificationsShape) {
   const auto file = compose();
   for (const auto& key : keys(file))
-    EXPECT_TRUE((std::set<std::string>{"name", "services", "volumes"}.contains(key))) << key << ": not a top-level element";
+    EXPECT_TRUE((std::set<std::string>{"name", "services", "volumes"}.contains(key)))
+        << key << ": not a top-level element";
   ASSERT_GE(file["services"].size(), 4U);
 
   for (const auto& service : file["services"]) {
@@ -95,13 +105,15 @@ TEST(Compose, HasTheSpecificationsShape) {
       const auto key = attribute.first.as<std::string>();
       const auto known = service_attributes.find(key);
       ASSERT_NE(known, service_attributes.end()) << name << '.' << key << ": not an attribute of a service";
-      EXPECT_TRUE(has_form(attribute.second, known->second)) << name << '.' << key << ": has another form in the specification";
+      EXPECT_TRUE(has_form(attribute.second, known->second))
+          << name << '.' << key << ": has another form in the specification";
     }
     EXPECT_TRUE(service.second["image"] || service.second["build"]) << name << ": neither image nor build";
     for (const auto& variable : service.second["environment"])
       EXPECT_FALSE(is_plain_non_text(variable.second)) << name << ": quote the value of " << variable.first;
     if (const auto restart = service.second["restart"]) {
-      EXPECT_TRUE((std::set<std::string>{"no", "always", "on-failure", "unless-stopped"}.contains(restart.as<std::string>())))
+      EXPECT_TRUE(
+          (std::set<std::string>{"no", "always", "on-failure", "unless-stopped"}.contains(restart.as<std::string>())))
           << name << ".restart: " << restart;
       EXPECT_FALSE(is_plain_non_text(restart)) << name << ": quote \"no\", which YAML takes for false";
     }
@@ -118,15 +130,19 @@ TEST(Compose, WaitsOnlyForWhatIsThereAndSaysWhenItIsReady) {
       const auto condition = wait.second["condition"].as<std::string>();
       ASSERT_TRUE(other) << who << ", which is not a service";
       if (condition == "service_healthy") EXPECT_TRUE(other["healthcheck"]) << who << ", which has no healthcheck";
-      else if (condition == "service_completed_successfully") EXPECT_EQ(other["restart"].as<std::string>(), "no") << who << ", which never ends";
+      else if (condition == "service_completed_successfully")
+        EXPECT_EQ(other["restart"].as<std::string>(), "no") << who << ", which never ends";
       else ADD_FAILURE() << who << " with condition " << condition;
       ++waits;
     }
     for (const auto& part : service.second["healthcheck"]) {
       const auto key = part.first.as<std::string>();
-      if (key == "test") EXPECT_TRUE((std::set<std::string>{"CMD", "CMD-SHELL"}.contains(part.second[0].as<std::string>())));
+      if (key == "test")
+        EXPECT_TRUE((std::set<std::string>{"CMD", "CMD-SHELL"}.contains(part.second[0].as<std::string>())));
       else if (key == "retries") EXPECT_GT(part.second.as<int>(), 0);
-      else EXPECT_TRUE(std::regex_match(part.second.as<std::string>(), std::regex{"[0-9]+s"})) << key << ": " << part.second;
+      else
+        EXPECT_TRUE(std::regex_match(part.second.as<std::string>(), std::regex{"[0-9]+s"}))
+            << key << ": " << part.second;
     }
   }
   EXPECT_GE(waits, 4);
@@ -190,18 +206,20 @@ TEST(Compose, EverySettingIsOneThatTheCodeReads) {
   for (const auto& service : compose()["services"]) {
     std::map<std::string, std::string> given;
     for (const auto& variable : service.second["environment"])
-      if (const auto name = variable.first.as<std::string>(); name.starts_with("TURNSTILE_")) given[name] = variable.second.as<std::string>();
+      if (const auto name = variable.first.as<std::string>(); name.starts_with("TURNSTILE_"))
+        given[name] = variable.second.as<std::string>();
     if (given.empty()) continue;
 
     std::string toml;
     const auto command = words(service.second["command"]);
     if (command.back().ends_with(".toml")) toml = read(mounted_file(service.second, command.back()));
     std::set<std::string> asked;
-    const auto config = turnstile::Config::parse(toml, "compose", [&](std::string_view name) -> std::optional<std::string> {
-      asked.emplace(name);
-      const auto found = given.find(std::string{name});
-      return found == given.end() ? std::nullopt : std::optional{found->second};
-    });
+    const auto config =
+        turnstile::Config::parse(toml, "compose", [&](std::string_view name) -> std::optional<std::string> {
+          asked.emplace(name);
+          const auto found = given.find(std::string{name});
+          return found == given.end() ? std::nullopt : std::optional{found->second};
+        });
     for (const auto& [name, value] : given) {
       EXPECT_TRUE(asked.contains(name)) << service.first << ": nothing reads " << name;
       ++settings;

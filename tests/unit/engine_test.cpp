@@ -118,14 +118,16 @@ class EngineTest : public ::testing::Test {
   std::string failure;
 };
 
-const auto kEffect = [](const Message& message, Context& context) { context.tx().exec("INSERT", message.header("message-id").value_or("")); };
+const auto kEffect = [](const Message& message, Context& context) {
+  context.tx().exec("INSERT", message.header("message-id").value_or(""));
+};
 
 TEST_F(EngineTest, settles_every_message_once_in_each_order) {
   for (const Order order : {Order::partition, Order::key, Order::none}) {
     const std::string name = "t" + std::to_string(static_cast<int>(order));
     topic(name, 3);
     publish(name, 500);
-    publish(name, 100);   // again
+    publish(name, 100);  // again
     auto app = consumer(name, kEffect | transactional() | ordered_by(order), config());
     auto thread = start(*app);
     EXPECT_TRUE(eventually([&] { return all_committed(name, 3); }));
@@ -147,7 +149,8 @@ TEST_F(EngineTest, loses_and_repeats_nothing_while_members_come_and_go) {
     threads.push_back(start(*apps.back()));
     publish("t", 750, std::to_string(i) + "-");
     const auto so_far = inbox->size();
-    EXPECT_TRUE(eventually([&] { return inbox->size() > so_far || so_far == 750U * (static_cast<std::size_t>(i) + 1); }));
+    EXPECT_TRUE(
+        eventually([&] { return inbox->size() > so_far || so_far == 750U * (static_cast<std::size_t>(i) + 1); }));
     if (i == 2) apps[0]->stop();
   }
   EXPECT_TRUE(eventually([&] { return inbox->size() == 3000 && all_committed("t", 6); })) << inbox->size();
@@ -194,9 +197,14 @@ TEST_F(EngineTest, settles_duplicates_while_no_permit_is_to_be_had) {
 
   Door door;
   publish("t", 1, "slow", "wait");
-  publish("t", 5);   // duplicates behind it
-  auto second = consumer("t", [&](const Message& message, Context&) { if (message.text() == "wait") door.wait(); } | transactional() | ordered_by(Order::none) |
-                                  limit(1) | batch(1), config());
+  publish("t", 5);  // duplicates behind it
+  auto second = consumer(
+      "t",
+      [&](const Message& message, Context&) {
+        if (message.text() == "wait") door.wait();
+      } | transactional() |
+          ordered_by(Order::none) | limit(1) | batch(1),
+      config());
   auto other = start(*second);
   EXPECT_TRUE(eventually([&] { return counts->duplicates == 5; })) << "they waited for the permit";
   EXPECT_EQ(counts->done, 5) << "the slow one is not done yet";
@@ -231,7 +239,7 @@ TEST_F(EngineTest, refuses_to_start_while_the_database_is_away) {
   inbox->set_unavailable(true);
   auto thread = start(*app);
   thread.join();
-  EXPECT_NE(failure, "");   // and the message says why
+  EXPECT_NE(failure, "");  // and the message says why
   failure.clear();
   inbox->set_unavailable(false);
   auto again = consumer("t", kEffect | transactional(), config());
@@ -246,9 +254,12 @@ TEST_F(EngineTest, asks_a_handler_to_stop_when_its_time_is_over) {
   topic("t", 1);
   publish("t", 1);
   std::atomic<bool> asked{false};
-  auto app = consumer("t", [&](const Message&, Context& context) {
-    asked = eventually([&] { return context.stop_token().stop_requested(); }, 10s);
-  } | handler_timeout(50ms), config());
+  auto app = consumer(
+      "t",
+      [&](const Message&, Context& context) {
+        asked = eventually([&] { return context.stop_token().stop_requested(); }, 10s);
+      } | handler_timeout(50ms),
+      config());
   auto thread = start(*app);
   EXPECT_TRUE(eventually([&] { return all_committed("t", 1); }));
   app->stop();
@@ -263,7 +274,12 @@ TEST_F(EngineTest, names_the_message_that_holds_a_partition) {
   Door door;
   auto c = config();
   c.consumer.stall_after = 100ms;
-  auto app = consumer("t", [&](const Message& message) { if (message.offset() == 1) door.wait(); }, c);
+  auto app = consumer(
+      "t",
+      [&](const Message& message) {
+        if (message.offset() == 1) door.wait();
+      },
+      c);
   auto thread = start(*app);
   EXPECT_TRUE(eventually([&] { return counts->stalled_at == 1; }));
   door.open();
@@ -277,10 +293,14 @@ TEST_F(EngineTest, does_not_hold_up_other_keys_while_one_is_retried) {
   publish("t", 70);
   std::atomic<int> others{0};
   auto c = config();
-  auto app = consumer("t", [&](const Message& message) {
-    if (message.key() == "3" && others < 60) throw std::runtime_error("not before the others");
-    if (message.key() != "3") ++others;
-  } | ordered_by(Order::key) | retry(exponential{5ms, 1000, 20ms}), c);
+  auto app = consumer(
+      "t",
+      [&](const Message& message) {
+        if (message.key() == "3" && others < 60) throw std::runtime_error("not before the others");
+        if (message.key() != "3") ++others;
+      } | ordered_by(Order::key) |
+          retry(exponential{5ms, 1000, 20ms}),
+      c);
   auto thread = start(*app);
   EXPECT_TRUE(eventually([&] { return all_committed("t", 1); }));
   app->stop();
@@ -293,11 +313,14 @@ TEST_F(EngineTest, lets_running_handlers_finish_when_it_is_stopped) {
   publish("t", 1);
   Door door;
   std::atomic<bool> inside{false};
-  auto app = consumer("t", [&](const Message&, Context& context) {
-    inside = true;
-    door.wait();
-    context.tx().exec("INSERT");
-  } | transactional(), config());
+  auto app = consumer(
+      "t",
+      [&](const Message&, Context& context) {
+        inside = true;
+        door.wait();
+        context.tx().exec("INSERT");
+      } | transactional(),
+      config());
   auto thread = start(*app);
   ASSERT_TRUE(eventually([&] { return inside.load(); }));
   app->stop();

@@ -190,7 +190,8 @@ RC_GTEST_PROP(Lane, loses_nothing_and_keeps_order, ()) {
   for (int i = 0; i < steps; ++i) {
     switch (*rc::gen::inRange(0, 6)) {
       case 0: {
-        std::vector<std::string> keys = *rc::gen::container<std::vector<std::string>>(5, rc::gen::element<std::string>("", "a", "b", "c"));
+        std::vector<std::string> keys =
+            *rc::gen::container<std::vector<std::string>>(5, rc::gen::element<std::string>("", "a", "b", "c"));
         for (const auto& key : keys) key_of[next + (&key - keys.data())] = key;
         lane.add(block(next, keys));
         next += static_cast<Offset>(keys.size());

@@ -41,7 +41,7 @@ TEST(OffsetTracker, takes_gaps_in_offsets_for_normal) {
   EXPECT_EQ(tracker.position(), 21);
 }
 
-TEST(OffsetTracker, drops_an_offset_that_is_delivered_twice) {   // trap 22
+TEST(OffsetTracker, drops_an_offset_that_is_delivered_twice) {  // trap 22
   OffsetTracker<int> tracker;
   EXPECT_TRUE(tracker.take(5, 0));
   EXPECT_FALSE(tracker.take(5, 0));
@@ -60,26 +60,28 @@ TEST(OffsetTracker, settles_once) {
 
 RC_GTEST_PROP(OffsetTracker, agrees_with_the_model, ()) {
   OffsetTracker<int> tracker;
-  std::map<Offset, bool> model;      // offset -> settled
+  std::map<Offset, bool> model;  // offset -> settled
   std::map<Seq, Offset> numbers;
   Offset next = *rc::gen::inRange<Offset>(0, 1000);
   const int steps = *rc::gen::inRange(1, 200);
   for (int i = 0; i < steps; ++i) {
     const bool take = numbers.empty() || *rc::gen::inRange(0, 2) == 0;
     if (take) {
-      next += *rc::gen::inRange<Offset>(1, 4);   // gaps
+      next += *rc::gen::inRange<Offset>(1, 4);  // gaps
       const Seq seq = tracker.end();
       RC_ASSERT(tracker.take(next, 7));
       model[next] = false;
       numbers[seq] = next;
     } else {
-      const auto it = std::next(numbers.begin(), *rc::gen::inRange<std::ptrdiff_t>(0, static_cast<std::ptrdiff_t>(numbers.size())));
+      const auto it =
+          std::next(numbers.begin(), *rc::gen::inRange<std::ptrdiff_t>(0, static_cast<std::ptrdiff_t>(numbers.size())));
       tracker.settle(it->first);
       model[it->second] = true;
     }
     // The model's position: the first open offset, or one past the last that was taken.
     const auto open = std::find_if(model.begin(), model.end(), [](const auto& m) { return !m.second; });
-    const auto unsettled = static_cast<std::size_t>(std::count_if(model.begin(), model.end(), [](const auto& m) { return !m.second; }));
+    const auto unsettled =
+        static_cast<std::size_t>(std::count_if(model.begin(), model.end(), [](const auto& m) { return !m.second; }));
     RC_ASSERT(tracker.unsettled() == unsettled);
     if (open != model.end()) {
       RC_ASSERT(*tracker.position() <= open->first);

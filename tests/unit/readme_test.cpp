@@ -75,7 +75,8 @@ TEST(Readme, QuotesCodeThatIsCompiled) {
       ++quoted;
     } else if (block.mark == "from") {
       EXPECT_NE(read(root / block.file).find(block.text), std::string::npos)
-          << "README.md:" << block.line << ": this is not in " << block.file << ":\n" << block.text;
+          << "README.md:" << block.line << ": this is not in " << block.file << ":\n"
+          << block.text;
       ++quoted;
     } else if (block.language == "cpp") {
       EXPECT_TRUE(is_one_line(block)) << "README.md:" << block.line << ": say where this is compiled: ```cpp from FILE";
@@ -85,8 +86,8 @@ TEST(Readme, QuotesCodeThatIsCompiled) {
 }
 
 TEST(Readme, LinksToFilesThatAreThere) {
-  for (const auto* page : {"README.md", "compose/README.md", "examples/quickstart/README.md", "examples/payments/README.md",
-                           "examples/own_poll_loop/README.md"}) {
+  for (const auto* page : {"README.md", "compose/README.md", "examples/quickstart/README.md",
+                           "examples/payments/README.md", "examples/own_poll_loop/README.md"}) {
     const auto text = read(root / page);
     const std::regex link{R"(\]\(([^)# ]+)(#[^)]*)?\))"};
     for (std::sregex_iterator at{text.begin(), text.end(), link}, end; at != end; ++at) {
@@ -100,8 +101,10 @@ TEST(Readme, LinksToFilesThatAreThere) {
 bool names(const std::string& key) { return readme().find('`' + key + '`') != std::string::npos; }
 
 TEST(Readme, NamesEverySetting) {
-  for (const auto& key : turnstile::postgres_keys()) EXPECT_TRUE(names(std::string{key.name})) << "[postgres] " << key.name;
-  for (const auto& key : turnstile::consumer_keys()) EXPECT_TRUE(names(std::string{key.name})) << "[consumer] " << key.name;
+  for (const auto& key : turnstile::postgres_keys())
+    EXPECT_TRUE(names(std::string{key.name})) << "[postgres] " << key.name;
+  for (const auto& key : turnstile::consumer_keys())
+    EXPECT_TRUE(names(std::string{key.name})) << "[consumer] " << key.name;
   for (const auto& key : turnstile::log_keys()) EXPECT_TRUE(names(std::string{key.name})) << "[log] " << key.name;
   for (const auto& key : turnstile::topic_keys()) {
     const std::string name{key.name};
@@ -114,7 +117,8 @@ TEST(Readme, NamesEveryDecorator) {
   const std::regex factory{R"(\n(?:inline )?auto ([a-z_]+)\()"};
   int found = 0;
   for (std::sregex_iterator at{header.begin(), header.end(), factory}, end; at != end; ++at) {
-    EXPECT_NE(readme().find("| `" + (*at)[1].str() + '('), std::string::npos) << (*at)[1] << " is not in the table of decorators";
+    EXPECT_NE(readme().find("| `" + (*at)[1].str() + '('), std::string::npos)
+        << (*at)[1] << " is not in the table of decorators";
     ++found;
   }
   EXPECT_GE(found, 12);

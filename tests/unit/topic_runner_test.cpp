@@ -26,7 +26,18 @@ const std::string kInsert = "INSERT INTO effect VALUES ($1)";
 const std::string kBadInsert = "INSERT INTO nowhere VALUES ($1)";
 
 /// What a message does when it is handled, up to and including attempt `failures`; afterwards it makes its effect.
-enum class Act : std::uint8_t { effect, deferred_effect, fail, fail_deferred, fail_sql, throw_int, skip, reject, retry_after, no_id };
+enum class Act : std::uint8_t {
+  effect,
+  deferred_effect,
+  fail,
+  fail_deferred,
+  fail_sql,
+  throw_int,
+  skip,
+  reject,
+  retry_after,
+  no_id
+};
 
 struct Planned {
   int id = 0;
@@ -36,7 +47,8 @@ struct Planned {
 };
 
 std::ostream& operator<<(std::ostream& out, const Planned& p) {
-  return out << "{id " << p.id << " key " << p.key << " act " << static_cast<int>(p.act) << " failures " << p.failures << "}";
+  return out << "{id " << p.id << " key " << p.key << " act " << static_cast<int>(p.act) << " failures " << p.failures
+             << "}";
 }
 
 class OneBlock final : public Block {
@@ -88,29 +100,44 @@ struct World {
 Outcome act_on(const Planned& planned, std::string_view offset, Context& context) {
   const bool fails = context.attempt() <= planned.failures;
   switch (planned.act) {
-    case Act::fail: if (fails) throw std::runtime_error("told to fail"); break;
-    case Act::throw_int: if (fails) throw 7; break;
-    case Act::fail_sql: if (fails) context.tx().exec(kBadInsert, offset); break;
-    case Act::fail_deferred: if (fails) { context.defer(kBadInsert, offset); return Outcome::done(); } break;
-    case Act::retry_after: if (fails) return Outcome::retry_after(std::chrono::milliseconds(1)); break;
+    case Act::fail:
+      if (fails) throw std::runtime_error("told to fail");
+      break;
+    case Act::throw_int:
+      if (fails) throw 7;
+      break;
+    case Act::fail_sql:
+      if (fails) context.tx().exec(kBadInsert, offset);
+      break;
+    case Act::fail_deferred:
+      if (fails) {
+        context.defer(kBadInsert, offset);
+        return Outcome::done();
+      }
+      break;
+    case Act::retry_after:
+      if (fails) return Outcome::retry_after(std::chrono::milliseconds(1));
+      break;
     case Act::skip: return Outcome::skip();
     case Act::reject: return Outcome::dead_letter("told to reject");
     case Act::deferred_effect: context.defer(kInsert, offset); return Outcome::done();
-    case Act::effect: case Act::no_id: break;
+    case Act::effect:
+    case Act::no_id: break;
   }
   context.tx().exec(kInsert, offset);
   return Outcome::done();
 }
 
 struct Result {
-  std::vector<std::string> effects;                      // offsets, in the order of commits
-  std::map<Offset, std::pair<std::string, int>> dead;    // offset -> reason, attempts
+  std::vector<std::string> effects;                    // offsets, in the order of commits
+  std::map<Offset, std::pair<std::string, int>> dead;  // offset -> reason, attempts
   bool operator==(const Result&) const = default;
 };
 
 std::ostream& operator<<(std::ostream& out, const Result& result) {
   for (const auto& effect : result.effects) out << effect << ' ';
-  for (const auto& [offset, why] : result.dead) out << "dead " << offset << ' ' << why.first << '/' << why.second << ' ';
+  for (const auto& [offset, why] : result.dead)
+    out << "dead " << offset << ' ' << why.first << '/' << why.second << ' ';
   return out;
 }
 
@@ -131,7 +158,8 @@ Pipeline handler_of(const std::vector<Planned>& plan, bool spans) {
 }
 
 /// Drives lane and runner until all is settled.
-Result run(const std::vector<Planned>& plan, Order order, std::size_t batch, bool spans, std::vector<CommitFault> faults) {
+Result run(const std::vector<Planned>& plan, Order order, std::size_t batch, bool spans,
+           std::vector<CommitFault> faults) {
   TopicSettings settings;
   settings.order = order;
   settings.retry = RetryPolicy{3, std::chrono::milliseconds(1), std::chrono::milliseconds(4)};
@@ -182,8 +210,8 @@ RC_GTEST_PROP(TopicRunner, a_batch_equals_one_at_a_time, ()) {
   const auto plan = *rc::gen::container<std::vector<Planned>>(planned());
   const std::size_t batch = *rc::gen::element<std::size_t>(2, 3, 7, 100);
   const bool spans = *rc::gen::arbitrary<bool>();
-  const auto faults = *rc::gen::container<std::vector<CommitFault>>(
-      rc::gen::element(CommitFault::busy, CommitFault::unavailable, CommitFault::in_doubt_committed, CommitFault::in_doubt_lost));
+  const auto faults = *rc::gen::container<std::vector<CommitFault>>(rc::gen::element(
+      CommitFault::busy, CommitFault::unavailable, CommitFault::in_doubt_committed, CommitFault::in_doubt_lost));
   const Result one = run(plan, Order::partition, 1, spans, {});
   const Result many = run(plan, Order::partition, batch, spans, faults);
   RC_ASSERT(many == one);
@@ -206,9 +234,11 @@ RC_GTEST_PROP(TopicRunner, makes_one_effect_of_an_id_in_any_order, ()) {
   }
   // Each message has its effect, or another of its id has one (or skipped it), or it is dead: none is lost.
   std::set<int> skipped;
-  for (const auto& p : plan) if (p.act == Act::skip) skipped.insert(p.id);
+  for (const auto& p : plan)
+    if (p.act == Act::skip) skipped.insert(p.id);
   for (std::size_t i = 0; i < plan.size(); ++i) {
-    RC_ASSERT(result.dead.contains(static_cast<Offset>(i)) || effects.contains(plan[i].id) || skipped.contains(plan[i].id));
+    RC_ASSERT(result.dead.contains(static_cast<Offset>(i)) || effects.contains(plan[i].id) ||
+              skipped.contains(plan[i].id));
   }
 }
 
@@ -224,9 +254,7 @@ TEST(TopicRunner, dead_letters_what_fails_too_often) {
   EXPECT_EQ((Single{{1, 0, Act::fail, 9}}()), (Result{{}, {{0, {"failed", 3}}}}));
 }
 
-TEST(TopicRunner, runs_again_what_fails_once) {
-  EXPECT_EQ((Single{{1, 0, Act::fail, 1}}()), (Result{{"0"}, {}}));
-}
+TEST(TopicRunner, runs_again_what_fails_once) { EXPECT_EQ((Single{{1, 0, Act::fail, 1}}()), (Result{{"0"}, {}})); }
 
 TEST(TopicRunner, dead_letters_at_once_what_the_handler_rejects) {
   EXPECT_EQ((Single{{1, 0, Act::reject, 0}}()), (Result{{}, {{0, {"rejected", 1}}}}));
@@ -236,7 +264,7 @@ TEST(TopicRunner, dead_letters_a_message_without_an_id) {
   EXPECT_EQ((Single{{1, 0, Act::no_id, 0}}()), (Result{{}, {{0, {"missing_id", 0}}}}));
 }
 
-TEST(TopicRunner, finds_out_that_a_commit_in_doubt_was_committed) {   // trap 13
+TEST(TopicRunner, finds_out_that_a_commit_in_doubt_was_committed) {  // trap 13
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {2, 0, Act::effect, 0}};
   EXPECT_EQ(run(plan, Order::partition, 2, false, {CommitFault::in_doubt_committed}), (Result{{"0", "1"}, {}}));
   EXPECT_EQ(run(plan, Order::partition, 2, false, {CommitFault::in_doubt_lost}), (Result{{"0", "1"}, {}}));
@@ -300,7 +328,7 @@ TEST(TopicRunner, holds_a_dead_message_whose_dead_letter_is_refused_and_does_not
 TEST(TopicRunner, parks_an_id_that_comes_with_another_payload) {
   TopicSettings settings;
   settings.fingerprint = true;
-  const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {1, 0, Act::effect, 0}};   // same id, payloads "0" and "1"
+  const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {1, 0, Act::effect, 0}};  // same id, payloads "0" and "1"
   World world(settings, handler_of(plan, false));
   const OneBlock block(plan);
   const auto session = world.inbox->open_session();

@@ -18,7 +18,8 @@ NewTopicHandle request_of(const NewTopic& topic, const Client& client) {
   NewTopicHandle request{
       rd_kafka_NewTopic_new(topic.name.c_str(), topic.partitions, topic.replication, why.data(), why.size())};
   if (!request) throw broker_error(RD_KAFKA_RESP_ERR__INVALID_ARG, why.data(), client.where(topic.name));
-  for (const auto& [key, value] : topic.settings) rd_kafka_NewTopic_set_config(request.get(), key.c_str(), value.c_str());
+  for (const auto& [key, value] : topic.settings)
+    rd_kafka_NewTopic_set_config(request.get(), key.c_str(), value.c_str());
   return request;
 }
 
@@ -39,7 +40,8 @@ void wait_until_known(const Client& client, const NewTopic& topic, std::chrono::
   const Queue nothing{rd_kafka_queue_new(client.handle())};
   while (partition_count(client, topic.name, milliseconds{5'000}).value_or(0) < topic.partitions) {
     if (std::chrono::steady_clock::now() >= end)
-      throw broker_error(RD_KAFKA_RESP_ERR__TIMED_OUT, "created, but not known to the brokers yet", client.where(topic.name));
+      throw broker_error(RD_KAFKA_RESP_ERR__TIMED_OUT, "created, but not known to the brokers yet",
+                         client.where(topic.name));
     const Event none{rd_kafka_queue_poll(nothing.get(), 20)};
   }
 }

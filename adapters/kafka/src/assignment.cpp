@@ -46,7 +46,9 @@ void KafkaConsumer::assign(rd_kafka_topic_partition_list_t* list) {
 // Before the partition is fetched, so that no record reaches the main queue.
 void KafkaConsumer::separate_queue(const TopicPartition& at) {
   Queue queue{rd_kafka_queue_get_partition(client_->handle(), at.topic.c_str(), at.partition)};
-  if (!queue) throw BrokerError(fmt::format("kafka: {}[{}]: librdkafka gives no queue for the partition", at.topic, at.partition));
+  if (!queue)
+    throw BrokerError(
+        fmt::format("kafka: {}[{}]: librdkafka gives no queue for the partition", at.topic, at.partition));
   rd_kafka_queue_forward(queue.get(), nullptr);
   bell_->listen_to(queue.get());
   assigned_[at] = Assigned{std::move(queue), std::nullopt, 0};
@@ -74,8 +76,10 @@ void KafkaConsumer::revoke(rd_kafka_topic_partition_list_t* list) {
 void KafkaConsumer::tell_librdkafka(rd_kafka_topic_partition_list_t* list, bool add) {
   auto* handle = client_->handle();
   if (is_cooperative(handle)) {
-    const KafkaError error{add ? rd_kafka_incremental_assign(handle, list) : rd_kafka_incremental_unassign(handle, list)};
-    if (error) throw broker_error(rd_kafka_error_code(error.get()), rd_kafka_error_string(error.get()), client_->where());
+    const KafkaError error{add ? rd_kafka_incremental_assign(handle, list)
+                               : rd_kafka_incremental_unassign(handle, list)};
+    if (error)
+      throw broker_error(rd_kafka_error_code(error.get()), rd_kafka_error_string(error.get()), client_->where());
   } else if (const auto code = rd_kafka_assign(handle, add ? list : nullptr)) {
     throw broker_error(code, add ? "assigning" : "unassigning", client_->where());
   }

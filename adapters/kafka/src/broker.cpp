@@ -13,8 +13,12 @@ class KafkaBroker final : public Broker {
   KafkaBroker(Settings settings, std::shared_ptr<spdlog::logger> logger)
       : settings_(std::move(settings)), logger_(std::move(logger)) {}
 
-  std::unique_ptr<BrokerConsumer> open_consumer() override { return std::make_unique<KafkaConsumer>(settings_, logger_); }
-  std::shared_ptr<BrokerProducer> open_producer() override { return std::make_shared<KafkaProducer>(settings_, logger_); }
+  std::unique_ptr<BrokerConsumer> open_consumer() override {
+    return std::make_unique<KafkaConsumer>(settings_, logger_);
+  }
+  std::shared_ptr<BrokerProducer> open_producer() override {
+    return std::make_shared<KafkaProducer>(settings_, logger_);
+  }
 
   std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override {
     const auto client = Client::open(Role::inspector, settings_, logger_);

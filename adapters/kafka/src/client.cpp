@@ -46,12 +46,14 @@ void Client::start(Role role, const Settings& settings) {
   });
   rd_kafka_conf_interceptor_add_on_new(conf.get(), "turnstile", &Client::on_new, this);
   if (role == Role::consumer) {
-    rd_kafka_conf_set_rebalance_cb(conf.get(), [](rd_kafka_t*, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t* list, void* self) {
-      if (auto* events = static_cast<Client*>(self)->events_) events->on_rebalance(code, list);
-    });
-    rd_kafka_conf_set_offset_commit_cb(conf.get(), [](rd_kafka_t*, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t* list, void* self) {
-      if (auto* events = static_cast<Client*>(self)->events_) events->on_committed(code, list);
-    });
+    rd_kafka_conf_set_rebalance_cb(
+        conf.get(), [](rd_kafka_t*, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t* list, void* self) {
+          if (auto* events = static_cast<Client*>(self)->events_) events->on_rebalance(code, list);
+        });
+    rd_kafka_conf_set_offset_commit_cb(
+        conf.get(), [](rd_kafka_t*, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t* list, void* self) {
+          if (auto* events = static_cast<Client*>(self)->events_) events->on_committed(code, list);
+        });
   }
   if (role == Role::producer) {
     rd_kafka_conf_set_dr_msg_cb(conf.get(), [](rd_kafka_t*, const rd_kafka_message_t* record, void* self) {
@@ -59,8 +61,11 @@ void Client::start(Role role, const Settings& settings) {
     });
   }
   std::array<char, 512> why{};
-  handle_ = rd_kafka_new(role == Role::producer ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, conf.get(), why.data(), why.size());
-  if (!handle_) throw ConfigError({fmt::format("kafka: librdkafka {} refuses the settings: {}", rd_kafka_version_str(), why.data())});
+  handle_ =
+      rd_kafka_new(role == Role::producer ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, conf.get(), why.data(), why.size());
+  if (!handle_)
+    throw ConfigError(
+        {fmt::format("kafka: librdkafka {} refuses the settings: {}", rd_kafka_version_str(), why.data())});
   (void)conf.release();  // librdkafka's, now that it has accepted it
 }
 
@@ -77,7 +82,8 @@ std::string Client::last_failure() const {
 BrokerError Client::no_answer(rd_kafka_resp_err_t code, std::string_view doing, std::string_view topic) const {
   std::lock_guard lock(failure_mutex_);
   // A wrong password shows up as a time-out of whatever was asked.
-  if (failure_code_ == RD_KAFKA_RESP_ERR__AUTHENTICATION || failure_code_ == RD_KAFKA_RESP_ERR__SSL) code = failure_code_;
+  if (failure_code_ == RD_KAFKA_RESP_ERR__AUTHENTICATION || failure_code_ == RD_KAFKA_RESP_ERR__SSL)
+    code = failure_code_;
   const std::string separator = doing.empty() || failure_.empty() ? "" : ": ";
   return broker_error(code, std::string(doing) + separator + failure_, where(topic));
 }
@@ -90,8 +96,7 @@ void Client::answered() noexcept {
 
 void Client::failed(rd_kafka_resp_err_t code, const char* reason) noexcept try {
   if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
-    if (!down_.exchange(true))
-      logger_->error("{} Still trying", explain(code, last_failure(), where()));
+    if (!down_.exchange(true)) logger_->error("{} Still trying", explain(code, last_failure(), where()));
   } else {
     logger_->debug("kafka {}: {}: {}", brokers_, rd_kafka_err2name(code), reason);
     std::lock_guard lock(failure_mutex_);
@@ -106,7 +111,8 @@ void Client::failed(rd_kafka_resp_err_t code, const char* reason) noexcept try {
 void Client::log(int level, const char* facility, const char* text) noexcept try {
   const std::string_view what = facility;
   auto severity_here = severity(level);
-  if (what == "CONFWARN" && std::string_view(text).find(" property and will be ignored by this") != std::string_view::npos)
+  if (what == "CONFWARN" &&
+      std::string_view(text).find(" property and will be ignored by this") != std::string_view::npos)
     return;  // one section of settings serves consumer and producer
   // Broken connections also come through the error callback, which tells a change of state once.
   if (what == "FAIL" || what == "ERROR") severity_here = spdlog::level::debug;
@@ -122,8 +128,8 @@ rd_kafka_resp_err_t Client::on_new(rd_kafka_t* rk, const rd_kafka_conf_t*, void*
   return rd_kafka_interceptor_add_on_response_received(rk, "turnstile", &Client::on_response, self);
 }
 
-rd_kafka_resp_err_t Client::on_response(rd_kafka_t*, int, const char*, int32_t, int16_t api, int16_t, int32_t, size_t, int64_t,
-                                        rd_kafka_resp_err_t code, void* self) {
+rd_kafka_resp_err_t Client::on_response(rd_kafka_t*, int, const char*, int32_t, int16_t api, int16_t, int32_t, size_t,
+                                        int64_t, rd_kafka_resp_err_t code, void* self) {
   if (code == RD_KAFKA_RESP_ERR_NO_ERROR && !is_greeting(api)) static_cast<Client*>(self)->answered();
   return RD_KAFKA_RESP_ERR_NO_ERROR;
 }

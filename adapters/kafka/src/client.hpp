@@ -50,7 +50,8 @@ class Client {
   /// What failed last, in librdkafka's words, for messages about time-outs.
   [[nodiscard]] std::string last_failure() const;
   /// For a request that got no answer: the reason is what the connections failed of, if they did.
-  [[nodiscard]] BrokerError no_answer(rd_kafka_resp_err_t code, std::string_view doing, std::string_view topic = {}) const;
+  [[nodiscard]] BrokerError no_answer(rd_kafka_resp_err_t code, std::string_view doing,
+                                      std::string_view topic = {}) const;
 
  private:
   Client(Role role, const Settings& settings, std::shared_ptr<spdlog::logger> logger, ClientEvents* events,
@@ -61,8 +62,9 @@ class Client {
   void log(int level, const char* facility, const char* text) noexcept;
   static void on_log(const rd_kafka_t* rk, int level, const char* facility, const char* text);
   static rd_kafka_resp_err_t on_new(rd_kafka_t* rk, const rd_kafka_conf_t* conf, void* self, char*, size_t);
-  static rd_kafka_resp_err_t on_response(rd_kafka_t* rk, int socket, const char* broker, int32_t broker_id, int16_t api, int16_t version,
-                                         int32_t correlation, size_t size, int64_t round_trip, rd_kafka_resp_err_t code, void* self);
+  static rd_kafka_resp_err_t on_response(rd_kafka_t* rk, int socket, const char* broker, int32_t broker_id, int16_t api,
+                                         int16_t version, int32_t correlation, size_t size, int64_t round_trip,
+                                         rd_kafka_resp_err_t code, void* self);
 
   std::shared_ptr<spdlog::logger> logger_;
   std::string brokers_;

@@ -26,7 +26,9 @@ int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(tim
 }  // namespace
 
 KafkaConsumer::KafkaConsumer(const Settings& settings, std::shared_ptr<spdlog::logger> logger)
-    : bell_(std::make_shared<Bell>()), client_(Client::open(Role::consumer, settings, std::move(logger), this, bell_)), wakeup_(settings) {
+    : bell_(std::make_shared<Bell>()),
+      client_(Client::open(Role::consumer, settings, std::move(logger), this, bell_)),
+      wakeup_(settings) {
   rd_kafka_poll_set_consumer(client_->handle());
   main_queue_.reset(rd_kafka_queue_get_consumer(client_->handle()));
   bell_->listen_to(main_queue_.get());
@@ -86,7 +88,8 @@ std::unique_ptr<Block> KafkaConsumer::take(const TopicPartition& from, std::size
 }
 
 // In chunks, until the queue is empty: librdkafka says no more of a queue that it has not seen empty.
-std::span<rd_kafka_message_t*> KafkaConsumer::drain(rd_kafka_queue_t* queue, const TopicPartition& from, std::size_t most) {
+std::span<rd_kafka_message_t*> KafkaConsumer::drain(rd_kafka_queue_t* queue, const TopicPartition& from,
+                                                    std::size_t most) {
   std::size_t count = 0;
   while (count < most) {
     const auto room = std::min(most - count, chunk);
@@ -139,16 +142,19 @@ void KafkaConsumer::on_committed(rd_kafka_resp_err_t code, const rd_kafka_topic_
     return;
   }
   if (no_longer_ours(code)) {
-    client_->logger().debug("kafka: offsets not committed, the partitions are no longer ours: {}", rd_kafka_err2str(code));
+    client_->logger().debug("kafka: offsets not committed, the partitions are no longer ours: {}",
+                            rd_kafka_err2str(code));
     return;
   }
   const std::string topic = bad ? bad->topic : "";
   if (for_good(code)) return fail_for_good(code, "committing offsets", topic);
   if (last_commit_error_ == rd_kafka_err2name(code)) return;
   last_commit_error_ = rd_kafka_err2name(code);
-  client_->logger().warn("{} Committing offsets{}; messages from there on come again after a restart, unless a later commit "
-                         "succeeds.", explain(code, client_->last_failure(), client_->where(topic)),
-                         bad ? fmt::format(" of {}[{}] up to {}", bad->topic, bad->partition, bad->offset) : "");
+  client_->logger().warn(
+      "{} Committing offsets{}; messages from there on come again after a restart, unless a later commit "
+      "succeeds.",
+      explain(code, client_->last_failure(), client_->where(topic)),
+      bad ? fmt::format(" of {}[{}] up to {}", bad->topic, bad->partition, bad->offset) : "");
 } catch (...) {
   fail(std::current_exception());
 }
@@ -164,7 +170,8 @@ bool KafkaConsumer::try_seek(const TopicPartition& at, Offset to) {
   const Topic topic{rd_kafka_topic_new(client_->handle(), at.topic.c_str(), nullptr)};
   const auto code = topic ? rd_kafka_seek(topic.get(), at.partition, to, ms(seek_timeout)) : rd_kafka_last_error();
   if (!code) return true;
-  client_->logger().debug("kafka: {}[{}]: seeking to {} again soon: {}", at.topic, at.partition, to, rd_kafka_err2str(code));
+  client_->logger().debug("kafka: {}[{}]: seeking to {} again soon: {}", at.topic, at.partition, to,
+                          rd_kafka_err2str(code));
   return false;
 }
 
@@ -181,9 +188,10 @@ std::optional<std::pair<Offset, Offset>> KafkaConsumer::bounds(const TopicPartit
   std::int64_t low = RD_KAFKA_OFFSET_INVALID;
   std::int64_t high = RD_KAFKA_OFFSET_INVALID;
   auto* handle = client_->handle();
-  const auto code = timeout.count() > 0
-                        ? rd_kafka_query_watermark_offsets(handle, of.topic.c_str(), of.partition, &low, &high, ms(timeout))
-                        : rd_kafka_get_watermark_offsets(handle, of.topic.c_str(), of.partition, &low, &high);
+  const auto code =
+      timeout.count() > 0
+          ? rd_kafka_query_watermark_offsets(handle, of.topic.c_str(), of.partition, &low, &high, ms(timeout))
+          : rd_kafka_get_watermark_offsets(handle, of.topic.c_str(), of.partition, &low, &high);
   if (code || low < 0 || high < 0) return std::nullopt;
   return std::pair{low, high};
 }
@@ -233,11 +241,10 @@ void KafkaConsumer::look_at_error(rd_kafka_resp_err_t code, const std::string& r
   switch (code) {
     case RD_KAFKA_RESP_ERR__PARTITION_EOF:
     case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:  // told by Client
-    case RD_KAFKA_RESP_ERR__TRANSPORT:
-      return;
+    case RD_KAFKA_RESP_ERR__TRANSPORT: return;
     case RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED:
-      client_->logger().error("kafka: {} The polling thread was held up; partitions are lost and come back with the next poll.",
-                              reason);
+      client_->logger().error(
+          "kafka: {} The polling thread was held up; partitions are lost and come back with the next poll.", reason);
       return;
     case RD_KAFKA_RESP_ERR__AUTHENTICATION:
       // Once we have been let in, a refusal may pass (credentials being rotated): librdkafka goes on trying.
@@ -251,8 +258,10 @@ void KafkaConsumer::look_at_error(rd_kafka_resp_err_t code, const std::string& r
     default:
       if (for_good(code)) return fail_for_good(code, reason, topic);
   }
-  const std::string at = topic.empty() ? "" : partition < 0 ? topic : offset < 0
-      ? fmt::format("{}[{}]", topic, partition) : fmt::format("{}[{}]@{}", topic, partition, offset);
+  const std::string at = topic.empty()   ? ""
+                         : partition < 0 ? topic
+                         : offset < 0    ? fmt::format("{}[{}]", topic, partition)
+                                         : fmt::format("{}[{}]@{}", topic, partition, offset);
   client_->logger().warn("{} {}", explain(code, reason, client_->where(topic)), at.empty() ? "" : "At " + at + ".");
 }
 

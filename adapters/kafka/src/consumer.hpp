@@ -26,7 +26,8 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   void poll(std::chrono::milliseconds timeout) override;
   std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) override;
   void wake() noexcept override { bell_->ring(); }
-  std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of, std::chrono::milliseconds timeout) override;
+  std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of,
+                                               std::chrono::milliseconds timeout) override;
   void commit(std::span<const TopicPartitionOffset> offsets, bool wait) override;
   void seek(const TopicPartitionOffset& to) override;
   std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds timeout) override;
@@ -55,8 +56,8 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   std::size_t without_errors(std::span<rd_kafka_message_t*> fresh, const TopicPartition& from);
   void settle_seeks();
   bool try_seek(const TopicPartition& at, Offset to);
-  void look_at_error(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic, std::int32_t partition,
-                     Offset offset);
+  void look_at_error(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic,
+                     std::int32_t partition, Offset offset);
   /// Thrown by the next poll(): nothing may be thrown through librdkafka.
   void fail(std::exception_ptr why) noexcept;
   void fail_for_good(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic);

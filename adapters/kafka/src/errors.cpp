@@ -12,21 +12,25 @@ std::string remedy(rd_kafka_resp_err_t code, const Where& at) {
     case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
     case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
     case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
-      return fmt::format("Create it (kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions 4) or correct its name.",
-                         at.broker, topic);
+      return fmt::format(
+          "Create it (kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions 4) or correct its name.",
+          at.broker, topic);
     case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
-      return fmt::format("Grant this user Read and Describe to consume it, Write to produce to it (kafka-acls.sh --add "
-                         "--allow-principal User:… --operation Read --topic {}).", topic);
+      return fmt::format(
+          "Grant this user Read and Describe to consume it, Write to produce to it (kafka-acls.sh --add "
+          "--allow-principal User:… --operation Read --topic {}).",
+          topic);
     case RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED:
-      return fmt::format("Grant this user Read on the group (kafka-acls.sh --add --allow-principal User:… --operation Read "
-                         "--group {}), or set another group.id.", group);
+      return fmt::format(
+          "Grant this user Read on the group (kafka-acls.sh --add --allow-principal User:… --operation Read "
+          "--group {}), or set another group.id.",
+          group);
     case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
       return "Grant this user IdempotentWrite on the cluster (brokers below 2.8), or set enable.idempotence to false.";
     case RD_KAFKA_RESP_ERR__AUTHENTICATION:
     case RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED:
       return "Correct sasl.username and sasl.password (or the key and the certificate), and sasl.mechanisms.";
-    case RD_KAFKA_RESP_ERR__SSL:
-      return "Correct ssl.ca.location and the certificates, or security.protocol.";
+    case RD_KAFKA_RESP_ERR__SSL: return "Correct ssl.ca.location and the certificates, or security.protocol.";
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
     case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
       return "Raise message.max.bytes here and max.message.bytes of the topic, or send less.";
@@ -37,15 +41,15 @@ std::string remedy(rd_kafka_resp_err_t code, const Where& at) {
       return "Check that the brokers run and that their advertised.listeners can be reached from here.";
     case RD_KAFKA_RESP_ERR__TRANSPORT:
     case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:
-    case RD_KAFKA_RESP_ERR__RESOLVE:
-      return "Check bootstrap.servers, and that the brokers run.";
+    case RD_KAFKA_RESP_ERR__RESOLVE: return "Check bootstrap.servers, and that the brokers run.";
     case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
     case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
     case RD_KAFKA_RESP_ERR__NO_OFFSET:
       return "The group has no offset there, or the broker has deleted those records, and auto.offset.reset is error: set it to "
              "earliest or latest, or set the group's offsets (kafka-consumer-groups.sh --reset-offsets).";
     case RD_KAFKA_RESP_ERR_INCONSISTENT_GROUP_PROTOCOL:
-      return fmt::format("Another member of group {} uses another partition.assignment.strategy: give all members the same.", group);
+      return fmt::format(
+          "Another member of group {} uses another partition.assignment.strategy: give all members the same.", group);
     case RD_KAFKA_RESP_ERR_INVALID_SESSION_TIMEOUT:
       return "Set session.timeout.ms between the broker's group.min.session.timeout.ms and group.max.session.timeout.ms.";
     case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS:
@@ -53,8 +57,7 @@ std::string remedy(rd_kafka_resp_err_t code, const Where& at) {
       return "Fewer replicas are in sync than min.insync.replicas asks for: bring brokers back, or lower it.";
     case RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID:
       return "Another running member has the same group.instance.id: give each its own.";
-    default:
-      return {};
+    default: return {};
   }
 }
 
@@ -69,10 +72,8 @@ bool for_good(rd_kafka_resp_err_t code) noexcept {
     case RD_KAFKA_RESP_ERR_INVALID_SESSION_TIMEOUT:
     case RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID:
     case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
-    case RD_KAFKA_RESP_ERR__FATAL:
-      return true;
-    default:
-      return false;
+    case RD_KAFKA_RESP_ERR__FATAL: return true;
+    default: return false;
   }
 }
 
@@ -86,10 +87,8 @@ bool no_longer_ours(rd_kafka_resp_err_t code) noexcept {
     case RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION:
     case RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID:
     case RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS:
-    case RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID:
-      return true;
-    default:
-      return false;
+    case RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID: return true;
+    default: return false;
   }
 }
 

@@ -17,7 +17,8 @@ FetcherWakeup::FetcherWakeup(const Settings& settings) : needed_(rd_kafka_versio
   half_bytes_ = number(settings, "queued.max.messages.kbytes") * 1024 / 2;
 }
 
-bool FetcherWakeup::due(std::size_t waited, std::span<rd_kafka_message_t* const> taken, std::size_t& bytes_since) const noexcept {
+bool FetcherWakeup::due(std::size_t waited, std::span<rd_kafka_message_t* const> taken,
+                        std::size_t& bytes_since) const noexcept {
   if (!needed_) return false;
   for (const auto* record : taken) bytes_since += record->len + record->key_len;
   const bool passed_half = waited > half_count_ && waited <= half_count_ + taken.size();

@@ -17,7 +17,8 @@ class FetcherWakeup {
   explicit FetcherWakeup(const Settings& settings);
   /// `waited` records were in the partition's queue, `taken` were taken now. True when half of what may be prefetched,
   /// by count or by size, has gone. `bytes_since` is the caller's, one for each partition.
-  [[nodiscard]] bool due(std::size_t waited, std::span<rd_kafka_message_t* const> taken, std::size_t& bytes_since) const noexcept;
+  [[nodiscard]] bool due(std::size_t waited, std::span<rd_kafka_message_t* const> taken,
+                         std::size_t& bytes_since) const noexcept;
   /// The cheapest request there is; nobody waits for the answer.
   static void wake(rd_kafka_t* handle, const char* topic, std::int32_t partition) noexcept;
 

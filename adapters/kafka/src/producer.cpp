@@ -49,7 +49,8 @@ struct DeliveryReport {
 };
 
 /// Not copied: the record's bytes stay where they are until the report has come.
-KafkaError produce(rd_kafka_t* handle, const OwnedMessage& message, rd_kafka_headers_t* headers, DeliveryReport& report) {
+KafkaError produce(rd_kafka_t* handle, const OwnedMessage& message, rd_kafka_headers_t* headers,
+                   DeliveryReport& report) {
   std::array<rd_kafka_vu_t, 8> fields{};
   fields[0].vtype = RD_KAFKA_VTYPE_TOPIC;
   fields[0].u.cstr = message.topic.c_str();
@@ -90,14 +91,17 @@ void ProducerLine::on_delivered(const rd_kafka_message_t& record) noexcept {
   static_cast<DeliveryReport*>(record._private)->set(record);
 }
 
-bool ProducerLine::broken() const noexcept { return rd_kafka_fatal_error(client_->handle(), nullptr, 0) != RD_KAFKA_RESP_ERR_NO_ERROR; }
+bool ProducerLine::broken() const noexcept {
+  return rd_kafka_fatal_error(client_->handle(), nullptr, 0) != RD_KAFKA_RESP_ERR_NO_ERROR;
+}
 
 BrokerProducer::Sent ProducerLine::send(const OwnedMessage& message) {
   DeliveryReport report;
   auto headers = headers_of(message);
   const auto refused = produce(client_->handle(), message, headers.get(), report);
   if (refused)
-    throw broker_error(rd_kafka_error_code(refused.get()), rd_kafka_error_string(refused.get()), client_->where(message.topic));
+    throw broker_error(rd_kafka_error_code(refused.get()), rd_kafka_error_string(refused.get()),
+                       client_->where(message.topic));
   (void)headers.release();  // librdkafka's, now that it has accepted the record
   report.wait();
   if (!report.code) return report.sent;
@@ -106,7 +110,9 @@ BrokerProducer::Sent ProducerLine::send(const OwnedMessage& message) {
 }
 
 KafkaProducer::KafkaProducer(Settings settings, std::shared_ptr<spdlog::logger> logger)
-    : settings_(std::move(settings)), logger_(std::move(logger)), line_(std::make_shared<ProducerLine>(settings_, logger_)) {}
+    : settings_(std::move(settings)),
+      logger_(std::move(logger)),
+      line_(std::make_shared<ProducerLine>(settings_, logger_)) {}
 
 std::shared_ptr<ProducerLine> KafkaProducer::line() {
   std::lock_guard lock(mutex_);

@@ -26,7 +26,8 @@ Message view_of(const rd_kafka_message_t& record, std::string_view topic) {
 
 const rd_kafka_headers_t* headers_of(const void* record) {
   rd_kafka_headers_t* headers = nullptr;
-  if (!record || rd_kafka_message_headers(static_cast<const rd_kafka_message_t*>(record), &headers) != RD_KAFKA_RESP_ERR_NO_ERROR)
+  if (!record ||
+      rd_kafka_message_headers(static_cast<const rd_kafka_message_t*>(record), &headers) != RD_KAFKA_RESP_ERR_NO_ERROR)
     return nullptr;
   return headers;
 }
@@ -62,7 +63,8 @@ HeaderReader::Found RecordHeaders::find(const void* record, std::string_view nam
   const char* here = nullptr;
   const void* value = nullptr;
   std::size_t size = 0;
-  for (std::size_t i = 0; rd_kafka_header_get_all(headers, i, &here, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR; ++i) {
+  for (std::size_t i = 0; rd_kafka_header_get_all(headers, i, &here, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR;
+       ++i) {
     if (name != here) continue;
     ++found.count;
     found.value = bytes(value, size);
@@ -70,7 +72,8 @@ HeaderReader::Found RecordHeaders::find(const void* record, std::string_view nam
   return found;
 }
 
-RecordBlock::RecordBlock(std::shared_ptr<Client> client, std::span<rd_kafka_message_t* const> records) : client_(std::move(client)) {
+RecordBlock::RecordBlock(std::shared_ptr<Client> client, std::span<rd_kafka_message_t* const> records)
+    : client_(std::move(client)) {
   views_.reserve(records.size());
   const std::string_view topic = records.empty() ? "" : rd_kafka_topic_name(records.front()->rkt);
   for (const auto* record : records) views_.push_back(view_of(*record, topic));

@@ -22,10 +22,8 @@ struct Default {
 // reconnect.backoff.max.ms: librdkafka's 10 s would be added to every restart of a broker.
 // Every client: passing failures come through the error callback, once for each change of state.
 constexpr std::array for_all{
-    Default{"client.id", "turnstile"},
-    Default{"log.connection.close", "false"},
-    Default{"reconnect.backoff.max.ms", "2000"},
-    Default{"socket.keepalive.enable", "true"},
+    Default{"client.id", "turnstile"},           Default{"log.connection.close", "false"},
+    Default{"reconnect.backoff.max.ms", "2000"}, Default{"socket.keepalive.enable", "true"},
     Default{"socket.nagle.disable", "true"},
 };
 
@@ -34,14 +32,10 @@ constexpr std::array for_all{
 // queued.*: per partition. A prefetched record of 100 bytes takes about 0.6 kB (BENCHMARKS.md).
 // fetch.wait.max.ms: one fetch at a time goes to a broker; a partition whose queue had been full waits for it.
 constexpr std::array for_consumers{
-    Default{"group.id", "turnstile"},
-    Default{"partition.assignment.strategy", "range"},
-    Default{"auto.offset.reset", "earliest"},
-    Default{"isolation.level", "read_committed"},
-    Default{"queued.min.messages", "20000"},
-    Default{"queued.max.messages.kbytes", "16384"},
-    Default{"fetch.wait.max.ms", "100"},
-    Default{"fetch.queue.backoff.ms", "5", 0x02020000},
+    Default{"group.id", "turnstile"},         Default{"partition.assignment.strategy", "range"},
+    Default{"auto.offset.reset", "earliest"}, Default{"isolation.level", "read_committed"},
+    Default{"queued.min.messages", "20000"},  Default{"queued.max.messages.kbytes", "16384"},
+    Default{"fetch.wait.max.ms", "100"},      Default{"fetch.queue.backoff.ms", "5", 0x02020000},
 };
 
 // delivery.timeout.ms: a dead letter that nobody takes must stop its partition within a time that a person can wait.
@@ -49,12 +43,9 @@ constexpr std::array for_consumers{
 // partitioner: the Java clients', so that a key's dead letters lie with what others produce under it.
 // topic.metadata.propagation.max.ms: how long a topic that nobody knows is taken for one that is being created.
 constexpr std::array for_producers{
-    Default{"enable.idempotence", "true"},
-    Default{"linger.ms", "0"},
-    Default{"message.max.bytes", "1048576"},
-    Default{"partitioner", "murmur2_random"},
-    Default{"delivery.timeout.ms", "30000"},
-    Default{"topic.metadata.propagation.max.ms", "5000"},
+    Default{"enable.idempotence", "true"},   Default{"linger.ms", "0"},
+    Default{"message.max.bytes", "1048576"}, Default{"partitioner", "murmur2_random"},
+    Default{"delivery.timeout.ms", "30000"}, Default{"topic.metadata.propagation.max.ms", "5000"},
 };
 
 std::span<const Default> defaults_of(Role role) {
@@ -71,7 +62,8 @@ bool is_secret(std::string_view key) {
 
 std::string hide(std::string text, const std::string& key, const std::string& value) {
   if (!is_secret(key) || value.empty()) return text;
-  for (auto at = text.find(value); at != std::string::npos; at = text.find(value, at + 3)) text.replace(at, value.size(), "***");
+  for (auto at = text.find(value); at != std::string::npos; at = text.find(value, at + 3))
+    text.replace(at, value.size(), "***");
   return text;
 }
 
@@ -90,28 +82,36 @@ bool has_value(const Settings& settings, const std::string& key, std::initialize
 void check_promises(const Settings& s, std::vector<std::string>& problems) {
   for (const char* key : {"enable.auto.commit", "enable.auto.offset.store"})
     if (has_value(s, key, {"true", "t", "1"}))
-      problems.push_back(fmt::format("kafka.\"{}\": must be false: turnstile commits an offset only after the effects of all "
-                                     "messages below it are permanent. Remove the line", key));
+      problems.push_back(
+          fmt::format("kafka.\"{}\": must be false: turnstile commits an offset only after the effects of all "
+                      "messages below it are permanent. Remove the line",
+                      key));
   for (const char* key : {"acks", "request.required.acks"})
     if (s.contains(key) && !has_value(s, key, {"all", "-1"}))
-      problems.push_back(fmt::format("kafka.\"{}\": must be all: a dead letter counts as written when every in-sync replica has it. "
-                                     "Remove the line", key));
+      problems.push_back(
+          fmt::format("kafka.\"{}\": must be all: a dead letter counts as written when every in-sync replica has it. "
+                      "Remove the line",
+                      key));
   if (rd_kafka_version() < cooperative_since) {
     if (has_value(s, "partition.assignment.strategy", {"cooperative-sticky"}))
-      problems.push_back(fmt::format("kafka.\"partition.assignment.strategy\": cooperative-sticky loses assignments in librdkafka {} "
-                                     "(sound from 2.10): use range or roundrobin", rd_kafka_version_str()));
+      problems.push_back(
+          fmt::format("kafka.\"partition.assignment.strategy\": cooperative-sticky loses assignments in librdkafka {} "
+                      "(sound from 2.10): use range or roundrobin",
+                      rd_kafka_version_str()));
     if (has_value(s, "group.protocol", {"consumer", "CONSUMER"}))
-      problems.push_back(fmt::format("kafka.\"group.protocol\": consumer needs librdkafka 2.10, this is {}: use classic",
-                                     rd_kafka_version_str()));
+      problems.push_back(fmt::format(
+          "kafka.\"group.protocol\": consumer needs librdkafka 2.10, this is {}: use classic", rd_kafka_version_str()));
   }
   if (setting(s, "bootstrap.servers").empty() && setting(s, "metadata.broker.list").empty())
-    problems.emplace_back("kafka.\"bootstrap.servers\": is missing: the brokers to begin with, as in \"localhost:9092\"");
+    problems.emplace_back(
+        "kafka.\"bootstrap.servers\": is missing: the brokers to begin with, as in \"localhost:9092\"");
 }
 
 bool applies(const Default& d, const Settings& s) {
   if (rd_kafka_version() < d.since || s.contains(d.key)) return false;
   // The consumer protocol of KIP-848 assigns on the broker's side and refuses the client's assignor.
-  if (std::string_view(d.key) == "partition.assignment.strategy") return !has_value(s, "group.protocol", {"consumer", "CONSUMER"});
+  if (std::string_view(d.key) == "partition.assignment.strategy")
+    return !has_value(s, "group.protocol", {"consumer", "CONSUMER"});
   // Another name for the same setting.
   if (std::string_view(d.key) == "linger.ms") return !s.contains("queue.buffering.max.ms");
   if (std::string_view(d.key) == "delivery.timeout.ms") return !s.contains("message.timeout.ms");

@@ -19,13 +19,15 @@ using Entries = std::map<std::string, std::string, std::less<>>;
 Entries entries_of(rd_kafka_event_t* event) {
   Entries entries;
   std::size_t resources = 0;
-  const auto** resource = rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(event), &resources);
+  const auto** resource =
+      rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(event), &resources);
   for (std::size_t i = 0; i < resources; ++i) {
     if (rd_kafka_ConfigResource_error(resource[i])) continue;
     std::size_t count = 0;
     const auto** entry = rd_kafka_ConfigResource_configs(resource[i], &count);
     for (std::size_t e = 0; e < count; ++e)
-      if (const char* value = rd_kafka_ConfigEntry_value(entry[e])) entries.emplace(rd_kafka_ConfigEntry_name(entry[e]), value);
+      if (const char* value = rd_kafka_ConfigEntry_value(entry[e]))
+        entries.emplace(rd_kafka_ConfigEntry_name(entry[e]), value);
   }
   return entries;
 }
@@ -75,7 +77,8 @@ std::optional<std::int32_t> partition_count(const Client& client, const std::str
   for (int i = 0; i < metadata->topic_cnt; ++i) {
     const auto& found = metadata->topics[i];
     if (topic != found.topic) continue;
-    if (found.err == RD_KAFKA_RESP_ERR_NO_ERROR || found.err == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE) return found.partition_cnt;
+    if (found.err == RD_KAFKA_RESP_ERR_NO_ERROR || found.err == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE)
+      return found.partition_cnt;
     if (found.err != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) throw broker_error(found.err, "", client.where(topic));
   }
   return std::nullopt;

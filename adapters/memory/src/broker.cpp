@@ -125,12 +125,12 @@ std::optional<Offset> MemoryBroker::committed(const TopicPartition& of, const st
 
 bool MemoryBroker::wait_committed(const TopicPartitionOffset& at_least, std::chrono::milliseconds timeout) const {
   std::unique_lock lock(cluster_->mutex);
-  return cluster_->changed.wait_for(lock, timeout, [&] {
-    return committed_in(*cluster_, at_least.at, group_).value_or(-1) >= at_least.offset;
-  });
+  return cluster_->changed.wait_for(
+      lock, timeout, [&] { return committed_in(*cluster_, at_least.at, group_).value_or(-1) >= at_least.offset; });
 }
 
-bool MemoryBroker::wait_records(const std::string& topic, std::size_t at_least, std::chrono::milliseconds timeout) const {
+bool MemoryBroker::wait_records(const std::string& topic, std::size_t at_least,
+                                std::chrono::milliseconds timeout) const {
   std::unique_lock lock(cluster_->mutex);
   return cluster_->changed.wait_for(lock, timeout, [&] {
     std::size_t count = 0;

@@ -61,7 +61,9 @@ void MemoryCluster::ring_owners(const TopicPartition& at) {
     if (member->owned.contains(at)) member->rung = true;
 }
 
-bool MemoryCluster::is_live(const MemoryMember& member) { return member.subscribed && !member.crashed && !member.evicted; }
+bool MemoryCluster::is_live(const MemoryMember& member) {
+  return member.subscribed && !member.crashed && !member.evicted;
+}
 
 void MemoryCluster::rebalance(const std::string& group) {
   ++groups[group].generation;

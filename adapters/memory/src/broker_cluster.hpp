@@ -34,13 +34,13 @@ struct MemoryTopic {
 struct MemoryMember {
   std::string group;
   std::set<std::string> topics;
-  std::set<TopicPartition> owned;   ///< told to the consumer, not revoked yet
-  std::int64_t generation = 0;      ///< that it has joined
-  bool assigned = false;            ///< it has been told its partitions of that generation
+  std::set<TopicPartition> owned;  ///< told to the consumer, not revoked yet
+  std::int64_t generation = 0;     ///< that it has joined
+  bool assigned = false;           ///< it has been told its partitions of that generation
   bool subscribed = false;
   bool crashed = false;
   bool evicted = false;
-  bool rung = false;                ///< poll() has a reason to return
+  bool rung = false;  ///< poll() has a reason to return
 };
 
 struct MemoryGroup {
@@ -56,9 +56,9 @@ struct MemoryCluster {
   std::vector<std::shared_ptr<MemoryMember>> members;  ///< as they were opened; the place is the number
 
   // All of these want the mutex held.
-  MemoryTopic& topic(const std::string& name);                                  ///< throws BrokerError
+  MemoryTopic& topic(const std::string& name);  ///< throws BrokerError
   MemoryPartition* find(const TopicPartition& at);
-  BrokerProducer::Sent append(const OwnedMessage& message);                     ///< throws BrokerError
+  BrokerProducer::Sent append(const OwnedMessage& message);  ///< throws BrokerError
   void ring_owners(const TopicPartition& at);
   /// Members of the group have changed: all of them have to join again.
   void rebalance(const std::string& group);

@@ -37,7 +37,8 @@ struct Harness::State {
 
 Harness::Harness(Pipeline pipeline, TopicSettings settings) : state_(std::make_unique<State>()) {
   // Round everything, decorators of one's own included: the engine's calls are what counts.
-  pipeline.invoke = [inner = std::move(pipeline.invoke), runs = state_->runs](std::span<const Message> messages, Context& context) {
+  pipeline.invoke = [inner = std::move(pipeline.invoke), runs = state_->runs](std::span<const Message> messages,
+                                                                              Context& context) {
     ++*runs;
     return inner(messages, context);
   };

@@ -33,25 +33,25 @@ class Secret {
 };
 
 struct PostgresSettings {
-  Secret url;                            ///< a libpq URL or key=value text; may hold a password
-  std::string schema = "turnstile";      ///< where the migrations put the tables; letters, digits, underscores
-  int connections = 0;                   ///< most open at once; 0: one for each worker
-  bool prepared_statements = true;       ///< off behind PgBouncer in transaction mode (trap 14)
-  std::chrono::milliseconds lock_timeout{5'000};       ///< longest wait for a rival's transaction (trap 1)
+  Secret url;                                     ///< a libpq URL or key=value text; may hold a password
+  std::string schema = "turnstile";               ///< where the migrations put the tables; letters, digits, underscores
+  int connections = 0;                            ///< most open at once; 0: one for each worker
+  bool prepared_statements = true;                ///< off behind PgBouncer in transaction mode (trap 14)
+  std::chrono::milliseconds lock_timeout{5'000};  ///< longest wait for a rival's transaction (trap 1)
   std::chrono::milliseconds connect_timeout{5'000};
 };
 
 struct ConsumerSettings {
-  int workers = 0;                       ///< threads that run handlers; 0: as many as the limits allow, 4 to 64
-  std::size_t window = 10'000;           ///< most messages taken from one partition and not yet settled
-  std::chrono::milliseconds drain_timeout{10'000};     ///< how long running handlers may finish on revoke and on stop
-  std::chrono::milliseconds commit_interval{1'000};    ///< offsets are committed this often, and on revoke and stop
-  std::chrono::milliseconds stall_after{60'000};       ///< the watchdog's patience with one partition
+  int workers = 0;              ///< threads that run handlers; 0: as many as the limits allow, 4 to 64
+  std::size_t window = 10'000;  ///< most messages taken from one partition and not yet settled
+  std::chrono::milliseconds drain_timeout{10'000};   ///< how long running handlers may finish on revoke and on stop
+  std::chrono::milliseconds commit_interval{1'000};  ///< offsets are committed this often, and on revoke and stop
+  std::chrono::milliseconds stall_after{60'000};     ///< the watchdog's patience with one partition
 };
 
 struct LogSettings {
-  std::string level = "info";            ///< trace debug info warn error off
-  std::string format = "text";           ///< text | json
+  std::string level = "info";   ///< trace debug info warn error off
+  std::string format = "text";  ///< text | json
 };
 
 class Config {

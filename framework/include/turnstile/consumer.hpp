@@ -20,8 +20,8 @@ class Limiters;
 /// The outside things that a Consumer or a PollLoop works with. Each may be replaced; shared, so they outlive it.
 struct Backends {
   std::shared_ptr<Broker> broker;
-  std::shared_ptr<InboxStore> store{};      ///< null: no database, all topics in mode none
-  std::shared_ptr<Limiters> limiters{};     ///< null: counted within this process
+  std::shared_ptr<InboxStore> store{};   ///< null: no database, all topics in mode none
+  std::shared_ptr<Limiters> limiters{};  ///< null: counted within this process
 };
 
 /// Kafka and PostgreSQL as the configuration says. Link turnstile::turnstile, which brings both adapters.

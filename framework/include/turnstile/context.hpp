@@ -13,7 +13,7 @@ namespace turnstile {
 class Context {
  public:
   struct Fields {
-    Transaction* tx = nullptr;            ///< null where the mode is none
+    Transaction* tx = nullptr;  ///< null where the mode is none
     std::stop_token stop{};
     int attempt = 1;
     std::optional<Fence> fence{};

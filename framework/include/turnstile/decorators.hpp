@@ -109,8 +109,7 @@ class Next {
 /// A decorator of one's own round the call: `wrap(std::span<const Message>, Context&, const Next&) -> Outcome`.
 /// For a message handler the span holds one message. It runs inside the transaction, on the worker's thread.
 template <class Wrap>
-  requires std::is_invocable_r_v<Outcome, Wrap&, std::span<const Message>, Context&, const Next&>
-auto around(Wrap wrap) {
+requires std::is_invocable_r_v<Outcome, Wrap&, std::span<const Message>, Context&, const Next&> auto around(Wrap wrap) {
   struct Decorate {
     Wrap wrap;
     void decorate(Pipeline& pipeline) const {

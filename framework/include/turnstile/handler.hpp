@@ -44,7 +44,9 @@ class Pipeline;
 
 /// Anything with `decorate(Pipeline&)`: sets a policy (limit, retry) or wraps the call (around).
 template <class D>
-concept Decorator = requires(const std::remove_cvref_t<D>& d, Pipeline& p) { d.decorate(p); };
+concept Decorator = requires(const std::remove_cvref_t<D>& d, Pipeline& p) {
+  d.decorate(p);
+};
 
 /// A handler with its decorators. Built with `|`, given to Consumer::topic() or PollLoop::topic(). A value; the handler
 /// itself must be callable from several threads at once.
@@ -53,10 +55,11 @@ class Pipeline {
   template <class H>
     requires(!std::same_as<std::remove_cvref_t<H>, Pipeline>)
   Pipeline(H&& handler) {  // NOLINT(google-explicit-constructor): a bare handler is a pipeline
-    static_assert(Handler<H>,
-                  "turnstile: not a handler. A handler takes (const turnstile::Message&), (const turnstile::Message&, "
-                  "turnstile::Context&), (std::span<const turnstile::Message>) or (std::span<const turnstile::Message>, "
-                  "turnstile::Context&), and returns turnstile::Outcome or void");
+    static_assert(
+        Handler<H>,
+        "turnstile: not a handler. A handler takes (const turnstile::Message&), (const turnstile::Message&, "
+        "turnstile::Context&), (std::span<const turnstile::Message>) or (std::span<const turnstile::Message>, "
+        "turnstile::Context&), and returns turnstile::Outcome or void");
     if constexpr (Handler<H>) adopt(std::forward<H>(handler));
   }
 
@@ -75,9 +78,11 @@ class Pipeline {
     one_at_a_time = MessageHandler<F>;
     invoke = [f = F(std::forward<H>(handler))](std::span<const Message> messages, Context& context) mutable -> Outcome {
       (void)context;
-      if constexpr (detail::Answers<F, const Message&, Context&>) return answer([&] { return f(messages.front(), context); });
+      if constexpr (detail::Answers<F, const Message&, Context&>)
+        return answer([&] { return f(messages.front(), context); });
       else if constexpr (detail::Answers<F, const Message&>) return answer([&] { return f(messages.front()); });
-      else if constexpr (detail::Answers<F, std::span<const Message>, Context&>) return answer([&] { return f(messages, context); });
+      else if constexpr (detail::Answers<F, std::span<const Message>, Context&>)
+        return answer([&] { return f(messages, context); });
       else return answer([&] { return f(messages); });
     };
   }

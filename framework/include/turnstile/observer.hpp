@@ -15,11 +15,11 @@ struct BatchReport {
   std::string_view topic;
   std::int32_t partition = 0;
   std::string_view handler;
-  std::int64_t done = 0;         ///< took effect now
-  std::int64_t skipped = 0;      ///< the handler said skip
-  std::int64_t duplicates = 0;   ///< refused: their ids were there already
-  std::int64_t retried = 0;      ///< failed, will come again
-  std::int64_t dead = 0;         ///< went to the dead letter topic, or were parked
+  std::int64_t done = 0;        ///< took effect now
+  std::int64_t skipped = 0;     ///< the handler said skip
+  std::int64_t duplicates = 0;  ///< refused: their ids were there already
+  std::int64_t retried = 0;     ///< failed, will come again
+  std::int64_t dead = 0;        ///< went to the dead letter topic, or were parked
   std::chrono::nanoseconds took{};
 };
 
@@ -31,7 +31,7 @@ struct MessageReport {
   std::string_view handler;
   int attempt = 0;
   std::string_view why;
-  std::chrono::milliseconds delay{};   ///< until it comes again; for a stall, how long it has lasted
+  std::chrono::milliseconds delay{};  ///< until it comes again; for a stall, how long it has lasted
 };
 
 class Observer {

@@ -14,26 +14,29 @@ namespace turnstile {
 /// How often, and how long between. The delay before attempt n+1 is first * 2^(n-1), at most `cap`, of which a random
 /// half is taken off (jitter, so that what failed together does not come back together).
 struct RetryPolicy {
-  int attempts = 5;                          ///< runs in all, the first one included; at least 1
+  int attempts = 5;  ///< runs in all, the first one included; at least 1
   std::chrono::milliseconds first{100};
   std::chrono::milliseconds cap{30'000};
   bool operator==(const RetryPolicy&) const = default;
 };
 
 struct TopicSettings {
-  std::optional<std::string> handler;        ///< the scope of ids; default: the topic's name
-  std::optional<Mode> mode;                  ///< default none; transactional() sets it
-  std::optional<Order> order;                ///< default partition
-  std::optional<std::string> limiter;        ///< name of the limit; default: the topic's name
-  std::optional<std::int64_t> limit;         ///< handlers running at once; default: no limit but the workers
-  std::optional<std::string> message_id;     ///< header:NAME | key | json:/pointer | cloudevents | offset; default header:message-id
-  std::optional<std::chrono::seconds> keep_ids_for;             ///< default 7 days; must exceed the topic's retention (trap 40)
-  std::optional<std::chrono::milliseconds> handler_timeout;     ///< stop_token is set after it; default 30 s
-  std::optional<RetryPolicy> retry;          ///< default: 5 attempts, 100 ms doubling to 30 s
-  std::optional<std::string> dead_letter;    ///< topic; "" = "<topic>.dlq"; not set: a failing message is retried for ever
-  std::optional<std::int64_t> batch;         ///< most messages in one transaction (or one turn of a worker); default 500
-  std::optional<DuplicatePolicy> duplicates; ///< default skip
-  std::optional<bool> fingerprint;           ///< keep a hash of the payload and park an id that comes with another body; default off
+  std::optional<std::string> handler;  ///< the scope of ids; default: the topic's name
+  std::optional<Mode> mode;            ///< default none; transactional() sets it
+  std::optional<Order> order;          ///< default partition
+  std::optional<std::string> limiter;  ///< name of the limit; default: the topic's name
+  std::optional<std::int64_t> limit;   ///< handlers running at once; default: no limit but the workers
+  std::optional<std::string>
+      message_id;  ///< header:NAME | key | json:/pointer | cloudevents | offset; default header:message-id
+  std::optional<std::chrono::seconds> keep_ids_for;  ///< default 7 days; must exceed the topic's retention (trap 40)
+  std::optional<std::chrono::milliseconds> handler_timeout;  ///< stop_token is set after it; default 30 s
+  std::optional<RetryPolicy> retry;                          ///< default: 5 attempts, 100 ms doubling to 30 s
+  std::optional<std::string>
+      dead_letter;                    ///< topic; "" = "<topic>.dlq"; not set: a failing message is retried for ever
+  std::optional<std::int64_t> batch;  ///< most messages in one transaction (or one turn of a worker); default 500
+  std::optional<DuplicatePolicy> duplicates;  ///< default skip
+  std::optional<bool>
+      fingerprint;  ///< keep a hash of the payload and park an id that comes with another body; default off
 };
 
 /// Fields that are set in `over` win.

@@ -20,23 +20,25 @@ namespace turnstile {
 /// bytea[] (cast them where the column has another type: `unnest($1::text[]::uuid[])`).
 class Param {
  public:
-  using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string_view, std::span<const std::byte>,
-                             std::span<const std::int64_t>, std::span<const std::string>, std::span<const std::string_view>>;
+  using Value =
+      std::variant<std::monostate, bool, std::int64_t, double, std::string_view, std::span<const std::byte>,
+                   std::span<const std::int64_t>, std::span<const std::string>, std::span<const std::string_view>>;
 
-  Param(std::nullptr_t) noexcept {}       // NOLINT(google-explicit-constructor): arguments convert
-  Param(std::nullopt_t) noexcept {}       // NOLINT
-  Param(bool v) noexcept : value_(v) {}   // NOLINT
+  Param(std::nullptr_t) noexcept {}      // NOLINT(google-explicit-constructor): arguments convert
+  Param(std::nullopt_t) noexcept {}      // NOLINT
+  Param(bool v) noexcept : value_(v) {}  // NOLINT
   template <std::integral I>
     requires(!std::is_same_v<I, bool>)
-  Param(I v) noexcept : value_(static_cast<std::int64_t>(v)) {}  // NOLINT
-  Param(double v) noexcept : value_(v) {}                        // NOLINT
-  Param(const char* v) noexcept : value_(std::string_view(v)) {}  // NOLINT
-  Param(std::string_view v) noexcept : value_(v) {}              // NOLINT
-  Param(const std::string& v) noexcept : value_(std::string_view(v)) {}             // NOLINT
-  Param(std::span<const std::byte> v) noexcept : value_(v) {}                       // NOLINT
-  Param(const std::vector<std::int64_t>& v) noexcept : value_(std::span<const std::int64_t>(v)) {}           // NOLINT
-  Param(const std::vector<std::string>& v) noexcept : value_(std::span<const std::string>(v)) {}             // NOLINT
-  Param(const std::vector<std::string_view>& v) noexcept : value_(std::span<const std::string_view>(v)) {}   // NOLINT
+  Param(I v)
+  noexcept : value_(static_cast<std::int64_t>(v)) {}                                                        // NOLINT
+  Param(double v) noexcept : value_(v) {}                                                                   // NOLINT
+  Param(const char* v) noexcept : value_(std::string_view(v)) {}                                            // NOLINT
+  Param(std::string_view v) noexcept : value_(v) {}                                                         // NOLINT
+  Param(const std::string& v) noexcept : value_(std::string_view(v)) {}                                     // NOLINT
+  Param(std::span<const std::byte> v) noexcept : value_(v) {}                                               // NOLINT
+  Param(const std::vector<std::int64_t>& v) noexcept : value_(std::span<const std::int64_t>(v)) {}          // NOLINT
+  Param(const std::vector<std::string>& v) noexcept : value_(std::span<const std::string>(v)) {}            // NOLINT
+  Param(const std::vector<std::string_view>& v) noexcept : value_(std::span<const std::string_view>(v)) {}  // NOLINT
   template <class T>
   Param(const std::optional<T>& v) : value_(v ? Param(*v).value_ : Value{}) {}  // NOLINT
 
@@ -63,7 +65,8 @@ class Rows {
   [[nodiscard]] std::size_t affected() const noexcept { return affected_; }
   /// The cell's text; nothing for NULL. Throws std::out_of_range.
   [[nodiscard]] const std::optional<std::string>& at(std::size_t row, std::size_t column) const {
-    if (column >= columns_) throw std::out_of_range("Rows: column " + std::to_string(column) + " of " + std::to_string(columns_));
+    if (column >= columns_)
+      throw std::out_of_range("Rows: column " + std::to_string(column) + " of " + std::to_string(columns_));
     return cells_.at(row * columns_ + column);
   }
   /// The cell as a number or text. Throws std::out_of_range, or std::invalid_argument for NULL or another type.

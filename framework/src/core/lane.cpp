@@ -157,9 +157,7 @@ void Lane::settle_waiting(Seq seq) {
   free_spent();
 }
 
-const Message* Lane::oldest() const {
-  return tracker_.kept() == 0 ? nullptr : tracker_.entry(tracker_.base()).message;
-}
+const Message* Lane::oldest() const { return tracker_.kept() == 0 ? nullptr : tracker_.entry(tracker_.base()).message; }
 
 void Lane::queue_key(KeyHash key, Stream& stream) {
   if (stream.queued || stream.blocked || stream.running > 0 || stream.waiting.empty()) return;

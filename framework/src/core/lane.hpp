@@ -29,9 +29,9 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 
 /// One message on its way through a worker.
 struct Work {
-  const Message* message = nullptr;   ///< lives in the lane until the message is settled
+  const Message* message = nullptr;  ///< lives in the lane until the message is settled
   Seq seq = 0;
-  int attempt = 1;                    ///< the number of the run that is about to start
+  int attempt = 1;  ///< the number of the run that is about to start
 };
 
 class Lane {
@@ -82,8 +82,8 @@ class Lane {
   struct Stream {
     std::deque<Seq> waiting;
     int running = 0;
-    bool blocked = false;   ///< its front waits for its retry
-    bool queued = false;    ///< stands in ready_keys_
+    bool blocked = false;  ///< its front waits for its retry
+    bool queued = false;   ///< stands in ready_keys_
   };
 
   void hand_out_in_sequence(std::size_t most, std::vector<Work>& out);
@@ -111,7 +111,7 @@ class Lane {
   std::deque<KeyHash> ready_keys_[kClasses];
   unsigned turn_ = 0;
   Seq keyless_ = 0;
-  std::deque<std::pair<std::unique_ptr<Block>, Seq>> blocks_;   ///< with the number after their last message
+  std::deque<std::pair<std::unique_ptr<Block>, Seq>> blocks_;  ///< with the number after their last message
   std::vector<std::unique_ptr<Block>> spent_;
 };
 

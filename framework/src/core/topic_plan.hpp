@@ -18,11 +18,11 @@ struct TopicPlan {
   std::string handler{};
   Mode mode = Mode::none;
   Order order = Order::partition;
-  std::string limiter{};               ///< empty: no limit but the workers
+  std::string limiter{};  ///< empty: no limit but the workers
   std::int64_t limit = 0;
   IdSource id_source;
   RetryPolicy retry{};
-  std::optional<std::string> dead_letter{}; ///< a topic's name, never ""
+  std::optional<std::string> dead_letter{};  ///< a topic's name, never ""
   std::size_t batch = 500;
   DuplicatePolicy duplicates = DuplicatePolicy::skip;
   bool fingerprint = false;

@@ -15,7 +15,7 @@ namespace turnstile {
 
 /// Why, in the words that the `dead` table and the headers use.
 struct Death {
-  std::string reason;   ///< failed | rejected | missing_id | mismatch | duplicate
+  std::string reason;  ///< failed | rejected | missing_id | mismatch | duplicate
   std::string error;
   int attempts = 0;
 };

@@ -66,7 +66,8 @@ Engine::Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxSto
       journal_(std::move(journal)),
       observers_(std::move(observers)),
       consumer_(broker.open_consumer()),
-      shared_(std::make_shared<Shared>(settings_.consumer.window, journal_, [consumer = consumer_.get()] { consumer->wake(); })) {}
+      shared_(std::make_shared<Shared>(settings_.consumer.window, journal_,
+                                       [consumer = consumer_.get()] { consumer->wake(); })) {}
 
 Engine::~Engine() {
   if (keeper_) keeper_->stop();
@@ -145,7 +146,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
     auto lane = std::make_shared<LaneState>(**topic, Place{.at = at, .fence = {}});
     if ((*topic)->needs_store()) {
       lane->phase = LaneState::Phase::claiming;
-      lane->claim_at = SteadyTime::max();   // not the keeper's yet: a second claim would fence the one made below
+      lane->claim_at = SteadyTime::max();  // not the keeper's yet: a second claim would fence the one made below
       to_claim.push_back(at);
       claiming[at] = lane;
     } else {
@@ -166,11 +167,12 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
       observers_.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
     }
   } catch (const StoreBusy& e) {
-    journal_->info(std::string("waiting for the last owner's transaction to end before its partitions are read: ") + e.what());
+    journal_->info(std::string("waiting for the last owner's transaction to end before its partitions are read: ") +
+                   e.what());
   } catch (const BrokerError& e) {
     journal_->warn(std::string("the start of the assigned partitions could not be found; trying again: ") + e.what());
   } catch (const std::exception& e) {
-    shared_->scheduler.store_failed(e.what());   // the keeper claims them when the database is back
+    shared_->scheduler.store_failed(e.what());  // the keeper claims them when the database is back
   }
   shared_->scheduler.locked([&] {
     for (const auto& [at, lane] : claiming) lane->claim_at = {};
@@ -208,9 +210,10 @@ void Engine::take_late_claims() {
   }
   for (auto& [lane, claim] : late) {
     Place place{claim.at, claim.fence, claim.incarnation};
-    const bool untouched = shared_->scheduler.locked([&, l = lane.get()] { return l->phase == LaneState::Phase::claiming; });
+    const bool untouched =
+        shared_->scheduler.locked([&, l = lane.get()] { return l->phase == LaneState::Phase::claiming; });
     try {
-      if (untouched) {   // nothing was taken yet: go where it would have started
+      if (untouched) {  // nothing was taken yet: go where it would have started
         lane->start = start_of(claim, place);
         if (lane->start) consumer_->seek({claim.at, *lane->start});
       }
@@ -242,9 +245,10 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
     shared_->scheduler.cancel(lanes);
     const bool ended = shared_->scheduler.drain(lanes, steady_clock::now() + kGrace, [] { return false; });
     if (!ended) {
-      journal_->error("handlers still run " + std::to_string(kGrace.count()) +
-                      " ms after their stop_token was set; their partitions are let go, and what they do in the database is "
-                      "refused once another member has claimed them");
+      journal_->error(
+          "handlers still run " + std::to_string(kGrace.count()) +
+          " ms after their stop_token was set; their partitions are let go, and what they do in the database is "
+          "refused once another member has claimed them");
     }
   }
   keeper_->flush(lanes);

@@ -28,8 +28,8 @@ struct EngineSettings {
 
 class Engine final : private AssignmentListener {
  public:
-  Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store, std::shared_ptr<const Journal> journal,
-         Observers observers);
+  Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store,
+         std::shared_ptr<const Journal> journal, Observers observers);
   ~Engine() override;
 
   /// Before run().

@@ -8,7 +8,8 @@ namespace turnstile {
 
 namespace {
 
-LogFields fields(const TopicPartition& at, std::string_view handler, std::optional<Offset> offset, const std::string& member) {
+LogFields fields(const TopicPartition& at, std::string_view handler, std::optional<Offset> offset,
+                 const std::string& member) {
   LogFields f;
   if (!at.topic.empty()) {
     f.topic = at.topic;
@@ -43,8 +44,14 @@ void Journal::warn(const TopicPartition& at, std::string_view text) const {
 void Journal::error(const TopicPartition& at, std::string_view text) const {
   log(*logger_, spdlog::level::err, text, fields(at, {}, std::nullopt, member_));
 }
-void Journal::info(std::string_view text) const { log(*logger_, spdlog::level::info, text, fields({}, {}, std::nullopt, member_)); }
-void Journal::warn(std::string_view text) const { log(*logger_, spdlog::level::warn, text, fields({}, {}, std::nullopt, member_)); }
-void Journal::error(std::string_view text) const { log(*logger_, spdlog::level::err, text, fields({}, {}, std::nullopt, member_)); }
+void Journal::info(std::string_view text) const {
+  log(*logger_, spdlog::level::info, text, fields({}, {}, std::nullopt, member_));
+}
+void Journal::warn(std::string_view text) const {
+  log(*logger_, spdlog::level::warn, text, fields({}, {}, std::nullopt, member_));
+}
+void Journal::error(std::string_view text) const {
+  log(*logger_, spdlog::level::err, text, fields({}, {}, std::nullopt, member_));
+}
 
 }  // namespace turnstile

@@ -17,7 +17,8 @@ namespace turnstile {
 /// Thread-safe.
 class Journal {
  public:
-  Journal(std::shared_ptr<spdlog::logger> logger, std::string member) : logger_(std::move(logger)), member_(std::move(member)) {}
+  Journal(std::shared_ptr<spdlog::logger> logger, std::string member)
+      : logger_(std::move(logger)), member_(std::move(member)) {}
 
   void debug(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
   void info(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;

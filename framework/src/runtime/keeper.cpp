@@ -70,7 +70,7 @@ void Keeper::flush(std::span<const LanePtr> lanes) {
   try {
     store_->advance_watermarks(updates);
   } catch (const StoreUnavailable& e) {
-    scheduler_.store_failed(e.what());   // told of once, not at every try
+    scheduler_.store_failed(e.what());  // told of once, not at every try
     return;
   } catch (const std::exception& e) {
     journal_->warn(std::string("watermarks not written, they lag until the next time: ") + e.what());
@@ -93,7 +93,8 @@ void Keeper::watch_handlers(SteadyTime now) {
     const TopicPlan& plan = lane->topic.runner.plan();
     if (!running || now - running->since < plan.handler_timeout || !watch->time_out()) continue;
     journal_->warn(lane->place.at, plan.handler, running->offset,
-                   "the handler has run for longer than handler_timeout (" + std::to_string(plan.handler_timeout.count()) +
+                   "the handler has run for longer than handler_timeout (" +
+                       std::to_string(plan.handler_timeout.count()) +
                        " ms): its stop_token is set; make it look at it, or raise handler_timeout");
   }
 }
@@ -132,8 +133,9 @@ void Keeper::watch_progress(SteadyTime now) {
   });
   for (const auto& stall : stalls) {
     const auto& runner = stall.lane->topic.runner;
-    journal_->warn(stall.lane->place.at, runner.plan().handler, stall.offset,
-                   "no progress for " + std::to_string(stall.lasted.count() / 1000) + " s: this message holds the partition");
+    journal_->warn(
+        stall.lane->place.at, runner.plan().handler, stall.offset,
+        "no progress for " + std::to_string(stall.lasted.count() / 1000) + " s: this message holds the partition");
     runner.services().observers.tell(&Observer::on_stall,
                                      MessageReport{runner.plan().topic, stall.lane->place.at.partition, stall.offset,
                                                    runner.plan().handler, 0, "no progress", stall.lasted});
@@ -156,7 +158,7 @@ void Keeper::claim_late(SteadyTime now) {
       scheduler_.store_answered();
       claimed_(lane, claims.front());
     } catch (const StoreBusy&) {
-      continue;   // the old owner's transaction is still open; the server ends it within its idle timeout
+      continue;  // the old owner's transaction is still open; the server ends it within its idle timeout
     } catch (const std::exception& e) {
       scheduler_.store_failed(e.what());
       return;

@@ -22,8 +22,8 @@ class Keeper {
     std::chrono::milliseconds flush_interval{1'000};
   };
   /// `claimed` is called on the keeper's thread with each claim that came late; the polling thread is to admit the lane.
-  Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store, std::shared_ptr<const Journal> journal,
-         std::function<void(LanePtr, PartitionClaim)> claimed);
+  Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,
+         std::shared_ptr<const Journal> journal, std::function<void(LanePtr, PartitionClaim)> claimed);
   ~Keeper();
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;

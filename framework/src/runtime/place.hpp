@@ -9,7 +9,7 @@ namespace turnstile {
 
 struct Place {
   TopicPartition at;
-  std::optional<Fence> fence;       ///< absent in mode none
+  std::optional<Fence> fence;  ///< absent in mode none
   std::int32_t incarnation = 0;
 };
 

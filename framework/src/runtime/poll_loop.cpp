@@ -22,7 +22,7 @@ Permit wait_for_permit(Limiter& limiter) {
   };
   for (;;) {
     if (auto permit = limiter.try_acquire()) return permit;
-    const auto bell = std::make_shared<Bell>();   // shared: the limiter may ring after we have gone
+    const auto bell = std::make_shared<Bell>();  // shared: the limiter may ring after we have gone
     limiter.when_free([bell] {
       {
         const std::lock_guard lock(bell->mutex);
@@ -48,9 +48,9 @@ struct PollLoop::State {
   std::once_flag built;
   std::shared_ptr<const Journal> journal;
   std::map<std::string, std::unique_ptr<TopicState>, std::less<>> topics;
-  std::mutex mutex;   // guards what follows
+  std::mutex mutex;  // guards what follows
   std::map<TopicPartition, Place> places;
-  std::vector<std::unique_ptr<InboxSession>> sessions;   // idle ones
+  std::vector<std::unique_ptr<InboxSession>> sessions;  // idle ones
 
   void build();
   Place place_of(const Message& message, const TopicState& topic);
@@ -143,7 +143,7 @@ Settled PollLoop::handle(const Message& message) {
     if (verdict.kind == Verdict::Kind::retry && verdict.attempt == work.attempt && result.refused) {
       throw BrokerError(where(message) + ": the message is dead and its dead letter was refused: " + result.why);
     }
-    std::this_thread::sleep_for(verdict.delay);   // outside the transaction and without a permit
+    std::this_thread::sleep_for(verdict.delay);  // outside the transaction and without a permit
     work.attempt = verdict.attempt;
   }
 }

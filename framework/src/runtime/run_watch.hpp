@@ -70,7 +70,7 @@ class RunWatch {
   std::atomic<std::chrono::steady_clock::duration::rep> since_{0};
   std::atomic<bool> timed_out_{false};
   std::atomic<bool> cancelled_{false};
-  std::mutex mutex_;              ///< guards source_ against the watchdog and the engine
+  std::mutex mutex_;  ///< guards source_ against the watchdog and the engine
   std::stop_source source_;
 };
 

@@ -60,13 +60,13 @@ bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
       slot.lane = unit.lane;
       slot.watch.reset();
     }
-    if (!starved.empty()) {   // also when there is a look-up to do: nobody else asks to be woken
+    if (!starved.empty()) {  // also when there is a look-up to do: nobody else asks to be woken
       lock.unlock();
       for (TopicState* topic : starved) ask_to_be_woken(*topic);
       lock.lock();
     }
     if (picked) {
-      if (waiting_ > 0) work_.notify_one();   // there may be more: each that is woken wakes the next
+      if (waiting_ > 0) work_.notify_one();  // there may be more: each that is woken wakes the next
       return true;
     }
     if (std::any_of(starved.begin(), starved.end(), [](const TopicState* topic) { return !topic->starved; })) continue;
@@ -206,7 +206,8 @@ void Scheduler::note_store(const UnitResult& result, SteadyTime now, const Topic
   if (!topic.needs_store()) return;
   if (result.end == UnitResult::End::store_away) {
     thread_local std::minstd_rand generator{std::random_device{}()};
-    if (gate_.failed(now, std::uniform_real_distribution<double>(0.0, 1.0)(generator))) store_changed(false, result.why);
+    if (gate_.failed(now, std::uniform_real_distribution<double>(0.0, 1.0)(generator)))
+      store_changed(false, result.why);
   } else if (gate_.answered()) {
     store_changed(true, {});
   }

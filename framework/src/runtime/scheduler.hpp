@@ -24,14 +24,15 @@ namespace turnstile {
 
 /// A topic in this process.
 struct TopicState {
-  TopicState(TopicPlan plan, Pipeline pipeline, HandlerId handler, TopicRunner::Services services, std::shared_ptr<Limiter> limit)
+  TopicState(TopicPlan plan, Pipeline pipeline, HandlerId handler, TopicRunner::Services services,
+             std::shared_ptr<Limiter> limit)
       : runner(std::move(plan), std::move(pipeline), handler, std::move(services)), limiter(std::move(limit)) {}
 
   TopicRunner runner;
-  std::shared_ptr<Limiter> limiter;       ///< null: no limit but the workers
+  std::shared_ptr<Limiter> limiter;  ///< null: no limit but the workers
   // Guarded by the scheduler's lock:
-  bool starved = false;                   ///< no permit was to be had; cleared by the limiter's wake
-  double mean_ns = 0;                     ///< a message's time through a worker, moving average; 0: not known yet
+  bool starved = false;  ///< no permit was to be had; cleared by the limiter's wake
+  double mean_ns = 0;    ///< a message's time through a worker, moving average; 0: not known yet
   [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode == Mode::transactional; }
 };
 
@@ -40,25 +41,25 @@ struct LaneState {
   LaneState(TopicState& t, Place p) : topic(t), place(std::move(p)), lane(t.runner.plan().order) {}
 
   enum class Phase : std::uint8_t {
-    claiming,   ///< the store does not know us as the owner yet: nothing is taken, nothing runs
+    claiming,  ///< the store does not know us as the owner yet: nothing is taken, nothing runs
     open,
-    draining,   ///< nothing new starts
-    fenced,     ///< the store knows a newer owner
+    draining,  ///< nothing new starts
+    fenced,    ///< the store knows a newer owner
     gone,
   };
   TopicState& topic;
-  Place place;                            ///< changed only while nothing of the lane runs
+  Place place;  ///< changed only while nothing of the lane runs
   Lane lane;
   Phase phase = Phase::open;
-  bool wants_feed = false;                ///< the polling thread left records behind for want of room
-  Seq looked_up = 0;                      ///< messages before it were looked up in the inbox
-  std::optional<Offset> start;            ///< where reading began: all below it is settled, so it may be committed
-  std::optional<Offset> committed;        ///< what the polling thread has committed
-  std::optional<Offset> flushed;          ///< what the keeper has written as the watermark
-  std::optional<Offset> last_position;    ///< for the watchdog, with `moved_at`
+  bool wants_feed = false;              ///< the polling thread left records behind for want of room
+  Seq looked_up = 0;                    ///< messages before it were looked up in the inbox
+  std::optional<Offset> start;          ///< where reading began: all below it is settled, so it may be committed
+  std::optional<Offset> committed;      ///< what the polling thread has committed
+  std::optional<Offset> flushed;        ///< what the keeper has written as the watermark
+  std::optional<Offset> last_position;  ///< for the watchdog, with `moved_at`
   SteadyTime moved_at{};
-  std::chrono::milliseconds stalled_for{};///< how long the stall had lasted when it was last told of
-  SteadyTime claim_at{};                  ///< claiming, fenced: when to try (again)
+  std::chrono::milliseconds stalled_for{};  ///< how long the stall had lasted when it was last told of
+  SteadyTime claim_at{};                    ///< claiming, fenced: when to try (again)
 };
 using LanePtr = std::shared_ptr<LaneState>;
 
@@ -67,13 +68,13 @@ struct Unit {
   LanePtr lane;
   std::vector<Work> works;
   Permit permit;
-  bool look_up = false;                   ///< no permit: only see whether they are settled already
+  bool look_up = false;  ///< no permit: only see whether they are settled already
 };
 
 /// A worker thread, as seen from outside.
 struct WorkerSlot {
   RunWatch watch;
-  LanePtr lane;                           ///< what it works on; guarded by the scheduler's lock
+  LanePtr lane;  ///< what it works on; guarded by the scheduler's lock
 };
 
 class Scheduler {
@@ -149,12 +150,12 @@ class Scheduler {
   std::shared_ptr<const Journal> journal_;
   std::function<void()> room_again_;
   mutable std::mutex mutex_;
-  std::condition_variable work_;      ///< something may start
-  std::condition_variable idle_;      ///< something has ended
+  std::condition_variable work_;  ///< something may start
+  std::condition_variable idle_;  ///< something has ended
   std::vector<LanePtr> lanes_;
   std::deque<WorkerSlot> slots_;
-  std::size_t turn_ = 0;              ///< where the next pick begins, so that lanes take turns
-  std::size_t waiting_ = 0;           ///< workers that wait
+  std::size_t turn_ = 0;     ///< where the next pick begins, so that lanes take turns
+  std::size_t waiting_ = 0;  ///< workers that wait
   bool stopping_ = false;
   StoreGate gate_;
 };

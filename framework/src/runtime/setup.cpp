@@ -20,14 +20,13 @@ std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool c
                                               std::vector<std::string>& problems) {
   std::vector<TopicSettings> all;
   std::set<std::string> names;
-  std::map<std::string, std::string> handlers;   // handler id -> topic
+  std::map<std::string, std::string> handlers;  // handler id -> topic
   Config config = blueprint.config;
-  if (blueprint.backends.store && !config.postgres) config.postgres.emplace();   // a store of the program's own will do
+  if (blueprint.backends.store && !config.postgres) config.postgres.emplace();  // a store of the program's own will do
   for (const auto& [name, pipeline] : blueprint.topics) {
     const auto configured = blueprint.config.topics.find(name);
-    const TopicSettings settings = configured == blueprint.config.topics.end()
-                                       ? pipeline.settings
-                                       : merge(pipeline.settings, configured->second);
+    const TopicSettings settings =
+        configured == blueprint.config.topics.end() ? pipeline.settings : merge(pipeline.settings, configured->second);
     if (!names.insert(name).second) problems.push_back("topic '" + name + "': given twice; a topic has one handler");
     const std::string handler = settings.handler.value_or(name);
     const auto [other, is_new] = handlers.emplace(handler, name);
@@ -41,14 +40,16 @@ std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool c
   }
   for (const auto& [name, ignored] : blueprint.config.topics) {
     if (names.contains(name)) continue;
-    problems.push_back(blueprint.config.where("topics." + name) + ": the program has no handler for this topic; known: " +
+    problems.push_back(blueprint.config.where("topics." + name) +
+                       ": the program has no handler for this topic; known: " +
                        (names.empty() ? std::string("none") : *names.begin() + (names.size() > 1 ? ", …" : "")));
   }
   return all;
 }
 
 /// Topics that do not exist, and ids that would be forgotten before the topic forgets its messages (trap 40).
-void check_broker(const Blueprint& blueprint, const std::vector<TopicPlan>& plans, const std::vector<TopicSettings>& settings) {
+void check_broker(const Blueprint& blueprint, const std::vector<TopicPlan>& plans,
+                  const std::vector<TopicSettings>& settings) {
   std::string missing;
   std::vector<std::string> problems;
   for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -65,11 +66,12 @@ void check_broker(const Blueprint& blueprint, const std::vector<TopicPlan>& plan
     const auto keep = settings[i].keep_ids_for;
     if (info && info->retention && keep && plans[i].mode == Mode::transactional && *keep <= *info->retention) {
       const auto days = std::chrono::duration_cast<std::chrono::hours>(*info->retention).count();
-      problems.push_back(blueprint.config.where("topics." + plans[i].topic + ".keep_ids_for") + ": ids are kept for " +
-                         std::to_string(keep->count() / 3600) + " h, but the topic keeps messages for " +
-                         (*info->retention == std::chrono::milliseconds::max() ? std::string("ever") : std::to_string(days) + " h") +
-                         ": after a reset of offsets they would take effect again; raise it above the topic's retention.ms, "
-                         "or leave it out");
+      problems.push_back(
+          blueprint.config.where("topics." + plans[i].topic + ".keep_ids_for") + ": ids are kept for " +
+          std::to_string(keep->count() / 3600) + " h, but the topic keeps messages for " +
+          (*info->retention == std::chrono::milliseconds::max() ? std::string("ever") : std::to_string(days) + " h") +
+          ": after a reset of offsets they would take effect again; raise it above the topic's retention.ms, "
+          "or leave it out");
     }
   }
   if (!missing.empty()) throw BrokerError(missing);
@@ -87,11 +89,12 @@ std::string new_member_id() {
 }
 
 std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint) {
-  return std::make_shared<Journal>(blueprint.logger ? blueprint.logger : make_logger(blueprint.config.log), new_member_id());
+  return std::make_shared<Journal>(blueprint.logger ? blueprint.logger : make_logger(blueprint.config.log),
+                                   new_member_id());
 }
 
-std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint, std::shared_ptr<const Journal> journal,
-                                                      bool caller_raises) {
+std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint,
+                                                      std::shared_ptr<const Journal> journal, bool caller_raises) {
   std::vector<std::string> problems;
   if (blueprint.topics.empty()) problems.emplace_back("no topic was given: call topic(name, handler) before running");
   const auto settings = effective_settings(blueprint, caller_raises, problems);
@@ -99,7 +102,8 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
 
   std::vector<TopicPlan> plans;
   for (std::size_t i = 0; i < settings.size(); ++i) plans.push_back(plan_topic(blueprint.topics[i].first, settings[i]));
-  const bool stores = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::transactional; });
+  const bool stores =
+      std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::transactional; });
   const auto store = stores ? blueprint.backends.store : nullptr;
   if (stores && !store) throw ConfigError({"a transactional topic needs a database: set [postgres] url"});
   if (store) store->check_schema();
@@ -122,7 +126,8 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
     if (blueprint.config.postgres) services.lock_timeout = blueprint.config.postgres->lock_timeout;
     const HandlerId handler = services.store ? store->register_handler(plan.handler) : HandlerId{};
     auto limiter = plan.limiter.empty() ? nullptr : limiters->open(plan.limiter, plan.limit);
-    topics.push_back(std::make_unique<TopicState>(plan, blueprint.topics[i].second, handler, std::move(services), std::move(limiter)));
+    topics.push_back(std::make_unique<TopicState>(plan, blueprint.topics[i].second, handler, std::move(services),
+                                                  std::move(limiter)));
   }
   return topics;
 }

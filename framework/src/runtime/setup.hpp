@@ -18,7 +18,7 @@ namespace turnstile {
 struct Blueprint {
   Config config;
   Backends backends;
-  std::vector<std::pair<std::string, Pipeline>> topics;   ///< in the order of asking, names may repeat
+  std::vector<std::pair<std::string, Pipeline>> topics;  ///< in the order of asking, names may repeat
   Observers observers;
   std::shared_ptr<spdlog::logger> logger;
 };
@@ -32,8 +32,8 @@ std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint);
 /// Checks settings, schema and topics, registers handlers, opens limiters. Throws ConfigError, SchemaError,
 /// StoreUnavailable, BrokerError.
 /// `caller_raises`: see TopicRunner::Services.
-std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint, std::shared_ptr<const Journal> journal,
-                                                      bool caller_raises);
+std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint,
+                                                      std::shared_ptr<const Journal> journal, bool caller_raises);
 
 /// Threads that run handlers: as configured, or as many as the limits allow.
 int worker_count(const Config& config, const std::vector<std::unique_ptr<TopicState>>& topics);

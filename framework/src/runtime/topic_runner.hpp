@@ -28,9 +28,9 @@ namespace turnstile {
 /// What the caller is to do with one message.
 struct Verdict {
   enum class Kind : std::uint8_t {
-    put_back,   ///< it was not decided; it keeps its place
-    settled,    ///< its offset may be committed
-    retry,      ///< again after `delay`, as run number `attempt`
+    put_back,  ///< it was not decided; it keeps its place
+    settled,   ///< its offset may be committed
+    retry,     ///< again after `delay`, as run number `attempt`
   };
   Kind kind = Kind::put_back;
   std::chrono::milliseconds delay{};
@@ -40,17 +40,17 @@ struct Verdict {
 /// A unit of work, and what came of it.
 struct UnitResult {
   enum class End : std::uint8_t { ran, store_away, fenced };
-  std::vector<Verdict> verdicts;   ///< one for each message, in their order
+  std::vector<Verdict> verdicts;  ///< one for each message, in their order
   End end = End::ran;
-  bool refused = false;            ///< a dead message found no place: it waits (its verdict is retry)
-  std::string why;                 ///< for store_away, fenced and refused
+  bool refused = false;  ///< a dead message found no place: it waits (its verdict is retry)
+  std::string why;       ///< for store_away, fenced and refused
   BatchReport counts;
 };
 
 class TopicRunner {
  public:
   struct Services {
-    std::shared_ptr<InboxStore> store;        ///< null where the mode is none
+    std::shared_ptr<InboxStore> store;  ///< null where the mode is none
     std::shared_ptr<DeadLetters> dead_letters;
     std::shared_ptr<const Journal> journal;
     Observers observers{};

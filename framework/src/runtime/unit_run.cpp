@@ -48,7 +48,8 @@ void UnitRun::run_plain() {
     Context context({.stop = watch_.start(message(i)), .attempt = works_[i].attempt, .handler = plan_.handler});
     const auto result = guarded(0, [&] {
       const Outcome outcome = invoke({works_[i].message, 1}, context);
-      if (!outcome.settles()) return Attempt{.end = Attempt::End::failed, .culprit = 0, .why = outcome.why(), .outcome = outcome};
+      if (!outcome.settles())
+        return Attempt{.end = Attempt::End::failed, .culprit = 0, .why = outcome.why(), .outcome = outcome};
       ++(outcome.kind() == Outcome::Kind::skip ? result_.counts.skipped : result_.counts.done);
       return Attempt{};
     });
@@ -139,7 +140,8 @@ UnitRun::Attempt UnitRun::attempt(const Range& range) {
     entries.push_back({*ids_[at], message(at).offset(), {}});
     if (plan_.fingerprint) entries.back().fingerprint = fingerprint(message(at));
   }
-  const InboxScope scope{runner_.handler_, *place_.fence, runner_.services_.lock_timeout, runner_.services_.idle_timeout};
+  const InboxScope scope{runner_.handler_, *place_.fence, runner_.services_.lock_timeout,
+                         runner_.services_.idle_timeout};
   const auto begun = guarded(std::nullopt, [&] {
     admissions_ = session_->begin(scope, entries);
     return Attempt{};
@@ -179,7 +181,8 @@ UnitRun::Attempt UnitRun::run_one_by_one(const Range& range, const std::vector<s
                      .handler = plan_.handler});
     const auto result = guarded(k, [&] {
       const Outcome outcome = invoke({work.message, 1}, context);
-      if (!outcome.settles()) return Attempt{.end = Attempt::End::failed, .culprit = k, .why = outcome.why(), .outcome = outcome};
+      if (!outcome.settles())
+        return Attempt{.end = Attempt::End::failed, .culprit = k, .why = outcome.why(), .outcome = outcome};
       skipped_[k] = outcome.kind() == Outcome::Kind::skip;
       return Attempt{};
     });
@@ -211,7 +214,7 @@ UnitRun::Attempt UnitRun::run_as_batch(const Range& range, const std::vector<std
     return Attempt{};
   });
   watch_.finish();
-  result.culprit.reset();   // an error of a deferred statement names the batch, not a message in it
+  result.culprit.reset();  // an error of a deferred statement names the batch, not a message in it
   TURNSTILE_FAILPOINT("after-handler");
   return result;
 }
@@ -232,7 +235,8 @@ UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size
 
 /// The answer to COMMIT was lost. The ids of the batch went in together or not at all: look for them (trap 13). What is not
 /// there runs again, and the inbox settles what a transaction still in flight may yet bring.
-UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std::size_t>& fresh, const std::string& why) {
+UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std::size_t>& fresh,
+                                       const std::string& why) {
   runner_.services_.journal->warn(place_.at, plan_.handler, message(range.front()).offset(),
                                   "commit in doubt, looking it up: " + why);
   std::vector<MessageId> ids;
@@ -240,8 +244,9 @@ UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std
   return guarded(std::nullopt, [&] {
     const auto settled = session_->settled(runner_.handler_, ids);
     const bool all = std::all_of(settled.begin(), settled.end(), [](bool there) { return there; });
-    runner_.services_.journal->info(place_.at, plan_.handler, message(range.front()).offset(),
-                                    all ? "commit in doubt: it was committed" : "commit in doubt: not there, running it again");
+    runner_.services_.journal->info(
+        place_.at, plan_.handler, message(range.front()).offset(),
+        all ? "commit in doubt: it was committed" : "commit in doubt: not there, running it again");
     return all ? Attempt{} : Attempt{.end = Attempt::End::busy, .why = why};
   });
 }
@@ -279,7 +284,9 @@ Outcome UnitRun::invoke(std::span<const Message> messages, Context& context) {
     Running(const Observers& o, const TopicPlan& p) : observers(o), plan(p) {
       observers.tell(&Observer::on_handler_start, std::string_view(plan.topic), std::string_view(plan.limiter));
     }
-    ~Running() { observers.tell(&Observer::on_handler_stop, std::string_view(plan.topic), std::string_view(plan.limiter)); }
+    ~Running() {
+      observers.tell(&Observer::on_handler_stop, std::string_view(plan.topic), std::string_view(plan.limiter));
+    }
   } running(observers, plan_);
   return runner_.pipeline_.invoke(messages, context);
 }

@@ -29,7 +29,7 @@ class UnitRun {
     End end = End::committed;
     std::optional<std::size_t> culprit{};  ///< failed: place in the range, where it is known
     std::string why{};
-    std::optional<Outcome> outcome{};      ///< failed: what the handler answered, where it did not throw
+    std::optional<Outcome> outcome{};  ///< failed: what the handler answered, where it did not throw
   };
 
   void identify(Range& todo);
@@ -64,8 +64,8 @@ class UnitRun {
   RunWatch& watch_;
   UnitResult result_;
   std::vector<std::optional<MessageId>> ids_;
-  std::vector<Admission> admissions_;        ///< of the last attempt, by place in its range
-  std::vector<std::uint8_t> skipped_;        ///< of the last attempt, by place in its range
+  std::vector<Admission> admissions_;  ///< of the last attempt, by place in its range
+  std::vector<std::uint8_t> skipped_;  ///< of the last attempt, by place in its range
   std::vector<std::size_t> holding_;
   std::chrono::steady_clock::time_point started_;
 };

@@ -25,9 +25,7 @@ void UnitRun::committed(const Range& range) {
         result_.verdicts[at].kind = Verdict::Kind::settled;
         ++(skipped_[k] ? result_.counts.skipped : result_.counts.done);
         break;
-      case Admission::mismatch:
-        bury(at, {"mismatch", "the id was seen before with another payload", 0});
-        break;
+      case Admission::mismatch: bury(at, {"mismatch", "the id was seen before with another payload", 0}); break;
       case Admission::duplicate:
         if (plan_.duplicates == DuplicatePolicy::raise && !runner_.services_.caller_raises) {
           bury(at, {"duplicate", "the id was seen before, and this topic raises duplicates", 0});
@@ -60,8 +58,8 @@ void UnitRun::retry(std::size_t at, std::chrono::milliseconds delay, int attempt
   ++result_.counts.retried;
   hold(at);
   const auto& services = runner_.services_;
-  const std::string text = "attempt " + std::to_string(attempt - 1) + " failed, again in " + std::to_string(delay.count()) +
-                           " ms: " + why;
+  const std::string text =
+      "attempt " + std::to_string(attempt - 1) + " failed, again in " + std::to_string(delay.count()) + " ms: " + why;
   services.journal->warn(place_.at, plan_.handler, message(at).offset(), text);
   services.observers.tell(&Observer::on_retry, MessageReport{plan_.topic, place_.at.partition, message(at).offset(),
                                                              plan_.handler, attempt - 1, why, delay});
@@ -73,15 +71,18 @@ void UnitRun::bury(std::size_t at, const Death& death) {
   std::string refused;
   try {
     if (services.dead_letters->possible(plan_, place_)) {
-      services.dead_letters->bury(message(at), ids_.empty() ? std::nullopt : ids_[at], place_, plan_, runner_.handler_, death);
+      services.dead_letters->bury(message(at), ids_.empty() ? std::nullopt : ids_[at], place_, plan_, runner_.handler_,
+                                  death);
       runner_.drop_pending(place_, offset);
       result_.verdicts[at].kind = Verdict::Kind::settled;
       ++result_.counts.dead;
-      services.journal->warn(place_.at, plan_.handler, offset,
-                             (plan_.dead_letter ? "dead letter to '" + *plan_.dead_letter + "'" : std::string("parked")) +
-                                 " (" + death.reason + " after " + std::to_string(death.attempts) + " attempts): " + death.error);
-      services.observers.tell(&Observer::on_dead_letter, MessageReport{plan_.topic, place_.at.partition, offset, plan_.handler,
-                                                                       death.attempts, death.error, {}});
+      services.journal->warn(
+          place_.at, plan_.handler, offset,
+          (plan_.dead_letter ? "dead letter to '" + *plan_.dead_letter + "'" : std::string("parked")) + " (" +
+              death.reason + " after " + std::to_string(death.attempts) + " attempts): " + death.error);
+      services.observers.tell(
+          &Observer::on_dead_letter,
+          MessageReport{plan_.topic, place_.at.partition, offset, plan_.handler, death.attempts, death.error, {}});
       return;
     }
     refused = "there is no place for it; give the topic a dead_letter";
@@ -104,9 +105,11 @@ void UnitRun::bury(std::size_t at, const Death& death) {
 
 /// Not a failure of the messages: no attempt is counted.
 void UnitRun::again_soon(const Range& range, const std::string& why) {
-  runner_.services_.journal->debug(place_.at, plan_.handler, message(range.front()).offset(), "busy, again soon: " + why);
+  runner_.services_.journal->debug(place_.at, plan_.handler, message(range.front()).offset(),
+                                   "busy, again soon: " + why);
   for (const std::size_t at : range) {
-    const auto delay = std::chrono::milliseconds(1 + static_cast<int>(chance() * static_cast<double>(kBusyDelay.count())));
+    const auto delay =
+        std::chrono::milliseconds(1 + static_cast<int>(chance() * static_cast<double>(kBusyDelay.count())));
     result_.verdicts[at] = {Verdict::Kind::retry, delay, works_[at].attempt};
     hold(at);
   }

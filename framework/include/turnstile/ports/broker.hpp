@@ -50,14 +50,16 @@ class BrokerConsumer {
   virtual void wake() noexcept = 0;
   /// The group's committed offsets (next to be read), in the order asked; nothing where there is none. Waits at most
   /// `timeout`; throws BrokerError.
-  virtual std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of, std::chrono::milliseconds timeout) = 0;
+  virtual std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of,
+                                                       std::chrono::milliseconds timeout) = 0;
   /// Commits next-to-be-read offsets. `wait`: until the broker has answered. Never throws for a partition that is no
   /// longer ours (trap 23).
   virtual void commit(std::span<const TopicPartitionOffset> offsets, bool wait) = 0;
   /// Reads an assigned partition again from there. Records taken before are the caller's to drop.
   virtual void seek(const TopicPartitionOffset& to) = 0;
   /// First and last+1 offset that the broker has, as far as known now; nothing when it is not.
-  virtual std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds timeout) = 0;
+  virtual std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of,
+                                                          std::chrono::milliseconds timeout) = 0;
   /// Leaves the group; on_revoked is called from within. No other call afterwards.
   virtual void close() = 0;
 };
@@ -77,7 +79,7 @@ class BrokerProducer {
 
 struct TopicInfo {
   std::int32_t partitions = 0;
-  std::optional<std::chrono::milliseconds> retention;   ///< nothing: not known; max(): kept for ever
+  std::optional<std::chrono::milliseconds> retention;  ///< nothing: not known; max(): kept for ever
 };
 
 class Broker {

@@ -19,7 +19,7 @@ namespace turnstile {
 struct InboxEntry {
   MessageId id;
   Offset offset = 0;
-  std::optional<std::int64_t> fingerprint{};   ///< hash of the payload, where the topic keeps one
+  std::optional<std::int64_t> fingerprint{};  ///< hash of the payload, where the topic keeps one
 };
 
 enum class Admission : std::uint8_t {
@@ -31,8 +31,8 @@ enum class Admission : std::uint8_t {
 struct InboxScope {
   HandlerId handler;
   Fence fence;
-  std::chrono::milliseconds lock_timeout{5'000};          ///< longest wait for a rival's open transaction (trap 1)
-  std::chrono::milliseconds idle_timeout{30'000};         ///< the server ends our transaction when we fall silent in it
+  std::chrono::milliseconds lock_timeout{5'000};   ///< longest wait for a rival's open transaction (trap 1)
+  std::chrono::milliseconds idle_timeout{30'000};  ///< the server ends our transaction when we fall silent in it
 };
 
 /// One transaction at a time, on one thread at a time. Destroying a session with an open transaction rolls it back.
@@ -62,9 +62,9 @@ class InboxSession {
 /// What the store knows of a partition that the group has just been given.
 struct PartitionClaim {
   TopicPartition at;
-  Fence fence;                          ///< with the epoch just bumped
-  std::optional<Offset> watermark;      ///< every message below it is settled in this database
-  std::int32_t incarnation = 0;         ///< how often the topic was found recreated; part of an `offset` message id
+  Fence fence;                      ///< with the epoch just bumped
+  std::optional<Offset> watermark;  ///< every message below it is settled in this database
+  std::int32_t incarnation = 0;     ///< how often the topic was found recreated; part of an `offset` message id
 };
 
 struct WatermarkUpdate {
@@ -75,13 +75,13 @@ struct WatermarkUpdate {
 /// A message that will not be run: what it was, and why.
 struct DeadMessage {
   HandlerId handler;
-  Fence fence;                                     ///< its slot names the partition
+  Fence fence;  ///< its slot names the partition
   OwnedMessage record;
-  std::optional<MessageId> id;                     ///< absent when the record had none
-  std::string reason;                              ///< failed | missing_id | mismatch | duplicate | rejected
+  std::optional<MessageId> id;  ///< absent when the record had none
+  std::string reason;           ///< failed | missing_id | mismatch | duplicate | rejected
   std::string error;
   int attempts = 0;
-  std::optional<TopicPartitionOffset> dead_letter; ///< where it was produced; absent: parked here only
+  std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked here only
 };
 
 /// Thread-safe. Every call may throw StoreUnavailable.
@@ -94,7 +94,8 @@ class InboxStore {
   /// The same name gives the same id for ever. Throws Error when the ids are used up (32,767).
   virtual HandlerId register_handler(const std::string& name) = 0;
   /// Bumps the epochs, waiting for open transactions of the old owner at most `lock_timeout` (then StoreBusy).
-  virtual std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
+  virtual std::vector<PartitionClaim> claim_partitions(const std::string& group,
+                                                       std::span<const TopicPartition> partitions,
                                                        std::chrono::milliseconds lock_timeout) = 0;
   /// Moves watermarks forward, never back, and only under the epoch given: others are left alone in silence.
   virtual void advance_watermarks(std::span<const WatermarkUpdate> updates) = 0;

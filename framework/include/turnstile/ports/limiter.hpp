@@ -47,7 +47,7 @@ class Permit {
 struct LimiterState {
   std::int64_t limit = 0;
   std::int64_t in_use = 0;
-  std::int64_t most_in_use = 0;   ///< highest value of in_use so far
+  std::int64_t most_in_use = 0;  ///< highest value of in_use so far
 };
 
 /// Thread-safe.
