@@ -114,15 +114,23 @@ void Engine::start_workers() {
 }
 
 void Engine::feed_all() {
+  bool more = false;
   for (const auto& lane : shared_->scheduler.lanes()) {
-    for (std::size_t room = shared_->scheduler.room(*lane); room > 0;) {
+    // Until the queue is empty (then it rings when something comes) or the lane is full (then the scheduler rings when it
+    // is not): to stop anywhere else would be to sleep beside records that are ready.
+    std::size_t taken = 0;
+    for (std::size_t room; (room = shared_->scheduler.room(*lane)) > 0;) {
       auto block = consumer_->take(lane->place.at, std::min(room, kTake));
       if (!block) break;
       TURNSTILE_FAILPOINT("after-poll");
-      room -= std::min(room, block->messages().size());
+      taken += block->messages().size();
       shared_->scheduler.feed(*lane, std::move(block));
+      if (taken < settings_.consumer.window) continue;
+      more = true;  // the other lanes, rebalances and commits have their turn
+      break;
     }
   }
+  if (more) consumer_->wake();
 }
 
 void Engine::commit(bool wait) {
