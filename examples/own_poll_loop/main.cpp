@@ -4,8 +4,6 @@
 //   own_poll_loop BROKERS POSTGRES_URL TOPIC
 
 #include <librdkafka/rdkafka.h>
-#include <turnstile/kafka/message.hpp>
-#include <turnstile/turnstile.hpp>
 
 #include <csignal>
 #include <iostream>
@@ -13,6 +11,8 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <turnstile/kafka/message.hpp>
+#include <turnstile/turnstile.hpp>
 
 using namespace turnstile;
 using namespace std::chrono_literals;
@@ -21,12 +21,11 @@ namespace {
 
 volatile std::sig_atomic_t stopping = 0;
 
-void book(const Message& message, Context& ctx) {
-  ctx.defer("INSERT INTO booking (what) VALUES ($1)", message.text());
-}
+void book(const Message& message, Context& ctx) { ctx.defer("INSERT INTO booking (what) VALUES ($1)", message.text()); }
 
 /// Partitions that are taken away must be claimed anew when they come back: say so to the PollLoop.
-void on_rebalance(rd_kafka_t* kafka, rd_kafka_resp_err_t error, rd_kafka_topic_partition_list_t* partitions, void* opaque) {
+void on_rebalance(rd_kafka_t* kafka, rd_kafka_resp_err_t error, rd_kafka_topic_partition_list_t* partitions,
+                  void* opaque) {
   if (error == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
     rd_kafka_assign(kafka, partitions);
     return;

@@ -229,7 +229,7 @@ TEST_F(CliPurge, RefusesWhatATopicStillNeeds) {
 TEST_F(CliPurge, RefusesLessThanTheDefaultWhenNothingIsConfigured) {
   const auto refused = cli_.run("inbox", "purge", "--older-than", "2h");
   EXPECT_EQ(refused.code, 4);
-  EXPECT_THAT(refused.err, HasSubstr("2h is less than the 7d for which ids are kept"));
+  EXPECT_THAT(refused.err, HasSubstr("2h is less than the 8d for which ids are kept"));
 }
 
 TEST_F(CliPurge, AnAgeThatIsNoneIsExplained) {

@@ -13,7 +13,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::chrono::seconds kKeptByDefault = std::chrono::hours(7 * 24);
 // How long after the topic's retention a record may still be read: the broker deletes whole segments, and a group lags.
 constexpr std::chrono::hours kLag{24};
 
@@ -26,7 +25,7 @@ void compare_retention(const Config& config, const std::string& topic, const Top
                        const TopicInfo& info, Findings& findings) {
   if (settings.mode == Mode::none) return;
   const std::string subject = "retention of " + topic;
-  const milliseconds kept = settings.keep_ids_for.value_or(kKeptByDefault);
+  const milliseconds kept = settings.keep_ids_for.value_or(kKeepIdsByDefault);
   const std::string setting =
       settings.keep_ids_for ? config.where("topics." + topic + ".keep_ids_for") : "keep_ids_for (the default)";
   if (!info.retention) {

@@ -20,9 +20,6 @@ struct Options {
   bool force = false;
 };
 
-// What a topic keeps when nobody says otherwise (turnstile/settings.hpp).
-constexpr std::chrono::seconds kKeptByDefault = std::chrono::hours(7 * 24);
-
 volatile std::sig_atomic_t interrupted = 0;
 void interrupt(int) { interrupted = 1; }
 
@@ -42,18 +39,18 @@ void refuse_what_is_needed(const Config& config, const Options& options, std::ch
   for (const auto& [topic, settings] : config.topics) {
     if (options.handler && settings.handler.value_or(topic) != *options.handler) continue;
     known = true;
-    const auto kept = settings.keep_ids_for.value_or(kKeptByDefault);
+    const auto kept = settings.keep_ids_for.value_or(kKeepIdsByDefault);
     if (age >= kept) continue;
     const std::string setting = settings.keep_ids_for ? config.where("topics." + topic + ".keep_ids_for")
                                                       : fmt::format("keep_ids_for of topic {} (the default)", topic);
     throw Refusal(
         fmt::format("refused: {} = {}, which is more than {}; {}", setting, duration(kept), duration(age), outcome));
   }
-  if (!known && age < kKeptByDefault) {
+  if (!known && age < kKeepIdsByDefault) {
     throw Refusal(
         fmt::format("refused: {} is less than the {} for which ids are kept when no configuration says otherwise "
                     "({} has no topic of this); {}",
-                    duration(age), duration(kKeptByDefault), source_of(config), outcome));
+                    duration(age), duration(kKeepIdsByDefault), source_of(config), outcome));
   }
 }
 

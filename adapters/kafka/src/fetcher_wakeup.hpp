@@ -2,7 +2,7 @@
 // Below 2.2, librdkafka's fetching thread sleeps for up to a second once the queues of all its broker's partitions are full,
 // and taking from them does not wake it (its issue 2879): a consumer a little slower than the broker then gets one queueful a
 // second. Any request to that broker wakes it. Measured on 2.0.2, two million records of 100 bytes, 20,000 prefetched, a
-// consumer that needs half a microsecond for each: 236 k msg/s without, 454 k with the wake-up.
+// consumer that burns half a microsecond for each: 236 k msg/s without, 454 k with the wake-up.
 
 #include <cstddef>
 #include <cstdint>

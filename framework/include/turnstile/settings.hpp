@@ -20,6 +20,10 @@ struct RetryPolicy {
   bool operator==(const RetryPolicy&) const = default;
 };
 
+/// How long ids are kept when nothing says otherwise: a day longer than Kafka keeps records by default (retention.ms, 7 days),
+/// because the broker deletes whole segments and a group lags (trap 40).
+inline constexpr std::chrono::seconds kKeepIdsByDefault = std::chrono::hours(8 * 24);
+
 struct TopicSettings {
   std::optional<std::string> handler;  ///< the scope of ids; default: the topic's name
   std::optional<Mode> mode;            ///< default none; transactional() sets it
@@ -28,7 +32,7 @@ struct TopicSettings {
   std::optional<std::int64_t> limit;   ///< handlers running at once; default: no limit but the workers
   std::optional<std::string>
       message_id;  ///< header:NAME | key | json:/pointer | cloudevents | offset; default header:message-id
-  std::optional<std::chrono::seconds> keep_ids_for;  ///< default 7 days; must exceed the topic's retention (trap 40)
+  std::optional<std::chrono::seconds> keep_ids_for;          ///< must exceed the topic's retention; default above
   std::optional<std::chrono::milliseconds> handler_timeout;  ///< stop_token is set after it; default 30 s
   std::optional<RetryPolicy> retry;                          ///< default: 5 attempts, 100 ms doubling to 30 s
   std::optional<std::string>
