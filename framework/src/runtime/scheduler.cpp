@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <thread>
 
 #include "runtime/failpoint.hpp"
 
@@ -18,11 +19,18 @@ constexpr double kTransactionNs = 50e6;
 constexpr double kPlainNs = 1.5e6;
 /// How many messages the first unit of a topic has, when nothing is known of its handler.
 constexpr std::size_t kFirstUnit = 8;
+/// A transaction that takes less than this a message is short: it costs processors, not waiting.
+constexpr double kShortNs = 5e6;
+/// So few messages are not worth a transaction of their own while the processors are busy with others.
+constexpr std::size_t kFewMessages = 16;
 
 }  // namespace
 
 Scheduler::Scheduler(std::size_t window, std::shared_ptr<const Journal> journal, std::function<void()> room_again)
-    : window_(window), journal_(std::move(journal)), room_again_(std::move(room_again)) {
+    : window_(window),
+      processors_(std::max(2U, std::thread::hardware_concurrency())),
+      journal_(std::move(journal)),
+      room_again_(std::move(room_again)) {
   bell_->scheduler = this;
 }
 
@@ -58,6 +66,7 @@ bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
     const bool picked = pick(unit, steady_clock::now(), starved);
     if (picked) {
       slot.lane = unit.lane;
+      slot.since = steady_clock::now();
       slot.watch.reset();
     }
     if (!starved.empty()) {  // also when there is a look-up to do: nobody else asks to be woken
@@ -71,7 +80,7 @@ bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
     }
     if (std::any_of(starved.begin(), starved.end(), [](const TopicState* topic) { return !topic->starved; })) continue;
     ++waiting_;
-    const SteadyTime until = next_event();
+    const SteadyTime until = std::min(next_event(), crowded_until_);
     if (until == SteadyTime::max()) work_.wait(lock);
     else work_.wait_until(lock, until);
     --waiting_;
@@ -92,6 +101,7 @@ void Scheduler::ask_to_be_woken(TopicState& topic) {
 }
 
 bool Scheduler::pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
+  crowded_until_ = SteadyTime::max();
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     const LanePtr lane = lanes_[turn_++ % lanes_.size()];
     if (lane->phase == LaneState::Phase::open && pick_from(lane, unit, now, starved)) return true;
@@ -115,6 +125,25 @@ bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::
   }
   lane->lane.hand_out(unit_size(topic), now, unit.works);
   unit.lane = lane;
+  return true;
+}
+
+/// More short transactions at once than there are processors only queue for these. A message that comes while as many run waits
+/// for the first to end, and shares the next one with what has come meanwhile; no longer than a short transaction takes.
+bool Scheduler::is_crowded(const LaneState& lane, SteadyTime now) {
+  const TopicState& topic = lane.topic;
+  if (!topic.needs_store() || topic.mean_ns <= 0 || topic.mean_ns > kShortNs) return false;
+  if (lane.lane.kept() - lane.lane.running() >= kFewMessages) return false;
+  constexpr std::chrono::nanoseconds kShort{static_cast<std::int64_t>(kShortNs)};
+  std::size_t running = 0;
+  SteadyTime first_over = SteadyTime::max();
+  for (const WorkerSlot& slot : slots_) {
+    if (!slot.lane || !slot.lane->topic.needs_store() || now - slot.since >= kShort) continue;
+    ++running;
+    first_over = std::min(first_over, slot.since + kShort);
+  }
+  if (running < processors_) return false;
+  crowded_until_ = std::min(crowded_until_, first_over);
   return true;
 }
 

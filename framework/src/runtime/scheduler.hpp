@@ -74,7 +74,9 @@ struct Unit {
 /// A worker thread, as seen from outside.
 struct WorkerSlot {
   RunWatch watch;
-  LanePtr lane;  ///< what it works on; guarded by the scheduler's lock
+  // Guarded by the scheduler's lock:
+  LanePtr lane;  ///< what it works on
+  SteadyTime since{};
 };
 
 class Scheduler {
@@ -132,6 +134,7 @@ class Scheduler {
   bool pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starved);
   bool pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::vector<TopicState*>& starved);
   void ask_to_be_woken(TopicState& topic);
+  bool is_crowded(const LaneState& lane, SteadyTime now);
   bool pick_look_up(const LanePtr& lane, Unit& unit);
   std::size_t unit_size(const TopicState& topic) const;
   [[nodiscard]] SteadyTime next_event() const;
@@ -147,6 +150,7 @@ class Scheduler {
 
   const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
   const std::size_t window_;
+  const std::size_t processors_;
   std::shared_ptr<const Journal> journal_;
   std::function<void()> room_again_;
   mutable std::mutex mutex_;
@@ -157,6 +161,7 @@ class Scheduler {
   std::size_t turn_ = 0;     ///< where the next pick begins, so that lanes take turns
   std::size_t waiting_ = 0;  ///< workers that wait
   bool stopping_ = false;
+  SteadyTime crowded_until_ = SteadyTime::max();  ///< when the last pick's crowd has an end at the latest
   StoreGate gate_;
 };
 
