@@ -1,0 +1,387 @@
+#include "tokens/member.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tokens/snapshot.hpp"
+
+namespace turnstile::tokens {
+
+namespace {
+
+/// Own checkpoints that others may still speak of.
+constexpr std::size_t kCheckpointsKept = 4;
+/// The older a member, the sooner it says that another is silent; the step between two, and the most, in parts of the lease.
+constexpr Micros kRankSteps = 64;
+constexpr Micros kRankMost = 8;
+
+}  // namespace
+
+Member::Member(MemberSettings settings) : settings_(std::move(settings)), id_(settings_.next_id()) {}
+
+// --- what it is told ---------------------------------------------------------------------------------------------------
+
+void Member::declare(const std::string& limiter, Count limit, bool strict) {
+  Use& use = uses_[limiter];
+  use.limit = limit;
+  use.strict = strict;
+  next_keep_ = 0;
+  next_tick_ = 0;
+}
+
+void Member::demand(const std::string& limiter, const Demand& demand) {
+  const auto found = uses_.find(limiter);
+  if (found == uses_.end() || found->second.demand == demand) return;
+  found->second.demand = demand;
+  found->second.peak = std::max(found->second.peak, demand.wants);
+  next_tick_ = 0;
+}
+
+void Member::given_back(const std::string& limiter, Count total) {
+  const auto found = uses_.find(limiter);
+  if (found == uses_.end() || total <= found->second.given_back) return;
+  found->second.given_back = std::min(total, found->second.granted);
+  next_tick_ = 0;
+}
+
+void Member::claim(const Partition& partition, std::uint64_t fence) {
+  partitions_[partition] = {.fence = fence};
+  next_tick_ = 0;
+}
+
+void Member::revoke(const std::vector<Partition>& partitions) {
+  for (const Partition& partition : partitions) {
+    if (partitions_.erase(partition) > 0) to_revoke_.push_back(partition);
+  }
+  next_tick_ = 0;
+}
+
+void Member::sending_failed() {
+  if (phase_ == Phase::halted || phase_ == Phase::left) return;
+  ++epoch_;
+  seq_ = 0;
+  join_sent_ = false;
+  unread_.clear();
+  for (auto& [partition, owned] : partitions_) owned.said = false;
+  for (auto& [name, use] : uses_) use.said = {};
+  next_tick_ = 0;
+}
+
+void Member::distrust(Micros now) {
+  trusted_from_ = now;
+  renewed_at_ = 0;
+  next_keep_ = 0;
+  next_tick_ = 0;
+}
+
+void Member::leave() {
+  if (phase_ == Phase::joined) send(0, Left{});
+  if (phase_ != Phase::halted) phase_ = Phase::left;
+}
+
+void Member::halt(std::string why) {
+  if (phase_ == Phase::halted) return;
+  phase_ = Phase::halted;
+  why_halted_ = std::move(why);
+  for (auto& [name, use] : uses_) orders_.push_back({Order::Kind::forfeit, name, 0});
+}
+
+// --- what was read -----------------------------------------------------------------------------------------------------
+
+void Member::read(const State& state, Position position, const Event& event, const Effects& effects, Micros now) {
+  if (phase_ == Phase::halted || phase_ == Phase::left) return;
+  if (state.version > kNewestVersion) {
+    halt("the token log is at version " + std::to_string(state.version) + " since position " +
+         std::to_string(position) + ", and this program knows none above " + std::to_string(kNewestVersion) +
+         "; run a newer one");
+    return;
+  }
+  next_tick_ = 0;
+  if (event.member == id_) read_own(state, position, event, effects, now);
+  if (effects.ended) {
+    forget(*effects.ended);
+    if (*effects.ended == id_) {
+      ++expired_;
+      begin_life();
+    }
+  }
+  const auto sender = state.members.find(event.member);
+  if (sender != state.members.end() && sender->second.last == position && event.member != id_)
+    expect(event.member, {.at = now + Micros{sender->second.about.lease_ms} * 1'000});
+  check_point(state, position, event);
+  if (phase_ != Phase::joined) return;
+  for (auto& [name, use] : uses_) follow(state, name, use, now);
+}
+
+void Member::read_own(const State& state, Position position, const Event& event, const Effects& effects, Micros now) {
+  if (event.epoch < epoch_) return;
+  while (!unread_.empty() && unread_.front().event.seq < event.seq) unread_.pop_front();
+  if (unread_.empty() || unread_.front().event != event) {
+    // A second copy of what was read before changes nothing. Anything else was written by somebody else in our name: what it
+    // made of our account is not ours to mend, so that account is left to expire.
+    if (effects.outcome != Effects::Outcome::duplicate) begin_life();
+    return;
+  }
+  const Sent own = std::move(unread_.front());
+  unread_.pop_front();
+  if (std::holds_alternative<Joined>(event.body)) {
+    if (effects.outcome == Effects::Outcome::revived || effects.outcome == Effects::Outcome::duplicate) {
+      begin_life();
+      return;
+    }
+    if (effects.outcome != Effects::Outcome::applied) {
+      halt("the domain did not take this member in, at position " + std::to_string(position) + ": " +
+           (state.members.size() >= kMostMembers
+                ? "it has " + std::to_string(kMostMembers) + " members, which is the most"
+                : "its lease, weight or name is out of range, or its version too old"));
+      return;
+    }
+    if (phase_ == Phase::joining) {
+      phase_ = Phase::joined;
+      next_keep_ = 0;
+      for (const auto& [id, member] : state.members) {
+        if (id != id_) expect(id, {.at = now + Micros{member.about.lease_ms} * 1'000});
+      }
+    }
+  }
+  if (own.at >= trusted_from_) renewed_at_ = std::max(renewed_at_, own.at);
+}
+
+/// Equal positions must give equal digests; a difference means that somebody counts wrong, and nobody can know who.
+void Member::check_point(const State& state, Position position, const Event& event) {
+  if (position > 0 && position % settings_.checkpoint_every == 0) {
+    checkpoints_.push_back({position, digest(state)});
+    if (checkpoints_.size() > kCheckpointsKept) checkpoints_.pop_front();
+    checkpoint_said_ = false;
+  }
+  const auto* keep = std::get_if<Keep>(&event.body);
+  if (keep == nullptr || !keep->checkpoint || event.member == id_ || !state.members.contains(event.member)) return;
+  for (const Checkpoint& own : checkpoints_) {
+    if (own.position != keep->checkpoint->position) continue;
+    if (own.digest != keep->checkpoint->digest) {
+      const auto& other = state.members.at(event.member);
+      halt(
+          "this member and " + other.about.client + " (" + other.about.host + ", pid " +
+          std::to_string(other.about.pid) + ") have come to different states at position " +
+          std::to_string(own.position) +
+          " of the token log. Nothing starts, since the limits may not hold. Stop all members of the domain, keep a copy of the "
+          "log (turnstile log tail) for a report, and start them again");
+      return;
+    }
+    agreed_ = std::max(agreed_, own.position);
+  }
+}
+
+/// What the state says that we hold, as orders to the gate.
+void Member::follow(const State& state, const std::string& name, Use& use, Micros now) {
+  const Holding* holding = state.holding(name, id_);
+  if (holding == nullptr) return;
+  if (holding->given_back > use.given_back) {  // taken from us, by a fence
+    orders_.push_back({Order::Kind::forfeit, name, holding->given_back});
+    use.granted = use.given_back = use.surrender_to = holding->given_back;
+  }
+  if (holding->granted > use.granted) {
+    if (use.held() == 0) use.turn_since = now;
+    use.granted = holding->granted;
+    orders_.push_back({Order::Kind::open, name, use.granted});
+  }
+}
+
+// --- time --------------------------------------------------------------------------------------------------------------
+
+void Member::tick(const State& state, Micros now) {
+  if (phase_ == Phase::halted || phase_ == Phase::left || now < next_tick_) return;
+  next_tick_ = now + settings_.lease() / settings_.keeps_per_lease;
+  if (!join_sent_) join(now);
+  if (phase_ == Phase::joining) return;
+  say_partitions(state, now);
+  if (now >= next_keep_) keep(state, now);
+  for (auto& [name, use] : uses_) balance(state, name, use, now);
+  drain(state, now);
+  watch(state, now);
+  wake_at(next_keep_);
+}
+
+void Member::join(Micros now) {
+  join_sent_ = true;
+  if (epoch_ == 0) epoch_ = 1;
+  send(now, settings_.about);
+  if (phase_ == Phase::joined) next_keep_ = 0;
+}
+
+void Member::keep(const State& state, Micros now) {
+  next_keep_ = now + settings_.lease() / settings_.keeps_per_lease;
+  Keep keep;
+  for (auto& [name, use] : uses_) keep.lines.push_back(line(name, use, std::max(use.peak, use.demand.wants)));
+  if (!checkpoint_said_) {
+    checkpoint_said_ = true;
+    keep.checkpoint = checkpoints_.back();
+  }
+  send(now, std::move(keep));
+  // A claim that was void may be made again once nobody has the partition.
+  for (auto& [partition, owned] : partitions_) {
+    const auto entry = state.partitions.find(partition);
+    if (entry == state.partitions.end() || !state.members.contains(entry->second.owner)) owned.said = false;
+  }
+}
+
+/// Gives back what is too much, asks for what is missing.
+void Member::balance(const State& state, const std::string& name, Use& use, Micros now) {
+  const Holding* holding = state.holding(name, id_);
+  if (holding == nullptr) return;
+  const LimiterEntry& limiter = state.limiters.find(name)->second;
+  const Count limit = limiter.limit();
+  const Count held = use.held();
+  Count target = std::min(held, holding->draining ? 0 : holding->share);
+  const bool contended = limiter.wanted > limit;
+  bool idle = false;
+  if (contended && use.demand.wants < held) {
+    if (!use.idle_since) use.idle_since = now;
+    idle = now - *use.idle_since >= settings_.linger;
+    if (idle) target = std::min(target, use.demand.wants);
+    else wake_at(*use.idle_since + settings_.linger);
+  } else {
+    use.idle_since.reset();
+  }
+  if (limiter.starved && held > 0) {
+    if (now - use.turn_since >= settings_.turn) use.turn_over = true;
+    else wake_at(use.turn_since + settings_.turn);
+  }
+  if (use.turn_over && held > 0) target = 0;
+  if (const Count to = use.given_back + (held - target); to != use.surrender_to) {
+    use.surrender_to = to;
+    orders_.push_back({Order::Kind::surrender, name, to});
+  }
+
+  const Demand& demand = use.demand;
+  if (use.given_back > use.said.given_back) {
+    if (use.turn_over) use.turn_since = now;
+    send(now, Release{line(name, use, idle ? demand.wants : std::max(use.peak, demand.wants))});
+  } else if (const Count wants = std::min(demand.wants, limit);
+             !holding->draining &&
+             (wants > use.said.wants ||
+              (demand.wants > held && (demand.urgent > use.said.urgent || demand.least > use.said.least)))) {
+    send(now, Acquire{line(name, use, demand.wants)});
+  }
+}
+
+void Member::say_partitions(const State& state, Micros now) {
+  if (!to_revoke_.empty()) send(now, PartitionsRevoked{std::exchange(to_revoke_, {})});
+  PartitionsClaimed claimed;
+  for (auto& [partition, owned] : partitions_) {
+    if (std::exchange(owned.said, true)) continue;
+    const auto entry = state.partitions.find(partition);
+    const bool known = entry != state.partitions.end();
+    if (known && entry->second.owner == id_ && entry->second.fence == owned.fence) continue;
+    claimed.claims.push_back(
+        {.partition = partition, .fence = owned.fence, .previous = known ? entry->second.claimed_at : kNowhere});
+  }
+  if (!claimed.claims.empty()) send(now, std::move(claimed));
+}
+
+bool Member::is_draining(const State& state) const {
+  const auto self = state.members.find(id_);
+  return self != state.members.end() && self->second.draining;
+}
+
+/// All our partitions were claimed by others: once nothing runs any more, we say so.
+void Member::drain(const State& state, Micros now) {
+  if (!is_draining(state)) {
+    drained_said_ = false;
+    return;
+  }
+  const bool empty = std::all_of(uses_.begin(), uses_.end(),
+                                 [](const auto& u) { return u.second.held() == 0 && u.second.demand.busy == 0; });
+  if (empty && !std::exchange(drained_said_, true)) send(now, Drained{});
+}
+
+/// Who has been silent for its lease is proposed for expiry, by the oldest member first.
+void Member::watch(const State& state, Micros now) {
+  while (!due_order_.empty() && due_order_.begin()->first <= now) {
+    const MemberId id = due_order_.begin()->second;
+    const auto silent = state.members.find(id);
+    if (silent == state.members.end()) {
+      forget(id);
+      continue;
+    }
+    const Due due = due_.at(id);
+    const Micros lease = settings_.lease();
+    if (!due.ranked) {
+      const Position own = state.members.at(id_).joined_at;
+      const auto older = std::count_if(state.members.begin(), state.members.end(),
+                                       [&](const auto& m) { return m.first != id && m.second.joined_at < own; });
+      expect(id, {.at = due.at + std::min(older * (lease / kRankSteps), lease / kRankMost), .ranked = true});
+      continue;
+    }
+    send(now, Expire{id, silent->second.last});
+    expect(id, {.at = now + lease / kRankMost, .ranked = true});
+  }
+  if (!due_order_.empty()) wake_at(due_order_.begin()->first);
+}
+
+void Member::expect(MemberId id, Due due) {
+  forget(id);
+  due_[id] = due;
+  due_order_.insert({due.at, id});
+}
+
+void Member::forget(MemberId id) {
+  const auto known = due_.find(id);
+  if (known == due_.end()) return;
+  due_order_.erase({known->second.at, id});
+  due_.erase(known);
+}
+
+// --- what it says ------------------------------------------------------------------------------------------------------
+
+void Member::begin_life() {
+  id_ = settings_.next_id();
+  epoch_ = 0;
+  seq_ = 0;
+  phase_ = Phase::joining;
+  join_sent_ = false;
+  unread_.clear();
+  renewed_at_ = 0;
+  drained_said_ = false;
+  due_.clear();
+  due_order_.clear();
+  to_revoke_.clear();
+  for (auto& [partition, owned] : partitions_) owned.said = false;
+  for (auto& [name, use] : uses_) {
+    use.granted = use.given_back = use.surrender_to = 0;
+    use.turn_over = false;
+    use.idle_since.reset();
+    use.said = {};
+    orders_.push_back({Order::Kind::forfeit, name, 0});
+  }
+  next_tick_ = 0;
+}
+
+Line Member::line(const std::string& name, Use& use, Count wants) {
+  use.said = {.limiter = name,
+              .limit = use.limit,
+              .strict = use.strict,
+              .wants = std::min(wants, kMostPermits),
+              .urgent = std::min(use.demand.urgent, wants),
+              .least = use.demand.least,
+              .busy = use.demand.busy,
+              .given_back = use.given_back,
+              .turn_over = std::exchange(use.turn_over, false)};
+  use.peak = use.demand.wants;
+  return use.said;
+}
+
+void Member::send(Micros now, decltype(Event::body) body) {
+  events_.push_back({.member = id_, .epoch = epoch_, .seq = ++seq_, .body = std::move(body)});
+  unread_.push_back({.event = events_.back(), .at = now});
+}
+
+std::vector<Event> Member::take_events() { return std::exchange(events_, {}); }
+std::vector<Order> Member::take_orders() { return std::exchange(orders_, {}); }
+
+Micros Member::open_until() const {
+  if (phase_ != Phase::joined || renewed_at_ == 0) return 0;
+  return renewed_at_ + settings_.lease() - settings_.lease() / settings_.margin_divisor;
+}
+
+}  // namespace turnstile::tokens

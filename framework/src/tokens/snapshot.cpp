@@ -1,0 +1,175 @@
+#include "tokens/snapshot.hpp"
+
+#include <cstring>
+
+#include "core/digest.hpp"
+#include "tokens/wire_parts.hpp"
+
+namespace turnstile::tokens {
+
+namespace {
+
+/// Bytes that differ whenever the states do: each number in 8 bytes, each text and each list with its length.
+class Bytes {
+ public:
+  Bytes& operator<<(std::uint64_t number) {
+    for (int shift = 0; shift < 64; shift += 8) bytes_ += static_cast<char>(number >> shift & 0xff);
+    return *this;
+  }
+  Bytes& operator<<(Position number) { return *this << static_cast<std::uint64_t>(number); }
+  Bytes& operator<<(std::uint32_t number) { return *this << std::uint64_t{number}; }
+  Bytes& operator<<(bool is) { return *this << std::uint64_t{is}; }
+  Bytes& operator<<(const std::string& text) {
+    *this << text.size();
+    bytes_ += text;
+    return *this;
+  }
+  Bytes& operator<<(const Partition& p) { return *this << p.topic << static_cast<std::uint64_t>(p.number); }
+  Bytes& operator<<(const std::set<Partition>& all) {
+    *this << all.size();
+    for (const Partition& p : all) *this << p;
+    return *this;
+  }
+  [[nodiscard]] const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+}  // namespace
+
+std::uint64_t digest(const State& s) {
+  Bytes b;
+  b << s.last << s.version << s.limits_set_at << s.ignored << s.unknown << s.members.size();
+  for (const auto& [id, m] : s.members)
+    b << id << m.about.host << m.about.pid << m.about.client << m.about.lease_ms << m.about.weight << m.about.knows
+      << m.epoch << m.seq << m.joined_at << m.last << m.draining << m.owns << m.unfenced;
+  b << s.limiters.size();
+  for (const auto& [name, l] : s.limiters) {
+    b << name << l.set.has_value() << l.set.value_or(0) << l.wanted << l.starved << l.holdings.size();
+    for (const auto& [id, h] : l.holdings)
+      b << id << h.limit << h.strict << h.draining << h.weight << h.wants << h.urgent << h.least << h.busy << h.granted
+        << h.given_back << h.share << h.in_line_since << h.held_since;
+  }
+  b << s.partitions.size();
+  for (const auto& [p, e] : s.partitions) b << p << e.owner << e.claimed_at << e.fence;
+  b << s.ended.size();
+  for (const auto& [at, id] : s.ended) b << at << id;
+  const Sha256 hash = sha256(b.bytes());
+  std::uint64_t first = 0;
+  for (std::size_t i = 0; i < 8; ++i) first = first << 8 | hash[i];
+  return first;
+}
+
+std::string save(const State& s) {
+  wire::Snapshot to;
+  to.set_magic(kMagic);
+  to.set_last(s.last);
+  to.set_version(s.version);
+  to.set_limits_set_at(s.limits_set_at);
+  to.set_ignored(s.ignored);
+  to.set_unknown(s.unknown);
+  to.set_digest(digest(s));
+  for (const auto& [id, m] : s.members) {
+    auto* member = to.add_members();
+    member->set_id(id);
+    write_joined(m.about, *member->mutable_about());
+    member->set_epoch(m.epoch);
+    member->set_seq(m.seq);
+    member->set_joined_at(m.joined_at);
+    member->set_last(m.last);
+    member->set_draining(m.draining);
+    for (const auto& p : m.owns) write_partition(p, *member->add_owns());
+    for (const auto& p : m.unfenced) write_partition(p, *member->add_unfenced());
+  }
+  for (const auto& [name, l] : s.limiters) {
+    auto* limiter = to.add_limiters();
+    limiter->set_name(name);
+    if (l.set) limiter->set_set(*l.set);
+    limiter->set_wanted(l.wanted);
+    limiter->set_starved(l.starved);
+    for (const auto& [id, h] : l.holdings) {
+      auto* holding = limiter->add_holdings();
+      holding->set_member(id);
+      holding->set_limit(h.limit);
+      holding->set_strict(h.strict);
+      holding->set_wants(h.wants);
+      holding->set_urgent(h.urgent);
+      holding->set_least(h.least);
+      holding->set_busy(h.busy);
+      holding->set_granted(h.granted);
+      holding->set_given_back(h.given_back);
+      holding->set_share(h.share);
+      holding->set_in_line_since(h.in_line_since);
+      holding->set_held_since(h.held_since);
+    }
+  }
+  for (const auto& [p, e] : s.partitions) {
+    auto* entry = to.add_partitions();
+    write_partition(p, *entry->mutable_partition());
+    entry->set_owner(e.owner);
+    entry->set_claimed_at(e.claimed_at);
+    entry->set_fence(e.fence);
+  }
+  for (const auto& [at, id] : s.ended) {
+    auto* ended = to.add_ended();
+    ended->set_at(at);
+    ended->set_member(id);
+  }
+  return to.SerializeAsString();
+}
+
+std::optional<State> restore(std::string_view bytes) {
+  wire::Snapshot from;
+  if (!from.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || from.magic() != kMagic) return std::nullopt;
+  State s;
+  s.last = from.last();
+  s.version = from.version();
+  s.limits_set_at = from.limits_set_at();
+  s.ignored = from.ignored();
+  s.unknown = from.unknown();
+  for (const auto& member : from.members()) {
+    MemberEntry& m = s.members[member.id()];
+    m.about = read_joined(member.about());
+    m.epoch = member.epoch();
+    m.seq = member.seq();
+    m.joined_at = member.joined_at();
+    m.last = member.last();
+    m.draining = member.draining();
+    for (const auto& p : member.owns()) m.owns.insert(read_partition(p));
+    for (const auto& p : member.unfenced()) m.unfenced.insert(read_partition(p));
+  }
+  for (const auto& limiter : from.limiters()) {
+    LimiterEntry& l = s.limiters[limiter.name()];
+    if (limiter.has_set()) l.set = limiter.set();
+    l.wanted = limiter.wanted();
+    l.starved = limiter.starved();
+    for (const auto& h : limiter.holdings()) {
+      const auto member = s.members.find(h.member());
+      if (member == s.members.end()) return std::nullopt;
+      l.holdings[h.member()] = {.limit = h.limit(),
+                                .strict = h.strict(),
+                                .draining = member->second.draining,
+                                .weight = member->second.about.weight,
+                                .wants = h.wants(),
+                                .urgent = h.urgent(),
+                                .least = h.least(),
+                                .busy = h.busy(),
+                                .granted = h.granted(),
+                                .given_back = h.given_back(),
+                                .share = h.share(),
+                                .in_line_since = h.in_line_since(),
+                                .held_since = h.held_since()};
+    }
+  }
+  for (const auto& entry : from.partitions())
+    s.partitions[read_partition(entry.partition())] = {entry.owner(), entry.claimed_at(), entry.fence()};
+  for (const auto& ended : from.ended()) {
+    s.ended[ended.at()] = ended.member();
+    s.ended_ids.insert(ended.member());
+  }
+  if (digest(s) != from.digest()) return std::nullopt;
+  return s;
+}
+
+}  // namespace turnstile::tokens

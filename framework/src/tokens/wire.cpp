@@ -1,0 +1,134 @@
+#include "tokens/wire.hpp"
+
+#include "tokens/wire_parts.hpp"
+
+namespace turnstile::tokens {
+
+namespace {
+
+wire::Line* write(const Line& line, wire::Line* to) {
+  to->set_limiter(line.limiter);
+  to->set_limit(line.limit);
+  to->set_strict(line.strict);
+  to->set_wants(line.wants);
+  to->set_urgent(line.urgent);
+  to->set_least(line.least);
+  to->set_busy(line.busy);
+  to->set_given_back(line.given_back);
+  to->set_turn_over(line.turn_over);
+  return to;
+}
+
+Line read(const wire::Line& from) {
+  return {.limiter = from.limiter(),
+          .limit = from.limit(),
+          .strict = from.strict(),
+          .wants = from.wants(),
+          .urgent = from.urgent(),
+          .least = from.least(),
+          .busy = from.busy(),
+          .given_back = from.given_back(),
+          .turn_over = from.turn_over()};
+}
+
+struct Writer {
+  wire::Event& to;
+
+  void operator()(const Unknown&) const {}
+  void operator()(const Joined& e) const { write_joined(e, *to.mutable_joined()); }
+  void operator()(const Keep& e) const {
+    auto* keep = to.mutable_keep();
+    for (const Line& line : e.lines) write(line, keep->add_lines());
+    if (!e.checkpoint) return;
+    keep->mutable_checkpoint()->set_position(e.checkpoint->position);
+    keep->mutable_checkpoint()->set_digest(e.checkpoint->digest);
+  }
+  void operator()(const Acquire& e) const { write(e.line, to.mutable_acquire()->mutable_line()); }
+  void operator()(const Release& e) const { write(e.line, to.mutable_release()->mutable_line()); }
+  void operator()(const PartitionsClaimed& e) const {
+    auto* claimed = to.mutable_claimed();
+    for (const auto& claim : e.claims) {
+      auto* one = claimed->add_claims();
+      write_partition(claim.partition, *one->mutable_partition());
+      one->set_fence(claim.fence);
+      one->set_previous(claim.previous);
+    }
+  }
+  void operator()(const PartitionsRevoked& e) const {
+    auto* revoked = to.mutable_revoked();
+    for (const auto& partition : e.partitions) write_partition(partition, *revoked->add_partitions());
+  }
+  void operator()(const Drained&) const { to.mutable_drained(); }
+  void operator()(const Expire& e) const {
+    to.mutable_expire()->set_member(e.member);
+    to.mutable_expire()->set_silent_since(e.silent_since);
+  }
+  void operator()(const LimitSet& e) const {
+    to.mutable_limit_set()->set_limiter(e.limiter);
+    if (e.limit) to.mutable_limit_set()->set_limit(*e.limit);
+    to.mutable_limit_set()->set_seen(e.seen);
+  }
+  void operator()(const VersionSet& e) const { to.mutable_version_set()->set_version(e.version); }
+  void operator()(const Left&) const { to.mutable_left(); }
+};
+
+decltype(Event::body) read_body(const wire::Event& from) {
+  switch (from.body_case()) {
+    case wire::Event::kJoined: return read_joined(from.joined());
+    case wire::Event::kKeep: {
+      Keep keep;
+      for (const auto& line : from.keep().lines()) keep.lines.push_back(read(line));
+      if (from.keep().has_checkpoint())
+        keep.checkpoint = {from.keep().checkpoint().position(), from.keep().checkpoint().digest()};
+      return keep;
+    }
+    case wire::Event::kAcquire: return Acquire{read(from.acquire().line())};
+    case wire::Event::kRelease: return Release{read(from.release().line())};
+    case wire::Event::kClaimed: {
+      PartitionsClaimed claimed;
+      for (const auto& claim : from.claimed().claims())
+        claimed.claims.push_back({read_partition(claim.partition()), claim.fence(), claim.previous()});
+      return claimed;
+    }
+    case wire::Event::kRevoked: {
+      PartitionsRevoked revoked;
+      for (const auto& partition : from.revoked().partitions()) revoked.partitions.push_back(read_partition(partition));
+      return revoked;
+    }
+    case wire::Event::kDrained: return Drained{};
+    case wire::Event::kExpire: return Expire{from.expire().member(), from.expire().silent_since()};
+    case wire::Event::kLimitSet: {
+      LimitSet set{.limiter = from.limit_set().limiter(), .limit = {}, .seen = from.limit_set().seen()};
+      if (from.limit_set().has_limit()) set.limit = from.limit_set().limit();
+      return set;
+    }
+    case wire::Event::kVersionSet: return VersionSet{from.version_set().version()};
+    case wire::Event::kLeft: return Left{};
+    case wire::Event::BODY_NOT_SET: break;
+  }
+  return Unknown{};
+}
+
+}  // namespace
+
+std::string encode(const Event& event) {
+  wire::Event to;
+  to.set_magic(kMagic);
+  to.set_member(event.member);
+  to.set_epoch(event.epoch);
+  to.set_seq(event.seq);
+  std::visit(Writer{to}, event.body);
+  return to.SerializeAsString();
+}
+
+Event decode(std::string_view bytes) {
+  wire::Event from;
+  if (bytes.size() > kLongestRecord || !from.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
+      from.magic() != kMagic)
+    return {};
+  Event event{.member = from.member(), .epoch = from.epoch(), .seq = from.seq(), .body = {}};
+  event.body = read_body(from);
+  return event;
+}
+
+}  // namespace turnstile::tokens

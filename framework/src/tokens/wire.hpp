@@ -1,0 +1,17 @@
+#pragma once
+// Events as bytes of a record. Total: whatever the bytes are, there is an event, if only Unknown.
+
+#include <string>
+#include <string_view>
+
+#include "tokens/event.hpp"
+
+namespace turnstile::tokens {
+
+/// Records above this are not read (a Keep of 1,000 limiters has about 40 kB).
+inline constexpr std::size_t kLongestRecord = 1'000'000;
+
+std::string encode(const Event& event);
+Event decode(std::string_view bytes);
+
+}  // namespace turnstile::tokens
