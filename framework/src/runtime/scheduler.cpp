@@ -112,7 +112,7 @@ bool Scheduler::pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starv
 bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
   TopicState& topic = lane->topic;
   if (topic.starved) return gate_.is_open() && pick_look_up(lane, unit);
-  if (!lane->lane.ready(now)) return false;
+  if (!lane->lane.ready(now) || is_crowded(*lane, now)) return false;
   if (topic.needs_store() && !gate_.enter(now)) return false;
   if (topic.limiter) {
     unit.permit = topic.limiter->try_acquire();
