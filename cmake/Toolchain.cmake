@@ -38,3 +38,12 @@ if(TURNSTILE_SANITIZE)
     add_compile_options(-Wno-tsan)
   endif()
 endif()
+
+# turnstile_program(TARGET): what every program of this build needs.
+# Under the thread sanitizer, C11's threads in a form that it knows: tests/support/tsan_thrd.cpp.
+function(turnstile_program target)
+  target_link_libraries(${target} PRIVATE turnstile_flags)
+  if(TURNSTILE_SANITIZE STREQUAL "thread")
+    target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/tsan_thrd.cpp")
+  endif()
+endfunction()
