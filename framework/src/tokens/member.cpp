@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tokens/planted.hpp"
 #include "tokens/snapshot.hpp"
 
 namespace turnstile::tokens {
@@ -61,6 +62,7 @@ void Member::sending_failed() {
   ++epoch_;
   seq_ = 0;
   join_sent_ = false;
+  drained_said_ = false;
   unread_.clear();
   for (auto& [partition, owned] : partitions_) owned.said = false;
   for (auto& [name, use] : uses_) use.said = {};
@@ -144,7 +146,12 @@ void Member::read_own(const State& state, Position position, const Event& event,
       }
     }
   }
-  if (own.at >= trusted_from_) renewed_at_ = std::max(renewed_at_, own.at);
+  // What the state did not count keeps nobody's lease: others go by the same.
+  const auto self = state.members.find(id_);
+  const bool counted = self != state.members.end() && self->second.last == position;
+  const Micros from = TURNSTILE_PLANTED(lease_from_the_answer) ? now : own.at;
+  if ((counted || TURNSTILE_PLANTED(void_event_renews)) && own.at >= trusted_from_)
+    renewed_at_ = std::max(renewed_at_, from);
 }
 
 /// Equal positions must give equal digests; a difference means that somebody counts wrong, and nobody can know who.
@@ -176,7 +183,7 @@ void Member::check_point(const State& state, Position position, const Event& eve
 void Member::follow(const State& state, const std::string& name, Use& use, Micros now) {
   const Holding* holding = state.holding(name, id_);
   if (holding == nullptr) return;
-  if (holding->given_back > use.given_back) {  // taken from us, by a fence
+  if (holding->given_back > use.given_back && !TURNSTILE_PLANTED(fence_not_followed)) {  // taken from us, by a fence
     orders_.push_back({Order::Kind::forfeit, name, holding->given_back});
     use.granted = use.given_back = use.surrender_to = holding->given_back;
   }
@@ -222,6 +229,10 @@ void Member::keep(const State& state, Micros now) {
   for (auto& [partition, owned] : partitions_) {
     const auto entry = state.partitions.find(partition);
     if (entry == state.partitions.end() || !state.members.contains(entry->second.owner)) owned.said = false;
+  }
+  // What the log still takes for ours was given up by an event that was lost.
+  for (const Partition& partition : state.members.at(id_).owns) {
+    if (!partitions_.contains(partition)) to_revoke_.push_back(partition);
   }
 }
 
@@ -292,7 +303,7 @@ void Member::drain(const State& state, Micros now) {
   }
   const bool empty = std::all_of(uses_.begin(), uses_.end(),
                                  [](const auto& u) { return u.second.held() == 0 && u.second.demand.busy == 0; });
-  if (empty && !std::exchange(drained_said_, true)) send(now, Drained{});
+  if ((empty || TURNSTILE_PLANTED(drained_while_busy)) && !std::exchange(drained_said_, true)) send(now, Drained{});
 }
 
 /// Who has been silent for its lease is proposed for expiry, by the oldest member first.
@@ -348,6 +359,7 @@ void Member::begin_life() {
   to_revoke_.clear();
   for (auto& [partition, owned] : partitions_) owned.said = false;
   for (auto& [name, use] : uses_) {
+    if (TURNSTILE_PLANTED(new_life_keeps_grants)) continue;
     use.granted = use.given_back = use.surrender_to = 0;
     use.turn_over = false;
     use.idle_since.reset();
@@ -381,6 +393,7 @@ std::vector<Order> Member::take_orders() { return std::exchange(orders_, {}); }
 
 Micros Member::open_until() const {
   if (phase_ != Phase::joined || renewed_at_ == 0) return 0;
+  if (TURNSTILE_PLANTED(no_clock_margin)) return renewed_at_ + settings_.lease();
   return renewed_at_ + settings_.lease() - settings_.lease() / settings_.margin_divisor;
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/digest.hpp"
+#include "tokens/planted.hpp"
 #include "tokens/wire_parts.hpp"
 
 namespace turnstile::tokens {
@@ -166,9 +167,12 @@ std::optional<State> restore(std::string_view bytes) {
     s.partitions[read_partition(entry.partition())] = {entry.owner(), entry.claimed_at(), entry.fence()};
   for (const auto& ended : from.ended()) {
     s.ended[ended.at()] = ended.member();
-    s.ended_ids.insert(ended.member());
+    if (!TURNSTILE_PLANTED(snapshot_forgets_ended_lives)) s.ended_ids.insert(ended.member());
   }
   if (digest(s) != from.digest()) return std::nullopt;
+  if (TURNSTILE_PLANTED(snapshot_forgets_draining)) {
+    for (auto& [id, member] : s.members) member.draining = false;
+  }
   return s;
 }
 

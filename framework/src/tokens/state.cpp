@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tokens/planted.hpp"
 #include "tokens/shares.hpp"
 
 namespace turnstile::tokens {
@@ -25,7 +26,7 @@ class Application {
 
   Outcome operator()(const Joined& joined) {
     if (event_.member == 0 || event_.epoch == 0 || event_.seq == 0) return Outcome::not_allowed;
-    if (state_.ended_ids.contains(event_.member)) return Outcome::revived;
+    if (state_.ended_ids.contains(event_.member) && !TURNSTILE_PLANTED(late_joined_revives)) return Outcome::revived;
     if (joined.lease_ms < kShortestLeaseMs || joined.lease_ms > kLongestLeaseMs || joined.weight < 1 ||
         joined.weight > kMostWeight || joined.knows < state_.version || joined.host.size() > kLongestName ||
         joined.client.size() > kLongestName)
@@ -118,7 +119,9 @@ class Application {
     return as_member([&](MemberEntry&) {
       const auto silent = state_.members.find(expire.member);
       // The one who says so has just written something itself.
-      if (silent == state_.members.end() || silent->second.last > expire.silent_since) return Outcome::stale;
+      if (silent == state_.members.end()) return Outcome::stale;
+      if (silent->second.last > expire.silent_since && !TURNSTILE_PLANTED(expire_despite_later_writing))
+        return Outcome::stale;
       end(expire.member);
       return Outcome::applied;
     });
@@ -134,7 +137,8 @@ class Application {
   Outcome operator()(const LimitSet& change) {
     if (change.limiter.empty() || change.limiter.size() > kLongestName || change.limit.value_or(0) > kMostPermits)
       return Outcome::not_allowed;
-    if (change.seen < state_.limits_set_at || change.seen >= at_) return Outcome::stale;
+    if (change.seen < state_.limits_set_at && !TURNSTILE_PLANTED(limit_set_unseen)) return Outcome::stale;
+    if (change.seen >= at_) return Outcome::stale;
     const auto known = state_.limiters.find(change.limiter);
     if (known == state_.limiters.end()) {
       if (!change.limit) return Outcome::stale;
@@ -171,9 +175,11 @@ class Application {
     const auto found = state_.members.find(event_.member);
     if (found == state_.members.end()) return Outcome::stranger;
     MemberEntry& member = found->second;
-    if (event_.epoch < member.epoch) return Outcome::old_epoch;
+    const bool is_release = std::holds_alternative<Release>(event_.body);
+    if (event_.epoch < member.epoch && !(is_release && TURNSTILE_PLANTED(late_release_of_an_old_epoch)))
+      return Outcome::old_epoch;
     if (event_.epoch > member.epoch) return Outcome::not_allowed;  // an epoch begins with Joined
-    if (event_.seq <= member.seq) return Outcome::duplicate;
+    if (event_.seq <= member.seq && !TURNSTILE_PLANTED(duplicates_applied)) return Outcome::duplicate;
     member.seq = event_.seq;
     member.last = at_;
     return body(member);
@@ -195,20 +201,27 @@ class Application {
       holding.weight = member.about.weight;
       holding.draining = member.draining;
     }
-    if (is_new || holding.wants == 0 || line.turn_over) holding.in_line_since = at_;
+    const bool turn_over = line.turn_over && !TURNSTILE_PLANTED(turns_not_taken);
+    if (is_new || holding.wants == 0 || turn_over) holding.in_line_since = at_;
+    if (TURNSTILE_PLANTED(rejected_below_the_newest_holder) &&
+        std::any_of(holdings.begin(), holdings.end(),
+                    [&](const auto& other) { return other.second.held_since > holding.held_since; }))
+      return Outcome::not_allowed;
     holding.limit = line.limit;
     holding.strict = line.strict;
     holding.wants = line.wants;
     holding.urgent = std::min(line.urgent, line.wants);
     holding.least = std::max<Count>(line.least, 1);
     holding.busy = line.busy;
-    holding.given_back = std::min(std::max(holding.given_back, line.given_back), holding.granted);
+    const Count back = TURNSTILE_PLANTED(release_frees_twice) ? holding.given_back + line.given_back : line.given_back;
+    holding.given_back = std::min(std::max(holding.given_back, back), holding.granted);
     settle(found->second);
     return Outcome::applied;
   }
 
   /// With a fence the database has decided who came last; equal ones are two lives of one process. Without, the log decides.
   bool follows(const PartitionsClaimed::Claim& claim, const PartitionEntry& before) const {
+    if (TURNSTILE_PLANTED(stale_claim_accepted)) return true;
     if (claim.fence == 0) return claim.previous == before.claimed_at;
     return claim.fence > before.fence || (claim.fence == before.fence && !state_.members.contains(before.owner));
   }
@@ -237,7 +250,7 @@ class Application {
   void drain(MemberId id, MemberEntry& member) {
     set_draining(id, member, true);
     effects_.drained.push_back(id);
-    if (member.unfenced.empty()) reclaim(id, false);
+    if (member.unfenced.empty() || TURNSTILE_PLANTED(unfenced_reclaimed_at_once)) reclaim(id, false);
   }
 
   void set_draining(MemberId id, MemberEntry& member, bool draining) {
@@ -254,7 +267,8 @@ class Application {
   void reclaim(MemberId id, bool also_strict) {
     for (auto& [name, limiter] : state_.limiters) {
       const auto holding = limiter.holdings.find(id);
-      if (holding == limiter.holdings.end() || (limiter.strict() && !also_strict)) continue;
+      if (holding == limiter.holdings.end()) continue;
+      if (limiter.strict() && !also_strict && !TURNSTILE_PLANTED(fence_reclaims_strict)) continue;
       holding->second.given_back = holding->second.granted;
       settle(limiter);
     }
@@ -284,9 +298,11 @@ class Application {
     limiter.wanted = 0;
     line_.clear();
     for (auto& [id, holding] : limiter.holdings) {
+      holding.share = 0;
+      if (holding.draining && TURNSTILE_PLANTED(draining_not_counted)) continue;
+      if (holding.wants == 0 && TURNSTILE_PLANTED(counted_by_place_in_line)) continue;
       held += holding.held();
       if (holding.draining) draining += holding.held();
-      holding.share = 0;
       if (holding.draining || holding.wants == 0) continue;
       limiter.wanted += holding.wants;
       line_.push_back(&holding);
@@ -298,7 +314,7 @@ class Application {
       wishes_.push_back(
           {.wants = holding->wants, .urgent = holding->urgent, .least = holding->least, .weight = holding->weight});
     limiter.starved = divide(limit - std::min(limit, draining), wishes_);
-    Count free = limit - std::min(limit, held);
+    Count free = limit - (TURNSTILE_PLANTED(lowered_limit_grants) ? held : std::min(limit, held));
     for (std::size_t i = 0; i < line_.size(); ++i) {
       Holding& holding = *line_[i];
       holding.share = wishes_[i].share;

@@ -1,0 +1,78 @@
+#pragma once
+// Known bugs, each at the very line that it breaks, so that the simulator can prove that it would have found it
+// (tests/simulation/planted_test.cpp). They exist only in builds with TURNSTILE_FAILPOINTS; elsewhere the condition is false.
+
+#if defined(TURNSTILE_FAILPOINTS) && TURNSTILE_FAILPOINTS
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace turnstile::tokens {
+
+enum class Planted : std::uint8_t {
+  none,
+  // apply
+  duplicates_applied,
+  late_release_of_an_old_epoch,
+  expire_despite_later_writing,
+  late_joined_revives,
+  stale_claim_accepted,
+  fence_reclaims_strict,
+  unfenced_reclaimed_at_once,
+  release_frees_twice,
+  draining_not_counted,
+  counted_by_place_in_line,
+  rejected_below_the_newest_holder,
+  lowered_limit_grants,
+  limit_set_unseen,
+  turns_not_taken,
+  // snapshot
+  snapshot_forgets_draining,
+  snapshot_forgets_ended_lives,
+  // member
+  lease_from_the_answer,
+  no_clock_margin,
+  new_life_keeps_grants,
+  fence_not_followed,
+  drained_while_busy,
+  void_event_renews,
+};
+inline constexpr std::array<std::string_view, 23> kPlantedNames{
+    "none",
+    "duplicates_applied",
+    "late_release_of_an_old_epoch",
+    "expire_despite_later_writing",
+    "late_joined_revives",
+    "stale_claim_accepted",
+    "fence_reclaims_strict",
+    "unfenced_reclaimed_at_once",
+    "release_frees_twice",
+    "draining_not_counted",
+    "counted_by_place_in_line",
+    "rejected_below_the_newest_holder",
+    "lowered_limit_grants",
+    "limit_set_unseen",
+    "turns_not_taken",
+    "snapshot_forgets_draining",
+    "snapshot_forgets_ended_lives",
+    "lease_from_the_answer",
+    "no_clock_margin",
+    "new_life_keeps_grants",
+    "fence_not_followed",
+    "drained_while_busy",
+    "void_event_renews",
+};
+
+/// The one that is in force. Set it while no other thread runs.
+inline Planted planted = Planted::none;
+
+}  // namespace turnstile::tokens
+
+#define TURNSTILE_PLANTED(name) (::turnstile::tokens::planted == ::turnstile::tokens::Planted::name)
+
+#else
+
+#define TURNSTILE_PLANTED(name) false
+
+#endif

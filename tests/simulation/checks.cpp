@@ -1,0 +1,131 @@
+#include "simulation/checks.hpp"
+
+#include "simulation/describe.hpp"
+#include "tokens/snapshot.hpp"
+
+namespace turnstile::simulation {
+
+using namespace tokens;
+using Outcome = Effects::Outcome;
+
+const Effects& Checks::written(Position position, const Event& event) {
+  const auto* claimed = std::get_if<PartitionsClaimed>(&event.body);
+  const auto key = std::tuple{event.member, event.epoch, event.seq};
+  const bool again = counted_.contains(key);
+  const State before = again || claimed != nullptr ? state_ : State{};
+  const Position limits_set_at = state_.limits_set_at;
+  std::map<std::string, Count> held_before;
+  for (const auto& [name, limiter] : state_.limiters) held_before[name] = limiter.held();
+
+  effects_ = apply(state_, position, event);
+  const bool speaks_for_a_member =
+      !std::holds_alternative<LimitSet>(event.body) && !std::holds_alternative<VersionSet>(event.body);
+  if (effects_.outcome == Outcome::applied && speaks_for_a_member) counted_.insert(key);
+
+  capacity_holds(held_before);
+  if (again) duplicate_changed_nothing(before, event);
+  if (claimed != nullptr) void_claims_changed_nothing(before, event);
+  limit_change_was_due(event, limits_set_at);
+  ended_stay_ended(effects_);
+  if (is_compared(position)) digests_.push_back(digest(state_));
+  count_marks(event);
+  return effects_;
+}
+
+/// Invariant 2: what is held never exceeds the limit; where the limit was lowered below it, it never grows.
+void Checks::capacity_holds(const std::map<std::string, Count>& held_before) const {
+  for (const auto& [name, limiter] : state_.limiters) {
+    const Count held = limiter.held();
+    const auto before = held_before.find(name);
+    if (held <= limiter.limit() || (before != held_before.end() && held <= before->second)) continue;
+    throw Broken("limiter " + name + " has the limit " + std::to_string(limiter.limit()) + ", but " +
+                 std::to_string(held) + " permits are held at position " + std::to_string(state_.last));
+  }
+}
+
+/// Invariant 3.
+void Checks::duplicate_changed_nothing(const State& before, const Event& event) const {
+  State expected = before;
+  expected.last = state_.last;
+  ++expected.ignored;
+  if (effects_.outcome == Outcome::unknown) ++expected.unknown;
+  if (expected != state_) throw Broken("a second copy changed the state: " + describe(event));
+}
+
+/// Invariant 4. With a fence the database has said who came last, without one the log: a claim that names another than the
+/// claim before it was made without knowing that one.
+void Checks::void_claims_changed_nothing(const State& before, const Event& event) const {
+  for (const auto& claim : std::get<PartitionsClaimed>(event.body).claims) {
+    const auto known = before.partitions.find(claim.partition);
+    if (known == before.partitions.end()) continue;
+    const PartitionEntry& entry = known->second;
+    const bool is_void = claim.fence == 0 ? claim.previous != entry.claimed_at
+                                          : claim.fence < entry.fence || (claim.fence == entry.fence &&
+                                                                          before.members.contains(entry.owner));
+    if (!is_void) continue;
+    ++marks_[static_cast<std::size_t>(Mark::claim_void)];
+    const auto after = state_.partitions.find(claim.partition);
+    if (after == state_.partitions.end() || after->second != entry)
+      throw Broken("a claim that was void took a partition from its owner: " + describe(event));
+  }
+}
+
+void Checks::limit_change_was_due(const Event& event, Position set_before) const {
+  const auto* change = std::get_if<LimitSet>(&event.body);
+  if (change == nullptr || change->seen >= set_before) return;
+  ++marks_[static_cast<std::size_t>(Mark::limit_raced)];
+  if (effects_.outcome == Outcome::applied)
+    throw Broken("a limit was set by who had not seen the last change: " + describe(event));
+}
+
+void Checks::ended_stay_ended(const Effects& effects) {
+  if (effects.ended) ended_.insert(*effects.ended);
+  for (const auto& [id, member] : state_.members) {
+    if (ended_.contains(id)) throw Broken("member " + std::to_string(id) + " ended, and is there again");
+  }
+}
+
+void Checks::reached(Position position, const State& state) const {
+  if (digest(state) != digests_.at(static_cast<std::size_t>(position / 8)))
+    throw Broken("a process has come to another state at position " + std::to_string(position));
+}
+
+void Checks::count_marks(const Event& event) {
+  const auto mark = [&](Mark which) { ++marks_[static_cast<std::size_t>(which)]; };
+  switch (effects_.outcome) {
+    case Outcome::applied: break;
+    case Outcome::unknown: mark(Mark::unknown); break;
+    case Outcome::duplicate: mark(Mark::duplicate); break;
+    case Outcome::old_epoch: mark(Mark::old_epoch); break;
+    case Outcome::stranger: mark(Mark::stranger); break;
+    case Outcome::revived: mark(Mark::revived); break;
+    case Outcome::stale: mark(Mark::stale); break;
+    case Outcome::not_allowed: mark(Mark::not_allowed); break;
+  }
+  const bool applied = effects_.outcome == Outcome::applied;
+  if (std::holds_alternative<VersionSet>(event.body)) mark(applied ? Mark::version_switched : Mark::version_refused);
+  if (applied && std::holds_alternative<Joined>(event.body) && event.epoch > 1) mark(Mark::new_epoch);
+  if (applied && std::holds_alternative<Expire>(event.body)) mark(Mark::expired);
+  if (applied && std::holds_alternative<Left>(event.body)) mark(Mark::left);
+  if (applied && std::holds_alternative<Drained>(event.body)) mark(Mark::said_drained);
+  if (const auto* release = std::get_if<Release>(&event.body); applied && release != nullptr && release->line.turn_over)
+    mark(Mark::turn_over);
+  if (!effects_.drained.empty()) mark(Mark::drained);
+  for (const MemberId id : effects_.drained) {
+    if (!state_.members.at(id).unfenced.empty()) mark(Mark::unfenced);
+  }
+  if (std::holds_alternative<PartitionsClaimed>(event.body)) {
+    for (const MemberId id : effects_.reclaimed) {
+      mark(Mark::fenced);
+      for (const auto& [name, limiter] : state_.limiters) {
+        if (limiter.strict() && state_.held(name, id) > 0) mark(Mark::strict_kept);
+      }
+    }
+  }
+  for (const auto& [name, limiter] : state_.limiters) {
+    if (limiter.starved) mark(Mark::starved);
+    if (limiter.held() > limiter.limit()) mark(Mark::over_lowered_limit);
+  }
+}
+
+}  // namespace turnstile::simulation

@@ -1,0 +1,77 @@
+#pragma once
+// One run: some processes, the services that they use, chaos for a while, then health. It holds during all of it what checks.hpp
+// says of the log, and what only a bystander can see:
+//
+//   outside   handlers that run never need more permits than the log says that their process holds, nor all together more than
+//             the limit; those past their process's own deadline, and those that a fence keeps from committing, aside
+//   deadline  nobody is expired before its own deadline has passed
+//   fence     permits come back by a fence only where the database refuses what still runs
+//   healed    all members that want get their fair share, and turns are taken where there are too few
+//   quiet     once nobody wants anything, nothing is held, and all have come to the same state
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "simulation/checks.hpp"
+#include "simulation/plan.hpp"
+#include "simulation/process.hpp"
+#include "simulation/random.hpp"
+#include "simulation/schedule.hpp"
+#include "simulation/services.hpp"
+
+namespace turnstile::simulation {
+
+class World {
+ public:
+  /// `trace`: says what happens, if given.
+  World(const Plan& plan, Marks& marks, std::ostream* trace);
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  /// Throws Broken.
+  void run();
+
+  // --- for the parts ---
+  [[nodiscard]] const Plan& plan() const { return plan_; }
+  [[nodiscard]] bool chaotic() const { return schedule.now() < plan_.chaos; }
+  [[nodiscard]] bool has(Fault fault) const { return chaotic() && plan_.has(fault); }
+  [[nodiscard]] const std::vector<std::unique_ptr<Process>>& processes() const { return processes_; }
+  void mark(Mark which) { ++marks_[static_cast<std::size_t>(which)]; }
+  void say(const std::function<std::string()>& what) const;
+  void written(tokens::Position position);
+  void handler_started(const std::string& limiter) const;
+
+  const Plan plan_;
+  Marks& marks_;
+  std::ostream* trace_;
+
+ public:
+  Random random;
+  Schedule schedule;
+  Checks checks;
+  TokenLog log;
+  Database database;
+  Coordinator coordinator;
+
+ private:
+  friend class Chaos;
+
+  void set_up();
+  Process& start(const Site& site);
+  void heal();
+  void must_be_fair();
+  void must_be_quiet();
+  void nobody_ends_early(const tokens::Event& event, const tokens::Effects& effects) const;
+  void outside_holds() const;
+  [[nodiscard]] bool version_moved_on() const { return checks.state().version > tokens::kNewestVersion; }
+  [[nodiscard]] std::vector<Process*> living() const;
+
+  std::vector<Site> sites_;
+  std::vector<Site> to_restart_;
+  std::vector<std::unique_ptr<Process>> processes_;
+};
+
+}  // namespace turnstile::simulation
