@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(
     Others, WrongConfigTest,
     ::testing::Values(
         Wrong{"limit = 3",
-              "1: limit: unknown key; the sections are [kafka], [postgres], [consumer], [log] and [topics.NAME]"},
+              "1: limit: unknown key; did you mean [limits]?"},
         Wrong{"kafka = 3", "1: kafka: must be a section, [kafka], not a value"},
         Wrong{"[kafka]\n\"client.id\" = [1]",
               "2: kafka.client.id: must be a text, a number, true or false, not an array"},

@@ -1,18 +1,66 @@
 // The composition root: the one place that knows the framework and the real adapters together.
 
+#include <mutex>
+
 #include "turnstile/config.hpp"
 #include "turnstile/consumer.hpp"
 #include "turnstile/kafka/broker.hpp"
+#include "turnstile/kafka/limiters.hpp"
 #include "turnstile/log.hpp"
 #include "turnstile/poll_loop.hpp"
 #include "turnstile/postgres/store.hpp"
 
 namespace turnstile {
 
+namespace {
+
+/// Joins the token domain when the first limiter is opened: who has no limits needs no token log.
+class LazyDomain final : public Limiters {
+ public:
+  LazyDomain(Config config, std::shared_ptr<spdlog::logger> logger)
+      : config_(std::move(config)), logger_(std::move(logger)) {}
+
+  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
+    const std::lock_guard lock(mutex_);
+    if (!domain_) join();
+    return domain_->open(name, limit);
+  }
+  void on_claimed(const TopicPartition& at, Epoch epoch) override {
+    const std::lock_guard lock(mutex_);
+    if (domain_) domain_->on_claimed(at, epoch);
+  }
+  void on_revoked(std::span<const TopicPartition> partitions) override {
+    const std::lock_guard lock(mutex_);
+    if (domain_) domain_->on_revoked(partitions);
+  }
+
+ private:
+  void join() {
+    const LimitsSettings& limits = config_.limits;
+    const auto client = config_.kafka.find("client.id");
+    const TokenSettings tokens{.client = client == config_.kafka.end() ? config_.group() : client->second,
+                               .lease = limits.lease,
+                               .weight = static_cast<std::uint32_t>(limits.weight),
+                               .strict = limits.strict};
+    const std::string topic = limits.topic.empty() ? config_.group() + ".tokens" : limits.topic;
+    domain_ = kafka::open_limiters(config_.kafka, {.name = topic, .replication = limits.replication}, tokens, logger_);
+  }
+
+  const Config config_;
+  const std::shared_ptr<spdlog::logger> logger_;
+  std::mutex mutex_;
+  std::shared_ptr<TokenDomain> domain_;
+};
+
+}  // namespace
+
 Backends connect(const Config& config, std::shared_ptr<spdlog::logger> logger) {
   Backends backends;
   if (!logger) logger = make_logger(config.log);
-  if (!config.kafka.empty()) backends.broker = kafka::open_broker(config.kafka, std::move(logger));
+  if (!config.kafka.empty()) {
+    backends.broker = kafka::open_broker(config.kafka, logger);
+    if (config.limits.over == "cluster") backends.limiters = std::make_shared<LazyDomain>(config, std::move(logger));
+  }
   if (config.postgres) backends.store = postgres::open_store(*config.postgres);
   return backends;
 }

@@ -45,10 +45,17 @@ std::optional<milliseconds> retention_in(const Entries& entries) {
 }
 
 // librdkafka's mock broker creates a topic by being asked about it, and never answers DescribeConfigs (trap 30).
-bool is_mock(const Client& client) {
-  const std::unique_ptr<char, decltype(&std::free)> id{rd_kafka_clusterid(client.handle(), 0), &std::free};
+bool is_mock(const Client& client) { return is_mock(client, milliseconds{0}); }
+
+}  // namespace
+
+bool is_mock(const Client& client, milliseconds timeout) {
+  const std::unique_ptr<char, decltype(&std::free)> id{
+      rd_kafka_clusterid(client.handle(), timeout.count() > 0 ? ms(timeout) : 0), &std::free};
   return id && std::string_view(id.get()).starts_with("mockCluster");
 }
+
+namespace {
 
 Metadata ask(const Client& client, const std::string& topic, bool about_all, milliseconds timeout) {
   // The topic handle makes it a question about this topic alone.
@@ -69,29 +76,9 @@ void wait_for_answer(const Client& client, const std::string& topic, millisecond
   throw client.no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "asking about it", topic);
 }
 
-}  // namespace
-
-std::optional<std::int32_t> partition_count(const Client& client, const std::string& topic, milliseconds timeout) {
-  wait_for_answer(client, topic, timeout);
-  const auto metadata = ask(client, topic, is_mock(client), timeout);
-  for (int i = 0; i < metadata->topic_cnt; ++i) {
-    const auto& found = metadata->topics[i];
-    if (topic != found.topic) continue;
-    if (found.err == RD_KAFKA_RESP_ERR_NO_ERROR || found.err == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE)
-      return found.partition_cnt;
-    if (found.err != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) throw broker_error(found.err, "", client.where(topic));
-  }
-  return std::nullopt;
-}
-
-bool topic_exists(const Client& client, const std::string& topic) noexcept try {
-  return partition_count(client, topic, milliseconds{1'000}).has_value();
-} catch (...) {
-  return true;
-}
-
-std::optional<milliseconds> retention(const Client& client, const std::string& topic, milliseconds timeout) {
-  if (is_mock(client)) return std::nullopt;
+// The topic's own settings; none when the broker cannot say, or does not tell us.
+Entries settings_of(const Client& client, const std::string& topic, milliseconds timeout) {
+  if (is_mock(client)) return {};
   auto* handle = client.handle();
   const Queue queue{rd_kafka_queue_new(handle)};
   const AdminOptions options{rd_kafka_AdminOptions_new(handle, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS)};
@@ -100,12 +87,53 @@ std::optional<milliseconds> retention(const Client& client, const std::string& t
   auto* asked = resource.get();
   rd_kafka_DescribeConfigs(handle, &asked, 1, options.get(), queue.get());
   const Event event{rd_kafka_queue_poll(queue.get(), ms(timeout + milliseconds{500}))};
-  if (!event || rd_kafka_event_type(event.get()) != RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT) return std::nullopt;
+  if (!event || rd_kafka_event_type(event.get()) != RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT) return {};
   if (const auto code = rd_kafka_event_error(event.get())) {
-    client.logger().debug("kafka: topic {}: its retention is not known: {}", topic, rd_kafka_err2str(code));
-    return std::nullopt;
+    client.logger().debug("kafka: topic {}: its settings are not known: {}", topic, rd_kafka_err2str(code));
+    return {};
   }
-  return retention_in(entries_of(event.get()));
+  return entries_of(event.get());
+}
+
+}  // namespace
+
+TopicShape shape(const Client& client, const std::string& topic, milliseconds timeout) {
+  wait_for_answer(client, topic, timeout);
+  const auto metadata = ask(client, topic, is_mock(client), timeout);
+  TopicShape shape{.brokers = metadata->broker_cnt};
+  for (int i = 0; i < metadata->topic_cnt; ++i) {
+    const auto& found = metadata->topics[i];
+    if (topic != found.topic) continue;
+    if (found.err == RD_KAFKA_RESP_ERR_NO_ERROR || found.err == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE) {
+      shape.partitions = found.partition_cnt;
+      if (found.partition_cnt > 0) shape.replicas = found.partitions[0].replica_cnt;
+    } else if (found.err != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+      throw broker_error(found.err, "", client.where(topic));
+    }
+  }
+  return shape;
+}
+
+std::optional<std::int32_t> partition_count(const Client& client, const std::string& topic, milliseconds timeout) {
+  const auto partitions = shape(client, topic, timeout).partitions;
+  return partitions > 0 ? std::optional(partitions) : std::nullopt;
+}
+
+bool topic_exists(const Client& client, const std::string& topic) noexcept try {
+  return partition_count(client, topic, milliseconds{1'000}).has_value();
+} catch (...) {
+  return true;
+}
+
+std::optional<std::string> topic_setting(const Client& client, const std::string& topic, const std::string& key,
+                                         milliseconds timeout) {
+  const Entries entries = settings_of(client, topic, timeout);
+  const auto found = entries.find(key);
+  return found == entries.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<milliseconds> retention(const Client& client, const std::string& topic, milliseconds timeout) {
+  return retention_in(settings_of(client, topic, timeout));
 }
 
 }  // namespace turnstile::kafka

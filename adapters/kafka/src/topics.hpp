@@ -10,9 +10,21 @@
 
 namespace turnstile::kafka {
 
+/// librdkafka's mock broker, which knows no administration. Waits for its first answer at most so long.
+bool is_mock(const Client& client, std::chrono::milliseconds timeout);
 /// The number of the topic's partitions, or nothing when there is no such topic. Creates none. Throws BrokerError.
 std::optional<std::int32_t> partition_count(const Client& client, const std::string& topic,
                                             std::chrono::milliseconds timeout);
+struct TopicShape {
+  std::int32_t partitions = 0;  ///< 0: there is no such topic
+  std::int32_t replicas = 0;    ///< of its first partition
+  std::int32_t brokers = 0;     ///< in the cluster
+};
+/// Creates none. Throws BrokerError.
+TopicShape shape(const Client& client, const std::string& topic, std::chrono::milliseconds timeout);
+/// One of the topic's own settings; nothing when the broker cannot say, or does not tell us.
+std::optional<std::string> topic_setting(const Client& client, const std::string& topic, const std::string& key,
+                                         std::chrono::milliseconds timeout);
 /// Asks for a second; in doubt, yes.
 bool topic_exists(const Client& client, const std::string& topic) noexcept;
 /// How long the topic keeps its records; nothing when the broker cannot say, or does not tell us.

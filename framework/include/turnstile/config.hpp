@@ -49,6 +49,16 @@ struct ConsumerSettings {
   std::chrono::milliseconds stall_after{60'000};     ///< the watchdog's patience with one partition
 };
 
+/// Over what limits are counted, and how what a dead member held comes back.
+struct LimitsSettings {
+  std::string over = "cluster";  ///< cluster: all members of the domain, through Kafka; process
+  std::string topic;             ///< the domain's token log; default: GROUP.tokens. Services that share it share limits
+  std::chrono::milliseconds lease{10'000};  ///< a member that is silent for so long has lost its permits
+  std::int32_t weight = 1;                  ///< shares of a limit are in proportion
+  bool strict = false;  ///< permits of the dead come back at the lease's end, even if the database has fenced them
+  std::int32_t replication = 0;  ///< least replicas of the token log; 0: 3, or as many as there are brokers
+};
+
 struct LogSettings {
   std::string level = "info";   ///< trace debug info warn error off
   std::string format = "text";  ///< text | json
@@ -68,6 +78,7 @@ class Config {
   /// Absent: no database; then every topic's mode must be none.
   std::optional<PostgresSettings> postgres;
   ConsumerSettings consumer;
+  LimitsSettings limits;
   LogSettings log;
   std::map<std::string, TopicSettings> topics;
 

@@ -17,6 +17,7 @@ class EnvironmentReader {
     kafka();
     postgres();
     section("consumer", consumer_keys(), config_.consumer);
+    section("limits", limits_keys(), config_.limits);
     section("log", log_keys(), config_.log);
     topics();
     return std::move(problems_);

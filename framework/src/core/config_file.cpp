@@ -10,7 +10,7 @@
 namespace turnstile {
 namespace {
 
-constexpr std::array<std::string_view, 5> sections{"kafka", "postgres", "consumer", "log", "topics"};
+constexpr std::array<std::string_view, 6> sections{"kafka", "postgres", "consumer", "limits", "log", "topics"};
 
 struct Leaf {
   std::string key;  ///< below its section: "limit", "retry.attempts"
@@ -62,6 +62,7 @@ class FileReader {
     if (name == "kafka") kafka(table);
     else if (name == "postgres") settings(name, table, postgres_keys(), config_.postgres.emplace());
     else if (name == "consumer") settings(name, table, consumer_keys(), config_.consumer);
+    else if (name == "limits") settings(name, table, limits_keys(), config_.limits);
     else if (name == "log") settings(name, table, log_keys(), config_.log);
     else topics(table);
   }
@@ -71,7 +72,7 @@ class FileReader {
     if (const auto near = suggest(name, sections)) {
       why += "; did you mean [" + std::string(*near) + "]?";
     } else {
-      why += "; the sections are [kafka], [postgres], [consumer], [log] and [topics.NAME]";
+      why += "; the sections are [kafka], [postgres], [consumer], [limits], [log] and [topics.NAME]";
     }
     problem(name, node.line, why);
   }

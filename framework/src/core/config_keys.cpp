@@ -163,6 +163,18 @@ Problem read_format(const ConfigValue& value, std::string& into) {
   return std::nullopt;
 }
 
+Problem read_over(const ConfigValue& value, std::string& into) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 2> choices{
+      {{"cluster", "cluster"}, {"process", "process"}}};
+  std::string_view over;
+  if (auto problem = read_choice<std::string_view>(value, choices, over)) return problem;
+  into = over;
+  return std::nullopt;
+}
+
+/// A Keep goes out four times a lease, and must come back in time.
+constexpr milliseconds shortest_lease{500};
+
 using V = const ConfigValue&;
 
 }  // namespace
@@ -186,6 +198,18 @@ std::span<const Setting<ConsumerSettings>> consumer_keys() {
       {"drain_timeout", [](V v, ConsumerSettings& s) { return read(v, milliseconds(0), s.drain_timeout); }},
       {"commit_interval", [](V v, ConsumerSettings& s) { return read(v, milliseconds(1), s.commit_interval); }},
       {"stall_after", [](V v, ConsumerSettings& s) { return read(v, milliseconds(1), s.stall_after); }},
+  }};
+  return keys;
+}
+
+std::span<const Setting<LimitsSettings>> limits_keys() {
+  static constexpr std::array<Setting<LimitsSettings>, 6> keys{{
+      {"over", [](V v, LimitsSettings& s) { return read_over(v, s.over); }},
+      {"topic", [](V v, LimitsSettings& s) { return read(v, s.topic); }},
+      {"lease", [](V v, LimitsSettings& s) { return read(v, shortest_lease, s.lease); }},
+      {"weight", [](V v, LimitsSettings& s) { return read_number(v, 1, 1'000, s.weight); }},
+      {"strict", [](V v, LimitsSettings& s) { return read(v, s.strict); }},
+      {"replication", [](V v, LimitsSettings& s) { return read_number(v, 0, 100, s.replication); }},
   }};
   return keys;
 }

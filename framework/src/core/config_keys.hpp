@@ -19,6 +19,7 @@ struct Setting {
 
 std::span<const Setting<PostgresSettings>> postgres_keys();
 std::span<const Setting<ConsumerSettings>> consumer_keys();
+std::span<const Setting<LimitsSettings>> limits_keys();
 std::span<const Setting<LogSettings>> log_keys();
 std::span<const Setting<TopicSettings>> topic_keys();
 

@@ -55,6 +55,7 @@ class SignalWatch {
 Consumer::Consumer(Config config, Backends backends) : state_(std::make_unique<State>()) {
   state_->blueprint.config = std::move(config);
   state_->blueprint.backends = std::move(backends);
+  if (!state_->blueprint.backends.limiters) state_->blueprint.backends.limiters = make_local_limiters();
 }
 
 Consumer::~Consumer() = default;
@@ -91,7 +92,8 @@ void Consumer::run() {
                           .group = blueprint.config.group(),
                           .workers = worker_count(blueprint.config, topics)};
   if (blueprint.config.postgres) settings.lock_timeout = blueprint.config.postgres->lock_timeout;
-  Engine engine(settings, *blueprint.backends.broker, blueprint.backends.store, journal, blueprint.observers);
+  Engine engine(settings, *blueprint.backends.broker, blueprint.backends.store, blueprint.backends.limiters, journal,
+                blueprint.observers);
   for (auto& topic : topics) engine.add_topic(std::move(topic));
   engine.run(state_->stop);
 }

@@ -60,9 +60,10 @@ void work(Scheduler& scheduler, WorkerSlot& slot, InboxStore* store) {
 }  // namespace
 
 Engine::Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store,
-               std::shared_ptr<const Journal> journal, Observers observers)
+               std::shared_ptr<Limiters> limiters, std::shared_ptr<const Journal> journal, Observers observers)
     : settings_(std::move(settings)),
       store_(std::move(store)),
+      limiters_(std::move(limiters)),
       journal_(std::move(journal)),
       observers_(std::move(observers)),
       consumer_(broker.open_consumer()),
@@ -107,6 +108,9 @@ void Engine::run(const std::atomic<int>& stop) {
 }
 
 void Engine::start_workers() {
+  for (const auto& topic : shared_->topics) {
+    if (topic->limiter) topic->limiter->expect(settings_.workers);
+  }
   for (int i = 0; i < settings_.workers; ++i) {
     WorkerSlot& slot = shared_->scheduler.add_worker();
     workers_.emplace_back([shared = shared_, &slot, store = store_] { work(shared->scheduler, slot, store.get()); });
@@ -158,6 +162,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
       to_claim.push_back(at);
       claiming[at] = lane;
     } else {
+      limiters_->on_claimed(at, Epoch{});
       observers_.tell(&Observer::on_assigned, at, Epoch{});
     }
     shared_->scheduler.open(std::move(lane));
@@ -172,6 +177,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
       lane->start = start_of(claim, place);
       if (lane->start) starts.push_back({claim.at, *lane->start});
       shared_->scheduler.admit(*lane, place);
+      limiters_->on_claimed(claim.at, claim.fence.epoch);
       observers_.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
     }
   } catch (const StoreBusy& e) {
@@ -226,6 +232,7 @@ void Engine::take_late_claims() {
         if (lane->start) consumer_->seek({claim.at, *lane->start});
       }
       shared_->scheduler.admit(*lane, place);
+      limiters_->on_claimed(claim.at, claim.fence.epoch);
       journal_->info(claim.at, "claimed, epoch " + std::to_string(claim.fence.epoch.value));
       observers_.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
     } catch (const std::exception& e) {
@@ -259,6 +266,11 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
           "refused once another member has claimed them");
     }
   }
+  std::vector<TopicPartition> ended;
+  for (const auto& lane : lanes) {
+    if (shared_->scheduler.locked([&] { return lane->lane.running() == 0; })) ended.push_back(lane->place.at);
+  }
+  limiters_->on_revoked(ended);
   keeper_->flush(lanes);
   if (!lost) commit(true);
   shared_->scheduler.close(lanes);

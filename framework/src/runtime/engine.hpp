@@ -16,6 +16,7 @@
 #include "runtime/scheduler.hpp"
 #include "turnstile/config.hpp"
 #include "turnstile/ports/broker.hpp"
+#include "turnstile/ports/limiter.hpp"
 
 namespace turnstile {
 
@@ -28,7 +29,7 @@ struct EngineSettings {
 
 class Engine final : private AssignmentListener {
  public:
-  Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store,
+  Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store, std::shared_ptr<Limiters> limiters,
          std::shared_ptr<const Journal> journal, Observers observers);
   ~Engine() override;
 
@@ -51,6 +52,7 @@ class Engine final : private AssignmentListener {
 
   const EngineSettings settings_;
   std::shared_ptr<InboxStore> store_;
+  std::shared_ptr<Limiters> limiters_;
   std::shared_ptr<const Journal> journal_;
   Observers observers_;
   std::unique_ptr<BrokerConsumer> consumer_;

@@ -90,7 +90,7 @@ std::uint64_t PermitGate::stand_in_line(Waiter waiter) {
     line_.insert(behind, std::move(waiter));
   }
   serve();
-  if (waiting_.load() > 0) ring_();
+  if (waiting_.load() > 0 && in_use() + waiting_.load() > told_.load()) ring_();
   return number;
 }
 
@@ -198,6 +198,7 @@ tokens::Demand PermitGate::demand() const {
     demand.least = line_.front().count;
     demand.urgent = std::min(urgent_waiting_, demand.wants);
   }
+  told_.store(demand.wants);
   return demand;
 }
 

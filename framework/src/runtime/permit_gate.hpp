@@ -102,6 +102,7 @@ class PermitGate {
   std::atomic<Count> most_{0};
   std::atomic<Count> waiting_{0};  ///< permits that are waited for
   std::atomic<Count> expected_{0};
+  mutable std::atomic<Count> told_{0};  ///< what the member knows to be wanted
 
   mutable std::mutex mutex_;  ///< of what follows
   std::vector<std::unique_ptr<Life>> lives_;

@@ -96,6 +96,7 @@ void PollLoop::State::give_back(std::unique_ptr<InboxSession> session) {
 PollLoop::PollLoop(Config config, Backends backends) : state_(std::make_unique<State>()) {
   state_->blueprint.config = std::move(config);
   state_->blueprint.backends = std::move(backends);
+  if (!state_->blueprint.backends.limiters) state_->blueprint.backends.limiters = make_local_limiters();
 }
 
 PollLoop::~PollLoop() = default;

@@ -112,7 +112,6 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
   const bool dies = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.dead_letter.has_value(); });
   const auto producer = dies && blueprint.backends.broker ? blueprint.backends.broker->open_producer() : nullptr;
   const auto dead_letters = std::make_shared<DeadLetters>(producer, store);
-  const auto limiters = blueprint.backends.limiters ? blueprint.backends.limiters : make_local_limiters();
 
   std::vector<std::unique_ptr<TopicState>> topics;
   for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -125,7 +124,7 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
                                    .caller_raises = caller_raises};
     if (blueprint.config.postgres) services.lock_timeout = blueprint.config.postgres->lock_timeout;
     const HandlerId handler = services.store ? store->register_handler(plan.handler) : HandlerId{};
-    auto limiter = plan.limiter.empty() ? nullptr : limiters->open(plan.limiter, plan.limit);
+    auto limiter = plan.limiter.empty() ? nullptr : blueprint.backends.limiters->open(plan.limiter, plan.limit);
     topics.push_back(std::make_unique<TopicState>(plan, blueprint.topics[i].second, handler, std::move(services),
                                                   std::move(limiter)));
   }

@@ -1,14 +1,17 @@
 #pragma once
-// So many at a time. A limiter is a named number of permits; a permit stands for one handler that runs. In this
-// release the limiter counts within the process; a cluster-wide one is another implementation of the same port.
+// So many at a time. A limiter is a named number of permits; a permit stands for one handler that runs. Implementations count
+// within the process, over the members of a token domain (turnstile/tokens.hpp), or in PostgreSQL.
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <utility>
+
+#include "turnstile/types.hpp"
 
 namespace turnstile {
 
@@ -61,6 +64,8 @@ class Limiter : public std::enable_shared_from_this<Limiter> {
   /// call try_acquire(). The one who asked and got a permit meanwhile is woken for nothing; that is allowed.
   virtual void when_free(std::function<void()> wake) = 0;
   [[nodiscard]] virtual LimiterState state() const = 0;
+  /// While anybody waits, this process could use so many at once: asked for together, not one by one.
+  virtual void expect(std::int64_t /*at_once*/) {}
 
  protected:
   friend class Permit;
@@ -77,6 +82,11 @@ class Limiters {
   virtual ~Limiters() = default;
   /// Throws Error when the name is known with another limit.
   virtual std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) = 0;
+  /// The partitions that this process owns, for those who take back what a dead owner held. `epoch`: the database's, already
+  /// committed there; 0 where it knows nothing of the partition.
+  virtual void on_claimed(const TopicPartition& /*at*/, Epoch /*epoch*/) {}
+  /// Nothing of them runs in this process any more.
+  virtual void on_revoked(std::span<const TopicPartition> /*partitions*/) {}
 };
 
 /// Counts within this process.

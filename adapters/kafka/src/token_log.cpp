@@ -1,0 +1,267 @@
+#include "token_log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "token_topic.hpp"
+#include "topics.hpp"
+
+namespace turnstile::kafka {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int ask_timeout_ms = 10'000;
+constexpr std::size_t most_at_once = 1'024;
+// How long an event may be on its way before its fate is unknown: then a new epoch begins.
+constexpr const char* delivery_timeout_ms = "5000";
+const std::string snapshot_key = "state";
+
+Settings reader_settings(Settings settings) {
+  // A position that is gone must be seen, not passed over. Nothing here is transactional, and somebody else's open transaction in
+  // this topic must not hold up its readers.
+  settings["auto.offset.reset"] = "error";
+  settings["isolation.level"] = "read_uncommitted";
+  settings["fetch.error.backoff.ms"] = "50";
+  return settings;
+}
+
+Settings writer_settings(Settings settings) {
+  settings["enable.idempotence"] = "true";
+  settings.erase("queue.buffering.max.ms");
+  settings["linger.ms"] = "0";
+  settings.erase("message.timeout.ms");
+  settings["delivery.timeout.ms"] = delivery_timeout_ms;
+  settings.erase("compression.type");
+  settings["compression.codec"] = "none";
+  return settings;
+}
+
+/// What librdkafka hands back with the report: 0 for an event, else the snapshot's position + 1.
+void* opaque(std::int64_t snapshot_of) { return reinterpret_cast<void*>(static_cast<std::intptr_t>(snapshot_of + 1)); }
+
+}  // namespace
+
+KafkaTokenLog::KafkaTokenLog(const Settings& settings, std::string topic, std::shared_ptr<spdlog::logger> logger)
+    : settings_(settings),
+      topic_(std::move(topic)),
+      logger_(std::move(logger)),
+      bell_(std::make_shared<Bell>()),
+      consumer_(Client::open(Role::consumer, reader_settings(settings), logger_, nullptr, bell_)) {
+  open_producer();
+}
+
+KafkaTokenLog::~KafkaTokenLog() {
+  stop();
+  producer_->forget_events();
+}
+
+std::string KafkaTokenLog::name() const {
+  return fmt::format("topic {} at {}", topic_, setting(settings_, "bootstrap.servers"));
+}
+
+// --- reading -----------------------------------------------------------------------------------------------------------
+
+std::pair<std::int64_t, std::int64_t> KafkaTokenLog::bounds(const std::string& topic) const {
+  std::int64_t low = 0, high = 0;
+  const auto code =
+      rd_kafka_query_watermark_offsets(consumer_->handle(), topic.c_str(), 0, &low, &high, ask_timeout_ms);
+  if (code) throw consumer_->no_answer(code, "asking where it begins and ends", topic);
+  return {low, high};
+}
+
+std::int64_t KafkaTokenLog::begin() { return bounds(topic_).first; }
+
+std::vector<std::string> KafkaTokenLog::snapshots() {
+  const std::string topic = snapshot_topic(topic_);
+  const auto [low, high] = bounds(topic);
+  std::vector<std::string> found;
+  if (low >= high) return found;
+  const Topic handle{rd_kafka_topic_new(consumer_->handle(), topic.c_str(), nullptr)};
+  if (rd_kafka_consume_start(handle.get(), 0, low) != 0)
+    throw broker_error(rd_kafka_last_error(), "", consumer_->where(topic));
+  // Compaction and control records leave no record at the last offset; then the wait for it says that all was read.
+  for (std::int64_t next = low; next < high;) {
+    const RecordPtr record{rd_kafka_consume(handle.get(), 0, 2'000)};
+    if (!record) break;
+    if (record->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) break;
+    if (record->err) {
+      rd_kafka_consume_stop(handle.get(), 0);
+      throw broker_error(record->err, "reading snapshots", consumer_->where(topic));
+    }
+    next = record->offset + 1;
+    if (record->payload != nullptr) found.emplace_back(static_cast<const char*>(record->payload), record->len);
+  }
+  rd_kafka_consume_stop(handle.get(), 0);
+  std::reverse(found.begin(), found.end());
+  return found;
+}
+
+void KafkaTokenLog::seek(std::int64_t position) {
+  stop();
+  start(position);
+}
+
+void KafkaTokenLog::start(std::int64_t position) {
+  reading_.reset(rd_kafka_topic_new(consumer_->handle(), topic_.c_str(), nullptr));
+  queue_.reset(rd_kafka_queue_new(consumer_->handle()));
+  bell_->listen_to(queue_.get());
+  if (rd_kafka_consume_start_queue(reading_.get(), 0, position, queue_.get()) != 0)
+    throw broker_error(rd_kafka_last_error(), "", consumer_->where(topic_));
+  next_ = position;
+}
+
+void KafkaTokenLog::stop() {
+  if (!reading_) return;
+  rd_kafka_consume_stop(reading_.get(), 0);
+  Bell::silence(queue_.get());
+  queue_.reset();
+  reading_.reset();
+}
+
+std::vector<TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
+  std::vector<Record> records;
+  scratch_.resize(most_at_once);
+  rd_kafka_poll(producer_->handle(), 0);
+  rd_kafka_poll(consumer_->handle(), 0);
+  for (int round = 0; round < 2; ++round) {
+    const auto got = rd_kafka_consume_batch_queue(queue_.get(), 0, scratch_.data(), scratch_.size());
+    std::vector<RecordPtr> owned;
+    for (std::ptrdiff_t i = 0; i < got; ++i) owned.emplace_back(scratch_[static_cast<std::size_t>(i)]);
+    for (const auto& record : owned) take(*record, records);
+    if (got > 0) {
+      // librdkafka rings only for a queue that was empty: whatever is left must not be slept beside.
+      if (static_cast<std::size_t>(got) == scratch_.size()) bell_->ring();
+      return records;
+    }
+    if (round == 0 && !bell_->wait(timeout)) break;
+  }
+  return records;
+}
+
+void KafkaTokenLog::take(const rd_kafka_message_t& record, std::vector<Record>& into) {
+  if (record.err) {
+    look_at_error(record);
+    return;
+  }
+  if (record.offset < next_) return;
+  if (record.offset > next_) {
+    const auto low = bounds(topic_).first;
+    if (low > next_)
+      throw TokenLogBroken(
+          fmt::format("{}: positions {} to {} were deleted before this member had read them, so that who holds which "
+                      "permits cannot be known any more. Nothing starts in this process; start it again, so that it "
+                      "begins from a newer snapshot. If that repeats, raise the topic's retention.ms",
+                      name(), next_, record.offset - 1));
+    // What is between were never records (the marks of somebody's transaction). They mean nothing, to all members alike.
+    for (; next_ < record.offset; ++next_) into.push_back({.position = next_, .bytes = {}});
+  }
+  into.push_back({.position = record.offset,
+                  .bytes = record.payload != nullptr ? std::string(static_cast<const char*>(record.payload), record.len)
+                                                     : std::string()});
+  next_ = record.offset + 1;
+}
+
+void KafkaTokenLog::look_at_error(const rd_kafka_message_t& record) const {
+  switch (record.err) {
+    case RD_KAFKA_RESP_ERR__PARTITION_EOF: return;
+    case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
+    case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
+      throw TokenLogBroken(fmt::format(
+          "{}: position {} is not there any more ({}): the topic was cut off or created anew, so that who holds which "
+          "permits cannot be known. Nothing starts in this process; stop all members of the domain and start them again",
+          name(), next_, rd_kafka_message_errstr(&record)));
+    case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
+    case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
+    case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+      throw TokenLogBroken(fmt::format(
+          "{} was deleted: who holds which permits cannot be known any more. Nothing starts in this process; stop all members of the "
+          "domain and start them again: the first creates the topic",
+          name()));
+    default:
+      if (for_good(record.err))
+        throw broker_error(record.err, rd_kafka_message_errstr(&record), consumer_->where(topic_));
+  }
+}
+
+// --- writing -----------------------------------------------------------------------------------------------------------
+
+void KafkaTokenLog::open_producer() {
+  if (producer_) {
+    producer_->forget_events();
+    rd_kafka_purge(producer_->handle(),
+                   RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
+  }
+  producer_ = Client::open(Role::producer, writer_settings(settings_), logger_, this);
+}
+
+void KafkaTokenLog::append(std::string bytes) { produce(topic_, {}, bytes, -1); }
+
+void KafkaTokenLog::save(std::int64_t position, std::string snapshot) {
+  produce(snapshot_topic(topic_), snapshot_key, snapshot, position);
+}
+
+void KafkaTokenLog::produce(const std::string& topic, const std::string& key, std::string_view bytes,
+                            std::int64_t snapshot_of) {
+  const KafkaError refused{
+      rd_kafka_producev(producer_->handle(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_PARTITION(0),
+                        RD_KAFKA_V_KEY(key.empty() ? nullptr : key.data(), key.size()),
+                        RD_KAFKA_V_VALUE(const_cast<char*>(bytes.data()), bytes.size()),
+                        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_OPAQUE(opaque(snapshot_of)),
+                        RD_KAFKA_V_END)
+          ? rd_kafka_error_new(rd_kafka_last_error(), "%s", rd_kafka_err2str(rd_kafka_last_error()))
+          : nullptr};
+  if (!refused || snapshot_of >= 0) return;
+  failed_ = true;
+  why_failed_ = rd_kafka_error_string(refused.get());
+}
+
+void KafkaTokenLog::on_delivered(const rd_kafka_message_t& record) noexcept {
+  const auto mark = reinterpret_cast<std::intptr_t>(record._private);
+  if (mark > 0) {
+    if (!record.err) saved_ = std::max<std::int64_t>(saved_, mark - 1);
+    return;
+  }
+  if (!record.err) return;
+  failed_ = true;
+  why_failed_ = rd_kafka_err2str(record.err);
+}
+
+bool KafkaTokenLog::failed() {
+  if (!std::exchange(failed_, false)) return false;
+  open_producer();
+  return true;
+}
+
+void KafkaTokenLog::trim(std::int64_t below) {
+  const PartitionList list{rd_kafka_topic_partition_list_new(1)};
+  rd_kafka_topic_partition_list_add(list.get(), topic_.c_str(), 0)->offset = below;
+  rd_kafka_DeleteRecords_t* request = rd_kafka_DeleteRecords_new(list.get());
+  const Queue answers{rd_kafka_queue_new(producer_->handle())};
+  // Nobody waits for the answer: what is not deleted now is deleted with the next snapshot.
+  rd_kafka_DeleteRecords(producer_->handle(), &request, 1, nullptr, answers.get());
+  rd_kafka_DeleteRecords_destroy(request);
+}
+
+void KafkaTokenLog::flush(milliseconds timeout) {
+  rd_kafka_flush(producer_->handle(), static_cast<int>(timeout.count()));
+}
+
+// --- opening -----------------------------------------------------------------------------------------------------------
+
+std::unique_ptr<TokenLog> open_token_log(const Settings& settings, const TokenTopic& topic,
+                                         std::shared_ptr<spdlog::logger> logger) {
+  check(settings);
+  ensure_token_topics(settings, topic, logger);
+  return std::make_unique<KafkaTokenLog>(settings, topic.name, std::move(logger));
+}
+
+std::shared_ptr<TokenDomain> open_limiters(const Settings& settings, const TokenTopic& topic,
+                                           const TokenSettings& tokens, std::shared_ptr<spdlog::logger> logger) {
+  auto log = open_token_log(settings, topic, logger);
+  return join_token_domain(std::move(log), tokens, std::move(logger));
+}
+
+}  // namespace turnstile::kafka

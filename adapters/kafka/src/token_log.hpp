@@ -1,0 +1,59 @@
+#pragma once
+// The token log in Kafka. Reading is a plain consumer of one partition that no group assigns; writing an idempotent producer without
+// linger, replaced after any error, so that a late retry of an old one finds its epoch over.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bell.hpp"
+#include "client.hpp"
+#include "turnstile/ports/token_log.hpp"
+
+namespace turnstile::kafka {
+
+class KafkaTokenLog final : public TokenLog, private ClientEvents {
+ public:
+  KafkaTokenLog(const Settings& settings, std::string topic, std::shared_ptr<spdlog::logger> logger);
+  ~KafkaTokenLog() override;
+
+  std::vector<std::string> snapshots() override;
+  std::int64_t begin() override;
+  void seek(std::int64_t position) override;
+  std::vector<Record> read(std::chrono::milliseconds timeout) override;
+  void append(std::string bytes) override;
+  bool failed() override;
+  [[nodiscard]] std::string why_failed() const override { return why_failed_; }
+  void save(std::int64_t position, std::string snapshot) override;
+  [[nodiscard]] std::int64_t saved() const override { return saved_; }
+  void trim(std::int64_t below) override;
+  void wake() noexcept override { bell_->ring(); }
+  void flush(std::chrono::milliseconds timeout) override;
+  [[nodiscard]] std::string name() const override;
+
+ private:
+  void on_delivered(const rd_kafka_message_t& record) noexcept override;
+  void start(std::int64_t position);
+  void stop();
+  void take(const rd_kafka_message_t& record, std::vector<Record>& into);
+  void look_at_error(const rd_kafka_message_t& record) const;
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> bounds(const std::string& topic) const;
+  void produce(const std::string& topic, const std::string& key, std::string_view bytes, std::int64_t snapshot_of);
+  void open_producer();
+
+  Settings settings_;
+  const std::string topic_;
+  std::shared_ptr<spdlog::logger> logger_;
+  const std::shared_ptr<Bell> bell_;
+  std::shared_ptr<Client> consumer_;
+  std::shared_ptr<Client> producer_;
+  Topic reading_;
+  Queue queue_;
+  std::int64_t next_ = -1;  ///< position of the next record
+  std::vector<rd_kafka_message_t*> scratch_;
+  bool failed_ = false;
+  std::string why_failed_;
+  std::int64_t saved_ = -1;
+};
+
+}  // namespace turnstile::kafka

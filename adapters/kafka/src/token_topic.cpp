@@ -1,0 +1,99 @@
+#include "token_topic.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "client.hpp"
+#include "topics.hpp"
+#include "turnstile/kafka/admin.hpp"
+
+namespace turnstile::kafka {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds wait{10'000};
+constexpr std::int32_t enough_replicas = 3;
+// Longer than any domain takes to come to its next snapshot; what two members agree on is deleted sooner.
+constexpr const char* retention_ms = "604800000";
+
+class Topics {
+ public:
+  Topics(const Settings& settings, const TokenTopic& topic, std::shared_ptr<spdlog::logger> logger)
+      : settings_(settings),
+        brokers_(setting(settings, "bootstrap.servers")),
+        client_(Client::open(Role::inspector, settings, std::move(logger))) {
+    const auto known = shape(*client_, topic.name, wait);
+    replicas_ = topic.replication > 0 ? topic.replication : std::clamp(known.brokers, 1, enough_replicas);
+  }
+
+  void ensure(const std::string& name, const std::string& policy) {
+    auto found = shape(*client_, name, wait);
+    if (found.partitions == 0) {
+      create(name, policy);
+      found = shape(*client_, name, wait);
+    }
+    if (found.partitions != 1) {
+      throw BrokerError(fmt::format(
+          "topic {} has {} partitions, but a token log is one order of events and so has exactly 1. With all members stopped: {} && {}",
+          name, found.partitions, delete_command(name), create_command(name, policy)));
+    }
+    if (found.replicas < replicas_) {
+      throw BrokerError(
+          fmt::format("topic {} has {} replicas, fewer than the {} asked for: the loss of a broker could lose who "
+                      "holds which permits. With all members stopped: {} && {}",
+                      name, found.replicas, replicas_, delete_command(name), create_command(name, policy)));
+    }
+    const auto is = topic_setting(*client_, name, "cleanup.policy", wait);
+    if (is && *is != policy) {
+      throw BrokerError(fmt::format(
+          "topic {} has cleanup.policy={}, which {}; it must be {}: kafka-configs.sh --bootstrap-server {} --alter --entity-type "
+          "topics --entity-name {} --add-config cleanup.policy={}",
+          name, *is, policy == "delete" ? "takes records out of the middle of the log" : "keeps too many snapshots",
+          policy, brokers_, name, policy));
+    }
+  }
+
+ private:
+  void create(const std::string& name, const std::string& policy) {
+    NewTopic topic{.name = name, .partitions = 1, .replication = replicas_, .settings = {{"cleanup.policy", policy}}};
+    if (policy == "delete") topic.settings["retention.ms"] = retention_ms;
+    try {
+      create_topic(settings_, topic);
+    } catch (const BrokerError& error) {
+      throw BrokerError(
+          fmt::format("topic {}, which the limits over all consumers need, is missing and could not be created: {}. "
+                      "Have it created: {}",
+                      name, error.what(), create_command(name, policy)));
+    }
+  }
+  std::string create_command(const std::string& name, const std::string& policy) const {
+    return fmt::format(
+        "kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions 1 --replication-factor {} --config "
+        "cleanup.policy={}",
+        brokers_, name, replicas_, policy);
+  }
+  std::string delete_command(const std::string& name) const {
+    return fmt::format("kafka-topics.sh --bootstrap-server {} --delete --topic {}", brokers_, name);
+  }
+
+  const Settings& settings_;
+  const std::string brokers_;
+  const std::shared_ptr<Client> client_;
+  std::int32_t replicas_ = 1;
+};
+
+}  // namespace
+
+std::string snapshot_topic(const std::string& topic) { return topic + ".snapshots"; }
+
+void ensure_token_topics(const Settings& settings, const TokenTopic& topic, std::shared_ptr<spdlog::logger> logger) {
+  // librdkafka's mock makes topics by itself, of more partitions than one; the log is the first of them.
+  if (is_mock(*Client::open(Role::inspector, settings, logger), wait)) return;
+  Topics topics(settings, topic, std::move(logger));
+  topics.ensure(topic.name, "delete");
+  topics.ensure(snapshot_topic(topic.name), "compact");
+}
+
+}  // namespace turnstile::kafka

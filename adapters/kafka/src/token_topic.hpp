@@ -1,0 +1,16 @@
+#pragma once
+// That the topics of a token log are there, and are what they must be.
+
+#include <string>
+
+#include "settings.hpp"
+#include "turnstile/kafka/limiters.hpp"
+
+namespace turnstile::kafka {
+
+std::string snapshot_topic(const std::string& topic);
+
+/// Throws BrokerError, with the command that puts it right.
+void ensure_token_topics(const Settings& settings, const TokenTopic& topic, std::shared_ptr<spdlog::logger> logger);
+
+}  // namespace turnstile::kafka

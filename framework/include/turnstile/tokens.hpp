@@ -1,0 +1,75 @@
+#pragma once
+// The cluster token service over a log: a limit holds over all members of a domain, and what a dead one held comes back.
+// Over Kafka: turnstile/kafka/limiters.hpp.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "turnstile/ports/limiter.hpp"
+#include "turnstile/ports/token_log.hpp"
+
+namespace spdlog {
+class logger;
+}
+
+namespace turnstile {
+
+struct TokenSettings {
+  std::string client = "turnstile";  ///< what `turnstile permits` calls this member
+  /// A member that is silent for so long has lost its permits; it stops using them an eighth sooner, by its own clock.
+  /// At least 100 ms. A Keep goes out four times a lease.
+  std::chrono::milliseconds lease{10'000};
+  /// Shares are in proportion; 1 to 1,000.
+  std::uint32_t weight = 1;
+  /// Permits held by a dead consumer come back when its lease ends, even if the database has fenced it.
+  bool strict = false;
+  /// How long a permit is held before it goes to a member that has none, where members outnumber permits.
+  std::chrono::milliseconds turn{100};
+  /// A snapshot of the state is kept each time the log has passed a multiple of this.
+  std::int64_t snapshot_every = 4'096;
+};
+
+/// Who holds what, as of the last record read.
+struct PermitsView {
+  struct Holder {
+    std::uint64_t member = 0;
+    std::string client, host;
+    std::uint32_t pid = 0;
+    std::int64_t held = 0, busy = 0, wants = 0, share = 0;
+    bool draining = false;
+    std::int64_t held_since = 0;  ///< position
+  };
+  struct Entry {
+    std::string limiter;
+    std::int64_t limit = 0;
+    std::optional<std::int64_t> set;       ///< by an operator; goes before what configurations say
+    std::vector<std::int64_t> configured;  ///< by member; the lowest holds
+    std::vector<Holder> holders;
+  };
+  std::int64_t position = -1;
+  std::vector<Entry> limiters;
+};
+
+/// Limiters that count over a domain. Thread-safe.
+class TokenDomain : public Limiters {
+ public:
+  [[nodiscard]] virtual PermitsView permits() const = 0;
+  /// An operator's word on a limit; nothing takes it back. Waits until it holds, at most so long; false: it does not (yet).
+  virtual bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit,
+                         std::chrono::milliseconds timeout) = 0;
+  /// Waits until this process is a member, at most so long.
+  virtual bool wait_until_joined(std::chrono::milliseconds timeout) = 0;
+  /// Why nothing starts any more, for good; empty while all is well.
+  [[nodiscard]] virtual std::string halted() const = 0;
+};
+
+/// Joins the domain of this log, on a thread of its own, and leaves it when the last one lets go of it.
+/// Throws BrokerError when the log cannot be read, TokenLogBroken when it cannot be understood.
+std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
+                                               std::shared_ptr<spdlog::logger> logger);
+
+}  // namespace turnstile

@@ -1,0 +1,460 @@
+#include "runtime/token_domain.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include "tokens/snapshot.hpp"
+#include "tokens/wire.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using tokens::Count;
+using tokens::Micros;
+
+/// The thread looks around at least so often.
+constexpr milliseconds kLongestWait{50};
+/// Whoever has not looked around for so long may have slept through anything: what it held may be held by others.
+constexpr Micros kFresh = 1'000'000;
+/// How long leaving may take.
+constexpr milliseconds kFarewell{2'000};
+/// Members that keep snapshots: the oldest ones, so that one may be away.
+constexpr std::ptrdiff_t kKeepers = 2;
+
+Micros now_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(steady_clock::now().time_since_epoch()).count();
+}
+
+tokens::MemberId random_id() {
+  std::random_device random;
+  return (tokens::MemberId{random()} << 32 | random()) | 1;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+tokens::MemberSettings member_settings(const TokenSettings& settings) {
+  tokens::MemberSettings member;
+  member.about = {.host = host_name(),
+                  .pid = static_cast<std::uint32_t>(::getpid()),
+                  .client = settings.client.substr(0, tokens::kLongestName),
+                  .lease_ms = static_cast<std::uint32_t>(settings.lease.count()),
+                  .weight = settings.weight,
+                  .knows = tokens::kNewestVersion};
+  member.next_id = random_id;
+  member.turn = std::chrono::microseconds(settings.turn).count();
+  member.checkpoint_every = settings.snapshot_every;
+  return member;
+}
+
+tokens::Partition partition_of(const TopicPartition& at) { return {at.topic, at.partition}; }
+
+class DomainLimiter final : public Limiter {
+ public:
+  DomainLimiter(std::string name, std::shared_ptr<PermitGate> gate, std::function<std::int64_t()> limit)
+      : name_(std::move(name)), gate_(std::move(gate)), limit_(std::move(limit)) {}
+
+  const std::string& name() const noexcept override { return name_; }
+  Permit try_acquire() override {
+    auto taken = gate_->try_take_as_woken();
+    if (!taken) return {};
+    return {shared_from_this(), taken.token, std::move(taken.lost)};
+  }
+  void when_free(std::function<void()> wake) override { gate_->when_free(std::move(wake)); }
+  void expect(std::int64_t at_once) override { gate_->expect(static_cast<Count>(std::max<std::int64_t>(at_once, 0))); }
+  LimiterState state() const override {
+    return {.limit = limit_(),
+            .in_use = static_cast<std::int64_t>(gate_->in_use()),
+            .most_in_use = static_cast<std::int64_t>(gate_->most_in_use())};
+  }
+
+ protected:
+  void release(std::uint64_t token) noexcept override { gate_->give_back(token, 1); }
+
+ private:
+  const std::string name_;
+  const std::shared_ptr<PermitGate> gate_;
+  const std::function<std::int64_t()> limit_;
+};
+
+}  // namespace
+
+void LogTokenDomain::Bell::ring() {
+  if (rung.exchange(true)) return;
+  const std::lock_guard lock(mutex);
+  if (domain != nullptr) domain->log_->wake();
+}
+
+LogTokenDomain::LogTokenDomain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
+                               std::shared_ptr<spdlog::logger> logger)
+    : settings_(settings),
+      journal_(std::move(logger), settings.client),
+      log_(std::move(log)),
+      member_(member_settings(settings)) {
+  restore();
+  bell_->domain = this;
+  last_step_ = now_us();
+  thread_ = std::thread([this] { run(); });
+}
+
+LogTokenDomain::~LogTokenDomain() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  bell_->ring();
+  log_->wake();
+  thread_.join();
+  const std::lock_guard lock(bell_->mutex);
+  bell_->domain = nullptr;
+}
+
+/// The newest snapshot that can be read and that the log goes on from.
+void LogTokenDomain::restore() {
+  const std::int64_t begin = log_->begin();
+  const auto snapshots = log_->snapshots();
+  for (const std::string& bytes : snapshots) {
+    auto state = tokens::restore(bytes);
+    if (!state) {
+      journal_.warn("a snapshot of the token log, " + log_->name() + ", cannot be read (" +
+                    std::to_string(bytes.size()) + " bytes); trying the one before it");
+      continue;
+    }
+    if (state->last + 1 < begin) continue;
+    state_ = std::move(*state);
+    break;
+  }
+  if (state_.last + 1 < begin) {
+    throw TokenLogBroken(
+        log_->name() + " begins at position " + std::to_string(begin) +
+        ", and there is no snapshot that reaches so far (" + std::to_string(snapshots.size()) +
+        " were found): who holds which permits cannot be known. Stop all members of the domain, delete the "
+        "topic and its snapshots, and start them again");
+  }
+  log_->seek(state_.last + 1);
+}
+
+// --- for callers -------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<Limiter> LogTokenDomain::open(const std::string& name, std::int64_t limit) {
+  if (limit < 1) {
+    throw Error("limiter '" + name + "': a limit of " + std::to_string(limit) +
+                " lets nothing run; it must be at least 1 (turnstile limits set pauses a limiter)");
+  }
+  if (name.empty() || name.size() > tokens::kLongestName || static_cast<Count>(limit) > tokens::kMostPermits) {
+    throw Error("limiter '" + name.substr(0, 40) + "': a name has 1 to " + std::to_string(tokens::kLongestName) +
+                " characters, and a limit is at most " + std::to_string(tokens::kMostPermits));
+  }
+  const std::lock_guard lock(mutex_);
+  Named& named = limiters_[name];
+  if (named.limiter) {
+    if (named.limit != limit) {
+      throw Error("limiter '" + name + "' has a limit of " + std::to_string(named.limit) + " and cannot also have " +
+                  std::to_string(limit) + "; set the same limit wherever it is named, or name another limiter");
+    }
+    return named.limiter;
+  }
+  named.limit = limit;
+  named.gate = std::make_shared<PermitGate>(now_us, [bell = bell_] { bell->ring(); });
+  named.limiter = std::make_shared<DomainLimiter>(name, named.gate, [bell = bell_, name, limit] {
+    const std::lock_guard ringing(bell->mutex);
+    if (bell->domain == nullptr) return limit;
+    const std::lock_guard guard(bell->domain->mutex_);
+    const auto entry = bell->domain->state_.limiters.find(name);
+    return entry == bell->domain->state_.limiters.end() ? limit : static_cast<std::int64_t>(entry->second.limit());
+  });
+  member_.declare(name, static_cast<Count>(limit), settings_.strict);
+  named.told_limit = limit;
+  log_->wake();
+  return named.limiter;
+}
+
+void LogTokenDomain::on_claimed(const TopicPartition& at, Epoch epoch) {
+  {
+    const std::lock_guard lock(mutex_);
+    member_.claim(partition_of(at), static_cast<std::uint64_t>(epoch.value));
+  }
+  log_->wake();
+}
+
+void LogTokenDomain::on_revoked(std::span<const TopicPartition> partitions) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<tokens::Partition> all;
+    for (const auto& at : partitions) all.push_back(partition_of(at));
+    member_.revoke(all);
+  }
+  log_->wake();
+}
+
+PermitsView LogTokenDomain::permits() const {
+  const std::lock_guard lock(mutex_);
+  PermitsView view;
+  view.position = state_.last;
+  for (const auto& [name, limiter] : state_.limiters) {
+    auto& entry = view.limiters.emplace_back();
+    entry.limiter = name;
+    entry.limit = static_cast<std::int64_t>(limiter.limit());
+    if (limiter.set) entry.set = static_cast<std::int64_t>(*limiter.set);
+    for (const auto& [id, holding] : limiter.holdings) {
+      if (holding.limit > 0) entry.configured.push_back(static_cast<std::int64_t>(holding.limit));
+      const auto& about = state_.members.at(id).about;
+      entry.holders.push_back({.member = id,
+                               .client = about.client,
+                               .host = about.host,
+                               .pid = about.pid,
+                               .held = static_cast<std::int64_t>(holding.held()),
+                               .busy = static_cast<std::int64_t>(holding.busy),
+                               .wants = static_cast<std::int64_t>(holding.wants),
+                               .share = static_cast<std::int64_t>(holding.share),
+                               .draining = holding.draining,
+                               .held_since = holding.held_since});
+    }
+  }
+  return view;
+}
+
+bool LogTokenDomain::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
+  if (limit && (*limit < 0 || static_cast<Count>(*limit) > tokens::kMostPermits)) {
+    throw Error("limiter '" + limiter + "': a limit is 0 (pauses it) to " + std::to_string(tokens::kMostPermits) +
+                ", not " + std::to_string(*limit));
+  }
+  const auto change = std::make_shared<Change>();
+  change->limiter = limiter;
+  change->limit = limit;
+  std::unique_lock lock(mutex_);
+  changes_.push_back(change);
+  log_->wake();
+  changed_.wait_for(lock, timeout, [&] { return change->done || stopping_; });
+  std::erase(changes_, change);
+  return change->done;
+}
+
+bool LogTokenDomain::wait_until_joined(milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, timeout, [&] { return member_.phase() == tokens::Member::Phase::joined; });
+}
+
+std::string LogTokenDomain::halted() const {
+  const std::lock_guard lock(mutex_);
+  return member_.why_halted();
+}
+
+// --- the thread --------------------------------------------------------------------------------------------------------
+
+void LogTokenDomain::run() {
+  for (;;) {
+    try {
+      step();
+    } catch (const std::exception& error) {
+      halt(error.what());
+    }
+    std::unique_lock lock(mutex_);
+    if (member_.phase() == tokens::Member::Phase::halted) changed_.wait(lock, [this] { return stopping_; });
+    if (stopping_) break;
+  }
+  depart();
+}
+
+void LogTokenDomain::step() {
+  milliseconds wait = kLongestWait;
+  {
+    const std::lock_guard lock(mutex_);
+    const Micros left = std::max<Micros>(member_.next_tick() - now_us(), 0);
+    wait = std::min(wait, std::chrono::ceil<milliseconds>(std::chrono::microseconds(left)));
+  }
+  const auto records = log_->read(wait);
+  bell_->rung.store(false);
+  std::vector<tokens::Order> orders;
+  {
+    const std::lock_guard lock(mutex_);
+    const Micros now = now_us();
+    look_at_the_clock(now);
+    for (const auto& record : records) take(record, now);
+    if (log_->failed()) {
+      journal_.warn("writing to " + log_->name() + " failed, going on in a new epoch: " + log_->why_failed());
+      member_.sending_failed();
+    }
+    send_changes();
+    orders = pump(now);
+    keep_snapshot();
+    tell_of_coordination(now);
+    if (!records.empty()) tell_of_limits();
+    if (member_.phase() == tokens::Member::Phase::halted) journal_.error(member_.why_halted());
+  }
+  if (!records.empty()) changed_.notify_all();
+  carry_out(std::move(orders));
+}
+
+void LogTokenDomain::look_at_the_clock(Micros now) {
+  if (now - last_step_ > kFresh) {
+    journal_.warn("this process did not run for " + std::to_string((now - last_step_) / 1'000) +
+                  " ms: nothing starts until the token log has been read up to now");
+    member_.distrust(now);
+  }
+  last_step_ = now;
+}
+
+void LogTokenDomain::take(const TokenLog::Record& record, Micros now) {
+  if (record.position <= state_.last) return;
+  if (record.position != state_.last + 1) {
+    throw TokenLogBroken(
+        "positions " + std::to_string(state_.last + 1) + " to " + std::to_string(record.position - 1) +
+        " are missing in " + log_->name() +
+        ": who holds which permits cannot be known any more. Nothing starts in this process; start it again, "
+        "so that it begins from a newer snapshot");
+  }
+  const tokens::Event event = tokens::decode(record.bytes);
+  const tokens::Effects effects = tokens::apply(state_, record.position, event);
+  member_.read(state_, record.position, event, effects, now);
+  for (const auto& change : changes_) {
+    if (!change->sent || change->event != event) continue;
+    change->done = effects.outcome == tokens::Effects::Outcome::applied;
+    change->sent = false;  // stale: another change came between, so once more
+  }
+}
+
+/// What the member has to say and to order, after it was told what the gates know.
+std::vector<tokens::Order> LogTokenDomain::pump(Micros now) {
+  if (gates_.size() != limiters_.size()) {
+    gates_.clear();
+    for (const auto& [name, named] : limiters_) gates_.emplace_back(name, named.gate);
+  }
+  for (const auto& [name, gate] : gates_) {
+    member_.given_back(name, gate->surrendered());
+    member_.demand(name, gate->demand());
+  }
+  member_.tick(state_, now);
+  for (const auto& event : member_.take_events()) log_->append(tokens::encode(event));
+  return member_.take_orders();
+}
+
+/// Without the lock, since a gate calls those who wait. Until nothing moves any more: what a gate surrenders at once is written in
+/// the same round.
+void LogTokenDomain::carry_out(std::vector<tokens::Order> orders) {
+  while (!orders.empty()) {
+    for (const auto& order : orders) {
+      for (const auto& [name, gate] : gates_) {
+        if (name == order.limiter) gate->order(order);
+      }
+    }
+    const std::lock_guard lock(mutex_);
+    orders = pump(now_us());
+  }
+  Micros open_until = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    open_until = std::min(member_.open_until(), last_step_ + kFresh);
+  }
+  for (const auto& [name, gate] : gates_) gate->open_until(open_until);
+}
+
+void LogTokenDomain::send_changes() {
+  for (const auto& change : changes_) {
+    if (change->sent || change->done) continue;
+    change->sent = true;
+    change->event = {.member = random_id(), .epoch = 1, .seq = 1, .body = tokens::Unknown{}};
+    tokens::LimitSet body{.limiter = change->limiter, .limit = {}, .seen = state_.last};
+    if (change->limit) body.limit = static_cast<Count>(*change->limit);
+    change->event.body = body;
+    log_->append(tokens::encode(change->event));
+  }
+}
+
+void LogTokenDomain::keep_snapshot() {
+  const auto self = state_.members.find(member_.id());
+  if (self == state_.members.end()) return;
+  const std::int64_t every = settings_.snapshot_every;
+  if (state_.last >= every && state_.last / every > std::max<std::int64_t>(saved_, 0) / every) {
+    const auto older = std::count_if(state_.members.begin(), state_.members.end(),
+                                     [&](const auto& m) { return m.second.joined_at < self->second.joined_at; });
+    if (older < kKeepers) log_->save(state_.last, tokens::save(state_));
+    saved_ = state_.last;
+  }
+  // Below both: a state that two members agree on, and a snapshot that is there.
+  const std::int64_t below = std::min(member_.agreed(), log_->saved());
+  if (below <= trimmed_) return;
+  trimmed_ = below;
+  log_->trim(below + 1);
+}
+
+/// One line for each change.
+void LogTokenDomain::tell_of_coordination(Micros now) {
+  if (member_.expired() != told_expired_) {
+    told_expired_ = member_.expired();
+    journal_.error(
+        "the other members have expired this one, since they had heard nothing of it for its lease of " +
+        std::to_string(settings_.lease.count()) +
+        " ms: the permits that it held are others' now. Handlers that still run under them were asked to stop. "
+        "Joining again");
+  }
+  const bool open = member_.phase() == tokens::Member::Phase::joined && member_.open_until() > now;
+  if (open == was_open_) return;
+  was_open_ = open;
+  if (open) journal_.info("joined the token domain of " + log_->name() + " as member " + std::to_string(member_.id()));
+  else if (member_.phase() == tokens::Member::Phase::joined)
+    journal_.warn("nothing that this member wrote to " + log_->name() +
+                  " has come back within its lease: no handler under a limit starts until it does");
+}
+
+void LogTokenDomain::tell_of_limits() {
+  for (auto& [name, named] : limiters_) {
+    const auto entry = state_.limiters.find(name);
+    if (entry == state_.limiters.end() || !entry->second.holdings.contains(member_.id())) continue;
+    const auto limit = static_cast<std::int64_t>(entry->second.limit());
+    if (limit == std::exchange(named.told_limit, limit)) continue;
+    const std::string here = "; configured here: " + std::to_string(named.limit);
+    const std::string why = entry->second.set      ? ", set by an operator (turnstile limits)" + here
+                            : limit == named.limit ? ", as configured"
+                                                   : ", the lowest that a member's configuration says" + here;
+    journal_.info("limiter '" + name +
+                  "': " + (limit == 0 ? "paused" : std::to_string(limit) + " at once over the domain") + why);
+  }
+}
+
+void LogTokenDomain::halt(const std::string& why) {
+  std::vector<tokens::Order> orders;
+  {
+    const std::lock_guard lock(mutex_);
+    member_.halt(why);
+    orders = member_.take_orders();
+    journal_.error(why);
+  }
+  changed_.notify_all();
+  carry_out(std::move(orders));
+}
+
+/// Gives everything back, unless something still runs: that is left to the lease.
+void LogTokenDomain::depart() {
+  const std::lock_guard lock(mutex_);
+  const bool quiet = std::all_of(limiters_.begin(), limiters_.end(), [](const auto& named) {
+    return named.second.gate->in_use() == 0 && named.second.gate->overstaying() == 0;
+  });
+  for (const auto& [name, named] : limiters_) named.gate->open_until(0);
+  if (!quiet) return;
+  member_.leave();
+  try {
+    for (const auto& event : member_.take_events()) log_->append(tokens::encode(event));
+    log_->flush(kFarewell);
+  } catch (const std::exception& error) {
+    journal_.warn(std::string("leaving the token domain: ") + error.what() +
+                  "; what it held comes back with its lease");
+  }
+}
+
+std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
+                                               std::shared_ptr<spdlog::logger> logger) {
+  return std::make_shared<LogTokenDomain>(std::move(log), settings, std::move(logger));
+}
+
+}  // namespace turnstile

@@ -1,0 +1,93 @@
+#pragma once
+// A member of a token domain at work: one thread reads the log, applies it, tells the member, and carries out its orders.
+//
+//   log ──records──▶ apply ──▶ member ──orders──▶ gates ──permits──▶ threads
+//    ▲                           │                  │
+//    └────────── events ─────────┘◀──── demand ─────┘
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "runtime/journal.hpp"
+#include "runtime/permit_gate.hpp"
+#include "turnstile/tokens.hpp"
+
+namespace turnstile {
+
+class LogTokenDomain final : public TokenDomain {
+ public:
+  LogTokenDomain(std::unique_ptr<TokenLog> log, const TokenSettings& settings, std::shared_ptr<spdlog::logger> logger);
+  ~LogTokenDomain() override;
+
+  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override;
+  void on_claimed(const TopicPartition& at, Epoch epoch) override;
+  void on_revoked(std::span<const TopicPartition> partitions) override;
+  [[nodiscard]] PermitsView permits() const override;
+  bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit,
+                 std::chrono::milliseconds timeout) override;
+  bool wait_until_joined(std::chrono::milliseconds timeout) override;
+  [[nodiscard]] std::string halted() const override;
+
+ private:
+  struct Named {
+    std::int64_t limit = 0;  ///< as this process says
+    std::shared_ptr<PermitGate> gate;
+    std::shared_ptr<Limiter> limiter;
+    std::int64_t told_limit = 0;  ///< the one that holds, as last logged
+  };
+  /// Rings the thread; outlives the domain in the gates of permits that are still out.
+  struct Bell {
+    std::mutex mutex;
+    LogTokenDomain* domain = nullptr;
+    std::atomic<bool> rung{false};
+    void ring();
+  };
+  struct Change {
+    std::string limiter;
+    std::optional<std::int64_t> limit;
+    tokens::Event event{};
+    bool sent = false, done = false;
+  };
+
+  void restore();
+  void run();
+  void step();
+  void look_at_the_clock(tokens::Micros now);
+  void take(const TokenLog::Record& record, tokens::Micros now);
+  std::vector<tokens::Order> pump(tokens::Micros now);
+  void carry_out(std::vector<tokens::Order> orders);
+  void send_changes();
+  void keep_snapshot();
+  void tell_of_coordination(tokens::Micros now);
+  void tell_of_limits();
+  void halt(const std::string& why);
+  void depart();
+
+  const TokenSettings settings_;
+  const Journal journal_;
+  std::unique_ptr<TokenLog> log_;  ///< the thread's, but for wake()
+  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+
+  mutable std::mutex mutex_;  ///< of what follows
+  std::condition_variable changed_;
+  tokens::State state_;
+  tokens::Member member_;
+  std::map<std::string, Named> limiters_;
+  std::deque<std::shared_ptr<Change>> changes_;
+  tokens::Micros last_step_ = 0;
+  tokens::Position saved_ = tokens::kNowhere, trimmed_ = tokens::kNowhere;
+  std::uint64_t told_expired_ = 0;
+  bool was_open_ = false;
+  bool stopping_ = false;
+  std::vector<std::pair<std::string, std::shared_ptr<PermitGate>>> gates_;  ///< the thread's copy, of limiters_
+  std::thread thread_;
+};
+
+}  // namespace turnstile
