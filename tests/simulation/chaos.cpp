@@ -8,7 +8,8 @@ using namespace tokens;
 
 void Chaos::go_on() {
   if (!world_.chaotic()) return;
-  Random& random = world_.random;
+  random_ = Random(steps_.next());
+  Random& random = random_;
   const auto living = world_.living();
   if (!living.empty()) {
     Process& process = *living[random.index(living.size())];
@@ -37,30 +38,32 @@ void Chaos::go_on() {
 }
 
 void Chaos::change_work(Process& process) {
-  Random& random = world_.random;
+  Random& random = random_;
   auto& limiter = *process.limiters()[random.index(process.limiters().size())];
   const int workers = static_cast<int>(random.chance(20) ? 0 : random.between(1, 4));
   const std::int64_t longest_ms = random.chance(10) ? 3'000 : random.between(5, 300);
-  process.later(0, [&limiter, workers, longest_ms] { limiter.want(workers, longest_ms); });
+  process.later(0, [this, &limiter, workers, longest_ms] {
+    if (world_.chaotic()) limiter.want(workers, longest_ms);
+  });
 }
 
 void Chaos::pause(Process& process) {
   if (process.is_paused()) return;
-  Random& random = world_.random;
+  Random& random = random_;
   const Time length = random.chance(30) ? random.between(10, 900) : random.between(900, 5'000);
   world_.say([&] { return process.name() + " is paused for " + std::to_string(length) + " ms"; });
   process.pause(length * kMillisecond, random.chance(50));
 }
 
 void Chaos::cut(Process& process) {
-  Random& random = world_.random;
+  Random& random = random_;
   const Time length = random.between(50, 4'000);
   world_.say([&] { return process.name() + " cannot reach the log for " + std::to_string(length) + " ms"; });
   process.cut(length * kMillisecond, random.chance(50));
 }
 
 void Chaos::end(Process& process, Fault how) {
-  Random& random = world_.random;
+  Random& random = random_;
   if (how != Fault::crashes && world_.living().size() < 2) return;  // somebody must be there to be judged
   if (how != Fault::crashes && random.chance(50)) return;
   const Site site = process.site();
@@ -80,13 +83,13 @@ void Chaos::end(Process& process, Fault how) {
 void Chaos::copy_a_record() {
   const Position end = world_.log.end();
   if (end == 0) return;
-  Random& random = world_.random;
+  Random& random = random_;
   const Position first = random.chance(50) ? 0 : std::max<Position>(0, end - 10);
   world_.log.append(world_.log.at(random.between(first, end - 1)).bytes);
 }
 
 void Chaos::write_garbage() {
-  Random& random = world_.random;
+  Random& random = random_;
   std::string bytes;
   if (random.chance(50) && world_.log.end() > 0) {  // what was an event, spoiled
     bytes = world_.log.at(random.between(0, world_.log.end() - 1)).bytes;
@@ -103,13 +106,12 @@ void Chaos::write_garbage() {
 /// make it lose its account; they could also end it, or give its permits away, which only access to the topic prevents.
 void Chaos::forge() {
   const auto living = world_.living();
-  const bool as_a_member = world_.random.chance(40);
-  world_.log.append(
-      encode(as_a_member ? in_the_name_of(*living[world_.random.index(living.size())]) : by_a_stranger()));
+  const bool as_a_member = random_.chance(40);
+  world_.log.append(encode(as_a_member ? in_the_name_of(*living[random_.index(living.size())]) : by_a_stranger()));
 }
 
 Event Chaos::in_the_name_of(const Process& process) {
-  Random& random = world_.random;
+  Random& random = random_;
   const auto known = world_.checks.state().members.find(process.member().id());
   const std::uint64_t seq = known == world_.checks.state().members.end() ? 0 : known->second.seq;
   Event event{.member = process.member().id(),
@@ -140,7 +142,7 @@ Event Chaos::in_the_name_of(const Process& process) {
 }
 
 Event Chaos::by_a_stranger() {
-  Random& random = world_.random;
+  Random& random = random_;
   const Site& site = world_.sites_.front();
   const LimiterUse& use = site.limiters.front();
   if (phantom_ == 0 || random.chance(50)) {
@@ -171,7 +173,7 @@ Event Chaos::by_a_stranger() {
 }
 
 void Chaos::set_a_limit() {
-  Random& random = world_.random;
+  Random& random = random_;
   const auto& uses = world_.sites_.front().limiters;
   const State& state = world_.checks.state();
   LimitSet change{.limiter = uses[random.index(uses.size())].name, .limit = {}, .seen = state.last};
@@ -182,7 +184,7 @@ void Chaos::set_a_limit() {
 
 /// Switches only when all members know the version. This code does not, so if it happens, all must halt.
 void Chaos::set_the_version() {
-  if (!world_.random.chance(20)) return;
+  if (!random_.chance(20)) return;
   world_.log.append(encode({.member = 0, .epoch = 0, .seq = 0, .body = VersionSet{kNewestVersion + 1}}));
 }
 

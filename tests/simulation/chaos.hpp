@@ -7,7 +7,7 @@ namespace turnstile::simulation {
 
 class Chaos {
  public:
-  explicit Chaos(World& world) : world_(world) {}
+  explicit Chaos(World& world) : world_(world), steps_(world.plan().seed ^ 2), random_(0) {}
 
   /// Does something, and comes back soon, until chaos is over.
   void go_on();
@@ -26,6 +26,8 @@ class Chaos {
   tokens::Event by_a_stranger();
 
   World& world_;
+  Random steps_;
+  Random random_;  ///< of this step: what one does not do leaves the others as they are, which helps to shrink a plan
   tokens::MemberId phantom_ = 0;  ///< a stranger that has joined, and the next thing it says
   std::uint64_t phantom_seq_ = 0;
 };

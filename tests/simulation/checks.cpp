@@ -60,8 +60,8 @@ void Checks::void_claims_changed_nothing(const State& before, const Event& event
     if (known == before.partitions.end()) continue;
     const PartitionEntry& entry = known->second;
     const bool is_void = claim.fence == 0 ? claim.previous != entry.claimed_at
-                                          : claim.fence < entry.fence || (claim.fence == entry.fence &&
-                                                                          before.members.contains(entry.owner));
+                                          : claim.fence < entry.fence ||
+                                                (claim.fence == entry.fence && before.members.contains(entry.owner));
     if (!is_void) continue;
     ++marks_[static_cast<std::size_t>(Mark::claim_void)];
     const auto after = state_.partitions.find(claim.partition);

@@ -27,7 +27,8 @@ struct Text {
   std::string operator()(const PartitionsClaimed& e) const {
     std::string all = "claimed";
     for (const auto& claim : e.claims)
-      all += " " + text(claim.partition) + " fence=" + text(claim.fence) + " previous=" + std::to_string(claim.previous);
+      all +=
+          " " + text(claim.partition) + " fence=" + text(claim.fence) + " previous=" + std::to_string(claim.previous);
     return all;
   }
   std::string operator()(const PartitionsRevoked& e) const {

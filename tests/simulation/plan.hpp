@@ -34,8 +34,8 @@ enum class Fault : std::uint8_t {
 };
 inline constexpr std::size_t kFaults = 17;
 inline constexpr std::array<std::string_view, kFaults> kFaultNames{
-    "slow_log", "lost_answers", "late_retries", "gaps",   "copies",     "garbage",
-    "forgery",  "cuts",         "pauses",       "crashes", "deaths",    "departures",
+    "slow_log", "lost_answers",   "late_retries",  "gaps",          "copies",      "garbage",
+    "forgery",  "cuts",           "pauses",        "crashes",       "deaths",      "departures",
     "drift",    "late_rebalance", "odd_rebalance", "limit_changes", "version_skew"};
 
 struct Plan {

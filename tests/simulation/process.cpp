@@ -24,7 +24,7 @@ State newest_state(const TokenLog& log) {
   return *std::move(state);
 }
 
-MemberSettings settings(World& world, const Site& site) {
+MemberSettings settings(Random& random, const Site& site) {
   MemberSettings all;
   all.about = {.host = "host",
                .pid = 1,
@@ -32,7 +32,7 @@ MemberSettings settings(World& world, const Site& site) {
                .lease_ms = site.lease_ms,
                .weight = site.weight,
                .knows = site.knows};
-  all.next_id = [&world] { return world.random.next() | 1; };
+  all.next_id = [&random] { return random.next() | 1; };
   all.checkpoint_every = 64;
   return all;
 }
@@ -42,8 +42,9 @@ MemberSettings settings(World& world, const Site& site) {
 Process::Process(World& world, Site site)
     : world_(world),
       site_(std::move(site)),
+      random_(world.random.next()),
       state_(newest_state(world.log)),
-      member_(settings(world, site_)),
+      member_(settings(random_, site_)),
       writer_(world, *this) {
   if (state_.last != kNowhere) world_.mark(Mark::restored);
   lives_.push_back({.id = member_.id()});
@@ -64,8 +65,6 @@ Micros Process::local_now() const {
 }
 
 Time Process::true_delay(Micros local) const { return local * 1'000'000 / (1'000'000 + site_.clock_ppm) + 1; }
-
-Time Process::world_delay() const { return world_.random.between(0, 2 * kMillisecond); }
 
 bool Process::is_paused() const { return world_.schedule.now() < paused_until_; }
 
@@ -94,13 +93,13 @@ void Process::pause(Time length, bool holds_back) {
     // Which of its threads runs first is up to the machine.
     std::deque<Schedule::Action> missed = std::exchange(missed_, {});
     while (!missed.empty()) {
-      const auto which = missed.begin() + static_cast<std::ptrdiff_t>(world_.random.index(missed.size()));
+      const auto which = missed.begin() + static_cast<std::ptrdiff_t>(random_.index(missed.size()));
       const Schedule::Action action = std::move(*which);
       missed.erase(which);
       action();
     }
     record_written();
-    loop_within(world_.random.between(0, 5 * kMillisecond));
+    loop_within(random_.between(0, 5 * kMillisecond));
   });
 }
 
@@ -112,7 +111,7 @@ void Process::cut(Time length, bool from_group_too) {
 
 void Process::kill() {
   alive_ = false;
-  if (world_.random.chance(50)) writer_.close();  // else what it sent is on its way
+  if (random_.chance(50)) writer_.close();  // else what it sent is on its way
 }
 
 void Process::leave() {
@@ -130,8 +129,8 @@ void Process::heal() {
 
 void Process::record_written() {
   if (!alive_ || world_.log.end() == state_.last + 1) return;
-  const Time most = world_.has(Fault::slow_log) && world_.random.chance(20) ? 500 * kMillisecond : 5 * kMillisecond;
-  later(world_.random.between(kMillisecond / 2, most), [this] { read(); });
+  const Time most = world_.has(Fault::slow_log) && random_.chance(20) ? 500 * kMillisecond : 5 * kMillisecond;
+  later(random_.between(kMillisecond / 2, most), [this] { read(); });
 }
 
 void Process::read() {
@@ -145,9 +144,9 @@ void Process::read() {
     if (lives_.back().fenced_at == position) lives_.back().fenced_at = kNowhere;
     obey();
   }
-  if (state_.last > world_.log.newest.position + 40 && world_.random.chance(10))
+  if (state_.last > world_.log.newest.position + 40 && random_.chance(10))
     world_.log.newest = {.position = state_.last, .bytes = save(state_)};
-  loop_within(world_delay());
+  loop_within(moment());
 }
 
 void Process::sending_failed(MemberId member, std::uint32_t epoch) {
@@ -204,8 +203,7 @@ void Process::obey() {
     world_.mark(Mark::new_life);
   }
   lives_.back().deadline = std::max(lives_.back().deadline, member_.open_until());
-  for (auto& limiter : limiters_)
-    limiter->gate().open_until(std::min(member_.open_until(), last_loop_ + kLongestGap));
+  for (auto& limiter : limiters_) limiter->gate().open_until(std::min(member_.open_until(), last_loop_ + kLongestGap));
 }
 
 // --- partitions --------------------------------------------------------------------------------------------------------
@@ -233,7 +231,7 @@ void Process::settle_partitions() {
     }
     if (owned.assigned && !owned.claimed && !owned.fencing && !leaving_) {
       owned.fencing = true;
-      later(world_.random.between(1, 30) * kMillisecond, [this, which = partition] { fence_and_claim(which); });
+      later(random_.between(1, 30) * kMillisecond, [this, which = partition] { fence_and_claim(which); });
     }
   }
 }
@@ -255,7 +253,8 @@ bool Process::is_confirmed(int partition, const Owned& owned) const {
 }
 
 bool Process::runs_on(int partition) const {
-  return std::any_of(limiters_.begin(), limiters_.end(), [&](const auto& limiter) { return limiter->runs_on(partition); });
+  return std::any_of(limiters_.begin(), limiters_.end(),
+                     [&](const auto& limiter) { return limiter->runs_on(partition); });
 }
 
 bool Process::has_work() const {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "simulation/random.hpp"
 #include "simulation/schedule.hpp"
 #include "simulation/services.hpp"
 #include "simulation/workers.hpp"
@@ -23,8 +24,8 @@ namespace turnstile::simulation {
 
 struct Site {
   std::string name;
-  std::int64_t clock_ppm = 0;      ///< runs so much too fast
-  std::int64_t clock_offset = 0;   ///< nobody's clock starts at zero
+  std::int64_t clock_ppm = 0;     ///< runs so much too fast
+  std::int64_t clock_offset = 0;  ///< nobody's clock starts at zero
   std::uint32_t lease_ms = 2'000;
   std::uint32_t weight = 1;
   std::uint32_t knows = 1;
@@ -62,7 +63,8 @@ class Process {
   // --- for its parts ---
   /// Runs the action once the delay is over and the process is not paused; never, if it is gone.
   void later(Time delay, Schedule::Action action);
-  void ring() { loop_within(world_delay()); }
+  void ring() { loop_within(moment()); }
+  Random& random() { return random_; }
   [[nodiscard]] tokens::Micros local_now() const;
   [[nodiscard]] std::optional<Work> next_work();
   [[nodiscard]] bool has_work() const;
@@ -88,7 +90,7 @@ class Process {
  private:
   struct Life {
     tokens::MemberId id = 0;
-    tokens::Micros deadline = 0;            ///< the latest that it ever had
+    tokens::Micros deadline = 0;                    ///< the latest that it ever had
     tokens::Position fenced_at = tokens::kNowhere;  ///< by a record that it has not read
   };
   struct Owned {
@@ -108,11 +110,12 @@ class Process {
   void fence_and_claim(int partition);
   [[nodiscard]] bool is_confirmed(int partition, const Owned& owned) const;
   [[nodiscard]] bool runs_on(int partition) const;
-  [[nodiscard]] Time world_delay() const;
+  Time moment() { return random_.between(0, 2 * kMillisecond); }
   [[nodiscard]] Time true_delay(tokens::Micros local) const;
 
   World& world_;
   const Site site_;
+  Random random_;
   tokens::State state_;
   tokens::Member member_;
   std::vector<std::unique_ptr<Workers>> limiters_;

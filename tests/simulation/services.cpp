@@ -25,7 +25,7 @@ void TokenLog::append(std::string bytes) {
 }
 
 void Writer::send(const Event& event) {
-  Random& random = world_.random;
+  Random random(process_.random().next());  // as many draws from the process's, whatever faults there are
   std::string bytes = tokens::encode(event);
   const bool broken = broken_member_ == event.member && broken_epoch_ == event.epoch;
   const auto write_late = [&] {
@@ -73,7 +73,7 @@ void Coordinator::look() {
   for (const auto& process : world_.processes()) {
     if (process->answers_the_group()) there.push_back(process.get());
   }
-  if (there != members_ || (incomplete_ && world_.random.chance(20)) || (incomplete_ && !world_.chaotic())) {
+  if (there != members_ || (incomplete_ && random_.chance(20)) || (incomplete_ && !world_.chaotic())) {
     members_ = std::move(there);
     rebalance();
   }
@@ -82,7 +82,7 @@ void Coordinator::look() {
 
 void Coordinator::rebalance() {
   if (members_.empty()) return;
-  Random& random = world_.random;
+  Random random(random_.next());
   const bool odd = world_.has(Fault::odd_rebalance);
   ++generation_;
   incomplete_ = false;
@@ -100,9 +100,8 @@ void Coordinator::rebalance() {
     const auto& partitions = assignment[process];
     const Time most = world_.has(Fault::late_rebalance) && random.chance(40) ? 2'000 : 50;
     for (int times = odd && random.chance(30) ? 2 : 1; times > 0; --times)
-      process->later(random.between(1, most) * kMillisecond, [process, generation = generation_, partitions] {
-        process->assigned(generation, partitions);
-      });
+      process->later(random.between(1, most) * kMillisecond,
+                     [process, generation = generation_, partitions] { process->assigned(generation, partitions); });
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "simulation/checks.hpp"
+#include "simulation/random.hpp"
 #include "tokens/event.hpp"
 
 namespace turnstile::simulation {
@@ -59,7 +60,8 @@ class Database {
 /// Says which process has which partition: Kafka's group protocol as seen from a consumer, with its lateness.
 class Coordinator {
  public:
-  Coordinator(World& world, int partitions) : world_(world), partitions_(partitions) {}
+  Coordinator(World& world, int partitions, std::uint64_t seed)
+      : world_(world), partitions_(partitions), random_(seed) {}
 
   /// Looks who is there, every 200 ms; whoever has been silent for its session is not.
   void look();
@@ -70,6 +72,7 @@ class Coordinator {
  private:
   World& world_;
   const int partitions_;
+  Random random_;
   std::vector<Process*> members_;
   std::uint64_t generation_ = 0;
   bool incomplete_ = false;  ///< somebody was left out of the last one

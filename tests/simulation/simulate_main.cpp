@@ -82,8 +82,8 @@ int run_all(const Options& options) {
   const Outcome outcome = run_many(options.first, options.seeds, 2);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (std::size_t i = 0; i < kMarkNames.size(); ++i) std::cout << outcome.marks[i] << "\t" << kMarkNames[i] << '\n';
-  std::cout << outcome.runs << " seeds in " << seconds << " s: "
-            << static_cast<std::uint64_t>(static_cast<double>(outcome.runs) / seconds * 60) << " a minute\n";
+  std::cout << outcome.runs << " seeds in " << seconds
+            << " s: " << static_cast<std::uint64_t>(static_cast<double>(outcome.runs) / seconds * 60) << " a minute\n";
   if (!outcome.failure) {
     std::cout << "All invariants hold.\n";
     return 0;

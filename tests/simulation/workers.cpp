@@ -32,8 +32,8 @@ void Workers::settle() {
 
 void Workers::ask() {
   const std::uint64_t number = ++last_number_;
-  const bool pair = world_.chaotic() && use_.limit >= 2 && world_.random.chance(3);
-  const bool urgent = world_.chaotic() && world_.random.chance(5);
+  const bool pair = world_.chaotic() && use_.limit >= 2 && process_.random().chance(3);
+  const bool urgent = world_.chaotic() && process_.random().chance(5);
   const Count count = pair ? 2 : 1;
   waiting_[number] = 0;
   const std::uint64_t waiter = gate_.take_later(count, urgent, [this, number, count](PermitGate::Taken taken) {
@@ -62,12 +62,14 @@ void Workers::begin(PermitGate::Taken taken, Count count) {
     handler.fenced = true;
     must_be_refused(handler);
   }
-  process_.later(world_.random.between(1, longest_ms_) * kMillisecond, [this, number = handler.number] { end(number); });
+  process_.later(process_.random().between(1, longest_ms_) * kMillisecond,
+                 [this, number = handler.number] { end(number); });
   world_.handler_started(use_.name);
 }
 
 void Workers::end(std::uint64_t number) {
-  const auto found = std::find_if(handlers_.begin(), handlers_.end(), [&](const auto& h) { return h.number == number; });
+  const auto found =
+      std::find_if(handlers_.begin(), handlers_.end(), [&](const auto& h) { return h.number == number; });
   if (found == handlers_.end()) return;
   if (found->fenced) must_be_refused(*found);
   if (found->partition >= 0 && found->fence > 0 && world_.database.fence(found->partition) > found->fence)
@@ -82,7 +84,7 @@ void Workers::end(std::uint64_t number) {
 
 void Workers::stop(Handler& handler) {
   if (std::exchange(handler.stopping, true)) return;
-  process_.later(world_.random.between(1, 60) * kMillisecond, [this, number = handler.number] { end(number); });
+  process_.later(process_.random().between(1, 60) * kMillisecond, [this, number = handler.number] { end(number); });
 }
 
 void Workers::stop_lost() {

@@ -40,7 +40,7 @@ World::World(const Plan& plan, Marks& marks, std::ostream* trace)
       random(plan.seed),
       checks(marks),
       log(*this),
-      coordinator(*this, static_cast<int>(Random(plan.seed ^ 1).between(2, 5))) {}
+      coordinator(*this, static_cast<int>(Random(plan.seed ^ 1).between(2, 5)), plan.seed ^ 3) {}
 
 void World::say(const std::function<std::string()>& what) const {
   if (trace_ != nullptr) *trace_ << schedule.now() / kMillisecond << " ms  " << what() << '\n';
@@ -111,7 +111,9 @@ std::vector<Process*> World::living() const {
 void World::written(Position position) {
   const Event& event = log.at(position).event;
   const Effects& effects = checks.written(position, event);
-  say([&] { return std::to_string(position) + " " + describe(event) + " -> " + std::string(to_text(effects.outcome)); });
+  say([&] {
+    return std::to_string(position) + " " + describe(event) + " -> " + std::string(to_text(effects.outcome));
+  });
   nobody_ends_early(event, effects);
   if (std::holds_alternative<PartitionsClaimed>(event.body)) {
     for (const MemberId id : effects.reclaimed) {
@@ -161,9 +163,8 @@ void World::outside_holds() const {
         const Count running = workers->counted(life);
         const Count held = checks.state().held(workers->use().name, process->life_id(life));
         if (running > held)
-          throw Broken(process->name() + " runs handlers with " + text(running) + " permits of " +
-                       workers->use().name + ", and holds " + text(held) + " as member " +
-                       text(process->life_id(life)));
+          throw Broken(process->name() + " runs handlers with " + text(running) + " permits of " + workers->use().name +
+                       ", and holds " + text(held) + " as member " + text(process->life_id(life)));
       }
     }
   }
@@ -178,15 +179,17 @@ void World::heal() {
   for (Process* process : living()) {
     process->heal();
     for (auto& limiter : process->limiters()) {
-      limiter->want(0, 1);
-      limiter->want(static_cast<int>(random.between(1, 4)), 50);
+      process->later(0, [&workers = *limiter, wanted = static_cast<int>(random.between(1, 4))] {
+        workers.want(0, 1);
+        workers.want(wanted, 50);
+      });
     }
   }
   for (const LimiterUse& use : sites_.front().limiters)
     log.append(encode({.member = 0, .epoch = 0, .seq = 0, .body = LimitSet{use.name, use.limit, checks.state().last}}));
 }
 
-/// Invariants 7 and 8.
+/// Invariants 7 and 8; and where all have what they can get, nothing is said but that they are there.
 void World::must_be_fair() {
   std::vector<Process*> all;
   for (Process* process : living()) {
@@ -217,7 +220,13 @@ void World::must_be_fair() {
     if (const Count due = std::accumulate(shares.begin(), shares.end(), Count{0}); total != due)
       throw Broken(text(due) + " permits of " + uses[which].name + " could be held, but " + text(total) + " are");
   }
+  const Position begin = log.end();
   schedule.run_until(schedule.now() + 4 * kSecond);
+  const bool turns = std::any_of(uses.begin(), uses.end(), [&](const auto& use) { return use.limit < all.size(); });
+  for (Position position = begin; !turns && position < log.end(); ++position) {
+    if (!std::holds_alternative<Keep>(log.at(position).event.body))
+      throw Broken("nothing changes, and yet there is something to say: " + describe(log.at(position).event));
+  }
   for (const auto& [of, before] : finished) {
     const auto& [process, which] = of;
     const Workers& workers = *process->limiters()[which];
@@ -231,7 +240,8 @@ void World::must_be_quiet() {
   for (Process* process : living()) {
     const Member& member = process->member();
     if (version_moved_on()) {
-      if (member.phase() != Member::Phase::halted) throw Broken(process->name() + " goes on in a version that it does not know");
+      if (member.phase() != Member::Phase::halted)
+        throw Broken(process->name() + " goes on in a version that it does not know");
       mark(Mark::halted);
     } else if (member.phase() != Member::Phase::joined) {
       throw Broken(process->name() + " is no member long after chaos was over: " + member.why_halted());
@@ -247,7 +257,8 @@ void World::must_be_quiet() {
   }
   if (version_moved_on()) return;
   for (const auto& [name, limiter] : state.limiters) {
-    if (limiter.held() > 0) throw Broken(text(limiter.held()) + " permits of " + name + " are held, and nobody wants any");
+    if (limiter.held() > 0)
+      throw Broken(text(limiter.held()) + " permits of " + name + " are held, and nobody wants any");
   }
   const auto again = restore(save(state));
   if (!again || *again != state) throw Broken("a snapshot of the last state is another state");

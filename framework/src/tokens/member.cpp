@@ -62,7 +62,7 @@ void Member::sending_failed() {
   ++epoch_;
   seq_ = 0;
   join_sent_ = false;
-  drained_said_ = false;
+  if (!TURNSTILE_PLANTED(drained_said_once)) drained_said_ = false;
   unread_.clear();
   for (auto& [partition, owned] : partitions_) owned.said = false;
   for (auto& [name, use] : uses_) use.said = {};

@@ -36,9 +36,10 @@ enum class Planted : std::uint8_t {
   new_life_keeps_grants,
   fence_not_followed,
   drained_while_busy,
+  drained_said_once,
   void_event_renews,
 };
-inline constexpr std::array<std::string_view, 23> kPlantedNames{
+inline constexpr std::array<std::string_view, 24> kPlantedNames{
     "none",
     "duplicates_applied",
     "late_release_of_an_old_epoch",
@@ -61,6 +62,7 @@ inline constexpr std::array<std::string_view, 23> kPlantedNames{
     "new_life_keeps_grants",
     "fence_not_followed",
     "drained_while_busy",
+    "drained_said_once",
     "void_event_renews",
 };
 

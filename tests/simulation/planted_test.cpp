@@ -1,0 +1,48 @@
+// A simulator that finds nothing proves nothing. Here are known bugs, each a condition in the line that it breaks (tokens/planted.hpp),
+// and each must be found within 1,000 seeds.
+
+#include "tokens/planted.hpp"
+
+#include <gtest/gtest.h>
+
+#include "simulation/simulate.hpp"
+
+namespace turnstile::simulation {
+namespace {
+
+class PlantedBug : public testing::TestWithParam<std::size_t> {
+ protected:
+  void TearDown() override { tokens::planted = tokens::Planted::none; }
+};
+
+TEST_P(PlantedBug, IsFoundWithinAThousandSeeds) {
+  tokens::planted = static_cast<tokens::Planted>(GetParam());
+  const Outcome outcome = run_many(1, 1'000, 2);
+  ASSERT_TRUE(outcome.failure) << tokens::kPlantedNames[GetParam()] << " survived " << outcome.runs << " seeds";
+  RecordProperty("seed", std::to_string(outcome.failure->plan.seed));
+  RecordProperty("broken", outcome.failure->why);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PlantedBug, testing::Range(std::size_t{1}, tokens::kPlantedNames.size()),
+                         [](const auto& bug) { return std::string(tokens::kPlantedNames[bug.param]); });
+
+/// Why a host waits for its own claim (process.hpp, rule 3): until then nobody knows that its handlers on that partition are not
+/// among those that the claims of others have fenced.
+TEST(PlantedBug, AHostThatStartsBeforeItHasReadItsClaimIsFound) { EXPECT_TRUE(run_many(1, 1'000, 2, true).failure); }
+
+TEST(PlantedBug, AFailureIsMadeSmallerAndStillFails) {
+  tokens::planted = tokens::Planted::lease_from_the_answer;
+  const Outcome outcome = run_many(1, 1'000, 2);
+  ASSERT_TRUE(outcome.failure);
+  const Plan smaller = shrink(outcome.failure->plan);
+  Marks marks{};
+  EXPECT_TRUE(run(smaller, marks));
+  EXPECT_LT(smaller.faults.count(), outcome.failure->plan.faults.count());
+  EXPECT_NE(command_for(smaller).find("./dev simulate --seed " + std::to_string(smaller.seed) + " --without "),
+            std::string::npos)
+      << command_for(smaller);
+  tokens::planted = tokens::Planted::none;
+}
+
+}  // namespace
+}  // namespace turnstile::simulation

@@ -1,0 +1,41 @@
+// The shipped code under chaos. More seeds: ./dev simulate.
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "simulation/simulate.hpp"
+
+namespace turnstile::simulation {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t kSeeds = 500;  // these builds are slow
+#else
+constexpr std::uint64_t kSeeds = 2'000;
+#endif
+
+TEST(Simulation, AllInvariantsHold) {
+  const Outcome outcome = run_many(1, kSeeds, 2);
+  if (outcome.failure) {
+    FAIL() << outcome.failure->why << "\n  " << command_for(outcome.failure->plan)
+           << "\n  smaller: " << command_for(shrink(outcome.failure->plan));
+  }
+  EXPECT_EQ(outcome.runs, kSeeds);
+  for (std::size_t i = 0; i < outcome.marks.size(); ++i)
+    EXPECT_GT(outcome.marks[i], 0U) << "nowhere in " << kSeeds << " seeds: " << kMarkNames[i];
+}
+
+TEST(Simulation, OneSeedIsOneRun) {
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U, 5U}) {
+    Marks marks{};
+    std::ostringstream first, second;
+    run(plan_for(seed), marks, &first);
+    run(plan_for(seed), marks, &second);
+    EXPECT_EQ(first.str(), second.str());
+    EXPECT_GT(first.str().size(), 1'000U);
+  }
+}
+
+}  // namespace
+}  // namespace turnstile::simulation
