@@ -17,6 +17,8 @@ struct Board::Head {
   std::int64_t capacity = 0;
   std::atomic<std::uint8_t> dead_bits{0};
   std::atomic<std::int64_t> redelivered{0};
+  std::atomic<std::uint64_t> running{0};
+  std::atomic<int> most_running{0};
   std::array<Slot, most_consumers> slots{};
 };
 
@@ -28,16 +30,22 @@ static_assert(most_consumers < 7, "bit 7 is taken");
 
 std::uint8_t bit_of(int consumer) { return static_cast<std::uint8_t>(1U << static_cast<unsigned>(consumer - 1)); }
 
+// Handlers that run, of all processes in one number, so that a look at it sees them all at one instant.
+constexpr unsigned bits_each = 16;
+static_assert(most_consumers * bits_each <= 64);
+
+std::uint64_t one_of(int consumer) { return std::uint64_t{1} << (bits_each * static_cast<unsigned>(consumer - 1)); }
+std::uint64_t all_of(int consumer) { return one_of(consumer) * ((1U << bits_each) - 1); }
+
+int sum(std::uint64_t running) {
+  std::uint64_t total = 0;
+  for (; running != 0; running >>= bits_each) total += running & ((1U << bits_each) - 1);
+  return static_cast<int>(total);
+}
+
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
 }  // namespace
-
-void Slot::handler_starts() {
-  const std::int64_t now = starts.fetch_add(1) + 1 - stops.load();
-  std::int64_t highest = most.load();
-  while (now > highest && !most.compare_exchange_weak(highest, now)) {
-  }
-}
 
 Board::Board(int file, bool fresh, std::int64_t capacity) {
   if (fresh) {
@@ -91,7 +99,26 @@ void Board::delivered(int consumer, std::int32_t partition, std::int64_t offset)
   if ((seen.fetch_or(counted_bit) & counted_bit) == 0) head_->redelivered.fetch_add(1);
 }
 
-void Board::killed(int consumer) const { head_->dead_bits.fetch_or(bit_of(consumer)); }
+void Board::handler_starts(int consumer) const {
+  slot(consumer).starts.fetch_add(1);
+  const int now = sum(head_->running.fetch_add(one_of(consumer)) + one_of(consumer));
+  for (int most = head_->most_running; most < now && !head_->most_running.compare_exchange_weak(most, now);) {
+  }
+}
+
+void Board::handler_stops(int consumer) const {
+  head_->running.fetch_sub(one_of(consumer));
+  slot(consumer).stops.fetch_add(1);
+}
+
+int Board::running() const { return sum(head_->running); }
+
+int Board::take_most_running() const { return head_->most_running.exchange(running()); }
+
+void Board::killed(int consumer) const {
+  head_->running.fetch_and(~all_of(consumer));
+  head_->dead_bits.fetch_or(bit_of(consumer));
+}
 
 std::int64_t Board::redelivered() const { return head_->redelivered.load(); }
 

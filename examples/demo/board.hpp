@@ -18,7 +18,6 @@ inline constexpr int most_consumers = 4;
 struct Slot {
   std::atomic<std::int64_t> starts{0};      ///< handler runs begun
   std::atomic<std::int64_t> stops{0};       ///< handler runs ended, with or without an exception
-  std::atomic<std::int64_t> most{0};        ///< highest value of starts - stops so far
   std::atomic<std::int64_t> delivered{0};   ///< records that Kafka handed to this process
   std::atomic<std::uint32_t> assigned{0};   ///< one bit for each partition that it owns (from the Observer)
   std::atomic<std::int64_t> done{0};        ///< took effect, by the framework's account (from the Observer)
@@ -26,8 +25,6 @@ struct Slot {
   std::atomic<std::int64_t> failed{0};      ///< retries and dead letters (from the Observer)
 
   [[nodiscard]] std::int64_t running() const { return starts.load() - stops.load(); }
-  void handler_starts();
-  void handler_stops() { stops.fetch_add(1); }
 };
 static_assert(std::atomic<std::int64_t>::is_always_lock_free, "processes share these");
 
@@ -46,9 +43,17 @@ class Board {
   [[nodiscard]] Slot& slot(int consumer) const;
   [[nodiscard]] std::span<Slot> slots() const;
 
+  /// A handler begins, or ends, in the consumer's process.
+  void handler_starts(int consumer) const;
+  void handler_stops(int consumer) const;
+  /// Handlers that run now, in all living processes.
+  [[nodiscard]] int running() const;
+  /// The most that ran at once since it was last asked; begins anew with those that run.
+  [[nodiscard]] int take_most_running() const;
+
   /// Kafka handed the record to the consumer.
   void delivered(int consumer, std::int32_t partition, std::int64_t offset) const;
-  /// From now on, a record that had been handed to this consumer and comes to another one counts as redelivered.
+  /// Its handlers run no more. From now on, a record that had been handed to this consumer and comes to another one counts as redelivered.
   void killed(int consumer) const;
   [[nodiscard]] std::int64_t redelivered() const;
 

@@ -38,13 +38,14 @@ class Reporter final : public Observer {
 /// Counts one run of the handler, however it ends.
 class Running {
  public:
-  explicit Running(Slot& slot) : slot_(slot) { slot_.handler_starts(); }
-  ~Running() { slot_.handler_stops(); }
+  Running(const Board& board, int consumer) : board_(board), consumer_(consumer) { board_.handler_starts(consumer_); }
+  ~Running() { board_.handler_stops(consumer_); }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
  private:
-  Slot& slot_;
+  const Board& board_;
+  const int consumer_;
 };
 
 }  // namespace
@@ -57,8 +58,8 @@ int consume(const ConsumerOptions& options) try {
   Backends backends = connect(config);
   backends.broker = watched(backends.broker, board, options.number);
 
-  auto charge = [&slot, consumer = options.number](const Message& message, Context& ctx) {
-    const Running running(slot);
+  auto charge = [&board, consumer = options.number](const Message& message, Context& ctx) {
+    const Running running(board, consumer);
     std::this_thread::sleep_for(handler_time);  // stands for the real work, which is what the limit is for
     ctx.defer("INSERT INTO charge (id, account, consumer) VALUES ($1, $2, $3)", message.header("message-id").value(),
               message.key().value(), consumer);

@@ -17,7 +17,9 @@
 #include <stdexcept>
 #include <thread>
 #include <turnstile/kafka/admin.hpp>
+#include <turnstile/kafka/limiters.hpp>
 #include <turnstile/kafka/mock.hpp>
+#include <turnstile/log.hpp>
 #include <turnstile/postgres/migrations.hpp>
 
 #include "board.hpp"
@@ -79,6 +81,7 @@ class Story {
   void look_at_publisher(std::chrono::seconds most);
   void kill_one();
   void replace_it();
+  void lower_the_limit();
   void finish();
   int judge();
 
@@ -108,8 +111,13 @@ class Story {
   Clock::time_point began_ = Clock::now();
   Ledger::Count effects_;
   std::int64_t running_when_killed_ = 0;
+  double permits_back_ = 0, permits_back_after_rebalance_ = 0;  ///< seconds
+  double lowered_after_ = 0;                                    ///< seconds
+  int most_running_ = 0, most_when_lowered_ = 0;
   bool all_held_ = true;
 };
+
+double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
 Story::Story(const StoryOptions& options)
     : options_(options),
@@ -138,6 +146,7 @@ int Story::tell() {
   publish_first();
   kill_one();
   replace_it();
+  lower_the_limit();
   finish();
   return judge();
 }
@@ -184,7 +193,8 @@ void Story::write_config() {
   file << fmt::format("[postgres]\nurl = '{}'\nschema = \"{}\"\n", with_search_path(options_.postgres, schema_),
                       schema_);
   // A small window, so that what is delivered and not yet handled is a number that one can look at.
-  file << fmt::format("[consumer]\nworkers = {}\nwindow = 200\n", 2 * handler_limit);
+  file << fmt::format("[consumer]\nworkers = {}\nwindow = 200\n", handler_limit);
+  file << fmt::format("[limits]\nlease = \"{}s\"\n", permit_lease.count());
   file.close();
   if (!file) throw std::runtime_error("cannot write " + folder_.file("turnstile.toml"));
 }
@@ -197,7 +207,7 @@ void Story::start(int consumer) {
 void Story::start_first_consumers() {
   screen_.title("2. Three consumers");
   screen_.say(fmt::format(
-      "Three processes join one consumer group and share the partitions. Each runs at most {} handlers at once: "
+      "Three processes join one consumer group and share the partitions. Together they run at most {} handlers at once: "
       "limit(\"psp\", {}). A handler takes {} ms and writes one row. The group needs about {} s to form.",
       handler_limit, handler_limit, handler_time.count(), session_timeout / 1s));
   for (int consumer = 1; consumer <= first_consumers; ++consumer) start(consumer);
@@ -212,9 +222,8 @@ void Story::publish_first() {
       "client that clicks again makes them, half of them in another partition than the first. Two thirds come now.",
       grouped(published), grouped(distinct_), grouped(published - distinct_)));
   begin_to_publish(0, orders_.size() * 2 / 3);
-  watch("the consumers to work", 60s, [&] {
-    return board_.slot(victim).stops.load() >= distinct_ / 12 && board_.slot(victim).running() >= handler_limit / 2;
-  });
+  watch("the consumers to work", 60s,
+        [&] { return board_.slot(victim).stops.load() >= distinct_ / 12 && board_.slot(victim).running() > 1; });
 }
 
 void Story::begin_to_publish(std::size_t first, std::size_t last) {
@@ -228,17 +237,43 @@ void Story::look_at_publisher(std::chrono::seconds most) {
 
 void Story::kill_one() {
   processes_.kill(victim);
+  const auto killed_at = Clock::now();
   board_.killed(victim);
   running_when_killed_ = board_.slot(victim).running();
   screen_.title(fmt::format("4. kill -9 of consumer {}", victim));
   screen_.say(fmt::format(
       "It dies while {} of its handlers run, with transactions open and offsets not yet committed. PostgreSQL rolls its "
-      "transactions back at once. Kafka takes notice after {} s without a heartbeat; then its partitions go to the two others, "
+      "transactions back at once, but its permits stay out: nobody can know yet that it is dead. Kafka takes notice after {} s without a heartbeat; then its partitions go to the two others, "
       "and what it had not committed is delivered again.{}",
       running_when_killed_, session_timeout / 1s,
       mock_ ? " (The embedded broker takes some seconds more to form the group anew, in which nobody works.)" : ""));
   look_at_publisher(60s);
   watch("the others to take over", 60s, [&] { return shared_among({1, 3}); });
+  const auto taken_over_at = Clock::now();
+  watch("the dead one's permits to be used again", 60s, [&] { return board_.running() == handler_limit; });
+  permits_back_ = seconds_since(killed_at);
+  permits_back_after_rebalance_ = seconds_since(taken_over_at);
+  screen_.say(fmt::format(
+      "All {} permits are in use again, {:.1f} s after the kill: the new owners' claims in PostgreSQL fence the "
+      "dead one, so that its lease of {} s need not be waited for.",
+      handler_limit, permits_back_, permit_lease / 1s));
+}
+
+void Story::lower_the_limit() {
+  screen_.title(fmt::format("6. The limit is lowered to {} while it runs", lowered_limit));
+  screen_.say("As `turnstile limits set psp` does. What runs is let finish; then the new limit holds everywhere.");
+  most_running_ = std::max(most_running_, board_.take_most_running());
+  const auto tokens = turnstile::kafka::open_limiters(kafka_, {.name = name_ + ".tokens"}, {.client = "the demo"},
+                                                      turnstile::make_logger({.level = "warn"}));
+  if (!tokens->set_limit("psp", lowered_limit, 20s)) throw std::runtime_error("the limit could not be set within 20 s");
+  const auto set_at = Clock::now();
+  watch("the lower limit to hold", 20s, [&] { return board_.running() <= lowered_limit; });
+  lowered_after_ = seconds_since(set_at);
+  (void)board_.take_most_running();
+  watch("the orders to go on under it", 20s, [&] { return seconds_since(set_at) > 3 + lowered_after_; });
+  most_when_lowered_ = board_.take_most_running();
+  if (!tokens->set_limit("psp", std::nullopt, 20s))
+    throw std::runtime_error("the limit could not be unset within 20 s");
 }
 
 void Story::replace_it() {
@@ -289,9 +324,11 @@ void Story::draw() {
     view.push_back(row(consumer));
     const Slot& slot = board_.slot(consumer);
     if (processes_.pid(consumer) != 0)
-      brief += fmt::format(" | #{} runs {}/{}, took {}", consumer, slot.running(), handler_limit, slot.done.load());
+      brief += fmt::format(" | #{} runs {}, took {}", consumer, slot.running(), slot.done.load());
     else if (slot.starts > 0) brief += fmt::format(" | #{} killed", consumer);
   }
+  view.push_back(fmt::format("handlers over all      [{}]  {} of at most {}", bar(board_.running(), handler_limit, 30),
+                             board_.running(), handler_limit));
   view.push_back(fmt::format("effects in PostgreSQL  [{}]  {} of {} ids, {} of them twice",
                              bar(effects_.ids, distinct_, 30), grouped(effects_.ids), grouped(distinct_),
                              grouped(effects_.doubled)));
@@ -309,9 +346,9 @@ std::string Story::row(int consumer) const {
   }
   const auto running = slot.running();
   const std::string process = pid != 0 ? std::to_string(pid) : "killed";
-  return fmt::format("{:<8}   {:<7}   {:<11}   {} {} of {}   {:>9}   {:>11}   {:>10}", consumer, process,
+  return fmt::format("{:<8}   {:<7}   {:<11}   {} {:>2}       {:>9}   {:>11}   {:>10}", consumer, process,
                      fmt::format("{}", fmt::join(owned, " ")), bar(running, handler_limit, handler_limit), running,
-                     handler_limit, grouped(slot.delivered), grouped(slot.done), grouped(slot.duplicates));
+                     grouped(slot.delivered), grouped(slot.done), grouped(slot.duplicates));
 }
 
 bool Story::shared_among(const std::vector<int>& consumers) const {
@@ -338,17 +375,14 @@ int Story::judge() {
   std::int64_t delivered = 0;
   std::int64_t refused = 0;
   std::int64_t failed = 0;
-  std::int64_t most = 0;
-  std::vector<std::int64_t> peaks;
+  most_running_ = std::max(most_running_, board_.take_most_running());
   for (const Slot& slot : slots) {
     delivered += slot.delivered;
     refused += slot.duplicates;
     failed += slot.failed;
-    peaks.push_back(slot.most);
-    most = std::max(most, peaks.back());
   }
 
-  screen_.title("6. The count");
+  screen_.title("7. The count");
   verdict("records published", grouped(published), true, "all acknowledged by Kafka");
   verdict("different ids among them", grouped(distinct_), true, "each may take effect once");
   verdict("delivered by Kafka", grouped(delivered), delivered >= published,
@@ -357,8 +391,14 @@ int Story::judge() {
   verdict("ids that took effect twice", grouped(effects_.doubled), effects_.doubled == 0, "none");
   verdict("duplicates refused", grouped(refused), refused >= published - distinct_ && refused <= delivered - distinct_,
           fmt::format("the {} second copies, and what came again", grouped(published - distinct_)));
-  verdict("most handlers at once, by process", fmt::format("{}", fmt::join(peaks, " ")), most == handler_limit,
+  verdict("most handlers at once, over all", grouped(most_running_), most_running_ == handler_limit,
           fmt::format("the limit of {} was reached and never passed", handler_limit));
+  verdict("the dead one's permits back after", fmt::format("{:.1f} s", permits_back_),
+          permits_back_after_rebalance_ < 2,
+          fmt::format("{:.1f} s after the rebalance; its lease would have lasted {} s", permits_back_after_rebalance_,
+                      permit_lease / 1s));
+  verdict(fmt::format("most at once with the limit at {}", lowered_limit), grouped(most_when_lowered_),
+          most_when_lowered_ == lowered_limit, fmt::format("{:.2f} s after it was lowered", lowered_after_));
   verdict("running in the process killed", grouped(running_when_killed_), running_when_killed_ > 0,
           "it died in the middle of its work");
   verdict("redelivered after the kill", grouped(board_.redelivered()), board_.redelivered() > 0,
