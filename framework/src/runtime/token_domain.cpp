@@ -6,6 +6,7 @@
 #include <array>
 #include <random>
 
+#include "runtime/gate_limiter.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
 
@@ -57,34 +58,6 @@ tokens::MemberSettings member_settings(const TokenSettings& settings) {
 }
 
 tokens::Partition partition_of(const TopicPartition& at) { return {at.topic, at.partition}; }
-
-class DomainLimiter final : public Limiter {
- public:
-  DomainLimiter(std::string name, std::shared_ptr<PermitGate> gate, std::function<std::int64_t()> limit)
-      : name_(std::move(name)), gate_(std::move(gate)), limit_(std::move(limit)) {}
-
-  const std::string& name() const noexcept override { return name_; }
-  Permit try_acquire() override {
-    auto taken = gate_->try_take_as_woken();
-    if (!taken) return {};
-    return {shared_from_this(), taken.token, std::move(taken.lost)};
-  }
-  void when_free(std::function<void()> wake) override { gate_->when_free(std::move(wake)); }
-  void expect(std::int64_t at_once) override { gate_->expect(static_cast<Count>(std::max<std::int64_t>(at_once, 0))); }
-  LimiterState state() const override {
-    return {.limit = limit_(),
-            .in_use = static_cast<std::int64_t>(gate_->in_use()),
-            .most_in_use = static_cast<std::int64_t>(gate_->most_in_use())};
-  }
-
- protected:
-  void release(std::uint64_t token) noexcept override { gate_->give_back(token, 1); }
-
- private:
-  const std::string name_;
-  const std::shared_ptr<PermitGate> gate_;
-  const std::function<std::int64_t()> limit_;
-};
 
 }  // namespace
 
@@ -166,7 +139,7 @@ std::shared_ptr<Limiter> LogTokenDomain::open(const std::string& name, std::int6
   }
   named.limit = limit;
   named.gate = std::make_shared<PermitGate>(now_us, [bell = bell_] { bell->ring(); });
-  named.limiter = std::make_shared<DomainLimiter>(name, named.gate, [bell = bell_, name, limit] {
+  named.limiter = std::make_shared<GateLimiter>(name, named.gate, [bell = bell_, name, limit] {
     const std::lock_guard ringing(bell->mutex);
     if (bell->domain == nullptr) return limit;
     const std::lock_guard guard(bell->domain->mutex_);

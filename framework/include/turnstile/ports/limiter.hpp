@@ -17,18 +17,22 @@ namespace turnstile {
 
 class Limiter;
 
-/// One permit; gives itself back. Move-only; may be given back on another thread than it was taken on.
+/// Urgent ones go before the others, in this process and, where the limiter counts over a cluster, in all.
+enum class Priority : std::uint8_t { normal, urgent };
+
+/// One permit, or several that are taken and given back together; gives itself back. Move-only; may be given back on another thread than it was taken on.
 class Permit {
  public:
   Permit() = default;
-  Permit(std::shared_ptr<Limiter> from, std::uint64_t token, std::stop_token lost) noexcept
-      : from_(std::move(from)), token_(token), lost_(std::move(lost)) {}
+  Permit(std::shared_ptr<Limiter> from, std::uint64_t token, std::stop_token lost, std::int64_t count = 1) noexcept
+      : from_(std::move(from)), token_(token), count_(count), lost_(std::move(lost)) {}
   Permit(Permit&& other) noexcept = default;
   Permit& operator=(Permit&& other) noexcept {
     if (this != &other) {
       give_back();
       from_ = std::move(other.from_);
       token_ = other.token_;
+      count_ = other.count_;
       lost_ = std::move(other.lost_);
     }
     return *this;
@@ -38,12 +42,14 @@ class Permit {
   void give_back() noexcept;
   [[nodiscard]] explicit operator bool() const noexcept { return from_ != nullptr; }
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
+  [[nodiscard]] std::int64_t count() const noexcept { return count_; }
   /// Set when the permit is no longer ours (its lease ended): what runs under it should stop.
   [[nodiscard]] const std::stop_token& lost() const noexcept { return lost_; }
 
  private:
   std::shared_ptr<Limiter> from_;
   std::uint64_t token_ = 0;
+  std::int64_t count_ = 1;
   std::stop_token lost_;
 };
 
@@ -64,16 +70,26 @@ class Limiter : public std::enable_shared_from_this<Limiter> {
   /// call try_acquire(). The one who asked and got a permit meanwhile is woken for nothing; that is allowed.
   virtual void when_free(std::function<void()> wake) = 0;
   [[nodiscard]] virtual LimiterState state() const = 0;
+
+  /// `count` permits if they are to be had now and nobody waits who came before. The default knows single permits.
+  virtual Permit try_acquire_fairly(std::int64_t count);
+  /// Stands in line for `count` permits; `deliver` is called once, from any thread, possibly within this call, unless the function
+  /// that is returned withdraws it: false says that it was too late. The default knows single permits and no priority.
+  virtual std::function<bool()> acquire_later(std::int64_t count, Priority priority,
+                                              std::function<void(Permit)> deliver);
+  /// Whether several permits may be taken together.
+  [[nodiscard]] virtual bool gives_several() const noexcept { return false; }
   /// While anybody waits, this process could use so many at once: asked for together, not one by one.
   virtual void expect(std::int64_t /*at_once*/) {}
 
  protected:
   friend class Permit;
   virtual void release(std::uint64_t token) noexcept = 0;
+  virtual void release_several(std::uint64_t token, std::int64_t /*count*/) noexcept { release(token); }
 };
 
 inline void Permit::give_back() noexcept {
-  if (from_) std::exchange(from_, nullptr)->release(token_);
+  if (from_) std::exchange(from_, nullptr)->release_several(token_, count_);
 }
 
 /// Gives out limiters by name: equal names, the same limiter.

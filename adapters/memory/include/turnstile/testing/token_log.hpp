@@ -1,0 +1,66 @@
+#pragma once
+// A token log in memory, for tests: several domains in one process share it, as processes share a topic.
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "turnstile/ports/token_log.hpp"
+
+namespace turnstile::testing {
+
+/// What the members share. Thread-safe.
+class MemoryTokenTopic {
+ public:
+  void append(std::string bytes);
+  [[nodiscard]] std::vector<TokenLog::Record> from(std::int64_t position) const;
+  [[nodiscard]] std::int64_t begin() const;
+  [[nodiscard]] std::int64_t end() const;
+  void cut(std::int64_t below);
+  /// While it is away nothing is read and nothing is written; what is appended meanwhile has failed.
+  void away(bool is);
+  [[nodiscard]] bool is_away() const { return away_; }
+  void save(std::string snapshot);
+  [[nodiscard]] std::vector<std::string> snapshots() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::int64_t begin_ = 0;
+  std::vector<std::string> records_;
+  std::vector<std::string> snapshots_;
+  std::atomic<bool> away_{false};
+};
+
+class MemoryTokenLog final : public TokenLog {
+ public:
+  explicit MemoryTokenLog(std::shared_ptr<MemoryTokenTopic> topic) : topic_(std::move(topic)) {}
+
+  std::vector<std::string> snapshots() override { return topic_->snapshots(); }
+  std::int64_t begin() override { return topic_->begin(); }
+  void seek(std::int64_t position) override { next_ = position; }
+  std::vector<Record> read(std::chrono::milliseconds timeout) override;
+  void append(std::string bytes) override;
+  bool failed() override { return std::exchange(failed_, false); }
+  [[nodiscard]] std::string why_failed() const override { return "it is away"; }
+  void save(std::int64_t position, std::string snapshot) override;
+  [[nodiscard]] std::int64_t saved() const override { return saved_; }
+  void trim(std::int64_t below) override { topic_->cut(below); }
+  void wake() noexcept override;
+  void flush(std::chrono::milliseconds) override {}
+  [[nodiscard]] std::string name() const override { return "a token log in memory"; }
+
+ private:
+  const std::shared_ptr<MemoryTokenTopic> topic_;
+  std::int64_t next_ = 0;
+  std::int64_t saved_ = -1;
+  bool failed_ = false;
+  std::mutex mutex_;
+  std::condition_variable rung_;
+  bool woken_ = false;
+};
+
+}  // namespace turnstile::testing

@@ -1,0 +1,79 @@
+#include "turnstile/testing/token_log.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace turnstile::testing {
+
+void MemoryTokenTopic::append(std::string bytes) {
+  const std::lock_guard lock(mutex_);
+  records_.push_back(std::move(bytes));
+}
+
+std::vector<TokenLog::Record> MemoryTokenTopic::from(std::int64_t position) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<TokenLog::Record> found;
+  for (auto at = std::max(position, begin_); at < static_cast<std::int64_t>(records_.size()); ++at)
+    found.push_back({.position = at, .bytes = records_[static_cast<std::size_t>(at)]});
+  return found;
+}
+
+std::int64_t MemoryTokenTopic::begin() const {
+  const std::lock_guard lock(mutex_);
+  return begin_;
+}
+
+std::int64_t MemoryTokenTopic::end() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::int64_t>(records_.size());
+}
+
+void MemoryTokenTopic::cut(std::int64_t below) {
+  const std::lock_guard lock(mutex_);
+  begin_ = std::max(begin_, below);
+}
+
+void MemoryTokenTopic::away(bool is) { away_ = is; }
+
+void MemoryTokenTopic::save(std::string snapshot) {
+  const std::lock_guard lock(mutex_);
+  snapshots_.insert(snapshots_.begin(), std::move(snapshot));
+}
+
+std::vector<std::string> MemoryTokenTopic::snapshots() const {
+  const std::lock_guard lock(mutex_);
+  return snapshots_;
+}
+
+std::vector<TokenLog::Record> MemoryTokenLog::read(std::chrono::milliseconds timeout) {
+  const auto look = [&] { return topic_->is_away() ? std::vector<Record>{} : topic_->from(next_); };
+  auto found = look();
+  if (found.empty()) {
+    // Nobody rings when another one writes: a look every millisecond is as good as a broker's round trip.
+    std::unique_lock lock(mutex_);
+    rung_.wait_for(lock, std::min(timeout, std::chrono::milliseconds(1)), [this] { return woken_; });
+    woken_ = false;
+    lock.unlock();
+    found = look();
+  }
+  if (!found.empty()) next_ = found.back().position + 1;
+  return found;
+}
+
+void MemoryTokenLog::append(std::string bytes) {
+  if (topic_->is_away()) failed_ = true;
+  else topic_->append(std::move(bytes));
+}
+
+void MemoryTokenLog::save(std::int64_t position, std::string snapshot) {
+  topic_->save(std::move(snapshot));
+  saved_ = position;
+}
+
+void MemoryTokenLog::wake() noexcept {
+  const std::lock_guard lock(mutex_);
+  woken_ = true;
+  rung_.notify_one();
+}
+
+}  // namespace turnstile::testing

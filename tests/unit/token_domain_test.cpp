@@ -1,0 +1,202 @@
+// Members of a domain at work, over a log in memory: joining, limits at run time, the log going away, snapshots.
+
+#include <gtest/gtest.h>
+#include <spdlog/sinks/null_sink.h>
+#include <spdlog/spdlog.h>
+
+#include "support/eventually.hpp"
+#include "turnstile/testing/token_log.hpp"
+#include "turnstile/tokens.hpp"
+
+namespace turnstile {
+namespace {
+
+using namespace std::chrono_literals;
+using test::eventually;
+using testing::MemoryTokenLog;
+using testing::MemoryTokenTopic;
+
+struct Cluster {
+  std::shared_ptr<MemoryTokenTopic> topic = std::make_shared<MemoryTokenTopic>();
+  std::shared_ptr<spdlog::logger> quiet =
+      std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>());
+  TokenSettings settings{.lease = 2'000ms};
+
+  std::shared_ptr<TokenDomain> join() {
+    auto domain = join_token_domain(std::make_unique<MemoryTokenLog>(topic), settings, quiet);
+    EXPECT_TRUE(domain->wait_until_joined(20s));
+    return domain;
+  }
+};
+
+/// All permits that are to be had, once at least `least` are.
+std::vector<Permit> take_all(Limiter& limiter, std::size_t least) {
+  std::vector<Permit> taken;
+  limiter.expect(1'000);
+  limiter.when_free([] {});
+  EXPECT_TRUE(eventually([&] {
+    while (Permit permit = limiter.try_acquire()) taken.push_back(std::move(permit));
+    if (taken.size() < least) limiter.when_free([] {});
+    return taken.size() >= least;
+  }));
+  return taken;
+}
+
+std::int64_t held_by_all(const TokenDomain& domain, const std::string& limiter) {
+  std::int64_t held = 0;
+  for (const auto& entry : domain.permits().limiters) {
+    for (const auto& holder : entry.holders) held += entry.limiter == limiter ? holder.held : 0;
+  }
+  return held;
+}
+
+TEST(TokenDomain, shares_a_limit_among_its_members) {
+  Cluster cluster;
+  const auto a = cluster.join(), b = cluster.join();
+  const auto of_a = a->open("psp", 4), of_b = b->open("psp", 4);
+  auto held_by_a = take_all(*of_a, 4);
+  EXPECT_FALSE(of_b->try_acquire());
+  of_b->expect(1'000);
+  of_b->when_free([] {});
+  // b wants some: a gives back what is more than its share as soon as its permits are free.
+  EXPECT_TRUE(eventually([&] {
+    const auto view = b->permits();
+    return !view.limiters.empty() && view.limiters[0].holders.size() == 2;
+  }));
+  held_by_a.clear();
+  const auto held_by_b = take_all(*of_b, 2);
+  EXPECT_LE(held_by_all(*a, "psp"), 4);
+}
+
+TEST(TokenDomain, gives_everything_back_when_a_member_leaves) {
+  Cluster cluster;
+  const auto a = cluster.join();
+  const auto of_a = a->open("psp", 3);
+  {
+    const auto b = cluster.join();
+    take_all(*b->open("psp", 3), 3).clear();
+  }
+  EXPECT_EQ(take_all(*of_a, 3).size(), 3u);
+}
+
+TEST(TokenDomain, takes_back_what_a_member_held_that_went_without_a_word) {
+  Cluster cluster;
+  cluster.settings.lease = 500ms;
+  const auto a = cluster.join();
+  const auto of_a = a->open("psp", 3);
+  std::vector<Permit> orphans;
+  {
+    const auto b = cluster.join();
+    orphans = take_all(*b->open("psp", 3), 3);
+  }
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(take_all(*of_a, 3).size(), 3u);
+  EXPECT_GE(std::chrono::steady_clock::now() - before, 300ms) << "not before the lease that it last renewed ends";
+}
+
+TEST(TokenDomain, an_operators_limit_goes_before_what_configurations_say_until_it_is_unset) {
+  Cluster cluster;
+  const auto a = cluster.join();
+  const auto psp = a->open("psp", 4);
+  auto held = take_all(*psp, 4);
+  ASSERT_TRUE(a->set_limit("psp", 1, 20s));
+  EXPECT_EQ(psp->state().limit, 1);
+  EXPECT_EQ(held_by_all(*a, "psp"), 4) << "nothing is revoked";
+  held.pop_back();
+  EXPECT_TRUE(eventually([&] { return held_by_all(*a, "psp") == 3; })) << "and nothing is granted anew";
+  EXPECT_FALSE(psp->try_acquire());
+  ASSERT_TRUE(a->set_limit("psp", std::nullopt, 20s));
+  EXPECT_EQ(psp->state().limit, 4);
+  EXPECT_EQ(take_all(*psp, 1).size(), 1u);
+}
+
+TEST(TokenDomain, a_limit_of_zero_pauses_and_a_billion_is_as_good_as_none) {
+  Cluster cluster;
+  const auto a = cluster.join();
+  const auto psp = a->open("psp", 2);
+  ASSERT_TRUE(a->set_limit("psp", 0, 20s));
+  psp->when_free([] {});
+  EXPECT_TRUE(eventually([&] { return a->permits().limiters.at(0).limit == 0; }));
+  EXPECT_FALSE(psp->try_acquire());
+  ASSERT_TRUE(a->set_limit("psp", 1'000'000'000, 20s));
+  EXPECT_EQ(take_all(*psp, 1'000).size(), 1'000u);
+  EXPECT_THROW(a->set_limit("psp", 1'000'000'001, 1s), Error);
+  EXPECT_THROW(a->set_limit("psp", -1, 1s), Error);
+}
+
+TEST(TokenDomain, of_two_configurations_the_lower_limit_holds) {
+  Cluster cluster;
+  const auto a = cluster.join(), b = cluster.join();
+  const auto of_a = a->open("psp", 64), of_b = b->open("psp", 3);
+  EXPECT_TRUE(eventually([&] { return of_a->state().limit == 3 && of_b->state().limit == 3; }));
+  EXPECT_EQ(a->permits().limiters.at(0).configured.size(), 2u);
+}
+
+TEST(TokenDomain, starts_nothing_past_its_lease_while_the_log_is_away_and_goes_on_when_it_is_back) {
+  Cluster cluster;
+  cluster.settings.lease = 500ms;
+  const auto a = cluster.join();
+  const auto psp = a->open("psp", 2);
+  take_all(*psp, 2).clear();
+  cluster.topic->away(true);
+  EXPECT_TRUE(eventually([&] { return !psp->try_acquire(); }));
+  EXPECT_EQ(a->halted(), "");
+  cluster.topic->away(false);
+  EXPECT_EQ(take_all(*psp, 2).size(), 2u);
+}
+
+TEST(TokenDomain, what_is_no_event_changes_nothing) {
+  Cluster cluster;
+  const auto a = cluster.join();
+  const auto psp = a->open("psp", 2);
+  for (int i = 0; i < 100; ++i)
+    cluster.topic->append(std::string(static_cast<std::size_t>(i), static_cast<char>(i * 37)));
+  EXPECT_EQ(take_all(*psp, 2).size(), 2u);
+  EXPECT_EQ(a->halted(), "");
+}
+
+TEST(TokenDomain, a_newcomer_begins_from_a_snapshot_when_the_log_was_trimmed) {
+  Cluster cluster;
+  cluster.settings.lease = 500ms;
+  cluster.settings.snapshot_every = 8;
+  const auto a = cluster.join(), b = cluster.join();
+  ASSERT_TRUE(a->set_limit("psp", 3, 20s));
+  const auto of_a = a->open("psp", 9);
+  EXPECT_TRUE(eventually([&] { return cluster.topic->begin() > 8; })) << "two members agree, and a snapshot is kept";
+  const auto c = cluster.join();
+  EXPECT_EQ(c->permits().limiters.at(0).set, 3);
+  EXPECT_EQ(take_all(*c->open("psp", 9), 3).size(), 3u);
+}
+
+TEST(TokenDomain, a_log_without_its_beginning_and_without_a_snapshot_is_refused_with_what_to_do) {
+  Cluster cluster;
+  cluster.join();
+  cluster.topic->cut(2);
+  try {
+    join_token_domain(std::make_unique<MemoryTokenLog>(cluster.topic), cluster.settings, cluster.quiet);
+    FAIL() << "it joined";
+  } catch (const TokenLogBroken& error) {
+    EXPECT_NE(std::string(error.what()).find("begins at position 2"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("Stop all members"), std::string::npos) << error.what();
+  }
+}
+
+TEST(TokenDomain, a_gap_in_the_log_ends_all_starts_with_one_clear_error) {
+  Cluster cluster;
+  cluster.settings.lease = 60'000ms;  // so that nothing is written while the log is cut
+  const auto a = cluster.join();
+  const auto psp = a->open("psp", 2);
+  auto held = take_all(*psp, 2);
+  cluster.topic->away(true);
+  for (int i = 0; i < 3; ++i) cluster.topic->append("x");
+  cluster.topic->cut(cluster.topic->end() - 1);
+  cluster.topic->away(false);
+  EXPECT_TRUE(eventually([&] { return !a->halted().empty(); }));
+  EXPECT_NE(a->halted().find("are missing"), std::string::npos) << a->halted();
+  EXPECT_TRUE(held.front().lost().stop_requested());
+  held.clear();
+  EXPECT_FALSE(psp->try_acquire());
+}
+
+}  // namespace
+}  // namespace turnstile
