@@ -115,7 +115,7 @@ void Workers::must_be_refused(const Handler& handler) const {
 
 void Workers::fenced(std::size_t life) {
   for (Handler& handler : handlers_) {
-    if (handler.life != life || handler.fenced || !counts(handler)) continue;
+    if (handler.life != life || handler.fenced) continue;
     handler.fenced = true;
     must_be_refused(handler);
   }

@@ -303,7 +303,7 @@ void Member::drain(const State& state, Micros now) {
   }
   const bool empty = std::all_of(uses_.begin(), uses_.end(),
                                  [](const auto& u) { return u.second.held() == 0 && u.second.demand.busy == 0; });
-  if ((empty || TURNSTILE_PLANTED(drained_while_busy)) && !std::exchange(drained_said_, true)) send(now, Drained{});
+  if (empty && !std::exchange(drained_said_, true)) send(now, Drained{});
 }
 
 /// Who has been silent for its lease is proposed for expiry, by the oldest member first.

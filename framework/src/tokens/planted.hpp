@@ -35,11 +35,10 @@ enum class Planted : std::uint8_t {
   no_clock_margin,
   new_life_keeps_grants,
   fence_not_followed,
-  drained_while_busy,
   drained_said_once,
   void_event_renews,
 };
-inline constexpr std::array<std::string_view, 24> kPlantedNames{
+inline constexpr std::array<std::string_view, 23> kPlantedNames{
     "none",
     "duplicates_applied",
     "late_release_of_an_old_epoch",
@@ -61,7 +60,6 @@ inline constexpr std::array<std::string_view, 24> kPlantedNames{
     "no_clock_margin",
     "new_life_keeps_grants",
     "fence_not_followed",
-    "drained_while_busy",
     "drained_said_once",
     "void_event_renews",
 };

@@ -8,20 +8,22 @@ namespace {
 
 Count seat_of(const Wish& wish) { return std::min(std::max<Count>(wish.least, 1), wish.wants); }
 
-/// What a wish has once the water stands at `level`.
-Count at_level(const Wish& wish, Count wanted, Count level) {
-  return std::max(wish.share, std::min(wanted, level * wish.weight));
+/// What a wish has once the water stands at `level`, of which `heaviest` make a permit for the heaviest. So from one level to the
+/// next nobody's share grows by more than one.
+Count at_level(const Wish& wish, Count wanted, Count level, Count heaviest) {
+  return std::max(wish.share, std::min(wanted, level * wish.weight / heaviest));
 }
 
 /// Raises the shares of all who have one, up to wanted(wish), as far as `left` goes; takes it off `left`.
 template <class Wanted>
 void fill(Count& left, std::span<Wish> wishes, Wanted wanted) {
-  Count had = 0, all = 0, most = 0;
+  Count had = 0, all = 0, most = 0, heaviest = 1;
   for (const Wish& wish : wishes) {
     if (wish.share == 0) continue;
     had += wish.share;
     all += std::max(wish.share, wanted(wish));
     most = std::max(most, wanted(wish));
+    heaviest = std::max(heaviest, wish.weight);
   }
   if (all - had <= left) {
     for (Wish& wish : wishes) {
@@ -33,20 +35,20 @@ void fill(Count& left, std::span<Wish> wishes, Wanted wanted) {
   const auto cost = [&](Count level) {
     Count sum = 0;
     for (const Wish& wish : wishes) {
-      if (wish.share > 0) sum += at_level(wish, wanted(wish), level) - wish.share;
+      if (wish.share > 0) sum += at_level(wish, wanted(wish), level, heaviest) - wish.share;
     }
     return sum;
   };
   Count level = 0;  // the highest that can be paid
-  for (Count beyond = most + 1; beyond - level > 1;) {
+  for (Count beyond = most * heaviest + 1; beyond - level > 1;) {
     const Count middle = level + (beyond - level) / 2;
     (cost(middle) <= left ? level : beyond) = middle;
   }
   left -= cost(level);
   for (Wish& wish : wishes) {
     if (wish.share == 0) continue;
-    const Count next = at_level(wish, wanted(wish), level + 1);
-    wish.share = at_level(wish, wanted(wish), level);
+    const Count next = at_level(wish, wanted(wish), level + 1, heaviest);
+    wish.share = at_level(wish, wanted(wish), level, heaviest);
     const Count more = std::min(left, next - wish.share);
     wish.share += more;
     left -= more;

@@ -12,7 +12,7 @@ struct Wish {
   Count wants = 0;
   Count urgent = 0;  ///< of wants
   Count least = 1;   ///< fewer help it nothing
-  Count weight = 1;  ///< at least 1
+  Count weight = 1;  ///< 1 to 1,000
   Count share = 0;   ///< the answer
 };
 

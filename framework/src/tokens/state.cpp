@@ -109,7 +109,7 @@ class Application {
     return as_member([&](MemberEntry& member) {
       if (!member.draining) return Outcome::stale;
       member.unfenced.clear();
-      reclaim(event_.member, true);
+      // Its permits came back with its lines, before this. What it holds now, it was given since it wrote this.
       set_draining(event_.member, member, false);
       return Outcome::applied;
     });
@@ -237,7 +237,7 @@ class Application {
   /// Whoever had the partition before, and lost it without a fence, is fenced there now.
   void fence(const Partition& partition) {
     for (auto& [id, member] : state_.members) {
-      if (member.unfenced.erase(partition) > 0 && member.unfenced.empty() && member.draining) reclaim(id, false);
+      if (member.unfenced.erase(partition) > 0 && member.unfenced.empty() && member.draining) reclaim(id);
     }
   }
 
@@ -250,7 +250,7 @@ class Application {
   void drain(MemberId id, MemberEntry& member) {
     set_draining(id, member, true);
     effects_.drained.push_back(id);
-    if (member.unfenced.empty() || TURNSTILE_PLANTED(unfenced_reclaimed_at_once)) reclaim(id, false);
+    if (member.unfenced.empty() || TURNSTILE_PLANTED(unfenced_reclaimed_at_once)) reclaim(id);
   }
 
   void set_draining(MemberId id, MemberEntry& member, bool draining) {
@@ -263,12 +263,12 @@ class Application {
     }
   }
 
-  /// What the member holds comes back; under strict limiters only with `also_strict`.
-  void reclaim(MemberId id, bool also_strict) {
+  /// What the member holds comes back, but under strict limiters.
+  void reclaim(MemberId id) {
     for (auto& [name, limiter] : state_.limiters) {
       const auto holding = limiter.holdings.find(id);
       if (holding == limiter.holdings.end()) continue;
-      if (limiter.strict() && !also_strict && !TURNSTILE_PLANTED(fence_reclaims_strict)) continue;
+      if (limiter.strict() && !TURNSTILE_PLANTED(fence_reclaims_strict)) continue;
       holding->second.given_back = holding->second.granted;
       settle(limiter);
     }

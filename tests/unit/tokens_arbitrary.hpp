@@ -1,0 +1,99 @@
+#pragma once
+// Events of all kinds, for properties. Few members, names and numbers, so that they meet.
+
+#include <rapidcheck.h>
+
+#include <vector>
+
+#include "tokens/state.hpp"
+
+namespace turnstile::tokens {
+
+inline rc::Gen<Count> some_count() {
+  return rc::gen::weightedOneOf<Count>(
+      {{8, rc::gen::inRange<Count>(0, 12)}, {1, rc::gen::element(Count{kMostPermits}, kMostPermits + 1, ~Count{0})}});
+}
+
+inline Line any_line() {
+  return {.limiter = *rc::gen::element<std::string>("psp", "mail", "", std::string(256, 'x')),
+          .limit = *some_count(),
+          .strict = *rc::gen::inRange(0, 4) == 0,
+          .wants = *some_count(),
+          .urgent = *some_count(),
+          .least = *some_count(),
+          .busy = *some_count(),
+          .given_back = *some_count(),
+          .turn_over = *rc::gen::inRange(0, 4) == 0};
+}
+
+inline Partition any_partition() { return {"orders", *rc::gen::inRange<std::int32_t>(0, 3)}; }
+
+inline decltype(Event::body) any_body() {
+  switch (*rc::gen::inRange(0, 13)) {
+    case 0:
+    case 1:
+      return Joined{.host = "host",
+                    .pid = 7,
+                    .client = "client",
+                    .lease_ms = *rc::gen::element<std::uint32_t>(1'000U, 1'000U, 60'000U, 0U),
+                    .weight = *rc::gen::inRange<std::uint32_t>(0, 4),
+                    .knows = *rc::gen::inRange<std::uint32_t>(0, 4)};
+    case 2: {
+      Keep keep;
+      for (int lines = *rc::gen::inRange(0, 3); lines > 0; --lines) keep.lines.push_back(any_line());
+      if (*rc::gen::inRange(0, 2) == 0) keep.checkpoint = Checkpoint{*rc::gen::inRange<Position>(0, 9), 5};
+      return keep;
+    }
+    case 3: return Acquire{any_line()};
+    case 4: return Release{any_line()};
+    case 5: {
+      PartitionsClaimed claimed;
+      for (int claims = *rc::gen::inRange(0, 3); claims > 0; --claims)
+        claimed.claims.push_back(
+            {any_partition(), *rc::gen::inRange<std::uint64_t>(0, 4), *rc::gen::inRange<Position>(-1, 20)});
+      return claimed;
+    }
+    case 6: return PartitionsRevoked{{any_partition()}};
+    case 7: return Drained{};
+    case 8: return Expire{*rc::gen::inRange<MemberId>(0, 4), *rc::gen::inRange<Position>(-1, 60)};
+    case 9: {
+      LimitSet set{.limiter = any_line().limiter, .limit = {}, .seen = *rc::gen::inRange<Position>(-1, 60)};
+      if (*rc::gen::inRange(0, 3) > 0) set.limit = *some_count();
+      return set;
+    }
+    case 10: return VersionSet{*rc::gen::inRange<std::uint32_t>(0, 4)};
+    case 11: return Left{};
+    default: return Unknown{};
+  }
+}
+
+/// Mostly of members, and mostly in order.
+inline rc::Gen<Event> any_event() {
+  return rc::gen::exec([] {
+    return Event{.member = *rc::gen::inRange<MemberId>(0, 4),
+                 .epoch = *rc::gen::weightedElement<std::uint32_t>({{8, 1U}, {1, 0U}, {1, 2U}}),
+                 .seq = *rc::gen::inRange<std::uint64_t>(0, 60),
+                 .body = any_body()};
+  });
+}
+
+/// A log: three members join, then anything.
+inline std::vector<Event> any_log() {
+  std::vector<Event> log;
+  for (MemberId member = 1; member <= 3; ++member)
+    log.push_back({member, 1, 1, Joined{"host", 1, "client", 1'000, 1, 1}});
+  std::uint64_t seq = 1;
+  for (Event& event : *rc::gen::container<std::vector<Event>>(any_event())) {
+    if (*rc::gen::inRange(0, 4) > 0) event.seq = ++seq;
+    log.push_back(std::move(event));
+  }
+  return log;
+}
+
+inline State replay(const std::vector<Event>& log) {
+  State state;
+  for (const Event& event : log) apply(state, state.last + 1, event);
+  return state;
+}
+
+}  // namespace turnstile::tokens

@@ -1,0 +1,141 @@
+// How permits are divided (tokens/shares.hpp).
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "tokens/shares.hpp"
+
+namespace turnstile::tokens {
+namespace {
+
+struct Divided {
+  std::vector<Count> shares;
+  bool starved = false;
+};
+
+Divided divided(Count capacity, std::vector<Wish> wishes) {
+  Divided result;
+  result.starved = divide(capacity, wishes);
+  for (const Wish& wish : wishes) result.shares.push_back(wish.share);
+  return result;
+}
+
+std::vector<Count> shares(Count capacity, std::vector<Wish> wishes) {
+  return divided(capacity, std::move(wishes)).shares;
+}
+
+using Shares = std::vector<Count>;
+
+TEST(TokensShares, WhoWantsLittleGetsItAndTheOthersShareTheRest) {
+  EXPECT_EQ(shares(10, {{.wants = 2}, {.wants = 20}, {.wants = 20}}), (Shares{2, 4, 4}));
+  EXPECT_EQ(shares(10, {{.wants = 2}, {.wants = 3}}), (Shares{2, 3}));
+}
+
+TEST(TokensShares, WhatCannotBeDividedGoesToTheFirstInLine) {
+  EXPECT_EQ(shares(8, {{.wants = 9}, {.wants = 9}, {.wants = 9}}), (Shares{3, 3, 2}));
+}
+
+TEST(TokensShares, AreInProportionToTheWeights) {
+  EXPECT_EQ(shares(12, {{.wants = 99, .weight = 1}, {.wants = 99, .weight = 3}}), (Shares{3, 9}));
+  EXPECT_EQ(shares(12, {{.wants = 99, .weight = 1}, {.wants = 4, .weight = 3}}), (Shares{8, 4}));
+}
+
+TEST(TokensShares, WhatIsLeftOfAStepGoesToAllByOne) {
+  EXPECT_EQ(shares(7, {{.wants = 9, .weight = 3}, {.wants = 9, .weight = 3}, {.wants = 9, .weight = 3}}),
+            (Shares{3, 2, 2}));
+}
+
+TEST(TokensShares, WithMoreMembersThanPermitsTheFirstInLineHaveThem) {
+  const Divided result = divided(2, {{.wants = 5}, {.wants = 5}, {.wants = 5}});
+  EXPECT_EQ(result.shares, (Shares{1, 1, 0}));
+  EXPECT_TRUE(result.starved);
+  EXPECT_FALSE(divided(3, {{.wants = 5}, {.wants = 5}, {.wants = 5}}).starved);
+}
+
+TEST(TokensShares, UrgentWishesGoFirst) {
+  EXPECT_EQ(shares(1, {{.wants = 5}, {.wants = 5, .urgent = 1}}), (Shares{0, 1}));
+  EXPECT_EQ(shares(10, {{.wants = 9}, {.wants = 9, .urgent = 7}}), (Shares{3, 7}));
+}
+
+TEST(TokensShares, ASeatIsTheLeastThatHelps) {
+  EXPECT_EQ(shares(4, {{.wants = 8, .least = 3}, {.wants = 8, .least = 3}}), (Shares{4, 0}));
+  // Who does not fit is passed over.
+  EXPECT_EQ(shares(2, {{.wants = 8, .least = 3}, {.wants = 8}}), (Shares{0, 2}));
+  // A least above all that is wanted asks for no more than that.
+  EXPECT_EQ(shares(4, {{.wants = 2, .least = 9}}), (Shares{2}));
+}
+
+TEST(TokensShares, NothingToDivideAndNobodyToDivideAmong) {
+  EXPECT_EQ(shares(0, {{.wants = 1}}), (Shares{0}));
+  EXPECT_TRUE(divided(0, {{.wants = 1}}).starved);
+  EXPECT_EQ(shares(5, {}), Shares{});
+  EXPECT_EQ(shares(5, {{.wants = 0}}), (Shares{0}));
+}
+
+TEST(TokensShares, ABillionPermitsAmongAThousandMembers) {
+  std::vector<Wish> wishes(1'000, {.wants = kMostPermits, .urgent = kMostPermits, .least = 1, .weight = 1'000});
+  divide(kMostPermits, wishes);
+  for (const Wish& wish : wishes) EXPECT_EQ(wish.share, 1'000'000U);
+}
+
+std::vector<Wish> any_wishes() {
+  std::vector<Wish> wishes;
+  for (int i = *rc::gen::inRange(0, 7); i > 0; --i) {
+    const auto wants =
+        *rc::gen::weightedOneOf<Count>({{9, rc::gen::inRange<Count>(0, 20)}, {1, rc::gen::just(kMostPermits)}});
+    wishes.push_back({.wants = wants,
+                      .urgent = *rc::gen::inRange<Count>(0, 5),
+                      .least = *rc::gen::inRange<Count>(0, 5),
+                      .weight = *rc::gen::inRange<Count>(1, 5)});
+  }
+  return wishes;
+}
+
+RC_GTEST_PROP(TokensShares, NeverMoreThanThereIsAndNoneIsLeftThatSomebodySeatedWants, ()) {
+  const Count capacity = *rc::gen::inRange<Count>(0, 40);
+  std::vector<Wish> wishes = any_wishes();
+  const bool starved = divide(capacity, wishes);
+  Count sum = 0;
+  bool unseated = false, hungry = false;
+  for (const Wish& wish : wishes) {
+    RC_ASSERT(wish.share <= wish.wants);
+    sum += wish.share;
+    unseated = unseated || (wish.wants > 0 && wish.share == 0);
+    hungry = hungry || (wish.share > 0 && wish.share < wish.wants);
+  }
+  RC_ASSERT(sum <= capacity);
+  RC_ASSERT(unseated == starved);
+  if (hungry) RC_ASSERT(sum == capacity);
+}
+
+/// Found by the simulator: three members of weight 3 once got 3, 3 and 1 of 7.
+RC_GTEST_PROP(TokensShares, OnlyTheProportionOfWeightsMatters, ()) {
+  const Count capacity = *rc::gen::inRange<Count>(0, 60);
+  std::vector<Wish> wishes = any_wishes();
+  std::vector<Wish> heavier = wishes;
+  const Count factor = *rc::gen::inRange<Count>(1, 200);
+  for (Wish& wish : heavier) wish.weight *= factor;
+  divide(capacity, wishes);
+  divide(capacity, heavier);
+  for (std::size_t i = 0; i < wishes.size(); ++i) RC_ASSERT(wishes[i].share == heavier[i].share);
+}
+
+/// Max-min fair: who could use more has, for its weight, at most one indivisible step less than anybody else. (A seat of one comes
+/// first, whatever the weights.)
+RC_GTEST_PROP(TokensShares, AreMaxMinFair, ()) {
+  std::vector<Wish> wishes = any_wishes();
+  for (Wish& wish : wishes) wish.urgent = wish.least = 0;
+  divide(*rc::gen::inRange<Count>(0, 60), wishes);
+  for (const Wish& poor : wishes) {
+    if (poor.share == 0 || poor.share == poor.wants) continue;
+    for (const Wish& rich : wishes) {
+      if (rich.share > 1) RC_ASSERT(rich.share * poor.weight <= (poor.share + 1) * rich.weight + poor.weight);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace turnstile::tokens
