@@ -12,3 +12,8 @@ GRANT SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at) ON :"schema".fence
 GRANT SELECT, INSERT, UPDATE (watermark, moved_at), DELETE ON :"schema".watermark TO :"role";
 GRANT SELECT, INSERT ON :"schema".inbox TO :"role";
 GRANT SELECT, INSERT ON :"schema".dead TO :"role";
+-- Not `ordered`: what an operator says, a program cannot undo.
+GRANT SELECT, INSERT (name, configured), UPDATE (configured, version, changed_at) ON :"schema".limiter TO :"role";
+GRANT SELECT, INSERT, UPDATE (generation, holder, granted_at, expires_at) ON :"schema".permit TO :"role";
+-- DELETE: who waits no more.
+GRANT SELECT, INSERT, UPDATE (waiting, since, expires_at), DELETE ON :"schema".permit_wait TO :"role";

@@ -1,58 +1,36 @@
-// What every implementation of the Limiter port must do. A backend adds itself to `backends` and writes nothing else.
+// What every implementation of the Limiter port must do (limiter_world.cpp has the list). What a limit promises over several
+// processes: limiter_cluster_test.cpp.
 
 #include "turnstile/ports/limiter.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "tests/contract/limiter_world.hpp"
+#include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::test {
 namespace {
 
-using namespace std::chrono_literals;
-
-struct Backend {
-  const char* name;
-  std::shared_ptr<Limiters> (*make)();
-};
-const Backend backends[] = {{"local", make_local_limiters}};
-
-constexpr auto patience = 20s;  // far above what any backend needs; only a failing test waits as long
-
-class LimiterContract : public ::testing::TestWithParam<Backend> {
+class LimiterContract : public ::testing::TestWithParam<LimiterBackend> {
  protected:
-  std::shared_ptr<Limiters> limiters_ = GetParam().make();
-};
-
-/// Counts calls, and lets a test wait for them.
-class Calls {
- public:
-  std::function<void()> counter() {
-    return [this] {
-      const std::lock_guard lock(mutex_);
-      ++count_;
-      changed_.notify_all();
-    };
+  void SetUp() override {
+    if (const auto why = GetParam().missing()) GTEST_SKIP() << *why;
+    world_ = GetParam().make();
+    limiters_ = world_->join();
   }
-  bool wait_for(int least) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, patience, [&] { return count_ >= least; });
-  }
-  int count() {
-    const std::lock_guard lock(mutex_);
-    return count_;
+  /// Nobody gets one, however long he tries.
+  bool is_used_up(const std::shared_ptr<Limiter>& limiter) {
+    return !eventually([&] { return static_cast<bool>(limiter->try_acquire()); }, world_->settles_in());
   }
 
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int count_ = 0;
+  std::unique_ptr<LimiterWorld> world_;
+  std::shared_ptr<Limiters> limiters_;
 };
 
 std::string refusal(Limiters& limiters, const std::string& name, std::int64_t limit) {
@@ -67,41 +45,41 @@ std::string refusal(Limiters& limiters, const std::string& name, std::int64_t li
 TEST_P(LimiterContract, gives_out_as_many_permits_as_the_limit) {
   const auto limiter = limiters_->open("psp", 2);
   EXPECT_EQ(limiter->name(), "psp");
-  const Permit first = limiter->try_acquire();
-  const Permit second = limiter->try_acquire();
+  const Permit first = acquire(limiter);
+  const Permit second = acquire(limiter);
   EXPECT_TRUE(first);
   EXPECT_TRUE(second);
   EXPECT_NE(first.token(), second.token());
-  EXPECT_FALSE(limiter->try_acquire());
+  EXPECT_TRUE(is_used_up(limiter));
   EXPECT_EQ(limiter->state().in_use, 2);
 }
 
 TEST_P(LimiterContract, a_permit_comes_back_when_it_is_given_back_or_ends_its_life) {
   const auto limiter = limiters_->open("psp", 1);
-  Permit permit = limiter->try_acquire();
+  Permit permit = acquire(limiter);
   permit.give_back();
   EXPECT_FALSE(permit);
   permit.give_back();  // twice is once
   EXPECT_EQ(limiter->state().in_use, 0);
-  { const Permit scoped = limiter->try_acquire(); }
+  { const Permit scoped = acquire(limiter); }
   EXPECT_EQ(limiter->state().in_use, 0);
-  EXPECT_TRUE(limiter->try_acquire());
+  EXPECT_TRUE(acquire(limiter));
 }
 
 TEST_P(LimiterContract, a_moved_permit_is_given_back_once) {
   const auto limiter = limiters_->open("psp", 2);
-  Permit first = limiter->try_acquire();
+  Permit first = acquire(limiter);
   Permit second = std::move(first);
   EXPECT_TRUE(second);
   EXPECT_EQ(limiter->state().in_use, 1);
-  second = limiter->try_acquire();  // the one it held goes back
+  second = acquire(limiter);  // the one it held goes back
   EXPECT_EQ(limiter->state().in_use, 1);
   second = Permit();
   EXPECT_EQ(limiter->state().in_use, 0);
 }
 
 TEST_P(LimiterContract, a_permit_outlives_those_who_gave_it_out) {
-  Permit permit = limiters_->open("psp", 1)->try_acquire();
+  Permit permit = acquire(limiters_->open("psp", 1));
   limiters_.reset();
   EXPECT_TRUE(permit);
   EXPECT_FALSE(permit.lost().stop_requested());
@@ -111,19 +89,20 @@ TEST_P(LimiterContract, a_permit_outlives_those_who_gave_it_out) {
 TEST_P(LimiterContract, remembers_the_most_that_was_in_use) {
   const auto limiter = limiters_->open("psp", 5);
   {
-    const Permit a = limiter->try_acquire(), b = limiter->try_acquire(), c = limiter->try_acquire();
+    const Permit a = acquire(limiter), b = acquire(limiter), c = acquire(limiter);
     EXPECT_EQ(limiter->state().most_in_use, 3);
   }
-  const Permit again = limiter->try_acquire();
+  const Permit again = acquire(limiter);
   EXPECT_EQ(limiter->state().limit, 5);
   EXPECT_EQ(limiter->state().in_use, 1);
   EXPECT_EQ(limiter->state().most_in_use, 3);
 }
 
 TEST_P(LimiterContract, equal_names_are_the_same_limiter) {
-  const Permit permit = limiters_->open("psp", 1)->try_acquire();
-  EXPECT_FALSE(limiters_->open("psp", 1)->try_acquire());
-  EXPECT_TRUE(limiters_->open("smtp", 1)->try_acquire());
+  const Permit permit = acquire(limiters_->open("psp", 1));
+  EXPECT_TRUE(permit);
+  EXPECT_TRUE(is_used_up(limiters_->open("psp", 1)));
+  EXPECT_TRUE(acquire(limiters_->open("smtp", 1)));
 }
 
 TEST_P(LimiterContract, one_name_with_two_limits_is_refused_with_both) {
@@ -153,23 +132,44 @@ TEST_P(LimiterContract, who_asks_while_permits_are_free_is_woken) {
 
 TEST_P(LimiterContract, who_waits_is_woken_when_a_permit_comes_back_and_not_before) {
   const auto limiter = limiters_->open("psp", 1);
-  Permit permit = limiter->try_acquire();
+  Permit permit = acquire(limiter);
   Calls calls;
   limiter->when_free(calls.counter());
-  EXPECT_EQ(calls.count(), 0);
+  EXPECT_FALSE(calls.wait_for(1, world_->settles_in()));
   permit.give_back();
   EXPECT_TRUE(calls.wait_for(1));
 }
 
+/// Numbers in the order in which they came. Thread-safe.
+class Order {
+ public:
+  void add(int number) {
+    const std::lock_guard lock(mutex_);
+    order_.push_back(number);
+  }
+  std::vector<int> first(std::size_t count) {
+    eventually([&] { return numbers().size() >= count; });
+    return numbers();
+  }
+
+ private:
+  std::vector<int> numbers() {
+    const std::lock_guard lock(mutex_);
+    return order_;
+  }
+  std::mutex mutex_;
+  std::vector<int> order_;
+};
+
 // A waiter that takes its permit while it is woken, as an engine would.
 class Taker {
  public:
-  Taker(std::shared_ptr<Limiter> limiter, std::vector<int>& order, int number)
+  Taker(std::shared_ptr<Limiter> limiter, Order& order, int number)
       : limiter_(std::move(limiter)), order_(order), number_(number) {}
   void ask() {
     limiter_->when_free([this] {
       permit_ = limiter_->try_acquire();
-      if (permit_) order_.push_back(number_);
+      if (permit_) order_.add(number_);
       else ask();
     });
   }
@@ -177,22 +177,23 @@ class Taker {
 
  private:
   std::shared_ptr<Limiter> limiter_;
-  std::vector<int>& order_;
+  Order& order_;
   int number_;
   Permit permit_;
 };
 
 TEST_P(LimiterContract, waiters_are_served_in_the_order_in_which_they_asked) {
   const auto limiter = limiters_->open("psp", 1);
-  std::vector<int> order;
+  Order order;
   Taker first(limiter, order, 1), second(limiter, order, 2), third(limiter, order, 3);
-  Permit permit = limiter->try_acquire();
+  Permit permit = acquire(limiter);
   for (auto* taker : {&first, &second, &third}) taker->ask();
   permit.give_back();
-  EXPECT_EQ(order, std::vector<int>({1}));
+  EXPECT_EQ(order.first(1), std::vector<int>({1}));
   first.give_back();
+  EXPECT_EQ(order.first(2), std::vector<int>({1, 2}));
   second.give_back();
-  EXPECT_EQ(order, std::vector<int>({1, 2, 3}));
+  EXPECT_EQ(order.first(3), std::vector<int>({1, 2, 3}));
   third.give_back();
   EXPECT_EQ(limiter->state().in_use, 0);
   EXPECT_EQ(limiter->state().most_in_use, 1);
@@ -201,7 +202,7 @@ TEST_P(LimiterContract, waiters_are_served_in_the_order_in_which_they_asked) {
 // Trap 33 within one process: the one who is woken first wants nothing any more, and those behind it must not sleep on.
 TEST_P(LimiterContract, a_waiter_that_has_lost_its_interest_holds_up_nobody) {
   const auto limiter = limiters_->open("psp", 1);
-  Permit permit = limiter->try_acquire();
+  Permit permit = acquire(limiter);
   Calls uninterested, next;
   limiter->when_free(uninterested.counter());
   limiter->when_free(next.counter());
@@ -212,9 +213,9 @@ TEST_P(LimiterContract, a_waiter_that_has_lost_its_interest_holds_up_nobody) {
 
 TEST_P(LimiterContract, a_permit_may_be_given_back_on_another_thread) {
   const auto limiter = limiters_->open("psp", 1);
-  Permit permit = limiter->try_acquire();
+  Permit permit = acquire(limiter);
   std::thread([moved = std::move(permit)]() mutable { moved.give_back(); }).join();
-  EXPECT_TRUE(limiter->try_acquire());
+  EXPECT_TRUE(acquire(limiter));
 }
 
 // Every thread runs its share under a permit; the limit is counted from outside, by the handlers themselves.
@@ -226,10 +227,9 @@ TEST_P(LimiterContract, under_load_the_limit_holds_and_nobody_sleeps_for_ever) {
     for (int i = 0; i < rounds; ++i) {
       Permit permit = limiter->try_acquire();
       while (!permit) {
-        // Shared with the waker, which may call after this thread has gone on.
-        const auto woken = std::make_shared<Calls>();
-        limiter->when_free([woken] { woken->counter()(); });
-        if (!woken->wait_for(1)) return;
+        Calls woken;
+        limiter->when_free(woken.counter());
+        if (!woken.wait_for(1)) return;
         permit = limiter->try_acquire();
       }
       const int now = ++running;
@@ -250,8 +250,9 @@ TEST_P(LimiterContract, under_load_the_limit_holds_and_nobody_sleeps_for_ever) {
   EXPECT_EQ(limiter->state().in_use, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Limiters, LimiterContract, ::testing::ValuesIn(backends),
+INSTANTIATE_TEST_SUITE_P(Limiters, LimiterContract,
+                         ::testing::ValuesIn(limiter_backends().begin(), limiter_backends().end()),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::test

@@ -92,13 +92,16 @@ std::string grants(std::string_view schema, std::string_view user) {
   struct Grant {
     std::string_view rights, table;
   };
-  static constexpr std::array<Grant, 6> all{{
+  static constexpr std::array<Grant, 9> all{{
       {"SELECT", "migration"},
       {"SELECT, INSERT", "handler"},
       {"SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at)", "fence"},
       {"SELECT, INSERT, UPDATE (watermark, moved_at), DELETE", "watermark"},
       {"SELECT, INSERT", "inbox"},
       {"SELECT, INSERT", "dead"},
+      {"SELECT, INSERT (name, configured), UPDATE (configured, version, changed_at)", "limiter"},
+      {"SELECT, INSERT, UPDATE (generation, holder, granted_at, expires_at)", "permit"},
+      {"SELECT, INSERT, UPDATE (waiting, since, expires_at), DELETE", "permit_wait"},
   }};
   const std::string role = quote_identifier(user), where = quote_identifier(schema);
   std::string text = "GRANT USAGE ON SCHEMA " + where + " TO " + role + ";";

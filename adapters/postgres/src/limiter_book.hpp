@@ -1,0 +1,167 @@
+#pragma once
+// What this process has of one limiter, and who of its threads waits for more. The keeper's threads feed it from the database and
+// collect from it what to ask there; other threads take and give back, without ever waiting for the network.
+//
+// Thread-safe. Nothing is called with its lock held.
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "turnstile/ports/limiter.hpp"
+
+namespace turnstile::postgres {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+/// A row of the table, in one of its grants.
+struct Slot {
+  std::int64_t number = 0;
+  std::int64_t generation = 0;
+  friend auto operator<=>(const Slot&, const Slot&) = default;
+};
+
+inline constexpr std::int64_t kMostPermits = 1'000'000'000;
+/// One number for both, as the port wants it; 0 is none.
+constexpr std::uint64_t token_of(const Slot& slot) {
+  return static_cast<std::uint64_t>(slot.generation) << 30U | static_cast<std::uint64_t>(slot.number);
+}
+
+struct LimiterPace {
+  std::chrono::milliseconds lease{};
+  std::chrono::milliseconds poll{};
+  /// Counted from before the statement that granted or renewed it was sent.
+  [[nodiscard]] SteadyTime deadline(SteadyTime sent) const { return sent + lease - lease / 8; }
+  /// How long a permit is kept that nobody here wants, while nobody elsewhere waits.
+  [[nodiscard]] std::chrono::milliseconds linger() const { return 5 * poll; }
+  /// How long a permit stays where it is while others wait for their turn.
+  [[nodiscard]] std::chrono::milliseconds turn() const { return 4 * poll; }
+  /// How long a wait counts that is not renewed.
+  [[nodiscard]] std::chrono::milliseconds wait_counts() const { return 50 * poll; }
+};
+
+/// What the database says of a limiter.
+struct LimiterView {
+  std::int64_t id = 0;
+  std::int64_t version = 0;
+  std::int64_t limit = 0;
+  bool ordered = false;  ///< by an operator
+  bool overdue = false;  ///< expired permits want to be swept
+  bool rivals = false;   ///< somebody else waits
+  std::int64_t share = 0;
+  std::int64_t free = 0;  ///< of all, when it was read
+};
+
+/// What to ask of the database for one limiter, in this order.
+struct LimiterErrand {
+  std::vector<Slot> give_back;
+  bool sweep = false;
+  std::int64_t take = 0;
+  std::int64_t waiting = 0;  ///< to be written down, when not 0
+  bool wait_anew = false;    ///< its turn is over: it waits from now on
+  bool wait_no_more = false;
+};
+
+class LimiterBook {
+ public:
+  struct Taken {
+    std::uint64_t token = 0;
+    std::stop_token lost;
+  };
+  /// `ring`: there is something to ask of the database; quick.
+  LimiterBook(std::string name, std::int64_t configured, const LimiterPace& pace, std::function<void()> ring);
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::int64_t configured() const noexcept { return configured_; }
+
+  // --- for threads ---
+  Taken try_take();
+  void when_free(std::function<void()> wake);
+  void give_back(std::uint64_t token) noexcept;
+  void expect(std::int64_t at_once);
+  [[nodiscard]] LimiterState state() const;
+
+  // --- for the thread that speaks with the database ---
+  /// When the next errand is due; time_point::max(): when somebody rings.
+  [[nodiscard]] SteadyTime due() const;
+  /// Absent: not declared yet.
+  [[nodiscard]] std::optional<LimiterView> known() const;
+  /// Permits that could be used now, besides those that are held.
+  [[nodiscard]] std::int64_t wanted() const;
+  /// Gave a permit back for others since the database heard of our waiting: it waits from now on.
+  [[nodiscard]] bool is_turn_over() const;
+  LimiterErrand errand(SteadyTime now);
+  /// The errand of this view was run, with these grants.
+  void done(const LimiterErrand& errand, const std::vector<Slot>& granted, SteadyTime sent, const LimiterView& view);
+  /// It was not, or nobody knows: everything is looked at anew.
+  void undone(const LimiterErrand& errand);
+  /// Held and not expired.
+  [[nodiscard]] std::vector<Slot> held() const;
+  /// Expired here, and still in use: not to be renewed, and not to be given to others before the lease is over.
+  [[nodiscard]] std::vector<Slot> overstaying() const;
+  /// `asked` was to be renewed, and `renewed` of it was; the rest is lost. Returns how many of it were in use.
+  std::int64_t renewed(const std::vector<Slot>& asked, const std::vector<Slot>& renewed, SteadyTime sent);
+  void serve();
+
+  // --- for the thread that looks at the clock ---
+  [[nodiscard]] SteadyTime next_deadline() const;
+  /// Tells those whose time is over. Returns how many were in use.
+  std::int64_t expire(SteadyTime now);
+
+ private:
+  struct Held {
+    Slot slot;
+    SteadyTime deadline;
+    bool in_use = false;
+    bool fresh = true;  ///< not used yet
+    SteadyTime idle_since;
+    std::stop_source lost{std::nostopstate};
+  };
+  using HeldMap = std::map<std::uint64_t, Held>;
+
+  Held* find_idle(SteadyTime now);
+  [[nodiscard]] std::int64_t wanted(SteadyTime now) const;
+  [[nodiscard]] std::int64_t room() const;
+  [[nodiscard]] bool is_over() const;
+  [[nodiscard]] bool surrenders() const;
+  [[nodiscard]] SteadyTime idle_until(const Held& held) const;
+  [[nodiscard]] SteadyTime wait_due() const;
+  void note_returned();
+  void return_idle(SteadyTime now, std::vector<Slot>& to);
+  void plan_wait(SteadyTime now, std::int64_t wanted, LimiterErrand& errand);
+  std::int64_t lose(HeldMap::iterator held, std::vector<std::stop_source>& told);
+  [[nodiscard]] std::chrono::milliseconds jittered(std::chrono::milliseconds time);
+
+  const std::string name_;
+  const std::int64_t configured_;
+  const LimiterPace pace_;
+  const std::function<void()> ring_;
+
+  mutable std::mutex mutex_;
+  HeldMap held_;  ///< by token
+  std::map<std::uint64_t, Slot> overstaying_;
+  std::vector<Slot> returning_;
+  std::deque<std::function<void()>> line_;
+  std::int64_t in_use_ = 0;
+  std::int64_t most_in_use_ = 0;
+  std::int64_t expected_ = 0;
+  std::optional<SteadyTime> refused_at_;  ///< when try_take() found nothing last
+  std::optional<LimiterView> view_;
+  SteadyTime viewed_at_{};
+  SteadyTime next_view_{};
+  SteadyTime next_take_{};
+  std::int64_t told_waiting_ = 0;  ///< what the database knows of us
+  SteadyTime told_at_{};
+  bool short_ = false;      ///< the last errand brought less than was wanted
+  bool turn_over_ = false;  ///< we gave a permit back since the database heard of our waiting
+  std::uint32_t dice_ = 1;
+};
+
+}  // namespace turnstile::postgres
