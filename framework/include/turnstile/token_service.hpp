@@ -92,7 +92,7 @@ struct TokenServiceSettings {
   std::chrono::milliseconds hold_timeout{0};  ///< 0: a token may be held for as long as its holder lives
   OnHold on_hold = OnHold::cancel;
   std::uint32_t hard_bound = 3;  ///< times hold_timeout: then it is taken back, whatever on_hold says
-  PeriodicExpiry expiry;
+  PeriodicExpiry expiry{};
 };
 
 /// A token that is out, for people to look at.
@@ -129,6 +129,8 @@ class TokenService {
 
   /// The longest held first, at most so many.
   [[nodiscard]] std::vector<TokenView> outstanding(std::size_t most = 1'000) const;
+  /// Requests that wait.
+  [[nodiscard]] std::size_t waiting() const;
   struct Counts {
     std::uint64_t granted = 0, refused = 0, timed_out = 0, held_too_long = 0, taken_back = 0;
   };

@@ -383,6 +383,11 @@ std::vector<TokenView> TokenService::outstanding(std::size_t most) const {
   return all;
 }
 
+std::size_t TokenService::waiting() const {
+  const std::lock_guard lock(state_->seats_mutex);
+  return state_->seats.size();
+}
+
 TokenService::Counts TokenService::counts() const {
   return {.granted = state_->granted,
           .refused = state_->refused,

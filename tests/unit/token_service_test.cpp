@@ -1,0 +1,235 @@
+// Tokens without a handler: what is answered, to whom, and what happens to a token that is held for too long.
+
+#include "turnstile/token_service.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "support/eventually.hpp"
+
+namespace turnstile {
+namespace {
+
+using namespace std::chrono_literals;
+using test::eventually;
+
+constexpr auto patience = 20s;
+
+/// Runs when the test says so.
+class ByHand final : public ExpiryStrategy {
+ public:
+  explicit ByHand(Run& run) : run_(run) {}
+  void start(Run run) override { run_ = std::move(run); }
+  void stop() override { run_ = nullptr; }
+
+ private:
+  Run& run_;
+};
+
+class Tokens : public ::testing::Test {
+ protected:
+  Tokens() { tokens_.limit("psp", 2); }
+  TokenAnswer ask(std::int64_t count = 1, std::chrono::milliseconds timeout = 0ms) {
+    return tokens_.request("psp", count, Priority::normal, timeout);
+  }
+  static Granted granted(TokenAnswer answer) { return std::get<Granted>(std::move(answer)); }
+  static Refused::Why why(const TokenAnswer& answer) { return std::get<Refused>(answer).why; }
+
+  TokenService tokens_{make_local_limiters()};
+};
+
+TEST_F(Tokens, are_given_out_up_to_the_limit_and_again_when_they_are_released) {
+  const auto first = granted(ask()), second = granted(ask());
+  EXPECT_NE(first.token, second.token);
+  EXPECT_TRUE(std::holds_alternative<TimedOut>(ask()));
+  EXPECT_EQ(tokens_.release(first.token), ReleaseAnswer::released);
+  EXPECT_TRUE(std::holds_alternative<Granted>(ask()));
+}
+
+TEST_F(Tokens, may_stand_for_several_permits) {
+  const auto both = granted(ask(2));
+  EXPECT_TRUE(std::holds_alternative<TimedOut>(ask()));
+  tokens_.release(both.token);
+  const auto one = granted(ask());
+  EXPECT_TRUE(std::holds_alternative<TimedOut>(ask(2))) << "one is not enough for two";
+}
+
+TEST_F(Tokens, are_refused_with_a_reason_where_waiting_would_not_help) {
+  EXPECT_EQ(why(ask(3)), Refused::Why::bad_count);
+  EXPECT_EQ(why(ask(0)), Refused::Why::bad_count);
+  EXPECT_EQ(why(ask(-1)), Refused::Why::bad_count);
+  const auto unknown = tokens_.request("pspp", 1, Priority::normal, patience);
+  EXPECT_EQ(why(unknown), Refused::Why::unknown_limiter);
+  EXPECT_NE(std::get<Refused>(unknown).text.find("'pspp'"), std::string::npos);
+}
+
+TEST_F(Tokens, answer_for_each_wrong_release_and_keep_what_it_was) {
+  const auto mine = granted(ask());
+  TokenService other{make_local_limiters()};
+  EXPECT_EQ(other.release(mine.token), ReleaseAnswer::foreign);
+  EXPECT_EQ(other.keep(mine.token), KeepAnswer::foreign);
+  const TokenId never{mine.token.service, mine.token.number + 100};
+  EXPECT_EQ(tokens_.release(never), ReleaseAnswer::unknown);
+  EXPECT_EQ(tokens_.keep(never), KeepAnswer::unknown);
+  EXPECT_EQ(tokens_.keep(mine.token), KeepAnswer::kept);
+  EXPECT_EQ(tokens_.release(mine.token), ReleaseAnswer::released);
+  EXPECT_EQ(tokens_.release(mine.token), ReleaseAnswer::already);
+  EXPECT_EQ(tokens_.keep(mine.token), KeepAnswer::already);
+  EXPECT_EQ(granted(ask(2)).token.number, mine.token.number + 1) << "released twice, it came back once";
+  EXPECT_TRUE(std::holds_alternative<TimedOut>(ask()));
+}
+
+TEST_F(Tokens, are_handed_to_those_who_wait_in_their_order_and_urgent_ones_first) {
+  const auto both = granted(ask(2));
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<int> order;
+  std::vector<std::jthread> threads;
+  const auto wait_as = [&](int number, Priority priority) {
+    threads.emplace_back([&, number, priority] {
+      const auto answer = tokens_.request("psp", 2, priority, patience);
+      {
+        const std::lock_guard lock(mutex);
+        order.push_back(number);
+        changed.notify_all();
+      }
+      tokens_.release(std::get<Granted>(answer).token);
+    });
+    EXPECT_TRUE(eventually([&] { return tokens_.waiting() == static_cast<std::size_t>(number); }));
+  };
+  wait_as(1, Priority::normal);
+  wait_as(2, Priority::normal);
+  wait_as(3, Priority::urgent);
+  tokens_.release(both.token);
+  std::unique_lock lock(mutex);
+  EXPECT_TRUE(changed.wait_for(lock, patience, [&] { return order.size() == 3; }));
+  EXPECT_EQ(order, (std::vector<int>{3, 1, 2}));
+}
+
+TEST_F(Tokens, that_come_too_late_leak_nothing) {
+  const auto both = granted(ask(2));
+  EXPECT_TRUE(std::holds_alternative<TimedOut>(ask(1, 1ms)));
+  tokens_.release(both.token);
+  EXPECT_TRUE(std::holds_alternative<Granted>(ask(2))) << "the one that gave up holds nothing";
+  EXPECT_EQ(tokens_.counts().timed_out, 1u);
+}
+
+TEST(TokenQueue, has_an_end) {
+  TokenService tokens{make_local_limiters(), {.most_waiting = 1}};
+  tokens.limit("psp", 1);
+  const auto held = std::get<Granted>(tokens.request("psp", 1, Priority::normal, 0ms));
+  std::jthread waits([&] {
+    const auto answer = tokens.request("psp", 1, Priority::normal, patience);
+    tokens.release(std::get<Granted>(answer).token);
+  });
+  EXPECT_TRUE(eventually([&] { return tokens.waiting() == 1; }));
+  const auto refused = tokens.request("psp", 1, Priority::normal, patience);
+  EXPECT_EQ(std::get<Refused>(refused).why, Refused::Why::queue_full);
+  tokens.release(held.token);
+}
+
+TEST(TokenQueue, is_told_when_the_service_ends) {
+  auto tokens = std::make_unique<TokenService>(make_local_limiters());
+  tokens->limit("psp", 1);
+  auto held = tokens->acquire("psp", 0ms);
+  std::atomic<bool> stopped{false};
+  std::jthread waits([&, service = tokens.get()] {
+    const auto answer = service->request("psp", 1, Priority::normal, patience);
+    stopped = std::get<Refused>(answer).why == Refused::Why::stopped;
+  });
+  EXPECT_TRUE(eventually([&] { return tokens->waiting() == 1; }));
+  tokens.reset();
+  waits.join();
+  EXPECT_TRUE(stopped);
+}
+
+class Held : public ::testing::TestWithParam<OnHold> {
+ protected:
+  Held() { tokens_.limit("psp", 1); }
+  bool free() { return static_cast<bool>(tokens_.acquire("psp", 0ms)); }
+  /// Runs until something was due.
+  void expire() {
+    EXPECT_TRUE(eventually([&, before = tokens_.counts()] {
+      run_(1'000, 1s);
+      const auto now = tokens_.counts();
+      return now.held_too_long != before.held_too_long || now.taken_back != before.taken_back;
+    }));
+  }
+
+  ExpiryStrategy::Run run_;
+  TokenService tokens_{
+      make_local_limiters(), {.hold_timeout = 20ms, .on_hold = GetParam()}, std::make_unique<ByHand>(run_)};
+  Granted held_ = [this] {
+    tokens_.limit("psp", 1);
+    return std::get<Granted>(tokens_.request("psp", 1, Priority::normal, 0ms));
+  }();
+};
+
+TEST_P(Held, for_too_long_is_cancelled_kept_or_taken_back_as_the_policy_says) {
+  expire();
+  EXPECT_EQ(tokens_.counts().held_too_long, 1u);
+  EXPECT_EQ(held_.lost.stop_requested(), GetParam() != OnHold::keep);
+  EXPECT_EQ(free(), GetParam() == OnHold::release);
+  EXPECT_EQ(tokens_.keep(held_.token), GetParam() == OnHold::keep      ? KeepAnswer::kept
+                                       : GetParam() == OnHold::release ? KeepAnswer::already
+                                                                       : KeepAnswer::lost);
+}
+
+TEST_P(Held, past_the_hard_bound_is_taken_back_whatever_the_policy) {
+  EXPECT_TRUE(eventually([&] {
+    run_(1'000, 1s);
+    return tokens_.counts().taken_back == 1;
+  }));
+  EXPECT_TRUE(held_.lost.stop_requested());
+  EXPECT_TRUE(free());
+  EXPECT_EQ(tokens_.release(held_.token), ReleaseAnswer::already);
+  EXPECT_TRUE(free()) << "and it comes back once";
+}
+
+std::string name_of(const ::testing::TestParamInfo<OnHold>& tested) {
+  switch (tested.param) {
+    case OnHold::cancel: return "cancel";
+    case OnHold::keep: return "keep";
+    case OnHold::release: return "release";
+  }
+  return "";
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, Held, ::testing::Values(OnHold::cancel, OnHold::keep, OnHold::release), name_of);
+
+TEST(Expiry, handles_no_more_at_once_than_it_may_and_says_how_many_are_left) {
+  ExpiryStrategy::Run run;
+  TokenService tokens{
+      make_local_limiters(), {.hold_timeout = 1ms, .on_hold = OnHold::release}, std::make_unique<ByHand>(run)};
+  tokens.limit("psp", 5'000);
+  for (int i = 0; i < 5'000; ++i) (void)tokens.request("psp", 1, Priority::normal, 0ms);
+  std::size_t left = 0;
+  EXPECT_TRUE(eventually([&] {
+    const auto before = tokens.counts().taken_back;
+    left = run(1'000, 1s);
+    EXPECT_LE(tokens.counts().taken_back - before, 1'000u);
+    return tokens.counts().taken_back == 5'000;
+  }));
+  EXPECT_EQ(left, 0u);
+}
+
+TEST(Expiry, runs_by_itself_periodically) {
+  TokenService tokens{make_local_limiters(), {.hold_timeout = 1ms, .on_hold = OnHold::release}};
+  tokens.limit("psp", 1);
+  (void)tokens.request("psp", 1, Priority::normal, 0ms);
+  EXPECT_TRUE(static_cast<bool>(tokens.acquire("psp", patience)));
+}
+
+TEST(TokenIds, are_texts_and_back) {
+  const TokenId id{0xfedcba9876543210, 18'446'744'073'709'551'615ULL};
+  EXPECT_EQ(parse_token_id(to_text(id)), id);
+  for (const char* text : {"", "-", "12", "12-", "-12", "xy-1", "12-1x", "12-99999999999999999999999"})
+    EXPECT_EQ(parse_token_id(text), std::nullopt) << text;
+}
+
+}  // namespace
+}  // namespace turnstile
