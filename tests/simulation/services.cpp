@@ -56,8 +56,13 @@ void Writer::send(const Event& event) {
 /// A process that is paused may have handed over what it sent, or not.
 void Writer::deliver(const std::string& bytes) {
   if (closed_) return;
-  if (process_.holds_back_what_it_sent()) return process_.later(0, [this, bytes] { deliver(bytes); });
-  world_.log.append(bytes);
+  if (!process_.holds_back_what_it_sent() && held_back_.empty()) return world_.log.append(bytes);
+  held_back_.push_back(bytes);
+  if (held_back_.size() == 1) process_.later(0, [this] { let_go(); });
+}
+
+void Writer::let_go() {
+  for (; !held_back_.empty() && !closed_; held_back_.pop_front()) world_.log.append(held_back_.front());
 }
 
 void Writer::fail(std::uint32_t epoch, Time report_after) {

@@ -2,6 +2,7 @@
 // What stands outside the processes: the token log, the database and the group's coordinator.
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -90,11 +91,13 @@ class Writer {
 
  private:
   void deliver(const std::string& bytes);
+  void let_go();
   void fail(std::uint32_t epoch, std::int64_t report_after);
 
   World& world_;
   Process& process_;
   std::int64_t last_arrival_ = 0;
+  std::deque<std::string> held_back_;  ///< by a pause
   std::uint64_t broken_member_ = 0;
   std::uint32_t broken_epoch_ = 0;
   bool closed_ = false;

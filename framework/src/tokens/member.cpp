@@ -62,7 +62,6 @@ void Member::sending_failed() {
   ++epoch_;
   seq_ = 0;
   join_sent_ = false;
-  if (!TURNSTILE_PLANTED(drained_said_once)) drained_said_ = false;
   unread_.clear();
   for (auto& [partition, owned] : partitions_) owned.said = false;
   for (auto& [name, use] : uses_) use.said = {};
@@ -225,12 +224,16 @@ void Member::keep(const State& state, Micros now) {
     keep.checkpoint = checkpoints_.back();
   }
   send(now, std::move(keep));
-  // A claim that was void may be made again once nobody has the partition.
+  // What may have been lost is said again: that nothing runs any more, ...
+  if (!TURNSTILE_PLANTED(drained_said_once)) drained_said_ = false;
+  // ... a claim that is not void, or is not any more since nobody has the partition, ...
   for (auto& [partition, owned] : partitions_) {
     const auto entry = state.partitions.find(partition);
-    if (entry == state.partitions.end() || !state.members.contains(entry->second.owner)) owned.said = false;
+    if (entry == state.partitions.end() || !state.members.contains(entry->second.owner) ||
+        owned.fence > entry->second.fence)
+      owned.said = false;
   }
-  // What the log still takes for ours was given up by an event that was lost.
+  // ... and what was given up, but is still taken for ours.
   for (const Partition& partition : state.members.at(id_).owns) {
     if (!partitions_.contains(partition)) to_revoke_.push_back(partition);
   }
