@@ -1,0 +1,248 @@
+// What only the PostgreSQL limiters do: a database that goes away and comes back, answers that are lost, what operators and roles
+// with few rights may, and limits that are lowered while many ask.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/ringbuffer_sink.h>
+
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "adapters/postgres/src/limiter_statements.hpp"
+#include "tests/contract/limiter_world.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/postgres_schema.hpp"
+#include "tests/support/tcp_proxy.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/postgres/limiters.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class LimiterPostgres : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
+    schema_ = std::make_unique<PostgresSchema>();
+  }
+  std::shared_ptr<Limiter> join(std::int64_t limit, const std::optional<PostgresSettings>& settings = {}) {
+    postgres::LimiterSettings limiters;
+    limiters.lease = 2s;
+    limiters.holder = "tester";
+    const auto logger = std::make_shared<spdlog::logger>("test", lines_);
+    return postgres::open_limiters(settings.value_or(schema_->settings()), limiters, logger)->open("psp", limit);
+  }
+  std::shared_ptr<Limiter> join_by_a_cable(std::int64_t limit) {
+    proxy_ = std::make_unique<TcpProxy>("127.0.0.1", std::stoi(sql().one("SELECT current_setting('port')")));
+    return join(limit, schema_->settings_through(proxy_->port()));
+  }
+  Sql& sql() { return schema_->sql(); }
+  std::string rows_held() { return sql().one("SELECT count(*) FROM permit WHERE holder IS NOT NULL"); }
+  /// How many of the lines hold the text.
+  long said(const std::string& text) {
+    const auto lines = lines_->last_formatted();
+    return std::count_if(lines.begin(), lines.end(), [&](const auto& line) { return line.find(text) != line.npos; });
+  }
+
+  std::unique_ptr<PostgresSchema> schema_;
+  std::unique_ptr<TcpProxy> proxy_;
+  std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> lines_ = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(100);
+};
+
+TEST_F(LimiterPostgres, the_database_goes_away_and_comes_back_with_one_line_each) {
+  const auto limiter = join_by_a_cable(2);
+  const Permit held = acquire(limiter);
+  ASSERT_TRUE(held);
+  proxy_->cut(true);
+  EXPECT_FALSE(acquire(limiter, 1'000ms)) << "no new permits meanwhile";
+  EXPECT_EQ(said("cannot be used: no new permits until it can"), 1);
+  proxy_->cut(false);
+  EXPECT_TRUE(acquire(limiter));
+  EXPECT_EQ(said("cannot be used: no new permits until it can"), 1);
+  EXPECT_TRUE(eventually([&] { return said("answers again") == 1; }));
+}
+
+TEST_F(LimiterPostgres, a_short_absence_costs_nothing_that_is_held) {
+  const auto limiter = join_by_a_cable(1);
+  const Permit held = acquire(limiter);
+  ASSERT_TRUE(held);
+  proxy_->cut(false);  // all connections are lost, new ones are let in
+  EXPECT_FALSE(eventually([&] { return held.lost().stop_requested(); }, 2 * 2s)) << "two leases long";
+  EXPECT_EQ(rows_held(), "1");
+}
+
+TEST_F(LimiterPostgres, it_may_be_opened_while_the_database_is_away) {
+  const auto limiter = join_by_a_cable(1);
+  proxy_->cut(true);
+  const auto other = join(3, schema_->settings_through(proxy_->port()));
+  EXPECT_FALSE(acquire(other, 500ms));
+  EXPECT_EQ(other->state().limit, 3) << "what it is configured with, until it knows better";
+  proxy_->cut(false);
+  EXPECT_TRUE(acquire(other));
+}
+
+// Trap 33: the row is ours, and we were never told.
+TEST_F(LimiterPostgres, a_grant_whose_answer_was_lost_comes_back_before_its_lease) {
+  const auto limiter = join_by_a_cable(1);
+  { ASSERT_TRUE(acquire(limiter)); }
+  ASSERT_TRUE(eventually([&] { return rows_held() == "0"; }));
+  for (int i = 0; i < 5; ++i) {
+    proxy_->drop_next_answer();
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_TRUE(acquire(limiter));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 1'500ms) << "its own lost permit was in the way";
+    ASSERT_TRUE(eventually([&] { return rows_held() == "0"; }));
+  }
+}
+
+TEST_F(LimiterPostgres, a_permit_that_was_taken_out_of_the_table_is_lost_at_the_next_renewal) {
+  const auto limiter = join(2);
+  const Permit held = acquire(limiter);
+  ASSERT_TRUE(held);
+  sql().exec("UPDATE permit SET generation = generation + 1");
+  EXPECT_TRUE(eventually([&] { return held.lost().stop_requested(); }, 2s));
+  EXPECT_EQ(said("permits in use were lost"), 1);
+}
+
+TEST_F(LimiterPostgres, who_holds_what_is_in_the_tables) {
+  const auto limiter = join(2);
+  const Permit held = acquire(limiter);
+  ASSERT_TRUE(held);
+  EXPECT_THAT(sql().one("SELECT holder FROM permit"), ::testing::StartsWith("tester/"));
+  EXPECT_EQ(sql().one("SELECT expires_at BETWEEN clock_timestamp() AND clock_timestamp() + interval '2 s' FROM permit"),
+            "t");
+}
+
+TEST_F(LimiterPostgres, what_the_operator_says_counts_before_what_programs_are_configured_with) {
+  const auto first = join(4);
+  ASSERT_TRUE(acquire(first));
+  const auto second = join(6);  // a newer release
+  ASSERT_TRUE(acquire(second));
+  EXPECT_EQ(second->state().limit, 6);
+  ASSERT_TRUE(acquire(first));
+  EXPECT_TRUE(eventually([&] { return static_cast<bool>(acquire(first)) && first->state().limit == 6; }));
+  postgres::set_limit(schema_->settings(), "psp", 2);
+  EXPECT_TRUE(eventually([&] { return static_cast<bool>(acquire(first)) && first->state().limit == 2; }));
+  const auto third = join(8);
+  EXPECT_TRUE(acquire(third));
+  EXPECT_EQ(third->state().limit, 2);
+  EXPECT_GE(said("the limit is 2, set by an operator"), 1);
+  postgres::unset_limit(schema_->settings(), "psp");
+  EXPECT_TRUE(eventually([&] { return static_cast<bool>(acquire(first)) && first->state().limit == 8; }));
+}
+
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_F(LimiterPostgres, limits_that_cannot_be_are_refused) {
+  const auto settings = schema_->settings();
+  EXPECT_THAT(error_of([&] { postgres::set_limit(settings, "psp", 5); }),
+              AllOf(HasSubstr("'psp'"), HasSubstr("no program has opened it")));
+  EXPECT_THAT(error_of([&] { postgres::set_limit(settings, "psp", -1); }), HasSubstr("-1"));
+  EXPECT_THAT(error_of([&] { postgres::set_limit(settings, "psp", 1'000'000'001); }), HasSubstr("1000000000"));
+  EXPECT_THAT(error_of([&] { join(1'000'000'001); }), HasSubstr("at most 1000000000"));
+  postgres::LimiterSettings limiters;
+  limiters.lease = 999ms;
+  limiters.poll_interval = 200ms;
+  EXPECT_THAT(error_of([&] { postgres::open_limiters(settings, limiters); }),
+              AllOf(HasSubstr("lease"), HasSubstr("poll interval")));
+}
+
+TEST_F(LimiterPostgres, the_role_with_the_least_rights_can_use_limits_and_not_set_them) {
+  const std::string role = schema_->name() + "_app";
+  sql().exec("CREATE ROLE " + role + " LOGIN PASSWORD 'app'");
+  auto app = schema_->settings();
+  app.url = Secret(with_parameter(with_parameter(schema_->url(), "user", role), "password", "app"));
+  {
+    // Without any right, the line says what to run; and what it says is enough.
+    const auto limiter = join(1, app);
+    ASSERT_TRUE(eventually([&] { return said("as the owner of the schema run: GRANT") == 1; }));
+    for (const auto& line : lines_->last_formatted()) {
+      if (const auto at = line.find("GRANT USAGE"); at != line.npos) sql().exec(line.substr(at));
+    }
+    Permit one = acquire(limiter);
+    EXPECT_TRUE(one);
+    const auto other = join(1, app);
+    EXPECT_FALSE(acquire(other, 300ms));  // waits, and says so
+    EXPECT_TRUE(eventually([&] { return sql().one("SELECT count(*) FROM permit_wait") == "1"; }));
+    one.give_back();
+    EXPECT_TRUE(acquire(other));
+    EXPECT_THAT(error_of([&] { postgres::set_limit(app, "psp", 5); }), HasSubstr("refuses the role"));
+  }
+  EXPECT_EQ(sql().one("SELECT count(*) FROM permit_wait"), "0") << "who leaves waits no more";
+  sql().exec("DROP OWNED BY " + role);
+  sql().exec("DROP ROLE " + role);
+}
+
+/// A process that only takes and gives back, as fast as it can, with the statements themselves. Every third dies with all that it
+/// holds, again and again.
+void take_and_give(const std::string& url, const std::string& schema, int number, const std::stop_token& stop,
+                   std::atomic<int>& taken) {
+  Sql sql(url);
+  const postgres::LimiterStatements statements(schema);
+  sql.exec("PREPARE take (bigint, bigint, bigint, text, bigint) AS " + statements.take);
+  sql.exec("PREPARE sweep (bigint) AS " + statements.sweep);
+  const bool dies = number % 3 == 0;
+  const std::string me = "'" + std::to_string(number) + "'", count = std::to_string(1 + number % 3);
+  while (!stop.stop_requested()) {
+    const auto version = sql.one("SELECT version FROM limiter");
+    const auto slots = sql.column("EXECUTE take (1, " + version + ", " + count + ", " + me + ", " +
+                                  (dies ? "5000" : "10000000") + ")");
+    taken += static_cast<int>(slots.size());
+    for (const auto& slot : slots) {
+      if (!dies) sql.exec("UPDATE permit SET holder = NULL WHERE slot = " + slot + " AND holder = " + me);
+    }
+    sql.exec("EXECUTE sweep (1)");
+  }
+}
+
+// The heart of it, at its own level: whatever the rows look like and however many ask at once, one that is granted has room. The
+// witness is the database: when a statement has granted, all that is held is counted under a lock that one grant at a time
+// passes, and the limit cannot change before its transaction ends.
+TEST_F(LimiterPostgres, a_grant_never_goes_above_the_limit_although_it_is_changed_under_many_who_ask) {
+  sql().exec("INSERT INTO limiter (name, configured) VALUES ('psp', 8)");
+  sql().exec("CREATE TABLE excess (held bigint, most bigint)");
+  sql().exec(
+      "CREATE FUNCTION witness() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+      "IF EXISTS (SELECT FROM granted WHERE holder IS NOT NULL) THEN "
+      "  PERFORM pg_advisory_xact_lock(1); "
+      "  INSERT INTO excess SELECT h.held, coalesce(l.ordered, l.configured) FROM limiter l, (SELECT count(*) AS held "
+      "    FROM permit WHERE holder IS NOT NULL AND expires_at > clock_timestamp()) h "
+      "   WHERE h.held > coalesce(l.ordered, l.configured); "
+      "END IF; RETURN NULL; END $$");
+  for (const std::string event : {"INSERT", "UPDATE"}) {
+    sql().exec("CREATE TRIGGER on_" + event + " AFTER " + event +
+               " ON permit REFERENCING NEW TABLE AS granted FOR EACH STATEMENT EXECUTE FUNCTION witness()");
+  }
+  std::atomic<int> taken{0};
+  {
+    std::vector<std::jthread> processes;
+    for (int number = 0; number < 6; ++number) {
+      processes.emplace_back([&, number](const std::stop_token& stop) {
+        take_and_give(schema_->url(), schema_->name(), number, stop, taken);
+      });
+    }
+    for (int round = 0; round < 20; ++round) {
+      const int before = taken;
+      postgres::set_limit(schema_->settings(), "psp", 1 + (round * 5) % 8);
+      ASSERT_TRUE(eventually([&] { return taken > before + 20; })) << "round " << round;
+    }
+  }
+  EXPECT_EQ(sql().one("SELECT count(*) FROM excess"), "0");
+}
+
+}  // namespace
+}  // namespace turnstile::test
