@@ -24,6 +24,9 @@ std::vector<LimiterBackend> cluster_wide() {
   return wide;
 }
 
+// A broker tells its clients an address of its own, which leads round any cable.
+constexpr const char* kNoCable = "cannot cut one process off from a broker; the same log in memory can";
+
 class LimiterCluster : public ::testing::TestWithParam<LimiterBackend> {
  protected:
   void SetUp() override {
@@ -86,6 +89,7 @@ TEST_P(LimiterCluster, a_process_that_ends_gives_back_at_once) {
 // anybody else has its permit.
 TEST_P(LimiterCluster, permits_of_who_is_cut_off_come_back_with_the_lease_and_not_before) {
   const auto limiters = world_->join_by_a_cable();
+  if (!limiters) GTEST_SKIP() << kNoCable;
   const auto one = limiters->open("psp", 1), other = join(1);
   const Permit permit = acquire(one);
   ASSERT_TRUE(permit);
@@ -104,7 +108,9 @@ TEST_P(LimiterCluster, permits_of_who_is_cut_off_come_back_with_the_lease_and_no
 }
 
 TEST_P(LimiterCluster, who_is_cut_off_is_told_through_lost_and_goes_on_when_it_is_back) {
-  const auto one = world_->join_by_a_cable()->open("psp", 2);
+  const auto limiters = world_->join_by_a_cable();
+  if (!limiters) GTEST_SKIP() << kNoCable;
+  const auto one = limiters->open("psp", 2);
   Permit permit = acquire(one);
   ASSERT_TRUE(permit);
   Calls told;
@@ -120,7 +126,9 @@ TEST_P(LimiterCluster, who_is_cut_off_is_told_through_lost_and_goes_on_when_it_i
 }
 
 TEST_P(LimiterCluster, a_late_release_changes_nothing) {
-  const auto one = world_->join_by_a_cable()->open("psp", 1), other = join(1), third = join(1);
+  const auto limiters = world_->join_by_a_cable();
+  if (!limiters) GTEST_SKIP() << kNoCable;
+  const auto one = limiters->open("psp", 1), other = join(1), third = join(1);
   Permit late = acquire(one);
   ASSERT_TRUE(late);
   world_->cut(true);

@@ -1,11 +1,18 @@
 #include "tests/contract/limiter_world.hpp"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <condition_variable>
+#include <cstdlib>
+#include <utility>
 
 #include "tests/support/postgres_schema.hpp"
 #include "tests/support/tcp_proxy.hpp"
+#include "turnstile/kafka/limiters.hpp"
 #include "turnstile/log.hpp"
 #include "turnstile/postgres/limiters.hpp"
+#include "turnstile/testing/token_log.hpp"
 
 namespace turnstile::test {
 
@@ -47,12 +54,66 @@ class PostgresWorld final : public LimiterWorld {
   std::unique_ptr<TcpProxy> proxy_;
 };
 
+/// Members of a token domain, over any log.
+class DomainWorld : public LimiterWorld {
+ public:
+  std::chrono::milliseconds lease() const override { return 2s; }
+  std::shared_ptr<Limiters> join() override { return joined(open()); }
+  void set_limit(const std::string& name, std::int64_t limit) override { open()->set_limit(name, limit, 20s); }
+
+ protected:
+  virtual std::shared_ptr<TokenDomain> open() = 0;
+  TokenSettings tokens() const { return {.lease = lease()}; }
+  static std::shared_ptr<TokenDomain> joined(std::shared_ptr<TokenDomain> domain) {
+    domain->wait_until_joined(20s);
+    return domain;
+  }
+};
+
+class MemoryLogWorld final : public DomainWorld {
+ public:
+  std::chrono::milliseconds settles_in() const override { return 300ms; }
+  std::shared_ptr<Limiters> join_by_a_cable() override {
+    cable_ = std::make_shared<testing::MemoryTokenCable>();
+    return joined(over(cable_));
+  }
+  void cut(bool off) override { cable_->cut = off; }
+
+ private:
+  std::shared_ptr<TokenDomain> open() override { return over(nullptr); }
+  std::shared_ptr<TokenDomain> over(std::shared_ptr<testing::MemoryTokenCable> cable) {
+    return join_token_domain(std::make_unique<testing::MemoryTokenLog>(topic_, std::move(cable)), tokens(),
+                             make_logger({"off", "text"}));
+  }
+  const std::shared_ptr<testing::MemoryTokenTopic> topic_ = std::make_shared<testing::MemoryTokenTopic>();
+  std::shared_ptr<testing::MemoryTokenCable> cable_;
+};
+
+std::atomic<int> worlds{0};
+
+class KafkaLogWorld final : public DomainWorld {
+ public:
+  std::chrono::milliseconds settles_in() const override { return 500ms; }
+
+ private:
+  std::shared_ptr<TokenDomain> open() override {
+    return kafka::open_limiters({{"bootstrap.servers", std::getenv("TURNSTILE_TEST_KAFKA")}}, {.name = topic_},
+                                tokens(), make_logger({"off", "text"}));
+  }
+  const std::string topic_ = "tokens-" + std::to_string(::getpid()) + "-" + std::to_string(++worlds);
+};
+
 template <class World>
 std::unique_ptr<LimiterWorld> make_world() {
   return std::make_unique<World>();
 }
 
 std::optional<std::string> nothing_missing() { return std::nullopt; }
+std::optional<std::string> kafka_missing() {
+  const char* servers = std::getenv("TURNSTILE_TEST_KAFKA");
+  if (servers != nullptr && *servers != 0) return std::nullopt;
+  return "needs Apache Kafka: set TURNSTILE_TEST_KAFKA (./dev test does, with a broker of its own)";
+}
 std::optional<std::string> postgres_missing() {
   if (postgres_url()) return std::nullopt;
   return kNoPostgres;
@@ -63,6 +124,8 @@ std::optional<std::string> postgres_missing() {
 std::span<const LimiterBackend> limiter_backends() {
   static const LimiterBackend all[] = {
       {"local", false, nothing_missing, make_world<LocalWorld>},
+      {"memory_log", true, nothing_missing, make_world<MemoryLogWorld>},
+      {"kafka", true, kafka_missing, make_world<KafkaLogWorld>},
       {"postgres", true, postgres_missing, make_world<PostgresWorld>},
   };
   return all;

@@ -28,6 +28,7 @@ const Effects& Checks::written(Position position, const Event& event) {
   limit_change_was_due(event, limits_set_at);
   ended_stay_ended(effects_);
   if (is_compared(position)) digests_.push_back(digest(state_));
+  if (position % 64 == 0 || !effects_.drained.empty()) snapshot_is_the_state();
   count_marks(event);
   return effects_;
 }
@@ -41,6 +42,13 @@ void Checks::capacity_holds(const std::map<std::string, Count>& held_before) con
     throw Broken("limiter " + name + " has the limit " + std::to_string(limiter.limit()) + ", but " +
                  std::to_string(held) + " permits are held at position " + std::to_string(state_.last));
   }
+}
+
+/// Who starts from a snapshot goes on as who has read the whole log. Seldom states are the ones to look at, and few processes happen
+/// to start from those.
+void Checks::snapshot_is_the_state() const {
+  if (restore(save(state_)) != state_)
+    throw Broken("the snapshot of position " + std::to_string(state_.last) + " is read as another state");
 }
 
 /// Invariant 3.

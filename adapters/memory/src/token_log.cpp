@@ -46,7 +46,7 @@ std::vector<std::string> MemoryTokenTopic::snapshots() const {
 }
 
 std::vector<TokenLog::Record> MemoryTokenLog::read(std::chrono::milliseconds timeout) {
-  const auto look = [&] { return topic_->is_away() ? std::vector<Record>{} : topic_->from(next_); };
+  const auto look = [&] { return is_away() ? std::vector<Record>{} : topic_->from(next_); };
   auto found = look();
   if (found.empty()) {
     // Nobody rings when another one writes: a look every millisecond is as good as a broker's round trip.
@@ -61,7 +61,7 @@ std::vector<TokenLog::Record> MemoryTokenLog::read(std::chrono::milliseconds tim
 }
 
 void MemoryTokenLog::append(std::string bytes) {
-  if (topic_->is_away()) failed_ = true;
+  if (is_away()) failed_ = true;
   else topic_->append(std::move(bytes));
 }
 

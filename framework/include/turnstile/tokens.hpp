@@ -67,7 +67,7 @@ class TokenDomain : public Limiters {
   [[nodiscard]] virtual std::string halted() const = 0;
 };
 
-/// Joins the domain of this log, on a thread of its own, and leaves it when the last one lets go of it.
+/// Joins the domain of this log, on a thread of its own. Leaves it when the last one lets go of it, of its limiters and their permits.
 /// Throws BrokerError when the log cannot be read, TokenLogBroken when it cannot be understood.
 std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
                                                std::shared_ptr<spdlog::logger> logger);

@@ -50,15 +50,22 @@ void PermitGate::give_back(std::uint64_t token, Count count) {
   const auto back = static_cast<std::int64_t>(count);
   Life* life = life_.load(std::memory_order_acquire);
   if (life->number != number) {
-    const std::lock_guard lock(mutex_);
+    const std::unique_lock lock(mutex_);
+    life = life_.load();
     const auto found = std::find_if(lives_.begin(), lives_.end(), [&](const auto& l) { return l->number == number; });
-    if (found != lives_.end()) (*found)->in_use.fetch_sub(back);
-    ring_();
-    return;
+    if (found == lives_.end()) return;
+    (*found)->in_use.fetch_sub(back);
+    if ((*found)->account != life->account) life = nullptr;
+  } else {
+    life->in_use.fetch_sub(back);  // first, so that it never counts what is free again
   }
-  life->in_use.fetch_sub(back);  // first, so that it never counts what is free again
-  const std::int64_t surrendered = settle_debt(*life, back);
-  if (surrendered < back) life->free.fetch_add(back - surrendered);
+  if (life != nullptr) credit(*life, back);
+  else ring_();
+}
+
+void PermitGate::credit(Life& life, std::int64_t back) {
+  const std::int64_t surrendered = settle_debt(life, back);
+  if (surrendered < back) life.free.fetch_add(back - surrendered);
   if (surrendered > 0) ring_();
   if (surrendered < back && waiting_.load() > 0) serve();
 }
@@ -174,10 +181,32 @@ void PermitGate::forfeit(std::int64_t total) {
     old = life_.load();
     auto next = std::make_unique<Life>();
     next->number = old->number + 1;
+    next->account = old->account + 1;
     next->opened = next->surrender_to = next->surrendered = total;
     life_.store(next.get(), std::memory_order_release);
     lives_.push_back(std::move(next));
     old->free.store(kNone);
+  }
+  old->lost.request_stop();
+}
+
+void PermitGate::cancel() {
+  Life* old = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    old = life_.load();
+    if (old->in_use.load() == 0) return;
+    auto next = std::make_unique<Life>();
+    next->number = old->number + 1;
+    next->account = old->account;
+    next->opened = old->opened.load();
+    next->surrender_to = old->surrender_to.load();
+    // Under the old life nobody takes any more, and what comes back late is credited to the new one by its number.
+    const std::int64_t free = old->free.exchange(kNone);
+    next->surrendered = old->surrendered.load();
+    next->free = std::max<std::int64_t>(free, 0);
+    life_.store(next.get(), std::memory_order_release);
+    lives_.push_back(std::move(next));
   }
   old->lost.request_stop();
 }
@@ -192,7 +221,7 @@ tokens::Demand PermitGate::demand() const {
   const std::lock_guard lock(mutex_);
   tokens::Demand demand;
   for (const auto& life : lives_) demand.busy += static_cast<Count>(std::max<std::int64_t>(life->in_use.load(), 0));
-  demand.wants = in_use() + waiting_.load();
+  demand.wants = static_cast<Count>(still_ours()) + waiting_.load();
   if (!line_.empty()) {
     demand.wants = std::max(demand.wants, expected_.load());
     demand.least = line_.front().count;
@@ -200,6 +229,14 @@ tokens::Demand PermitGate::demand() const {
   }
   told_.store(demand.wants);
   return demand;
+}
+
+/// In use, also under permits that were cancelled and will come back.
+std::int64_t PermitGate::still_ours() const {
+  const Life& life = *life_.load();
+  std::int64_t sum = 0;
+  for (const auto& other : lives_) sum += other->account == life.account ? other->in_use.load() : 0;
+  return std::max<std::int64_t>(sum, 0);
 }
 
 PermitGate::Count PermitGate::surrendered() const { return static_cast<Count>(life_.load()->surrendered.load()); }

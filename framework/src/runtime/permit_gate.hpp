@@ -54,6 +54,9 @@ class PermitGate {
 
   // --- for the member ---
   void order(const tokens::Order& order);
+  /// The deadline has passed: who runs under a permit is told that it is lost. The permits are ours still, and count as surrendered
+  /// or free when they are given back.
+  void cancel();
   /// Nothing is handed out from this time on.
   void open_until(Micros time);
   [[nodiscard]] tokens::Demand demand() const;
@@ -68,9 +71,10 @@ class PermitGate {
   [[nodiscard]] Count overstaying() const;
 
  private:
-  /// From one forfeit to the next. Kept for good, since a thread may be looking at it; there are few.
+  /// From one forfeit or cancel to the next. Kept for good, since a thread may be looking at it; there are few.
   struct Life {
     std::uint64_t number = 1;
+    std::uint64_t account = 1;  ///< the same until a forfeit: whose permits come back to whom
     std::atomic<std::int64_t> opened{0};
     std::atomic<std::int64_t> surrender_to{0};
     std::atomic<std::int64_t> surrendered{0};
@@ -93,6 +97,8 @@ class PermitGate {
   static std::int64_t settle_debt(Life& life, std::int64_t count);
   void surrender_idle(Life& life);
   void forfeit(std::int64_t total);
+  void credit(Life& life, std::int64_t back);
+  [[nodiscard]] std::int64_t still_ours() const;
 
   const std::function<Micros()> clock_;
   const std::function<void()> ring_;

@@ -61,39 +61,41 @@ tokens::Partition partition_of(const TopicPartition& at) { return {at.topic, at.
 
 }  // namespace
 
-void LogTokenDomain::Bell::ring() {
+void DomainMember::Bell::ring() {
   if (rung.exchange(true)) return;
   const std::lock_guard lock(mutex);
   if (domain != nullptr) domain->log_->wake();
 }
 
-LogTokenDomain::LogTokenDomain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
-                               std::shared_ptr<spdlog::logger> logger)
+DomainMember::DomainMember(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
+                           std::shared_ptr<spdlog::logger> logger)
     : settings_(settings),
       journal_(std::move(logger), settings.client),
       log_(std::move(log)),
       member_(member_settings(settings)) {
   restore();
-  bell_->domain = this;
-  last_step_ = now_us();
-  thread_ = std::thread([this] { run(); });
 }
 
-LogTokenDomain::~LogTokenDomain() {
+void DomainMember::start() {
+  bell_->domain = this;
+  last_step_ = now_us();
+  thread_ = std::thread([self = shared_from_this()] { self->run(); });
+}
+
+void DomainMember::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
-  bell_->ring();
   log_->wake();
-  thread_.join();
-  const std::lock_guard lock(bell_->mutex);
-  bell_->domain = nullptr;
+  // The last one to let go may be somebody whom this very thread has called.
+  if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
+  else thread_.join();
 }
 
 /// The newest snapshot that can be read and that the log goes on from.
-void LogTokenDomain::restore() {
+void DomainMember::restore() {
   const std::int64_t begin = log_->begin();
   const auto snapshots = log_->snapshots();
   for (const std::string& bytes : snapshots) {
@@ -119,7 +121,7 @@ void LogTokenDomain::restore() {
 
 // --- for callers -------------------------------------------------------------------------------------------------------
 
-std::shared_ptr<Limiter> LogTokenDomain::open(const std::string& name, std::int64_t limit) {
+std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_t limit, std::shared_ptr<void> owner) {
   if (limit < 1) {
     throw Error("limiter '" + name + "': a limit of " + std::to_string(limit) +
                 " lets nothing run; it must be at least 1 (turnstile limits set pauses a limiter)");
@@ -130,29 +132,26 @@ std::shared_ptr<Limiter> LogTokenDomain::open(const std::string& name, std::int6
   }
   const std::lock_guard lock(mutex_);
   Named& named = limiters_[name];
-  if (named.limiter) {
-    if (named.limit != limit) {
-      throw Error("limiter '" + name + "' has a limit of " + std::to_string(named.limit) + " and cannot also have " +
-                  std::to_string(limit) + "; set the same limit wherever it is named, or name another limiter");
-    }
-    return named.limiter;
+  if (named.gate && named.limit != limit) {
+    throw Error("limiter '" + name + "' has a limit of " + std::to_string(named.limit) + " and cannot also have " +
+                std::to_string(limit) + "; set the same limit wherever it is named, or name another limiter");
   }
+  if (auto known = named.limiter.lock()) return known;
+  if (!named.gate) named.gate = std::make_shared<PermitGate>(now_us, [bell = bell_] { bell->ring(); });
   named.limit = limit;
-  named.gate = std::make_shared<PermitGate>(now_us, [bell = bell_] { bell->ring(); });
-  named.limiter = std::make_shared<GateLimiter>(name, named.gate, [bell = bell_, name, limit] {
-    const std::lock_guard ringing(bell->mutex);
-    if (bell->domain == nullptr) return limit;
-    const std::lock_guard guard(bell->domain->mutex_);
-    const auto entry = bell->domain->state_.limiters.find(name);
-    return entry == bell->domain->state_.limiters.end() ? limit : static_cast<std::int64_t>(entry->second.limit());
+  auto limiter = std::make_shared<GateLimiter>(name, named.gate, [this, name, limit, owner = std::move(owner)] {
+    const std::lock_guard guard(mutex_);
+    const auto entry = state_.limiters.find(name);
+    return entry == state_.limiters.end() ? limit : static_cast<std::int64_t>(entry->second.limit());
   });
+  named.limiter = limiter;
   member_.declare(name, static_cast<Count>(limit), settings_.strict);
   named.told_limit = limit;
   log_->wake();
-  return named.limiter;
+  return limiter;
 }
 
-void LogTokenDomain::on_claimed(const TopicPartition& at, Epoch epoch) {
+void DomainMember::on_claimed(const TopicPartition& at, Epoch epoch) {
   {
     const std::lock_guard lock(mutex_);
     member_.claim(partition_of(at), static_cast<std::uint64_t>(epoch.value));
@@ -160,7 +159,7 @@ void LogTokenDomain::on_claimed(const TopicPartition& at, Epoch epoch) {
   log_->wake();
 }
 
-void LogTokenDomain::on_revoked(std::span<const TopicPartition> partitions) {
+void DomainMember::on_revoked(std::span<const TopicPartition> partitions) {
   {
     const std::lock_guard lock(mutex_);
     std::vector<tokens::Partition> all;
@@ -170,7 +169,7 @@ void LogTokenDomain::on_revoked(std::span<const TopicPartition> partitions) {
   log_->wake();
 }
 
-PermitsView LogTokenDomain::permits() const {
+PermitsView DomainMember::permits() const {
   const std::lock_guard lock(mutex_);
   PermitsView view;
   view.position = state_.last;
@@ -197,7 +196,7 @@ PermitsView LogTokenDomain::permits() const {
   return view;
 }
 
-bool LogTokenDomain::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
+bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
   if (limit && (*limit < 0 || static_cast<Count>(*limit) > tokens::kMostPermits)) {
     throw Error("limiter '" + limiter + "': a limit is 0 (pauses it) to " + std::to_string(tokens::kMostPermits) +
                 ", not " + std::to_string(*limit));
@@ -213,19 +212,19 @@ bool LogTokenDomain::set_limit(const std::string& limiter, std::optional<std::in
   return change->done;
 }
 
-bool LogTokenDomain::wait_until_joined(milliseconds timeout) {
+bool DomainMember::wait_until_joined(milliseconds timeout) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, timeout, [&] { return member_.phase() == tokens::Member::Phase::joined; });
 }
 
-std::string LogTokenDomain::halted() const {
+std::string DomainMember::halted() const {
   const std::lock_guard lock(mutex_);
   return member_.why_halted();
 }
 
 // --- the thread --------------------------------------------------------------------------------------------------------
 
-void LogTokenDomain::run() {
+void DomainMember::run() {
   for (;;) {
     try {
       step();
@@ -237,13 +236,17 @@ void LogTokenDomain::run() {
     if (stopping_) break;
   }
   depart();
+  const std::lock_guard lock(bell_->mutex);
+  bell_->domain = nullptr;
 }
 
-void LogTokenDomain::step() {
+void DomainMember::step() {
   milliseconds wait = kLongestWait;
   {
     const std::lock_guard lock(mutex_);
-    const Micros left = std::max<Micros>(member_.next_tick() - now_us(), 0);
+    const Micros now = now_us();
+    const Micros due = deadline_ == 0 ? member_.next_tick() : std::min(member_.next_tick(), deadline_);
+    const Micros left = std::max<Micros>(due - now, 0);
     wait = std::min(wait, std::chrono::ceil<milliseconds>(std::chrono::microseconds(left)));
   }
   const auto records = log_->read(wait);
@@ -269,7 +272,7 @@ void LogTokenDomain::step() {
   carry_out(std::move(orders));
 }
 
-void LogTokenDomain::look_at_the_clock(Micros now) {
+void DomainMember::look_at_the_clock(Micros now) {
   if (now - last_step_ > kFresh) {
     journal_.warn("this process did not run for " + std::to_string((now - last_step_) / 1'000) +
                   " ms: nothing starts until the token log has been read up to now");
@@ -278,7 +281,7 @@ void LogTokenDomain::look_at_the_clock(Micros now) {
   last_step_ = now;
 }
 
-void LogTokenDomain::take(const TokenLog::Record& record, Micros now) {
+void DomainMember::take(const TokenLog::Record& record, Micros now) {
   if (record.position <= state_.last) return;
   if (record.position != state_.last + 1) {
     throw TokenLogBroken(
@@ -298,7 +301,7 @@ void LogTokenDomain::take(const TokenLog::Record& record, Micros now) {
 }
 
 /// What the member has to say and to order, after it was told what the gates know.
-std::vector<tokens::Order> LogTokenDomain::pump(Micros now) {
+std::vector<tokens::Order> DomainMember::pump(Micros now) {
   if (gates_.size() != limiters_.size()) {
     gates_.clear();
     for (const auto& [name, named] : limiters_) gates_.emplace_back(name, named.gate);
@@ -314,7 +317,7 @@ std::vector<tokens::Order> LogTokenDomain::pump(Micros now) {
 
 /// Without the lock, since a gate calls those who wait. Until nothing moves any more: what a gate surrenders at once is written in
 /// the same round.
-void LogTokenDomain::carry_out(std::vector<tokens::Order> orders) {
+void DomainMember::carry_out(std::vector<tokens::Order> orders) {
   while (!orders.empty()) {
     for (const auto& order : orders) {
       for (const auto& [name, gate] : gates_) {
@@ -325,14 +328,21 @@ void LogTokenDomain::carry_out(std::vector<tokens::Order> orders) {
     orders = pump(now_us());
   }
   Micros open_until = 0;
+  bool cancel = false;
   {
     const std::lock_guard lock(mutex_);
     open_until = std::min(member_.open_until(), last_step_ + kFresh);
+    if (member_.open_until() != 0) deadline_ = std::max(deadline_, member_.open_until());
+    cancel = deadline_ != 0 && now_us() >= deadline_;
+    if (cancel) deadline_ = 0;
   }
-  for (const auto& [name, gate] : gates_) gate->open_until(open_until);
+  for (const auto& [name, gate] : gates_) {
+    gate->open_until(open_until);
+    if (cancel) gate->cancel();
+  }
 }
 
-void LogTokenDomain::send_changes() {
+void DomainMember::send_changes() {
   for (const auto& change : changes_) {
     if (change->sent || change->done) continue;
     change->sent = true;
@@ -344,7 +354,7 @@ void LogTokenDomain::send_changes() {
   }
 }
 
-void LogTokenDomain::keep_snapshot() {
+void DomainMember::keep_snapshot() {
   const auto self = state_.members.find(member_.id());
   if (self == state_.members.end()) return;
   const std::int64_t every = settings_.snapshot_every;
@@ -362,7 +372,7 @@ void LogTokenDomain::keep_snapshot() {
 }
 
 /// One line for each change.
-void LogTokenDomain::tell_of_coordination(Micros now) {
+void DomainMember::tell_of_coordination(Micros now) {
   if (member_.expired() != told_expired_) {
     told_expired_ = member_.expired();
     journal_.error(
@@ -380,7 +390,7 @@ void LogTokenDomain::tell_of_coordination(Micros now) {
                   " has come back within its lease: no handler under a limit starts until it does");
 }
 
-void LogTokenDomain::tell_of_limits() {
+void DomainMember::tell_of_limits() {
   for (auto& [name, named] : limiters_) {
     const auto entry = state_.limiters.find(name);
     if (entry == state_.limiters.end() || !entry->second.holdings.contains(member_.id())) continue;
@@ -395,7 +405,7 @@ void LogTokenDomain::tell_of_limits() {
   }
 }
 
-void LogTokenDomain::halt(const std::string& why) {
+void DomainMember::halt(const std::string& why) {
   std::vector<tokens::Order> orders;
   {
     const std::lock_guard lock(mutex_);
@@ -408,7 +418,7 @@ void LogTokenDomain::halt(const std::string& why) {
 }
 
 /// Gives everything back, unless something still runs: that is left to the lease.
-void LogTokenDomain::depart() {
+void DomainMember::depart() {
   const std::lock_guard lock(mutex_);
   const bool quiet = std::all_of(limiters_.begin(), limiters_.end(), [](const auto& named) {
     return named.second.gate->in_use() == 0 && named.second.gate->overstaying() == 0;
@@ -425,9 +435,37 @@ void LogTokenDomain::depart() {
   }
 }
 
+namespace {
+
+/// What callers hold. A limiter keeps it, and so does a permit; the member leaves when none is left.
+class DomainHandle final : public TokenDomain, public std::enable_shared_from_this<DomainHandle> {
+ public:
+  explicit DomainHandle(std::shared_ptr<DomainMember> member) : member_(std::move(member)) { member_->start(); }
+  ~DomainHandle() override { member_->stop(); }
+  DomainHandle(const DomainHandle&) = delete;
+  DomainHandle& operator=(const DomainHandle&) = delete;
+
+  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
+    return member_->open(name, limit, shared_from_this());
+  }
+  void on_claimed(const TopicPartition& at, Epoch epoch) override { member_->on_claimed(at, epoch); }
+  void on_revoked(std::span<const TopicPartition> partitions) override { member_->on_revoked(partitions); }
+  PermitsView permits() const override { return member_->permits(); }
+  bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) override {
+    return member_->set_limit(limiter, limit, timeout);
+  }
+  bool wait_until_joined(milliseconds timeout) override { return member_->wait_until_joined(timeout); }
+  std::string halted() const override { return member_->halted(); }
+
+ private:
+  const std::shared_ptr<DomainMember> member_;
+};
+
+}  // namespace
+
 std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
                                                std::shared_ptr<spdlog::logger> logger) {
-  return std::make_shared<LogTokenDomain>(std::move(log), settings, std::move(logger));
+  return std::make_shared<DomainHandle>(std::make_shared<DomainMember>(std::move(log), settings, std::move(logger)));
 }
 
 }  // namespace turnstile

@@ -21,31 +21,35 @@
 
 namespace turnstile {
 
-class LogTokenDomain final : public TokenDomain {
+/// Lives until its thread has ended. Thread-safe.
+class DomainMember final : public std::enable_shared_from_this<DomainMember> {
  public:
-  LogTokenDomain(std::unique_ptr<TokenLog> log, const TokenSettings& settings, std::shared_ptr<spdlog::logger> logger);
-  ~LogTokenDomain() override;
+  DomainMember(std::unique_ptr<TokenLog> log, const TokenSettings& settings, std::shared_ptr<spdlog::logger> logger);
 
-  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override;
-  void on_claimed(const TopicPartition& at, Epoch epoch) override;
-  void on_revoked(std::span<const TopicPartition> partitions) override;
-  [[nodiscard]] PermitsView permits() const override;
-  bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit,
-                 std::chrono::milliseconds timeout) override;
-  bool wait_until_joined(std::chrono::milliseconds timeout) override;
-  [[nodiscard]] std::string halted() const override;
+  void start();
+  /// Gives back what is not in use, and ends the thread.
+  void stop();
+
+  /// The limiter keeps `owner`.
+  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit, std::shared_ptr<void> owner);
+  void on_claimed(const TopicPartition& at, Epoch epoch);
+  void on_revoked(std::span<const TopicPartition> partitions);
+  [[nodiscard]] PermitsView permits() const;
+  bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit, std::chrono::milliseconds timeout);
+  bool wait_until_joined(std::chrono::milliseconds timeout);
+  [[nodiscard]] std::string halted() const;
 
  private:
   struct Named {
     std::int64_t limit = 0;  ///< as this process says
     std::shared_ptr<PermitGate> gate;
-    std::shared_ptr<Limiter> limiter;
+    std::weak_ptr<Limiter> limiter;
     std::int64_t told_limit = 0;  ///< the one that holds, as last logged
   };
   /// Rings the thread; outlives the domain in the gates of permits that are still out.
   struct Bell {
     std::mutex mutex;
-    LogTokenDomain* domain = nullptr;
+    DomainMember* domain = nullptr;
     std::atomic<bool> rung{false};
     void ring();
   };
@@ -85,6 +89,7 @@ class LogTokenDomain final : public TokenDomain {
   tokens::Position saved_ = tokens::kNowhere, trimmed_ = tokens::kNowhere;
   std::uint64_t told_expired_ = 0;
   bool was_open_ = false;
+  tokens::Micros deadline_ = 0;  ///< our own, as of the last time that we had one; 0 once it was acted on
   bool stopping_ = false;
   std::vector<std::pair<std::string, std::shared_ptr<PermitGate>>> gates_;  ///< the thread's copy, of limiters_
   std::thread thread_;

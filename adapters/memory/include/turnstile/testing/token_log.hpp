@@ -35,9 +35,15 @@ class MemoryTokenTopic {
   std::atomic<bool> away_{false};
 };
 
+/// One member's way to the log.
+struct MemoryTokenCable {
+  std::atomic<bool> cut{false};
+};
+
 class MemoryTokenLog final : public TokenLog {
  public:
-  explicit MemoryTokenLog(std::shared_ptr<MemoryTokenTopic> topic) : topic_(std::move(topic)) {}
+  explicit MemoryTokenLog(std::shared_ptr<MemoryTokenTopic> topic, std::shared_ptr<MemoryTokenCable> cable = nullptr)
+      : topic_(std::move(topic)), cable_(std::move(cable)) {}
 
   std::vector<std::string> snapshots() override { return topic_->snapshots(); }
   std::int64_t begin() override { return topic_->begin(); }
@@ -54,7 +60,10 @@ class MemoryTokenLog final : public TokenLog {
   [[nodiscard]] std::string name() const override { return "a token log in memory"; }
 
  private:
+  [[nodiscard]] bool is_away() const { return topic_->is_away() || (cable_ && cable_->cut); }
+
   const std::shared_ptr<MemoryTokenTopic> topic_;
+  const std::shared_ptr<MemoryTokenCable> cable_;
   std::int64_t next_ = 0;
   std::int64_t saved_ = -1;
   bool failed_ = false;
