@@ -1,6 +1,8 @@
 #pragma once
 // Permits for whoever calls, without any Kafka handler: ask for a token, run, give it back. Over the limiters of a token domain
-// (turnstile/tokens.hpp) the limit holds over all processes of the domain; over make_local_limiters() within this one.
+// (turnstile/tokens.hpp) or of PostgreSQL (turnstile/postgres/limiters.hpp) the limit holds over all processes; over
+// make_local_limiters() within this one. PostgreSQL's give one at a time, and know no priority. examples/limited_calls is a whole
+// program.
 //
 //   TokenService tokens{domain};
 //   tokens.limit("psp", 64);
@@ -30,25 +32,30 @@ struct TokenId {
   std::uint64_t number = 0;   ///< 1 and up
   auto operator<=>(const TokenId&) const = default;
 };
-/// "9f86d081884c7d65-17", and back; nothing when it is no such text.
+/// "9f86d081884c7d65-17" (the service in hexadecimal, the number), and back; nothing when it is no such text.
 std::string to_text(const TokenId& id);
 std::optional<TokenId> parse_token_id(std::string_view text);
 
+/// To be released once, by whoever got it, on any thread. A token that is forgotten is held until its hard bound, or, without a
+/// hold_timeout, for as long as the service lives.
 struct Granted {
   TokenId token;
-  std::stop_token lost;  ///< set when its time is over, or the permit under it is not ours any more: stop what runs
+  /// Set when its time is over, or the permit under it is not ours any more: stop what runs. By a thread of the service or of
+  /// the limiter, which callbacks of it must not hold up.
+  std::stop_token lost;
 };
 struct Refused {
   enum class Why : std::uint8_t {
     unknown_limiter,  ///< limit() was not called for it
-    bad_count,        ///< below 1, or more than the limit, so that it would wait for ever
-    queue_full,       ///< as many wait as may
-    stopped,          ///< the service ends
-    no_more_starts,   ///< the domain's log cannot be trusted; the text says what to do
+    bad_count,       ///< below 1; above the limit, so that it would wait for ever; above 1 where one is given at a time
+    queue_full,      ///< as many wait as may (TokenServiceSettings::most_waiting)
+    stopped,         ///< the service ends
+    no_more_starts,  ///< the domain's log cannot be trusted; the text says what to do
   };
   Why why;
-  std::string text;
+  std::string text;  ///< for people: which limiter, and what to do
 };
+/// It was not to be had in time. It is not waited for any more, and nothing was taken.
 struct TimedOut {};
 using TokenAnswer = std::variant<Granted, Refused, TimedOut>;
 
@@ -59,6 +66,7 @@ enum class ReleaseAnswer : std::uint8_t {
   foreign,   ///< given out by another service
   unknown,   ///< never given out
 };
+/// As above; `lost`: its `lost` is set, so stop what runs, and release it.
 enum class KeepAnswer : std::uint8_t { kept, lost, already, foreign, unknown };
 std::string_view to_text(ReleaseAnswer answer);
 std::string_view to_text(KeepAnswer answer);
@@ -71,8 +79,9 @@ enum class OnHold : std::uint8_t {
 };
 
 /// Decides when tokens whose time is over are looked for. `run(most, longest)` handles at most so many, for at most so long, and
-/// returns how many are left that are due. The default is PeriodicExpiry. start() and stop() are called once each; run() may be
-/// called from any thread between them.
+/// returns how many are left that are due. The default is PeriodicExpiry. start() and stop() are called once each, and only where
+/// there is a hold_timeout; run() may be called from any thread between them, must not be after stop() has returned, and does not
+/// throw.
 class ExpiryStrategy {
  public:
   using Run = std::function<std::size_t(std::size_t most, std::chrono::microseconds longest)>;
@@ -80,6 +89,7 @@ class ExpiryStrategy {
   virtual void start(Run run) = 0;
   virtual void stop() = 0;
 };
+/// On a thread of its own.
 struct PeriodicExpiry {
   std::chrono::milliseconds every{100};
   std::size_t most_a_run = 1'000;
@@ -88,10 +98,12 @@ struct PeriodicExpiry {
 std::unique_ptr<ExpiryStrategy> make_expiry(const PeriodicExpiry& settings);
 
 struct TokenServiceSettings {
-  std::size_t most_waiting = 10'000;          ///< requests; more are refused
-  std::chrono::milliseconds hold_timeout{0};  ///< 0: a token may be held for as long as its holder lives
+  std::size_t most_waiting = 10'000;  ///< requests; more are refused
+  /// How long a token may be held, from request() or its last keep(); 0: for as long as its holder lives. Noticed with the next
+  /// run of `expiry`.
+  std::chrono::milliseconds hold_timeout{0};
   OnHold on_hold = OnHold::cancel;
-  std::uint32_t hard_bound = 3;  ///< times hold_timeout: then it is taken back, whatever on_hold says
+  std::uint32_t hard_bound = 3;  ///< times hold_timeout, counted alike: then it is taken back, whatever on_hold says
   PeriodicExpiry expiry{};
 };
 
@@ -104,35 +116,44 @@ struct TokenView {
   bool lost = false;
 };
 
-/// Thread-safe.
+/// Thread-safe. It keeps the limiters; several services may stand over the same ones, and share their limits.
 class TokenService {
  public:
+  /// `limiters`: not null. `expiry` null: as settings.expiry says; not used without a hold_timeout.
   explicit TokenService(std::shared_ptr<Limiters> limiters, TokenServiceSettings settings = {},
                         std::unique_ptr<ExpiryStrategy> expiry = nullptr);
-  /// Wakes those who wait (Refused::stopped). Tokens that are still out are given back.
+  /// Wakes those who wait (Refused::stopped), and waits until they have left. Tokens that are still out are given back, without
+  /// setting their `lost`; those of acquire() live on by themselves. No call may begin from here on.
   ~TokenService();
   TokenService(const TokenService&) = delete;
   TokenService& operator=(const TokenService&) = delete;
 
-  /// Makes a limiter known. Throws Error when it is known with another limit.
+  /// Makes a limiter known; before the first request() for it. Over a cluster this is what the program is configured with: of
+  /// several programs' limits the lowest holds, unless an operator has set one. Throws as Limiters::open() does.
   void limit(const std::string& limiter, std::int64_t limit);
 
-  /// `count` tokens' worth, as one token. Waits at most `timeout` (0: does not wait).
+  /// `count` permits, as one token. Waits at most `timeout` (0: does not wait). Those who wait are served in the order in which
+  /// they came, urgent ones first, and over all processes fairly by process, not by request.
   TokenAnswer request(std::string_view limiter, std::int64_t count, Priority priority,
                       std::chrono::milliseconds timeout);
+  /// Does not wait for the network. May wake others, on this thread.
   ReleaseAnswer release(const TokenId& token);
   /// Still in use: its hold_timeout starts again.
   KeepAnswer keep(const TokenId& token);
 
-  /// The same as an object; empty when it was refused or timed out. Not subject to hold_timeout.
+  /// One permit as an object, which gives itself back; empty when it was refused (then at once) or timed out. Not subject to
+  /// hold_timeout, and neither in outstanding() nor in counts(). It may outlive the service.
   Permit acquire(std::string_view limiter, std::chrono::milliseconds timeout);
 
-  /// The longest held first, at most so many.
+  /// Tokens that are out, the longest held first, at most so many.
   [[nodiscard]] std::vector<TokenView> outstanding(std::size_t most = 1'000) const;
   /// Requests that wait.
   [[nodiscard]] std::size_t waiting() const;
+  /// Since the service began.
   struct Counts {
-    std::uint64_t granted = 0, refused = 0, timed_out = 0, held_too_long = 0, taken_back = 0;
+    std::uint64_t granted = 0, refused = 0, timed_out = 0;  ///< answers of request()
+    std::uint64_t held_too_long = 0;                        ///< tokens whose hold_timeout has passed
+    std::uint64_t taken_back = 0;                           ///< of these, not released by their holder
   };
   [[nodiscard]] Counts counts() const;
 

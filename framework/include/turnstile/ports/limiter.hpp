@@ -1,6 +1,9 @@
 #pragma once
-// So many at a time. A limiter is a named number of permits; a permit stands for one handler that runs. Implementations count
-// within the process, over the members of a token domain (turnstile/tokens.hpp), or in PostgreSQL.
+// So many at a time. A limiter is a named number of permits; a permit stands for one handler, or one call, that runs.
+// Implementations count within the process (make_local_limiters), over the members of a token domain in Kafka
+// (turnstile/tokens.hpp, turnstile/kafka/limiters.hpp), or in PostgreSQL (turnstile/postgres/limiters.hpp).
+//
+// A permit keeps its limiter, and a limiter the Limiters behind it: they may be let go of in any order.
 
 #include <cstdint>
 #include <functional>
@@ -20,7 +23,9 @@ class Limiter;
 /// Urgent ones go before the others, in this process and, where the limiter counts over a cluster, in all.
 enum class Priority : std::uint8_t { normal, urgent };
 
-/// One permit, or several that are taken and given back together; gives itself back. Move-only; may be given back on another thread than it was taken on.
+/// One permit, or several that are taken and given back together; gives itself back. Move-only. May be given back on another
+/// thread than it was taken on, but one object is one thread's at a time. Giving back never waits for the network, and may
+/// call those who wait for a permit, on this thread.
 class Permit {
  public:
   Permit() = default;
@@ -39,11 +44,17 @@ class Permit {
   }
   ~Permit() { give_back(); }
 
+  /// Once; afterwards it is empty, and doing it again does nothing.
   void give_back() noexcept;
+  /// Whether it is one: what could not be had is an empty Permit.
   [[nodiscard]] explicit operator bool() const noexcept { return from_ != nullptr; }
+  /// The limiter's own number for it; two that are out at once have different ones.
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
+  /// How many permits it stands for.
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
-  /// Set when the permit is no longer ours (its lease ended): what runs under it should stop.
+  /// Set when the permit is no longer ours, or will soon not be (its lease ends): what runs under it must stop, since others may
+  /// run in its place. Never set by a limiter that counts within the process. Set by a thread of the limiter, which callbacks of it
+  /// must not hold up.
   [[nodiscard]] const std::stop_token& lost() const noexcept { return lost_; }
 
  private:
@@ -54,12 +65,12 @@ class Permit {
 };
 
 struct LimiterState {
-  std::int64_t limit = 0;
-  std::int64_t in_use = 0;
+  std::int64_t limit = 0;        ///< that holds now, over all processes that are counted; 0: paused
+  std::int64_t in_use = 0;       ///< by this process
   std::int64_t most_in_use = 0;  ///< highest value of in_use so far
 };
 
-/// Thread-safe.
+/// Thread-safe. Made by Limiters::open(), never on the stack. Nothing here waits or throws (but std::bad_alloc).
 class Limiter : public std::enable_shared_from_this<Limiter> {
  public:
   virtual ~Limiter() = default;
@@ -71,13 +82,15 @@ class Limiter : public std::enable_shared_from_this<Limiter> {
   virtual void when_free(std::function<void()> wake) = 0;
   [[nodiscard]] virtual LimiterState state() const = 0;
 
-  /// `count` permits if they are to be had now and nobody waits who came before. The default knows single permits.
+  /// `count` permits if they are to be had now and nobody waits who came before. The default knows single permits, and passes
+  /// those who wait.
   virtual Permit try_acquire_fairly(std::int64_t count);
   /// Stands in line for `count` permits; `deliver` is called once, from any thread, possibly within this call, unless the function
   /// that is returned withdraws it: false says that it was too late. The default knows single permits and no priority.
   virtual std::function<bool()> acquire_later(std::int64_t count, Priority priority,
                                               std::function<void(Permit)> deliver);
-  /// Whether several permits may be taken together.
+  /// Whether several permits may be taken together; else a count above 1 gets nothing from try_acquire_fairly(), and must not be
+  /// asked for with acquire_later().
   [[nodiscard]] virtual bool gives_several() const noexcept { return false; }
   /// While anybody waits, this process could use so many at once: asked for together, not one by one.
   virtual void expect(std::int64_t /*at_once*/) {}
@@ -92,20 +105,21 @@ inline void Permit::give_back() noexcept {
   if (from_) std::exchange(from_, nullptr)->release_several(token_, count_);
 }
 
-/// Gives out limiters by name: equal names, the same limiter.
+/// Gives out limiters by name: equal names, the same permits. Thread-safe.
 class Limiters {
  public:
   virtual ~Limiters() = default;
-  /// Throws Error when the name is known with another limit.
+  /// Throws Error when the limit is below 1, the name is known here with another limit, or either is more than the implementation
+  /// can count; one that joins a cluster with the first limiter, BrokerError when it cannot.
   virtual std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) = 0;
-  /// The partitions that this process owns, for those who take back what a dead owner held. `epoch`: the database's, already
-  /// committed there; 0 where it knows nothing of the partition.
+  /// A partition that this process owns now, for those who take back what its dead owner held. `epoch`: the database's, already
+  /// committed there; 0 where it knows nothing of the partition. Called on the polling thread, like the next; does not wait.
   virtual void on_claimed(const TopicPartition& /*at*/, Epoch /*epoch*/) {}
   /// Nothing of them runs in this process any more.
   virtual void on_revoked(std::span<const TopicPartition> /*partitions*/) {}
 };
 
-/// Counts within this process.
+/// Counts within this process: no limit that is lowered, no lease, nothing that is lost.
 std::shared_ptr<Limiters> make_local_limiters();
 
 }  // namespace turnstile
