@@ -12,6 +12,8 @@
 
 #include "adapters/cli/src/exit_code.hpp"
 #include "core/config_keys.hpp"
+#include "tokens/snapshot.hpp"
+#include "tokens/wire.hpp"
 
 namespace {
 
@@ -87,7 +89,8 @@ TEST(Readme, QuotesCodeThatIsCompiled) {
 
 TEST(Readme, LinksToFilesThatAreThere) {
   for (const auto* page : {"README.md", "compose/README.md", "examples/quickstart/README.md",
-                           "examples/payments/README.md", "examples/own_poll_loop/README.md"}) {
+                           "examples/payments/README.md", "examples/own_poll_loop/README.md",
+                           "examples/limited_calls/README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"}) {
     const auto text = read(root / page);
     const std::regex link{R"(\]\(([^)# ]+)(#[^)]*)?\))"};
     for (std::sregex_iterator at{text.begin(), text.end(), link}, end; at != end; ++at) {
@@ -105,11 +108,48 @@ TEST(Readme, NamesEverySetting) {
     EXPECT_TRUE(names(std::string{key.name})) << "[postgres] " << key.name;
   for (const auto& key : turnstile::consumer_keys())
     EXPECT_TRUE(names(std::string{key.name})) << "[consumer] " << key.name;
+  for (const auto& key : turnstile::limits_keys()) EXPECT_TRUE(names(std::string{key.name})) << "[limits] " << key.name;
   for (const auto& key : turnstile::log_keys()) EXPECT_TRUE(names(std::string{key.name})) << "[log] " << key.name;
   for (const auto& key : turnstile::topic_keys()) {
     const std::string name{key.name};
     EXPECT_TRUE(names(name.substr(0, name.find('.')))) << "[topics.NAME] " << name;
   }
+}
+
+// "about 50 bytes, and 25 more for each further limiter"
+TEST(Readme, SaysHowMuchAMemberSays) {
+  using namespace turnstile::tokens;
+  const auto keep_of = [](int limiters) {
+    Keep keep;
+    for (int i = 0; i < limiters; ++i)
+      keep.lines.push_back(
+          {.limiter = "psp-" + std::to_string(i), .limit = 64, .wants = 16, .busy = 12, .given_back = 100'000});
+    return encode({.member = ~MemberId{0}, .epoch = 1, .seq = 100'000, .body = keep}).size();
+  };
+  EXPECT_NEAR(static_cast<double>(keep_of(1)), 50, 10);
+  EXPECT_NEAR(static_cast<double>(keep_of(11) - keep_of(1)) / 10, 25, 5);
+}
+
+// "1,000 processes with 10 limiters make 0.4 MB"
+TEST(Readme, SaysHowLargeADomainMayBe) {
+  using namespace turnstile::tokens;
+  State state;
+  Position position = 100'000'000;
+  for (MemberId id = 1; id <= 1'000; ++id) {
+    const MemberId member = id * 0x9e3779b97f4a7c15;
+    apply(state, ++position,
+          {.member = member,
+           .epoch = 1,
+           .seq = 1,
+           .body = Joined{.host = "host-4711.example.net", .pid = 4'711, .client = "payments", .lease_ms = 10'000}});
+    Keep keep;
+    for (int i = 0; i < 10; ++i)
+      keep.lines.push_back({.limiter = "psp-" + std::to_string(i), .limit = 5'000, .wants = 5});
+    apply(state, ++position, {.member = member, .epoch = 1, .seq = 2, .body = keep});
+  }
+  ASSERT_EQ(state.members.size(), 1'000U);
+  ASSERT_EQ(state.limiters.at("psp-0").held(), 5'000U);
+  EXPECT_NEAR(static_cast<double>(save(state).size()), 0.4e6, 0.05e6);
 }
 
 TEST(Readme, NamesEveryDecorator) {
