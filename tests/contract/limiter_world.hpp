@@ -38,6 +38,8 @@ struct LimiterBackend {
   std::optional<std::string> (*missing)();
   std::unique_ptr<LimiterWorld> (*make)();
 };
+inline void PrintTo(const LimiterBackend& backend, std::ostream* out) { *out << backend.name; }
+
 std::span<const LimiterBackend> limiter_backends();
 
 /// Waits for it in line, as a program would; empty when none came within `patience`.

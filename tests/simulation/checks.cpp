@@ -33,14 +33,15 @@ const Effects& Checks::written(Position position, const Event& event) {
   return effects_;
 }
 
-/// Invariant 2: what is held never exceeds the limit; where the limit was lowered below it, it never grows.
+/// Invariant 2: what is held never exceeds the limit, less what is set aside; where the limit was lowered below it, it never grows.
 void Checks::capacity_holds(const std::map<std::string, Count>& held_before) const {
   for (const auto& [name, limiter] : state_.limiters) {
     const Count held = limiter.held();
     const auto before = held_before.find(name);
-    if (held <= limiter.limit() || (before != held_before.end() && held <= before->second)) continue;
-    throw Broken("limiter " + name + " has the limit " + std::to_string(limiter.limit()) + ", but " +
-                 std::to_string(held) + " permits are held at position " + std::to_string(state_.last));
+    if (held <= limiter.shared() || (before != held_before.end() && held <= before->second)) continue;
+    throw Broken("limiter " + name + " has the limit " + std::to_string(limiter.limit()) + " and shares " +
+                 std::to_string(limiter.shared()) + ", but " + std::to_string(held) + " permits are held at position " +
+                 std::to_string(state_.last));
   }
 }
 
@@ -132,7 +133,7 @@ void Checks::count_marks(const Event& event) {
   }
   for (const auto& [name, limiter] : state_.limiters) {
     if (limiter.starved) mark(Mark::starved);
-    if (limiter.held() > limiter.limit()) mark(Mark::over_lowered_limit);
+    if (limiter.held() > limiter.shared()) mark(Mark::over_lowered_limit);
   }
 }
 

@@ -49,7 +49,7 @@ Process::Process(World& world, Site site)
   if (state_.last != kNowhere) world_.mark(Mark::restored);
   lives_.push_back({.id = member_.id()});
   for (const LimiterUse& use : site_.limiters) {
-    member_.declare(use.name, use.limit, use.strict);
+    member_.declare(use.name, use.limit, use.strict, use.set_aside);
     limiters_.push_back(std::make_unique<Workers>(world, *this, use));
   }
   last_loop_ = local_now();

@@ -32,7 +32,7 @@ void Workers::settle() {
 
 void Workers::ask() {
   const std::uint64_t number = ++last_number_;
-  const bool pair = world_.chaotic() && use_.limit >= 2 && process_.random().chance(3);
+  const bool pair = world_.chaotic() && use_.shared() >= 2 && process_.random().chance(3);
   const bool urgent = world_.chaotic() && process_.random().chance(5);
   const Count count = pair ? 2 : 1;
   waiting_[number] = 0;

@@ -17,6 +17,8 @@ struct LimiterUse {
   std::string name;
   tokens::Count limit = 0;  ///< as configured
   bool strict = false;
+  tokens::Count set_aside = 0;
+  [[nodiscard]] tokens::Count shared() const { return limit - set_aside; }
 };
 
 class Workers {

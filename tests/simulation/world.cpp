@@ -67,11 +67,13 @@ void World::set_up() {
   const bool database_used = random.chance(70);
   const bool eager = random.chance(50);
   const auto lease_ms = static_cast<std::uint32_t>(random.between(1'600, 2'600));
+  const bool reserves = random.chance(20);
   std::vector<LimiterUse> uses;
   for (int i = random.chance(60) ? 1 : 2; i > 0; --i)
     uses.push_back({.name = "limiter-" + std::to_string(i),
                     .limit = static_cast<Count>(random.between(1, 9)),
                     .strict = random.chance(40)});
+  for (LimiterUse& use : uses) use.set_aside = reserves ? use.limit / 3 : 0;
   const bool weighted = random.chance(20);
   const auto count = random.between(2, 4);
   const std::int64_t oldest = plan_.has(Fault::version_skew) ? random.between(0, count) : -1;
@@ -146,7 +148,7 @@ void World::handler_started(const std::string& name) const {
       if (workers->use().name == name) running += workers->counted();
     }
   }
-  const Count limit = limiter == checks.state().limiters.end() ? 0 : limiter->second.limit();
+  const Count limit = limiter == checks.state().limiters.end() ? 0 : limiter->second.shared();
   const Count held = limiter == checks.state().limiters.end() ? 0 : limiter->second.held();
   if (running > std::max(limit, held))
     throw Broken("handlers with " + text(running) + " permits of " + name + " run, and the limit is " + text(limit));
@@ -205,8 +207,8 @@ void World::must_be_fair() {
       weights.push_back(process->site().weight);
       finished[{process, which}] = process->limiters()[which]->finished();
     }
-    if (uses[which].limit < all.size()) continue;  // turns are taken
-    const std::vector<Count> shares = fair_shares(uses[which].limit, wants, weights);
+    if (uses[which].shared() < all.size()) continue;  // turns are taken
+    const std::vector<Count> shares = fair_shares(uses[which].shared(), wants, weights);
     Count total = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Count held = checks.state().held(uses[which].name, all[i]->member().id());
@@ -214,7 +216,7 @@ void World::must_be_fair() {
       total += held;
       if (held + 1 < shares[i] || (held == 0 && shares[i] > 0))
         throw Broken(all[i]->name() + " wants " + text(wants[i]) + " permits of " + uses[which].name +
-                     " and should hold " + text(shares[i]) + " of " + text(uses[which].limit) + ", but holds " +
+                     " and should hold " + text(shares[i]) + " of " + text(uses[which].shared()) + ", but holds " +
                      text(held));
     }
     if (const Count due = std::accumulate(shares.begin(), shares.end(), Count{0}); total != due)
@@ -222,7 +224,7 @@ void World::must_be_fair() {
   }
   const Position begin = log.end();
   schedule.run_until(schedule.now() + 4 * kSecond);
-  const bool turns = std::any_of(uses.begin(), uses.end(), [&](const auto& use) { return use.limit < all.size(); });
+  const bool turns = std::any_of(uses.begin(), uses.end(), [&](const auto& use) { return use.shared() < all.size(); });
   for (Position position = begin; !turns && position < log.end(); ++position) {
     if (!std::holds_alternative<Keep>(log.at(position).event.body))
       throw Broken("nothing changes, and yet there is something to say: " + describe(log.at(position).event));

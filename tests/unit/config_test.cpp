@@ -179,6 +179,13 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Topics, WrongConfigTest,
     ::testing::Values(
+        Wrong{"[limits]\nreserve = 2",
+              "2: limits.reserve: needs limits.reserve_for: for how many processes it is set aside of "
+              "each limit"},
+        Wrong{
+            "[limits]\nreserve = 2\nreserve_for = 4\n[topics.a]\nlimit = 8",
+            "5: topics.a.limit: a limit of 8 leaves nothing to share, since limits.reserve and limits.reserve_for set 8 aside; "
+            "raise the limit, or lower the reserve"},
         Wrong{"[topics.a]\nmode = \"leased\"",
               "2: topics.a.mode: 'leased' is not available in this release; use transactional or none"},
         Wrong{"[topics.a]\nmode = \"sequence\"",
@@ -228,8 +235,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Others, WrongConfigTest,
     ::testing::Values(
-        Wrong{"limit = 3",
-              "1: limit: unknown key; did you mean [limits]?"},
+        Wrong{"limit = 3", "1: limit: unknown key; did you mean [limits]?"},
         Wrong{"kafka = 3", "1: kafka: must be a section, [kafka], not a value"},
         Wrong{"[kafka]\n\"client.id\" = [1]",
               "2: kafka.client.id: must be a text, a number, true or false, not an array"},

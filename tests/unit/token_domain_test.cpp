@@ -183,5 +183,62 @@ TEST(TokenDomain, a_gap_in_the_log_ends_all_starts_with_one_clear_error) {
   EXPECT_FALSE(psp->try_acquire());
 }
 
+/// Each on its own: how many permits it can have at once.
+std::size_t most_to_be_had(Limiter& limiter) {
+  std::vector<Permit> taken;
+  while (Permit permit = limiter.try_acquire()) taken.push_back(std::move(permit));
+  return taken.size();
+}
+
+TEST(TokenDomain, sets_the_reserve_aside_while_all_is_well) {
+  Cluster cluster;
+  cluster.settings.reserve = 1;
+  cluster.settings.reserve_for = 2;
+  const auto a = cluster.join(), b = cluster.join();
+  const auto of_a = a->open("psp", 5), of_b = b->open("psp", 5);
+  const auto held_by_a = take_all(*of_a, 3);
+  EXPECT_EQ(held_by_a.size(), 3U);
+  EXPECT_EQ(of_a->state().limit, 3);
+  EXPECT_EQ(held_by_all(*a, "psp"), 3);
+  EXPECT_FALSE(of_b->try_acquire());
+}
+
+TEST(TokenDomain, runs_on_the_reserve_while_the_log_is_away) {
+  Cluster cluster;
+  cluster.settings.lease = 600ms;
+  cluster.settings.reserve = 2;
+  cluster.settings.reserve_for = 2;
+  const auto a = cluster.join(), b = cluster.join(), beyond = cluster.join();
+  const auto of_a = a->open("psp", 7), of_b = b->open("psp", 7), of_third = beyond->open("psp", 7);
+  for (const auto& limiter : {of_b, of_third}) take_all(*limiter, 1);
+  auto held = take_all(*of_a, 1);
+  cluster.topic->away(true);
+  EXPECT_TRUE(eventually([&] { return held.front().lost().stop_requested(); }));
+  held.clear();
+  for (const auto& limiter : {of_a, of_b}) {
+    EXPECT_TRUE(eventually([&] { return most_to_be_had(*limiter) == 2; }));
+    Permit one = limiter->try_acquire();
+    const Permit two = limiter->try_acquire();
+    ASSERT_TRUE(two);
+    const auto woken = std::make_shared<std::atomic<bool>>(false);
+    limiter->when_free([woken] { *woken = true; });
+    EXPECT_FALSE(limiter->try_acquire());
+    EXPECT_FALSE(*woken);
+    one.give_back();
+    EXPECT_TRUE(*woken);
+  }
+  EXPECT_EQ(most_to_be_had(*of_third), 0U) << "the reserve is for two";
+  cluster.topic->away(false);
+  EXPECT_EQ(take_all(*of_third, 3).size(), 3U);
+}
+
+TEST(TokenDomain, a_limit_that_the_reserve_uses_up_is_refused) {
+  Cluster cluster;
+  cluster.settings.reserve = 2;
+  cluster.settings.reserve_for = 4;
+  EXPECT_THROW(cluster.join()->open("psp", 8), Error);
+  EXPECT_NO_THROW(cluster.join()->open("psp", 9));
+}
+
 }  // namespace
 }  // namespace turnstile

@@ -23,6 +23,7 @@ inline Line any_line() {
           .least = *some_count(),
           .busy = *some_count(),
           .given_back = *some_count(),
+          .set_aside = *some_count(),
           .turn_over = *rc::gen::inRange(0, 4) == 0};
 }
 

@@ -41,7 +41,9 @@ class LazyDomain final : public Limiters {
     const TokenSettings tokens{.client = client == config_.kafka.end() ? config_.group() : client->second,
                                .lease = limits.lease,
                                .weight = static_cast<std::uint32_t>(limits.weight),
-                               .strict = limits.strict};
+                               .strict = limits.strict,
+                               .reserve = static_cast<std::uint32_t>(limits.reserve),
+                               .reserve_for = static_cast<std::uint32_t>(limits.reserve_for)};
     const std::string topic = limits.topic.empty() ? config_.group() + ".tokens" : limits.topic;
     domain_ = kafka::open_limiters(config_.kafka, {.name = topic, .replication = limits.replication}, tokens, logger_);
   }

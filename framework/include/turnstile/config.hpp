@@ -56,6 +56,9 @@ struct LimitsSettings {
   std::chrono::milliseconds lease{10'000};  ///< a member that is silent for so long has lost its permits
   std::int32_t weight = 1;                  ///< shares of a limit are in proportion
   bool strict = false;  ///< permits of the dead come back at the lease's end, even if the database has fenced them
+  /// Permits that each process may use of each limit while the token log is out of reach (0: it waits), and for how many processes
+  /// they are set aside.
+  std::int32_t reserve = 0, reserve_for = 0;
   std::int32_t replication = 0;  ///< least replicas of the token log; 0: 3, or as many as there are brokers
 };
 

@@ -29,6 +29,9 @@ struct TokenSettings {
   bool strict = false;
   /// How long a permit is held before it goes to a member that has none, where members outnumber permits.
   std::chrono::milliseconds turn{100};
+  /// Permits of each limiter that this process may use while the log is out of reach, for longer than its lease lasts; 0: it
+  /// waits. They are set aside of the limit, for so many processes; who comes after these has none.
+  std::uint32_t reserve = 0, reserve_for = 0;
   /// A snapshot of the state is kept each time the log has passed a multiple of this.
   std::int64_t snapshot_every = 4'096;
 };
@@ -40,8 +43,13 @@ struct PermitsView {
     std::string client, host;
     std::uint32_t pid = 0;
     std::int64_t held = 0, busy = 0, wants = 0, share = 0;
-    bool draining = false;
-    std::int64_t held_since = 0;  ///< position
+    bool draining =
+        false;  ///< lost its partitions without a word: what it holds still counts, and nothing more is granted
+    std::int64_t held_since = -1;  ///< position at which it last went from none to some; -1: never
+    std::int64_t configured = 0;   ///< what its configuration says; 0: nothing
+    bool strict = false;           ///< what it holds comes back by its lease alone, also if the database has fenced it
+    std::int64_t heard_at = -1;    ///< position of its last event that counted
+    std::chrono::milliseconds lease{0};  ///< silent for so long after that, and what it holds is others'
   };
   struct Entry {
     std::string limiter;
@@ -49,6 +57,10 @@ struct PermitsView {
     std::optional<std::int64_t> set;       ///< by an operator; goes before what configurations say
     std::vector<std::int64_t> configured;  ///< by member; the lowest holds
     std::vector<Holder> holders;
+    [[nodiscard]] std::int64_t held() const;  ///< by all, also by those that drain
+    [[nodiscard]] std::int64_t busy() const;
+    /// Permits that would be used at once if they were granted.
+    [[nodiscard]] std::int64_t waiting() const;
   };
   std::int64_t position = -1;
   std::vector<Entry> limiters;

@@ -185,6 +185,23 @@ void check_kafka(const Config& config, Problems& problems) {
   }
 }
 
+void check_reserve(const Config& config, Problems& problems) {
+  const LimitsSettings& limits = config.limits;
+  if (limits.reserve == 0) return;
+  if (limits.reserve_for == 0) {
+    problems.push_back(config.where("limits.reserve") +
+                       ": needs limits.reserve_for: for how many processes it is set aside of each limit");
+    return;
+  }
+  const std::int64_t aside = std::int64_t{limits.reserve} * limits.reserve_for;
+  for (const auto& [topic, settings] : config.topics) {
+    if (!settings.limit || *settings.limit > aside) continue;
+    problems.push_back(config.where("topics." + topic + ".limit") + ": a limit of " + std::to_string(*settings.limit) +
+                       " leaves nothing to share, since limits.reserve and limits.reserve_for set " +
+                       std::to_string(aside) + " aside; raise the limit, or lower the reserve");
+  }
+}
+
 void check_shared_limiters(const Config& config, Problems& problems) {
   std::map<std::string, std::string> first_topic;  // by limiter
   for (const auto& [topic, settings] : config.topics) {
@@ -274,6 +291,7 @@ std::vector<std::string> check_config(const Config& config) {
   check_postgres(config, problems);
   check_consumer(config, problems);
   for (const auto& [topic, settings] : config.topics) TopicCheck(config, topic, settings, problems).relations();
+  check_reserve(config, problems);
   check_shared_limiters(config, problems);
   return problems;
 }

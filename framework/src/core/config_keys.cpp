@@ -203,12 +203,14 @@ std::span<const Setting<ConsumerSettings>> consumer_keys() {
 }
 
 std::span<const Setting<LimitsSettings>> limits_keys() {
-  static constexpr std::array<Setting<LimitsSettings>, 6> keys{{
+  static constexpr std::array<Setting<LimitsSettings>, 8> keys{{
       {"over", [](V v, LimitsSettings& s) { return read_over(v, s.over); }},
       {"topic", [](V v, LimitsSettings& s) { return read(v, s.topic); }},
       {"lease", [](V v, LimitsSettings& s) { return read(v, shortest_lease, s.lease); }},
       {"weight", [](V v, LimitsSettings& s) { return read_number(v, 1, 1'000, s.weight); }},
       {"strict", [](V v, LimitsSettings& s) { return read(v, s.strict); }},
+      {"reserve", [](V v, LimitsSettings& s) { return read_number(v, 0, 1'000'000, s.reserve); }},
+      {"reserve_for", [](V v, LimitsSettings& s) { return read_number(v, 0, 1'000, s.reserve_for); }},
       {"replication", [](V v, LimitsSettings& s) { return read_number(v, 0, 100, s.replication); }},
   }};
   return keys;

@@ -7,7 +7,7 @@ namespace turnstile {
 
 namespace {
 
-// A token names the life in which it was taken.
+// A token names the life in which it was taken; 0: of the reserve.
 constexpr int kSerialBits = 40;
 constexpr std::uint64_t kSerialMask = (std::uint64_t{1} << kSerialBits) - 1;
 /// Free permits of a life that is over: whatever comes back, there are none.
@@ -31,9 +31,9 @@ PermitGate::Taken PermitGate::try_take(Count count) {
 PermitGate::Taken PermitGate::try_take_as_woken() { return take(1); }
 
 PermitGate::Taken PermitGate::take(Count count) {
-  if (!is_open()) return {};
-  Life& life = *life_.load(std::memory_order_acquire);
   const auto wanted = static_cast<std::int64_t>(count);
+  if (!is_open()) return take_of_reserve(wanted);
+  Life& life = *life_.load(std::memory_order_acquire);
   for (std::int64_t free = life.free.load();;) {
     if (free < wanted) return {};
     if (life.free.compare_exchange_weak(free, free - wanted)) break;
@@ -45,9 +45,28 @@ PermitGate::Taken PermitGate::take(Count count) {
   return {.token = life.number << kSerialBits | (serial & kSerialMask), .lost = life.lost.get_token()};
 }
 
+PermitGate::Taken PermitGate::take_of_reserve(std::int64_t count) {
+  for (std::int64_t used = reserved_in_use_.load();;) {
+    if (used + count > reserve_.load()) return {};
+    if (reserved_in_use_.compare_exchange_weak(used, used + count)) break;
+  }
+  taken_of_reserve_.fetch_add(1, std::memory_order_relaxed);
+  return {.token = (last_serial_.fetch_add(1, std::memory_order_relaxed) + 1) & kSerialMask, .lost = {}};
+}
+
+bool PermitGate::has_one() const {
+  if (is_open()) return life_.load()->free.load() > 0;
+  return reserved_in_use_.load() < reserve_.load();
+}
+
 void PermitGate::give_back(std::uint64_t token, Count count) {
   const auto number = token >> kSerialBits;
   const auto back = static_cast<std::int64_t>(count);
+  if (number == 0) {
+    reserved_in_use_.fetch_sub(back);
+    if (waiting_.load() > 0) serve();
+    return;
+  }
   Life* life = life_.load(std::memory_order_acquire);
   if (life->number != number) {
     const std::unique_lock lock(mutex_);
@@ -121,7 +140,7 @@ void PermitGate::serve() {
     const bool wakes = line_.front().wake != nullptr;
     Taken taken;
     if (wakes) {
-      if (!is_open() || life_.load()->free.load() < 1) return;
+      if (!has_one()) return;
     } else if (taken = take(line_.front().count); !taken) {
       return;
     }
@@ -216,6 +235,8 @@ void PermitGate::open_until(Micros time) {
   open_until_.store(time, std::memory_order_release);
   if (!was_open && waiting_.load() > 0) serve();
 }
+
+void PermitGate::reserve(Count count) { reserve_.store(static_cast<std::int64_t>(count)); }
 
 tokens::Demand PermitGate::demand() const {
   const std::lock_guard lock(mutex_);

@@ -57,8 +57,10 @@ class PermitGate {
   /// The deadline has passed: who runs under a permit is told that it is lost. The permits are ours still, and count as surrendered
   /// or free when they are given back.
   void cancel();
-  /// Nothing is handed out from this time on.
+  /// Nothing is handed out from this time on, but what is reserved.
   void open_until(Micros time);
+  /// So many may be in use at once that were taken after that time: they were set aside, and nobody else has them.
+  void reserve(Count count);
   [[nodiscard]] tokens::Demand demand() const;
   /// In all of this life, as the orders' totals.
   [[nodiscard]] Count surrendered() const;
@@ -69,6 +71,9 @@ class PermitGate {
   [[nodiscard]] Count waiting() const { return waiting_.load(); }
   /// In use although they were lost.
   [[nodiscard]] Count overstaying() const;
+  /// In use of those reserved, and how often one was taken.
+  [[nodiscard]] Count reserved_in_use() const { return static_cast<Count>(reserved_in_use_.load()); }
+  [[nodiscard]] std::uint64_t taken_of_reserve() const { return taken_of_reserve_.load(); }
 
  private:
   /// From one forfeit or cancel to the next. Kept for good, since a thread may be looking at it; there are few.
@@ -92,6 +97,8 @@ class PermitGate {
 
   [[nodiscard]] bool is_open() const { return clock_() < open_until_.load(std::memory_order_acquire); }
   Taken take(Count count);
+  Taken take_of_reserve(std::int64_t count);
+  [[nodiscard]] bool has_one() const;
   std::uint64_t stand_in_line(Waiter waiter);
   void serve();
   static std::int64_t settle_debt(Life& life, std::int64_t count);
@@ -104,6 +111,9 @@ class PermitGate {
   const std::function<void()> ring_;
   std::atomic<Life*> life_;
   std::atomic<Micros> open_until_{0};
+  std::atomic<std::int64_t> reserve_{0};
+  std::atomic<std::int64_t> reserved_in_use_{0};
+  std::atomic<std::uint64_t> taken_of_reserve_{0};
   std::atomic<std::uint64_t> last_serial_{0};
   std::atomic<Count> most_{0};
   std::atomic<Count> waiting_{0};  ///< permits that are waited for

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "runtime/gate_limiter.hpp"
+#include "runtime/permits_view.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
 
@@ -130,6 +131,11 @@ std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_
     throw Error("limiter '" + name.substr(0, 40) + "': a name has 1 to " + std::to_string(tokens::kLongestName) +
                 " characters, and a limit is at most " + std::to_string(tokens::kMostPermits));
   }
+  if (static_cast<Count>(limit) <= set_aside()) {
+    throw Error("limiter '" + name + "': its limit of " + std::to_string(limit) + " leaves nothing to share, since " +
+                std::to_string(settings_.reserve) + " are reserved for each of " +
+                std::to_string(settings_.reserve_for) + " processes; raise the limit, or lower limits.reserve");
+  }
   const std::lock_guard lock(mutex_);
   Named& named = limiters_[name];
   if (named.gate && named.limit != limit) {
@@ -142,13 +148,35 @@ std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_
   auto limiter = std::make_shared<GateLimiter>(name, named.gate, [this, name, limit, owner = std::move(owner)] {
     const std::lock_guard guard(mutex_);
     const auto entry = state_.limiters.find(name);
-    return entry == state_.limiters.end() ? limit : static_cast<std::int64_t>(entry->second.limit());
+    return entry == state_.limiters.end() ? limit : static_cast<std::int64_t>(entry->second.shared());
   });
   named.limiter = limiter;
-  member_.declare(name, static_cast<Count>(limit), settings_.strict);
+  member_.declare(name, static_cast<Count>(limit), settings_.strict, set_aside());
   named.told_limit = limit;
   log_->wake();
   return limiter;
+}
+
+Count DomainMember::set_aside() const { return Count{settings_.reserve} * settings_.reserve_for; }
+
+/// What this process may use of a limiter while it is cut off, as of the last that it has read; at all other times others know
+/// better. Nothing while more is held than is shared, and nothing for those who were not counted on.
+Count DomainMember::reserve_of(const std::string& limiter) const {
+  const auto self = state_.members.find(member_.id());
+  const auto entry = state_.limiters.find(limiter);
+  if (settings_.reserve == 0 || self == state_.members.end() || entry == state_.limiters.end()) return 0;
+  const auto own = entry->second.holdings.find(member_.id());
+  if (own == entry->second.holdings.end() || own->second.set_aside != set_aside()) return 0;
+  if (entry->second.held() > entry->second.shared() || is_beyond_reserve()) return 0;
+  return std::min<Count>(settings_.reserve, entry->second.limit() / settings_.reserve_for);
+}
+
+bool DomainMember::is_beyond_reserve() const {
+  const auto self = state_.members.find(member_.id());
+  if (settings_.reserve == 0 || self == state_.members.end()) return false;
+  const auto older = std::count_if(state_.members.begin(), state_.members.end(),
+                                   [&](const auto& m) { return m.second.joined_at < self->second.joined_at; });
+  return older >= static_cast<std::ptrdiff_t>(settings_.reserve_for);
 }
 
 void DomainMember::on_claimed(const TopicPartition& at, Epoch epoch) {
@@ -171,29 +199,7 @@ void DomainMember::on_revoked(std::span<const TopicPartition> partitions) {
 
 PermitsView DomainMember::permits() const {
   const std::lock_guard lock(mutex_);
-  PermitsView view;
-  view.position = state_.last;
-  for (const auto& [name, limiter] : state_.limiters) {
-    auto& entry = view.limiters.emplace_back();
-    entry.limiter = name;
-    entry.limit = static_cast<std::int64_t>(limiter.limit());
-    if (limiter.set) entry.set = static_cast<std::int64_t>(*limiter.set);
-    for (const auto& [id, holding] : limiter.holdings) {
-      if (holding.limit > 0) entry.configured.push_back(static_cast<std::int64_t>(holding.limit));
-      const auto& about = state_.members.at(id).about;
-      entry.holders.push_back({.member = id,
-                               .client = about.client,
-                               .host = about.host,
-                               .pid = about.pid,
-                               .held = static_cast<std::int64_t>(holding.held()),
-                               .busy = static_cast<std::int64_t>(holding.busy),
-                               .wants = static_cast<std::int64_t>(holding.wants),
-                               .share = static_cast<std::int64_t>(holding.share),
-                               .draining = holding.draining,
-                               .held_since = holding.held_since});
-    }
-  }
-  return view;
+  return view_of(state_);
 }
 
 bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
@@ -331,6 +337,11 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
   bool cancel = false;
   {
     const std::lock_guard lock(mutex_);
+    const bool knows = member_.phase() == tokens::Member::Phase::joined && member_.open_until() > now_us();
+    for (const auto& [name, gate] : gates_) {
+      if (knows) gate->reserve(reserve_of(name));
+      else if (member_.phase() == tokens::Member::Phase::halted) gate->reserve(0);
+    }
     open_until = std::min(member_.open_until(), last_step_ + kFresh);
     if (member_.open_until() != 0) deadline_ = std::max(deadline_, member_.open_until());
     cancel = deadline_ != 0 && now_us() >= deadline_;
@@ -387,7 +398,19 @@ void DomainMember::tell_of_coordination(Micros now) {
   if (open) journal_.info("joined the token domain of " + log_->name() + " as member " + std::to_string(member_.id()));
   else if (member_.phase() == tokens::Member::Phase::joined)
     journal_.warn("nothing that this member wrote to " + log_->name() +
-                  " has come back within its lease: no handler under a limit starts until it does");
+                  " has come back within its lease: no handler under a limit starts until it does" +
+                  (settings_.reserve == 0 ? ""
+                                          : ", but those on the " + std::to_string(settings_.reserve) +
+                                                " permits that are reserved for each process"));
+  if (settings_.reserve == 0) return;
+  std::uint64_t taken = 0;
+  for (const auto& [name, gate] : gates_) taken += gate->taken_of_reserve();
+  if (open && taken > told_of_reserve_)
+    journal_.warn(std::to_string(taken - std::exchange(told_of_reserve_, taken)) +
+                  " handlers were started on reserved permits while the token log was out of reach");
+  if (open && is_beyond_reserve())
+    journal_.warn("the token domain has more members than the " + std::to_string(settings_.reserve_for) +
+                  " that limits.reserve_for says: this one has no reserved permits");
 }
 
 void DomainMember::tell_of_limits() {
@@ -421,7 +444,8 @@ void DomainMember::halt(const std::string& why) {
 void DomainMember::depart() {
   const std::lock_guard lock(mutex_);
   const bool quiet = std::all_of(limiters_.begin(), limiters_.end(), [](const auto& named) {
-    return named.second.gate->in_use() == 0 && named.second.gate->overstaying() == 0;
+    const PermitGate& gate = *named.second.gate;
+    return gate.in_use() == 0 && gate.overstaying() == 0 && gate.reserved_in_use() == 0;
   });
   for (const auto& [name, named] : limiters_) named.gate->open_until(0);
   if (!quiet) return;

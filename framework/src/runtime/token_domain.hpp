@@ -71,6 +71,9 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   void keep_snapshot();
   void tell_of_coordination(tokens::Micros now);
   void tell_of_limits();
+  [[nodiscard]] tokens::Count set_aside() const;
+  [[nodiscard]] tokens::Count reserve_of(const std::string& limiter) const;
+  [[nodiscard]] bool is_beyond_reserve() const;
   void halt(const std::string& why);
   void depart();
 
@@ -88,6 +91,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   tokens::Micros last_step_ = 0;
   tokens::Position saved_ = tokens::kNowhere, trimmed_ = tokens::kNowhere;
   std::uint64_t told_expired_ = 0;
+  std::uint64_t told_of_reserve_ = 0;
   bool was_open_ = false;
   tokens::Micros deadline_ = 0;  ///< our own, as of the last time that we had one; 0 once it was acted on
   bool stopping_ = false;

@@ -44,6 +44,7 @@ struct Line {
   Count least = 1;         ///< fewer than this help it nothing: what the first that waits must have at once
   Count busy = 0;          ///< in use; for people to look at
   Count given_back = 0;    ///< since it joined; a running total
+  Count set_aside = 0;     ///< of the limit, kept back for members that are cut off; of all of them together
   bool turn_over = false;  ///< goes to the end of the line of those who wait
 
   bool operator==(const Line&) const = default;

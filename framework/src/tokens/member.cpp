@@ -22,10 +22,11 @@ Member::Member(MemberSettings settings) : settings_(std::move(settings)), id_(se
 
 // --- what it is told ---------------------------------------------------------------------------------------------------
 
-void Member::declare(const std::string& limiter, Count limit, bool strict) {
+void Member::declare(const std::string& limiter, Count limit, bool strict, Count set_aside) {
   Use& use = uses_[limiter];
   use.limit = limit;
   use.strict = strict;
+  use.set_aside = set_aside;
   next_keep_ = 0;
   next_tick_ = 0;
 }
@@ -244,7 +245,7 @@ void Member::balance(const State& state, const std::string& name, Use& use, Micr
   const Holding* holding = state.holding(name, id_);
   if (holding == nullptr) return;
   const LimiterEntry& limiter = state.limiters.find(name)->second;
-  const Count limit = limiter.limit();
+  const Count limit = limiter.shared();
   const Count held = use.held();
   Count target = std::min(held, holding->draining ? 0 : holding->share);
   const bool contended = limiter.wanted > limit;
@@ -381,6 +382,7 @@ Line Member::line(const std::string& name, Use& use, Count wants) {
               .least = use.demand.least,
               .busy = use.demand.busy,
               .given_back = use.given_back,
+              .set_aside = use.set_aside,
               .turn_over = std::exchange(use.turn_over, false)};
   use.peak = use.demand.wants;
   return use.said;

@@ -77,7 +77,7 @@ class Member {
 
   // --- what it is told ---
   /// A limiter that this process uses, and what its configuration says of it.
-  void declare(const std::string& limiter, Count limit, bool strict);
+  void declare(const std::string& limiter, Count limit, bool strict, Count set_aside = 0);
   void demand(const std::string& limiter, const Demand& demand);
   /// Permits that its gate has surrendered, in all of this life.
   void given_back(const std::string& limiter, Count total);
@@ -118,6 +118,7 @@ class Member {
   struct Use {
     Count limit = 0;
     bool strict = false;
+    Count set_aside = 0;
     Demand demand;
     Count peak = 0;  ///< of demand.wants since it was last said
     Count granted = 0;

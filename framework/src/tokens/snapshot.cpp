@@ -49,8 +49,8 @@ std::uint64_t digest(const State& s) {
   for (const auto& [name, l] : s.limiters) {
     b << name << l.set.has_value() << l.set.value_or(0) << l.wanted << l.starved << l.holdings.size();
     for (const auto& [id, h] : l.holdings)
-      b << id << h.limit << h.strict << h.draining << h.weight << h.wants << h.urgent << h.least << h.busy << h.granted
-        << h.given_back << h.share << h.in_line_since << h.held_since;
+      b << id << h.limit << h.strict << h.set_aside << h.draining << h.weight << h.wants << h.urgent << h.least
+        << h.busy << h.granted << h.given_back << h.share << h.in_line_since << h.held_since;
   }
   b << s.partitions.size();
   for (const auto& [p, e] : s.partitions) b << p << e.owner << e.claimed_at << e.fence;
@@ -94,6 +94,7 @@ std::string save(const State& s) {
       holding->set_member(id);
       holding->set_limit(h.limit);
       holding->set_strict(h.strict);
+      holding->set_set_aside(h.set_aside);
       holding->set_wants(h.wants);
       holding->set_urgent(h.urgent);
       holding->set_least(h.least);
@@ -150,6 +151,7 @@ std::optional<State> restore(std::string_view bytes) {
       if (member == s.members.end()) return std::nullopt;
       l.holdings[h.member()] = {.limit = h.limit(),
                                 .strict = h.strict(),
+                                .set_aside = h.set_aside(),
                                 .draining = member->second.draining,
                                 .weight = member->second.about.weight,
                                 .wants = h.wants(),

@@ -187,7 +187,8 @@ class Application {
 
   Outcome take(const MemberEntry& member, const Line& line) {
     if (line.limiter.empty() || line.limiter.size() > kLongestName || line.limit > kMostPermits ||
-        line.wants > kMostPermits || line.least > kMostPermits || line.busy > kMostPermits)
+        line.wants > kMostPermits || line.least > kMostPermits || line.busy > kMostPermits ||
+        line.set_aside > kMostPermits)
       return Outcome::not_allowed;
     auto found = state_.limiters.find(line.limiter);
     if (found == state_.limiters.end()) {
@@ -209,6 +210,7 @@ class Application {
       return Outcome::not_allowed;
     holding.limit = line.limit;
     holding.strict = line.strict;
+    holding.set_aside = line.set_aside;
     holding.wants = line.wants;
     holding.urgent = std::min(line.urgent, line.wants);
     holding.least = std::max<Count>(line.least, 1);
@@ -293,7 +295,7 @@ class Application {
 
   /// Shares anew, and grants what is free.
   void settle(LimiterEntry& limiter) {
-    const Count limit = limiter.limit();
+    const Count limit = limiter.shared();
     Count held = 0, draining = 0;
     limiter.wanted = 0;
     line_.clear();
@@ -349,6 +351,13 @@ Count LimiterEntry::held() const {
   Count sum = 0;
   for (const auto& [id, holding] : holdings) sum += holding.held();
   return sum;
+}
+
+Count LimiterEntry::shared() const {
+  const Count all = limit();
+  Count aside = 0;
+  for (const auto& [id, holding] : holdings) aside = std::max(aside, holding.set_aside);
+  return all - std::min(all, aside);
 }
 
 bool LimiterEntry::strict() const {

@@ -36,6 +36,7 @@ inline constexpr std::size_t kRememberedLives = 4'096;
 struct Holding {
   Count limit = 0;  ///< what this member's configuration says; 0: nothing
   bool strict = false;
+  Count set_aside = 0;
   bool draining = false;  ///< as its member
   Count weight = 1;       ///< as its member
   Count wants = 0;
@@ -61,6 +62,8 @@ struct LimiterEntry {
   /// What holds now: what the operator set, else the lowest that a member's configuration says, else 0.
   [[nodiscard]] Count limit() const;
   [[nodiscard]] Count held() const;  ///< by all, also those that drain
+  /// What is granted at most: the limit, less what the members set aside for those of them that are cut off.
+  [[nodiscard]] Count shared() const;
   /// By a fence only if everybody says so.
   [[nodiscard]] bool strict() const;
   bool operator==(const LimiterEntry&) const = default;

@@ -15,6 +15,7 @@ wire::Line* write(const Line& line, wire::Line* to) {
   to->set_least(line.least);
   to->set_busy(line.busy);
   to->set_given_back(line.given_back);
+  to->set_set_aside(line.set_aside);
   to->set_turn_over(line.turn_over);
   return to;
 }
@@ -28,6 +29,7 @@ Line read(const wire::Line& from) {
           .least = from.least(),
           .busy = from.busy(),
           .given_back = from.given_back(),
+          .set_aside = from.set_aside(),
           .turn_over = from.turn_over()};
 }
 
