@@ -42,6 +42,8 @@ struct LimiterSettings {
 /// Limits are 1 to 1,000,000,000. Of programs that are configured differently, the one that started last decides, unless
 /// set_limit() has. Waiters of one process are served in the order in which they asked; processes share by max-min fairness, and
 /// take turns when there are fewer permits than processes.
+/// One permit at a time, and no priority (Limiter::gives_several() is false). What a dead process held comes back with its lease alone:
+/// on_claimed() and on_revoked() do nothing. Thread-safe.
 /// `logger` null: to stderr, as make_logger() does. Throws ConfigError for settings that cannot be.
 std::shared_ptr<Limiters> open_limiters(const PostgresSettings& settings, const LimiterSettings& limiters = {},
                                         std::shared_ptr<spdlog::logger> logger = nullptr);
