@@ -18,21 +18,24 @@ class logger;
 
 namespace turnstile {
 
+/// One that is out of range is refused by the domain: halted() says so, and nothing starts.
 struct TokenSettings {
-  std::string client = "turnstile";  ///< what `turnstile permits` calls this member
+  std::string client = "turnstile";  ///< what `turnstile permits` calls this member; the first 255 bytes of it
   /// A member that is silent for so long has lost its permits; it stops using them an eighth sooner, by its own clock.
-  /// At least 100 ms. A Keep goes out four times a lease.
+  /// 100 ms to 24 h. A Keep goes out four times a lease. Members may have different ones.
   std::chrono::milliseconds lease{10'000};
   /// Shares are in proportion; 1 to 1,000.
   std::uint32_t weight = 1;
-  /// Permits held by a dead consumer come back when its lease ends, even if the database has fenced it.
+  /// Permits held by a dead consumer come back when its lease ends, even if the database has fenced it. Holds for a limiter as soon
+  /// as one member says so.
   bool strict = false;
   /// How long a permit is held before it goes to a member that has none, where members outnumber permits.
   std::chrono::milliseconds turn{100};
   /// Permits of each limiter that this process may use while the log is out of reach, for longer than its lease lasts; 0: it
   /// waits. They are set aside of the limit, for so many processes; who comes after these has none.
   std::uint32_t reserve = 0, reserve_for = 0;
-  /// A snapshot of the state is kept each time the log has passed a multiple of this.
+  /// A snapshot of the state is kept, by the two oldest members, each time the log has passed a multiple of this. The same in all
+  /// members, since they compare their states there.
   std::int64_t snapshot_every = 4'096;
 };
 
@@ -66,21 +69,27 @@ struct PermitsView {
   std::vector<Entry> limiters;
 };
 
-/// Limiters that count over a domain. Thread-safe.
+/// Limiters that count over a domain. Thread-safe. open() takes limits of 1 to 1,000,000,000 and names of 1 to 255 bytes, and does not
+/// wait: its permits come once this process is a member.
 class TokenDomain : public Limiters {
  public:
+  /// Of all limiters of the domain, also of those that this process does not use.
   [[nodiscard]] virtual PermitsView permits() const = 0;
-  /// An operator's word on a limit; nothing takes it back. Waits until it holds, at most so long; false: it does not (yet).
+  /// An operator's word on a limit, 0 (paused) to 1,000,000,000; std::nullopt unsets it. It holds until it is unset, also for members
+  /// that come later, before what they are configured with. Waits until it is read back, at most so long; false: it was not
+  /// (yet), or there is no such limiter to unset. Throws Error for a number out of range.
   virtual bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit,
                          std::chrono::milliseconds timeout) = 0;
   /// Waits until this process is a member, at most so long.
   virtual bool wait_until_joined(std::chrono::milliseconds timeout) = 0;
-  /// Why nothing starts any more, for good; empty while all is well.
+  /// Why nothing starts any more, for good, and what to do: the log is damaged, or this member cannot follow it. Empty while all is
+  /// well, also while the log is out of reach.
   [[nodiscard]] virtual std::string halted() const = 0;
 };
 
-/// Joins the domain of this log, on a thread of its own. Leaves it when the last one lets go of it, of its limiters and their permits.
-/// Throws BrokerError when the log cannot be read, TokenLogBroken when it cannot be understood.
+/// Joins the domain of this log, on a thread of its own, after reading the newest snapshot on this one. Leaves it when the last one
+/// lets go of it, of its limiters and their permits; that takes 2 s at most. `log` and `logger`: not null. Throws BrokerError
+/// when the log cannot be read, TokenLogBroken when it cannot be understood.
 std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
                                                std::shared_ptr<spdlog::logger> logger);
 
