@@ -19,12 +19,19 @@ constexpr std::size_t most_at_once = 1'024;
 constexpr const char* delivery_timeout_ms = "5000";
 const std::string snapshot_key = "state";
 
-Settings reader_settings(Settings settings) {
+Settings reader_settings(Settings settings, LogUse use) {
   // A position that is gone must be seen, not passed over. Nothing here is transactional, and somebody else's open transaction in
   // this topic must not hold up its readers.
   settings["auto.offset.reset"] = "error";
   settings["isolation.level"] = "read_uncommitted";
   settings["fetch.error.backoff.ms"] = "50";
+  if (use == LogUse::reader) {
+    // A log may end in marks of somebody's transaction, after which no record comes. Members need not know at once, and would be
+    // woken twice for each record.
+    settings["enable.partition.eof"] = "true";
+    // Whoever asks about a topic must not make it.
+    settings["allow.auto.create.topics"] = "false";
+  }
   return settings;
 }
 
@@ -44,18 +51,20 @@ void* opaque(std::int64_t snapshot_of) { return reinterpret_cast<void*>(static_c
 
 }  // namespace
 
-KafkaTokenLog::KafkaTokenLog(const Settings& settings, std::string topic, std::shared_ptr<spdlog::logger> logger)
+KafkaTokenLog::KafkaTokenLog(const Settings& settings, std::string topic, LogUse use,
+                             std::shared_ptr<spdlog::logger> logger)
     : settings_(settings),
       topic_(std::move(topic)),
+      use_(use),
       logger_(std::move(logger)),
       bell_(std::make_shared<Bell>()),
-      consumer_(Client::open(Role::consumer, reader_settings(settings), logger_, nullptr, bell_)) {
-  open_producer();
+      consumer_(Client::open(Role::consumer, reader_settings(settings, use), logger_, nullptr, bell_)) {
+  if (use == LogUse::member) open_producer();
 }
 
 KafkaTokenLog::~KafkaTokenLog() {
   stop();
-  producer_->forget_events();
+  if (producer_) producer_->forget_events();
 }
 
 std::string KafkaTokenLog::name() const {
@@ -74,8 +83,11 @@ std::pair<std::int64_t, std::int64_t> KafkaTokenLog::bounds(const std::string& t
 
 std::int64_t KafkaTokenLog::begin() { return bounds(topic_).first; }
 
+std::int64_t KafkaTokenLog::end() { return bounds(topic_).second; }
+
 std::vector<std::string> KafkaTokenLog::snapshots() {
   const std::string topic = snapshot_topic(topic_);
+  if (!topic_exists(*consumer_, topic)) return {};
   const auto [low, high] = bounds(topic);
   std::vector<std::string> found;
   if (low >= high) return found;
@@ -124,7 +136,7 @@ void KafkaTokenLog::stop() {
 std::vector<TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
   std::vector<Record> records;
   scratch_.resize(most_at_once);
-  rd_kafka_poll(producer_->handle(), 0);
+  if (producer_) rd_kafka_poll(producer_->handle(), 0);
   rd_kafka_poll(consumer_->handle(), 0);
   for (int round = 0; round < 2; ++round) {
     const auto got = rd_kafka_consume_batch_queue(queue_.get(), 0, scratch_.data(), scratch_.size());
@@ -144,24 +156,33 @@ std::vector<TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
 void KafkaTokenLog::take(const rd_kafka_message_t& record, std::vector<Record>& into) {
   if (record.err) {
     look_at_error(record);
+    if (record.err == RD_KAFKA_RESP_ERR__PARTITION_EOF) fill(record.offset, into);
     return;
   }
   if (record.offset < next_) return;
   if (record.offset > next_) {
     const auto low = bounds(topic_).first;
     if (low > next_)
-      throw TokenLogBroken(
-          fmt::format("{}: positions {} to {} were deleted before this member had read them, so that who holds which "
-                      "permits cannot be known any more. Nothing starts in this process; start it again, so that it "
-                      "begins from a newer snapshot. If that repeats, raise the topic's retention.ms",
-                      name(), next_, record.offset - 1));
-    // What is between were never records (the marks of somebody's transaction). They mean nothing, to all members alike.
-    for (; next_ < record.offset; ++next_) into.push_back({.position = next_, .bytes = {}});
+      throw TokenLogBroken(fmt::format(
+          "{}: positions {} to {} were deleted before they were read, so that who holds which permits cannot "
+          "be known any more. {}",
+          name(), next_, record.offset - 1,
+          what_to_do("Nothing starts in this process; start it again, so that it begins from a newer "
+                     "snapshot. If that repeats, raise the topic's retention.ms")));
+    fill(record.offset, into);
   }
+  rd_kafka_timestamp_type_t kind{};
+  const auto time_ms = std::max<std::int64_t>(rd_kafka_message_timestamp(&record, &kind), 0);
   into.push_back({.position = record.offset,
                   .bytes = record.payload != nullptr ? std::string(static_cast<const char*>(record.payload), record.len)
-                                                     : std::string()});
+                                                     : std::string(),
+                  .time_ms = time_ms});
   next_ = record.offset + 1;
+}
+
+/// What is between were never records (the marks of somebody's transaction). They mean nothing, to all members alike.
+void KafkaTokenLog::fill(std::int64_t up_to, std::vector<Record>& into) {
+  for (; next_ < up_to; ++next_) into.push_back({.position = next_, .bytes = {}});
 }
 
 void KafkaTokenLog::look_at_error(const rd_kafka_message_t& record) const {
@@ -171,19 +192,25 @@ void KafkaTokenLog::look_at_error(const rd_kafka_message_t& record) const {
     case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
       throw TokenLogBroken(fmt::format(
           "{}: position {} is not there any more ({}): the topic was cut off or created anew, so that who holds which "
-          "permits cannot be known. Nothing starts in this process; stop all members of the domain and start them again",
-          name(), next_, rd_kafka_message_errstr(&record)));
+          "permits cannot be known. {}",
+          name(), next_, rd_kafka_message_errstr(&record),
+          what_to_do("Nothing starts in this process; stop all members of the domain and start them again")));
     case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
     case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
     case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
       throw TokenLogBroken(fmt::format(
-          "{} was deleted: who holds which permits cannot be known any more. Nothing starts in this process; stop all members of the "
-          "domain and start them again: the first creates the topic",
-          name()));
+          "{} was deleted: who holds which permits cannot be known any more. {}", name(),
+          what_to_do("Nothing starts in this process; stop all members of the domain and start them again: the first "
+                     "creates the topic")));
     default:
       if (for_good(record.err))
         throw broker_error(record.err, rd_kafka_message_errstr(&record), consumer_->where(topic_));
   }
+}
+
+std::string KafkaTokenLog::what_to_do(std::string_view of_a_member) const {
+  return use_ == LogUse::member ? std::string(of_a_member)
+                                : "Look again; if that repeats, stop all members of the domain and start them again";
 }
 
 // --- writing -----------------------------------------------------------------------------------------------------------
@@ -205,6 +232,7 @@ void KafkaTokenLog::save(std::int64_t position, std::string snapshot) {
 
 void KafkaTokenLog::produce(const std::string& topic, const std::string& key, std::string_view bytes,
                             std::int64_t snapshot_of) {
+  if (!producer_) open_producer();
   const KafkaError refused{
       rd_kafka_producev(producer_->handle(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_PARTITION(0),
                         RD_KAFKA_V_KEY(key.empty() ? nullptr : key.data(), key.size()),
@@ -237,6 +265,7 @@ bool KafkaTokenLog::failed() {
 
 void KafkaTokenLog::trim(std::int64_t below) {
   const PartitionList list{rd_kafka_topic_partition_list_new(1)};
+  if (!producer_) open_producer();
   rd_kafka_topic_partition_list_add(list.get(), topic_.c_str(), 0)->offset = below;
   rd_kafka_DeleteRecords_t* request = rd_kafka_DeleteRecords_new(list.get());
   const Queue answers{rd_kafka_queue_new(producer_->handle())};
@@ -246,7 +275,7 @@ void KafkaTokenLog::trim(std::int64_t below) {
 }
 
 void KafkaTokenLog::flush(milliseconds timeout) {
-  rd_kafka_flush(producer_->handle(), static_cast<int>(timeout.count()));
+  if (producer_) rd_kafka_flush(producer_->handle(), static_cast<int>(timeout.count()));
 }
 
 // --- opening -----------------------------------------------------------------------------------------------------------
@@ -255,7 +284,14 @@ std::unique_ptr<TokenLog> open_token_log(const Settings& settings, const TokenTo
                                          std::shared_ptr<spdlog::logger> logger) {
   check(settings);
   ensure_token_topics(settings, topic, logger);
-  return std::make_unique<KafkaTokenLog>(settings, topic.name, std::move(logger));
+  return std::make_unique<KafkaTokenLog>(settings, topic.name, LogUse::member, std::move(logger));
+}
+
+std::unique_ptr<TokenLog> find_token_log(const Settings& settings, const std::string& topic,
+                                         std::shared_ptr<spdlog::logger> logger) {
+  check(settings);
+  if (!token_topic_exists(settings, topic, logger)) return nullptr;
+  return std::make_unique<KafkaTokenLog>(settings, topic, LogUse::reader, std::move(logger));
 }
 
 std::shared_ptr<TokenDomain> open_limiters(const Settings& settings, const TokenTopic& topic,

@@ -12,13 +12,17 @@
 
 namespace turnstile::kafka {
 
+/// Who only looks writes seldom or never, and waits for the log's end.
+enum class LogUse { member, reader };
+
 class KafkaTokenLog final : public TokenLog, private ClientEvents {
  public:
-  KafkaTokenLog(const Settings& settings, std::string topic, std::shared_ptr<spdlog::logger> logger);
+  KafkaTokenLog(const Settings& settings, std::string topic, LogUse use, std::shared_ptr<spdlog::logger> logger);
   ~KafkaTokenLog() override;
 
   std::vector<std::string> snapshots() override;
   std::int64_t begin() override;
+  std::int64_t end() override;
   void seek(std::int64_t position) override;
   std::vector<Record> read(std::chrono::milliseconds timeout) override;
   void append(std::string bytes) override;
@@ -37,16 +41,19 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   void stop();
   void take(const rd_kafka_message_t& record, std::vector<Record>& into);
   void look_at_error(const rd_kafka_message_t& record) const;
+  [[nodiscard]] std::string what_to_do(std::string_view of_a_member) const;
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> bounds(const std::string& topic) const;
   void produce(const std::string& topic, const std::string& key, std::string_view bytes, std::int64_t snapshot_of);
+  void fill(std::int64_t up_to, std::vector<Record>& into);
   void open_producer();
 
   Settings settings_;
   const std::string topic_;
+  const LogUse use_;
   std::shared_ptr<spdlog::logger> logger_;
   const std::shared_ptr<Bell> bell_;
   std::shared_ptr<Client> consumer_;
-  std::shared_ptr<Client> producer_;
+  std::shared_ptr<Client> producer_;  ///< none until a reader writes something
   Topic reading_;
   Queue queue_;
   std::int64_t next_ = -1;  ///< position of the next record

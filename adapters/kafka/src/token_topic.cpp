@@ -14,6 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds wait{10'000};
+constexpr milliseconds patience{5'000};  // of a person at the command line
 constexpr std::int32_t enough_replicas = 3;
 // Longer than any domain takes to come to its next snapshot; what two members agree on is deleted sooner.
 constexpr const char* retention_ms = "604800000";
@@ -87,6 +88,17 @@ class Topics {
 }  // namespace
 
 std::string snapshot_topic(const std::string& topic) { return topic + ".snapshots"; }
+
+bool token_topic_exists(const Settings& settings, const std::string& topic, std::shared_ptr<spdlog::logger> logger) {
+  const auto client = Client::open(Role::inspector, settings, std::move(logger));
+  const auto found = shape(*client, topic, patience);
+  if (found.partitions > 1 && !is_mock(*client, patience)) {
+    throw BrokerError(
+        fmt::format("topic {} at {} has {} partitions and so is no token log, which has exactly 1: name another topic",
+                    topic, setting(settings, "bootstrap.servers"), found.partitions));
+  }
+  return found.partitions > 0;
+}
 
 void ensure_token_topics(const Settings& settings, const TokenTopic& topic, std::shared_ptr<spdlog::logger> logger) {
   // librdkafka's mock makes topics by itself, of more partitions than one; the log is the first of them.

@@ -1,20 +1,27 @@
 #include "turnstile/testing/token_log.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace turnstile::testing {
 
 void MemoryTokenTopic::append(std::string bytes) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  append(std::move(bytes), std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
+void MemoryTokenTopic::append(std::string bytes, std::int64_t time_ms) {
   const std::lock_guard lock(mutex_);
-  records_.push_back(std::move(bytes));
+  const auto position = static_cast<std::int64_t>(records_.size());
+  records_.push_back({.position = position, .bytes = std::move(bytes), .time_ms = time_ms});
 }
 
 std::vector<TokenLog::Record> MemoryTokenTopic::from(std::int64_t position) const {
   const std::lock_guard lock(mutex_);
   std::vector<TokenLog::Record> found;
   for (auto at = std::max(position, begin_); at < static_cast<std::int64_t>(records_.size()); ++at)
-    found.push_back({.position = at, .bytes = records_[static_cast<std::size_t>(at)]});
+    found.push_back(records_[static_cast<std::size_t>(at)]);
   return found;
 }
 

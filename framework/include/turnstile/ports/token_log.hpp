@@ -12,17 +12,19 @@
 
 namespace turnstile {
 
-/// The log is not what it was: records are missing, or it is gone. Nothing mends that but a person.
+/// The log is not what it was: records are missing, or it is gone. Nothing mends that but a person; what() says what to do.
 struct TokenLogBroken : Error {
   using Error::Error;
 };
 
-/// All calls from one thread, except wake().
+/// All calls from one thread at a time, except wake(). Positions are those of records, from 0 on; what was never written at one (Kafka's
+/// transaction markers) is a record without bytes.
 class TokenLog {
  public:
   struct Record {
     std::int64_t position = 0;  ///< rises by one from record to record
     std::string bytes;          ///< whatever was written, by whomever
+    std::int64_t time_ms = 0;   ///< since 1970, by whose clock it may be; for people. 0: unknown
   };
 
   virtual ~TokenLog() = default;
@@ -30,14 +32,17 @@ class TokenLog {
   virtual std::vector<std::string> snapshots() = 0;
   /// First position that the log still has. Throws BrokerError.
   virtual std::int64_t begin() = 0;
-  /// Reading goes on from here.
+  /// The position that the next record will have. Throws BrokerError.
+  virtual std::int64_t end() = 0;
+  /// Reading goes on from here; to be called before the first read(). Throws BrokerError.
   virtual void seek(std::int64_t position) = 0;
-  /// Waits until there are records, wake() was called, or `timeout` is over. Throws TokenLogBroken.
+  /// Waits until there are records, wake() was called, or `timeout` is over; then what there is, perhaps nothing. While the log is out of
+  /// reach there is nothing. Throws TokenLogBroken, and BrokerError for what no waiting mends.
   virtual std::vector<Record> read(std::chrono::milliseconds timeout) = 0;
-  /// Appends, in the order of the calls; does not wait.
+  /// Appends, in the order of the calls; does not wait. What becomes of it is seen by reading, and in failed().
   virtual void append(std::string bytes) = 0;
-  /// Whether something that was appended may not have been written, since it was last asked. What is appended from now on
-  /// goes out anew, behind whatever is still on its way of what came before.
+  /// Whether something that was appended may not have been written, since it was last asked: it is not written again by itself, and may
+  /// yet be written later. What is appended from now on goes out anew, behind whatever is still on its way of what came before.
   virtual bool failed() = 0;
   /// Why appending failed last, for people.
   [[nodiscard]] virtual std::string why_failed() const = 0;
@@ -45,7 +50,7 @@ class TokenLog {
   virtual void save(std::int64_t position, std::string snapshot) = 0;
   /// The newest position whose snapshot, by this object, is known to be kept; -1: none.
   [[nodiscard]] virtual std::int64_t saved() const = 0;
-  /// What is below is needed by nobody any more.
+  /// What is below is needed by nobody any more. Does not wait; where it is not allowed, nothing happens.
   virtual void trim(std::int64_t below) = 0;
   virtual void wake() noexcept = 0;
   /// Waits until what was appended is written, at most so long.

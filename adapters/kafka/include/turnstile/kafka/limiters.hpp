@@ -1,6 +1,7 @@
 #pragma once
 // The token log in Kafka: a topic of one partition, which all members of a domain write to and read, and a compacted topic for
-// snapshots beside it.
+// snapshots beside it. Each member needs Read and Write on both; Delete on the first to cut off what is not needed any more
+// (else retention.ms does); DescribeConfigs to see that cleanup.policy is right; Create where they are missing. No consumer group.
 
 #include <cstdint>
 #include <memory>
@@ -18,12 +19,19 @@ struct TokenTopic {
   std::int32_t replication = 0;
 };
 
-/// Creates what is missing, and refuses a topic that cannot be a token log (more than one partition, compacted, too few replicas)
-/// with the command that puts it right. Throws ConfigError, BrokerError.
+/// Creates what is missing (retention.ms of the log: 7 days), and refuses a topic that cannot be a token log (more than one partition,
+/// compacted, too few replicas) with the command that puts it right. Of librdkafka's mock broker the first partition is taken.
+/// `settings` as for open_broker(), of which those that say when and how records go out are not heeded. Waits for the brokers, some 10 s
+/// for each question. `logger` null: nothing is logged. Throws ConfigError for the settings, BrokerError for the rest.
 std::unique_ptr<TokenLog> open_token_log(const Settings& settings, const TokenTopic& topic,
                                          std::shared_ptr<spdlog::logger> logger);
 
-/// open_token_log and join_token_domain (turnstile/tokens.hpp).
+/// The log as it is, for those who look at it from outside (turnstile/token_reader.hpp): creates nothing. Nothing when there is no
+/// such topic. Throws ConfigError; BrokerError, also for a topic that cannot be a token log.
+std::unique_ptr<TokenLog> find_token_log(const Settings& settings, const std::string& topic,
+                                         std::shared_ptr<spdlog::logger> logger);
+
+/// open_token_log and join_token_domain (turnstile/tokens.hpp). `logger`: not null; make_logger() makes one.
 std::shared_ptr<TokenDomain> open_limiters(const Settings& settings, const TokenTopic& topic,
                                            const TokenSettings& tokens, std::shared_ptr<spdlog::logger> logger);
 

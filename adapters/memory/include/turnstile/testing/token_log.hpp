@@ -17,6 +17,8 @@ namespace turnstile::testing {
 class MemoryTokenTopic {
  public:
   void append(std::string bytes);
+  /// With a time of one's own, in milliseconds since 1970.
+  void append(std::string bytes, std::int64_t time_ms);
   [[nodiscard]] std::vector<TokenLog::Record> from(std::int64_t position) const;
   [[nodiscard]] std::int64_t begin() const;
   [[nodiscard]] std::int64_t end() const;
@@ -30,7 +32,7 @@ class MemoryTokenTopic {
  private:
   mutable std::mutex mutex_;
   std::int64_t begin_ = 0;
-  std::vector<std::string> records_;
+  std::vector<TokenLog::Record> records_;
   std::vector<std::string> snapshots_;
   std::atomic<bool> away_{false};
 };
@@ -47,6 +49,7 @@ class MemoryTokenLog final : public TokenLog {
 
   std::vector<std::string> snapshots() override { return topic_->snapshots(); }
   std::int64_t begin() override { return topic_->begin(); }
+  std::int64_t end() override { return topic_->end(); }
   void seek(std::int64_t position) override { next_ = position; }
   std::vector<Record> read(std::chrono::milliseconds timeout) override;
   void append(std::string bytes) override;

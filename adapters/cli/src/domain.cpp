@@ -1,0 +1,172 @@
+#include "domain.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "settings.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/kafka/limiters.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+constexpr std::size_t kShown = 60;
+
+[[noreturn]] void fail_missing(const Config& config, const DomainOptions& options, const std::string& topic,
+                               const std::string& brokers) {
+  const std::string why =
+      options.topic ? "--topic says so"
+      : !config.limits.topic.empty()
+          ? config.where("limits.topic")
+          : fmt::format("group.id is \"{}\" ({}), and [limits] topic is not set", config.group(), source_of(config));
+  throw Error(fmt::format(
+      "there is no token log {} at {} (its name: {}). The first consumer with a limit over the cluster creates it "
+      "when it starts: start one. If the consumers' log has another name, write [limits] topic or "
+      "[kafka] \"group.id\" as they have it, or give --topic NAME",
+      topic, brokers, why));
+}
+
+std::string lease_end(std::int64_t ends_ms, std::int64_t now_ms) {
+  if (ends_ms == 0) return "unknown";
+  if (now_ms == 0) return when_or_unknown(ends_ms);
+  const auto left_s = (ends_ms - now_ms) / 1'000;
+  if (ends_ms >= now_ms) return fmt::format("in {}", duration(std::chrono::seconds(left_s)));
+  return fmt::format("{} ago", duration(std::chrono::seconds(std::max<std::int64_t>(-left_s, 1))));
+}
+
+std::int64_t lease_end_ms(const TokenReader& reader, const PermitsView::Holder& holder) {
+  const auto heard_ms = reader.time_of(holder.heard_at);
+  return heard_ms == 0 ? 0 : heard_ms + holder.lease.count();
+}
+
+bool any_strict(const PermitsView::Entry& entry) {
+  return std::any_of(entry.holders.begin(), entry.holders.end(), [](const auto& holder) { return holder.strict; });
+}
+
+std::string since(const TokenReader& reader, const PermitsView::Holder& holder) {
+  if (holder.held == 0) return "-";
+  if (const auto time_ms = reader.time_of(holder.held_since); time_ms != 0)
+    return fmt::format("{} @{}", when_or_unknown(time_ms), holder.held_since);
+  return fmt::format("@{}", holder.held_since);
+}
+
+}  // namespace
+
+void add_domain_options(CLI::App& verb, DomainOptions& options) {
+  verb.add_option("--topic", options.topic, "the domain's token log (default: [limits] topic, else GROUP.tokens)")
+      ->type_name("NAME");
+}
+
+std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptions& options) {
+  const Config config = load_settings(global);
+  if (config.limits.over != "cluster" && !options.topic) {
+    throw UsageError(
+        fmt::format("{} = \"{}\": each process counts by itself, so there is no token log, and no limit to look at or "
+                    "set from outside; limits over all processes need over = \"cluster\"",
+                    config.where("limits.over"), config.limits.over));
+  }
+  const auto kafka = require_kafka(config);
+  const std::string topic = options.topic                 ? *options.topic
+                            : config.limits.topic.empty() ? config.group() + ".tokens"
+                                                          : config.limits.topic;
+  auto log = kafka::find_token_log(kafka, topic, nullptr);
+  if (!log) fail_missing(config, options, topic, kafka.at("bootstrap.servers"));
+  return std::make_unique<TokenReader>(std::move(log));
+}
+
+Exit look_at_domain(const Global& global, const DomainOptions& options, const std::function<Exit(TokenReader&)>& look) {
+  try {
+    return look(*open_domain(global, options));
+  } catch (const TokenLogBroken&) {
+    return look(*open_domain(global, options));
+  }
+}
+
+std::string holder(const std::string& client, const std::string& host, std::uint32_t pid) {
+  return fmt::format("{} ({}, pid {})", one_line(client, kShown), one_line(host, kShown), pid);
+}
+
+std::string holder(const TokenMember& member) {
+  if (member.host.empty() && member.client.empty()) return fmt::format("member {}", member.id);
+  return holder(member.client, member.host, member.pid);
+}
+
+Json to_json(const TokenMember& member) {
+  // As text: what reads JSON often knows no integers above 2^53.
+  Json json{{"member", std::to_string(member.id)}};
+  const bool known = !member.host.empty() || !member.client.empty();
+  json["client"] = known ? Json(member.client) : Json(nullptr);
+  json["host"] = known ? Json(member.host) : Json(nullptr);
+  json["pid"] = known ? Json(member.pid) : Json(nullptr);
+  return json;
+}
+
+std::optional<Microseconds> moment(std::int64_t time_ms) {
+  if (time_ms == 0) return std::nullopt;
+  return Microseconds{std::chrono::milliseconds{time_ms}};
+}
+
+std::string when_or_unknown(std::int64_t time_ms) {
+  const auto time = moment(time_ms);
+  return time ? when(*time) : "unknown";
+}
+
+void print_permits(const TokenReader& reader, const PermitsView& view, std::int64_t now_ms, bool idle) {
+  std::vector<std::vector<std::string>> rows{
+      {"LIMITER", "LIMIT", "HOLDER", "HELD", "BUSY", "WANTS", "SINCE", "LEASE ENDS", ""}};
+  std::int64_t hidden = 0;
+  bool draining = false;
+  for (const auto& entry : view.limiters) {
+    const bool strict = any_strict(entry);
+    for (const auto& who : entry.holders) {
+      if (!idle && who.held == 0 && who.wants == 0) {
+        ++hidden;
+        continue;
+      }
+      draining |= who.draining;
+      rows.push_back({one_line(entry.limiter, kShown), number(entry.limit), holder(who.client, who.host, who.pid),
+                      number(who.held), number(who.busy), number(who.wants), since(reader, who),
+                      lease_end(lease_end_ms(reader, who), now_ms),
+                      fmt::format("{}{}{}", who.draining ? "draining" : "", who.draining && strict ? ", " : "",
+                                  strict ? "strict" : "")});
+    }
+  }
+  if (rows.size() > 1) fmt::print("{}", table(rows));
+  else fmt::print("nobody holds or wants a permit\n");
+  if (hidden > 0) fmt::print("{} more hold and want nothing (--all shows them)\n", number(hidden));
+  if (draining) {
+    fmt::print(
+        "draining: others have its partitions and it has not spoken since. What it holds still counts until it speaks or its "
+        "lease ends; unless strict, also until the database has fenced it\n");
+  }
+}
+
+Json permits_as_json(const TokenReader& reader, const PermitsView& view) {
+  Json permits = Json::array();
+  for (const auto& entry : view.limiters) {
+    const bool strict = any_strict(entry);
+    for (const auto& who : entry.holders) {
+      Json json{{"limiter", entry.limiter}, {"limit", entry.limit}};
+      json.update(to_json(TokenMember{.id = who.member, .client = who.client, .host = who.host, .pid = who.pid}));
+      json["held"] = who.held;
+      json["busy"] = who.busy;
+      json["wants"] = who.wants;
+      json["share"] = who.share;
+      json["configured"] = who.configured > 0 ? Json(who.configured) : Json(nullptr);
+      json["draining"] = who.draining;
+      json["strict"] = strict;
+      json["since_position"] = who.held > 0 ? Json(who.held_since) : Json(nullptr);
+      json["since"] = who.held > 0 ? iso_or_null(moment(reader.time_of(who.held_since))) : Json(nullptr);
+      json["heard_position"] = who.heard_at;
+      json["heard_at"] = iso_or_null(moment(reader.time_of(who.heard_at)));
+      json["lease_ms"] = who.lease.count();
+      json["expires_at"] = iso_or_null(moment(lease_end_ms(reader, who)));
+      permits.push_back(std::move(json));
+    }
+  }
+  return permits;
+}
+
+}  // namespace turnstile::cli

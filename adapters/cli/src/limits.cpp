@@ -1,0 +1,272 @@
+// turnstile limits list|set|unset: limits over all consumers, looked at and changed while they run.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <memory>
+
+#include "command.hpp"
+#include "domain.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+constexpr std::int64_t kMost = 1'000'000'000;
+constexpr std::size_t kShown = 60;
+constexpr const char* kRule =
+    "Which limit holds: the one set by an operator (turnstile limits set), until it is unset; without one, the lowest\n"
+    "that a running member's configuration says.";
+
+struct Options {
+  DomainOptions domain;
+  std::string name;
+  std::string number;
+  std::string timeout = "15s";
+  bool ahead = false;
+};
+
+const PermitsView::Entry* find(const PermitsView& view, const std::string& name) {
+  const auto found = std::find_if(view.limiters.begin(), view.limiters.end(),
+                                  [&](const auto& entry) { return entry.limiter == name; });
+  return found == view.limiters.end() ? nullptr : &*found;
+}
+
+PermitsView read_all(TokenReader& reader) {
+  reader.start(reader.end());
+  return reader.permits();
+}
+
+// --- list ---
+
+const char* source_of(const PermitsView::Entry& entry) {
+  if (entry.set) return "set";
+  return entry.configured.empty() ? "none" : "configuration";
+}
+
+/// "8 (mailer (host1, pid 77)), 16 (2 members)"
+std::string configured(const PermitsView::Entry& entry) {
+  std::map<std::int64_t, std::vector<const PermitsView::Holder*>> by_limit;
+  for (const auto& who : entry.holders) {
+    if (who.configured > 0) by_limit[who.configured].push_back(&who);
+  }
+  std::string text;
+  for (const auto& [limit, members] : by_limit) {
+    text += text.empty() ? "" : ", ";
+    text += members.size() == 1 && by_limit.size() > 1
+                ? fmt::format("{} by {}", number(limit), holder(members[0]->client, members[0]->host, members[0]->pid))
+                : fmt::format("{} by {}", number(limit), count(static_cast<std::int64_t>(members.size()), "member"));
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::string decided_by(const PermitsView::Entry& entry) {
+  if (entry.set) return "an operator";
+  if (entry.configured.empty()) return "nobody";
+  const auto [low, high] = std::minmax_element(entry.configured.begin(), entry.configured.end());
+  return *low == *high ? "configuration" : "configuration (the lowest)";
+}
+
+void print_list(const TokenReader& reader, const PermitsView& view) {
+  if (view.limiters.empty()) {
+    fmt::print("no limiters: no running member has one, and none is set\n");
+  } else {
+    std::vector<std::vector<std::string>> rows{
+        {"LIMITER", "LIMIT", "DECIDED BY", "HELD", "BUSY", "WAITING", "CONFIGURED"}};
+    for (const auto& entry : view.limiters) {
+      rows.push_back({one_line(entry.limiter, kShown), number(entry.limit) + (entry.set == 0 ? " (paused)" : ""),
+                      decided_by(entry), number(entry.held()), number(entry.busy()), number(entry.waiting()),
+                      configured(entry)});
+    }
+    fmt::print("{}", table(rows));
+    for (const auto& entry : view.limiters) {
+      if (entry.limit > 0 && entry.held() > entry.limit) {
+        fmt::print("{}: {} are held, more than its limit: nothing new starts until it fits\n",
+                   one_line(entry.limiter, kShown), number(entry.held()));
+      }
+    }
+  }
+  fmt::print("\n{}, after position {}\n{}\n", reader.name(), view.position, kRule);
+}
+
+Json to_json(const PermitsView::Entry& entry) {
+  Json json{{"limiter", entry.limiter},
+            {"limit", entry.limit},
+            {"source", source_of(entry)},
+            {"paused", entry.set == 0},
+            {"set", entry.set ? Json(*entry.set) : Json(nullptr)},
+            {"held", entry.held()},
+            {"busy", entry.busy()},
+            {"waiting", entry.waiting()},
+            {"configured", Json::array()}};
+  for (const auto& who : entry.holders) {
+    if (who.configured == 0) continue;
+    Json member = cli::to_json(TokenMember{.id = who.member, .client = who.client, .host = who.host, .pid = who.pid});
+    member["limit"] = who.configured;
+    json["configured"].push_back(std::move(member));
+  }
+  return json;
+}
+
+Exit list(const Global& global, const Options& options) {
+  return look_at_domain(global, options.domain, [&](TokenReader& reader) {
+    const PermitsView view = read_all(reader);
+    if (global.json) {
+      Json json{{"log", reader.name()}, {"position", view.position}, {"limiters", Json::array()}};
+      for (const auto& entry : view.limiters) json["limiters"].push_back(to_json(entry));
+      print(json);
+    } else {
+      print_list(reader, view);
+    }
+    return Exit::ok;
+  });
+}
+
+// --- set, unset ---
+
+std::int64_t parse_limit(const std::string& text) {
+  std::int64_t limit = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
+  const bool whole = rest == text.data() + text.size();
+  if (whole && error == std::errc::result_out_of_range) limit = text.starts_with('-') ? -1 : kMost + 1;
+  else if (!whole || error != std::errc{})
+    throw UsageError(fmt::format("limits set: \"{}\" is no whole number; write: turnstile limits set NAME N",
+                                 one_line(text, kShown)));
+  if (limit < 0 || limit > kMost) {
+    throw UsageError(fmt::format("limits set: a limit is 0 (pauses the limiter) to {}, not {}", number(kMost),
+                                 one_line(text, kShown)));
+  }
+  return limit;
+}
+
+std::chrono::milliseconds parse_timeout(const std::string& text) {
+  const auto timeout = parse_duration(text);
+  if (!timeout) throw UsageError(fmt::format("--timeout {}: write 500ms, 30s or 2m", one_line(text, kShown)));
+  return *timeout;
+}
+
+[[noreturn]] void fail_unknown(const TokenReader& reader, const PermitsView& view, const Options& options,
+                               const std::string& remedy) {
+  const auto nearest = nearest_limiter(view, options.name);
+  std::string known;
+  for (const auto& entry : view.limiters) known += (known.empty() ? "" : ", ") + one_line(entry.limiter, kShown);
+  throw Error(fmt::format(
+      "no limiter \"{}\" in {}{}; {}{}", one_line(options.name, kShown), reader.name(),
+      nearest ? fmt::format(" (did you mean \"{}\"?)", one_line(*nearest, kShown)) : "",
+      known.empty() ? "there is none: no running member has a limit, and none is set" : "there are: " + known, remedy));
+}
+
+/// "by configuration (the lowest)"
+std::string by(const PermitsView::Entry& entry) { return entry.set ? "set by an operator" : "by " + decided_by(entry); }
+
+/// "64, by configuration"
+std::string said(const PermitsView::Entry* entry) {
+  if (entry == nullptr || (!entry->set && entry->configured.empty())) return "none";
+  return fmt::format("{}, {}", entry->set == 0 ? "paused" : number(entry->limit), by(*entry));
+}
+
+void print_change(const std::string& name, const PermitsView::Entry* before, const PermitsView::Entry* after) {
+  const std::string shown = one_line(name, kShown);
+  if (after == nullptr) {
+    fmt::print(
+        "{}: not set any more (before: {}). No running member has it: what the next one is configured with will hold\n",
+        shown, said(before));
+    return;
+  }
+  const std::int64_t held = after->held();
+  const std::string now = after->limit == 0
+                              ? "paused: nothing new starts"
+                              : fmt::format("{} at once over all members, {}", number(after->limit), by(*after));
+  fmt::print("{}: {} (before: {})\n", shown, now, said(before));
+  if (held > after->limit) {
+    fmt::print("{} {} held: nothing is taken back, and {}\n", number(held), held == 1 ? "is" : "are",
+               after->limit == 0 ? "what runs goes on to its end" : "nothing new starts until it fits");
+  }
+  if (!after->set) return;
+  if (after->configured.empty()) fmt::print("no running member has this limiter: it holds for those that come\n");
+  else fmt::print("configured: {}; that counts again after: turnstile limits unset {}\n", configured(*after), shown);
+}
+
+/// Waits until it holds, and says what does.
+Exit change(const Global& global, const Options& options, std::optional<std::int64_t> limit) {
+  const auto timeout = parse_timeout(options.timeout);
+  const auto reader = open_domain(global, options.domain);
+  const PermitsView view = read_all(*reader);
+  const auto* before = find(view, options.name);
+  if (before == nullptr && limit && !options.ahead) {
+    fail_unknown(*reader, view, options, ". To set it before the first member that has it starts, say --ahead");
+  }
+  if (before == nullptr && !limit) fail_unknown(*reader, view, options, "");
+  const bool nothing_to_do = !limit && !before->set;
+  if (!nothing_to_do && !reader->set_limit(options.name, limit, timeout)) {
+    const auto& why = reader->why_not_written();
+    throw BrokerError(fmt::format(
+        "limiter \"{}\": it was not read back from {} within {}{}. It may yet come to hold; look with: turnstile limits list",
+        one_line(options.name, kShown), reader->name(), duration(timeout),
+        why.empty() ? "" : " (writing failed: " + why + ")"));
+  }
+  const PermitsView now = reader->permits();
+  const auto* after = find(now, options.name);
+  if (global.json) {
+    print(Json{{"log", reader->name()},
+               {"position", now.position},
+               {"before", before == nullptr ? Json(nullptr) : to_json(*before)},
+               {"now", after == nullptr ? Json(nullptr) : to_json(*after)}});
+  } else if (nothing_to_do) {
+    fmt::print("{}: no operator has set it; what holds: {}\n", one_line(options.name, kShown), said(before));
+  } else {
+    print_change(options.name, before, after);
+  }
+  return Exit::ok;
+}
+
+void add_change_options(CLI::App& verb, Options& options) {
+  add_domain_options(verb, options.domain);
+  verb.add_option("--timeout", options.timeout, "how long to wait until it holds")
+      ->type_name("TIME")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_limits(CLI::App& app, Command& command) {
+  auto* limits = app.add_subcommand("limits", "how many handlers run at once over all consumers");
+  limits->require_subcommand(1);
+  limits->footer(kRule);
+  const auto options = std::make_shared<Options>();
+
+  auto* list_verb = limits->add_subcommand("list", "each limiter: which limit holds and why, what is in use");
+  add_domain_options(*list_verb, options->domain);
+  list_verb->footer(fmt::format("{}\nBUSY and WAITING are as each member last said, four times a lease.", kRule));
+  list_verb->callback(
+      [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
+
+  auto* set_verb = limits->add_subcommand("set", "change a limit while consumers run; 0 pauses the limiter");
+  set_verb->add_option("NAME", options->name, "as limits list has it")->required();
+  // As text, so that what is wrong with it can be said; "-1" looks like an option, and so is not missed but found among the rest.
+  set_verb->add_option("N", options->number, "0 (pauses) to 1000000000");
+  set_verb->allow_extras();
+  set_verb->add_flag("--ahead", options->ahead, "although no running member has a limiter of this name yet");
+  add_change_options(*set_verb, *options);
+  set_verb->footer(
+      fmt::format("{}\nLowered below what is in use: nothing is taken back, nothing new starts until it fits.", kRule));
+  set_verb->callback([&command, options, set_verb] {
+    auto rest = set_verb->remaining();
+    if (options->number.empty() && rest.size() == 1) std::swap(options->number, rest[0]);
+    else if (!rest.empty()) throw CLI::ExtrasError(rest);
+    if (options->number.empty()) throw CLI::RequiredError("N");
+    command.run = [&command, options] { return change(command.global, *options, parse_limit(options->number)); };
+  });
+
+  auto* unset_verb = limits->add_subcommand("unset", "what members are configured with counts again");
+  unset_verb->add_option("NAME", options->name, "as limits list has it")->required();
+  add_change_options(*unset_verb, *options);
+  unset_verb->callback([&command, options] {
+    command.run = [&command, options] { return change(command.global, *options, std::nullopt); };
+  });
+}
+
+}  // namespace turnstile::cli

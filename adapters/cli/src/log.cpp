@@ -1,0 +1,204 @@
+// turnstile log tail|replay: what was written to the token log, and who held what at any point of it.
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+
+#include "command.hpp"
+#include "domain.hpp"
+#include "point.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+constexpr std::chrono::milliseconds kLook{500};
+constexpr std::size_t kShown = 60, kShownDetails = 400;
+
+struct Options {
+  DomainOptions domain;
+  std::int64_t lines = 20;
+  bool follow = false;
+  bool all = false;
+  std::string at;
+};
+
+// --- tail ---
+
+std::string iso_ms(std::int64_t time_ms) {
+  const auto time = moment(time_ms);
+  if (!time) return "-";
+  const std::string text = iso(*time);
+  return text.substr(0, text.size() - 4) + "Z";  // milliseconds are all that Kafka has
+}
+
+std::string consequences(const TokenRecord& record) {
+  std::string text;
+  for (const auto& change : record.changes) {
+    const bool own = record.written_by && record.written_by->id == change.member.id;
+    text += fmt::format(" | {} {} -> {}{}", one_line(change.limiter, kShown), change.before, change.after,
+                        own ? "" : " for " + holder(change.member));
+  }
+  for (const auto& member : record.drained) text += " | drains: " + holder(member);
+  for (const auto& member : record.reclaimed) text += " | reclaimed from " + holder(member);
+  return text;
+}
+
+void print_line(const TokenRecord& record) {
+  const std::string who = record.written_by                  ? holder(*record.written_by)
+                          : record.kind.starts_with("limit") ? "an operator"
+                                                             : "-";
+  fmt::print("{:>8}  {:<24}  {:<11}  {:<32}  {}{}{}{}\n", record.position, iso_ms(record.time_ms),
+             record.outcome.empty() ? "?" : record.outcome, who, record.kind, record.details.empty() ? "" : ": ",
+             one_line(record.details, kShownDetails), consequences(record));
+}
+
+Json members_as_json(const std::vector<TokenMember>& members) {
+  Json json = Json::array();
+  for (const auto& member : members) json.push_back(to_json(member));
+  return json;
+}
+
+void print_json_line(const TokenRecord& record) {
+  Json json{{"position", record.position},
+            {"time", iso_or_null(moment(record.time_ms))},
+            {"written_by", record.written_by ? to_json(*record.written_by) : Json(nullptr)},
+            {"kind", record.kind},
+            {"details", record.details},
+            {"outcome", record.outcome.empty() ? Json(nullptr) : Json(record.outcome)},
+            {"changes", Json::array()},
+            {"drained", members_as_json(record.drained)},
+            {"reclaimed", members_as_json(record.reclaimed)},
+            {"ended", record.ended ? to_json(*record.ended) : Json(nullptr)}};
+  for (const auto& change : record.changes) {
+    json["changes"].push_back({{"limiter", change.limiter},
+                               {"member", to_json(change.member)},
+                               {"before", change.before},
+                               {"after", change.after}});
+  }
+  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+Exit tail(const Global& global, const Options& options) {
+  const auto show = global.json ? print_json_line : print_line;
+  const auto reader = open_domain(global, options.domain);
+  const std::int64_t first = reader->end() - std::min(options.lines, reader->end());
+  reader->start(first);
+  if (!global.json && first < reader->begin())
+    fmt::print(stderr, "turnstile: what was before position {} is not kept any more\n", reader->begin());
+  const auto known_from = reader->known_from();
+  if (!known_from || *known_from > reader->position()) {
+    fmt::print(stderr, "turnstile: what records mean is known {}; before, it says \"?\"\n",
+               known_from ? fmt::format("from position {} on", *known_from + 1) : "nowhere: no snapshot is left");
+  }
+  while (reader->position() + 1 < reader->end()) show(reader->next());
+  std::fflush(stdout);
+  while (options.follow) {
+    while (reader->peek(kLook)) show(reader->next());
+    std::fflush(stdout);
+  }
+  return Exit::ok;
+}
+
+// --- replay ---
+
+/// Reads up to the last record before the first that is later.
+void read_to_time(TokenReader& reader, std::int64_t time_ms) {
+  while (reader.position() + 1 < reader.end()) {
+    const auto upcoming = reader.peek(std::chrono::seconds(10));
+    if (upcoming && upcoming->time_ms > time_ms) return;
+    reader.read_to(reader.position() + 1);
+  }
+}
+
+[[noreturn]] void fail_cut_off(const TokenReader& reader, std::int64_t first_ms, const std::string& asked) {
+  const auto from = reader.known_from();
+  throw Error(fmt::format(
+      "{}: who held what {} is not known any more: the log was cut off, as it is each time the members agree on a snapshot, and begins at position {} ({}). {}",
+      reader.name(), asked, reader.begin(), when_or_unknown(first_ms),
+      from ? fmt::format("The first that can be told is position {}", *from)
+           : "No snapshot that it goes on from is left, so nothing can be told"));
+}
+
+Exit print_replay(const Global& global, const Options& options, const TokenReader& reader) {
+  const PermitsView view = reader.permits();
+  const std::int64_t at_ms = reader.time_of(view.position);
+  if (global.json) {
+    print(Json{{"log", reader.name()},
+               {"position", view.position},
+               {"time", iso_or_null(moment(at_ms))},
+               {"permits", permits_as_json(reader, view)}});
+    return Exit::ok;
+  }
+  if (view.position < 0) fmt::print("before anything was written\n\n");
+  else {
+    fmt::print("after position {} ({}){}\n\n", view.position, when_or_unknown(at_ms),
+               view.position + 1 == reader.end() ? ", the last record that there is" : "");
+  }
+  print_permits(reader, view, at_ms, options.all);
+  return Exit::ok;
+}
+
+Exit replay(const Global& global, const Options& options) {
+  const auto now = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
+  const auto point = parse_point(options.at, now);
+  return look_at_domain(global, options.domain, [&](TokenReader& reader) {
+    reader.start(reader.begin());
+    const auto first = reader.begin() < reader.end() ? reader.peek(std::chrono::seconds(10)) : std::nullopt;
+    const std::int64_t first_ms = first ? first->time_ms : 0;
+    if (const auto* position = std::get_if<std::int64_t>(&point)) {
+      if (*position >= reader.end()) {
+        throw Error(fmt::format("{} has no position {}: {}", reader.name(), *position,
+                                reader.end() == 0 ? "it is empty" : fmt::format("its last is {}", reader.end() - 1)));
+      }
+      if (!reader.known_from() || *position < *reader.known_from())
+        fail_cut_off(reader, first_ms, fmt::format("at position {}", *position));
+      reader.read_to(*position);
+    } else {
+      const auto time_ms =
+          std::chrono::floor<std::chrono::milliseconds>(std::get<Microseconds>(point).time_since_epoch()).count();
+      read_to_time(reader, time_ms);
+      const bool before_all = reader.begin() > 0 && reader.position() < reader.begin();
+      if (before_all || !reader.known_from() || reader.position() < *reader.known_from())
+        fail_cut_off(reader, first_ms, "at " + when_or_unknown(time_ms));
+    }
+    return print_replay(global, options, reader);
+  });
+}
+
+}  // namespace
+
+void add_log(CLI::App& app, Command& command) {
+  auto* log = app.add_subcommand("log", "the token log: what members wrote, and who held what at any time");
+  log->require_subcommand(1);
+  const auto options = std::make_shared<Options>();
+
+  auto* tail_verb = log->add_subcommand("tail", "its last records, one line each, and what each meant");
+  add_domain_options(*tail_verb, options->domain);
+  tail_verb->add_option("-n", options->lines, "how many")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}))
+      ->capture_default_str();
+  tail_verb->add_flag("-f,--follow", options->follow, "and those that come, until it is interrupted");
+  tail_verb->footer(
+      "Each line: position, time, what it meant, who wrote it, what it says | permits that changed hands.\n"
+      "applied; duplicate, old epoch, stranger, revived, stale, not allowed: it changed nothing, and why; unknown: no event.\n"
+      "With --json one object on each line.");
+  tail_verb->callback(
+      [&command, options] { command.run = [&command, options] { return tail(command.global, *options); }; });
+
+  auto* replay_verb = log->add_subcommand("replay", "who held what at a position or a time");
+  add_domain_options(*replay_verb, options->domain);
+  replay_verb->add_option("--at", options->at, "1041, \"2026-03-01 14:05:09\" (UTC), 14:05, \"10m ago\"")
+      ->type_name("POSITION|TIME")
+      ->required();
+  replay_verb->add_flag("--all", options->all, "also those who held and wanted nothing");
+  replay_verb->footer(
+      "Times are those of the clocks of who wrote the records. The log is kept back to the last snapshot but one, or so.");
+  replay_verb->callback(
+      [&command, options] { command.run = [&command, options] { return replay(command.global, *options); }; });
+}
+
+}  // namespace turnstile::cli

@@ -1,0 +1,54 @@
+// turnstile permits: who holds what now.
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+
+#include "command.hpp"
+#include "domain.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+struct Options {
+  DomainOptions domain;
+  bool all = false;
+};
+
+std::int64_t now_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+Exit permits(const Global& global, const Options& options) {
+  return look_at_domain(global, options.domain, [&](TokenReader& reader) {
+    reader.start(reader.begin());  // all of it: the times of what was written long ago
+    reader.read_to(reader.end() - 1);
+    const PermitsView view = reader.permits();
+    if (global.json) {
+      print(Json{{"log", reader.name()}, {"position", view.position}, {"permits", permits_as_json(reader, view)}});
+    } else {
+      print_permits(reader, view, now_ms(), options.all);
+      fmt::print("\n{}, after position {}\n", reader.name(), view.position);
+    }
+    return Exit::ok;
+  });
+}
+
+}  // namespace
+
+void add_permits(CLI::App& app, Command& command) {
+  const auto options = std::make_shared<Options>();
+  auto* verb = app.add_subcommand("permits", "who holds which permits, since when, and when they come back");
+  add_domain_options(*verb, options->domain);
+  verb->add_flag("--all", options->all, "also those who hold and want nothing");
+  verb->footer(
+      "BUSY and WANTS are as each member last said: a busy one says so four times a lease. LEASE ENDS: what it holds comes back then,\n"
+      "unless it is heard of before, by the clocks of those who wrote the log.");
+  verb->callback(
+      [&command, options] { command.run = [&command, options] { return permits(command.global, *options); }; });
+}
+
+}  // namespace turnstile::cli

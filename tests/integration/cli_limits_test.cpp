@@ -1,0 +1,370 @@
+// Limits, permits and the token log from the command line, against Apache Kafka, with members of a domain in this process.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "integration/cli_kafka.hpp"
+#include "support/cli.hpp"
+#include "support/eventually.hpp"
+#include "tokens/wire.hpp"
+#include "turnstile/kafka/admin.hpp"
+#include "turnstile/kafka/limiters.hpp"
+#include "turnstile/log.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+// --- what needs no broker ---
+
+TEST(CliLimitsUsage, HelpSaysWhichLimitHolds) {
+  for (const auto& help :
+       {Cli().run("limits", "--help"), Cli().run("limits", "list", "--help"), Cli().run("limits", "set", "--help")}) {
+    EXPECT_EQ(help.code, 0);
+    EXPECT_THAT(help.out, AllOf(HasSubstr("Which limit holds: the one set by an operator"), HasSubstr("the lowest")));
+  }
+}
+
+TEST(CliLimitsUsage, ALimitOutOfRangeIsRefused) {
+  for (const char* limit : {"-1", "1000000001", "99999999999999999999"}) {
+    const auto set = Cli().run("limits", "set", "psp", limit);
+    EXPECT_EQ(set.code, 2) << limit;
+    EXPECT_THAT(set.err, HasSubstr(std::string("a limit is 0 (pauses the limiter) to 1,000,000,000, not ") + limit));
+  }
+  for (const char* limit : {"many", "6.4", "1e9", "5x", ""}) {
+    const auto set = Cli().run("limits", "set", "psp", limit);
+    EXPECT_EQ(set.code, 2) << limit;
+  }
+  EXPECT_THAT(Cli().run("limits", "set", "psp", "1e9").err, HasSubstr("\"1e9\" is no whole number"));
+  EXPECT_THAT(Cli().run("limits", "set", "psp").err, HasSubstr("N is required"));
+  EXPECT_THAT(Cli().run("limits", "set", "psp", "1", "2").err, HasSubstr("not expected: 2"));
+  EXPECT_THAT(Cli().run("limits", "set", "psp", "1", "--timeout", "soon").err, HasSubstr("write 500ms, 30s or 2m"));
+}
+
+TEST(CliLimitsUsage, WithoutABrokerSaysHowToNameOne) {
+  for (const auto& run : {Cli().run("limits", "list"), Cli().run("permits"), Cli().run("log", "tail")}) {
+    EXPECT_EQ(run.code, 2);
+    EXPECT_THAT(run.err, HasSubstr("no broker is named"));
+  }
+}
+
+TEST(CliLimitsUsage, WhereEachProcessCountsByItselfThereIsNothingToSet) {
+  Cli cli;
+  cli.folder().write("turnstile.toml",
+                     "[kafka]\n\"bootstrap.servers\" = \"127.0.0.1:1\"\n[limits]\nover = \"process\"\n");
+  const auto list = cli.run("limits", "list");
+  EXPECT_EQ(list.code, 2);
+  EXPECT_THAT(list.err, AllOf(HasSubstr("turnstile.toml:4: limits.over"), HasSubstr("each process counts by itself")));
+}
+
+TEST(CliLimitsUsage, APointIsAPositionOrATime) {
+  for (const char* at : {"", "yesterday", "-1", "25:00", "2026-13-01 00:00", "2026-02-30 00:00", "2026-03-01",
+                         "2026-03-01 10:00 CET", "5 ago", "12:00:00."}) {
+    const auto replay = Cli().run("log", "replay", "--kafka", "127.0.0.1:1", std::string("--at=") + at);
+    EXPECT_EQ(replay.code, 2) << at;
+  }
+  EXPECT_THAT(Cli().run("log", "replay", "--kafka", "127.0.0.1:1", "--at", "yesterday").err,
+              HasSubstr("\"yesterday\" is neither a position nor a time; write 1041,"));
+}
+
+// --- on Kafka ---
+
+class CliLimits : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kafka_.brokers().empty()) GTEST_SKIP() << "TURNSTILE_TEST_KAFKA is not set; run ./dev test";
+    static int count = 0;
+    topic_ = "cli-limits-" + std::to_string(getpid()) + "-" + std::to_string(++count) + ".tokens";
+    cli_.environment()["TURNSTILE_KAFKA_BOOTSTRAP_SERVERS"] = kafka_.brokers();
+    cli_.folder().write("turnstile.toml", "[limits]\ntopic = \"" + topic_ + "\"\n");
+  }
+
+  [[nodiscard]] kafka::Settings settings() const { return {{"bootstrap.servers", kafka_.brokers()}}; }
+
+  std::shared_ptr<TokenDomain> join(const std::string& client, std::int64_t snapshot_every = 4'096,
+                                    std::chrono::milliseconds lease = 2'000ms) {
+    auto domain = kafka::open_limiters(settings(), {.name = topic_},
+                                       {.client = client, .lease = lease, .snapshot_every = snapshot_every},
+                                       make_logger({.level = "off"}));
+    EXPECT_TRUE(domain->wait_until_joined(30s));
+    return domain;
+  }
+
+  /// So many permits.
+  static std::vector<Permit> take(Limiter& limiter, std::size_t count) {
+    std::vector<Permit> taken;
+    limiter.expect(static_cast<std::int64_t>(count));
+    EXPECT_TRUE(eventually([&] {
+      limiter.when_free([] {});
+      if (Permit permit = limiter.try_acquire()) taken.push_back(std::move(permit));
+      return taken.size() == count;
+    }));
+    return taken;
+  }
+
+  static bool says_limit(const Limiter& limiter, std::int64_t limit) {
+    return eventually([&] { return limiter.state().limit == limit; });
+  }
+
+  /// The parsed output of a run that must succeed.
+  template <class... Arguments>
+  Json json(const Arguments&... arguments) {
+    const auto run = cli_.run(arguments..., "--json");
+    EXPECT_EQ(run.code, 0) << run.err;
+    return Json::parse(run.out, nullptr, false);
+  }
+
+  [[nodiscard]] std::unique_ptr<TokenLog> log() const {
+    return kafka::find_token_log(settings(), topic_, make_logger({.level = "off"}));
+  }
+  void write(const std::string& bytes) {
+    const auto to = log();
+    ASSERT_TRUE(to);
+    to->append(bytes);
+    to->flush(10s);
+  }
+
+  TestKafka kafka_;
+  Cli cli_;
+  std::string topic_;
+};
+
+TEST_F(CliLimits, AMissingTokenLogIsNamedAndNotMade) {
+  for (const auto& run : {cli_.run("limits", "list"), cli_.run("limits", "set", "psp", "3", "--ahead"),
+                          cli_.run("permits"), cli_.run("log", "tail"), cli_.run("log", "replay", "--at", "0")}) {
+    EXPECT_EQ(run.code, 1);
+    EXPECT_THAT(run.err,
+                AllOf(HasSubstr("there is no token log " + topic_), HasSubstr("turnstile.toml:2: limits.topic"),
+                      HasSubstr("start one"), HasSubstr("--topic NAME")));
+  }
+  EXPECT_FALSE(log());
+}
+
+TEST_F(CliLimits, ATopicOfSeveralPartitionsIsNoTokenLog) {
+  const auto data = kafka_.create_topic(2);
+  const auto list = cli_.run("limits", "list", "--topic", data);
+  EXPECT_EQ(list.code, 3);
+  EXPECT_THAT(list.err,
+              HasSubstr("topic " + data + " at " + kafka_.brokers() + " has 2 partitions and so is no token log"));
+}
+
+TEST_F(CliLimits, TheLogIsFoundByTheGroup) {
+  const std::string group = topic_ + "-group";
+  cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"x:1\"\n\"group.id\" = \"" + group + "\"\n");
+  EXPECT_THAT(cli_.run("limits", "list").err, AllOf(HasSubstr("there is no token log " + group + ".tokens"),
+                                                    HasSubstr("group.id is \"" + group + "\" (turnstile.toml)")));
+}
+
+TEST_F(CliLimits, ListShowsWhichLimitHoldsAndWhoSaysWhat) {
+  const auto billing = join("billing"), mailer = join("mailer");
+  const auto a = billing->open("psp", 64), b = mailer->open("psp", 8);
+  ASSERT_TRUE(says_limit(*a, 8));
+  const auto permits = take(*a, 3);
+  const auto list = cli_.run("limits", "list");
+  EXPECT_EQ(list.code, 0) << list.err;
+  EXPECT_THAT(list.out, ContainsRegex("psp +8 +configuration \\(the lowest\\) "));
+  EXPECT_THAT(list.out, AllOf(HasSubstr("8 by mailer ("), HasSubstr("64 by billing ("), HasSubstr("Which limit holds:"),
+                              HasSubstr("topic " + topic_ + " at " + kafka_.brokers())));
+  const Json psp = json("limits", "list")["limiters"][0];
+  EXPECT_EQ(psp["limiter"], "psp");
+  EXPECT_EQ(psp["limit"], 8);
+  EXPECT_EQ(psp["source"], "configuration");
+  EXPECT_EQ(psp["set"], nullptr);
+  EXPECT_EQ(psp["paused"], false);
+  EXPECT_GE(psp["held"], 3);
+  EXPECT_EQ(psp["configured"].size(), 2U);
+  EXPECT_EQ(psp["configured"][0]["pid"], getpid());
+}
+
+TEST_F(CliLimits, SetHoldsForMembersThatRunAndUnsetEndsIt) {
+  const auto billing = join("billing");
+  const auto psp = billing->open("psp", 64);
+  ASSERT_TRUE(says_limit(*psp, 64));
+  const auto permits = take(*psp, 4);
+  const auto set = cli_.run("limits", "set", "psp", "2");
+  EXPECT_EQ(set.code, 0) << set.err;
+  EXPECT_THAT(set.out, HasSubstr("psp: 2 at once over all members, set by an operator (before: 64, by configuration)\n"
+                                 "4 are held: nothing is taken back, and nothing new starts until it fits\n"
+                                 "configured: 64 by 1 member; that counts again after: turnstile limits unset psp\n"));
+  EXPECT_TRUE(says_limit(*psp, 2));
+  EXPECT_FALSE(psp->try_acquire());
+  const auto list = cli_.run("limits", "list");
+  EXPECT_THAT(list.out, ContainsRegex("psp +2 +an operator +4 "));
+  EXPECT_THAT(list.out, HasSubstr("psp: 4 are held, more than its limit: nothing new starts until it fits"));
+
+  const auto unset = cli_.run("limits", "unset", "psp");
+  EXPECT_EQ(unset.code, 0) << unset.err;
+  EXPECT_THAT(unset.out,
+              HasSubstr("psp: 64 at once over all members, by configuration (before: 2, set by an operator)"));
+  EXPECT_TRUE(says_limit(*psp, 64));
+  EXPECT_THAT(cli_.run("limits", "unset", "psp").out,
+              HasSubstr("psp: no operator has set it; what holds: 64, by configuration"));
+}
+
+TEST_F(CliLimits, ZeroPausesAndTheMostIsTaken) {
+  const auto billing = join("billing");
+  const auto psp = billing->open("psp", 4);
+  const auto permits = take(*psp, 1);
+  EXPECT_THAT(cli_.run("limits", "set", "psp", "0").out,
+              HasSubstr("psp: paused: nothing new starts (before: 4, by configuration)\n"));
+  EXPECT_TRUE(says_limit(*psp, 0));
+  EXPECT_THAT(cli_.run("limits", "list").out, ContainsRegex("psp +0 \\(paused\\) +an operator"));
+  EXPECT_EQ(json("limits", "list")["limiters"][0]["paused"], true);
+  const Json change = json("limits", "set", "psp", "1000000000");
+  EXPECT_EQ(change["before"]["set"], 0);
+  EXPECT_EQ(change["now"]["limit"], 1'000'000'000);
+  EXPECT_EQ(change["now"]["source"], "set");
+  EXPECT_TRUE(says_limit(*psp, 1'000'000'000));
+}
+
+TEST_F(CliLimits, AMisspeltLimiterIsRefusedUnlessItIsSetAhead) {
+  const auto billing = join("billing");
+  const auto psp = billing->open("payments", 64);
+  ASSERT_TRUE(eventually([&] { return !billing->permits().limiters.empty(); }));
+  const auto misspelt = cli_.run("limits", "set", "paymnets", "0");
+  EXPECT_EQ(misspelt.code, 1);
+  EXPECT_THAT(misspelt.err, AllOf(HasSubstr("no limiter \"paymnets\""), HasSubstr("did you mean \"payments\"?"),
+                                  HasSubstr("there are: payments"), HasSubstr("--ahead")));
+  EXPECT_THAT(cli_.run("limits", "list").out, Not(HasSubstr("paymnets")));
+  EXPECT_EQ(cli_.run("limits", "unset", "paymnets").code, 1);
+
+  EXPECT_THAT(cli_.run("limits", "set", "smtp", "7", "--ahead").out,
+              HasSubstr("smtp: 7 at once over all members, set by an operator (before: none)\n"
+                        "no running member has this limiter: it holds for those that come\n"));
+  const auto smtp = billing->open("smtp", 16);
+  EXPECT_TRUE(says_limit(*smtp, 7));
+}
+
+TEST_F(CliLimits, PermitsShowsWhoHoldsWhatAndWhenItComesBack) {
+  const auto billing = join("billing");
+  const auto psp = billing->open("psp", 64);
+  const auto permits = take(*psp, 3);
+  const auto shown = cli_.run("permits");
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out, ContainsRegex("psp +64 +billing \\(.*, pid " + std::to_string(getpid()) +
+                                       "\\) +3 .* UTC @[0-9]+ +(in [0-9]+m?s|1s ago)"));
+  const Json all = json("permits");
+  const Json permit = all["permits"][0];
+  EXPECT_EQ(permit["limiter"], "psp");
+  EXPECT_EQ(permit["client"], "billing");
+  EXPECT_EQ(permit["pid"], getpid());
+  EXPECT_EQ(permit["held"], 3);
+  EXPECT_EQ(permit["draining"], false);
+  EXPECT_EQ(permit["strict"], false);
+  EXPECT_EQ(permit["lease_ms"], 2'000);
+  EXPECT_LE(permit["since_position"], permit["heard_position"]);
+  EXPECT_LE(permit["since"], permit["heard_at"]);
+  EXPECT_LT(permit["heard_at"], permit["expires_at"]);
+}
+
+TEST_F(CliLimits, ThoseWhoHoldAndWantNothingAreCounted) {
+  const auto billing = join("billing");
+  const auto psp = billing->open("psp", 64);
+  ASSERT_TRUE(eventually([&] { return !billing->permits().limiters.empty(); }));
+  EXPECT_THAT(cli_.run("permits").out,
+              AllOf(HasSubstr("nobody holds or wants a permit"), HasSubstr("1 more hold and want nothing (--all")));
+  EXPECT_THAT(cli_.run("permits", "--all").out, HasSubstr("billing ("));
+}
+
+TEST_F(CliLimits, TailShowsWhatWasWrittenAndWhatItMeant) {
+  const auto billing = join("billing");
+  const auto psp = billing->open("psp", 64);
+  auto permits = take(*psp, 3);
+  write("rubbish");
+  write(tokens::encode({.member = 99, .epoch = 1, .seq = 1, .body = tokens::Left{}}));
+  ASSERT_EQ(cli_.run("limits", "set", "psp", "5").code, 0);
+  const auto tail = cli_.run("log", "tail");
+  EXPECT_EQ(tail.code, 0) << tail.err;
+  EXPECT_THAT(tail.out, ContainsRegex(" 0  20[0-9-]+T[0-9:.]+Z  applied +billing \\(.*\\) +joined: lease 2000 ms"));
+  EXPECT_THAT(tail.out, ContainsRegex("psp: wants 3.* [|] psp 0 -> [1-3]\n"));
+  EXPECT_THAT(tail.out, ContainsRegex("unknown +- +unknown: 7 bytes that are no event\n"));
+  EXPECT_THAT(tail.out, ContainsRegex("stranger +member 99 +left\n"));
+  EXPECT_THAT(tail.out, ContainsRegex("applied +an operator +limit set: psp: 5\n"));
+
+  const auto last = cli_.run("log", "tail", "-n", "1", "--json");
+  const Json record = Json::parse(last.out, nullptr, false);
+  EXPECT_EQ(record["outcome"], "applied") << last.out;
+  EXPECT_EQ(cli_.run("log", "tail", "-n", "0").out, "");
+}
+
+TEST_F(CliLimits, TailFollowsUntilItIsInterrupted) {
+  const auto billing = join("billing", 4'096, 60s);  // a keep every 15 s
+  const auto psp = billing->open("psp", 64);
+  ASSERT_TRUE(eventually([&] { return !billing->permits().limiters.empty(); }));
+  CliProcess follow({"log", "tail", "--follow", "-n", "1", "--json"}, cli_.environment(), cli_.folder().path());
+  EXPECT_EQ(Json::parse(follow.first_line(30s), nullptr, false)["outcome"], "applied");
+  ASSERT_EQ(cli_.run("limits", "set", "psp", "5").code, 0);
+  CliProcess again({"log", "tail", "-f", "-n", "0", "--json"}, cli_.environment(), cli_.folder().path());
+  std::string line;
+  for (int tries = 0; tries < 20 && line.empty(); ++tries) {
+    ASSERT_EQ(cli_.run("limits", "set", "psp", "6").code, 0);
+    line = again.first_line(1s);
+  }
+  EXPECT_EQ(Json::parse(line, nullptr, false)["details"], "psp: 6");
+  follow.signal(SIGINT);
+  const auto ended = follow.wait(20s);
+  EXPECT_EQ(ended.code, 128 + SIGINT);
+  EXPECT_THAT(ended.out, HasSubstr("\"details\":\"psp: 5\""));
+}
+
+TEST_F(CliLimits, ReplaySaysWhoHeldWhatAtAPositionOrATime) {
+  const auto billing = join("billing");
+  const auto psp = billing->open("psp", 64);
+  auto permits = take(*psp, 3);
+  ASSERT_EQ(cli_.run("limits", "set", "psp", "5").code, 0);
+  const Json then = json("permits");
+  const std::int64_t position = then["position"];
+  permits.clear();
+  ASSERT_TRUE(eventually([&] { return json("permits")["permits"][0]["held"] == 0; }));
+
+  const Json replayed = json("log", "replay", "--at", std::to_string(position));
+  EXPECT_EQ(replayed["position"], position);
+  EXPECT_EQ(replayed["permits"], then["permits"]);
+  const std::string time = replayed["time"];
+  const Json by_time = json("log", "replay", "--at", time);
+  EXPECT_GE(by_time["position"], position);
+  EXPECT_EQ(by_time["permits"][0]["held"], 3);
+  const auto text = cli_.run("log", "replay", "--at", std::to_string(position));
+  EXPECT_THAT(text.out,
+              AllOf(HasSubstr("after position " + std::to_string(position) + " (20"), HasSubstr("billing (")));
+
+  EXPECT_EQ(json("log", "replay", "--at", "2000-01-01 00:00")["position"], -1);
+  EXPECT_THAT(cli_.run("log", "replay", "--at", "1h ago").out, HasSubstr("before anything was written"));
+  const auto beyond = cli_.run("log", "replay", "--at", "1000000");
+  EXPECT_EQ(beyond.code, 1);
+  EXPECT_THAT(beyond.err, HasSubstr("has no position 1000000: its last is "));
+}
+
+TEST_F(CliLimits, WhatMembersHaveCutOffIsSaid) {
+  const auto billing = join("billing", 16, 800ms), mailer = join("mailer", 16, 800ms);
+  const auto a = billing->open("psp", 64), b = mailer->open("psp", 64);
+  const auto reading = log();
+  ASSERT_TRUE(eventually([&] { return reading->begin() > 0; }, 60s));
+  const auto replay = cli_.run("log", "replay", "--at", "0");
+  EXPECT_EQ(replay.code, 1);
+  EXPECT_THAT(replay.err, AllOf(HasSubstr("who held what at position 0 is not known any more: the log was cut off"),
+                                ContainsRegex("begins at position [1-9][0-9]* \\(20.* UTC\\)"),
+                                ContainsRegex("The first that can be told is position [1-9]")));
+  const auto by_time = cli_.run("log", "replay", "--at", "1h ago");
+  EXPECT_EQ(by_time.code, 1);
+  EXPECT_THAT(by_time.err, HasSubstr("is not known any more"));
+  EXPECT_EQ(json("limits", "list")["limiters"][0]["limit"], 64);
+  EXPECT_EQ(json("permits")["permits"].size(), 2U);
+  const auto tail = cli_.run("log", "tail", "-n", "1000000");
+  EXPECT_EQ(tail.code, 0) << tail.err;
+  EXPECT_THAT(tail.err, ContainsRegex("what was before position [1-9][0-9]* is not kept any more"));
+  EXPECT_THAT(tail.out, HasSubstr("applied"));
+}
+
+}  // namespace
+}  // namespace turnstile::test
