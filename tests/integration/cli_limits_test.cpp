@@ -79,6 +79,12 @@ TEST(CliLimitsUsage, APointIsAPositionOrATime) {
 
 // --- on Kafka ---
 
+TokenSettings with_lease(std::chrono::milliseconds lease) {
+  TokenSettings settings;
+  settings.lease = lease;
+  return settings;
+}
+
 class CliLimits : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -91,11 +97,9 @@ class CliLimits : public ::testing::Test {
 
   [[nodiscard]] kafka::Settings settings() const { return {{"bootstrap.servers", kafka_.brokers()}}; }
 
-  std::shared_ptr<TokenDomain> join(const std::string& client, std::int64_t snapshot_every = 4'096,
-                                    std::chrono::milliseconds lease = 2'000ms) {
-    auto domain = kafka::open_limiters(settings(), {.name = topic_},
-                                       {.client = client, .lease = lease, .snapshot_every = snapshot_every},
-                                       make_logger({.level = "off"}));
+  std::shared_ptr<TokenDomain> join(const std::string& client, TokenSettings tokens = with_lease(2s)) {
+    tokens.client = client;
+    auto domain = kafka::open_limiters(settings(), {.name = topic_}, tokens, make_logger({.level = "off"}));
     EXPECT_TRUE(domain->wait_until_joined(30s));
     return domain;
   }
@@ -267,6 +271,38 @@ TEST_F(CliLimits, PermitsShowsWhoHoldsWhatAndWhenItComesBack) {
   EXPECT_LT(permit["heard_at"], permit["expires_at"]);
 }
 
+TEST_F(CliLimits, PermitsShowsWhoDrains) {
+  TokenSettings strict = with_lease(2s);
+  strict.strict = true;
+  const auto billing = join("billing", strict), heir = join("heir");
+  const auto psp = billing->open("psp", 64);
+  const auto permits = take(*psp, 2);
+  const TopicPartition orders{"orders", 0};
+  const auto log_says = [&](const std::string& text) {
+    return eventually([&] { return cli_.run("log", "tail").out.find(text) != std::string::npos; });
+  };
+  billing->on_claimed(orders, Epoch{1});
+  ASSERT_TRUE(log_says("partitions claimed: orders[0] fenced by epoch 1"));
+  heir->on_claimed(orders, Epoch{2});
+  ASSERT_TRUE(log_says("partitions claimed: orders[0] fenced by epoch 2 | drains: billing ("));
+  const auto shown = cli_.run("permits");
+  EXPECT_THAT(shown.out, ContainsRegex("billing \\(.*\\) +2 .* draining, strict\n"));
+  EXPECT_THAT(shown.out, HasSubstr("draining: others have its partitions"));
+  EXPECT_EQ(json("permits")["permits"][0]["draining"], true);
+}
+
+TEST_F(CliLimits, ListShowsWhatIsSetAside) {
+  TokenSettings reserve = with_lease(2s);
+  reserve.reserve = 1;
+  reserve.reserve_for = 3;
+  const auto billing = join("billing", reserve);
+  const auto psp = billing->open("psp", 64);
+  ASSERT_TRUE(eventually([&] { return !billing->permits().limiters.empty(); }));
+  EXPECT_THAT(cli_.run("limits", "list").out,
+              HasSubstr("psp: of its limit, 3 are set aside for members that cannot reach "
+                        "the log ([limits] reserve), 61 are shared"));
+}
+
 TEST_F(CliLimits, ThoseWhoHoldAndWantNothingAreCounted) {
   const auto billing = join("billing");
   const auto psp = billing->open("psp", 64);
@@ -298,7 +334,7 @@ TEST_F(CliLimits, TailShowsWhatWasWrittenAndWhatItMeant) {
 }
 
 TEST_F(CliLimits, TailFollowsUntilItIsInterrupted) {
-  const auto billing = join("billing", 4'096, 60s);  // a keep every 15 s
+  const auto billing = join("billing", with_lease(60s));  // a keep every 15 s
   const auto psp = billing->open("psp", 64);
   ASSERT_TRUE(eventually([&] { return !billing->permits().limiters.empty(); }));
   CliProcess follow({"log", "tail", "--follow", "-n", "1", "--json"}, cli_.environment(), cli_.folder().path());
@@ -346,7 +382,9 @@ TEST_F(CliLimits, ReplaySaysWhoHeldWhatAtAPositionOrATime) {
 }
 
 TEST_F(CliLimits, WhatMembersHaveCutOffIsSaid) {
-  const auto billing = join("billing", 16, 800ms), mailer = join("mailer", 16, 800ms);
+  TokenSettings quick = with_lease(800ms);
+  quick.snapshot_every = 16;
+  const auto billing = join("billing", quick), mailer = join("mailer", quick);
   const auto a = billing->open("psp", 64), b = mailer->open("psp", 64);
   const auto reading = log();
   ASSERT_TRUE(eventually([&] { return reading->begin() > 0; }, 60s));

@@ -80,6 +80,7 @@ TEST(TokenReader, shows_who_holds_what_at_the_end) {
   EXPECT_EQ(view.limiters[0].limit, 4);
   EXPECT_EQ(view.limiters[0].held(), 4);
   EXPECT_EQ(view.limiters[0].waiting(), 0);
+  EXPECT_EQ(view.limiters[0].set_aside, 0);
   const auto& billing = view.limiters[0].holders[0];
   EXPECT_EQ(billing.configured, 4);
   EXPECT_EQ(billing.heard_at, 4);
@@ -102,6 +103,20 @@ TEST(TokenReader, shows_who_held_what_after_each_position) {
     EXPECT_EQ(held(reader.permits()), expected[static_cast<std::size_t>(at)]) << "at position " << at;
     EXPECT_EQ(reader.time_of(at), 1'000 * (at + 1));
   }
+}
+
+TEST(TokenReader, shows_what_is_set_aside_of_a_limit) {
+  Log log;
+  log.join(kBilling, "billing");
+  log.write(kBilling, Acquire{.line = {.limiter = "psp", .limit = 8, .wants = 9, .set_aside = 3}});
+  TokenReader reader(log.open());
+  reader.start(1);
+  EXPECT_EQ(reader.next().details, "psp: wants 9, busy 0, given back 0, 3 set aside");
+  const auto& psp = reader.permits().limiters[0];
+  EXPECT_EQ(psp.limit, 8);
+  EXPECT_EQ(psp.set_aside, 3);
+  EXPECT_EQ(psp.held(), 5);
+  EXPECT_EQ(psp.waiting(), 4);
 }
 
 TEST(TokenReader, tells_of_each_record_what_it_says_and_what_it_meant) {

@@ -83,6 +83,11 @@ void print_list(const TokenReader& reader, const PermitsView& view) {
     }
     fmt::print("{}", table(rows));
     for (const auto& entry : view.limiters) {
+      if (entry.set_aside > 0) {
+        fmt::print(
+            "{}: of its limit, {} are set aside for members that cannot reach the log ([limits] reserve), {} are shared\n",
+            one_line(entry.limiter, kShown), number(entry.set_aside), number(entry.limit - entry.set_aside));
+      }
       if (entry.limit > 0 && entry.held() > entry.limit) {
         fmt::print("{}: {} are held, more than its limit: nothing new starts until it fits\n",
                    one_line(entry.limiter, kShown), number(entry.held()));
@@ -98,6 +103,7 @@ Json to_json(const PermitsView::Entry& entry) {
             {"source", source_of(entry)},
             {"paused", entry.set == 0},
             {"set", entry.set ? Json(*entry.set) : Json(nullptr)},
+            {"set_aside", entry.set_aside},
             {"held", entry.held()},
             {"busy", entry.busy()},
             {"waiting", entry.waiting()},

@@ -46,8 +46,8 @@ struct PermitsView {
     std::string client, host;
     std::uint32_t pid = 0;
     std::int64_t held = 0, busy = 0, wants = 0, share = 0;
-    bool draining =
-        false;  ///< lost its partitions without a word: what it holds still counts, and nothing more is granted
+    /// Lost its partitions without a word: what it holds still counts, and nothing more is granted.
+    bool draining = false;
     std::int64_t held_since = -1;  ///< position at which it last went from none to some; -1: never
     std::int64_t configured = 0;   ///< what its configuration says; 0: nothing
     bool strict = false;           ///< what it holds comes back by its lease alone, also if the database has fenced it
@@ -59,6 +59,7 @@ struct PermitsView {
     std::int64_t limit = 0;
     std::optional<std::int64_t> set;       ///< by an operator; goes before what configurations say
     std::vector<std::int64_t> configured;  ///< by member; the lowest holds
+    std::int64_t set_aside = 0;            ///< of the limit, for members that are cut off (TokenSettings::reserve)
     std::vector<Holder> holders;
     [[nodiscard]] std::int64_t held() const;  ///< by all, also by those that drain
     [[nodiscard]] std::int64_t busy() const;

@@ -53,6 +53,7 @@ PermitsView view_of(const tokens::State& state) {
     auto& entry = view.limiters.emplace_back();
     entry.limiter = name;
     entry.limit = static_cast<std::int64_t>(limiter.limit());
+    entry.set_aside = static_cast<std::int64_t>(limiter.limit() - limiter.shared());
     if (limiter.set) entry.set = static_cast<std::int64_t>(*limiter.set);
     for (const auto& [id, holding] : limiter.holdings) {
       if (holding.limit > 0) entry.configured.push_back(static_cast<std::int64_t>(holding.limit));

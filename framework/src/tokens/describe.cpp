@@ -11,6 +11,7 @@ std::string text(const Line& line) {
   if (line.urgent > 0) all += " (" + std::to_string(line.urgent) + " urgent)";
   if (line.least > 1) all += ", at least " + std::to_string(line.least) + " at once";
   all += ", busy " + std::to_string(line.busy) + ", given back " + std::to_string(line.given_back);
+  if (line.set_aside > 0) all += ", " + std::to_string(line.set_aside) + " set aside";
   if (line.turn_over) all += ", its turn is over";
   return all;
 }
