@@ -303,6 +303,26 @@ TEST_F(CliLimits, ListShowsWhatIsSetAside) {
                         "the log ([limits] reserve), 61 are shared"));
 }
 
+TEST_F(CliLimits, WhatTheDeadHoldIsShownWithItsLeaseOverWhileNobodyIsThereToNotice) {
+  join("billing").reset();  // makes the topics, and leaves
+  const tokens::Joined dead{.host = "far", .pid = 1, .client = "dead", .lease_ms = 10};
+  write(tokens::encode({.member = 99, .epoch = 1, .seq = 1, .body = dead}));
+  write(tokens::encode({.member = 99,
+                        .epoch = 1,
+                        .seq = 2,
+                        .body = tokens::Acquire{.line = {.limiter = "psp", .limit = 64, .wants = 2}}}));
+  ASSERT_TRUE(eventually([&] { return json("permits")["permits"].size() == 1; }));
+  ASSERT_TRUE(eventually([&] { return cli_.run("permits").out.find(" ago") != std::string::npos; }));
+  const auto shown = cli_.run("permits");
+  EXPECT_THAT(shown.out, ContainsRegex("psp +64 +dead \\(far, pid 1\\) +2 +0 +2 .* [0-9]+m?s ago\n"));
+  EXPECT_THAT(shown.out, HasSubstr("comes back as soon as another member runs"));
+
+  const auto heir = join("heir");
+  EXPECT_TRUE(eventually([&] { return json("permits")["permits"].empty(); }));
+  EXPECT_THAT(cli_.run("log", "tail").out,
+              ContainsRegex("expire: dead \\(far, pid 1\\), silent since position [0-9]+ [|] psp 2 -> 0"));
+}
+
 TEST_F(CliLimits, ThoseWhoHoldAndWantNothingAreCounted) {
   const auto billing = join("billing");
   const auto psp = billing->open("psp", 64);

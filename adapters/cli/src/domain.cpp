@@ -117,7 +117,7 @@ void print_permits(const TokenReader& reader, const PermitsView& view, std::int6
   std::vector<std::vector<std::string>> rows{
       {"LIMITER", "LIMIT", "HOLDER", "HELD", "BUSY", "WANTS", "SINCE", "LEASE ENDS", ""}};
   std::int64_t hidden = 0;
-  bool draining = false;
+  bool draining = false, over = false;
   for (const auto& entry : view.limiters) {
     const bool strict = any_strict(entry);
     for (const auto& who : entry.holders) {
@@ -126,9 +126,11 @@ void print_permits(const TokenReader& reader, const PermitsView& view, std::int6
         continue;
       }
       draining |= who.draining;
+      const auto ends_ms = lease_end_ms(reader, who);
+      over |= ends_ms != 0 && ends_ms < now_ms;
       rows.push_back({one_line(entry.limiter, kShown), number(entry.limit), holder(who.client, who.host, who.pid),
                       number(who.held), number(who.busy), number(who.wants), since(reader, who),
-                      lease_end(lease_end_ms(reader, who), now_ms),
+                      lease_end(ends_ms, now_ms),
                       fmt::format("{}{}{}", who.draining ? "draining" : "", who.draining && strict ? ", " : "",
                                   strict ? "strict" : "")});
     }
@@ -136,6 +138,10 @@ void print_permits(const TokenReader& reader, const PermitsView& view, std::int6
   if (rows.size() > 1) fmt::print("{}", table(rows));
   else fmt::print("nobody holds or wants a permit\n");
   if (hidden > 0) fmt::print("{} more hold and want nothing (--all shows them)\n", number(hidden));
+  if (over) {
+    fmt::print(
+        "a lease that has ended: what is held under it comes back as soon as another member runs that has waited for its end\n");
+  }
   if (draining) {
     fmt::print(
         "draining: others have its partitions and it has not spoken since. What it holds still counts until it speaks or its "
