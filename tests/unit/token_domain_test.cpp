@@ -122,8 +122,12 @@ TEST(TokenDomain, starts_nothing_past_its_lease_while_the_log_is_away_and_goes_o
   cluster.settings.lease = 500ms;
   const auto a = cluster.join();
   const auto psp = a->open("psp", 2);
-  take_all(*psp, 2).clear();
+  auto held = take_all(*psp, 2);
+  EXPECT_TRUE(held.front().holds());
   cluster.topic->away(true);
+  EXPECT_TRUE(eventually([&] { return !held.front().holds(); }));
+  EXPECT_TRUE(eventually([&] { return held.front().lost().stop_requested(); })) << "and is told soon after";
+  held.clear();
   EXPECT_TRUE(eventually([&] { return !psp->try_acquire(); }));
   EXPECT_EQ(a->halted(), "");
   cluster.topic->away(false);

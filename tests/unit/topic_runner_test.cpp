@@ -302,6 +302,40 @@ TEST(TopicRunner, starts_nothing_once_it_is_cancelled) {
   EXPECT_EQ(world.inbox->size(), 0U);
 }
 
+/// Its permits are ours until somebody says that the lease is over.
+struct Leased final : Limiter {
+  const std::string& name() const noexcept override { return name_; }
+  Permit try_acquire() override { return {shared_from_this(), 1, {}}; }
+  void when_free(std::function<void()> wake) override { wake(); }
+  LimiterState state() const override { return {}; }
+  void release(std::uint64_t) noexcept override {}
+  bool still_holds(std::uint64_t) const noexcept override { return !over; }
+  const std::string name_ = "psp";
+  bool over = false;
+};
+
+TEST(TopicRunner, commits_nothing_under_a_permit_whose_lease_ended_while_it_ran) {
+  const std::vector<Planned> plan{{1, 0, Act::effect, 0}};
+  const auto limiter = std::make_shared<Leased>();
+  World world({}, [&](const Message&, Context& context) {
+    limiter->over = true;  // nobody has been told yet: the process slept
+    EXPECT_FALSE(context.stop_token().stop_requested());
+    context.tx().exec(kInsert, "1");
+  });
+  const OneBlock block(plan);
+  const auto session = world.inbox->open_session();
+  const Work work{&block.messages()[0], 0, 1};
+  for (const bool lost : {true, false}) {
+    const Permit permit = limiter->try_acquire();
+    RunWatch watch;
+    watch.under(permit);
+    if (!lost) watch.reset();  // the same handler, under none
+    const auto result = world.runner->run({&work, 1}, world.place, session.get(), watch);
+    EXPECT_EQ(result.verdicts[0].kind, lost ? Verdict::Kind::put_back : Verdict::Kind::settled);
+    EXPECT_EQ(world.inbox->committed().size(), lost ? 0U : 1U);
+  }
+}
+
 TEST(TopicRunner, holds_a_dead_message_whose_dead_letter_is_refused_and_does_not_run_it_again) {
   const std::vector<Planned> plan{{1, 0, Act::reject, 0}};
   int calls = 0;

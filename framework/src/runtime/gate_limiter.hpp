@@ -29,6 +29,7 @@ class GateLimiter final : public Limiter {
  protected:
   void release(std::uint64_t token) noexcept override { gate_->give_back(token, 1); }
   void release_several(std::uint64_t token, std::int64_t count) noexcept override;
+  bool still_holds(std::uint64_t token) const noexcept override { return gate_->holds(token); }
 
  private:
   Permit permit(PermitGate::Taken taken, std::int64_t count);

@@ -82,6 +82,13 @@ void PermitGate::give_back(std::uint64_t token, Count count) {
   else ring_();
 }
 
+bool PermitGate::holds(std::uint64_t token) const {
+  const auto number = token >> kSerialBits;
+  if (number == 0) return true;  // of no life: no lease ends it
+  return life_.load(std::memory_order_acquire)->number == number &&
+         clock_() < held_until_.load(std::memory_order_acquire);
+}
+
 void PermitGate::credit(Life& life, std::int64_t back) {
   const std::int64_t surrendered = settle_debt(life, back);
   if (surrendered < back) life.free.fetch_add(back - surrendered);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -49,6 +50,8 @@ class PermitGate {
   void when_free(std::function<void()> wake);
   Taken try_take_as_woken();
   void give_back(std::uint64_t token, Count count);
+  /// By the clock: false from our own deadline on, whether or not cancel() was called yet.
+  [[nodiscard]] bool holds(std::uint64_t token) const;
   /// While anybody waits, at least so many are wanted in all.
   void expect(Count at_once);
 
@@ -61,6 +64,8 @@ class PermitGate {
   void open_until(Micros time);
   /// So many may be in use at once that were taken after that time: they were set aside, and nobody else has them.
   void reserve(Count count);
+  /// Our own deadline: what was taken is not ours from then on.
+  void held_until(Micros time) { held_until_.store(time, std::memory_order_release); }
   [[nodiscard]] tokens::Demand demand() const;
   /// In all of this life, as the orders' totals.
   [[nodiscard]] Count surrendered() const;
@@ -114,6 +119,7 @@ class PermitGate {
   std::atomic<std::int64_t> reserve_{0};
   std::atomic<std::int64_t> reserved_in_use_{0};
   std::atomic<std::uint64_t> taken_of_reserve_{0};
+  std::atomic<Micros> held_until_{std::numeric_limits<Micros>::max()};
   std::atomic<std::uint64_t> last_serial_{0};
   std::atomic<Count> most_{0};
   std::atomic<Count> waiting_{0};  ///< permits that are waited for

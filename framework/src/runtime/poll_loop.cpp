@@ -124,7 +124,10 @@ Settled PollLoop::handle(const Message& message) {
   for (;;) {
     UnitResult result;
     {
+      watch.reset();
       const Permit permit = topic.limiter ? wait_for_permit(*topic.limiter) : Permit{};
+      const std::stop_callback on_lost_permit(permit.lost(), [&watch] { watch.cancel(); });
+      watch.under(permit);
       auto session = topic.needs_store() ? state_->borrow() : nullptr;
       result = topic.runner.run({&work, 1}, place, session.get(), watch);
       if (session) state_->give_back(std::move(session));

@@ -9,6 +9,7 @@
 #include <stop_token>
 
 #include "turnstile/message.hpp"
+#include "turnstile/ports/limiter.hpp"
 
 namespace turnstile {
 
@@ -35,7 +36,12 @@ class RunWatch {
     cancelled_.store(false, std::memory_order_relaxed);
     if (source_.stop_requested()) source_ = std::stop_source();
     timed_out_.store(false, std::memory_order_relaxed);
+    permit_ = nullptr;
   }
+  /// Worker: what runs until reset() runs under this permit, which outlives that.
+  void under(const Permit& permit) noexcept { permit_ = permit ? &permit : nullptr; }
+  /// Worker: it ran under a permit which is not ours any more.
+  [[nodiscard]] bool permit_is_lost() const noexcept { return permit_ != nullptr && !permit_->holds(); }
   /// Engine: nothing of this unit should start any more, and what runs should stop.
   void cancel() {
     const std::lock_guard lock(mutex_);
@@ -72,6 +78,7 @@ class RunWatch {
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;  ///< guards source_ against the watchdog and the engine
   std::stop_source source_;
+  const Permit* permit_ = nullptr;  ///< the worker's
 };
 
 }  // namespace turnstile

@@ -99,6 +99,7 @@ void DomainMember::stop() {
 void DomainMember::restore() {
   const std::int64_t begin = log_->begin();
   const auto snapshots = log_->snapshots();
+  const std::int64_t end = log_->end();
   for (const std::string& bytes : snapshots) {
     auto state = tokens::restore(bytes);
     if (!state) {
@@ -107,6 +108,12 @@ void DomainMember::restore() {
       continue;
     }
     if (state->last + 1 < begin) continue;
+    if (state->last >= end) {  // of a topic that was here before
+      journal_.warn("a snapshot of the token log was made at position " + std::to_string(state->last) + ", but " +
+                    log_->name() + " ends at " + std::to_string(end) +
+                    ": the topic was created anew since; passing the snapshot over");
+      continue;
+    }
     state_ = std::move(*state);
     break;
   }
@@ -333,7 +340,7 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
     const std::lock_guard lock(mutex_);
     orders = pump(now_us());
   }
-  Micros open_until = 0;
+  Micros open_until = 0, held_until = 0;
   bool cancel = false;
   {
     const std::lock_guard lock(mutex_);
@@ -344,10 +351,12 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
     }
     open_until = std::min(member_.open_until(), last_step_ + kFresh);
     if (member_.open_until() != 0) deadline_ = std::max(deadline_, member_.open_until());
+    held_until = deadline_;
     cancel = deadline_ != 0 && now_us() >= deadline_;
     if (cancel) deadline_ = 0;
   }
   for (const auto& [name, gate] : gates_) {
+    if (held_until != 0) gate->held_until(held_until);
     gate->open_until(open_until);
     if (cancel) gate->cancel();
   }

@@ -221,6 +221,12 @@ UnitRun::Attempt UnitRun::run_as_batch(const Range& range, const std::vector<std
 
 UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size_t>& fresh) {
   TURNSTILE_FAILPOINT("before-commit");
+  if (watch_.permit_is_lost()) {
+    runner_.services_.journal->warn(place_.at, plan_.handler, message(range.front()).offset(),
+                                    "rolled back: the lease of its permit ended while it ran, so that others may have run "
+                                    "beside it; it runs again");
+    return {.end = Attempt::End::cancelled};
+  }
   try {
     const auto result = guarded(std::nullopt, [&] {
       session_->commit();

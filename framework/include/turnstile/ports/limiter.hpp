@@ -56,6 +56,9 @@ class Permit {
   /// run in its place. Never set by a limiter that counts within the process. Set by a thread of the limiter, which callbacks of it
   /// must not hold up.
   [[nodiscard]] const std::stop_token& lost() const noexcept { return lost_; }
+  /// Whether it is ours still, by the clock: a process that has just woken finds out here before lost() is set. To be asked
+  /// before what cannot be taken back.
+  [[nodiscard]] bool holds() const noexcept;
 
  private:
   std::shared_ptr<Limiter> from_;
@@ -99,8 +102,13 @@ class Limiter : public std::enable_shared_from_this<Limiter> {
   friend class Permit;
   virtual void release(std::uint64_t token) noexcept = 0;
   virtual void release_several(std::uint64_t token, std::int64_t /*count*/) noexcept { release(token); }
+  /// False once its lease has ended by our own clock.
+  [[nodiscard]] virtual bool still_holds(std::uint64_t /*token*/) const noexcept { return true; }
 };
 
+inline bool Permit::holds() const noexcept {
+  return from_ && !lost_.stop_requested() && from_->still_holds(token_);
+}
 inline void Permit::give_back() noexcept {
   if (from_) std::exchange(from_, nullptr)->release_several(token_, count_);
 }
