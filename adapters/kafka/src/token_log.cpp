@@ -15,6 +15,9 @@ using std::chrono::milliseconds;
 
 constexpr int ask_timeout_ms = 10'000;
 constexpr std::size_t most_at_once = 1'024;
+// A broker that has just started may not know of a topic yet: asked so long apart, two answers must say that it is gone.
+constexpr milliseconds gone_for_good{1'000};
+constexpr milliseconds look_timeout{500};
 // How long an event may be on its way before its fate is unknown: then a new epoch begins.
 constexpr const char* delivery_timeout_ms = "5000";
 const std::string snapshot_key = "state";
@@ -44,6 +47,11 @@ Settings writer_settings(Settings settings) {
   settings.erase("compression.type");
   settings["compression.codec"] = "none";
   return settings;
+}
+
+bool says_gone(rd_kafka_resp_err_t code) {
+  return code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC || code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ||
+         code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
 }
 
 /// What librdkafka hands back with the report: 0 for an event, else the snapshot's position + 1.
@@ -135,6 +143,7 @@ void KafkaTokenLog::stop() {
 
 std::vector<TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
   std::vector<Record> records;
+  if (may_be_gone_) look_whether_it_is_gone();
   scratch_.resize(most_at_once);
   if (producer_) rd_kafka_poll(producer_->handle(), 0);
   rd_kafka_poll(consumer_->handle(), 0);
@@ -185,6 +194,30 @@ void KafkaTokenLog::fill(std::int64_t up_to, std::vector<Record>& into) {
   for (; next_ < up_to; ++next_) into.push_back({.position = next_, .bytes = {}});
 }
 
+TokenLogBroken KafkaTokenLog::gone() const {
+  return TokenLogBroken(fmt::format(
+      "{} was deleted: who holds which permits cannot be known any more. {}", name(),
+      what_to_do("Nothing starts in this process; stop all members of the domain and start them again: the first "
+                 "creates the topic")));
+}
+
+/// librdkafka tells readers nothing of a topic that was deleted.
+void KafkaTokenLog::look_whether_it_is_gone() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < ask_again_) return;
+  ask_again_ = now + gone_for_good;
+  bool is_gone = false;
+  try {
+    is_gone = shape(*consumer_, topic_, look_timeout).partitions == 0;
+  } catch (const BrokerError&) {
+    return;  // nobody answers: not known yet
+  }
+  may_be_gone_ = is_gone;
+  if (!is_gone) gone_since_ = {};
+  else if (gone_since_ == std::chrono::steady_clock::time_point{}) gone_since_ = now;
+  else if (now - gone_since_ >= gone_for_good) throw gone();
+}
+
 void KafkaTokenLog::look_at_error(const rd_kafka_message_t& record) const {
   switch (record.err) {
     case RD_KAFKA_RESP_ERR__PARTITION_EOF: return;
@@ -197,11 +230,7 @@ void KafkaTokenLog::look_at_error(const rd_kafka_message_t& record) const {
           what_to_do("Nothing starts in this process; stop all members of the domain and start them again")));
     case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
     case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
-    case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
-      throw TokenLogBroken(fmt::format(
-          "{} was deleted: who holds which permits cannot be known any more. {}", name(),
-          what_to_do("Nothing starts in this process; stop all members of the domain and start them again: the first "
-                     "creates the topic")));
+    case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART: throw gone();
     default:
       if (for_good(record.err))
         throw broker_error(record.err, rd_kafka_message_errstr(&record), consumer_->where(topic_));
@@ -243,6 +272,7 @@ void KafkaTokenLog::produce(const std::string& topic, const std::string& key, st
           : nullptr};
   if (!refused || snapshot_of >= 0) return;
   failed_ = true;
+  may_be_gone_ = may_be_gone_ || says_gone(rd_kafka_error_code(refused.get()));
   why_failed_ = rd_kafka_error_string(refused.get());
 }
 
@@ -254,6 +284,7 @@ void KafkaTokenLog::on_delivered(const rd_kafka_message_t& record) noexcept {
   }
   if (!record.err) return;
   failed_ = true;
+  may_be_gone_ = may_be_gone_ || says_gone(record.err);
   why_failed_ = rd_kafka_err2str(record.err);
 }
 

@@ -2,6 +2,7 @@
 // The token log in Kafka. Reading is a plain consumer of one partition that no group assigns; writing an idempotent producer without
 // linger, replaced after any error, so that a late retry of an old one finds its epoch over.
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,6 +43,8 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   void take(const rd_kafka_message_t& record, std::vector<Record>& into);
   void look_at_error(const rd_kafka_message_t& record) const;
   [[nodiscard]] std::string what_to_do(std::string_view of_a_member) const;
+  void look_whether_it_is_gone();
+  [[nodiscard]] TokenLogBroken gone() const;
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> bounds(const std::string& topic) const;
   void produce(const std::string& topic, const std::string& key, std::string_view bytes, std::int64_t snapshot_of);
   void fill(std::int64_t up_to, std::vector<Record>& into);
@@ -59,6 +62,9 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   std::int64_t next_ = -1;  ///< position of the next record
   std::vector<rd_kafka_message_t*> scratch_;
   bool failed_ = false;
+  bool may_be_gone_ = false;                            ///< a writer was told so
+  std::chrono::steady_clock::time_point gone_since_{};  ///< the brokers said so first; the epoch: they did not
+  std::chrono::steady_clock::time_point ask_again_{};
   std::string why_failed_;
   std::int64_t saved_ = -1;
 };
