@@ -184,6 +184,17 @@ TEST_F(TokensMember, WhatIsSaidInItsNameByAnotherEndsTheLife) {
   EXPECT_EQ(member.open_until(), 0);
 }
 
+TEST_F(TokensMember, WhatIsSaidInItsNameAndDoesNotCountEndsNothing) {
+  Member& member = joined("a");
+  const MemberId id = member.id();
+  EXPECT_EQ(append({id, 8, 1, Left{}}).outcome, Effects::Outcome::not_allowed) << "an epoch begins with Joined";
+  EXPECT_EQ(append({id, 0, 50, Left{}}).outcome, Effects::Outcome::old_epoch);
+  EXPECT_EQ(member.id(), id);
+  EXPECT_GT(member.open_until(), now_);
+  want(member, 4);
+  EXPECT_EQ(held(member), 4U);
+}
+
 TEST_F(TokensMember, ASecondCopyOfWhatItSaidIsNoForgery) {
   Member& member = joined("a");
   const MemberId id = member.id();

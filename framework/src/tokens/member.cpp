@@ -119,9 +119,10 @@ void Member::read_own(const State& state, Position position, const Event& event,
   if (event.epoch < epoch_) return;
   while (!unread_.empty() && unread_.front().event.seq < event.seq) unread_.pop_front();
   if (unread_.empty() || unread_.front().event != event) {
-    // A second copy of what was read before changes nothing. Anything else was written by somebody else in our name: what it
-    // made of our account is not ours to mend, so that account is left to expire.
-    if (effects.outcome != Effects::Outcome::duplicate) begin_life();
+    // A second copy of what was read before changes nothing. Anything else was written by somebody else in our name. If it was
+    // counted, what it made of our account is not ours to mend, so that account is left to expire.
+    const auto self = state.members.find(id_);
+    if (self != state.members.end() && self->second.last == position) begin_life();
     return;
   }
   const Sent own = std::move(unread_.front());
