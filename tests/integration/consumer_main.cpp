@@ -4,7 +4,7 @@
 //
 // Each message makes one row in SCHEMA.effect. A payload may say what goes wrong: "throw", "throw-int", "sleep:MS",
 // "throw-once:FILE" (throws unless FILE exists, and makes it), "stop-once:FILE" (freezes the whole process, likewise),
-// "defer" (the row is queued). EFFECT_MS: how long each message takes.
+// "defer" (the row is queued). EFFECT_MS: how long each message takes. JOURNAL: a folder for its journal (support/journal.hpp).
 
 #include <unistd.h>
 
@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "support/journal.hpp"
 #include "turnstile/turnstile.hpp"
 
 namespace {
@@ -37,6 +38,25 @@ void misbehave(const Message& message) {
   if (text.starts_with("stop-once:") && first_time(text.substr(10))) std::raise(SIGSTOP);
 }
 
+/// One run of a handler, in the journal if there is one.
+class Noted {
+ public:
+  Noted(test::Journal* journal, const Message& message, const Context& context) : journal_(journal), context_(context) {
+    if (journal_ == nullptr) return;
+    run_ = journal_->start(message.partition(), context.fence() ? context.fence()->epoch.value : 0, message.offset());
+  }
+  ~Noted() {
+    if (journal_ != nullptr) journal_->end(run_, context_.stop_token().stop_requested());
+  }
+  Noted(const Noted&) = delete;
+  Noted& operator=(const Noted&) = delete;
+
+ private:
+  test::Journal* const journal_;
+  const Context& context_;
+  std::int64_t run_ = 0;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -46,7 +66,10 @@ int main(int argc, char** argv) {
       ".effect (id, attempt, pid, record_partition, record_offset, record_key) VALUES ($1, $2, $3, $4, $5, $6)";
   const char* const work_ms = std::getenv("EFFECT_MS");
   const std::chrono::milliseconds work(work_ms == nullptr ? 0 : std::stol(work_ms));
-  const auto handler = [&sql, work](const Message& message, Context& context) {
+  const char* const journal_folder = std::getenv("JOURNAL");
+  const auto journal = journal_folder == nullptr ? nullptr : std::make_unique<test::Journal>(journal_folder);
+  const auto handler = [&sql, work, &journal](const Message& message, Context& context) {
+    const Noted noted(journal.get(), message, context);
     misbehave(message);
     if (work > 0ms) std::this_thread::sleep_for(work);
     const std::string id(message.header("message-id").value_or("none"));
@@ -58,7 +81,10 @@ int main(int argc, char** argv) {
     }
   };
   try {
-    Consumer app{Config::load(argv[1])};
+    const Config config = Config::load(argv[1]);
+    Backends backends = connect(config);
+    if (journal) backends.store = std::make_shared<test::JournalledStore>(backends.store, *journal);
+    Consumer app{config, backends};
     app.topic(argv[2], handler | transactional() | retry(exponential{20ms, 3, 200ms}) | dead_letter());
     app.run();
   } catch (const std::exception& e) {

@@ -1,0 +1,234 @@
+// The token log as a topic that anybody may write to, misconfigure or delete.
+
+#include <gtest/gtest.h>
+
+#include "support/running.hpp"
+#include "tokens/wire.hpp"
+#include "tokens_world.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/kafka/admin.hpp"
+#include "turnstile/turnstile.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+kafka::Settings brokers() { return {{"bootstrap.servers", kafka_servers()}}; }
+
+/// The last event of the member of this process, as the log has it.
+tokens::Event last_of(const std::vector<LoggedEvent>& log, pid_t pid) {
+  tokens::Event last;
+  tokens::MemberId member = 0;
+  for (const LoggedEvent& record : log) {
+    const auto* joined = std::get_if<tokens::Joined>(&record.event.body);
+    if (joined != nullptr && static_cast<pid_t>(joined->pid) == pid) member = record.event.member;
+    if (record.event.member == member) last = record.event;
+  }
+  return last;
+}
+
+/// Faults 25 to 27: bytes that are no events, and events that nobody who is a member wrote.
+TEST(TokensTopic, garbage_and_forged_events_change_nothing) {
+  TURNSTILE_NEEDS_SERVERS();
+  LimitedWorld world({.limit = 4, .lease = 3s, .session_timeout_ms = 20'000});
+  world->publish(1'200);
+  Process one = world.consumer();
+  Process other = world.consumer();
+  ASSERT_TRUE(world.all_at_work({&one, &other})) << world->output();
+  const auto before = replay(world.token_log());
+
+  std::vector<std::string> garbage{"", "x", std::string(3, '\0'), std::string(100'000, '\xff')};
+  for (int i = 0; i < 60; ++i)
+    garbage.push_back(std::string(static_cast<std::size_t>(i), static_cast<char>(i * 37)) + "garbage");
+  append_to_topic(world.token_topic(), garbage);
+
+  const tokens::Event real = last_of(world.token_log(), one.pid());
+  const auto stranger = [&](decltype(tokens::Event::body) body) {
+    return tokens::encode({.member = 4711, .epoch = 1, .seq = 9, .body = std::move(body)});
+  };
+  const tokens::Line greedy{.limiter = world->topic(), .limit = 1'000, .wants = 1'000};
+  append_to_topic(
+      world.token_topic(),
+      {stranger(tokens::Acquire{greedy}), stranger(tokens::Release{greedy}), stranger(tokens::Keep{{greedy}, {}}),
+       stranger(tokens::Expire{real.member, world.token_log().back().position + 1'000}), stranger(tokens::Left{}),
+       stranger(tokens::Drained{}), stranger(tokens::PartitionsClaimed{{{{world->topic(), 0}, 1'000'000, 0}}}),
+       stranger(tokens::VersionSet{99}), stranger(tokens::LimitSet{"", 5, 0}),
+       tokens::encode(real),  // a copy of what was read
+       tokens::encode({.member = real.member, .epoch = real.epoch + 7, .seq = 1, .body = tokens::Left{}})});
+  const auto end = world.token_log().back().position;
+  // All have gone past it, and are at work.
+  ASSERT_TRUE(eventually([&] { return world.token_log().back().position > end + 4; })) << world->output();
+  const auto after = replay(world.token_log());
+  EXPECT_EQ(after.unknown - before.unknown, garbage.size()) << "counted";
+  EXPECT_GE(after.ignored - before.ignored, garbage.size() + 11);
+  EXPECT_EQ(after.version, before.version);
+  EXPECT_EQ(after.limiters.at(world->topic()).limit(), 4U);
+  for (const auto& [id, member] : before.members) EXPECT_TRUE(after.members.contains(id)) << "a member was thrown out";
+  const Nanos later = monotonic_ns();
+  EXPECT_TRUE(world.runs(one, 2, later) && world.runs(other, 2, later)) << world->output();
+  for (Process* process : {&one, &other}) process->signal(SIGTERM);
+  for (Process* process : {&one, &other}) EXPECT_EQ(process->wait(30s), 0) << world->output();
+  EXPECT_EQ(world.outside().most(), 4);
+}
+
+/// Somebody writes in a member's name what it never said. Nobody can tell but itself: it begins anew, and what was made of its
+/// account is left to expire.
+TEST(TokensTopic, a_member_in_whose_name_others_write_begins_anew_and_the_limit_holds) {
+  TURNSTILE_NEEDS_SERVERS();
+  constexpr auto lease = 3s;
+  LimitedWorld world({.limit = 4, .lease = lease, .session_timeout_ms = 20'000});
+  world->publish(1'500);
+  Process one = world.consumer();
+  Process other = world.consumer();
+  ASSERT_TRUE(world.all_at_work({&one, &other})) << world->output();
+  const tokens::Event real = last_of(world.token_log(), one.pid());
+  append_to_topic(world.token_topic(),
+                  {tokens::encode({.member = real.member,
+                                   .epoch = real.epoch,
+                                   .seq = real.seq + 1'000'000,
+                                   .body = tokens::Acquire{{.limiter = world->topic(), .limit = 4, .wants = 1'000}}})});
+  const Nanos forged = monotonic_ns();
+  ASSERT_TRUE(eventually([&] {
+    const auto now = last_of(world.token_log(), one.pid()).member;
+    return now != real.member && !replay(world.token_log()).members.contains(real.member);
+  })) << world->output();
+  tell("forged in a member's name: until its old account had expired", monotonic_ns() - forged);
+  const Nanos later = monotonic_ns();
+  EXPECT_TRUE(world.runs(one, 2, later) && world.runs(other, 2, later)) << world->output();
+  for (Process* process : {&one, &other}) process->signal(SIGTERM);
+  for (Process* process : {&one, &other}) EXPECT_EQ(process->wait(30s), 0) << world->output();
+  EXPECT_LE(world.most_that_counts(), 4);
+}
+
+struct WrongTopic {
+  const char* name;
+  std::string suffix;  ///< of the group's token topic
+  int partitions = 1;
+  std::map<std::string, std::string> settings{};
+  int replication = 0;  ///< asked for by the configuration
+  std::vector<std::string> says;
+};
+
+class TokensTopicRefused : public ::testing::TestWithParam<WrongTopic> {};
+
+/// Fault 28.
+TEST_P(TokensTopicRefused, with_the_command_that_puts_it_right) {
+  TURNSTILE_NEEDS_SERVERS();
+  LimitedWorld world({.limit = 4});
+  const std::string topic = world.token_topic() + GetParam().suffix;
+  kafka::create_topic(brokers(), {topic, GetParam().partitions, 1, GetParam().settings});
+  const std::string more = world.limits(60s) + "replication = " + std::to_string(GetParam().replication) + "\n";
+  Running consumer(world->config("limit = 4", more),
+                   [&](Consumer& app) { app.topic(world->topic(), [](const Message&) {}); });
+  const std::string why = consumer.failure(60s);
+  EXPECT_NE(why.find(topic), std::string::npos) << why;
+  EXPECT_NE(why.find(kafka_servers()), std::string::npos) << why;
+  for (const auto& said : GetParam().says) EXPECT_NE(why.find(said), std::string::npos) << said << "\n" << why;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, TokensTopicRefused,
+    ::testing::Values(
+        WrongTopic{.name = "partitions",
+                   .suffix = "",
+                   .partitions = 3,
+                   .says = {"has 3 partitions", "exactly 1", "kafka-topics.sh", "--delete", "--partitions 1"}},
+        WrongTopic{.name = "compacted",
+                   .suffix = "",
+                   .settings = {{"cleanup.policy", "compact"}},
+                   .says = {"cleanup.policy=compact", "kafka-configs.sh", "--add-config cleanup.policy=delete"}},
+        WrongTopic{.name = "compacted_and_deleted",
+                   .suffix = "",
+                   .settings = {{"cleanup.policy", "compact,delete"}},
+                   .says = {"kafka-configs.sh", "--add-config cleanup.policy=delete"}},
+        WrongTopic{.name = "replicas",
+                   .suffix = "",
+                   .replication = 3,
+                   .says = {"has 1 replicas", "the 3 asked for", "--replication-factor 3"}},
+        WrongTopic{.name = "snapshots_not_compacted",
+                   .suffix = ".snapshots",
+                   .settings = {{"cleanup.policy", "delete"}},
+                   .says = {"kafka-configs.sh", "--add-config cleanup.policy=compact"}}),
+    [](const auto& c) { return std::string(c.param.name); });
+
+TEST(TokensTopic, that_cannot_be_created_says_how_to) {
+  TURNSTILE_NEEDS_SERVERS();
+  LimitedWorld world({.limit = 4});
+  Running consumer(world->config("limit = 4", world.limits(60s) + "replication = 3\n"),
+                   [&](Consumer& app) { app.topic(world->topic(), [](const Message&) {}); });
+  const std::string why = consumer.failure(60s);
+  for (const auto& said : {"could not be created", "kafka-topics.sh", "--replication-factor 3"})
+    EXPECT_NE(why.find(said), std::string::npos) << said << "\n" << why;
+}
+
+std::size_t count(const std::string& text, const std::string& what) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+class TokensTopicGone : public ::testing::TestWithParam<bool> {};
+
+/// Fault 29. Created anew under the same name, it is another log.
+TEST_P(TokensTopicGone, ends_all_starts_with_one_clear_error) {
+  TURNSTILE_NEEDS_SERVERS();
+  LimitedWorld world({.limit = 4, .lease = 4s, .session_timeout_ms = 20'000});
+  world->publish(2'000);
+  Process consumer = world.consumer();
+  ASSERT_TRUE(world.all_at_work({&consumer})) << world->output();
+  delete_topic(world.token_topic());
+  const Nanos deleted = monotonic_ns();
+  if (GetParam()) {
+    ASSERT_TRUE(eventually([&] {
+      try {
+        return kafka::create_topic(brokers(), {world.token_topic(), 1, 1, {{"cleanup.policy", "delete"}}});
+      } catch (const BrokerError&) {
+        return false;  // still being deleted
+      }
+    }));
+  }
+  EXPECT_TRUE(eventually([&] { return count(world->output(), "who holds which permits cannot be known") > 0; }, 30s))
+      << world->output();
+  ASSERT_TRUE(eventually([&] { return world.outside().running(consumer.pid()) == 0; }, 30s)) << world->output();
+  const Nanos idle = monotonic_ns();
+  tell(GetParam() ? "topic created anew: until nothing ran" : "topic deleted: until nothing ran", idle - deleted);
+  ASSERT_TRUE(eventually([&] { return monotonic_ns() > idle + 5 * kSecond_ns; }));
+  EXPECT_EQ(world.outside().most({.from = idle}), 0) << "handlers were started";
+  EXPECT_EQ(count(world->output(), "who holds which permits cannot be known"), 1U) << world->output();
+  EXPECT_EQ(count(world->output(), "stop all members of the domain and start them again"), 1U) << world->output();
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(30s), 0) << world->output();
+  EXPECT_LE(world.outside().most(), 4);
+  // Started again, it goes on: the first that comes creates the topic.
+  Process again = world.consumer();
+  EXPECT_TRUE(world.runs(again, 4, idle)) << world->output();
+}
+
+/// The remedy that is printed when a token topic is gone has to work, whatever was left of it.
+TEST(TokensTopic, created_anew_is_read_from_its_own_beginning_though_snapshots_of_the_old_one_are_left) {
+  if (kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set";
+  const std::string topic = "tokens-" + std::to_string(::getpid()) + "-" + std::to_string(monotonic_ns());
+  const auto join = [&] {
+    auto domain = kafka::open_limiters(brokers(), {.name = topic}, {.lease = 1s, .snapshot_every = 8},
+                                       make_logger({"off", "text"}));
+    EXPECT_TRUE(domain->wait_until_joined(20s));
+    return domain;
+  };
+  {
+    const auto domain = join();
+    for (int limit = 1; limit < 40; ++limit) ASSERT_TRUE(domain->set_limit("psp", limit, 20s));
+    ASSERT_TRUE(eventually([&] { return !read_token_topic(topic + ".snapshots").empty(); }));
+  }
+  delete_topic(topic);
+  const auto domain = join();
+  EXPECT_TRUE(domain->permits().limiters.empty()) << "what was set before went with the topic";
+  EXPECT_TRUE(domain->set_limit("psp", 3, 20s));
+  EXPECT_EQ(domain->halted(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, TokensTopicGone, ::testing::Bool(),
+                         [](const auto& c) { return c.param ? "and_created_anew" : "deleted"; });
+
+}  // namespace
+}  // namespace turnstile::test

@@ -1,0 +1,88 @@
+#pragma once
+// What a handler's process writes of its runs, line by line and before it acts, for others to count from outside:
+//
+//   S NS RUN PARTITION EPOCH OFFSET    a handler starts
+//   E NS RUN done|stopped              it is about to return; `stopped`: it was asked to stop
+//   F NS PARTITION EPOCH               the database has this epoch of the partition, committed: older ones are refused from here on
+//
+// NS: CLOCK_MONOTONIC, in nanoseconds, of one host. One file for each process, FOLDER/PID.journal.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "turnstile/ports/inbox.hpp"
+
+namespace turnstile::test {
+
+inline std::int64_t monotonic_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+/// Thread-safe.
+class Journal {
+ public:
+  explicit Journal(const std::string& folder)
+      : file_(::open((folder + "/" + std::to_string(::getpid()) + ".journal").c_str(),
+                     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+    if (file_ < 0) throw std::runtime_error(folder + ": no journal can be written there");
+  }
+  ~Journal() { ::close(file_); }
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  std::int64_t start(std::int32_t partition, std::int64_t epoch, std::int64_t offset) {
+    const std::int64_t run = ++runs_;
+    write("S " + std::to_string(monotonic_ns()) + " " + std::to_string(run) + " " + std::to_string(partition) + " " +
+          std::to_string(epoch) + " " + std::to_string(offset) + "\n");
+    return run;
+  }
+  void end(std::int64_t run, bool stopped) {
+    write("E " + std::to_string(monotonic_ns()) + " " + std::to_string(run) + (stopped ? " stopped\n" : " done\n"));
+  }
+  void fenced(std::int32_t partition, std::int64_t epoch) {
+    write("F " + std::to_string(monotonic_ns()) + " " + std::to_string(partition) + " " + std::to_string(epoch) + "\n");
+  }
+
+ private:
+  // One write: whole lines, also when the process is killed.
+  void write(const std::string& line) const {
+    if (::write(file_, line.data(), line.size()) < 0) throw std::runtime_error("the journal cannot be written");
+  }
+  const int file_;
+  std::atomic<std::int64_t> runs_{0};
+};
+
+/// A store whose claims are noted as soon as the database has committed them.
+class JournalledStore final : public InboxStore {
+ public:
+  JournalledStore(std::shared_ptr<InboxStore> inner, Journal& journal) : inner_(std::move(inner)), journal_(journal) {}
+
+  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
+                                               std::chrono::milliseconds lock_timeout) override {
+    auto claims = inner_->claim_partitions(group, partitions, lock_timeout);
+    for (const auto& claim : claims) journal_.fenced(claim.at.partition, claim.fence.epoch.value);
+    return claims;
+  }
+  std::unique_ptr<InboxSession> open_session() override { return inner_->open_session(); }
+  void check_schema() override { inner_->check_schema(); }
+  HandlerId register_handler(const std::string& name) override { return inner_->register_handler(name); }
+  void advance_watermarks(std::span<const WatermarkUpdate> updates) override { inner_->advance_watermarks(updates); }
+  std::int32_t begin_incarnation(const Fence& fence) override { return inner_->begin_incarnation(fence); }
+  bool record_dead(const DeadMessage& message) override { return inner_->record_dead(message); }
+  bool is_dead(HandlerId handler, const Fence& fence, Offset offset) override {
+    return inner_->is_dead(handler, fence, offset);
+  }
+
+ private:
+  const std::shared_ptr<InboxStore> inner_;
+  Journal& journal_;
+};
+
+}  // namespace turnstile::test
