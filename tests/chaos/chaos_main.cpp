@@ -1,4 +1,4 @@
-// The two programs of tests/chaos/run.
+// The programs of tests/chaos/run.
 //
 //   chaos load BROKERS TOPIC RATE
 //     makes the topics TOPIC (6 partitions) and TOPIC.dlq, then publishes RATE messages a second until SIGTERM: ids 0, 1, 2, …, every
@@ -6,22 +6,37 @@
 //   chaos consume CONFIG TOPIC SCHEMA WORK_MS JOURNAL [elsewhere]
 //     a consumer whose effect is one row; it writes "ID OFFSET" to JOURNAL before each run. `elsewhere`: the known-bad build, which
 //     makes its effects in a transaction of its own, so that a kill separates them from the inbox row.
+//   chaos limited CONFIG TOPIC SCHEMA WORK_MS FOLDER
+//     the same under a limit of the whole cluster; its journal is that of tests/support/journal.hpp. Every 50th message takes 20
+//     times as long.
+//   chaos operator BROKERS TOKEN_TOPIC LIMITER
+//     a member of the domain: sets the limit to each number that it reads, and prints "held" or "not held" for it.
+//   chaos watch BROKERS TOKEN_TOPIC LIMITER
+//     follows the token log until SIGTERM. A line for each record: position, time (CLOCK_MONOTONIC, ns), member, its pid, kind, what
+//     became of it, and after it: the limit in force, permits held by all, members.
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <deque>
 #include <iostream>
+#include <map>
 #include <mutex>
 #include <pqxx/pqxx>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "support/journal.hpp"
+#include "support/token_records.hpp"
+#include "tokens/state.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/broker.hpp"
+#include "turnstile/kafka/limiters.hpp"
+#include "turnstile/log.hpp"
 #include "turnstile/ports/broker.hpp"
 #include "turnstile/turnstile.hpp"
 
@@ -127,6 +142,60 @@ int consume(int argc, char** argv) {
   return 0;
 }
 
+int limited(char** argv) {
+  const Config config = Config::load(argv[2]);
+  const std::string insert =
+      "INSERT INTO " + std::string(argv[4]) +
+      ".effect (id, pid, record_partition, record_offset, record_key) VALUES ($1, $2, $3, $4, $5)";
+  const std::chrono::milliseconds work(std::stol(argv[5]));
+  test::Journal journal(argv[6]);
+  Backends backends = connect(config);
+  backends.store = std::make_shared<test::JournalledStore>(backends.store, journal);
+  Consumer app(config, backends);
+  app.topic(argv[3],
+            [&](const Message& message, Context& context) {
+              const auto run = journal.start(message.partition(), context.fence()->epoch.value, message.offset());
+              std::this_thread::sleep_for(message.offset() % 50 == 0 ? work * 20 : work);
+              journal.end(run, context.stop_token().stop_requested());
+              context.tx().exec(insert, std::string(message.header("message-id").value_or("none")), ::getpid(),
+                                message.partition(), message.offset(), std::string(message.key().value_or("")));
+            } | transactional() |
+                retry(exponential{20ms, 5}) | dead_letter());
+  app.run();
+  return 0;
+}
+
+int operate(const std::string& brokers, const std::string& topic, const std::string& limiter) {
+  const auto domain = kafka::open_limiters({{"bootstrap.servers", brokers}}, {.name = topic}, {.client = "operator"},
+                                           make_logger({"off", "text"}));
+  for (std::int64_t limit = 0; std::cin >> limit;)
+    std::cout << (domain->set_limit(limiter, limit, 20s) ? "held" : "not held") << std::endl;
+  return 0;
+}
+
+int watch(const std::string& brokers, const std::string& topic, const std::string& limiter) {
+  static constexpr std::array<std::string_view, 12> kinds{"unknown", "joined",  "keep",    "acquire",
+                                                          "release", "claimed", "revoked", "drained",
+                                                          "expire",  "limit",   "version", "left"};
+  std::signal(SIGTERM, [](int) { stop = true; });
+  tokens::State state;
+  std::map<tokens::MemberId, std::uint32_t> pids;
+  test::tail_token_topic(brokers, topic, [&](const test::LoggedEvent* record) {
+    if (record == nullptr) return !stop;
+    const auto& event = record->event;
+    if (const auto* joined = std::get_if<tokens::Joined>(&event.body)) pids[event.member] = joined->pid;
+    const auto effects = tokens::apply(state, record->position, event);
+    const auto entry = state.limiters.find(limiter);
+    const bool known = entry != state.limiters.end();
+    std::cout << record->position << ' ' << record->created_ns << ' ' << event.member << ' ' << pids[event.member]
+              << ' ' << kinds.at(event.body.index()) << ' ' << to_text(effects.outcome) << ' '
+              << (known ? entry->second.limit() : 0) << ' ' << (known ? entry->second.held() : 0) << ' '
+              << state.members.size() << std::endl;
+    return !stop;
+  });
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -134,6 +203,9 @@ int main(int argc, char** argv) {
   try {
     if (verb == "load" && argc == 5) return load(argv[2], argv[3], std::stoi(argv[4]));
     if (verb == "consume" && argc >= 7) return consume(argc, argv);
+    if (verb == "limited" && argc == 7) return limited(argv);
+    if (verb == "operator" && argc == 5) return operate(argv[2], argv[3], argv[4]);
+    if (verb == "watch" && argc == 5) return watch(argv[2], argv[3], argv[4]);
   } catch (const std::exception& e) {
     std::cerr << "chaos " << verb << ": " << e.what() << '\n';
     return 1;
