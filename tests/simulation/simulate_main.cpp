@@ -40,6 +40,17 @@ std::optional<std::size_t> find(const Names& names, std::string_view name) {
   return std::nullopt;
 }
 
+/// False: there is no such bug, or this build has none.
+bool plant([[maybe_unused]] std::string_view name) {
+#if defined(TURNSTILE_FAILPOINTS) && TURNSTILE_FAILPOINTS
+  const auto found = find(turnstile::tokens::kPlantedNames, name);
+  if (found) turnstile::tokens::planted = static_cast<turnstile::tokens::Planted>(*found);
+  return found.has_value();
+#else
+  return false;
+#endif
+}
+
 std::optional<Options> parse(int count, char** arguments) {
   Options options;
   for (int i = 1; i + 1 < count; i += 2) {
@@ -50,9 +61,7 @@ std::optional<Options> parse(int count, char** arguments) {
       if (!fault || !options.plan) return std::nullopt;
       options.plan->faults.reset(*fault);
     } else if (name == "--plant") {
-      const auto plant = find(turnstile::tokens::kPlantedNames, value);
-      if (!plant) return std::nullopt;
-      turnstile::tokens::planted = static_cast<turnstile::tokens::Planted>(*plant);
+      if (!plant(value)) return std::nullopt;
     } else if (!number(value, parsed)) {
       return std::nullopt;
     } else if (name == "--seeds") {

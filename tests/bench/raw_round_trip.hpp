@@ -1,0 +1,28 @@
+#pragma once
+// A record to the broker and back: what a permit that must be asked for is measured against. The producer is idempotent and does
+// not linger, the consumer is already there; a topic of one partition.
+
+#include <librdkafka/rdkafka.h>
+
+#include <string>
+
+namespace bench {
+
+class RoundTrip {
+ public:
+  /// Makes the topic.
+  RoundTrip(const std::string& brokers, std::string topic);
+  ~RoundTrip();
+  RoundTrip(const RoundTrip&) = delete;
+  RoundTrip& operator=(const RoundTrip&) = delete;
+
+  /// Returns when the record has been read.
+  void once();
+
+ private:
+  const std::string topic_;
+  rd_kafka_t* producer_ = nullptr;
+  rd_kafka_t* consumer_ = nullptr;
+};
+
+}  // namespace bench
