@@ -14,6 +14,7 @@
 
 #include "support/eventually.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/ports/limiter.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
 #include "turnstile/turnstile.hpp"
@@ -184,6 +185,45 @@ TEST_F(EngineTest, runs_no_more_handlers_at_once_than_the_limit_over_topics_that
   EXPECT_EQ(failure, "");
   EXPECT_LE(most, 3);
   EXPECT_GE(most, 1);
+}
+
+/// Remembers what was claimed, and whether the engine waited for it before anything ran.
+class ClaimingLimiters final : public Limiters {
+ public:
+  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
+    return local_->open(name, limit);
+  }
+  void on_claimed(const TopicPartition&, Epoch) override { ++claimed; }
+  void wait_until_claimed() override { known = claimed.load(); }
+  std::atomic<int> claimed{0}, known{0};
+
+ private:
+  const std::shared_ptr<Limiters> local_ = make_local_limiters();
+};
+
+TEST_F(EngineTest, starts_nothing_on_partitions_whose_claims_are_not_known) {
+  for (const std::string name : {"plain", "stored"}) {
+    topic(name, 4);
+    publish(name, 40);
+    const auto limiters = std::make_shared<ClaimingLimiters>();
+    std::atomic<int> too_soon{0}, ran{0};
+    const auto handler = [&](const Message&) {
+      ++ran;
+      if (limiters->known != limiters->claimed || limiters->claimed == 0) ++too_soon;
+    };
+    Consumer app(config(), Backends{broker, inbox, limiters});
+    auto pipeline = handler | limit("psp", 3);
+    app.topic(name, name == "stored" ? std::move(pipeline) | transactional() : std::move(pipeline))
+        .observe(counts)
+        .handle_signals(false)
+        .logger(logger);
+    auto thread = start(app);
+    EXPECT_TRUE(eventually([&] { return ran == 40; })) << name << ": " << ran << " " << failure;
+    app.stop();
+    thread.join();
+    EXPECT_EQ(too_soon, 0);
+    EXPECT_EQ(limiters->claimed, 4);
+  }
 }
 
 TEST_F(EngineTest, settles_duplicates_while_no_permit_is_to_be_had) {

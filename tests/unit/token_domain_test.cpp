@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <spdlog/sinks/null_sink.h>
+#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
+
+#include <condition_variable>
+#include <sstream>
 
 #include "support/eventually.hpp"
 #include "turnstile/testing/token_log.hpp"
@@ -234,6 +238,82 @@ TEST(TokenDomain, runs_on_the_reserve_while_the_log_is_away) {
   EXPECT_EQ(most_to_be_had(*of_third), 0U) << "the reserve is for two";
   cluster.topic->away(false);
   EXPECT_EQ(take_all(*of_third, 3).size(), 3U);
+}
+
+TEST(TokenDomain, knows_a_claim_once_it_was_read_back_and_closes_when_it_is_not) {
+  Cluster cluster;
+  const auto a = cluster.join(), b = cluster.join();
+  a->on_claimed({"orders", 0}, Epoch{7});
+  a->wait_until_claimed();
+  const auto of_b = b->open("psp", 1);
+  // b's claim is refused by the log, since a's fence is newer; it is known all the same.
+  b->on_claimed({"orders", 0}, Epoch{6});
+  b->wait_until_claimed();
+  EXPECT_EQ(take_all(*of_b, 1).size(), 1U);
+}
+
+TEST(TokenDomain, what_nobody_knows_cannot_be_unset_and_nothing_waits_for_it) {
+  Cluster cluster;
+  const auto a = cluster.join();
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_FALSE(a->set_limit("nobody", std::nullopt, 60s));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 30s);
+  EXPECT_LT(cluster.topic->end(), 20);
+}
+
+/// A log that may be read, and refuses what is written.
+class ReadOnlyLog final : public TokenLog {
+ public:
+  explicit ReadOnlyLog(std::shared_ptr<std::atomic<int>> failures) : failures_(std::move(failures)) {}
+  std::vector<std::string> snapshots() override { return {}; }
+  std::int64_t begin() override { return 0; }
+  std::int64_t end() override { return 0; }
+  void seek(std::int64_t) override {}
+  std::vector<Record> read(std::chrono::milliseconds timeout) override {
+    std::unique_lock lock(mutex_);
+    woken_.wait_for(lock, timeout, [this] { return std::exchange(wake_, false); });
+    return {};
+  }
+  void append(std::string) override { failed_ = true; }
+  bool failed() override {
+    const bool did = std::exchange(failed_, false);
+    *failures_ += did;
+    return did;
+  }
+  [[nodiscard]] std::string why_failed() const override { return "no right to write"; }
+  void save(std::int64_t, std::string) override {}
+  [[nodiscard]] std::int64_t saved() const override { return -1; }
+  void trim(std::int64_t) override {}
+  void wake() noexcept override {
+    const std::lock_guard lock(mutex_);
+    wake_ = true;
+    woken_.notify_one();
+  }
+  void flush(std::chrono::milliseconds) override {}
+  [[nodiscard]] std::string name() const override { return "a log that refuses"; }
+
+ private:
+  const std::shared_ptr<std::atomic<int>> failures_;
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  bool wake_ = false, failed_ = false;
+};
+
+TEST(TokenDomain, who_may_not_write_says_why_once_and_tries_later_and_later) {
+  std::ostringstream text;
+  const auto logger = std::make_shared<spdlog::logger>("t", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+  const auto failures = std::make_shared<std::atomic<int>>(0);
+  {
+    const auto domain = join_token_domain(std::make_unique<ReadOnlyLog>(failures), {}, logger);
+    EXPECT_FALSE(domain->wait_until_joined(1'500ms));
+  }
+  // At once, after 0.1 s, 0.2 s, 0.4 s, 0.8 s: five or six in 1.5 s. Without a pause it would be thousands.
+  EXPECT_GE(*failures, 2);
+  EXPECT_LE(*failures, 8);
+  const std::string said = text.str();
+  const auto first = said.find("no right to write");
+  ASSERT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("no right to write", first + 1), std::string::npos) << said;
 }
 
 TEST(TokenDomain, a_limit_that_the_reserve_uses_up_is_refused) {

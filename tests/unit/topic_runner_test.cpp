@@ -302,6 +302,22 @@ TEST(TopicRunner, starts_nothing_once_it_is_cancelled) {
   EXPECT_EQ(world.inbox->size(), 0U);
 }
 
+TEST(TopicRunner, commits_nothing_of_a_handler_that_went_on_past_its_permit) {
+  const std::vector<Planned> plan{{1, 0, Act::effect, 0}};
+  RunWatch watch;
+  World world({}, [&](const Message&, Context& context) {
+    context.tx().exec("INSERT", "too late");
+    watch.cancel();
+  });
+  const OneBlock block(plan);
+  const auto session = world.inbox->open_session();
+  const Work work{&block.messages()[0], 0, 1};
+  const auto result = world.runner->run({&work, 1}, world.place, session.get(), watch);
+  EXPECT_EQ(result.verdicts[0].kind, Verdict::Kind::put_back);
+  EXPECT_TRUE(world.inbox->committed().empty());
+  EXPECT_EQ(world.inbox->size(), 0U);
+}
+
 /// Its permits are ours until somebody says that the lease is over.
 struct Leased final : Limiter {
   const std::string& name() const noexcept override { return name_; }

@@ -29,6 +29,14 @@ class LazyDomain final : public Limiters {
     const std::lock_guard lock(mutex_);
     if (domain_) domain_->on_claimed(at, epoch);
   }
+  void wait_until_claimed() override {
+    std::shared_ptr<TokenDomain> domain;
+    {
+      const std::lock_guard lock(mutex_);
+      domain = domain_;
+    }
+    if (domain) domain->wait_until_claimed();
+  }
   void on_revoked(std::span<const TopicPartition> partitions) override {
     const std::lock_guard lock(mutex_);
     if (domain_) domain_->on_revoked(partitions);

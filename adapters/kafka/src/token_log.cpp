@@ -42,11 +42,19 @@ Settings writer_settings(Settings settings) {
   settings["enable.idempotence"] = "true";
   settings.erase("queue.buffering.max.ms");
   settings["linger.ms"] = "0";
+  settings["message.max.bytes"] = "16777216";  // of a snapshot; as the topic's own setting
   settings.erase("message.timeout.ms");
   settings["delivery.timeout.ms"] = delivery_timeout_ms;
   settings.erase("compression.type");
   settings["compression.codec"] = "none";
   return settings;
+}
+
+std::string reason(rd_kafka_resp_err_t code, const std::string& topic) {
+  std::string text = rd_kafka_err2str(code);
+  if (code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED) text += "; grant this user Write on topic " + topic;
+  if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) text += "; raise max.message.bytes of topic " + topic;
+  return text;
 }
 
 bool says_gone(rd_kafka_resp_err_t code) {
@@ -270,7 +278,8 @@ void KafkaTokenLog::produce(const std::string& topic, const std::string& key, st
                         RD_KAFKA_V_END)
           ? rd_kafka_error_new(rd_kafka_last_error(), "%s", rd_kafka_err2str(rd_kafka_last_error()))
           : nullptr};
-  if (!refused || snapshot_of >= 0) return;
+  if (!refused) return;
+  if (snapshot_of >= 0) return not_saved(snapshot_of, rd_kafka_error_code(refused.get()));
   failed_ = true;
   may_be_gone_ = may_be_gone_ || says_gone(rd_kafka_error_code(refused.get()));
   why_failed_ = rd_kafka_error_string(refused.get());
@@ -280,12 +289,23 @@ void KafkaTokenLog::on_delivered(const rd_kafka_message_t& record) noexcept {
   const auto mark = reinterpret_cast<std::intptr_t>(record._private);
   if (mark > 0) {
     if (!record.err) saved_ = std::max<std::int64_t>(saved_, mark - 1);
+    else not_saved(mark - 1, record.err);
     return;
   }
   if (!record.err) return;
   failed_ = true;
   may_be_gone_ = may_be_gone_ || says_gone(record.err);
-  why_failed_ = rd_kafka_err2str(record.err);
+  why_failed_ = reason(record.err, topic_);
+}
+
+void KafkaTokenLog::not_saved(std::int64_t position, rd_kafka_resp_err_t code) noexcept try {
+  // What was purged is saved again with the next one.
+  if (code == RD_KAFKA_RESP_ERR__PURGE_QUEUE || code == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT) return;
+  if (std::exchange(told_not_saved_, code) == code) return;
+  logger_->warn(
+      "the snapshot of position {} could not be kept in topic {}: {}. Until one is, the token log {} grows, and who joins reads all of it",
+      position, snapshot_topic(topic_), reason(code, snapshot_topic(topic_)), topic_);
+} catch (...) {  // a line less in the log
 }
 
 bool KafkaTokenLog::failed() {

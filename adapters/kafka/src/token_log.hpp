@@ -46,6 +46,7 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   void look_whether_it_is_gone();
   [[nodiscard]] TokenLogBroken gone() const;
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> bounds(const std::string& topic) const;
+  void not_saved(std::int64_t position, rd_kafka_resp_err_t code) noexcept;
   void produce(const std::string& topic, const std::string& key, std::string_view bytes, std::int64_t snapshot_of);
   void fill(std::int64_t up_to, std::vector<Record>& into);
   void open_producer();
@@ -65,6 +66,7 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   bool may_be_gone_ = false;                            ///< a writer was told so
   std::chrono::steady_clock::time_point gone_since_{};  ///< the brokers said so first; the epoch: they did not
   std::chrono::steady_clock::time_point ask_again_{};
+  rd_kafka_resp_err_t told_not_saved_ = RD_KAFKA_RESP_ERR_NO_ERROR;
   std::string why_failed_;
   std::int64_t saved_ = -1;
 };

@@ -1,8 +1,10 @@
 #include "token_topic.hpp"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <map>
 
 #include "client.hpp"
 #include "topics.hpp"
@@ -16,14 +18,17 @@ using std::chrono::milliseconds;
 constexpr milliseconds wait{10'000};
 constexpr milliseconds patience{5'000};  // of a person at the command line
 constexpr std::int32_t enough_replicas = 3;
-// Longer than any domain takes to come to its next snapshot; what two members agree on is deleted sooner.
-constexpr const char* retention_ms = "604800000";
+// By time nothing may go: a domain that rested for longer would have lost its log. What a snapshot stands for, members delete.
+constexpr const char* retention_ms = "-1";
+// Of a snapshot: 1,000 members with 20 limiters and 65,536 partitions have 4 MB.
+constexpr const char* most_bytes = "16777216";
 
 class Topics {
  public:
   Topics(const Settings& settings, const TokenTopic& topic, std::shared_ptr<spdlog::logger> logger)
       : settings_(settings),
         brokers_(setting(settings, "bootstrap.servers")),
+        logger_(logger),
         client_(Client::open(Role::inspector, settings, std::move(logger))) {
     const auto known = shape(*client_, topic.name, wait);
     replicas_ = topic.replication > 0 ? topic.replication : std::clamp(known.brokers, 1, enough_replicas);
@@ -54,12 +59,12 @@ class Topics {
           name, *is, policy == "delete" ? "takes records out of the middle of the log" : "keeps too many snapshots",
           policy, brokers_, name, policy));
     }
+    advise(name, policy);
   }
 
  private:
   void create(const std::string& name, const std::string& policy) {
-    NewTopic topic{.name = name, .partitions = 1, .replication = replicas_, .settings = {{"cleanup.policy", policy}}};
-    if (policy == "delete") topic.settings["retention.ms"] = retention_ms;
+    const NewTopic topic{.name = name, .partitions = 1, .replication = replicas_, .settings = wanted(policy)};
     try {
       create_topic(settings_, topic);
     } catch (const BrokerError& error) {
@@ -69,11 +74,29 @@ class Topics {
                       name, error.what(), create_command(name, policy)));
     }
   }
+  static std::map<std::string, std::string> wanted(const std::string& policy) {
+    if (policy == "delete") return {{"cleanup.policy", policy}, {"retention.ms", retention_ms}};
+    return {{"cleanup.policy", policy}, {"max.message.bytes", most_bytes}};
+  }
   std::string create_command(const std::string& name, const std::string& policy) const {
-    return fmt::format(
-        "kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions 1 --replication-factor {} --config "
-        "cleanup.policy={}",
-        brokers_, name, replicas_, policy);
+    std::string command =
+        fmt::format("kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions 1 --replication-factor {}",
+                    brokers_, name, replicas_);
+    for (const auto& [key, value] : wanted(policy)) command += fmt::format(" --config {}={}", key, value);
+    return command;
+  }
+  /// What a domain survives for a while, but should not have to.
+  void advise(const std::string& name, const std::string& policy) {
+    for (const auto& [key, value] : wanted(policy)) {
+      const auto is = topic_setting(*client_, name, key, wait);
+      if (!is || *is == value) continue;
+      logger_->warn(
+          "topic {} has {}={}; it should be {}{}: kafka-configs.sh --bootstrap-server {} --alter --entity-type topics "
+          "--entity-name {} --add-config {}={}",
+          name, key, *is, value,
+          policy == "delete" ? ", or a domain that rests for longer cannot be started again" : "", brokers_, name, key,
+          value);
+    }
   }
   std::string delete_command(const std::string& name) const {
     return fmt::format("kafka-topics.sh --bootstrap-server {} --delete --topic {}", brokers_, name);
@@ -81,6 +104,7 @@ class Topics {
 
   const Settings& settings_;
   const std::string brokers_;
+  const std::shared_ptr<spdlog::logger> logger_;
   const std::shared_ptr<Client> client_;
   std::int32_t replicas_ = 1;
 };

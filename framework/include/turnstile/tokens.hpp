@@ -89,7 +89,7 @@ class TokenDomain : public Limiters {
 };
 
 /// Joins the domain of this log, on a thread of its own, after reading the newest snapshot on this one. Leaves it when the last one
-/// lets go of it, of its limiters and their permits; that takes 2 s at most. `log` and `logger`: not null. Throws BrokerError
+/// lets go of it, of its limiters and their permits; that takes 2 s at most. `log`: not null; `logger` null: one of its own. Throws BrokerError
 /// when the log cannot be read, TokenLogBroken when it cannot be understood.
 std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
                                                std::shared_ptr<spdlog::logger> logger);

@@ -170,7 +170,10 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
   }
   journal_->info("assigned " + std::to_string(partitions.size()) + " partitions");
   std::vector<TopicPartitionOffset> starts;
-  if (to_claim.empty()) return starts;
+  if (to_claim.empty()) {
+    limiters_->wait_until_claimed();
+    return starts;
+  }
   try {
     for (const auto& claim : store_->claim_partitions(settings_.group, to_claim, settings_.lock_timeout)) {
       const LanePtr& lane = claiming.at(claim.at);
@@ -192,6 +195,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
   shared_->scheduler.locked([&] {
     for (const auto& [at, lane] : claiming) lane->claim_at = {};
   });
+  limiters_->wait_until_claimed();  // no message of them has been read yet
   return starts;
 }
 
@@ -232,8 +236,9 @@ void Engine::take_late_claims() {
         lane->start = start_of(claim, place);
         if (lane->start) consumer_->seek({claim.at, *lane->start});
       }
-      shared_->scheduler.admit(*lane, place);
       limiters_->on_claimed(claim.at, claim.fence.epoch);
+      limiters_->wait_until_claimed();
+      shared_->scheduler.admit(*lane, place);
       journal_->info(claim.at, "claimed, epoch " + std::to_string(claim.fence.epoch.value));
       observers_.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
     } catch (const std::exception& e) {

@@ -10,6 +10,7 @@
 #include "runtime/permits_view.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
+#include "turnstile/log.hpp"
 
 namespace turnstile {
 
@@ -24,6 +25,10 @@ using tokens::Micros;
 constexpr milliseconds kLongestWait{50};
 /// Whoever has not looked around for so long may have slept through anything: what it held may be held by others.
 constexpr Micros kFresh = 1'000'000;
+/// How long a rebalance waits for the claims of its partitions to be read back.
+constexpr milliseconds kLongestClaim{10'000};
+/// Who cannot write tries again at once, then after this, twice this, ... at most so long.
+constexpr Micros kFirstRetry = 100'000, kLongestRetry = 5'000'000;
 /// How long leaving may take.
 constexpr milliseconds kFarewell{2'000};
 /// Members that keep snapshots: the oldest ones, so that one may be away.
@@ -194,6 +199,20 @@ void DomainMember::on_claimed(const TopicPartition& at, Epoch epoch) {
   log_->wake();
 }
 
+/// Who has not joined holds nothing; what it is granted later, it is granted after its claims. Without an answer the gates close,
+/// and only an answer to what is written after the claims opens them again.
+void DomainMember::wait_until_claimed() {
+  std::unique_lock lock(mutex_);
+  const bool claimed = changed_.wait_for(lock, kLongestClaim, [this] {
+    return member_.phase() != tokens::Member::Phase::joined || !member_.is_claiming() || stopping_;
+  });
+  if (claimed) return;
+  journal_.warn("the claims of partitions have not come back from " + log_->name() + " for " +
+                std::to_string(kLongestClaim.count()) + " ms: nothing starts under a limit until they do");
+  member_.distrust(now_us());
+  log_->wake();
+}
+
 void DomainMember::on_revoked(std::span<const TopicPartition> partitions) {
   {
     const std::lock_guard lock(mutex_);
@@ -220,7 +239,7 @@ bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int6
   std::unique_lock lock(mutex_);
   changes_.push_back(change);
   log_->wake();
-  changed_.wait_for(lock, timeout, [&] { return change->done || stopping_; });
+  changed_.wait_for(lock, timeout, [&] { return change->over || stopping_; });
   std::erase(changes_, change);
   return change->done;
 }
@@ -258,7 +277,8 @@ void DomainMember::step() {
   {
     const std::lock_guard lock(mutex_);
     const Micros now = now_us();
-    const Micros due = deadline_ == 0 ? member_.next_tick() : std::min(member_.next_tick(), deadline_);
+    const Micros tick = std::max(member_.next_tick(), write_again_at_);
+    const Micros due = deadline_ == 0 ? tick : std::min(tick, deadline_);
     const Micros left = std::max<Micros>(due - now, 0);
     wait = std::min(wait, std::chrono::ceil<milliseconds>(std::chrono::microseconds(left)));
   }
@@ -270,11 +290,8 @@ void DomainMember::step() {
     const Micros now = now_us();
     look_at_the_clock(now);
     for (const auto& record : records) take(record, now);
-    if (log_->failed()) {
-      journal_.warn("writing to " + log_->name() + " failed, going on in a new epoch: " + log_->why_failed());
-      member_.sending_failed();
-    }
-    send_changes();
+    if (log_->failed()) writing_failed(now);
+    if (now >= write_again_at_) send_changes();
     orders = pump(now);
     keep_snapshot();
     tell_of_coordination(now);
@@ -294,6 +311,17 @@ void DomainMember::look_at_the_clock(Micros now) {
   last_step_ = now;
 }
 
+/// Goes on in a new epoch: at once the first time, since mostly a broker was away, and later and later while nothing gets through.
+void DomainMember::writing_failed(Micros now) {
+  member_.sending_failed();
+  for (const auto& change : changes_) change->sent = false;
+  const std::string why = log_->why_failed();
+  if (std::exchange(told_failure_, why) != why)
+    journal_.warn("writing to " + log_->name() + " failed: " + why + ". Going on in a new epoch, again and again");
+  write_again_at_ = now + write_delay_;
+  write_delay_ = std::clamp(2 * write_delay_, kFirstRetry, kLongestRetry);
+}
+
 void DomainMember::take(const TokenLog::Record& record, Micros now) {
   if (record.position <= state_.last) return;
   if (record.position != state_.last + 1) {
@@ -305,11 +333,17 @@ void DomainMember::take(const TokenLog::Record& record, Micros now) {
   }
   const tokens::Event event = tokens::decode(record.bytes);
   const tokens::Effects effects = tokens::apply(state_, record.position, event);
+  if (event.member == member_.id() && write_delay_ > 0) {
+    write_delay_ = 0;
+    told_failure_.clear();
+  }
   member_.read(state_, record.position, event, effects, now);
   for (const auto& change : changes_) {
     if (!change->sent || change->event != event) continue;
     change->done = effects.outcome == tokens::Effects::Outcome::applied;
-    change->sent = false;  // stale: another change came between, so once more
+    // Stale: another change came between, so once more. But what nobody knows cannot be unset.
+    change->over = change->done || (!change->limit && !state_.limiters.contains(change->limiter));
+    change->sent = false;
   }
 }
 
@@ -323,8 +357,10 @@ std::vector<tokens::Order> DomainMember::pump(Micros now) {
     member_.given_back(name, gate->surrendered());
     member_.demand(name, gate->demand());
   }
-  member_.tick(state_, now);
-  for (const auto& event : member_.take_events()) log_->append(tokens::encode(event));
+  if (now >= write_again_at_) {
+    member_.tick(state_, now);
+    for (const auto& event : member_.take_events()) log_->append(tokens::encode(event));
+  }
   return member_.take_orders();
 }
 
@@ -364,7 +400,7 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
 
 void DomainMember::send_changes() {
   for (const auto& change : changes_) {
-    if (change->sent || change->done) continue;
+    if (change->sent || change->over) continue;
     change->sent = true;
     change->event = {.member = random_id(), .epoch = 1, .seq = 1, .body = tokens::Unknown{}};
     tokens::LimitSet body{.limiter = change->limiter, .limit = {}, .seen = state_.last};
@@ -482,6 +518,7 @@ class DomainHandle final : public TokenDomain, public std::enable_shared_from_th
     return member_->open(name, limit, shared_from_this());
   }
   void on_claimed(const TopicPartition& at, Epoch epoch) override { member_->on_claimed(at, epoch); }
+  void wait_until_claimed() override { member_->wait_until_claimed(); }
   void on_revoked(std::span<const TopicPartition> partitions) override { member_->on_revoked(partitions); }
   PermitsView permits() const override { return member_->permits(); }
   bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) override {
@@ -498,6 +535,7 @@ class DomainHandle final : public TokenDomain, public std::enable_shared_from_th
 
 std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
                                                std::shared_ptr<spdlog::logger> logger) {
+  if (!logger) logger = make_logger({});
   return std::make_shared<DomainHandle>(std::make_shared<DomainMember>(std::move(log), settings, std::move(logger)));
 }
 

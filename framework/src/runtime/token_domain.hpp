@@ -33,6 +33,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   /// The limiter keeps `owner`.
   std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit, std::shared_ptr<void> owner);
   void on_claimed(const TopicPartition& at, Epoch epoch);
+  void wait_until_claimed();
   void on_revoked(std::span<const TopicPartition> partitions);
   [[nodiscard]] PermitsView permits() const;
   bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit, std::chrono::milliseconds timeout);
@@ -57,12 +58,13 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
     std::string limiter;
     std::optional<std::int64_t> limit;
     tokens::Event event{};
-    bool sent = false, done = false;
+    bool sent = false, done = false, over = false;
   };
 
   void restore();
   void run();
   void step();
+  void writing_failed(tokens::Micros now);
   void look_at_the_clock(tokens::Micros now);
   void take(const TokenLog::Record& record, tokens::Micros now);
   std::vector<tokens::Order> pump(tokens::Micros now);
@@ -90,6 +92,8 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   std::deque<std::shared_ptr<Change>> changes_;
   tokens::Micros last_step_ = 0;
   tokens::Position saved_ = tokens::kNowhere, trimmed_ = tokens::kNowhere;
+  tokens::Micros write_again_at_ = 0, write_delay_ = 0;
+  std::string told_failure_;
   std::uint64_t told_expired_ = 0;
   std::uint64_t told_of_reserve_ = 0;
   bool was_open_ = false;

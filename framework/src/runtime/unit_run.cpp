@@ -227,6 +227,8 @@ UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size
                                     "beside it; it runs again");
     return {.end = Attempt::End::cancelled};
   }
+  // A handler may have gone on past the end of its permit, or of its partition: what it did here is not made permanent.
+  if (watch_.cancelled()) return {.end = Attempt::End::cancelled};
   try {
     const auto result = guarded(std::nullopt, [&] {
       session_->commit();

@@ -51,6 +51,12 @@ void Member::claim(const Partition& partition, std::uint64_t fence) {
   next_tick_ = 0;
 }
 
+bool Member::is_claiming() const {
+  const auto claims = [](const Sent& sent) { return std::holds_alternative<PartitionsClaimed>(sent.event.body); };
+  return std::any_of(partitions_.begin(), partitions_.end(), [](const auto& p) { return !p.second.said; }) ||
+         std::any_of(unread_.begin(), unread_.end(), claims);
+}
+
 void Member::revoke(const std::vector<Partition>& partitions) {
   for (const Partition& partition : partitions) {
     if (partitions_.erase(partition) > 0) to_revoke_.push_back(partition);

@@ -83,6 +83,8 @@ class Member {
   void given_back(const std::string& limiter, Count total);
   /// Partitions that are ours now; the fence is that of the database, 0 where there is none.
   void claim(const Partition& partition, std::uint64_t fence);
+  /// Whether a claim has not been read back yet.
+  [[nodiscard]] bool is_claiming() const;
   /// Partitions that were ours, and of which nothing runs any more.
   void revoke(const std::vector<Partition>& partitions);
   /// After each record was applied.

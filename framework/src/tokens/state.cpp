@@ -202,6 +202,7 @@ class Application {
       holding.weight = member.about.weight;
       holding.draining = member.draining;
     }
+    const Holding before = holding;
     const bool turn_over = line.turn_over && !TURNSTILE_PLANTED(turns_not_taken);
     if (is_new || holding.wants == 0 || turn_over) holding.in_line_since = at_;
     if (TURNSTILE_PLANTED(rejected_below_the_newest_holder) &&
@@ -209,15 +210,16 @@ class Application {
                     [&](const auto& other) { return other.second.held_since > holding.held_since; }))
       return Outcome::not_allowed;
     holding.limit = line.limit;
-    holding.strict = line.strict;
     holding.set_aside = line.set_aside;
     holding.wants = line.wants;
     holding.urgent = std::min(line.urgent, line.wants);
     holding.least = std::max<Count>(line.least, 1);
-    holding.busy = line.busy;
     const Count back = TURNSTILE_PLANTED(release_frees_twice) ? holding.given_back + line.given_back : line.given_back;
     holding.given_back = std::min(std::max(holding.given_back, back), holding.granted);
-    settle(found->second);
+    // Settling twice is settling once, so that a Keep which says nothing new costs nothing.
+    if (is_new || holding != before) settle(found->second);
+    holding.strict = line.strict;
+    holding.busy = line.busy;
     return Outcome::applied;
   }
 

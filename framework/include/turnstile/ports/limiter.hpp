@@ -123,6 +123,9 @@ class Limiters {
   /// A partition that this process owns now, for those who take back what its dead owner held. `epoch`: the database's, already
   /// committed there; 0 where it knows nothing of the partition. Called on the polling thread, like the next; does not wait.
   virtual void on_claimed(const TopicPartition& /*at*/, Epoch /*epoch*/) {}
+  /// Waits until all know what on_claimed() said, or nothing can start here anyway; ten seconds at most. Nothing may start on those
+  /// partitions before: what this process held under earlier claims may have been given to others.
+  virtual void wait_until_claimed() {}
   /// Nothing of them runs in this process any more.
   virtual void on_revoked(std::span<const TopicPartition> /*partitions*/) {}
 };
