@@ -330,26 +330,33 @@ struct Leased final : Limiter {
   bool over = false;
 };
 
-TEST(TopicRunner, commits_nothing_under_a_permit_whose_lease_ended_while_it_ran) {
-  const std::vector<Planned> plan{{1, 0, Act::effect, 0}};
+TEST(TopicRunner, starts_and_commits_nothing_under_a_permit_whose_lease_ended_while_it_ran) {
+  const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {2, 0, Act::effect, 0}};
   const auto limiter = std::make_shared<Leased>();
+  int calls = 0;
   World world({}, [&](const Message&, Context& context) {
+    ++calls;
     limiter->over = true;  // nobody has been told yet: the process slept
     EXPECT_FALSE(context.stop_token().stop_requested());
     context.tx().exec(kInsert, "1");
   });
   const OneBlock block(plan);
   const auto session = world.inbox->open_session();
-  const Work work{&block.messages()[0], 0, 1};
-  for (const bool lost : {true, false}) {
+  const Work works[] = {{&block.messages()[0], 0, 1}, {&block.messages()[1], 1, 1}};
+  const auto run = [&](std::size_t count, bool under_permit) {
     const Permit permit = limiter->try_acquire();
     RunWatch watch;
-    watch.under(permit);
-    if (!lost) watch.reset();  // the same handler, under none
-    const auto result = world.runner->run({&work, 1}, world.place, session.get(), watch);
-    EXPECT_EQ(result.verdicts[0].kind, lost ? Verdict::Kind::put_back : Verdict::Kind::settled);
-    EXPECT_EQ(world.inbox->committed().size(), lost ? 0U : 1U);
-  }
+    limiter->over = false;
+    if (under_permit) watch.under(permit);
+    return world.runner->run({works, count}, world.place, session.get(), watch).verdicts.front().kind;
+  };
+  EXPECT_EQ(run(2, true), Verdict::Kind::put_back);
+  EXPECT_EQ(calls, 1) << "the second was started";
+  EXPECT_EQ(run(1, true), Verdict::Kind::put_back);
+  EXPECT_EQ(calls, 2);
+  EXPECT_TRUE(world.inbox->committed().empty());
+  EXPECT_EQ(run(2, false), Verdict::Kind::settled) << "the same, where there is no lease";
+  EXPECT_EQ(world.inbox->committed().size(), 2U);
 }
 
 TEST(TopicRunner, holds_a_dead_message_whose_dead_letter_is_refused_and_does_not_run_it_again) {

@@ -42,6 +42,8 @@ class RunWatch {
   void under(const Permit& permit) noexcept { permit_ = permit ? &permit : nullptr; }
   /// Worker: it ran under a permit which is not ours any more.
   [[nodiscard]] bool permit_is_lost() const noexcept { return permit_ != nullptr && !permit_->holds(); }
+  /// Worker: nothing of this unit may start any more.
+  [[nodiscard]] bool is_over() const noexcept { return cancelled() || permit_is_lost(); }
   /// Engine: nothing of this unit should start any more, and what runs should stop.
   void cancel() {
     const std::lock_guard lock(mutex_);

@@ -39,7 +39,7 @@ void UnitRun::run_plain() {
     return;
   }
   for (std::size_t i = 0; i < works_.size(); ++i) {
-    if (watch_.cancelled()) return;
+    if (watch_.is_over()) return;
     if (!holding_.empty() && held(i)) continue;
     if (const auto death = runner_.pending_death(place_, message(i).offset())) {
       bury(i, *death);
@@ -93,7 +93,7 @@ void UnitRun::settle(Range whole) {
     stack.pop_back();
     std::erase_if(range, [&](std::size_t at) { return held(at); });
     if (range.empty()) continue;
-    const Attempt result = watch_.cancelled() ? Attempt{.end = Attempt::End::cancelled} : attempt(range);
+    const Attempt result = watch_.is_over() ? Attempt{.end = Attempt::End::cancelled} : attempt(range);
     switch (result.end) {
       case Attempt::End::committed: committed(range); break;
       case Attempt::End::failed:
@@ -170,7 +170,8 @@ UnitRun::Attempt UnitRun::run_handlers(const Range& range, const std::vector<std
 
 UnitRun::Attempt UnitRun::run_one_by_one(const Range& range, const std::vector<std::size_t>& fresh) {
   for (const std::size_t k : fresh) {
-    if (watch_.cancelled()) return {.end = Attempt::End::cancelled};
+    // By the clock: who has just woken in the midst of a unit has not been told yet.
+    if (watch_.is_over()) return {.end = Attempt::End::cancelled};
     const Work& work = works_[range[k]];
     session_->at_message(k);
     Context context({.tx = &session_->transaction(),
@@ -194,6 +195,7 @@ UnitRun::Attempt UnitRun::run_one_by_one(const Range& range, const std::vector<s
 }
 
 UnitRun::Attempt UnitRun::run_as_batch(const Range& range, const std::vector<std::size_t>& fresh) {
+  if (watch_.is_over()) return {.end = Attempt::End::cancelled};
   std::vector<Message> messages;
   messages.reserve(fresh.size());
   int attempt = 1;
@@ -222,9 +224,10 @@ UnitRun::Attempt UnitRun::run_as_batch(const Range& range, const std::vector<std
 UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size_t>& fresh) {
   TURNSTILE_FAILPOINT("before-commit");
   if (watch_.permit_is_lost()) {
-    runner_.services_.journal->warn(place_.at, plan_.handler, message(range.front()).offset(),
-                                    "rolled back: the lease of its permit ended while it ran, so that others may have run "
-                                    "beside it; it runs again");
+    runner_.services_.journal->warn(
+        place_.at, plan_.handler, message(range.front()).offset(),
+        "rolled back: the lease of its permit ended while it ran, so that others may have run "
+        "beside it; it runs again");
     return {.end = Attempt::End::cancelled};
   }
   // A handler may have gone on past the end of its permit, or of its partition: what it did here is not made permanent.
