@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
   });
   ordered_by(Order::none).decorate(pipeline);
   limit("bench", at_once).decorate(pipeline);
+  handler_timeout(std::chrono::seconds(3)).decorate(pipeline);
   if (!postgres.empty()) transactional().decorate(pipeline);
   app.topic(topic, std::move(pipeline)).observe(std::make_shared<Assigned>(board));
   board.slot().ready = 1;

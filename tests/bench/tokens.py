@@ -14,7 +14,6 @@ import time
 
 SLOTS, HEAD, SLOT = 8, 64, 64
 LIMIT = 16
-OWN_CORES = 2
 
 
 class Board:
@@ -89,9 +88,26 @@ class Processes:
                 raise self.bench.failed(f"not within {patience_s} s: {what}")
             time.sleep(0.002)
 
+    def wait_until_settled(self, quiet_s=4):
+        """No partition has moved for so long."""
+        last, since = None, time.monotonic()
+
+        def settled():
+            nonlocal last, since
+            now = [s["assigned_ns"] for s in self.board.all()]
+            if now != last:
+                last, since = now, time.monotonic()
+            return time.monotonic() - since > quiet_s
+
+        self.wait_until("partitions stay where they are", settled)
+
     def stop(self):
         for process in self.running.values():
             process.send_signal(signal.SIGTERM)
+        return self.finish()
+
+    def finish(self):
+        """Those that end by themselves."""
         outputs = []
         for slot, process in self.running.items():
             output, _ = process.communicate(timeout=60)
@@ -142,6 +158,7 @@ class Tokens:
 
     def consumers(self, group_of, topic, ms, count=3, **more):
         group = self.name("group")
+        self.made_tokens(group + ".tokens")
         for slot in range(count):
             group_of.start(slot, "bench_fw_limited", topic=topic["topic"], group=group, limit=LIMIT, ms=ms, **more)
         return group
@@ -158,6 +175,7 @@ class Tokens:
             busy = 1 if partitions == 1 else 3
             all_.wait_until(f"{busy} processes have handled something",
                             lambda: sum(s["stops"] > 2 for s in all_.board.all()) >= busy)
+            all_.wait_until_settled()
             all_.wait_until("as many run as may", lambda: all_.board.get(0) >= LIMIT - 1)
             seen = all_.window(self.seconds(seconds))
             all_.stop()
@@ -182,20 +200,27 @@ class Tokens:
             group = self.consumers(all_, topic, 10)
             all_.wait_until("3 processes have handled something",
                             lambda: sum(s["stops"] > 2 for s in all_.board.all()) >= 3)
-            all_.wait_until("as many run as may", lambda: all_.board.get(0) >= LIMIT - 1)
-            time.sleep(self.seconds(5))
+            all_.wait_until_settled()
             seconds = self.seconds(60)
-            before = self.last_position(group)
+            before = self.log_of(group, 1)[-1]["position"]
             seen = all_.window(seconds)
-            after = self.last_position(group)
-            records = self.records(group, before, after)
+            records = [r for r in self.log_of(group, 5_000) if r["position"] > before]
             all_.stop()
         self.saw(seen["most"])
         kinds = {}
         for record in records:
-            kinds[record["event"]] = kinds.get(record["event"], 0) + 1
+            kinds[record["kind"]] = kinds.get(record["kind"], 0) + 1
         self.note("tokens_quiet", seconds=seconds, messages=sum(seen["done"]), events=len(records), kinds=str(kinds))
-        self.bar("tokens-quiet", [len(records) - kinds.get("Keep", 0)], 0, most=True)
+        self.bar("tokens-quiet", [len(records) - kinds.get("keep", 0)], 0, most=True)
+
+    def log_of(self, group, last):
+        """The last records of the group's token log."""
+        line = [os.path.join(self.p.bin, "turnstile"), "log", "tail", "-n", str(last), "--topic", group + ".tokens", "--json"]
+        done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.p.bin,
+                              env={**os.environ, "TURNSTILE_KAFKA_BOOTSTRAP_SERVERS": self.p.kafka})
+        if done.returncode != 0:
+            raise self.failed(f"turnstile log tail: {done.stderr.strip()}")
+        return [json.loads(line) for line in done.stdout.splitlines()]
 
     # --- threads of plain programs ---
 
@@ -215,7 +240,7 @@ class Tokens:
                 raise self.failed("the processes were not ready within 6 s")
             time.sleep((begin_ns - time.monotonic_ns()) / 1e9)
             seen = all_.window(seconds)
-            all_.stop()
+            all_.finish()
             waited = []
             for file in waits:
                 with open(file, "rb") as data:
@@ -260,7 +285,7 @@ class Tokens:
 
     def reclaim(self, strict, lease_ms):
         """Two consumers share the limit, one is killed: when does the other use all of it? Seconds, and from when they count."""
-        topic = self.topics.get("tokens", self.size(200_000))
+        topic = self.topics.get("tokens-ids", self.size(100_000), ids="v4")
         self.p.fresh_schema()
         with Processes(self) as all_:
             group = self.consumers(all_, topic, 20, count=2, lease_ms=lease_ms, session_ms=6_000, strict=int(strict), workers=LIMIT,
@@ -278,7 +303,6 @@ class Tokens:
             rebalanced_ns = board.slot(1)["assigned_ns"]
             self.saw(board.most)
             all_.stop()
-        self.made_tokens(group + ".tokens")
         seen = {"from_kill_s": (all_ns - killed_ns) / 1e9, "first_from_kill_s": (more_ns - killed_ns) / 1e9,
                 "from_rebalance_s": (all_ns - rebalanced_ns) / 1e9}
         self.note("reclaim", strict=int(strict), lease_ms=lease_ms, **seen)
