@@ -77,9 +77,11 @@ handler_timeout = "2s"
     def look_at_kills(self):
         pass  # counted when they happen
 
-    def at_work(self):
-        for process in self.living:
-            within(90, f"consumer {process.pid} got no work", lambda p=process: self.lines(p))
+    def at_work(self, look_after=lambda: None):
+        def all_are():
+            look_after()
+            return all(self.lines(process) for process in self.living)
+        within(90, "a consumer got no work", all_are)
 
     def token_topic(self):
         return f"{self.topic}.tokens"
@@ -154,6 +156,23 @@ class Faults:
         self.busy_until = now + self.choose.uniform(0.5, 3)
         self.begin(self.next(), now)
 
+    def look_after(self):
+        """A consumer that is started while a server is away says so and ends; whoever started it starts it again."""
+        if self.restarting:
+            return
+        for process in [p for p in self.run.living if p.poll() is not None]:
+            if process.returncode != 1 or self.run.lines(process) or not self.a_server_was_away():
+                raise SystemExit(f"chaos: consumer {process.pid} ended by itself with {process.returncode}; its log is in "
+                                 f"{self.run.folder}")
+            self.run.living.remove(process)
+            self.run.killed_at[process.pid] = time.monotonic_ns()
+            self.paused.pop(process, None)
+            self.run.start_consumer()
+            self.note("start refused, a server was away")
+
+    def a_server_was_away(self):
+        return any(count for what, count in self.counts.items() if "restart" in what or "broker" in what)
+
     def begin(self, what, now):
         if what == "limit":
             self.run.set_limit(self.choose.choice(LIMITS))
@@ -186,6 +205,7 @@ class Faults:
     def heal(self):
         for process in list(self.paused):
             self.wake(process)
+        self.look_after()
         for name, restart in self.restarting.items():
             if restart.wait(120) != 0:
                 raise SystemExit(f"chaos: {name} did not come back")
@@ -215,14 +235,13 @@ def cluster_chaos(folder, minutes, seed):
         told = time.monotonic()
         while time.monotonic() < until:
             faults.step()
-            for process in run.living:
-                if process.poll() is not None:
-                    raise SystemExit(f"chaos: consumer {process.pid} ended by itself with {process.returncode}; its log is in {folder}")
+            faults.look_after()
             if time.monotonic() > told + 30:
                 told = time.monotonic()
                 print(f"  cluster: {sum(faults.counts.values())} faults, {round(until - told)} s to go", flush=True)
             time.sleep(0.05)
         faults.heal()
+        run.at_work(faults.look_after)
         within(60, "the normal limit does not hold again", lambda: end_of_log(run)["limit"] == NORMAL)
         run.drain()
         idle = within(LEASE_S * 10, "permits are held although nothing runs", lambda: end_of_log(run)["held"] == 0 and end_of_log(run))

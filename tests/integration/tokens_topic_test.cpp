@@ -193,7 +193,7 @@ TEST_P(TokensTopicGone, ends_all_starts_with_one_clear_error) {
   ASSERT_TRUE(eventually([&] { return world.outside().running(consumer.pid()) == 0; }, 30s)) << world->output();
   const Nanos idle = monotonic_ns();
   tell(GetParam() ? "topic created anew: until nothing ran" : "topic deleted: until nothing ran", idle - deleted);
-  ASSERT_TRUE(eventually([&] { return monotonic_ns() > idle + 5 * kSecond_ns; }));
+  ASSERT_TRUE(eventually([&] { return monotonic_ns() > idle + 3 * kSecond_ns; }));
   EXPECT_EQ(world.outside().most({.from = idle}), 0) << "handlers were started";
   EXPECT_EQ(count(world->output(), "who holds which permits cannot be known"), 1U) << world->output();
   EXPECT_EQ(count(world->output(), "stop all members of the domain and start them again"), 1U) << world->output();
