@@ -44,14 +44,23 @@ std::optional<milliseconds> retention_in(const Entries& entries) {
   return value < 0 ? milliseconds::max() : milliseconds{value};
 }
 
+// Asks about no topic, so that nothing is made by asking. The cluster's id comes with the answer: asked for by itself, librdkafka
+// 2.0.2 takes a second for it.
+rd_kafka_resp_err_t ask_for_brokers(const Client& client, milliseconds timeout) {
+  const rd_kafka_metadata_t* raw = nullptr;
+  const auto code = rd_kafka_metadata(client.handle(), 0, nullptr, &raw, ms(timeout));
+  const Metadata metadata{raw};
+  return code;
+}
+
 // librdkafka's mock broker creates a topic by being asked about it, and never answers DescribeConfigs (trap 30).
 bool is_mock(const Client& client) { return is_mock(client, milliseconds{0}); }
 
 }  // namespace
 
 bool is_mock(const Client& client, milliseconds timeout) {
-  const std::unique_ptr<char, decltype(&std::free)> id{
-      rd_kafka_clusterid(client.handle(), timeout.count() > 0 ? ms(timeout) : 0), &std::free};
+  if (timeout.count() > 0) ask_for_brokers(client, timeout);
+  const std::unique_ptr<char, decltype(&std::free)> id{rd_kafka_clusterid(client.handle(), 0), &std::free};
   return id && std::string_view(id.get()).starts_with("mockCluster");
 }
 
@@ -68,10 +77,8 @@ Metadata ask(const Client& client, const std::string& topic, bool about_all, mil
   return metadata;
 }
 
-// The cluster's id comes with the first answer to anything.
 void wait_for_answer(const Client& client, const std::string& topic, milliseconds timeout) {
-  const std::unique_ptr<char, decltype(&std::free)> id{rd_kafka_clusterid(client.handle(), ms(timeout)), &std::free};
-  if (id || client.has_been_up()) return;
+  if (!ask_for_brokers(client, timeout) || client.has_been_up()) return;
   client.hear_failures();
   throw client.no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "asking about it", topic);
 }
