@@ -88,7 +88,7 @@ TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_
   TURNSTILE_NEEDS_SERVERS();
   constexpr auto lease = 3s;
   LimitedWorld world({.limit = 4, .lease = lease, .session_timeout_ms = 45'000, .work_ms = 300});
-  world->publish(220);
+  world->publish(170);
   Process stays = world.consumer();
   Process frozen = world.consumer();
   ASSERT_TRUE(world.all_at_work({&stays, &frozen})) << world->output();
@@ -124,9 +124,9 @@ TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_
     EXPECT_NE(world->output().find(said), std::string::npos) << said << "\n" << world->output();
 
   // What it ran before was told to stop, did not commit, and ran again under a permit of its own.
-  ASSERT_TRUE(eventually([&] { return world->effects().distinct == 220; }, 120s)) << world->output();
+  ASSERT_TRUE(eventually([&] { return world->effects().distinct == 170; }, 120s)) << world->output();
   end(*world, {&stays, &frozen});
-  EXPECT_EQ(world->effects().rows, 220) << "an effect was made twice";
+  EXPECT_EQ(world->effects().rows, 170) << "an effect was made twice";
   const Outside outside = world.outside();
   for (const HandlerRun& run : in_flight) {
     const auto count = std::count_if(outside.runs().begin(), outside.runs().end(), [&](const HandlerRun& other) {
@@ -143,7 +143,7 @@ TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_
 TEST(TokensReclaim, a_fenced_consumer_that_wakes_commits_nothing_and_the_limit_holds_meanwhile) {
   TURNSTILE_NEEDS_SERVERS();
   LimitedWorld world({.limit = 4, .lease = 60s, .session_timeout_ms = 3'000, .work_ms = 200});
-  world->publish(300);
+  world->publish(220);
   Process stays = world.consumer();
   Process frozen = world.consumer();
   ASSERT_TRUE(world.all_at_work({&stays, &frozen})) << world->output();
@@ -154,9 +154,9 @@ TEST(TokensReclaim, a_fenced_consumer_that_wakes_commits_nothing_and_the_limit_h
   const Nanos woken = monotonic_ns();
   frozen.signal(SIGCONT);
   ASSERT_TRUE(world.begins(frozen, woken)) << "it does not come back to work\n" << world->output();
-  ASSERT_TRUE(eventually([&] { return world->effects().distinct == 300; }, 120s)) << world->output();
+  ASSERT_TRUE(eventually([&] { return world->effects().distinct == 220; }, 120s)) << world->output();
   end(*world, {&stays, &frozen});
-  EXPECT_EQ(world->effects().rows, 300) << "an effect was made twice";
+  EXPECT_EQ(world->effects().rows, 220) << "an effect was made twice";
   EXPECT_LE(world.most_that_counts(), 4);
   EXPECT_NE(world->output().find("this process did not run for"), std::string::npos) << world->output();
 }
