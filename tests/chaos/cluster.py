@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from outside import SECOND, Journals, TokenLog, sweep, times_until_it_fits, violations
+from outside import FOR_EVER, SECOND, Journals, TokenLog, sweep, times_until_it_fits, violations
 from world import OwnServer, Run, counts, within
 
 CONSUMERS = 4
@@ -16,8 +16,8 @@ WORK_MS = 20
 RATE = 150
 LEASE_S = 6
 SESSION_S = 3
-# How long what was lowered may still show: a member that was stopped hears of it when it wakes, or is past its deadline.
-PATIENCE = (LEASE_S + 1) * SECOND
+# How long what was lowered may still show: a keep, and a second for the machine.
+PATIENCE = (LEASE_S * 1000 // 4 + 1000) * SECOND // 1000
 
 
 class Cluster(Run):
@@ -127,7 +127,7 @@ class Faults:
         self.run, self.servers = run, {"kafka": kafka, "postgres": postgres}
         self.choose = random.Random(seed)
         self.paused, self.restarting = {}, {}
-        self.counts, self.hits = {}, 0
+        self.counts, self.hits, self.outages = {}, 0, []
         self.busy_until = 0
         # What has to happen at least once in any run comes first.
         self.due = ["limit", "kill", "stop past the session", "limit", "stop past the lease"]
@@ -151,6 +151,8 @@ class Faults:
         for name in [n for n, restart in self.restarting.items() if restart.poll() is not None]:
             if self.restarting.pop(name).returncode != 0:
                 raise SystemExit(f"chaos: {name} did not come back")
+            if name == "kafka":
+                self.outages[-1][1] = time.monotonic_ns()
         if now < self.busy_until:
             return
         self.busy_until = now + self.choose.uniform(0.5, 3)
@@ -191,6 +193,7 @@ class Faults:
                 self.paused[victim] = now + {"stop": self.choose.uniform(0.2, 2), "stop past the session": SESSION_S + 1.5,
                                              "stop past the lease": LEASE_S + 2}[what]
         elif what.startswith("broker") and not self.restarting:
+            self.outages.append([time.monotonic_ns(), FOR_EVER])
             self.restarting["kafka"] = self.servers["kafka"].begin("restart", *(["-m", "immediate"] if "kill" in what else []))
         elif what.startswith("postgres") and not self.restarting:
             self.restarting["postgres"] = self.servers["postgres"].begin("restart", "-m", self.choose.choice(["fast", "immediate"]))
@@ -262,14 +265,14 @@ def cluster_chaos(folder, minutes, seed):
 def judge(run, faults, idle):
     journals, log = Journals(run.journal_folder, run.killed_at), TokenLog(run.watched)
     counted, harmless, late = sweep(journals, log, LEASE_S * SECOND)
-    above = violations(counted, log, PATIENCE)
+    above = violations(counted, log, PATIENCE, (LEASE_S + 1) * SECOND, faults.outages)
     for at, running, allowed in above[:5]:
         print(f"  cluster: at {at} ns a handler began as number {running} of {allowed}")
     fits = times_until_it_fits(counted, log, PATIENCE)
     most = max(running for _, running, _ in counted)
     rows = [("handlers begun", len(journals.runs), None),
             ("most at once", most, most <= max(LIMITS)),
-            ("begun above the limit in force", len(above), not above),
+            (f"begun above the limit in force for {PATIENCE / SECOND:g} s", len(above), not above),
             ("log positions at which too much grew", log.growing(), log.growing() == 0),
             ("of all handlers: past their deadline or fenced", harmless, None),
             ("of these: begun so (they cannot commit)", late, None),

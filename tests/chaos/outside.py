@@ -109,10 +109,16 @@ def sweep(journals, log, lease):
     return counted, harmless_runs, late
 
 
-def violations(counted, log, patience):
-    """Handlers that began although as many ran as any limit allowed that was in force within `patience` before."""
-    return [(at, running, log.most_in_force(at - patience, at)) for at, running, begins in counted
-            if begins and running > log.most_in_force(at - patience, at)]
+def violations(counted, log, patience, lease, outages):
+    """Handlers that began although as many ran as any limit allowed that was in force within `patience` before; within the lease,
+    where the broker was away meanwhile, so that members could not hear of it."""
+    found = []
+    for at, running, begins in counted:
+        away = any(begin <= at and end >= at - lease for begin, end in outages)
+        allowed = log.most_in_force(at - (lease if away else patience), at)
+        if begins and running > allowed:
+            found.append((at, running, allowed))
+    return found
 
 
 def times_until_it_fits(counted, log, patience):
