@@ -202,7 +202,7 @@ class Application {
       holding.weight = member.about.weight;
       holding.draining = member.draining;
     }
-    const Holding before = holding;
+    Holding before = holding;
     const bool turn_over = line.turn_over && !TURNSTILE_PLANTED(turns_not_taken);
     if (is_new || holding.wants == 0 || turn_over) holding.in_line_since = at_;
     if (TURNSTILE_PLANTED(rejected_below_the_newest_holder) &&
@@ -216,7 +216,8 @@ class Application {
     holding.least = std::max<Count>(line.least, 1);
     const Count back = TURNSTILE_PLANTED(release_frees_twice) ? holding.given_back + line.given_back : line.given_back;
     holding.given_back = std::min(std::max(holding.given_back, back), holding.granted);
-    // Settling twice is settling once, so that a Keep which says nothing new costs nothing.
+    // Settling twice is settling once, so that a Keep which says nothing new costs nothing. Who wants nothing stands in no line.
+    if (holding.wants == 0) before.in_line_since = holding.in_line_since;
     if (is_new || holding != before) settle(found->second);
     holding.strict = line.strict;
     holding.busy = line.busy;
