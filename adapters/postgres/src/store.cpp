@@ -149,6 +149,9 @@ std::vector<PartitionClaim> Store::claim_partitions(const std::string& group,
 void Store::advance_watermarks(std::span<const WatermarkUpdate> updates) {
   if (updates.empty()) return;
   call_in_transaction(shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
+    // A watermark that a crash of the server takes back makes a consumer read again what the inbox refuses. That is no reason to
+    // have the disk wait for it among the transactions of messages.
+    pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
     ArgumentBlock& to = pipeline.arguments();
     const std::size_t count = updates.size();
     add_int8_array(to, count, [&](std::size_t i) { return std::optional<std::int64_t>(updates[i].fence.slot); });
