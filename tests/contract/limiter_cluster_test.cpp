@@ -131,9 +131,12 @@ TEST_P(LimiterCluster, a_late_release_changes_nothing) {
   const auto one = limiters->open("psp", 1), other = join(1), third = join(1);
   Permit late = acquire(one);
   ASSERT_TRUE(late);
+  EXPECT_TRUE(late.holds());
   world_->cut(true);
   const Permit now = acquire(other, 4 * world_->lease());
   ASSERT_TRUE(now);
+  EXPECT_TRUE(now.holds());
+  EXPECT_FALSE(late.holds());
   world_->cut(false);
   late.give_back();
   EXPECT_EQ(one->state().in_use, 0);

@@ -82,6 +82,12 @@ bool LimiterBook::surrenders() const {
   return is_over() || (view_ && view_->rivals && static_cast<std::int64_t>(held_.size()) > view_->share);
 }
 
+bool LimiterBook::holds(std::uint64_t token) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = held_.find(token);
+  return found != held_.end() && steady_clock::now() < found->second.deadline;
+}
+
 void LimiterBook::give_back(std::uint64_t token) noexcept {
   bool rings = false;
   {

@@ -85,6 +85,8 @@ class LimiterBook {
   Taken try_take();
   void when_free(std::function<void()> wake);
   void give_back(std::uint64_t token) noexcept;
+  /// False once its deadline has passed, also before expire() has told so.
+  [[nodiscard]] bool holds(std::uint64_t token) const noexcept;
   void expect(std::int64_t at_once);
   [[nodiscard]] LimiterState state() const;
 

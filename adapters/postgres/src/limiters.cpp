@@ -44,6 +44,7 @@ class PostgresLimiter final : public Limiter {
 
  protected:
   void release(std::uint64_t token) noexcept override { book_->give_back(token); }
+  bool still_holds(std::uint64_t token) const noexcept override { return book_->holds(token); }
 
  private:
   const std::shared_ptr<Office> office_;
