@@ -2,11 +2,10 @@
 // statements that wait for an answer and statements that do not, retries, dead letters, a limit, a decorator of one's own, and
 // a handler that takes a whole batch at once.
 
-#include <turnstile/turnstile.hpp>
-
 #include <iostream>
 #include <span>
 #include <string_view>
+#include <turnstile/turnstile.hpp>
 #include <vector>
 
 using namespace turnstile;
@@ -58,8 +57,8 @@ auto refuse_unreadable() {
 
 int main(int argc, char** argv) try {
   Consumer app{Config::load(argc > 1 ? argv[1] : "turnstile.toml")};
-  app.topic("payments", charge | refuse_unreadable() | transactional() | limit("accounts", 16) | ordered_by(Order::key) |
-                            retry(exponential{100ms, 5}) | dead_letter());
+  app.topic("payments", charge | refuse_unreadable() | transactional() | limit("accounts", 16) |
+                            ordered_by(Order::key) | retry(exponential{100ms, 5}) | dead_letter());
   app.topic("refunds", refund | refuse_unreadable() | transactional() | limit("accounts", 16) |
                            retry(exponential{100ms, 5}) | dead_letter());
   app.run();

@@ -1,6 +1,5 @@
-#include <turnstile/turnstile.hpp>
-
 #include <iostream>
+#include <turnstile/turnstile.hpp>
 
 using namespace turnstile;
 

@@ -106,9 +106,7 @@ class Limiter : public std::enable_shared_from_this<Limiter> {
   [[nodiscard]] virtual bool still_holds(std::uint64_t /*token*/) const noexcept { return true; }
 };
 
-inline bool Permit::holds() const noexcept {
-  return from_ && !lost_.stop_requested() && from_->still_holds(token_);
-}
+inline bool Permit::holds() const noexcept { return from_ && !lost_.stop_requested() && from_->still_holds(token_); }
 inline void Permit::give_back() noexcept {
   if (from_) std::exchange(from_, nullptr)->release_several(token_, count_);
 }
