@@ -323,14 +323,17 @@ class Tokens:
     # --- the log ---
 
     def apply_rate(self):
-        rates = [self.p.run("bench_core_tokens", apply=self.size(5_000_000))["apply_rate"] / 1e6 for _ in range(self.rounds)]
+        runs = [self.p.run("bench_core_tokens", members=8, limiters=1, each=1, apply=self.size(5_000_000))
+                for _ in range(self.rounds)]
+        rates = [run["apply_rate"] / 1e6 for run in runs]
         self.bar("apply-rate", rates, 1)
 
     def scale_of_a_domain(self):
         """No bound: written down. Share of a core that each of 1,000 members spends on the log, in percent."""
         shares = []
         for changes in (0, 1000):
-            seen = self.p.run("bench_core_tokens", members=1000, limiters=100, each=10, seconds=10, changes=changes, patience_s=600)
+            seen = self.p.run("bench_core_tokens", members=1000, limiters=100, each=10, seconds=5, changes=changes,
+                              patience_s=600)
             share = seen["events_per_s"] * (seen["apply_us"] + seen["read_us"]) / 1e4
             self.note("scale", changes=changes, core_percent=share, events_per_s=seen["events_per_s"],
                       bytes_per_s=seen["bytes_per_s"])
