@@ -26,23 +26,20 @@ class LazyDomain final : public Limiters {
     return domain_->open(name, limit);
   }
   void on_claimed(const TopicPartition& at, Epoch epoch) override {
-    const std::lock_guard lock(mutex_);
-    if (domain_) domain_->on_claimed(at, epoch);
+    if (const auto domain = joined()) domain->on_claimed(at, epoch);
   }
   void wait_until_claimed() override {
-    std::shared_ptr<TokenDomain> domain;
-    {
-      const std::lock_guard lock(mutex_);
-      domain = domain_;
-    }
-    if (domain) domain->wait_until_claimed();
+    if (const auto domain = joined()) domain->wait_until_claimed();
   }
   void on_revoked(std::span<const TopicPartition> partitions) override {
-    const std::lock_guard lock(mutex_);
-    if (domain_) domain_->on_revoked(partitions);
+    if (const auto domain = joined()) domain->on_revoked(partitions);
   }
 
  private:
+  std::shared_ptr<TokenDomain> joined() {
+    const std::lock_guard lock(mutex_);
+    return domain_;
+  }
   void join() {
     const LimitsSettings& limits = config_.limits;
     const auto client = config_.kafka.find("client.id");

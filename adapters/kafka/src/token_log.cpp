@@ -270,39 +270,34 @@ void KafkaTokenLog::save(std::int64_t position, std::string snapshot) {
 void KafkaTokenLog::produce(const std::string& topic, const std::string& key, std::string_view bytes,
                             std::int64_t snapshot_of) {
   if (!producer_) open_producer();
-  const KafkaError refused{
-      rd_kafka_producev(producer_->handle(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_PARTITION(0),
-                        RD_KAFKA_V_KEY(key.empty() ? nullptr : key.data(), key.size()),
-                        RD_KAFKA_V_VALUE(const_cast<char*>(bytes.data()), bytes.size()),
-                        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_OPAQUE(opaque(snapshot_of)),
-                        RD_KAFKA_V_END)
-          ? rd_kafka_error_new(rd_kafka_last_error(), "%s", rd_kafka_err2str(rd_kafka_last_error()))
-          : nullptr};
+  const rd_kafka_resp_err_t refused = rd_kafka_producev(
+      producer_->handle(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_PARTITION(0),
+      RD_KAFKA_V_KEY(key.empty() ? nullptr : key.data(), key.size()),
+      RD_KAFKA_V_VALUE(const_cast<char*>(bytes.data()), bytes.size()), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+      RD_KAFKA_V_OPAQUE(opaque(snapshot_of)), RD_KAFKA_V_END);
   if (!refused) return;
-  if (snapshot_of >= 0) return not_saved(snapshot_of, rd_kafka_error_code(refused.get()));
-  failed_ = true;
-  may_be_gone_ = may_be_gone_ || says_gone(rd_kafka_error_code(refused.get()));
-  why_failed_ = rd_kafka_error_string(refused.get());
+  if (snapshot_of >= 0) not_saved(snapshot_of, refused);
+  else not_written(refused);
 }
 
 void KafkaTokenLog::on_delivered(const rd_kafka_message_t& record) noexcept {
   const auto mark = reinterpret_cast<std::intptr_t>(record._private);
-  if (mark > 0) {
-    if (!record.err) saved_ = std::max<std::int64_t>(saved_, mark - 1);
-    else not_saved(mark - 1, record.err);
-    return;
-  }
-  if (!record.err) return;
+  if (mark == 0 && record.err) not_written(record.err);
+  else if (mark > 0 && record.err) not_saved(mark - 1, record.err);
+  else if (mark > 0) saved_ = std::max<std::int64_t>(saved_, mark - 1);
+}
+
+void KafkaTokenLog::not_written(rd_kafka_resp_err_t code) {
   failed_ = true;
-  may_be_gone_ = may_be_gone_ || says_gone(record.err);
-  why_failed_ = reason(record.err, topic_);
+  may_be_gone_ = may_be_gone_ || says_gone(code);
+  why_failed_ = reason(code, topic_);
 }
 
 void KafkaTokenLog::not_saved(std::int64_t position, rd_kafka_resp_err_t code) noexcept try {
   // What was purged is saved again with the next one.
   if (code == RD_KAFKA_RESP_ERR__PURGE_QUEUE || code == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT) return;
   if (std::exchange(told_not_saved_, code) == code) return;
-  logger_->warn(
+  consumer_->logger().warn(
       "the snapshot of position {} could not be kept in topic {}: {}. Until one is, the token log {} grows, and who joins reads all of it",
       position, snapshot_topic(topic_), reason(code, snapshot_topic(topic_)), topic_);
 } catch (...) {  // a line less in the log

@@ -46,6 +46,7 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   void look_whether_it_is_gone();
   [[nodiscard]] TokenLogBroken gone() const;
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> bounds(const std::string& topic) const;
+  void not_written(rd_kafka_resp_err_t code);
   void not_saved(std::int64_t position, rd_kafka_resp_err_t code) noexcept;
   void produce(const std::string& topic, const std::string& key, std::string_view bytes, std::int64_t snapshot_of);
   void fill(std::int64_t up_to, std::vector<Record>& into);

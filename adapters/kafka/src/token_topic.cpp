@@ -28,7 +28,6 @@ class Topics {
   Topics(const Settings& settings, const TokenTopic& topic, std::shared_ptr<spdlog::logger> logger)
       : settings_(settings),
         brokers_(setting(settings, "bootstrap.servers")),
-        logger_(logger),
         client_(Client::open(Role::inspector, settings, std::move(logger))) {
     const auto known = shape(*client_, topic.name, wait);
     replicas_ = topic.replication > 0 ? topic.replication : std::clamp(known.brokers, 1, enough_replicas);
@@ -90,7 +89,7 @@ class Topics {
     for (const auto& [key, value] : wanted(policy)) {
       const auto is = topic_setting(*client_, name, key, wait);
       if (!is || *is == value) continue;
-      logger_->warn(
+      client_->logger().warn(
           "topic {} has {}={}; it should be {}{}: kafka-configs.sh --bootstrap-server {} --alter --entity-type topics "
           "--entity-name {} --add-config {}={}",
           name, key, *is, value,
@@ -104,7 +103,6 @@ class Topics {
 
   const Settings& settings_;
   const std::string brokers_;
-  const std::shared_ptr<spdlog::logger> logger_;
   const std::shared_ptr<Client> client_;
   std::int32_t replicas_ = 1;
 };

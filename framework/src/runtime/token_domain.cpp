@@ -174,9 +174,8 @@ Count DomainMember::set_aside() const { return Count{settings_.reserve} * settin
 /// What this process may use of a limiter while it is cut off, as of the last that it has read; at all other times others know
 /// better. Nothing while more is held than is shared, and nothing for those who were not counted on.
 Count DomainMember::reserve_of(const std::string& limiter) const {
-  const auto self = state_.members.find(member_.id());
   const auto entry = state_.limiters.find(limiter);
-  if (settings_.reserve == 0 || self == state_.members.end() || entry == state_.limiters.end()) return 0;
+  if (settings_.reserve == 0 || entry == state_.limiters.end()) return 0;
   const auto own = entry->second.holdings.find(member_.id());
   if (own == entry->second.holdings.end() || own->second.set_aside != set_aside()) return 0;
   if (entry->second.held() > entry->second.shared() || is_beyond_reserve()) return 0;
@@ -184,11 +183,15 @@ Count DomainMember::reserve_of(const std::string& limiter) const {
 }
 
 bool DomainMember::is_beyond_reserve() const {
+  return settings_.reserve > 0 && older_members() >= static_cast<std::ptrdiff_t>(settings_.reserve_for);
+}
+
+/// Of those that joined before this one; 0 for who has not joined.
+std::ptrdiff_t DomainMember::older_members() const {
   const auto self = state_.members.find(member_.id());
-  if (settings_.reserve == 0 || self == state_.members.end()) return false;
-  const auto older = std::count_if(state_.members.begin(), state_.members.end(),
-                                   [&](const auto& m) { return m.second.joined_at < self->second.joined_at; });
-  return older >= static_cast<std::ptrdiff_t>(settings_.reserve_for);
+  if (self == state_.members.end()) return 0;
+  return std::count_if(state_.members.begin(), state_.members.end(),
+                       [&](const auto& m) { return m.second.joined_at < self->second.joined_at; });
 }
 
 void DomainMember::on_claimed(const TopicPartition& at, Epoch epoch) {
@@ -411,13 +414,10 @@ void DomainMember::send_changes() {
 }
 
 void DomainMember::keep_snapshot() {
-  const auto self = state_.members.find(member_.id());
-  if (self == state_.members.end()) return;
+  if (!state_.members.contains(member_.id())) return;
   const std::int64_t every = settings_.snapshot_every;
   if (state_.last >= every && state_.last / every > std::max<std::int64_t>(saved_, 0) / every) {
-    const auto older = std::count_if(state_.members.begin(), state_.members.end(),
-                                     [&](const auto& m) { return m.second.joined_at < self->second.joined_at; });
-    if (older < kKeepers) log_->save(state_.last, tokens::save(state_));
+    if (older_members() < kKeepers) log_->save(state_.last, tokens::save(state_));
     saved_ = state_.last;
   }
   // Below both: a state that two members agree on, and a snapshot that is there.

@@ -76,6 +76,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   [[nodiscard]] tokens::Count set_aside() const;
   [[nodiscard]] tokens::Count reserve_of(const std::string& limiter) const;
   [[nodiscard]] bool is_beyond_reserve() const;
+  [[nodiscard]] std::ptrdiff_t older_members() const;
   void halt(const std::string& why);
   void depart();
 

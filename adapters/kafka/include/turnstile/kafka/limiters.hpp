@@ -1,7 +1,7 @@
 #pragma once
 // The token log in Kafka: a topic of one partition, which all members of a domain write to and read, and a compacted topic for
 // snapshots beside it. Each member needs Read and Write on both; Delete on the first to cut off what is not needed any more
-// (else retention.ms does); DescribeConfigs to see that cleanup.policy is right; Create where they are missing. No consumer group.
+// (nothing else does); DescribeConfigs to see that cleanup.policy is right; Create where they are missing. No consumer group.
 
 #include <cstdint>
 #include <memory>
@@ -19,7 +19,7 @@ struct TokenTopic {
   std::int32_t replication = 0;
 };
 
-/// Creates what is missing (retention.ms of the log: 7 days), and refuses a topic that cannot be a token log (more than one partition,
+/// Creates what is missing (the log without an end by time), and refuses a topic that cannot be a token log (more than one partition,
 /// compacted, too few replicas) with the command that puts it right. Of librdkafka's mock broker the first partition is taken.
 /// `settings` as for open_broker(), of which those that say when and how records go out are not heeded. Waits for the brokers, some 10 s
 /// for each question. `logger` null: nothing is logged. Throws ConfigError for the settings, BrokerError for the rest.
