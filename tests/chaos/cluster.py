@@ -22,27 +22,8 @@ PATIENCE = (LEASE_S * 1000 // 4 + 1000) * SECOND // 1000
 
 class Cluster(Run):
     def __init__(self, name, folder, kafka, postgres, over="cluster"):
-        super().__init__(name, folder, kafka=kafka, postgres=postgres)
-        with open(self.config, "w") as file:
-            file.write(f"""
-[kafka]
-"bootstrap.servers" = "{self.kafka}"
-"group.id" = "{self.topic}"
-"session.timeout.ms" = "{SESSION_S * 1000}"
-"heartbeat.interval.ms" = "300"
-"auto.offset.reset" = "earliest"
-[postgres]
-url = "{self.postgres}"
-schema = "{self.schema}"
-lock_timeout = "1s"
-[limits]
-over = "{over}"
-lease = "{LEASE_S}s"
-[topics.{self.topic}]
-order = "key"
-limit = {NORMAL}
-handler_timeout = "2s"
-""")
+        super().__init__(name, folder, kafka=kafka, postgres=postgres, session_s=SESSION_S, limit=NORMAL,
+                         limits=f'[limits]\nover = "{over}"\nlease = "{LEASE_S}s"')
         self.journal_folder = os.path.join(folder, f"{name}-journals")
         os.mkdir(self.journal_folder)
         self.killed_at, self.started = {}, 0
@@ -107,6 +88,11 @@ handler_timeout = "2s"
             with open(os.path.join(self.folder, f"{self.topic}-{number}.log"), errors="replace") as file:
                 found += file.read().count(text)
         return found
+
+    def show_permits(self):
+        """Who holds what, as a person would look at it; and whether they live."""
+        subprocess.run([os.path.join(self.bin, "turnstile"), "--config", self.config, "permits", "--all"], timeout=60)
+        print(f"  cluster: alive: {[process.pid for process in self.living if process.poll() is None]}", flush=True)
 
     def close(self):
         for process in self.living:
@@ -255,6 +241,10 @@ def cluster_chaos(folder, minutes, seed):
         run.watcher.terminate()
         run.watcher.wait(10)
         return counts(run) + judge(run, faults, idle)
+    except SystemExit:
+        if run:
+            run.show_permits()
+        raise
     finally:
         if run:
             run.close()

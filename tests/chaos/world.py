@@ -32,7 +32,8 @@ def within(seconds, what, condition):
 
 
 class Run:
-    def __init__(self, name, folder, broken=False, kafka=None, postgres=None):
+    def __init__(self, name, folder, broken=False, kafka=None, postgres=None, session_s=3, limit=4, limits=""):
+        """`limits`: the section [limits] of the configuration."""
         self.bin = environment("TURNSTILE_BIN_DIR")
         self.kafka = kafka or environment("TURNSTILE_TEST_KAFKA")
         self.postgres = postgres or environment("TURNSTILE_TEST_POSTGRES_URL")
@@ -45,16 +46,17 @@ class Run:
 [kafka]
 "bootstrap.servers" = "{self.kafka}"
 "group.id" = "{self.topic}"
-"session.timeout.ms" = "3000"
+"session.timeout.ms" = "{session_s * 1000}"
 "heartbeat.interval.ms" = "300"
 "auto.offset.reset" = "earliest"
 [postgres]
 url = "{self.postgres}"
 schema = "{self.schema}"
 lock_timeout = "1s"
+{limits}
 [topics.{self.topic}]
 order = "key"
-limit = 4
+limit = {limit}
 handler_timeout = "2s"
 """)
 
