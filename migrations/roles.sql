@@ -17,3 +17,7 @@ GRANT SELECT, INSERT (name, configured), UPDATE (configured, version, changed_at
 GRANT SELECT, INSERT, UPDATE (generation, holder, granted_at, expires_at) ON :"schema".permit TO :"role";
 -- DELETE: who waits no more.
 GRANT SELECT, INSERT, UPDATE (waiting, since, expires_at), DELETE ON :"schema".permit_wait TO :"role";
+GRANT SELECT, INSERT ON :"schema".response TO :"role";
+-- DELETE: what was sent. UPDATE: what the broker refuses is put aside.
+GRANT SELECT, INSERT, UPDATE (shard, refused), DELETE ON :"schema".outbox TO :"role";
+GRANT SELECT, UPDATE (owner, fence, expires_at) ON :"schema".outbox_relay TO :"role";
