@@ -1,0 +1,44 @@
+#include "turnstile/ids.hpp"
+
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+
+namespace turnstile {
+
+namespace {
+
+/// Bits of the counter below the milliseconds: 4,096 ids in each, and beyond that the time runs ahead.
+constexpr int kCounterBits = 12;
+
+/// Milliseconds and counter, greater with every call.
+std::uint64_t next_tick() {
+  static std::atomic<std::uint64_t> last{0};
+  const auto now =
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch());
+  const std::uint64_t earliest = static_cast<std::uint64_t>(now.count()) << kCounterBits;
+  std::uint64_t before = last.load(std::memory_order_relaxed), tick = 0;
+  do {
+    tick = std::max(earliest, before + 1);
+  } while (!last.compare_exchange_weak(before, tick, std::memory_order_relaxed));
+  return tick;
+}
+
+}  // namespace
+
+MessageId new_message_id() {
+  MessageId id;
+  // OpenSSL's own generator notices a fork; a pool of bytes here would not.
+  if (RAND_bytes(id.bytes.data() + 8, 8) != 1)
+    throw std::runtime_error("no random numbers are to be had for a message id");
+  const std::uint64_t tick = next_tick();
+  const std::uint64_t time_and_version = (tick >> kCounterBits) << 16 | 0x7000U | (tick & 0x0FFFU);
+  for (std::size_t i = 0; i < 8; ++i) id.bytes[i] = static_cast<std::uint8_t>(time_and_version >> (56 - 8 * i));
+  id.bytes[8] = static_cast<std::uint8_t>((id.bytes[8] & 0x3FU) | 0x80U);
+  return id;
+}
+
+}  // namespace turnstile
