@@ -1,0 +1,58 @@
+#pragma once
+// One call of a guard: its SQL with the caller's names quoted in it, its arguments, and what its errors say.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "turnstile/postgres/guards.hpp"
+
+namespace turnstile::postgres {
+
+class GuardCall {
+ public:
+  /// `name` is the guard's, for messages. Throws Error for a name that cannot be one.
+  GuardCall(Transaction& tx, std::string_view name, const Table& table, std::span<const Cell> key);
+
+  /// "shop"."payment"
+  [[nodiscard]] const std::string& table() const noexcept { return table_; }
+  /// t."id" = $1 AND t."part" = $2
+  [[nodiscard]] const std::string& key_matches() const noexcept { return key_matches_; }
+  /// "$1", "$2", in the order of the key.
+  [[nodiscard]] const std::vector<std::string>& key_arguments() const noexcept { return key_arguments_; }
+  /// The column, quoted. Throws Error for a name that cannot be one.
+  [[nodiscard]] std::string column(std::string_view name) const;
+  /// Adds an argument and gives its place, "$3", with a cast where the type is not the server's to infer. `column` is for the
+  /// message. Throws SqlError 22021 for text with a NUL.
+  std::string argument(std::string_view column, const Param& value);
+
+  /// Runs the statement. An SqlError says which guard, which table, and what to do.
+  Rows run(const std::string& sql);
+  /// Throws Error with "guard(table): " before the text.
+  [[noreturn]] void fail(const std::string& text) const;
+  /// The columns of the key, "id", "part".
+  [[nodiscard]] std::string key_columns() const;
+
+ private:
+  [[nodiscard]] std::string remedy(std::string_view sqlstate) const;
+
+  Transaction& tx_;
+  std::string_view name_;
+  bool schema_given_;
+  std::string table_;
+  std::span<const Cell> key_;
+  std::vector<std::string> key_arguments_;
+  std::string key_matches_;
+  std::vector<Param> arguments_;
+};
+
+/// Appends `text`, after a separator unless it is the first.
+inline void append(std::string& to, std::string_view separator, std::string_view text) {
+  if (!to.empty()) to += separator;
+  to += text;
+}
+
+/// The columns from `first` on, of the one row that there is.
+Rows columns_from(const Rows& rows, std::size_t first);
+
+}  // namespace turnstile::postgres
