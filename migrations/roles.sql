@@ -2,8 +2,9 @@
 --
 --   psql -v ON_ERROR_STOP=1 -v schema=turnstile -v role=app -f migrations/roles.sql
 --
--- The role must exist. It can neither change the tables nor take an id, a dead letter or an effect back; `turnstile inbox
--- forget`, `purge` and `dlq replay` are for the owner. Rights on the application's own tables are the application's matter.
+-- The role must exist. It can neither change the tables nor take an id, a dead letter or an effect back, but for ids that are
+-- older than anybody needs them; `turnstile inbox forget`, `purge` and `dlq replay` are for the owner. Rights on the
+-- application's own tables are the application's matter.
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 GRANT SELECT ON :"schema".migration TO :"role";
 GRANT SELECT, INSERT ON :"schema".handler TO :"role";
@@ -21,3 +22,8 @@ GRANT SELECT, INSERT ON :"schema".response TO :"role";
 -- DELETE: what was sent. UPDATE: what the broker refuses is put aside.
 GRANT SELECT, INSERT, UPDATE (shard, refused), DELETE ON :"schema".outbox TO :"role";
 GRANT SELECT, UPDATE (owner, fence, expires_at) ON :"schema".outbox_relay TO :"role";
+-- What old ids are, the functions know, and not who calls them.
+GRANT SELECT ON :"schema".kept TO :"role";
+GRANT SELECT ON :"schema".sweep TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".keep_ids(smallint, bigint) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".purge_step(integer) TO :"role";

@@ -41,7 +41,8 @@ class InboxStoreContract : public InboxContract {
 
 INSTANTIATE_TEST_SUITE_P(Inbox, InboxStoreContract,
                          ::testing::Values(InboxKind{"memory", make_memory_world},
-                                           InboxKind{"postgres", make_postgres_world}),
+                                           InboxKind{"postgres", make_postgres_world},
+                                           InboxKind{"postgres_in_partitions", make_partitioned_world}),
                          [](const auto& kind) { return kind.param.name; });
 
 TEST_P(InboxStoreContract, TheSchemaIsWhatThisBuildNeeds) { EXPECT_NO_THROW(store().check_schema()); }
@@ -187,6 +188,29 @@ TEST_P(InboxStoreContract, ARecreatedTopicHasDeadOfItsOwn) {
   store().begin_incarnation(fence_);
   EXPECT_FALSE(store().is_dead(handler_, fence_, 7));
   EXPECT_TRUE(store().record_dead(dead(7)));
+}
+
+TEST_P(InboxStoreContract, IdsAreKeptForTheLongestThatAnybodyHasSaid) {
+  EXPECT_EQ(store().keep_ids(handler_, 10 * 24h).kept_for, 10 * 24h);
+  EXPECT_EQ(store().keep_ids(handler_, 1h).kept_for, 10 * 24h);
+  EXPECT_EQ(store().keep_ids(handler_, 20 * 24h).kept_for, 20 * 24h);
+  EXPECT_EQ(store().keep_ids(handler_, std::nullopt).kept_for, std::nullopt) << "for ever";
+  EXPECT_EQ(store().keep_ids(handler_, 1h).kept_for, std::nullopt);
+  EXPECT_EQ(store().keep_ids(handler_, 1h).all_since, std::nullopt) << "nothing was deleted yet";
+  EXPECT_EQ(store().keep_ids(store().register_handler("another"), 1h).kept_for, 1h);
+}
+
+TEST_P(InboxStoreContract, TheCleanerLeavesWhatIsYoung) {
+  store().keep_ids(handler_, 1h);
+  EXPECT_EQ(once({"a", "b"}), "ff");
+  PurgeStep step;
+  for (int steps = 0; steps < 20 && step.wait == 0ms; ++steps) {
+    step = store().purge_step(100);
+    EXPECT_EQ(step.deleted, 0);
+    EXPECT_FALSE(step.rivalled);
+  }
+  EXPECT_GT(step.wait, 0ms) << "it has an end";
+  EXPECT_EQ(once({"a", "b"}), "dd");
 }
 
 }  // namespace

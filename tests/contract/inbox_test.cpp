@@ -21,7 +21,8 @@ constexpr const char* kRefused = InboxWorld::kRefused;
 
 INSTANTIATE_TEST_SUITE_P(Inbox, InboxContract,
                          ::testing::Values(InboxKind{"memory", make_memory_world},
-                                           InboxKind{"postgres", make_postgres_world}),
+                                           InboxKind{"postgres", make_postgres_world},
+                                           InboxKind{"postgres_in_partitions", make_partitioned_world}),
                          [](const auto& kind) { return kind.param.name; });
 
 TEST_P(InboxContract, TakesAnIdInOnce) {

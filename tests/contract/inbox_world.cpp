@@ -34,10 +34,11 @@ class MemoryWorld final : public InboxWorld {
 
 class PostgresWorld final : public InboxWorld {
  public:
-  PostgresWorld()
+  explicit PostgresWorld(int partitions = 1)
       : proxy_(schema_.sql().one("SELECT host(inet_server_addr())"),
                std::stoi(schema_.sql().one("SELECT inet_server_port()"))),
         store_(postgres::open_store(schema_.settings_through(proxy_.port()))) {
+    schema_.sql().exec("SELECT partition_inbox(" + std::to_string(partitions) + ")");
     schema_.sql().exec("CREATE TABLE effect (number bigserial, what text)");
   }
   InboxStore& store() override { return *store_; }
@@ -61,6 +62,10 @@ class PostgresWorld final : public InboxWorld {
 std::unique_ptr<InboxWorld> make_memory_world() { return std::make_unique<MemoryWorld>(); }
 std::unique_ptr<InboxWorld> make_postgres_world() {
   return postgres_url() ? std::make_unique<PostgresWorld>() : nullptr;
+}
+
+std::unique_ptr<InboxWorld> make_partitioned_world() {
+  return postgres_url() ? std::make_unique<PostgresWorld>(8) : nullptr;
 }
 
 void InboxContract::SetUp() {

@@ -33,6 +33,8 @@ class InboxWorld {
 /// A world in memory, and one in PostgreSQL; null when the environment has no PostgreSQL.
 std::unique_ptr<InboxWorld> make_memory_world();
 std::unique_ptr<InboxWorld> make_postgres_world();
+/// The same with an inbox of hash partitions.
+std::unique_ptr<InboxWorld> make_partitioned_world();
 
 struct InboxKind {
   const char* name;

@@ -79,6 +79,10 @@ class JournalledStore final : public InboxStore {
   bool is_dead(HandlerId handler, const Fence& fence, Offset offset) override {
     return inner_->is_dead(handler, fence, offset);
   }
+  KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override {
+    return inner_->keep_ids(handler, keep_for);
+  }
+  PurgeStep purge_step(std::int64_t most) override { return inner_->purge_step(most); }
 
  private:
   const std::shared_ptr<InboxStore> inner_;

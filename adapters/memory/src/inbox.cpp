@@ -192,4 +192,19 @@ bool MemoryInbox::is_dead(HandlerId handler, const Fence& fence, Offset offset) 
   return row != state_->fences.end() && state_->dead.contains({handler, fence.slot, row->second.incarnation, offset});
 }
 
+KeptIds MemoryInbox::keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_available();
+  auto& longest = state_->kept.try_emplace(handler, keep_for).first->second;
+  if (!keep_for) longest.reset();
+  else if (longest) longest = std::max(*longest, *keep_for);
+  return {longest, std::nullopt};
+}
+
+PurgeStep MemoryInbox::purge_step(std::int64_t) {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_available();
+  return {0, std::chrono::hours(24), false};
+}
+
 }  // namespace turnstile::testing

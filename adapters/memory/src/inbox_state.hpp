@@ -35,6 +35,7 @@ struct MemoryInbox::State {
   std::set<InboxKey> pending;                           ///< of open transactions
   std::map<std::int32_t, FenceRow> fences;
   std::map<std::string, HandlerId> handlers;
+  std::map<HandlerId, std::optional<std::chrono::seconds>> kept;  ///< the longest that was said
   std::map<std::tuple<HandlerId, std::int32_t, std::int32_t, Offset>, DeadMessage> dead;
   std::vector<Statement> committed;
   std::size_t commits = 0;

@@ -23,6 +23,7 @@ ServerReport Admin::server() {
     // The list is that of grants(): what a consumer does, not what an operator may. UPDATE is granted by column.
     const Rows rows = session_->run(
         "SELECT DISTINCT w.privilege || ' on ' || w.tab FROM (VALUES "
+        "    ('kept', 'SELECT', NULL), ('sweep', 'SELECT', NULL), "
         "    ('migration', 'SELECT', NULL), ('handler', 'SELECT', NULL), ('handler', 'INSERT', NULL), "
         "    ('fence', 'SELECT', NULL), ('fence', 'INSERT', NULL), ('fence', 'UPDATE', 'epoch'), "
         "    ('fence', 'UPDATE', 'incarnation'), ('fence', 'UPDATE', 'claimed_at'), ('watermark', 'SELECT', NULL), "
@@ -42,6 +43,13 @@ ServerReport Admin::server() {
         schema);
     if (!session_->run("SELECT has_schema_privilege($1, 'USAGE')", schema).get<bool>(0, 0)) {
       report.missing_rights.push_back("USAGE on schema " + session_->schema());
+    }
+    const Rows functions = session_->run(
+        "SELECT DISTINCT 'EXECUTE on ' || proname FROM pg_proc WHERE proname IN ('keep_ids', 'purge_step') "
+        "AND pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND NOT has_function_privilege(oid, 'EXECUTE')",
+        schema);
+    for (std::size_t row = 0; row < functions.size(); ++row) {
+      report.missing_rights.push_back(functions.get<std::string>(row, 0));
     }
     for (std::size_t row = 0; row < rows.size(); ++row) report.missing_rights.push_back(rows.get<std::string>(row, 0));
     return report;

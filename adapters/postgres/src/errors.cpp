@@ -112,6 +112,13 @@ std::string grants(std::string_view schema, std::string_view user) {
     text +=
         " GRANT " + std::string(grant.rights) + " ON " + where + "." + std::string(grant.table) + " TO " + role + ";";
   }
+  static constexpr std::array<Grant, 4> of_retention{{{"SELECT ON ", "kept"},
+                                                      {"SELECT ON ", "sweep"},
+                                                      {"EXECUTE ON FUNCTION ", "keep_ids(smallint, bigint)"},
+                                                      {"EXECUTE ON FUNCTION ", "purge_step(integer)"}}};
+  for (const auto& grant : of_retention) {
+    text += " GRANT " + std::string(grant.rights) + where + "." + std::string(grant.table) + " TO " + role + ";";
+  }
   return text;
 }
 

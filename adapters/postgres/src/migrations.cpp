@@ -164,7 +164,31 @@ void write_checksum(Connection& connection, const PostgresSettings& settings, co
            ") ON CONFLICT (number) DO UPDATE SET checksum = excluded.checksum");
 }
 
+/// A function of migration 4, so that psql can do it too.
+void partition_inbox(Connection& connection, int partitions) {
+  const Result result = query(connection, "SELECT partition_inbox(" + std::to_string(partitions) + ")");
+  if (ok(result)) return;
+  const char* hint = PQresultErrorField(result.get(), PG_DIAG_MESSAGE_HINT);
+  throw SchemaError(std::to_string(partitions) + " partitions: " + server_error(result.get()).message +
+                    "; nothing was changed" + (hint ? std::string(". ") + hint : ""));
+}
+
 }  // namespace
+
+int inbox_partitions(const PostgresSettings& settings) {
+  check_settings(settings);
+  Connection connection(settings);
+  try {
+    const auto rows = must(connection, settings,
+                           "SELECT CASE c.relkind WHEN 'p' THEN (SELECT count(*) FROM pg_catalog.pg_inherits WHERE "
+                           "inhparent = c.oid) ELSE 1 END FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON "
+                           "n.oid = c.relnamespace WHERE c.relname = 'inbox' AND n.nspname = " +
+                               quote_text(connection, settings.schema));
+    return PQntuples(rows.get()) == 0 ? 0 : std::atoi(PQgetvalue(rows.get(), 0, 0));
+  } catch (const ConnectionLost& lost) {
+    throw_lost(lost);
+  }
+}
 
 std::vector<MigrationState> migrate_status(const PostgresSettings& settings, const std::vector<Migration>& known) {
   check_settings(settings);
@@ -176,7 +200,8 @@ std::vector<MigrationState> migrate_status(const PostgresSettings& settings, con
   }
 }
 
-std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::vector<Migration>& known) {
+std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::vector<Migration>& known,
+                                  std::optional<int> partitions) {
   return exclusively(settings, [&](Connection& connection, const std::string& quoted_schema) {
     create_schema(connection, settings, quoted_schema);
     // A missing table would abort the transaction, so look before reading.
@@ -198,6 +223,7 @@ std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::v
       }
       if (row == ledger.end() || !row->checksum) write_checksum(connection, settings, migration);
     }
+    if (partitions) partition_inbox(connection, *partitions);
     return done;
   });
 }

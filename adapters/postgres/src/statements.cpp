@@ -98,6 +98,13 @@ constexpr std::string_view kRegisterHandler = R"(
 INSERT INTO @.handler (id, name) SELECT coalesce(max(id), 0)::integer + 1, $1::text FROM @.handler
 ON CONFLICT DO NOTHING RETURNING id)";
 
+/// Rounded up: an id of the same millisecond may be gone.
+constexpr std::string_view kKeepIds = R"(
+SELECT kept_s, pg_catalog.ceil(extract(epoch FROM all_since) * 1000)::bigint FROM @.keep_ids($1::smallint, $2::bigint))";
+
+constexpr std::string_view kPurgeStep = R"(
+SELECT deleted, pg_catalog.ceil(wait_s * 1000)::bigint FROM @.purge_step($1::integer))";
+
 class InSchema {
  public:
   explicit InSchema(const std::string& schema) : prefix_(quote_identifier(schema) + ".") {}
@@ -135,6 +142,8 @@ Statements::Statements(const std::string& schema) {
   is_dead = in(kIsDead);
   find_handler = in("SELECT id FROM @.handler WHERE name = $1::text");
   register_handler = in(kRegisterHandler);
+  keep_ids = in(kKeepIds);
+  purge_step = in(kPurgeStep);
 }
 
 }  // namespace turnstile::postgres

@@ -25,6 +25,8 @@ struct Statements {
   std::string is_dead;
   std::string find_handler;
   std::string register_handler;
+  std::string keep_ids;
+  std::string purge_step;
 };
 
 }  // namespace turnstile::postgres

@@ -21,6 +21,10 @@ std::int64_t number_at(const Result& result, int row, int column) {
   return std::stoll(PQgetvalue(result.get(), row, column));
 }
 
+/// A step of the cleaner takes milliseconds. When a lock or a disk makes it longer, it gives way.
+constexpr std::chrono::milliseconds kPurgePatience{200};
+constexpr const char* kPurgeLimit = "SET LOCAL statement_timeout = '2s'";
+
 class Store final : public InboxStore {
  public:
   explicit Store(const PostgresSettings& settings) : shared_(std::make_shared<Shared>(settings)) {}
@@ -34,6 +38,8 @@ class Store final : public InboxStore {
   std::int32_t begin_incarnation(const Fence& fence) override;
   bool record_dead(const DeadMessage& message) override;
   bool is_dead(HandlerId handler, const Fence& fence, Offset offset) override;
+  KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override;
+  PurgeStep purge_step(std::int64_t most) override;
 
  private:
   using Fill = std::function<void(Pipeline&)>;
@@ -215,6 +221,32 @@ bool Store::is_dead(HandlerId handler, const Fence& fence, Offset offset) {
     pipeline.add(shared_->statements.is_dead, kCaller, Pipeline::Keep::text);
   });
   return PQntuples(kept[0].get()) > 0;
+}
+
+KeptIds Store::keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) {
+  const auto kept = call([&](Pipeline& pipeline) {
+    pipeline.arguments().add_int(handler.value);
+    if (keep_for) pipeline.arguments().add_int(keep_for->count());
+    else pipeline.arguments().add_null(0);
+    pipeline.add(shared_->statements.keep_ids, kCaller, Pipeline::Keep::text);
+  });
+  KeptIds ids;
+  const auto* row = kept[0].get();
+  if (!PQgetisnull(row, 0, 0)) ids.kept_for = std::chrono::seconds(number_at(kept[0], 0, 0));
+  if (!PQgetisnull(row, 0, 1)) ids.all_since = Timestamp(std::chrono::milliseconds(number_at(kept[0], 0, 1)));
+  return ids;
+}
+
+PurgeStep Store::purge_step(std::int64_t most) {
+  const auto kept = call_in_transaction(kPurgePatience, [&](Pipeline& pipeline) {
+    // Ids that a crash of the server brings back are deleted again: no reason to have the disk wait.
+    pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
+    pipeline.add(kPurgeLimit, kCaller);
+    pipeline.arguments().add_int(most);
+    pipeline.add(shared_->statements.purge_step, kCaller, Pipeline::Keep::text);
+  });
+  const bool rivalled = PQgetisnull(kept[0].get(), 0, 1);
+  return {number_at(kept[0], 0, 0), std::chrono::milliseconds(rivalled ? 0 : number_at(kept[0], 0, 1)), rivalled};
 }
 
 }  // namespace

@@ -84,6 +84,19 @@ struct DeadMessage {
   std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked here only
 };
 
+/// What the store promises of a handler's ids.
+struct KeptIds {
+  std::optional<std::chrono::seconds> kept_for;  ///< nothing: for ever. At least as long as anybody has said
+  std::optional<Timestamp> all_since;            ///< ids that were taken in before may be gone; nothing: all are there
+};
+
+/// What one step of the cleaner did.
+struct PurgeStep {
+  std::int64_t deleted = 0;
+  std::chrono::milliseconds wait{0};  ///< come again then; 0: there is more to do now
+  bool rivalled = false;              ///< another cleaner is at work, nothing was done
+};
+
 /// Thread-safe. Every call may throw StoreUnavailable.
 class InboxStore {
  public:
@@ -105,6 +118,12 @@ class InboxStore {
   virtual bool record_dead(const DeadMessage& message) = 0;
   /// Whether record_dead() knows the record (after a crash between the dead letter and the offset).
   virtual bool is_dead(HandlerId handler, const Fence& fence, Offset offset) = 0;
+
+  /// Says that this consumer needs the handler's ids for so long (nothing: for ever); to be said again every ten minutes. What is said
+  /// holds for as long as it says: who says less than others have said changes nothing for the ids that they count on.
+  virtual KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) = 0;
+  /// Deletes at most `most` ids of any handler that are older than they are kept. Short, so that nobody waits for it. Throws StoreBusy.
+  virtual PurgeStep purge_step(std::int64_t most) = 0;
 };
 
 }  // namespace turnstile

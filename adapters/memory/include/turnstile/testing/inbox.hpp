@@ -84,6 +84,9 @@ class MemoryInbox final : public InboxStore {
   std::int32_t begin_incarnation(const Fence& fence) override;
   bool record_dead(const DeadMessage& message) override;
   bool is_dead(HandlerId handler, const Fence& fence, Offset offset) override;
+  /// The longest that was said holds for ever here: no time passes in this store, and nothing grows old in it.
+  KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override;
+  PurgeStep purge_step(std::int64_t most) override;
 
   struct State;
 

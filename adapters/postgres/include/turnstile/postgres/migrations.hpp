@@ -46,7 +46,12 @@ std::vector<MigrationState> migrate_status(const PostgresSettings& settings, con
 /// and nine find them done. Makes the schema when it is missing. Returns what was run.
 /// Throws SchemaError when a file that was run has changed, when the schema is newer, or when a file fails (with its
 /// name and line; nothing was changed then).
-std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::vector<Migration>& known);
+/// `partitions`: afterwards the inbox is a table of so many hash partitions by id, 2 to 64, or 1 for a plain one. Throws SchemaError
+/// when it is not and holds ids already (nothing was changed then). Without it the inbox stays as it is.
+std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::vector<Migration>& known,
+                                  std::optional<int> partitions = std::nullopt);
+/// Of the inbox: 1 for a plain table, 0 when there is none.
+int inbox_partitions(const PostgresSettings& settings);
 /// Takes the last `steps` back, newest first. The tables' contents go with them. Returns what was taken back.
 std::vector<Migration> migrate_down(const PostgresSettings& settings, const std::vector<Migration>& known, int steps);
 

@@ -1,0 +1,304 @@
+// How long ids are kept in the database, who may have them deleted, and the cleaner's steps.
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/integration/postgres_fixture.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+class PostgresRetention : public PostgresTest {
+ protected:
+  /// Ids that were taken in so long ago, in the database's own words: "9 days".
+  void old_ids(int count, const std::string& age, int handler = 1) {
+    sql().exec("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT " + std::to_string(handler) +
+               ", gen_random_uuid(), 1, n, now() - interval '" + age + "' FROM generate_series(1, " +
+               std::to_string(count) + ") n");
+  }
+  /// A declaration of the past.
+  void said(const std::string& keep, const std::string& ago, int handler = 1) {
+    sql().exec("INSERT INTO retention (handler, keep_s, said_at) VALUES (" + std::to_string(handler) +
+               ", extract(epoch FROM interval '" + keep + "'), now() - interval '" + ago + "')");
+  }
+  /// Steps until the cleaner rests. Returns what was deleted in all.
+  std::int64_t clean(std::int64_t most = 2'000) {
+    std::int64_t deleted = 0;
+    sql().exec("UPDATE sweep SET due_at = now() WHERE next_block = 0");
+    for (int steps = 0; steps < 2'000; ++steps) {
+      const PurgeStep step = store_->purge_step(most);
+      EXPECT_LE(step.deleted, most);
+      EXPECT_FALSE(step.rivalled);
+      deleted += step.deleted;
+      if (step.wait > 0ms) return deleted;
+    }
+    ADD_FAILURE() << "the cleaner comes to no end";
+    return deleted;
+  }
+  std::string ids_of(int handler) { return sql().one("SELECT count(*) FROM inbox WHERE handler = " + std::to_string(handler)); }
+};
+
+TEST_F(PostgresRetention, WhatIsOldGoesAndWhatIsYoungStays) {
+  store_->keep_ids(handler_, 8 * 24h);
+  old_ids(5'000, "9 days");
+  old_ids(3'000, "7 days");
+  EXPECT_EQ(clean(), 5'000);
+  EXPECT_EQ(ids(), "3000");
+  EXPECT_EQ(clean(), 0);
+}
+
+TEST_F(PostgresRetention, OldIdsAreFoundAmongYoungOnes) {
+  store_->keep_ids(handler_, 8 * 24h);
+  sql().exec("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
+             "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 60000) n");
+  EXPECT_EQ(clean(700), 20'000);
+  EXPECT_EQ(sql().one("SELECT count(*) FROM inbox WHERE seen_at < now() - interval '8 days'"), "0");
+}
+
+TEST_F(PostgresRetention, EachHandlerHasItsOwn) {
+  const HandlerId mail = store_->register_handler("mail"), gone = store_->register_handler("gone");
+  store_->keep_ids(handler_, 8 * 24h);
+  store_->keep_ids(mail, 1h);
+  old_ids(10, "1 day", handler_.value);
+  old_ids(10, "1 day", mail.value);
+  old_ids(10, "300 days", gone.value);
+  EXPECT_EQ(clean(), 10);
+  EXPECT_EQ(ids_of(handler_.value), "10");
+  EXPECT_EQ(ids_of(mail.value), "0");
+  EXPECT_EQ(ids_of(gone.value), "10") << "nobody has said anything of these";
+}
+
+// keep_ids_for set lower while others run with more.
+TEST_F(PostgresRetention, WhoSaysLessTakesNothingAwayFromOthers) {
+  store_->keep_ids(handler_, 30 * 24h);
+  old_ids(10, "20 days");
+  EXPECT_EQ(store_->keep_ids(handler_, 1 * 24h).kept_for, 30 * 24h);
+  EXPECT_EQ(clean(), 0);
+  // The others are gone, and have been for less than 30 days: ids that were taken in with them in mind stay.
+  sql().exec("UPDATE retention SET said_at = now() - interval '29 days' WHERE keep_s = 30 * 86400");
+  EXPECT_EQ(store_->keep_ids(handler_, 1 * 24h).kept_for, 30 * 24h);
+  EXPECT_EQ(clean(), 0);
+  sql().exec("UPDATE retention SET said_at = now() - interval '31 days' WHERE keep_s = 30 * 86400");
+  EXPECT_EQ(store_->keep_ids(handler_, 1 * 24h).kept_for, 24h);
+  EXPECT_EQ(clean(), 10);
+}
+
+TEST_F(PostgresRetention, WhenNobodyRunsAnyMoreWhatWasSaidLastHolds) {
+  said("30 days", "400 days");
+  said("2 days", "100 days");
+  old_ids(10, "3 days");
+  old_ids(10, "1 day");
+  EXPECT_EQ(clean(), 10);
+  EXPECT_EQ(ids(), "10");
+}
+
+TEST_F(PostgresRetention, ForEverHoldsForAWhileAfterItWasLastSaid) {
+  store_->keep_ids(handler_, std::nullopt);
+  old_ids(10, "3000 days");
+  EXPECT_EQ(clean(), 0);
+  sql().exec("UPDATE retention SET said_at = now() - interval '9 days'");
+  EXPECT_EQ(store_->keep_ids(handler_, std::nullopt).kept_for, std::nullopt);
+  sql().exec("UPDATE retention SET said_at = now() - interval '9 days'");
+  EXPECT_EQ(clean(), 0) << "nobody says anything else";
+  EXPECT_EQ(store_->keep_ids(handler_, 30 * 24h).kept_for, 30 * 24h);
+  EXPECT_EQ(clean(), 10);
+}
+
+TEST_F(PostgresRetention, IdsOfWhichNobodyHadSaidAnythingGetTheDefault) {
+  old_ids(10, "2 days");
+  EXPECT_EQ(store_->keep_ids(handler_, 1h).kept_for, kKeepIdsByDefault);
+  EXPECT_EQ(clean(), 0);
+}
+
+TEST_F(PostgresRetention, WhatWasForgottenIsKnownBeforeItIsDeleted) {
+  store_->keep_ids(handler_, 8 * 24h);
+  EXPECT_EQ(store_->keep_ids(handler_, 8 * 24h).all_since, std::nullopt);
+  old_ids(5'000, "9 days");
+  EXPECT_GT(store_->purge_step(10).deleted, 0);
+  const auto since = store_->keep_ids(handler_, 8 * 24h).all_since;
+  ASSERT_TRUE(since);
+  EXPECT_EQ(sql().one("SELECT count(*) FROM inbox WHERE seen_at >= to_timestamp(" +
+                      std::to_string(since->time_since_epoch().count()) + " / 1000.0)"),
+            "0");
+  EXPECT_EQ(sql().one("SELECT to_timestamp(" + std::to_string(since->time_since_epoch().count()) +
+                      " / 1000.0) BETWEEN now() - interval '8 days 1 minute' AND now() - interval '8 days'"),
+            "t");
+}
+
+TEST_F(PostgresRetention, AResponseGoesAfterItsId) {
+  store_->keep_ids(handler_, 8 * 24h);
+  old_ids(100, "9 days");
+  sql().exec("INSERT INTO response (handler, id, body, replied_at) SELECT handler, id, 'x', seen_at FROM inbox");
+  old_ids(10, "1 day");
+  sql().exec("INSERT INTO response (handler, id, body, replied_at) SELECT handler, id, 'x', now() - interval '9 days' FROM inbox "
+             "WHERE seen_at > now() - interval '2 days'");
+  clean();
+  clean();
+  EXPECT_EQ(ids(), "10");
+  EXPECT_EQ(sql().one("SELECT count(*) FROM response"), "10") << "those whose ids are there";
+}
+
+TEST_F(PostgresRetention, OneCleanerAtATime) {
+  store_->keep_ids(handler_, 8 * 24h);
+  old_ids(10, "9 days");
+  Sql rival(schema_->url());
+  rival.exec("BEGIN");
+  rival.exec("SELECT pg_advisory_xact_lock(hashtextextended('turnstile.purge." + schema_->name() + "', 0))");
+  EXPECT_TRUE(store_->purge_step(100).rivalled);
+  EXPECT_EQ(ids(), "10");
+  rival.exec("COMMIT");
+  EXPECT_EQ(clean(), 10);
+}
+
+TEST_F(PostgresRetention, ARowThatSomebodyHoldsIsNotWaitedFor) {
+  store_->keep_ids(handler_, 8 * 24h);
+  old_ids(10, "9 days");
+  Sql holder(schema_->url());
+  holder.exec("BEGIN");
+  holder.exec("SELECT 1 FROM inbox FOR UPDATE");
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_THROW(clean(), StoreBusy);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 5s);
+  holder.exec("COMMIT");
+  EXPECT_EQ(clean(), 10);
+}
+
+TEST_F(PostgresRetention, InsertsGoOnBesideAStepThatIsOpen) {
+  store_->keep_ids(handler_, 8 * 24h);
+  old_ids(1'000, "9 days");
+  Sql cleaner(schema_->url());
+  cleaner.exec("BEGIN");
+  cleaner.exec("SELECT purge_step(1000) FROM generate_series(1, 3)");
+  EXPECT_EQ(begin("a", 3), std::vector(3, Admission::fresh));
+  session_->commit();
+  cleaner.exec("COMMIT");
+  EXPECT_EQ(ids(), "3");
+}
+
+TEST_F(PostgresRetention, WhenNothingIsDueAStepOnlyLooksAtTheClock) {
+  store_->keep_ids(handler_, 8 * 24h);
+  old_ids(50'000, "1 hour");
+  clean();
+  const PurgeStep step = store_->purge_step(2'000);
+  EXPECT_GT(step.wait, 20h);
+  // Whoever read the inbox would wait for this lock, and give up.
+  Sql holder(schema_->url());
+  holder.exec("BEGIN; LOCK TABLE inbox, response, retention, horizon IN ACCESS EXCLUSIVE MODE");
+  for (int i = 0; i < 10; ++i) EXPECT_GT(store_->purge_step(2'000).wait, 20h);
+  holder.exec("COMMIT");
+}
+
+TEST_F(PostgresRetention, ASweepThatFoundLittleHasTheNextOneComeLater) {
+  store_->keep_ids(handler_, 8h);
+  old_ids(10'000, "1 hour");
+  clean();
+  const auto first = std::stol(sql().one("SELECT every_s FROM sweep WHERE leaf = 'inbox'"));
+  clean();
+  EXPECT_EQ(std::stol(sql().one("SELECT every_s FROM sweep WHERE leaf = 'inbox'")), 2 * first);
+  for (int i = 0; i < 8; ++i) clean();
+  EXPECT_EQ(sql().one("SELECT every_s FROM sweep WHERE leaf = 'inbox'"), "28800") << "as long as ids are kept, at most";
+  old_ids(20'000, "1 day");
+  clean();
+  EXPECT_EQ(sql().one("SELECT every_s FROM sweep WHERE leaf = 'inbox'"), "3600") << "an eighth of it";
+}
+
+// --- rights ---
+
+class PostgresRetentionRights : public PostgresRetention {
+ protected:
+  void SetUp() override {
+    PostgresTest::SetUp();
+    if (IsSkipped()) return;
+    role_ = schema_->name() + "_app";
+    sql().exec("CREATE ROLE " + role_ + " LOGIN PASSWORD 'app'");
+    std::ifstream in(TURNSTILE_SOURCE_DIR "/migrations/roles.sql");
+    std::stringstream text;
+    text << in.rdbuf();
+    std::string script = text.str();
+    for (const auto& [variable, value] :
+         {std::pair{std::string(":\"schema\""), schema_->name()}, {":\"role\"", role_}}) {
+      for (auto at = script.find(variable); at != std::string::npos; at = script.find(variable))
+        script.replace(at, variable.size(), value);
+    }
+    sql().exec(script);
+    app_ = schema_->settings();
+    app_.url = Secret(with_parameter(with_parameter(schema_->url(), "user", role_), "password", "app"));
+    open(app_);
+  }
+  void TearDown() override {
+    if (role_.empty()) return;
+    session_.reset();
+    store_.reset();
+    sql().exec("DROP OWNED BY " + role_);
+    sql().exec("DROP ROLE " + role_);
+  }
+  void refused(Sql& who, const std::string& statement) {
+    try {
+      who.exec(statement);
+      ADD_FAILURE() << "was allowed: " << statement;
+    } catch (const std::runtime_error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("permission denied"));
+    }
+  }
+
+  std::string role_;
+  PostgresSettings app_;
+};
+
+TEST_F(PostgresRetentionRights, AConsumerHasOldIdsDeletedAndNoYoungOnes) {
+  store_->keep_ids(handler_, 8 * 24h);
+  old_ids(10, "9 days");
+  old_ids(10, "1 day");
+  Sql app(app_.url.reveal());
+  refused(app, "DELETE FROM inbox");
+  refused(app, "UPDATE retention SET said_at = '2000-01-01'");
+  refused(app, "DELETE FROM retention");
+  refused(app, "INSERT INTO retention VALUES (1, 1, now())");
+  refused(app, "UPDATE horizon SET forgotten_before = now()");
+  refused(app, "UPDATE sweep SET due_at = now()");
+  refused(app, "SELECT partition_inbox(1, true)");
+  // What it may say does not help it: less counts only once what was said before has held for as long as it says.
+  for (const char* less : {"1", "0", "-5", "-9223372036854775808"}) {
+    try {
+      app.exec("SELECT keep_ids(1::smallint, " + std::string(less) + ")");
+    } catch (const std::runtime_error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("retention_keep_s_check"));
+    }
+  }
+  EXPECT_EQ(clean(1'000'000), 10);
+  EXPECT_EQ(ids(), "10");
+}
+
+// Names in a function that runs with the owner's rights must not be found where its caller can put something.
+TEST_F(PostgresRetentionRights, TemporaryTablesAndPathsOfTheCallerMeanNothing) {
+  store_->keep_ids(handler_, 8 * 24h);
+  old_ids(10, "1 day");
+  Sql app(app_.url.reveal());
+  app.exec("CREATE TEMPORARY TABLE kept (handler smallint, keep_s bigint); INSERT INTO kept VALUES (1, 1);"
+           "CREATE TEMPORARY TABLE retention (handler smallint, keep_s bigint, said_at timestamptz);"
+           "CREATE TEMPORARY TABLE horizon (handler smallint PRIMARY KEY, forgotten_before timestamptz);"
+           "INSERT INTO horizon VALUES (1, now());"
+           "CREATE TEMPORARY TABLE sweep (leaf name PRIMARY KEY, next_block bigint, end_block bigint, deleted bigint, "
+           "every_s bigint, due_at timestamptz, swept_at timestamptz);"
+           "SET search_path = pg_temp, " + schema_->name());
+  for (int i = 0; i < 4; ++i) app.exec("SELECT " + schema_->name() + ".purge_step(1000)");
+  EXPECT_EQ(ids(), "10");
+  EXPECT_EQ(app.one("SELECT count(*) FROM pg_temp.sweep"), "0");
+}
+
+TEST_F(PostgresRetentionRights, OthersMayNotEvenAsk) {
+  const std::string guest = schema_->name() + "_guest";
+  sql().exec("CREATE ROLE " + guest + " LOGIN PASSWORD 'guest'; GRANT USAGE ON SCHEMA " + schema_->name() + " TO " + guest);
+  {
+    Sql who(with_parameter(with_parameter(schema_->url(), "user", guest), "password", "guest"));
+    refused(who, "SELECT purge_step(1000)");
+    refused(who, "SELECT keep_ids(1::smallint, 1)");
+  }
+  sql().exec("DROP OWNED BY " + guest + "; DROP ROLE " + guest);
+}
+
+}  // namespace
+}  // namespace turnstile::test
