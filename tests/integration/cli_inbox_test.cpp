@@ -232,6 +232,29 @@ TEST_F(CliPurge, RefusesLessThanTheDefaultWhenNothingIsConfigured) {
   EXPECT_THAT(refused.err, HasSubstr("2h is less than the 8d for which ids are kept"));
 }
 
+// Whatever this machine's configuration says.
+TEST_F(CliPurge, RefusesWhatConsumersHaveSaidThatTheyNeed) {
+  fill(10, 0);
+  sql("SELECT keep_ids(1::smallint, 86400 * 14)");
+  const auto refused = cli_.run("inbox", "purge", "--older-than", "9d");
+  EXPECT_EQ(refused.code, 4);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("consumers of handler charge have said that they need its ids for 14d"),
+                                 HasSubstr("more than 9d"), HasSubstr("--force")));
+  sql("SELECT keep_ids(1::smallint, NULL)");
+  EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "300d").err, HasSubstr("for ever"));
+  EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "9d", "--handler", "mail").out, HasSubstr("0 ids deleted"));
+  EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "9d", "--force").out, HasSubstr("10 ids deleted"));
+}
+
+TEST_F(CliPurge, LeavesWrittenWhatWasForgottenAndWhen) {
+  fill(10, 10);
+  EXPECT_EQ(cli_.run("inbox", "purge", "--older-than", "8d").code, 0);
+  EXPECT_EQ(sql("SELECT forgotten_before BETWEEN now() - interval '8 days 5 minutes' AND now() - interval '8 days' "
+                "FROM horizon WHERE handler = 1"),
+            "t");
+  EXPECT_EQ(sql("SELECT count(*) FROM sweep WHERE swept_at > now() - interval '5 minutes'"), "2");
+}
+
 TEST_F(CliPurge, AnAgeThatIsNoneIsExplained) {
   for (const char* age : {"week", "7", "-7d", "0d", "99999999999999d"}) {
     const auto purged = cli_.run("inbox", "purge", std::string("--older-than=") + age);

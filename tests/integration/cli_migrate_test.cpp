@@ -124,6 +124,31 @@ TEST_F(CliMigrate, UpToANumberStopsThereAndDoesNotGoBack) {
   EXPECT_EQ(sql("SELECT to_regclass('more') IS NULL AND to_regclass('inbox') IS NOT NULL"), "t");
 }
 
+TEST_F(CliMigrate, PartitionsAreMadeOnceAndShown) {
+  const auto up = cli_.run("migrate", "up", "--partitions", "16");
+  EXPECT_EQ(up.code, 0) << up.err;
+  EXPECT_THAT(up.out, AllOf(HasSubstr("applied 0001 inbox"), HasSubstr("the inbox has 16 hash partitions")));
+  EXPECT_THAT(cli_.run("migrate", "status").out, HasSubstr("the inbox has 16 hash partitions"));
+  EXPECT_EQ(nlohmann::json::parse(cli_.run("migrate", "status", "--json").out)["partitions"], 16);
+  EXPECT_EQ(cli_.run("migrate", "up").code, 0);
+  EXPECT_EQ(cli_.run("migrate", "up", "--partitions", "16").code, 0);
+
+  sql("INSERT INTO inbox (handler, id, slot, record_offset) VALUES (1, gen_random_uuid(), 1, 1)");
+  const auto other = cli_.run("migrate", "up", "--partitions", "8");
+  EXPECT_EQ(other.code, 4);
+  EXPECT_THAT(other.err, AllOf(HasSubstr("8 partitions: the inbox holds ids, and has 16 partitions now"),
+                               HasSubstr("SELECT " + schema_ + ".partition_inbox(8, true);")));
+  EXPECT_EQ(cli_.run("migrate", "up", "--partitions", "65").code, 2);
+  EXPECT_EQ(cli_.run("migrate", "up", "--partitions", "0").code, 2);
+}
+
+TEST_F(CliMigrate, PartitionsNeedTheirMigration) {
+  const auto up = cli_.run("migrate", "up", "--to", "2", "--partitions", "16");
+  EXPECT_EQ(up.code, 2);
+  EXPECT_THAT(up.err, HasSubstr("--partitions needs migration 0004"));
+  EXPECT_EQ(nlohmann::json::parse(cli_.run("migrate", "status", "--json").out)["partitions"], nullptr);
+}
+
 TEST_F(CliMigrate, AChangedFileIsRefusedByName) {
   migrate();
   copy_migrations();

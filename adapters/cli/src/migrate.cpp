@@ -22,6 +22,7 @@ using Kind = MigrationState::Kind;
 struct Options {
   std::optional<std::string> folder;
   std::optional<int> to;
+  std::optional<int> partitions;
   bool yes = false;
 };
 
@@ -53,7 +54,18 @@ void report(const Global& global, const PostgresSettings& settings, const std::v
   if (done.empty()) fmt::print("{}\n", nothing);
 }
 
+void print_partitions(int partitions) {
+  if (partitions == 1) fmt::print("the inbox is one table\n");
+  else fmt::print("the inbox has {} hash partitions, by id\n", partitions);
+}
+
 // --- up ---
+
+/// The function that makes partitions came with migration 4.
+void require_partitioner(const std::vector<Migration>& known) {
+  if (known.size() >= 4) return;
+  throw UsageError("--partitions needs migration 0004 retention, which --to or --dir leaves out");
+}
 
 Exit up(const Global& global, const Options& options) {
   const PostgresSettings settings = require_postgres(load_settings(global));
@@ -68,8 +80,10 @@ Exit up(const Global& global, const Options& options) {
     }
     std::erase_if(known, [&](const Migration& m) { return m.number > *options.to; });
   }
-  report(global, settings, postgres::migrate_up(settings, known), "applied", "applied",
+  if (options.partitions) require_partitioner(known);
+  report(global, settings, postgres::migrate_up(settings, known, options.partitions), "applied", "applied",
          "nothing to do: all have been run");
+  if (options.partitions && !global.json) print_partitions(*options.partitions);
   return Exit::ok;
 }
 
@@ -108,8 +122,11 @@ void print_states(const std::vector<MigrationState>& states) {
 Exit status(const Global& global, const Options& options) {
   const PostgresSettings settings = require_postgres(load_settings(global));
   const auto states = postgres::migrate_status(settings, known_migrations(options));
+  const int partitions = postgres::inbox_partitions(settings);
   if (global.json) {
-    Json json{{"schema", settings.schema}, {"migrations", Json::array()}};
+    Json json{{"schema", settings.schema},
+              {"migrations", Json::array()},
+              {"partitions", partitions == 0 ? Json(nullptr) : Json(partitions)}};
     for (const auto& s : states) {
       json["migrations"].push_back({{"number", s.number},
                                     {"name", s.name},
@@ -120,6 +137,7 @@ Exit status(const Global& global, const Options& options) {
     print(json);
   } else {
     print_states(states);
+    if (partitions > 0) print_partitions(partitions);
   }
   if (any(states, Kind::changed) || any(states, Kind::unknown)) return Exit::refused;
   return any(states, Kind::pending) ? Exit::problems : Exit::ok;
@@ -167,6 +185,11 @@ void add_migrate(CLI::App& app, Command& command) {
   up_verb->add_option("--to", options->to, "not further than this number")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
+  up_verb
+      ->add_option("--partitions", options->partitions,
+                   "make the inbox, while it is empty, a table of so many hash partitions (1: one plain table)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 64));
   up_verb->callback(
       [&command, options] { command.run = [&command, options] { return up(command.global, *options); }; });
 

@@ -1,4 +1,4 @@
-// turnstile inbox purge: meant for cron. Refuses to delete ids that a topic of the configuration still needs.
+// turnstile inbox purge: what consumers do by themselves (purge = true), by hand or by cron. Refuses to delete ids that a topic of the configuration still needs.
 
 #include <fmt/format.h>
 
@@ -54,6 +54,17 @@ void refuse_what_is_needed(const Config& config, const Options& options, std::ch
   }
 }
 
+/// The same by what running consumers have said in the database, whatever the configuration here says.
+void refuse_what_was_said(postgres::Admin& admin, const Options& options, std::chrono::seconds age) {
+  for (const auto& [handler, kept] : admin.kept(options.handler)) {
+    if (kept && age >= *kept) continue;
+    throw Refusal(fmt::format(
+        "refused: consumers of handler {} have said that they need its ids {}, which is more than {}; a message that is "
+        "delivered again after that would take effect a second time. Purge what is older, or say --force",
+        one_line(handler, 60), kept ? "for " + duration(*kept) : "for ever", duration(age)));
+  }
+}
+
 void report(const Global& global, const postgres::PurgeResult& result) {
   if (global.json) {
     print(Json{{"deleted", result.deleted}, {"complete", result.end == postgres::PurgeEnd::complete}});
@@ -75,6 +86,7 @@ Exit purge(const Global& global, const Options& options) {
   if (!options.force) refuse_what_is_needed(config, options, age);
   auto admin = open_admin(config);
   if (options.handler) require_handler(admin, *options.handler);
+  if (!options.force) refuse_what_was_said(admin, options, age);
 
   // Between two batches is the right moment to stop: what was deleted is deleted, nothing is half done.
   std::signal(SIGINT, interrupt);

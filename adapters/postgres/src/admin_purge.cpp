@@ -1,6 +1,7 @@
 // Old ids go window by window of the table's blocks. A plain `DELETE … WHERE seen_at < x LIMIT n`, repeated, walks over
 // all that it has deleted before, again and again; this reads each block once. The block range index on seen_at gives
-// the first and the last block with old rows, so that what is young is not read.
+// the first and the last block with old rows, so that what is young is not read. Of an inbox in partitions each has blocks, and
+// row numbers, of its own. Responses go after the ids that they belong to.
 
 #include <algorithm>
 
@@ -15,28 +16,63 @@ constexpr Patience kBatch{60'000, 5'000};
 // 128 blocks hold about 15,000 rows of the inbox: a window is a batch or two, and one entry of the block range index.
 constexpr std::int64_t kWindowBlocks = 128;
 
-struct BlockRange {
-  std::int64_t first = 0;
-  std::int64_t end = 0;
-};
-
 std::string tid(std::int64_t block) { return "(" + std::to_string(block) + ",0)"; }
 
-// An advisory lock that lives as long as the transaction (traps 9, 14), one for each schema.
+// An advisory lock that lives as long as the transaction (traps 9, 14), one for each schema. purge_step() takes the same.
 constexpr std::string_view kOnlyCleaner =
     "SELECT pg_try_advisory_xact_lock(hashtextextended('turnstile.purge.' || current_schema(), 0))";
 
-// Blocks that hold rows to delete; empty when there are none.
-constexpr std::string_view kOldBlocks =
-    "SELECT min(block), max(block) + 1 FROM (SELECT ((ctid::text::point)[0])::bigint AS block FROM inbox "
-    "WHERE seen_at < $1::timestamptz AND ($2::smallint IS NULL OR handler = $2)) old";
+// Tables that hold rows; the responses last.
+constexpr std::string_view kLeaves =
+    "SELECT c.oid::regclass, c.relname, c.relname = 'response' FROM pg_class c "
+    "WHERE c.relkind = 'r' AND (c.oid IN ('inbox'::regclass, 'response'::regclass) "
+    "   OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'inbox'::regclass)) ORDER BY 3, 2";
 
-// Rows of the inbox never change, so between the sub-query and the delete a ctid means the same row, or none.
-constexpr std::string_view kDelete =
-    "DELETE FROM inbox WHERE ctid = ANY (ARRAY(SELECT ctid FROM inbox WHERE ctid >= $1::tid AND ctid < $2::tid "
-    "AND seen_at < $3::timestamptz AND ($4::smallint IS NULL OR handler = $4) LIMIT $5::bigint))";
+// What was forgotten is written down before it is.
+constexpr std::string_view kHorizon =
+    "INSERT INTO horizon AS h (handler, forgotten_before) "
+    "SELECT id, $1::timestamptz FROM handler WHERE $2::smallint IS NULL OR id = $2 "
+    "ON CONFLICT (handler) DO UPDATE SET forgotten_before = excluded.forgotten_before "
+    " WHERE h.forgotten_before < excluded.forgotten_before";
+
+constexpr std::string_view kSwept =
+    "INSERT INTO sweep (leaf, swept_at) VALUES ($1::name, clock_timestamp()) "
+    "ON CONFLICT (leaf) DO UPDATE SET swept_at = excluded.swept_at";
+
+/// The statements for one table.
+struct Leaf {
+  std::string name;
+  std::string old_blocks;  ///< blocks that hold rows to delete; NULL when there are none
+  std::string remove;
+
+  Leaf(const std::string& place, std::string leaf_name, bool is_response) : name(std::move(leaf_name)) {
+    const std::string old = std::string("old.") + (is_response ? "replied_at" : "seen_at") +
+                            " < $1::timestamptz AND ($2::smallint IS NULL OR old.handler = $2)";
+    old_blocks = "SELECT min(block), max(block) + 1 FROM (SELECT ((ctid::text::point)[0])::bigint AS block FROM " +
+                 place + " old WHERE " + old + ") blocks";
+    // Rows here never change, so between the sub-query and the delete a ctid means the same row, or none.
+    remove = "DELETE FROM " + place + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + place +
+             " old WHERE ctid >= $3::tid AND ctid < $4::tid AND " + old +
+             (is_response ? " AND NOT EXISTS (SELECT FROM inbox i WHERE i.handler = old.handler AND i.id = old.id)"
+                          : "") +
+             " LIMIT $5::bigint))";
+  }
+};
 
 }  // namespace
+
+std::vector<KeptFor> Admin::kept(const std::optional<std::string>& handler) {
+  const Rows rows = session_->ask(
+      "SELECT h.name, CASE WHEN k.keep_s < 3155760000 THEN k.keep_s END FROM kept k JOIN handler h ON h.id = k.handler "
+      "WHERE $1::text IS NULL OR h.name = $1 ORDER BY h.name",
+      {handler});
+  std::vector<KeptFor> all;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    KeptFor& kept = all.emplace_back(KeptFor{rows.get<std::string>(row, 0), std::nullopt});
+    if (rows.at(row, 1)) kept.kept_for = std::chrono::seconds(rows.get<std::int64_t>(row, 1));
+  }
+  return all;
+}
 
 PurgeResult Admin::purge(const PurgeOptions& options) {
   PurgeResult result;
@@ -48,29 +84,51 @@ PurgeResult Admin::purge(const PurgeOptions& options) {
   const std::optional<std::string> before = cut.at(0, 0), handler = cut.at(0, 1);
   if (!handler && !cut.get<bool>(0, 2)) return result;  // nobody of that name has ever registered
 
-  const Rows old = session_->ask(kOldBlocks, {before, handler}, kScan);
-  if (!old.at(0, 0)) return result;
-  BlockRange blocks{old.get<std::int64_t>(0, 0), old.get<std::int64_t>(0, 1)};
-
-  while (blocks.first < blocks.end) {
-    const std::int64_t window_end = std::min(blocks.first + kWindowBlocks, blocks.end);
-    const Arguments arguments{tid(blocks.first), tid(window_end), before, handler, std::to_string(options.batch)};
-    const auto deleted = session_->transact(kBatch, [&]() -> std::optional<std::int64_t> {
-      if (!session_->run(kOnlyCleaner).get<bool>(0, 0)) return std::nullopt;
-      return static_cast<std::int64_t>(session_->run(kDelete, arguments).affected());
-    });
-    if (!deleted) {
-      result.end = PurgeEnd::rivalled;
-      return result;
+  const Rows leaves = session_->ask(kLeaves);
+  for (std::size_t row = 0; row < leaves.size() && result.end == PurgeEnd::complete; ++row) {
+    const bool is_response = leaves.get<bool>(row, 2);
+    const Leaf leaf(leaves.get<std::string>(row, 0), leaves.get<std::string>(row, 1), is_response);
+    const Rows old = session_->ask(leaf.old_blocks, {before, handler}, kScan);
+    if (old.at(0, 0)) {
+      std::int64_t first = old.get<std::int64_t>(0, 0);
+      const auto end = old.get<std::int64_t>(0, 1);
+      session_->ask(kHorizon, {before, handler});
+      while (first < end && result.end == PurgeEnd::complete) {
+        const std::int64_t window_end = std::min(first + kWindowBlocks, end);
+        const Arguments arguments{before, handler, tid(first), tid(window_end), std::to_string(options.batch)};
+        const auto deleted = session_->transact(kBatch, [&]() -> std::optional<std::int64_t> {
+          if (!session_->run(kOnlyCleaner).get<bool>(0, 0)) return std::nullopt;
+          return static_cast<std::int64_t>(session_->run(leaf.remove, arguments).affected());
+        });
+        if (!deleted) {
+          result.end = PurgeEnd::rivalled;
+          continue;
+        }
+        if (!is_response) result.deleted += *deleted;
+        if (*deleted < options.batch) first = window_end;
+        if (*deleted > 0 && options.on_batch && !options.on_batch(result.deleted)) result.end = PurgeEnd::stopped;
+      }
     }
-    result.deleted += *deleted;
-    if (*deleted < options.batch) blocks.first = window_end;
-    if (*deleted > 0 && options.on_batch && !options.on_batch(result.deleted)) {
-      result.end = PurgeEnd::stopped;
-      return result;
-    }
+    if (result.end == PurgeEnd::complete && !handler) session_->ask(kSwept, {leaf.name});
   }
   return result;
+}
+
+RetentionReport Admin::retention() {
+  const Rows rows = session_->ask(
+      "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint, coalesce(sum(greatest(reltuples, 0)), 0)::bigint, "
+      "       (SELECT (extract(epoch FROM min(coalesce(s.swept_at, s.due_at))) * 1000000)::bigint FROM sweep s "
+      "         WHERE s.leaf <> 'response'), "
+      "       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint "
+      "FROM pg_class WHERE oid IN (SELECT 'inbox'::regclass UNION ALL SELECT inhrelid FROM pg_inherits "
+      "                             WHERE inhparent = 'inbox'::regclass)");
+  RetentionReport report;
+  report.bytes = rows.get<std::int64_t>(0, 0);
+  report.rows_about = rows.get<std::int64_t>(0, 1);
+  report.swept_at = time_or_none(rows, 0, 2);
+  report.now = time_at(rows, 0, 3);
+  report.kept = kept(std::nullopt);
+  return report;
 }
 
 }  // namespace turnstile::postgres

@@ -80,6 +80,20 @@ struct PurgeResult {
   PurgeEnd end = PurgeEnd::complete;
 };
 
+struct KeptFor {
+  std::string handler;
+  std::optional<std::chrono::seconds> kept_for;  ///< nothing: for ever
+};
+
+/// What `doctor` looks at: whether old ids are deleted.
+struct RetentionReport {
+  std::int64_t bytes = 0;                ///< of the inbox with its indexes
+  std::int64_t rows_about = 0;           ///< as the server guesses
+  std::optional<DatabaseTime> swept_at;  ///< when all of it was last looked through for old ids; nothing: never
+  DatabaseTime now;                      ///< of the server
+  std::vector<KeptFor> kept;             ///< handlers of which somebody has said it, in the order of their names
+};
+
 struct DeadSummary {
   std::int64_t number = 0;  ///< how a person names it
   std::string handler;
@@ -144,6 +158,9 @@ class Admin {
   bool forget(const MessageId& id, const std::string& handler);
   /// Old ids, in transactions of at most `batch` rows; one purge at a time in a schema.
   PurgeResult purge(const PurgeOptions& options);
+  /// For how long ids are kept, by what consumers have said; handlers of which nobody has said anything are left out.
+  std::vector<KeptFor> kept(const std::optional<std::string>& handler);
+  RetentionReport retention();
 
   /// In the order of their numbers.
   std::vector<DeadSummary> dead(const DeadFilter& filter);

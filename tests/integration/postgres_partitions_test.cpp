@@ -1,0 +1,200 @@
+// An inbox in hash partitions: how it is made, by whom, and that nothing else of it is another.
+
+#include <cstdlib>
+
+#include "tests/integration/postgres_fixture.hpp"
+#include "turnstile/postgres/admin.hpp"
+#include "turnstile/postgres/migrations.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using postgres::embedded_migration_list;
+using postgres::inbox_partitions;
+using postgres::migrate_down;
+using postgres::migrate_up;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class PostgresPartitions : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
+    schema_ = std::make_unique<PostgresSchema>(false);
+    settings_ = schema_->settings();
+  }
+  Sql& sql() { return schema_->sql(); }
+  void up(std::optional<int> partitions = std::nullopt) { migrate_up(settings_, embedded_migration_list(), partitions); }
+  std::string refusal(int partitions) {
+    return message_of<SchemaError>([&] { up(partitions); });
+  }
+  void fill(int count) {
+    sql().exec("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
+               "now() - n * interval '1 second' FROM generate_series(1, " +
+               std::to_string(count) + ") n");
+  }
+  /// What a user of the table can see of it, but for the partitions.
+  std::string looks() {
+    return sql().one(
+        "SELECT string_agg(line, E'\\n' ORDER BY line) FROM ("
+        "  SELECT concat_ws(' ', attname, format_type(atttypid, atttypmod), attnotnull, attacl, "
+        "                   pg_get_expr(adbin, adrelid), attstorage) AS line"
+        "    FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum"
+        "   WHERE attrelid = 'inbox'::regclass AND attnum > 0 AND NOT attisdropped"
+        "  UNION ALL SELECT replace(pg_get_indexdef(indexrelid), 'ON ONLY', 'ON') FROM pg_index WHERE indrelid = 'inbox'::regclass"
+        "  UNION ALL SELECT conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'inbox'::regclass"
+        "  UNION ALL SELECT concat_ws(' ', relowner::regrole, relacl) FROM pg_class WHERE oid = 'inbox'::regclass) seen");
+  }
+
+  std::unique_ptr<PostgresSchema> schema_;
+  PostgresSettings settings_;
+};
+
+TEST_F(PostgresPartitions, ANewSchemaIsMadeWithThem) {
+  EXPECT_EQ(inbox_partitions(settings_), 0);
+  up(16);
+  EXPECT_EQ(inbox_partitions(settings_), 16);
+  EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
+  fill(2'000);
+  EXPECT_EQ(sql().one("SELECT count(DISTINCT tableoid) FROM inbox"), "16");
+  up(16);  // ten replicas start with the same command
+  up();    // and later ones without the option
+  EXPECT_EQ(inbox_partitions(settings_), 16);
+  EXPECT_EQ(sql().one("SELECT count(*) FROM inbox"), "2000");
+}
+
+TEST_F(PostgresPartitions, AnyNumberFromTwoTo64) {
+  up(2);
+  up(5);
+  up(64);
+  EXPECT_EQ(inbox_partitions(settings_), 64);
+  up(1);
+  EXPECT_EQ(inbox_partitions(settings_), 1);
+  for (const int wrong : {0, -1, 65, 1'000'000}) {
+    EXPECT_THAT(refusal(wrong), AllOf(HasSubstr("2 to 64 partitions"), HasSubstr("nothing was changed"),
+                                      HasSubstr("max_locks_per_transaction")));
+  }
+}
+
+TEST_F(PostgresPartitions, AnEmptyInboxOfAnOlderSchemaIsMadeAnew) {
+  up();
+  EXPECT_EQ(inbox_partitions(settings_), 1);
+  up(4);
+  EXPECT_EQ(inbox_partitions(settings_), 4);
+}
+
+TEST_F(PostgresPartitions, WhatHoldsIdsIsLeftAloneAndTheWayOutIsSaid) {
+  up();
+  fill(100);
+  EXPECT_THAT(refusal(8), AllOf(HasSubstr("holds ids"), HasSubstr("8 partitions"), HasSubstr("nothing was changed"),
+                                HasSubstr("SELECT " + schema_->name() + ".partition_inbox(8, true);")));
+  EXPECT_EQ(inbox_partitions(settings_), 1);
+  // What it says is what helps, there and back.
+  sql().exec("SELECT " + schema_->name() + ".partition_inbox(8, true)");
+  EXPECT_EQ(inbox_partitions(settings_), 8);
+  EXPECT_EQ(sql().one("SELECT count(*) FROM inbox"), "100");
+  EXPECT_THAT(refusal(4), HasSubstr("has 8 partitions now"));
+  sql().exec("SELECT partition_inbox(3, true)");
+  sql().exec("SELECT partition_inbox(1, true)");
+  EXPECT_EQ(inbox_partitions(settings_), 1);
+  EXPECT_EQ(sql().one("SELECT count(*) FROM inbox"), "100");
+}
+
+TEST_F(PostgresPartitions, NothingElseOfTheTableChanges) {
+  up();
+  const std::string role = schema_->name() + "_app";
+  sql().exec("CREATE ROLE " + role);
+  sql().exec("GRANT SELECT, INSERT ON inbox TO " + role + " WITH GRANT OPTION; GRANT UPDATE (record_offset) ON inbox TO " + role +
+             "; GRANT SELECT ON inbox TO PUBLIC");
+  const std::string before = looks();
+  EXPECT_THAT(before, AllOf(HasSubstr(role), HasSubstr("inbox_pkey"), HasSubstr("inbox_seen_at"), HasSubstr("now()")));
+  up(7);
+  EXPECT_EQ(looks(), before);
+  up(1);
+  EXPECT_EQ(looks(), before);
+  sql().exec("DROP OWNED BY " + role + "; DROP ROLE " + role);
+}
+
+TEST_F(PostgresPartitions, WhatCannotBeCarriedOverIsNotLostInSilence) {
+  up();
+  sql().exec("CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
+             "CREATE TRIGGER note AFTER INSERT ON inbox FOR EACH STATEMENT EXECUTE FUNCTION note()");
+  EXPECT_THAT(refusal(4), AllOf(HasSubstr("triggers"), HasSubstr("put them on again")));
+  sql().exec("DROP TRIGGER note ON inbox; CREATE VIEW mine AS SELECT * FROM inbox");
+  EXPECT_THAT(refusal(4), HasSubstr("depend on it"));
+  EXPECT_EQ(inbox_partitions(settings_), 1);
+}
+
+// migrations/README.md: the files and one SELECT, in psql.
+TEST_F(PostgresPartitions, PsqlAloneCanDoIt) {
+  sql().exec("CREATE SCHEMA " + schema_->name());
+  std::string command = "set -e; export PGOPTIONS='-c search_path=" + schema_->name() + "'; ";
+  for (const auto& migration : embedded_migration_list()) {
+    command += "psql -q -v ON_ERROR_STOP=1 -1 -f '" TURNSTILE_SOURCE_DIR "/migrations/" + migration.up_file + "' \"$URL\"; ";
+  }
+  command += "psql -q -v ON_ERROR_STOP=1 -c 'SELECT partition_inbox(16)' \"$URL\" >/dev/null";
+  setenv("URL", postgres_url()->c_str(), 1);
+  if (std::system("command -v psql >/dev/null 2>&1") != 0) GTEST_SKIP() << "needs psql";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(inbox_partitions(settings_), 16);
+  up();
+  EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
+  EXPECT_EQ(inbox_partitions(settings_), 16);
+}
+
+TEST_F(PostgresPartitions, DownMakesOneTableOfIt) {
+  up(6);
+  fill(50);
+  const auto steps = static_cast<int>(embedded_migration_list().size()) - 3;
+  migrate_down(settings_, embedded_migration_list(), steps);  // 0004 and what came after it
+  EXPECT_EQ(inbox_partitions(settings_), 1);
+  EXPECT_EQ(sql().one("SELECT count(*) FROM inbox"), "50");
+  up(1);
+  EXPECT_EQ(migrate_down(settings_, embedded_migration_list(), 100).size(), embedded_migration_list().size());
+  up(6);
+  EXPECT_EQ(inbox_partitions(settings_), 6);
+}
+
+// Row numbers mean nothing over partitions: each has its own (7, 3).
+TEST_F(PostgresPartitions, PurgeDeletesTheOldOfEachAndNothingElse) {
+  up(5);
+  sql().exec("INSERT INTO handler (id, name) VALUES (1, 'charge')");
+  sql().exec("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
+             "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 30000) n");
+  sql().exec("INSERT INTO response (handler, id, body, replied_at) SELECT handler, id, 'x', seen_at FROM inbox");
+  postgres::Admin admin(settings_);
+  postgres::PurgeOptions options;
+  options.older_than = 8 * 24h;
+  options.batch = 700;
+  const auto result = admin.purge(options);
+  EXPECT_EQ(result.deleted, 10'000);
+  EXPECT_EQ(result.end, postgres::PurgeEnd::complete);
+  EXPECT_EQ(sql().one("SELECT count(*) FROM inbox WHERE seen_at < now() - interval '8 days'"), "0");
+  EXPECT_EQ(sql().one("SELECT count(*) FROM inbox"), "20000");
+  EXPECT_EQ(sql().one("SELECT count(*) FROM response"), "20000");
+  EXPECT_EQ(admin.purge(options).deleted, 0);
+  EXPECT_GT(admin.stats().table_bytes, 20'000 * 64);
+}
+
+TEST_F(PostgresPartitions, TheCleanerGoesThroughAllOfThem) {
+  up(5);
+  const auto store = postgres::open_store(settings_);
+  const HandlerId handler = store->register_handler("charge");
+  store->keep_ids(handler, 8 * 24h);
+  sql().exec("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
+             "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 30000) n");
+  std::int64_t deleted = 0;
+  PurgeStep step;
+  for (int steps = 0; steps < 500 && step.wait == 0ms; ++steps) {
+    step = store->purge_step(700);
+    deleted += step.deleted;
+  }
+  EXPECT_GT(step.wait, 0ms);
+  EXPECT_EQ(deleted, 10'000);
+  EXPECT_EQ(sql().one("SELECT count(*) FROM inbox"), "20000");
+  EXPECT_EQ(sql().one("SELECT count(*) FROM sweep WHERE swept_at IS NOT NULL"), "6") << "five, and the responses";
+}
+
+}  // namespace
+}  // namespace turnstile::test
