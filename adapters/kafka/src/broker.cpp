@@ -24,7 +24,8 @@ class KafkaBroker final : public Broker {
     const auto client = Client::open(Role::inspector, settings_, logger_);
     const auto partitions = partition_count(*client, topic, timeout);
     if (!partitions) return std::nullopt;
-    return TopicInfo{*partitions, retention(*client, topic, timeout)};
+    const auto kept = keeping(*client, topic, timeout);
+    return TopicInfo{*partitions, kept.retention, kept.segment};
   }
 
  private:

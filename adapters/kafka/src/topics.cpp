@@ -32,16 +32,21 @@ Entries entries_of(rd_kafka_event_t* event) {
   return entries;
 }
 
-// Where compaction is on without deletion, the last record of each key stays for ever.
-std::optional<milliseconds> retention_in(const Entries& entries) {
-  const auto policy = entries.find("cleanup.policy");
-  if (policy != entries.end() && policy->second.find("delete") == std::string::npos) return milliseconds::max();
-  const auto found = entries.find("retention.ms");
+// Less than nothing is for ever.
+std::optional<milliseconds> time_in(const Entries& entries, const std::string& key) {
+  const auto found = entries.find(key);
   if (found == entries.end()) return std::nullopt;
   std::int64_t value = 0;
   const auto& text = found->second;
   if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc{}) return std::nullopt;
   return value < 0 ? milliseconds::max() : milliseconds{value};
+}
+
+// Where compaction is on without deletion, the last record of each key stays for ever.
+std::optional<milliseconds> retention_in(const Entries& entries) {
+  const auto policy = entries.find("cleanup.policy");
+  if (policy != entries.end() && policy->second.find("delete") == std::string::npos) return milliseconds::max();
+  return time_in(entries, "retention.ms");
 }
 
 // Asks about no topic, so that nothing is made by asking. The cluster's id comes with the answer: asked for by itself, librdkafka
@@ -139,8 +144,9 @@ std::optional<std::string> topic_setting(const Client& client, const std::string
   return found == entries.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::optional<milliseconds> retention(const Client& client, const std::string& topic, milliseconds timeout) {
-  return retention_in(settings_of(client, topic, timeout));
+Keeping keeping(const Client& client, const std::string& topic, milliseconds timeout) {
+  const Entries entries = settings_of(client, topic, timeout);
+  return {retention_in(entries), time_in(entries, "segment.ms")};
 }
 
 }  // namespace turnstile::kafka

@@ -27,8 +27,11 @@ std::optional<std::string> topic_setting(const Client& client, const std::string
                                          std::chrono::milliseconds timeout);
 /// Asks for a second; in doubt, yes.
 bool topic_exists(const Client& client, const std::string& topic) noexcept;
-/// How long the topic keeps its records; nothing when the broker cannot say, or does not tell us.
-std::optional<std::chrono::milliseconds> retention(const Client& client, const std::string& topic,
-                                                   std::chrono::milliseconds timeout);
+/// How long the topic keeps its records, as TopicInfo has it; nothing when the broker cannot say, or does not tell us.
+struct Keeping {
+  std::optional<std::chrono::milliseconds> retention;
+  std::optional<std::chrono::milliseconds> segment;
+};
+Keeping keeping(const Client& client, const std::string& topic, std::chrono::milliseconds timeout);
 
 }  // namespace turnstile::kafka

@@ -47,6 +47,7 @@ struct ConsumerSettings {
   std::chrono::milliseconds drain_timeout{10'000};   ///< how long running handlers may finish on revoke and on stop
   std::chrono::milliseconds commit_interval{1'000};  ///< offsets are committed this often, and on revoke and stop
   std::chrono::milliseconds stall_after{60'000};     ///< the watchdog's patience with one partition
+  bool purge = true;  ///< takes its turn at deleting ids that are older than anybody needs them
 };
 
 /// Over what limits are counted, and how what a dead member held comes back.

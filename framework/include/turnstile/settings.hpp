@@ -24,6 +24,12 @@ struct RetryPolicy {
 /// because the broker deletes whole segments and a group lags (trap 40).
 inline constexpr std::chrono::seconds kKeepIdsByDefault = std::chrono::hours(8 * 24);
 
+/// How long ids are kept when nobody says how long: a day longer than the topic can hold a record, and at least the above. Records go
+/// in whole segments, so one stays until the youngest of its segment has outlived `retention`. Nothing: for ever, because the
+/// topic keeps its records for ever (`retention` is max()), or nobody knows how long it does.
+std::optional<std::chrono::seconds> keep_ids_by_default(std::optional<std::chrono::milliseconds> retention,
+                                                        std::optional<std::chrono::milliseconds> segment);
+
 struct TopicSettings {
   std::optional<std::string> handler;  ///< the scope of ids; default: the topic's name
   std::optional<Mode> mode;            ///< default none; transactional() sets it
@@ -32,7 +38,7 @@ struct TopicSettings {
   std::optional<std::int64_t> limit;   ///< handlers running at once; default: no limit but the workers
   std::optional<std::string>
       message_id;  ///< header:NAME | key | json:/pointer | cloudevents | offset; default header:message-id
-  std::optional<std::chrono::seconds> keep_ids_for;          ///< must exceed the topic's retention; default above
+  std::optional<std::chrono::seconds> keep_ids_for;  ///< must exceed the topic's retention; see keep_ids_by_default()
   std::optional<std::chrono::milliseconds> handler_timeout;  ///< stop_token is set after it; default 30 s
   std::optional<RetryPolicy> retry;                          ///< default: 5 attempts, 100 ms doubling to 30 s
   std::optional<std::string>

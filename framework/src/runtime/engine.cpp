@@ -58,6 +58,14 @@ void work(Scheduler& scheduler, WorkerSlot& slot, InboxStore* store) {
   }
 }
 
+std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics) {
+  std::vector<std::shared_ptr<Retention>> all;
+  for (const auto& topic : topics) {
+    if (const auto& retention = topic->runner.services().retention) all.push_back(retention);
+  }
+  return all;
+}
+
 }  // namespace
 
 Engine::Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store,
@@ -88,7 +96,9 @@ void Engine::run(const std::atomic<int>& stop) {
   start_workers();
   keeper_ = std::make_unique<Keeper>(Keeper::Settings{.group = settings_.group,
                                                       .stall_after = settings_.consumer.stall_after,
-                                                      .lock_timeout = settings_.lock_timeout},
+                                                      .lock_timeout = settings_.lock_timeout,
+                                                      .purge = settings_.consumer.purge,
+                                                      .retained = retained(shared_->topics)},
                                      shared_->scheduler, store_, journal_, [this](LanePtr lane, PartitionClaim claim) {
                                        {
                                          const std::lock_guard lock(shared_->mutex);

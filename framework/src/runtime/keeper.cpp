@@ -20,7 +20,10 @@ Keeper::Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxSto
       store_(std::move(store)),
       journal_(std::move(journal)),
       claimed_(std::move(claimed)),
-      thread_([this] { run(); }) {}
+      thread_([this] { run(); }) {
+  if (!store_ || settings_.retained.empty()) return;
+  cleaner_ = std::make_unique<Cleaner>(Cleaner::Settings{.purge = settings_.purge}, settings_.retained, store_, journal_);
+}
 
 Keeper::~Keeper() { stop(); }
 
@@ -31,6 +34,7 @@ void Keeper::stop() {
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
+  cleaner_.reset();
 }
 
 void Keeper::run() {

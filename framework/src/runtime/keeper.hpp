@@ -1,6 +1,6 @@
 #pragma once
 // The thread that looks after time: writes watermarks on the side (trap 43), claims partitions that could not be claimed at
-// their assignment, cancels handlers that run too long, and says which message holds a partition.
+// their assignment, cancels handlers that run too long, and says which message holds a partition. Beside it works the cleaner.
 
 #include <condition_variable>
 #include <functional>
@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/cleaner.hpp"
 #include "runtime/scheduler.hpp"
 
 namespace turnstile {
@@ -20,6 +21,8 @@ class Keeper {
     std::chrono::milliseconds stall_after{60'000};
     std::chrono::milliseconds lock_timeout{5'000};
     std::chrono::milliseconds flush_interval{1'000};
+    bool purge = true;                                  ///< this process takes its turn at deleting old ids
+    std::vector<std::shared_ptr<Retention>> retained{};  ///< of the handlers that have a store
   };
   /// `claimed` is called on the keeper's thread with each claim that came late; the polling thread is to admit the lane.
   Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,
@@ -48,6 +51,7 @@ class Keeper {
   std::condition_variable wake_;
   bool stopping_ = false;
   std::thread thread_;
+  std::unique_ptr<Cleaner> cleaner_;  ///< null without handlers that keep ids
 };
 
 }  // namespace turnstile

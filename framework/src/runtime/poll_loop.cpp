@@ -48,6 +48,7 @@ struct PollLoop::State {
   std::once_flag built;
   std::shared_ptr<const Journal> journal;
   std::map<std::string, std::unique_ptr<TopicState>, std::less<>> topics;
+  std::unique_ptr<Cleaner> cleaner;  // null without handlers that keep ids
   std::mutex mutex;  // guards what follows
   std::map<TopicPartition, Place> places;
   std::vector<std::unique_ptr<InboxSession>> sessions;  // idle ones
@@ -60,10 +61,15 @@ struct PollLoop::State {
 
 void PollLoop::State::build() {
   journal = open_journal(blueprint);
+  std::vector<std::shared_ptr<Retention>> retained;
   for (auto& topic : build_topics(blueprint, journal, true)) {
     const std::string name = topic->runner.plan().topic;
+    if (const auto& retention = topic->runner.services().retention) retained.push_back(retention);
     topics[name] = std::move(topic);
   }
+  if (retained.empty()) return;
+  cleaner = std::make_unique<Cleaner>(Cleaner::Settings{.purge = blueprint.config.consumer.purge}, std::move(retained),
+                                      blueprint.backends.store, journal);
 }
 
 Place PollLoop::State::place_of(const Message& message, const TopicState& topic) {

@@ -47,13 +47,42 @@ std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool c
   return all;
 }
 
-/// Topics that do not exist, and ids that would be forgotten before the topic forgets its messages (trap 40).
-void check_broker(const Blueprint& blueprint, const std::vector<TopicPlan>& plans,
-                  const std::vector<TopicSettings>& settings) {
+std::string hours_text(std::chrono::milliseconds time) {
+  return std::to_string(std::chrono::ceil<std::chrono::hours>(time).count()) + " h";
+}
+
+/// Ids that would be forgotten before the topic forgets its messages (trap 40): a problem, or nothing.
+std::optional<std::string> check_retention(const TopicInfo& info, std::chrono::seconds keep) {
+  if (!info.retention || keep > *info.retention) return std::nullopt;
+  const bool for_ever = *info.retention == std::chrono::milliseconds::max();
+  const auto enough = keep_ids_by_default(info.retention, info.segment);
+  return "ids are kept for " + std::to_string(keep.count() / 3600) + " h, but the topic keeps messages for " +
+         (for_ever ? std::string("ever (retention.ms = -1, or it is compacted)") : hours_text(*info.retention)) +
+         ": after a reset of offsets they would take effect again; raise it above the topic's retention.ms, or leave it out" +
+         (enough ? " (then it is " + hours_text(*enough) + " here)" : " (then they are kept for ever here)");
+}
+
+/// Longer than its retention.ms a record stays where few are written: until its segment is full, or old enough.
+std::optional<std::string> warn_of_retention(const TopicInfo& info, std::chrono::seconds keep) {
+  const auto enough = keep_ids_by_default(info.retention, info.segment);
+  if (!info.retention || !enough || keep >= *enough - std::chrono::hours(24)) return std::nullopt;
+  return "keep_ids_for is " + hours_text(keep) + ", and a record can stay for " +
+         hours_text(*enough - std::chrono::hours(24)) +
+         " where few are written (retention.ms and segment.ms): if offsets are reset, those older than their ids are not known any "
+         "more. Leave keep_ids_for out, raise it to " +
+         hours_text(*enough) + ", or lower the topic's segment.ms";
+}
+
+/// Topics that do not exist are a problem, and so are ids that are kept for too short a time. What the broker says of each; nothing
+/// without a broker.
+std::vector<std::optional<TopicInfo>> check_broker(const Blueprint& blueprint, const std::vector<TopicPlan>& plans,
+                                                   const std::vector<TopicSettings>& settings, const Journal& journal) {
+  std::vector<std::optional<TopicInfo>> infos(plans.size());
+  if (!blueprint.backends.broker) return infos;
   std::string missing;
   std::vector<std::string> problems;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    const auto info = blueprint.backends.broker->describe(plans[i].topic, kDescribeWait);
+    const auto& info = infos[i] = blueprint.backends.broker->describe(plans[i].topic, kDescribeWait);
     const auto need = [&](const std::string& topic, const char* what) {
       missing += (missing.empty() ? "" : "\n") + std::string(what) + " '" + topic +
                  "' does not exist; create it: kafka-topics.sh --bootstrap-server BROKER --create --topic " + topic +
@@ -64,18 +93,23 @@ void check_broker(const Blueprint& blueprint, const std::vector<TopicPlan>& plan
       need(*plans[i].dead_letter, "dead letter topic");
     }
     const auto keep = settings[i].keep_ids_for;
-    if (info && info->retention && keep && plans[i].mode == Mode::transactional && *keep <= *info->retention) {
-      const auto days = std::chrono::duration_cast<std::chrono::hours>(*info->retention).count();
-      problems.push_back(
-          blueprint.config.where("topics." + plans[i].topic + ".keep_ids_for") + ": ids are kept for " +
-          std::to_string(keep->count() / 3600) + " h, but the topic keeps messages for " +
-          (*info->retention == std::chrono::milliseconds::max() ? std::string("ever") : std::to_string(days) + " h") +
-          ": after a reset of offsets they would take effect again; raise it above the topic's retention.ms, "
-          "or leave it out");
+    if (!info || !keep || plans[i].mode == Mode::none) continue;
+    if (const auto problem = check_retention(*info, *keep)) {
+      problems.push_back(blueprint.config.where("topics." + plans[i].topic + ".keep_ids_for") + ": " + *problem);
+    } else if (const auto warning = warn_of_retention(*info, *keep)) {
+      journal.warn("topic " + plans[i].topic + ": " + *warning);
     }
   }
   if (!missing.empty()) throw BrokerError(missing);
   if (!problems.empty()) throw ConfigError(problems);
+  return infos;
+}
+
+/// What a handler's ids are needed for: as configured, or as the topic keeps its records.
+std::shared_ptr<Retention> retain(InboxStore& store, HandlerId handler, const std::string& name,
+                                  const TopicSettings& settings, const std::optional<TopicInfo>& info) {
+  const auto by_default = info ? keep_ids_by_default(info->retention, info->segment) : std::nullopt;
+  return std::make_shared<Retention>(store, handler, name, settings.keep_ids_for ? settings.keep_ids_for : by_default);
 }
 
 }  // namespace
@@ -108,7 +142,7 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
   if (stores && !store) throw ConfigError({"a transactional topic needs a database: set [postgres] url"});
   if (store) store->check_schema();
 
-  if (blueprint.backends.broker) check_broker(blueprint, plans, settings);
+  const auto infos = check_broker(blueprint, plans, settings, *journal);
   const bool dies = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.dead_letter.has_value(); });
   const auto producer = dies && blueprint.backends.broker ? blueprint.backends.broker->open_producer() : nullptr;
   const auto dead_letters = std::make_shared<DeadLetters>(producer, store);
@@ -124,6 +158,7 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
                                    .caller_raises = caller_raises};
     if (blueprint.config.postgres) services.lock_timeout = blueprint.config.postgres->lock_timeout;
     const HandlerId handler = services.store ? store->register_handler(plan.handler) : HandlerId{};
+    if (services.store) services.retention = retain(*store, handler, plan.handler, settings[i], infos[i]);
     auto limiter = plan.limiter.empty() ? nullptr : blueprint.backends.limiters->open(plan.limiter, plan.limit);
     topics.push_back(std::make_unique<TopicState>(plan, blueprint.topics[i].second, handler, std::move(services),
                                                   std::move(limiter)));

@@ -16,6 +16,7 @@
 #include "core/lane.hpp"
 #include "core/topic_plan.hpp"
 #include "runtime/dead_letters.hpp"
+#include "runtime/cleaner.hpp"
 #include "runtime/journal.hpp"
 #include "runtime/observers.hpp"
 #include "runtime/place.hpp"
@@ -51,6 +52,7 @@ class TopicRunner {
  public:
   struct Services {
     std::shared_ptr<InboxStore> store;  ///< null where the mode is none
+    std::shared_ptr<Retention> retention{};  ///< how far back ids are known; null without a store
     std::shared_ptr<DeadLetters> dead_letters;
     std::shared_ptr<const Journal> journal;
     Observers observers{};

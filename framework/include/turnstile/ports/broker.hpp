@@ -80,6 +80,8 @@ class BrokerProducer {
 struct TopicInfo {
   std::int32_t partitions = 0;
   std::optional<std::chrono::milliseconds> retention;  ///< nothing: not known; max(): kept for ever
+  /// For how long records are gathered into one segment, at most; the whole of it goes at once, when its youngest record may.
+  std::optional<std::chrono::milliseconds> segment{};
 };
 
 class Broker {

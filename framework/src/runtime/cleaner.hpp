@@ -1,0 +1,92 @@
+#pragma once
+// Says again and again how long this process needs the ids of its handlers, and takes its turn at deleting those that nobody needs.
+// On a thread of its own: a slow step delays nothing else.
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/journal.hpp"
+#include "runtime/place.hpp"
+#include "turnstile/ports/inbox.hpp"
+
+namespace turnstile {
+
+/// The ids of one handler, as this process needs them and as the store keeps them.
+class Retention {
+ public:
+  /// Says it to the store; throws what keep_ids() throws.
+  Retention(InboxStore& store, HandlerId handler, std::string name, std::optional<std::chrono::seconds> keep_for)
+      : handler_(handler), name_(std::move(name)), keep_for_(keep_for) {
+    say(store);
+  }
+
+  /// Says it, and hears how it is now. One thread at a time.
+  void say(InboxStore& store) {
+    const KeptIds kept = store.keep_ids(handler_, keep_for_);
+    kept_for_ = kept.kept_for;
+    if (kept.all_since) all_since_.store(kept.all_since->time_since_epoch().count(), std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Nothing: for ever.
+  [[nodiscard]] const std::optional<std::chrono::seconds>& keep_for() const noexcept { return keep_for_; }
+  /// By the longest that anybody has said.
+  [[nodiscard]] const std::optional<std::chrono::seconds>& kept_for() const noexcept { return kept_for_; }
+  /// Ids that were taken in before may be gone, so that a message from before may have taken effect. Some minutes old. Thread-safe.
+  [[nodiscard]] Timestamp all_since() const noexcept {
+    return Timestamp(std::chrono::milliseconds(all_since_.load(std::memory_order_relaxed)));
+  }
+
+ private:
+  const HandlerId handler_;
+  const std::string name_;
+  const std::optional<std::chrono::seconds> keep_for_;
+  std::optional<std::chrono::seconds> kept_for_;
+  std::atomic<std::int64_t> all_since_{Timestamp::min().time_since_epoch().count()};
+};
+
+class Cleaner {
+ public:
+  struct Settings {
+    bool purge = true;          ///< off: says how long ids are needed, and leaves deleting to others
+    std::int64_t most = 2'000;  ///< ids in one transaction: a few milliseconds of the server's time
+    std::chrono::milliseconds say_every{600'000};  ///< the store lets what was said hold for an hour at least
+    std::chrono::milliseconds look_every{60'000};  ///< whether ids are due, when none were
+  };
+  Cleaner(Settings settings, std::vector<std::shared_ptr<Retention>> handlers, std::shared_ptr<InboxStore> store,
+          std::shared_ptr<const Journal> journal);
+  /// Waits for the step that is under way.
+  ~Cleaner();
+  Cleaner(const Cleaner&) = delete;
+  Cleaner& operator=(const Cleaner&) = delete;
+
+ private:
+  void run();
+  void say();
+  /// How long to rest now.
+  std::chrono::milliseconds clean();
+  std::chrono::milliseconds some(std::chrono::milliseconds about);
+  template <class Work>
+  bool attempt(std::string& complaint, Work work);
+
+  const Settings settings_;
+  const std::vector<std::shared_ptr<Retention>> handlers_;
+  const std::shared_ptr<InboxStore> store_;
+  const std::shared_ptr<const Journal> journal_;
+  std::minstd_rand random_;
+  std::string said_complaint_, clean_complaint_;  ///< told already
+  std::int64_t deleted_ = 0;                      ///< since it was last told
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace turnstile
