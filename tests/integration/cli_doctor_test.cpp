@@ -108,7 +108,7 @@ class CliDoctor : public CliDatabase {
 
 TEST_F(CliDoctor, AllIsWell) {
   migrate();
-  const auto topic = kafka_.create_topic(4, {{"retention.ms", "86400000"}});
+  const auto topic = kafka_.create_topic(4, {{"retention.ms", "86400000"}, {"segment.ms", "3600000"}});
   const auto dead = kafka_.create_topic(1);
   configure(topic, "mode = \"transactional\"\nkeep_ids_for = \"3d\"\ndead_letter = \"" + dead + "\"\n");
   const auto doctor = cli_.run("doctor");
@@ -145,10 +145,54 @@ TEST_F(CliDoctor, IdsThatAreForgottenBeforeTheirMessages) {
   EXPECT_EQ(doctor.code, 1);
   EXPECT_THAT(doctor.out,
               ContainsRegex("PROBLEM +retention of .* +turnstile.toml:5.*keep_ids_for = 2d is not longer than the 7d"));
-  EXPECT_THAT(doctor.out, HasSubstr("keep_ids_for = \"8d\""));
+  EXPECT_THAT(doctor.out, HasSubstr("leave it out, or [topics." + topic + "] keep_ids_for = \"15d\", or a shorter retention.ms"));
+
+  // Kafka's segment.ms is 7 days too, and a record waits for the last of its segment.
+  configure(topic, "mode = \"transactional\"\nkeep_ids_for = \"8d\"\n");
+  EXPECT_THAT(cli_.run("doctor").out,
+              ContainsRegex("warning +retention of .* +turnstile.toml:5.* 8d, .* stay for 14d .retention.ms 7d, segment.ms 7d"));
+  configure(topic, "mode = \"transactional\"\n");
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +retention of .* +ids are kept 15d"));
 
   configure(topic, "mode = \"none\"\n");
   EXPECT_THAT(cli_.run("doctor").out, Not(HasSubstr("retention of")));
+}
+
+TEST_F(CliDoctor, WhatHasNoTimeIsKeptForEver) {
+  migrate();
+  for (const std::map<std::string, std::string>& settings :
+       {std::map<std::string, std::string>{{"retention.ms", "-1"}, {"retention.bytes", "1048576"}},
+        {{"cleanup.policy", "compact"}, {"retention.ms", "3600000"}}}) {
+    const auto topic = kafka_.create_topic(1, settings);
+    configure(topic, "mode = \"transactional\"\n");
+    EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +retention of .* keeps its records for ever, and so ids are"));
+    configure(topic, "mode = \"transactional\"\nkeep_ids_for = \"30d\"\n");
+    const auto doctor = cli_.run("doctor");
+    EXPECT_EQ(doctor.code, 1);
+    EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +retention of .* keeps its records for ever, and .*keep_ids_for = 30d"));
+    EXPECT_THAT(doctor.out, HasSubstr("leave keep_ids_for out"));
+  }
+  configure(kafka_.create_topic(1, {{"cleanup.policy", "compact,delete"}, {"retention.ms", "3600000"}, {"segment.ms", "3600000"}}),
+            "mode = \"transactional\"\nkeep_ids_for = \"2d\"\n");
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +retention of "));
+}
+
+TEST_F(CliDoctor, AnInboxThatNobodyCleans) {
+  migrate();
+  register_handlers();
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +inbox +"));
+  // A table of 64 MB and more, without the time that as many rows take.
+  sql("ALTER TABLE inbox ADD COLUMN ballast text STORAGE EXTERNAL");
+  sql("INSERT INTO inbox (handler, id, slot, record_offset, ballast) SELECT 1, gen_random_uuid(), 1, n, repeat('x', 1000000) "
+      "FROM generate_series(1, 70) n");
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +inbox +.*MB.*nobody has deleted old ids ever"));
+  sql("SELECT keep_ids(1::smallint, 86400 * 30); DELETE FROM retention WHERE keep_s < 86400 * 30; SELECT purge_step(100)");
+  sql("UPDATE sweep SET swept_at = now() - interval '9 days'");
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +inbox +.*nobody has deleted old ids for 9d"));
+  sql("UPDATE sweep SET swept_at = now() - interval '1 hour'");
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +inbox +.*old ids are deleted"));
+  sql("SELECT keep_ids(1::smallint, NULL)");
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +inbox +.*ids of charge are kept for ever"));
 }
 
 TEST_F(CliDoctor, ATopicThatKeepsItsRecordsForEver) {

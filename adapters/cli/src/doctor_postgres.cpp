@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "doctor.hpp"
+#include "text.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/postgres/admin.hpp"
 #include "turnstile/postgres/store.hpp"
@@ -13,6 +14,8 @@ namespace {
 
 // adapters/postgres is written for this and later.
 constexpr int kOldestServer = 120'000;
+// A sweep comes once a day at least, and takes some time.
+constexpr std::chrono::hours kSweptLately{48};
 
 void look_at_server(const postgres::ServerReport& server, Findings& findings) {
   const std::string who = fmt::format("{} as {}", server.version, server.user);
@@ -29,12 +32,14 @@ void look_at_durability(const PostgresSettings& settings, Findings& findings) {
   if (wrong.empty()) findings.ok("server settings", "what is committed survives a crash");
 }
 
-void look_at_schema(const PostgresSettings& settings, Findings& findings) {
+bool look_at_schema(const PostgresSettings& settings, Findings& findings) {
   try {
     postgres::open_store(settings)->check_schema();
     findings.ok("schema", fmt::format("{} is the one that this build knows", settings.schema));
+    return true;
   } catch (const Error& error) {
     findings.problem("schema", error.what());
+    return false;
   }
 }
 
@@ -48,6 +53,36 @@ void look_at_rights(const PostgresSettings& settings, const postgres::ServerRepo
   for (const auto& right : server.missing_rights) missing += (missing.empty() ? "" : ", ") + right;
   findings.problem("rights", fmt::format("{} lacks: {}", server.user, missing),
                    fmt::format("as the owner of schema {} run: {}", settings.schema, server.grants));
+}
+
+// Below it a table that nobody cleans is no trouble to anybody yet.
+constexpr std::int64_t kSmallTable = std::int64_t{64} << 20;
+
+/// Old ids that nobody deletes: the table grows, without anybody noticing for months.
+void look_at_retention(postgres::Admin& admin, Findings& findings) {
+  const auto report = admin.retention();
+  const std::string size = fmt::format("{}, about {}", bytes(report.bytes), count(report.rows_about, "id"));
+  std::string for_ever;
+  bool any_due = false;
+  for (const auto& [handler, kept] : report.kept) {
+    if (kept) any_due = true;
+    else for_ever += (for_ever.empty() ? "" : ", ") + one_line(handler, 60);
+  }
+  if (report.bytes < kSmallTable) {
+    findings.ok("inbox", size);
+  } else if (report.kept.empty() || (any_due && (!report.swept_at || report.now - *report.swept_at > kSweptLately))) {
+    findings.warning(
+        "inbox",
+        fmt::format("{}, and nobody has deleted old ids {}", size,
+                    report.swept_at ? "for " + duration(std::chrono::floor<std::chrono::hours>(report.now - *report.swept_at))
+                                    : "ever"),
+        "let consumers do it ([consumer] purge = true, the default), or by cron: turnstile inbox purge --older-than …");
+  } else if (!for_ever.empty()) {
+    findings.warning("inbox", fmt::format("{}; ids of {} are kept for ever", size, for_ever),
+                     "give its topic a retention.ms, or say keep_ids_for, if the table is to stop growing");
+  } else {
+    findings.ok("inbox", fmt::format("{}; old ids are deleted", size));
+  }
 }
 
 }  // namespace
@@ -69,7 +104,8 @@ void look_at_postgres(const Config& config, Findings& findings) {
     look_at_server(server, findings);
     look_at_durability(settings, findings);
     look_at_rights(settings, server, findings);
-    look_at_schema(settings, findings);
+    const bool known = look_at_schema(settings, findings);
+    if (known && server.missing_rights.empty()) look_at_retention(admin, findings);
   } catch (const ConfigError& error) {
     for (const auto& problem : error.problems) findings.problem("PostgreSQL", problem);
   } catch (const std::exception& error) {
