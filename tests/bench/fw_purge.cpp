@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
   for (std::int64_t round = 0; round < 2 * rounds; ++round) {
     std::unique_ptr<Cleaner> cleaner;
     if (round % 2 == 1) {
-      cleaner = std::make_unique<Cleaner>(Cleaner::Settings{.look_every = 1ms}, std::vector{retention}, store, journal);
+      cleaner = std::make_unique<Cleaner>(Cleaner::Settings{.look_first = 1ms, .look_every = 1ms}, std::vector{retention}, store, journal);
     }
     const auto times = insert(*store, {handler, fence, 5s, 30s}, shape, number);
     cleaner.reset();

@@ -1,9 +1,15 @@
 // How long ids are kept in the database, who may have them deleted, and the cleaner's steps.
 
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "tests/integration/postgres_fixture.hpp"
+#include "turnstile/testing/broker.hpp"
+#include "turnstile/turnstile.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -203,6 +209,80 @@ TEST_F(PostgresRetention, ASweepThatFoundLittleHasTheNextOneComeLater) {
   old_ids(20'000, "1 day");
   clean();
   EXPECT_EQ(sql().one("SELECT every_s FROM sweep WHERE leaf = 'inbox'"), "3600") << "an eighth of it";
+}
+
+// --- the consumer ---
+
+/// A consumer of the schema in this process, on a broker in memory.
+class Cleaning {
+ public:
+  Cleaning(const PostgresSettings& settings, const std::string& topic_settings, std::chrono::milliseconds retention,
+           bool purge = true) {
+    const auto broker = std::make_shared<turnstile::testing::MemoryBroker>();
+    broker->create_topic("payments", 1, retention);
+    Config config = Config::parse("[topics.payments]\nhandler = \"charge\"\n" + topic_settings, "test.toml");
+    config.postgres = settings;
+    config.consumer.purge = purge;
+    app_ = std::make_unique<Consumer>(config, Backends{broker, postgres::open_store(settings)});
+    app_->topic("payments", [](const Message&, Context&) {} | transactional());
+    app_->handle_signals(false).logger(std::make_shared<spdlog::logger>(
+        "cleaning", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_)));
+    thread_ = std::thread([this] { app_->run(); });
+  }
+  ~Cleaning() { stop(); }
+  std::string stop() {
+    app_->stop();
+    if (thread_.joinable()) thread_.join();
+    return log_.str();
+  }
+
+ private:
+  std::ostringstream log_;
+  std::unique_ptr<Consumer> app_;
+  std::thread thread_;
+};
+
+TEST_F(PostgresRetention, AConsumerDeletesOldIdsByItself) {
+  sql().exec("INSERT INTO retention VALUES (1, 691200, now() - interval '9 days')");
+  old_ids(5'000, "9 days");
+  old_ids(10, "7 days");
+  Cleaning consumer(schema_->settings(), "keep_ids_for = \"8d\"\n", 24h);
+  EXPECT_TRUE(eventually([&] { return ids() == "10"; }));
+  EXPECT_EQ(sql().one("SELECT keep_s FROM kept"), "691200");
+}
+
+TEST_F(PostgresRetention, OneWithPurgeOffSaysWhatItNeedsAndDeletesNothing) {
+  old_ids(10, "300 days");
+  {
+    Cleaning consumer(schema_->settings(), "keep_ids_for = \"100d\"\n", 24h, false);
+    EXPECT_TRUE(eventually([&] { return sql().one("SELECT max(keep_s) FROM retention") == "8640000"; }));
+  }
+  EXPECT_EQ(ids(), "10");
+  EXPECT_EQ(sql().one("SELECT count(*) FROM sweep"), "0");
+}
+
+TEST_F(PostgresRetention, WithoutASettingIdsAreKeptADayLongerThanTheTopicCanHoldARecord) {
+  const auto kept = [&](std::chrono::milliseconds retention) {
+    sql().exec("DELETE FROM retention");
+    Cleaning consumer(schema_->settings(), "", retention);
+    EXPECT_TRUE(eventually([&] { return sql().one("SELECT count(*) FROM retention") == "1"; }));
+    return sql().one("SELECT keep_s FROM kept");
+  };
+  EXPECT_EQ(kept(30 * 24h), std::to_string(38 * 86'400)) << "7 days more, since a segment is as long where nobody says otherwise";
+  EXPECT_EQ(kept(std::chrono::milliseconds::max()), "3155760000") << "for ever";
+}
+
+// keep_ids_for set lower while others run.
+TEST_F(PostgresRetention, AConsumerWithLessDeletesNothingThatOneWithMoreCountsOn) {
+  sql().exec("INSERT INTO retention VALUES (1, 3600, now() - interval '99 days')");
+  Cleaning longer(schema_->settings(), "keep_ids_for = \"30d\"\n", 24h, false);
+  EXPECT_TRUE(eventually([&] { return sql().one("SELECT keep_s FROM kept") == "2592000"; }));
+  old_ids(10, "20 days");
+  old_ids(10, "40 days");
+  Cleaning shorter(schema_->settings(), "keep_ids_for = \"10d\"\n", 24h);
+  EXPECT_TRUE(eventually([&] { return ids() == "10"; }));
+  EXPECT_EQ(sql().one("SELECT count(*) FROM inbox WHERE seen_at > now() - interval '30 days'"), "10");
+  EXPECT_THAT(shorter.stop(), HasSubstr("ids of handler charge are kept for 30 d, as others have said; this process needs them for 10 d"));
 }
 
 // --- rights ---

@@ -102,7 +102,7 @@ class CleanerTest : public ::testing::Test {
     return found;
   }
 
-  static constexpr Cleaner::Settings kQuick{.purge = true, .most = 100, .say_every = 10ms, .look_every = 10ms};
+  static constexpr Cleaner::Settings kQuick{.purge = true, .most = 100, .say_every = 10ms, .look_first = 10ms, .look_every = 10ms};
   std::ostringstream out_;
   std::shared_ptr<Journal> journal_;
   std::shared_ptr<SteppedStore> store_ = std::make_shared<SteppedStore>();
@@ -169,7 +169,7 @@ TEST_F(CleanerTest, SaysWhenOthersNeedIdsForLonger) {
 }
 
 TEST_F(CleanerTest, EndsAtOnceWhileItSleeps) {
-  start({.say_every = 1h, .look_every = 1h}, retention(1h));
+  start({.say_every = 1h, .look_first = 1h, .look_every = 1h}, retention(1h));
   const auto began = std::chrono::steady_clock::now();
   cleaner_.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - began, 5s);

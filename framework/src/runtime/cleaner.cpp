@@ -51,14 +51,14 @@ Cleaner::~Cleaner() {
   if (thread_.joinable()) thread_.join();
 }
 
-/// Half of it to all of it, so that what started together does not go on together.
-milliseconds Cleaner::some(milliseconds about) {
-  return about - milliseconds(std::uniform_int_distribution<milliseconds::rep>(0, about.count() / 2)(random_));
+/// So that what started together does not go on together.
+milliseconds Cleaner::any_up_to(milliseconds most) {
+  return milliseconds(std::uniform_int_distribution<milliseconds::rep>(0, most.count())(random_));
 }
 
 void Cleaner::run() {
   auto next_say = steady_clock::now() + some(settings_.say_every);
-  auto next_clean = settings_.purge ? steady_clock::now() + some(settings_.look_every) : steady_clock::time_point::max();
+  auto next_clean = settings_.purge ? steady_clock::now() + any_up_to(settings_.look_first) : steady_clock::time_point::max();
   std::unique_lock lock(mutex_);
   while (!wake_.wait_until(lock, std::min(next_say, next_clean), [this] { return stopping_; })) {
     lock.unlock();

@@ -58,6 +58,7 @@ class Cleaner {
     bool purge = true;          ///< off: says how long ids are needed, and leaves deleting to others
     std::int64_t most = 2'000;  ///< ids in one transaction: a few milliseconds of the server's time
     std::chrono::milliseconds say_every{600'000};  ///< the store lets what was said hold for an hour at least
+    std::chrono::milliseconds look_first{5'000};   ///< so late at most after the start: also who runs for a minute takes its turn
     std::chrono::milliseconds look_every{60'000};  ///< whether ids are due, when none were
   };
   Cleaner(Settings settings, std::vector<std::shared_ptr<Retention>> handlers, std::shared_ptr<InboxStore> store,
@@ -72,7 +73,8 @@ class Cleaner {
   void say();
   /// How long to rest now.
   std::chrono::milliseconds clean();
-  std::chrono::milliseconds some(std::chrono::milliseconds about);
+  std::chrono::milliseconds any_up_to(std::chrono::milliseconds most);
+  std::chrono::milliseconds some(std::chrono::milliseconds about) { return about - any_up_to(about / 2); }
   template <class Work>
   bool attempt(std::string& complaint, Work work);
 
