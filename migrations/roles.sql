@@ -18,7 +18,8 @@ GRANT SELECT, INSERT (name, configured), UPDATE (configured, version, changed_at
 GRANT SELECT, INSERT, UPDATE (generation, holder, granted_at, expires_at) ON :"schema".permit TO :"role";
 -- DELETE: who waits no more.
 GRANT SELECT, INSERT, UPDATE (waiting, since, expires_at), DELETE ON :"schema".permit_wait TO :"role";
-GRANT SELECT, INSERT ON :"schema".response TO :"role";
+-- UPDATE: a response that outlived its id is written over.
+GRANT SELECT, INSERT, UPDATE (body, replied_at) ON :"schema".response TO :"role";
 -- DELETE: what was sent. UPDATE: what the broker refuses is put aside.
 GRANT SELECT, INSERT, UPDATE (shard, refused), DELETE ON :"schema".outbox TO :"role";
 GRANT SELECT, UPDATE (owner, fence, expires_at) ON :"schema".outbox_relay TO :"role";
@@ -27,3 +28,5 @@ GRANT SELECT ON :"schema".kept TO :"role";
 GRANT SELECT ON :"schema".sweep TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".keep_ids(smallint, bigint) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".purge_step(integer) TO :"role";
+-- DELETE: tokens whose time is long over; one that is gone cannot be redeemed.
+GRANT SELECT, INSERT, UPDATE (redeemed_at), DELETE ON :"schema".one_time_token TO :"role";

@@ -233,6 +233,27 @@ TEST_F(Guards, OfTwoVersionsThatMeetOneIsTooLate) {
   EXPECT_EQ(sql().one("SELECT cents || ' ' || version FROM account"), "600 8");
 }
 
+TEST(GuardAnswers, MayComeFromATest) {
+  struct Answering final : Transaction {
+    explicit Answering(Rows rows) : rows_(std::move(rows)) {}
+    Rows run(std::string_view, std::span<const Param>) override { return rows_; }
+    void queue(std::string_view, std::span<const Param>) override {}
+    Rows rows_;
+  };
+  Rows rows(2, 1);
+  rows.add("already_applied");
+  rows.add("paid");
+  Answering repeated(rows), missing(Rows(2, 0)), silent(Rows{});
+  const Guarded told = transition(repeated, "orders", {{"id", 1}}, "state", "open", "paid");
+  EXPECT_TRUE(told.already_applied());
+  EXPECT_THAT(cells(told.found), ElementsAre("paid"));
+  EXPECT_TRUE(transition(missing, "orders", {{"id", 1}}, "state", "open", "paid").missing());
+  EXPECT_THAT(message_of<Error>([&] {
+                transition(silent, "orders", {{"id", 1}}, "state", "open", "paid");
+              }),
+              HasSubstr("not answered"));
+}
+
 TEST_F(Guards, EachIsOneStatement) {
   CountingTransaction with(tx());
   for (int round = 0; round < 2; ++round) {  // applied, then not

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "tests/integration/postgres_fixture.hpp"
+#include "turnstile/postgres/guards.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -57,6 +58,12 @@ class PostgresRoles : public PostgresTest {
     EXPECT_TRUE(store_->record_dead(dead));
     EXPECT_TRUE(store_->is_dead(handler_, fence_, 0));
     EXPECT_EQ(session_->settled(handler_, std::vector{MessageId::from("a")}), std::vector{true});
+    const postgres::Table tokens{schema_->name(), "one_time_token"};
+    session_->begin(scope(), {});
+    const std::string token = postgres::one_time_token::issue(tx(), "ada", std::chrono::seconds(60), tokens);
+    EXPECT_TRUE(postgres::one_time_token::redeem(tx(), token, "ada", tokens).applied());
+    EXPECT_EQ(postgres::one_time_token::purge(tx(), std::chrono::seconds(0), 1, tokens), 0);
+    session_->commit();
   }
 
   std::string role_;
@@ -70,8 +77,9 @@ TEST_F(PostgresRoles, TheRightsInTheFileAreEnoughAndNoMore) {
   for (const char* statement :
        {"DELETE FROM inbox", "UPDATE inbox SET record_offset = 0", "TRUNCATE inbox", "DELETE FROM dead",
         "UPDATE dead SET reason = ''", "DELETE FROM fence", "UPDATE fence SET topic = ''", "DELETE FROM handler",
-        "UPDATE handler SET name = ''", "INSERT INTO migration VALUES (2, 'x')", "DROP TABLE inbox",
-        "CREATE TABLE mine (n integer)", "ALTER TABLE inbox ADD COLUMN n integer", "SELECT * FROM effect"}) {
+        "UPDATE handler SET name = ''", "UPDATE one_time_token SET expires_at = now()",
+        "INSERT INTO migration VALUES (2, 'x')", "DROP TABLE inbox", "CREATE TABLE mine (n integer)",
+        "ALTER TABLE inbox ADD COLUMN n integer", "SELECT * FROM effect"}) {
     try {
       app.exec(statement);
       ADD_FAILURE() << "was allowed: " << statement;

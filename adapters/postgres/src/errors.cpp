@@ -92,7 +92,7 @@ std::string grants(std::string_view schema, std::string_view user) {
   struct Grant {
     std::string_view rights, table;
   };
-  static constexpr std::array<Grant, 12> all{{
+  static constexpr std::array<Grant, 13> all{{
       {"SELECT", "migration"},
       {"SELECT, INSERT", "handler"},
       {"SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at)", "fence"},
@@ -102,9 +102,10 @@ std::string grants(std::string_view schema, std::string_view user) {
       {"SELECT, INSERT (name, configured), UPDATE (configured, version, changed_at)", "limiter"},
       {"SELECT, INSERT, UPDATE (generation, holder, granted_at, expires_at)", "permit"},
       {"SELECT, INSERT, UPDATE (waiting, since, expires_at), DELETE", "permit_wait"},
-      {"SELECT, INSERT", "response"},
+      {"SELECT, INSERT, UPDATE (body, replied_at)", "response"},
       {"SELECT, INSERT, UPDATE (shard, refused), DELETE", "outbox"},
       {"SELECT, UPDATE (owner, fence, expires_at)", "outbox_relay"},
+      {"SELECT, INSERT, UPDATE (redeemed_at), DELETE", "one_time_token"},
   }};
   const std::string role = quote_identifier(user), where = quote_identifier(schema);
   std::string text = "GRANT USAGE ON SCHEMA " + where + " TO " + role + ";";

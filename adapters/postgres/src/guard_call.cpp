@@ -110,6 +110,27 @@ Rows GuardCall::run(const std::string& sql) {
   }
 }
 
+Guarded GuardCall::ask(const std::string& sql) {
+  const Rows rows = run(sql);
+  if (rows.columns() == 0) {
+    fail(
+        "the statement was not answered; where a test answers for the database, the answer is a column with applied, "
+        "already_applied or conflict, then what was found, or no row: missing");
+  }
+  if (rows.size() > 1) {
+    fail("the key (" + key_columns() +
+         ") matches more than one row; nothing was changed; name columns that have a unique index");
+  }
+  Guarded result;
+  if (rows.empty()) return result;
+  const auto verdict = rows.get<std::string>(0, 0);
+  if (verdict == "applied") result.verdict = Verdict::applied;
+  else if (verdict == "already_applied") result.verdict = Verdict::already_applied;
+  result.found = Rows(rows.columns() - 1, 1);
+  for (std::size_t column = 1; column < rows.columns(); ++column) result.found.add(rows.at(0, column));
+  return result;
+}
+
 void GuardCall::fail(const std::string& text) const { throw Error(std::string(name_) + "(" + table_ + "): " + text); }
 
 std::string GuardCall::key_columns() const {
@@ -143,12 +164,9 @@ std::string GuardCall::remedy(std::string_view state) const {
   return "";
 }
 
-Rows columns_from(const Rows& rows, std::size_t first) {
-  Rows rest(rows.columns() - first, rows.size());
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    for (std::size_t column = first; column < rows.columns(); ++column) rest.add(rows.at(row, column));
-  }
-  return rest;
+std::string verdict_case(const std::string& applied, const std::string& already_applied) {
+  return "CASE WHEN " + applied + " THEN 'applied' WHEN " + already_applied +
+         " THEN 'already_applied' ELSE 'conflict' END";
 }
 
 }  // namespace turnstile::postgres

@@ -28,6 +28,9 @@ class GuardCall {
 
   /// Runs the statement. An SqlError says which guard, which table, and what to do.
   Rows run(const std::string& sql);
+  /// The same for a statement whose answer is the verdict, then what was found; no row: missing. Throws Error when the key
+  /// matches more than one row.
+  Guarded ask(const std::string& sql);
   /// Throws Error with "guard(table): " before the text.
   [[noreturn]] void fail(const std::string& text) const;
   /// The columns of the key, "id", "part".
@@ -52,7 +55,7 @@ inline void append(std::string& to, std::string_view separator, std::string_view
   to += text;
 }
 
-/// The columns from `first` on, of the one row that there is.
-Rows columns_from(const Rows& rows, std::size_t first);
+/// The verdict as the statements give it, and as a test's twin of a transaction may answer it.
+std::string verdict_case(const std::string& applied, const std::string& already_applied);
 
 }  // namespace turnstile::postgres

@@ -63,20 +63,13 @@ Guarded redeem(Transaction& tx, std::string_view token, std::string_view subject
   GuardCall call(tx, "one_time_token::redeem", table, {&key, 1});
   const std::string for_whom = call.argument("subject", subject);
   // The same shape as in guards.cpp: lock and read anew, act on what was found.
-  const Rows rows =
-      call.run("WITH found AS MATERIALIZED (SELECT t.subject, t.issued_at, t.expires_at, t.redeemed_at FROM " +
-               call.table() + " AS t WHERE " + call.key_matches() + " FOR NO KEY UPDATE), redeemed AS (UPDATE " +
-               call.table() + " AS t SET redeemed_at = clock_timestamp() FROM found WHERE " + call.key_matches() +
-               " AND found.subject = " + for_whom +
-               " AND found.redeemed_at IS NULL AND found.expires_at > clock_timestamp() RETURNING 1) "
-               "SELECT EXISTS (SELECT FROM redeemed), found.redeemed_at IS NOT NULL AND found.subject = " +
-               for_whom + ", found.* FROM found");
-  Guarded result;
-  if (rows.empty()) return result;
-  if (rows.get<bool>(0, 0)) result.verdict = Verdict::applied;
-  else if (rows.get<bool>(0, 1)) result.verdict = Verdict::already_applied;
-  result.found = columns_from(rows, 2);
-  return result;
+  return call.ask(
+      "WITH found AS MATERIALIZED (SELECT t.subject, t.issued_at, t.expires_at, t.redeemed_at FROM " + call.table() +
+      " AS t WHERE " + call.key_matches() + " FOR NO KEY UPDATE), redeemed AS (UPDATE " + call.table() +
+      " AS t SET redeemed_at = clock_timestamp() FROM found WHERE " + call.key_matches() + " AND found.subject = " +
+      for_whom + " AND found.redeemed_at IS NULL AND found.expires_at > clock_timestamp() RETURNING 1) SELECT " +
+      verdict_case("EXISTS (SELECT FROM redeemed)", "found.redeemed_at IS NOT NULL AND found.subject = " + for_whom) +
+      ", found.* FROM found");
 }
 
 std::int64_t purge(Transaction& tx, std::chrono::seconds keep, std::int64_t most, const Table& table) {

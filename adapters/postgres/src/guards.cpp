@@ -1,9 +1,6 @@
 #include "turnstile/postgres/guards.hpp"
 
-#include <optional>
-
 #include "guard_call.hpp"
-#include "turnstile/error.hpp"
 
 namespace turnstile::postgres {
 
@@ -15,13 +12,6 @@ namespace {
 // The change finds the row by its key, not its ctid: after a wait the new row's place is not in the statement's snapshot.
 
 constexpr std::string_view kOneRow = "(SELECT count(*) FROM found) = 1";
-
-void require_one_row(const GuardCall& call, const Rows& rows) {
-  if (rows.size() > 1) {
-    call.fail("the key (" + call.key_columns() +
-              ") matches more than one row; nothing was changed; name columns that have a unique index");
-  }
-}
 
 /// transition() and version(): `change` is what SET does to `column`.
 struct Step {
@@ -42,32 +32,11 @@ Guarded take_step(GuardCall& call, const Step& step) {
     append(handed_back, ", ", "found." + name);
     append(set, ", ", call.column(cell.column) + " = " + call.argument(cell.column, cell.value));
   }
-  const Rows rows = call.run(
-      "WITH found AS MATERIALIZED (SELECT " + selected + " FROM " + call.table() + " AS t WHERE " + call.key_matches() +
-      " LIMIT 2 FOR NO KEY UPDATE), changed AS (UPDATE " + call.table() + " AS t SET " + set + " FROM found WHERE " +
-      call.key_matches() + " AND " + step.before + " AND " + std::string(kOneRow) +
-      " RETURNING 1) SELECT EXISTS (SELECT FROM changed), " + step.already + ", " + handed_back + " FROM found");
-  require_one_row(call, rows);
-  Guarded result;
-  if (rows.empty()) return result;
-  if (rows.get<bool>(0, 0)) result.verdict = Verdict::applied;
-  else if (rows.get<bool>(0, 1)) result.verdict = Verdict::already_applied;
-  result.found = columns_from(rows, 2);
-  return result;
-}
-
-/// Nothing when neither inserted nor found.
-std::optional<Guarded> insert_or_find(GuardCall& call, const std::string& sql) {
-  const Rows rows = call.run(sql);
-  Guarded result;
-  if (rows.get<bool>(0, 0)) {
-    result.verdict = Verdict::applied;
-    return result;
-  }
-  if (!rows.at(0, 1)) return std::nullopt;
-  if (rows.get<bool>(0, 2)) result.verdict = Verdict::already_applied;
-  result.found = columns_from(rows, 3);
-  return result;
+  return call.ask("WITH found AS MATERIALIZED (SELECT " + selected + " FROM " + call.table() + " AS t WHERE " +
+                  call.key_matches() + " LIMIT 2 FOR NO KEY UPDATE), changed AS (UPDATE " + call.table() +
+                  " AS t SET " + set + " FROM found WHERE " + call.key_matches() + " AND " + step.before + " AND " +
+                  std::string(kOneRow) + " RETURNING 1) SELECT " +
+                  verdict_case("EXISTS (SELECT FROM changed)", step.already) + ", " + handed_back + " FROM found");
 }
 
 }  // namespace
@@ -92,13 +61,18 @@ Guarded unique(Transaction& tx, const Table& table, Cells key, Cells values) {
   // The first mention of an argument gives it its type: in VALUES, where it is the column's.
   const std::string sql = "WITH fresh AS (INSERT INTO " + call.table() + " (" + columns + ") VALUES (" + given +
                           ") ON CONFLICT (" + call.key_columns() + ") DO NOTHING RETURNING 1), found AS (SELECT " +
-                          selected + " FROM " + call.table() + " AS t WHERE " + call.key_matches() +
-                          ") SELECT EXISTS (SELECT FROM fresh), found.c0, " + (same.empty() ? "true" : same) + ", " +
-                          handed_back + " FROM (SELECT) AS always LEFT JOIN found ON true";
+                          selected + " FROM " + call.table() + " AS t WHERE " + call.key_matches() + ") SELECT " +
+                          verdict_case("EXISTS (SELECT FROM fresh)", same.empty() ? "true" : same) + ", " +
+                          handed_back +
+                          " FROM (SELECT) AS always LEFT JOIN found ON true"
+                          " WHERE EXISTS (SELECT FROM fresh) OR found.c0 IS NOT NULL";
   // A row that was neither inserted nor found was committed by a rival while the statement waited (trap 1); the next snapshot has it,
   // unless it was deleted at once. Who loses that race four times is not in a race.
   for (int tries = 0; tries < 5; ++tries) {
-    if (auto result = insert_or_find(call, sql)) return *std::move(result);
+    Guarded result = call.ask(sql);
+    if (result.missing()) continue;
+    if (result.applied()) result.found = {};
+    return result;
   }
   call.fail(
       "the row could neither be inserted nor be found; a trigger, a rule or row security keeps it away from this role");
@@ -112,17 +86,10 @@ Guarded row_lock(Transaction& tx, const Table& table, Cells key, std::span<const
     for (const Cell& cell : std::span<const Cell>(key)) append(selected, ", ", "t." + call.column(cell.column));
   }
   const std::string from = selected + " FROM " + call.table() + " AS t WHERE " + call.key_matches();
-  const Rows rows = call.run(
-      wait == Wait::yes ? "SELECT true, " + from + " LIMIT 2 FOR UPDATE"
-                        : "WITH locked AS MATERIALIZED (SELECT true, " + from +
-                              " LIMIT 2 FOR UPDATE SKIP LOCKED) SELECT * FROM locked UNION ALL (SELECT false, " + from +
-                              " AND NOT EXISTS (SELECT FROM locked) LIMIT 2)");
-  require_one_row(call, rows);
-  Guarded result;
-  if (rows.empty()) return result;
-  if (rows.get<bool>(0, 0)) result.verdict = Verdict::applied;
-  result.found = columns_from(rows, 1);
-  return result;
+  if (wait == Wait::yes) return call.ask("SELECT 'applied', " + from + " LIMIT 2 FOR UPDATE");
+  return call.ask("WITH locked AS MATERIALIZED (SELECT 'applied', " + from +
+                  " LIMIT 2 FOR UPDATE SKIP LOCKED) SELECT * FROM locked UNION ALL (SELECT 'conflict', " + from +
+                  " AND NOT EXISTS (SELECT FROM locked) LIMIT 2)");
 }
 
 Guarded transition(Transaction& tx, const Table& table, Cells key, std::string_view column, const Param& from,

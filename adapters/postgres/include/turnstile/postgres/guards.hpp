@@ -21,6 +21,9 @@
 //   StoreBusy         the wait was too long, or, above READ COMMITTED, a rival was faster: roll back, try the whole again
 //   StoreUnavailable
 // Values travel as parameters. Names are quoted: they may hold anything but NUL, and upper and lower case count.
+//
+// In a test with the memory twin, MemoryInbox::answer() answers for the database, to the statement that it has recorded: one row of the
+// verdict as text ("applied", "already_applied", "conflict") and of what was found; no row is `missing`.
 
 #include <chrono>
 #include <cstdint>

@@ -1,0 +1,49 @@
+#pragma once
+// The ways in which a payment that two processes are given is taken from an account: two wrong ones, and those that are known to
+// be right.
+
+#include <memory>
+#include <mutex>
+#include <pqxx/connection>
+#include <string>
+#include <string_view>
+#include <turnstile/ports/inbox.hpp>
+#include <vector>
+
+#include "shared.hpp"
+
+inline constexpr const char* kSchema = "turnstile_ways";
+inline constexpr int kPayments = 20;
+inline constexpr int kCents = 100;       ///< each payment
+inline constexpr int kBalance = 10'000;  ///< of each account, before
+
+/// What both processes are given, as by a browser that sends a form twice, or by a message that is delivered twice.
+struct Payment {
+  std::string account;
+  int number = 0;
+  std::string token;     ///< for the way of the one-time token
+  int version_read = 0;  ///< for the optimistic lock: the account as it was when the payment was made out
+  int balance_read = 0;
+  [[nodiscard]] std::string id() const { return account + "-" + std::to_string(number); }
+};
+
+/// One of the two processes.
+struct Process {
+  Process(const std::string& url, std::size_t rank, Shared& shared);
+
+  pqxx::connection connection;
+  Shared& shared;
+  std::mutex mutex;  ///< for the way of the in-process lock
+  std::shared_ptr<turnstile::InboxStore> store;
+  std::unique_ptr<turnstile::InboxSession> session;
+  turnstile::InboxScope scope;
+};
+
+struct Way {
+  const char* name;  ///< also of its account
+  bool right;        ///< whether the balance must come out right; of the wrong ones, that it must not
+  bool (*pay)(Process& me, const Payment& payment);  ///< whether this process applied it
+};
+
+/// In the order of the table.
+const std::vector<Way>& ways();
