@@ -159,7 +159,7 @@ class TokenService {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace turnstile

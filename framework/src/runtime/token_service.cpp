@@ -84,7 +84,7 @@ std::uint64_t random_id() {
 
 }  // namespace
 
-struct TokenService::State {
+struct TokenService::State : std::enable_shared_from_this<State> {
   std::shared_ptr<Limiters> limiters;
   std::shared_ptr<TokenDomain> domain;  ///< the same, where there is one
   TokenServiceSettings settings;
@@ -111,8 +111,9 @@ struct TokenService::State {
     return found == names.end() ? nullptr : found->second;
   }
   std::optional<Refused> cannot(std::string_view name, const Limiter* limiter, std::int64_t count) const;
+  /// `kept`: whoever had to wait may find the service gone, but for what it looks at itself.
   std::variant<Permit, Refused, TimedOut> take(std::string_view name, std::int64_t count, Priority priority,
-                                               milliseconds timeout);
+                                               milliseconds timeout, std::shared_ptr<State>& kept);
   std::variant<Permit, Refused, TimedOut> wait(Limiter& limiter, std::int64_t count, Priority priority,
                                                milliseconds timeout);
   Granted enter(Permit permit, const Limiter* limiter);
@@ -145,7 +146,8 @@ std::optional<Refused> TokenService::State::cannot(std::string_view name, const 
 }
 
 std::variant<Permit, Refused, TimedOut> TokenService::State::take(std::string_view name, std::int64_t count,
-                                                                  Priority priority, milliseconds timeout) {
+                                                                  Priority priority, milliseconds timeout,
+                                                                  std::shared_ptr<State>& kept) {
   const auto limiter = find(name);
   if (auto refusal = cannot(name, limiter.get(), count)) return *refusal;
   if (Permit permit = limiter->try_acquire_fairly(count)) return permit;
@@ -153,6 +155,7 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::take(std::string_vi
     if (auto why = domain->halted(); !why.empty()) return Refused{Refused::Why::no_more_starts, std::move(why)};
   }
   if (timeout <= milliseconds(0)) return TimedOut{};
+  kept = shared_from_this();
   return wait(*limiter, count, priority, timeout);
 }
 
@@ -219,7 +222,8 @@ Granted TokenService::State::enter(Permit permit, const Limiter* limiter) {
 TokenAnswer TokenService::request(std::string_view limiter, std::int64_t count, Priority priority,
                                   milliseconds timeout) {
   State& s = *state_;
-  auto taken = s.take(limiter, count, priority, timeout);
+  std::shared_ptr<State> kept;
+  auto taken = s.take(limiter, count, priority, timeout, kept);
   if (auto* permit = std::get_if<Permit>(&taken)) {
     s.granted.fetch_add(1, std::memory_order_relaxed);
     return s.enter(std::move(*permit), s.find(limiter).get());
@@ -233,7 +237,8 @@ TokenAnswer TokenService::request(std::string_view limiter, std::int64_t count, 
 }
 
 Permit TokenService::acquire(std::string_view limiter, milliseconds timeout) {
-  auto taken = state_->take(limiter, 1, Priority::normal, timeout);
+  std::shared_ptr<State> kept;
+  auto taken = state_->take(limiter, 1, Priority::normal, timeout, kept);
   auto* permit = std::get_if<Permit>(&taken);
   return permit != nullptr ? std::move(*permit) : Permit();
 }
@@ -331,7 +336,7 @@ std::unique_ptr<ExpiryStrategy> make_expiry(const PeriodicExpiry& settings) {
 
 TokenService::TokenService(std::shared_ptr<Limiters> limiters, TokenServiceSettings settings,
                            std::unique_ptr<ExpiryStrategy> expiry)
-    : state_(std::make_unique<State>()) {
+    : state_(std::make_shared<State>()) {
   state_->domain = std::dynamic_pointer_cast<TokenDomain>(limiters);
   state_->limiters = std::move(limiters);
   state_->settings = settings;
