@@ -112,11 +112,24 @@ TEST(TokenReader, shows_what_is_set_aside_of_a_limit) {
   TokenReader reader(log.open());
   reader.start(1);
   EXPECT_EQ(reader.next().details, "psp: wants 9, busy 0, given back 0, 3 set aside");
-  const auto& psp = reader.permits().limiters[0];
+  const PermitsView permits = reader.permits();
+  const auto& psp = permits.limiters[0];
   EXPECT_EQ(psp.limit, 8);
   EXPECT_EQ(psp.set_aside, 3);
   EXPECT_EQ(psp.held(), 5);
   EXPECT_EQ(psp.waiting(), 4);
+}
+
+TEST(TokenReader, shows_no_record_before_the_one_before_it_whatever_clocks_say) {
+  Log log;
+  log.join(kBilling, "billing");
+  log.time_ms = 500;  // of a writer whose clock is behind
+  log.write(kBilling, Acquire{.line = {.limiter = "psp", .limit = 8, .wants = 1}});
+  TokenReader reader(log.open());
+  reader.start(0);
+  EXPECT_EQ(reader.next().time_ms, 1'000);
+  EXPECT_EQ(reader.peek(std::chrono::milliseconds(0))->time_ms, 1'000);
+  EXPECT_EQ(reader.next().time_ms, 1'000);
 }
 
 TEST(TokenReader, tells_of_each_record_what_it_says_and_what_it_meant) {

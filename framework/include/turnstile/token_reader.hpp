@@ -34,7 +34,8 @@ struct TokenRecord {
     std::int64_t before = 0, after = 0;
   };
   std::int64_t position = 0;
-  std::int64_t time_ms = 0;               ///< since 1970, by the clock of who wrote it or of the broker; 0: unknown
+  std::int64_t time_ms = 0;  ///< since 1970, by the clock of who wrote it or of the broker, but never before the
+                             ///< record before it; 0: unknown
   std::optional<TokenMember> written_by;  ///< nothing where no member speaks: limits are set by anybody
   std::string kind;                       ///< "keep", "limit set"; "unknown" for what is no event
   std::string details;

@@ -184,6 +184,8 @@ struct TokenReader::Impl {
         throw TokenLogBroken("positions " + std::to_string(next) + " to " + std::to_string(record.position - 1) +
                              " are missing in " + name);
       }
+      // Many clocks wrote them. What happened later is not shown as earlier, and is found by the time that is shown.
+      latest_ms = record.time_ms = std::max(latest_ms, record.time_ms);
       upcoming.push_back(std::move(record));
     }
   }
@@ -243,6 +245,7 @@ struct TokenReader::Impl {
   std::int64_t known_from = -1;  ///< state.last at the start
   std::int64_t next = 0;
   std::deque<TokenLog::Record> upcoming;
+  std::int64_t latest_ms = 0;  ///< of those read since the start
   std::deque<std::int64_t> times;
   std::int64_t first_time = 0;
   std::string why_not;
@@ -266,6 +269,7 @@ void TokenReader::start(std::int64_t from) {
   impl_->restore(from);
   impl_->upcoming.clear();
   impl_->times.clear();
+  impl_->latest_ms = 0;
   impl_->next = impl_->known ? std::min(from, impl_->state.last + 1) : from;
   impl_->log->seek(impl_->next);
   read_to(from - 1);
