@@ -10,7 +10,7 @@
 //     the same under a limit of the whole cluster; its journal is that of tests/support/journal.hpp. Every 50th message takes 20
 //     times as long.
 //   chaos operator BROKERS TOKEN_TOPIC LIMITER
-//     a member of the domain: sets the limit to each number that it reads, and prints "held" or "not held" for it.
+//     a member of the domain: sets the limit to each number that it reads, and prints whether it held.
 //   chaos watch BROKERS TOKEN_TOPIC LIMITER
 //     follows the token log until SIGTERM. A line for each record: position, time (CLOCK_MONOTONIC, ns), member, its pid, kind, what
 //     became of it, and after it: the limit in force, permits held by all, members.
@@ -167,9 +167,9 @@ int limited(char** argv) {
 
 int operate(const std::string& brokers, const std::string& topic, const std::string& limiter) {
   const auto domain = kafka::open_limiters({{"bootstrap.servers", brokers}}, {.name = topic}, {.client = "operator"},
-                                           make_logger({"off", "text"}));
+                                           make_logger({"info", "text"}));
   for (std::int64_t limit = 0; std::cin >> limit;)
-    std::cout << (domain->set_limit(limiter, limit, 20s) ? "held" : "not held") << std::endl;
+    std::cout << limit << (domain->set_limit(limiter, limit, 20s) ? ": held" : ": not held") << std::endl;
   return 0;
 }
 

@@ -74,8 +74,9 @@ class Cluster(Run):
                                             stdout=file, stderr=subprocess.DEVNULL)
 
     def operate(self):
-        self.operator = subprocess.Popen([os.path.join(self.bin, "chaos"), "operator", self.kafka, self.token_topic(), self.topic],
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        with open(os.path.join(self.folder, f"{self.topic}-operator.log"), "w") as log:
+            self.operator = subprocess.Popen([os.path.join(self.bin, "chaos"), "operator", self.kafka, self.token_topic(), self.topic],
+                                             stdin=subprocess.PIPE, stdout=log, stderr=log, text=True)
 
     def set_limit(self, limit):
         """Asks; the log tells when it held."""
