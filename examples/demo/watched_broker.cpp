@@ -54,6 +54,7 @@ class WatchedBroker final : public Broker {
     return std::make_unique<WatchedConsumer>(inner_->open_consumer(), board_, consumer_);
   }
   std::shared_ptr<BrokerProducer> open_producer() override { return inner_->open_producer(); }
+  std::unique_ptr<BrokerSender> open_sender() override { return inner_->open_sender(); }
   std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override {
     return inner_->describe(topic, timeout);
   }

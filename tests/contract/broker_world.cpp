@@ -23,6 +23,7 @@ class MemoryWorld final : public BrokerWorld {
         : cluster_(std::move(cluster)), group_(std::move(group)) {}
     std::unique_ptr<BrokerConsumer> open_consumer() override { return cluster_->open_consumer(group_); }
     std::shared_ptr<BrokerProducer> open_producer() override { return cluster_->open_producer(); }
+    std::unique_ptr<BrokerSender> open_sender() override { return cluster_->open_sender(); }
     std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override {
       return cluster_->describe(topic, timeout);
     }

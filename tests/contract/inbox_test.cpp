@@ -12,6 +12,7 @@
 namespace turnstile::test {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using namespace std::chrono_literals;
@@ -330,6 +331,69 @@ TEST_P(InboxContract, ACommitInDoubtCanBeLookedUp) {  // trap 13
     EXPECT_EQ(once({id}), carried_out ? "d" : "f");
   }
   EXPECT_THAT(world_->effects(), ElementsAre("carried out", "lost"));
+}
+
+TEST_P(InboxContract, AResponseIsKeptWithItsId) {
+  const std::vector<MessageId> ids{MessageId::from("a"), MessageId::from("b"), MessageId::from("c")};
+  const std::string bytes("\0\xff\n", 3);
+  const auto session = store().open_session();
+  admit(*session, {"a", "b"});
+  session->respond(ids[0], bytes);
+  session->respond(ids[1], "");
+  EXPECT_THAT(session->responses(handler_, ids), ElementsAre(bytes, "", std::nullopt)) << "its own, before the commit";
+  EXPECT_THAT(store().open_session()->responses(handler_, ids), Each(std::nullopt))
+      << "nobody else's, before the commit";
+  session->commit();
+  EXPECT_THAT(store().open_session()->responses(handler_, ids), ElementsAre(bytes, "", std::nullopt));
+  EXPECT_THAT(session->responses(store().register_handler("refund"), ids), Each(std::nullopt));  // trap 39
+  EXPECT_THAT(session->responses(handler_, {}), IsEmpty());
+}
+
+TEST_P(InboxContract, ARolledBackResponseWasNeverGiven) {
+  const std::vector<MessageId> ids{MessageId::from("a")};
+  const auto session = store().open_session();
+  admit(*session, {"a"});
+  session->respond(ids[0], "first");
+  session->rollback();
+  admit(*session, {"a"});
+  session->respond(ids[0], "second");
+  session->commit();
+  EXPECT_THAT(session->responses(handler_, ids), ElementsAre("second"));
+}
+
+TEST_P(InboxContract, WhatIsPublishedWaitsInTheOutboxAfterTheCommitAndNotBefore) {
+  const auto outbox = store().outbox();
+  const auto shards = outbox->keep_shards("relay", std::chrono::seconds(30));
+  EXPECT_EQ(shards.size(), 16U);
+  const auto session = store().open_session();
+  admit(*session, {"a"});
+  OwnedMessage message;
+  message.topic = "orders";
+  message.key = std::string("k\0", 2);
+  message.payload = std::string("\xff\0", 2);
+  message.headers = {{"type", "made"}, {"none", std::nullopt}, {"message-id", "its own is passed over"}};
+  session->publish(message, MessageId::from("first"));
+  EXPECT_THAT(outbox->waiting(shards, 10), IsEmpty());
+  session->rollback();
+  EXPECT_THAT(outbox->waiting(shards, 10), IsEmpty());
+  admit(*session, {"a"});
+  session->publish(message, MessageId::from("second"));
+  message.key.reset();
+  message.payload.reset();
+  session->publish(message, MessageId::from("third"));
+  session->commit();
+  auto waiting = outbox->waiting(shards, 100);
+  ASSERT_EQ(waiting.size(), 2U);
+  if (waiting[0].message.key) std::swap(waiting[0], waiting[1]);
+  EXPECT_EQ(waiting[0].message.payload, std::nullopt);
+  const OwnedMessage& keyed = waiting[1].message;
+  EXPECT_EQ(keyed.topic, "orders");
+  EXPECT_EQ(keyed.key, std::string("k\0", 2));
+  EXPECT_EQ(keyed.payload, std::string("\xff\0", 2));
+  EXPECT_EQ(keyed.partition, -1);
+  EXPECT_EQ(keyed.headers,
+            (std::vector<Header>{
+                {"type", "made"}, {"none", std::nullopt}, {"message-id", MessageId::from("second").text()}}));
 }
 
 TEST_P(InboxContract, SettledSeesOnlyWhatIsCommitted) {

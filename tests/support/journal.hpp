@@ -71,6 +71,7 @@ class JournalledStore final : public InboxStore {
     return claims;
   }
   std::unique_ptr<InboxSession> open_session() override { return inner_->open_session(); }
+  std::shared_ptr<Outbox> outbox() override { return inner_->outbox(); }
   void check_schema() override { inner_->check_schema(); }
   HandlerId register_handler(const std::string& name) override { return inner_->register_handler(name); }
   void advance_watermarks(std::span<const WatermarkUpdate> updates) override { inner_->advance_watermarks(updates); }

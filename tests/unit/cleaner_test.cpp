@@ -26,6 +26,7 @@ using ::testing::Not;
 class SteppedStore final : public InboxStore {
  public:
   std::unique_ptr<InboxSession> open_session() override { return inner_.open_session(); }
+  std::shared_ptr<Outbox> outbox() override { return inner_.outbox(); }
   void check_schema() override {}
   HandlerId register_handler(const std::string& name) override { return inner_.register_handler(name); }
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,

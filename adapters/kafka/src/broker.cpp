@@ -2,6 +2,7 @@
 
 #include "consumer.hpp"
 #include "producer.hpp"
+#include "sender.hpp"
 #include "settings.hpp"
 #include "topics.hpp"
 
@@ -19,6 +20,7 @@ class KafkaBroker final : public Broker {
   std::shared_ptr<BrokerProducer> open_producer() override {
     return std::make_shared<KafkaProducer>(settings_, logger_);
   }
+  std::unique_ptr<BrokerSender> open_sender() override { return std::make_unique<KafkaSender>(settings_, logger_); }
 
   std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override {
     const auto client = Client::open(Role::inspector, settings_, logger_);

@@ -1,6 +1,7 @@
 #include "turnstile/testing/broker.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 #include "broker_cluster.hpp"
 #include "turnstile/error.hpp"
@@ -18,6 +19,31 @@ class MemoryProducer final : public BrokerProducer {
 
  private:
   std::shared_ptr<MemoryCluster> cluster_;
+};
+
+class MemorySender final : public BrokerSender {
+ public:
+  explicit MemorySender(std::shared_ptr<MemoryCluster> cluster) : cluster_(std::move(cluster)) {}
+  std::vector<Fate> send(std::span<const OwnedMessage> records) override {
+    std::vector<Fate> fates;
+    std::lock_guard lock(cluster_->mutex);
+    for (const OwnedMessage& record : records) {
+      fates.push_back({});
+      if (cancelled_) continue;
+      try {
+        cluster_->append(record);
+        fates.back().kind = Fate::Kind::sent;
+      } catch (const BrokerError& refused) {
+        fates.back() = {Fate::Kind::refused, refused.what()};
+      }
+    }
+    return fates;
+  }
+  void cancel() noexcept override { cancelled_ = true; }
+
+ private:
+  std::shared_ptr<MemoryCluster> cluster_;
+  std::atomic<bool> cancelled_{false};
 };
 
 MemoryPartition& partition_of(MemoryCluster& cluster, const TopicPartition& at) {
@@ -90,6 +116,8 @@ std::unique_ptr<BrokerConsumer> MemoryBroker::open_consumer() { return open_cons
 std::unique_ptr<BrokerConsumer> MemoryBroker::open_consumer(const std::string& group) {
   return open_memory_consumer(cluster_, group);
 }
+
+std::unique_ptr<BrokerSender> MemoryBroker::open_sender() { return std::make_unique<MemorySender>(cluster_); }
 
 std::shared_ptr<BrokerProducer> MemoryBroker::open_producer() { return std::make_shared<MemoryProducer>(cluster_); }
 

@@ -28,6 +28,19 @@ std::vector<Statement> MemoryInbox::committed() const {
   return state_->committed;
 }
 
+std::vector<OwnedMessage> MemoryInbox::published() const {
+  const std::lock_guard lock(state_->mutex);
+  std::vector<OwnedMessage> all;
+  for (const OutboxRecord& record : state_->outbox) all.push_back(record.message);
+  return all;
+}
+
+std::optional<std::string> MemoryInbox::response(HandlerId handler, const MessageId& id) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto kept = state_->responses.find({handler, id});
+  return kept == state_->responses.end() ? std::nullopt : std::optional(kept->second);
+}
+
 bool MemoryInbox::contains(HandlerId handler, const MessageId& id) const {
   const std::lock_guard lock(state_->mutex);
   return state_->ids.contains({handler, id});

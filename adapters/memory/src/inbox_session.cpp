@@ -54,6 +54,11 @@ struct AsText {
   }
 };
 
+OutboxShard shard_of(const OwnedMessage& message, const MessageId& id) {
+  const std::size_t hash = message.key ? std::hash<std::string>{}(*message.key) : id.bytes.back();
+  return static_cast<OutboxShard>(hash % kOutboxShards);
+}
+
 Statement record(std::string_view sql, std::span<const Param> params, bool deferred, std::size_t message) {
   Statement statement{std::string(sql), {}, deferred, message};
   for (const Param& param : params) statement.params.push_back(std::visit(AsText{}, param.value()));
@@ -190,6 +195,20 @@ void MemorySession::queue(std::string_view sql, std::span<const Param> params) {
   deferred_.push_back(record(sql, params, true, message_));
 }
 
+void MemorySession::respond(const MessageId& id, std::string_view body) {
+  require_open();
+  responses_[{scope_.handler, id}] = body;
+}
+
+void MemorySession::publish(const OwnedMessage& message, const MessageId& id) {
+  require_open();
+  OutboxRecord record{.shard = shard_of(message, id), .message = message};
+  record.message.partition = -1;
+  std::erase_if(record.message.headers, [](const Header& header) { return header.name == "message-id"; });
+  record.message.headers.push_back({"message-id", id.text()});
+  published_.push_back(std::move(record));
+}
+
 void MemorySession::commit() {
   require_open();
   try {
@@ -227,13 +246,23 @@ void MemorySession::end(bool commit) noexcept {
       state_->pending.erase(key);
       if (commit) state_->ids.emplace(key, fingerprint);
     }
-    if (commit) state_->committed.insert(state_->committed.end(), done_.begin(), done_.end());
+    if (commit) {
+      for (auto& [key, body] : responses_) state_->responses[key] = std::move(body);
+      for (OutboxRecord& record : published_) {
+        record.id = ++state_->outbox_ids;
+        state_->written_at[record.id] = std::chrono::steady_clock::now();
+        state_->outbox.push_back(std::move(record));
+      }
+      state_->committed.insert(state_->committed.end(), done_.begin(), done_.end());
+    }
     ++(commit ? state_->commits : state_->rollbacks);
     --state_->fences.at(scope_.fence.slot).sharers;
   }
   state_->changed.notify_all();
   open_ = false;
   mine_.clear();
+  responses_.clear();
+  published_.clear();
   done_.clear();
   deferred_.clear();
   failure_ = nullptr;
@@ -244,6 +273,21 @@ std::vector<bool> MemorySession::settled(HandlerId handler, std::span<const Mess
   state_->require_available();
   std::vector<bool> found;
   for (const MessageId& id : ids) found.push_back(state_->ids.contains({handler, id}));
+  return found;
+}
+
+std::vector<std::optional<std::string>> MemorySession::responses(HandlerId handler, std::span<const MessageId> ids) {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_available();
+  std::vector<std::optional<std::string>> found;
+  for (const MessageId& id : ids) {
+    const InboxKey key{handler, id};
+    const auto mine = responses_.find(key);
+    const auto kept = state_->responses.find(key);
+    if (mine != responses_.end()) found.emplace_back(mine->second);
+    else if (kept != state_->responses.end()) found.emplace_back(kept->second);
+    else found.emplace_back();
+  }
   return found;
 }
 

@@ -37,6 +37,12 @@ struct MemoryInbox::State {
   std::map<std::string, HandlerId> handlers;
   std::map<HandlerId, std::optional<std::chrono::seconds>> kept;  ///< the longest that was said
   std::map<std::tuple<HandlerId, std::int32_t, std::int32_t, Offset>, DeadMessage> dead;
+  std::map<InboxKey, std::string> responses;
+  std::vector<OutboxRecord> outbox;  ///< in the order of commits
+  std::vector<std::pair<OutboxRecord, std::string>> refused;
+  std::int64_t outbox_ids = 0;
+  std::map<std::int64_t, std::chrono::steady_clock::time_point> written_at;  ///< by the id in the outbox
+  std::map<OutboxShard, std::pair<std::string, std::chrono::steady_clock::time_point>> relays;
   std::vector<Statement> committed;
   std::size_t commits = 0;
   std::size_t rollbacks = 0;
@@ -65,9 +71,12 @@ class MemorySession final : public InboxSession, public Transaction {
   std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override;
   Transaction& transaction() override { return *this; }
   void at_message(std::size_t index) override { message_ = index; }
+  void respond(const MessageId& id, std::string_view body) override;
+  void publish(const OwnedMessage& message, const MessageId& id) override;
   void commit() override;
   void rollback() noexcept override;
   std::vector<bool> settled(HandlerId handler, std::span<const MessageId> ids) override;
+  std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override;
   Rows run(std::string_view sql, std::span<const Param> params) override;
   void queue(std::string_view sql, std::span<const Param> params) override;
 
@@ -86,6 +95,8 @@ class MemorySession final : public InboxSession, public Transaction {
   std::uint64_t outage_ = 0;
   InboxScope scope_{};
   std::map<InboxKey, std::optional<std::int64_t>> mine_;
+  std::map<InboxKey, std::string> responses_;
+  std::vector<OutboxRecord> published_;
   std::vector<Statement> done_;
   std::vector<Statement> deferred_;
   std::size_t message_ = 0;

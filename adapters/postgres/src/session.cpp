@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "decode.hpp"
 #include "encode.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/postgres/pqxx.hpp"
@@ -11,19 +12,6 @@
 namespace turnstile::postgres {
 
 namespace {
-
-MessageId id_in(const PGresult* result, int row) {
-  MessageId id;
-  std::memcpy(id.bytes.data(), PQgetvalue(result, row, 0), id.bytes.size());
-  return id;
-}
-
-std::int64_t int64_in(const PGresult* result, int row, int column) {
-  std::uint64_t value = 0;
-  const auto* bytes = reinterpret_cast<const unsigned char*>(PQgetvalue(result, row, column));
-  for (int i = 0; i < 8; ++i) value = value << 8 | bytes[i];
-  return static_cast<std::int64_t>(value);
-}
 
 Rows rows_of(const PGresult* result) {
   const char* affected = PQcmdTuples(const_cast<PGresult*>(result));
@@ -93,6 +81,7 @@ void Session::send_entries(std::span<const InboxEntry> entries) {
 std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const InboxEntry> entries) {
   const Statements& sql = shared_->statements;
   Pipeline& pipeline = loan_->pipeline;
+  handler_ = scope.handler;
   message_ = 0;
   first_failure_.reset();
   pipeline.next_transaction();
@@ -195,9 +184,14 @@ void Session::throw_aborted() {
 
 Rows Session::run(std::string_view sql, std::span<const Param> params) {
   require_open("exec()");
-  Pipeline& pipeline = loan_->pipeline;
   if (!aborted()) first_failure_.reset();
-  pipeline.add(sql, params, kCaller, Pipeline::Keep::text);
+  loan_->pipeline.add(sql, params, kCaller, Pipeline::Keep::text);
+  return rows_of(send_and_read().kept.back().get());
+}
+
+/// Sends what waits, and reads all answers; the last one is the caller's.
+Answers Session::send_and_read() {
+  Pipeline& pipeline = loan_->pipeline;
   Answers answers;
   try {
     pipeline.finish(answers);
@@ -215,7 +209,7 @@ Rows Session::run(std::string_view sql, std::span<const Param> params) {
     close();
     throw SqlError("a handler's statement ended the transaction of the batch (SQLSTATE 2D000)", "2D000");
   }
-  return rows_of(answers.kept.back().get());
+  return answers;
 }
 
 void Session::queue(std::string_view sql, std::span<const Param> params) {
@@ -289,34 +283,6 @@ void Session::close() noexcept {
     loan_->pipeline.hold(false);
   }
   loan_.reset();
-}
-
-std::vector<bool> Session::settled(HandlerId handler, std::span<const MessageId> ids) {
-  std::vector<bool> found(ids.size(), false);
-  if (ids.empty()) return found;
-  for (;;) {
-    Pool::Loan link = shared_->calls.take();
-    try {
-      Pipeline& pipeline = link->pipeline;
-      pipeline.next_transaction();
-      pipeline.arguments().add_int(handler.value);
-      add_uuid_array(pipeline.arguments(), ids.size(), [&](std::size_t i) -> const MessageId& { return ids[i]; });
-      pipeline.add(shared_->statements.settled, kCaller, Pipeline::Keep::binary);
-      Answers answers;
-      pipeline.finish(answers);
-      if (answers.failure) throw_store_error(answers.failure->error, shared_->settings.schema, link->connection.user());
-      std::vector<MessageId> present;
-      const PGresult* rows = answers.kept.back().get();
-      for (int row = 0; row < PQntuples(rows); ++row) present.push_back(id_in(rows, row));
-      std::sort(present.begin(), present.end());
-      for (std::size_t i = 0; i < ids.size(); ++i)
-        found[i] = std::binary_search(present.begin(), present.end(), ids[i]);
-      return found;
-    } catch (const ConnectionLost& lost) {
-      if (!link->used) throw_lost(lost);
-      shared_->calls.close_idle();
-    }
-  }
 }
 
 pqxx::transaction_base& Session::native() {

@@ -30,9 +30,12 @@ class Session final : public InboxSession, public Transaction {
   std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override;
   Transaction& transaction() override { return *this; }
   void at_message(std::size_t index) override { message_ = index; }
+  void respond(const MessageId& id, std::string_view body) override;
+  void publish(const OwnedMessage& message, const MessageId& id) override;
   void commit() override;
   void rollback() noexcept override;
   std::vector<bool> settled(HandlerId handler, std::span<const MessageId> ids) override;
+  std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override;
 
   Rows run(std::string_view sql, std::span<const Param> params) override;
   void queue(std::string_view sql, std::span<const Param> params) override;
@@ -44,6 +47,9 @@ class Session final : public InboxSession, public Transaction {
   void compare_fingerprints(HandlerId handler, std::span<const InboxEntry> entries, std::vector<Admission>& admissions);
   void send_entries(std::span<const InboxEntry> entries);
   Answers finish();
+  Answers send_and_read();
+  void queue_own(const std::string& sql);
+  Result look_up(const std::string& sql, HandlerId handler, std::span<const MessageId> ids);
   void require_open(const char* what) const;
   [[nodiscard]] bool aborted() const;
   void note(const Failure& failure);
@@ -54,6 +60,7 @@ class Session final : public InboxSession, public Transaction {
   std::shared_ptr<Shared> shared_;
   Pool::Loan loan_;  // held exactly while a transaction is open
   std::unique_ptr<PqxxBridge> bridge_;
+  HandlerId handler_{};
   std::size_t message_ = 0;
   std::optional<Failure> first_failure_;  // since the transaction was last sound
   std::vector<std::uint32_t> order_;      // the batch's distinct ids, as indices, sorted

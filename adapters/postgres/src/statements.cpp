@@ -38,6 +38,40 @@ constexpr std::string_view kAdmitted = R"(
 )
 SELECT NULL::uuid FROM owner UNION ALL SELECT id FROM fresh)";
 
+/// A response that outlived its id is written over.
+constexpr std::string_view kRespond = R"(
+INSERT INTO @.response (handler, id, body) VALUES ($1::smallint, $2::uuid, $3::bytea)
+ON CONFLICT (handler, id) DO UPDATE SET body = excluded.body, replied_at = excluded.replied_at)";
+
+constexpr std::string_view kPublish = R"(
+INSERT INTO @.outbox (shard, message_id, topic, record_key, record_payload, header_names, header_values)
+VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea, $6::bytea[], $7::bytea[]))";
+
+/// Whoever is about to take a shard, and so has it locked, is not waited for.
+constexpr std::string_view kKeepShards = R"(
+UPDATE @.outbox_relay r
+   SET owner = $1::text, expires_at = clock_timestamp() + $2::bigint * interval '1 millisecond',
+       fence = r.fence + (r.owner IS DISTINCT FROM $1::text)::integer
+ WHERE r.shard IN (SELECT f.shard FROM @.outbox_relay f
+                    WHERE f.owner IS NULL OR f.owner = $1::text OR f.expires_at < clock_timestamp()
+                      FOR UPDATE SKIP LOCKED)
+RETURNING r.shard::bigint)";
+
+/// Each shard gives its part, so that none starves behind a full one.
+constexpr std::string_view kWaiting = R"(
+SELECT o.shard::bigint, o.id, o.message_id, o.topic, o.record_key, o.record_payload, o.header_names, o.header_values
+  FROM unnest($1::bigint[]) AS s (shard)
+ CROSS JOIN LATERAL (SELECT * FROM @.outbox WHERE shard = s.shard::smallint ORDER BY id LIMIT $2::bigint) o)";
+
+constexpr std::string_view kRemoveSent = R"(
+DELETE FROM @.outbox o USING unnest($1::bigint[], $2::bigint[]) AS d (shard, id)
+ WHERE o.shard = d.shard::smallint AND o.id = d.id)";
+
+constexpr std::string_view kLag = R"(
+SELECT count(*) FILTER (WHERE shard >= 0),
+       coalesce(extract(epoch FROM clock_timestamp() - min(written_at) FILTER (WHERE shard >= 0)) * 1000, 0)::bigint,
+       count(*) FILTER (WHERE shard = -1) FROM @.outbox)";
+
 /// Only what is missing, or each claim would burn the slots' numbers.
 constexpr std::string_view kAddFences = R"(
 INSERT INTO @.fence (consumer_group, topic, partition)
@@ -131,6 +165,15 @@ Statements::Statements(const std::string& schema) {
   fingerprints = in(
       "SELECT id, fingerprint FROM @.inbox WHERE handler = $1::smallint AND id = ANY ($2::uuid[]) AND fingerprint IS NOT NULL");
   settled = in("SELECT id FROM @.inbox WHERE handler = $1::smallint AND id = ANY ($2::uuid[])");
+  respond = in(kRespond);
+  responses = in("SELECT id, body FROM @.response WHERE handler = $1::smallint AND id = ANY ($2::uuid[])");
+  publish = in(kPublish);
+  keep_shards = in(kKeepShards);
+  leave_shards = in("UPDATE @.outbox_relay SET owner = NULL WHERE owner = $1::text");
+  waiting = in(kWaiting);
+  remove_sent = in(kRemoveSent);
+  refuse = in("UPDATE @.outbox SET shard = -1, refused = $3::text WHERE shard = $1::smallint AND id = $2::bigint");
+  lag = in(kLag);
   timeouts =
       "SELECT pg_catalog.set_config('lock_timeout', $1::text, true), "
       "pg_catalog.set_config('idle_in_transaction_session_timeout', $2::text, true)";

@@ -14,6 +14,17 @@ struct Statements {
   std::string admit_one;
   std::string fingerprints;
   std::string settled;
+  std::string respond;
+  std::string responses;
+  std::string publish;
+
+  // The relay's.
+  std::string keep_shards;
+  std::string leave_shards;
+  std::string waiting;
+  std::string remove_sent;
+  std::string refuse;
+  std::string lag;
 
   // The store's own calls.
   std::string timeouts;

@@ -1,9 +1,10 @@
 #include "turnstile/postgres/store.hpp"
 
 #include <algorithm>
-#include <functional>
 
+#include "calls.hpp"
 #include "encode.hpp"
+#include "outbox.hpp"
 #include "schema.hpp"
 #include "session.hpp"
 #include "text.hpp"
@@ -30,6 +31,7 @@ class Store final : public InboxStore {
   explicit Store(const PostgresSettings& settings) : shared_(std::make_shared<Shared>(settings)) {}
 
   std::unique_ptr<InboxSession> open_session() override { return std::make_unique<Session>(shared_); }
+  std::shared_ptr<Outbox> outbox() override { return open_outbox(shared_); }
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
@@ -42,46 +44,13 @@ class Store final : public InboxStore {
   PurgeStep purge_step(std::int64_t most) override;
 
  private:
-  using Fill = std::function<void(Pipeline&)>;
-  /// Runs what `fill` queues; a connection that was lost while it lay idle is replaced once. The calls may all be repeated.
-  std::vector<Result> call(const Fill& fill);
-  /// The same in one transaction, which waits for locks at most so long.
-  std::vector<Result> call_in_transaction(std::chrono::milliseconds lock_timeout, const Fill& fill);
+  std::vector<Result> call(const Fill& fill) { return postgres::call(*shared_, fill); }
+  std::vector<Result> call_in_transaction(std::chrono::milliseconds lock_timeout, const Fill& fill) {
+    return postgres::call_in_transaction(*shared_, lock_timeout, fill);
+  }
 
   std::shared_ptr<Shared> shared_;
 };
-
-std::vector<Result> Store::call(const Fill& fill) {
-  for (;;) {
-    Pool::Loan link = shared_->calls.take();
-    try {
-      link->pipeline.next_transaction();
-      fill(link->pipeline);
-      Answers answers;
-      link->pipeline.finish(answers);
-      if (!answers.failure) return std::move(answers.kept);
-      const Failure failure = *answers.failure;
-      const std::string user = link->connection.user();
-      // Not idle any more, so that the pool closes it; that ends the transaction as well.
-      if (failure.stale_plan) throw StoreBusy(describe(failure.error));
-      throw_store_error(failure.error, shared_->settings.schema, user);
-    } catch (const ConnectionLost& lost) {
-      if (!link->used) throw_lost(lost);
-      shared_->calls.close_idle();
-    }
-  }
-}
-
-std::vector<Result> Store::call_in_transaction(std::chrono::milliseconds lock_timeout, const Fill& fill) {
-  return call([&](Pipeline& pipeline) {
-    pipeline.add(shared_->statements.begin, kCaller);
-    pipeline.arguments().add_int(lock_timeout.count());
-    pipeline.arguments().add_int(std::max(lock_timeout, shared_->settings.lock_timeout).count());
-    pipeline.add(shared_->statements.timeouts, kCaller);
-    fill(pipeline);
-    pipeline.add("COMMIT", kCaller);
-  });
-}
 
 void Store::check_schema() {
   Pool::Loan link = shared_->calls.take();

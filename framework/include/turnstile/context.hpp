@@ -5,15 +5,26 @@
 #include <stop_token>
 #include <string_view>
 
+#include "turnstile/message.hpp"
 #include "turnstile/transaction.hpp"
 #include "turnstile/types.hpp"
 
 namespace turnstile {
 
+/// Where a handler's words to the outside go: into the transaction of its effect, and out once that has committed. Implemented by
+/// the runtime.
+class Outgoing {
+ public:
+  virtual ~Outgoing() = default;
+  virtual void reply(const Message* to, std::string_view body) = 0;
+  virtual void publish(const OwnedMessage& message) = 0;
+};
+
 class Context {
  public:
   struct Fields {
-    Transaction* tx = nullptr;  ///< null where the mode is none
+    Transaction* tx = nullptr;     ///< null where the mode is none
+    Outgoing* outgoing = nullptr;  ///< null where the mode is none
     std::stop_token stop{};
     int attempt = 1;
     std::optional<Fence> fence{};
@@ -29,6 +40,16 @@ class Context {
   void defer(std::string_view sql, const P&... params) const {
     tx().defer(sql, params...);
   }
+  /// Answers the message: the bytes are kept with its id, and are what a duplicate gets (duplicates = "replay"). When the message
+  /// asks for a reply (README, "Replies"), they are sent to it after the commit. Once for each message. Throws ResponseTooLarge
+  /// above the topic's max_response, std::logic_error for a second reply, where the mode is none, and in a span handler.
+  void reply(std::string_view body) const;
+  /// The same for one of the messages of a span handler.
+  void reply(const Message& to, std::string_view body) const;
+  /// Publishes a message with the effect: both are there or none, also when the process dies. A relay sends it after the commit,
+  /// at least once, with an id of its own in the header message-id; messages of one key in their order. `partition`, `offset` and
+  /// `timestamp` are not looked at. Throws std::logic_error where the mode is none.
+  void publish(const OwnedMessage& message) const;
   /// Set when the work has lost its reason: the partition was taken away, the handler's timeout has passed, or the
   /// process is stopping and its drain time is over. A long handler should look at it.
   [[nodiscard]] const std::stop_token& stop_token() const noexcept { return fields_.stop; }

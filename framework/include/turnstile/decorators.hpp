@@ -79,6 +79,11 @@ inline auto handler_timeout(std::chrono::milliseconds timeout) {
 inline auto on_duplicate(DuplicatePolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.duplicates = policy; }};
 }
+/// What ctx.reply() says is sent to the topic that the message's header reply-topic names, if it is one of these, and without that
+/// header to the first (README, "Replies").
+inline auto replies(std::string topics) {
+  return detail::Policy{[topics = std::move(topics)](TopicSettings& s) { s.reply_topics = topics; }};
+}
 /// Same id, other payload: park it and count it, never skip it in silence.
 inline auto fingerprint() {
   return detail::Policy{[](TopicSettings& s) { s.fingerprint = true; }};

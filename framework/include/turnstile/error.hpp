@@ -64,6 +64,11 @@ struct BrokerError : Error {
   using Error::Error;
 };
 
+/// A response of more bytes than the topic's max_response.
+struct ResponseTooLarge : Error {
+  using Error::Error;
+};
+
 /// Raised for an id that was seen before, where the policy is `raise`.
 struct Duplicate : Error {
   using Error::Error;

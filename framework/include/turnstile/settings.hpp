@@ -45,6 +45,9 @@ struct TopicSettings {
       dead_letter;                    ///< topic; "" = "<topic>.dlq"; not set: a failing message is retried for ever
   std::optional<std::int64_t> batch;  ///< most messages in one transaction (or one turn of a worker); default 500
   std::optional<DuplicatePolicy> duplicates;  ///< default skip
+  std::optional<std::string>
+      reply_topics;  ///< where replies may go, separated by commas; not set: responses are only kept
+  std::optional<std::int64_t> max_response;  ///< bytes of one response; default 64 KiB
   std::optional<bool>
       fingerprint;  ///< keep a hash of the payload and park an id that comes with another body; default off
 };

@@ -77,8 +77,9 @@ enum class Order : std::uint8_t {
 };
 
 enum class DuplicatePolicy : std::uint8_t {
-  skip,   ///< a duplicate is settled without a word (counted)
-  raise,  ///< a duplicate is an error: dead letter in a Consumer, `Duplicate` thrown from a PollLoop
+  skip,    ///< a duplicate is settled without a word (counted)
+  raise,   ///< a duplicate is an error: dead letter in a Consumer, `Duplicate` thrown from a PollLoop
+  replay,  ///< a duplicate is answered as the first one was: its response is sent again, bit for bit
 };
 
 }  // namespace turnstile

@@ -119,6 +119,12 @@ class TopicCheck {
             "duplicates to skip");
       }
     }
+    if (s_.duplicates == DuplicatePolicy::replay) {
+      if (mode == Mode::none) add("duplicates", "replay needs responses to be kept: set the mode to transactional");
+      if (!s_.reply_topics) add("duplicates", "replay has nowhere to send a response to; set reply_topics");
+    }
+    if (s_.reply_topics && mode == Mode::none)
+      add("reply_topics", "needs responses to be kept: set the mode to transactional");
     if (s_.fingerprint == true && mode == Mode::none) {
       add("fingerprint", "needs ids to be kept: set the mode to transactional");
     }

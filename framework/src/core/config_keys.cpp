@@ -5,6 +5,7 @@
 
 #include "core/config_check.hpp"
 #include "core/message_id.hpp"
+#include "core/reply.hpp"
 
 namespace turnstile {
 namespace {
@@ -12,8 +13,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t most_threads = 1'024;       // more than any one process has use for: a slip of the keyboard
-constexpr std::int64_t most_connections = 10'000;  // PostgreSQL's own max_connections is rarely in the thousands
+constexpr std::int64_t most_threads = 1'024;          // more than any one process has use for: a slip of the keyboard
+constexpr std::int64_t largest_response = 256 << 20;  // PostgreSQL's bytea ends at 1 GB, and its rows are read whole
+constexpr std::int64_t most_connections = 10'000;     // PostgreSQL's own max_connections is rarely in the thousands
 
 template <class Number>
 Problem read_number(const ConfigValue& value, std::int64_t least, std::int64_t most, Number& into) {
@@ -79,8 +81,8 @@ Problem read_order(const ConfigValue& value, std::optional<Order>& into) {
 }
 
 Problem read_duplicates(const ConfigValue& value, std::optional<DuplicatePolicy>& into) {
-  constexpr std::array<std::pair<std::string_view, DuplicatePolicy>, 2> choices{
-      {{"skip", DuplicatePolicy::skip}, {"raise", DuplicatePolicy::raise}}};
+  constexpr std::array<std::pair<std::string_view, DuplicatePolicy>, 3> choices{
+      {{"skip", DuplicatePolicy::skip}, {"raise", DuplicatePolicy::raise}, {"replay", DuplicatePolicy::replay}}};
   DuplicatePolicy policy{};
   if (auto problem = read_choice<DuplicatePolicy>(value, choices, policy)) return problem;
   into = policy;
@@ -122,6 +124,18 @@ Problem read_dead_letter(const ConfigValue& value, std::optional<std::string>& i
     if (auto problem = check_topic_name(topic)) return problem;
   }
   into = std::move(topic);
+  return std::nullopt;
+}
+
+Problem read_reply_topics(const ConfigValue& value, std::optional<std::string>& into) {
+  std::string text;
+  if (auto problem = read(value, text)) return problem;
+  const auto topics = split_names(text);
+  if (topics.empty()) return "names no topic; write the topics that replies may go to, separated by commas";
+  for (const std::string& topic : topics) {
+    if (auto problem = check_topic_name(topic)) return "'" + topic + "': " + *problem;
+  }
+  into = std::move(text);
   return std::nullopt;
 }
 
@@ -226,7 +240,7 @@ std::span<const Setting<LogSettings>> log_keys() {
 }
 
 std::span<const Setting<TopicSettings>> topic_keys() {
-  static constexpr std::array<Setting<TopicSettings>, 14> keys{{
+  static constexpr std::array<Setting<TopicSettings>, 16> keys{{
       {"handler", [](V v, TopicSettings& s) { return read_non_empty(v, s.handler); }},
       {"mode", [](V v, TopicSettings& s) { return read_mode(v, s.mode); }},
       {"order", [](V v, TopicSettings& s) { return read_order(v, s.order); }},
@@ -240,6 +254,9 @@ std::span<const Setting<TopicSettings>> topic_keys() {
       {"dead_letter", [](V v, TopicSettings& s) { return read_dead_letter(v, s.dead_letter); }},
       {"batch", [](V v, TopicSettings& s) { return read_optional(v, s.batch, std::int64_t{1}, any_number); }},
       {"duplicates", [](V v, TopicSettings& s) { return read_duplicates(v, s.duplicates); }},
+      {"reply_topics", [](V v, TopicSettings& s) { return read_reply_topics(v, s.reply_topics); }},
+      {"max_response",
+       [](V v, TopicSettings& s) { return read_optional(v, s.max_response, std::int64_t{0}, largest_response); }},
       {"fingerprint", [](V v, TopicSettings& s) { return read_optional(v, s.fingerprint); }},
   }};
   return keys;

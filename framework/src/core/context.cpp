@@ -5,13 +5,34 @@
 
 namespace turnstile {
 
+namespace {
+
+std::logic_error without_transaction(std::string_view handler, const std::string& asked_for) {
+  return std::logic_error("handler '" + std::string(handler) + "' " + asked_for +
+                          ", but its topic's mode is none; add transactional() to its decorators, or mode = "
+                          "\"transactional\" to the topic's configuration");
+}
+
+}  // namespace
+
 Transaction& Context::tx() const {
-  if (fields_.tx == nullptr) {
-    throw std::logic_error("handler '" + std::string(fields_.handler) +
-                           "' asked for a transaction, but its topic's mode is none; add transactional() to its "
-                           "decorators, or mode = \"transactional\" to the topic's configuration");
-  }
+  if (fields_.tx == nullptr) throw without_transaction(fields_.handler, "asked for a transaction");
   return *fields_.tx;
+}
+
+void Context::reply(std::string_view body) const {
+  if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, "replied");
+  fields_.outgoing->reply(nullptr, body);
+}
+
+void Context::reply(const Message& to, std::string_view body) const {
+  if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, "replied");
+  fields_.outgoing->reply(&to, body);
+}
+
+void Context::publish(const OwnedMessage& message) const {
+  if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, "published a message");
+  fields_.outgoing->publish(message);
 }
 
 }  // namespace turnstile

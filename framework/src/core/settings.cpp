@@ -36,6 +36,8 @@ TopicSettings merge(const TopicSettings& base, const TopicSettings& over) {
   take(merged.dead_letter, over.dead_letter);
   take(merged.batch, over.batch);
   take(merged.duplicates, over.duplicates);
+  take(merged.reply_topics, over.reply_topics);
+  take(merged.max_response, over.max_response);
   take(merged.fingerprint, over.fingerprint);
   return merged;
 }

@@ -1,5 +1,6 @@
 #include "core/topic_plan.hpp"
 
+#include "core/reply.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -30,6 +31,9 @@ TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings) {
   if (plan.dead_letter && plan.dead_letter->empty()) plan.dead_letter = topic + ".dlq";
   plan.batch = static_cast<std::size_t>(std::max<std::int64_t>(1, settings.batch.value_or(500)));
   plan.duplicates = settings.duplicates.value_or(DuplicatePolicy::skip);
+  plan.reply_topics = split_names(settings.reply_topics.value_or(""));
+  plan.max_response =
+      static_cast<std::size_t>(settings.max_response.value_or(static_cast<std::int64_t>(plan.max_response)));
   plan.fingerprint = settings.fingerprint.value_or(false);
   plan.handler_timeout = settings.handler_timeout.value_or(std::chrono::seconds(30));
   return plan;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "core/message_id.hpp"
 #include "turnstile/handler.hpp"
@@ -25,6 +26,8 @@ struct TopicPlan {
   std::optional<std::string> dead_letter{};  ///< a topic's name, never ""
   std::size_t batch = 500;
   DuplicatePolicy duplicates = DuplicatePolicy::skip;
+  std::vector<std::string> reply_topics{};  ///< the first one is where who names none is answered
+  std::size_t max_response = 64 * 1024;     ///< bytes
   bool fingerprint = false;
   std::chrono::milliseconds handler_timeout{30'000};
 };

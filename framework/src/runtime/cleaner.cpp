@@ -58,7 +58,8 @@ milliseconds Cleaner::any_up_to(milliseconds most) {
 
 void Cleaner::run() {
   auto next_say = steady_clock::now() + some(settings_.say_every);
-  auto next_clean = settings_.purge ? steady_clock::now() + any_up_to(settings_.look_first) : steady_clock::time_point::max();
+  auto next_clean =
+      settings_.purge ? steady_clock::now() + any_up_to(settings_.look_first) : steady_clock::time_point::max();
   std::unique_lock lock(mutex_);
   while (!wake_.wait_until(lock, std::min(next_say, next_clean), [this] { return stopping_; })) {
     lock.unlock();
@@ -85,7 +86,8 @@ bool Cleaner::attempt(std::string& complaint, Work work) {
   } catch (const StoreBusy&) {
     return false;  // somebody works on what is old: next time
   } catch (const std::exception& e) {
-    if (complaint != e.what()) journal_->warn(std::string("old ids are not deleted until this works again: ") + e.what());
+    if (complaint != e.what())
+      journal_->warn(std::string("old ids are not deleted until this works again: ") + e.what());
     complaint = e.what();
     return false;
   }

@@ -55,10 +55,11 @@ class Retention {
 class Cleaner {
  public:
   struct Settings {
-    bool purge = true;          ///< off: says how long ids are needed, and leaves deleting to others
-    std::int64_t most = 2'000;  ///< ids in one transaction: a few milliseconds of the server's time
+    bool purge = true;                             ///< off: says how long ids are needed, and leaves deleting to others
+    std::int64_t most = 2'000;                     ///< ids in one transaction: a few milliseconds of the server's time
     std::chrono::milliseconds say_every{600'000};  ///< the store lets what was said hold for an hour at least
-    std::chrono::milliseconds look_first{5'000};   ///< so late at most after the start: also who runs for a minute takes its turn
+    std::chrono::milliseconds look_first{
+        5'000};  ///< so late at most after the start: also who runs for a minute takes its turn
     std::chrono::milliseconds look_every{60'000};  ///< whether ids are due, when none were
   };
   Cleaner(Settings settings, std::vector<std::shared_ptr<Retention>> handlers, std::shared_ptr<InboxStore> store,

@@ -1,9 +1,11 @@
 #include "turnstile/consumer.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 
 #include "runtime/engine.hpp"
+#include "runtime/relay.hpp"
 #include "runtime/setup.hpp"
 #include "turnstile/error.hpp"
 
@@ -50,6 +52,15 @@ class SignalWatch {
   struct sigaction old_int_ {};
 };
 
+/// Null where there is no outbox.
+std::shared_ptr<Relay> make_relay(const Blueprint& blueprint, const std::shared_ptr<const Journal>& journal) {
+  const auto& [broker, store, limiters] = blueprint.backends;
+  if (!store) return nullptr;
+  return std::make_shared<Relay>(
+      Relay::Settings{.owner = blueprint.config.group() + " " + journal->member()}, store->outbox(),
+      [broker = broker] { return broker->open_sender(); }, journal);
+}
+
 }  // namespace
 
 Consumer::Consumer(Config config, Backends backends) : state_(std::make_unique<State>()) {
@@ -87,15 +98,19 @@ void Consumer::run() {
   if (!blueprint.backends.broker) throw ConfigError({"a Consumer needs a broker: Backends::broker is null"});
   const SignalWatch signals(state_->stop, state_->handle_signals);
   const auto journal = open_journal(blueprint);
-  auto topics = build_topics(blueprint, journal, false);
+  const auto relay = make_relay(blueprint, journal);
+  auto topics = build_topics(blueprint, journal, false, [relay] { relay->ring(); });
   EngineSettings settings{.consumer = blueprint.config.consumer,
                           .group = blueprint.config.group(),
                           .workers = worker_count(blueprint.config, topics)};
   if (blueprint.config.postgres) settings.lock_timeout = blueprint.config.postgres->lock_timeout;
   Engine engine(settings, *blueprint.backends.broker, blueprint.backends.store, blueprint.backends.limiters, journal,
                 blueprint.observers);
+  const bool stores = std::any_of(topics.begin(), topics.end(), [](const auto& topic) { return topic->needs_store(); });
   for (auto& topic : topics) engine.add_topic(std::move(topic));
+  if (stores) relay->start();
   engine.run(state_->stop);
+  if (stores) relay->stop();
 }
 
 }  // namespace turnstile

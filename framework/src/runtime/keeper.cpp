@@ -22,7 +22,8 @@ Keeper::Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxSto
       claimed_(std::move(claimed)),
       thread_([this] { run(); }) {
   if (!store_ || settings_.retained.empty()) return;
-  cleaner_ = std::make_unique<Cleaner>(Cleaner::Settings{.purge = settings_.purge}, settings_.retained, store_, journal_);
+  cleaner_ =
+      std::make_unique<Cleaner>(Cleaner::Settings{.purge = settings_.purge}, settings_.retained, store_, journal_);
 }
 
 Keeper::~Keeper() { stop(); }

@@ -21,7 +21,7 @@ class Keeper {
     std::chrono::milliseconds stall_after{60'000};
     std::chrono::milliseconds lock_timeout{5'000};
     std::chrono::milliseconds flush_interval{1'000};
-    bool purge = true;                                  ///< this process takes its turn at deleting old ids
+    bool purge = true;                                   ///< this process takes its turn at deleting old ids
     std::vector<std::shared_ptr<Retention>> retained{};  ///< of the handlers that have a store
   };
   /// `claimed` is called on the keeper's thread with each claim that came late; the polling thread is to admit the lane.

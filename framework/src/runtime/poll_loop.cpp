@@ -49,7 +49,7 @@ struct PollLoop::State {
   std::shared_ptr<const Journal> journal;
   std::map<std::string, std::unique_ptr<TopicState>, std::less<>> topics;
   std::unique_ptr<Cleaner> cleaner;  // null without handlers that keep ids
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;                  // guards what follows
   std::map<TopicPartition, Place> places;
   std::vector<std::unique_ptr<InboxSession>> sessions;  // idle ones
 

@@ -128,7 +128,8 @@ std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint) {
 }
 
 std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint,
-                                                      std::shared_ptr<const Journal> journal, bool caller_raises) {
+                                                      std::shared_ptr<const Journal> journal, bool caller_raises,
+                                                      std::function<void()> on_published) {
   std::vector<std::string> problems;
   if (blueprint.topics.empty()) problems.emplace_back("no topic was given: call topic(name, handler) before running");
   const auto settings = effective_settings(blueprint, caller_raises, problems);
@@ -155,6 +156,7 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
                                    .journal = journal,
                                    .observers = blueprint.observers,
                                    .idle_timeout = plan.handler_timeout,
+                                   .on_published = on_published,
                                    .caller_raises = caller_raises};
     if (blueprint.config.postgres) services.lock_timeout = blueprint.config.postgres->lock_timeout;
     const HandlerId handler = services.store ? store->register_handler(plan.handler) : HandlerId{};

@@ -2,6 +2,7 @@
 // From a configuration and pipelines to topics that can run: what Consumer and PollLoop share. All that is wrong is
 // reported at once.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,9 +32,10 @@ std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint);
 
 /// Checks settings, schema and topics, registers handlers, opens limiters. Throws ConfigError, SchemaError,
 /// StoreUnavailable, BrokerError.
-/// `caller_raises`: see TopicRunner::Services.
+/// `caller_raises`, `on_published`: see TopicRunner::Services.
 std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint,
-                                                      std::shared_ptr<const Journal> journal, bool caller_raises);
+                                                      std::shared_ptr<const Journal> journal, bool caller_raises,
+                                                      std::function<void()> on_published = {});
 
 /// Threads that run handlers: as configured, or as many as the limits allow.
 int worker_count(const Config& config, const std::vector<std::unique_ptr<TopicState>>& topics);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,8 +16,8 @@
 
 #include "core/lane.hpp"
 #include "core/topic_plan.hpp"
-#include "runtime/dead_letters.hpp"
 #include "runtime/cleaner.hpp"
+#include "runtime/dead_letters.hpp"
 #include "runtime/journal.hpp"
 #include "runtime/observers.hpp"
 #include "runtime/place.hpp"
@@ -51,13 +52,15 @@ struct UnitResult {
 class TopicRunner {
  public:
   struct Services {
-    std::shared_ptr<InboxStore> store;  ///< null where the mode is none
+    std::shared_ptr<InboxStore> store;       ///< null where the mode is none
     std::shared_ptr<Retention> retention{};  ///< how far back ids are known; null without a store
     std::shared_ptr<DeadLetters> dead_letters;
     std::shared_ptr<const Journal> journal;
     Observers observers{};
     std::chrono::milliseconds lock_timeout{5'000};
     std::chrono::milliseconds idle_timeout{30'000};
+    /// Something was committed to the outbox. Called on a worker's thread; may be empty.
+    std::function<void()> on_published{};
     /// Where the policy is `raise`: the caller throws Duplicate itself, so there is nothing to bury.
     bool caller_raises = false;
   };

@@ -128,6 +128,8 @@ std::vector<UnitRun::Range> UnitRun::split(const Range& range, std::optional<std
 /// One transaction: ids in, handlers, commit.
 UnitRun::Attempt UnitRun::attempt(const Range& range) {
   skipped_.assign(range.size(), 0);
+  replied_.clear();
+  published_ = 0;
   if (plan_.mode == Mode::none) {
     std::vector<std::size_t> all(range.size());
     for (std::size_t k = 0; k < all.size(); ++k) all[k] = k;
@@ -154,11 +156,19 @@ UnitRun::Attempt UnitRun::attempt(const Range& range) {
   for (std::size_t k = 0; k < range.size(); ++k) {
     if (admissions_[k] == Admission::fresh) fresh.push_back(k);
   }
-  if (fresh.empty()) {
+  const bool replays = plan_.duplicates == DuplicatePolicy::replay && fresh.size() < range.size();
+  if (fresh.empty() && !replays) {
     session_->rollback();
     return {};
   }
-  auto result = run_handlers(range, fresh);
+  Attempt result;
+  if (!fresh.empty()) result = run_handlers(range, fresh);
+  if (result.end == Attempt::End::committed && replays) {
+    result = guarded(std::nullopt, [&] {
+      replay(range);
+      return Attempt{};
+    });
+  }
   if (result.end == Attempt::End::committed) result = commit(range, fresh);
   if (result.end != Attempt::End::committed) session_->rollback();
   return result;
@@ -174,7 +184,9 @@ UnitRun::Attempt UnitRun::run_one_by_one(const Range& range, const std::vector<s
     if (watch_.is_over()) return {.end = Attempt::End::cancelled};
     const Work& work = works_[range[k]];
     session_->at_message(k);
+    Outlet outlet(*this, range, k);
     Context context({.tx = &session_->transaction(),
+                     .outgoing = &outlet,
                      .stop = watch_.start(*work.message),
                      .attempt = work.attempt,
                      .fence = place_.fence,
@@ -204,7 +216,9 @@ UnitRun::Attempt UnitRun::run_as_batch(const Range& range, const std::vector<std
     attempt = std::max(attempt, works_[range[k]].attempt);
   }
   if (session_ != nullptr) session_->at_message(fresh.front());
+  Outlet outlet(*this, range, std::nullopt);
   Context context({.tx = session_ == nullptr ? nullptr : &session_->transaction(),
+                   .outgoing = session_ == nullptr ? nullptr : &outlet,
                    .stop = watch_.start(messages.front()),
                    .attempt = attempt,
                    .fence = place_.fence,
@@ -237,6 +251,7 @@ UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size
       session_->commit();
       return Attempt{};
     });
+    if (published_ > 0 && runner_.services_.on_published) runner_.services_.on_published();
     TURNSTILE_FAILPOINT("after-commit");
     return result;
   } catch (const CommitInDoubt& e) {

@@ -45,6 +45,22 @@ class UnitRun {
   Attempt guarded(std::optional<std::size_t> culprit, Call&& call);
   Outcome invoke(std::span<const Message> messages, Context& context);
 
+  /// What a Context of this run gives to the outside, for one place in the range, or for all of a span handler's.
+  class Outlet final : public Outgoing {
+   public:
+    Outlet(UnitRun& run, const Range& range, std::optional<std::size_t> k) : run_(run), range_(range), k_(k) {}
+    void reply(const Message* to, std::string_view body) override;
+    void publish(const OwnedMessage& message) override;
+
+   private:
+    [[nodiscard]] std::size_t place_of(const Message* to) const;
+    UnitRun& run_;
+    const Range& range_;
+    const std::optional<std::size_t> k_;
+  };
+  void send_reply(std::size_t at, std::string_view body);
+  void replay(const Range& range);
+
   void committed(const Range& range);
   void failed_alone(std::size_t at, const Attempt& attempt);
   void bury(std::size_t at, const Death& death);
@@ -66,6 +82,8 @@ class UnitRun {
   std::vector<std::optional<MessageId>> ids_;
   std::vector<Admission> admissions_;  ///< of the last attempt, by place in its range
   std::vector<std::uint8_t> skipped_;  ///< of the last attempt, by place in its range
+  std::vector<std::uint8_t> replied_;  ///< the same; empty while nobody has
+  std::size_t published_ = 0;          ///< in the last attempt
   std::vector<std::size_t> holding_;
   std::chrono::steady_clock::time_point started_;
 };

@@ -77,6 +77,29 @@ class BrokerProducer {
   virtual Sent send(const OwnedMessage& message) = 0;
 };
 
+/// Produces many records at once, each to be tried until the broker takes it or refuses it for good. One caller at a time, but for
+/// cancel().
+class BrokerSender {
+ public:
+  virtual ~BrokerSender() = default;
+  /// What became of a record.
+  struct Fate {
+    enum class Kind : std::uint8_t {
+      sent,     ///< all in-sync replicas have it
+      refused,  ///< it will never be taken (too large, no such topic, no right to write); `why` says what to do
+      unknown,  ///< given up by cancel(), or with the whole sender: send it again
+    };
+    Kind kind = Kind::unknown;
+    std::string why{};
+  };
+  /// Returns when each has its fate, in their order. Those of one key that are sent arrive in their order: what follows one
+  /// whose fate is unknown is unknown, too. `partition` < 0: by the key. Waits as long as no broker answers. Never throws for what the
+  /// broker does.
+  virtual std::vector<Fate> send(std::span<const OwnedMessage> records) = 0;
+  /// From another thread: send() gives up what is not acknowledged yet, and so do later calls.
+  virtual void cancel() noexcept = 0;
+};
+
 struct TopicInfo {
   std::int32_t partitions = 0;
   std::optional<std::chrono::milliseconds> retention;  ///< nothing: not known; max(): kept for ever
@@ -89,6 +112,7 @@ class Broker {
   virtual ~Broker() = default;
   virtual std::unique_ptr<BrokerConsumer> open_consumer() = 0;
   virtual std::shared_ptr<BrokerProducer> open_producer() = 0;
+  virtual std::unique_ptr<BrokerSender> open_sender() = 0;
   /// Nothing when the topic does not exist. Throws BrokerError when no broker answers within `timeout`.
   virtual std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) = 0;
 };

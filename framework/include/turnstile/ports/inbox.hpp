@@ -7,9 +7,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "turnstile/message.hpp"
+#include "turnstile/ports/outbox.hpp"
 #include "turnstile/transaction.hpp"
 #include "turnstile/types.hpp"
 
@@ -49,6 +51,11 @@ class InboxSession {
   virtual Transaction& transaction() = 0;
   /// Statements that are deferred from here on belong to this place in the batch.
   virtual void at_message(std::size_t index) = 0;
+  /// Keeps the response to a message that begin() found fresh; one for each id. Queued like a deferred statement.
+  virtual void respond(const MessageId& id, std::string_view body) = 0;
+  /// Puts a message into the outbox: it is sent once the transaction has committed, with `id` as its header message-id, to the
+  /// partition that its key gives. Queued like a deferred statement.
+  virtual void publish(const OwnedMessage& message, const MessageId& id) = 0;
   /// Sends what was deferred, and commits. Throws DeferredSqlError, SqlError (a constraint checked at commit),
   /// StoreBusy, StoreUnavailable (nothing was committed), CommitInDoubt. After any of them no transaction is open.
   virtual void commit() = 0;
@@ -57,6 +64,9 @@ class InboxSession {
 
   /// Which ids are in the inbox, committed, in the order asked; opens no transaction. Throws StoreUnavailable.
   virtual std::vector<bool> settled(HandlerId handler, std::span<const MessageId> ids) = 0;
+  /// The responses that are kept, in the order asked: what is committed, and in an open transaction its own. Throws
+  /// StoreUnavailable; in an open transaction also what commit() throws, and the transaction is then to be rolled back.
+  virtual std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) = 0;
 };
 
 /// What the store knows of a partition that the group has just been given.
@@ -102,6 +112,8 @@ class InboxStore {
  public:
   virtual ~InboxStore() = default;
   virtual std::unique_ptr<InboxSession> open_session() = 0;
+  /// Where publish() puts messages. Lives as long as somebody holds it.
+  virtual std::shared_ptr<Outbox> outbox() = 0;
   /// Throws SchemaError with the command to run when the schema is missing, older or newer than this build, or changed.
   virtual void check_schema() = 0;
   /// The same name gives the same id for ever. Throws Error when the ids are used up (32,767).

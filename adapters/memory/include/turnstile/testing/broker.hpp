@@ -42,6 +42,7 @@ class MemoryBroker final : public Broker {
   std::unique_ptr<BrokerConsumer> open_consumer() override;
   std::unique_ptr<BrokerConsumer> open_consumer(const std::string& group);
   std::shared_ptr<BrokerProducer> open_producer() override;
+  std::unique_ptr<BrokerSender> open_sender() override;
   std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override;
 
   /// Members are numbered from 0 as they were opened, over all groups. As by kill -9: from now on the member does nothing

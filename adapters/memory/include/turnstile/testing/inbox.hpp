@@ -46,6 +46,9 @@ class MemoryInbox final : public InboxStore {
   // -- What happened.
   /// The handlers' statements of committed transactions, in the order of commits and in each as they were given.
   [[nodiscard]] std::vector<Statement> committed() const;
+  /// What was published in committed transactions, and not taken out by a relay.
+  [[nodiscard]] std::vector<OwnedMessage> published() const;
+  [[nodiscard]] std::optional<std::string> response(HandlerId handler, const MessageId& id) const;
   [[nodiscard]] bool contains(HandlerId handler, const MessageId& id) const;
   /// Ids that are in, over all handlers.
   [[nodiscard]] std::size_t size() const;
@@ -76,6 +79,7 @@ class MemoryInbox final : public InboxStore {
 
   // -- InboxStore.
   std::unique_ptr<InboxSession> open_session() override;
+  std::shared_ptr<Outbox> outbox() override;
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,

@@ -1,0 +1,82 @@
+#include <algorithm>
+
+#include "inbox_state.hpp"
+
+namespace turnstile::testing {
+
+namespace {
+
+class MemoryOutbox final : public Outbox {
+ public:
+  explicit MemoryOutbox(std::shared_ptr<MemoryInbox::State> state) : state_(std::move(state)) {}
+
+  std::vector<OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) override {
+    const auto lock = enter();
+    const auto now = std::chrono::steady_clock::now();
+    std::vector<OutboxShard> shards;
+    for (OutboxShard shard = 0; shard < kOutboxShards; ++shard) {
+      auto& [has, until] = state_->relays[shard];
+      if (!has.empty() && has != owner && until >= now) continue;
+      has = owner;
+      until = now + lease;
+      shards.push_back(shard);
+    }
+    return shards;
+  }
+
+  void leave_shards(const std::string& owner) override {
+    const auto lock = enter();
+    for (auto& [shard, relay] : state_->relays) {
+      if (relay.first == owner) relay.first.clear();
+    }
+  }
+
+  std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most) override {
+    const auto lock = enter();
+    std::vector<OutboxRecord> records;
+    for (const OutboxRecord& record : state_->outbox) {
+      if (records.size() == most) break;
+      if (std::find(shards.begin(), shards.end(), record.shard) != shards.end()) records.push_back(record);
+    }
+    return records;
+  }
+
+  void remove(std::span<const OutboxRecord* const> records) override {
+    const auto lock = enter();
+    for (const OutboxRecord* gone : records)
+      std::erase_if(state_->outbox, [&](const OutboxRecord& record) { return record.id == gone->id; });
+  }
+
+  void refuse(const OutboxRecord& refused, const std::string& why) override {
+    const auto lock = enter();
+    const auto erased =
+        std::erase_if(state_->outbox, [&](const OutboxRecord& record) { return record.id == refused.id; });
+    if (erased > 0) state_->refused.emplace_back(refused, why);
+  }
+
+  OutboxLag lag() override {
+    const auto lock = enter();
+    OutboxLag lag{.waiting = static_cast<std::int64_t>(state_->outbox.size()),
+                  .refused = static_cast<std::int64_t>(state_->refused.size())};
+    for (const OutboxRecord& record : state_->outbox) {
+      const auto age = std::chrono::steady_clock::now() - state_->written_at.at(record.id);
+      lag.oldest = std::max(lag.oldest, std::chrono::duration_cast<std::chrono::milliseconds>(age));
+    }
+    return lag;
+  }
+
+ private:
+  [[nodiscard]] std::unique_lock<std::mutex> enter() const {
+    std::unique_lock lock(state_->mutex);
+    state_->require_available();
+    return lock;
+  }
+
+  const std::shared_ptr<MemoryInbox::State> state_;
+};
+
+}  // namespace
+
+std::shared_ptr<Outbox> MemoryInbox::outbox() { return std::make_shared<MemoryOutbox>(state_); }
+
+}  // namespace turnstile::testing

@@ -1,0 +1,41 @@
+#include "calls.hpp"
+
+#include <algorithm>
+
+#include "turnstile/error.hpp"
+
+namespace turnstile::postgres {
+
+std::vector<Result> call(Shared& shared, const Fill& fill) {
+  for (;;) {
+    Pool::Loan link = shared.calls.take();
+    try {
+      link->pipeline.next_transaction();
+      fill(link->pipeline);
+      Answers answers;
+      link->pipeline.finish(answers);
+      if (!answers.failure) return std::move(answers.kept);
+      const Failure failure = *answers.failure;
+      const std::string user = link->connection.user();
+      // Not idle any more, so that the pool closes it; that ends the transaction as well.
+      if (failure.stale_plan) throw StoreBusy(describe(failure.error));
+      throw_store_error(failure.error, shared.settings.schema, user);
+    } catch (const ConnectionLost& lost) {
+      if (!link->used) throw_lost(lost);
+      shared.calls.close_idle();
+    }
+  }
+}
+
+std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill) {
+  return call(shared, [&](Pipeline& pipeline) {
+    pipeline.add(shared.statements.begin, kCaller);
+    pipeline.arguments().add_int(lock_timeout.count());
+    pipeline.arguments().add_int(std::max(lock_timeout, shared.settings.lock_timeout).count());
+    pipeline.add(shared.statements.timeouts, kCaller);
+    fill(pipeline);
+    pipeline.add("COMMIT", kCaller);
+  });
+}
+
+}  // namespace turnstile::postgres

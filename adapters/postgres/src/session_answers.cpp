@@ -1,0 +1,112 @@
+// What is asked of and said to those outside: which ids have taken effect, what was answered, what goes into the outbox.
+
+#include <algorithm>
+#include <map>
+
+#include "decode.hpp"
+#include "encode.hpp"
+#include "errors.hpp"
+#include "session.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+/// Shards of the outbox, as the migration has them. Records of one key must always come into the same.
+constexpr std::uint32_t kShards = kOutboxShards;
+
+/// FNV-1a: the same in every build, since rows of one key may come from several.
+std::uint32_t shard_of(std::string_view key) {
+  std::uint32_t hash = 2'166'136'261U;
+  for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 16'777'619U;
+  return (hash ^ hash >> 16) % kShards;
+}
+
+}  // namespace
+
+void Session::respond(const MessageId& id, std::string_view body) {
+  require_open("respond()");
+  ArgumentBlock& to = loan_->pipeline.arguments();
+  to.add_int(handler_.value);
+  add_uuid(to, id);
+  to.add(Param(std::as_bytes(std::span(body))));
+  queue_own(shared_->statements.respond);
+}
+
+void Session::publish(const OwnedMessage& message, const MessageId& id) {
+  require_open("publish()");
+  const auto& headers = message.headers;
+  ArgumentBlock& to = loan_->pipeline.arguments();
+  to.add_int(message.key ? shard_of(*message.key) : id.bytes.back() % kShards);
+  add_uuid(to, id);
+  to.add(Param(message.topic));
+  add_bytea(to, message.key);
+  add_bytea(to, message.payload);
+  add_bytea_array(to, headers.size(), [&](std::size_t i) { return std::optional<std::string_view>(headers[i].name); });
+  add_bytea_array(to, headers.size(), [&](std::size_t i) { return std::optional<std::string_view>(headers[i].value); });
+  queue_own(shared_->statements.publish);
+}
+
+void Session::queue_own(const std::string& sql) {
+  try {
+    loan_->pipeline.add(sql, message_);
+  } catch (const ConnectionLost& lost) {
+    close();
+    throw_lost(lost);
+  }
+}
+
+std::vector<bool> Session::settled(HandlerId handler, std::span<const MessageId> ids) {
+  std::vector<bool> found(ids.size(), false);
+  if (ids.empty()) return found;
+  const Result rows = look_up(shared_->statements.settled, handler, ids);
+  std::vector<MessageId> present;
+  for (int row = 0; row < PQntuples(rows.get()); ++row) present.push_back(id_in(rows.get(), row));
+  std::sort(present.begin(), present.end());
+  for (std::size_t i = 0; i < ids.size(); ++i) found[i] = std::binary_search(present.begin(), present.end(), ids[i]);
+  return found;
+}
+
+std::vector<std::optional<std::string>> Session::responses(HandlerId handler, std::span<const MessageId> ids) {
+  std::vector<std::optional<std::string>> found(ids.size());
+  if (ids.empty()) return found;
+  Result rows;
+  if (!loan_) {
+    rows = look_up(shared_->statements.responses, handler, ids);
+  } else {
+    ArgumentBlock& to = loan_->pipeline.arguments();
+    to.add_int(handler.value);
+    add_uuid_array(to, ids.size(), [&](std::size_t i) -> const MessageId& { return ids[i]; });
+    loan_->pipeline.add(shared_->statements.responses, kCaller, Pipeline::Keep::binary);
+    rows = std::move(send_and_read().kept.back());
+  }
+  std::map<MessageId, int> row_of;
+  for (int row = 0; row < PQntuples(rows.get()); ++row) row_of[id_in(rows.get(), row)] = row;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (const auto row = row_of.find(ids[i]); row != row_of.end()) found[i] = bytes_in(rows.get(), row->second, 1);
+  }
+  return found;
+}
+
+/// Outside of any transaction, on a connection of its own.
+Result Session::look_up(const std::string& sql, HandlerId handler, std::span<const MessageId> ids) {
+  for (;;) {
+    Pool::Loan link = shared_->calls.take();
+    try {
+      Pipeline& pipeline = link->pipeline;
+      pipeline.next_transaction();
+      pipeline.arguments().add_int(handler.value);
+      add_uuid_array(pipeline.arguments(), ids.size(), [&](std::size_t i) -> const MessageId& { return ids[i]; });
+      pipeline.add(sql, kCaller, Pipeline::Keep::binary);
+      Answers answers;
+      pipeline.finish(answers);
+      if (answers.failure) throw_store_error(answers.failure->error, shared_->settings.schema, link->connection.user());
+      return std::move(answers.kept.back());
+    } catch (const ConnectionLost& lost) {
+      if (!link->used) throw_lost(lost);
+      shared_->calls.close_idle();
+    }
+  }
+}
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,52 @@
+#pragma once
+// Messages that transactions have published, on their way to the broker. Implemented by adapters/postgres and adapters/memory; both
+// pass the same contract suite.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "turnstile/message.hpp"
+
+namespace turnstile {
+
+/// Records of one key are in one shard, and a shard has one relay at a time.
+using OutboxShard = std::int16_t;
+inline constexpr OutboxShard kOutboxShards = 16;
+
+struct OutboxRecord {
+  OutboxShard shard = 0;
+  std::int64_t id = 0;   ///< grows in the order in which transactions wrote
+  OwnedMessage message;  ///< with its header message-id; `partition` is -1
+};
+
+/// What waits, over all shards.
+struct OutboxLag {
+  std::int64_t waiting = 0;
+  std::chrono::milliseconds oldest{};  ///< how long the oldest of them has waited; 0 when none does
+  std::int64_t refused = 0;            ///< put aside: `turnstile outbox list`
+};
+
+/// Thread-safe. Every call may throw StoreUnavailable, or StoreBusy (try again).
+class Outbox {
+ public:
+  virtual ~Outbox() = default;
+
+  /// Gives `owner` the shards that nobody has, and prolongs those that it has: all of them are its own for `lease` from now, by the
+  /// store's clock. Returns what it has.
+  virtual std::vector<OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) = 0;
+  /// Gives them back at once.
+  virtual void leave_shards(const std::string& owner) = 0;
+  /// What waits in these shards, at most `most`, each shard's in its order.
+  virtual std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most) = 0;
+  /// They were sent. Those that are gone already are passed over in silence.
+  virtual void remove(std::span<const OutboxRecord* const> records) = 0;
+  /// The broker will never take it: it is put aside, and those behind it go on.
+  virtual void refuse(const OutboxRecord& record, const std::string& why) = 0;
+  virtual OutboxLag lag() = 0;
+};
+
+}  // namespace turnstile

@@ -1,0 +1,128 @@
+// The contract of the outbox: who has which shards, what waits in them, what becomes of it.
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "inbox_world.hpp"
+#include "tests/support/eventually.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class OutboxContract : public InboxContract {
+ protected:
+  void SetUp() override {
+    InboxContract::SetUp();
+    if (world_) outbox_ = store().outbox();
+  }
+  /// One transaction with a message for each of these, named like its payload.
+  void publish(const std::vector<std::pair<std::string, std::string>>& keys_and_payloads) {
+    const auto session = store().open_session();
+    session->begin(scope(fence_), {});
+    for (const auto& [key, payload] : keys_and_payloads) {
+      OwnedMessage message;
+      message.topic = "orders";
+      message.key = key;
+      message.payload = payload;
+      session->publish(message, MessageId::from(payload));
+    }
+    session->commit();
+  }
+  static std::vector<std::string> payloads(const std::vector<OutboxRecord>& records) {
+    std::vector<std::string> all;
+    for (const auto& record : records) all.push_back(record.message.payload.value_or("null"));
+    return all;
+  }
+  std::vector<OutboxRecord> waiting(std::size_t most = 1'000) {
+    return outbox_->waiting(outbox_->keep_shards("relay", 30s), most);
+  }
+
+  std::shared_ptr<Outbox> outbox_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Outbox, OutboxContract,
+                         testing::Values(InboxKind{"memory", make_memory_world},
+                                         InboxKind{"postgres", make_postgres_world}),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+TEST_P(OutboxContract, OneKeyKeepsItsOrderOverTransactions) {
+  publish({{"k", "1"}, {"other", "x"}, {"k", "2"}});
+  publish({{"k", "3"}});
+  std::vector<std::string> of_k;
+  for (const auto& record : waiting()) {
+    if (record.message.key == "k") of_k.push_back(*record.message.payload);
+  }
+  EXPECT_THAT(of_k, ElementsAre("1", "2", "3"));
+}
+
+TEST_P(OutboxContract, WhatWasSentIsGone) {
+  publish({{"a", "1"}, {"a", "2"}});
+  const auto records = waiting();
+  const OutboxRecord* first[] = {&records.at(0)};
+  outbox_->remove(first);
+  EXPECT_THAT(payloads(waiting()), ElementsAre("2"));
+  outbox_->remove(first);  // by another relay, say
+  EXPECT_THAT(payloads(waiting()), ElementsAre("2"));
+}
+
+TEST_P(OutboxContract, WhatIsRefusedIsPutAsideAndTheNextGoesOn) {
+  publish({{"a", "1"}, {"a", "2"}});
+  outbox_->refuse(waiting().at(0), "too large \0 for the broker");
+  EXPECT_THAT(payloads(waiting()), ElementsAre("2"));
+  const OutboxLag lag = outbox_->lag();
+  EXPECT_EQ(lag.waiting, 1);
+  EXPECT_EQ(lag.refused, 1);
+}
+
+TEST_P(OutboxContract, TheLagGrowsWhileNobodySends) {
+  EXPECT_EQ(outbox_->lag().waiting, 0);
+  EXPECT_EQ(outbox_->lag().oldest, 0ms);
+  publish({{"a", "1"}});
+  EXPECT_TRUE(eventually([&] { return outbox_->lag().oldest >= 20ms; }));
+  EXPECT_EQ(outbox_->lag().waiting, 1);
+}
+
+TEST_P(OutboxContract, AFullShardDoesNotStarveTheOthers) {
+  std::vector<std::pair<std::string, std::string>> many(200, {"full", "f"});
+  std::set<std::string> seen;
+  // Keys enough to be in every shard.
+  for (int i = 0; i < 200; ++i) many.emplace_back("key-" + std::to_string(i), "x");
+  publish(many);
+  std::set<OutboxShard> shards;
+  for (const auto& record : waiting(1'000)) shards.insert(record.shard);
+  EXPECT_THAT(shards, SizeIs(16));
+}
+
+TEST_P(OutboxContract, AShardHasOneRelayAtATime) {
+  EXPECT_THAT(outbox_->keep_shards("one", 30s), SizeIs(16));
+  EXPECT_THAT(outbox_->keep_shards("two", 30s), IsEmpty());
+  EXPECT_THAT(outbox_->keep_shards("one", 30s), SizeIs(16)) << "prolonged";
+  outbox_->leave_shards("one");
+  EXPECT_THAT(outbox_->keep_shards("two", 30s), SizeIs(16));
+  outbox_->leave_shards("one");
+  EXPECT_THAT(outbox_->keep_shards("one", 30s), IsEmpty()) << "who has nothing gives nothing back";
+}
+
+TEST_P(OutboxContract, TheShardsOfADeadRelayAreFreeWhenItsLeaseEnds) {
+  EXPECT_THAT(outbox_->keep_shards("dead", 50ms), SizeIs(16));
+  EXPECT_TRUE(eventually([&] { return outbox_->keep_shards("next", 30s).size() == 16; }));
+  EXPECT_THAT(outbox_->keep_shards("dead", 30s), IsEmpty());
+}
+
+TEST_P(OutboxContract, AwayIsSaid) {
+  publish({{"a", "1"}});
+  world_->go_away();
+  EXPECT_THROW(outbox_->waiting(std::vector<OutboxShard>{0}, 10), StoreUnavailable);
+  world_->come_back();
+  EXPECT_TRUE(eventually([&] { return payloads(waiting()) == std::vector<std::string>{"1"}; }));
+}
+
+}  // namespace
+}  // namespace turnstile::test
