@@ -47,6 +47,18 @@ using namespace std::chrono_literals;
 
 std::atomic<bool> stop{false};
 
+/// A broker may be away for longer than a producer waits. What it took without our knowing comes a second time, which is no harm here.
+void publish(BrokerProducer& producer, const OwnedMessage& message) {
+  for (;;) {
+    try {
+      producer.send(message);
+      return;
+    } catch (const BrokerError& error) {
+      std::cerr << "again: " << error.what() << std::endl;
+    }
+  }
+}
+
 /// Each thread publishes and waits for the acknowledgement, at its share of the rate.
 int load(const std::string& brokers, const std::string& topic, int rate) {
   const kafka::Settings settings{{"bootstrap.servers", brokers}};
@@ -71,7 +83,7 @@ int load(const std::string& brokers, const std::string& topic, int rate) {
         message.payload = "payload";
         message.headers = {{"message-id", std::to_string(number)}};
         for (int copies = number % 10 == 0 ? 2 : 1; copies > 0; --copies) {
-          producer->send(message);
+          publish(*producer, message);
           ++records;
         }
       }
