@@ -70,11 +70,12 @@ void fill(bench::Database& db, const std::string& schema, std::int64_t old) {
   constexpr std::int64_t chunk = 100'000;
   for (std::int64_t from = 0; from < old; from += chunk) {
     const std::int64_t to = std::min(old, from + chunk);
-    db.exec(("INSERT INTO " + schema +
-             ".inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, now() - interval '9 "
-             "days' FROM generate_series(" +
-             std::to_string(from + 1) + ", " + std::to_string(to) + ") n")
-                .c_str());
+    db.exec(
+        ("INSERT INTO " + schema +
+         ".inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, now() - interval '9 "
+         "days' FROM generate_series(" +
+         std::to_string(from + 1) + ", " + std::to_string(to) + ") n")
+            .c_str());
   }
   db.exec(("VACUUM ANALYZE " + schema + ".inbox").c_str());
   db.exec("CHECKPOINT");
@@ -107,7 +108,8 @@ int main(int argc, char** argv) {
   for (std::int64_t round = 0; round < 2 * rounds; ++round) {
     std::unique_ptr<Cleaner> cleaner;
     if (round % 2 == 1) {
-      cleaner = std::make_unique<Cleaner>(Cleaner::Settings{.look_first = 1ms, .look_every = 1ms}, std::vector{retention}, store, journal);
+      cleaner = std::make_unique<Cleaner>(Cleaner::Settings{.look_first = 1ms, .look_every = 1ms},
+                                          std::vector{retention}, store, journal);
     }
     const auto times = insert(*store, {handler, fence, 5s, 30s}, shape, number);
     cleaner.reset();

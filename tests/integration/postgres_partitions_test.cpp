@@ -25,14 +25,17 @@ class PostgresPartitions : public testing::Test {
     settings_ = schema_->settings();
   }
   Sql& sql() { return schema_->sql(); }
-  void up(std::optional<int> partitions = std::nullopt) { migrate_up(settings_, embedded_migration_list(), partitions); }
+  void up(std::optional<int> partitions = std::nullopt) {
+    migrate_up(settings_, embedded_migration_list(), partitions);
+  }
   std::string refusal(int partitions) {
     return message_of<SchemaError>([&] { up(partitions); });
   }
   void fill(int count) {
-    sql().exec("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
-               "now() - n * interval '1 second' FROM generate_series(1, " +
-               std::to_string(count) + ") n");
+    sql().exec(
+        "INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
+        "now() - n * interval '1 second' FROM generate_series(1, " +
+        std::to_string(count) + ") n");
   }
   /// What a user of the table can see of it, but for the partitions.
   std::string looks() {
@@ -105,7 +108,8 @@ TEST_F(PostgresPartitions, NothingElseOfTheTableChanges) {
   up();
   const std::string role = schema_->name() + "_app";
   sql().exec("CREATE ROLE " + role);
-  sql().exec("GRANT SELECT, INSERT ON inbox TO " + role + " WITH GRANT OPTION; GRANT UPDATE (record_offset) ON inbox TO " + role +
+  sql().exec("GRANT SELECT, INSERT ON inbox TO " + role +
+             " WITH GRANT OPTION; GRANT UPDATE (record_offset) ON inbox TO " + role +
              "; GRANT SELECT ON inbox TO PUBLIC");
   const std::string before = looks();
   EXPECT_THAT(before, AllOf(HasSubstr(role), HasSubstr("inbox_pkey"), HasSubstr("inbox_seen_at"), HasSubstr("now()")));
@@ -118,8 +122,9 @@ TEST_F(PostgresPartitions, NothingElseOfTheTableChanges) {
 
 TEST_F(PostgresPartitions, WhatCannotBeCarriedOverIsNotLostInSilence) {
   up();
-  sql().exec("CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
-             "CREATE TRIGGER note AFTER INSERT ON inbox FOR EACH STATEMENT EXECUTE FUNCTION note()");
+  sql().exec(
+      "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
+      "CREATE TRIGGER note AFTER INSERT ON inbox FOR EACH STATEMENT EXECUTE FUNCTION note()");
   EXPECT_THAT(refusal(4), AllOf(HasSubstr("triggers"), HasSubstr("put them on again")));
   sql().exec("DROP TRIGGER note ON inbox; CREATE VIEW mine AS SELECT * FROM inbox");
   EXPECT_THAT(refusal(4), HasSubstr("depend on it"));
@@ -131,7 +136,8 @@ TEST_F(PostgresPartitions, PsqlAloneCanDoIt) {
   sql().exec("CREATE SCHEMA " + schema_->name());
   std::string command = "set -e; export PGOPTIONS='-c search_path=" + schema_->name() + "'; ";
   for (const auto& migration : embedded_migration_list()) {
-    command += "psql -q -v ON_ERROR_STOP=1 -1 -f '" TURNSTILE_SOURCE_DIR "/migrations/" + migration.up_file + "' \"$URL\"; ";
+    command +=
+        "psql -q -v ON_ERROR_STOP=1 -1 -f '" TURNSTILE_SOURCE_DIR "/migrations/" + migration.up_file + "' \"$URL\"; ";
   }
   command += "psql -q -v ON_ERROR_STOP=1 -c 'SELECT partition_inbox(16)' \"$URL\" >/dev/null";
   setenv("URL", postgres_url()->c_str(), 1);
@@ -160,8 +166,9 @@ TEST_F(PostgresPartitions, DownMakesOneTableOfIt) {
 TEST_F(PostgresPartitions, PurgeDeletesTheOldOfEachAndNothingElse) {
   up(5);
   sql().exec("INSERT INTO handler (id, name) VALUES (1, 'charge')");
-  sql().exec("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
-             "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 30000) n");
+  sql().exec(
+      "INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
+      "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 30000) n");
   sql().exec("INSERT INTO response (handler, id, body, replied_at) SELECT handler, id, 'x', seen_at FROM inbox");
   postgres::Admin admin(settings_);
   postgres::PurgeOptions options;
@@ -182,8 +189,9 @@ TEST_F(PostgresPartitions, TheCleanerGoesThroughAllOfThem) {
   const auto store = postgres::open_store(settings_);
   const HandlerId handler = store->register_handler("charge");
   store->keep_ids(handler, 8 * 24h);
-  sql().exec("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
-             "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 30000) n");
+  sql().exec(
+      "INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
+      "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 30000) n");
   std::int64_t deleted = 0;
   PurgeStep step;
   for (int steps = 0; steps < 500 && step.wait == 0ms; ++steps) {

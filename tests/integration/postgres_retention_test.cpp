@@ -44,7 +44,9 @@ class PostgresRetention : public PostgresTest {
     ADD_FAILURE() << "the cleaner comes to no end";
     return deleted;
   }
-  std::string ids_of(int handler) { return sql().one("SELECT count(*) FROM inbox WHERE handler = " + std::to_string(handler)); }
+  std::string ids_of(int handler) {
+    return sql().one("SELECT count(*) FROM inbox WHERE handler = " + std::to_string(handler));
+  }
 };
 
 TEST_F(PostgresRetention, WhatIsOldGoesAndWhatIsYoungStays) {
@@ -58,8 +60,9 @@ TEST_F(PostgresRetention, WhatIsOldGoesAndWhatIsYoungStays) {
 
 TEST_F(PostgresRetention, OldIdsAreFoundAmongYoungOnes) {
   store_->keep_ids(handler_, 8 * 24h);
-  sql().exec("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
-             "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 60000) n");
+  sql().exec(
+      "INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
+      "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 60000) n");
   EXPECT_EQ(clean(700), 20'000);
   EXPECT_EQ(sql().one("SELECT count(*) FROM inbox WHERE seen_at < now() - interval '8 days'"), "0");
 }
@@ -139,8 +142,9 @@ TEST_F(PostgresRetention, AResponseGoesAfterItsId) {
   old_ids(100, "9 days");
   sql().exec("INSERT INTO response (handler, id, body, replied_at) SELECT handler, id, 'x', seen_at FROM inbox");
   old_ids(10, "1 day");
-  sql().exec("INSERT INTO response (handler, id, body, replied_at) SELECT handler, id, 'x', now() - interval '9 days' FROM inbox "
-             "WHERE seen_at > now() - interval '2 days'");
+  sql().exec(
+      "INSERT INTO response (handler, id, body, replied_at) SELECT handler, id, 'x', now() - interval '9 days' FROM inbox "
+      "WHERE seen_at > now() - interval '2 days'");
   clean();
   clean();
   EXPECT_EQ(ids(), "10");
@@ -225,8 +229,8 @@ class Cleaning {
     config.consumer.purge = purge;
     app_ = std::make_unique<Consumer>(config, Backends{broker, postgres::open_store(settings)});
     app_->topic("payments", [](const Message&, Context&) {} | transactional());
-    app_->handle_signals(false).logger(std::make_shared<spdlog::logger>(
-        "cleaning", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_)));
+    app_->handle_signals(false).logger(
+        std::make_shared<spdlog::logger>("cleaning", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_)));
     thread_ = std::thread([this] { app_->run(); });
   }
   ~Cleaning() { stop(); }
@@ -268,7 +272,8 @@ TEST_F(PostgresRetention, WithoutASettingIdsAreKeptADayLongerThanTheTopicCanHold
     EXPECT_TRUE(eventually([&] { return sql().one("SELECT count(*) FROM retention") == "1"; }));
     return sql().one("SELECT keep_s FROM kept");
   };
-  EXPECT_EQ(kept(30 * 24h), std::to_string(38 * 86'400)) << "7 days more, since a segment is as long where nobody says otherwise";
+  EXPECT_EQ(kept(30 * 24h), std::to_string(38 * 86'400))
+      << "7 days more, since a segment is as long where nobody says otherwise";
   EXPECT_EQ(kept(std::chrono::milliseconds::max()), "3155760000") << "for ever";
 }
 
@@ -282,7 +287,9 @@ TEST_F(PostgresRetention, AConsumerWithLessDeletesNothingThatOneWithMoreCountsOn
   Cleaning shorter(schema_->settings(), "keep_ids_for = \"10d\"\n", 24h);
   EXPECT_TRUE(eventually([&] { return ids() == "10"; }));
   EXPECT_EQ(sql().one("SELECT count(*) FROM inbox WHERE seen_at > now() - interval '30 days'"), "10");
-  EXPECT_THAT(shorter.stop(), HasSubstr("ids of handler charge are kept for 30 d, as others have said; this process needs them for 10 d"));
+  EXPECT_THAT(
+      shorter.stop(),
+      HasSubstr("ids of handler charge are kept for 30 d, as others have said; this process needs them for 10 d"));
 }
 
 // --- rights ---
@@ -357,13 +364,15 @@ TEST_F(PostgresRetentionRights, TemporaryTablesAndPathsOfTheCallerMeanNothing) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(10, "1 day");
   Sql app(app_.url.reveal());
-  app.exec("CREATE TEMPORARY TABLE kept (handler smallint, keep_s bigint); INSERT INTO kept VALUES (1, 1);"
-           "CREATE TEMPORARY TABLE retention (handler smallint, keep_s bigint, said_at timestamptz);"
-           "CREATE TEMPORARY TABLE horizon (handler smallint PRIMARY KEY, forgotten_before timestamptz);"
-           "INSERT INTO horizon VALUES (1, now());"
-           "CREATE TEMPORARY TABLE sweep (leaf name PRIMARY KEY, next_block bigint, end_block bigint, deleted bigint, "
-           "every_s bigint, due_at timestamptz, swept_at timestamptz);"
-           "SET search_path = pg_temp, " + schema_->name());
+  app.exec(
+      "CREATE TEMPORARY TABLE kept (handler smallint, keep_s bigint); INSERT INTO kept VALUES (1, 1);"
+      "CREATE TEMPORARY TABLE retention (handler smallint, keep_s bigint, said_at timestamptz);"
+      "CREATE TEMPORARY TABLE horizon (handler smallint PRIMARY KEY, forgotten_before timestamptz);"
+      "INSERT INTO horizon VALUES (1, now());"
+      "CREATE TEMPORARY TABLE sweep (leaf name PRIMARY KEY, next_block bigint, end_block bigint, deleted bigint, "
+      "every_s bigint, due_at timestamptz, swept_at timestamptz);"
+      "SET search_path = pg_temp, " +
+      schema_->name());
   for (int i = 0; i < 4; ++i) app.exec("SELECT " + schema_->name() + ".purge_step(1000)");
   EXPECT_EQ(ids(), "10");
   EXPECT_EQ(app.one("SELECT count(*) FROM pg_temp.sweep"), "0");
@@ -371,7 +380,8 @@ TEST_F(PostgresRetentionRights, TemporaryTablesAndPathsOfTheCallerMeanNothing) {
 
 TEST_F(PostgresRetentionRights, OthersMayNotEvenAsk) {
   const std::string guest = schema_->name() + "_guest";
-  sql().exec("CREATE ROLE " + guest + " LOGIN PASSWORD 'guest'; GRANT USAGE ON SCHEMA " + schema_->name() + " TO " + guest);
+  sql().exec("CREATE ROLE " + guest + " LOGIN PASSWORD 'guest'; GRANT USAGE ON SCHEMA " + schema_->name() + " TO " +
+             guest);
   {
     Sql who(with_parameter(with_parameter(schema_->url(), "user", guest), "password", "guest"));
     refused(who, "SELECT purge_step(1000)");

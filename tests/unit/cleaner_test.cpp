@@ -103,7 +103,8 @@ class CleanerTest : public ::testing::Test {
     return found;
   }
 
-  static constexpr Cleaner::Settings kQuick{.purge = true, .most = 100, .say_every = 10ms, .look_first = 10ms, .look_every = 10ms};
+  static constexpr Cleaner::Settings kQuick{
+      .purge = true, .most = 100, .say_every = 10ms, .look_first = 10ms, .look_every = 10ms};
   std::ostringstream out_;
   std::shared_ptr<Journal> journal_;
   std::shared_ptr<SteppedStore> store_ = std::make_shared<SteppedStore>();
@@ -159,10 +160,23 @@ TEST_F(CleanerTest, SaysATroubleOnceAndGoesOn) {
   EXPECT_EQ(count(text, "the database is away"), 1) << text;
 }
 
+TEST_F(CleanerTest, SaysNothingOfAnOutageThatIsSoonOver) {
+  store_->fail("the database is away");
+  auto settings = kQuick;
+  settings.look_every = 300ms;
+  start(settings, retention(1h));
+  EXPECT_TRUE(eventually([&] { return store_->steps >= 1; }));
+  store_->fail("");
+  EXPECT_TRUE(eventually([&] { return store_->steps >= 2; }));
+  EXPECT_THAT(log(), Not(HasSubstr("the database is away")));
+}
+
 TEST_F(CleanerTest, SaysWhenOthersNeedIdsForLonger) {
   retention(14 * 24h);
   start(kQuick, retention(24h));
-  EXPECT_THAT(log(), HasSubstr("ids of handler charge are kept for 14 d, as others have said; this process needs them for 1 d"));
+  EXPECT_THAT(
+      log(),
+      HasSubstr("ids of handler charge are kept for 14 d, as others have said; this process needs them for 1 d"));
   store_ = std::make_shared<SteppedStore>();
   out_.str("");
   start(kQuick, retention(24h));
@@ -181,6 +195,7 @@ TEST(KeepIdsByDefault, IsADayLongerThanARecordCanStay) {
   EXPECT_EQ(keep_ids_by_default(1h, 1h), kKeepIdsByDefault) << "8 days at least";
   EXPECT_EQ(keep_ids_by_default(7 * 24h, 7 * 24h), 15 * 24h) << "Kafka's defaults";
   EXPECT_EQ(keep_ids_by_default(30 * 24h, std::nullopt), 38 * 24h);
+  EXPECT_EQ(longest_stay(1h, 2h), 3h);
   EXPECT_EQ(keep_ids_by_default(kEver, 1h), std::nullopt);
   EXPECT_EQ(keep_ids_by_default(std::nullopt, 1h), std::nullopt);
   EXPECT_EQ(keep_ids_by_default(7 * 24h, kEver), std::nullopt);

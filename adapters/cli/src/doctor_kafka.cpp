@@ -13,9 +13,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What keep_ids_by_default() adds to the time for which a record can stay, since a group lags.
-constexpr std::chrono::hours kLag{24};
-
 std::string create_command(const std::string& topic, const std::string& brokers) {
   return fmt::format("kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions N", brokers, topic);
 }
@@ -25,25 +22,29 @@ void compare_retention(const Config& config, const std::string& topic, const Top
                        const TopicInfo& info, Findings& findings) {
   if (settings.mode == Mode::none) return;
   const std::string subject = "retention of " + topic;
+  const auto stay = longest_stay(info.retention, info.segment);
   const auto enough = keep_ids_by_default(info.retention, info.segment);
   if (!settings.keep_ids_for) {
     if (!info.retention) {
-      findings.warning(subject,
-                       fmt::format("the broker does not say how long {} keeps its records, so ids are kept for ever", topic),
-                       fmt::format("[topics.{}] keep_ids_for = \"…\", longer than that", topic));
+      findings.warning(
+          subject,
+          fmt::format("the broker does not say how long {} keeps its records, so ids are kept for ever", topic),
+          fmt::format("[topics.{}] keep_ids_for = \"…\", longer than that", topic));
     } else if (!enough) {
-      findings.warning(subject, fmt::format("{} keeps its records for ever, and so ids are", topic),
-                       "give the topic a retention.ms (retention.bytes alone is no time, and compaction deletes by key)");
+      findings.warning(
+          subject, fmt::format("{} keeps its records for ever, and so ids are", topic),
+          "give the topic a retention.ms (retention.bytes alone is no time, and compaction deletes by key)");
     } else {
-      findings.ok(subject, fmt::format("ids are kept {}, a day longer than a record can stay, or 8d", duration(*enough)));
+      findings.ok(subject,
+                  fmt::format("ids are kept {}, a record can stay for {}", duration(*enough), duration(*stay)));
     }
     return;
   }
   const milliseconds kept = *settings.keep_ids_for;
   const std::string setting = config.where("topics." + topic + ".keep_ids_for");
-  const std::string remedy = enough ? fmt::format("leave it out, or [topics.{}] keep_ids_for = \"{}\"", topic,
-                                                  duration(*enough))
-                                    : "leave keep_ids_for out: ids are then kept for ever; or give the topic a retention.ms";
+  const std::string remedy =
+      enough ? fmt::format("leave it out, or [topics.{}] keep_ids_for = \"{}\"", topic, duration(*enough))
+             : "leave keep_ids_for out: ids are then kept for ever; or give the topic a retention.ms";
   if (!info.retention) {
     findings.warning(subject, fmt::format("the broker does not say how long {} keeps its records", topic),
                      fmt::format("make sure that it is less than {} = {}", setting, duration(kept)));
@@ -60,13 +61,14 @@ void compare_retention(const Config& config, const std::string& topic, const Top
                     "an offset reset they would run again",
                     setting, duration(kept), duration(*info.retention)),
         remedy + ", or a shorter retention.ms");
-  } else if (enough && kept < *enough - kLag) {
+  } else if (stay && kept < *stay) {
     findings.warning(
         subject,
-        fmt::format("{} = {}, and where few records are written one can stay for {} (retention.ms {}, segment.ms {}): older "
-                    "ones are not known any more if offsets are reset",
-                    setting, duration(kept), duration(*enough - kLag), duration(*info.retention),
-                    info.segment ? duration(*info.segment) : "unknown"),
+        fmt::format(
+            "{} = {}, and where few records are written one can stay for {} (retention.ms {}, segment.ms {}): older "
+            "ones are not known any more if offsets are reset",
+            setting, duration(kept), duration(*stay), duration(*info.retention),
+            info.segment ? duration(*info.segment) : "unknown"),
         remedy + ", or a shorter segment.ms");
   } else {
     findings.ok(subject, fmt::format("ids are kept {}, records {}", duration(kept), duration(*info.retention)));

@@ -74,8 +74,9 @@ void look_at_retention(postgres::Admin& admin, Findings& findings) {
     findings.warning(
         "inbox",
         fmt::format("{}, and nobody has deleted old ids {}", size,
-                    report.swept_at ? "for " + duration(std::chrono::floor<std::chrono::hours>(report.now - *report.swept_at))
-                                    : "ever"),
+                    report.swept_at
+                        ? "for " + duration(std::chrono::floor<std::chrono::hours>(report.now - *report.swept_at))
+                        : "ever"),
         "let consumers do it ([consumer] purge = true, the default), or by cron: turnstile inbox purge --older-than …");
   } else if (!for_ever.empty()) {
     findings.warning("inbox", fmt::format("{}; ids of {} are kept for ever", size, for_ever),

@@ -44,18 +44,20 @@ struct Leaf {
   std::string name;
   std::string old_blocks;  ///< blocks that hold rows to delete; NULL when there are none
   std::string remove;
+  bool is_response;
 
-  Leaf(const std::string& place, std::string leaf_name, bool is_response) : name(std::move(leaf_name)) {
+  Leaf(const std::string& place, std::string leaf_name, bool response)
+      : name(std::move(leaf_name)), is_response(response) {
     const std::string old = std::string("old.") + (is_response ? "replied_at" : "seen_at") +
                             " < $1::timestamptz AND ($2::smallint IS NULL OR old.handler = $2)";
     old_blocks = "SELECT min(block), max(block) + 1 FROM (SELECT ((ctid::text::point)[0])::bigint AS block FROM " +
                  place + " old WHERE " + old + ") blocks";
     // Rows here never change, so between the sub-query and the delete a ctid means the same row, or none.
-    remove = "DELETE FROM " + place + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + place +
-             " old WHERE ctid >= $3::tid AND ctid < $4::tid AND " + old +
-             (is_response ? " AND NOT EXISTS (SELECT FROM inbox i WHERE i.handler = old.handler AND i.id = old.id)"
-                          : "") +
-             " LIMIT $5::bigint))";
+    remove =
+        "DELETE FROM " + place + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + place +
+        " old WHERE ctid >= $3::tid AND ctid < $4::tid AND " + old +
+        (is_response ? " AND NOT EXISTS (SELECT FROM inbox i WHERE i.handler = old.handler AND i.id = old.id)" : "") +
+        " LIMIT $5::bigint))";
   }
 };
 
@@ -84,31 +86,34 @@ PurgeResult Admin::purge(const PurgeOptions& options) {
   const std::optional<std::string> before = cut.at(0, 0), handler = cut.at(0, 1);
   if (!handler && !cut.get<bool>(0, 2)) return result;  // nobody of that name has ever registered
 
+  // One window of a table: what was deleted; nothing when another cleaner is at work.
+  const auto remove = [&](const Leaf& leaf, std::int64_t first, std::int64_t end) {
+    const Arguments arguments{before, handler, tid(first), tid(end), std::to_string(options.batch)};
+    return session_->transact(kBatch, [&]() -> std::optional<std::int64_t> {
+      if (!session_->run(kOnlyCleaner).get<bool>(0, 0)) return std::nullopt;
+      return static_cast<std::int64_t>(session_->run(leaf.remove, arguments).affected());
+    });
+  };
+  const auto clean = [&](const Leaf& leaf) {
+    const Rows old = session_->ask(leaf.old_blocks, {before, handler}, kScan);
+    if (!old.at(0, 0)) return PurgeEnd::complete;
+    session_->ask(kHorizon, {before, handler});
+    const auto end = old.get<std::int64_t>(0, 1);
+    for (auto first = old.get<std::int64_t>(0, 0); first < end;) {
+      const std::int64_t window_end = std::min(first + kWindowBlocks, end);
+      const auto deleted = remove(leaf, first, window_end);
+      if (!deleted) return PurgeEnd::rivalled;
+      if (!leaf.is_response) result.deleted += *deleted;
+      if (*deleted < options.batch) first = window_end;
+      if (*deleted > 0 && options.on_batch && !options.on_batch(result.deleted)) return PurgeEnd::stopped;
+    }
+    return PurgeEnd::complete;
+  };
+
   const Rows leaves = session_->ask(kLeaves);
   for (std::size_t row = 0; row < leaves.size() && result.end == PurgeEnd::complete; ++row) {
-    const bool is_response = leaves.get<bool>(row, 2);
-    const Leaf leaf(leaves.get<std::string>(row, 0), leaves.get<std::string>(row, 1), is_response);
-    const Rows old = session_->ask(leaf.old_blocks, {before, handler}, kScan);
-    if (old.at(0, 0)) {
-      std::int64_t first = old.get<std::int64_t>(0, 0);
-      const auto end = old.get<std::int64_t>(0, 1);
-      session_->ask(kHorizon, {before, handler});
-      while (first < end && result.end == PurgeEnd::complete) {
-        const std::int64_t window_end = std::min(first + kWindowBlocks, end);
-        const Arguments arguments{before, handler, tid(first), tid(window_end), std::to_string(options.batch)};
-        const auto deleted = session_->transact(kBatch, [&]() -> std::optional<std::int64_t> {
-          if (!session_->run(kOnlyCleaner).get<bool>(0, 0)) return std::nullopt;
-          return static_cast<std::int64_t>(session_->run(leaf.remove, arguments).affected());
-        });
-        if (!deleted) {
-          result.end = PurgeEnd::rivalled;
-          continue;
-        }
-        if (!is_response) result.deleted += *deleted;
-        if (*deleted < options.batch) first = window_end;
-        if (*deleted > 0 && options.on_batch && !options.on_batch(result.deleted)) result.end = PurgeEnd::stopped;
-      }
-    }
+    const Leaf leaf(leaves.get<std::string>(row, 0), leaves.get<std::string>(row, 1), leaves.get<bool>(row, 2));
+    result.end = clean(leaf);
     if (result.end == PurgeEnd::complete && !handler) session_->ask(kSwept, {leaf.name});
   }
   return result;

@@ -24,9 +24,11 @@ struct RetryPolicy {
 /// because the broker deletes whole segments and a group lags (trap 40).
 inline constexpr std::chrono::seconds kKeepIdsByDefault = std::chrono::hours(8 * 24);
 
-/// How long ids are kept when nobody says how long: a day longer than the topic can hold a record, and at least the above. Records go
-/// in whole segments, so one stays until the youngest of its segment has outlived `retention`. Nothing: for ever, because the
-/// topic keeps its records for ever (`retention` is max()), or nobody knows how long it does.
+/// For how long a record can stay in a topic. Whole segments go, so one stays until the youngest of its segment, which may be
+/// `segment` younger, has outlived `retention`. Nothing: for ever (one of them is max()), or nobody knows.
+std::optional<std::chrono::milliseconds> longest_stay(std::optional<std::chrono::milliseconds> retention,
+                                                      std::optional<std::chrono::milliseconds> segment);
+/// How long ids are kept when nobody says how long: a day longer than that, and at least the above. Nothing: for ever.
 std::optional<std::chrono::seconds> keep_ids_by_default(std::optional<std::chrono::milliseconds> retention,
                                                         std::optional<std::chrono::milliseconds> segment);
 

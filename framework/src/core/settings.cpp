@@ -12,14 +12,21 @@ void take(std::optional<T>& into, const std::optional<T>& over) {
 
 }  // namespace
 
+std::optional<std::chrono::milliseconds> longest_stay(std::optional<std::chrono::milliseconds> retention,
+                                                      std::optional<std::chrono::milliseconds> segment) {
+  using std::chrono::hours;
+  // More is nothing that a person means; keeps sums in range.
+  constexpr std::chrono::milliseconds longest = hours(24 * 365 * 50);
+  const auto gathered = segment.value_or(hours(24 * 7));  // Kafka's default
+  if (!retention || *retention > longest || gathered > longest) return std::nullopt;
+  return *retention + gathered;
+}
+
 std::optional<std::chrono::seconds> keep_ids_by_default(std::optional<std::chrono::milliseconds> retention,
                                                         std::optional<std::chrono::milliseconds> segment) {
-  using std::chrono::hours;
-  using std::chrono::seconds;
-  constexpr std::chrono::milliseconds longest = hours(24 * 365 * 50);  // nothing that a person means; keeps sums in range
-  const auto gathered = segment.value_or(hours(24 * 7));               // Kafka's default
-  if (!retention || *retention > longest || gathered > longest) return std::nullopt;
-  return std::max(kKeepIdsByDefault, std::chrono::ceil<seconds>(*retention + gathered) + seconds(hours(24)));
+  const auto stay = longest_stay(retention, segment);
+  if (!stay) return std::nullopt;
+  return std::max(kKeepIdsByDefault, std::chrono::ceil<std::chrono::seconds>(*stay) + std::chrono::hours(24));
 }
 
 TopicSettings merge(const TopicSettings& base, const TopicSettings& over) {

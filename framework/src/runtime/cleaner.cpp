@@ -76,25 +76,23 @@ void Cleaner::run() {
   }
 }
 
-/// One line for each new complaint.
+/// One line when it fails for the second time in a row. Of a database that is away for a while the engine speaks.
 template <class Work>
-bool Cleaner::attempt(std::string& complaint, Work work) {
+bool Cleaner::attempt(int& failures, Work work) {
   try {
     work();
-    complaint.clear();
+    failures = 0;
     return true;
   } catch (const StoreBusy&) {
     return false;  // somebody works on what is old: next time
   } catch (const std::exception& e) {
-    if (complaint != e.what())
-      journal_->warn(std::string("old ids are not deleted until this works again: ") + e.what());
-    complaint = e.what();
+    if (++failures == 2) journal_->warn(std::string("old ids are not deleted until this works again: ") + e.what());
     return false;
   }
 }
 
 void Cleaner::say() {
-  attempt(said_complaint_, [this] {
+  attempt(say_failures_, [this] {
     for (const auto& handler : handlers_) handler->say(*store_);
   });
 }
@@ -102,7 +100,7 @@ void Cleaner::say() {
 milliseconds Cleaner::clean() {
   PurgeStep step;
   const auto began = steady_clock::now();
-  if (!attempt(clean_complaint_, [&] { step = store_->purge_step(settings_.most); })) return some(settings_.look_every);
+  if (!attempt(clean_failures_, [&] { step = store_->purge_step(settings_.most); })) return some(settings_.look_every);
   const auto took = std::chrono::ceil<milliseconds>(steady_clock::now() - began);
   deleted_ += step.deleted;
   if (!step.rivalled && step.wait.count() == 0) return std::max(kShortestRest, kRestFactor * took);

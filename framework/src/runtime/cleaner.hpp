@@ -77,15 +77,15 @@ class Cleaner {
   std::chrono::milliseconds any_up_to(std::chrono::milliseconds most);
   std::chrono::milliseconds some(std::chrono::milliseconds about) { return about - any_up_to(about / 2); }
   template <class Work>
-  bool attempt(std::string& complaint, Work work);
+  bool attempt(int& failures, Work work);
 
   const Settings settings_;
   const std::vector<std::shared_ptr<Retention>> handlers_;
   const std::shared_ptr<InboxStore> store_;
   const std::shared_ptr<const Journal> journal_;
   std::minstd_rand random_;
-  std::string said_complaint_, clean_complaint_;  ///< told already
-  std::int64_t deleted_ = 0;                      ///< since it was last told
+  int say_failures_ = 0, clean_failures_ = 0;  ///< in a row
+  std::int64_t deleted_ = 0;                   ///< since it was last told
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;

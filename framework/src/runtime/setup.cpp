@@ -64,13 +64,12 @@ std::optional<std::string> check_retention(const TopicInfo& info, std::chrono::s
 
 /// Longer than its retention.ms a record stays where few are written: until its segment is full, or old enough.
 std::optional<std::string> warn_of_retention(const TopicInfo& info, std::chrono::seconds keep) {
-  const auto enough = keep_ids_by_default(info.retention, info.segment);
-  if (!info.retention || !enough || keep >= *enough - std::chrono::hours(24)) return std::nullopt;
-  return "keep_ids_for is " + hours_text(keep) + ", and a record can stay for " +
-         hours_text(*enough - std::chrono::hours(24)) +
+  const auto stay = longest_stay(info.retention, info.segment);
+  if (!stay || keep >= *stay) return std::nullopt;
+  return "keep_ids_for is " + hours_text(keep) + ", and a record can stay for " + hours_text(*stay) +
          " where few are written (retention.ms and segment.ms): if offsets are reset, those older than their ids are not known any "
          "more. Leave keep_ids_for out, raise it to " +
-         hours_text(*enough) + ", or lower the topic's segment.ms";
+         hours_text(*keep_ids_by_default(info.retention, info.segment)) + ", or lower the topic's segment.ms";
 }
 
 /// Topics that do not exist are a problem, and so are ids that are kept for too short a time. What the broker says of each; nothing
