@@ -131,7 +131,7 @@ handler_timeout = "2s"
             count = self.number(f"SELECT count(DISTINCT id) FROM {table}")
             if count != seen:
                 seen, seen_at = count, time.monotonic()
-            time.sleep(0.1)
+            time.sleep(0.5)
 
     def finish(self):
         self.drain()
