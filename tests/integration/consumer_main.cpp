@@ -4,7 +4,7 @@
 //
 // Each message makes one row in SCHEMA.effect. A payload may say what goes wrong: "throw", "throw-int", "sleep:MS",
 // "throw-once:FILE" (throws unless FILE exists, and makes it), "stop-once:FILE" (freezes the whole process, likewise),
-// "defer" (the row is queued). EFFECT_MS: how long each message takes. JOURNAL: a folder for its journal (support/journal.hpp).
+// "defer" (the row is queued). PUBLISH: a topic; each message publishes its id there, and replies it. EFFECT_MS: how long each message takes. JOURNAL: a folder for its journal (support/journal.hpp).
 
 #include <unistd.h>
 
@@ -66,9 +66,10 @@ int main(int argc, char** argv) {
       ".effect (id, attempt, pid, record_partition, record_offset, record_key) VALUES ($1, $2, $3, $4, $5, $6)";
   const char* const work_ms = std::getenv("EFFECT_MS");
   const std::chrono::milliseconds work(work_ms == nullptr ? 0 : std::stol(work_ms));
+  const char* const publish_to = std::getenv("PUBLISH");
   const char* const journal_folder = std::getenv("JOURNAL");
   const auto journal = journal_folder == nullptr ? nullptr : std::make_unique<test::Journal>(journal_folder);
-  const auto handler = [&sql, work, &journal](const Message& message, Context& context) {
+  const auto handler = [&sql, work, &journal, publish_to](const Message& message, Context& context) {
     const Noted noted(journal.get(), message, context);
     misbehave(message);
     if (work > 0ms) std::this_thread::sleep_for(work);
@@ -79,6 +80,13 @@ int main(int argc, char** argv) {
     } else {
       context.tx().exec(sql, id, context.attempt(), ::getpid(), message.partition(), message.offset(), key);
     }
+    if (publish_to == nullptr) return;
+    OwnedMessage made;
+    made.topic = publish_to;
+    made.key = key;
+    made.payload = id;
+    context.publish(made);
+    context.reply("re " + id);
   };
   try {
     const Config config = Config::load(argv[1]);

@@ -43,6 +43,7 @@ void add_inbox(CLI::App& app, Command& command);
 void add_purge(CLI::App& inbox, Command& command);
 void add_dlq(CLI::App& app, Command& command);
 void add_replay(CLI::App& dlq, Command& command);
+void add_outbox(CLI::App& app, Command& command);
 void add_limits(CLI::App& app, Command& command);
 void add_permits(CLI::App& app, Command& command);
 void add_log(CLI::App& app, Command& command);

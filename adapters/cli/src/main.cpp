@@ -69,6 +69,7 @@ int main(int argc, char** argv) {
   add_migrate(app, command);
   add_inbox(app, command);
   add_dlq(app, command);
+  add_outbox(app, command);
   add_limits(app, command);
   add_permits(app, command);
   add_log(app, command);

@@ -115,6 +115,13 @@ class PostgresOutbox final : public Outbox {
 
 }  // namespace
 
+/// FNV-1a.
+OutboxShard shard_of(std::string_view key) {
+  std::uint32_t hash = 2'166'136'261U;
+  for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 16'777'619U;
+  return static_cast<OutboxShard>((hash ^ hash >> 16) % static_cast<std::uint32_t>(kOutboxShards));
+}
+
 std::shared_ptr<Outbox> open_outbox(std::shared_ptr<Shared> shared) {
   return std::make_shared<PostgresOutbox>(std::move(shared));
 }

@@ -6,23 +6,10 @@
 #include "decode.hpp"
 #include "encode.hpp"
 #include "errors.hpp"
+#include "outbox.hpp"
 #include "session.hpp"
 
 namespace turnstile::postgres {
-
-namespace {
-
-/// Shards of the outbox, as the migration has them. Records of one key must always come into the same.
-constexpr std::uint32_t kShards = kOutboxShards;
-
-/// FNV-1a: the same in every build, since rows of one key may come from several.
-std::uint32_t shard_of(std::string_view key) {
-  std::uint32_t hash = 2'166'136'261U;
-  for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 16'777'619U;
-  return (hash ^ hash >> 16) % kShards;
-}
-
-}  // namespace
 
 void Session::respond(const MessageId& id, std::string_view body) {
   require_open("respond()");
@@ -37,7 +24,7 @@ void Session::publish(const OwnedMessage& message, const MessageId& id) {
   require_open("publish()");
   const auto& headers = message.headers;
   ArgumentBlock& to = loan_->pipeline.arguments();
-  to.add_int(message.key ? shard_of(*message.key) : id.bytes.back() % kShards);
+  to.add_int(message.key ? shard_of(*message.key) : id.bytes.back() % kOutboxShards);
   add_uuid(to, id);
   to.add(Param(message.topic));
   add_bytea(to, message.key);

@@ -137,7 +137,8 @@ std::size_t Relay::send_some() {
 void Relay::put_aside(const OutboxRecord& record, const std::string& why) {
   outbox_->refuse(record, why);
   journal_->error("outbox: record " + std::to_string(record.id) + " for topic '" + record.message.topic +
-                  "' is not taken and was put aside: " + why + " Then run: turnstile outbox retry");
+                  "' is not taken and was put aside: " + why + " Then run: turnstile outbox retry " +
+                  std::to_string(record.id));
 }
 
 void Relay::wait() {

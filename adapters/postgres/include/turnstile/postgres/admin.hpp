@@ -123,6 +123,23 @@ struct DeadFilter {
   std::int64_t most = 50;
 };
 
+/// A published message that the broker refuses for good.
+struct RefusedRecord {
+  std::int64_t number = 0;  ///< how a person names it
+  std::string topic;
+  std::optional<std::string> key;
+  std::int64_t bytes = 0;  ///< of the payload
+  std::string why;
+  DatabaseTime written_at;
+};
+
+struct OutboxStats {
+  std::int64_t waiting = 0;
+  std::optional<DatabaseTime> oldest;  ///< of those that wait
+  std::int64_t refused = 0;
+  std::vector<std::string> relays;  ///< processes that have shards now
+};
+
 /// What `doctor` looks at; the server's settings are lint_server()'s.
 struct ServerReport {
   std::string version;     ///< "15.18 (Debian 15.18-0+deb12u1)"
@@ -167,6 +184,14 @@ class Admin {
   std::optional<DeadRecord> load_dead(std::int64_t number);
   /// False when there is no such row, or it is marked already.
   bool mark_replayed(std::int64_t number);
+
+  OutboxStats outbox();
+  /// In the order of their numbers, at most `most`.
+  std::vector<RefusedRecord> refused(std::int64_t most);
+  /// Back into the outbox, behind what waits there: this one, or all. How many.
+  std::int64_t retry_refused(std::optional<std::int64_t> number);
+  /// False when there is no such refused message.
+  bool drop_refused(std::int64_t number);
 
   ServerReport server();
 

@@ -1,0 +1,118 @@
+// turnstile outbox stats|list|retry|drop: messages that handlers have published, and that wait or were refused.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "command.hpp"
+#include "database.hpp"
+#include "text.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+struct Options {
+  std::optional<std::int64_t> number;
+  std::int64_t most = 50;
+  bool all = false;
+};
+
+Exit stats(const Global& global) {
+  const auto outbox = open_admin(load_settings(global)).outbox();
+  if (global.json) {
+    print(Json{{"waiting", outbox.waiting},
+               {"oldest", iso_or_null(outbox.oldest)},
+               {"refused", outbox.refused},
+               {"relays", outbox.relays}});
+    return Exit::ok;
+  }
+  std::vector<std::vector<std::string>> rows;
+  rows.push_back({"waiting", number(outbox.waiting) + (outbox.oldest ? ", since " + when(*outbox.oldest) : "")});
+  rows.push_back({"refused", number(outbox.refused) + (outbox.refused > 0 ? "; see: turnstile outbox list" : "")});
+  rows.push_back({"relays", outbox.relays.empty() ? "none: a consumer that publishes, or finds what waits, becomes one"
+                                                  : one_line(fmt::format("{}", fmt::join(outbox.relays, ", ")), 200)});
+  fmt::print("{}", table(rows));
+  return Exit::ok;
+}
+
+Exit list(const Global& global, const Options& options) {
+  const auto refused = open_admin(load_settings(global)).refused(options.most);
+  if (global.json) {
+    Json json{{"refused", Json::array()}};
+    for (const auto& record : refused) {
+      json["refused"].push_back({{"number", record.number},
+                                 {"topic", record.topic},
+                                 {"key", content(record.key)},
+                                 {"bytes", record.bytes},
+                                 {"why", record.why},
+                                 {"written_at", iso(record.written_at)}});
+    }
+    print(json);
+    return Exit::ok;
+  }
+  if (refused.empty()) {
+    fmt::print("nothing was refused\n");
+    return Exit::ok;
+  }
+  std::vector<std::vector<std::string>> rows{{"NUMBER", "WRITTEN", "TOPIC", "BYTES", "WHY"}};
+  for (const auto& record : refused) {
+    rows.push_back({std::to_string(record.number), when(record.written_at), one_line(record.topic, 60),
+                    number(record.bytes), one_line(record.why, 200)});
+  }
+  fmt::print("{}", table(rows));
+  return Exit::ok;
+}
+
+Exit unknown(std::int64_t number) {
+  fmt::print(stderr, "turnstile: no message {} was refused; see: turnstile outbox list\n", number);
+  return Exit::problems;
+}
+
+Exit retry(const Global& global, const Options& options) {
+  if (options.all == options.number.has_value()) throw UsageError("give the number of one message, or --all");
+  const auto again = open_admin(load_settings(global)).retry_refused(options.number);
+  if (options.number && again == 0) return unknown(*options.number);
+  if (global.json) print(Json{{"again", again}});
+  else fmt::print("{} to be sent again\n", count(again, "message"));
+  return Exit::ok;
+}
+
+Exit drop(const Global& global, const Options& options) {
+  if (!open_admin(load_settings(global)).drop_refused(*options.number)) return unknown(*options.number);
+  if (global.json) print(Json{{"dropped", *options.number}});
+  else fmt::print("dropped: message {} will never be sent\n", *options.number);
+  return Exit::ok;
+}
+
+}  // namespace
+
+void add_outbox(CLI::App& app, Command& command) {
+  auto* outbox = app.add_subcommand("outbox", "messages that handlers have published");
+  outbox->require_subcommand(1);
+  const auto options = std::make_shared<Options>();
+  auto* stats_verb = outbox->add_subcommand("stats", "how many wait, since when, and who sends them");
+  stats_verb->callback([&command] { command.run = [&command] { return stats(command.global); }; });
+
+  auto* list_verb = outbox->add_subcommand("list", "those that the broker refuses, and why");
+  list_verb->add_option("--most", options->most, "how many")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->capture_default_str();
+  list_verb->callback(
+      [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
+
+  auto* retry_verb = outbox->add_subcommand("retry", "send refused ones again, behind what waits now");
+  retry_verb->add_option("NUMBER", options->number, "as outbox list has it");
+  retry_verb->add_flag("--all", options->all, "all of them");
+  retry_verb->callback(
+      [&command, options] { command.run = [&command, options] { return retry(command.global, *options); }; });
+
+  auto* drop_verb = outbox->add_subcommand("drop", "forget a refused one: it is never sent");
+  drop_verb->add_option("NUMBER", options->number, "as outbox list has it")->required();
+  drop_verb->callback(
+      [&command, options] { command.run = [&command, options] { return drop(command.global, *options); }; });
+}
+
+}  // namespace turnstile::cli

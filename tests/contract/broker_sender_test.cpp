@@ -1,0 +1,68 @@
+// The contract of the Broker port: many records at once, each until the broker has it or never will.
+
+#include <algorithm>
+#include <map>
+
+#include "broker_contract.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::Each;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using Kind = BrokerSender::Fate::Kind;
+
+OwnedMessage keyed(const std::string& topic, const std::string& key, const std::string& payload) {
+  OwnedMessage message = text(topic, -1, payload);
+  message.key = key;
+  return message;
+}
+
+TEST_P(BrokerContract, SendsManyAtOnceEachKeyInOrder) {
+  const auto topic = new_topic(3);
+  std::vector<OwnedMessage> records;
+  for (int i = 0; i < 2'000; ++i) records.push_back(keyed(topic, std::to_string(i % 7), std::to_string(i)));
+  const auto sender = broker->open_sender();
+  const auto fates = sender->send(records);
+  ASSERT_EQ(fates.size(), records.size());
+  EXPECT_THAT(fates, Each(Field(&BrokerSender::Fate::kind, Kind::sent)));
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_read(records.size()));
+  std::map<std::string, std::vector<int>> of_key;
+  for (const auto& record : reader.read) of_key[*record.key].push_back(std::stoi(*record.payload));
+  EXPECT_EQ(of_key.size(), 7U);
+  for (const auto& [key, numbers] : of_key) EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end())) << key;
+}
+
+TEST_P(BrokerContract, ARecordThatIsNeverTakenIsRefusedWithAReasonAndTheOthersGo) {
+  const auto refused = world->refused_topic();
+  const auto sender = broker->open_sender();
+  if (is("mock")) {  // it refuses all topics alike
+    const auto fates = sender->send(std::vector{keyed(refused, "k", "1")});
+    EXPECT_EQ(fates[0].kind, Kind::refused);
+    EXPECT_THAT(fates[0].why, HasSubstr(refused));
+    return;
+  }
+  const auto topic = new_topic(1);
+  const auto fates =
+      sender->send(std::vector{keyed(topic, "k", "1"), keyed(refused, "k", "2"), keyed(topic, "k", "3")});
+  EXPECT_EQ(fates[0].kind, Kind::sent);
+  EXPECT_EQ(fates[1].kind, Kind::refused);
+  EXPECT_THAT(fates[1].why, HasSubstr(refused));
+  EXPECT_EQ(fates[2].kind, Kind::sent);
+  EXPECT_EQ(sender->send(std::vector{keyed(topic, "k", "4")})[0].kind, Kind::sent) << "and it goes on";
+}
+
+TEST_P(BrokerContract, ACancelledSenderKnowsNothingOfWhatItDidNotSend) {
+  const auto topic = new_topic(1);
+  const auto sender = broker->open_sender();
+  EXPECT_EQ(sender->send(std::vector{keyed(topic, "k", "1")})[0].kind, Kind::sent);
+  sender->cancel();
+  EXPECT_EQ(sender->send(std::vector{keyed(topic, "k", "2")})[0].kind, Kind::unknown);
+}
+
+TEST_P(BrokerContract, SendsNothingWhenNothingIsAsked) { EXPECT_TRUE(broker->open_sender()->send({}).empty()); }
+
+}  // namespace
+}  // namespace turnstile::test

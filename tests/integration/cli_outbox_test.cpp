@@ -1,0 +1,84 @@
+// turnstile outbox, on a real PostgreSQL.
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "integration/cli_database.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+class CliOutbox : public CliDatabase {
+ protected:
+  void SetUp() override {
+    CliDatabase::SetUp();
+    if (!IsSkipped()) migrate();
+  }
+  void refuse(const std::string& key, const std::string& why = "too large") {
+    sql("INSERT INTO outbox (shard, topic, record_key, record_payload, refused) VALUES (-1, 'orders', " + key +
+        ", 'abc', '" + why + "')");
+  }
+};
+
+TEST_F(CliOutbox, StatsSayWhatWaitsAndWhoSends) {
+  const auto empty = cli_.run("outbox", "stats");
+  EXPECT_EQ(empty.code, 0) << empty.err;
+  EXPECT_THAT(empty.out,
+              AllOf(ContainsRegex("waiting +0\n"), ContainsRegex("refused +0\n"), HasSubstr("none: a consumer")));
+  sql("INSERT INTO outbox (topic) VALUES ('orders'), ('orders')");
+  refuse("'k'");
+  sql("UPDATE outbox_relay SET owner = 'billing 1234', expires_at = clock_timestamp() + interval '1 hour' WHERE shard < 3");
+  const auto stats = cli_.run("outbox", "stats");
+  EXPECT_THAT(stats.out, AllOf(ContainsRegex("waiting +2, since 20"), HasSubstr("1; see: turnstile outbox list"),
+                               ContainsRegex("relays +billing 1234")));
+  const Json json = Json::parse(cli_.run("outbox", "stats", "--json").out);
+  EXPECT_EQ(json["waiting"], 2);
+  EXPECT_EQ(json["relays"], Json::array({"billing 1234"}));
+}
+
+TEST_F(CliOutbox, ListSaysWhatWasRefusedAndWhy) {
+  EXPECT_THAT(cli_.run("outbox", "list").out, HasSubstr("nothing was refused"));
+  refuse("'\\x00'", "too large " + std::string(1, 27) + "[2J");
+  const auto list = cli_.run("outbox", "list");
+  EXPECT_THAT(list.out, AllOf(ContainsRegex("1 .*orders +3 +too large"), Not(HasSubstr("\x1b"))));
+  const Json json = Json::parse(cli_.run("outbox", "list", "--json").out);
+  EXPECT_EQ(json["refused"][0]["key"]["base64"], "AA==");
+}
+
+TEST_F(CliOutbox, RetryPutsThemBackWhereTheirKeyBelongs) {
+  refuse("'k'");
+  refuse("'k'");
+  refuse("NULL");
+  EXPECT_THAT(cli_.run("outbox", "retry", "1").out, HasSubstr("1 message to be sent again"));
+  EXPECT_THAT(cli_.run("outbox", "retry", "--all").out, HasSubstr("2 messages to be sent again"));
+  EXPECT_EQ(sql("SELECT count(DISTINCT shard) FROM outbox WHERE record_key = 'k'"), "1");
+  EXPECT_EQ(sql("SELECT count(*) FROM outbox WHERE shard >= 0 AND refused IS NULL"), "3");
+}
+
+TEST_F(CliOutbox, DropForgetsOne) {
+  refuse("'k'");
+  EXPECT_EQ(cli_.run("outbox", "drop", "1").code, 0);
+  EXPECT_EQ(sql("SELECT count(*) FROM outbox"), "0");
+}
+
+TEST_F(CliOutbox, WrongNumbersAreSaid) {
+  sql("INSERT INTO outbox (topic) VALUES ('waits')");
+  for (const char* verb : {"retry", "drop"}) {
+    const auto run = cli_.run("outbox", verb, "1");
+    EXPECT_EQ(run.code, 1) << verb;
+    EXPECT_THAT(run.err, HasSubstr("no message 1 was refused")) << verb;
+  }
+  EXPECT_EQ(cli_.run("outbox", "retry").code, 2);
+  EXPECT_EQ(cli_.run("outbox", "retry", "1", "--all").code, 2);
+  EXPECT_EQ(sql("SELECT count(*) FROM outbox"), "1") << "what waits is not dropped";
+}
+
+}  // namespace
+}  // namespace turnstile::test

@@ -1,0 +1,173 @@
+// What handlers publish and reply reaches Apache Kafka if their effects are in PostgreSQL, and not otherwise: over kills at each step.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "support/world.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+/// Reads a topic from its beginning, in a group of its own.
+class TopicReader final : private AssignmentListener {
+ public:
+  TopicReader(World& world, const std::string& topic) : consumer_(world.broker().open_consumer()) {
+    consumer_->subscribe({topic}, *this);
+  }
+  ~TopicReader() override { consumer_->close(); }
+  bool until(const std::function<bool()>& enough, std::chrono::milliseconds timeout = 60s) {
+    return eventually(
+        [&] {
+          consumer_->poll(20ms);
+          for (const auto& at : assigned_) {
+            while (const auto block = consumer_->take(at, 1'000)) {
+              for (const Message& message : block->messages()) read.push_back(message.own());
+            }
+          }
+          return enough();
+        },
+        timeout);
+  }
+  [[nodiscard]] std::set<std::string> payloads() const {
+    std::set<std::string> all;
+    for (const auto& record : read) all.insert(record.payload.value_or("null"));
+    return all;
+  }
+  std::vector<OwnedMessage> read;
+
+ private:
+  std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) override {
+    assigned_.assign(partitions.begin(), partitions.end());
+    std::vector<TopicPartitionOffset> starts;
+    for (const auto& at : partitions) starts.push_back({at, 0});
+    return starts;
+  }
+  void on_revoked(std::span<const TopicPartition>, bool) override { assigned_.clear(); }
+
+  std::unique_ptr<BrokerConsumer> consumer_;
+  std::vector<TopicPartition> assigned_;
+};
+
+std::string id_of(const OwnedMessage& record) {
+  for (const auto& header : record.headers) {
+    if (header.name == "message-id") return header.value.value_or("null");
+  }
+  return "none";
+}
+
+class OutboxKilledAt : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(OutboxKilledAt, loses_nothing_and_repeats_only_what_can_be_told_apart) {
+  TURNSTILE_NEEDS_SERVERS();
+#if !defined(TURNSTILE_FAILPOINTS)
+  GTEST_SKIP() << "this build has no failpoints";
+#endif
+  World world(WorldOptions{.session_timeout_ms = 3'000, .handler_timeout = "2s"});
+  const std::string out = world.add_topic("out", 2), replies = world.add_topic("replies");
+  world.publish(300);
+  const std::string toml =
+      world.toml("order = \"key\"\nbatch = 20\nreply_topics = \"" + replies + "\"", "lock_timeout = \"1s\"\n");
+  Process victim = world.consumer(toml, {{"PUBLISH", out}, {"TURNSTILE_FAILPOINT", std::string(GetParam()) + ":2"}});
+  EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world.output();
+  Process successor = world.consumer(toml, {{"PUBLISH", out}});
+
+  TopicReader published(world, out), replied(world, replies);
+  EXPECT_TRUE(published.until([&] { return published.payloads().size() == 300; }, 90s)) << world.output();
+  EXPECT_TRUE(replied.until([&] { return replied.payloads().size() == 300; }));
+  EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM outbox") == "0"; })) << world.output();
+  EXPECT_EQ(world.effects().rows, 300);
+
+  // A copy has the id of the first. In what is left when copies are dropped, a key's messages are in the order of its effects.
+  std::map<std::string, std::string> payload_of;
+  std::map<std::string, std::vector<std::string>> of_key;
+  for (const auto& record : published.read) {
+    const auto [first, is_new] = payload_of.emplace(id_of(record), *record.payload);
+    EXPECT_EQ(first->second, record.payload);
+    if (is_new) of_key[*record.key].push_back(*record.payload);
+  }
+  EXPECT_EQ(payload_of.size(), 300U);
+  for (const auto& [key, payloads] : of_key) {
+    std::string made = world.query(
+        "SELECT string_agg(id, ' ' ORDER BY record_partition, record_offset) FROM effect WHERE record_key = '" + key +
+        "'");
+    std::string sent;
+    for (const auto& payload : payloads) sent += (sent.empty() ? "" : " ") + payload;
+    EXPECT_EQ(sent, made) << "key " << key;
+  }
+  std::map<std::string, std::string> reply_ids;
+  for (const auto& record : replied.read) {
+    EXPECT_EQ(reply_ids.emplace(*record.payload, id_of(record)).first->second, id_of(record));
+  }
+  successor.signal(SIGTERM);
+  EXPECT_EQ(successor.wait(20s), 0) << world.output();
+}
+
+INSTANTIATE_TEST_SUITE_P(EachStep, OutboxKilledAt,
+                         ::testing::Values("before-commit", "after-commit", "before-relay", "after-relay"),
+                         [](const auto& step) {
+                           std::string name = step.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(Outbox, replays_the_response_to_a_duplicate_bit_for_bit) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  const std::string replies = world.add_topic("replies"), out = world.add_topic("out");
+  Process consumer =
+      world.consumer(world.toml("duplicates = \"replay\"\nreply_topics = \"" + replies + "\""), {{"PUBLISH", out}});
+  TopicReader reader(world, replies);
+  world.publish({{"message-id", "m"}, {"correlation-id", "first"}}, "p");
+  ASSERT_TRUE(reader.until([&] { return reader.read.size() == 1; })) << world.output();
+  world.publish({{"message-id", "m"}, {"correlation-id", "second"}}, "p");
+  ASSERT_TRUE(reader.until([&] { return reader.read.size() == 2; })) << world.output();
+  EXPECT_EQ(reader.read[0].payload, "re m");
+  EXPECT_EQ(reader.read[1].payload, "re m");
+  EXPECT_EQ(id_of(reader.read[0]), id_of(reader.read[1]));
+  EXPECT_THAT(reader.read[1].headers, Contains(Header{"correlation-id", "second"}));
+  EXPECT_EQ(world.effects().rows, 1);
+}
+
+TEST(Outbox, puts_aside_what_goes_to_a_topic_that_is_gone_and_goes_on) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  const std::string out = world.add_topic("out");
+  // Written as a program without Kafka would.
+  (void)world.query("INSERT INTO outbox (topic, record_key, record_payload) VALUES ('" + world.topic() +
+                    ".gone', 'k', 'lost?') RETURNING 1");
+  (void)world.query("INSERT INTO outbox (topic, record_key, record_payload) VALUES ('" + out +
+                    "', 'k', 'behind it') RETURNING 1");
+  Process consumer = world.consumer(world.toml());
+  TopicReader reader(world, out);
+  EXPECT_TRUE(reader.until([&] { return reader.payloads().contains("behind it"); })) << world.output();
+  EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM outbox WHERE shard = -1") == "1"; }));
+  EXPECT_THAT(world.query("SELECT refused FROM outbox"), HasSubstr("Create it"));
+  EXPECT_THAT(world.output(), HasSubstr("was put aside"));
+  EXPECT_EQ(world.query("SELECT count(*) FROM outbox WHERE shard >= 0"), "0");
+}
+
+TEST(Outbox, sends_what_others_wrote_while_it_was_asleep_and_leaves_its_shards_when_it_stops) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  Process consumer = world.consumer(world.toml());
+  ASSERT_TRUE(eventually([&] { return world.output().find("assigned 1 partitions") != std::string::npos; }));
+  (void)world.query("INSERT INTO outbox (topic, record_payload) VALUES ('" + world.dead_topic() +
+                    "', 'x') RETURNING 1");
+  TopicReader reader(world, world.dead_topic());
+  EXPECT_TRUE(reader.until([&] { return reader.payloads().contains("x"); })) << world.output();
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(20s), 0) << world.output();
+  EXPECT_EQ(world.query("SELECT count(*) FROM outbox_relay WHERE owner IS NOT NULL"), "0") << "its shards are free";
+}
+
+}  // namespace
+}  // namespace turnstile::test
