@@ -35,10 +35,11 @@ std::pair<rd_kafka_resp_err_t, std::string> answer_of(rd_kafka_event_t* event) {
   return {rd_kafka_topic_result_error(topics[0]), text ? text : ""};
 }
 
-// The controller has created it; the brokers hear of it a little later.
-void wait_until_known(const Client& client, const NewTopic& topic, std::chrono::steady_clock::time_point end) {
+// The controller has created it; the brokers hear of it a little later. `partitions`: at least so many.
+void wait_until_known(const Client& client, const NewTopic& topic, std::int32_t partitions,
+                      std::chrono::steady_clock::time_point end) {
   const Queue nothing{rd_kafka_queue_new(client.handle())};
-  while (partition_count(client, topic.name, milliseconds{5'000}).value_or(0) < topic.partitions) {
+  while (partition_count(client, topic.name, milliseconds{5'000}).value_or(0) < partitions) {
     if (std::chrono::steady_clock::now() >= end)
       throw broker_error(RD_KAFKA_RESP_ERR__TIMED_OUT, "created, but not known to the brokers yet",
                          client.where(topic.name));
@@ -60,13 +61,14 @@ bool create_topic(const Settings& broker, const NewTopic& topic, milliseconds ti
   rd_kafka_CreateTopics(handle, &asked, 1, options.get(), queue.get());
   const Event event{rd_kafka_queue_poll(queue.get(), ms(timeout))};
   const auto [code, why] = answer_of(event.get());
-  if (code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS) return false;
-  if (code) {
+  const bool was_there = code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS;
+  if (code && !was_there) {
     client->hear_failures();
     throw client->no_answer(code, why, topic.name);
   }
-  wait_until_known(*client, topic, end);
-  return true;
+  // Another process may have made it a moment before, with as many partitions as it liked.
+  wait_until_known(*client, topic, was_there ? 1 : topic.partitions, end);
+  return !was_there;
 }
 
 }  // namespace turnstile::kafka

@@ -4,9 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
-#include <thread>
 
 #include "client.hpp"
 #include "topics.hpp"
@@ -20,7 +18,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds wait{10'000};
 constexpr milliseconds patience{5'000};  // of a person at the command line
 constexpr std::int32_t enough_replicas = 3;
-constexpr milliseconds look_again{50};
 // By time nothing may go: a domain that rested for longer would have lost its log. What a snapshot stands for, members delete.
 constexpr const char* retention_ms = "-1";
 // Of a snapshot: 1,000 members with 20 limiters and 65,536 partitions have 4 MB.
@@ -40,7 +37,7 @@ class Topics {
     auto found = shape(*client_, name, wait);
     if (found.partitions == 0) {
       create(name, policy);
-      found = shape_of_new(name);
+      found = shape(*client_, name, wait);
     }
     if (found.partitions != 1) {
       throw BrokerError(fmt::format(
@@ -74,15 +71,6 @@ class Topics {
           fmt::format("topic {}, which the limits over all consumers need, is missing and could not be created: {}. "
                       "Have it created: {}",
                       name, error.what(), create_command(name, policy)));
-    }
-  }
-  /// Another process that starts now may have made it a moment before: the brokers take a while to agree that it is there.
-  TopicShape shape_of_new(const std::string& name) const {
-    const auto late = std::chrono::steady_clock::now() + wait;
-    for (;;) {
-      const auto found = shape(*client_, name, wait);
-      if (found.partitions > 0 || std::chrono::steady_clock::now() >= late) return found;
-      std::this_thread::sleep_for(look_again);
     }
   }
   static std::map<std::string, std::string> wanted(const std::string& policy) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "calls.hpp"
 #include "decode.hpp"
 #include "encode.hpp"
 #include "errors.hpp"
@@ -77,23 +78,12 @@ std::vector<std::optional<std::string>> Session::responses(HandlerId handler, st
 
 /// Outside of any transaction, on a connection of its own.
 Result Session::look_up(const std::string& sql, HandlerId handler, std::span<const MessageId> ids) {
-  for (;;) {
-    Pool::Loan link = shared_->calls.take();
-    try {
-      Pipeline& pipeline = link->pipeline;
-      pipeline.next_transaction();
-      pipeline.arguments().add_int(handler.value);
-      add_uuid_array(pipeline.arguments(), ids.size(), [&](std::size_t i) -> const MessageId& { return ids[i]; });
-      pipeline.add(sql, kCaller, Pipeline::Keep::binary);
-      Answers answers;
-      pipeline.finish(answers);
-      if (answers.failure) throw_store_error(answers.failure->error, shared_->settings.schema, link->connection.user());
-      return std::move(answers.kept.back());
-    } catch (const ConnectionLost& lost) {
-      if (!link->used) throw_lost(lost);
-      shared_->calls.close_idle();
-    }
-  }
+  auto kept = call(*shared_, [&](Pipeline& pipeline) {
+    pipeline.arguments().add_int(handler.value);
+    add_uuid_array(pipeline.arguments(), ids.size(), [&](std::size_t i) -> const MessageId& { return ids[i]; });
+    pipeline.add(sql, kCaller, Pipeline::Keep::binary);
+  });
+  return std::move(kept.back());
 }
 
 }  // namespace turnstile::postgres

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/failpoint.hpp"
+#include "runtime/setup.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -56,14 +57,6 @@ void work(Scheduler& scheduler, WorkerSlot& slot, InboxStore* store) {
     }
     scheduler.finish(unit, std::move(result), slot);
   }
-}
-
-std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics) {
-  std::vector<std::shared_ptr<Retention>> all;
-  for (const auto& topic : topics) {
-    if (const auto& retention = topic->runner.services().retention) all.push_back(retention);
-  }
-  return all;
 }
 
 }  // namespace

@@ -61,14 +61,14 @@ struct PollLoop::State {
 
 void PollLoop::State::build() {
   journal = open_journal(blueprint);
-  std::vector<std::shared_ptr<Retention>> retained;
-  for (auto& topic : build_topics(blueprint, journal, true)) {
+  auto built_topics = build_topics(blueprint, journal, true);
+  auto kept = retained(built_topics);
+  for (auto& topic : built_topics) {
     const std::string name = topic->runner.plan().topic;
-    if (const auto& retention = topic->runner.services().retention) retained.push_back(retention);
     topics[name] = std::move(topic);
   }
-  if (retained.empty()) return;
-  cleaner = std::make_unique<Cleaner>(Cleaner::Settings{.purge = blueprint.config.consumer.purge}, std::move(retained),
+  if (kept.empty()) return;
+  cleaner = std::make_unique<Cleaner>(Cleaner::Settings{.purge = blueprint.config.consumer.purge}, std::move(kept),
                                       blueprint.backends.store, journal);
 }
 

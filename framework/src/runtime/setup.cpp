@@ -167,6 +167,14 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
   return topics;
 }
 
+std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics) {
+  std::vector<std::shared_ptr<Retention>> all;
+  for (const auto& topic : topics) {
+    if (const auto& retention = topic->runner.services().retention) all.push_back(retention);
+  }
+  return all;
+}
+
 int worker_count(const Config& config, const std::vector<std::unique_ptr<TopicState>>& topics) {
   if (config.consumer.workers > 0) return config.consumer.workers;
   constexpr std::int64_t kWithoutLimit = 8;

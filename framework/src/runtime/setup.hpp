@@ -37,6 +37,9 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
                                                       std::shared_ptr<const Journal> journal, bool caller_raises,
                                                       std::function<void()> on_published = {});
 
+/// Of the handlers that keep ids.
+std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics);
+
 /// Threads that run handlers: as configured, or as many as the limits allow.
 int worker_count(const Config& config, const std::vector<std::unique_ptr<TopicState>>& topics);
 
