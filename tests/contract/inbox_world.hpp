@@ -40,6 +40,7 @@ struct InboxKind {
   const char* name;
   std::unique_ptr<InboxWorld> (*make)();
 };
+inline void PrintTo(const InboxKind& kind, std::ostream* out) { *out << kind.name; }
 
 class InboxContract : public testing::TestWithParam<InboxKind> {
  protected:

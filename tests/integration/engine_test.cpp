@@ -56,6 +56,7 @@ struct OrderCase {
   bool side_by_side;  ///< several keys of one partition at once
   bool same_key_at_once;
 };
+void PrintTo(const OrderCase& order, std::ostream* out) { *out << order.order; }
 
 class Orders : public ::testing::TestWithParam<OrderCase> {};
 

@@ -1,10 +1,13 @@
 #pragma once
-// A store on a schema of its own, for what only the real PostgreSQL does.
+// A store on a schema of its own, an empty one, and roles, for what only the real PostgreSQL does.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <memory>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -56,6 +59,74 @@ class PostgresTest : public testing::Test {
   std::unique_ptr<InboxSession> session_;
   HandlerId handler_;
   Fence fence_;
+};
+
+/// A schema in which nothing is yet.
+class EmptySchemaTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
+    schema_ = std::make_unique<PostgresSchema>(false);
+    settings_ = schema_->settings();
+  }
+  Sql& sql() { return schema_->sql(); }
+
+  std::unique_ptr<PostgresSchema> schema_;
+  PostgresSettings settings_;
+};
+
+/// A role that may log in and nothing else. What it owns and may do goes with it, and it with this.
+class PostgresRole {
+ public:
+  explicit PostgresRole(PostgresSchema& schema) : schema_(schema), name_(schema.name() + "_app") {
+    schema_.sql().exec("CREATE ROLE " + name_ + " LOGIN PASSWORD 'app'");
+  }
+  ~PostgresRole() { schema_.sql().exec("DROP OWNED BY " + name_ + "; DROP ROLE " + name_); }
+  PostgresRole(const PostgresRole&) = delete;
+  PostgresRole& operator=(const PostgresRole&) = delete;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::string url() const {
+    return with_parameter(with_parameter(schema_.url(), "user", name_), "password", "app");
+  }
+  [[nodiscard]] PostgresSettings settings() const {
+    PostgresSettings settings = schema_.settings();
+    settings.url = Secret(url());
+    return settings;
+  }
+  /// migrations/roles.sql as psql runs it.
+  void grant_from_file() {
+    std::ifstream in(TURNSTILE_SOURCE_DIR "/migrations/roles.sql");
+    std::stringstream text;
+    text << in.rdbuf();
+    std::string script = text.str();
+    for (const auto& [variable, value] :
+         {std::pair{std::string(":\"schema\""), schema_.name()}, {":\"role\"", name_}}) {
+      for (auto at = script.find(variable); at != std::string::npos; at = script.find(variable))
+        script.replace(at, variable.size(), value);
+    }
+    schema_.sql().exec(script);
+  }
+
+ private:
+  PostgresSchema& schema_;
+  std::string name_;
+};
+
+/// The same store, whose role has the least rights once `app_` is granted them.
+class PostgresRoleTest : public PostgresTest {
+ protected:
+  void SetUp() override {
+    PostgresTest::SetUp();
+    if (!IsSkipped()) app_.emplace(*schema_);
+  }
+  void TearDown() override {
+    session_.reset();
+    store_.reset();
+    app_.reset();
+  }
+
+  std::optional<PostgresRole> app_;
 };
 
 /// The message of the error that `call` throws; fails the test when it throws another one, or none.

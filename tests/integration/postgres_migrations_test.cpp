@@ -20,14 +20,8 @@ using Kind = postgres::MigrationState::Kind;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class PostgresMigrations : public testing::Test {
+class PostgresMigrations : public EmptySchemaTest {
  protected:
-  void SetUp() override {
-    if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
-    schema_ = std::make_unique<PostgresSchema>(false);
-    settings_ = schema_->settings();
-  }
-  Sql& sql() { return schema_->sql(); }
   std::string tables() {
     return sql().one("SELECT count(*) FROM pg_tables WHERE schemaname = '" + schema_->name() + "'");
   }
@@ -41,9 +35,6 @@ class PostgresMigrations : public testing::Test {
     all.push_back({number, "more", "0099_more.up.sql", up, down, std::string(64, 'a')});
     return all;
   }
-
-  std::unique_ptr<PostgresSchema> schema_;
-  PostgresSettings settings_;
 };
 
 TEST_F(PostgresMigrations, UpStatusAndDown) {

@@ -17,14 +17,8 @@ using postgres::migrate_up;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class PostgresPartitions : public testing::Test {
+class PostgresPartitions : public EmptySchemaTest {
  protected:
-  void SetUp() override {
-    if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
-    schema_ = std::make_unique<PostgresSchema>(false);
-    settings_ = schema_->settings();
-  }
-  Sql& sql() { return schema_->sql(); }
   void up(std::optional<int> partitions = std::nullopt) {
     migrate_up(settings_, embedded_migration_list(), partitions);
   }
@@ -49,9 +43,6 @@ class PostgresPartitions : public testing::Test {
         "  UNION ALL SELECT conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'inbox'::regclass"
         "  UNION ALL SELECT concat_ws(' ', relowner::regrole, relacl) FROM pg_class WHERE oid = 'inbox'::regclass) seen");
   }
-
-  std::unique_ptr<PostgresSchema> schema_;
-  PostgresSettings settings_;
 };
 
 TEST_F(PostgresPartitions, ANewSchemaIsMadeWithThem) {

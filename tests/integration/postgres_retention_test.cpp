@@ -3,7 +3,6 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
-#include <fstream>
 #include <sstream>
 #include <thread>
 
@@ -17,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-class PostgresRetention : public PostgresTest {
+class PostgresRetention : public PostgresRoleTest {
  protected:
   /// Ids that were taken in so long ago, in the database's own words: "9 days".
   void old_ids(int count, const std::string& age, int handler = 1) {
@@ -297,30 +296,10 @@ TEST_F(PostgresRetention, AConsumerWithLessDeletesNothingThatOneWithMoreCountsOn
 class PostgresRetentionRights : public PostgresRetention {
  protected:
   void SetUp() override {
-    PostgresTest::SetUp();
+    PostgresRetention::SetUp();
     if (IsSkipped()) return;
-    role_ = schema_->name() + "_app";
-    sql().exec("CREATE ROLE " + role_ + " LOGIN PASSWORD 'app'");
-    std::ifstream in(TURNSTILE_SOURCE_DIR "/migrations/roles.sql");
-    std::stringstream text;
-    text << in.rdbuf();
-    std::string script = text.str();
-    for (const auto& [variable, value] :
-         {std::pair{std::string(":\"schema\""), schema_->name()}, {":\"role\"", role_}}) {
-      for (auto at = script.find(variable); at != std::string::npos; at = script.find(variable))
-        script.replace(at, variable.size(), value);
-    }
-    sql().exec(script);
-    app_ = schema_->settings();
-    app_.url = Secret(with_parameter(with_parameter(schema_->url(), "user", role_), "password", "app"));
-    open(app_);
-  }
-  void TearDown() override {
-    if (role_.empty()) return;
-    session_.reset();
-    store_.reset();
-    sql().exec("DROP OWNED BY " + role_);
-    sql().exec("DROP ROLE " + role_);
+    app_->grant_from_file();
+    open(app_->settings());
   }
   void refused(Sql& who, const std::string& statement) {
     try {
@@ -330,16 +309,13 @@ class PostgresRetentionRights : public PostgresRetention {
       EXPECT_THAT(error.what(), HasSubstr("permission denied"));
     }
   }
-
-  std::string role_;
-  PostgresSettings app_;
 };
 
 TEST_F(PostgresRetentionRights, AConsumerHasOldIdsDeletedAndNoYoungOnes) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(10, "9 days");
   old_ids(10, "1 day");
-  Sql app(app_.url.reveal());
+  Sql app(app_->url());
   refused(app, "DELETE FROM inbox");
   refused(app, "UPDATE retention SET said_at = '2000-01-01'");
   refused(app, "DELETE FROM retention");
@@ -363,7 +339,7 @@ TEST_F(PostgresRetentionRights, AConsumerHasOldIdsDeletedAndNoYoungOnes) {
 TEST_F(PostgresRetentionRights, TemporaryTablesAndPathsOfTheCallerMeanNothing) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(10, "1 day");
-  Sql app(app_.url.reveal());
+  Sql app(app_->url());
   app.exec(
       "CREATE TEMPORARY TABLE kept (handler smallint, keep_s bigint); INSERT INTO kept VALUES (1, 1);"
       "CREATE TEMPORARY TABLE retention (handler smallint, keep_s bigint, said_at timestamptz);"

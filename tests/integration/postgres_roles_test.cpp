@@ -1,8 +1,5 @@
 // The role with the least rights: it can do all that the store does, and nothing that would undo it.
 
-#include <fstream>
-#include <sstream>
-
 #include "tests/integration/postgres_fixture.hpp"
 #include "turnstile/postgres/guards.hpp"
 
@@ -11,38 +8,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class PostgresRoles : public PostgresTest {
+class PostgresRoles : public PostgresRoleTest {
  protected:
-  void SetUp() override {
-    PostgresTest::SetUp();
-    if (IsSkipped()) return;
-    role_ = schema_->name() + "_app";
-    sql().exec("CREATE ROLE " + role_ + " LOGIN PASSWORD 'app'");
-    app_ = schema_->settings();
-    app_.url = Secret(with_parameter(with_parameter(schema_->url(), "user", role_), "password", "app"));
-  }
-  void TearDown() override {
-    if (role_.empty()) return;
-    session_.reset();
-    store_.reset();
-    sql().exec("DROP OWNED BY " + role_);
-    sql().exec("DROP ROLE " + role_);
-  }
-  /// migrations/roles.sql as psql runs it.
-  void grant_from_file() {
-    std::ifstream in(TURNSTILE_SOURCE_DIR "/migrations/roles.sql");
-    std::stringstream text;
-    text << in.rdbuf();
-    std::string script = text.str();
-    for (const auto& [variable, value] :
-         {std::pair{std::string(":\"schema\""), schema_->name()}, {":\"role\"", role_}}) {
-      for (auto at = script.find(variable); at != std::string::npos; at = script.find(variable))
-        script.replace(at, variable.size(), value);
-    }
-    sql().exec(script);
-  }
   void do_all_that_the_store_does() {
-    open(app_);
+    open(app_->settings());
     store_->check_schema();
     const TopicPartition at[] = {{"payments", 0}, {"payments", 7}};
     fence_ = store_->claim_partitions("group", at, std::chrono::seconds(5)).at(0).fence;
@@ -65,15 +34,12 @@ class PostgresRoles : public PostgresTest {
     EXPECT_EQ(postgres::one_time_token::purge(tx(), std::chrono::seconds(0), 1, tokens), 0);
     session_->commit();
   }
-
-  std::string role_;
-  PostgresSettings app_;
 };
 
 TEST_F(PostgresRoles, TheRightsInTheFileAreEnoughAndNoMore) {
-  grant_from_file();
+  app_->grant_from_file();
   do_all_that_the_store_does();
-  Sql app(app_.url.reveal());
+  Sql app(app_->url());
   for (const char* statement :
        {"DELETE FROM inbox", "UPDATE inbox SET record_offset = 0", "TRUNCATE inbox", "DELETE FROM dead",
         "UPDATE dead SET reason = ''", "DELETE FROM fence", "UPDATE fence SET topic = ''", "DELETE FROM handler",
@@ -93,8 +59,9 @@ TEST_F(PostgresRoles, TheRightsInTheFileAreEnoughAndNoMore) {
 }
 
 TEST_F(PostgresRoles, AMissingRightNamesTheGrantsThatHelp) {
-  const std::string message = message_of<StoreUnavailable>([&] { postgres::open_store(app_)->check_schema(); });
-  EXPECT_THAT(message, HasSubstr("the role " + role_));
+  const std::string message =
+      message_of<StoreUnavailable>([&] { postgres::open_store(app_->settings())->check_schema(); });
+  EXPECT_THAT(message, HasSubstr("the role " + app_->name()));
   const auto grants = message.find("GRANT USAGE ON SCHEMA");
   ASSERT_NE(grants, std::string::npos) << message;
   sql().exec(message.substr(grants));
@@ -102,13 +69,13 @@ TEST_F(PostgresRoles, AMissingRightNamesTheGrantsThatHelp) {
 }
 
 TEST_F(PostgresRoles, ARightTakenAwayWhileRunningStopsTheStoreAndNotTheMessage) {
-  grant_from_file();
-  open(app_);
+  app_->grant_from_file();
+  open(app_->settings());
   begin("a");
   session_->commit();
-  sql().exec("REVOKE INSERT ON inbox FROM " + role_);
+  sql().exec("REVOKE INSERT ON inbox FROM " + app_->name());
   EXPECT_THAT(message_of<StoreUnavailable>([&] { begin("b"); }), HasSubstr("GRANT SELECT, INSERT ON"));
-  grant_from_file();
+  app_->grant_from_file();
   begin("b");
   // In a handler's own statement it is the handler's affair.
   EXPECT_EQ(sqlstate_of([&] { tx().exec("SELECT * FROM effect"); }), "42501");

@@ -109,6 +109,7 @@ struct WrongTopic {
   int replication = 0;  ///< asked for by the configuration
   std::vector<std::string> says;
 };
+void PrintTo(const WrongTopic& topic, std::ostream* out) { *out << topic.name; }
 
 class TokensTopicRefused : public ::testing::TestWithParam<WrongTopic> {};
 

@@ -149,6 +149,7 @@ struct Wrong {
   const char* toml;
   const char* problem;  ///< without "turnstile.toml:"
 };
+void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.problem; }
 
 class WrongConfigTest : public ::testing::TestWithParam<Wrong> {};
 

@@ -56,11 +56,12 @@ RC_GTEST_PROP(TokensState, WhatIsRefusedLeavesNoTrace, ()) {
   RC_ASSERT(after == state);
 }
 
-/// A share that is known to everybody is worth nothing if a permit lies idle next to who may have it.
+/// A share that is known to everybody is worth nothing if a permit lies idle next to who may have it; what is set
+/// aside for those who are cut off is nobody's.
 RC_GTEST_PROP(TokensState, NoPermitIsFreeWhileSomebodyHasLessThanItsShare, ()) {
   const State state = replay(any_log());
   for (const auto& [name, limiter] : state.limiters) {
-    const bool free = limiter.held() < limiter.limit();
+    const bool free = limiter.held() < limiter.shared();
     for (const auto& [id, holding] : limiter.holdings) RC_ASSERT(!free || holding.held() >= holding.share);
   }
 }

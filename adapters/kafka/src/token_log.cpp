@@ -15,8 +15,10 @@ using std::chrono::milliseconds;
 
 constexpr int ask_timeout_ms = 10'000;
 constexpr std::size_t most_at_once = 1'024;
-// A broker that has just started may not know of a topic yet: asked so long apart, two answers must say that it is gone.
-constexpr milliseconds gone_for_good{1'000};
+// A broker that has just started may not know of a topic yet: all answers of so long must say that it is gone. Nothing is lost by
+// waiting: without its topic nobody can renew, and each stops at its own deadline.
+constexpr milliseconds gone_for_good{5'000};
+constexpr milliseconds look_every{1'000};
 constexpr milliseconds look_timeout{500};
 // How long an event may be on its way before its fate is unknown: then a new epoch begins.
 constexpr const char* delivery_timeout_ms = "5000";
@@ -213,7 +215,7 @@ TokenLogBroken KafkaTokenLog::gone() const {
 void KafkaTokenLog::look_whether_it_is_gone() {
   const auto now = std::chrono::steady_clock::now();
   if (now < ask_again_) return;
-  ask_again_ = now + gone_for_good;
+  ask_again_ = now + look_every;
   bool is_gone = false;
   try {
     is_gone = shape(*consumer_, topic_, look_timeout).partitions == 0;
