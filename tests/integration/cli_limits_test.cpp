@@ -389,7 +389,9 @@ TEST_F(CliLimits, ReplaySaysWhoHeldWhatAtAPositionOrATime) {
   const std::string time = replayed["time"];
   const Json by_time = json("log", "replay", "--at", time);
   EXPECT_GE(by_time["position"], position);
-  EXPECT_EQ(by_time["permits"][0]["held"], 3);
+  // Of one millisecond the last record counts, and a member may hold more than it uses.
+  EXPECT_EQ(by_time["permits"], json("log", "replay", "--at", by_time["position"].dump())["permits"]);
+  EXPECT_GE(by_time["permits"][0]["held"], 3);
   const auto text = cli_.run("log", "replay", "--at", std::to_string(position));
   EXPECT_THAT(text.out,
               AllOf(HasSubstr("after position " + std::to_string(position) + " (20"), HasSubstr("billing (")));

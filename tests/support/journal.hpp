@@ -19,7 +19,7 @@
 #include <string>
 #include <utility>
 
-#include "turnstile/ports/inbox.hpp"
+#include "tests/support/forwarding_store.hpp"
 
 namespace turnstile::test {
 
@@ -60,33 +60,19 @@ class Journal {
 };
 
 /// A store whose claims are noted as soon as the database has committed them.
-class JournalledStore final : public InboxStore {
+class JournalledStore final : public ForwardingStore {
  public:
-  JournalledStore(std::shared_ptr<InboxStore> inner, Journal& journal) : inner_(std::move(inner)), journal_(journal) {}
+  JournalledStore(std::shared_ptr<InboxStore> inner, Journal& journal)
+      : ForwardingStore(std::move(inner)), journal_(journal) {}
 
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
                                                std::chrono::milliseconds lock_timeout) override {
-    auto claims = inner_->claim_partitions(group, partitions, lock_timeout);
+    auto claims = ForwardingStore::claim_partitions(group, partitions, lock_timeout);
     for (const auto& claim : claims) journal_.fenced(claim.at.partition, claim.fence.epoch.value);
     return claims;
   }
-  std::unique_ptr<InboxSession> open_session() override { return inner_->open_session(); }
-  std::shared_ptr<Outbox> outbox() override { return inner_->outbox(); }
-  void check_schema() override { inner_->check_schema(); }
-  HandlerId register_handler(const std::string& name) override { return inner_->register_handler(name); }
-  void advance_watermarks(std::span<const WatermarkUpdate> updates) override { inner_->advance_watermarks(updates); }
-  std::int32_t begin_incarnation(const Fence& fence) override { return inner_->begin_incarnation(fence); }
-  bool record_dead(const DeadMessage& message) override { return inner_->record_dead(message); }
-  bool is_dead(HandlerId handler, const Fence& fence, Offset offset) override {
-    return inner_->is_dead(handler, fence, offset);
-  }
-  KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override {
-    return inner_->keep_ids(handler, keep_for);
-  }
-  PurgeStep purge_step(std::int64_t most) override { return inner_->purge_step(most); }
 
  private:
-  const std::shared_ptr<InboxStore> inner_;
   Journal& journal_;
 };
 

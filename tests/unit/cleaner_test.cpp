@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "tests/support/eventually.hpp"
+#include "tests/support/forwarding_store.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/settings.hpp"
 #include "turnstile/testing/inbox.hpp"
@@ -23,25 +24,12 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 /// Answers steps as the test says, and counts them. The rest is the twin's.
-class SteppedStore final : public InboxStore {
+class SteppedStore final : public ForwardingStore {
  public:
-  std::unique_ptr<InboxSession> open_session() override { return inner_.open_session(); }
-  std::shared_ptr<Outbox> outbox() override { return inner_.outbox(); }
-  void check_schema() override {}
-  HandlerId register_handler(const std::string& name) override { return inner_.register_handler(name); }
-  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
-                                               std::chrono::milliseconds lock_timeout) override {
-    return inner_.claim_partitions(group, partitions, lock_timeout);
-  }
-  void advance_watermarks(std::span<const WatermarkUpdate> updates) override { inner_.advance_watermarks(updates); }
-  std::int32_t begin_incarnation(const Fence& fence) override { return inner_.begin_incarnation(fence); }
-  bool record_dead(const DeadMessage& message) override { return inner_.record_dead(message); }
-  bool is_dead(HandlerId handler, const Fence& fence, Offset offset) override {
-    return inner_.is_dead(handler, fence, offset);
-  }
+  SteppedStore() : ForwardingStore(std::make_shared<turnstile::testing::MemoryInbox>()) {}
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override {
     ++said;
-    auto kept = inner_.keep_ids(handler, keep_for);
+    auto kept = ForwardingStore::keep_ids(handler, keep_for);
     const std::lock_guard lock(mutex_);
     kept.all_since = all_since_;
     return kept;
@@ -73,7 +61,6 @@ class SteppedStore final : public InboxStore {
   std::atomic<int> steps{0};
 
  private:
-  turnstile::testing::MemoryInbox inner_;
   std::mutex mutex_;
   std::deque<PurgeStep> answers_;
   std::string failure_;

@@ -76,25 +76,35 @@ std::vector<Admission> MemorySession::begin(const InboxScope& scope, std::span<c
     state_->begin_faults.pop_front();
     std::rethrow_exception(fault);
   }
-  ++state_->owned(scope.fence).sharers;
+  if (scope.fence) ++state_->owned(*scope.fence).sharers;
   open_ = true;
   outage_ = state_->outages;
   scope_ = scope;
   message_ = 0;
   try {
-    acquire(scope, entries, lock);
+    return admit(scope, entries, lock);
   } catch (...) {
-    lock.unlock();
+    if (lock) lock.unlock();
     rollback();
     throw;
   }
+}
 
+std::vector<Admission> MemorySession::admit(const InboxScope& scope, std::span<const InboxEntry> entries) {
+  require_open();
+  Lock lock(state_->mutex);
+  return admit(scope, entries, lock);
+}
+
+std::vector<Admission> MemorySession::admit(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock) {
+  const auto before = mine_;
+  acquire(scope, entries, lock);
   std::vector<Admission> admissions;
   std::set<MessageId> seen;
   for (const InboxEntry& entry : entries) {
     const InboxKey key{scope.handler, entry.id};
     const auto mine = mine_.find(key);
-    if (mine != mine_.end() && seen.insert(entry.id).second) {
+    if (mine != mine_.end() && !before.contains(key) && seen.insert(entry.id).second) {
       admissions.push_back(Admission::fresh);
       continue;
     }
@@ -110,11 +120,12 @@ void MemorySession::acquire(const InboxScope& scope, std::span<const InboxEntry>
   std::map<InboxKey, std::optional<std::int64_t>> wanted;
   for (const InboxEntry& entry : entries) wanted.try_emplace({scope.handler, entry.id}, entry.fingerprint);
   for (const auto& [key, fingerprint] : wanted) {
-    const bool free = state_->changed.wait_for(lock, scope.lock_timeout,
-                                               [&, &sought = key] { return !state_->pending.contains(sought); });
+    const bool free = state_->changed.wait_for(lock, scope.lock_timeout, [&, &sought = key] {
+      return !state_->pending.contains(sought) || mine_.contains(sought);
+    });
     if (!free) throw StoreBusy("an open transaction holds the same id (SQLSTATE 55P03)");
     check_still_there(lock);
-    if (state_->ids.contains(key)) continue;
+    if (state_->ids.contains(key) || mine_.contains(key)) continue;
     state_->pending.insert(key);
     mine_.emplace(key, fingerprint);
   }
@@ -195,9 +206,11 @@ void MemorySession::queue(std::string_view sql, std::span<const Param> params) {
   deferred_.push_back(record(sql, params, true, message_));
 }
 
-void MemorySession::respond(const MessageId& id, std::string_view body) {
+void MemorySession::respond(const MessageId& id, std::string_view body) { respond(scope_.handler, id, body); }
+
+void MemorySession::respond(HandlerId handler, const MessageId& id, std::string_view body) {
   require_open();
-  responses_[{scope_.handler, id}] = body;
+  responses_[{handler, id}] = body;
 }
 
 void MemorySession::publish(const OwnedMessage& message, const MessageId& id) {
@@ -256,7 +269,7 @@ void MemorySession::end(bool commit) noexcept {
       state_->committed.insert(state_->committed.end(), done_.begin(), done_.end());
     }
     ++(commit ? state_->commits : state_->rollbacks);
-    --state_->fences.at(scope_.fence.slot).sharers;
+    if (scope_.fence) --state_->fences.at(scope_.fence->slot).sharers;
   }
   state_->changed.notify_all();
   open_ = false;

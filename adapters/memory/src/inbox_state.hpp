@@ -75,6 +75,9 @@ class MemorySession final : public InboxSession, public Transaction {
   void publish(const OwnedMessage& message, const MessageId& id) override;
   void commit() override;
   void rollback() noexcept override;
+  /// Takes more ids into the open transaction.
+  std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries);
+  void respond(HandlerId handler, const MessageId& id, std::string_view body);
   std::vector<bool> settled(HandlerId handler, std::span<const MessageId> ids) override;
   std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override;
   Rows run(std::string_view sql, std::span<const Param> params) override;
@@ -82,6 +85,7 @@ class MemorySession final : public InboxSession, public Transaction {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock);
   void acquire(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock);
   void end(bool commit) noexcept;
   void require_open();

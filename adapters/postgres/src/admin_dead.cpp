@@ -1,4 +1,5 @@
 #include "admin_session.hpp"
+#include "text.hpp"
 
 namespace turnstile::postgres {
 

@@ -1,5 +1,6 @@
 #include "admin_session.hpp"
 #include "outbox.hpp"
+#include "text.hpp"
 
 namespace turnstile::postgres {
 

@@ -24,11 +24,6 @@ Rows copy_rows(const PGresult* result) {
   return rows;
 }
 
-int nibble(char digit) {
-  if (digit >= '0' && digit <= '9') return digit - '0';
-  return digit - 'a' + 10;
-}
-
 }  // namespace
 
 Admin::Session::Session(const PostgresSettings& settings) : settings_(settings) { check_settings(settings_); }
@@ -95,17 +90,6 @@ std::optional<DatabaseTime> time_or_none(const Rows& rows, std::size_t row, std:
 
 std::string text_or_empty(const Rows& rows, std::size_t row, std::size_t column) {
   return rows.at(row, column).value_or("");
-}
-
-std::optional<std::string> bytes_at(const Rows& rows, std::size_t row, std::size_t column) {
-  const auto& cell = rows.at(row, column);
-  if (!cell) return std::nullopt;
-  std::string bytes;
-  bytes.reserve(cell->size() / 2);
-  for (std::size_t at = 2; at + 1 < cell->size(); at += 2) {
-    bytes += static_cast<char>(nibble((*cell)[at]) * 16 + nibble((*cell)[at + 1]));
-  }
-  return bytes;
 }
 
 MessageId id_at(const Rows& rows, std::size_t row, std::size_t column) {

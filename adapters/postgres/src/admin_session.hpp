@@ -66,8 +66,6 @@ class Admin::Session {
 DatabaseTime time_at(const Rows& rows, std::size_t row, std::size_t column);
 std::optional<DatabaseTime> time_or_none(const Rows& rows, std::size_t row, std::size_t column);
 std::string text_or_empty(const Rows& rows, std::size_t row, std::size_t column);
-/// A bytea column: `\x` and hex digits, as the server writes it.
-std::optional<std::string> bytes_at(const Rows& rows, std::size_t row, std::size_t column);
 MessageId id_at(const Rows& rows, std::size_t row, std::size_t column);
 
 }  // namespace turnstile::postgres

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "errors.hpp"
+#include "text.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/postgres/pqxx.hpp"
 
@@ -33,13 +34,7 @@ std::string_view whole(std::string_view text) {
 }
 
 std::string bytea(std::span<const std::byte> bytes) {
-  std::string text = "\\x";
-  text.reserve(2 + 2 * bytes.size());
-  for (const std::byte byte : bytes) {
-    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) >> 4];
-    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) & 15];
-  }
-  return text;
+  return "\\x" + hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 /// {"one","t\"wo"}

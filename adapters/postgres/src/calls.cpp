@@ -6,9 +6,11 @@
 
 namespace turnstile::postgres {
 
-std::vector<Result> call(Shared& shared, const Fill& fill) {
+std::vector<Result> call(Shared& shared, const Fill& fill) { return call(shared, shared.calls, fill); }
+
+std::vector<Result> call(Shared& shared, Pool& pool, const Fill& fill) {
   for (;;) {
-    Pool::Loan link = shared.calls.take();
+    Pool::Loan link = pool.take();
     try {
       link->pipeline.next_transaction();
       fill(link->pipeline);
@@ -22,7 +24,7 @@ std::vector<Result> call(Shared& shared, const Fill& fill) {
       throw_store_error(failure.error, shared.settings.schema, user);
     } catch (const ConnectionLost& lost) {
       if (!link->used) throw_lost(lost);
-      shared.calls.close_idle();
+      pool.close_idle();
     }
   }
 }

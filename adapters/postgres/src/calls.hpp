@@ -13,6 +13,7 @@ using Fill = std::function<void(Pipeline&)>;
 
 /// Runs what `fill` queues, and returns what it keeps; a connection that was lost while it lay idle is replaced once.
 std::vector<Result> call(Shared& shared, const Fill& fill);
+std::vector<Result> call(Shared& shared, Pool& pool, const Fill& fill);
 /// The same in one transaction, which waits for locks at most so long.
 std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill);
 

@@ -122,6 +122,10 @@ OutboxShard shard_of(std::string_view key) {
   return static_cast<OutboxShard>((hash ^ hash >> 16) % static_cast<std::uint32_t>(kOutboxShards));
 }
 
+OutboxShard outbox_shard(const OwnedMessage& message, const MessageId& id) {
+  return message.key ? shard_of(*message.key) : static_cast<OutboxShard>(id.bytes.back() % kOutboxShards);
+}
+
 std::shared_ptr<Outbox> open_outbox(std::shared_ptr<Shared> shared) {
   return std::make_shared<PostgresOutbox>(std::move(shared));
 }

@@ -89,15 +89,17 @@ std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const I
   pipeline.arguments().add_int(scope.lock_timeout.count());
   pipeline.arguments().add_int(scope.idle_timeout.count());
   pipeline.arguments().add_int(scope.handler.value);
-  pipeline.arguments().add_int(scope.fence.slot);
-  pipeline.arguments().add_int(scope.fence.epoch.value);
+  pipeline.arguments().add_int(scope.fence ? scope.fence->slot : 0);
+  if (scope.fence) pipeline.arguments().add_int(scope.fence->epoch.value);
+  else pipeline.arguments().add_null(0);
   send_entries(entries);
-  pipeline.add(order_.size() == 1 ? sql.admit_one : sql.admit, kCaller, Pipeline::Keep::binary);
+  const Statements::Admit& admit = scope.fence ? sql.fenced : sql.free;
+  pipeline.add(order_.size() == 1 ? admit.one : admit.many, kCaller, Pipeline::Keep::binary);
   const Answers answers = finish();
 
   const PGresult* rows = answers.kept.back().get();
   if (PQntuples(rows) == 0) {
-    throw Fenced("slot " + std::to_string(scope.fence.slot) + ": epoch " + std::to_string(scope.fence.epoch.value) +
+    throw Fenced("slot " + std::to_string(scope.fence->slot) + ": epoch " + std::to_string(scope.fence->epoch.value) +
                  " is over, another member owns the partition");
   }
   std::vector<Admission> admissions(entries.size(), Admission::duplicate);

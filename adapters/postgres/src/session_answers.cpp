@@ -25,7 +25,7 @@ void Session::publish(const OwnedMessage& message, const MessageId& id) {
   require_open("publish()");
   const auto& headers = message.headers;
   ArgumentBlock& to = loan_->pipeline.arguments();
-  to.add_int(message.key ? shard_of(*message.key) : id.bytes.back() % kOutboxShards);
+  to.add_int(outbox_shard(message, id));
   add_uuid(to, id);
   to.add(Param(message.topic));
   add_bytea(to, message.key);

@@ -18,8 +18,13 @@ constexpr std::string_view kOwner = R"(
 WITH timeouts AS MATERIALIZED (
   SELECT pg_catalog.set_config('lock_timeout', $1::text, true),
          pg_catalog.set_config('idle_in_transaction_session_timeout', $2::text, true)
-), owner AS MATERIALIZED (
-  SELECT 1 FROM @.fence WHERE (SELECT true FROM timeouts) AND slot = $4::integer AND epoch = $5::bigint FOR SHARE
+), owner AS MATERIALIZED ()";
+constexpr std::string_view kFenced = R"(
+  SELECT 1 FROM @.fence WHERE (SELECT true FROM timeouts) AND slot = $4::integer AND epoch = $5::bigint FOR SHARE)";
+/// No partition is behind it; the same arguments.
+constexpr std::string_view kFree = R"(
+  SELECT 1 WHERE (SELECT true FROM timeouts) AND $5::bigint IS NULL)";
+constexpr std::string_view kTakeIn = R"(
 ), fresh AS (
   INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint))";
 
@@ -38,6 +43,15 @@ constexpr std::string_view kAdmitted = R"(
 )
 SELECT NULL::uuid FROM owner UNION ALL SELECT id FROM fresh)";
 
+/// In somebody's transaction, whose timeouts are his.
+constexpr std::string_view kJoin = R"(
+INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
+VALUES ($1::smallint, $2::uuid, 0, $3::bigint, $4::bigint) ON CONFLICT DO NOTHING)";
+
+constexpr std::string_view kFind = R"(
+SELECT i.fingerprint, r.body FROM @.inbox i LEFT JOIN @.response r ON r.handler = i.handler AND r.id = i.id
+ WHERE i.handler = $1::smallint AND i.id = $2::uuid)";
+
 /// A response that outlived its id is written over.
 constexpr std::string_view kRespond = R"(
 INSERT INTO @.response (handler, id, body) VALUES ($1::smallint, $2::uuid, $3::bytea)
@@ -46,6 +60,13 @@ ON CONFLICT (handler, id) DO UPDATE SET body = excluded.body, replied_at = exclu
 constexpr std::string_view kPublish = R"(
 INSERT INTO @.outbox (shard, message_id, topic, record_key, record_payload, header_names, header_values)
 VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea, $6::bytea[], $7::bytea[]))";
+
+/// The same where arrays of bytes cannot be sent: headers as hexadecimal digits, a value of NULL as '-'.
+constexpr std::string_view kPublishText = R"(
+INSERT INTO @.outbox (shard, message_id, topic, record_key, record_payload, header_names, header_values)
+VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea,
+        ARRAY(SELECT pg_catalog.decode(h, 'hex') FROM unnest($6::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n),
+        ARRAY(SELECT CASE WHEN h <> '-' THEN pg_catalog.decode(h, 'hex') END FROM unnest($7::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n)))";
 
 /// Whoever is about to take a shard, and so has it locked, is not waited for.
 constexpr std::string_view kKeepShards = R"(
@@ -160,14 +181,19 @@ class InSchema {
 Statements::Statements(const std::string& schema) {
   const InSchema in(schema);
   begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
-  admit = in(kOwner) + in(kMany) + in(kAdmitted);
-  admit_one = in(kOwner) + in(kOne) + in(kAdmitted);
+  fenced = {in(kOwner) + in(kFenced) + in(kTakeIn) + in(kMany) + in(kAdmitted),
+            in(kOwner) + in(kFenced) + in(kTakeIn) + in(kOne) + in(kAdmitted)};
+  free = {in(kOwner) + in(kFree) + in(kTakeIn) + in(kMany) + in(kAdmitted),
+          in(kOwner) + in(kFree) + in(kTakeIn) + in(kOne) + in(kAdmitted)};
+  join = in(kJoin);
+  find = in(kFind);
   fingerprints = in(
       "SELECT id, fingerprint FROM @.inbox WHERE handler = $1::smallint AND id = ANY ($2::uuid[]) AND fingerprint IS NOT NULL");
   settled = in("SELECT id FROM @.inbox WHERE handler = $1::smallint AND id = ANY ($2::uuid[])");
   respond = in(kRespond);
   responses = in("SELECT id, body FROM @.response WHERE handler = $1::smallint AND id = ANY ($2::uuid[])");
   publish = in(kPublish);
+  publish_text = in(kPublishText);
   keep_shards = in(kKeepShards);
   leave_shards = in("UPDATE @.outbox_relay SET owner = NULL WHERE owner = $1::text");
   waiting = in(kWaiting);

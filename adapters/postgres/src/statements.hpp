@@ -10,13 +10,20 @@ struct Statements {
 
   // A transaction of a batch.
   std::string begin;
-  std::string admit;
-  std::string admit_one;
+  struct Admit {
+    std::string many;
+    std::string one;
+  };
+  Admit fenced;
+  Admit free;
+  std::string join;
+  std::string find;
   std::string fingerprints;
   std::string settled;
   std::string respond;
   std::string responses;
   std::string publish;
+  std::string publish_text;
 
   // The relay's.
   std::string keep_shards;

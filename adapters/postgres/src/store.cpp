@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "calls.hpp"
+#include "decode.hpp"
 #include "encode.hpp"
+#include "joined_session.hpp"
 #include "outbox.hpp"
 #include "schema.hpp"
 #include "session.hpp"
@@ -31,6 +33,8 @@ class Store final : public InboxStore {
   explicit Store(const PostgresSettings& settings) : shared_(std::make_shared<Shared>(settings)) {}
 
   std::unique_ptr<InboxSession> open_session() override { return std::make_unique<Session>(shared_); }
+  std::unique_ptr<InboxSession> join(Transaction& transaction) override { return postgres::join(shared_, transaction); }
+  std::optional<Recorded> find(HandlerId handler, const MessageId& id) override;
   std::shared_ptr<Outbox> outbox() override { return open_outbox(shared_); }
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;
@@ -83,6 +87,21 @@ HandlerId Store::register_handler(const std::string& name) {
     }
     // A rival took the number, or the name: it is there now.
   }
+}
+
+std::optional<Recorded> Store::find(HandlerId handler, const MessageId& id) {
+  // From the connections of transactions: whoever asks is about to open one, if nothing is found.
+  const auto kept = postgres::call(*shared_, shared_->handlers, [&](Pipeline& pipeline) {
+    pipeline.arguments().add_int(handler.value);
+    add_uuid(pipeline.arguments(), id);
+    pipeline.add(shared_->statements.find, kCaller, Pipeline::Keep::binary);
+  });
+  const PGresult* row = kept[0].get();
+  if (PQntuples(row) == 0) return std::nullopt;
+  Recorded recorded;
+  if (!PQgetisnull(row, 0, 0)) recorded.fingerprint = int64_in(row, 0, 0);
+  if (!PQgetisnull(row, 0, 1)) recorded.response = bytes_in(row, 0, 1);
+  return recorded;
 }
 
 std::vector<PartitionClaim> Store::claim_partitions(const std::string& group,

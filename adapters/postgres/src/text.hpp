@@ -1,12 +1,20 @@
 #pragma once
-// Texts of unknown origin (what() of somebody's exception) as PostgreSQL can hold them.
+// Texts of unknown origin (what() of somebody's exception) as PostgreSQL can hold them, and bytes as it writes them.
 
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "turnstile/transaction.hpp"
 
 namespace turnstile::postgres {
 
 /// The text with every byte that is not part of well-formed UTF-8, and every NUL, replaced by '?'.
 std::string printable(std::string_view text);
+
+/// Two digits for each byte.
+std::string hex(std::string_view bytes);
+/// A column of bytea: `\x` and digits.
+std::optional<std::string> bytes_at(const Rows& rows, std::size_t row, std::size_t column);
 
 }  // namespace turnstile::postgres

@@ -5,4 +5,5 @@
 #include "turnstile/consumer.hpp"    // IWYU pragma: export
 #include "turnstile/decorators.hpp"  // IWYU pragma: export
 #include "turnstile/error.hpp"       // IWYU pragma: export
+#include "turnstile/inbox.hpp"       // IWYU pragma: export
 #include "turnstile/poll_loop.hpp"   // IWYU pragma: export

@@ -210,9 +210,10 @@ std::string IdSource::text() const {
   return "offset";
 }
 
-std::int64_t fingerprint(const Message& message) {
-  if (!message.payload()) return 0;
-  const Sha256 digest = sha256(*message.payload());
+std::int64_t fingerprint(const Message& message) { return message.payload() ? fingerprint(*message.payload()) : 0; }
+
+std::int64_t fingerprint(std::string_view body) {
+  const Sha256 digest = sha256(body);
   std::uint64_t bits = 0;
   for (std::size_t i = 0; i < 8; ++i) bits = bits << 8 | digest[i];
   return static_cast<std::int64_t>(bits);

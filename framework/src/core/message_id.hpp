@@ -45,5 +45,6 @@ class IdSource {
 
 /// Tells payloads apart: the first 64 bits of its SHA-256, 0 for a null payload. Stored, so it must not change.
 std::int64_t fingerprint(const Message& message);
+std::int64_t fingerprint(std::string_view body);
 
 }  // namespace turnstile

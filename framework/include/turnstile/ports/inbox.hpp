@@ -32,9 +32,15 @@ enum class Admission : std::uint8_t {
 
 struct InboxScope {
   HandlerId handler;
-  Fence fence;
+  std::optional<Fence> fence{};                    ///< absent: no partition is behind it
   std::chrono::milliseconds lock_timeout{5'000};   ///< longest wait for a rival's open transaction (trap 1)
   std::chrono::milliseconds idle_timeout{30'000};  ///< the server ends our transaction when we fall silent in it
+};
+
+/// What is kept of an id that has taken effect.
+struct Recorded {
+  std::optional<std::int64_t> fingerprint;
+  std::optional<std::string> response;
 };
 
 /// One transaction at a time, on one thread at a time. Destroying a session with an open transaction rolls it back.
@@ -112,6 +118,12 @@ class InboxStore {
  public:
   virtual ~InboxStore() = default;
   virtual std::unique_ptr<InboxSession> open_session() = 0;
+  /// A session within somebody's open transaction, which must outlive it: begin() takes ids in and waits for rivals as long as that
+  /// transaction would, commit() and rollback() do nothing, and what throws SqlError or StoreBusy has spoilt the transaction.
+  /// Throws Error for a transaction of another store.
+  virtual std::unique_ptr<InboxSession> join(Transaction& transaction) = 0;
+  /// What is kept of an id; nothing when it has not taken effect (or no transaction with it has committed yet).
+  virtual std::optional<Recorded> find(HandlerId handler, const MessageId& id) = 0;
   /// Where publish() puts messages. Lives as long as somebody holds it.
   virtual std::shared_ptr<Outbox> outbox() = 0;
   /// Throws SchemaError with the command to run when the schema is missing, older or newer than this build, or changed.

@@ -79,6 +79,8 @@ class MemoryInbox final : public InboxStore {
 
   // -- InboxStore.
   std::unique_ptr<InboxSession> open_session() override;
+  std::unique_ptr<InboxSession> join(Transaction& transaction) override;
+  std::optional<Recorded> find(HandlerId handler, const MessageId& id) override;
   std::shared_ptr<Outbox> outbox() override;
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;

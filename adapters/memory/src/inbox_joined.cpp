@@ -1,0 +1,54 @@
+// Ids in a transaction that is open already, and what is known of one id.
+
+#include "inbox_state.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::testing {
+
+namespace {
+
+class JoinedSession final : public InboxSession {
+ public:
+  explicit JoinedSession(MemorySession& of) : of_(of) {}
+  std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override {
+    if (scope.fence) throw Error("somebody's own transaction cannot be fenced");
+    handler_ = scope.handler;
+    return of_.admit(scope, entries);
+  }
+  Transaction& transaction() override { return of_; }
+  void at_message(std::size_t) override {}
+  void respond(const MessageId& id, std::string_view body) override { of_.respond(handler_, id, body); }
+  void publish(const OwnedMessage& message, const MessageId& id) override { of_.publish(message, id); }
+  void commit() override {}
+  void rollback() noexcept override {}
+  std::vector<bool> settled(HandlerId handler, std::span<const MessageId> ids) override {
+    return of_.settled(handler, ids);
+  }
+  std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override {
+    return of_.responses(handler, ids);
+  }
+
+ private:
+  MemorySession& of_;
+  HandlerId handler_{};
+};
+
+}  // namespace
+
+std::unique_ptr<InboxSession> MemoryInbox::join(Transaction& transaction) {
+  auto* session = dynamic_cast<MemorySession*>(&transaction);
+  if (session == nullptr) throw Error("join(): this transaction is not one of the memory inbox");
+  return std::make_unique<JoinedSession>(*session);
+}
+
+std::optional<Recorded> MemoryInbox::find(HandlerId handler, const MessageId& id) {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_available();
+  const InboxKey key{handler, id};
+  const auto kept = state_->ids.find(key);
+  if (kept == state_->ids.end()) return std::nullopt;
+  const auto response = state_->responses.find(key);
+  return Recorded{kept->second, response == state_->responses.end() ? std::nullopt : std::optional(response->second)};
+}
+
+}  // namespace turnstile::testing

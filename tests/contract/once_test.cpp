@@ -1,0 +1,267 @@
+// The contract of the inbox without Kafka (turnstile/inbox.hpp), on every store.
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <future>
+#include <latch>
+
+#include "inbox_world.hpp"
+#include "tests/support/eventually.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/inbox.hpp"
+
+namespace turnstile {
+void PrintTo(Once::Kind kind, std::ostream* out) {
+  *out << std::array{"ran", "repeated", "mismatch", "running"}.at(static_cast<std::size_t>(kind));
+}
+}  // namespace turnstile
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using enum Once::Kind;
+
+class OnceContract : public InboxContract {
+ protected:
+  void SetUp() override {
+    InboxContract::SetUp();
+    if (world_) inbox_.emplace(std::shared_ptr<InboxStore>(&store(), [](InboxStore*) {}));
+  }
+  Inbox& inbox() { return *inbox_; }
+  /// An effect named so, answered with `response`.
+  static Inbox::Effect effect(const std::string& name, const std::string& response) {
+    return [=](Context& ctx) {
+      ctx.tx().exec(InboxWorld::kEffect, name);
+      ctx.reply(response);
+    };
+  }
+  static void nothing(Context&) { ADD_FAILURE() << "was run"; }
+
+  std::optional<Inbox> inbox_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Once, OnceContract,
+                         testing::Values(InboxKind{"memory", make_memory_world},
+                                         InboxKind{"postgres", make_postgres_world},
+                                         InboxKind{"postgres_in_partitions", make_partitioned_world}),
+                         [](const auto& c) { return std::string(c.param.name); });
+
+TEST_P(OnceContract, RunsOnceAndAnswersAllAlike) {
+  using namespace std::string_literals;
+  const std::string receipt = "receipt\0 17\xff"s;
+  const Once first = inbox().once("charge", "r1", effect("paid", receipt));
+  EXPECT_EQ(first.kind, ran);
+  EXPECT_EQ(first.response, receipt);
+  for (int i = 0; i < 2; ++i) {
+    const Once again = inbox().once("charge", "r1", nothing);
+    EXPECT_EQ(again.kind, repeated);
+    EXPECT_EQ(again.response, receipt);
+  }
+  EXPECT_THAT(world_->effects(), ElementsAre("paid"));
+}
+
+TEST_P(OnceContract, WithoutAReplyThereIsNone) {
+  EXPECT_EQ(inbox().once("charge", "r1", [](Context&) {}).response, std::nullopt);
+  EXPECT_EQ(inbox().once("charge", "r1", nothing).response, std::nullopt);
+  EXPECT_EQ(inbox().once("charge", "r2", [](Context& ctx) { ctx.reply(""); }).response, "");
+  EXPECT_EQ(inbox().once("charge", "r2", nothing).response, "");
+}
+
+TEST_P(OnceContract, TwoHandlersSeeTheSameIdOnceEach) {
+  EXPECT_EQ(inbox().once("charge", "r1", effect("a", "")).kind, ran);
+  EXPECT_EQ(inbox().once("notify", "r1", effect("b", "")).kind, ran);
+  EXPECT_THAT(world_->effects(), ElementsAre("a", "b"));
+}
+
+TEST_P(OnceContract, AMessageOfTheMainJobAndACallAreOneId) {
+  EXPECT_EQ(once({"r1"}), "f");
+  EXPECT_EQ(inbox().once("charge", "r1", nothing).kind, repeated);
+  EXPECT_EQ(inbox().once("charge", "r2", effect("r2", "")).kind, ran);
+  EXPECT_EQ(once({"r2"}), "d");
+}
+
+TEST_P(OnceContract, AnotherBodyUnderTheSameIdIsToldApart) {
+  const auto with = [&](std::optional<std::string_view> body, const Inbox::Effect& effect) {
+    return inbox().once("charge", "r1", effect, {.body = body}).kind;
+  };
+  EXPECT_EQ(with("10 cents", effect("paid", "ok")), ran);
+  EXPECT_EQ(with("10 cents", nothing), repeated);
+  EXPECT_EQ(with("99 cents", nothing), mismatch);
+  EXPECT_EQ(with(std::nullopt, nothing), repeated);
+  EXPECT_EQ(inbox().once("charge", "r1", nothing, {.body = "99 cents"}).response, std::nullopt)
+      << "the answer to another request";
+}
+
+TEST_P(OnceContract, WhatThrowsLeavesNothing) {
+  const auto broken = [](Context& ctx) {
+    effect("half", "ok")(ctx);
+    throw std::runtime_error("the card was refused");
+  };
+  EXPECT_THROW(inbox().once("charge", "r1", broken), std::runtime_error);
+  EXPECT_EQ(inbox().check("charge", "r1"), std::nullopt);
+  EXPECT_THAT(world_->effects(), IsEmpty());
+  EXPECT_EQ(inbox().once("charge", "r1", effect("whole", "ok")).kind, ran);
+  EXPECT_THAT(world_->effects(), ElementsAre("whole"));
+}
+
+TEST_P(OnceContract, WrongUseOfAReplyLeavesNothing) {
+  EXPECT_THROW(inbox().once("charge", "r1", effect("a", std::string(101, 'x')), {.max_response = 100}),
+               ResponseTooLarge);
+  EXPECT_EQ(inbox().once("charge", "r1", effect("b", std::string(100, 'x')), {.max_response = 100}).kind, ran);
+  EXPECT_THROW(inbox().once("charge", "r2",
+                            [](Context& ctx) {
+                              ctx.reply("a");
+                              ctx.reply("b");
+                            }),
+               std::logic_error);
+  EXPECT_THROW(inbox().once("charge", "r2", [](Context& ctx) { ctx.publish({}); }), std::logic_error);
+  EXPECT_THROW(inbox().once("charge", "r2", [](Context& ctx) { ctx.tx().exec(InboxWorld::kRefused, "x"); }), SqlError);
+  EXPECT_EQ(inbox().check("charge", "r2"), std::nullopt);
+  EXPECT_THROW(inbox().once("", "r2", nothing), Error);
+}
+
+TEST_P(OnceContract, OfManyAtOnceOneRunsAndAllGetItsResponse) {
+  constexpr int kCallers = 8, kIds = 10;
+  std::latch together(kCallers);
+  std::vector<std::future<std::vector<Once>>> callers;
+  for (int caller = 0; caller < kCallers; ++caller) {
+    callers.push_back(std::async(std::launch::async, [&, caller] {
+      together.arrive_and_wait();
+      std::vector<Once> answers;
+      for (int id = 0; id < kIds; ++id) {
+        answers.push_back(inbox().once("charge", "r" + std::to_string(id),
+                                       effect("r" + std::to_string(id), "by " + std::to_string(caller)),
+                                       {.wait = 60s}));
+      }
+      return answers;
+    }));
+  }
+  std::vector<std::vector<Once>> all;
+  for (auto& caller : callers) all.push_back(caller.get());
+  for (std::size_t id = 0; id < kIds; ++id) {
+    int runs = 0;
+    for (const auto& answers : all) {
+      runs += answers[id].kind == ran;
+      EXPECT_EQ(answers[id].response, all[0][id].response);
+    }
+    EXPECT_EQ(runs, 1);
+  }
+  EXPECT_THAT(world_->effects(), SizeIs(kIds));
+}
+
+TEST_P(OnceContract, ARivalThatTakesTooLongIsToldApart) {
+  std::latch inside(1);
+  std::promise<void> go;
+  auto slow = std::async(std::launch::async, [&] {
+    return inbox().once("charge", "r1", [&](Context& ctx) {
+      effect("slow", "done")(ctx);
+      inside.count_down();
+      go.get_future().wait();
+    });
+  });
+  inside.wait();
+  EXPECT_EQ(inbox().once("charge", "r1", nothing, {.wait = 50ms}).kind, running);
+  EXPECT_EQ(inbox().once("charge", "r1", nothing, {.wait = 0ms}).kind, running);
+  EXPECT_EQ(inbox().once("charge", "r2", effect("beside", "")).kind, ran) << "others are not held up";
+  EXPECT_EQ(inbox().check("charge", "r1"), std::nullopt) << "not committed yet";
+  go.set_value();
+  EXPECT_EQ(slow.get().kind, ran);
+  EXPECT_EQ(inbox().once("charge", "r1", nothing).response, "done");
+}
+
+TEST_P(OnceContract, AnAnswerToCommitThatIsLostDoublesNothing) {
+  for (const bool carried_out : {true, false}) {
+    const std::string id = carried_out ? "carried out" : "not carried out";
+    std::atomic<int> calls = 0;
+    const Once done = inbox().once("charge", id, [&](Context& ctx) {
+      effect(id, "ok")(ctx);
+      if (++calls == 1) world_->lose_next_commit(carried_out);
+    });
+    EXPECT_EQ(done.response, "ok");
+    EXPECT_EQ(calls, carried_out ? 1 : 2);
+  }
+  EXPECT_THAT(world_->effects(), ElementsAre("carried out", "not carried out"));
+}
+
+TEST_P(OnceContract, WhileTheStoreIsAwayNothingRuns) {
+  inbox().once("charge", "r1", effect("a", ""));
+  world_->go_away();
+  EXPECT_THROW(inbox().once("charge", "r2", nothing), StoreUnavailable);
+  EXPECT_THROW(inbox().check("charge", "r1"), StoreUnavailable);
+  EXPECT_THROW(inbox().record("charge", "r1"), StoreUnavailable);
+  world_->come_back();
+  EXPECT_EQ(inbox().once("charge", "r2", effect("b", "")).kind, ran);
+  EXPECT_THAT(world_->effects(), ElementsAre("a", "b"));
+}
+
+TEST_P(OnceContract, CheckAndRecord) {
+  EXPECT_EQ(inbox().check("charge", "r1"), std::nullopt);
+  EXPECT_TRUE(inbox().record("charge", "r1"));
+  EXPECT_FALSE(inbox().record("charge", "r1", "too late"));
+  ASSERT_TRUE(inbox().check("charge", "r1"));
+  EXPECT_EQ(inbox().check("charge", "r1")->response, std::nullopt);
+  const std::string large(1 << 20, 'x');
+  EXPECT_TRUE(inbox().record("charge", "r2", large));
+  EXPECT_EQ(inbox().check("charge", "r2")->response, large);
+  EXPECT_EQ(inbox().once("charge", "r2", nothing).response, large);
+}
+
+TEST_P(OnceContract, WhatIsPublishedGoesWithTheEffect) {
+  OwnedMessage message;
+  message.topic = "orders";
+  message.payload = "paid";
+  const auto publish = [&](Context& ctx) { ctx.publish(message); };
+  inbox().once("charge", "r1", publish);
+  inbox().once("charge", "r1", nothing);
+  EXPECT_THROW(inbox().once("charge", "r2",
+                            [&](Context& ctx) {
+                              publish(ctx);
+                              throw std::runtime_error("no");
+                            }),
+               std::runtime_error);
+  const auto outbox = store().outbox();
+  EXPECT_THAT(outbox->waiting(outbox->keep_shards("relay", 30s), 10), SizeIs(1));
+}
+
+// --- in somebody's transaction ---
+
+TEST_P(OnceContract, WithinATransactionItsOwnerDecides) {
+  for (const bool committed : {false, true}) {
+    const auto session = store().open_session();
+    session->begin(scope(fence_), {});
+    const auto call = [&](const Inbox::Effect& effect, std::optional<std::string_view> body = {}) {
+      return inbox().once(session->transaction(), "charge", "r1", effect, {.body = body});
+    };
+    EXPECT_EQ(call(effect("paid", "ok"), "10").kind, ran);
+    const Once again = call(nothing, "10");
+    EXPECT_EQ(again.kind, repeated) << "by the same transaction";
+    EXPECT_EQ(again.response, "ok");
+    EXPECT_EQ(call(nothing, "99").kind, mismatch);
+    EXPECT_TRUE(inbox().record(session->transaction(), "charge", "r2", "two"));
+    EXPECT_FALSE(inbox().record(session->transaction(), "charge", "r2"));
+    if (committed) session->commit();
+    else session->rollback();
+    EXPECT_EQ(inbox().check("charge", "r1").has_value(), committed);
+    EXPECT_EQ(inbox().check("charge", "r2").has_value(), committed);
+  }
+  EXPECT_THAT(world_->effects(), ElementsAre("paid"));
+  EXPECT_EQ(inbox().once("charge", "r1", nothing).response, "ok");
+}
+
+TEST_P(OnceContract, AHandlersMessageAndACallWithinItHaveIdsOfTheirOwn) {
+  const auto session = store().open_session();
+  EXPECT_EQ(admit(*session, {"m1"}), "f");
+  EXPECT_FALSE(inbox().record(session->transaction(), "charge", "m1")) << "the message's own";
+  EXPECT_TRUE(inbox().record(session->transaction(), "mail", "m1"));
+  session->commit();
+  EXPECT_TRUE(inbox().check("charge", "m1"));
+  EXPECT_TRUE(inbox().check("mail", "m1"));
+}
+
+}  // namespace
+}  // namespace turnstile::test

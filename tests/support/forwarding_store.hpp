@@ -1,0 +1,39 @@
+#pragma once
+// A store that passes everything on: what a test wants to see or to change, it overrides.
+
+#include <memory>
+
+#include "turnstile/ports/inbox.hpp"
+
+namespace turnstile::test {
+
+class ForwardingStore : public InboxStore {
+ public:
+  explicit ForwardingStore(std::shared_ptr<InboxStore> inner) : inner_(std::move(inner)) {}
+
+  std::unique_ptr<InboxSession> open_session() override { return inner_->open_session(); }
+  std::unique_ptr<InboxSession> join(Transaction& transaction) override { return inner_->join(transaction); }
+  std::optional<Recorded> find(HandlerId handler, const MessageId& id) override { return inner_->find(handler, id); }
+  std::shared_ptr<Outbox> outbox() override { return inner_->outbox(); }
+  void check_schema() override { inner_->check_schema(); }
+  HandlerId register_handler(const std::string& name) override { return inner_->register_handler(name); }
+  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
+                                               std::chrono::milliseconds lock_timeout) override {
+    return inner_->claim_partitions(group, partitions, lock_timeout);
+  }
+  void advance_watermarks(std::span<const WatermarkUpdate> updates) override { inner_->advance_watermarks(updates); }
+  std::int32_t begin_incarnation(const Fence& fence) override { return inner_->begin_incarnation(fence); }
+  bool record_dead(const DeadMessage& message) override { return inner_->record_dead(message); }
+  bool is_dead(HandlerId handler, const Fence& fence, Offset offset) override {
+    return inner_->is_dead(handler, fence, offset);
+  }
+  KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override {
+    return inner_->keep_ids(handler, keep_for);
+  }
+  PurgeStep purge_step(std::int64_t most) override { return inner_->purge_step(most); }
+
+ private:
+  const std::shared_ptr<InboxStore> inner_;
+};
+
+}  // namespace turnstile::test
