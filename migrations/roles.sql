@@ -30,3 +30,6 @@ GRANT EXECUTE ON FUNCTION :"schema".keep_ids(smallint, bigint) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".purge_step(integer) TO :"role";
 -- DELETE: tokens whose time is long over; one that is gone cannot be redeemed.
 GRANT SELECT, INSERT, UPDATE (redeemed_at), DELETE ON :"schema".one_time_token TO :"role";
+-- DELETE: what is done, or was given back. UPDATE: leases, and what is claimed again.
+GRANT SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at), DELETE
+  ON :"schema".claim TO :"role";

@@ -31,7 +31,7 @@ std::vector<Statement> MemoryInbox::committed() const {
 std::vector<OwnedMessage> MemoryInbox::published() const {
   const std::lock_guard lock(state_->mutex);
   std::vector<OwnedMessage> all;
-  for (const OutboxRecord& record : state_->outbox) all.push_back(record.message);
+  for (const OutboxRow& row : state_->outbox) all.push_back(row.record.message);
   return all;
 }
 

@@ -54,11 +54,6 @@ struct AsText {
   }
 };
 
-OutboxShard shard_of(const OwnedMessage& message, const MessageId& id) {
-  const std::size_t hash = message.key ? std::hash<std::string>{}(*message.key) : id.bytes.back();
-  return static_cast<OutboxShard>(hash % kOutboxShards);
-}
-
 Statement record(std::string_view sql, std::span<const Param> params, bool deferred, std::size_t message) {
   Statement statement{std::string(sql), {}, deferred, message};
   for (const Param& param : params) statement.params.push_back(std::visit(AsText{}, param.value()));
@@ -215,11 +210,7 @@ void MemorySession::respond(HandlerId handler, const MessageId& id, std::string_
 
 void MemorySession::publish(const OwnedMessage& message, const MessageId& id) {
   require_open();
-  OutboxRecord record{.shard = shard_of(message, id), .message = message};
-  record.message.partition = -1;
-  std::erase_if(record.message.headers, [](const Header& header) { return header.name == "message-id"; });
-  record.message.headers.push_back({"message-id", id.text()});
-  published_.push_back(std::move(record));
+  published_.push_back(outbox_record(message, id));
 }
 
 void MemorySession::commit() {
@@ -261,11 +252,7 @@ void MemorySession::end(bool commit) noexcept {
     }
     if (commit) {
       for (auto& [key, body] : responses_) state_->responses[key] = std::move(body);
-      for (OutboxRecord& record : published_) {
-        record.id = ++state_->outbox_ids;
-        state_->written_at[record.id] = std::chrono::steady_clock::now();
-        state_->outbox.push_back(std::move(record));
-      }
+      for (OutboxRecord& published : published_) state_->put_out(std::move(published));
       state_->committed.insert(state_->committed.end(), done_.begin(), done_.end());
     }
     ++(commit ? state_->commits : state_->rollbacks);

@@ -1,6 +1,7 @@
 #pragma once
 // What the sessions of one MemoryInbox share.
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -27,21 +28,36 @@ struct FenceRow {
   int sharers = 0;  ///< open transactions that hold it
 };
 
+struct ClaimRow {
+  enum class State : std::uint8_t { claimed, failed, parked };
+  State state = State::claimed;
+  MessageId owner;
+  std::int64_t fence = 1;
+  std::chrono::steady_clock::time_point expires;
+  std::optional<std::int64_t> fingerprint;
+};
+
+/// A message in the outbox, and when it was committed.
+struct OutboxRow {
+  OutboxRecord record;
+  std::chrono::steady_clock::time_point written_at;
+};
+
 struct MemoryInbox::State {
   mutable std::mutex mutex;
   std::condition_variable changed;  ///< a transaction ended
 
   std::map<InboxKey, std::optional<std::int64_t>> ids;  ///< with fingerprints
   std::set<InboxKey> pending;                           ///< of open transactions
+  std::map<InboxKey, ClaimRow> claims;
   std::map<std::int32_t, FenceRow> fences;
   std::map<std::string, HandlerId> handlers;
   std::map<HandlerId, std::optional<std::chrono::seconds>> kept;  ///< the longest that was said
   std::map<std::tuple<HandlerId, std::int32_t, std::int32_t, Offset>, DeadMessage> dead;
   std::map<InboxKey, std::string> responses;
-  std::vector<OutboxRecord> outbox;  ///< in the order of commits
+  std::vector<OutboxRow> outbox;  ///< in the order of commits
   std::vector<std::pair<OutboxRecord, std::string>> refused;
   std::int64_t outbox_ids = 0;
-  std::map<std::int64_t, std::chrono::steady_clock::time_point> written_at;  ///< by the id in the outbox
   std::map<OutboxShard, std::pair<std::string, std::chrono::steady_clock::time_point>> relays;
   std::vector<Statement> committed;
   std::size_t commits = 0;
@@ -58,9 +74,14 @@ struct MemoryInbox::State {
 
   /// Throws StoreUnavailable while the store is away. Call with the mutex held.
   void require_available() const;
+  /// A message is committed to the outbox. Call with the mutex held.
+  void put_out(OutboxRecord record);
   /// The fence's row, under its epoch. Throws Fenced. Call with the mutex held.
   FenceRow& owned(const Fence& fence);
 };
+
+/// As the outbox holds a message that is published under this id.
+OutboxRecord outbox_record(const OwnedMessage& message, const MessageId& id);
 
 /// One transaction at a time on a shared state.
 class MemorySession final : public InboxSession, public Transaction {

@@ -6,6 +6,11 @@ namespace turnstile::testing {
 
 namespace {
 
+OutboxShard shard_of(const OwnedMessage& message, const MessageId& id) {
+  const std::size_t hash = message.key ? std::hash<std::string>{}(*message.key) : id.bytes.back();
+  return static_cast<OutboxShard>(hash % kOutboxShards);
+}
+
 class MemoryOutbox final : public Outbox {
  public:
   explicit MemoryOutbox(std::shared_ptr<MemoryInbox::State> state) : state_(std::move(state)) {}
@@ -34,9 +39,9 @@ class MemoryOutbox final : public Outbox {
   std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most) override {
     const auto lock = enter();
     std::vector<OutboxRecord> records;
-    for (const OutboxRecord& record : state_->outbox) {
+    for (const OutboxRow& row : state_->outbox) {
       if (records.size() == most) break;
-      if (std::find(shards.begin(), shards.end(), record.shard) != shards.end()) records.push_back(record);
+      if (std::find(shards.begin(), shards.end(), row.record.shard) != shards.end()) records.push_back(row.record);
     }
     return records;
   }
@@ -44,13 +49,13 @@ class MemoryOutbox final : public Outbox {
   void remove(std::span<const OutboxRecord* const> records) override {
     const auto lock = enter();
     for (const OutboxRecord* gone : records)
-      std::erase_if(state_->outbox, [&](const OutboxRecord& record) { return record.id == gone->id; });
+      std::erase_if(state_->outbox, [&](const OutboxRow& row) { return row.record.id == gone->id; });
   }
 
   void refuse(const OutboxRecord& refused, const std::string& why) override {
     const auto lock = enter();
     const auto erased =
-        std::erase_if(state_->outbox, [&](const OutboxRecord& record) { return record.id == refused.id; });
+        std::erase_if(state_->outbox, [&](const OutboxRow& row) { return row.record.id == refused.id; });
     if (erased > 0) state_->refused.emplace_back(refused, why);
   }
 
@@ -58,8 +63,8 @@ class MemoryOutbox final : public Outbox {
     const auto lock = enter();
     OutboxLag lag{.waiting = static_cast<std::int64_t>(state_->outbox.size()),
                   .refused = static_cast<std::int64_t>(state_->refused.size())};
-    for (const OutboxRecord& record : state_->outbox) {
-      const auto age = std::chrono::steady_clock::now() - state_->written_at.at(record.id);
+    for (const OutboxRow& row : state_->outbox) {
+      const auto age = std::chrono::steady_clock::now() - row.written_at;
       lag.oldest = std::max(lag.oldest, std::chrono::duration_cast<std::chrono::milliseconds>(age));
     }
     return lag;
@@ -76,6 +81,19 @@ class MemoryOutbox final : public Outbox {
 };
 
 }  // namespace
+
+OutboxRecord outbox_record(const OwnedMessage& message, const MessageId& id) {
+  OutboxRecord record{.shard = shard_of(message, id), .message = message};
+  record.message.partition = -1;
+  std::erase_if(record.message.headers, [](const Header& header) { return header.name == "message-id"; });
+  record.message.headers.push_back({"message-id", id.text()});
+  return record;
+}
+
+void MemoryInbox::State::put_out(OutboxRecord record) {
+  record.id = ++outbox_ids;
+  outbox.push_back({std::move(record), std::chrono::steady_clock::now()});
+}
 
 std::shared_ptr<Outbox> MemoryInbox::outbox() { return std::make_shared<MemoryOutbox>(state_); }
 

@@ -92,7 +92,7 @@ std::string grants(std::string_view schema, std::string_view user) {
   struct Grant {
     std::string_view rights, table;
   };
-  static constexpr std::array<Grant, 13> all{{
+  static constexpr std::array<Grant, 14> all{{
       {"SELECT", "migration"},
       {"SELECT, INSERT", "handler"},
       {"SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at)", "fence"},
@@ -106,6 +106,8 @@ std::string grants(std::string_view schema, std::string_view user) {
       {"SELECT, INSERT, UPDATE (shard, refused), DELETE", "outbox"},
       {"SELECT, UPDATE (owner, fence, expires_at)", "outbox_relay"},
       {"SELECT, INSERT, UPDATE (redeemed_at), DELETE", "one_time_token"},
+      {"SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at), DELETE",
+       "claim"},
   }};
   const std::string role = quote_identifier(user), where = quote_identifier(schema);
   std::string text = "GRANT USAGE ON SCHEMA " + where + " TO " + role + ";";

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "decode.hpp"
 #include "encode.hpp"
+#include "entries.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/postgres/pqxx.hpp"
 
@@ -26,19 +26,6 @@ Rows rows_of(const PGresult* result) {
     }
   }
   return rows;
-}
-
-/// Indices of the first entry of each id, in the order of ids (trap 4).
-void sort_distinct(std::span<const InboxEntry> entries, std::vector<std::uint32_t>& order) {
-  order.resize(entries.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    const int compared = std::memcmp(entries[a].id.bytes.data(), entries[b].id.bytes.data(), 16);
-    return compared != 0 ? compared < 0 : a < b;
-  });
-  order.erase(std::unique(order.begin(), order.end(),
-                          [&](std::uint32_t a, std::uint32_t b) { return entries[a].id == entries[b].id; }),
-              order.end());
 }
 
 }  // namespace

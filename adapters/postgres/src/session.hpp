@@ -1,6 +1,7 @@
 #pragma once
 // A worker's transactions, one after another.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -41,6 +42,8 @@ class Session final : public InboxSession, public Transaction {
   void queue(std::string_view sql, std::span<const Param> params) override;
 
   pqxx::transaction_base& native();
+  /// Statements of the adapter's own in the open transaction, in one round trip. Throws as run().
+  std::vector<Result> run_own(const std::function<void(Pipeline&)>& fill);
 
  private:
   std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries);

@@ -35,6 +35,12 @@ void Session::publish(const OwnedMessage& message, const MessageId& id) {
   queue_own(shared_->statements.publish);
 }
 
+std::vector<Result> Session::run_own(const std::function<void(Pipeline&)>& fill) {
+  require_open("run_own()");
+  fill(loan_->pipeline);
+  return send_and_read().kept;
+}
+
 void Session::queue_own(const std::string& sql) {
   try {
     loan_->pipeline.add(sql, message_);

@@ -68,6 +68,83 @@ VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea,
         ARRAY(SELECT pg_catalog.decode(h, 'hex') FROM unnest($6::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n),
         ARRAY(SELECT CASE WHEN h <> '-' THEN pg_catalog.decode(h, 'hex') END FROM unnest($7::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n)))";
 
+/// One row with NULL says that the fence holds. Of the others each is a message: claimed by us (with its fence), parked by us just
+/// now, or somebody else's, as it was when the statement began. What is not answered was claimed by somebody meanwhile. $9 are our
+/// owners: this call's, and those of calls whose answer was lost, so that nothing ran under them.
+constexpr std::string_view kTakeClaims = R"(
+), given AS MATERIALIZED (
+  SELECT * FROM unnest($6::uuid[], $7::bigint[], $8::bigint[]) AS e (id, record_offset, fingerprint)
+), taken AS (
+  INSERT INTO @.claim AS c (handler, id, owner, slot, record_offset, fingerprint, expires_at)
+  SELECT $3::smallint, e.id, ($9::uuid[])[1], $4::integer, e.record_offset, e.fingerprint,
+         clock_timestamp() + $10::bigint * interval '1 millisecond'
+    FROM given e WHERE EXISTS (SELECT 1 FROM owner) ORDER BY e.id
+  ON CONFLICT (handler, id) DO UPDATE
+     SET state = CASE WHEN c.state = 'failed' OR c.owner = ANY ($9::uuid[]) OR $11::boolean THEN 'claimed' ELSE 'parked' END,
+         owner = excluded.owner, fence = c.fence + 1, expires_at = excluded.expires_at, slot = excluded.slot,
+         record_offset = excluded.record_offset, fingerprint = coalesce(excluded.fingerprint, c.fingerprint), error = NULL,
+         claimed_at = excluded.claimed_at
+   WHERE c.state = 'failed' OR (c.state = 'claimed' AND (c.owner = ANY ($9::uuid[]) OR c.expires_at < clock_timestamp()))
+  RETURNING id, state, fence
+)
+SELECT NULL::uuid, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint FROM owner
+UNION ALL SELECT id, state, fence, NULL, NULL FROM taken
+UNION ALL
+SELECT c.id, CASE c.state WHEN 'claimed' THEN 'running' ELSE c.state END, c.fence, c.fingerprint,
+       greatest(0, extract(epoch FROM c.expires_at - clock_timestamp()) * 1000)::bigint
+  FROM given g JOIN @.claim c ON c.handler = $3::smallint AND c.id = g.id
+ WHERE EXISTS (SELECT 1 FROM owner) AND NOT EXISTS (SELECT 1 FROM taken t WHERE t.id = g.id))";
+
+/// A claim waits for the transaction that ends another one of the same message, and cannot see the id that it leaves: a statement
+/// of its own can, with the claim in hand.
+constexpr std::string_view kDropDoneClaims = R"(
+DELETE FROM @.claim c USING @.inbox i
+ WHERE c.handler = $1::smallint AND c.id = ANY ($2::uuid[]) AND c.owner = $3::uuid AND i.handler = c.handler AND i.id = c.id
+RETURNING i.id, i.fingerprint)";
+
+/// What the owner still has of what it names.
+constexpr std::string_view kHeld = R"(
+WITH given AS MATERIALIZED (
+  SELECT * FROM unnest($2::uuid[], $3::bigint[]{}) AS g (id, fence{})
+), held AS MATERIALIZED (
+  SELECT c.id, c.fence, c.slot, c.record_offset, c.fingerprint{} FROM @.claim c JOIN given g ON g.id = c.id AND g.fence = c.fence
+   WHERE c.handler = $1::smallint AND c.owner = $4::uuid AND c.state = 'claimed' ORDER BY c.id FOR UPDATE OF c
+)";
+
+constexpr std::string_view kEndClaims = R"(
+), gone AS (
+  DELETE FROM @.claim c USING held h WHERE c.handler = $1::smallint AND c.id = h.id
+), taken_in AS (
+  INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
+  SELECT $1::smallint, id, slot, record_offset, fingerprint FROM held ORDER BY id ON CONFLICT DO NOTHING
+), replied AS (
+  INSERT INTO @.response (handler, id, body) SELECT $1::smallint, id, more FROM held WHERE more IS NOT NULL ORDER BY id
+  ON CONFLICT (handler, id) DO UPDATE SET body = excluded.body, replied_at = excluded.replied_at
+)
+SELECT id FROM held)";
+
+constexpr std::string_view kFailClaims = R"(
+), failed AS (
+  UPDATE @.claim c SET state = 'failed', error = h.more FROM held h WHERE c.handler = $1::smallint AND c.id = h.id
+)
+SELECT id FROM held)";
+
+/// Nobody has seen the first one's fence. That of a later one must go on growing, so its row stays.
+constexpr std::string_view kGiveClaimsBack = R"(
+), gone AS (
+  DELETE FROM @.claim c USING held h WHERE c.handler = $1::smallint AND c.id = h.id AND h.fence = 1
+), kept AS (
+  UPDATE @.claim c SET state = 'failed' FROM held h WHERE c.handler = $1::smallint AND c.id = h.id AND h.fence > 1
+)
+SELECT id FROM held)";
+
+constexpr std::string_view kRenewClaims = R"(
+), renewed AS (
+  UPDATE @.claim c SET expires_at = clock_timestamp() + $5::bigint * interval '1 millisecond'
+    FROM held h WHERE c.handler = $1::smallint AND c.id = h.id
+)
+SELECT id FROM held)";
+
 /// Whoever is about to take a shard, and so has it locked, is not waited for.
 constexpr std::string_view kKeepShards = R"(
 UPDATE @.outbox_relay r
@@ -176,6 +253,20 @@ class InSchema {
   std::string prefix_;
 };
 
+/// With a third array of what is said of each, or without.
+std::string held(std::string_view with) {
+  std::string text;
+  std::string_view rest = kHeld;
+  const std::string parts[] = {with.empty() ? "" : ", $5::" + std::string(with) + "[]", with.empty() ? "" : ", more",
+                               with.empty() ? "" : ", g.more"};
+  for (const std::string& part : parts) {
+    const auto at = rest.find("{}");
+    text.append(rest.substr(0, at)).append(part);
+    rest.remove_prefix(at + 2);
+  }
+  return text.append(rest);
+}
+
 }  // namespace
 
 Statements::Statements(const std::string& schema) {
@@ -194,6 +285,13 @@ Statements::Statements(const std::string& schema) {
   responses = in("SELECT id, body FROM @.response WHERE handler = $1::smallint AND id = ANY ($2::uuid[])");
   publish = in(kPublish);
   publish_text = in(kPublishText);
+  take_claims = in(kOwner) + in(kFenced) + in(kTakeClaims);
+  take_free_claims = in(kOwner) + in(kFree) + in(kTakeClaims);
+  drop_done_claims = in(kDropDoneClaims);
+  end_claims = in(held("bytea")) + in(kEndClaims);
+  fail_claims = in(held("text")) + in(kFailClaims);
+  give_claims_back = in(held("")) + in(kGiveClaimsBack);
+  renew_claims = in(held("")) + in(kRenewClaims);
   keep_shards = in(kKeepShards);
   leave_shards = in("UPDATE @.outbox_relay SET owner = NULL WHERE owner = $1::text");
   waiting = in(kWaiting);

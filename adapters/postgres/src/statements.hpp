@@ -25,6 +25,15 @@ struct Statements {
   std::string publish;
   std::string publish_text;
 
+  // Claims.
+  std::string take_claims;
+  std::string take_free_claims;
+  std::string drop_done_claims;
+  std::string end_claims;
+  std::string fail_claims;
+  std::string give_claims_back;
+  std::string renew_claims;
+
   // The relay's.
   std::string keep_shards;
   std::string leave_shards;

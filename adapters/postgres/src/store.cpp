@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "calls.hpp"
+#include "claims.hpp"
 #include "decode.hpp"
 #include "encode.hpp"
 #include "joined_session.hpp"
@@ -35,6 +36,7 @@ class Store final : public InboxStore {
   std::unique_ptr<InboxSession> open_session() override { return std::make_unique<Session>(shared_); }
   std::unique_ptr<InboxSession> join(Transaction& transaction) override { return postgres::join(shared_, transaction); }
   std::optional<Recorded> find(HandlerId handler, const MessageId& id) override;
+  std::shared_ptr<Claims> claims() override { return open_claims(shared_); }
   std::shared_ptr<Outbox> outbox() override { return open_outbox(shared_); }
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;

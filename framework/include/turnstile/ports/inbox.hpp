@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "turnstile/message.hpp"
+#include "turnstile/ports/claims.hpp"
 #include "turnstile/ports/outbox.hpp"
 #include "turnstile/transaction.hpp"
 #include "turnstile/types.hpp"
@@ -124,6 +125,8 @@ class InboxStore {
   virtual std::unique_ptr<InboxSession> join(Transaction& transaction) = 0;
   /// What is kept of an id; nothing when it has not taken effect (or no transaction with it has committed yet).
   virtual std::optional<Recorded> find(HandlerId handler, const MessageId& id) = 0;
+  /// Who is at work on what, for effects elsewhere. Lives as long as somebody holds it.
+  virtual std::shared_ptr<Claims> claims() = 0;
   /// Where publish() puts messages. Lives as long as somebody holds it.
   virtual std::shared_ptr<Outbox> outbox() = 0;
   /// Throws SchemaError with the command to run when the schema is missing, older or newer than this build, or changed.

@@ -74,6 +74,8 @@ class MemoryInbox final : public InboxStore {
   void set_unavailable(bool unavailable);
   /// check_schema() throws it as SchemaError; empty: it passes.
   void set_schema_problem(const std::string& problem);
+  /// The leases of all claims end now.
+  void lapse_leases();
   /// Takes an id in, as if a transaction had.
   void insert(HandlerId handler, const InboxEntry& entry);
 
@@ -81,6 +83,8 @@ class MemoryInbox final : public InboxStore {
   std::unique_ptr<InboxSession> open_session() override;
   std::unique_ptr<InboxSession> join(Transaction& transaction) override;
   std::optional<Recorded> find(HandlerId handler, const MessageId& id) override;
+  /// Leases run by the process's steady clock.
+  std::shared_ptr<Claims> claims() override;
   std::shared_ptr<Outbox> outbox() override;
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;

@@ -1,0 +1,120 @@
+// Claims without a database.
+
+#include <algorithm>
+#include <set>
+
+#include "inbox_state.hpp"
+
+namespace turnstile::testing {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+bool other(const std::optional<std::int64_t>& kept, const InboxEntry& entry) {
+  return kept && entry.fingerprint && *kept != *entry.fingerprint;
+}
+
+class MemoryClaims final : public Claims {
+ public:
+  explicit MemoryClaims(std::shared_ptr<MemoryInbox::State> state) : state_(std::move(state)) {}
+
+  std::vector<Claim> claim(const ClaimScope& scope, std::span<const InboxEntry> entries) override {
+    const std::lock_guard lock(state_->mutex);
+    state_->require_available();
+    if (scope.fence) state_->owned(*scope.fence);
+    std::vector<Claim> claims;
+    std::set<MessageId> seen;
+    for (const InboxEntry& entry : entries) {
+      if (seen.insert(entry.id).second) claims.push_back(claim_one(scope, entry));
+      else claims.push_back({.state = Claim::State::repeated});
+    }
+    return claims;
+  }
+
+  std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) override {
+    const std::lock_guard lock(state_->mutex);
+    state_->require_available();
+    std::vector<bool> held;
+    for (const ClaimEnd& end : ends) {
+      ClaimRow* row = find(handler, owner, end.claim);
+      held.push_back(row != nullptr);
+      if (row != nullptr) end_one({handler, end.claim.id}, *row, end);
+    }
+    return held;
+  }
+
+  std::vector<bool> renew(HandlerId handler, const MessageId& owner, milliseconds lease,
+                          std::span<const HeldClaim> held) override {
+    const std::lock_guard lock(state_->mutex);
+    state_->require_available();
+    std::vector<bool> still;
+    for (const HeldClaim& claim : held) {
+      ClaimRow* row = find(handler, owner, claim);
+      if (row != nullptr) row->expires = Clock::now() + lease;
+      still.push_back(row != nullptr);
+    }
+    return still;
+  }
+
+ private:
+  using State = ClaimRow::State;
+
+  Claim claim_one(const ClaimScope& scope, const InboxEntry& entry) {
+    const InboxKey key{scope.handler, entry.id};
+    if (const auto done = state_->ids.find(key); done != state_->ids.end())
+      return {.state = other(done->second, entry) ? Claim::State::mismatch : Claim::State::done};
+    const auto now = Clock::now();
+    const auto [at, is_new] = state_->claims.try_emplace(key);
+    ClaimRow& row = at->second;
+    if (!is_new) {
+      const bool ours = row.owner == scope.owner || std::find(scope.abandoned.begin(), scope.abandoned.end(),
+                                                              row.owner) != scope.abandoned.end();
+      const bool claimed = row.state == State::claimed, lapsed = row.expires < now;
+      if (row.state == State::parked || (claimed && !ours && !lapsed)) {
+        if (other(row.fingerprint, entry)) return {.state = Claim::State::mismatch};
+        if (!claimed) return {.state = Claim::State::parked};
+        return {Claim::State::running, row.fence, std::chrono::ceil<milliseconds>(row.expires - now)};
+      }
+      ++row.fence;
+      row.state = claimed && !ours && !scope.rerun_unknown ? State::parked : State::claimed;
+    }
+    row.owner = scope.owner;
+    row.expires = now + scope.lease;
+    if (entry.fingerprint) row.fingerprint = entry.fingerprint;
+    return {row.state == State::parked ? Claim::State::parked : Claim::State::claimed, row.fence, {}};
+  }
+
+  ClaimRow* find(HandlerId handler, const MessageId& owner, const HeldClaim& claim) {
+    const auto row = state_->claims.find({handler, claim.id});
+    if (row == state_->claims.end() || row->second.state != State::claimed) return nullptr;
+    return row->second.owner == owner && row->second.fence == claim.fence ? &row->second : nullptr;
+  }
+
+  void end_one(const InboxKey& key, ClaimRow& row, const ClaimEnd& end) {
+    if (end.kind == ClaimEnd::Kind::failed || (end.kind == ClaimEnd::Kind::given_back && row.fence > 1)) {
+      row.state = State::failed;
+      return;
+    }
+    if (end.kind == ClaimEnd::Kind::done) {
+      state_->ids.emplace(key, row.fingerprint);
+      if (end.response) state_->responses[key] = *end.response;
+      for (const auto& [message, id] : end.messages) state_->put_out(outbox_record(message, id));
+    }
+    state_->claims.erase(key);
+  }
+
+  std::shared_ptr<MemoryInbox::State> state_;
+};
+
+}  // namespace
+
+std::shared_ptr<Claims> MemoryInbox::claims() { return std::make_shared<MemoryClaims>(state_); }
+
+void MemoryInbox::lapse_leases() {
+  const std::lock_guard lock(state_->mutex);
+  for (auto& [key, row] : state_->claims) row.expires = Clock::now() - std::chrono::nanoseconds(1);
+}
+
+}  // namespace turnstile::testing

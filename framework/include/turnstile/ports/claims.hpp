@@ -1,0 +1,85 @@
+#pragma once
+// Claims: who is at work on which message, for effects that no transaction can hold. Implemented by adapters/postgres and
+// adapters/memory; both pass the same contract suite.
+//
+//   claim() -> the handler runs -> end(): done, failed, or given back
+//
+// A claim has an owner, a lease by the store's clock, and a fence that counts the claims of its message. All that changes a claim
+// compares owner, fence and state first: who has lost it changes nothing. What is done is an id in the inbox like any other.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "turnstile/message.hpp"
+#include "turnstile/types.hpp"
+
+namespace turnstile {
+
+struct InboxEntry;
+
+struct ClaimScope {
+  HandlerId handler;
+  std::optional<Fence> fence{};  ///< absent: no partition is behind it
+  MessageId owner;               ///< made for this call alone
+  /// Owners of earlier calls of this process that threw, so that nothing ran under them: what they may have claimed is taken over.
+  std::vector<MessageId> abandoned{};
+  std::chrono::milliseconds lease{30'000};
+  /// What to do with a message whose lease ended while it was claimed, so that nobody knows whether it took effect.
+  bool rerun_unknown = false;
+  std::chrono::milliseconds lock_timeout{5'000};
+};
+
+/// What claim() says of a message.
+struct Claim {
+  enum class State : std::uint8_t {
+    claimed,   ///< by this call: run it
+    done,      ///< it has taken effect
+    mismatch,  ///< the same id is done, or claimed, with another body
+    running,   ///< somebody else's, and its lease has not ended
+    parked,    ///< whether it took effect is not known, and somebody has to say (`turnstile inbox unpark`)
+    repeated,  ///< an earlier entry of the same call has this id
+  };
+  State state = State::running;
+  std::int64_t fence = 0;             ///< claimed: which claim of the message this is, from 1
+  std::chrono::milliseconds left{0};  ///< running: until its lease ends
+};
+
+struct HeldClaim {
+  MessageId id;
+  std::int64_t fence = 0;
+};
+
+/// How a claimed message ended.
+struct ClaimEnd {
+  enum class Kind : std::uint8_t {
+    done,        ///< it took effect
+    failed,      ///< its handler said so: whoever gets it next may run it
+    given_back,  ///< it was not run
+  };
+  Kind kind = Kind::done;
+  HeldClaim claim;
+  std::optional<std::string> response{};                        ///< done: what is kept for those who ask again
+  std::vector<std::pair<OwnedMessage, MessageId>> messages{};  ///< done: into the outbox, each under its id
+  std::string error{};                                          ///< failed: why
+};
+
+/// Each call is a transaction of its own. Thread-safe. Every call may throw StoreBusy (nothing was done), and StoreUnavailable: then
+/// it may have been done all the same. The same may be said again.
+class Claims {
+ public:
+  virtual ~Claims() = default;
+  /// In the order of `entries`. Throws Fenced.
+  virtual std::vector<Claim> claim(const ClaimScope& scope, std::span<const InboxEntry> entries) = 0;
+  /// Which were still the owner's: the others changed nothing.
+  virtual std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) = 0;
+  /// The leases begin anew. Which were still the owner's.
+  virtual std::vector<bool> renew(HandlerId handler, const MessageId& owner, std::chrono::milliseconds lease,
+                                  std::span<const HeldClaim> held) = 0;
+};
+
+}  // namespace turnstile

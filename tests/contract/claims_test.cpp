@@ -1,0 +1,268 @@
+// What every store promises of claims (ports/claims.hpp).
+
+#include <gmock/gmock.h>
+
+#include <future>
+
+#include "inbox_world.hpp"
+#include "tests/support/eventually.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class ClaimsContract : public InboxContract {
+ protected:
+  void SetUp() override {
+    InboxContract::SetUp();
+    if (world_) claims_ = store().claims();
+  }
+  [[nodiscard]] ClaimScope by(const std::string& owner, std::chrono::milliseconds lease = 60s) const {
+    return {.handler = handler_, .fence = fence_, .owner = MessageId::from(owner), .lease = lease};
+  }
+  /// A letter for each: c(laimed), d(one), m(ismatch), r(unning), p(arked), e(qual to an earlier one).
+  std::string claim_entries(const ClaimScope& scope, const std::vector<InboxEntry>& entries) {
+    last_ = claims_->claim(scope, entries);
+    std::string letters;
+    for (const Claim& claim : last_) letters += "cdmrpe"[static_cast<int>(claim.state)];
+    return letters;
+  }
+  std::string claim(const ClaimScope& scope, const std::vector<std::string>& ids) {
+    return claim_entries(scope, entries(ids));
+  }
+  static ClaimEnd ended(const std::string& id, std::int64_t fence, ClaimEnd::Kind kind = ClaimEnd::Kind::done,
+                        std::optional<std::string> response = {}) {
+    return {.kind = kind, .claim = {MessageId::from(id), fence}, .response = std::move(response), .error = "broken"};
+  }
+  std::vector<bool> end(const std::string& owner, const std::vector<ClaimEnd>& ends) {
+    return claims_->end(handler_, MessageId::from(owner), ends);
+  }
+  bool done(const std::string& id) { return store().find(handler_, MessageId::from(id)).has_value(); }
+  /// What is claimed so is unknown at once.
+  std::string claim_and_vanish(const std::string& owner, const std::vector<std::string>& ids) {
+    const std::string letters = claim(by(owner, 1ms), ids);
+    EXPECT_TRUE(eventually([&, until = std::chrono::steady_clock::now() + 5ms] {
+      return std::chrono::steady_clock::now() > until;
+    }));
+    return letters;
+  }
+
+  std::shared_ptr<Claims> claims_;
+  std::vector<Claim> last_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Claims, ClaimsContract,
+                         testing::Values(InboxKind{"memory", make_memory_world},
+                                         InboxKind{"postgres", make_postgres_world},
+                                         InboxKind{"postgres_in_partitions", make_partitioned_world}),
+                         [](const auto& c) { return std::string(c.param.name); });
+
+TEST_P(ClaimsContract, WhatIsClaimedIsOnesOwnUntilItEnds) {
+  EXPECT_EQ(claim(by("one"), {"b", "a"}), "cc");
+  EXPECT_EQ(last_[0].fence, 1);
+  EXPECT_EQ(claim(by("two"), {"a", "c", "b"}), "rcr");
+  EXPECT_GT(last_[0].left, 50s);
+  EXPECT_LE(last_[0].left, 60s);
+  EXPECT_FALSE(done("a")) << "claimed is not done";
+  EXPECT_THAT(end("one", {ended("a", 1), ended("b", 1)}), ElementsAre(true, true));
+  EXPECT_EQ(claim(by("two"), {"a", "b"}), "dd");
+  EXPECT_TRUE(done("a"));
+}
+
+TEST_P(ClaimsContract, EqualIdsOfOneCallAreClaimedOnce) { EXPECT_EQ(claim(by("one"), {"x", "a", "x", "x"}), "ccee"); }
+
+TEST_P(ClaimsContract, WhatIsDoneIsAnIdOfTheInbox) {
+  once({"m"});
+  EXPECT_EQ(claim(by("one"), {"m", "n"}), "dc");
+  end("one", {ended("n", 1)});
+  EXPECT_EQ(once({"n"}), "d");
+}
+
+TEST_P(ClaimsContract, ResponsesAreKeptBitForBit) {
+  using namespace std::string_literals;
+  claim(by("one"), {"a", "b", "c"});
+  end("one", {ended("a", 1, ClaimEnd::Kind::done, "\0\xff"s), ended("b", 1, ClaimEnd::Kind::done, ""), ended("c", 1)});
+  EXPECT_EQ(store().find(handler_, MessageId::from("a"))->response, "\0\xff"s);
+  EXPECT_EQ(store().find(handler_, MessageId::from("b"))->response, "");
+  EXPECT_EQ(store().find(handler_, MessageId::from("c"))->response, std::nullopt);
+}
+
+TEST_P(ClaimsContract, AnEndComparesOwnerFenceAndState) {
+  claim(by("one"), {"a", "b", "c"});
+  for (const auto kind : {ClaimEnd::Kind::done, ClaimEnd::Kind::failed, ClaimEnd::Kind::given_back}) {
+    EXPECT_THAT(end("two", {ended("a", 1, kind)}), ElementsAre(false)) << "another owner";
+    EXPECT_THAT(end("one", {ended("a", 2, kind), ended("none", 1, kind)}), ElementsAre(false, false));
+  }
+  EXPECT_FALSE(done("a"));
+  end("one", {ended("a", 1, ClaimEnd::Kind::failed)});
+  EXPECT_THAT(end("one", {ended("a", 1)}), ElementsAre(false)) << "it has failed already";
+  EXPECT_THAT(end("one", {ended("b", 1), ended("a", 1), ended("c", 1)}), ElementsAre(true, false, true));
+  EXPECT_THAT(end("one", {ended("b", 1)}), ElementsAre(false)) << "it is done already";
+}
+
+TEST_P(ClaimsContract, EndsOfAllKindsGoTogether) {
+  claim(by("one"), {"done", "failed", "back", "lost"});
+  const auto held = end("one", {ended("lost", 7), ended("failed", 1, ClaimEnd::Kind::failed), ended("done", 1),
+                                ended("back", 1, ClaimEnd::Kind::given_back)});
+  EXPECT_THAT(held, ElementsAre(false, true, true, true));
+  EXPECT_EQ(claim(by("two"), {"done", "failed", "back", "lost"}), "dccr");
+  EXPECT_EQ(last_[1].fence, 2);
+  EXPECT_EQ(last_[2].fence, 1) << "nobody has seen the first one's";
+}
+
+TEST_P(ClaimsContract, AFenceOnlyGrows) {
+  std::int64_t before = 0;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(claim(by("one"), {"a"}), "c");
+    EXPECT_GT(last_[0].fence, before);
+    before = last_[0].fence;
+    end("one", {ended("a", before, ClaimEnd::Kind::failed)});
+    EXPECT_EQ(claim(by("one"), {"a"}), "c");
+    end("one", {ended("a", last_[0].fence, ClaimEnd::Kind::given_back)});
+  }
+}
+
+TEST_P(ClaimsContract, WhatIsUnknownIsParkedAndNeverClaimedAgain) {
+  EXPECT_EQ(claim_and_vanish("one", {"a", "b"}), "cc");
+  EXPECT_EQ(claim(by("two"), {"a"}), "p");
+  EXPECT_EQ(claim(by("three"), {"a", "c"}), "pc");
+  ClaimScope rerun = by("four");
+  rerun.rerun_unknown = true;
+  EXPECT_EQ(claim(rerun, {"a"}), "p") << "that is for a person to say";
+  EXPECT_THAT(end("one", {ended("a", 1)}), ElementsAre(false)) << "who comes late changes nothing";
+  EXPECT_THAT(end("one", {ended("b", 1)}), ElementsAre(true)) << "nobody has asked for it yet: its end is known after all";
+  EXPECT_TRUE(done("b"));
+}
+
+TEST_P(ClaimsContract, WhatIsUnknownIsClaimedAgainWhereThatIsThePolicy) {
+  claim_and_vanish("one", {"a"});
+  ClaimScope rerun = by("two");
+  rerun.rerun_unknown = true;
+  EXPECT_EQ(claim(rerun, {"a"}), "c");
+  EXPECT_EQ(last_[0].fence, 2);
+  EXPECT_THAT(end("one", {ended("a", 1)}), ElementsAre(false));
+  EXPECT_FALSE(done("a"));
+  EXPECT_THAT(end("two", {ended("a", 2)}), ElementsAre(true));
+}
+
+TEST_P(ClaimsContract, ALeaseThatIsRenewedGoesOn) {
+  claim_and_vanish("one", {"a", "b"});
+  const HeldClaim held[] = {{MessageId::from("a"), 1}, {MessageId::from("b"), 9}, {MessageId::from("c"), 1}};
+  EXPECT_THAT(claims_->renew(handler_, MessageId::from("one"), 60s, held), ElementsAre(true, false, false));
+  EXPECT_THAT(claims_->renew(handler_, MessageId::from("two"), 60s, held), ElementsAre(false, false, false));
+  EXPECT_EQ(claim(by("two"), {"a", "b"}), "rp");
+  EXPECT_THAT(claims_->renew(handler_, MessageId::from("two"), 60s, {}), IsEmpty());
+}
+
+TEST_P(ClaimsContract, WhatACallMayHaveClaimedWhoseAnswerWasLostIsTakenOver) {
+  EXPECT_EQ(claim(by("lost"), {"a"}), "c");
+  ClaimScope again = by("two");
+  again.abandoned = {MessageId::from("other"), MessageId::from("lost")};
+  EXPECT_EQ(claim(again, {"a", "b"}), "cc");
+  EXPECT_EQ(claim(by("two"), {"a"}), "c") << "the same call, said again";
+  end("two", {ended("a", last_[0].fence)});
+  claim_and_vanish("lost", {"c"});
+  EXPECT_EQ(claim(again, {"c"}), "c") << "however long it took";
+}
+
+TEST_P(ClaimsContract, ParkingThatIsSaidAgainStaysParked) {
+  claim_and_vanish("one", {"a"});
+  EXPECT_EQ(claim(by("two"), {"a"}), "p");
+  EXPECT_EQ(claim(by("two"), {"a"}), "p");
+}
+
+TEST_P(ClaimsContract, TwoHandlersClaimTheSameIdOnceEach) {
+  EXPECT_EQ(claim(by("one"), {"a"}), "c");
+  ClaimScope other = by("two");
+  other.handler = store().register_handler("mail");
+  EXPECT_EQ(claim(other, {"a"}), "c");
+}
+
+TEST_P(ClaimsContract, AFencedOwnerClaimsNothing) {
+  const ClaimScope old = by("one");
+  claim(old, {"a"});
+  fence_ = InboxContract::claim();
+  EXPECT_THROW(claims_->claim(old, entries({"b"})), Fenced);
+  EXPECT_EQ(claim(by("two"), {"a", "b"}), "rc") << "what it has claimed may still be at work";
+  EXPECT_THAT(end("one", {ended("a", 1)}), ElementsAre(true)) << "and its effect was made";
+  ClaimScope free = by("three");
+  free.fence.reset();
+  EXPECT_EQ(claim(free, {"c"}), "c");
+}
+
+TEST_P(ClaimsContract, AnotherBodyUnderTheSameIdIsToldApart) {
+  const auto entry = [](const char* id, std::int64_t fingerprint) {
+    return std::vector{InboxEntry{MessageId::from(id), 0, fingerprint}};
+  };
+  EXPECT_EQ(claim_entries(by("one"), entry("a", 1)), "c");
+  EXPECT_EQ(claim_entries(by("two"), entry("a", 1)), "r");
+  EXPECT_EQ(claim_entries(by("two"), entry("a", 2)), "m");
+  end("one", {ended("a", 1)});
+  EXPECT_EQ(claim_entries(by("two"), entry("a", 1)), "d");
+  EXPECT_EQ(claim_entries(by("two"), entry("a", 2)), "m");
+}
+
+TEST_P(ClaimsContract, MessagesArePublishedWithTheEndAndOnlyByWhoStillHasTheClaim) {
+  claim(by("one"), {"a", "b"});
+  const auto publishing = [&](const std::string& id, std::int64_t fence) {
+    ClaimEnd end = ended(id, fence);
+    OwnedMessage message;
+    message.topic = "orders";
+    message.payload = id;
+    end.messages.emplace_back(message, MessageId::from("of " + id));
+    return end;
+  };
+  EXPECT_THAT(end("one", {publishing("a", 1), publishing("b", 2)}), ElementsAre(true, false));
+  EXPECT_THAT(end("one", {publishing("a", 1)}), ElementsAre(false));
+  const auto outbox = store().outbox();
+  const auto waiting = outbox->waiting(outbox->keep_shards("relay", 30s), 10);
+  ASSERT_THAT(waiting, SizeIs(1));
+  EXPECT_EQ(waiting[0].message.payload, "a");
+}
+
+TEST_P(ClaimsContract, WhileTheStoreIsAwayEveryCallSaysSo) {
+  claim(by("one"), {"a"});
+  world_->go_away();
+  const HeldClaim held[] = {{MessageId::from("a"), 1}};
+  EXPECT_THROW(claims_->claim(by("two"), entries({"b"})), StoreUnavailable);
+  EXPECT_THROW(end("one", {ended("a", 1)}), StoreUnavailable);
+  EXPECT_THROW(claims_->renew(handler_, MessageId::from("one"), 1s, held), StoreUnavailable);
+  world_->come_back();
+  EXPECT_THAT(end("one", {ended("a", 1)}), ElementsAre(true));
+}
+
+TEST_P(ClaimsContract, OfManyAtOnceOneClaimsEach) {
+  constexpr int kRivals = 6, kIds = 200;
+  std::vector<std::string> ids;
+  for (int i = 0; i < kIds; ++i) ids.push_back("id" + std::to_string(i));
+  std::vector<std::future<int>> rivals;
+  for (int rival = 0; rival < kRivals; ++rival) {
+    rivals.push_back(std::async(std::launch::async, [&, rival] {
+      auto mine = ids;
+      if (rival % 2 == 1) std::reverse(mine.begin(), mine.end());
+      const std::string owner = "rival " + std::to_string(rival);
+      int claimed = 0;
+      for (int round = 0; round < 3; ++round) {
+        std::vector<ClaimEnd> ends;
+        const auto found = claims_->claim(by(owner), entries(mine));
+        for (std::size_t i = 0; i < mine.size(); ++i) {
+          if (found[i].state == Claim::State::claimed) ends.push_back(ended(mine[i], found[i].fence));
+        }
+        for (const bool held : claims_->end(handler_, MessageId::from(owner), ends)) claimed += held;
+      }
+      return claimed;
+    }));
+  }
+  int claimed = 0;
+  for (auto& rival : rivals) claimed += rival.get();
+  EXPECT_EQ(claimed, kIds) << "each is claimed, and done, once";
+  EXPECT_EQ(claim(by("late"), ids), std::string(kIds, 'd'));
+}
+
+}  // namespace
+}  // namespace turnstile::test
