@@ -46,9 +46,8 @@ class ClaimsContract : public InboxContract {
   /// What is claimed so is unknown at once.
   std::string claim_and_vanish(const std::string& owner, const std::vector<std::string>& ids) {
     const std::string letters = claim(by(owner, 1ms), ids);
-    EXPECT_TRUE(eventually([&, until = std::chrono::steady_clock::now() + 5ms] {
-      return std::chrono::steady_clock::now() > until;
-    }));
+    EXPECT_TRUE(eventually(
+        [&, until = std::chrono::steady_clock::now() + 5ms] { return std::chrono::steady_clock::now() > until; }));
     return letters;
   }
 
@@ -135,7 +134,8 @@ TEST_P(ClaimsContract, WhatIsUnknownIsParkedAndNeverClaimedAgain) {
   rerun.rerun_unknown = true;
   EXPECT_EQ(claim(rerun, {"a"}), "p") << "that is for a person to say";
   EXPECT_THAT(end("one", {ended("a", 1)}), ElementsAre(false)) << "who comes late changes nothing";
-  EXPECT_THAT(end("one", {ended("b", 1)}), ElementsAre(true)) << "nobody has asked for it yet: its end is known after all";
+  EXPECT_THAT(end("one", {ended("b", 1)}), ElementsAre(true))
+      << "nobody has asked for it yet: its end is known after all";
   EXPECT_TRUE(done("b"));
 }
 

@@ -4,16 +4,21 @@
 //
 // Each message makes one row in SCHEMA.effect. A payload may say what goes wrong: "throw", "throw-int", "sleep:MS",
 // "throw-once:FILE" (throws unless FILE exists, and makes it), "stop-once:FILE" (freezes the whole process, likewise),
-// "defer" (the row is queued). PUBLISH: a topic; each message publishes its id there, and replies it. EFFECT_MS: how long each message takes. JOURNAL: a folder for its journal (support/journal.hpp).
+// "defer" (the row is queued). ELSEWHERE: the row is made outside of the message's transaction, as an effect in another system would be.
+// PUBLISH: a topic; each message publishes its id there, and replies it. EFFECT_MS: how long each message takes. JOURNAL: a folder for its journal (support/journal.hpp).
 
+#include <libpq-fe.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "support/journal.hpp"
 #include "turnstile/turnstile.hpp"
@@ -36,6 +41,19 @@ void misbehave(const Message& message) {
   if (text.starts_with("sleep:")) std::this_thread::sleep_for(std::chrono::milliseconds(std::stol(text.substr(6))));
   if (text.starts_with("throw-once:") && first_time(text.substr(11))) throw std::runtime_error("told to throw once");
   if (text.starts_with("stop-once:") && first_time(text.substr(10))) std::raise(SIGSTOP);
+}
+
+/// A connection of each worker's own, that commits each statement by itself.
+void run_elsewhere(const std::string& url, const std::string& sql, std::vector<std::optional<std::string>> values) {
+  thread_local std::unique_ptr<PGconn, decltype(&PQfinish)> connection(PQconnectdb(url.c_str()), &PQfinish);
+  if (PQstatus(connection.get()) != CONNECTION_OK) PQreset(connection.get());
+  std::vector<const char*> texts;
+  for (const auto& value : values) texts.push_back(value ? value->c_str() : nullptr);
+  const std::unique_ptr<PGresult, decltype(&PQclear)> result(
+      PQexecParams(connection.get(), sql.c_str(), static_cast<int>(texts.size()), nullptr, texts.data(), nullptr,
+                   nullptr, 0),
+      &PQclear);
+  if (PQresultStatus(result.get()) != PGRES_COMMAND_OK) throw std::runtime_error(PQerrorMessage(connection.get()));
 }
 
 /// One run of a handler, in the journal if there is one.
@@ -69,13 +87,19 @@ int main(int argc, char** argv) {
   const char* const publish_to = std::getenv("PUBLISH");
   const char* const journal_folder = std::getenv("JOURNAL");
   const auto journal = journal_folder == nullptr ? nullptr : std::make_unique<test::Journal>(journal_folder);
-  const auto handler = [&sql, work, &journal, publish_to](const Message& message, Context& context) {
+  const bool elsewhere = std::getenv("ELSEWHERE") != nullptr;
+  std::string url;
+  const auto handler = [&sql, &url, work, &journal, publish_to, elsewhere](const Message& message, Context& context) {
     const Noted noted(journal.get(), message, context);
     misbehave(message);
     if (work > 0ms) std::this_thread::sleep_for(work);
     const std::string id(message.header("message-id").value_or("none"));
     const auto key = message.key() ? std::optional(std::string(*message.key())) : std::nullopt;
-    if (message.text() == "defer") {
+    if (elsewhere) {
+      run_elsewhere(url, sql,
+                    {id, std::to_string(context.attempt()), std::to_string(::getpid()),
+                     std::to_string(message.partition()), std::to_string(message.offset()), key});
+    } else if (message.text() == "defer") {
       context.defer(sql, id, context.attempt(), ::getpid(), message.partition(), message.offset(), key);
     } else {
       context.tx().exec(sql, id, context.attempt(), ::getpid(), message.partition(), message.offset(), key);
@@ -90,6 +114,7 @@ int main(int argc, char** argv) {
   };
   try {
     const Config config = Config::load(argv[1]);
+    if (config.postgres) url = config.postgres->url.reveal();
     Backends backends = connect(config);
     if (journal) backends.store = std::make_shared<test::JournalledStore>(backends.store, *journal);
     Consumer app{config, backends};

@@ -87,8 +87,8 @@ TEST(CheckTopicTest, what_needs_kept_ids_is_refused_without_them) {
   settings.dead_letter = "";
   settings.fingerprint = true;
   EXPECT_EQ(check_topic(with_database(), "payments", settings),
-            (Lines{"topics.payments.duplicates: raise needs ids to be kept: set the mode to transactional",
-                   "topics.payments.fingerprint: needs ids to be kept: set the mode to transactional"}));
+            (Lines{"topics.payments.duplicates: raise needs ids to be kept: set the mode to transactional or leased",
+                   "topics.payments.fingerprint: needs ids to be kept: set the mode to transactional or leased"}));
 }
 
 TEST(CheckTopicTest, a_limiter_needs_a_limit) {

@@ -69,8 +69,8 @@ class MemoryClaims final : public Claims {
     const auto [at, is_new] = state_->claims.try_emplace(key);
     ClaimRow& row = at->second;
     if (!is_new) {
-      const bool ours = row.owner == scope.owner || std::find(scope.abandoned.begin(), scope.abandoned.end(),
-                                                              row.owner) != scope.abandoned.end();
+      const bool ours = row.owner == scope.owner ||
+                        std::find(scope.abandoned.begin(), scope.abandoned.end(), row.owner) != scope.abandoned.end();
       const bool claimed = row.state == State::claimed, lapsed = row.expires < now;
       if (row.state == State::parked || (claimed && !ours && !lapsed)) {
         if (other(row.fingerprint, entry)) return {.state = Claim::State::mismatch};

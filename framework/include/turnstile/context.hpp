@@ -30,10 +30,12 @@ class Context {
     std::optional<Fence> fence{};
     std::optional<MessageId> message_id{};
     std::string_view handler{};
+    Mode mode = Mode::none;
+    std::int64_t claim_fence = 0;
   };
   explicit Context(const Fields& fields) : fields_(fields) {}
 
-  /// The transaction that also holds the inbox row. Throws std::logic_error where the topic's mode is none.
+  /// The transaction that also holds the inbox row. Throws std::logic_error where the topic's mode is another one.
   [[nodiscard]] Transaction& tx() const;
   /// Short for tx().defer(…).
   template <class... P>
@@ -59,7 +61,11 @@ class Context {
   /// The ownership under which this runs: hand it to outside systems so that they can refuse an older one. Absent where
   /// there is no database.
   [[nodiscard]] std::optional<Fence> fence() const noexcept { return fields_.fence; }
-  /// The id under which the inbox knows the message: a key for outside systems that deduplicate themselves.
+  /// Mode leased: how often the message was claimed, from 1; it only grows. Hand it to outside systems with the key below, so that they
+  /// refuse one that comes late. 0 elsewhere, and for a span handler.
+  [[nodiscard]] std::int64_t claim_fence() const noexcept { return fields_.claim_fence; }
+  /// A key for outside systems that deduplicate themselves, the same for every run of the message. Mode leased: made of the handler's
+  /// name and the message's id, so that two handlers of one message have two. Elsewhere the id under which the inbox knows the message.
   /// Absent in mode none, and for a span handler (ask each message).
   [[nodiscard]] std::optional<MessageId> idempotency_key() const noexcept { return fields_.message_id; }
   [[nodiscard]] std::string_view handler() const noexcept { return fields_.handler; }

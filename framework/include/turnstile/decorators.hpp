@@ -32,6 +32,23 @@ inline auto transactional() {
   return detail::Policy{[](TopicSettings& s) { s.mode = Mode::transactional; }};
 }
 
+/// For effects outside of PostgreSQL: the message is claimed, the handler runs outside of any transaction, and then it is written down
+/// as done. The claim's lease is renewed while the handler runs; when the process dies in between, nobody can know whether the effect
+/// was made, and the message is parked (see on_unknown). Pass ctx.idempotency_key() and ctx.claim_fence() on, so that the other side can
+/// refuse what comes twice, or late.
+inline auto leased(std::chrono::milliseconds lease = std::chrono::seconds(30)) {
+  return detail::Policy{[lease](TopicSettings& s) {
+    s.mode = Mode::leased;
+    s.lease = lease;
+  }};
+}
+inline auto on_unknown(UnknownPolicy policy) {
+  return detail::Policy{[policy](TopicSettings& s) { s.unknown = policy; }};
+}
+inline auto while_running(RunningPolicy policy) {
+  return detail::Policy{[policy](TopicSettings& s) { s.while_running = policy; }};
+}
+
 /// At most `count` handlers at once under this name; topics that name the same limiter share it.
 inline auto limit(std::string name, std::int64_t count) {
   return detail::Policy{[name = std::move(name), count](TopicSettings& s) {

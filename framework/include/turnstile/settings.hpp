@@ -34,7 +34,7 @@ std::optional<std::chrono::seconds> keep_ids_by_default(std::optional<std::chron
 
 struct TopicSettings {
   std::optional<std::string> handler;  ///< the scope of ids; default: the topic's name
-  std::optional<Mode> mode;            ///< default none; transactional() sets it
+  std::optional<Mode> mode;            ///< default none; transactional() and leased() set it
   std::optional<Order> order;          ///< default partition
   std::optional<std::string> limiter;  ///< name of the limit; default: the topic's name
   std::optional<std::int64_t> limit;   ///< handlers running at once; default: no limit but the workers
@@ -50,6 +50,10 @@ struct TopicSettings {
   std::optional<std::string>
       reply_topics;  ///< where replies may go, separated by commas; not set: responses are only kept
   std::optional<std::int64_t> max_response;  ///< bytes of one response; default 64 KiB
+  std::optional<std::chrono::milliseconds>
+      lease;                             ///< of a claim, mode leased; renewed while the handler runs; default 30 s
+  std::optional<UnknownPolicy> unknown;  ///< mode leased; default park
+  std::optional<RunningPolicy> while_running;  ///< mode leased; default wait
   std::optional<bool>
       fingerprint;  ///< keep a hash of the payload and park an id that comes with another body; default off
 };

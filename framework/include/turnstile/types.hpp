@@ -68,6 +68,20 @@ struct Fence {
 enum class Mode : std::uint8_t {
   none,           ///< limits, order and retries only; delivered at least once
   transactional,  ///< inbox row, the handler's SQL and the commit in one PostgreSQL transaction
+  leased,         ///< effects elsewhere: claimed, run outside of any transaction, then written down as done
+};
+
+/// What becomes of a message that was claimed (mode leased) and whose lease ended without a word: it may have taken effect, or not.
+enum class UnknownPolicy : std::uint8_t {
+  park,  ///< it waits for somebody to look and say: `turnstile inbox unpark`
+  rerun,  ///< it runs again: right where the other side drops what it has seen (ctx.idempotency_key(), ctx.claim_fence())
+};
+
+/// What becomes of a message while its duplicate runs (mode leased), in this process or another.
+enum class RunningPolicy : std::uint8_t {
+  wait,   ///< it keeps its place until the other one has ended
+  skip,   ///< it is settled at once: right only if it does not matter that the other one fails
+  retry,  ///< as after a failure: again after a delay, and a dead letter in the end
 };
 
 enum class Order : std::uint8_t {

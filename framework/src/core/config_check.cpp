@@ -85,6 +85,10 @@ class TopicCheck {
       add("batch", "is " + std::to_string(*s_.batch) + "; a batch holds at least 1 message");
     if (s_.keep_ids_for && s_.keep_ids_for->count() < 1) add("keep_ids_for", "must be at least 1s");
     if (s_.handler_timeout && s_.handler_timeout->count() < 1) add("handler_timeout", "must be at least 1ms");
+    if (s_.lease && *s_.lease < kShortestClaimLease) {
+      add("lease", "is " + to_text(*s_.lease) + ", and must be at least " + to_text(kShortestClaimLease) +
+                       ": what is done must be written down before it ends");
+    }
     if (s_.dead_letter && !s_.dead_letter->empty()) {
       if (auto problem = check_topic_name(*s_.dead_letter)) add("dead_letter", *problem);
     }
@@ -93,10 +97,10 @@ class TopicCheck {
   }
 
   void relations() {
-    if (s_.mode == Mode::transactional && !config_.postgres) {
-      add("mode",
-          "transactional needs a database, and there is no [postgres]; give postgres.url (TURNSTILE_POSTGRES_URL), "
-          "or set the mode to none");
+    if (s_.mode && *s_.mode != Mode::none && !config_.postgres) {
+      add("mode", std::string(s_.mode == Mode::leased ? "leased" : "transactional") +
+                      " needs a database, and there is no [postgres]; give postgres.url (TURNSTILE_POSTGRES_URL), "
+                      "or set the mode to none");
     }
     const auto session = session_timeout(config_);
     const auto timeout = s_.handler_timeout.value_or(default_handler_timeout);
@@ -112,7 +116,7 @@ class TopicCheck {
   void merged(RunBy run_by) {
     const Mode mode = s_.mode.value_or(Mode::none);
     if (s_.duplicates == DuplicatePolicy::raise) {
-      if (mode == Mode::none) add("duplicates", "raise needs ids to be kept: set the mode to transactional");
+      if (mode == Mode::none) add("duplicates", "raise needs ids to be kept: set the mode to transactional or leased");
       if (run_by == RunBy::consumer && !s_.dead_letter) {
         add("duplicates",
             "raise makes a dead letter of each duplicate, and the topic has no dead_letter; set it, or "
@@ -120,14 +124,21 @@ class TopicCheck {
       }
     }
     if (s_.duplicates == DuplicatePolicy::replay) {
-      if (mode == Mode::none) add("duplicates", "replay needs responses to be kept: set the mode to transactional");
+      if (mode == Mode::none)
+        add("duplicates", "replay needs responses to be kept: set the mode to transactional or leased");
       if (!s_.reply_topics) add("duplicates", "replay has nowhere to send a response to; set reply_topics");
     }
     if (s_.reply_topics && mode == Mode::none)
-      add("reply_topics", "needs responses to be kept: set the mode to transactional");
+      add("reply_topics", "needs responses to be kept: set the mode to transactional or leased");
     if (s_.fingerprint == true && mode == Mode::none) {
-      add("fingerprint", "needs ids to be kept: set the mode to transactional");
+      add("fingerprint", "needs ids to be kept: set the mode to transactional or leased");
     }
+    const auto of_leases = [&](const char* key, bool set) {
+      if (set && mode != Mode::leased) add(key, "is for mode leased alone; set the mode to leased, or leave it out");
+    };
+    of_leases("lease", s_.lease.has_value());
+    of_leases("unknown", s_.unknown.has_value());
+    of_leases("while_running", s_.while_running.has_value());
     if (s_.limiter && !s_.limit)
       add("limiter", "names '" + *s_.limiter + "' without a limit; set the topic's limit too");
   }

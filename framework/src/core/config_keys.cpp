@@ -60,11 +60,10 @@ Problem read_schema(const ConfigValue& value, std::string& into) {
 
 Problem read_mode(const ConfigValue& value, std::optional<Mode>& into) {
   const auto* text = std::get_if<std::string>(&value.value);
-  if (text != nullptr && (*text == "leased" || *text == "sequence")) {
-    return "'" + *text + "' is not available in this release; use transactional or none";
-  }
-  constexpr std::array<std::pair<std::string_view, Mode>, 2> choices{
-      {{"transactional", Mode::transactional}, {"none", Mode::none}}};
+  if (text != nullptr && *text == "sequence")
+    return "'sequence' is not available in this release; use transactional, leased or none";
+  constexpr std::array<std::pair<std::string_view, Mode>, 3> choices{
+      {{"transactional", Mode::transactional}, {"leased", Mode::leased}, {"none", Mode::none}}};
   Mode mode{};
   if (auto problem = read_choice<Mode>(value, choices, mode)) return problem;
   into = mode;
@@ -85,6 +84,24 @@ Problem read_duplicates(const ConfigValue& value, std::optional<DuplicatePolicy>
       {{"skip", DuplicatePolicy::skip}, {"raise", DuplicatePolicy::raise}, {"replay", DuplicatePolicy::replay}}};
   DuplicatePolicy policy{};
   if (auto problem = read_choice<DuplicatePolicy>(value, choices, policy)) return problem;
+  into = policy;
+  return std::nullopt;
+}
+
+Problem read_unknown(const ConfigValue& value, std::optional<UnknownPolicy>& into) {
+  constexpr std::array<std::pair<std::string_view, UnknownPolicy>, 2> choices{
+      {{"park", UnknownPolicy::park}, {"rerun", UnknownPolicy::rerun}}};
+  UnknownPolicy policy{};
+  if (auto problem = read_choice<UnknownPolicy>(value, choices, policy)) return problem;
+  into = policy;
+  return std::nullopt;
+}
+
+Problem read_while_running(const ConfigValue& value, std::optional<RunningPolicy>& into) {
+  constexpr std::array<std::pair<std::string_view, RunningPolicy>, 3> choices{
+      {{"wait", RunningPolicy::wait}, {"skip", RunningPolicy::skip}, {"retry", RunningPolicy::retry}}};
+  RunningPolicy policy{};
+  if (auto problem = read_choice<RunningPolicy>(value, choices, policy)) return problem;
   into = policy;
   return std::nullopt;
 }
@@ -240,7 +257,7 @@ std::span<const Setting<LogSettings>> log_keys() {
 }
 
 std::span<const Setting<TopicSettings>> topic_keys() {
-  static constexpr std::array<Setting<TopicSettings>, 16> keys{{
+  static constexpr std::array<Setting<TopicSettings>, 19> keys{{
       {"handler", [](V v, TopicSettings& s) { return read_non_empty(v, s.handler); }},
       {"mode", [](V v, TopicSettings& s) { return read_mode(v, s.mode); }},
       {"order", [](V v, TopicSettings& s) { return read_order(v, s.order); }},
@@ -257,6 +274,9 @@ std::span<const Setting<TopicSettings>> topic_keys() {
       {"reply_topics", [](V v, TopicSettings& s) { return read_reply_topics(v, s.reply_topics); }},
       {"max_response",
        [](V v, TopicSettings& s) { return read_optional(v, s.max_response, std::int64_t{0}, largest_response); }},
+      {"lease", [](V v, TopicSettings& s) { return read_optional(v, s.lease, kShortestClaimLease); }},
+      {"unknown", [](V v, TopicSettings& s) { return read_unknown(v, s.unknown); }},
+      {"while_running", [](V v, TopicSettings& s) { return read_while_running(v, s.while_running); }},
       {"fingerprint", [](V v, TopicSettings& s) { return read_optional(v, s.fingerprint); }},
   }};
   return keys;

@@ -7,7 +7,13 @@ namespace turnstile {
 
 namespace {
 
-std::logic_error without_transaction(std::string_view handler, const std::string& asked_for) {
+std::logic_error without_transaction(std::string_view handler, Mode mode, const std::string& asked_for) {
+  if (mode == Mode::leased) {
+    return std::logic_error(
+        "handler '" + std::string(handler) + "' " + asked_for +
+        ", but its topic's mode is leased: it runs outside of any transaction; use a connection of its own, or "
+        "transactional() if all its effects are in PostgreSQL");
+  }
   return std::logic_error("handler '" + std::string(handler) + "' " + asked_for +
                           ", but its topic's mode is none; add transactional() to its decorators, or mode = "
                           "\"transactional\" to the topic's configuration");
@@ -16,22 +22,22 @@ std::logic_error without_transaction(std::string_view handler, const std::string
 }  // namespace
 
 Transaction& Context::tx() const {
-  if (fields_.tx == nullptr) throw without_transaction(fields_.handler, "asked for a transaction");
+  if (fields_.tx == nullptr) throw without_transaction(fields_.handler, fields_.mode, "asked for a transaction");
   return *fields_.tx;
 }
 
 void Context::reply(std::string_view body) const {
-  if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, "replied");
+  if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, fields_.mode, "replied");
   fields_.outgoing->reply(nullptr, body);
 }
 
 void Context::reply(const Message& to, std::string_view body) const {
-  if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, "replied");
+  if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, fields_.mode, "replied");
   fields_.outgoing->reply(&to, body);
 }
 
 void Context::publish(const OwnedMessage& message) const {
-  if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, "published a message");
+  if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, fields_.mode, "published a message");
   fields_.outgoing->publish(message);
 }
 

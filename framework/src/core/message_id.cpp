@@ -219,4 +219,8 @@ std::int64_t fingerprint(std::string_view body) {
   return static_cast<std::int64_t>(bits);
 }
 
+MessageId effect_key(std::string_view handler, const MessageId& id) {
+  return MessageId::from("effect " + id.text() + " " + std::string(handler));
+}
+
 }  // namespace turnstile

@@ -47,4 +47,7 @@ class IdSource {
 std::int64_t fingerprint(const Message& message);
 std::int64_t fingerprint(std::string_view body);
 
+/// What an outside system may know a handler's effect by: the same for every run.
+MessageId effect_key(std::string_view handler, const MessageId& id);
+
 }  // namespace turnstile

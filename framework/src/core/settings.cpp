@@ -45,6 +45,9 @@ TopicSettings merge(const TopicSettings& base, const TopicSettings& over) {
   take(merged.duplicates, over.duplicates);
   take(merged.reply_topics, over.reply_topics);
   take(merged.max_response, over.max_response);
+  take(merged.lease, over.lease);
+  take(merged.unknown, over.unknown);
+  take(merged.while_running, over.while_running);
   take(merged.fingerprint, over.fingerprint);
   return merged;
 }

@@ -34,6 +34,9 @@ TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings) {
   plan.reply_topics = split_names(settings.reply_topics.value_or(""));
   plan.max_response =
       static_cast<std::size_t>(settings.max_response.value_or(static_cast<std::int64_t>(plan.max_response)));
+  plan.lease = settings.lease.value_or(plan.lease);
+  plan.unknown = settings.unknown.value_or(plan.unknown);
+  plan.while_running = settings.while_running.value_or(plan.while_running);
   plan.fingerprint = settings.fingerprint.value_or(false);
   plan.handler_timeout = settings.handler_timeout.value_or(std::chrono::seconds(30));
   return plan;

@@ -28,6 +28,9 @@ struct TopicPlan {
   DuplicatePolicy duplicates = DuplicatePolicy::skip;
   std::vector<std::string> reply_topics{};  ///< the first one is where who names none is answered
   std::size_t max_response = 64 * 1024;     ///< bytes
+  std::chrono::milliseconds lease{30'000};
+  UnknownPolicy unknown = UnknownPolicy::park;
+  RunningPolicy while_running = RunningPolicy::wait;
   bool fingerprint = false;
   std::chrono::milliseconds handler_timeout{30'000};
 };

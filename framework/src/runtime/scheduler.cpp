@@ -160,7 +160,7 @@ bool Scheduler::pick_look_up(const LanePtr& lane, Unit& unit) {
 std::size_t Scheduler::unit_size(const TopicState& topic) const {
   const TopicPlan& plan = topic.runner.plan();
   if (topic.mean_ns <= 0) return std::min(plan.batch, kFirstUnit);
-  const double target = plan.mode == Mode::transactional ? kTransactionNs : kPlainNs;
+  const double target = plan.mode == Mode::none ? kPlainNs : kTransactionNs;
   const double fits = target / topic.mean_ns;
   if (fits >= static_cast<double>(plan.batch)) return plan.batch;
   return std::max<std::size_t>(1, static_cast<std::size_t>(fits));

@@ -33,7 +33,7 @@ struct TopicState {
   // Guarded by the scheduler's lock:
   bool starved = false;  ///< no permit was to be had; cleared by the limiter's wake
   double mean_ns = 0;    ///< a message's time through a worker, moving average; 0: not known yet
-  [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode == Mode::transactional; }
+  [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode != Mode::none; }
 };
 
 /// One assignment of one partition. Outlives the assignment while a worker still holds some of its messages.

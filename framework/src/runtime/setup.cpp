@@ -136,10 +136,9 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
 
   std::vector<TopicPlan> plans;
   for (std::size_t i = 0; i < settings.size(); ++i) plans.push_back(plan_topic(blueprint.topics[i].first, settings[i]));
-  const bool stores =
-      std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::transactional; });
+  const bool stores = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode != Mode::none; });
   const auto store = stores ? blueprint.backends.store : nullptr;
-  if (stores && !store) throw ConfigError({"a transactional topic needs a database: set [postgres] url"});
+  if (stores && !store) throw ConfigError({"a topic whose mode is not none needs a database: set [postgres] url"});
   if (store) store->check_schema();
 
   const auto infos = check_broker(blueprint, plans, settings, *journal);
@@ -147,10 +146,14 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
   const auto producer = dies && blueprint.backends.broker ? blueprint.backends.broker->open_producer() : nullptr;
   const auto dead_letters = std::make_shared<DeadLetters>(producer, store);
 
+  const bool leases = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::leased; });
+  const auto claims = leases ? std::make_shared<ClaimKeeper>(store->claims(), journal) : nullptr;
+
   std::vector<std::unique_ptr<TopicState>> topics;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const TopicPlan& plan = plans[i];
-    TopicRunner::Services services{.store = plan.mode == Mode::transactional ? store : nullptr,
+    TopicRunner::Services services{.store = plan.mode == Mode::none ? nullptr : store,
+                                   .claims = plan.mode == Mode::leased ? claims : nullptr,
                                    .dead_letters = dead_letters,
                                    .journal = journal,
                                    .observers = blueprint.observers,

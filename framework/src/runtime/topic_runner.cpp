@@ -12,12 +12,13 @@ TopicRunner::TopicRunner(TopicPlan plan, Pipeline pipeline, HandlerId handler, S
 UnitResult TopicRunner::run(std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch) {
   UnitRun unit(*this, works, place, session, watch);
   if (plan_.mode == Mode::none) unit.run_plain();
+  else if (plan_.mode == Mode::leased) unit.run_leased();
   else unit.run_transactional();
   return unit.finish();
 }
 
 bool TopicRunner::can_look_up() const noexcept {
-  return plan_.mode == Mode::transactional && plan_.duplicates == DuplicatePolicy::skip && !plan_.fingerprint;
+  return plan_.mode != Mode::none && plan_.duplicates == DuplicatePolicy::skip && !plan_.fingerprint;
 }
 
 UnitResult TopicRunner::look_up(std::span<const Work> works, const Place& place, InboxSession& session) {

@@ -16,6 +16,7 @@
 
 #include "core/lane.hpp"
 #include "core/topic_plan.hpp"
+#include "runtime/claim_keeper.hpp"
 #include "runtime/cleaner.hpp"
 #include "runtime/dead_letters.hpp"
 #include "runtime/journal.hpp"
@@ -54,6 +55,7 @@ class TopicRunner {
   struct Services {
     std::shared_ptr<InboxStore> store;       ///< null where the mode is none
     std::shared_ptr<Retention> retention{};  ///< how far back ids are known; null without a store
+    std::shared_ptr<ClaimKeeper> claims{};   ///< null unless the mode is leased
     std::shared_ptr<DeadLetters> dead_letters;
     std::shared_ptr<const Journal> journal;
     Observers observers{};

@@ -10,10 +10,7 @@ namespace turnstile {
 void UnitRun::Outlet::reply(const Message* to, std::string_view body) {
   const std::size_t k = place_of(to);
   const TopicPlan& plan = run_.plan_;
-  if (body.size() > plan.max_response) {
-    throw ResponseTooLarge("a response of " + std::to_string(body.size()) + " bytes, and max_response of topic '" +
-                           plan.topic + "' is " + std::to_string(plan.max_response) + "; raise it, or reply with less");
-  }
+  run_.check_response(body);
   if (run_.replied_.empty()) run_.replied_.resize(range_.size());
   if (run_.replied_[k] != 0)
     throw std::logic_error("handler '" + plan.handler + "' replied twice to " + where(run_.message(range_[k])));
@@ -45,17 +42,29 @@ std::size_t UnitRun::Outlet::place_of(const Message* to) const {
                          ", which is none of the messages that it was called with");
 }
 
+void UnitRun::check_response(std::string_view body) const {
+  if (body.size() <= plan_.max_response) return;
+  throw ResponseTooLarge("a response of " + std::to_string(body.size()) + " bytes, and max_response of topic '" +
+                         plan_.topic + "' is " + std::to_string(plan_.max_response) + "; raise it, or reply with less");
+}
+
 void UnitRun::send_reply(std::size_t at, std::string_view body) {
-  if (plan_.reply_topics.empty()) return;
+  const auto reply = reply_record(at, body);
+  if (!reply) return;
+  session_->publish(reply->first, reply->second);
+  ++published_;
+}
+
+std::optional<std::pair<OwnedMessage, MessageId>> UnitRun::reply_record(std::size_t at, std::string_view body) {
+  if (plan_.reply_topics.empty()) return std::nullopt;
   auto reply = reply_to(message(at), plan_.reply_topics);
   if (const auto* none = std::get_if<NoReply>(&reply)) {
     runner_.services_.journal->warn(place_.at, plan_.handler, message(at).offset(), "not replied to: " + none->why);
-    return;
+    return std::nullopt;
   }
   auto& record = std::get<OwnedMessage>(reply);
   record.payload = std::string(body);
-  session_->publish(record, reply_id(plan_.handler, *ids_[at]));
-  ++published_;
+  return std::pair{std::move(record), reply_id(plan_.handler, *ids_[at])};
 }
 
 /// Answers duplicates as the first ones were answered.

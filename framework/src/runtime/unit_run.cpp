@@ -277,30 +277,6 @@ UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std
   });
 }
 
-/// Turns what `call` throws into an end. CommitInDoubt passes through.
-template <class Call>
-UnitRun::Attempt UnitRun::guarded(std::optional<std::size_t> culprit, Call&& call) {
-  try {
-    return call();
-  } catch (const CommitInDoubt&) {
-    throw;
-  } catch (const Fenced& e) {
-    return {.end = Attempt::End::fenced, .why = e.what()};
-  } catch (const StoreUnavailable& e) {
-    return {.end = Attempt::End::away, .why = e.what()};
-  } catch (const StoreBusy& e) {
-    return {.end = Attempt::End::busy, .why = e.what()};
-  } catch (const DeferredSqlError& e) {
-    return {.end = Attempt::End::failed, .culprit = e.message_index, .why = e.what()};
-  } catch (const std::exception& e) {
-    return {.end = Attempt::End::failed, .culprit = culprit, .why = e.what()};
-  } catch (...) {
-    return {.end = Attempt::End::failed,
-            .culprit = culprit,
-            .why = "the handler threw something that is no std::exception; throw one, so that its message can be kept"};
-  }
-}
-
 Outcome UnitRun::invoke(std::span<const Message> messages, Context& context) {
   const Observers& observers = runner_.services_.observers;
   if (observers.empty()) return runner_.pipeline_.invoke(messages, context);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/topic_runner.hpp"
+#include "turnstile/error.hpp"
 
 namespace turnstile {
 
@@ -17,6 +18,7 @@ class UnitRun {
 
   void run_plain();
   void run_transactional();
+  void run_leased();
   UnitResult finish();
 
  private:
@@ -58,10 +60,27 @@ class UnitRun {
     const Range& range_;
     const std::optional<std::size_t> k_;
   };
+  /// The reply to a message, with its id; nothing when it asks for none.
+  std::optional<std::pair<OwnedMessage, MessageId>> reply_record(std::size_t at, std::string_view body);
+  void check_response(std::string_view body) const;
   void send_reply(std::size_t at, std::string_view body);
   void replay(const Range& range);
 
+  // Mode leased (unit_leased.cpp).
+  struct Leases;
+  class Notes;
+  bool claim(Leases& leases, const Range& range);
+  void run_claimed(Leases& leases, const Range& range);
+  void run_claimed_alone(Leases& leases, std::size_t at);
+  void run_claimed_together(Leases& leases, const Range& range);
+  void not_claimed(Leases& leases, std::size_t at);
+  void write_down(Leases& leases);
+  std::optional<std::vector<bool>> end_claims(Leases& leases);
+  void settle_lost(const Leases& leases, std::size_t i);
+  void answer_duplicates(const Range& duplicates);
+
   void committed(const Range& range);
+  void settle_duplicate(std::size_t at);
   void failed_alone(std::size_t at, const Attempt& attempt);
   void bury(std::size_t at, const Death& death);
   void retry(std::size_t at, std::chrono::milliseconds delay, int attempt, const std::string& why);
@@ -87,5 +106,29 @@ class UnitRun {
   std::vector<std::size_t> holding_;
   std::chrono::steady_clock::time_point started_;
 };
+
+/// Turns what `call` throws into an end. CommitInDoubt passes through.
+template <class Call>
+UnitRun::Attempt UnitRun::guarded(std::optional<std::size_t> culprit, Call&& call) {
+  try {
+    return call();
+  } catch (const CommitInDoubt&) {
+    throw;
+  } catch (const Fenced& e) {
+    return {.end = Attempt::End::fenced, .why = e.what()};
+  } catch (const StoreUnavailable& e) {
+    return {.end = Attempt::End::away, .why = e.what()};
+  } catch (const StoreBusy& e) {
+    return {.end = Attempt::End::busy, .why = e.what()};
+  } catch (const DeferredSqlError& e) {
+    return {.end = Attempt::End::failed, .culprit = e.message_index, .why = e.what()};
+  } catch (const std::exception& e) {
+    return {.end = Attempt::End::failed, .culprit = culprit, .why = e.what()};
+  } catch (...) {
+    return {.end = Attempt::End::failed,
+            .culprit = culprit,
+            .why = "the handler threw something that is no std::exception; throw one, so that its message can be kept"};
+  }
+}
 
 }  // namespace turnstile

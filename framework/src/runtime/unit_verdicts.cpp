@@ -26,16 +26,18 @@ void UnitRun::committed(const Range& range) {
         ++(skipped_[k] ? result_.counts.skipped : result_.counts.done);
         break;
       case Admission::mismatch: bury(at, {"mismatch", "the id was seen before with another payload", 0}); break;
-      case Admission::duplicate:
-        if (plan_.duplicates == DuplicatePolicy::raise && !runner_.services_.caller_raises) {
-          bury(at, {"duplicate", "the id was seen before, and this topic raises duplicates", 0});
-        } else {
-          result_.verdicts[at].kind = Verdict::Kind::settled;
-          ++result_.counts.duplicates;
-        }
-        break;
+      case Admission::duplicate: settle_duplicate(at); break;
     }
   }
+}
+
+void UnitRun::settle_duplicate(std::size_t at) {
+  if (plan_.duplicates == DuplicatePolicy::raise && !runner_.services_.caller_raises) {
+    bury(at, {"duplicate", "the id was seen before, and this topic raises duplicates", 0});
+    return;
+  }
+  result_.verdicts[at].kind = Verdict::Kind::settled;
+  ++result_.counts.duplicates;
 }
 
 void UnitRun::failed_alone(std::size_t at, const Attempt& attempt) {

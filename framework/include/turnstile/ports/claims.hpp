@@ -63,9 +63,9 @@ struct ClaimEnd {
   };
   Kind kind = Kind::done;
   HeldClaim claim;
-  std::optional<std::string> response{};                        ///< done: what is kept for those who ask again
+  std::optional<std::string> response{};                       ///< done: what is kept for those who ask again
   std::vector<std::pair<OwnedMessage, MessageId>> messages{};  ///< done: into the outbox, each under its id
-  std::string error{};                                          ///< failed: why
+  std::string error{};                                         ///< failed: why
 };
 
 /// Each call is a transaction of its own. Thread-safe. Every call may throw StoreBusy (nothing was done), and StoreUnavailable: then

@@ -1,0 +1,373 @@
+// Mode leased: claimed in one transaction, run outside of any, and written down as done in another.
+
+#include <algorithm>
+#include <thread>
+
+#include "core/message_id.hpp"
+#include "runtime/failpoint.hpp"
+#include "runtime/unit_run.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/ids.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+/// How long what is done may wait to be written down while other handlers of its unit run.
+constexpr milliseconds kWriteDownAfter{50};
+/// While the store does not answer: between two tries to write down what is done, and for how long after the unit was cancelled.
+constexpr milliseconds kFirstPause{50}, kLongestPause{1'000}, kLastWord{3'000};
+/// A message whose duplicate is running is looked at again so often: that one may end long before its lease does.
+constexpr milliseconds kLookAgain{500};
+
+}  // namespace
+
+/// What the unit has claimed, and how it ended.
+struct UnitRun::Leases {
+  MessageId owner = new_message_id();
+  std::vector<Claim> claims;  ///< by place in works_
+  std::unique_ptr<ClaimKeeper::Hold> hold;
+  std::vector<ClaimEnd> ends;         ///< not written down yet
+  std::vector<std::size_t> ended;     ///< whose: places in works_
+  std::vector<std::uint8_t> skipped;  ///< by place in `ended`
+  Clock::time_point oldest_end;
+  Range duplicates;        ///< that are to be answered
+  bool unwritten = false;  ///< the store went away for good
+
+  ClaimEnd& end(std::size_t at, const MessageId& id, ClaimEnd::Kind kind) {
+    if (ends.empty()) oldest_end = Clock::now();
+    ended.push_back(at);
+    skipped.push_back(0);
+    return ends.emplace_back(ClaimEnd{.kind = kind, .claim = {id, claims[at].fence}});
+  }
+};
+
+/// What handlers say while no transaction is open: kept until it is written down that they are done.
+class UnitRun::Notes final : public Outgoing {
+ public:
+  struct Of {
+    std::optional<std::string> response;
+    std::vector<std::pair<OwnedMessage, MessageId>> messages;
+  };
+
+  /// `range`: the messages that the handler was called with.
+  Notes(UnitRun& run, const Range& range) : run_(run), range_(range), of_(range.size()) {}
+
+  void reply(const Message* to, std::string_view body) override {
+    const std::size_t k = place_of(to);
+    run_.check_response(body);
+    if (of_[k].response) {
+      throw std::logic_error("handler '" + run_.plan_.handler + "' replied twice to " + where(run_.message(range_[k])));
+    }
+    of_[k].response = body;
+    if (auto reply = run_.reply_record(range_[k], body)) of_[k].messages.push_back(std::move(*reply));
+  }
+  void publish(const OwnedMessage& message) override {
+    if (message.topic.empty())
+      throw std::logic_error("handler '" + run_.plan_.handler + "' published a message without a topic");
+    of_.front().messages.emplace_back(message, new_message_id());
+  }
+  Of take(std::size_t k) { return std::move(of_[k]); }
+
+ private:
+  [[nodiscard]] std::size_t place_of(const Message* to) const {
+    if (to == nullptr) {
+      if (range_.size() == 1) return 0;
+      throw std::logic_error("handler '" + run_.plan_.handler +
+                             "' takes several messages at once: say which one it replies to, ctx.reply(message, body)");
+    }
+    for (std::size_t k = 0; k < range_.size(); ++k) {
+      if (run_.message(range_[k]).offset() == to->offset()) return k;
+    }
+    throw std::logic_error("handler '" + run_.plan_.handler + "' replied to " + where(*to) +
+                           ", which is none of the messages that it was called with");
+  }
+
+  UnitRun& run_;
+  const Range& range_;
+  std::vector<Of> of_;
+};
+
+void UnitRun::run_leased() {
+  Range todo;
+  identify(todo);
+  if (todo.empty() || watch_.is_over()) return;
+  Leases leases;
+  if (!claim(leases, todo)) return;
+  TURNSTILE_FAILPOINT("after-claim");
+  run_claimed(leases, todo);
+  write_down(leases);
+  leases.hold.reset();
+  if (!leases.duplicates.empty()) answer_duplicates(leases.duplicates);
+}
+
+bool UnitRun::claim(Leases& leases, const Range& range) {
+  std::vector<InboxEntry> entries;
+  for (const std::size_t at : range) {
+    entries.push_back({*ids_[at], message(at).offset(), {}});
+    if (plan_.fingerprint) entries.back().fingerprint = fingerprint(message(at));
+  }
+  ClaimKeeper& keeper = *runner_.services_.claims;
+  const ClaimScope scope{.handler = runner_.handler_,
+                         .fence = place_.fence,
+                         .owner = leases.owner,
+                         .abandoned = keeper.abandoned(),
+                         .lease = plan_.lease,
+                         .rerun_unknown = plan_.unknown == UnknownPolicy::rerun,
+                         .lock_timeout = runner_.services_.lock_timeout};
+  const auto sent = Clock::now();
+  std::vector<Claim> claims;
+  const Attempt claimed = guarded(std::nullopt, [&] {
+    claims = keeper.claims().claim(scope, entries);
+    return Attempt{};
+  });
+  switch (claimed.end) {
+    case Attempt::End::committed: break;
+    case Attempt::End::fenced:
+      result_.end = UnitResult::End::fenced;
+      result_.why = claimed.why;
+      return false;
+    case Attempt::End::busy: again_soon(range, claimed.why); return false;
+    default:
+      // It may have claimed them all the same. Nothing has run, so that whoever is next in this process takes them over.
+      keeper.abandon(leases.owner);
+      result_.end = UnitResult::End::store_away;
+      result_.why = claimed.why;
+      return false;
+  }
+  leases.claims.resize(works_.size());
+  std::vector<HeldClaim> held;
+  for (std::size_t k = 0; k < range.size(); ++k) {
+    leases.claims[range[k]] = claims[k];
+    if (claims[k].state == Claim::State::claimed) held.push_back({*ids_[range[k]], claims[k].fence});
+  }
+  leases.hold = std::make_unique<ClaimKeeper::Hold>(
+      keeper,
+      ClaimKeeper::Held{runner_.handler_, leases.owner, plan_.lease, sent, place_.at, &watch_, std::move(held)});
+  return true;
+}
+
+void UnitRun::run_claimed(Leases& leases, const Range& range) {
+  Range together;
+  for (const std::size_t at : range) {
+    const bool claimed = leases.claims[at].state == Claim::State::claimed;
+    if (watch_.is_over() || held(at)) {
+      if (claimed) leases.end(at, *ids_[at], ClaimEnd::Kind::given_back);
+    } else if (!claimed) {
+      not_claimed(leases, at);
+    } else if (!runner_.pipeline_.one_at_a_time) {
+      together.push_back(at);
+    } else {
+      run_claimed_alone(leases, at);
+      if (!leases.ends.empty() && Clock::now() - leases.oldest_end > kWriteDownAfter) write_down(leases);
+    }
+  }
+  if (!together.empty()) run_claimed_together(leases, together);
+}
+
+void UnitRun::run_claimed_alone(Leases& leases, std::size_t at) {
+  const Range range{at};
+  Notes notes(*this, range);
+  Context context({.outgoing = &notes,
+                   .stop = watch_.start(message(at)),
+                   .attempt = works_[at].attempt,
+                   .fence = place_.fence,
+                   .message_id = effect_key(plan_.handler, *ids_[at]),
+                   .handler = plan_.handler,
+                   .mode = Mode::leased,
+                   .claim_fence = leases.claims[at].fence});
+  bool skipped = false;
+  const Attempt result = guarded(0, [&] {
+    const Outcome outcome = invoke({works_[at].message, 1}, context);
+    if (!outcome.settles()) return Attempt{.end = Attempt::End::failed, .why = outcome.why(), .outcome = outcome};
+    skipped = outcome.kind() == Outcome::Kind::skip;
+    return Attempt{};
+  });
+  watch_.finish();
+  TURNSTILE_FAILPOINT("after-handler");
+  if (result.end != Attempt::End::committed) {
+    leases.end(at, *ids_[at], ClaimEnd::Kind::failed).error = result.why;
+    failed_alone(at, result);
+    return;
+  }
+  ClaimEnd& end = leases.end(at, *ids_[at], ClaimEnd::Kind::done);
+  auto said = notes.take(0);
+  end.response = std::move(said.response);
+  end.messages = std::move(said.messages);
+  leases.skipped.back() = skipped;
+}
+
+/// A handler of several messages at once. Where it fails, halves find who it was: what runs again is still claimed by us.
+void UnitRun::run_claimed_together(Leases& leases, const Range& range) {
+  if (range.size() == 1) return run_claimed_alone(leases, range.front());
+  std::vector<Message> messages;
+  int attempt = 1;
+  for (const std::size_t at : range) {
+    messages.push_back(message(at));
+    attempt = std::max(attempt, works_[at].attempt);
+  }
+  Notes notes(*this, range);
+  Context context({.outgoing = &notes,
+                   .stop = watch_.start(messages.front()),
+                   .attempt = attempt,
+                   .fence = place_.fence,
+                   .handler = plan_.handler,
+                   .mode = Mode::leased});
+  bool skipped = false;
+  const Attempt result = guarded(std::nullopt, [&] {
+    const Outcome outcome = invoke(messages, context);
+    if (!outcome.settles()) return Attempt{.end = Attempt::End::failed, .why = outcome.why(), .outcome = outcome};
+    skipped = outcome.kind() == Outcome::Kind::skip;
+    return Attempt{};
+  });
+  watch_.finish();
+  TURNSTILE_FAILPOINT("after-handler");
+  if (result.end != Attempt::End::committed) {
+    for (const Range& half : split(range, std::nullopt)) {
+      Range left;
+      for (const std::size_t at : half) {
+        if (watch_.is_over() || held(at)) leases.end(at, *ids_[at], ClaimEnd::Kind::given_back);
+        else left.push_back(at);
+      }
+      if (!left.empty()) run_claimed_together(leases, left);
+    }
+    return;
+  }
+  for (std::size_t k = 0; k < range.size(); ++k) {
+    ClaimEnd& end = leases.end(range[k], *ids_[range[k]], ClaimEnd::Kind::done);
+    auto said = notes.take(k);
+    end.response = std::move(said.response);
+    end.messages = std::move(said.messages);
+    leases.skipped.back() = skipped;
+  }
+}
+
+void UnitRun::not_claimed(Leases& leases, std::size_t at) {
+  const Claim& claim = leases.claims[at];
+  switch (claim.state) {
+    case Claim::State::claimed: break;
+    case Claim::State::done:
+      settle_duplicate(at);
+      if (plan_.duplicates == DuplicatePolicy::replay) leases.duplicates.push_back(at);
+      break;
+    case Claim::State::mismatch: bury(at, {"mismatch", "the id was seen before with another payload", 0}); break;
+    case Claim::State::parked:
+      bury(
+          at,
+          {"unknown",
+           "its lease ended while it was claimed: whether it took effect is not known; look, and then: turnstile inbox "
+           "unpark " +
+               ids_[at]->text() + " --handler " + plan_.handler + " --done | --rerun",
+           works_[at].attempt});
+      break;
+    case Claim::State::repeated: again_soon({at}, "an earlier message of its batch has the same id"); break;
+    case Claim::State::running:
+      switch (plan_.while_running) {
+        case RunningPolicy::skip: settle_duplicate(at); break;
+        case RunningPolicy::retry:
+          failed_alone(at, {.end = Attempt::End::failed, .why = "another one with its id is being handled"});
+          break;
+        case RunningPolicy::wait:
+          result_.verdicts[at] = {Verdict::Kind::retry, std::clamp(claim.left, milliseconds(20), kLookAgain),
+                                  works_[at].attempt};
+          hold(at);
+          break;
+      }
+      break;
+  }
+}
+
+/// What has ended is made known. Only then are its messages settled.
+void UnitRun::write_down(Leases& leases) {
+  if (leases.ends.empty()) return;
+  TURNSTILE_FAILPOINT("before-complete");
+  leases.hold->let_go(leases.ends);
+  const auto held = end_claims(leases);
+  TURNSTILE_FAILPOINT("after-complete");
+  bool published = false;
+  for (std::size_t i = 0; i < leases.ends.size(); ++i) {
+    const ClaimEnd& end = leases.ends[i];
+    if (end.kind != ClaimEnd::Kind::done) continue;
+    if (!held || !(*held)[i]) {
+      settle_lost(leases, i);
+      continue;
+    }
+    published = published || !end.messages.empty();
+    result_.verdicts[leases.ended[i]].kind = Verdict::Kind::settled;
+    ++(leases.skipped[i] ? result_.counts.skipped : result_.counts.done);
+  }
+  if (published && runner_.services_.on_published) runner_.services_.on_published();
+  leases.ends.clear();
+  leases.ended.clear();
+  leases.skipped.clear();
+}
+
+/// Which were still ours; nothing when the store did not answer to the end.
+std::optional<std::vector<bool>> UnitRun::end_claims(Leases& leases) {
+  auto pause = kFirstPause;
+  std::optional<Clock::time_point> over_since;
+  for (;;) {
+    try {
+      auto held = runner_.services_.claims->claims().end(runner_.handler_, leases.owner, leases.ends);
+      // An answer that was lost: said again, it is not ours any more because it is done.
+      for (std::size_t i = 0; i < held.size(); ++i) {
+        if (!held[i] && leases.ends[i].kind == ClaimEnd::Kind::done)
+          held[i] = runner_.services_.store->find(runner_.handler_, leases.ends[i].claim.id).has_value();
+      }
+      return held;
+    } catch (const std::exception& e) {
+      if (watch_.cancelled() && !over_since) over_since = Clock::now();
+      if (leases.unwritten || (over_since && Clock::now() - *over_since > kLastWord)) {
+        leases.unwritten = true;
+        result_.end = UnitResult::End::store_away;
+        result_.why = e.what();
+        return std::nullopt;
+      }
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+/// It took effect, and that could not be written down.
+void UnitRun::settle_lost(const Leases& leases, std::size_t i) {
+  const std::size_t at = leases.ended[i];
+  const std::string what = plan_.unknown == UnknownPolicy::rerun
+                               ? "it may run again"
+                               : "once its lease is over it is parked, for somebody to look at";
+  runner_.services_.journal->error(
+      place_.at, plan_.handler, message(at).offset(),
+      (leases.unwritten ? "done, but the store went away before it was written down (" + result_.why + "): "
+                        : std::string("done, but its claim was lost meanwhile: ")) +
+          what);
+  hold(at);
+}
+
+/// As the first ones were answered.
+void UnitRun::answer_duplicates(const Range& duplicates) {
+  if (plan_.reply_topics.empty()) return;
+  admissions_.assign(duplicates.size(), Admission::duplicate);
+  const Attempt answered = guarded(std::nullopt, [&] {
+    session_->begin({runner_.handler_, place_.fence, runner_.services_.lock_timeout, runner_.services_.idle_timeout},
+                    {});
+    replay(duplicates);
+    try {
+      session_->commit();
+    } catch (const CommitInDoubt& e) {
+      return Attempt{.end = Attempt::End::busy, .why = e.what()};  // a reply that goes out twice has the same id
+    }
+    return Attempt{};
+  });
+  if (answered.end == Attempt::End::committed) {
+    if (published_ > 0 && runner_.services_.on_published) runner_.services_.on_published();
+    return;
+  }
+  session_->rollback();
+  result_.counts.duplicates -= duplicates.size();
+  again_soon(duplicates, answered.why);
+}
+
+}  // namespace turnstile

@@ -1,0 +1,391 @@
+// Mode leased, on the memory twin: claimed, run outside of any transaction, written down.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <sstream>
+#include <thread>
+
+#include "core/message_id.hpp"
+#include "runtime/topic_runner.hpp"
+#include "tests/support/eventually.hpp"
+#include "turnstile/decorators.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/testing/broker.hpp"
+#include "turnstile/testing/inbox.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using turnstile::testing::MemoryBroker;
+using turnstile::testing::MemoryInbox;
+using Kind = Verdict::Kind;
+
+/// Loses answers, and stays away, as told. What is lost has been done.
+class LossyClaims final : public Claims {
+ public:
+  explicit LossyClaims(std::shared_ptr<Claims> inner) : inner_(std::move(inner)) {}
+  std::vector<Claim> claim(const ClaimScope& scope, std::span<const InboxEntry> entries) override {
+    auto claims = inner_->claim(scope, entries);
+    if (lose_claims > 0 && lose_claims-- > 0) throw StoreUnavailable("the answer was lost");
+    return claims;
+  }
+  std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) override {
+    ++end_calls;
+    if (away) throw StoreUnavailable("away");
+    auto held = inner_->end(handler, owner, ends);
+    if (lose_ends > 0 && lose_ends-- > 0) throw StoreUnavailable("the answer was lost");
+    return held;
+  }
+  std::vector<bool> renew(HandlerId handler, const MessageId& owner, std::chrono::milliseconds lease,
+                          std::span<const HeldClaim> held) override {
+    ++renewals;
+    if (renewals_fail) throw StoreUnavailable("away");
+    return inner_->renew(handler, owner, lease, held);
+  }
+
+  std::atomic<int> lose_claims = 0, lose_ends = 0, end_calls = 0, renewals = 0;
+  std::atomic<bool> away = false, renewals_fail = false;
+
+ private:
+  std::shared_ptr<Claims> inner_;
+};
+
+class Leased : public ::testing::Test {
+ protected:
+  Leased() {
+    for (const char* topic : {"t", "t.dlq", "replies"}) broker_.create_topic(topic, 1);
+    const TopicPartition at{"t", 0};
+    const auto claim = inbox_->claim_partitions("g", {&at, 1}, 1s).front();
+    place_ = {at, claim.fence, claim.incarnation};
+    settings_.mode = Mode::leased;
+    settings_.dead_letter = "";
+    settings_.retry = RetryPolicy{3, 1ms, 4ms};
+  }
+
+  void handler(Pipeline pipeline) {
+    auto logger = std::make_shared<spdlog::logger>("t", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_));
+    TopicRunner::Services services;
+    services.store = inbox_;
+    services.dead_letters = std::make_shared<DeadLetters>(broker_.open_producer(), inbox_);
+    services.journal = std::make_shared<Journal>(logger, "test");
+    services.claims = std::make_shared<ClaimKeeper>(claims_, services.journal);
+    handler_ = inbox_->register_handler("t");
+    runner_ =
+        std::make_unique<TopicRunner>(plan_topic("t", settings_), std::move(pipeline), handler_, std::move(services));
+  }
+  /// Notes who was run, and makes an effect elsewhere.
+  auto noting() {
+    return [this](const Message& message, Context& context) {
+      runs_.emplace_back(message.text());
+      fences_.push_back(context.claim_fence());
+      keys_.push_back(*context.idempotency_key());
+      if (act_) act_(message, context);
+    };
+  }
+  /// A unit of messages with these ids; the payload is the id.
+  UnitResult run(const std::vector<std::string>& ids, int attempt = 1) {
+    messages_.clear();
+    std::vector<OwnedMessage> owned;
+    for (const std::string& id : ids) {
+      OwnedMessage message;
+      message.topic = "t";
+      message.offset = next_offset_++;
+      message.key = "k" + id;
+      message.payload = id;
+      message.headers = {{"message-id", id}};
+      owned.push_back(std::move(message));
+    }
+    for (const auto& message : owned) messages_.emplace_back(message);
+    std::vector<Work> works;
+    for (std::size_t i = 0; i < ids.size(); ++i) works.push_back({&messages_[i], i, attempt});
+    const auto session = inbox_->open_session();
+    watch_.reset();
+    return runner_->run(works, place_, session.get(), watch_);
+  }
+  static std::vector<Kind> kinds(const UnitResult& result) {
+    std::vector<Kind> all;
+    for (const Verdict& verdict : result.verdicts) all.push_back(verdict.kind);
+    return all;
+  }
+  bool done(const std::string& id) { return inbox_->contains(handler_, MessageId::from(id)); }
+  /// Somebody else claims it, and vanishes if the lease is short.
+  void claimed_elsewhere(const std::string& id, std::chrono::milliseconds lease = 60s) {
+    const InboxEntry entry{.id = MessageId::from(id)};
+    const ClaimScope scope{
+        .handler = handler_, .owner = MessageId::from("other"), .lease = lease, .rerun_unknown = true};
+    ASSERT_EQ(inbox_->claims()->claim(scope, {&entry, 1}).front().state, Claim::State::claimed);
+  }
+
+  std::shared_ptr<MemoryInbox> inbox_ = std::make_shared<MemoryInbox>();
+  std::shared_ptr<LossyClaims> claims_ = std::make_shared<LossyClaims>(inbox_->claims());
+  MemoryBroker broker_;
+  Place place_;
+  TopicSettings settings_;
+  std::ostringstream log_;
+  HandlerId handler_;
+  std::unique_ptr<TopicRunner> runner_;
+  RunWatch watch_;
+  std::function<void(const Message&, Context&)> act_;
+  std::vector<std::string> runs_;
+  std::vector<std::int64_t> fences_;
+  std::vector<MessageId> keys_;
+  Offset next_offset_ = 0;
+  std::vector<Message> messages_;
+};
+
+TEST_F(Leased, EachRunsOnceAndIsDone) {
+  handler(noting());
+  EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
+  const auto again = run({"b", "c", "a"});
+  EXPECT_THAT(kinds(again), ElementsAre(Kind::settled, Kind::settled, Kind::settled));
+  EXPECT_EQ(again.counts.duplicates, 2);
+  EXPECT_EQ(again.counts.done, 1);
+  EXPECT_THAT(runs_, ElementsAre("a", "b", "c"));
+  EXPECT_TRUE(done("a") && done("b") && done("c"));
+  EXPECT_EQ(inbox_->commits(), 0U) << "no transaction was open while handlers ran";
+  EXPECT_NE(keys_[0], keys_[1]);
+  EXPECT_NE(keys_[0], MessageId::from("a")) << "another handler of the same message must not have the same key";
+}
+
+TEST_F(Leased, WhatFailsRunsAgainUnderAHigherFenceAndTheSameKey) {
+  act_ = [](const Message& message, Context& context) {
+    if (message.text() == "b" && context.attempt() < 3) throw std::runtime_error("refused");
+  };
+  handler(noting());
+  const auto first = run({"a", "b", "c"});
+  EXPECT_THAT(kinds(first), ElementsAre(Kind::settled, Kind::retry, Kind::put_back)) << "in the order of the partition";
+  EXPECT_EQ(first.verdicts[1].attempt, 2);
+  EXPECT_TRUE(done("a"));
+  EXPECT_FALSE(done("b") || done("c"));
+  EXPECT_THAT(kinds(run({"b"}, 2)), ElementsAre(Kind::retry));
+  EXPECT_THAT(kinds(run({"b", "c"}, 3)), ElementsAre(Kind::settled, Kind::settled));
+  EXPECT_THAT(runs_, ElementsAre("a", "b", "b", "b", "c"));
+  EXPECT_THAT(fences_, ElementsAre(1, 1, 2, 3, 1));
+  EXPECT_EQ(keys_[1], keys_[3]);
+}
+
+TEST_F(Leased, WhatFailsForGoodIsADeadLetterAndCanBeBroughtBack) {
+  act_ = [&](const Message&, Context&) {
+    if (runs_.size() == 1) throw std::runtime_error("refused");
+  };
+  handler(noting());
+  EXPECT_THAT(kinds(run({"a"}, 3)), ElementsAre(Kind::settled));
+  ASSERT_THAT(inbox_->dead(), SizeIs(1));
+  EXPECT_EQ(inbox_->dead()[0].reason, "failed");
+  EXPECT_FALSE(done("a"));
+  EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::settled)) << "replayed";
+  EXPECT_TRUE(done("a"));
+}
+
+TEST_F(Leased, WhatIsUnknownIsParkedWithWhatToDo) {
+  handler(noting());
+  claimed_elsewhere("a");
+  inbox_->lapse_leases();
+  EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
+  EXPECT_THAT(runs_, ElementsAre("b"));
+  ASSERT_THAT(inbox_->dead(), SizeIs(1));
+  EXPECT_EQ(inbox_->dead()[0].reason, "unknown");
+  EXPECT_THAT(inbox_->dead()[0].error,
+              HasSubstr("turnstile inbox unpark " + MessageId::from("a").text() + " --handler t --done"));
+  EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::settled));
+  EXPECT_THAT(runs_, ElementsAre("b")) << "delivered again, it is still parked";
+}
+
+TEST_F(Leased, WhatIsUnknownRunsAgainWhereThatIsThePolicy) {
+  settings_.unknown = UnknownPolicy::rerun;
+  handler(noting());
+  claimed_elsewhere("a");
+  inbox_->lapse_leases();
+  EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::settled));
+  EXPECT_THAT(fences_, ElementsAre(2));
+}
+
+TEST_F(Leased, WhileItRunsElsewhereItsDuplicateWaits) {
+  handler(noting());
+  claimed_elsewhere("a");
+  const auto result = run({"a", "b"}, 2);
+  EXPECT_THAT(kinds(result), ElementsAre(Kind::retry, Kind::put_back));
+  EXPECT_EQ(result.verdicts[0].attempt, 2) << "waiting is no attempt";
+  EXPECT_GT(result.verdicts[0].delay, 0ms);
+  EXPECT_LE(result.verdicts[0].delay, 1s);
+  EXPECT_THAT(runs_, IsEmpty());
+}
+
+TEST_F(Leased, WhileItRunsElsewhereItsDuplicateIsSkippedOrFailsWhereThatIsThePolicy) {
+  settings_.while_running = RunningPolicy::skip;
+  handler(noting());
+  claimed_elsewhere("a");
+  EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::settled));
+  settings_.while_running = RunningPolicy::retry;
+  handler(noting());
+  const auto result = run({"a"}, 2);
+  EXPECT_THAT(kinds(result), ElementsAre(Kind::retry));
+  EXPECT_EQ(result.verdicts[0].attempt, 3);
+  EXPECT_THAT(kinds(run({"a"}, 3)), ElementsAre(Kind::settled));
+  EXPECT_THAT(inbox_->dead(), SizeIs(1));
+  EXPECT_THAT(runs_, IsEmpty());
+}
+
+TEST_F(Leased, EqualIdsInOneUnitRunOnce) {
+  handler(noting());
+  const auto result = run({"a", "a"});
+  EXPECT_THAT(kinds(result), ElementsAre(Kind::settled, Kind::retry)) << "whether the first one fails is not known yet";
+  EXPECT_EQ(run({"a"}).counts.duplicates, 1);
+  EXPECT_THAT(runs_, ElementsAre("a"));
+}
+
+TEST_F(Leased, ThereIsNoTransaction) {
+  act_ = [](const Message&, Context& context) { context.tx().exec("SELECT 1"); };
+  handler(noting());
+  EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::retry));
+  EXPECT_THAT(log_.str(), HasSubstr("its topic's mode is leased: it runs outside of any transaction"));
+}
+
+TEST_F(Leased, RepliesAndMessagesGoOutWithTheEnd) {
+  settings_.reply_topics = "replies";
+  settings_.duplicates = DuplicatePolicy::replay;
+  act_ = [&](const Message& message, Context& context) {
+    OwnedMessage made;
+    made.topic = "orders";
+    made.payload = "made of " + std::string(message.text());
+    context.publish(made);
+    context.reply("re " + std::string(message.text()));
+    EXPECT_THROW(context.reply("again"), std::logic_error);
+    EXPECT_THAT(inbox_->published(), IsEmpty()) << "not before it is done";
+    if (runs_.size() == 1) throw std::runtime_error("refused");
+  };
+  handler(noting());
+  run({"a"});
+  EXPECT_THAT(inbox_->published(), IsEmpty());
+  run({"a"}, 2);
+  EXPECT_EQ(inbox_->response(handler_, MessageId::from("a")), "re a");
+  EXPECT_THAT(inbox_->published(), SizeIs(2));
+  run({"a"});
+  const auto published = inbox_->published();
+  ASSERT_THAT(published, SizeIs(3)) << "the duplicate is answered";
+  EXPECT_EQ(published[2].topic, "replies");
+  EXPECT_EQ(published[2].payload, "re a");
+  EXPECT_THAT(runs_, SizeIs(2));
+}
+
+TEST_F(Leased, AHandlerOfSpansIsCalledOnceAndWhoFailsInItIsFound) {
+  std::vector<std::vector<std::string>> calls;
+  settings_.order = Order::none;
+  handler([&](std::span<const Message> messages, Context& context) {
+    auto& call = calls.emplace_back();
+    for (const Message& message : messages) call.emplace_back(message.text());
+    for (const Message& message : messages) {
+      if (message.text() == "c") throw std::runtime_error("refused");
+      context.reply(message, "re " + std::string(message.text()));
+    }
+  });
+  EXPECT_THAT(kinds(run({"a", "b", "c", "d"})), ElementsAre(Kind::settled, Kind::settled, Kind::retry, Kind::settled));
+  EXPECT_THAT(calls, ElementsAre(ElementsAre("a", "b", "c", "d"), ElementsAre("a", "b"), ElementsAre("c", "d"),
+                                 ElementsAre("c"), ElementsAre("d")));
+  EXPECT_EQ(inbox_->response(handler_, MessageId::from("d")), "re d");
+}
+
+TEST_F(Leased, AClaimWhoseAnswerWasLostIsTakenOverByTheSameProcess) {
+  handler(noting());
+  claims_->lose_claims = 2;
+  EXPECT_EQ(run({"a"}).end, UnitResult::End::store_away);
+  EXPECT_EQ(run({"a", "b"}).end, UnitResult::End::store_away);
+  EXPECT_THAT(runs_, IsEmpty());
+  EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
+  EXPECT_THAT(runs_, ElementsAre("a", "b"));
+}
+
+TEST_F(Leased, AnEndWhoseAnswerWasLostIsSaidAgain) {
+  handler(noting());
+  claims_->lose_ends = 2;
+  EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
+  EXPECT_EQ(claims_->end_calls, 3);
+  EXPECT_TRUE(done("a") && done("b"));
+  EXPECT_THAT(runs_, ElementsAre("a", "b"));
+}
+
+TEST_F(Leased, WhatCannotBeWrittenDownIsNotSettledAndNotRunAgain) {
+  handler(noting());
+  act_ = [&](const Message&, Context&) {
+    claims_->away = true;
+    watch_.cancel();  // the partition is taken away meanwhile
+  };
+  const auto result = run({"a", "b"});
+  EXPECT_EQ(result.end, UnitResult::End::store_away);
+  EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back, Kind::put_back));
+  EXPECT_THAT(log_.str(),
+              HasSubstr("done, but the store went away before it was written down (away): once its lease is over"));
+  claims_->away = false;
+  act_ = nullptr;
+  EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::retry)) << "its lease goes on";
+  inbox_->lapse_leases();
+  run({"a", "b"});
+  EXPECT_THAT(runs_, ElementsAre("a")) << "b was given back too late to be known";
+  EXPECT_THAT(inbox_->dead(), SizeIs(2));
+}
+
+TEST_F(Leased, WhatWasNotRunIsGivenBack) {
+  handler(noting());
+  act_ = [&](const Message&, Context&) { watch_.cancel(); };
+  EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::put_back));
+  act_ = nullptr;
+  EXPECT_THAT(kinds(run({"b"})), ElementsAre(Kind::settled));
+  EXPECT_THAT(fences_, ElementsAre(1, 1));
+}
+
+TEST_F(Leased, ALeaseIsRenewedWhileTheHandlerRuns) {
+  settings_.lease = 1s;
+  handler(noting());
+  act_ = [&](const Message&, Context& context) {
+    EXPECT_TRUE(eventually([&] { return claims_->renewals >= 2; }));
+    EXPECT_FALSE(context.stop_token().stop_requested());
+  };
+  EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::settled));
+}
+
+TEST_F(Leased, ALostClaimStopsItsHandlerAndWritesNothing) {
+  settings_.lease = 1s;
+  handler(noting());
+  act_ = [&](const Message&, Context& context) {
+    inbox_->lapse_leases();
+    claimed_elsewhere("a");
+    EXPECT_TRUE(eventually([&] { return context.stop_token().stop_requested(); }));
+  };
+  const auto result = run({"a", "b"});
+  EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back, Kind::put_back));
+  EXPECT_FALSE(done("a"));
+  EXPECT_THAT(runs_, ElementsAre("a"));
+  EXPECT_THAT(log_.str(), HasSubstr("a claim was lost, its handler is asked to stop"));
+  EXPECT_THAT(log_.str(), HasSubstr("done, but its claim was lost meanwhile"));
+}
+
+TEST_F(Leased, ALeaseThatCannotBeRenewedStopsItsHandlerBeforeItEnds) {
+  settings_.lease = 1s;
+  handler(noting());
+  claims_->renewals_fail = true;
+  act_ = [&](const Message&, Context& context) {
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_TRUE(eventually([&] { return context.stop_token().stop_requested(); }));
+    EXPECT_GT(std::chrono::steady_clock::now() - began, 300ms);
+  };
+  EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::settled)) << "nobody else has it: it is written down after all";
+  EXPECT_THAT(log_.str(), HasSubstr("its lease ended while it could not be renewed"));
+}
+
+TEST_F(Leased, AFencedPartitionClaimsNothing) {
+  handler(noting());
+  inbox_->claim_partitions("g", {&place_.at, 1}, 1s);
+  EXPECT_EQ(run({"a"}).end, UnitResult::End::fenced);
+  EXPECT_THAT(runs_, IsEmpty());
+}
+
+}  // namespace
+}  // namespace turnstile::test
