@@ -263,5 +263,74 @@ TEST_F(CliPurge, AnAgeThatIsNoneIsExplained) {
   }
 }
 
+// --- leased topics ---
+
+class CliParked : public CliInbox {
+ protected:
+  void SetUp() override {
+    CliInbox::SetUp();
+    if (IsSkipped()) return;
+    sql("INSERT INTO claim (handler, id, state, owner, fence, expires_at, slot, record_offset) VALUES (1, '" +
+        kOrder.text() + "', 'parked', gen_random_uuid(), 3, now(), 1, 1041)");
+    sql("INSERT INTO dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, header_names, "
+        "header_values) VALUES (1, 1, 0, 1041, '" +
+        kOrder.text() + "', 'unknown', 'its lease ended', 1, '{}', '{}')");
+  }
+};
+
+TEST_F(CliParked, InspectAndStatsSayWhatIsParkedAndWhatToDo) {
+  const auto found = cli_.run("inbox", "inspect", "order-17");
+  EXPECT_EQ(found.code, 1);
+  EXPECT_THAT(found.out, AllOf(HasSubstr("parked by charge"), HasSubstr("(claim 3), from payments[3]@1041"),
+                               HasSubstr("turnstile inbox unpark " + kOrder.text() + " --handler charge --done"),
+                               Not(HasSubstr("not seen"))));
+  const auto json = nlohmann::json::parse(cli_.run("inbox", "inspect", "order-17", "--json").out);
+  EXPECT_EQ(json["claims"][0]["state"], "parked");
+  EXPECT_EQ(json["claims"][0]["fence"], 3);
+  EXPECT_THAT(cli_.run("inbox", "stats").out, HasSubstr("PARKED"));
+  EXPECT_EQ(nlohmann::json::parse(cli_.run("inbox", "stats", "--json").out)["handlers"][0]["parked"], 1);
+  sql("UPDATE claim SET state = 'claimed', expires_at = now() - interval '1 second'");
+  EXPECT_THAT(cli_.run("inbox", "inspect", "order-17").out, HasSubstr("unknown by charge"));
+}
+
+TEST_F(CliParked, UnparkDoneMakesItAnIdOfTheInbox) {
+  const auto done = cli_.run("inbox", "unpark", "order-17", "--handler", "charge", "--done");
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("a copy of it is a duplicate for charge"));
+  EXPECT_EQ(sql("SELECT count(*) FROM inbox WHERE id = '" + kOrder.text() + "'"), "1");
+  EXPECT_EQ(sql("SELECT count(*) FROM claim"), "0");
+  EXPECT_EQ(sql("SELECT count(*) FROM dead WHERE replayed_at IS NULL"), "0");
+  EXPECT_EQ(cli_.run("inbox", "unpark", "order-17", "--handler", "charge", "--done").code, 1)
+      << "nothing to decide any more";
+}
+
+TEST_F(CliParked, UnparkRerunLetsItRunAndSaysHowToDeliverIt) {
+  const auto rerun = cli_.run("inbox", "unpark", "order-17", "--handler", "charge", "--rerun");
+  EXPECT_EQ(rerun.code, 0) << rerun.err;
+  EXPECT_THAT(rerun.out, HasSubstr("turnstile dlq replay 1"));
+  EXPECT_EQ(sql("SELECT state FROM claim WHERE fence = 3"), "failed") << "its fence goes on growing";
+  EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "0");
+}
+
+TEST_F(CliParked, UnparkWantsToKnowWhichAndTouchesNothingElse) {
+  for (const auto& arguments : {std::vector<std::string>{}, {"--done", "--rerun"}}) {
+    std::vector<std::string> all{"inbox", "unpark", "order-17", "--handler", "charge"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const auto refused = cli_.run_all(all);
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("say what is so"));
+  }
+  sql("UPDATE claim SET state = 'claimed', expires_at = now() + interval '1 minute'");
+  EXPECT_EQ(cli_.run("inbox", "unpark", "order-17", "--handler", "charge", "--done").code, 1) << "somebody is at it";
+  EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "0");
+}
+
+TEST_F(CliParked, ForgetTakesTheResponseWithIt) {
+  see(2, kOrder);
+  sql("INSERT INTO response (handler, id, body) VALUES (2, '" + kOrder.text() + "', 'old')");
+  EXPECT_EQ(cli_.run("inbox", "forget", "order-17", "--handler", "mail", "--yes").code, 0);
+  EXPECT_EQ(sql("SELECT count(*) FROM response"), "0");
+}
+
 }  // namespace
 }  // namespace turnstile::test

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "support/world.hpp"
 
 namespace turnstile::test {
@@ -63,16 +61,8 @@ TEST(Rebalance, fences_a_member_that_wakes_after_it_was_given_up) {
   world.publish("freeze", "stop-once:" + world.folder() + "/frozen", "1");
   world.publish(200, "b");
   Process frozen = world.consumer(toml);
-  // The state "T" of /proc/PID/stat: it has stopped itself in a handler, with its transaction open.
-  ASSERT_TRUE(eventually(
-      [&] {
-        std::ifstream stat("/proc/" + std::to_string(frozen.pid()) + "/stat");
-        std::string pid, name, state;
-        stat >> pid >> name >> state;
-        return state == "T";
-      },
-      60s))
-      << world.output();
+  // It has stopped itself in a handler, with its transaction open.
+  ASSERT_TRUE(eventually([&] { return frozen.is_stopped(); }, 60s)) << world.output();
   Process successor = world.consumer(toml);
   EXPECT_TRUE(eventually([&] { return world.effects().distinct == 401; }, 60s)) << world.effects().distinct << "\n"
                                                                                 << world.output();

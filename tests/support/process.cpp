@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <stdexcept>
 #include <utility>
 
@@ -39,6 +40,13 @@ Process::~Process() {
   if (pid_ < 0 || ended()) return;
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
+}
+
+bool Process::is_stopped() const {
+  std::ifstream stat("/proc/" + std::to_string(pid_) + "/stat");
+  std::string pid, name, state;
+  stat >> pid >> name >> state;
+  return state == "T";
 }
 
 void Process::signal(int number) const { ::kill(pid_, number); }

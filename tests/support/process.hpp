@@ -22,6 +22,8 @@ class Process {
   Process& operator=(Process&&) = delete;
 
   void signal(int number) const;
+  /// It has been stopped (SIGSTOP), by itself or by others.
+  [[nodiscard]] bool is_stopped() const;
   /// Nothing: it still runs. Negative: ended by that signal.
   std::optional<int> ended();
   std::optional<int> wait(std::chrono::milliseconds timeout);

@@ -1,7 +1,8 @@
-// turnstile inbox inspect|stats|forget; purge is in purge.cpp.
+// turnstile inbox inspect|stats|forget|unpark; purge is in purge.cpp.
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "command.hpp"
@@ -16,6 +17,8 @@ struct Options {
   std::string id;
   std::optional<std::string> handler;
   bool yes = false;
+  bool done = false;
+  bool rerun = false;
 };
 
 // --- inspect ---
@@ -24,6 +27,20 @@ Json to_json(const postgres::SeenMessage& seen) {
   Json json{{"handler", seen.handler},     {"seen_at", iso(seen.seen_at)},        {"group", seen.from.group},
             {"topic", seen.from.at.topic}, {"partition", seen.from.at.partition}, {"offset", seen.offset}};
   if (seen.fingerprint) json["fingerprint"] = *seen.fingerprint;
+  return json;
+}
+
+Json to_json(const postgres::ClaimedMessage& claim) {
+  Json json{{"handler", claim.handler},
+            {"state", claim.state},
+            {"fence", claim.fence},
+            {"claimed_at", iso(claim.claimed_at)},
+            {"expires_at", iso(claim.expires_at)},
+            {"group", claim.from.group},
+            {"topic", claim.from.at.topic},
+            {"partition", claim.from.at.partition},
+            {"offset", claim.offset}};
+  if (!claim.error.empty()) json["error"] = claim.error;
   return json;
 }
 
@@ -43,6 +60,21 @@ void print_seen(const std::vector<postgres::SeenMessage>& seen) {
   fmt::print("{}", table(rows));
 }
 
+void print_claims(const std::string& id, const std::vector<postgres::ClaimedMessage>& claims) {
+  for (const auto& claim : claims) {
+    fmt::print("{} by {}, {} (claim {}), from {}{}{}\n", claim.state, one_line(claim.handler, 60),
+               when(claim.claimed_at), claim.fence, place(claim.from, claim.offset),
+               claim.state == "claimed" ? ", until " + when(claim.expires_at) : "",
+               claim.error.empty() ? "" : ": " + one_line(claim.error, 200));
+    if (claim.state == "parked" || claim.state == "unknown") {
+      fmt::print(
+          "  whether it took effect is not known: look at what it is for, and then\n"
+          "  turnstile inbox unpark {} --handler {} --done    or --rerun\n",
+          id, one_line(claim.handler, 60));
+    }
+  }
+}
+
 void print_dead(const std::vector<postgres::DeadSummary>& dead) {
   for (const auto& letter : dead) {
     fmt::print("dead letter {} of {}: {}, {}{}; see: turnstile dlq show {}\n", letter.number,
@@ -56,21 +88,25 @@ Exit inspect(const Global& global, const Options& options) {
   if (options.handler) require_handler(admin, *options.handler);
   const MessageId id = MessageId::from(options.id);
   const auto seen = admin.inspect(id, options.handler);
+  const auto claims = admin.claims(id, options.handler);
   postgres::DeadFilter filter;
   filter.id = id;
   filter.handler = options.handler;
   filter.with_replayed = true;
   const auto dead = admin.dead(filter);
   if (global.json) {
-    Json json{{"id", id.text()}, {"seen", Json::array()}, {"dead", Json::array()}};
+    Json json{{"id", id.text()}, {"seen", Json::array()}, {"claims", Json::array()}, {"dead", Json::array()}};
     for (const auto& message : seen) json["seen"].push_back(to_json(message));
+    for (const auto& claim : claims) json["claims"].push_back(to_json(claim));
     for (const auto& letter : dead) json["dead"].push_back(to_json(letter));
     print(json);
   } else {
     const std::string name = one_line(options.id, 80);
     fmt::print("{}{}\n", name, name == id.text() ? "" : ", kept as " + id.text());
-    if (seen.empty()) fmt::print("not seen{}\n", options.handler ? " by " + one_line(*options.handler, 60) : "");
-    else print_seen(seen);
+    if (seen.empty() && claims.empty())
+      fmt::print("not seen{}\n", options.handler ? " by " + one_line(*options.handler, 60) : "");
+    if (!seen.empty()) print_seen(seen);
+    print_claims(id.text(), claims);
     print_dead(dead);
   }
   return seen.empty() ? Exit::problems : Exit::ok;
@@ -88,7 +124,11 @@ Json to_json(const postgres::InboxStats& stats) {
                                 {"rows", h.rows},
                                 {"oldest", iso_or_null(h.oldest)},
                                 {"newest", iso_or_null(h.newest)},
-                                {"dead", h.dead}});
+                                {"dead", h.dead},
+                                {"claimed", h.claimed},
+                                {"unknown", h.unknown},
+                                {"failed", h.failed},
+                                {"parked", h.parked}});
   }
   for (const auto& p : stats.partitions) {
     json["partitions"].push_back({{"group", p.of.group},
@@ -107,11 +147,16 @@ std::string time_or_dash(const std::optional<Microseconds>& time) { return time 
 
 void print_stats(const postgres::InboxStats& stats) {
   std::int64_t rows_in_all = 0;
+  const bool leases = std::any_of(stats.handlers.begin(), stats.handlers.end(),
+                                  [](const auto& h) { return h.claimed + h.unknown + h.failed + h.parked > 0; });
   std::vector<std::vector<std::string>> handlers{{"HANDLER", "IDS", "OLDEST", "NEWEST", "DEAD"}};
+  if (leases) handlers.front().insert(handlers.front().end(), {"CLAIMED", "UNKNOWN", "FAILED", "PARKED"});
   for (const auto& h : stats.handlers) {
     rows_in_all += h.rows;
     handlers.push_back(
         {one_line(h.handler, 60), number(h.rows), time_or_dash(h.oldest), time_or_dash(h.newest), number(h.dead)});
+    if (!leases) continue;
+    for (const auto n : {h.claimed, h.unknown, h.failed, h.parked}) handlers.back().push_back(number(n));
   }
   std::vector<std::vector<std::string>> partitions{{"GROUP", "PARTITION", "WATERMARK", "MOVED", "EPOCH", "CLAIMED"}};
   for (const auto& p : stats.partitions) {
@@ -153,6 +198,31 @@ Exit forget(const Global& global, const Options& options) {
   return was_there ? Exit::ok : Exit::problems;
 }
 
+// --- unpark ---
+
+Exit unpark(const Global& global, const Options& options) {
+  if (options.done == options.rerun) {
+    throw UsageError(
+        "say what is so: --done (it took effect: a copy of it is a duplicate) or --rerun (it did not, or may twice: it runs again "
+        "when it is delivered again)");
+  }
+  auto admin = open_admin(load_settings(global));
+  require_handler(admin, *options.handler);
+  const MessageId id = MessageId::from(options.id);
+  const auto dead = admin.unpark(id, *options.handler, options.done);
+  if (global.json) print(Json{{"unparked", dead.has_value()}, {"dead", dead ? Json(*dead) : Json::array()}});
+  else if (!dead) {
+    fmt::print("not parked by {}: nothing to decide; see: turnstile inbox inspect {}\n", one_line(*options.handler, 60),
+               id.text());
+  } else if (options.done) {
+    fmt::print("done: a copy of it is a duplicate for {}\n", one_line(*options.handler, 60));
+  } else {
+    fmt::print("it runs again when it is delivered again{}\n", dead->empty() ? "" : "; to deliver it:");
+    for (const auto number : *dead) fmt::print("  turnstile dlq replay {}\n", number);
+  }
+  return dead ? Exit::ok : Exit::problems;
+}
+
 CLI::Option* add_id(CLI::App& verb, Options& options) {
   return verb.add_option("ID", options.id, "as the message carries it: a UUID, or any other text")->required();
 }
@@ -180,6 +250,15 @@ void add_inbox(CLI::App& app, Command& command) {
   forget_verb->add_flag("--yes", options->yes, "yes, it may take effect a second time");
   forget_verb->callback(
       [&command, options] { command.run = [&command, options] { return forget(command.global, *options); }; });
+
+  auto* unpark_verb = inbox->add_subcommand(
+      "unpark", "decide about a message of a leased topic of which nobody knows whether it took effect");
+  add_id(*unpark_verb, *options);
+  unpark_verb->add_option("--handler", options->handler, "for which handler")->type_name("NAME")->required();
+  unpark_verb->add_flag("--done", options->done, "it took effect");
+  unpark_verb->add_flag("--rerun", options->rerun, "it may run again");
+  unpark_verb->callback(
+      [&command, options] { command.run = [&command, options] { return unpark(command.global, *options); }; });
 
   add_purge(*inbox, command);
 }

@@ -106,6 +106,8 @@ class Replayer {
   static std::string caution(const postgres::DeadSummary& summary) {
     if (summary.reason == "missing_id")
       return "  (it has no id: it is refused again unless the topic's message_id was changed)";
+    if (summary.reason == "unknown")
+      return "  (it is refused again unless it was unparked: turnstile inbox unpark ID --handler NAME --rerun)";
     if (summary.reason == "duplicate" || summary.reason == "mismatch") {
       return fmt::format(
           "  (its id has taken effect: it is refused again unless the id is forgotten: turnstile inbox forget {} "

@@ -19,7 +19,9 @@ std::vector<HandlerRows> handler_rows(const Rows& rows) {
   std::vector<HandlerRows> handlers;
   for (std::size_t row = 0; row < rows.size(); ++row) {
     handlers.push_back({rows.get<std::string>(row, 0), rows.get<std::int64_t>(row, 1), time_or_none(rows, row, 2),
-                        time_or_none(rows, row, 3), rows.get<std::int64_t>(row, 4)});
+                        time_or_none(rows, row, 3), rows.get<std::int64_t>(row, 4), rows.get<std::int64_t>(row, 5),
+                        rows.get<std::int64_t>(row, 6), rows.get<std::int64_t>(row, 7),
+                        rows.get<std::int64_t>(row, 8)});
   }
   return handlers;
 }
@@ -69,11 +71,16 @@ InboxStats Admin::stats() {
     InboxStats stats;
     stats.handlers = handler_rows(session_->run(
         "SELECT h.name, coalesce(i.n, 0), i.oldest, i.newest, "
-        "       (SELECT count(*) FROM dead d WHERE d.handler = h.id AND d.replayed_at IS NULL) "
+        "       (SELECT count(*) FROM dead d WHERE d.handler = h.id AND d.replayed_at IS NULL), "
+        "       coalesce(c.claimed, 0), coalesce(c.unknown, 0), coalesce(c.failed, 0), coalesce(c.parked, 0) "
         "FROM handler h LEFT JOIN (SELECT handler, count(*) AS n, "
         "    (extract(epoch FROM min(seen_at)) * 1000000)::bigint AS oldest, "
         "    (extract(epoch FROM max(seen_at)) * 1000000)::bigint AS newest FROM inbox GROUP BY handler) i "
-        "  ON i.handler = h.id ORDER BY h.name"));
+        "  ON i.handler = h.id "
+        "LEFT JOIN (SELECT handler, count(*) FILTER (WHERE state = 'claimed' AND expires_at >= clock_timestamp()) AS claimed, "
+        "    count(*) FILTER (WHERE state = 'claimed' AND expires_at < clock_timestamp()) AS unknown, "
+        "    count(*) FILTER (WHERE state = 'failed') AS failed, count(*) FILTER (WHERE state = 'parked') AS parked "
+        "    FROM claim GROUP BY handler) c ON c.handler = h.id ORDER BY h.name"));
     stats.partitions = partition_states(session_->run(
         "SELECT f.consumer_group, f.topic, f.partition, f.epoch, f.incarnation, "
         "       (extract(epoch FROM f.claimed_at) * 1000000)::bigint, w.watermark, "
@@ -95,9 +102,54 @@ std::vector<std::string> Admin::handlers() {
   return names;
 }
 
+std::vector<ClaimedMessage> Admin::claims(const MessageId& id, const std::optional<std::string>& handler) {
+  const Rows rows = session_->ask(
+      "SELECT h.name, CASE WHEN c.state = 'claimed' AND c.expires_at < clock_timestamp() THEN 'unknown' ELSE c.state END, "
+      "       c.fence, (extract(epoch FROM c.claimed_at) * 1000000)::bigint, "
+      "       (extract(epoch FROM c.expires_at) * 1000000)::bigint, f.consumer_group, f.topic, f.partition, "
+      "       c.record_offset, coalesce(c.error, '') "
+      "FROM handler h JOIN claim c ON c.handler = h.id AND c.id = $1::uuid LEFT JOIN fence f ON f.slot = c.slot "
+      "WHERE $2::text IS NULL OR h.name = $2 ORDER BY h.name",
+      {id.text(), handler});
+  std::vector<ClaimedMessage> claims;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    claims.push_back({rows.get<std::string>(row, 0), rows.get<std::string>(row, 1), rows.get<std::int64_t>(row, 2),
+                      time_at(rows, row, 3), time_at(rows, row, 4), partition_at(rows, row, 5),
+                      rows.get<Offset>(row, 8), rows.get<std::string>(row, 9)});
+  }
+  return claims;
+}
+
+std::optional<std::vector<std::int64_t>> Admin::unpark(const MessageId& id, const std::string& handler, bool done) {
+  // What is unknown counts as parked: whoever says what happened need not wait until the message comes again.
+  const std::string parked =
+      "FROM handler h WHERE h.name = $1 AND c.handler = h.id AND c.id = $2::uuid "
+      "AND (c.state = 'parked' OR (c.state = 'claimed' AND c.expires_at < clock_timestamp()))";
+  const std::string waiting =
+      "h.name = $1 AND d.handler = h.id AND d.message_id = $2::uuid AND d.reason = 'unknown' AND d.replayed_at IS NULL";
+  const std::string decide =
+      done ? "WITH c AS (DELETE FROM claim c USING " + parked.substr(5) +
+                 " RETURNING c.*) INSERT INTO inbox (handler, id, slot, record_offset, fingerprint) "
+                 "SELECT handler, id, slot, record_offset, fingerprint FROM c ON CONFLICT DO NOTHING"
+           : "UPDATE claim c SET state = 'failed', error = 'unparked, to run again' " + parked;
+  const std::string letters =
+      done ? "UPDATE dead d SET replayed_at = clock_timestamp() FROM handler h WHERE " + waiting + " RETURNING d.id"
+           : "SELECT d.id FROM dead d JOIN handler h ON " + waiting + " ORDER BY d.id";
+  const Arguments of{handler, id.text()};
+  return session_->transact(Patience{}, [&]() -> std::optional<std::vector<std::int64_t>> {
+    if (session_->run(decide, of).affected() == 0) return std::nullopt;
+    const Rows rows = session_->run(letters, of);
+    std::vector<std::int64_t> numbers;
+    for (std::size_t row = 0; row < rows.size(); ++row) numbers.push_back(rows.get<std::int64_t>(row, 0));
+    return numbers;
+  });
+}
+
 bool Admin::forget(const MessageId& id, const std::string& handler) {
   const Rows rows = session_->ask(
-      "DELETE FROM inbox WHERE handler = (SELECT h.id FROM handler h WHERE h.name = $1) AND id = $2::uuid",
+      "WITH h AS (SELECT id FROM handler WHERE name = $1), "
+      "reply AS (DELETE FROM response USING h WHERE response.handler = h.id AND response.id = $2::uuid) "
+      "DELETE FROM inbox USING h WHERE inbox.handler = h.id AND inbox.id = $2::uuid",
       {handler, id.text()});
   return rows.affected() > 0;
 }

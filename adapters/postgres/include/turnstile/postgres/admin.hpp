@@ -38,12 +38,25 @@ struct SeenMessage {
   std::optional<std::int64_t> fingerprint;
 };
 
+/// A message of a leased topic that is not done.
+struct ClaimedMessage {
+  std::string handler;
+  std::string state;  ///< claimed | unknown (its lease has ended) | failed | parked
+  std::int64_t fence = 0;
+  DatabaseTime claimed_at;
+  DatabaseTime expires_at;
+  GroupPartition from;
+  Offset offset = 0;
+  std::string error;  ///< failed: why
+};
+
 struct HandlerRows {
   std::string handler;
   std::int64_t rows = 0;
   std::optional<DatabaseTime> oldest;  ///< absent without rows
   std::optional<DatabaseTime> newest;
-  std::int64_t dead = 0;  ///< dead letters that were not replayed
+  std::int64_t dead = 0;                                          ///< dead letters that were not replayed
+  std::int64_t claimed = 0, unknown = 0, failed = 0, parked = 0;  ///< claims by their state
 };
 
 struct PartitionState {
@@ -169,9 +182,14 @@ class Admin {
 
   /// The handlers that have seen the id, in the order of their names.
   std::vector<SeenMessage> inspect(const MessageId& id, const std::optional<std::string>& handler);
+  /// What is claimed, has failed, or is parked under this id.
+  std::vector<ClaimedMessage> claims(const MessageId& id, const std::optional<std::string>& handler);
   InboxStats stats();
   [[nodiscard]] std::vector<std::string> handlers();
-  /// The message may take effect again for this handler. False when it was not there.
+  /// Decides about a message of which nobody knows whether it took effect: it is done, or it may run again when it is delivered again.
+  /// The numbers of its dead letters that wait; nothing when it is not parked.
+  std::optional<std::vector<std::int64_t>> unpark(const MessageId& id, const std::string& handler, bool done);
+  /// The message may take effect again for this handler; its response goes with it. False when it was not there.
   bool forget(const MessageId& id, const std::string& handler);
   /// Old ids, in transactions of at most `batch` rows; one purge at a time in a schema.
   PurgeResult purge(const PurgeOptions& options);

@@ -1,0 +1,168 @@
+// Mode leased on the real PostgreSQL and the real Apache Kafka: effects outside of the message's transaction, counted from outside.
+
+#include <gmock/gmock.h>
+
+#include "support/cli.hpp"
+#include "support/world.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+const std::map<std::string, std::string> kElsewhere{{"ELSEWHERE", "1"}};
+constexpr std::int64_t kBatch = 20;
+/// A unit of each of the eight workers that a topic without a limit has.
+constexpr std::int64_t kMostInDoubt = 8 * kBatch;
+
+class LeasedWorld {
+ public:
+  explicit LeasedWorld(const std::string& more = {}, const std::string& lease = "2s", int partitions = 2)
+      : world_(WorldOptions{.partitions = partitions, .session_timeout_ms = 3'000, .handler_timeout = "2s"}),
+        toml_(world_.toml("mode = \"leased\"\nlease = \"" + lease +
+                              "\"\norder = \"key\"\nbatch = " + std::to_string(kBatch) + "\n" + more,
+                          "lock_timeout = \"1s\"\n")) {}
+  World* operator->() noexcept { return &world_; }
+  Process consumer(std::map<std::string, std::string> environment = {}) {
+    environment.insert(kElsewhere.begin(), kElsewhere.end());
+    return world_.consumer(toml_, environment);
+  }
+  /// Messages that are done, or parked with a dead letter that says why.
+  [[nodiscard]] std::int64_t decided() const {
+    return std::stoll(world_.query(
+        "SELECT (SELECT count(*) FROM inbox) + (SELECT count(DISTINCT message_id) FROM dead WHERE reason = 'unknown')"));
+  }
+  [[nodiscard]] std::int64_t parked() const {
+    return std::stoll(world_.query("SELECT count(*) FROM claim WHERE state = 'parked'"));
+  }
+  void expect_all_decided(std::int64_t distinct) {
+    EXPECT_TRUE(eventually([&] { return decided() == distinct && world_.caught_up(); }, 90s))
+        << decided() << " of " << distinct << "\n"
+        << world_.output();
+    EXPECT_EQ(world_.query("SELECT count(*) FROM claim WHERE state <> 'parked'"), "0");
+  }
+  /// An effect that was made twice is the end.
+  void expect_none_twice() {
+    const Effects effects = world_.effects();
+    EXPECT_EQ(effects.rows, effects.distinct) << "an effect was made twice\n" << world_.output();
+  }
+  static void end(Process& process) {
+    process.signal(SIGTERM);
+    EXPECT_EQ(process.wait(20s), 0);
+  }
+
+ private:
+  World world_;
+  std::string toml_;
+};
+
+TEST(Leased, makes_one_effect_of_each_message) {
+  TURNSTILE_NEEDS_SERVERS();
+  LeasedWorld world;
+  EXPECT_EQ(world->publish(1'000), 1'100);
+  Process one = world.consumer(), other = world.consumer();
+  world.expect_all_decided(1'000);
+  EXPECT_EQ(world.parked(), 0);
+  EXPECT_EQ(world->effects().rows, 1'000);
+  EXPECT_EQ(world->effects().distinct, 1'000);
+  EXPECT_EQ(world->out_of_order(), 0);
+  for (Process* process : {&one, &other}) LeasedWorld::end(*process);
+}
+
+class LeasedKilledAt : public ::testing::TestWithParam<const char*> {};
+
+/// Killed at each step: nothing is lost, nothing is made twice, and what nobody can know waits for a person.
+TEST_P(LeasedKilledAt, loses_nothing_and_repeats_nothing) {
+  TURNSTILE_NEEDS_SERVERS();
+#if !defined(TURNSTILE_FAILPOINTS)
+  GTEST_SKIP() << "this build has no failpoints";
+#endif
+  LeasedWorld world;
+  world->publish(300);
+  Process victim = world.consumer({{"TURNSTILE_FAILPOINT", std::string(GetParam()) + ":3"}});
+  EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world->output();
+  Process successor = world.consumer();
+  world.expect_all_decided(300);
+  world.expect_none_twice();
+  // What is done has its effect; of what is parked each may have it, and the rest has none.
+  const auto done = std::stoll(world->query("SELECT count(*) FROM inbox"));
+  EXPECT_EQ(
+      world->query("SELECT count(*) FROM inbox i WHERE NOT EXISTS (SELECT 1 FROM effect e WHERE e.record_offset = "
+                   "i.record_offset AND e.record_partition = (SELECT partition FROM fence f WHERE f.slot = i.slot))"),
+      "0")
+      << "done without an effect";
+  EXPECT_GE(world->effects().distinct, done);
+  EXPECT_LE(world.parked(), kMostInDoubt);
+  LeasedWorld::end(successor);
+}
+
+/// The same where the other side drops what it has seen: all run in the end, at most those in doubt twice.
+TEST_P(LeasedKilledAt, runs_again_where_that_is_the_policy) {
+  TURNSTILE_NEEDS_SERVERS();
+#if !defined(TURNSTILE_FAILPOINTS)
+  GTEST_SKIP() << "this build has no failpoints";
+#endif
+  LeasedWorld world("unknown = \"rerun\"\n");
+  world->publish(300);
+  Process victim = world.consumer({{"TURNSTILE_FAILPOINT", std::string(GetParam()) + ":3"}});
+  EXPECT_EQ(victim.wait(60s), -SIGKILL) << world->output();
+  Process successor = world.consumer();
+  EXPECT_TRUE(eventually([&] { return world->effects().distinct == 300 && world->caught_up(); }, 90s))
+      << world->output();
+  EXPECT_EQ(world->query("SELECT count(*) FROM inbox"), "300");
+  EXPECT_LE(world->effects().rows, 300 + kMostInDoubt);
+  EXPECT_EQ(world.parked(), 0);
+  LeasedWorld::end(successor);
+}
+
+INSTANTIATE_TEST_SUITE_P(EachStep, LeasedKilledAt,
+                         ::testing::Values("after-claim", "after-handler", "before-complete", "after-complete",
+                                           "before-release"),
+                         [](const auto& step) {
+                           std::string name = step.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+/// Frozen in its handler past its lease, then woken: what it did is parked, and it writes nothing down for it.
+TEST(Leased, who_wakes_past_its_lease_changes_nothing) {
+  TURNSTILE_NEEDS_SERVERS();
+  LeasedWorld world;
+  world->publish("freeze", "stop-once:" + world->folder() + "/frozen", "1");
+  Process frozen = world.consumer();
+  ASSERT_TRUE(eventually([&] { return frozen.is_stopped(); }, 60s)) << world->output();
+  Process successor = world.consumer();
+  EXPECT_TRUE(eventually([&] { return world.parked() == 1; }, 60s)) << world->output();
+  frozen.signal(SIGCONT);
+  EXPECT_TRUE(
+      eventually([&] { return world->output().find("its claim was lost meanwhile") != std::string::npos; }, 30s))
+      << world->output();
+  EXPECT_EQ(world.parked(), 1);
+  EXPECT_EQ(world->query("SELECT count(*) FROM inbox"), "0");
+  EXPECT_EQ(world->effects().rows, 1) << "it was made by the one that slept";
+  // A person looks, sees the effect, and says so.
+  Cli cli;
+  cli.environment()["TURNSTILE_POSTGRES_URL"] = *postgres_url();
+  cli.environment()["TURNSTILE_POSTGRES_SCHEMA"] = world->schema();
+  EXPECT_EQ(cli.run("inbox", "unpark", "freeze", "--handler", world->topic(), "--done").code, 0);
+  world->publish("freeze", "again", "1");
+  EXPECT_TRUE(eventually([&] { return world->caught_up(); }, 30s));
+  EXPECT_EQ(world->effects().rows, 1);
+  for (Process* process : {&frozen, &successor}) LeasedWorld::end(*process);
+}
+
+TEST(Leased, a_handler_longer_than_its_lease_keeps_it) {
+  TURNSTILE_NEEDS_SERVERS();
+  LeasedWorld world("", "1s", 1);
+  world->publish("slow", "sleep:1900");
+  world->publish("slow", "its duplicate");
+  Process consumer = world.consumer();
+  world.expect_all_decided(1);
+  EXPECT_EQ(world->effects().rows, 1);
+  EXPECT_EQ(world.parked(), 0);
+  LeasedWorld::end(consumer);
+}
+
+}  // namespace
+}  // namespace turnstile::test

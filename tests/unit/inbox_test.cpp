@@ -1,0 +1,29 @@
+// The inbox without Kafka, as the README shows it. Its contract is in tests/contract/once_test.cpp.
+
+#include "turnstile/inbox.hpp"
+
+#include <gtest/gtest.h>
+
+#include "turnstile/testing/inbox.hpp"
+
+namespace turnstile {
+namespace {
+
+std::string charge(Inbox& inbox, const std::string& request_id, int cents) {
+  const Once charged = inbox.once("charge", request_id, [&](Context& ctx) {
+    ctx.tx().exec("UPDATE account SET cents = cents - $1", cents);
+    ctx.reply("receipt: " + std::to_string(cents) + " cents");
+  });
+  return charged.response.value_or("");
+}
+
+TEST(Inbox, ChargesOnceAndAnswersAllAlike) {
+  const auto store = std::make_shared<testing::MemoryInbox>();
+  Inbox inbox{store};
+  EXPECT_EQ(charge(inbox, "r1", 12), "receipt: 12 cents");
+  EXPECT_EQ(charge(inbox, "r1", 12), "receipt: 12 cents");
+  EXPECT_EQ(store->committed().size(), 1U);
+}
+
+}  // namespace
+}  // namespace turnstile
