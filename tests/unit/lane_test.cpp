@@ -127,14 +127,30 @@ TEST(Lane, settles_a_message_that_waits) {
   for (const Order order : {Order::partition, Order::key, Order::none}) {
     Lane lane(order);
     lane.add(block(0, {"a", "b", "a"}));
-    const auto waiting = lane.waiting(0, 10);
+    const auto waiting = lane.lend_waiting(0, 10);
     ASSERT_EQ(waiting.size(), 3U);
+    lane.return_lent();
     lane.settle_waiting(waiting[0].seq);
     lane.settle_waiting(waiting[1].seq);
     EXPECT_EQ(lane.position(), 2);
     EXPECT_EQ(offsets(hand_out(lane, 10)), std::vector<Offset>{2});
-    EXPECT_TRUE(lane.waiting(0, 10).empty());
+    EXPECT_TRUE(lane.lend_waiting(0, 10).empty());
+    lane.settle({waiting[2].message, waiting[2].seq, 1});
+    EXPECT_EQ(lane.take_spent().size(), 1U) << "there was nothing to lend";
   }
+}
+
+TEST(Lane, keeps_a_block_for_as_long_as_somebody_looks_at_it) {
+  Lane lane(Order::none);
+  lane.add(block(0, {"a", "b"}));
+  const auto one = lane.lend_waiting(0, 10), other = lane.lend_waiting(1, 10);
+  for (const Work& work : hand_out(lane, 10)) lane.settle(work);
+  EXPECT_TRUE(lane.take_spent().empty());
+  lane.return_lent();
+  EXPECT_TRUE(lane.take_spent().empty());
+  EXPECT_EQ(other[0].message->offset(), 1);
+  lane.return_lent();
+  EXPECT_EQ(lane.take_spent().size(), 1U);
 }
 
 TEST(Lane, names_the_message_that_holds_it) {

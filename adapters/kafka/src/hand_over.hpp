@@ -5,8 +5,8 @@
 
 namespace turnstile::kafka {
 
-/// Gives a record to librdkafka, with `opaque` for its delivery report. Not copied: its bytes stay where they are until the report has
-/// come. Nothing when it was accepted. `flags`: RD_KAFKA_MSG_F_BLOCK, or 0.
+/// Gives a record to librdkafka, with `opaque` for its delivery report. `flags`: RD_KAFKA_MSG_F_BLOCK, RD_KAFKA_MSG_F_COPY, or 0. Without
+/// COPY its bytes stay where they are until the report has come. Nothing when it was accepted.
 KafkaError hand_over(rd_kafka_t* handle, const OwnedMessage& message, void* opaque, int flags);
 
 }  // namespace turnstile::kafka

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "hand_over.hpp"
 #include "token_topic.hpp"
 #include "topics.hpp"
 
@@ -272,14 +273,16 @@ void KafkaTokenLog::save(std::int64_t position, std::string snapshot) {
 void KafkaTokenLog::produce(const std::string& topic, const std::string& key, std::string_view bytes,
                             std::int64_t snapshot_of) {
   if (!producer_) open_producer();
-  const rd_kafka_resp_err_t refused = rd_kafka_producev(
-      producer_->handle(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_PARTITION(0),
-      RD_KAFKA_V_KEY(key.empty() ? nullptr : key.data(), key.size()),
-      RD_KAFKA_V_VALUE(const_cast<char*>(bytes.data()), bytes.size()), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-      RD_KAFKA_V_OPAQUE(opaque(snapshot_of)), RD_KAFKA_V_END);
+  OwnedMessage record;
+  record.topic = topic;
+  record.partition = 0;
+  if (!key.empty()) record.key = key;
+  record.payload = bytes;
+  const KafkaError refused = hand_over(producer_->handle(), record, opaque(snapshot_of), RD_KAFKA_MSG_F_COPY);
   if (!refused) return;
-  if (snapshot_of >= 0) not_saved(snapshot_of, refused);
-  else not_written(refused);
+  const auto why = rd_kafka_error_code(refused.get());
+  if (snapshot_of >= 0) not_saved(snapshot_of, why);
+  else not_written(why);
 }
 
 void KafkaTokenLog::on_delivered(const rd_kafka_message_t& record) noexcept {

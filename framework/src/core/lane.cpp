@@ -131,12 +131,13 @@ void Lane::retry(const Work& work, SteadyTime due, int attempt) {
   if (order_ == Order::key) return_to_stream(work.seq, tracker_.entry(work.seq).key, true);
 }
 
-std::vector<Work> Lane::waiting(Seq from, std::size_t most) const {
+std::vector<Work> Lane::lend_waiting(Seq from, std::size_t most) {
   std::vector<Work> found;
   for (Seq seq = std::max(from, tracker_.base()); seq < tracker_.end() && found.size() < most; ++seq) {
     if (!tracker_.is_open(seq) || tracker_.entry(seq).running) continue;
     found.push_back({tracker_.entry(seq).message, seq, tracker_.entry(seq).attempt});
   }
+  if (!found.empty()) ++lent_;
   return found;
 }
 

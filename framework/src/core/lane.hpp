@@ -56,8 +56,11 @@ class Lane {
   /// It comes again at `due`, with that attempt number.
   void retry(const Work& work, SteadyTime due, int attempt);
 
-  /// Messages from number `from` on that wait and do not run, at most `most`: to look up whether they are settled already.
-  [[nodiscard]] std::vector<Work> waiting(Seq from, std::size_t most) const;
+  /// Messages from number `from` on that wait and do not run, at most `most`: to look up whether they are settled already. They may be
+  /// handed out and settled meanwhile; unless there are none, their blocks stay until return_lent().
+  [[nodiscard]] std::vector<Work> lend_waiting(Seq from, std::size_t most);
+  /// Who has looked up looks at them no more.
+  void return_lent() noexcept { --lent_; }
   /// A message that waits turned out to be settled. Nothing happens when it runs meanwhile, or has gone by.
   void settle_waiting(Seq seq);
 
@@ -67,8 +70,11 @@ class Lane {
   [[nodiscard]] std::size_t running() const noexcept { return running_; }
   /// The oldest message that is not settled: what holds the partition.
   [[nodiscard]] const Message* oldest() const;
-  /// Blocks of which every message is settled. Destroy them outside the lock.
-  std::vector<std::unique_ptr<Block>> take_spent() { return std::exchange(spent_, {}); }
+  /// Blocks of which every message is settled, and at which nobody looks. Destroy them outside the lock.
+  std::vector<std::unique_ptr<Block>> take_spent() {
+    if (lent_ > 0) return {};
+    return std::exchange(spent_, {});
+  }
 
  private:
   using KeyHash = std::uint64_t;
@@ -113,6 +119,7 @@ class Lane {
   Seq keyless_ = 0;
   std::deque<std::pair<std::unique_ptr<Block>, Seq>> blocks_;  ///< with the number after their last message
   std::vector<std::unique_ptr<Block>> spent_;
+  int lent_ = 0;  ///< look-ups that are out
 };
 
 }  // namespace turnstile

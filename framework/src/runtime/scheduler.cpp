@@ -149,7 +149,7 @@ bool Scheduler::is_crowded(const LaneState& lane, SteadyTime now) {
 
 bool Scheduler::pick_look_up(const LanePtr& lane, Unit& unit) {
   if (!lane->topic.runner.can_look_up()) return false;
-  unit.works = lane->lane.waiting(lane->looked_up, lane->topic.runner.plan().batch);
+  unit.works = lane->lane.lend_waiting(lane->looked_up, lane->topic.runner.plan().batch);
   if (unit.works.empty()) return false;
   lane->looked_up = unit.works.back().seq + 1;
   unit.lane = lane;
@@ -204,6 +204,7 @@ void Scheduler::apply(Unit& unit, const UnitResult& result, SteadyTime now) {
   LaneState& lane = *unit.lane;
   note_store(result, now, lane.topic);
   if (unit.look_up) {
+    lane.lane.return_lent();
     for (std::size_t i = 0; i < unit.works.size(); ++i) {
       if (result.verdicts[i].kind == Verdict::Kind::settled) lane.lane.settle_waiting(unit.works[i].seq);
     }
