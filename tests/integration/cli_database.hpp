@@ -46,7 +46,7 @@ class CliDatabase : public ::testing::Test {
     work.exec("SET LOCAL client_min_messages = warning; SET LOCAL search_path = " + schema_);
     const pqxx::result rows = work.exec(statement);
     std::string cell;
-    if (!rows.empty() && !rows[0].empty() && !rows[0][0].is_null()) cell = rows[0][0].c_str();
+    if (!rows.empty() && rows.columns() > 0 && !rows[0][0].is_null()) cell = rows[0][0].c_str();
     work.commit();
     return cell;
   }
