@@ -21,6 +21,9 @@ target_compile_options(turnstile_flags INTERFACE
 # GCC 12 and 13 report these from inside the standard library's own headers at -O1 and above, for correct programs (GCC bugs 105329, 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(turnstile_flags INTERFACE -Wno-restrict)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # librdkafka's RD_KAFKA_V_… expand to statement expressions, in whoever uses them.
+  target_compile_options(turnstile_flags INTERFACE -Wno-gnu-statement-expression)
 endif()
 
 if(TURNSTILE_SANITIZE)

@@ -11,7 +11,7 @@ namespace {
 // FNV-1a: the same on every platform, so that a test may rely on where a key goes.
 std::uint32_t hash_of(std::string_view key) {
   std::uint32_t hash = 2166136261u;
-  for (const unsigned char c : key) hash = (hash ^ c) * 16777619u;
+  for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
   return hash;
 }
 
