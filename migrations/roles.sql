@@ -33,3 +33,4 @@ GRANT SELECT, INSERT, UPDATE (redeemed_at), DELETE ON :"schema".one_time_token T
 -- DELETE: what is done, or was given back. UPDATE: leases, and what is claimed again.
 GRANT SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at), DELETE
   ON :"schema".claim TO :"role";
+GRANT SELECT, INSERT, UPDATE (incarnation, next_offset, moved_at) ON :"schema".progress TO :"role";

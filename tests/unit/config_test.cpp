@@ -188,14 +188,15 @@ INSTANTIATE_TEST_SUITE_P(
             "5: topics.a.limit: a limit of 8 leaves nothing to share, since limits.reserve and limits.reserve_for set 8 aside; "
             "raise the limit, or lower the reserve"},
         Wrong{"[topics.a]\nmode = \"sequence\"",
-              "2: topics.a.mode: 'sequence' is not available in this release; use transactional, leased or none"},
+              "2: topics.a.mode: sequence needs a database, and there is no [postgres]; give postgres.url "
+              "(TURNSTILE_POSTGRES_URL), or set the mode to none"},
         Wrong{"[topics.a]\nmode = \"leased\"",
               "2: topics.a.mode: leased needs a database, and there is no [postgres]; give postgres.url "
               "(TURNSTILE_POSTGRES_URL), or set the mode to none"},
         Wrong{"[topics.a]\nlease = \"900ms\"", "2: topics.a.lease: must be at least 1s, not 900ms"},
         Wrong{"[topics.a]\nunknown = \"redo\"", "2: topics.a.unknown: must be park or rerun, not the text 'redo'"},
         Wrong{"[topics.a]\nmode = \"transaction\"",
-              "2: topics.a.mode: must be transactional, leased or none, not the text "
+              "2: topics.a.mode: must be transactional, leased, sequence or none, not the text "
               "'transaction'; did you mean 'transactional'?"},
         Wrong{"[topics.a]\nmode = \"transactional\"",
               "2: topics.a.mode: transactional needs a database, and there is no [postgres]; give postgres.url "

@@ -43,6 +43,13 @@ struct OutboxRow {
   std::chrono::steady_clock::time_point written_at;
 };
 
+using ProgressKey = std::pair<HandlerId, std::int32_t>;  ///< handler, slot
+struct Progress {
+  std::int32_t incarnation = 0;
+  Offset next = 0;
+  bool locked = false;  ///< by an open transaction
+};
+
 struct MemoryInbox::State {
   mutable std::mutex mutex;
   std::condition_variable changed;  ///< a transaction ended
@@ -50,6 +57,7 @@ struct MemoryInbox::State {
   std::map<InboxKey, std::optional<std::int64_t>> ids;  ///< with fingerprints
   std::set<InboxKey> pending;                           ///< of open transactions
   std::map<InboxKey, ClaimRow> claims;
+  std::map<ProgressKey, Progress> progress;
   std::map<std::int32_t, FenceRow> fences;
   std::map<std::string, HandlerId> handlers;
   std::map<HandlerId, std::optional<std::chrono::seconds>> kept;  ///< the longest that was said
@@ -108,6 +116,7 @@ class MemorySession final : public InboxSession, public Transaction {
   using Lock = std::unique_lock<std::mutex>;
   std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock);
   void acquire(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock);
+  std::vector<Admission> admit_offsets(std::span<const InboxEntry> entries, Lock& lock);
   void end(bool commit) noexcept;
   void require_open();
   void check_still_there(Lock& lock);
@@ -120,6 +129,7 @@ class MemorySession final : public InboxSession, public Transaction {
   std::uint64_t outage_ = 0;
   InboxScope scope_{};
   std::map<InboxKey, std::optional<std::int64_t>> mine_;
+  std::optional<Offset> moves_to_;  ///< the partition's progress, with the commit
   std::map<InboxKey, std::string> responses_;
   std::vector<OutboxRecord> published_;
   std::vector<Statement> done_;

@@ -43,6 +43,7 @@ ServerReport Admin::server() {
         "    ('outbox_relay', 'UPDATE', 'expires_at'), "
         "    ('one_time_token', 'SELECT', NULL), ('one_time_token', 'INSERT', NULL), "
         "    ('one_time_token', 'UPDATE', 'redeemed_at'), ('one_time_token', 'DELETE', NULL), "
+        "    ('progress', 'SELECT', NULL), ('progress', 'INSERT', NULL), ('progress', 'UPDATE', 'next_offset'), "
         "    ('claim', 'SELECT', NULL), ('claim', 'INSERT', NULL), ('claim', 'UPDATE', 'state'), ('claim', 'DELETE', NULL), "
         "    ('claim', 'UPDATE', 'owner'), ('claim', 'UPDATE', 'fence'), ('claim', 'UPDATE', 'expires_at')) AS w (tab, privilege, col) "
         "JOIN pg_class c ON c.relname = w.tab AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) "

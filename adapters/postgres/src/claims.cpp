@@ -8,6 +8,7 @@
 #include "decode.hpp"
 #include "encode.hpp"
 #include "entries.hpp"
+#include "errors.hpp"
 #include "outbox.hpp"
 #include "text.hpp"
 #include "turnstile/error.hpp"
@@ -81,10 +82,7 @@ std::vector<Claim> PostgresClaims::claim(const ClaimScope& scope, std::span<cons
   });
 
   const PGresult* taken = kept[0].get();
-  if (PQntuples(taken) == 0) {
-    throw Fenced("slot " + std::to_string(scope.fence->slot) + ": epoch " + std::to_string(scope.fence->epoch.value) +
-                 " is over, another member owns the partition");
-  }
+  if (PQntuples(taken) == 0) throw_fenced(*scope.fence);
   std::vector<Claim> claims(entries.size(), Claim{.state = Claim::State::repeated});
   std::map<MessageId, std::uint32_t> first;
   for (const std::uint32_t i : order) {

@@ -88,17 +88,23 @@ void throw_lost(const ConnectionLost& lost) {
   throw StoreUnavailable("lost the connection to PostgreSQL: " + describe(lost.last_words));
 }
 
+void throw_fenced(const Fence& fence) {
+  throw Fenced("slot " + std::to_string(fence.slot) + ": epoch " + std::to_string(fence.epoch.value) +
+               " is over, another member owns the partition");
+}
+
 std::string grants(std::string_view schema, std::string_view user) {
   struct Grant {
     std::string_view rights, table;
   };
-  static constexpr std::array<Grant, 14> all{{
+  static constexpr std::array<Grant, 15> all{{
       {"SELECT", "migration"},
       {"SELECT, INSERT", "handler"},
       {"SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at)", "fence"},
       {"SELECT, INSERT, UPDATE (watermark, moved_at), DELETE", "watermark"},
       {"SELECT, INSERT", "inbox"},
       {"SELECT, INSERT", "dead"},
+      {"SELECT, INSERT, UPDATE (incarnation, next_offset, moved_at)", "progress"},
       {"SELECT, INSERT (name, configured), UPDATE (configured, version, changed_at)", "limiter"},
       {"SELECT, INSERT, UPDATE (generation, holder, granted_at, expires_at)", "permit"},
       {"SELECT, INSERT, UPDATE (waiting, since, expires_at), DELETE", "permit_wait"},

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "turnstile/types.hpp"
+
 namespace turnstile::postgres {
 
 struct ClearResult {
@@ -45,6 +47,9 @@ std::string describe(const ServerError& error);
 [[noreturn]] void throw_store_error(const ServerError& error, std::string_view schema, std::string_view user);
 /// The connection was lost while no COMMIT was under way.
 [[noreturn]] void throw_lost(const ConnectionLost& lost);
+
+/// Another member owns the partition.
+[[noreturn]] void throw_fenced(const Fence& fence);
 
 /// The rights that a consumer needs, one statement a line; migrations/roles.sql is the same for people.
 std::string grants(std::string_view schema, std::string_view user);

@@ -40,7 +40,8 @@ class JoinedSession final : public InboxSession {
 };
 
 std::vector<Admission> JoinedSession::begin(const InboxScope& scope, std::span<const InboxEntry> entries) {
-  if (scope.fence) throw Error("somebody's own transaction cannot be fenced");
+  if (scope.fence || scope.numbering != Numbering::ids)
+    throw Error("somebody's own transaction takes ids in, and cannot be fenced");
   handler_ = scope.handler;
   std::vector<std::size_t> order(entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

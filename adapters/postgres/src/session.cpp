@@ -65,6 +65,43 @@ void Session::send_entries(std::span<const InboxEntry> entries) {
   add_int8_array(to, order_.size(), [&](std::size_t i) { return at(i).fingerprint; });
 }
 
+void Session::add_scope(const InboxScope& scope) {
+  ArgumentBlock& to = loan_->pipeline.arguments();
+  to.add_int(scope.lock_timeout.count());
+  to.add_int(scope.idle_timeout.count());
+  to.add_int(scope.handler.value);
+  to.add_int(scope.fence ? scope.fence->slot : 0);
+  if (scope.fence) to.add_int(scope.fence->epoch.value);
+  else to.add_null(0);
+}
+
+std::vector<Admission> Session::admit_offsets(const InboxScope& scope, std::span<const InboxEntry> entries) {
+  if (!scope.fence) throw Error("offsets number the records of a partition: the scope needs its fence");
+  const Statements& sql = shared_->statements;
+  Pipeline& pipeline = loan_->pipeline;
+  ArgumentBlock& to = pipeline.arguments();
+  add_scope(scope);
+  to.add_int(scope.incarnation);
+  pipeline.add(sql.add_progress, kCaller, Pipeline::Keep::text);
+  const auto add_row = [&] {
+    to.add_int(scope.handler.value);
+    to.add_int(scope.fence->slot);
+    to.add_int(scope.incarnation);
+  };
+  add_row();
+  pipeline.add(sql.lock_progress, kCaller, Pipeline::Keep::binary);
+  add_row();
+  to.add_int(entries.back().offset + 1);
+  pipeline.add(sql.move_progress, kCaller);
+  const Answers answers = finish();
+  if (PQntuples(answers.kept[0].get()) == 0) throw_fenced(*scope.fence);
+  const Offset next = int64_in(answers.kept[1].get(), 0, 0);
+  std::vector<Admission> admissions;
+  for (const InboxEntry& entry : entries)
+    admissions.push_back(entry.offset < next ? Admission::duplicate : Admission::fresh);
+  return admissions;
+}
+
 std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const InboxEntry> entries) {
   const Statements& sql = shared_->statements;
   Pipeline& pipeline = loan_->pipeline;
@@ -73,22 +110,15 @@ std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const I
   first_failure_.reset();
   pipeline.next_transaction();
   pipeline.add(sql.begin, kCaller);
-  pipeline.arguments().add_int(scope.lock_timeout.count());
-  pipeline.arguments().add_int(scope.idle_timeout.count());
-  pipeline.arguments().add_int(scope.handler.value);
-  pipeline.arguments().add_int(scope.fence ? scope.fence->slot : 0);
-  if (scope.fence) pipeline.arguments().add_int(scope.fence->epoch.value);
-  else pipeline.arguments().add_null(0);
+  if (scope.numbering == Numbering::offsets && !entries.empty()) return admit_offsets(scope, entries);
+  add_scope(scope);
   send_entries(entries);
   const Statements::Admit& admit = scope.fence ? sql.fenced : sql.free;
   pipeline.add(order_.size() == 1 ? admit.one : admit.many, kCaller, Pipeline::Keep::binary);
   const Answers answers = finish();
 
   const PGresult* rows = answers.kept.back().get();
-  if (PQntuples(rows) == 0) {
-    throw Fenced("slot " + std::to_string(scope.fence->slot) + ": epoch " + std::to_string(scope.fence->epoch.value) +
-                 " is over, another member owns the partition");
-  }
+  if (PQntuples(rows) == 0) throw_fenced(*scope.fence);
   std::vector<Admission> admissions(entries.size(), Admission::duplicate);
   auto expected = order_.begin();
   for (int row = 0; row < PQntuples(rows); ++row) {

@@ -47,6 +47,8 @@ class Session final : public InboxSession, public Transaction {
 
  private:
   std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries);
+  void add_scope(const InboxScope& scope);
+  std::vector<Admission> admit_offsets(const InboxScope& scope, std::span<const InboxEntry> entries);
   void compare_fingerprints(HandlerId handler, std::span<const InboxEntry> entries, std::vector<Admission>& admissions);
   void send_entries(std::span<const InboxEntry> entries);
   Answers finish();

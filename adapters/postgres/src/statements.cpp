@@ -43,6 +43,24 @@ constexpr std::string_view kAdmitted = R"(
 )
 SELECT NULL::uuid FROM owner UNION ALL SELECT id FROM fresh)";
 
+/// Three statements, one round trip. The first waits for a rival's insert of the row, the second for his update, and reads it anew: one
+/// statement for both would decide by what it saw before it waited (trap 42).
+constexpr std::string_view kAddProgress = R"(
+), added AS (
+  INSERT INTO @.progress (handler, slot, incarnation, next_offset)
+  SELECT $3::smallint, $4::integer, $6::integer, 0 FROM owner ON CONFLICT DO NOTHING
+)
+SELECT 1 FROM owner)";
+
+constexpr std::string_view kLockProgress = R"(
+SELECT CASE incarnation WHEN $3::integer THEN next_offset ELSE 0 END FROM @.progress
+ WHERE handler = $1::smallint AND slot = $2::integer FOR NO KEY UPDATE)";
+
+constexpr std::string_view kMoveProgress = R"(
+UPDATE @.progress SET next_offset = CASE incarnation WHEN $3::integer THEN greatest(next_offset, $4::bigint) ELSE $4::bigint END,
+                      incarnation = $3::integer, moved_at = clock_timestamp()
+ WHERE handler = $1::smallint AND slot = $2::integer)";
+
 /// In somebody's transaction, whose timeouts are his.
 constexpr std::string_view kJoin = R"(
 INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
@@ -276,6 +294,9 @@ Statements::Statements(const std::string& schema) {
             in(kOwner) + in(kFenced) + in(kTakeIn) + in(kOne) + in(kAdmitted)};
   free = {in(kOwner) + in(kFree) + in(kTakeIn) + in(kMany) + in(kAdmitted),
           in(kOwner) + in(kFree) + in(kTakeIn) + in(kOne) + in(kAdmitted)};
+  add_progress = in(kOwner) + in(kFenced) + in(kAddProgress);
+  lock_progress = in(kLockProgress);
+  move_progress = in(kMoveProgress);
   join = in(kJoin);
   find = in(kFind);
   fingerprints = in(

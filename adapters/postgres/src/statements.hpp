@@ -16,6 +16,9 @@ struct Statements {
   };
   Admit fenced;
   Admit free;
+  std::string add_progress;
+  std::string lock_progress;
+  std::string move_progress;
   std::string join;
   std::string find;
   std::string fingerprints;

@@ -163,10 +163,7 @@ std::int32_t Store::begin_incarnation(const Fence& fence) {
     pipeline.arguments().add_int(fence.epoch.value);
     pipeline.add(shared_->statements.incarnation, kCaller, Pipeline::Keep::text);
   });
-  if (PQntuples(kept[0].get()) == 0) {
-    throw Fenced("slot " + std::to_string(fence.slot) + ": epoch " + std::to_string(fence.epoch.value) +
-                 " is over, another member owns the partition");
-  }
+  if (PQntuples(kept[0].get()) == 0) throw_fenced(fence);
   return static_cast<std::int32_t>(number_at(kept[0], 0, 0));
 }
 

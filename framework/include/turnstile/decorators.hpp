@@ -32,6 +32,13 @@ inline auto transactional() {
   return detail::Policy{[](TopicSettings& s) { s.mode = Mode::transactional; }};
 }
 
+/// As transactional(), for messages without ids: the partition's offsets number its records, and how far it has come is one row of the
+/// partition, moved in the handler's transaction. Exactly one effect for each record: a message that was published twice is two. Needs
+/// the order of the partition.
+inline auto sequence() {
+  return detail::Policy{[](TopicSettings& s) { s.mode = Mode::sequence; }};
+}
+
 /// For effects outside of PostgreSQL: the message is claimed, the handler runs outside of any transaction, and then it is written down
 /// as done. The claim's lease is renewed while the handler runs; when the process dies in between, nobody can know whether the effect
 /// was made, and the message is parked (see on_unknown). Pass ctx.idempotency_key() and ctx.claim_fence() on, so that the other side can
@@ -44,6 +51,9 @@ inline auto leased(std::chrono::milliseconds lease = std::chrono::seconds(30)) {
 }
 inline auto on_unknown(UnknownPolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.unknown = policy; }};
+}
+inline auto on_too_old(HorizonPolicy policy) {
+  return detail::Policy{[policy](TopicSettings& s) { s.too_old = policy; }};
 }
 inline auto while_running(RunningPolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.while_running = policy; }};

@@ -69,12 +69,20 @@ enum class Mode : std::uint8_t {
   none,           ///< limits, order and retries only; delivered at least once
   transactional,  ///< inbox row, the handler's SQL and the commit in one PostgreSQL transaction
   leased,         ///< effects elsewhere: claimed, run outside of any transaction, then written down as done
+  sequence,  ///< as transactional, for records without ids: their offsets number them, and one row of a partition counts them
 };
 
 /// What becomes of a message that was claimed (mode leased) and whose lease ended without a word: it may have taken effect, or not.
 enum class UnknownPolicy : std::uint8_t {
   park,  ///< it waits for somebody to look and say: `turnstile inbox unpark`
   rerun,  ///< it runs again: right where the other side drops what it has seen (ctx.idempotency_key(), ctx.claim_fence())
+};
+
+/// What becomes of a message from before the time since when the handler's ids are all remembered: it may have taken effect, and its id been
+/// forgotten.
+enum class HorizonPolicy : std::uint8_t {
+  park,  ///< it is put aside like a dead letter, and not run
+  run,   ///< it runs: right where old times are no sign of old deliveries, as when history is imported
 };
 
 /// What becomes of a message while its duplicate runs (mode leased), in this process or another.

@@ -98,7 +98,9 @@ class TopicCheck {
 
   void relations() {
     if (s_.mode && *s_.mode != Mode::none && !config_.postgres) {
-      add("mode", std::string(s_.mode == Mode::leased ? "leased" : "transactional") +
+      add("mode", std::string(s_.mode == Mode::leased     ? "leased"
+                              : s_.mode == Mode::sequence ? "sequence"
+                                                          : "transactional") +
                       " needs a database, and there is no [postgres]; give postgres.url (TURNSTILE_POSTGRES_URL), "
                       "or set the mode to none");
     }
@@ -132,6 +134,16 @@ class TopicCheck {
       add("reply_topics", "needs responses to be kept: set the mode to transactional or leased");
     if (s_.fingerprint == true && mode == Mode::none) {
       add("fingerprint", "needs ids to be kept: set the mode to transactional or leased");
+    }
+    if (mode == Mode::sequence) {
+      if (s_.message_id && *s_.message_id != "offset")
+        add("message_id",
+            "is " + *s_.message_id +
+                ", and mode sequence numbers records by their offsets; leave it out, or use transactional");
+      if (s_.order && *s_.order != Order::partition)
+        add("order", "mode sequence needs the order of the partition: what lies below a done record is taken for done");
+      if (s_.fingerprint == true) add("fingerprint", "is of ids, and mode sequence keeps none; use transactional");
+      if (s_.keep_ids_for) add("keep_ids_for", "is for ids, and mode sequence keeps none; leave it out");
     }
     const auto of_leases = [&](const char* key, bool set) {
       if (set && mode != Mode::leased) add(key, "is for mode leased alone; set the mode to leased, or leave it out");

@@ -59,11 +59,10 @@ Problem read_schema(const ConfigValue& value, std::string& into) {
 }
 
 Problem read_mode(const ConfigValue& value, std::optional<Mode>& into) {
-  const auto* text = std::get_if<std::string>(&value.value);
-  if (text != nullptr && *text == "sequence")
-    return "'sequence' is not available in this release; use transactional, leased or none";
-  constexpr std::array<std::pair<std::string_view, Mode>, 3> choices{
-      {{"transactional", Mode::transactional}, {"leased", Mode::leased}, {"none", Mode::none}}};
+  constexpr std::array<std::pair<std::string_view, Mode>, 4> choices{{{"transactional", Mode::transactional},
+                                                                      {"leased", Mode::leased},
+                                                                      {"sequence", Mode::sequence},
+                                                                      {"none", Mode::none}}};
   Mode mode{};
   if (auto problem = read_choice<Mode>(value, choices, mode)) return problem;
   into = mode;
@@ -93,6 +92,15 @@ Problem read_unknown(const ConfigValue& value, std::optional<UnknownPolicy>& int
       {{"park", UnknownPolicy::park}, {"rerun", UnknownPolicy::rerun}}};
   UnknownPolicy policy{};
   if (auto problem = read_choice<UnknownPolicy>(value, choices, policy)) return problem;
+  into = policy;
+  return std::nullopt;
+}
+
+Problem read_too_old(const ConfigValue& value, std::optional<HorizonPolicy>& into) {
+  constexpr std::array<std::pair<std::string_view, HorizonPolicy>, 2> choices{
+      {{"park", HorizonPolicy::park}, {"run", HorizonPolicy::run}}};
+  HorizonPolicy policy{};
+  if (auto problem = read_choice<HorizonPolicy>(value, choices, policy)) return problem;
   into = policy;
   return std::nullopt;
 }
@@ -257,7 +265,7 @@ std::span<const Setting<LogSettings>> log_keys() {
 }
 
 std::span<const Setting<TopicSettings>> topic_keys() {
-  static constexpr std::array<Setting<TopicSettings>, 19> keys{{
+  static constexpr std::array<Setting<TopicSettings>, 20> keys{{
       {"handler", [](V v, TopicSettings& s) { return read_non_empty(v, s.handler); }},
       {"mode", [](V v, TopicSettings& s) { return read_mode(v, s.mode); }},
       {"order", [](V v, TopicSettings& s) { return read_order(v, s.order); }},
@@ -277,6 +285,7 @@ std::span<const Setting<TopicSettings>> topic_keys() {
       {"lease", [](V v, TopicSettings& s) { return read_optional(v, s.lease, kShortestClaimLease); }},
       {"unknown", [](V v, TopicSettings& s) { return read_unknown(v, s.unknown); }},
       {"while_running", [](V v, TopicSettings& s) { return read_while_running(v, s.while_running); }},
+      {"too_old", [](V v, TopicSettings& s) { return read_too_old(v, s.too_old); }},
       {"fingerprint", [](V v, TopicSettings& s) { return read_optional(v, s.fingerprint); }},
   }};
   return keys;

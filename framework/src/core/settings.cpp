@@ -48,6 +48,7 @@ TopicSettings merge(const TopicSettings& base, const TopicSettings& over) {
   take(merged.lease, over.lease);
   take(merged.unknown, over.unknown);
   take(merged.while_running, over.while_running);
+  take(merged.too_old, over.too_old);
   take(merged.fingerprint, over.fingerprint);
   return merged;
 }

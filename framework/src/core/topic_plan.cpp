@@ -19,7 +19,8 @@ TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings) {
   TopicPlan plan{.topic = topic,
                  .handler = settings.handler.value_or(topic),
                  .limiter = {},
-                 .id_source = id_source(topic, settings.message_id.value_or("header:message-id")),
+                 .id_source = id_source(topic, settings.message_id.value_or(
+                                                   settings.mode == Mode::sequence ? "offset" : "header:message-id")),
                  .retry = settings.retry.value_or(RetryPolicy{}),
                  .dead_letter = settings.dead_letter};
   plan.mode = settings.mode.value_or(Mode::none);
@@ -37,6 +38,7 @@ TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings) {
   plan.lease = settings.lease.value_or(plan.lease);
   plan.unknown = settings.unknown.value_or(plan.unknown);
   plan.while_running = settings.while_running.value_or(plan.while_running);
+  plan.too_old = settings.too_old.value_or(plan.too_old);
   plan.fingerprint = settings.fingerprint.value_or(false);
   plan.handler_timeout = settings.handler_timeout.value_or(std::chrono::seconds(30));
   return plan;

@@ -31,6 +31,7 @@ struct TopicPlan {
   std::chrono::milliseconds lease{30'000};
   UnknownPolicy unknown = UnknownPolicy::park;
   RunningPolicy while_running = RunningPolicy::wait;
+  HorizonPolicy too_old = HorizonPolicy::park;
   bool fingerprint = false;
   std::chrono::milliseconds handler_timeout{30'000};
 };

@@ -27,10 +27,10 @@ class Retention {
     say(store);
   }
 
-  /// Says it, and hears how it is now. One thread at a time.
+  /// Says it, and hears how it is now. Thread-safe.
   void say(InboxStore& store) {
     const KeptIds kept = store.keep_ids(handler_, keep_for_);
-    kept_for_ = kept.kept_for;
+    kept_for_.store(kept.kept_for ? kept.kept_for->count() : kForEver, std::memory_order_relaxed);
     if (kept.all_since) all_since_.store(kept.all_since->time_since_epoch().count(), std::memory_order_relaxed);
   }
 
@@ -38,17 +38,30 @@ class Retention {
   /// Nothing: for ever.
   [[nodiscard]] const std::optional<std::chrono::seconds>& keep_for() const noexcept { return keep_for_; }
   /// By the longest that anybody has said.
-  [[nodiscard]] const std::optional<std::chrono::seconds>& kept_for() const noexcept { return kept_for_; }
+  [[nodiscard]] std::optional<std::chrono::seconds> kept_for() const noexcept {
+    const auto seconds = kept_for_.load(std::memory_order_relaxed);
+    return seconds == kForEver ? std::nullopt : std::optional(std::chrono::seconds(seconds));
+  }
   /// Ids that were taken in before may be gone, so that a message from before may have taken effect. Some minutes old. Thread-safe.
   [[nodiscard]] Timestamp all_since() const noexcept {
     return Timestamp(std::chrono::milliseconds(all_since_.load(std::memory_order_relaxed)));
+  }
+  /// Ids of that time may be gone already, by what was last heard and by this process's clock within an hour: ask again. Thread-safe.
+  [[nodiscard]] bool may_be_forgotten(Timestamp time) const noexcept {
+    if (time == Timestamp{}) return false;  // nobody knows when it was made
+    if (time < all_since()) return true;
+    const auto kept = kept_for_.load(std::memory_order_relaxed);
+    return kept != kForEver &&
+           time < std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now()) -
+                      std::chrono::seconds(kept) + std::chrono::hours(1);
   }
 
  private:
   const HandlerId handler_;
   const std::string name_;
   const std::optional<std::chrono::seconds> keep_for_;
-  std::optional<std::chrono::seconds> kept_for_;
+  static constexpr std::int64_t kForEver = -1;
+  std::atomic<std::int64_t> kept_for_{kForEver};
   std::atomic<std::int64_t> all_since_{Timestamp::min().time_since_epoch().count()};
 };
 

@@ -162,7 +162,8 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
                                    .caller_raises = caller_raises};
     if (blueprint.config.postgres) services.lock_timeout = blueprint.config.postgres->lock_timeout;
     const HandlerId handler = services.store ? store->register_handler(plan.handler) : HandlerId{};
-    if (services.store) services.retention = retain(*store, handler, plan.handler, settings[i], infos[i]);
+    if (services.store && plan.mode != Mode::sequence)
+      services.retention = retain(*store, handler, plan.handler, settings[i], infos[i]);
     auto limiter = plan.limiter.empty() ? nullptr : blueprint.backends.limiters->open(plan.limiter, plan.limit);
     topics.push_back(std::make_unique<TopicState>(plan, blueprint.topics[i].second, handler, std::move(services),
                                                   std::move(limiter)));

@@ -18,7 +18,8 @@ UnitResult TopicRunner::run(std::span<const Work> works, const Place& place, Inb
 }
 
 bool TopicRunner::can_look_up() const noexcept {
-  return plan_.mode != Mode::none && plan_.duplicates == DuplicatePolicy::skip && !plan_.fingerprint;
+  return plan_.mode != Mode::none && plan_.mode != Mode::sequence && plan_.duplicates == DuplicatePolicy::skip &&
+         !plan_.fingerprint;
 }
 
 UnitResult TopicRunner::look_up(std::span<const Work> works, const Place& place, InboxSession& session) {

@@ -156,6 +156,9 @@ void UnitRun::run_claimed(Leases& leases, const Range& range) {
     const bool claimed = leases.claims[at].state == Claim::State::claimed;
     if (watch_.is_over() || held(at)) {
       if (claimed) leases.end(at, *ids_[at], ClaimEnd::Kind::given_back);
+    } else if (claimed && is_too_old(at)) {
+      leases.end(at, *ids_[at], ClaimEnd::Kind::given_back);
+      bury(at, death_of_age(at));
     } else if (!claimed) {
       not_claimed(leases, at);
     } else if (!runner_.pipeline_.one_at_a_time) {
@@ -166,6 +169,14 @@ void UnitRun::run_claimed(Leases& leases, const Range& range) {
     }
   }
   if (!together.empty()) run_claimed_together(leases, together);
+}
+
+bool UnitRun::is_too_old(std::size_t at) {
+  try {
+    return too_old({at}, {0}).has_value();
+  } catch (const std::exception&) {
+    return true;  // nobody can say; it is put aside, and not run
+  }
 }
 
 void UnitRun::run_claimed_alone(Leases& leases, std::size_t at) {

@@ -1,5 +1,7 @@
 #include "runtime/unit_run.hpp"
 
+#include <fmt/chrono.h>
+
 #include <algorithm>
 
 #include "runtime/failpoint.hpp"
@@ -142,8 +144,12 @@ UnitRun::Attempt UnitRun::attempt(const Range& range) {
     entries.push_back({*ids_[at], message(at).offset(), {}});
     if (plan_.fingerprint) entries.back().fingerprint = fingerprint(message(at));
   }
-  const InboxScope scope{runner_.handler_, *place_.fence, runner_.services_.lock_timeout,
-                         runner_.services_.idle_timeout};
+  const InboxScope scope{.handler = runner_.handler_,
+                         .fence = place_.fence,
+                         .lock_timeout = runner_.services_.lock_timeout,
+                         .idle_timeout = runner_.services_.idle_timeout,
+                         .numbering = plan_.mode == Mode::sequence ? Numbering::offsets : Numbering::ids,
+                         .incarnation = place_.incarnation};
   const auto begun = guarded(std::nullopt, [&] {
     admissions_ = session_->begin(scope, entries);
     return Attempt{};
@@ -161,8 +167,12 @@ UnitRun::Attempt UnitRun::attempt(const Range& range) {
     session_->rollback();
     return {};
   }
-  Attempt result;
-  if (!fresh.empty()) result = run_handlers(range, fresh);
+  Attempt result = guarded(std::nullopt, [&] {
+    const auto old = too_old(range, fresh);
+    if (!old) return Attempt{};
+    return Attempt{.end = Attempt::End::failed, .culprit = *old, .death = death_of_age(range[*old])};
+  });
+  if (result.end == Attempt::End::committed && !fresh.empty()) result = run_handlers(range, fresh);
   if (result.end == Attempt::End::committed && replays) {
     result = guarded(std::nullopt, [&] {
       replay(range);
@@ -172,6 +182,33 @@ UnitRun::Attempt UnitRun::attempt(const Range& range) {
   if (result.end == Attempt::End::committed) result = commit(range, fresh);
   if (result.end != Attempt::End::committed) session_->rollback();
   return result;
+}
+
+/// To be asked once their ids are in the inbox, or claimed: whoever has deleted an older one has moved the horizon before.
+std::optional<std::size_t> UnitRun::too_old(const Range& range, const std::vector<std::size_t>& fresh) {
+  const auto& retention = runner_.services_.retention;
+  if (!retention || plan_.too_old == HorizonPolicy::run) return std::nullopt;
+  bool asked = false;
+  for (const std::size_t k : fresh) {
+    const Timestamp time = message(range[k]).timestamp();
+    if (!retention->may_be_forgotten(time)) continue;
+    if (!asked) retention->say(*runner_.services_.store);
+    asked = true;
+    if (time < retention->all_since()) return k;
+  }
+  return std::nullopt;
+}
+
+Death UnitRun::death_of_age(std::size_t at) const {
+  const auto text = [](Timestamp time) {
+    return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
+  };
+  return {"too_old",
+          "it is from " + text(message(at).timestamp()) + ", and ids are all remembered since " +
+              text(runner_.services_.retention->all_since()) +
+              ": whether it has taken effect is not known. If it has not, publish it again (turnstile dlq replay); if old times are no "
+              "sign of old deliveries, set too_old = \"run\"",
+          0};
 }
 
 UnitRun::Attempt UnitRun::run_handlers(const Range& range, const std::vector<std::size_t>& fresh) {
@@ -265,6 +302,8 @@ UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std
                                        const std::string& why) {
   runner_.services_.journal->warn(place_.at, plan_.handler, message(range.front()).offset(),
                                   "commit in doubt, looking it up: " + why);
+  // The next try is told: it waits for the row that the one in doubt may still have locked.
+  if (plan_.mode == Mode::sequence) return {.end = Attempt::End::busy, .why = why};
   std::vector<MessageId> ids;
   for (const std::size_t k : fresh) ids.push_back(*ids_[range[k]]);
   return guarded(std::nullopt, [&] {

@@ -32,12 +32,16 @@ class UnitRun {
     std::optional<std::size_t> culprit{};  ///< failed: place in the range, where it is known
     std::string why{};
     std::optional<Outcome> outcome{};  ///< failed: what the handler answered, where it did not throw
+    std::optional<Death> death{};      ///< failed: it was not run, and never will be
   };
 
   void identify(Range& todo);
   void settle(Range range);
   std::vector<Range> split(const Range& range, std::optional<std::size_t> culprit) const;
   Attempt attempt(const Range& range);
+  /// The first of these that may have taken effect and been forgotten.
+  std::optional<std::size_t> too_old(const Range& range, const std::vector<std::size_t>& fresh);
+  [[nodiscard]] Death death_of_age(std::size_t at) const;
   Attempt run_handlers(const Range& range, const std::vector<std::size_t>& fresh);
   Attempt run_one_by_one(const Range& range, const std::vector<std::size_t>& fresh);
   Attempt run_as_batch(const Range& range, const std::vector<std::size_t>& fresh);
@@ -73,6 +77,7 @@ class UnitRun {
   void run_claimed(Leases& leases, const Range& range);
   void run_claimed_alone(Leases& leases, std::size_t at);
   void run_claimed_together(Leases& leases, const Range& range);
+  bool is_too_old(std::size_t at);
   void not_claimed(Leases& leases, std::size_t at);
   void write_down(Leases& leases);
   std::optional<std::vector<bool>> end_claims(Leases& leases);

@@ -42,6 +42,7 @@ void UnitRun::settle_duplicate(std::size_t at) {
 
 void UnitRun::failed_alone(std::size_t at, const Attempt& attempt) {
   const Work& work = works_[at];
+  if (attempt.death) return bury(at, *attempt.death);
   const std::string why = attempt.why.empty() ? "the handler gave no reason" : attempt.why;
   if (attempt.outcome && attempt.outcome->kind() == Outcome::Kind::dead_letter) {
     bury(at, {"rejected", why, work.attempt});

@@ -31,11 +31,19 @@ enum class Admission : std::uint8_t {
   mismatch,   ///< as duplicate, but the fingerprint that was kept is another one
 };
 
+/// How a batch's messages are told apart.
+enum class Numbering : std::uint8_t {
+  ids,      ///< each by its id, a row each
+  offsets,  ///< by their offsets, which ascend in the batch: what lies below the partition's progress is a duplicate. One row for all
+};
+
 struct InboxScope {
   HandlerId handler;
   std::optional<Fence> fence{};                    ///< absent: no partition is behind it
   std::chrono::milliseconds lock_timeout{5'000};   ///< longest wait for a rival's open transaction (trap 1)
   std::chrono::milliseconds idle_timeout{30'000};  ///< the server ends our transaction when we fall silent in it
+  Numbering numbering = Numbering::ids;
+  std::int32_t incarnation = 0;  ///< offsets: of the topic; another one begins anew
 };
 
 /// What is kept of an id that has taken effect.
@@ -50,7 +58,8 @@ class InboxSession {
   virtual ~InboxSession() = default;
 
   /// Opens a transaction, checks the fence, and takes the ids in. The answer has the order of `entries`. Of equal ids in
-  /// one batch the first is fresh, the others are duplicates.
+  /// one batch the first is fresh, the others are duplicates. Numbered by offsets, the transaction of a batch also says that all up to its
+  /// last one are done.
   /// Throws Fenced (epoch is no longer ours), StoreBusy (try the whole again), StoreUnavailable. After a throw no
   /// transaction is open.
   virtual std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) = 0;

@@ -1,0 +1,3 @@
+-- Takes the progress of mode sequence away: what is delivered again takes effect again.
+DROP TABLE progress;
+DELETE FROM migration WHERE number = 7;

@@ -1,0 +1,130 @@
+// What every inbox promises of batches that are numbered by their offsets.
+
+#include <gmock/gmock.h>
+
+#include <future>
+
+#include "inbox_world.hpp"
+#include "tests/support/eventually.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+
+class SequenceContract : public InboxContract {
+ protected:
+  [[nodiscard]] InboxScope numbered(std::int32_t incarnation = 0) const {
+    InboxScope numbered = scope(fence_);
+    numbered.numbering = Numbering::offsets;
+    numbered.incarnation = incarnation;
+    return numbered;
+  }
+  static std::vector<InboxEntry> at(const std::vector<Offset>& offsets) {
+    std::vector<InboxEntry> entries;
+    for (const Offset offset : offsets) entries.push_back({.offset = offset});
+    return entries;
+  }
+  /// A transaction with an effect for each fresh one, named like its offset.
+  std::string handle(const InboxScope& scope, const std::vector<Offset>& offsets, bool committed = true) {
+    const auto session = store().open_session();
+    const std::string admitted = admit(*session, scope, at(offsets));
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      if (admitted[i] == 'f') session->transaction().exec(InboxWorld::kEffect, std::to_string(offsets[i]));
+    }
+    if (committed) session->commit();
+    return admitted;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Sequence, SequenceContract,
+                         testing::Values(InboxKind{"memory", make_memory_world},
+                                         InboxKind{"postgres", make_postgres_world}),
+                         [](const auto& c) { return std::string(c.param.name); });
+
+TEST_P(SequenceContract, WhatLiesBelowTheProgressIsADuplicate) {
+  EXPECT_EQ(handle(numbered(), {0, 1, 2}), "fff");
+  EXPECT_EQ(handle(numbered(), {1, 2, 3, 4}), "ddff");
+  EXPECT_EQ(handle(numbered(), {0, 1, 2, 3, 4}), "ddddd");
+  EXPECT_THAT(world_->effects(), ElementsAre("0", "1", "2", "3", "4"));
+}
+
+TEST_P(SequenceContract, GapsAreNormal) {
+  EXPECT_EQ(handle(numbered(), {10, 17}), "ff");
+  EXPECT_EQ(handle(numbered(), {17, 40}), "df");
+  EXPECT_EQ(handle(numbered(), {18, 39, 41}), "ddf") << "what was passed over is behind";
+}
+
+TEST_P(SequenceContract, ARollbackMovesNothing) {
+  EXPECT_EQ(handle(numbered(), {0, 1}, false), "ff");
+  EXPECT_EQ(handle(numbered(), {0}), "f");
+  EXPECT_EQ(handle(numbered(), {0, 1}), "df");
+}
+
+TEST_P(SequenceContract, APartitionBelongsToItsOwner) {
+  const InboxScope old = numbered();
+  handle(old, {0});
+  fence_ = claim();
+  EXPECT_THROW(handle(old, {1}), Fenced);
+  EXPECT_EQ(handle(numbered(), {0, 1}), "df") << "the progress is the partition's, not its owner's";
+}
+
+TEST_P(SequenceContract, PartitionsAndHandlersCountByThemselves) {
+  handle(numbered(), {0, 1, 2});
+  fence_ = claim(1);
+  EXPECT_EQ(handle(numbered(), {0, 1}), "ff");
+  InboxScope mail = numbered();
+  mail.handler = store().register_handler("mail");
+  EXPECT_EQ(handle(mail, {0}), "f");
+}
+
+TEST_P(SequenceContract, ARecreatedTopicBeginsAnew) {
+  handle(numbered(0), {0, 1, 2});
+  EXPECT_EQ(handle(numbered(1), {0}), "f");
+  EXPECT_EQ(handle(numbered(1), {0, 1}), "df");
+}
+
+TEST_P(SequenceContract, AnAnswerToCommitThatIsLostDoublesNothing) {
+  for (const bool carried_out : {true, false}) {
+    const Offset offset = carried_out ? 7 : 8;
+    const auto session = store().open_session();
+    EXPECT_EQ(admit(*session, numbered(), at({offset})), "f");
+    session->transaction().exec(InboxWorld::kEffect, std::to_string(offset));
+    world_->lose_next_commit(carried_out);
+    EXPECT_THROW(session->commit(), CommitInDoubt);
+    EXPECT_EQ(handle(numbered(), {offset}), carried_out ? "d" : "f");
+  }
+  EXPECT_THAT(world_->effects(), ElementsAre("7", "8"));
+}
+
+/// The commit whose answer was lost may still be under way: whoever comes next waits for it, and sees it.
+TEST_P(SequenceContract, WhoComesNextWaitsForATransactionThatIsOpen) {
+  for (const Offset first : {Offset{0}, Offset{2}}) {  // the row is not there yet; it is
+    const auto session = store().open_session();
+    EXPECT_EQ(admit(*session, numbered(), at({first, first + 1})), "ff");
+    std::promise<void> started;
+    auto next = std::async(std::launch::async, [&] {
+      started.set_value();
+      return handle(numbered(), {first, first + 1});
+    });
+    started.get_future().wait();
+    EXPECT_EQ(next.wait_for(100ms), std::future_status::timeout);
+    session->commit();
+    EXPECT_EQ(next.get(), "dd");
+  }
+  InboxScope impatient = numbered();
+  impatient.lock_timeout = 50ms;
+  const auto session = store().open_session();
+  admit(*session, numbered(), at({9}));
+  EXPECT_THROW(handle(impatient, {9}), StoreBusy);
+}
+
+TEST_P(SequenceContract, AnEmptyBatchMovesNothing) {
+  EXPECT_EQ(handle(numbered(), {}), "");
+  EXPECT_EQ(handle(numbered(), {0}), "f");
+}
+
+}  // namespace
+}  // namespace turnstile::test

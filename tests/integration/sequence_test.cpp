@@ -1,0 +1,82 @@
+// Mode sequence on the real PostgreSQL and the real Apache Kafka: records without ids, one row of a partition.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/world.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class SequenceWorld {
+ public:
+  SequenceWorld()
+      : world_(WorldOptions{.partitions = 3, .session_timeout_ms = 3'000, .handler_timeout = "2s"}),
+        toml_(world_.toml("mode = \"sequence\"\nbatch = 20\n", "lock_timeout = \"1s\"\n")) {}
+  World* operator->() noexcept { return &world_; }
+  Process consumer(const std::map<std::string, std::string>& environment = {}) {
+    return world_.consumer(toml_, environment);
+  }
+  /// Every record has an effect, also the copies: without ids they are records like any other.
+  void expect_all(std::int64_t records) {
+    EXPECT_TRUE(eventually([&] { return world_.effects().rows == records && world_.caught_up(); }, 90s))
+        << world_.effects().rows << " of " << records << "\n"
+        << world_.output();
+    EXPECT_EQ(world_.query("SELECT count(*) FROM (SELECT DISTINCT record_partition, record_offset FROM effect) e"),
+              std::to_string(records))
+        << "an effect was made twice";
+    EXPECT_EQ(world_.query("SELECT count(*) FROM inbox"), "0");
+    EXPECT_EQ(world_.query("SELECT count(*) FROM progress"), "3") << "one row of a partition";
+    EXPECT_EQ(world_.out_of_order(), 0);
+  }
+
+ private:
+  World world_;
+  std::string toml_;
+};
+
+class SequenceKilledAt : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SequenceKilledAt, loses_nothing_and_repeats_nothing) {
+  TURNSTILE_NEEDS_SERVERS();
+#if !defined(TURNSTILE_FAILPOINTS)
+  GTEST_SKIP() << "this build has no failpoints";
+#endif
+  SequenceWorld world;
+  const auto records = world->publish(500);
+  const char* const times = std::string_view(GetParam()) == "before-offset-commit" ? ":1" : ":3";
+  Process victim = world.consumer({{"TURNSTILE_FAILPOINT", GetParam() + std::string(times)}});
+  EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world->output();
+  Process successor = world.consumer();
+  world.expect_all(records);
+  successor.signal(SIGTERM);
+  EXPECT_EQ(successor.wait(20s), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(EachStep, SequenceKilledAt,
+                         ::testing::Values("after-claim", "after-handler", "before-commit", "after-commit",
+                                           "before-offset-commit", "before-release"),
+                         [](const auto& step) {
+                           std::string name = step.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(Sequence, a_failing_message_holds_its_partition_and_is_a_dead_letter_in_the_end) {
+  TURNSTILE_NEEDS_SERVERS();
+  SequenceWorld world;
+  const auto before = world->publish(30, "a");
+  world->publish("bad", "throw", "1");
+  const auto behind = world->publish(30, "b");
+  Process consumer = world.consumer();
+  world.expect_all(before + behind);
+  EXPECT_EQ(world->query("SELECT reason FROM dead"), "failed");
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(20s), 0);
+}
+
+}  // namespace
+}  // namespace turnstile::test
