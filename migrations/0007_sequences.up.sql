@@ -11,4 +11,41 @@ CREATE TABLE progress (
   PRIMARY KEY (handler, slot)
 ) WITH (fillfactor = 50);
 
+-- Those who number their requests. Whoever can read a secret can number requests in its producer's name.
+CREATE TABLE producer (
+  id           uuid PRIMARY KEY,
+  name         text NOT NULL,
+  secret       bytea NOT NULL,
+  expiry       interval NOT NULL,
+  keep_for     interval NOT NULL,
+  opened_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+  heartbeat_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  expired_at   timestamptz
+) WITH (fillfactor = 70);
+
+-- What a handler has seen of a producer in one partition: its highest number, and which of those above low (a ring of bits: number n has
+-- bit n modulo its length). What is acked the producer needs no response of, and does not send again.
+CREATE TABLE producer_window (
+  producer uuid NOT NULL REFERENCES producer ON DELETE CASCADE,
+  handler  smallint NOT NULL,
+  slot     integer NOT NULL,
+  high     bigint NOT NULL,
+  low      bigint NOT NULL,
+  acked    bigint NOT NULL,
+  seen     bytea NOT NULL,
+  moved_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (producer, handler, slot)
+) WITH (fillfactor = 50);
+ALTER TABLE producer_window ALTER seen SET STORAGE PLAIN;
+
+-- What was replied to requests that may be sent again.
+CREATE TABLE producer_response (
+  producer uuid NOT NULL,
+  handler  smallint NOT NULL,
+  slot     integer NOT NULL,
+  number   bigint NOT NULL,
+  body     bytea NOT NULL,
+  PRIMARY KEY (producer, handler, slot, number)
+);
+
 INSERT INTO migration (number, name) VALUES (7, 'sequences');

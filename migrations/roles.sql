@@ -34,3 +34,7 @@ GRANT SELECT, INSERT, UPDATE (redeemed_at), DELETE ON :"schema".one_time_token T
 GRANT SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at), DELETE
   ON :"schema".claim TO :"role";
 GRANT SELECT, INSERT, UPDATE (incarnation, next_offset, moved_at) ON :"schema".progress TO :"role";
+-- DELETE: producers that have long been silent, and responses that nobody will ask for.
+GRANT SELECT, INSERT, UPDATE (heartbeat_at, expired_at), DELETE ON :"schema".producer TO :"role";
+GRANT SELECT, INSERT, UPDATE (high, low, acked, seen, moved_at) ON :"schema".producer_window TO :"role";
+GRANT SELECT, INSERT, DELETE ON :"schema".producer_response TO :"role";

@@ -55,11 +55,7 @@ class ClaimsContract : public InboxContract {
   std::vector<Claim> last_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Claims, ClaimsContract,
-                         testing::Values(InboxKind{"memory", make_memory_world},
-                                         InboxKind{"postgres", make_postgres_world},
-                                         InboxKind{"postgres_in_partitions", make_partitioned_world}),
-                         [](const auto& c) { return std::string(c.param.name); });
+INSTANTIATE_TEST_SUITE_P(Claims, ClaimsContract, all_inbox_kinds(), kind_name);
 
 TEST_P(ClaimsContract, WhatIsClaimedIsOnesOwnUntilItEnds) {
   EXPECT_EQ(claim(by("one"), {"b", "a"}), "cc");

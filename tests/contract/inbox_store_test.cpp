@@ -39,11 +39,7 @@ class InboxStoreContract : public InboxContract {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Inbox, InboxStoreContract,
-                         ::testing::Values(InboxKind{"memory", make_memory_world},
-                                           InboxKind{"postgres", make_postgres_world},
-                                           InboxKind{"postgres_in_partitions", make_partitioned_world}),
-                         [](const auto& kind) { return kind.param.name; });
+INSTANTIATE_TEST_SUITE_P(Inbox, InboxStoreContract, all_inbox_kinds(), kind_name);
 
 TEST_P(InboxStoreContract, TheSchemaIsWhatThisBuildNeeds) { EXPECT_NO_THROW(store().check_schema()); }
 

@@ -20,11 +20,7 @@ using namespace std::chrono_literals;
 constexpr const char* kEffect = InboxWorld::kEffect;
 constexpr const char* kRefused = InboxWorld::kRefused;
 
-INSTANTIATE_TEST_SUITE_P(Inbox, InboxContract,
-                         ::testing::Values(InboxKind{"memory", make_memory_world},
-                                           InboxKind{"postgres", make_postgres_world},
-                                           InboxKind{"postgres_in_partitions", make_partitioned_world}),
-                         [](const auto& kind) { return kind.param.name; });
+INSTANTIATE_TEST_SUITE_P(Inbox, InboxContract, all_inbox_kinds(), kind_name);
 
 TEST_P(InboxContract, TakesAnIdInOnce) {
   EXPECT_EQ(once({"a", "b"}), "ff");

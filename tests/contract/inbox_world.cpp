@@ -27,6 +27,7 @@ class MemoryWorld final : public InboxWorld {
   }
   void go_away() override { inbox_.set_unavailable(true); }
   void come_back() override { inbox_.set_unavailable(false); }
+  void age_producers(std::chrono::milliseconds by) override { inbox_.age_producers(by); }
 
  private:
   turnstile::testing::MemoryInbox inbox_;
@@ -50,6 +51,10 @@ class PostgresWorld final : public InboxWorld {
   }
   void go_away() override { proxy_.cut(true); }
   void come_back() override { proxy_.cut(false); }
+  void age_producers(std::chrono::milliseconds by) override {
+    const std::string age = std::to_string(by.count()) + " * interval '1 millisecond'";
+    schema_.sql().exec("UPDATE producer SET heartbeat_at = heartbeat_at - " + age + ", expired_at = expired_at - " + age);
+  }
 
  private:
   PostgresSchema schema_;
@@ -90,7 +95,7 @@ std::vector<InboxEntry> InboxContract::entries(const std::vector<std::string>& i
 std::string InboxContract::admit(InboxSession& session, const InboxScope& scope,
                                  const std::vector<InboxEntry>& entries) {
   std::string letters;
-  for (const Admission admission : session.begin(scope, entries)) letters += "fdm"[static_cast<int>(admission)];
+  for (const Admission admission : session.begin(scope, entries)) letters += "fdmon"[static_cast<int>(admission)];
   return letters;
 }
 

@@ -24,6 +24,8 @@ class InboxWorld {
   /// Nothing answers from here on, until `back`.
   virtual void go_away() = 0;
   virtual void come_back() = 0;
+  /// As if so much time had passed since the last heartbeat of all producers, and since they expired.
+  virtual void age_producers(std::chrono::milliseconds by) = 0;
 
   static constexpr const char* kEffect = "INSERT INTO effect (what) VALUES ($1)";
   /// Refused by both with 42P01.
@@ -41,6 +43,16 @@ struct InboxKind {
   std::unique_ptr<InboxWorld> (*make)();
 };
 inline void PrintTo(const InboxKind& kind, std::ostream* out) { *out << kind.name; }
+/// Both, by their names.
+inline auto inbox_kinds() {
+  return testing::Values(InboxKind{"memory", make_memory_world}, InboxKind{"postgres", make_postgres_world});
+}
+/// And PostgreSQL's again, with an inbox of hash partitions.
+inline auto all_inbox_kinds() {
+  return testing::Values(InboxKind{"memory", make_memory_world}, InboxKind{"postgres", make_postgres_world},
+                         InboxKind{"postgres_in_partitions", make_partitioned_world});
+}
+inline std::string kind_name(const testing::TestParamInfo<InboxKind>& kind) { return kind.param.name; }
 
 class InboxContract : public testing::TestWithParam<InboxKind> {
  protected:
@@ -51,7 +63,7 @@ class InboxContract : public testing::TestWithParam<InboxKind> {
   [[nodiscard]] InboxScope scope(const Fence& fence) const {
     return {handler_, fence, std::chrono::seconds(5), std::chrono::seconds(30)};
   }
-  /// Opens a transaction in `session` and says what was admitted, a letter each: f(resh), d(uplicate), m(ismatch).
+  /// Opens a transaction in `session` and says what was admitted, a letter each: f(resh), d(uplicate), m(ismatch), o(utside), n(o session).
   std::string admit(InboxSession& session, const std::vector<std::string>& ids);
   std::string admit(InboxSession& session, const InboxScope& scope, const std::vector<InboxEntry>& entries);
   /// A whole transaction with one effect for each fresh id, named like it.

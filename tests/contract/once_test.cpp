@@ -45,11 +45,7 @@ class OnceContract : public InboxContract {
   std::optional<Inbox> inbox_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Once, OnceContract,
-                         testing::Values(InboxKind{"memory", make_memory_world},
-                                         InboxKind{"postgres", make_postgres_world},
-                                         InboxKind{"postgres_in_partitions", make_partitioned_world}),
-                         [](const auto& c) { return std::string(c.param.name); });
+INSTANTIATE_TEST_SUITE_P(Once, OnceContract, all_inbox_kinds(), kind_name);
 
 TEST_P(OnceContract, RunsOnceAndAnswersAllAlike) {
   using namespace std::string_literals;

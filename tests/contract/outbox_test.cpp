@@ -47,10 +47,7 @@ class OutboxContract : public InboxContract {
   std::shared_ptr<Outbox> outbox_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Outbox, OutboxContract,
-                         testing::Values(InboxKind{"memory", make_memory_world},
-                                         InboxKind{"postgres", make_postgres_world}),
-                         [](const auto& kind) { return std::string(kind.param.name); });
+INSTANTIATE_TEST_SUITE_P(Outbox, OutboxContract, inbox_kinds(), kind_name);
 
 TEST_P(OutboxContract, OneKeyKeepsItsOrderOverTransactions) {
   publish({{"k", "1"}, {"other", "x"}, {"k", "2"}});

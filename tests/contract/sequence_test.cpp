@@ -24,7 +24,7 @@ class SequenceContract : public InboxContract {
   }
   static std::vector<InboxEntry> at(const std::vector<Offset>& offsets) {
     std::vector<InboxEntry> entries;
-    for (const Offset offset : offsets) entries.push_back({.offset = offset});
+    for (const Offset offset : offsets) entries.emplace_back().offset = offset;
     return entries;
   }
   /// A transaction with an effect for each fresh one, named like its offset.
@@ -39,10 +39,7 @@ class SequenceContract : public InboxContract {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Sequence, SequenceContract,
-                         testing::Values(InboxKind{"memory", make_memory_world},
-                                         InboxKind{"postgres", make_postgres_world}),
-                         [](const auto& c) { return std::string(c.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sequence, SequenceContract, inbox_kinds(), kind_name);
 
 TEST_P(SequenceContract, WhatLiesBelowTheProgressIsADuplicate) {
   EXPECT_EQ(handle(numbered(), {0, 1, 2}), "fff");

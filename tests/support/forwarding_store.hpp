@@ -15,6 +15,7 @@ class ForwardingStore : public InboxStore {
   std::unique_ptr<InboxSession> join(Transaction& transaction) override { return inner_->join(transaction); }
   std::optional<Recorded> find(HandlerId handler, const MessageId& id) override { return inner_->find(handler, id); }
   std::shared_ptr<Claims> claims() override { return inner_->claims(); }
+  std::shared_ptr<Producers> producers() override { return inner_->producers(); }
   std::shared_ptr<Outbox> outbox() override { return inner_->outbox(); }
   void check_schema() override { inner_->check_schema(); }
   HandlerId register_handler(const std::string& name) override { return inner_->register_handler(name); }

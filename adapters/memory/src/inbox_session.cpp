@@ -77,7 +77,7 @@ std::vector<Admission> MemorySession::begin(const InboxScope& scope, std::span<c
   scope_ = scope;
   message_ = 0;
   try {
-    if (scope.numbering == Numbering::offsets && !entries.empty()) return admit_offsets(entries, lock);
+    if (scope.numbering != Numbering::ids && !entries.empty()) return admit_numbered(entries, lock);
     return admit(scope, entries, lock);
   } catch (...) {
     if (lock) lock.unlock();
@@ -108,21 +108,6 @@ std::vector<Admission> MemorySession::admit(const InboxScope& scope, std::span<c
     const bool other_body = kept && entry.fingerprint && *kept != *entry.fingerprint;
     admissions.push_back(other_body ? Admission::mismatch : Admission::duplicate);
   }
-  return admissions;
-}
-
-std::vector<Admission> MemorySession::admit_offsets(std::span<const InboxEntry> entries, Lock& lock) {
-  if (!scope_.fence) throw Error("offsets number the records of a partition: the scope needs its fence");
-  Progress& row = state_->progress[{scope_.handler, scope_.fence->slot}];
-  if (!state_->changed.wait_for(lock, scope_.lock_timeout, [&] { return !row.locked; }))
-    throw StoreBusy("an open transaction holds the same partition (SQLSTATE 55P03)");
-  check_still_there(lock);
-  row.locked = true;
-  moves_to_ = entries.back().offset + 1;
-  const Offset next = row.incarnation == scope_.incarnation ? row.next : 0;
-  std::vector<Admission> admissions;
-  for (const InboxEntry& entry : entries)
-    admissions.push_back(entry.offset < next ? Admission::duplicate : Admission::fresh);
   return admissions;
 }
 
@@ -266,12 +251,7 @@ void MemorySession::end(bool commit) noexcept {
       state_->pending.erase(key);
       if (commit) state_->ids.emplace(key, fingerprint);
     }
-    if (moves_to_) {
-      Progress& row = state_->progress.at({scope_.handler, scope_.fence->slot});
-      row.locked = false;
-      if (commit)
-        row = {scope_.incarnation, row.incarnation == scope_.incarnation ? std::max(row.next, *moves_to_) : *moves_to_};
-    }
+    if (moves_to_) end_numbered(commit);
     if (commit) {
       for (auto& [key, body] : responses_) state_->responses[key] = std::move(body);
       for (OutboxRecord& published : published_) state_->put_out(std::move(published));
@@ -284,6 +264,8 @@ void MemorySession::end(bool commit) noexcept {
   open_ = false;
   mine_.clear();
   moves_to_.reset();
+  book_ = {};
+  requests_.clear();
   responses_.clear();
   published_.clear();
   done_.clear();
@@ -304,6 +286,11 @@ std::vector<std::optional<std::string>> MemorySession::responses(HandlerId handl
   state_->require_available();
   std::vector<std::optional<std::string>> found;
   for (const MessageId& id : ids) {
+    if (const auto request = requests_.find(id); request != requests_.end()) {
+      const auto kept = state_->request_responses.find({window_of(request->second.producer), request->second.number});
+      found.push_back(kept == state_->request_responses.end() ? std::nullopt : std::optional(kept->second));
+      continue;
+    }
     const InboxKey key{handler, id};
     const auto mine = responses_.find(key);
     const auto kept = state_->responses.find(key);

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "turnstile/requests.hpp"
 #include "turnstile/testing/inbox.hpp"
 
 namespace turnstile::testing {
@@ -50,6 +51,21 @@ struct Progress {
   bool locked = false;  ///< by an open transaction
 };
 
+struct ProducerRow {
+  ProducerTerms terms;
+  std::string secret;
+  Timestamp heartbeat;
+  std::optional<Timestamp> expired;
+};
+
+/// Of a producer, as one handler has seen it in one partition.
+struct WindowKey {
+  MessageId producer;
+  HandlerId handler;
+  std::int32_t slot = 0;
+  auto operator<=>(const WindowKey&) const = default;
+};
+
 struct MemoryInbox::State {
   mutable std::mutex mutex;
   std::condition_variable changed;  ///< a transaction ended
@@ -58,6 +74,9 @@ struct MemoryInbox::State {
   std::set<InboxKey> pending;                           ///< of open transactions
   std::map<InboxKey, ClaimRow> claims;
   std::map<ProgressKey, Progress> progress;
+  std::map<MessageId, ProducerRow> producers;
+  std::map<WindowKey, RequestWindow> windows;
+  std::map<std::pair<WindowKey, std::int64_t>, std::string> request_responses;
   std::map<std::int32_t, FenceRow> fences;
   std::map<std::string, HandlerId> handlers;
   std::map<HandlerId, std::optional<std::chrono::seconds>> kept;  ///< the longest that was said
@@ -88,6 +107,9 @@ struct MemoryInbox::State {
   FenceRow& owned(const Fence& fence);
 };
 
+/// By the clock that dates records.
+Timestamp now();
+
 /// As the outbox holds a message that is published under this id.
 OutboxRecord outbox_record(const OwnedMessage& message, const MessageId& id);
 
@@ -116,7 +138,16 @@ class MemorySession final : public InboxSession, public Transaction {
   using Lock = std::unique_lock<std::mutex>;
   std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock);
   void acquire(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock);
-  std::vector<Admission> admit_offsets(std::span<const InboxEntry> entries, Lock& lock);
+  // Where messages are numbered (inbox_numbered.cpp).
+  std::vector<Admission> admit_numbered(std::span<const InboxEntry> entries, Lock& lock);
+  Offset lock_progress(Offset next, Lock& lock);
+  Admission admit_request(const InboxEntry& entry);
+  void add_producers(std::span<const InboxEntry> entries);
+  void end_numbered(bool commit);
+  void keep_windows();
+  [[nodiscard]] WindowKey window_of(const MessageId& producer) const {
+    return {producer, scope_.handler, scope_.fence->slot};
+  }
   void end(bool commit) noexcept;
   void require_open();
   void check_still_there(Lock& lock);
@@ -130,6 +161,8 @@ class MemorySession final : public InboxSession, public Transaction {
   InboxScope scope_{};
   std::map<InboxKey, std::optional<std::int64_t>> mine_;
   std::optional<Offset> moves_to_;  ///< the partition's progress, with the commit
+  RequestBook book_;
+  std::map<MessageId, Request> requests_;  ///< of the batch, where producers number them
   std::map<InboxKey, std::string> responses_;
   std::vector<OutboxRecord> published_;
   std::vector<Statement> done_;

@@ -97,7 +97,7 @@ std::string grants(std::string_view schema, std::string_view user) {
   struct Grant {
     std::string_view rights, table;
   };
-  static constexpr std::array<Grant, 15> all{{
+  static constexpr std::array<Grant, 18> all{{
       {"SELECT", "migration"},
       {"SELECT, INSERT", "handler"},
       {"SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at)", "fence"},
@@ -114,6 +114,9 @@ std::string grants(std::string_view schema, std::string_view user) {
       {"SELECT, INSERT, UPDATE (redeemed_at), DELETE", "one_time_token"},
       {"SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at), DELETE",
        "claim"},
+      {"SELECT, INSERT, UPDATE (heartbeat_at, expired_at), DELETE", "producer"},
+      {"SELECT, INSERT, UPDATE (high, low, acked, seen, moved_at)", "producer_window"},
+      {"SELECT, INSERT, DELETE", "producer_response"},
   }};
   const std::string role = quote_identifier(user), where = quote_identifier(schema);
   std::string text = "GRANT USAGE ON SCHEMA " + where + " TO " + role + ";";

@@ -75,42 +75,16 @@ void Session::add_scope(const InboxScope& scope) {
   else to.add_null(0);
 }
 
-std::vector<Admission> Session::admit_offsets(const InboxScope& scope, std::span<const InboxEntry> entries) {
-  if (!scope.fence) throw Error("offsets number the records of a partition: the scope needs its fence");
-  const Statements& sql = shared_->statements;
-  Pipeline& pipeline = loan_->pipeline;
-  ArgumentBlock& to = pipeline.arguments();
-  add_scope(scope);
-  to.add_int(scope.incarnation);
-  pipeline.add(sql.add_progress, kCaller, Pipeline::Keep::text);
-  const auto add_row = [&] {
-    to.add_int(scope.handler.value);
-    to.add_int(scope.fence->slot);
-    to.add_int(scope.incarnation);
-  };
-  add_row();
-  pipeline.add(sql.lock_progress, kCaller, Pipeline::Keep::binary);
-  add_row();
-  to.add_int(entries.back().offset + 1);
-  pipeline.add(sql.move_progress, kCaller);
-  const Answers answers = finish();
-  if (PQntuples(answers.kept[0].get()) == 0) throw_fenced(*scope.fence);
-  const Offset next = int64_in(answers.kept[1].get(), 0, 0);
-  std::vector<Admission> admissions;
-  for (const InboxEntry& entry : entries)
-    admissions.push_back(entry.offset < next ? Admission::duplicate : Admission::fresh);
-  return admissions;
-}
-
 std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const InboxEntry> entries) {
   const Statements& sql = shared_->statements;
   Pipeline& pipeline = loan_->pipeline;
   handler_ = scope.handler;
   message_ = 0;
   first_failure_.reset();
+  requests_.clear();
   pipeline.next_transaction();
   pipeline.add(sql.begin, kCaller);
-  if (scope.numbering == Numbering::offsets && !entries.empty()) return admit_offsets(scope, entries);
+  if (scope.numbering != Numbering::ids && !entries.empty()) return admit_numbered(scope, entries);
   add_scope(scope);
   send_entries(entries);
   const Statements::Admit& admit = scope.fence ? sql.fenced : sql.free;

@@ -2,6 +2,7 @@
 // A worker's transactions, one after another.
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "pqxx_bridge.hpp"
 #include "statements.hpp"
 #include "turnstile/ports/inbox.hpp"
+#include "turnstile/requests.hpp"
 
 namespace turnstile::postgres {
 
@@ -48,7 +50,14 @@ class Session final : public InboxSession, public Transaction {
  private:
   std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries);
   void add_scope(const InboxScope& scope);
-  std::vector<Admission> admit_offsets(const InboxScope& scope, std::span<const InboxEntry> entries);
+  // Where messages are numbered (session_numbered.cpp).
+  std::vector<Admission> admit_numbered(const InboxScope& scope, std::span<const InboxEntry> entries);
+  std::vector<Admission> admit_requests(std::span<const InboxEntry> entries, Offset next, const PGresult* rows);
+  void add_progress(const InboxScope& scope, Offset next);
+  void add_window_key();
+  void move_windows(const RequestBook& book);
+  void respond_request(const Request& request, std::string_view body);
+  std::vector<std::optional<std::string>> request_responses(std::span<const MessageId> ids);
   void compare_fingerprints(HandlerId handler, std::span<const InboxEntry> entries, std::vector<Admission>& admissions);
   void send_entries(std::span<const InboxEntry> entries);
   Answers finish();
@@ -69,6 +78,9 @@ class Session final : public InboxSession, public Transaction {
   std::size_t message_ = 0;
   std::optional<Failure> first_failure_;  // since the transaction was last sound
   std::vector<std::uint32_t> order_;      // the batch's distinct ids, as indices, sorted
+  std::int32_t slot_ = 0;
+  std::int64_t window_ = 0;
+  std::map<MessageId, Request> requests_;  // of the batch, where producers number them
 };
 
 }  // namespace turnstile::postgres

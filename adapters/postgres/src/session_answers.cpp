@@ -14,6 +14,7 @@ namespace turnstile::postgres {
 
 void Session::respond(const MessageId& id, std::string_view body) {
   require_open("respond()");
+  if (const auto request = requests_.find(id); request != requests_.end()) return respond_request(request->second, body);
   ArgumentBlock& to = loan_->pipeline.arguments();
   to.add_int(handler_.value);
   add_uuid(to, id);
@@ -64,6 +65,7 @@ std::vector<bool> Session::settled(HandlerId handler, std::span<const MessageId>
 std::vector<std::optional<std::string>> Session::responses(HandlerId handler, std::span<const MessageId> ids) {
   std::vector<std::optional<std::string>> found(ids.size());
   if (ids.empty()) return found;
+  if (loan_ && !requests_.empty()) return request_responses(ids);
   Result rows;
   if (!loan_) {
     rows = look_up(shared_->statements.responses, handler, ids);

@@ -61,6 +61,66 @@ UPDATE @.progress SET next_offset = CASE incarnation WHEN $3::integer THEN great
                       incarnation = $3::integer, moved_at = clock_timestamp()
  WHERE handler = $1::smallint AND slot = $2::integer)";
 
+/// What is kept of the producers of a batch, under the lock of the partition's progress: nobody else changes it.
+constexpr std::string_view kReadWindows = R"(
+SELECT p.id, pg_catalog.floor(extract(epoch FROM p.expired_at) * 1000)::bigint, w.high, w.low, w.acked, w.seen
+  FROM @.producer p LEFT JOIN @.producer_window w ON w.producer = p.id AND w.handler = $1::smallint AND w.slot = $2::integer
+ WHERE p.id = ANY ($3::uuid[]))";
+
+constexpr std::string_view kMoveWindows = R"(
+INSERT INTO @.producer_window (handler, slot, producer, high, low, acked, seen)
+SELECT $1::smallint, $2::integer, g.producer, g.high, g.low, g.acked, g.seen
+  FROM unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[]) AS g (producer, high, low, acked, seen)
+ ORDER BY g.producer
+ON CONFLICT (producer, handler, slot) DO UPDATE
+   SET high = excluded.high, low = excluded.low, acked = excluded.acked, seen = excluded.seen, moved_at = clock_timestamp())";
+
+constexpr std::string_view kDropResponses = R"(
+DELETE FROM @.producer_response r USING unnest($3::uuid[], $4::bigint[]) AS g (producer, forgotten)
+ WHERE r.handler = $1::smallint AND r.slot = $2::integer AND r.producer = g.producer AND r.number <= g.forgotten)";
+
+constexpr std::string_view kRespondRequest = R"(
+INSERT INTO @.producer_response (handler, slot, producer, number, body)
+VALUES ($1::smallint, $2::integer, $3::uuid, $4::bigint, $5::bytea))";
+
+constexpr std::string_view kRequestResponses = R"(
+SELECT r.producer, r.number, r.body FROM @.producer_response r
+  JOIN unnest($3::uuid[], $4::bigint[]) AS g (producer, number) ON g.producer = r.producer AND g.number = r.number
+ WHERE r.handler = $1::smallint AND r.slot = $2::integer)";
+
+/// The random bits of two UUIDs: 244.
+constexpr std::string_view kOpenProducer = R"(
+INSERT INTO @.producer AS p (id, name, secret, expiry, keep_for)
+VALUES (coalesce($1::uuid, gen_random_uuid()), $2::text, uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()),
+        $3::bigint * interval '1 millisecond', $4::bigint * interval '1 second')
+ON CONFLICT (id) DO UPDATE SET heartbeat_at = clock_timestamp(), expired_at = NULL RETURNING p.id, p.secret)";
+
+constexpr std::string_view kProducerHeartbeat = R"(
+UPDATE @.producer SET heartbeat_at = clock_timestamp()
+ WHERE id = $1::uuid AND expired_at IS NULL)";
+
+/// After a start of the server producers are given a while to find it again.
+constexpr std::string_view kExpireProducers = R"(
+WITH due AS MATERIALIZED (
+  SELECT id FROM @.producer
+   WHERE expired_at IS NULL AND heartbeat_at + expiry < clock_timestamp()
+     AND pg_postmaster_start_time() + least(expiry, interval '30 seconds') < clock_timestamp()
+   ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED
+), marked AS (
+  UPDATE @.producer p SET expired_at = clock_timestamp() FROM due WHERE p.id = due.id
+), dropped AS (
+  DELETE FROM @.producer_response r USING due WHERE r.producer = due.id
+)
+SELECT count(*) FROM due)";
+
+constexpr std::string_view kForgetProducers = R"(
+WITH due AS MATERIALIZED (
+  SELECT id FROM @.producer WHERE expired_at + keep_for < clock_timestamp() ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED
+), dropped AS (
+  DELETE FROM @.producer_response r USING due WHERE r.producer = due.id
+)
+DELETE FROM @.producer p USING due WHERE p.id = due.id)";
+
 /// In somebody's transaction, whose timeouts are his.
 constexpr std::string_view kJoin = R"(
 INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
@@ -297,6 +357,11 @@ Statements::Statements(const std::string& schema) {
   add_progress = in(kOwner) + in(kFenced) + in(kAddProgress);
   lock_progress = in(kLockProgress);
   move_progress = in(kMoveProgress);
+  read_windows = in(kReadWindows);
+  move_windows = in(kMoveWindows);
+  drop_responses = in(kDropResponses);
+  respond_request = in(kRespondRequest);
+  request_responses = in(kRequestResponses);
   join = in(kJoin);
   find = in(kFind);
   fingerprints = in(
@@ -313,6 +378,11 @@ Statements::Statements(const std::string& schema) {
   fail_claims = in(held("text")) + in(kFailClaims);
   give_claims_back = in(held("")) + in(kGiveClaimsBack);
   renew_claims = in(held("")) + in(kRenewClaims);
+  open_producer = in(kOpenProducer);
+  producer_heartbeat = in(kProducerHeartbeat);
+  producer_secrets = in("SELECT id, secret FROM @.producer WHERE id = ANY ($1::uuid[])");
+  expire_producers = in(kExpireProducers);
+  forget_producers = in(kForgetProducers);
   keep_shards = in(kKeepShards);
   leave_shards = in("UPDATE @.outbox_relay SET owner = NULL WHERE owner = $1::text");
   waiting = in(kWaiting);

@@ -19,6 +19,11 @@ struct Statements {
   std::string add_progress;
   std::string lock_progress;
   std::string move_progress;
+  std::string read_windows;
+  std::string move_windows;
+  std::string drop_responses;
+  std::string respond_request;
+  std::string request_responses;
   std::string join;
   std::string find;
   std::string fingerprints;
@@ -36,6 +41,13 @@ struct Statements {
   std::string fail_claims;
   std::string give_claims_back;
   std::string renew_claims;
+
+  // Producers.
+  std::string open_producer;
+  std::string producer_heartbeat;
+  std::string producer_secrets;
+  std::string expire_producers;
+  std::string forget_producers;
 
   // The relay's.
   std::string keep_shards;

@@ -8,6 +8,7 @@
 #include "encode.hpp"
 #include "joined_session.hpp"
 #include "outbox.hpp"
+#include "producers.hpp"
 #include "schema.hpp"
 #include "session.hpp"
 #include "text.hpp"
@@ -37,6 +38,7 @@ class Store final : public InboxStore {
   std::unique_ptr<InboxSession> join(Transaction& transaction) override { return postgres::join(shared_, transaction); }
   std::optional<Recorded> find(HandlerId handler, const MessageId& id) override;
   std::shared_ptr<Claims> claims() override { return open_claims(shared_); }
+  std::shared_ptr<Producers> producers() override { return open_producers(shared_); }
   std::shared_ptr<Outbox> outbox() override { return open_outbox(shared_); }
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;

@@ -38,6 +38,15 @@ inline auto transactional() {
 inline auto sequence() {
   return detail::Policy{[](TopicSettings& s) { s.mode = Mode::sequence; }};
 }
+/// The same for producers that number what they send (NumberedSender): one more row for each, and a message that was published twice is one.
+/// `window`: how many numbers back are told apart, and for how many responses are kept that were not acknowledged.
+inline auto numbered_requests(std::int64_t window = 1'024) {
+  return detail::Policy{[window](TopicSettings& s) {
+    s.mode = Mode::sequence;
+    s.message_id = "request";
+    s.request_window = window;
+  }};
+}
 
 /// For effects outside of PostgreSQL: the message is claimed, the handler runs outside of any transaction, and then it is written down
 /// as done. The claim's lease is renewed while the handler runs; when the process dies in between, nobody can know whether the effect
@@ -54,6 +63,10 @@ inline auto on_unknown(UnknownPolicy policy) {
 }
 inline auto on_too_old(HorizonPolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.too_old = policy; }};
+}
+/// leased(): whether messages wait while PostgreSQL does not answer, or run without being claimed.
+inline auto on_store_down(StoreDownPolicy policy) {
+  return detail::Policy{[policy](TopicSettings& s) { s.store_down = policy; }};
 }
 inline auto while_running(RunningPolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.while_running = policy; }};
@@ -89,7 +102,7 @@ inline auto dead_letter(std::string topic = {}) {
 inline auto handler_id(std::string name) {
   return detail::Policy{[name = std::move(name)](TopicSettings& s) { s.handler = name; }};
 }
-/// header:NAME | key | json:/pointer | cloudevents | offset
+/// header:NAME | key | json:/pointer | cloudevents | offset; mode sequence: offset | request
 inline auto id_from(std::string source) {
   return detail::Policy{[source = std::move(source)](TopicSettings& s) { s.message_id = source; }};
 }

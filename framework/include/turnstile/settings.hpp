@@ -39,7 +39,8 @@ struct TopicSettings {
   std::optional<std::string> limiter;  ///< name of the limit; default: the topic's name
   std::optional<std::int64_t> limit;   ///< handlers running at once; default: no limit but the workers
   std::optional<std::string>
-      message_id;  ///< header:NAME | key | json:/pointer | cloudevents | offset; default header:message-id, in mode sequence offset
+      message_id;  ///< header:NAME | key | json:/pointer | cloudevents | offset; default header:message-id; mode sequence: offset (default) | request
+  std::optional<std::int64_t> request_window;  ///< mode sequence, request: how many numbers back are told apart; default 1,024
   std::optional<std::chrono::seconds> keep_ids_for;  ///< must exceed the topic's retention; see keep_ids_by_default()
   std::optional<std::chrono::milliseconds> handler_timeout;  ///< stop_token is set after it; default 30 s
   std::optional<RetryPolicy> retry;                          ///< default: 5 attempts, 100 ms doubling to 30 s
@@ -55,6 +56,7 @@ struct TopicSettings {
   std::optional<UnknownPolicy> unknown;  ///< mode leased; default park
   std::optional<RunningPolicy> while_running;  ///< mode leased; default wait
   std::optional<HorizonPolicy> too_old;        ///< older than what is remembered; default park
+  std::optional<StoreDownPolicy> store_down;   ///< mode leased; default wait
   std::optional<bool>
       fingerprint;  ///< keep a hash of the payload and park an id that comes with another body; default off
 };

@@ -69,7 +69,7 @@ enum class Mode : std::uint8_t {
   none,           ///< limits, order and retries only; delivered at least once
   transactional,  ///< inbox row, the handler's SQL and the commit in one PostgreSQL transaction
   leased,         ///< effects elsewhere: claimed, run outside of any transaction, then written down as done
-  sequence,  ///< as transactional, for records without ids: their offsets number them, and one row of a partition counts them
+  sequence,  ///< as transactional, for messages that are numbered, by the partition or by their producers: rows for these, none for messages
 };
 
 /// What becomes of a message that was claimed (mode leased) and whose lease ended without a word: it may have taken effect, or not.
@@ -83,6 +83,12 @@ enum class UnknownPolicy : std::uint8_t {
 enum class HorizonPolicy : std::uint8_t {
   park,  ///< it is put aside like a dead letter, and not run
   run,   ///< it runs: right where old times are no sign of old deliveries, as when history is imported
+};
+
+/// What becomes of messages while the store of ids does not answer (mode leased).
+enum class StoreDownPolicy : std::uint8_t {
+  wait,  ///< they wait: fail closed
+  run,   ///< they run without being claimed: fail open. What was delivered twice takes effect twice, unless the other side refuses it
 };
 
 /// What becomes of a message while its duplicate runs (mode leased), in this process or another.

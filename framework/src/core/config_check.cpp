@@ -89,6 +89,10 @@ class TopicCheck {
       add("lease", "is " + to_text(*s_.lease) + ", and must be at least " + to_text(kShortestClaimLease) +
                        ": what is done must be written down before it ends");
     }
+    if (s_.request_window && (*s_.request_window < kLeastRequestWindow || *s_.request_window > kMostRequestWindow)) {
+      add("request_window", "is " + std::to_string(*s_.request_window) + ", and must be from " +
+                                std::to_string(kLeastRequestWindow) + " to " + std::to_string(kMostRequestWindow));
+    }
     if (s_.dead_letter && !s_.dead_letter->empty()) {
       if (auto problem = check_topic_name(*s_.dead_letter)) add("dead_letter", *problem);
     }
@@ -135,11 +139,16 @@ class TopicCheck {
     if (s_.fingerprint == true && mode == Mode::none) {
       add("fingerprint", "needs ids to be kept: set the mode to transactional or leased");
     }
+    const bool by_requests = s_.message_id == "request";
+    if (by_requests && mode != Mode::sequence)
+      add("message_id", "request is for mode sequence, whose producers number what they send; set the mode to sequence");
+    if (s_.request_window && !by_requests)
+      add("request_window", "is for producers that number what they send; set message_id to request, or leave it out");
     if (mode == Mode::sequence) {
-      if (s_.message_id && *s_.message_id != "offset")
-        add("message_id",
-            "is " + *s_.message_id +
-                ", and mode sequence numbers records by their offsets; leave it out, or use transactional");
+      if (s_.message_id && !by_requests && *s_.message_id != "offset")
+        add("message_id", "is " + *s_.message_id +
+                              ", and in mode sequence messages are numbered: by the partition (offset) or by their producers "
+                              "(request); or use transactional");
       if (s_.order && *s_.order != Order::partition)
         add("order", "mode sequence needs the order of the partition: what lies below a done record is taken for done");
       if (s_.fingerprint == true) add("fingerprint", "is of ids, and mode sequence keeps none; use transactional");
@@ -151,6 +160,7 @@ class TopicCheck {
     of_leases("lease", s_.lease.has_value());
     of_leases("unknown", s_.unknown.has_value());
     of_leases("while_running", s_.while_running.has_value());
+    of_leases("store_down", s_.store_down == StoreDownPolicy::run);
     if (s_.limiter && !s_.limit)
       add("limiter", "names '" + *s_.limiter + "' without a limit; set the topic's limit too");
   }

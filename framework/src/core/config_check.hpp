@@ -11,14 +11,16 @@
 
 namespace turnstile {
 
+/// What is done is written down every 50 ms at the latest, and a lease must outlive a disk that stalls meanwhile, twice.
+inline constexpr std::chrono::milliseconds kShortestClaimLease{1'000};
+/// A bit for each number, in one row: half a page of PostgreSQL's at most.
+inline constexpr std::int64_t kLeastRequestWindow = 8, kMostRequestWindow = 32'768;
+
 // Of one value: nothing, or a sentence that follows the setting's name. None quotes a URL.
 
 /// The letters that Kafka allows in a topic's name.
 std::optional<std::string> check_topic_name(std::string_view topic);
 /// Plain letters, digits and underscores, at most 63: a name that PostgreSQL takes and nobody must quote.
-/// What is done is written down every 50 ms at the latest, and a lease must outlive a disk that stalls meanwhile, twice.
-inline constexpr std::chrono::milliseconds kShortestClaimLease{1'000};
-
 std::optional<std::string> check_schema_name(std::string_view schema);
 /// A libpq URL or key=value text, as far as can be told without connecting.
 std::optional<std::string> check_postgres_url(const std::string& url);

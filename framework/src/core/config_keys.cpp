@@ -58,61 +58,31 @@ Problem read_schema(const ConfigValue& value, std::string& into) {
   return std::nullopt;
 }
 
-Problem read_mode(const ConfigValue& value, std::optional<Mode>& into) {
-  constexpr std::array<std::pair<std::string_view, Mode>, 4> choices{{{"transactional", Mode::transactional},
-                                                                      {"leased", Mode::leased},
-                                                                      {"sequence", Mode::sequence},
-                                                                      {"none", Mode::none}}};
-  Mode mode{};
-  if (auto problem = read_choice<Mode>(value, choices, mode)) return problem;
-  into = mode;
+template <class T, std::size_t N>
+Problem read_optional_choice(const ConfigValue& value, const std::pair<std::string_view, T> (&choices)[N],
+                             std::optional<T>& into) {
+  T choice{};
+  if (auto problem = read_choice<T>(value, choices, choice)) return problem;
+  into = choice;
   return std::nullopt;
 }
 
-Problem read_order(const ConfigValue& value, std::optional<Order>& into) {
-  constexpr std::array<std::pair<std::string_view, Order>, 3> choices{
-      {{"partition", Order::partition}, {"key", Order::key}, {"none", Order::none}}};
-  Order order{};
-  if (auto problem = read_choice<Order>(value, choices, order)) return problem;
-  into = order;
-  return std::nullopt;
-}
-
-Problem read_duplicates(const ConfigValue& value, std::optional<DuplicatePolicy>& into) {
-  constexpr std::array<std::pair<std::string_view, DuplicatePolicy>, 3> choices{
-      {{"skip", DuplicatePolicy::skip}, {"raise", DuplicatePolicy::raise}, {"replay", DuplicatePolicy::replay}}};
-  DuplicatePolicy policy{};
-  if (auto problem = read_choice<DuplicatePolicy>(value, choices, policy)) return problem;
-  into = policy;
-  return std::nullopt;
-}
-
-Problem read_unknown(const ConfigValue& value, std::optional<UnknownPolicy>& into) {
-  constexpr std::array<std::pair<std::string_view, UnknownPolicy>, 2> choices{
-      {{"park", UnknownPolicy::park}, {"rerun", UnknownPolicy::rerun}}};
-  UnknownPolicy policy{};
-  if (auto problem = read_choice<UnknownPolicy>(value, choices, policy)) return problem;
-  into = policy;
-  return std::nullopt;
-}
-
-Problem read_too_old(const ConfigValue& value, std::optional<HorizonPolicy>& into) {
-  constexpr std::array<std::pair<std::string_view, HorizonPolicy>, 2> choices{
-      {{"park", HorizonPolicy::park}, {"run", HorizonPolicy::run}}};
-  HorizonPolicy policy{};
-  if (auto problem = read_choice<HorizonPolicy>(value, choices, policy)) return problem;
-  into = policy;
-  return std::nullopt;
-}
-
-Problem read_while_running(const ConfigValue& value, std::optional<RunningPolicy>& into) {
-  constexpr std::array<std::pair<std::string_view, RunningPolicy>, 3> choices{
-      {{"wait", RunningPolicy::wait}, {"skip", RunningPolicy::skip}, {"retry", RunningPolicy::retry}}};
-  RunningPolicy policy{};
-  if (auto problem = read_choice<RunningPolicy>(value, choices, policy)) return problem;
-  into = policy;
-  return std::nullopt;
-}
+constexpr std::pair<std::string_view, Mode> kModes[] = {{"transactional", Mode::transactional},
+                                                        {"leased", Mode::leased},
+                                                        {"sequence", Mode::sequence},
+                                                        {"none", Mode::none}};
+constexpr std::pair<std::string_view, Order> kOrders[] = {
+    {"partition", Order::partition}, {"key", Order::key}, {"none", Order::none}};
+constexpr std::pair<std::string_view, DuplicatePolicy> kDuplicates[] = {
+    {"skip", DuplicatePolicy::skip}, {"raise", DuplicatePolicy::raise}, {"replay", DuplicatePolicy::replay}};
+constexpr std::pair<std::string_view, UnknownPolicy> kUnknown[] = {{"park", UnknownPolicy::park},
+                                                                   {"rerun", UnknownPolicy::rerun}};
+constexpr std::pair<std::string_view, RunningPolicy> kWhileRunning[] = {
+    {"wait", RunningPolicy::wait}, {"skip", RunningPolicy::skip}, {"retry", RunningPolicy::retry}};
+constexpr std::pair<std::string_view, HorizonPolicy> kTooOld[] = {{"park", HorizonPolicy::park},
+                                                                  {"run", HorizonPolicy::run}};
+constexpr std::pair<std::string_view, StoreDownPolicy> kStoreDown[] = {{"wait", StoreDownPolicy::wait},
+                                                                       {"run", StoreDownPolicy::run}};
 
 Problem read_limit(const ConfigValue& value, std::optional<std::int64_t>& into) {
   const auto* number = std::get_if<std::int64_t>(&value.value);
@@ -265,10 +235,10 @@ std::span<const Setting<LogSettings>> log_keys() {
 }
 
 std::span<const Setting<TopicSettings>> topic_keys() {
-  static constexpr std::array<Setting<TopicSettings>, 20> keys{{
+  static constexpr std::array<Setting<TopicSettings>, 22> keys{{
       {"handler", [](V v, TopicSettings& s) { return read_non_empty(v, s.handler); }},
-      {"mode", [](V v, TopicSettings& s) { return read_mode(v, s.mode); }},
-      {"order", [](V v, TopicSettings& s) { return read_order(v, s.order); }},
+      {"mode", [](V v, TopicSettings& s) { return read_optional_choice(v, kModes, s.mode); }},
+      {"order", [](V v, TopicSettings& s) { return read_optional_choice(v, kOrders, s.order); }},
       {"limit", [](V v, TopicSettings& s) { return read_limit(v, s.limit); }},
       {"limiter", [](V v, TopicSettings& s) { return read_non_empty(v, s.limiter); }},
       {"message_id", [](V v, TopicSettings& s) { return read_message_id(v, s.message_id); }},
@@ -278,14 +248,17 @@ std::span<const Setting<TopicSettings>> topic_keys() {
       {"retry.backoff", read_backoff},
       {"dead_letter", [](V v, TopicSettings& s) { return read_dead_letter(v, s.dead_letter); }},
       {"batch", [](V v, TopicSettings& s) { return read_optional(v, s.batch, std::int64_t{1}, any_number); }},
-      {"duplicates", [](V v, TopicSettings& s) { return read_duplicates(v, s.duplicates); }},
+      {"duplicates", [](V v, TopicSettings& s) { return read_optional_choice(v, kDuplicates, s.duplicates); }},
       {"reply_topics", [](V v, TopicSettings& s) { return read_reply_topics(v, s.reply_topics); }},
       {"max_response",
        [](V v, TopicSettings& s) { return read_optional(v, s.max_response, std::int64_t{0}, largest_response); }},
       {"lease", [](V v, TopicSettings& s) { return read_optional(v, s.lease, kShortestClaimLease); }},
-      {"unknown", [](V v, TopicSettings& s) { return read_unknown(v, s.unknown); }},
-      {"while_running", [](V v, TopicSettings& s) { return read_while_running(v, s.while_running); }},
-      {"too_old", [](V v, TopicSettings& s) { return read_too_old(v, s.too_old); }},
+      {"unknown", [](V v, TopicSettings& s) { return read_optional_choice(v, kUnknown, s.unknown); }},
+      {"while_running", [](V v, TopicSettings& s) { return read_optional_choice(v, kWhileRunning, s.while_running); }},
+      {"too_old", [](V v, TopicSettings& s) { return read_optional_choice(v, kTooOld, s.too_old); }},
+      {"store_down", [](V v, TopicSettings& s) { return read_optional_choice(v, kStoreDown, s.store_down); }},
+      {"request_window",
+       [](V v, TopicSettings& s) { return read_optional(v, s.request_window, kLeastRequestWindow, kMostRequestWindow); }},
       {"fingerprint", [](V v, TopicSettings& s) { return read_optional(v, s.fingerprint); }},
   }};
   return keys;

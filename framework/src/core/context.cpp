@@ -38,6 +38,8 @@ void Context::reply(const Message& to, std::string_view body) const {
 
 void Context::publish(const OwnedMessage& message) const {
   if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, fields_.mode, "published a message");
+  if (message.topic.empty())
+    throw std::logic_error("handler '" + std::string(fields_.handler) + "' published a message without a topic");
   fields_.outgoing->publish(message);
 }
 

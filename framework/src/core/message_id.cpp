@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/digest.hpp"
+#include "core/request_headers.hpp"
 
 namespace turnstile {
 namespace {
@@ -13,7 +14,7 @@ using Found = std::variant<std::string, MissingId>;
 
 constexpr std::string_view header_prefix = "header:";
 constexpr std::string_view json_prefix = "json:";
-constexpr std::string_view choices = "use header:NAME, key, json:/pointer, cloudevents or offset";
+constexpr std::string_view choices = "use header:NAME, key, json:/pointer, cloudevents or offset, and in mode sequence offset or request";
 
 std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 
@@ -158,6 +159,12 @@ IdOrMissing from_event(const Message& message) {
   return binary ? from_event_headers(message) : from_event_json(message);
 }
 
+IdOrMissing from_request(const Message& message) {
+  auto stamped = request_of(message);
+  if (auto* missing = std::get_if<MissingId>(&stamped)) return std::move(*missing);
+  return message_id(std::get<StampedRequest>(stamped).request);
+}
+
 MessageId from_offset(const Message& message, std::int32_t incarnation) {
   std::string bytes;
   put_text(bytes, message.topic());
@@ -173,6 +180,7 @@ std::variant<IdSource, std::string> IdSource::parse(std::string_view text) {
   if (text == "key") return IdSource(Kind::key, {}, {});
   if (text == "cloudevents") return IdSource(Kind::cloudevents, {}, {});
   if (text == "offset") return IdSource(Kind::offset, {}, {});
+  if (text == "request") return IdSource(Kind::request, {}, {});
   if (text.starts_with(header_prefix)) {
     const std::string name(text.substr(header_prefix.size()));
     if (name.empty()) return "'header:' lacks the header's name, as in header:message-id";
@@ -194,6 +202,7 @@ std::variant<MessageId, MissingId> IdSource::of(const Message& message, std::int
     case Kind::key: return from_key(message);
     case Kind::json: return from_json(message, name_, path_);
     case Kind::cloudevents: return from_event(message);
+    case Kind::request: return from_request(message);
     case Kind::offset: break;
   }
   return from_offset(message, incarnation);
@@ -205,6 +214,7 @@ std::string IdSource::text() const {
     case Kind::key: return "key";
     case Kind::json: return std::string(json_prefix) + name_;
     case Kind::cloudevents: return "cloudevents";
+    case Kind::request: return "request";
     case Kind::offset: break;
   }
   return "offset";

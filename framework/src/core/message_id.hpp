@@ -18,11 +18,12 @@ struct MissingId {
   std::string why;
 };
 
-/// header:NAME | key | json:/pointer | cloudevents | offset. A value; thread-safe to read.
+/// header:NAME | key | json:/pointer | cloudevents | offset | request. A value; thread-safe to read.
 ///
 /// What is hashed, where an id is not one text of the record (all numbers eight bytes, the least significant first):
 ///   cloudevents   length of source, source, id
 ///   offset        length of topic, topic, incarnation, partition, offset
+///   request       "request PRODUCER-ID NUMBER" (core/request_headers.hpp)
 class IdSource {
  public:
   /// The source, or a sentence that says what is wrong with `text` and what may stand there.
@@ -34,7 +35,7 @@ class IdSource {
   [[nodiscard]] std::string text() const;
 
  private:
-  enum class Kind : std::uint8_t { header, key, json, cloudevents, offset };
+  enum class Kind : std::uint8_t { header, key, json, cloudevents, offset, request };
   IdSource(Kind kind, std::string name, std::vector<std::string> path)
       : kind_(kind), name_(std::move(name)), path_(std::move(path)) {}
 

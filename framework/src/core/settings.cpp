@@ -48,7 +48,9 @@ TopicSettings merge(const TopicSettings& base, const TopicSettings& over) {
   take(merged.lease, over.lease);
   take(merged.unknown, over.unknown);
   take(merged.while_running, over.while_running);
+  take(merged.request_window, over.request_window);
   take(merged.too_old, over.too_old);
+  take(merged.store_down, over.store_down);
   take(merged.fingerprint, over.fingerprint);
   return merged;
 }

@@ -39,6 +39,10 @@ TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings) {
   plan.unknown = settings.unknown.value_or(plan.unknown);
   plan.while_running = settings.while_running.value_or(plan.while_running);
   plan.too_old = settings.too_old.value_or(plan.too_old);
+  plan.store_down = settings.store_down.value_or(plan.store_down);
+  if (plan.mode == Mode::sequence)
+    plan.numbering = settings.message_id == "request" ? Numbering::requests : Numbering::offsets;
+  plan.request_window = (settings.request_window.value_or(plan.request_window) + 7) / 8 * 8;
   plan.fingerprint = settings.fingerprint.value_or(false);
   plan.handler_timeout = settings.handler_timeout.value_or(std::chrono::seconds(30));
   return plan;

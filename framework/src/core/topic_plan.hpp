@@ -10,6 +10,7 @@
 
 #include "core/message_id.hpp"
 #include "turnstile/handler.hpp"
+#include "turnstile/ports/inbox.hpp"
 #include "turnstile/settings.hpp"
 
 namespace turnstile {
@@ -32,6 +33,9 @@ struct TopicPlan {
   UnknownPolicy unknown = UnknownPolicy::park;
   RunningPolicy while_running = RunningPolicy::wait;
   HorizonPolicy too_old = HorizonPolicy::park;
+  StoreDownPolicy store_down = StoreDownPolicy::wait;
+  Numbering numbering = Numbering::ids;
+  std::int64_t request_window = 1'024;
   bool fingerprint = false;
   std::chrono::milliseconds handler_timeout{30'000};
 };

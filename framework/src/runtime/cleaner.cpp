@@ -60,8 +60,10 @@ void Cleaner::run() {
   auto next_say = steady_clock::now() + some(settings_.say_every);
   auto next_clean =
       settings_.purge ? steady_clock::now() + any_up_to(settings_.look_first) : steady_clock::time_point::max();
+  auto next_expire =
+      settings_.producers ? steady_clock::now() + some(settings_.expire_every) : steady_clock::time_point::max();
   std::unique_lock lock(mutex_);
-  while (!wake_.wait_until(lock, std::min(next_say, next_clean), [this] { return stopping_; })) {
+  while (!wake_.wait_until(lock, std::min({next_say, next_clean, next_expire}), [this] { return stopping_; })) {
     lock.unlock();
     const auto now = steady_clock::now();
     if (now >= next_say) {
@@ -71,6 +73,10 @@ void Cleaner::run() {
     if (now >= next_clean) {
       const milliseconds rest = clean();
       next_clean = steady_clock::now() + rest;
+    }
+    if (now >= next_expire) {
+      expire();
+      next_expire = now + some(settings_.expire_every);
     }
     lock.lock();
   }
@@ -86,7 +92,8 @@ bool Cleaner::attempt(int& failures, Work work) {
   } catch (const StoreBusy&) {
     return false;  // somebody works on what is old: next time
   } catch (const std::exception& e) {
-    if (++failures == 2) journal_->warn(std::string("old ids are not deleted until this works again: ") + e.what());
+    if (++failures == 2)
+      journal_->warn(std::string("what is old is not deleted until this works again: ") + e.what());
     return false;
   }
 }
@@ -94,6 +101,13 @@ bool Cleaner::attempt(int& failures, Work work) {
 void Cleaner::say() {
   attempt(say_failures_, [this] {
     for (const auto& handler : handlers_) handler->say(*store_);
+  });
+}
+
+void Cleaner::expire() {
+  attempt(expire_failures_, [this] {
+    if (const auto expired = settings_.producers->expire(); expired > 0)
+      journal_->info(std::to_string(expired) + " producer sessions have expired: no heartbeat came for their time");
   });
 }
 

@@ -74,6 +74,8 @@ class Cleaner {
     std::chrono::milliseconds look_first{
         5'000};  ///< so late at most after the start: also who runs for a minute takes its turn
     std::chrono::milliseconds look_every{60'000};  ///< whether ids are due, when none were
+    std::shared_ptr<Producers> producers{};        ///< whose sessions may expire; null: nobody's
+    std::chrono::milliseconds expire_every{10'000};  ///< as in "Patterns of Distributed Systems" (Idempotent Receiver)
   };
   Cleaner(Settings settings, std::vector<std::shared_ptr<Retention>> handlers, std::shared_ptr<InboxStore> store,
           std::shared_ptr<const Journal> journal);
@@ -85,6 +87,7 @@ class Cleaner {
  private:
   void run();
   void say();
+  void expire();
   /// How long to rest now.
   std::chrono::milliseconds clean();
   std::chrono::milliseconds any_up_to(std::chrono::milliseconds most);
@@ -97,7 +100,7 @@ class Cleaner {
   const std::shared_ptr<InboxStore> store_;
   const std::shared_ptr<const Journal> journal_;
   std::minstd_rand random_;
-  int say_failures_ = 0, clean_failures_ = 0;  ///< in a row
+  int say_failures_ = 0, clean_failures_ = 0, expire_failures_ = 0;  ///< in a row
   std::int64_t deleted_ = 0;                   ///< since it was last told
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -49,7 +49,8 @@ void work(Scheduler& scheduler, WorkerSlot& slot, InboxStore* store) {
       slot.watch.under(unit.permit);
       if (topic.needs_store() && !session) session = store->open_session();
       result = unit.look_up ? topic.runner.look_up(unit.works, unit.lane->place, *session)
-                            : topic.runner.run(unit.works, unit.lane->place, session.get(), slot.watch);
+               : unit.unclaimed ? topic.runner.run_unclaimed(unit.works, unit.lane->place, slot.watch)
+                                : topic.runner.run(unit.works, unit.lane->place, session.get(), slot.watch);
     } catch (const std::exception& e) {
       result.verdicts.assign(unit.works.size(), Verdict{});
       result.end = UnitResult::End::store_away;
@@ -91,7 +92,8 @@ void Engine::run(const std::atomic<int>& stop) {
                                                       .stall_after = settings_.consumer.stall_after,
                                                       .lock_timeout = settings_.lock_timeout,
                                                       .purge = settings_.consumer.purge,
-                                                      .retained = retained(shared_->topics)},
+                                                      .retained = retained(shared_->topics),
+                                                      .producers = numbering_producers(shared_->topics, store_.get())},
                                      shared_->scheduler, store_, journal_, [this](LanePtr lane, PartitionClaim claim) {
                                        {
                                          const std::lock_guard lock(shared_->mutex);

@@ -98,11 +98,9 @@ Once Inbox::once(Transaction& transaction, std::string_view handler, std::string
   const HandlerId number = id_of(handler);
   const InboxEntry entry = entry_of(id, options);
   const auto session = store_->join(transaction);
-  switch (session->begin({.handler = number}, {&entry, 1}).at(0)) {
-    case Admission::fresh: break;
-    case Admission::mismatch: return {Once::Kind::mismatch, std::nullopt};
-    case Admission::duplicate: return {Once::Kind::repeated, session->responses(number, {&entry.id, 1}).at(0)};
-  }
+  const Admission admission = session->begin({.handler = number}, {&entry, 1}).at(0);
+  if (admission == Admission::mismatch) return {Once::Kind::mismatch, std::nullopt};
+  if (admission != Admission::fresh) return {Once::Kind::repeated, session->responses(number, {&entry.id, 1}).at(0)};
   Outlet outlet(*session, entry.id, handler, options.max_response);
   Context context({.tx = &transaction, .outgoing = &outlet, .message_id = entry.id, .handler = handler});
   effect(context);

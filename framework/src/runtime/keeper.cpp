@@ -21,9 +21,9 @@ Keeper::Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxSto
       journal_(std::move(journal)),
       claimed_(std::move(claimed)),
       thread_([this] { run(); }) {
-  if (!store_ || settings_.retained.empty()) return;
-  cleaner_ =
-      std::make_unique<Cleaner>(Cleaner::Settings{.purge = settings_.purge}, settings_.retained, store_, journal_);
+  if (!store_ || (settings_.retained.empty() && !settings_.producers)) return;
+  cleaner_ = std::make_unique<Cleaner>(Cleaner::Settings{.purge = settings_.purge, .producers = settings_.producers},
+                                       settings_.retained, store_, journal_);
 }
 
 Keeper::~Keeper() { stop(); }

@@ -22,7 +22,8 @@ class Keeper {
     std::chrono::milliseconds lock_timeout{5'000};
     std::chrono::milliseconds flush_interval{1'000};
     bool purge = true;                                   ///< this process takes its turn at deleting old ids
-    std::vector<std::shared_ptr<Retention>> retained{};  ///< of the handlers that have a store
+    std::vector<std::shared_ptr<Retention>> retained{};  ///< of the handlers that keep ids
+    std::shared_ptr<Producers> producers{};              ///< null unless producers number their requests
   };
   /// `claimed` is called on the keeper's thread with each claim that came late; the polling thread is to admit the lane.
   Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,

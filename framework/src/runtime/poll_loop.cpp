@@ -63,13 +63,15 @@ void PollLoop::State::build() {
   journal = open_journal(blueprint);
   auto built_topics = build_topics(blueprint, journal, true);
   auto kept = retained(built_topics);
+  auto producers = numbering_producers(built_topics, blueprint.backends.store.get());
   for (auto& topic : built_topics) {
     const std::string name = topic->runner.plan().topic;
     topics[name] = std::move(topic);
   }
-  if (kept.empty()) return;
-  cleaner = std::make_unique<Cleaner>(Cleaner::Settings{.purge = blueprint.config.consumer.purge}, std::move(kept),
-                                      blueprint.backends.store, journal);
+  if (kept.empty() && !producers) return;
+  cleaner = std::make_unique<Cleaner>(
+      Cleaner::Settings{.purge = blueprint.config.consumer.purge, .producers = std::move(producers)}, std::move(kept),
+      blueprint.backends.store, journal);
 }
 
 Place PollLoop::State::place_of(const Message& message, const TopicState& topic) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "runtime/failpoint.hpp"
@@ -113,18 +114,21 @@ bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::
   TopicState& topic = lane->topic;
   if (topic.starved) return gate_.is_open() && pick_look_up(lane, unit);
   if (!lane->lane.ready(now) || is_crowded(*lane, now)) return false;
-  if (topic.needs_store() && !gate_.enter(now)) return false;
+  const bool entered = topic.needs_store() && gate_.enter(now);
+  const bool unclaimed = topic.needs_store() && !entered;
+  if (unclaimed && !topic.fails_open()) return false;
   if (topic.limiter) {
     unit.permit = topic.limiter->try_acquire();
     if (!unit.permit) {
       topic.starved = true;
       starved.push_back(&topic);
-      if (topic.needs_store()) gate_.leave();
+      if (entered) gate_.leave();
       return gate_.is_open() && pick_look_up(lane, unit);
     }
   }
   lane->lane.hand_out(unit_size(topic), now, unit.works);
   unit.lane = lane;
+  unit.unclaimed = unclaimed;
   return true;
 }
 
@@ -170,7 +174,7 @@ SteadyTime Scheduler::next_event() const {
   SteadyTime until = SteadyTime::max();
   for (const auto& lane : lanes_) {
     if (lane->phase != LaneState::Phase::open) continue;
-    if (lane->topic.needs_store() && !gate_.is_open()) until = std::min(until, gate_.next_probe());
+    if (lane->topic.needs_store() && !lane->topic.fails_open() && !gate_.is_open()) until = std::min(until, gate_.next_probe());
     else if (const auto due = lane->lane.next_due()) until = std::min(until, *due);
   }
   return until;
@@ -202,7 +206,8 @@ void Scheduler::finish(Unit& unit, UnitResult result, WorkerSlot& slot) {
 
 void Scheduler::apply(Unit& unit, const UnitResult& result, SteadyTime now) {
   LaneState& lane = *unit.lane;
-  note_store(result, now, lane.topic);
+  if (unit.unclaimed) lane.topic.unclaimed += result.counts.unclaimed;
+  else note_store(result, now, lane.topic);
   if (unit.look_up) {
     lane.lane.return_lent();
     for (std::size_t i = 0; i < unit.works.size(); ++i) {
@@ -246,6 +251,19 @@ void Scheduler::note_store(const UnitResult& result, SteadyTime now, const Topic
 void Scheduler::store_changed(bool available, const std::string& why) {
   if (available) journal_->info("the database answers again: going on");
   else journal_->error("the database cannot be used, no handlers start until it can; polling goes on: " + why);
+  std::set<TopicState*> open;
+  for (const auto& lane : lanes_) {
+    if (lane->topic.fails_open()) open.insert(&lane->topic);
+  }
+  for (TopicState* topic : open) {
+    const std::string& name = topic->runner.plan().topic;
+    if (!available) {
+      journal_->warn("topic " + name + ": store_down is run, so its handlers go on, and nothing is claimed");
+    } else if (const auto count = std::exchange(topic->unclaimed, 0); count > 0) {
+      journal_->warn("topic " + name + ": " + std::to_string(count) +
+                     " messages ran without the database: those that were or will be delivered again take effect again");
+    }
+  }
   for (const auto& lane : lanes_) {
     lane->topic.runner.services().observers.tell(&Observer::on_store, available);
     break;

@@ -33,7 +33,9 @@ struct TopicState {
   // Guarded by the scheduler's lock:
   bool starved = false;  ///< no permit was to be had; cleared by the limiter's wake
   double mean_ns = 0;    ///< a message's time through a worker, moving average; 0: not known yet
+  std::int64_t unclaimed = 0;  ///< messages that ran without the store since it went away
   [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode != Mode::none; }
+  [[nodiscard]] bool fails_open() const noexcept { return runner.plan().store_down == StoreDownPolicy::run; }
 };
 
 /// One assignment of one partition. Outlives the assignment while a worker still holds some of its messages.
@@ -68,7 +70,8 @@ struct Unit {
   LanePtr lane;
   std::vector<Work> works;
   Permit permit;
-  bool look_up = false;  ///< no permit: only see whether they are settled already
+  bool look_up = false;    ///< no permit: only see whether they are settled already
+  bool unclaimed = false;  ///< the store is away, and the topic goes on without it
 };
 
 /// A worker thread, as seen from outside.

@@ -149,11 +149,16 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
   const bool leases = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::leased; });
   const auto claims = leases ? std::make_shared<ClaimKeeper>(store->claims(), journal) : nullptr;
 
+  const bool numbered = std::any_of(plans.begin(), plans.end(),
+                                    [](const auto& p) { return p.numbering == Numbering::requests; });
+  const auto producers = numbered ? std::make_shared<ProducerBook>(store->producers()) : nullptr;
+
   std::vector<std::unique_ptr<TopicState>> topics;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const TopicPlan& plan = plans[i];
     TopicRunner::Services services{.store = plan.mode == Mode::none ? nullptr : store,
                                    .claims = plan.mode == Mode::leased ? claims : nullptr,
+                                   .producers = plan.numbering == Numbering::requests ? producers : nullptr,
                                    .dead_letters = dead_letters,
                                    .journal = journal,
                                    .observers = blueprint.observers,
@@ -177,6 +182,14 @@ std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_p
     if (const auto& retention = topic->runner.services().retention) all.push_back(retention);
   }
   return all;
+}
+
+std::shared_ptr<Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics,
+                                               InboxStore* store) {
+  const bool any = std::any_of(topics.begin(), topics.end(), [](const auto& topic) {
+    return topic->runner.plan().numbering == Numbering::requests;
+  });
+  return any ? store->producers() : nullptr;
 }
 
 int worker_count(const Config& config, const std::vector<std::unique_ptr<TopicState>>& topics) {

@@ -17,6 +17,12 @@ UnitResult TopicRunner::run(std::span<const Work> works, const Place& place, Inb
   return unit.finish();
 }
 
+UnitResult TopicRunner::run_unclaimed(std::span<const Work> works, const Place& place, RunWatch& watch) {
+  UnitRun unit(*this, works, place, nullptr, watch);
+  unit.run_unclaimed();
+  return unit.finish();
+}
+
 bool TopicRunner::can_look_up() const noexcept {
   return plan_.mode != Mode::none && plan_.mode != Mode::sequence && plan_.duplicates == DuplicatePolicy::skip &&
          !plan_.fingerprint;

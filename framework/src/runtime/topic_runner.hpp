@@ -22,6 +22,7 @@
 #include "runtime/journal.hpp"
 #include "runtime/observers.hpp"
 #include "runtime/place.hpp"
+#include "runtime/producer_book.hpp"
 #include "runtime/run_watch.hpp"
 #include "turnstile/handler.hpp"
 #include "turnstile/ports/inbox.hpp"
@@ -56,6 +57,7 @@ class TopicRunner {
     std::shared_ptr<InboxStore> store;       ///< null where the mode is none
     std::shared_ptr<Retention> retention{};  ///< how far back ids are known; null without a store
     std::shared_ptr<ClaimKeeper> claims{};   ///< null unless the mode is leased
+    std::shared_ptr<ProducerBook> producers{};  ///< null unless producers number their requests
     std::shared_ptr<DeadLetters> dead_letters;
     std::shared_ptr<const Journal> journal;
     Observers observers{};
@@ -72,6 +74,8 @@ class TopicRunner {
   /// Runs `works` (of the partition `place`, ascending). `session` is null where the mode is none. Never throws for what a
   /// handler, the store or the broker does; thread-safe, one session and one watch a thread.
   UnitResult run(std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch);
+  /// Mode leased: the same without the store, which is away; nothing is claimed.
+  UnitResult run_unclaimed(std::span<const Work> works, const Place& place, RunWatch& watch);
   /// Settles those whose ids are in the inbox already, and puts the others back: needs no permit.
   UnitResult look_up(std::span<const Work> works, const Place& place, InboxSession& session);
   /// Whether look_up() can settle anything: the topic deduplicates, and skips duplicates without looking at them.

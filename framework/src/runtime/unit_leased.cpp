@@ -66,8 +66,6 @@ class UnitRun::Notes final : public Outgoing {
     if (auto reply = run_.reply_record(range_[k], body)) of_[k].messages.push_back(std::move(*reply));
   }
   void publish(const OwnedMessage& message) override {
-    if (message.topic.empty())
-      throw std::logic_error("handler '" + run_.plan_.handler + "' published a message without a topic");
     of_.front().messages.emplace_back(message, new_message_id());
   }
   Of take(std::size_t k) { return std::move(of_[k]); }
@@ -105,11 +103,6 @@ void UnitRun::run_leased() {
 }
 
 bool UnitRun::claim(Leases& leases, const Range& range) {
-  std::vector<InboxEntry> entries;
-  for (const std::size_t at : range) {
-    entries.push_back({*ids_[at], message(at).offset(), {}});
-    if (plan_.fingerprint) entries.back().fingerprint = fingerprint(message(at));
-  }
   ClaimKeeper& keeper = *runner_.services_.claims;
   const ClaimScope scope{.handler = runner_.handler_,
                          .fence = place_.fence,
@@ -121,7 +114,7 @@ bool UnitRun::claim(Leases& leases, const Range& range) {
   const auto sent = Clock::now();
   std::vector<Claim> claims;
   const Attempt claimed = guarded(std::nullopt, [&] {
-    claims = keeper.claims().claim(scope, entries);
+    claims = keeper.claims().claim(scope, entries_of(range));
     return Attempt{};
   });
   switch (claimed.end) {
@@ -155,21 +148,23 @@ void UnitRun::run_claimed(Leases& leases, const Range& range) {
   for (const std::size_t at : range) {
     const bool claimed = leases.claims[at].state == Claim::State::claimed;
     if (watch_.is_over() || held(at)) {
-      if (claimed) leases.end(at, *ids_[at], ClaimEnd::Kind::given_back);
+      if (claimed) give_back(leases, at);
     } else if (claimed && is_too_old(at)) {
-      leases.end(at, *ids_[at], ClaimEnd::Kind::given_back);
+      give_back(leases, at);
       bury(at, death_of_age(at));
     } else if (!claimed) {
       not_claimed(leases, at);
     } else if (!runner_.pipeline_.one_at_a_time) {
       together.push_back(at);
     } else {
-      run_claimed_alone(leases, at);
+      run_handler(leases, {at});
       if (!leases.ends.empty() && Clock::now() - leases.oldest_end > kWriteDownAfter) write_down(leases);
     }
   }
-  if (!together.empty()) run_claimed_together(leases, together);
+  if (!together.empty()) run_handler(leases, together);
 }
+
+void UnitRun::give_back(Leases& leases, std::size_t at) { leases.end(at, *ids_[at], ClaimEnd::Kind::given_back); }
 
 bool UnitRun::is_too_old(std::size_t at) {
   try {
@@ -179,41 +174,9 @@ bool UnitRun::is_too_old(std::size_t at) {
   }
 }
 
-void UnitRun::run_claimed_alone(Leases& leases, std::size_t at) {
-  const Range range{at};
-  Notes notes(*this, range);
-  Context context({.outgoing = &notes,
-                   .stop = watch_.start(message(at)),
-                   .attempt = works_[at].attempt,
-                   .fence = place_.fence,
-                   .message_id = effect_key(plan_.handler, *ids_[at]),
-                   .handler = plan_.handler,
-                   .mode = Mode::leased,
-                   .claim_fence = leases.claims[at].fence});
-  bool skipped = false;
-  const Attempt result = guarded(0, [&] {
-    const Outcome outcome = invoke({works_[at].message, 1}, context);
-    if (!outcome.settles()) return Attempt{.end = Attempt::End::failed, .why = outcome.why(), .outcome = outcome};
-    skipped = outcome.kind() == Outcome::Kind::skip;
-    return Attempt{};
-  });
-  watch_.finish();
-  TURNSTILE_FAILPOINT("after-handler");
-  if (result.end != Attempt::End::committed) {
-    leases.end(at, *ids_[at], ClaimEnd::Kind::failed).error = result.why;
-    failed_alone(at, result);
-    return;
-  }
-  ClaimEnd& end = leases.end(at, *ids_[at], ClaimEnd::Kind::done);
-  auto said = notes.take(0);
-  end.response = std::move(said.response);
-  end.messages = std::move(said.messages);
-  leases.skipped.back() = skipped;
-}
-
-/// A handler of several messages at once. Where it fails, halves find who it was: what runs again is still claimed by us.
-void UnitRun::run_claimed_together(Leases& leases, const Range& range) {
-  if (range.size() == 1) return run_claimed_alone(leases, range.front());
+/// Where several fail together, halves find who it was: what runs again is still claimed by us.
+void UnitRun::run_handler(Leases& leases, const Range& range) {
+  const bool alone = range.size() == 1;
   std::vector<Message> messages;
   int attempt = 1;
   for (const std::size_t at : range) {
@@ -225,34 +188,33 @@ void UnitRun::run_claimed_together(Leases& leases, const Range& range) {
                    .stop = watch_.start(messages.front()),
                    .attempt = attempt,
                    .fence = place_.fence,
+                   .message_id = alone ? std::optional(effect_key(plan_.handler, *ids_[range.front()])) : std::nullopt,
                    .handler = plan_.handler,
-                   .mode = Mode::leased});
+                   .mode = Mode::leased,
+                   .claim_fence = alone ? leases.claims[range.front()].fence : 0});
   bool skipped = false;
-  const Attempt result = guarded(std::nullopt, [&] {
-    const Outcome outcome = invoke(messages, context);
-    if (!outcome.settles()) return Attempt{.end = Attempt::End::failed, .why = outcome.why(), .outcome = outcome};
-    skipped = outcome.kind() == Outcome::Kind::skip;
-    return Attempt{};
-  });
-  watch_.finish();
+  const Attempt result = handle(messages, context, std::nullopt, skipped);
   TURNSTILE_FAILPOINT("after-handler");
-  if (result.end != Attempt::End::committed) {
+  if (result.end == Attempt::End::committed) {
+    for (std::size_t k = 0; k < range.size(); ++k) {
+      ClaimEnd& end = leases.end(range[k], *ids_[range[k]], ClaimEnd::Kind::done);
+      auto said = notes.take(k);
+      end.response = std::move(said.response);
+      end.messages = std::move(said.messages);
+      leases.skipped.back() = skipped;
+    }
+  } else if (alone) {
+    leases.end(range.front(), *ids_[range.front()], ClaimEnd::Kind::failed).error = result.why;
+    failed_alone(range.front(), result);
+  } else {
     for (const Range& half : split(range, std::nullopt)) {
       Range left;
       for (const std::size_t at : half) {
-        if (watch_.is_over() || held(at)) leases.end(at, *ids_[at], ClaimEnd::Kind::given_back);
+        if (watch_.is_over() || held(at)) give_back(leases, at);
         else left.push_back(at);
       }
-      if (!left.empty()) run_claimed_together(leases, left);
+      if (!left.empty()) run_handler(leases, left);
     }
-    return;
-  }
-  for (std::size_t k = 0; k < range.size(); ++k) {
-    ClaimEnd& end = leases.end(range[k], *ids_[range[k]], ClaimEnd::Kind::done);
-    auto said = notes.take(k);
-    end.response = std::move(said.response);
-    end.messages = std::move(said.messages);
-    leases.skipped.back() = skipped;
   }
 }
 
@@ -362,14 +324,9 @@ void UnitRun::answer_duplicates(const Range& duplicates) {
   if (plan_.reply_topics.empty()) return;
   admissions_.assign(duplicates.size(), Admission::duplicate);
   const Attempt answered = guarded(std::nullopt, [&] {
-    session_->begin({runner_.handler_, place_.fence, runner_.services_.lock_timeout, runner_.services_.idle_timeout},
-                    {});
+    session_->begin(scope(), {});
     replay(duplicates);
-    try {
-      session_->commit();
-    } catch (const CommitInDoubt& e) {
-      return Attempt{.end = Attempt::End::busy, .why = e.what()};  // a reply that goes out twice has the same id
-    }
+    session_->commit();  // in doubt: said again; a reply that goes out twice has the same id
     return Attempt{};
   });
   if (answered.end == Attempt::End::committed) {

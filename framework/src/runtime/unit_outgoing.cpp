@@ -21,8 +21,6 @@ void UnitRun::Outlet::reply(const Message* to, std::string_view body) {
 }
 
 void UnitRun::Outlet::publish(const OwnedMessage& message) {
-  if (message.topic.empty())
-    throw std::logic_error("handler '" + run_.plan_.handler + "' published a message without a topic");
   run_.session_->publish(message, new_message_id());
   ++run_.published_;
 }

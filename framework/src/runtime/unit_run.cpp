@@ -1,13 +1,21 @@
 #include "runtime/unit_run.hpp"
 
-#include <fmt/chrono.h>
-
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
 
 #include "runtime/failpoint.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
+
+namespace {
+
+/// A handler that cannot do without the store, in a topic that goes on without it, is tried again so often.
+constexpr std::chrono::milliseconds kWithoutStoreDelay{500};
+
+}  // namespace
 
 UnitRun::UnitRun(TopicRunner& runner, std::span<const Work> works, const Place& place, InboxSession* session,
                  RunWatch& watch)
@@ -25,39 +33,71 @@ UnitRun::UnitRun(TopicRunner& runner, std::span<const Work> works, const Place& 
 }
 
 UnitResult UnitRun::finish() {
+  if (unclaimed_) result_.counts.unclaimed = result_.counts.done + result_.counts.skipped;
   result_.counts.took = std::chrono::steady_clock::now() - started_;
   runner_.services_.observers.tell(&Observer::on_batch, result_.counts);
   return std::move(result_);
 }
 
-// --- mode none -----------------------------------------------------------------------------------------------------
+// --- without a transaction -------------------------------------------------------------------------------------------
 
 void UnitRun::run_plain() {
-  Range range(1);
-  if (!plan_.fingerprint && !runner_.pipeline_.one_at_a_time) {
-    range.resize(works_.size());
-    for (std::size_t i = 0; i < range.size(); ++i) range[i] = i;
-    settle(range);
-    return;
+  Range all(works_.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  run_plainly(all);
+}
+
+void UnitRun::run_unclaimed() {
+  unclaimed_ = true;
+  Range todo;
+  identify(todo);
+  run_plainly(todo);
+}
+
+namespace {
+
+/// What the handler says cannot be kept: it waits for the store after all.
+class NowhereToSay final : public Outgoing {
+ public:
+  void reply(const Message*, std::string_view) override { refuse("reply"); }
+  void publish(const OwnedMessage&) override { refuse("message"); }
+
+ private:
+  static void refuse(const std::string& what) {
+    throw StoreUnavailable("the handler runs without the database (store_down = \"run\"), where a " + what +
+                           " would have been kept; it runs again when that answers");
   }
-  for (std::size_t i = 0; i < works_.size(); ++i) {
+};
+
+}  // namespace
+
+void UnitRun::run_plainly(const Range& todo) {
+  if (!plan_.fingerprint && !runner_.pipeline_.one_at_a_time) return settle(todo);
+  NowhereToSay nowhere;
+  for (const std::size_t at : todo) {
     if (watch_.is_over()) return;
-    if (!holding_.empty() && held(i)) continue;
-    if (const auto death = runner_.pending_death(place_, message(i).offset())) {
-      bury(i, *death);
+    if (!holding_.empty() && held(at)) continue;
+    if (const auto death = runner_.pending_death(place_, message(at).offset())) {
+      bury(at, *death);
       continue;
     }
-    Context context({.stop = watch_.start(message(i)), .attempt = works_[i].attempt, .handler = plan_.handler});
-    const auto result = guarded(0, [&] {
-      const Outcome outcome = invoke({works_[i].message, 1}, context);
-      if (!outcome.settles())
-        return Attempt{.end = Attempt::End::failed, .culprit = 0, .why = outcome.why(), .outcome = outcome};
-      ++(outcome.kind() == Outcome::Kind::skip ? result_.counts.skipped : result_.counts.done);
-      return Attempt{};
-    });
-    watch_.finish();
-    if (result.end == Attempt::End::committed) result_.verdicts[i].kind = Verdict::Kind::settled;
-    else failed_alone(i, result);
+    Context context({.outgoing = unclaimed_ ? &nowhere : nullptr,
+                     .stop = watch_.start(message(at)),
+                     .attempt = works_[at].attempt,
+                     .message_id = unclaimed_ ? std::optional(effect_key(plan_.handler, *ids_[at])) : std::nullopt,
+                     .handler = plan_.handler,
+                     .mode = plan_.mode});
+    bool skipped = false;
+    const auto result = handle({works_[at].message, 1}, context, 0, skipped);
+    if (result.end == Attempt::End::committed) {
+      result_.verdicts[at].kind = Verdict::Kind::settled;
+      ++(skipped ? result_.counts.skipped : result_.counts.done);
+    } else if (result.end == Attempt::End::away && unclaimed_) {
+      result_.verdicts[at] = {Verdict::Kind::retry, kWithoutStoreDelay, works_[at].attempt};
+      hold(at);
+    } else {
+      failed_alone(at, result);
+    }
   }
 }
 
@@ -67,15 +107,17 @@ void UnitRun::run_transactional() {
   Range todo;
   todo.reserve(works_.size());
   identify(todo);
+  if (plan_.numbering == Numbering::requests && !verify(todo)) return;
   settle(std::move(todo));
 }
 
 /// Computes the ids, once, from the raw records; what has none is dead.
 void UnitRun::identify(Range& todo) {
   ids_.resize(works_.size());
+  if (plan_.numbering == Numbering::requests) requests_.resize(works_.size());
   std::vector<std::pair<std::size_t, Death>> deaths;
   for (std::size_t i = 0; i < works_.size(); ++i) {
-    auto id = plan_.id_source.of(message(i), place_.incarnation);
+    auto id = id_of(i);
     if (const auto* missing = std::get_if<MissingId>(&id)) {
       deaths.emplace_back(i, Death{"missing_id", missing->why, 0});
       continue;
@@ -85,6 +127,38 @@ void UnitRun::identify(Range& todo) {
     else todo.push_back(i);
   }
   for (const auto& [at, death] : deaths) bury(at, death);
+}
+
+std::variant<MessageId, MissingId> UnitRun::id_of(std::size_t at) {
+  if (plan_.numbering != Numbering::requests) return plan_.id_source.of(message(at), place_.incarnation);
+  auto stamped = request_of(message(at));
+  if (auto* missing = std::get_if<MissingId>(&stamped)) return std::move(*missing);
+  requests_[at] = std::get<StampedRequest>(stamped);
+  return message_id(requests_[at].request);
+}
+
+/// That each request was numbered by its producer. False: the store went away.
+bool UnitRun::verify(Range& todo) {
+  std::set<MessageId> producers;
+  for (const std::size_t at : todo) producers.insert(requests_[at].request.producer);
+  std::map<MessageId, std::string> secrets;
+  const Attempt asked = guarded(std::nullopt, [&] {
+    secrets = runner_.services_.producers->secrets(producers);
+    return Attempt{};
+  });
+  if (asked.end != Attempt::End::committed) {
+    result_.end = UnitResult::End::store_away;
+    result_.why = asked.why;
+    return false;
+  }
+  std::erase_if(todo, [&](std::size_t at) {
+    const auto secret = secrets.find(requests_[at].request.producer);
+    if (secret == secrets.end()) bury(at, death_of_session(at));
+    else if (!requests_[at].is_proved(plan_.topic, secret->second)) bury(at, death_of_forgery(at));
+    else return false;
+    return true;
+  });
+  return true;
 }
 
 void UnitRun::settle(Range whole) {
@@ -132,26 +206,14 @@ UnitRun::Attempt UnitRun::attempt(const Range& range) {
   skipped_.assign(range.size(), 0);
   replied_.clear();
   published_ = 0;
-  if (plan_.mode == Mode::none) {
+  if (session_ == nullptr) {
     std::vector<std::size_t> all(range.size());
-    for (std::size_t k = 0; k < all.size(); ++k) all[k] = k;
+    std::iota(all.begin(), all.end(), std::size_t{0});
     admissions_.assign(range.size(), Admission::fresh);
     return run_handlers(range, all);
   }
-  std::vector<InboxEntry> entries;
-  entries.reserve(range.size());
-  for (const std::size_t at : range) {
-    entries.push_back({*ids_[at], message(at).offset(), {}});
-    if (plan_.fingerprint) entries.back().fingerprint = fingerprint(message(at));
-  }
-  const InboxScope scope{.handler = runner_.handler_,
-                         .fence = place_.fence,
-                         .lock_timeout = runner_.services_.lock_timeout,
-                         .idle_timeout = runner_.services_.idle_timeout,
-                         .numbering = plan_.mode == Mode::sequence ? Numbering::offsets : Numbering::ids,
-                         .incarnation = place_.incarnation};
   const auto begun = guarded(std::nullopt, [&] {
-    admissions_ = session_->begin(scope, entries);
+    admissions_ = session_->begin(scope(), entries_of(range));
     return Attempt{};
   });
   if (begun.end != Attempt::End::committed) return begun;
@@ -184,6 +246,27 @@ UnitRun::Attempt UnitRun::attempt(const Range& range) {
   return result;
 }
 
+std::vector<InboxEntry> UnitRun::entries_of(const Range& range) const {
+  std::vector<InboxEntry> entries;
+  entries.reserve(range.size());
+  for (const std::size_t at : range) {
+    InboxEntry& entry = entries.emplace_back(InboxEntry{*ids_[at], message(at).offset()});
+    if (plan_.fingerprint) entry.fingerprint = fingerprint(message(at));
+    if (plan_.numbering == Numbering::requests) entry.request = requests_[at].request;
+  }
+  return entries;
+}
+
+InboxScope UnitRun::scope() const {
+  return {.handler = runner_.handler_,
+          .fence = place_.fence,
+          .lock_timeout = runner_.services_.lock_timeout,
+          .idle_timeout = runner_.services_.idle_timeout,
+          .numbering = plan_.numbering,
+          .incarnation = place_.incarnation,
+          .window = plan_.request_window};
+}
+
 /// To be asked once their ids are in the inbox, or claimed: whoever has deleted an older one has moved the horizon before.
 std::optional<std::size_t> UnitRun::too_old(const Range& range, const std::vector<std::size_t>& fresh) {
   const auto& retention = runner_.services_.retention;
@@ -197,18 +280,6 @@ std::optional<std::size_t> UnitRun::too_old(const Range& range, const std::vecto
     if (time < retention->all_since()) return k;
   }
   return std::nullopt;
-}
-
-Death UnitRun::death_of_age(std::size_t at) const {
-  const auto text = [](Timestamp time) {
-    return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
-  };
-  return {"too_old",
-          "it is from " + text(message(at).timestamp()) + ", and ids are all remembered since " +
-              text(runner_.services_.retention->all_since()) +
-              ": whether it has taken effect is not known. If it has not, publish it again (turnstile dlq replay); if old times are no "
-              "sign of old deliveries, set too_old = \"run\"",
-          0};
 }
 
 UnitRun::Attempt UnitRun::run_handlers(const Range& range, const std::vector<std::size_t>& fresh) {
@@ -229,14 +300,9 @@ UnitRun::Attempt UnitRun::run_one_by_one(const Range& range, const std::vector<s
                      .fence = place_.fence,
                      .message_id = ids_[range[k]],
                      .handler = plan_.handler});
-    const auto result = guarded(k, [&] {
-      const Outcome outcome = invoke({work.message, 1}, context);
-      if (!outcome.settles())
-        return Attempt{.end = Attempt::End::failed, .culprit = k, .why = outcome.why(), .outcome = outcome};
-      skipped_[k] = outcome.kind() == Outcome::Kind::skip;
-      return Attempt{};
-    });
-    watch_.finish();
+    bool skipped = false;
+    const auto result = handle({work.message, 1}, context, k, skipped);
+    skipped_[k] = skipped;
     if (result.end != Attempt::End::committed) return result;
     TURNSTILE_FAILPOINT("after-handler");
   }
@@ -254,19 +320,18 @@ UnitRun::Attempt UnitRun::run_as_batch(const Range& range, const std::vector<std
   }
   if (session_ != nullptr) session_->at_message(fresh.front());
   Outlet outlet(*this, range, std::nullopt);
+  NowhereToSay nowhere;
+  Outgoing* const outgoing = session_ != nullptr ? &outlet : unclaimed_ ? static_cast<Outgoing*>(&nowhere) : nullptr;
   Context context({.tx = session_ == nullptr ? nullptr : &session_->transaction(),
-                   .outgoing = session_ == nullptr ? nullptr : &outlet,
+                   .outgoing = outgoing,
                    .stop = watch_.start(messages.front()),
                    .attempt = attempt,
                    .fence = place_.fence,
-                   .handler = plan_.handler});
-  auto result = guarded(std::nullopt, [&] {
-    const Outcome outcome = invoke(messages, context);
-    if (!outcome.settles()) return Attempt{.end = Attempt::End::failed, .why = outcome.why(), .outcome = outcome};
-    for (const std::size_t k : fresh) skipped_[k] = outcome.kind() == Outcome::Kind::skip;
-    return Attempt{};
-  });
-  watch_.finish();
+                   .handler = plan_.handler,
+                   .mode = plan_.mode});
+  bool skipped = false;
+  auto result = handle(messages, context, std::nullopt, skipped);
+  for (const std::size_t k : fresh) skipped_[k] = skipped;
   result.culprit.reset();  // an error of a deferred statement names the batch, not a message in it
   TURNSTILE_FAILPOINT("after-handler");
   return result;
@@ -283,17 +348,19 @@ UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size
   }
   // A handler may have gone on past the end of its permit, or of its partition: what it did here is not made permanent.
   if (watch_.cancelled()) return {.end = Attempt::End::cancelled};
-  try {
-    const auto result = guarded(std::nullopt, [&] {
+  std::optional<std::string> in_doubt;
+  const auto result = guarded(std::nullopt, [&] {
+    try {
       session_->commit();
-      return Attempt{};
-    });
-    if (published_ > 0 && runner_.services_.on_published) runner_.services_.on_published();
-    TURNSTILE_FAILPOINT("after-commit");
-    return result;
-  } catch (const CommitInDoubt& e) {
-    return decide_doubt(range, fresh, e.what());
-  }
+    } catch (const CommitInDoubt& e) {
+      in_doubt = e.what();
+    }
+    return Attempt{};
+  });
+  if (in_doubt) return decide_doubt(range, fresh, *in_doubt);
+  if (published_ > 0 && runner_.services_.on_published) runner_.services_.on_published();
+  TURNSTILE_FAILPOINT("after-commit");
+  return result;
 }
 
 /// The answer to COMMIT was lost. The ids of the batch went in together or not at all: look for them (trap 13). What is not
@@ -314,6 +381,18 @@ UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std
         all ? "commit in doubt: it was committed" : "commit in doubt: not there, running it again");
     return all ? Attempt{} : Attempt{.end = Attempt::End::busy, .why = why};
   });
+}
+
+UnitRun::Attempt UnitRun::handle(std::span<const Message> messages, Context& context, std::optional<std::size_t> culprit,
+                                 bool& skipped) {
+  auto result = guarded(culprit, [&] {
+    const Outcome outcome = invoke(messages, context);
+    skipped = outcome.kind() == Outcome::Kind::skip;
+    if (outcome.settles()) return Attempt{};
+    return Attempt{.end = Attempt::End::failed, .culprit = culprit, .why = outcome.why(), .outcome = outcome};
+  });
+  watch_.finish();
+  return result;
 }
 
 Outcome UnitRun::invoke(std::span<const Message> messages, Context& context) {

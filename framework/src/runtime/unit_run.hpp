@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/request_headers.hpp"
 #include "runtime/topic_runner.hpp"
 #include "turnstile/error.hpp"
 
@@ -19,6 +20,8 @@ class UnitRun {
   void run_plain();
   void run_transactional();
   void run_leased();
+  /// Mode leased, while the store is away and the topic fails open.
+  void run_unclaimed();
   UnitResult finish();
 
  private:
@@ -36,12 +39,20 @@ class UnitRun {
   };
 
   void identify(Range& todo);
+  std::variant<MessageId, MissingId> id_of(std::size_t at);
+  bool verify(Range& todo);
+  void run_plainly(const Range& todo);
+  std::vector<InboxEntry> entries_of(const Range& range) const;
+  [[nodiscard]] InboxScope scope() const;
   void settle(Range range);
   std::vector<Range> split(const Range& range, std::optional<std::size_t> culprit) const;
   Attempt attempt(const Range& range);
   /// The first of these that may have taken effect and been forgotten.
   std::optional<std::size_t> too_old(const Range& range, const std::vector<std::size_t>& fresh);
   [[nodiscard]] Death death_of_age(std::size_t at) const;
+  [[nodiscard]] Death death_of_session(std::size_t at) const;
+  [[nodiscard]] Death death_of_forgery(std::size_t at) const;
+  [[nodiscard]] Death death_of_window(std::size_t at) const;
   Attempt run_handlers(const Range& range, const std::vector<std::size_t>& fresh);
   Attempt run_one_by_one(const Range& range, const std::vector<std::size_t>& fresh);
   Attempt run_as_batch(const Range& range, const std::vector<std::size_t>& fresh);
@@ -49,6 +60,8 @@ class UnitRun {
   Attempt decide_doubt(const Range& range, const std::vector<std::size_t>& fresh, const std::string& why);
   template <class Call>
   Attempt guarded(std::optional<std::size_t> culprit, Call&& call);
+  /// Calls the handler, for which `context` was made. `culprit`: who is to blame when it fails.
+  Attempt handle(std::span<const Message> messages, Context& context, std::optional<std::size_t> culprit, bool& skipped);
   Outcome invoke(std::span<const Message> messages, Context& context);
 
   /// What a Context of this run gives to the outside, for one place in the range, or for all of a span handler's.
@@ -75,8 +88,8 @@ class UnitRun {
   class Notes;
   bool claim(Leases& leases, const Range& range);
   void run_claimed(Leases& leases, const Range& range);
-  void run_claimed_alone(Leases& leases, std::size_t at);
-  void run_claimed_together(Leases& leases, const Range& range);
+  void run_handler(Leases& leases, const Range& range);
+  void give_back(Leases& leases, std::size_t at);
   bool is_too_old(std::size_t at);
   void not_claimed(Leases& leases, std::size_t at);
   void write_down(Leases& leases);
@@ -103,7 +116,9 @@ class UnitRun {
   InboxSession* session_;
   RunWatch& watch_;
   UnitResult result_;
+  bool unclaimed_ = false;  ///< mode leased, and the store is away
   std::vector<std::optional<MessageId>> ids_;
+  std::vector<StampedRequest> requests_;  ///< by place in works_, where producers number them
   std::vector<Admission> admissions_;  ///< of the last attempt, by place in its range
   std::vector<std::uint8_t> skipped_;  ///< of the last attempt, by place in its range
   std::vector<std::uint8_t> replied_;  ///< the same; empty while nobody has
@@ -112,13 +127,11 @@ class UnitRun {
   std::chrono::steady_clock::time_point started_;
 };
 
-/// Turns what `call` throws into an end. CommitInDoubt passes through.
+/// Turns what `call` throws into an end.
 template <class Call>
 UnitRun::Attempt UnitRun::guarded(std::optional<std::size_t> culprit, Call&& call) {
   try {
     return call();
-  } catch (const CommitInDoubt&) {
-    throw;
   } catch (const Fenced& e) {
     return {.end = Attempt::End::fenced, .why = e.what()};
   } catch (const StoreUnavailable& e) {

@@ -13,6 +13,7 @@
 #include "turnstile/message.hpp"
 #include "turnstile/ports/claims.hpp"
 #include "turnstile/ports/outbox.hpp"
+#include "turnstile/ports/producers.hpp"
 #include "turnstile/transaction.hpp"
 #include "turnstile/types.hpp"
 
@@ -23,18 +24,22 @@ struct InboxEntry {
   MessageId id;
   Offset offset = 0;
   std::optional<std::int64_t> fingerprint{};  ///< hash of the payload, where the topic keeps one
+  std::optional<Request> request{};           ///< where producers number what they send
 };
 
 enum class Admission : std::uint8_t {
   fresh,      ///< its id is now in the inbox, as part of the open transaction
   duplicate,  ///< its id was there, or an earlier entry of the same batch has it
   mismatch,   ///< as duplicate, but the fingerprint that was kept is another one
+  outside,    ///< its request number is so far back that nobody knows whether it took effect
+  no_session, ///< its producer is not known, or had expired when it was sent
 };
 
 /// How a batch's messages are told apart.
 enum class Numbering : std::uint8_t {
   ids,      ///< each by its id, a row each
   offsets,  ///< by their offsets, which ascend in the batch: what lies below the partition's progress is a duplicate. One row for all
+  requests,  ///< as offsets, and what its producer has sent before is a duplicate, too. One more row for each producer
 };
 
 struct InboxScope {
@@ -43,7 +48,8 @@ struct InboxScope {
   std::chrono::milliseconds lock_timeout{5'000};   ///< longest wait for a rival's open transaction (trap 1)
   std::chrono::milliseconds idle_timeout{30'000};  ///< the server ends our transaction when we fall silent in it
   Numbering numbering = Numbering::ids;
-  std::int32_t incarnation = 0;  ///< offsets: of the topic; another one begins anew
+  std::int32_t incarnation = 0;  ///< offsets, requests: of the topic; another one begins anew
+  std::int64_t window = 1'024;   ///< requests: how many numbers back are told apart; a multiple of 8
 };
 
 /// What is kept of an id that has taken effect.
@@ -58,8 +64,8 @@ class InboxSession {
   virtual ~InboxSession() = default;
 
   /// Opens a transaction, checks the fence, and takes the ids in. The answer has the order of `entries`. Of equal ids in
-  /// one batch the first is fresh, the others are duplicates. Numbered by offsets, the transaction of a batch also says that all up to its
-  /// last one are done.
+  /// one batch the first is fresh, the others are duplicates. Numbered by offsets or requests, the transaction of a batch also says that
+  /// all up to its last one are done.
   /// Throws Fenced (epoch is no longer ours), StoreBusy (try the whole again), StoreUnavailable. After a throw no
   /// transaction is open.
   virtual std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) = 0;
@@ -104,7 +110,8 @@ struct DeadMessage {
   Fence fence;  ///< its slot names the partition
   OwnedMessage record;
   std::optional<MessageId> id;  ///< absent when the record had none
-  std::string reason;           ///< failed | missing_id | mismatch | duplicate | rejected
+  std::string reason;           ///< failed | missing_id | mismatch | duplicate | rejected | unknown | too_old | outside_window |
+                              ///< no_session | forged
   std::string error;
   int attempts = 0;
   std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked here only
@@ -136,6 +143,8 @@ class InboxStore {
   virtual std::optional<Recorded> find(HandlerId handler, const MessageId& id) = 0;
   /// Who is at work on what, for effects elsewhere. Lives as long as somebody holds it.
   virtual std::shared_ptr<Claims> claims() = 0;
+  /// Who numbers requests. Lives as long as somebody holds it.
+  virtual std::shared_ptr<Producers> producers() = 0;
   /// Where publish() puts messages. Lives as long as somebody holds it.
   virtual std::shared_ptr<Outbox> outbox() = 0;
   /// Throws SchemaError with the command to run when the schema is missing, older or newer than this build, or changed.

@@ -76,6 +76,8 @@ class MemoryInbox final : public InboxStore {
   void set_schema_problem(const std::string& problem);
   /// The leases of all claims end now.
   void lapse_leases();
+  /// All heartbeats of producers were that much earlier.
+  void age_producers(std::chrono::milliseconds by);
   /// Takes an id in, as if a transaction had.
   void insert(HandlerId handler, const InboxEntry& entry);
 
@@ -85,6 +87,8 @@ class MemoryInbox final : public InboxStore {
   std::optional<Recorded> find(HandlerId handler, const MessageId& id) override;
   /// Leases run by the process's steady clock.
   std::shared_ptr<Claims> claims() override;
+  /// Sessions run by the system's clock, as the timestamps of records do.
+  std::shared_ptr<Producers> producers() override;
   std::shared_ptr<Outbox> outbox() override;
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;

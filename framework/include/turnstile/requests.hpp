@@ -1,0 +1,67 @@
+#pragma once
+// What each store decides alike of numbered requests: which are fresh. Values; nothing here is shared between threads.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "turnstile/ports/inbox.hpp"
+#include "turnstile/ports/producers.hpp"
+
+namespace turnstile {
+
+/// Which of a producer's last requests have been seen in one partition. A value.
+class RequestWindow {
+ public:
+  /// `size`: how many numbers back it remembers; a multiple of 8.
+  explicit RequestWindow(std::int64_t size);
+  /// What is kept of it.
+  struct Kept {
+    std::int64_t high = 0;   ///< the highest number seen
+    std::int64_t low = 0;    ///< this one and those before it are not told apart any more
+    std::int64_t acked = 0;  ///< see Request
+    std::string seen{};      ///< a ring of bits: number n has bit n modulo their count
+  };
+  /// `kept` may be of another size.
+  RequestWindow(std::int64_t size, Kept kept);
+
+  enum class Place : std::uint8_t {
+    fresh,    ///< not seen before; it is now
+    seen,     ///< it was
+    outside,  ///< too far back to know, and its producer has not said that it is done with it
+  };
+  Place admit(const Request& request);
+
+  [[nodiscard]] const Kept& kept() const noexcept { return kept_; }
+  /// Responses of this number and of those before it are needed no more.
+  [[nodiscard]] std::int64_t forgotten() const noexcept;
+
+ private:
+  [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(kept_.seen.size()) * 8; }
+  [[nodiscard]] bool has(std::int64_t number) const noexcept;
+  void set(std::int64_t number, bool on) noexcept;
+  void advance(std::int64_t to) noexcept;
+
+  Kept kept_;
+};
+
+/// The producers of a batch, as the store knows them in one partition, and what its requests change.
+class RequestBook {
+ public:
+  struct Row {
+    std::optional<Timestamp> expired;  ///< when its session ended
+    RequestWindow window;
+    bool changed = false;
+  };
+  void add(const MessageId& producer, Row row) { rows_.insert_or_assign(producer, std::move(row)); }
+  /// In the order of the partition. A producer that was not added is unknown.
+  Admission admit(const Request& request);
+  [[nodiscard]] const std::map<MessageId, Row>& rows() const noexcept { return rows_; }
+
+ private:
+  std::map<MessageId, Row> rows_;
+};
+
+}  // namespace turnstile

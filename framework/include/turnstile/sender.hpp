@@ -1,0 +1,115 @@
+#pragma once
+// What a producer wraps its sender with, so that its consumers can tell what comes twice.
+//
+//   auto broker = turnstile::kafka::open_broker(settings, logger);
+//   turnstile::StampingSender sender{broker->open_sender()};            // an id in each message: for transactional() and leased()
+//
+//   auto store = turnstile::postgres::open_store({.url = url});
+//   turnstile::NumberedSender sender{*broker, store->producers(), {.name = "shop"}};   // numbers: for numbered_requests()
+//
+//   for (const auto& fate : sender.send(messages)) …
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "turnstile/ports/broker.hpp"
+#include "turnstile/ports/producers.hpp"
+
+namespace spdlog {
+class logger;
+}
+
+namespace turnstile {
+
+/// Gives each message that has none an id (new_message_id()) in a header. Whoever sends again what may have been sent before stamps it
+/// first, and sends the stamped one each time.
+class StampingSender final : public BrokerSender {
+ public:
+  explicit StampingSender(std::unique_ptr<BrokerSender> inner, std::string header = "message-id")
+      : inner_(std::move(inner)), header_(std::move(header)) {}
+
+  void stamp(OwnedMessage& message) const;
+  std::vector<Fate> send(std::span<const OwnedMessage> messages) override;
+  void cancel() noexcept override { inner_->cancel(); }
+
+ private:
+  std::unique_ptr<BrokerSender> inner_;
+  const std::string header_;
+};
+
+/// Does a producer's part of mode sequence with numbered requests: opens a session, numbers and signs what it sends, says up to where
+/// nothing will be sent again, and keeps the session alive. When the session has expired all the same, it goes on with a new one.
+///
+/// Numbers count by topic. A message without a key is given a partition, so that it comes to the same one when it is sent again.
+/// Thread-safe, but for send(): one caller at a time.
+class NumberedSender final : public BrokerSender {
+ public:
+  enum class Acknowledge : std::uint8_t {
+    delivered,  ///< what the broker has taken is not sent again, and nobody asks for its response
+    by_hand,    ///< the program says so, when it has the response: acknowledge()
+  };
+  struct Options {
+    std::string name;                        ///< for people: in the table `producer`
+    std::chrono::milliseconds expiry{300'000};  ///< see ProducerTerms
+    Acknowledge acknowledge = Acknowledge::delivered;
+    std::shared_ptr<spdlog::logger> logger{};  ///< null: to stderr
+  };
+  struct Stamped {
+    OwnedMessage message;
+    std::int64_t number = 0;  ///< of its topic, in this session
+  };
+
+  /// `broker` must outlive it. Throws StoreUnavailable when no session can be opened, and what `broker` throws.
+  NumberedSender(Broker& broker, std::shared_ptr<Producers> producers, Options options);
+  ~NumberedSender() override;
+  NumberedSender(const NumberedSender&) = delete;
+  NumberedSender& operator=(const NumberedSender&) = delete;
+
+  /// Numbers a message, for who may want to send it again: the stamped one takes effect once, however often it is sent. Throws
+  /// BrokerError for a topic that does not exist.
+  Stamped stamp(OwnedMessage message);
+  /// Numbers what was not stamped. What is stamped and of unknown fate can be sent again.
+  std::vector<Fate> send(std::span<const OwnedMessage> messages) override;
+  /// by_hand: this one will not be sent again.
+  void acknowledge(const std::string& topic, std::int64_t number);
+  void cancel() noexcept override { sender_->cancel(); }
+  [[nodiscard]] MessageId session() const;
+
+ private:
+  /// What was sent to one topic.
+  struct Sent {
+    std::int64_t last = 0;
+    std::int64_t acked = 0;           ///< it and all before it
+    std::set<std::int64_t> closed{};  ///< beyond that
+  };
+  void open_session();
+  std::int32_t partitions_of(const std::string& topic);
+  void close(const std::string& topic, std::int64_t number);
+  void heartbeats();
+  void heartbeat();
+
+  Broker& broker_;
+  const std::shared_ptr<Producers> producers_;
+  const Options options_;
+  const std::shared_ptr<spdlog::logger> logger_;
+  const std::unique_ptr<BrokerSender> sender_;
+  mutable std::mutex mutex_;
+  ProducerSession session_;
+  std::map<std::string, Sent> topics_;
+  std::map<std::string, std::int32_t> partitions_;
+  bool failing_ = false;  ///< the last heartbeat found no store
+  bool stopping_ = false;
+  std::condition_variable wake_;
+  std::thread thread_;
+};
+
+}  // namespace turnstile

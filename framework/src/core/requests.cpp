@@ -1,0 +1,67 @@
+#include "turnstile/requests.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace turnstile {
+
+RequestWindow::RequestWindow(std::int64_t size) { kept_.seen.assign(static_cast<std::size_t>(size / 8), '\0'); }
+
+RequestWindow::RequestWindow(std::int64_t size, Kept kept) : kept_(std::move(kept)) {
+  if (this->size() == size) return;
+  RequestWindow other(size);
+  other.kept_.high = kept_.high;
+  other.kept_.low = std::max(kept_.low, kept_.high - size);
+  other.kept_.acked = kept_.acked;
+  for (std::int64_t number = other.kept_.low + 1; number <= kept_.high; ++number) other.set(number, has(number));
+  kept_ = std::move(other.kept_);
+}
+
+RequestWindow::Place RequestWindow::admit(const Request& request) {
+  const std::int64_t number = request.number;
+  const std::int64_t acked = std::exchange(kept_.acked, std::max(kept_.acked, request.acked));
+  if (number > kept_.high) advance(number);
+  else if (number <= kept_.low) return number <= acked ? Place::seen : Place::outside;
+  else if (has(number)) return Place::seen;
+  set(number, true);
+  return Place::fresh;
+}
+
+std::int64_t RequestWindow::forgotten() const noexcept { return std::max(kept_.acked, kept_.low); }
+
+bool RequestWindow::has(std::int64_t number) const noexcept {
+  const std::int64_t bit = number % size();
+  return (static_cast<unsigned char>(kept_.seen[static_cast<std::size_t>(bit / 8)]) >> (bit % 8) & 1) != 0;
+}
+
+void RequestWindow::set(std::int64_t number, bool on) noexcept {
+  const std::int64_t bit = number % size();
+  char& byte = kept_.seen[static_cast<std::size_t>(bit / 8)];
+  const auto mask = static_cast<unsigned char>(1U << (bit % 8));
+  byte = static_cast<char>(on ? static_cast<unsigned char>(byte) | mask : static_cast<unsigned char>(byte) & ~mask);
+}
+
+/// What lies between was not seen.
+void RequestWindow::advance(std::int64_t to) noexcept {
+  if (to - kept_.high >= size()) std::fill(kept_.seen.begin(), kept_.seen.end(), '\0');
+  else
+    for (std::int64_t number = kept_.high + 1; number <= to; ++number) set(number, false);
+  kept_.high = to;
+  kept_.low = std::max(kept_.low, to - size());
+}
+
+Admission RequestBook::admit(const Request& request) {
+  const auto row = rows_.find(request.producer);
+  if (row == rows_.end()) return Admission::no_session;
+  const auto& expired = row->second.expired;
+  if (expired && (request.sent == Timestamp{} || request.sent >= *expired)) return Admission::no_session;
+  row->second.changed = true;
+  switch (row->second.window.admit(request)) {
+    case RequestWindow::Place::seen: return Admission::duplicate;
+    case RequestWindow::Place::outside: return Admission::outside;
+    case RequestWindow::Place::fresh: break;
+  }
+  return Admission::fresh;
+}
+
+}  // namespace turnstile

@@ -1,0 +1,48 @@
+#pragma once
+// The secrets of producers, each asked for once. Thread-safe.
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "turnstile/ports/producers.hpp"
+
+namespace turnstile {
+
+class ProducerBook {
+ public:
+  explicit ProducerBook(std::shared_ptr<Producers> producers) : producers_(std::move(producers)) {}
+
+  /// Those of them that are known: a secret does not change, so it need not be asked for again. Throws StoreUnavailable.
+  std::map<MessageId, std::string> secrets(const std::set<MessageId>& of) {
+    std::map<MessageId, std::string> known;
+    std::vector<MessageId> asked;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const MessageId& id : of) {
+        if (const auto found = secrets_.find(id); found != secrets_.end()) known.insert(*found);
+        else asked.push_back(id);
+      }
+    }
+    if (asked.empty()) return known;
+    const auto answers = producers_->secrets(asked);
+    const std::lock_guard lock(mutex_);
+    if (secrets_.size() > kMost) secrets_.clear();
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      if (answers[i]) known[asked[i]] = secrets_[asked[i]] = *answers[i];
+    }
+    return known;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 100'000;  ///< about 10 MB; then they are asked for anew
+  const std::shared_ptr<Producers> producers_;
+  std::mutex mutex_;
+  std::map<MessageId, std::string> secrets_;
+};
+
+}  // namespace turnstile

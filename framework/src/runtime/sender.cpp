@@ -1,0 +1,150 @@
+#include "turnstile/sender.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "core/request_headers.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/ids.hpp"
+#include "turnstile/log.hpp"
+
+namespace turnstile {
+
+namespace {
+
+/// A session is kept alive by three heartbeats in its time; after one that found no store, another one comes this soon.
+constexpr int kHeartbeats = 3;
+constexpr std::chrono::milliseconds kAfterFailure{1'000};
+constexpr std::chrono::milliseconds kDescribeWait{10'000};
+
+}  // namespace
+
+void StampingSender::stamp(OwnedMessage& message) const {
+  const auto has_id = [this](const Header& header) { return header.name == header_; };
+  if (std::any_of(message.headers.begin(), message.headers.end(), has_id)) return;
+  message.headers.push_back({header_, new_message_id().text()});
+}
+
+std::vector<BrokerSender::Fate> StampingSender::send(std::span<const OwnedMessage> messages) {
+  std::vector<OwnedMessage> stamped(messages.begin(), messages.end());
+  for (OwnedMessage& message : stamped) stamp(message);
+  return inner_->send(stamped);
+}
+
+NumberedSender::NumberedSender(Broker& broker, std::shared_ptr<Producers> producers, Options options)
+    : broker_(broker),
+      producers_(std::move(producers)),
+      options_(std::move(options)),
+      logger_(options_.logger ? options_.logger : make_logger({})),
+      sender_(broker.open_sender()) {
+  open_session();
+  thread_ = std::thread([this] { heartbeats(); });
+}
+
+NumberedSender::~NumberedSender() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void NumberedSender::open_session() {
+  auto session = producers_->open({.name = options_.name, .expiry = options_.expiry});
+  const std::lock_guard lock(mutex_);
+  session_ = std::move(session);
+  topics_.clear();
+}
+
+MessageId NumberedSender::session() const {
+  const std::lock_guard lock(mutex_);
+  return session_.id;
+}
+
+std::int32_t NumberedSender::partitions_of(const std::string& topic) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = partitions_.find(topic); known != partitions_.end()) return known->second;
+  }
+  const auto info = broker_.describe(topic, kDescribeWait);
+  if (!info) throw BrokerError("topic '" + topic + "' does not exist; create it");
+  const std::lock_guard lock(mutex_);
+  return partitions_[topic] = info->partitions;
+}
+
+NumberedSender::Stamped NumberedSender::stamp(OwnedMessage message) {
+  const std::int32_t partitions = partitions_of(message.topic);
+  const std::lock_guard lock(mutex_);
+  Sent& sent = topics_[message.topic];
+  const std::int64_t number = ++sent.last;
+  message.partition = message.key ? -1 : static_cast<std::int32_t>(number % partitions);
+  turnstile::stamp(message, {session_.id, number, sent.acked, {}}, session_.secret);
+  return {std::move(message), number};
+}
+
+std::vector<BrokerSender::Fate> NumberedSender::send(std::span<const OwnedMessage> messages) {
+  std::vector<OwnedMessage> stamped;
+  stamped.reserve(messages.size());
+  for (const OwnedMessage& message : messages) {
+    const bool is_stamped = std::holds_alternative<StampedRequest>(request_of(Message(message)));
+    stamped.push_back(is_stamped ? message : stamp(message).message);
+  }
+  auto fates = sender_->send(stamped);
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < stamped.size(); ++i) {
+    if (fates[i].kind == Fate::Kind::unknown) continue;
+    // What was refused arrives nowhere; what was taken may still be asked about.
+    if (fates[i].kind == Fate::Kind::sent && options_.acknowledge == Acknowledge::by_hand) continue;
+    const Request request = std::get<StampedRequest>(request_of(Message(stamped[i]))).request;
+    if (request.producer == session_.id) close(stamped[i].topic, request.number);
+  }
+  return fates;
+}
+
+void NumberedSender::acknowledge(const std::string& topic, std::int64_t number) {
+  const std::lock_guard lock(mutex_);
+  close(topic, number);
+}
+
+void NumberedSender::close(const std::string& topic, std::int64_t number) {
+  Sent& sent = topics_[topic];
+  if (number <= sent.acked || number > sent.last) return;
+  sent.closed.insert(number);
+  while (!sent.closed.empty() && *sent.closed.begin() == sent.acked + 1) {
+    ++sent.acked;
+    sent.closed.erase(sent.closed.begin());
+  }
+}
+
+void NumberedSender::heartbeats() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const auto pause = failing_ ? std::min(kAfterFailure, options_.expiry / kHeartbeats) : options_.expiry / kHeartbeats;
+    if (wake_.wait_for(lock, pause, [this] { return stopping_; })) return;
+    lock.unlock();
+    std::string trouble;
+    try {
+      heartbeat();
+    } catch (const std::exception& e) {
+      trouble = e.what();
+    }
+    lock.lock();
+    const bool was_failing = std::exchange(failing_, !trouble.empty());
+    if (failing_ && !was_failing)
+      logger_->warn("producer '{}': no heartbeat could be sent, trying again: {}", options_.name, trouble);
+    if (!failing_ && was_failing) logger_->info("producer '{}': heartbeats go on", options_.name);
+  }
+}
+
+void NumberedSender::heartbeat() {
+  const MessageId id = session();
+  if (producers_->heartbeat(id)) return;
+  open_session();
+  logger_->warn("producer '{}': its session {} has expired, as no heartbeat came for {} ms; going on as {}. What was stamped before "
+                "and is sent from now on is not run",
+                options_.name, id.text(), options_.expiry.count(), session().text());
+}
+
+}  // namespace turnstile

@@ -1,0 +1,269 @@
+// What every inbox promises of batches whose producers number them.
+
+#include <gmock/gmock.h>
+
+#include "inbox_world.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::Optional;
+
+class RequestsContract : public InboxContract {
+ protected:
+  void SetUp() override {
+    InboxContract::SetUp();
+    if (!IsSkipped()) shop_ = open();
+  }
+  MessageId open(const std::string& name = "shop") { return store().producers()->open({.name = name}).id; }
+  [[nodiscard]] InboxScope numbered() const {
+    InboxScope numbered = scope(fence_);
+    numbered.numbering = Numbering::requests;
+    numbered.window = window_;
+    return numbered;
+  }
+  static Timestamp clock() { return std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now()); }
+  /// A record with this request, behind those before it.
+  InboxEntry record(const MessageId& producer, std::int64_t number, std::int64_t acked = 0) {
+    InboxEntry entry;
+    entry.id = MessageId::from(producer.text() + std::to_string(number));
+    entry.offset = offset_++;
+    entry.request = Request{producer, number, acked, clock()};
+    return entry;
+  }
+  std::vector<InboxEntry> records(std::initializer_list<std::int64_t> numbers, std::int64_t acked = 0) {
+    std::vector<InboxEntry> records;
+    for (const std::int64_t number : numbers) records.push_back(record(shop_, number, acked));
+    return records;
+  }
+  /// A transaction with an effect for each fresh one, named like its number.
+  std::string handle(const std::vector<InboxEntry>& records, bool committed = true) {
+    const auto session = store().open_session();
+    const std::string admitted = admit(*session, numbered(), records);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      if (admitted[i] == 'f')
+        session->transaction().exec(InboxWorld::kEffect, std::to_string(records[i].request->number));
+    }
+    if (committed) session->commit();
+    return admitted;
+  }
+  std::string handle(std::initializer_list<std::int64_t> numbers, std::int64_t acked = 0) {
+    return handle(records(numbers, acked));
+  }
+
+  MessageId shop_;
+  std::int64_t window_ = 16;
+  Offset offset_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Requests, RequestsContract, inbox_kinds(), kind_name);
+
+TEST_P(RequestsContract, WhatIsSentAgainIsADuplicate) {
+  EXPECT_EQ(handle({1, 2, 3}), "fff");
+  EXPECT_EQ(handle({2, 4, 4, 1}), "dfdd") << "also within one batch";
+  EXPECT_THAT(world_->effects(), ElementsAre("1", "2", "3", "4"));
+}
+
+TEST_P(RequestsContract, WhatIsDeliveredAgainIsADuplicateHoweverFarBack) {
+  const auto first = records({1, 2, 3});
+  EXPECT_EQ(handle(first), "fff");
+  EXPECT_EQ(handle({500}), "f");
+  EXPECT_EQ(handle(first), "ddd") << "its offsets are done";
+}
+
+TEST_P(RequestsContract, TheyMayComeOutOfOrderInsideTheWindow) {
+  EXPECT_EQ(handle({5, 2, 20}), "fff");
+  EXPECT_EQ(handle({3, 19, 5}), "ofd") << "3 is 17 behind 20, and the window is 16";
+  EXPECT_EQ(handle({6, 4}), "fo");
+}
+
+TEST_P(RequestsContract, WhatIsBehindTheWindowIsNotRun) {
+  EXPECT_EQ(handle({1}), "f");
+  EXPECT_EQ(handle({17, 1}), "fo");
+  EXPECT_EQ(handle({9'223'372'036'854'775'807, 17}), "fo");
+  EXPECT_THAT(world_->effects(), ElementsAre("1", "17", "9223372036854775807"));
+}
+
+TEST_P(RequestsContract, WhatWasAcknowledgedIsKnownToBeDone) {
+  EXPECT_EQ(handle({1, 2}), "ff");
+  EXPECT_EQ(handle({40}, 2), "f");
+  EXPECT_EQ(handle({1, 2, 3}), "ddo");
+}
+
+TEST_P(RequestsContract, GapsAreNormal) {
+  EXPECT_EQ(handle({1, 4, 9}), "fff") << "the others went to other partitions";
+  fence_ = claim(1);
+  EXPECT_EQ(handle({2, 3, 5}), "fff");
+}
+
+TEST_P(RequestsContract, ProducersAndHandlersCountByThemselves) {
+  EXPECT_EQ(handle({1, 2}), "ff");
+  const MessageId other = open("other");
+  EXPECT_EQ(handle({record(other, 1), record(shop_, 2), record(other, 1)}), "fdd");
+  handler_ = store().register_handler("mail");
+  EXPECT_EQ(handle({1}), "f");
+}
+
+TEST_P(RequestsContract, ARollbackLeavesNoTrace) {
+  EXPECT_EQ(handle(records({1, 2}, 1), false), "ff");
+  EXPECT_EQ(handle({1, 2}), "ff");
+}
+
+TEST_P(RequestsContract, AnAnswerToCommitThatIsLostDoublesNothing) {
+  for (const bool carried_out : {true, false}) {
+    const auto sent = records({carried_out ? 7 : 8});
+    const auto session = store().open_session();
+    EXPECT_EQ(admit(*session, numbered(), sent), "f");
+    session->transaction().exec(InboxWorld::kEffect, std::to_string(sent[0].request->number));
+    world_->lose_next_commit(carried_out);
+    EXPECT_THROW(session->commit(), CommitInDoubt);
+    EXPECT_EQ(handle(sent), carried_out ? "d" : "f");
+    EXPECT_EQ(handle(records({sent[0].request->number})), "d");
+  }
+  EXPECT_THAT(world_->effects(), ElementsAre("7", "8"));
+}
+
+TEST_P(RequestsContract, AnOldOwnerChangesNothing) {
+  const InboxScope old = numbered();
+  fence_ = claim();
+  const auto session = store().open_session();
+  EXPECT_THROW(session->begin(old, records({1})), Fenced);
+  EXPECT_EQ(handle({1}), "f");
+}
+
+TEST_P(RequestsContract, AWindowOfAnotherSizeGoesOn) {
+  EXPECT_EQ(handle({1, 2, 3, 20}), "ffff");
+  window_ = 64;
+  EXPECT_EQ(handle({20, 19}), "df");
+  EXPECT_EQ(handle({30, 20, 3, 4}), "fdoo") << "what was told apart no more is not told apart now";
+  window_ = 8;
+  EXPECT_EQ(handle({30, 29, 20}), "dfo");
+}
+
+// --- responses ---
+
+TEST_P(RequestsContract, AResponseIsKeptWhileItMayBeAskedFor) {
+  const auto sent = records({1, 2});
+  const auto session = store().open_session();
+  admit(*session, numbered(), sent);
+  const std::string bytes("r\0\xff", 3);
+  session->respond(sent[0].id, bytes);
+  session->commit();
+
+  const auto again = records({1, 2});
+  EXPECT_EQ(admit(*session, numbered(), again), "dd");
+  const MessageId ids[] = {again[0].id, again[1].id};
+  EXPECT_THAT(session->responses(handler_, ids), ElementsAre(Optional(bytes), std::nullopt));
+  session->rollback();
+
+  EXPECT_EQ(handle({3}, 1), "f") << "acknowledges 1";
+  EXPECT_EQ(admit(*session, numbered(), records({1})), "d");
+  EXPECT_THAT(session->responses(handler_, {ids, 1}), ElementsAre(std::nullopt));
+}
+
+TEST_P(RequestsContract, AResponseBehindTheWindowIsDropped) {
+  const auto sent = records({1});
+  const auto session = store().open_session();
+  admit(*session, numbered(), sent);
+  session->respond(sent[0].id, "r");
+  session->commit();
+  EXPECT_EQ(handle({2}), "f");
+  const auto kept = [&] {
+    admit(*session, numbered(), sent);
+    const auto responses = session->responses(handler_, {&sent[0].id, 1});
+    session->rollback();
+    return responses.at(0);
+  };
+  EXPECT_THAT(kept(), Optional(std::string("r")));
+  EXPECT_EQ(handle({17}), "f");
+  EXPECT_EQ(kept(), std::nullopt);
+}
+
+// --- sessions ---
+
+TEST_P(RequestsContract, AnUnknownProducerIsNotRun) {
+  EXPECT_EQ(handle({record(MessageId::from("nobody"), 1), record(shop_, 1)}), "nf");
+}
+
+TEST_P(RequestsContract, WhatIsSentAfterItsSessionHasExpiredIsNotRun) {
+  const auto producers = store().producers();
+  const auto before = records({1});
+  EXPECT_EQ(producers->expire(), 0);
+  world_->age_producers(300'000ms - 60s);
+  EXPECT_TRUE(producers->heartbeat(shop_));
+  world_->age_producers(300'000ms - 60s);
+  EXPECT_EQ(producers->expire(), 0) << "a heartbeat came in between";
+  world_->age_producers(61s);
+  EXPECT_EQ(producers->expire(), 1);
+  EXPECT_FALSE(producers->heartbeat(shop_));
+  InboxEntry after = record(shop_, 2);
+  after.request->sent = clock() + 1s;
+  EXPECT_EQ(handle({after}), "n");
+  InboxEntry timeless = record(shop_, 3);
+  timeless.request->sent = {};
+  EXPECT_EQ(handle({timeless}), "n");
+}
+
+TEST_P(RequestsContract, WhatWasSentWhileItsSessionLivedRunsOnceAfterwards) {
+  const auto sent = records({1});
+  InboxEntry again = sent[0];
+  world_->age_producers(300'001ms);
+  EXPECT_EQ(store().producers()->expire(), 1);
+  EXPECT_EQ(handle(sent), "f");
+  again.offset = offset_++;
+  EXPECT_EQ(handle({again}), "d");
+}
+
+TEST_P(RequestsContract, ASessionIsForgottenInTheEnd) {
+  const auto producers = store().producers();
+  EXPECT_EQ(handle({1}), "f");
+  world_->age_producers(300'001ms);
+  EXPECT_EQ(producers->expire(), 1);
+  world_->age_producers(std::chrono::hours(8 * 24) - 1h);
+  producers->expire();
+  EXPECT_TRUE(producers->secrets({&shop_, 1}).at(0));
+  world_->age_producers(1h);
+  producers->expire();
+  EXPECT_EQ(producers->secrets({&shop_, 1}).at(0), std::nullopt);
+  EXPECT_EQ(handle({1}), "n");
+}
+
+TEST_P(RequestsContract, ASessionThatIsOpenedByItsIdGoesOn) {
+  const auto producers = store().producers();
+  const MessageId id = MessageId::from("dead letter 17");
+  const auto first = producers->open({.name = "dlq", .id = id});
+  EXPECT_EQ(first.id, id);
+  EXPECT_EQ(handle({record(id, 1)}), "f");
+  world_->age_producers(300'001ms);
+  producers->expire();
+  const auto again = producers->open({.name = "dlq", .id = id});
+  EXPECT_EQ(again.secret, first.secret);
+  EXPECT_TRUE(producers->heartbeat(id));
+  EXPECT_EQ(handle({record(id, 1), record(id, 2)}), "df");
+}
+
+TEST_P(RequestsContract, SecretsAreLongAndDiffer) {
+  const auto producers = store().producers();
+  const auto one = producers->open({.name = "o'clock\0"}), other = producers->open({.name = ""});
+  EXPECT_NE(one.id, other.id);
+  EXPECT_NE(one.secret, other.secret);
+  EXPECT_GE(one.secret.size(), 32U);
+  const MessageId asked[] = {other.id, MessageId::from("nobody"), one.id};
+  EXPECT_THAT(producers->secrets(asked), ElementsAre(Optional(other.secret), std::nullopt, Optional(one.secret)));
+}
+
+TEST_P(RequestsContract, AStoreThatIsAwaySaysSo) {
+  const auto producers = store().producers();
+  world_->go_away();
+  EXPECT_THROW(producers->heartbeat(shop_), StoreUnavailable);
+  EXPECT_THROW(producers->open({.name = "x"}), StoreUnavailable);
+  EXPECT_THROW(producers->expire(), StoreUnavailable);
+  world_->come_back();
+  EXPECT_TRUE(producers->heartbeat(shop_));
+}
+
+}  // namespace
+}  // namespace turnstile::test
