@@ -31,7 +31,7 @@ class RequestsContract : public InboxContract {
     InboxEntry entry;
     entry.id = MessageId::from(producer.text() + std::to_string(number));
     entry.offset = offset_++;
-    entry.request = Request{producer, number, acked, clock()};
+    entry.request = Request{producer, number, acked, clock() - 1s};
     return entry;
   }
   std::vector<InboxEntry> records(std::initializer_list<std::int64_t> numbers, std::int64_t acked = 0) {
@@ -225,7 +225,7 @@ TEST_P(RequestsContract, ASessionIsForgottenInTheEnd) {
   world_->age_producers(std::chrono::hours(8 * 24) - 1h);
   producers->expire();
   EXPECT_TRUE(producers->secrets({&shop_, 1}).at(0));
-  world_->age_producers(1h);
+  world_->age_producers(1h + 1s);
   producers->expire();
   EXPECT_EQ(producers->secrets({&shop_, 1}).at(0), std::nullopt);
   EXPECT_EQ(handle({1}), "n");

@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+
 #include "support/cli.hpp"
+#include "support/running.hpp"
+#include "support/tcp_proxy.hpp"
 #include "support/world.hpp"
 
 namespace turnstile::test {
@@ -119,11 +123,7 @@ TEST_P(LeasedKilledAt, runs_again_where_that_is_the_policy) {
 INSTANTIATE_TEST_SUITE_P(EachStep, LeasedKilledAt,
                          ::testing::Values("after-claim", "after-handler", "before-complete", "after-complete",
                                            "before-release"),
-                         [](const auto& step) {
-                           std::string name = step.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         step_name);
 
 /// Frozen in its handler past its lease, then woken: what it did is parked, and it writes nothing down for it.
 TEST(Leased, who_wakes_past_its_lease_changes_nothing) {
@@ -162,6 +162,32 @@ TEST(Leased, a_handler_longer_than_its_lease_keeps_it) {
   EXPECT_EQ(world->effects().rows, 1);
   EXPECT_EQ(world.parked(), 0);
   LeasedWorld::end(consumer);
+}
+
+TEST(Leased, goes_on_without_postgresql_where_that_is_the_policy) {
+  TURNSTILE_NEEDS_SERVERS();
+  Sql sql(*postgres_url());
+  TcpProxy proxy(sql.one("SELECT host(inet_server_addr())"), std::stoi(sql.one("SELECT inet_server_port()")));
+  World world(1);
+  Config config = world.config("mode = \"leased\"\nlease = \"2s\"\nstore_down = \"run\"\n");
+  const std::string through_host = with_parameter(*postgres_url(), "host", "127.0.0.1");
+  config.postgres->url = Secret(with_parameter(through_host, "port", std::to_string(proxy.port())));
+  std::atomic<int> effects = 0;
+  Running consumer(config, [&](Consumer& app) {
+    app.topic(world.topic(), [&](const Message&, Context&) { ++effects; });
+  });
+  const auto records = world.publish(50, "before");
+  EXPECT_TRUE(eventually([&] { return effects == 50 && world.caught_up(); }));
+  EXPECT_GT(records, 50) << "some came twice, and were told apart";
+  proxy.cut(true);
+  const auto meanwhile = world.publish(50, "meanwhile");
+  EXPECT_TRUE(eventually([&] { return effects == 50 + meanwhile && world.caught_up(); }, 60s)) << consumer.log_text();
+  proxy.cut(false);
+  EXPECT_TRUE(consumer.says("messages ran without the database")) << consumer.log_text();
+  world.publish(50, "after");
+  EXPECT_TRUE(eventually([&] { return effects == 100 + meanwhile && world.caught_up(); }));
+  EXPECT_EQ(world.query("SELECT count(*) FROM inbox"), "100") << "what ran meanwhile is not known";
+  EXPECT_EQ(consumer.stop(), "");
 }
 
 }  // namespace

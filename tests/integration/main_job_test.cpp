@@ -107,11 +107,7 @@ TEST_P(KilledAt, loses_nothing_and_repeats_nothing) {
 INSTANTIATE_TEST_SUITE_P(EachStep, KilledAt,
                          ::testing::Values("after-poll", "after-permit", "after-claim", "after-handler",
                                            "before-commit", "after-commit", "before-offset-commit", "before-release"),
-                         [](const auto& step) {
-                           std::string name = step.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         step_name);
 
 TEST(MainJob, finds_a_poison_message_in_a_batch_of_500) {
   TURNSTILE_NEEDS_SERVERS();

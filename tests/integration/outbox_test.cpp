@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "support/topic_reader.hpp"
 #include "support/world.hpp"
 
 namespace turnstile::test {
@@ -16,46 +17,6 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-
-/// Reads a topic from its beginning, in a group of its own.
-class TopicReader final : private AssignmentListener {
- public:
-  TopicReader(World& world, const std::string& topic) : consumer_(world.broker().open_consumer()) {
-    consumer_->subscribe({topic}, *this);
-  }
-  ~TopicReader() override { consumer_->close(); }
-  bool until(const std::function<bool()>& enough, std::chrono::milliseconds timeout = 60s) {
-    return eventually(
-        [&] {
-          consumer_->poll(20ms);
-          for (const auto& at : assigned_) {
-            while (const auto block = consumer_->take(at, 1'000)) {
-              for (const Message& message : block->messages()) read.push_back(message.own());
-            }
-          }
-          return enough();
-        },
-        timeout);
-  }
-  [[nodiscard]] std::set<std::string> payloads() const {
-    std::set<std::string> all;
-    for (const auto& record : read) all.insert(record.payload.value_or("null"));
-    return all;
-  }
-  std::vector<OwnedMessage> read;
-
- private:
-  std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) override {
-    assigned_.assign(partitions.begin(), partitions.end());
-    std::vector<TopicPartitionOffset> starts;
-    for (const auto& at : partitions) starts.push_back({at, 0});
-    return starts;
-  }
-  void on_revoked(std::span<const TopicPartition>, bool) override { assigned_.clear(); }
-
-  std::unique_ptr<BrokerConsumer> consumer_;
-  std::vector<TopicPartition> assigned_;
-};
 
 std::string id_of(const OwnedMessage& record) {
   for (const auto& header : record.headers) {
@@ -113,11 +74,7 @@ TEST_P(OutboxKilledAt, loses_nothing_and_repeats_only_what_can_be_told_apart) {
 
 INSTANTIATE_TEST_SUITE_P(EachStep, OutboxKilledAt,
                          ::testing::Values("before-commit", "after-commit", "before-relay", "after-relay"),
-                         [](const auto& step) {
-                           std::string name = step.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         step_name);
 
 TEST(Outbox, replays_the_response_to_a_duplicate_bit_for_bit) {
   TURNSTILE_NEEDS_SERVERS();

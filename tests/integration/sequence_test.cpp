@@ -59,11 +59,7 @@ TEST_P(SequenceKilledAt, loses_nothing_and_repeats_nothing) {
 INSTANTIATE_TEST_SUITE_P(EachStep, SequenceKilledAt,
                          ::testing::Values("after-claim", "after-handler", "before-commit", "after-commit",
                                            "before-offset-commit", "before-release"),
-                         [](const auto& step) {
-                           std::string name = step.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         step_name);
 
 TEST(Sequence, a_failing_message_holds_its_partition_and_is_a_dead_letter_in_the_end) {
   TURNSTILE_NEEDS_SERVERS();

@@ -89,6 +89,13 @@ class World {
 /// The row that an effect is, as World makes the table for it.
 void make_effect(const std::string& schema, const Message& message, Context& context);
 
+/// The name of a step at which a process is killed, as a test's name may hold it.
+inline std::string step_name(const ::testing::TestParamInfo<const char*>& step) {
+  std::string name = step.param;
+  for (char& c : name) c = c == '-' ? '_' : c;
+  return name;
+}
+
 }  // namespace turnstile::test
 
 #define TURNSTILE_NEEDS_SERVERS()                                                                                  \

@@ -90,7 +90,7 @@ class CleanerTest : public ::testing::Test {
     return found;
   }
 
-  static constexpr Cleaner::Settings kQuick{
+  static inline const Cleaner::Settings kQuick{
       .purge = true, .most = 100, .say_every = 10ms, .look_first = 10ms, .look_every = 10ms};
   std::ostringstream out_;
   std::shared_ptr<Journal> journal_;

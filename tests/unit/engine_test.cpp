@@ -1,5 +1,6 @@
 // The engine on the twins in memory: quick, and with faults that a real server shows only now and then.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
@@ -51,12 +52,14 @@ class Counts final : public Observer {
   void on_batch(const BatchReport& r) noexcept override {
     done += r.done;
     duplicates += r.duplicates;
+    unclaimed += r.unclaimed;
   }
   void on_store(bool available) noexcept override { ++(available ? store_back : store_away); }
   void on_stall(const MessageReport& r) noexcept override { stalled_at = r.offset; }
   void on_retry(const MessageReport&) noexcept override { ++retries; }
   std::atomic<std::int64_t> done{0}, duplicates{0}, retries{0};
   std::atomic<int> store_away{0}, store_back{0};
+  std::atomic<std::int64_t> unclaimed{0};
   std::atomic<Offset> stalled_at{-1};
 };
 
@@ -270,6 +273,33 @@ TEST_F(EngineTest, waits_for_a_database_that_is_away_and_says_so_once) {
   EXPECT_EQ(counts->store_away, 1);
   EXPECT_EQ(counts->store_back, 1);
   EXPECT_EQ(counts->retries, 0) << "a database that is away is no failed attempt";
+}
+
+TEST_F(EngineTest, goes_on_without_a_database_where_it_is_told_to_and_counts_it) {
+  topic("closed", 1);
+  topic("open", 1);
+  std::atomic<int> closed{0}, opened{0};
+  auto app = consumer("open", Pipeline([&](const Message&, Context&) { ++opened; }) | leased(5s) |
+                                  on_store_down(StoreDownPolicy::run), config());
+  app->topic("closed", Pipeline([&](const Message&, Context&) { ++closed; }) | leased(5s));
+  auto thread = start(*app);
+  publish("open", 3, "first");
+  ASSERT_TRUE(eventually([&] { return opened == 3 && all_committed("open", 1); }));
+  inbox->set_unavailable(true);
+  publish("open", 100);
+  publish("closed", 5);
+  ASSERT_TRUE(eventually([&] { return opened == 103 && all_committed("open", 1); }));
+  EXPECT_EQ(counts->unclaimed, 100);
+  EXPECT_EQ(closed, 0);
+  EXPECT_EQ(inbox->size(), 3U);
+  inbox->set_unavailable(false);
+  ASSERT_TRUE(eventually([&] { return closed == 5 && all_committed("closed", 1); }));
+  publish("open", 3, "last");
+  ASSERT_TRUE(eventually([&] { return inbox->size() == 11; })) << "claimed again";
+  app->stop();
+  thread.join();
+  EXPECT_THAT(log_text(), ::testing::HasSubstr("topic open: store_down is run, so its handlers go on, and nothing is claimed"));
+  EXPECT_THAT(log_text(), ::testing::HasSubstr("topic open: 100 messages ran without the database"));
 }
 
 TEST_F(EngineTest, refuses_to_start_while_the_database_is_away) {

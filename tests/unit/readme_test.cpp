@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -85,6 +86,16 @@ TEST(Readme, QuotesCodeThatIsCompiled) {
     }
   }
   EXPECT_GE(quoted, 5);
+}
+
+// A program that takes each message once, with a limit and retries, and its settings.
+TEST(Readme, HasAQuickstartOfOneScreen) {
+  int lines = 0;
+  for (const auto& block : blocks()) {
+    if (block.mark == "quickstart" && block.file != "run.sh") lines += static_cast<int>(std::count(block.text.begin(), block.text.end(), '\n'));
+  }
+  EXPECT_GT(lines, 20) << "the blocks were not found";
+  EXPECT_LE(lines, 50);
 }
 
 TEST(Readme, LinksToFilesThatAreThere) {

@@ -426,10 +426,6 @@ class Horizon : public ::testing::Test {
   Horizon() {
     TopicSettings settings;
     settings.order = Order::none;
-    handler_ = [this](const Message& message, Context& context) {
-      context.tx().exec(kInsert, message.text());
-      return Outcome::done();
-    };
     world_ = std::make_unique<World>(settings, handler_);
   }
   /// Ids from before this second are forgotten from now on.
@@ -494,7 +490,10 @@ class Horizon : public ::testing::Test {
     const std::int64_t since_;
   };
 
-  Pipeline handler_;
+  Pipeline handler_{[](const Message& message, Context& context) {
+    context.tx().exec(kInsert, message.text());
+    return Outcome::done();
+  }};
   std::unique_ptr<World> world_;
 };
 

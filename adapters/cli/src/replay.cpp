@@ -10,6 +10,8 @@
 #include "text.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/broker.hpp"
+#include "turnstile/postgres/store.hpp"
+#include "turnstile/sender.hpp"
 
 namespace turnstile::cli {
 
@@ -42,7 +44,8 @@ OwnedMessage republished(const postgres::DeadRecord& dead, std::int32_t partitio
 
 class Replayer {
  public:
-  Replayer(const Global& global, const Config& config) : json_(global.json), admin_(open_admin(config)) {
+  Replayer(const Global& global, const Config& config, bool again)
+      : json_(global.json), again_(again), config_(config), admin_(open_admin(config)) {
     auto settings = require_kafka(config);
     settings.try_emplace("delivery.timeout.ms", "15000");
     broker_ = kafka::open_broker(settings, nullptr);
@@ -92,7 +95,9 @@ class Replayer {
                               summary.number));
     }
     if (!producer_) producer_ = broker_->open_producer();
-    const auto sent = producer_->send(republished(dead, partitions_of(summary.from.at.topic)));
+    OwnedMessage message = republished(dead, partitions_of(summary.from.at.topic));
+    if (is_numbered(message)) number_anew(summary.number, message);
+    const auto sent = producer_->send(message);
     admin_.mark_replayed(summary.number);
     const TopicPartitionOffset at{{summary.from.at.topic, sent.partition}, sent.offset};
     replayed_.push_back(
@@ -100,6 +105,16 @@ class Replayer {
     if (json_) return;
     fmt::print("{} -> {}{}\n", summary.number, to_string(at), caution(summary));
     std::fflush(stdout);
+  }
+
+  /// A request that was not run may be too old for its own session, so it is one of a session of its own, always the same: a crash before
+  /// it was marked numbers it alike.
+  void number_anew(std::int64_t dead_letter, OwnedMessage& message) {
+    if (!producers_) producers_ = postgres::open_store(require_postgres(config_))->producers();
+    const std::string name = fmt::format("turnstile dlq replay {}", dead_letter);
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    const auto number = again_ ? std::chrono::duration_cast<std::chrono::milliseconds>(now).count() : 1;
+    stamp_request(message, producers_->open({.name = name, .id = MessageId::from(name)}), number);
   }
 
   /// What will happen to it again when nothing else has changed.
@@ -125,7 +140,10 @@ class Replayer {
   }
 
   bool json_;
+  bool again_;  ///< what was replayed is to run once more
+  const Config& config_;
   postgres::Admin admin_;
+  std::shared_ptr<Producers> producers_;  ///< null until a request is replayed
   std::shared_ptr<Broker> broker_;
   std::shared_ptr<BrokerProducer> producer_;
   std::map<std::string, std::int32_t> partitions_;
@@ -137,7 +155,7 @@ Exit replay(const Global& global, const Options& options) {
     throw UsageError("dlq replay: give the number of one dead letter, or --all");
   if (options.all && options.again) throw UsageError("dlq replay: --again goes with the number of one dead letter");
   const Config config = load_settings(global);
-  Replayer replayer(global, config);
+  Replayer replayer(global, config, options.again);
   return options.all ? replayer.all(options) : replayer.one(options);
 }
 

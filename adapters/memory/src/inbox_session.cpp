@@ -281,22 +281,25 @@ std::vector<bool> MemorySession::settled(HandlerId handler, std::span<const Mess
   return found;
 }
 
+/// Call with the mutex held.
+std::optional<std::string> MemorySession::kept_response(const InboxKey& key) const {
+  const auto request = requests_.find(key.second);
+  if (request != requests_.end()) {
+    const auto kept = state_->request_responses.find({window_of(request->second.producer), request->second.number});
+    return kept == state_->request_responses.end() ? std::nullopt : std::optional(kept->second);
+  }
+  const auto kept = state_->responses.find(key);
+  return kept == state_->responses.end() ? std::nullopt : std::optional(kept->second);
+}
+
 std::vector<std::optional<std::string>> MemorySession::responses(HandlerId handler, std::span<const MessageId> ids) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
   std::vector<std::optional<std::string>> found;
   for (const MessageId& id : ids) {
-    if (const auto request = requests_.find(id); request != requests_.end()) {
-      const auto kept = state_->request_responses.find({window_of(request->second.producer), request->second.number});
-      found.push_back(kept == state_->request_responses.end() ? std::nullopt : std::optional(kept->second));
-      continue;
-    }
-    const InboxKey key{handler, id};
-    const auto mine = responses_.find(key);
-    const auto kept = state_->responses.find(key);
+    const auto mine = responses_.find({handler, id});
     if (mine != responses_.end()) found.emplace_back(mine->second);
-    else if (kept != state_->responses.end()) found.emplace_back(kept->second);
-    else found.emplace_back();
+    else found.push_back(kept_response({handler, id}));
   }
   return found;
 }

@@ -145,6 +145,7 @@ class MemorySession final : public InboxSession, public Transaction {
   void add_producers(std::span<const InboxEntry> entries);
   void end_numbered(bool commit);
   void keep_windows();
+  [[nodiscard]] std::optional<std::string> kept_response(const InboxKey& key) const;
   [[nodiscard]] WindowKey window_of(const MessageId& producer) const {
     return {producer, scope_.handler, scope_.fence->slot};
   }

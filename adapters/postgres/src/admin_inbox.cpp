@@ -123,15 +123,15 @@ std::vector<ClaimedMessage> Admin::claims(const MessageId& id, const std::option
 std::optional<std::vector<std::int64_t>> Admin::unpark(const MessageId& id, const std::string& handler, bool done) {
   // What is unknown counts as parked: whoever says what happened need not wait until the message comes again.
   const std::string parked =
-      "FROM handler h WHERE h.name = $1 AND c.handler = h.id AND c.id = $2::uuid "
+      "handler h WHERE h.name = $1 AND c.handler = h.id AND c.id = $2::uuid "
       "AND (c.state = 'parked' OR (c.state = 'claimed' AND c.expires_at < clock_timestamp()))";
   const std::string waiting =
       "h.name = $1 AND d.handler = h.id AND d.message_id = $2::uuid AND d.reason = 'unknown' AND d.replayed_at IS NULL";
   const std::string decide =
-      done ? "WITH c AS (DELETE FROM claim c USING " + parked.substr(5) +
+      done ? "WITH c AS (DELETE FROM claim c USING " + parked +
                  " RETURNING c.*) INSERT INTO inbox (handler, id, slot, record_offset, fingerprint) "
                  "SELECT handler, id, slot, record_offset, fingerprint FROM c ON CONFLICT DO NOTHING"
-           : "UPDATE claim c SET state = 'failed', error = 'unparked, to run again' " + parked;
+           : "UPDATE claim c SET state = 'failed', error = 'unparked, to run again' FROM " + parked;
   const std::string letters =
       done ? "UPDATE dead d SET replayed_at = clock_timestamp() FROM handler h WHERE " + waiting + " RETURNING d.id"
            : "SELECT d.id FROM dead d JOIN handler h ON " + waiting + " ORDER BY d.id";

@@ -30,6 +30,11 @@ class logger;
 
 namespace turnstile {
 
+/// Numbers a message of a session by hand: for who keeps sessions and numbers himself. `acked`: see Request.
+void stamp_request(OwnedMessage& message, const ProducerSession& session, std::int64_t number, std::int64_t acked = 0);
+/// Whether a message bears the number of a request.
+bool is_numbered(const OwnedMessage& message);
+
 /// Gives each message that has none an id (new_message_id()) in a header. Whoever sends again what may have been sent before stamps it
 /// first, and sends the stamped one each time.
 class StampingSender final : public BrokerSender {

@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
+#include <variant>
 
 #include "core/request_headers.hpp"
 #include "turnstile/error.hpp"
@@ -19,6 +21,14 @@ constexpr std::chrono::milliseconds kAfterFailure{1'000};
 constexpr std::chrono::milliseconds kDescribeWait{10'000};
 
 }  // namespace
+
+void stamp_request(OwnedMessage& message, const ProducerSession& session, std::int64_t number, std::int64_t acked) {
+  stamp(message, {session.id, number, acked, {}}, session.secret);
+}
+
+bool is_numbered(const OwnedMessage& message) {
+  return std::holds_alternative<StampedRequest>(request_of(Message(message)));
+}
 
 void StampingSender::stamp(OwnedMessage& message) const {
   const auto has_id = [this](const Header& header) { return header.name == header_; };
@@ -80,7 +90,7 @@ NumberedSender::Stamped NumberedSender::stamp(OwnedMessage message) {
   Sent& sent = topics_[message.topic];
   const std::int64_t number = ++sent.last;
   message.partition = message.key ? -1 : static_cast<std::int32_t>(number % partitions);
-  turnstile::stamp(message, {session_.id, number, sent.acked, {}}, session_.secret);
+  stamp_request(message, session_, number, sent.acked);
   return {std::move(message), number};
 }
 
@@ -88,8 +98,7 @@ std::vector<BrokerSender::Fate> NumberedSender::send(std::span<const OwnedMessag
   std::vector<OwnedMessage> stamped;
   stamped.reserve(messages.size());
   for (const OwnedMessage& message : messages) {
-    const bool is_stamped = std::holds_alternative<StampedRequest>(request_of(Message(message)));
-    stamped.push_back(is_stamped ? message : stamp(message).message);
+    stamped.push_back(is_numbered(message) ? message : stamp(message).message);
   }
   auto fates = sender_->send(stamped);
   const std::lock_guard lock(mutex_);

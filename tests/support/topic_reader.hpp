@@ -1,0 +1,55 @@
+#pragma once
+// What a topic holds, as a test looks at it.
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "support/eventually.hpp"
+#include "support/world.hpp"
+
+namespace turnstile::test {
+
+/// Reads a topic from its beginning, in a group of its own.
+class TopicReader final : private AssignmentListener {
+ public:
+  TopicReader(World& world, const std::string& topic) : consumer_(world.broker().open_consumer()) {
+    consumer_->subscribe({topic}, *this);
+  }
+  ~TopicReader() override { consumer_->close(); }
+  bool until(const std::function<bool()>& enough, std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+    return eventually(
+        [&] {
+          consumer_->poll(std::chrono::milliseconds(20));
+          for (const auto& at : assigned_) {
+            while (const auto block = consumer_->take(at, 1'000)) {
+              for (const Message& message : block->messages()) read.push_back(message.own());
+            }
+          }
+          return enough();
+        },
+        timeout);
+  }
+  [[nodiscard]] std::set<std::string> payloads() const {
+    std::set<std::string> all;
+    for (const auto& record : read) all.insert(record.payload.value_or("null"));
+    return all;
+  }
+  std::vector<OwnedMessage> read;
+
+ private:
+  std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) override {
+    assigned_.assign(partitions.begin(), partitions.end());
+    std::vector<TopicPartitionOffset> starts;
+    for (const auto& at : partitions) starts.push_back({at, 0});
+    return starts;
+  }
+  void on_revoked(std::span<const TopicPartition>, bool) override { assigned_.clear(); }
+
+  std::unique_ptr<BrokerConsumer> consumer_;
+  std::vector<TopicPartition> assigned_;
+};
+
+}  // namespace turnstile::test
