@@ -53,7 +53,8 @@ class PostgresWorld final : public InboxWorld {
   void come_back() override { proxy_.cut(false); }
   void age_producers(std::chrono::milliseconds by) override {
     const std::string age = std::to_string(by.count()) + " * interval '1 millisecond'";
-    schema_.sql().exec("UPDATE producer SET heartbeat_at = heartbeat_at - " + age + ", expired_at = expired_at - " + age);
+    schema_.sql().exec("UPDATE producer SET heartbeat_at = heartbeat_at - " + age + ", expired_at = expired_at - " +
+                       age);
   }
 
  private:

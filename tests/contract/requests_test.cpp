@@ -25,7 +25,9 @@ class RequestsContract : public InboxContract {
     numbered.window = window_;
     return numbered;
   }
-  static Timestamp clock() { return std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now()); }
+  static Timestamp clock() {
+    return std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now());
+  }
   /// A record with this request, behind those before it.
   InboxEntry record(const MessageId& producer, std::int64_t number, std::int64_t acked = 0) {
     InboxEntry entry;

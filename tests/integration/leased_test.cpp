@@ -173,9 +173,8 @@ TEST(Leased, goes_on_without_postgresql_where_that_is_the_policy) {
   const std::string through_host = with_parameter(*postgres_url(), "host", "127.0.0.1");
   config.postgres->url = Secret(with_parameter(through_host, "port", std::to_string(proxy.port())));
   std::atomic<int> effects = 0;
-  Running consumer(config, [&](Consumer& app) {
-    app.topic(world.topic(), [&](const Message&, Context&) { ++effects; });
-  });
+  Running consumer(config,
+                   [&](Consumer& app) { app.topic(world.topic(), [&](const Message&, Context&) { ++effects; }); });
   const auto records = world.publish(50, "before");
   EXPECT_TRUE(eventually([&] { return effects == 50 && world.caught_up(); }));
   EXPECT_GT(records, 50) << "some came twice, and were told apart";

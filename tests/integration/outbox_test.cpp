@@ -73,8 +73,7 @@ TEST_P(OutboxKilledAt, loses_nothing_and_repeats_only_what_can_be_told_apart) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EachStep, OutboxKilledAt,
-                         ::testing::Values("before-commit", "after-commit", "before-relay", "after-relay"),
-                         step_name);
+                         ::testing::Values("before-commit", "after-commit", "before-relay", "after-relay"), step_name);
 
 TEST(Outbox, replays_the_response_to_a_duplicate_bit_for_bit) {
   TURNSTILE_NEEDS_SERVERS();

@@ -54,7 +54,7 @@ class RequestsWorld {
   }
   Finished cli(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"--config", folder_.path() / "c.toml"});
-    folder_.write("c.toml", world_.toml(settings_));
+    folder_.write("c.toml", world_.toml(settings_, kLocks));
     return CliProcess(arguments, {}, folder_.path()).wait(60s);
   }
 
@@ -76,8 +76,8 @@ TEST_P(RequestsKilledAt, loses_nothing_and_repeats_nothing) {
   const auto sender = world.sender();
   std::vector<OwnedMessage> messages;
   for (int i = 0; i < 500; ++i) {
-    const auto stamped =
-        sender->stamp(world.message("m" + std::to_string(i), i % 2 == 0 ? std::optional("k" + std::to_string(i % 7)) : std::nullopt));
+    const auto stamped = sender->stamp(
+        world.message("m" + std::to_string(i), i % 2 == 0 ? std::optional("k" + std::to_string(i % 7)) : std::nullopt));
     for (int copies = i % 10 == 0 ? 2 : 1; copies > 0; --copies) messages.push_back(stamped.message);
   }
   for (const auto& fate : sender->send(messages)) ASSERT_EQ(fate.kind, BrokerSender::Fate::Kind::sent) << fate.why;
@@ -133,11 +133,14 @@ TEST(Requests, a_million_of_them_leave_a_row_of_each_producer_and_partition) {
   EXPECT_EQ(world->query("SELECT count(*) FROM producer"), "2");
   EXPECT_EQ(world->query("SELECT count(*) FROM producer_window"), "4");
   EXPECT_EQ(world->query("SELECT count(*) FROM progress"), "2");
-  EXPECT_EQ(world->query("SELECT (SELECT count(*) FROM producer_response) + (SELECT count(*) FROM inbox) + (SELECT count(*) FROM dead)"),
-            "0");
+  EXPECT_EQ(
+      world->query(
+          "SELECT (SELECT count(*) FROM producer_response) + (SELECT count(*) FROM inbox) + (SELECT count(*) FROM dead)"),
+      "0");
   // Rows that are updated in place leave old versions, which are cleared away as they are met.
-  EXPECT_LT(std::stoll(world->query("SELECT pg_total_relation_size('producer_window') + pg_total_relation_size('progress')")),
-            2'000'000);
+  EXPECT_LT(
+      std::stoll(world->query("SELECT pg_total_relation_size('producer_window') + pg_total_relation_size('progress')")),
+      2'000'000);
   EXPECT_EQ(consumer.stop(), "");
 }
 
@@ -147,10 +150,11 @@ TEST(Requests, a_request_that_is_sent_again_gets_the_same_response) {
   RequestsWorld world(1);
   const std::string replies = world->add_topic("replies");
   Running consumer(world.config("duplicates = \"replay\"\nreply_topics = \"" + replies + "\"\n"), [&](Consumer& app) {
-    app.topic(world->topic(), [&, runs = std::make_shared<std::atomic<int>>(0)](const Message& message, Context& context) {
-      make_effect(world->schema(), message, context);
-      context.reply("run " + std::to_string(++*runs) + std::string("\0\xff", 2));
-    });
+    app.topic(world->topic(),
+              [&, runs = std::make_shared<std::atomic<int>>(0)](const Message& message, Context& context) {
+                make_effect(world->schema(), message, context);
+                context.reply("run " + std::to_string(++*runs) + std::string("\0\xff", 2));
+              });
   });
   NumberedSender sender(world->broker(), world.producers(),
                         {.name = "shop", .acknowledge = NumberedSender::Acknowledge::by_hand});
@@ -189,11 +193,11 @@ TEST(Requests, that_nobody_can_vouch_for_are_put_aside_and_run_when_somebody_say
   send("zero", shop, 0);
   send("negative", shop, -1);
   const auto reasons = [&] {
-    return world->query("SELECT string_agg(convert_from(record_payload, 'UTF8') || ' ' || reason, ', ' ORDER BY record_offset) FROM dead");
+    return world->query(
+        "SELECT string_agg(convert_from(record_payload, 'UTF8') || ' ' || reason, ', ' ORDER BY record_offset) FROM dead");
   };
   EXPECT_TRUE(eventually([&] { return world->caught_up(); }));
-  EXPECT_EQ(reasons(),
-            "late outside_window, forged forged, unknown no_session, zero missing_id, negative missing_id");
+  EXPECT_EQ(reasons(), "late outside_window, forged forged, unknown no_session, zero missing_id, negative missing_id");
   world.expect_effects(2);
 
   const auto late = world->query("SELECT id FROM dead WHERE reason = 'outside_window'");
@@ -225,8 +229,9 @@ TEST(Requests, of_a_session_that_has_expired_are_not_run) {
   };
   send("alive", 1);
   world.expect_effects(1);
-  EXPECT_TRUE(eventually([&] { return world->query("SELECT count(*) FROM producer WHERE expired_at IS NOT NULL") == "1"; }))
-      << "the consumer marks it within ten seconds\n"
+  EXPECT_TRUE(eventually([&] {
+    return world->query("SELECT count(*) FROM producer WHERE expired_at IS NOT NULL") == "1";
+  })) << "the consumer marks it within ten seconds\n"
       << world->output();
   send("dead", 2);
   EXPECT_TRUE(eventually([&] { return world->query("SELECT string_agg(reason, ',') FROM dead") == "no_session"; }))

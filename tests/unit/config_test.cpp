@@ -206,7 +206,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"[topics.a]\nmessage_id = \"headers:x\"",
               "2: topics.a.message_id: 'headers:x' is no source of ids; use "
               "header:NAME, key, json:/pointer, cloudevents or offset, and in mode sequence offset or request"},
-        Wrong{"[topics.a]\nrequest_window = 7", "2: topics.a.request_window: must be a whole number from 8 to 32768, not 7"},
+        Wrong{"[topics.a]\nrequest_window = 7",
+              "2: topics.a.request_window: must be a whole number from 8 to 32768, not 7"},
         Wrong{"[topics.a]\nstore_down = \"go\"", "2: topics.a.store_down: must be wait or run, not the text 'go'"},
         Wrong{"[topics.a]\nkeep_ids_for = \"500ms\"", "2: topics.a.keep_ids_for: must be at least 1s, not 500ms"},
         Wrong{

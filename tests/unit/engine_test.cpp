@@ -279,8 +279,9 @@ TEST_F(EngineTest, goes_on_without_a_database_where_it_is_told_to_and_counts_it)
   topic("closed", 1);
   topic("open", 1);
   std::atomic<int> closed{0}, opened{0};
-  auto app = consumer("open", Pipeline([&](const Message&, Context&) { ++opened; }) | leased(5s) |
-                                  on_store_down(StoreDownPolicy::run), config());
+  auto app = consumer(
+      "open", Pipeline([&](const Message&, Context&) { ++opened; }) | leased(5s) | on_store_down(StoreDownPolicy::run),
+      config());
   app->topic("closed", Pipeline([&](const Message&, Context&) { ++closed; }) | leased(5s));
   auto thread = start(*app);
   publish("open", 3, "first");
@@ -298,7 +299,8 @@ TEST_F(EngineTest, goes_on_without_a_database_where_it_is_told_to_and_counts_it)
   ASSERT_TRUE(eventually([&] { return inbox->size() == 11; })) << "claimed again";
   app->stop();
   thread.join();
-  EXPECT_THAT(log_text(), ::testing::HasSubstr("topic open: store_down is run, so its handlers go on, and nothing is claimed"));
+  EXPECT_THAT(log_text(),
+              ::testing::HasSubstr("topic open: store_down is run, so its handlers go on, and nothing is claimed"));
   EXPECT_THAT(log_text(), ::testing::HasSubstr("topic open: 100 messages ran without the database"));
 }
 

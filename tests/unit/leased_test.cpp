@@ -236,10 +236,22 @@ TEST_F(Leased, WhileItRunsElsewhereItsDuplicateIsSkippedOrFailsWhereThatIsThePol
 
 TEST_F(Leased, EqualIdsInOneUnitRunOnce) {
   handler(noting());
-  const auto result = run({"a", "a"});
-  EXPECT_THAT(kinds(result), ElementsAre(Kind::settled, Kind::retry)) << "whether the first one fails is not known yet";
-  EXPECT_EQ(run({"a"}).counts.duplicates, 1);
-  EXPECT_THAT(runs_, ElementsAre("a"));
+  const auto result = run({"a", "a", "b"});
+  EXPECT_THAT(kinds(result), ElementsAre(Kind::settled, Kind::settled, Kind::settled));
+  EXPECT_EQ(result.counts.duplicates, 1);
+  EXPECT_THAT(runs_, ElementsAre("a", "b"));
+}
+
+TEST_F(Leased, EqualIdsInOneUnitAreNoDuplicatesOfOneThatFailed) {
+  settings_.order = Order::none;
+  handler(noting());
+  act_ = [](const Message&, Context& context) {
+    if (context.attempt() < 9) throw std::runtime_error("no");
+  };
+  EXPECT_THAT(kinds(run({"a", "a"})), ElementsAre(Kind::retry, Kind::retry));
+  EXPECT_THAT(kinds(run({"a", "a"}, 3)), ElementsAre(Kind::settled, Kind::retry))
+      << "a dead letter has not taken effect";
+  EXPECT_EQ(run({"a"}, 9).counts.done, 1);
 }
 
 TEST_F(Leased, ThereIsNoTransaction) {

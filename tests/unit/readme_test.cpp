@@ -92,7 +92,8 @@ TEST(Readme, QuotesCodeThatIsCompiled) {
 TEST(Readme, HasAQuickstartOfOneScreen) {
   int lines = 0;
   for (const auto& block : blocks()) {
-    if (block.mark == "quickstart" && block.file != "run.sh") lines += static_cast<int>(std::count(block.text.begin(), block.text.end(), '\n'));
+    if (block.mark == "quickstart" && block.file != "run.sh")
+      lines += static_cast<int>(std::count(block.text.begin(), block.text.end(), '\n'));
   }
   EXPECT_GT(lines, 20) << "the blocks were not found";
   EXPECT_LE(lines, 50);

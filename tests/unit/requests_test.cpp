@@ -1,5 +1,7 @@
 // Requests that their producers number: how they look on the wire, which are fresh, and what becomes of a message.
 
+#include "turnstile/requests.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -13,7 +15,6 @@
 #include "runtime/topic_runner.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
-#include "turnstile/requests.hpp"
 #include "turnstile/sender.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
@@ -89,7 +90,8 @@ TEST(RequestHeaders, SayWhatIsWrongWithThem) {
   EXPECT_EQ(problem_with(with("producer-id", "shop")), "header 'producer-id' is no UUID in small letters");
   EXPECT_EQ(problem_with(with("producer-id", "0190F3A2-0000-7000-8000-000000000001")),
             "header 'producer-id' is no UUID in small letters");
-  for (const char* number : {"0", "-1", "9223372036854775808", "99999999999999999999999", "", "1 ", "+1", "0x1", "1.0"}) {
+  for (const char* number :
+       {"0", "-1", "9223372036854775808", "99999999999999999999999", "", "1 ", "+1", "0x1", "1.0"}) {
     EXPECT_EQ(problem_with(with("request-number", number)),
               "header 'request-number' is no decimal number from 1 to 9223372036854775807")
         << number;
@@ -153,13 +155,14 @@ class Requests : public ::testing::Test {
     services.dead_letters = std::make_shared<DeadLetters>(broker_.open_producer(), inbox_);
     services.journal = std::make_shared<Journal>(
         std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>()), "test");
-    runner_ = std::make_unique<TopicRunner>(plan_topic("t", settings),
-                                            [this](const Message& message, Context& context) {
-                                              runs_.emplace_back(message.text());
-                                              context.reply("re " + std::string(message.text()));
-                                              return Outcome::done();
-                                            },
-                                            inbox_->register_handler("t"), std::move(services));
+    runner_ = std::make_unique<TopicRunner>(
+        plan_topic("t", settings),
+        [this](const Message& message, Context& context) {
+          runs_.emplace_back(message.text());
+          context.reply("re " + std::string(message.text()));
+          return Outcome::done();
+        },
+        inbox_->register_handler("t"), std::move(services));
     shop_ = inbox_->producers()->open({.name = "shop"});
   }
   OwnedMessage record(std::int64_t number, const std::string& text, const ProducerSession& session) {
@@ -212,8 +215,7 @@ TEST_F(Requests, WhoseProducerIsNotProvedAreParked) {
   const ProducerSession unknown{MessageId::from("nobody"), shop_.secret};
   OwnedMessage bare = record(1, "bare", shop_);
   bare.headers.clear();
-  const auto result =
-      run({record(1, "forged", forged), record(1, "unknown", unknown), bare, record(1, "good", shop_)});
+  const auto result = run({record(1, "forged", forged), record(1, "unknown", unknown), bare, record(1, "good", shop_)});
   for (const Verdict& verdict : result.verdicts) EXPECT_EQ(verdict.kind, Verdict::Kind::settled);
   EXPECT_THAT(runs_, ElementsAre("good"));
   EXPECT_THAT(parked(), ::testing::UnorderedElementsAre("forged forged", "unknown no_session", "bare missing_id"));

@@ -154,7 +154,8 @@ Exit show(const Global& global, const Options& options) {
 void add_dlq(CLI::App& app, Command& command) {
   auto* dlq = app.add_subcommand("dlq", "messages that were not run, or failed for good");
   dlq->require_subcommand(1);
-  dlq->footer("Kept in PostgreSQL for topics that use it (any mode but none); others have their dead letter topic alone.");
+  dlq->footer(
+      "Kept in PostgreSQL for topics that use it (any mode but none); others have their dead letter topic alone.");
   const auto options = std::make_shared<Options>();
 
   auto* list_verb = dlq->add_subcommand("list", "those that wait, oldest first");

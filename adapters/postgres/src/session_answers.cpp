@@ -14,7 +14,8 @@ namespace turnstile::postgres {
 
 void Session::respond(const MessageId& id, std::string_view body) {
   require_open("respond()");
-  if (const auto request = requests_.find(id); request != requests_.end()) return respond_request(request->second, body);
+  if (const auto request = requests_.find(id); request != requests_.end())
+    return respond_request(request->second, body);
   ArgumentBlock& to = loan_->pipeline.arguments();
   to.add_int(handler_.value);
   add_uuid(to, id);

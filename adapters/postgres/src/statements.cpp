@@ -183,15 +183,18 @@ RETURNING i.id, i.fingerprint)";
 /// What the owner still has of what it names.
 constexpr std::string_view kHeld = R"(
 WITH given AS MATERIALIZED (
-  SELECT * FROM unnest($2::uuid[], $3::bigint[]{}) AS g (id, fence{})
+  SELECT * FROM unnest($2::uuid[], $3::bigint[]{}) AS g (id, fence{}) ORDER BY g.id
 ), held AS MATERIALIZED (
-  SELECT c.id, c.fence, c.slot, c.record_offset, c.fingerprint{} FROM @.claim c JOIN given g ON g.id = c.id AND g.fence = c.fence
-   WHERE c.handler = $1::smallint AND c.owner = $4::uuid AND c.state = 'claimed' ORDER BY c.id FOR UPDATE OF c
+  SELECT h.id, h.fence, h.slot, h.record_offset, h.fingerprint{}
+    FROM given g CROSS JOIN LATERAL (
+         SELECT c.id, c.fence, c.slot, c.record_offset, c.fingerprint FROM @.claim c
+          WHERE c.handler = $1::smallint AND c.id = g.id AND c.fence = g.fence AND c.owner = $4::uuid AND c.state = 'claimed'
+            FOR UPDATE) h
 )";
 
 constexpr std::string_view kEndClaims = R"(
 ), gone AS (
-  DELETE FROM @.claim c USING held h WHERE c.handler = $1::smallint AND c.id = h.id
+  DELETE FROM @.claim WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held))
 ), taken_in AS (
   INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
   SELECT $1::smallint, id, slot, record_offset, fingerprint FROM held ORDER BY id ON CONFLICT DO NOTHING
@@ -210,16 +213,16 @@ SELECT id FROM held)";
 /// Nobody has seen the first one's fence. That of a later one must go on growing, so its row stays.
 constexpr std::string_view kGiveClaimsBack = R"(
 ), gone AS (
-  DELETE FROM @.claim c USING held h WHERE c.handler = $1::smallint AND c.id = h.id AND h.fence = 1
+  DELETE FROM @.claim WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held WHERE fence = 1))
 ), kept AS (
-  UPDATE @.claim c SET state = 'failed' FROM held h WHERE c.handler = $1::smallint AND c.id = h.id AND h.fence > 1
+  UPDATE @.claim SET state = 'failed' WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held WHERE fence > 1))
 )
 SELECT id FROM held)";
 
 constexpr std::string_view kRenewClaims = R"(
 ), renewed AS (
-  UPDATE @.claim c SET expires_at = clock_timestamp() + $5::bigint * interval '1 millisecond'
-    FROM held h WHERE c.handler = $1::smallint AND c.id = h.id
+  UPDATE @.claim SET expires_at = clock_timestamp() + $5::bigint * interval '1 millisecond'
+   WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held))
 )
 SELECT id FROM held)";
 

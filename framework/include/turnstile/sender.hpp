@@ -63,7 +63,7 @@ class NumberedSender final : public BrokerSender {
     by_hand,    ///< the program says so, when it has the response: acknowledge()
   };
   struct Options {
-    std::string name;                        ///< for people: in the table `producer`
+    std::string name;                           ///< for people: in the table `producer`
     std::chrono::milliseconds expiry{300'000};  ///< see ProducerTerms
     Acknowledge acknowledge = Acknowledge::delivered;
     std::shared_ptr<spdlog::logger> logger{};  ///< null: to stderr

@@ -40,7 +40,8 @@ struct TopicSettings {
   std::optional<std::int64_t> limit;   ///< handlers running at once; default: no limit but the workers
   std::optional<std::string>
       message_id;  ///< header:NAME | key | json:/pointer | cloudevents | offset; default header:message-id; mode sequence: offset (default) | request
-  std::optional<std::int64_t> request_window;  ///< mode sequence, request: how many numbers back are told apart; default 1,024
+  std::optional<std::int64_t>
+      request_window;  ///< mode sequence, request: how many numbers back are told apart; default 1,024
   std::optional<std::chrono::seconds> keep_ids_for;  ///< must exceed the topic's retention; see keep_ids_by_default()
   std::optional<std::chrono::milliseconds> handler_timeout;  ///< stop_token is set after it; default 30 s
   std::optional<RetryPolicy> retry;                          ///< default: 5 attempts, 100 ms doubling to 30 s

@@ -88,7 +88,7 @@ enum class HorizonPolicy : std::uint8_t {
 /// What becomes of messages while the store of ids does not answer (mode leased).
 enum class StoreDownPolicy : std::uint8_t {
   wait,  ///< they wait: fail closed
-  run,   ///< they run without being claimed: fail open. What was delivered twice takes effect twice, unless the other side refuses it
+  run,  ///< they run without being claimed: fail open. What was delivered twice takes effect twice, unless the other side refuses it
 };
 
 /// What becomes of a message while its duplicate runs (mode leased), in this process or another.

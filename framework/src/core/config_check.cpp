@@ -141,14 +141,16 @@ class TopicCheck {
     }
     const bool by_requests = s_.message_id == "request";
     if (by_requests && mode != Mode::sequence)
-      add("message_id", "request is for mode sequence, whose producers number what they send; set the mode to sequence");
+      add("message_id",
+          "request is for mode sequence, whose producers number what they send; set the mode to sequence");
     if (s_.request_window && !by_requests)
       add("request_window", "is for producers that number what they send; set message_id to request, or leave it out");
     if (mode == Mode::sequence) {
       if (s_.message_id && !by_requests && *s_.message_id != "offset")
-        add("message_id", "is " + *s_.message_id +
-                              ", and in mode sequence messages are numbered: by the partition (offset) or by their producers "
-                              "(request); or use transactional");
+        add("message_id",
+            "is " + *s_.message_id +
+                ", and in mode sequence messages are numbered: by the partition (offset) or by their producers "
+                "(request); or use transactional");
       if (s_.order && *s_.order != Order::partition)
         add("order", "mode sequence needs the order of the partition: what lies below a done record is taken for done");
       if (s_.fingerprint == true) add("fingerprint", "is of ids, and mode sequence keeps none; use transactional");

@@ -258,7 +258,9 @@ std::span<const Setting<TopicSettings>> topic_keys() {
       {"too_old", [](V v, TopicSettings& s) { return read_optional_choice(v, kTooOld, s.too_old); }},
       {"store_down", [](V v, TopicSettings& s) { return read_optional_choice(v, kStoreDown, s.store_down); }},
       {"request_window",
-       [](V v, TopicSettings& s) { return read_optional(v, s.request_window, kLeastRequestWindow, kMostRequestWindow); }},
+       [](V v, TopicSettings& s) {
+         return read_optional(v, s.request_window, kLeastRequestWindow, kMostRequestWindow);
+       }},
       {"fingerprint", [](V v, TopicSettings& s) { return read_optional(v, s.fingerprint); }},
   }};
   return keys;

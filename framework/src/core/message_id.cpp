@@ -14,7 +14,8 @@ using Found = std::variant<std::string, MissingId>;
 
 constexpr std::string_view header_prefix = "header:";
 constexpr std::string_view json_prefix = "json:";
-constexpr std::string_view choices = "use header:NAME, key, json:/pointer, cloudevents or offset, and in mode sequence offset or request";
+constexpr std::string_view choices =
+    "use header:NAME, key, json:/pointer, cloudevents or offset, and in mode sequence offset or request";
 
 std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 

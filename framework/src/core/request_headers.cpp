@@ -21,19 +21,21 @@ constexpr std::string_view kProof = "request-proof";
 constexpr std::size_t kProofBytes = 16;
 
 std::string proof_of(const Request& request, std::string_view topic, std::string_view secret) {
-  const std::string text =
-      fmt::format("{} {} {} {}", request.producer.text(), request.number, request.acked, topic);
+  const std::string text = fmt::format("{} {} {} {}", request.producer.text(), request.number, request.acked, topic);
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int length = 0;
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
-  if (HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), bytes, text.size(), digest.data(), &length) == nullptr)
+  if (HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), bytes, text.size(), digest.data(), &length) ==
+      nullptr)
     throw std::bad_alloc();
   std::string proof;
   for (std::size_t i = 0; i < kProofBytes; ++i) proof += fmt::format("{:02x}", digest[i]);
   return proof;
 }
 
-std::string about(std::string_view header, std::string_view what) { return fmt::format("header '{}' {}", header, what); }
+std::string about(std::string_view header, std::string_view what) {
+  return fmt::format("header '{}' {}", header, what);
+}
 
 using NumberOrMissing = std::variant<std::int64_t, MissingId>;
 
@@ -86,8 +88,8 @@ std::variant<StampedRequest, MissingId> request_of(const Message& message) {
   if (auto* missing = std::get_if<MissingId>(&acked)) return std::move(*missing);
   auto proof = only(message, kProof);
   if (auto* missing = std::get_if<MissingId>(&proof)) return std::move(*missing);
-  return StampedRequest{
-      {*id, std::get<std::int64_t>(number), std::get<std::int64_t>(acked), message.timestamp()}, std::get<std::string_view>(proof)};
+  return StampedRequest{{*id, std::get<std::int64_t>(number), std::get<std::int64_t>(acked), message.timestamp()},
+                        std::get<std::string_view>(proof)};
 }
 
 void stamp(OwnedMessage& message, const Request& request, std::string_view secret) {

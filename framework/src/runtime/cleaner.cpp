@@ -92,8 +92,7 @@ bool Cleaner::attempt(int& failures, Work work) {
   } catch (const StoreBusy&) {
     return false;  // somebody works on what is old: next time
   } catch (const std::exception& e) {
-    if (++failures == 2)
-      journal_->warn(std::string("what is old is not deleted until this works again: ") + e.what());
+    if (++failures == 2) journal_->warn(std::string("what is old is not deleted until this works again: ") + e.what());
     return false;
   }
 }

@@ -73,8 +73,8 @@ class Cleaner {
     std::chrono::milliseconds say_every{600'000};  ///< the store lets what was said hold for an hour at least
     std::chrono::milliseconds look_first{
         5'000};  ///< so late at most after the start: also who runs for a minute takes its turn
-    std::chrono::milliseconds look_every{60'000};  ///< whether ids are due, when none were
-    std::shared_ptr<Producers> producers{};        ///< whose sessions may expire; null: nobody's
+    std::chrono::milliseconds look_every{60'000};    ///< whether ids are due, when none were
+    std::shared_ptr<Producers> producers{};          ///< whose sessions may expire; null: nobody's
     std::chrono::milliseconds expire_every{10'000};  ///< as in "Patterns of Distributed Systems" (Idempotent Receiver)
   };
   Cleaner(Settings settings, std::vector<std::shared_ptr<Retention>> handlers, std::shared_ptr<InboxStore> store,
@@ -101,7 +101,7 @@ class Cleaner {
   const std::shared_ptr<const Journal> journal_;
   std::minstd_rand random_;
   int say_failures_ = 0, clean_failures_ = 0, expire_failures_ = 0;  ///< in a row
-  std::int64_t deleted_ = 0;                   ///< since it was last told
+  std::int64_t deleted_ = 0;                                         ///< since it was last told
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;

@@ -48,7 +48,7 @@ void work(Scheduler& scheduler, WorkerSlot& slot, InboxStore* store) {
       const std::stop_callback on_lost_permit(unit.permit.lost(), [&slot] { slot.watch.cancel(); });
       slot.watch.under(unit.permit);
       if (topic.needs_store() && !session) session = store->open_session();
-      result = unit.look_up ? topic.runner.look_up(unit.works, unit.lane->place, *session)
+      result = unit.look_up     ? topic.runner.look_up(unit.works, unit.lane->place, *session)
                : unit.unclaimed ? topic.runner.run_unclaimed(unit.works, unit.lane->place, slot.watch)
                                 : topic.runner.run(unit.works, unit.lane->place, session.get(), slot.watch);
     } catch (const std::exception& e) {

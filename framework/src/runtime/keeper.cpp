@@ -81,6 +81,7 @@ void Keeper::flush(std::span<const LanePtr> lanes) {
     journal_->warn(std::string("watermarks not written, they lag until the next time: ") + e.what());
     return;
   }
+  scheduler_.store_answered();
   scheduler_.locked([&] {
     for (std::size_t i = 0; i < whose.size(); ++i) whose[i]->flushed = updates[i].watermark;
   });

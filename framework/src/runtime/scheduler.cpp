@@ -174,7 +174,8 @@ SteadyTime Scheduler::next_event() const {
   SteadyTime until = SteadyTime::max();
   for (const auto& lane : lanes_) {
     if (lane->phase != LaneState::Phase::open) continue;
-    if (lane->topic.needs_store() && !lane->topic.fails_open() && !gate_.is_open()) until = std::min(until, gate_.next_probe());
+    if (lane->topic.needs_store() && !lane->topic.fails_open() && !gate_.is_open())
+      until = std::min(until, gate_.next_probe());
     else if (const auto due = lane->lane.next_due()) until = std::min(until, *due);
   }
   return until;
@@ -260,8 +261,9 @@ void Scheduler::store_changed(bool available, const std::string& why) {
     if (!available) {
       journal_->warn("topic " + name + ": store_down is run, so its handlers go on, and nothing is claimed");
     } else if (const auto count = std::exchange(topic->unclaimed, 0); count > 0) {
-      journal_->warn("topic " + name + ": " + std::to_string(count) +
-                     " messages ran without the database: those that were or will be delivered again take effect again");
+      journal_->warn(
+          "topic " + name + ": " + std::to_string(count) +
+          " messages ran without the database: those that were or will be delivered again take effect again");
     }
   }
   for (const auto& lane : lanes_) {

@@ -31,8 +31,8 @@ struct TopicState {
   TopicRunner runner;
   std::shared_ptr<Limiter> limiter;  ///< null: no limit but the workers
   // Guarded by the scheduler's lock:
-  bool starved = false;  ///< no permit was to be had; cleared by the limiter's wake
-  double mean_ns = 0;    ///< a message's time through a worker, moving average; 0: not known yet
+  bool starved = false;        ///< no permit was to be had; cleared by the limiter's wake
+  double mean_ns = 0;          ///< a message's time through a worker, moving average; 0: not known yet
   std::int64_t unclaimed = 0;  ///< messages that ran without the store since it went away
   [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode != Mode::none; }
   [[nodiscard]] bool fails_open() const noexcept { return runner.plan().store_down == StoreDownPolicy::run; }

@@ -130,7 +130,8 @@ void NumberedSender::close(const std::string& topic, std::int64_t number) {
 void NumberedSender::heartbeats() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    const auto pause = failing_ ? std::min(kAfterFailure, options_.expiry / kHeartbeats) : options_.expiry / kHeartbeats;
+    const auto pause =
+        failing_ ? std::min(kAfterFailure, options_.expiry / kHeartbeats) : options_.expiry / kHeartbeats;
     if (wake_.wait_for(lock, pause, [this] { return stopping_; })) return;
     lock.unlock();
     std::string trouble;
@@ -151,9 +152,10 @@ void NumberedSender::heartbeat() {
   const MessageId id = session();
   if (producers_->heartbeat(id)) return;
   open_session();
-  logger_->warn("producer '{}': its session {} has expired, as no heartbeat came for {} ms; going on as {}. What was stamped before "
-                "and is sent from now on is not run",
-                options_.name, id.text(), options_.expiry.count(), session().text());
+  logger_->warn(
+      "producer '{}': its session {} has expired, as no heartbeat came for {} ms; going on as {}. What was stamped before "
+      "and is sent from now on is not run",
+      options_.name, id.text(), options_.expiry.count(), session().text());
 }
 
 }  // namespace turnstile

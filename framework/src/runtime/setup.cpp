@@ -149,8 +149,8 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
   const bool leases = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::leased; });
   const auto claims = leases ? std::make_shared<ClaimKeeper>(store->claims(), journal) : nullptr;
 
-  const bool numbered = std::any_of(plans.begin(), plans.end(),
-                                    [](const auto& p) { return p.numbering == Numbering::requests; });
+  const bool numbered =
+      std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.numbering == Numbering::requests; });
   const auto producers = numbered ? std::make_shared<ProducerBook>(store->producers()) : nullptr;
 
   std::vector<std::unique_ptr<TopicState>> topics;
@@ -186,9 +186,8 @@ std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_p
 
 std::shared_ptr<Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics,
                                                InboxStore* store) {
-  const bool any = std::any_of(topics.begin(), topics.end(), [](const auto& topic) {
-    return topic->runner.plan().numbering == Numbering::requests;
-  });
+  const bool any = std::any_of(topics.begin(), topics.end(),
+                               [](const auto& topic) { return topic->runner.plan().numbering == Numbering::requests; });
   return any ? store->producers() : nullptr;
 }
 

@@ -54,9 +54,9 @@ struct UnitResult {
 class TopicRunner {
  public:
   struct Services {
-    std::shared_ptr<InboxStore> store;       ///< null where the mode is none
-    std::shared_ptr<Retention> retention{};  ///< how far back ids are known; null without a store
-    std::shared_ptr<ClaimKeeper> claims{};   ///< null unless the mode is leased
+    std::shared_ptr<InboxStore> store;          ///< null where the mode is none
+    std::shared_ptr<Retention> retention{};     ///< how far back ids are known; null without a store
+    std::shared_ptr<ClaimKeeper> claims{};      ///< null unless the mode is leased
     std::shared_ptr<ProducerBook> producers{};  ///< null unless producers number their requests
     std::shared_ptr<DeadLetters> dead_letters;
     std::shared_ptr<const Journal> journal;

@@ -34,6 +34,8 @@ struct UnitRun::Leases {
   std::vector<std::size_t> ended;     ///< whose: places in works_
   std::vector<std::uint8_t> skipped;  ///< by place in `ended`
   Clock::time_point oldest_end;
+  Range done;              ///< written down
+  Range repeats;           ///< whose ids earlier messages of the unit have
   Range duplicates;        ///< that are to be answered
   bool unwritten = false;  ///< the store went away for good
 
@@ -65,9 +67,7 @@ class UnitRun::Notes final : public Outgoing {
     of_[k].response = body;
     if (auto reply = run_.reply_record(range_[k], body)) of_[k].messages.push_back(std::move(*reply));
   }
-  void publish(const OwnedMessage& message) override {
-    of_.front().messages.emplace_back(message, new_message_id());
-  }
+  void publish(const OwnedMessage& message) override { of_.front().messages.emplace_back(message, new_message_id()); }
   Of take(std::size_t k) { return std::move(of_[k]); }
 
  private:
@@ -98,6 +98,7 @@ void UnitRun::run_leased() {
   TURNSTILE_FAILPOINT("after-claim");
   run_claimed(leases, todo);
   write_down(leases);
+  settle_repeats(leases);
   leases.hold.reset();
   if (!leases.duplicates.empty()) answer_duplicates(leases.duplicates);
 }
@@ -236,7 +237,7 @@ void UnitRun::not_claimed(Leases& leases, std::size_t at) {
                ids_[at]->text() + " --handler " + plan_.handler + " --done | --rerun",
            works_[at].attempt});
       break;
-    case Claim::State::repeated: again_soon({at}, "an earlier message of its batch has the same id"); break;
+    case Claim::State::repeated: leases.repeats.push_back(at); break;
     case Claim::State::running:
       switch (plan_.while_running) {
         case RunningPolicy::skip: settle_duplicate(at); break;
@@ -250,6 +251,21 @@ void UnitRun::not_claimed(Leases& leases, std::size_t at) {
           break;
       }
       break;
+  }
+}
+
+/// What repeats a message of its own unit is a duplicate of it, once that one is done.
+void UnitRun::settle_repeats(Leases& leases) {
+  for (const std::size_t at : leases.repeats) {
+    const auto first = static_cast<std::size_t>(std::find(ids_.begin(), ids_.end(), ids_[at]) - ids_.begin());
+    const bool done = std::find(leases.done.begin(), leases.done.end(), first) != leases.done.end();
+    // Whether it has the same body, the next claim tells.
+    if (done && !plan_.fingerprint) {
+      settle_duplicate(at);
+      if (plan_.duplicates == DuplicatePolicy::replay) leases.duplicates.push_back(at);
+    } else if (!held(at)) {
+      again_soon({at}, "an earlier message of its batch has the same id");
+    }
   }
 }
 
@@ -270,6 +286,7 @@ void UnitRun::write_down(Leases& leases) {
     }
     published = published || !end.messages.empty();
     result_.verdicts[leases.ended[i]].kind = Verdict::Kind::settled;
+    leases.done.push_back(leases.ended[i]);
     ++(leases.skipped[i] ? result_.counts.skipped : result_.counts.done);
   }
   if (published && runner_.services_.on_published) runner_.services_.on_published();

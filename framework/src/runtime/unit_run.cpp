@@ -383,8 +383,8 @@ UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std
   });
 }
 
-UnitRun::Attempt UnitRun::handle(std::span<const Message> messages, Context& context, std::optional<std::size_t> culprit,
-                                 bool& skipped) {
+UnitRun::Attempt UnitRun::handle(std::span<const Message> messages, Context& context,
+                                 std::optional<std::size_t> culprit, bool& skipped) {
   auto result = guarded(culprit, [&] {
     const Outcome outcome = invoke(messages, context);
     skipped = outcome.kind() == Outcome::Kind::skip;

@@ -61,7 +61,8 @@ class UnitRun {
   template <class Call>
   Attempt guarded(std::optional<std::size_t> culprit, Call&& call);
   /// Calls the handler, for which `context` was made. `culprit`: who is to blame when it fails.
-  Attempt handle(std::span<const Message> messages, Context& context, std::optional<std::size_t> culprit, bool& skipped);
+  Attempt handle(std::span<const Message> messages, Context& context, std::optional<std::size_t> culprit,
+                 bool& skipped);
   Outcome invoke(std::span<const Message> messages, Context& context);
 
   /// What a Context of this run gives to the outside, for one place in the range, or for all of a span handler's.
@@ -93,6 +94,7 @@ class UnitRun {
   bool is_too_old(std::size_t at);
   void not_claimed(Leases& leases, std::size_t at);
   void write_down(Leases& leases);
+  void settle_repeats(Leases& leases);
   std::optional<std::vector<bool>> end_claims(Leases& leases);
   void settle_lost(const Leases& leases, std::size_t i);
   void answer_duplicates(const Range& duplicates);
@@ -119,10 +121,10 @@ class UnitRun {
   bool unclaimed_ = false;  ///< mode leased, and the store is away
   std::vector<std::optional<MessageId>> ids_;
   std::vector<StampedRequest> requests_;  ///< by place in works_, where producers number them
-  std::vector<Admission> admissions_;  ///< of the last attempt, by place in its range
-  std::vector<std::uint8_t> skipped_;  ///< of the last attempt, by place in its range
-  std::vector<std::uint8_t> replied_;  ///< the same; empty while nobody has
-  std::size_t published_ = 0;          ///< in the last attempt
+  std::vector<Admission> admissions_;     ///< of the last attempt, by place in its range
+  std::vector<std::uint8_t> skipped_;     ///< of the last attempt, by place in its range
+  std::vector<std::uint8_t> replied_;     ///< the same; empty while nobody has
+  std::size_t published_ = 0;             ///< in the last attempt
   std::vector<std::size_t> holding_;
   std::chrono::steady_clock::time_point started_;
 };

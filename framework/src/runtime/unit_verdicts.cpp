@@ -39,20 +39,22 @@ Death UnitRun::death_of_age(std::size_t at) const {
   const auto text = [](Timestamp time) {
     return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
   };
-  return {"too_old",
-          "it is from " + text(message(at).timestamp()) + ", and ids are all remembered since " +
-              text(runner_.services_.retention->all_since()) +
-              ": whether it has taken effect is not known. If it has not, publish it again (turnstile dlq replay); if old times are no "
-              "sign of old deliveries, set too_old = \"run\"",
-          0};
+  return {
+      "too_old",
+      "it is from " + text(message(at).timestamp()) + ", and ids are all remembered since " +
+          text(runner_.services_.retention->all_since()) +
+          ": whether it has taken effect is not known. If it has not, publish it again (turnstile dlq replay); if old times are no "
+          "sign of old deliveries, set too_old = \"run\"",
+      0};
 }
 
 Death UnitRun::death_of_session(std::size_t at) const {
-  return {"no_session",
-          "its producer session " + requests_[at].request.producer.text() +
-              " is not known, or had expired when it was sent, so that nobody can tell whether it was sent before. If it has not taken "
-              "effect, publish it again: turnstile dlq replay",
-          0};
+  return {
+      "no_session",
+      "its producer session " + requests_[at].request.producer.text() +
+          " is not known, or had expired when it was sent, so that nobody can tell whether it was sent before. If it has not taken "
+          "effect, publish it again: turnstile dlq replay",
+      0};
 }
 
 Death UnitRun::death_of_forgery(std::size_t at) const {
@@ -63,12 +65,13 @@ Death UnitRun::death_of_forgery(std::size_t at) const {
 }
 
 Death UnitRun::death_of_window(std::size_t at) const {
-  return {"outside_window",
-          "its number " + std::to_string(requests_[at].request.number) +
-              " is behind the last ones of its producer that are told apart: whether it took effect is not known. If it has not, "
-              "publish it again: turnstile dlq replay; if this happens often, raise request_window (" +
-              std::to_string(plan_.request_window) + ")",
-          0};
+  return {
+      "outside_window",
+      "its number " + std::to_string(requests_[at].request.number) +
+          " is behind the last ones of its producer that are told apart: whether it took effect is not known. If it has not, "
+          "publish it again: turnstile dlq replay; if this happens often, raise request_window (" +
+          std::to_string(plan_.request_window) + ")",
+      0};
 }
 
 void UnitRun::settle_duplicate(std::size_t at) {

@@ -28,11 +28,11 @@ struct InboxEntry {
 };
 
 enum class Admission : std::uint8_t {
-  fresh,      ///< its id is now in the inbox, as part of the open transaction
-  duplicate,  ///< its id was there, or an earlier entry of the same batch has it
-  mismatch,   ///< as duplicate, but the fingerprint that was kept is another one
-  outside,    ///< its request number is so far back that nobody knows whether it took effect
-  no_session, ///< its producer is not known, or had expired when it was sent
+  fresh,       ///< its id is now in the inbox, as part of the open transaction
+  duplicate,   ///< its id was there, or an earlier entry of the same batch has it
+  mismatch,    ///< as duplicate, but the fingerprint that was kept is another one
+  outside,     ///< its request number is so far back that nobody knows whether it took effect
+  no_session,  ///< its producer is not known, or had expired when it was sent
 };
 
 /// How a batch's messages are told apart.
@@ -110,8 +110,8 @@ struct DeadMessage {
   Fence fence;  ///< its slot names the partition
   OwnedMessage record;
   std::optional<MessageId> id;  ///< absent when the record had none
-  std::string reason;           ///< failed | missing_id | mismatch | duplicate | rejected | unknown | too_old | outside_window |
-                              ///< no_session | forged
+  std::string reason;  ///< failed | missing_id | mismatch | duplicate | rejected | unknown | too_old | outside_window |
+                       ///< no_session | forged
   std::string error;
   int attempts = 0;
   std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked here only

@@ -22,8 +22,9 @@ namespace turnstile {
 struct Request {
   MessageId producer;
   std::int64_t number = 0;  ///< from 1
-  std::int64_t acked = 0;   ///< its producer needs no response of this one and of those before it; they are not sent again
-  Timestamp sent{};         ///< by the record's timestamp
+  std::int64_t acked =
+      0;             ///< its producer needs no response of this one and of those before it; they are not sent again
+  Timestamp sent{};  ///< by the record's timestamp
 };
 
 struct ProducerTerms {
