@@ -274,10 +274,13 @@ bool Database::look_up(const std::string& uuid_text) {
   return there;
 }
 
-void Database::prepare_outbox(const std::string& schema) {
+void Database::prepare_outbox(const std::string& schema, std::int64_t batch) {
   exec("SET synchronous_commit = off");
-  const std::string read = "SELECT shard::bigint, id, message_id::text, topic, record_key, record_payload FROM " +
-                           schema + ".outbox WHERE shard >= 0 ORDER BY shard, id LIMIT $1::bigint";
+  // A plan for the very arrays of a batch reads the whole table; the limit stands in the text, so that it is known all the same.
+  exec("SET plan_cache_mode = force_generic_plan");
+  const std::string read =
+      "SELECT o.shard::bigint, o.id, o.message_id::text, o.topic, o.record_key, o.record_payload FROM " + schema +
+      ".outbox o WHERE o.shard >= 0 ORDER BY o.shard, o.id LIMIT " + std::to_string(batch);
   const std::string remove = "DELETE FROM " + schema +
                              ".outbox o USING unnest($1::bigint[], $2::bigint[]) AS d (shard, id) "
                              "WHERE o.shard = d.shard::smallint AND o.id = d.id";
@@ -285,10 +288,8 @@ void Database::prepare_outbox(const std::string& schema) {
   prepare("delete_outbox", remove.c_str());
 }
 
-OutboxBatch Database::read_outbox(std::int64_t most) {
-  const std::string text = std::to_string(most);
-  const char* values[] = {text.c_str()};
-  return OutboxBatch(check(PQexecPrepared(pg_, "read_outbox", 1, values, nullptr, nullptr, 1), "read outbox"));
+OutboxBatch Database::read_outbox() {
+  return OutboxBatch(check(PQexecPrepared(pg_, "read_outbox", 0, nullptr, nullptr, nullptr, 1), "read outbox"));
 }
 
 void Database::delete_outbox(const OutboxBatch& batch) {

@@ -88,9 +88,9 @@ class Database {
   void prepare_look_up(const std::string& schema, std::int64_t handler);
   /// Whether the inbox has the id.
   bool look_up(const std::string& uuid_text);
-  void prepare_outbox(const std::string& schema);
+  void prepare_outbox(const std::string& schema, std::int64_t batch);
   /// The first of what waits, in the order of the primary key.
-  OutboxBatch read_outbox(std::int64_t most);
+  OutboxBatch read_outbox();
   /// Without waiting for the disk, as the relay does: what a crash brings back is sent again, with the same id.
   void delete_outbox(const OutboxBatch& batch);
 

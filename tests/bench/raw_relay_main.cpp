@@ -42,8 +42,8 @@ void produce(rd_kafka_t* rk, const OutboxRow& row) {
 }
 
 /// Returns how many there were.
-std::int64_t relay(Database& db, rd_kafka_t* rk, std::int64_t most) {
-  const OutboxBatch batch = db.read_outbox(most);
+std::int64_t relay(Database& db, rd_kafka_t* rk) {
+  const OutboxBatch batch = db.read_outbox();
   for (int i = 0; i < batch.size(); ++i) {
     produce(rk, batch.row(i));
     if (i % 100 == 0) rd_kafka_poll(rk, 0);
@@ -62,13 +62,13 @@ int main(int argc, char** argv) {
   const std::string brokers = args.text("brokers"), topic = args.text("topic");
   const std::int64_t wanted = args.number("messages"), most = args.number("batch", 1'000);
   Database db(args.text("postgres"));
-  db.prepare_outbox(args.text("schema"));
+  db.prepare_outbox(args.text("schema"), most);
   args.done();
 
   rd_kafka_t* rk = open_producer(brokers);
   const std::int64_t start_ns = now_ns();
   std::int64_t sent = 0;
-  while (sent < wanted) sent += relay(db, rk, most);
+  while (sent < wanted) sent += relay(db, rk);
   const double seconds = seconds_since(start_ns);
   rd_kafka_destroy(rk);
   Report("raw_relay")
