@@ -46,7 +46,7 @@ class Idempotence:
             raise self.failed(f"fw_once {how}: effects and distinct effects {made}, not {effects} of each")
         return report
 
-    # What numbers messages instead of remembering each id, against mode transactional; and the bound.
+    # What numbers messages instead of remembering each id, against mode transactional: how bench_fw_once is told so, and the bound.
     NUMBERED = {}
 
     def numbered(self, name):
@@ -132,7 +132,7 @@ class Idempotence:
         self.p.fresh_schema()
         self.p.sql(f"INSERT INTO {self.schema}.outbox (shard, topic, record_key, record_payload) "
                    f"SELECT n % 10000 % 16, '{topic}', convert_to('key-' || n % 10000, 'UTF8'), "
-                   f"convert_to(lpad(n::text, 100, 'x'), 'UTF8') FROM generate_series(1, {messages}) n; ")
+                   f"convert_to(lpad(n::text, 100, 'x'), 'UTF8') FROM generate_series(1, {messages}) n")
         self.p.sql(f"VACUUM ANALYZE {self.schema}.outbox")
         self.p.sql("CHECKPOINT")
         report = self.p.run(name, brokers=self.p.kafka, topic=topic, postgres=self.p.postgres, schema=self.schema,

@@ -1,5 +1,5 @@
 // An outbox relay by hand: reads the framework's table in batches, produces them, waits for the reports of the batch, and deletes it.
-//   --brokers B --topic T --postgres URL --schema S --messages M [--batch 1000]
+//   --brokers B --topic T --postgres URL --schema S --messages M [--batch 5000]
 // The producer is as safe as the relay's (idempotent, acks=all, no time limit). Nobody else may relay meanwhile, so that no lease is needed.
 // The clock runs from the first SELECT to the answer to the last DELETE.
 
@@ -60,7 +60,7 @@ std::int64_t relay(Database& db, rd_kafka_t* rk) {
 int main(int argc, char** argv) {
   Args args(argc, argv);
   const std::string brokers = args.text("brokers"), topic = args.text("topic");
-  const std::int64_t wanted = args.number("messages"), most = args.number("batch", 1'000);
+  const std::int64_t wanted = args.number("messages"), most = args.number("batch", 5'000);
   Database db(args.text("postgres"));
   db.prepare_outbox(args.text("schema"), most);
   args.done();
