@@ -9,7 +9,7 @@ class Idempotence:
 
     # --- other modes than transactional ---
 
-    LEASED_SIZES = {"by hand": 20_000, "framework": 200_000}
+    LEASED_SIZES = {"by hand": 20_000, "framework": 100_000}
 
     def leased_topic(self, side):
         messages = self.size(self.LEASED_SIZES[side])
@@ -24,7 +24,8 @@ class Idempotence:
         topic = self.leased_topic("framework")
         self.p.fresh_schema()
         report = self.p.run("bench_fw_once", brokers=self.p.kafka, topic=topic["topic"], postgres=self.p.postgres,
-                            schema=self.schema, way="noop", mode="leased", workers=self.connections, messages=topic["messages"])
+                            schema=self.schema, way="noop", mode="leased", workers=self.connections, messages=topic["messages"],
+                            patience_s=600)
         left = self.p.sql(f"SELECT (SELECT count(*) FROM {self.schema}.inbox) || ' ' || (SELECT count(*) FROM {self.schema}.claim)")
         if left != f"{topic['distinct']} 0" or report["failed"] != 0:
             raise self.failed(f"fw_once leased: ids and open claims {left}, not {topic['distinct']} and 0")
@@ -152,10 +153,12 @@ class Idempotence:
 
     def purge_stall(self):
         ratios = []
+        seconds = max(1, 10 * self.scale)
         for _ in range(self.rounds):
             self.p.sql(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE")
-            seen = self.p.run("bench_fw_purge", postgres=self.p.postgres, schema=self.schema, old=self.size(3 * MILLION),
-                              connections=self.connections, rounds=3, seconds=max(1, 10 * self.scale), patience_s=600)
+            # More than can be deleted in that time.
+            seen = self.p.run("bench_fw_purge", postgres=self.p.postgres, schema=self.schema, old=int(300_000 * seconds),
+                              connections=self.connections, rounds=3, seconds=seconds, patience_s=600)
             ratios.append(seen["p99_ratio"])
         self.bar("purge-stall", ratios, 2, most=True)
 
