@@ -32,6 +32,19 @@ inline turnstile::PostgresSettings postgres_settings(const std::string& url, con
   return settings;
 }
 
+/// As an operator writes them into the file. No `message_id`: what the mode takes by itself.
+inline turnstile::TopicSettings topic_settings(const std::string& mode, const std::string& message_id) {
+  std::string file =
+      "[kafka]\n\"bootstrap.servers\" = \"-\"\n[postgres]\nurl = \"postgresql://-\"\n[topics.all]\nmode = \"" + mode +
+      "\"\n";
+  if (!message_id.empty()) file += "message_id = \"" + message_id + "\"\n";
+  try {
+    return turnstile::Config::parse(file, "the benchmark's settings").topics.at("all");
+  } catch (const std::exception& e) {
+    die(e.what());
+  }
+}
+
 /// Counts messages as they are settled. The clock runs from the start of the first batch to the end of the last one.
 class Progress : public turnstile::Observer {
  public:

@@ -1,5 +1,8 @@
 // Once, with the framework: the job of raw_once, written as a user writes it.
-//   --brokers B --topic T --postgres URL --schema S --mode single|sync|defer|set --workers N --messages M
+//   --brokers B --topic T --postgres URL --schema S --way single|sync|defer|set|noop --workers N --messages M
+//   [--mode transactional]    as it stands in the configuration
+//   [--message-id header:message-id]
+// noop is for effects elsewhere: the handler does nothing.
 // The runner makes the schema and the empty table fw_effects, and looks at it afterwards.
 
 #include <span>
@@ -37,33 +40,40 @@ void effects_of_batch(std::span<const Message> messages, Context& ctx) {
   ctx.tx().exec(insert_all, payments, amounts);
 }
 
-Pipeline pipeline_of(const std::string& mode) {
-  if (mode == "single") return effect_sync | transactional() | batch(1);
-  if (mode == "sync") return effect_sync | transactional();
-  if (mode == "defer") return effect_deferred | transactional();
-  if (mode == "set") return effects_of_batch | transactional();
-  bench::die("--mode: single, sync, defer or set, not " + mode);
+void no_effect(const Message&, Context&) {}
+
+/// Under one name in all runs: the same ids are the same to it, from whichever topic.
+Pipeline pipeline_of(const std::string& way) {
+  const auto name = handler_id("once");
+  if (way == "single") return effect_sync | name | batch(1);
+  if (way == "sync") return effect_sync | name;
+  if (way == "defer") return effect_deferred | name;
+  if (way == "set") return effects_of_batch | name;
+  if (way == "noop") return no_effect | name;
+  bench::die("--way: single, sync, defer, set or noop, not " + way);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   bench::Args args(argc, argv);
-  const std::string mode = args.text("mode");
+  const std::string way = args.text("way"), mode = args.text("mode", "transactional");
   Config config = bench::plain_config(args.text("brokers"), "fw-once");
   config.postgres = bench::postgres_settings(args.text("postgres"), args.text("schema"));
   config.consumer.workers = static_cast<int>(args.number("workers", 4));
   const std::int64_t workers = config.consumer.workers;
   const std::string topic = args.text("topic");
+  config.topics[topic] = bench::topic_settings(mode, args.text("message-id", ""));
   const std::int64_t wanted = args.number("messages");
   args.done();
 
   Consumer app(std::move(config));
   const auto progress = std::make_shared<bench::Progress>(app, wanted);
-  app.topic(topic, pipeline_of(mode)).observe(progress);
+  app.topic(topic, pipeline_of(way)).observe(progress);
   bench::run(app);
   const double seconds = progress->seconds();
   bench::Report("fw_once")
+      .add("way", way)
       .add("mode", mode)
       .add("connections", workers)
       .add("messages", progress->settled())

@@ -6,6 +6,7 @@
 //   [--across 0]             1: a repetition goes to another partition than the first one did
 //   [--keys none|uniform|zipf] [--key-count 10000]   Zipf with s = 1
 //   [--rate R]               messages a second, paced; 0: as fast as it goes
+//   [--first 0]              the number of the first record: other numbers are other ids, later ones by time
 //   [--create 1]             0: the topic is there already
 //   [--remove 0]             1: removes the topic, and does nothing else
 // A record's key, id and partition follow from its number, so a repetition is the same record again. Reports the distinct
@@ -79,6 +80,7 @@ struct Plan {
   double duplicates = 0;
   bool across = false;
   double rate = 0;
+  std::uint64_t first = 0;
 };
 
 /// Which record comes at place i: a new one, or one of the last 20,000 again.
@@ -141,6 +143,7 @@ class Loader {
   }
 
   void produce(Numbers::Next next) {
+    next.number += plan_.first;
     Record{static_cast<std::int64_t>(next.number), static_cast<std::int64_t>(scramble(next.number) % 100'000), now_ns()}
         .write(payload_);
     std::string key;
@@ -205,6 +208,7 @@ int main(int argc, char** argv) {
   plan.duplicates = args.real("duplicates", 0);
   plan.across = args.number("across", 0) != 0;
   plan.rate = args.real("rate", 0);
+  plan.first = static_cast<std::uint64_t>(args.number("first", 0));
   Keys keys(args.text("keys", "none"), args.number("key-count", 10'000));
   const bool create = args.number("create", 1) != 0;
   const bool remove = args.number("remove", 0) != 0;

@@ -44,7 +44,40 @@ void finish_admin(rd_kafka_queue_t* answers, const std::string& topic, Results r
   rd_kafka_queue_destroy(answers);
 }
 
+std::vector<Span> spans_of(rd_kafka_t* rk, const std::string& name) {
+  rd_kafka_topic_t* topic = rd_kafka_topic_new(rk, name.c_str(), nullptr);
+  const rd_kafka_metadata_t* metadata = nullptr;
+  if (const auto error = rd_kafka_metadata(rk, 0, topic, &metadata, 30'000); error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    die("metadata of " + name + ": " + rd_kafka_err2str(error));
+  }
+  if (metadata->topic_cnt != 1 || metadata->topics[0].partition_cnt == 0) die("no such topic: " + name);
+  std::vector<Span> spans(static_cast<std::size_t>(metadata->topics[0].partition_cnt));
+  for (std::size_t p = 0; p < spans.size(); ++p) {
+    const auto error =
+        rd_kafka_query_watermark_offsets(rk, name.c_str(), static_cast<int>(p), &spans[p].low, &spans[p].high, 30'000);
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) die("offsets of " + name + ": " + rd_kafka_err2str(error));
+  }
+  rd_kafka_metadata_destroy(metadata);
+  rd_kafka_topic_destroy(topic);
+  return spans;
+}
+
+std::int64_t sum_of(const std::vector<Span>& spans) {
+  std::int64_t sum = 0;
+  for (const Span& span : spans) sum += span.high - span.low;
+  return sum;
+}
+
 }  // namespace
+
+std::int64_t messages_in(const std::string& brokers, const std::string& topic) {
+  char why[512];
+  rd_kafka_t* rk = rd_kafka_new(RD_KAFKA_PRODUCER, make_conf({{"bootstrap.servers", brokers}}), why, sizeof why);
+  if (rk == nullptr) die(why);
+  const std::int64_t sum = sum_of(spans_of(rk, topic));
+  rd_kafka_destroy(rk);
+  return sum;
+}
 
 void create_topic(rd_kafka_t* rk, const std::string& topic, int partitions) {
   char why[512];
@@ -83,7 +116,7 @@ PartitionReader::PartitionReader(const std::string& brokers, const std::string& 
   rk_ = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
   if (rk_ == nullptr) die(why);
   rd_kafka_poll_set_consumer(rk_);
-  find_spans();
+  spans_ = spans_of(rk_, topic);
   rd_kafka_topic_partition_list_t* topics = rd_kafka_topic_partition_list_new(1);
   rd_kafka_topic_partition_list_add(topics, topic.c_str(), RD_KAFKA_PARTITION_UA);
   if (const auto error = rd_kafka_subscribe(rk_, topics); error != RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -94,23 +127,6 @@ PartitionReader::PartitionReader(const std::string& brokers, const std::string& 
 PartitionReader::~PartitionReader() {
   rd_kafka_consumer_close(rk_);
   rd_kafka_destroy(rk_);
-}
-
-void PartitionReader::find_spans() {
-  rd_kafka_topic_t* topic = rd_kafka_topic_new(rk_, topic_.c_str(), nullptr);
-  const rd_kafka_metadata_t* metadata = nullptr;
-  if (const auto error = rd_kafka_metadata(rk_, 0, topic, &metadata, 30'000); error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    die("metadata of " + topic_ + ": " + rd_kafka_err2str(error));
-  }
-  if (metadata->topic_cnt != 1 || metadata->topics[0].partition_cnt == 0) die("no such topic: " + topic_);
-  spans_.resize(static_cast<std::size_t>(metadata->topics[0].partition_cnt));
-  for (std::size_t p = 0; p < spans_.size(); ++p) {
-    const auto error = rd_kafka_query_watermark_offsets(rk_, topic_.c_str(), static_cast<int>(p), &spans_[p].low,
-                                                        &spans_[p].high, 30'000);
-    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) die("offsets of " + topic_ + ": " + rd_kafka_err2str(error));
-  }
-  rd_kafka_metadata_destroy(metadata);
-  rd_kafka_topic_destroy(topic);
 }
 
 void PartitionReader::on_rebalance(rd_kafka_t* rk, rd_kafka_resp_err_t error, rd_kafka_topic_partition_list_t* list,
@@ -154,11 +170,7 @@ void PartitionReader::poll(int timeout_ms) {
   die(std::string("the broker: ") + rd_kafka_message_errstr(message));
 }
 
-std::int64_t PartitionReader::messages() const {
-  std::int64_t sum = 0;
-  for (const Span& span : spans_) sum += span.high - span.low;
-  return sum;
-}
+std::int64_t PartitionReader::messages() const { return sum_of(spans_); }
 
 void PartitionReader::store(int partition, std::int64_t next) const {
   // A fresh list each time: librdkafka caches the partition inside the element (trap 46).

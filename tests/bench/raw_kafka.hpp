@@ -25,6 +25,9 @@ Settings parse_settings(const std::string& text);
 void create_topic(rd_kafka_t* rk, const std::string& topic, int partitions);
 void remove_topic(rd_kafka_t* rk, const std::string& topic);
 
+/// How many records all partitions of the topic hold.
+std::int64_t messages_in(const std::string& brokers, const std::string& topic);
+
 struct Span {
   std::int64_t low = 0;
   std::int64_t high = 0;
@@ -59,7 +62,6 @@ class PartitionReader {
   static void on_rebalance(rd_kafka_t*, rd_kafka_resp_err_t, rd_kafka_topic_partition_list_t*, void*);
   void take(const rd_kafka_topic_partition_list_t* list);
   void give_back();
-  void find_spans();
 
   rd_kafka_t* rk_ = nullptr;
   std::string topic_;

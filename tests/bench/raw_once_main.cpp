@@ -1,14 +1,16 @@
 // Once, by hand: reads a topic and gives each message id one row in raw_inbox and one in raw_effects, in one transaction.
-//   --brokers B --topic T --postgres URL --mode single|sync|pipeline|set --connections N [--batch 500] [--messages M]
+//   --brokers B --topic T --postgres URL --way single|sync|pipeline|set|lease --connections N [--batch 500] [--messages M]
 //   single    one transaction a message: BEGIN, inbox row, business row, COMMIT, one after another
 //   sync      batches; one set-based inbox insert, then one synchronous business insert a message
 //   pipeline  batches; the business inserts go out together through libpq's pipeline
 //   set       batches; one set-based business insert
+//   lease     one message at a time, in two commits: claimed in raw_lease, then (the effect is elsewhere, here none) done
 // Each connection is a thread that owns some of the partitions. The clock runs from the first message to the last
 // COMMIT; offsets are stored after each transaction and committed once a second.
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -21,15 +23,18 @@ namespace {
 
 using namespace bench;
 
-enum class Way { single, sync, pipeline, set };
+enum class Way { single, sync, pipeline, set, lease };
 
-Way way_of(const std::string& mode) {
-  if (mode == "single") return Way::single;
-  if (mode == "sync") return Way::sync;
-  if (mode == "pipeline") return Way::pipeline;
-  if (mode == "set") return Way::set;
-  die("--mode: single, sync, pipeline or set, not " + mode);
+Way way_of(const std::string& name) {
+  if (name == "single") return Way::single;
+  if (name == "sync") return Way::sync;
+  if (name == "pipeline") return Way::pipeline;
+  if (name == "set") return Way::set;
+  if (name == "lease") return Way::lease;
+  die("--way: single, sync, pipeline, set or lease, not " + name);
 }
+
+bool one_at_a_time(Way way) { return way == Way::single || way == Way::lease; }
 
 struct Shared {
   std::atomic<std::int64_t> settled{0};
@@ -62,6 +67,7 @@ class Worker {
   /// Returns how many were duplicates.
   std::int64_t take(std::span<rd_kafka_message_t* const> messages) {
     if (way_ == Way::single) return take_single(*messages.front());
+    if (way_ == Way::lease) return take_leased(*messages.front());
     read(messages);
     insert_ids();
     select_fresh();
@@ -79,6 +85,17 @@ class Worker {
     if (fresh) db_.insert_effect(record.number, record.amount);
     db_.exec("COMMIT");
     return fresh ? 0 : 1;
+  }
+
+  std::int64_t take_leased(const rd_kafka_message_t& message) {
+    const std::string id(header(message, "message-id"));
+    std::optional<std::int64_t> fence;
+    while (!(fence = db_.claim(id, owner_))) {
+      if (db_.is_done(id)) return 1;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // another owner is at it
+    }
+    if (!db_.complete(id, owner_, *fence)) die("the claim of " + id + " was lost");
+    return 0;
   }
 
   void read(std::span<rd_kafka_message_t* const> messages) {
@@ -142,6 +159,7 @@ class Worker {
 
   Database db_;
   Way way_;
+  const std::string owner_ = unique_name("worker");
   std::vector<Item> items_, fresh_items_;
   std::vector<Uuid> ids_, fresh_;
   std::vector<std::int64_t> payments_, amounts_;
@@ -178,8 +196,14 @@ void work(Worker& worker, const PartitionReader& reader, std::vector<Mine> mine,
 }
 
 /// Holds the tables against what the topic must have left there.
-void verify(const std::string& url, const Shared& shared) {
+void verify(const std::string& url, Way way, const Shared& shared) {
   Database db(url);
+  if (way == Way::lease) {
+    const std::int64_t done =
+        db.number("SELECT count(*) FILTER (WHERE done) - count(*) FILTER (WHERE NOT done) FROM raw_lease");
+    if (done != shared.settled - shared.refused) die(std::to_string(done) + " done, less those that are not");
+    return;
+  }
   const std::int64_t effects = db.number("SELECT count(*) FROM raw_effects");
   const std::int64_t distinct = db.number("SELECT count(DISTINCT payment) FROM raw_effects");
   if (effects != distinct || effects != shared.settled - shared.refused) {
@@ -193,10 +217,10 @@ void verify(const std::string& url, const Shared& shared) {
 int main(int argc, char** argv) {
   Args args(argc, argv);
   const std::string url = args.text("postgres");
-  const std::string mode = args.text("mode");
+  const std::string way_name = args.text("way");
   const auto connections = static_cast<int>(args.number("connections", 4));
-  const Way way = way_of(mode);
-  const auto batch = way == Way::single ? std::size_t{1} : static_cast<std::size_t>(args.number("batch", 500));
+  const Way way = way_of(way_name);
+  const auto batch = one_at_a_time(way) ? std::size_t{1} : static_cast<std::size_t>(args.number("batch", 500));
   PartitionReader reader(args.text("brokers"), args.text("topic"), unique_name("raw-once"),
                          parse_settings(args.text("kafka", "")));
   Shared shared;
@@ -218,10 +242,10 @@ int main(int argc, char** argv) {
     while (!shared.finished()) reader.poll(20);
   }
   reader.commit();
-  verify(url, shared);
+  verify(url, way, shared);
   const double seconds = static_cast<double>(shared.last_ns - shared.first_ns) / 1e9;
   Report("raw_once")
-      .add("mode", mode)
+      .add("way", way_name)
       .add("connections", std::int64_t{connections})
       .add("messages", shared.settled.load())
       .add("duplicates", shared.refused.load())

@@ -18,6 +18,17 @@ constexpr const char* insert_ids_sql =
     "ON CONFLICT DO NOTHING RETURNING message_id";
 constexpr const char* insert_id_sql =
     "INSERT INTO raw_inbox (handler_id, message_id) VALUES (1, $1::uuid) ON CONFLICT DO NOTHING";
+// What is done stays done; a claim whose lease is over is taken over, and its fence counts up (trap 12).
+constexpr const char* claim_sql =
+    "INSERT INTO raw_lease AS l (handler_id, message_id, owner, expires_at) "
+    "VALUES (1, $1::uuid, $2::text, clock_timestamp() + interval '30 seconds') "
+    "ON CONFLICT (handler_id, message_id) DO UPDATE "
+    "SET owner = excluded.owner, fence = l.fence + 1, expires_at = excluded.expires_at "
+    "WHERE NOT l.done AND l.expires_at < clock_timestamp() RETURNING fence";
+constexpr const char* is_done_sql = "SELECT FROM raw_lease WHERE handler_id = 1 AND message_id = $1::uuid AND done";
+constexpr const char* complete_sql =
+    "UPDATE raw_lease SET done = true WHERE handler_id = 1 AND message_id = $1::uuid AND owner = $2::text "
+    "AND fence = $3::bigint AND NOT done";
 constexpr const char* insert_effect_sql = "INSERT INTO raw_effects (payment, amount) VALUES ($1::bigint, $2::bigint)";
 constexpr const char* insert_effects_sql =
     "INSERT INTO raw_effects (payment, amount) SELECT * FROM unnest($1::bigint[], $2::bigint[])";
@@ -111,13 +122,32 @@ std::string bigint_array(std::span<const std::int64_t> values) {
   return out;
 }
 
+std::string_view OutboxBatch::bytes(int i, int number) const {
+  return {PQgetvalue(rows_, i, number), static_cast<std::size_t>(PQgetlength(rows_, i, number))};
+}
+
+OutboxRow OutboxBatch::row(int i) const { return {bytes(i, 2), PQgetvalue(rows_, i, 3), bytes(i, 4), bytes(i, 5)}; }
+
+std::string OutboxBatch::column(int number) const {
+  std::string out = array_header(bigint_oid, static_cast<std::size_t>(size()));
+  for (int i = 0; i < size(); ++i) {
+    put32(out, 8);
+    out.append(bytes(i, number));
+  }
+  return out;
+}
+
 void make_raw_tables(const std::string& url) {
   Database db(url);
   db.exec("SET client_min_messages = warning");
-  db.exec("DROP TABLE IF EXISTS raw_inbox, raw_effects");
+  db.exec("DROP TABLE IF EXISTS raw_inbox, raw_effects, raw_lease");
   db.exec(
       "CREATE TABLE raw_inbox (handler_id smallint NOT NULL, message_id uuid NOT NULL, PRIMARY KEY (handler_id, message_id))");
   db.exec("CREATE TABLE raw_effects (payment bigint NOT NULL, amount bigint NOT NULL)");
+  db.exec(
+      "CREATE TABLE raw_lease (handler_id smallint NOT NULL, message_id uuid NOT NULL, owner text NOT NULL, "
+      "fence bigint NOT NULL DEFAULT 1, expires_at timestamptz NOT NULL, done boolean NOT NULL DEFAULT false, "
+      "PRIMARY KEY (handler_id, message_id)) WITH (fillfactor = 90)");
   db.exec("CHECKPOINT");  // so that no run pays for the full-page images of the one before
 }
 
@@ -145,6 +175,14 @@ std::int64_t Database::number(const char* sql) {
   return out;
 }
 
+std::vector<std::string> Database::texts(const char* sql) {
+  PGresult* result = check(PQexec(pg_, sql), sql);
+  std::vector<std::string> out;
+  for (int i = 0; i < PQntuples(result); ++i) out.emplace_back(PQgetvalue(result, i, 0));
+  PQclear(result);
+  return out;
+}
+
 void Database::prepare(const char* name, const char* sql) {
   PQclear(check(PQprepare(pg_, name, sql, 0, nullptr), sql));
 }
@@ -154,6 +192,9 @@ void Database::prepare_statements() {
   prepare("ids", insert_ids_sql);
   prepare("effect", insert_effect_sql);
   prepare("effects", insert_effects_sql);
+  prepare("claim", claim_sql);
+  prepare("is_done", is_done_sql);
+  prepare("complete", complete_sql);
 }
 
 bool Database::insert_id(const std::string& uuid_text) {
@@ -167,6 +208,32 @@ bool Database::insert_id(const std::string& uuid_text) {
 void Database::insert_effect(std::int64_t payment, std::int64_t amount) {
   const EffectParams p(payment, amount);
   PQclear(check(PQexecPrepared(pg_, "effect", 2, p.values, p.lengths, p.formats, 0), "insert effect"));
+}
+
+std::optional<std::int64_t> Database::claim(const std::string& uuid_text, const std::string& owner) {
+  const char* values[] = {uuid_text.c_str(), owner.c_str()};
+  PGresult* result = check(PQexecPrepared(pg_, "claim", 2, values, nullptr, nullptr, 0), "claim");
+  std::optional<std::int64_t> fence;
+  if (PQntuples(result) == 1) fence = std::strtoll(PQgetvalue(result, 0, 0), nullptr, 10);
+  PQclear(result);
+  return fence;
+}
+
+bool Database::is_done(const std::string& uuid_text) {
+  const char* values[] = {uuid_text.c_str()};
+  PGresult* result = check(PQexecPrepared(pg_, "is_done", 1, values, nullptr, nullptr, 0), "is it done");
+  const bool done = PQntuples(result) == 1;
+  PQclear(result);
+  return done;
+}
+
+bool Database::complete(const std::string& uuid_text, const std::string& owner, std::int64_t fence) {
+  const std::string fence_text = std::to_string(fence);
+  const char* values[] = {uuid_text.c_str(), owner.c_str(), fence_text.c_str()};
+  PGresult* result = check(PQexecPrepared(pg_, "complete", 3, values, nullptr, nullptr, 0), "complete");
+  const bool ours = std::strcmp(PQcmdTuples(result), "1") == 0;
+  PQclear(result);
+  return ours;
 }
 
 void Database::collect(const PGresult* result, std::vector<Uuid>& into) {
@@ -191,6 +258,43 @@ std::vector<Uuid> Database::insert_ids(std::span<const Uuid> sorted) {
 void Database::insert_effects(std::span<const std::int64_t> payments, std::span<const std::int64_t> amounts) {
   const ArrayParams p(bigint_array(payments), bigint_array(amounts));
   PQclear(check(PQexecPrepared(pg_, "effects", 2, p.values, p.lengths, p.formats, 0), "insert effects"));
+}
+
+void Database::prepare_look_up(const std::string& schema, std::int64_t handler) {
+  const std::string sql = "SELECT fingerprint FROM " + schema + ".inbox WHERE handler = " + std::to_string(handler) +
+                          "::smallint AND id = $1::uuid";
+  prepare("look_up", sql.c_str());
+}
+
+bool Database::look_up(const std::string& uuid_text) {
+  const char* values[] = {uuid_text.c_str()};
+  PGresult* result = check(PQexecPrepared(pg_, "look_up", 1, values, nullptr, nullptr, 0), "look up");
+  const bool there = PQntuples(result) == 1;
+  PQclear(result);
+  return there;
+}
+
+void Database::prepare_outbox(const std::string& schema, std::int64_t batch) {
+  exec("SET synchronous_commit = off");
+  // A plan for the very arrays of a batch reads the whole table; the limit stands in the text, so that it is known all the same.
+  exec("SET plan_cache_mode = force_generic_plan");
+  const std::string read =
+      "SELECT o.shard::bigint, o.id, o.message_id::text, o.topic, o.record_key, o.record_payload FROM " + schema +
+      ".outbox o WHERE o.shard >= 0 ORDER BY o.shard, o.id LIMIT " + std::to_string(batch);
+  const std::string remove = "DELETE FROM " + schema +
+                             ".outbox o USING unnest($1::bigint[], $2::bigint[]) AS d (shard, id) "
+                             "WHERE o.shard = d.shard::smallint AND o.id = d.id";
+  prepare("read_outbox", read.c_str());
+  prepare("delete_outbox", remove.c_str());
+}
+
+OutboxBatch Database::read_outbox() {
+  return OutboxBatch(check(PQexecPrepared(pg_, "read_outbox", 0, nullptr, nullptr, nullptr, 1), "read outbox"));
+}
+
+void Database::delete_outbox(const OutboxBatch& batch) {
+  const ArrayParams p(batch.shards(), batch.ids());
+  PQclear(check(PQexecPrepared(pg_, "delete_outbox", 2, p.values, p.lengths, p.formats, 0), "delete outbox"));
 }
 
 void Database::enter_pipeline() {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,8 +23,35 @@ Uuid parse_uuid(std::string_view text);
 std::string uuid_array(std::span<const Uuid> ids);
 std::string bigint_array(std::span<const std::int64_t> values);
 
-/// The tables that the raw programs write: raw_inbox and raw_effects. Dropped and made anew.
+/// The tables that the raw programs write: raw_inbox, raw_effects and raw_lease. Dropped and made anew.
 void make_raw_tables(const std::string& url);
+
+/// A record of the framework's table `outbox`; points into its batch. Headers are left out: the benchmarks write none.
+struct OutboxRow {
+  std::string_view message_id;
+  const char* topic;
+  std::string_view key, payload;
+};
+
+class OutboxBatch {
+ public:
+  explicit OutboxBatch(PGresult* rows) : rows_(rows) {}
+  ~OutboxBatch() { PQclear(rows_); }
+  OutboxBatch(const OutboxBatch&) = delete;
+  OutboxBatch& operator=(const OutboxBatch&) = delete;
+
+  [[nodiscard]] int size() const { return PQntuples(rows_); }
+  [[nodiscard]] OutboxRow row(int i) const;
+  /// (shard, id) of all, as two binary arrays.
+  [[nodiscard]] std::string shards() const { return column(0); }
+  [[nodiscard]] std::string ids() const { return column(1); }
+
+ private:
+  [[nodiscard]] std::string column(int number) const;
+  [[nodiscard]] std::string_view bytes(int i, int number) const;
+
+  PGresult* rows_;
+};
 
 class Database {
  public:
@@ -35,6 +63,8 @@ class Database {
   void exec(const char* sql);
   /// The first column of the first row, as a number.
   std::int64_t number(const char* sql);
+  /// The first column of all rows.
+  std::vector<std::string> texts(const char* sql);
   /// The statements that the functions below use; the tables must be there.
   void prepare_statements();
 
@@ -43,9 +73,26 @@ class Database {
   bool insert_id(const std::string& uuid_text);
   void insert_effect(std::int64_t payment, std::int64_t amount);
 
+  // A lease of 30 s by hand; each is a statement with a commit of its own.
+  /// The fence of the claim; nothing when the id is done, or claimed by another owner whose lease is not over.
+  std::optional<std::int64_t> claim(const std::string& uuid_text, const std::string& owner);
+  bool is_done(const std::string& uuid_text);
+  /// False when the claim was lost.
+  bool complete(const std::string& uuid_text, const std::string& owner, std::int64_t fence);
+
   /// The batch's ids, sorted bytewise and without repetitions. Returns those that were new, in no certain order.
   std::vector<Uuid> insert_ids(std::span<const Uuid> sorted);
   void insert_effects(std::span<const std::int64_t> payments, std::span<const std::int64_t> amounts);
+
+  // The framework's tables.
+  void prepare_look_up(const std::string& schema, std::int64_t handler);
+  /// Whether the inbox has the id.
+  bool look_up(const std::string& uuid_text);
+  void prepare_outbox(const std::string& schema, std::int64_t batch);
+  /// The first of what waits, in the order of the primary key.
+  OutboxBatch read_outbox();
+  /// Without waiting for the disk, as the relay does: what a crash brings back is sent again, with the same id.
+  void delete_outbox(const OutboxBatch& batch);
 
   // Pipeline mode: what is sent between enter and the next sync() goes out together.
   void enter_pipeline();
