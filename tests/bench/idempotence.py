@@ -1,4 +1,4 @@
-"""The bars of what is remembered: leases, numbering by offsets, many old ids, the inbox without Kafka, the outbox, deleting."""
+"""The bars of what is remembered: leases, numbering by offsets and by producers, many old ids, the inbox without Kafka, the outbox, deleting."""
 import statistics
 
 MILLION = 1_000_000
@@ -48,20 +48,43 @@ class Idempotence:
         return report
 
     # What numbers messages instead of remembering each id, against mode transactional: how bench_fw_once is told so, and the bound.
-    NUMBERED = {}
+    NUMBERED = {"sequence-ratio": ({"mode": "sequence", "message_id": "request"}, 1.0),
+                "offset-ratio": ({"mode": "sequence"}, 1.1)}
+    PRODUCERS = 4
 
     def numbered(self, name):
         how, bound = self.NUMBERED[name]
         messages = self.size(600_000)
-        topic = self.topics.get(f"numbered-{messages}", messages, ids="v7")
+        topic = self.numbered_topic(messages)
         ratios = []
         for _ in range(self.rounds):
             rates = []
             for side in ({"mode": "transactional"}, how):
                 self.p.fresh_schema()
-                rates.append(self.set_based(topic, self.schema, topic["distinct"], **side)["rate"])
+                for session in topic["sessions"].split():
+                    self.p.sql(f"INSERT INTO {self.schema}.producer (id, name, secret, expiry, keep_for) "
+                               f"VALUES ('{session}', 'bench', '{topic['secret']}', '1 day', '8 days')")
+                rates.append(self.set_based(topic, self.schema, messages, **side)["rate"])
+            self.few_rows(name)
             ratios.append(rates[1] / rates[0])
         self.bar(name, ratios, bound)
+
+    def numbered_topic(self, messages):
+        """Numbered by producers, and with ids too: one topic for all sides."""
+        if "numbered" not in self.topics.known:
+            topic = self.topics.make("numbered", 0)["topic"]
+            self.topics.known["numbered"] = self.p.run("bench_fw_numbered", brokers=self.p.kafka, topic=topic, messages=messages,
+                                                       producers=self.PRODUCERS)
+        return self.topics.known["numbered"]
+
+    def few_rows(self, name):
+        """What is kept must not have grown with the messages."""
+        partitions = 4
+        rows = self.p.sql(f"SELECT (SELECT count(*) FROM {self.schema}.inbox) || ' ' || (SELECT count(*) FROM {self.schema}.progress) "
+                          f"|| ' ' || (SELECT count(*) FROM {self.schema}.producer_window)")
+        windows = self.PRODUCERS * partitions if name == "sequence-ratio" else 0
+        if rows != f"0 {partitions} {windows}":
+            raise self.failed(f"{name}: ids, partitions and windows {rows}, not 0 {partitions} {windows}")
 
     # --- many old ids ---
 
