@@ -59,12 +59,14 @@ void charge_body(const httplib::Request& request, httplib::Response& response, C
 }
 
 std::string page(const std::string& token) {
-  return "<!doctype html><title>Charge</title><form method=post action=/form>"
-         "<input type=hidden name=token value=" +
-         token +
-         ">"
-         "<label>Cents <input name=cents value=1250></label> <button>Charge</button></form>"
-         "<p><a href=/charges>How many charges are there?</a>\n";
+  std::string text = R"(<!doctype html><title>Charge</title>
+<form method=post action=/form>
+<input type=hidden name=token value=TOKEN>
+<label>Cents <input name=cents value=1250></label> <button>Charge</button>
+</form>
+<p><a href=/charges>How many charges are there?</a>
+)";
+  return text.replace(text.find("TOKEN"), 5, token);
 }
 
 void prepare(const PostgresSettings& settings, InboxStore& store) {
@@ -76,29 +78,36 @@ void prepare(const PostgresSettings& settings, InboxStore& store) {
   session->commit();
 }
 
-/// "3 charges, 3750 cents"
+/// "charges: 3, cents: 3750"
 std::string charges(InboxStore& store) {
   const auto session = store.open_session();
   session->begin({}, {});
   const Rows all = session->transaction().exec(
-      "SELECT count(*) || ' charges, ' || coalesce(sum(cents), 0) || ' cents' FROM turnstile_charge_form.charge");
+      "SELECT 'charges: ' || count(*) || ', cents: ' || coalesce(sum(cents), 0) FROM turnstile_charge_form.charge");
   return *all.at(0, 0) + '\n';
 }
 
 void serve(httplib::Server& server, Inbox& inbox, const std::shared_ptr<InboxStore>& store) {
-  // With a login, tokens.subject and Options::scope would say whose form and whose key it is.
+  server.set_payload_max_length(1024 * 1024);
+  // A program sends a key with each request. With a login, Options::scope would say whose key it is.
+  server.Post("/charge", http::idempotent(inbox, "charge", charge_body));
+  // A form carries a token. With a login, tokens.subject would say whose form it is.
   const http::Tokens tokens = http::postgres_tokens(1h, {kSchema, "one_time_token"});
   server.Get("/", [=](const httplib::Request& request, httplib::Response& response) {
     response.set_content(page(http::issue_token(*store, tokens, request)), "text/html");
     response.set_header("Cache-Control", "no-store");
   });
-  server.Get("/token", http::issue_tokens(store, tokens));
   server.Post("/form", http::once_per_token(inbox, "form", tokens, charge_form));
-  server.Post("/charge", http::idempotent(inbox, "charge", charge_body));
+  server.Get("/token", http::issue_tokens(store, tokens));
   server.Get("/charges", [=](const httplib::Request&, httplib::Response& response) {
     response.set_content(charges(*store), "text/plain");
   });
-  server.set_payload_max_length(1024 * 1024);
+}
+
+/// The port; 0 when it is taken.
+int bound(httplib::Server& server, int asked) {
+  if (asked == 0) return server.bind_to_any_port("127.0.0.1");
+  return server.bind_to_port("127.0.0.1", asked) ? asked : 0;
 }
 
 }  // namespace
@@ -125,9 +134,7 @@ int main(int argc, char** argv) try {
   httplib::Server server;
   serve(server, inbox, store);
   const int asked = argc > 1 ? std::stoi(argv[1]) : 8080;
-  const int port = asked == 0                                ? server.bind_to_any_port("127.0.0.1")
-                   : server.bind_to_port("127.0.0.1", asked) ? asked
-                                                             : -1;
+  const int port = bound(server, asked);
   if (port <= 0) {
     std::cerr << "port " << asked << " of 127.0.0.1 is taken; name another, or 0 for a free one\n";
     return 1;

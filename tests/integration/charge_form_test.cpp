@@ -92,9 +92,9 @@ TEST_F(ChargeForm, AFormThatIsSentTwiceChargesOnce) {
   EXPECT_EQ(again.body, first.body);
   EXPECT_EQ(again.get_header_value("Idempotent-Replayed"), "true");
   EXPECT_EQ(post_form(form, "9999").status, 422);
-  EXPECT_EQ(charges(), "1 charges, 1250 cents\n");
+  EXPECT_EQ(charges(), "charges: 1, cents: 1250\n");
   EXPECT_EQ(post_form(token()).status, 201);
-  EXPECT_EQ(charges(), "2 charges, 2500 cents\n");
+  EXPECT_EQ(charges(), "charges: 2, cents: 2500\n");
 }
 
 TEST_F(ChargeForm, AFormThatIsSentManyTimesAtOnceChargesOnce) {
@@ -109,7 +109,7 @@ TEST_F(ChargeForm, AFormThatIsSentManyTimesAtOnceChargesOnce) {
     }));
   }
   for (auto& click : clicks) EXPECT_EQ(click.get().body, "{\"charge\": 1, \"cents\": 1250}\n");
-  EXPECT_EQ(charges(), "1 charges, 1250 cents\n");
+  EXPECT_EQ(charges(), "charges: 1, cents: 1250\n");
 }
 
 TEST_F(ChargeForm, ARequestThatIsSentTwiceChargesOnce) {
@@ -117,7 +117,7 @@ TEST_F(ChargeForm, ARequestThatIsSentTwiceChargesOnce) {
   EXPECT_EQ(post("order-17").get_header_value("Idempotent-Replayed"), "true");
   EXPECT_EQ(post("order-17", "9999").status, 422);
   EXPECT_EQ(post("order-18", "a lot").status, 400);
-  EXPECT_EQ(charges(), "1 charges, 1250 cents\n");
+  EXPECT_EQ(charges(), "charges: 1, cents: 1250\n");
 }
 
 TEST_F(ChargeForm, KilledBetweenTheEffectAndTheAnswerItAnswersWhatWasKept) {
@@ -128,7 +128,7 @@ TEST_F(ChargeForm, KilledBetweenTheEffectAndTheAnswerItAnswersWhatWasKept) {
   const std::string form = token();
   const auto by_token = over_a_death("once-after-commit", [&] { return post_form(form); });
   EXPECT_EQ(by_token.body, "{\"charge\": 2, \"cents\": 1250}\n");
-  EXPECT_EQ(charges(), "2 charges, 2500 cents\n");
+  EXPECT_EQ(charges(), "charges: 2, cents: 2500\n");
 }
 
 TEST_F(ChargeForm, KilledBeforeTheEffectIsCommittedItRunsAgain) {
@@ -138,7 +138,7 @@ TEST_F(ChargeForm, KilledBeforeTheEffectIsCommittedItRunsAgain) {
     EXPECT_EQ(response.status, 201);
     EXPECT_FALSE(response.has_header("Idempotent-Replayed"));
   }
-  EXPECT_EQ(charges(), "2 charges, 2500 cents\n");
+  EXPECT_EQ(charges(), "charges: 2, cents: 2500\n");
 }
 
 TEST_F(ChargeForm, EndsWhenItIsAskedTo) {
