@@ -11,7 +11,8 @@
 //         response.set_content("charged\n", "text/plain");
 //       }));
 //
-// The key is written as the draft says, "in quotes" with \" and \\ for those two, or bare, as most clients send it. What is answered:
+// The key is written as the draft says, "in quotes" with \" and \\ for those two, or bare, as most clients send it. (cpp-httplib, as in Debian 12,
+// decodes %XX in headers before anybody sees them: a%41 and aA are one key.) What is answered:
 //
 //   the effect's own     status, headers and body, kept in the transaction of the effect; to a repeat bit for bit the same, with
 //                        `Idempotent-Replayed: true`. Also what a client did wrong (4xx): a repeat would do it again
