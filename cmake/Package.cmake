@@ -7,6 +7,9 @@ configure_package_config_file(cmake/TurnstileConfig.cmake.in "${PROJECT_BINARY_D
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/TurnstileConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 
 install(EXPORT TurnstileTargets NAMESPACE turnstile:: DESTINATION "${package_dir}")
+if(TURNSTILE_HTTP)
+  install(EXPORT TurnstileHttpTargets NAMESPACE turnstile:: DESTINATION "${package_dir}")
+endif()
 install(FILES "${PROJECT_BINARY_DIR}/TurnstileConfig.cmake" "${PROJECT_BINARY_DIR}/TurnstileConfigVersion.cmake"
         DESTINATION "${package_dir}")
 install(DIRECTORY migrations DESTINATION "${CMAKE_INSTALL_DATADIR}/turnstile" FILES_MATCHING PATTERN "*.sql")

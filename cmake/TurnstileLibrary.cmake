@@ -1,9 +1,10 @@
-# turnstile_library(NAME [PUBLIC libs…] [PRIVATE libs…])
+# turnstile_library(NAME [EXPORT set] [PUBLIC libs…] [PRIVATE libs…])
 #
 # The library turnstile::NAME out of the calling folder: src/**/*.cpp and the public headers in include/.
-# A folder that has only headers gives an INTERFACE library.
+# A folder that has only headers gives an INTERFACE library. EXPORT: the file of targets that it is installed in, by default the
+# one that every find_package(Turnstile) reads.
 function(turnstile_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXPORT" "SOURCES;PUBLIC;PRIVATE")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/*.cpp")
   set(target turnstile_${name})
   set(headers "$<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
@@ -23,7 +24,10 @@ function(turnstile_library name)
 
   add_library(turnstile::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
-  install(TARGETS ${target} EXPORT TurnstileTargets)
+  if(NOT arg_EXPORT)
+    set(arg_EXPORT TurnstileTargets)
+  endif()
+  install(TARGETS ${target} EXPORT ${arg_EXPORT})
   if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/include")
     install(DIRECTORY include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
   endif()

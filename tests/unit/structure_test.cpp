@@ -50,6 +50,8 @@ std::string broken_rule(const std::string& file, const std::string& header) {
     return "only adapters/kafka includes librdkafka; go through the port turnstile/ports/broker.hpp";
   if (begins_with_any(header, {"pqxx/", "libpq-fe.h", "libpq/", "postgresql/"}) && adapter != "postgres")
     return "only adapters/postgres includes libpqxx and libpq; go through the port turnstile/ports/inbox.hpp";
+  if (header == "httplib.h" && adapter != "http")
+    return "only adapters/http includes cpp-httplib, which users of the rest need not have";
 
   const auto offered_by = adapter_that_offers(header);
   if (!adapter.empty() && !offered_by.empty() && offered_by != adapter && adapter != "assembly" && adapter != "cli")
@@ -143,7 +145,9 @@ TEST(Structure, ARuleThatIsBrokenIsNoticed) {
   EXPECT_TRUE(breaks("adapters/postgres/src/store.cpp", "librdkafka/rdkafka.h"));
   EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "pqxx/pqxx"));
   EXPECT_TRUE(breaks("adapters/cli/src/doctor.cpp", "libpq-fe.h"));
+  EXPECT_TRUE(breaks("adapters/cli/src/doctor.cpp", "httplib.h"));
   EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "turnstile/postgres/store.hpp"));
+  EXPECT_TRUE(breaks("adapters/http/src/tokens.cpp", "turnstile/postgres/guards.hpp"));
   EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "turnstile/testing/broker.hpp"));
   EXPECT_TRUE(breaks("framework/src/runtime/engine.cpp", "turnstile/kafka/broker.hpp"));
   EXPECT_TRUE(breaks("framework/include/turnstile/config.hpp", "fmt/format.h"));
@@ -155,6 +159,7 @@ TEST(Structure, ARuleThatIsBrokenIsNoticed) {
 
   EXPECT_FALSE(breaks("adapters/kafka/src/broker.cpp", "librdkafka/rdkafka.h"));
   EXPECT_FALSE(breaks("adapters/postgres/src/store.cpp", "pqxx/pqxx"));
+  EXPECT_FALSE(breaks("adapters/http/src/tokens.cpp", "httplib.h"));
   EXPECT_FALSE(breaks("adapters/cli/src/doctor.cpp", "turnstile/kafka/broker.hpp"));
   EXPECT_FALSE(breaks("adapters/kafka/src/broker.cpp", "turnstile/ports/broker.hpp"));
   EXPECT_FALSE(breaks("framework/src/runtime/engine.cpp", "core/offsets.hpp"));

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "connection.hpp"
@@ -18,7 +19,8 @@ struct Link {
       : connection(settings), pipeline(connection, settings.prepared_statements) {}
   Connection connection;
   Pipeline pipeline;
-  bool used = false;  ///< it has served before: when it turns out to be lost, a new one is worth a try
+  std::thread::id user;  ///< who had it last
+  bool used = false;     ///< it has served before: when it turns out to be lost, a new one is worth a try
 };
 
 /// Thread-safe. Must outlive its loans.
@@ -62,6 +64,9 @@ class Pool {
   void close_idle() noexcept;
 
  private:
+  /// The one that this thread had last, if it is there: the processors of this thread and of the server's process know one another then.
+  /// Else the last one returned.
+  std::unique_ptr<Link> take_idle();
   void give_back(std::unique_ptr<Link> link) noexcept;
 
   const PostgresSettings settings_;
@@ -69,7 +74,7 @@ class Pool {
   std::mutex mutex_;
   std::condition_variable returned_;
   int lent_ = 0;
-  std::vector<std::unique_ptr<Link>> idle_;  // the last one returned is the next one lent: it is warm
+  std::vector<std::unique_ptr<Link>> idle_;
 };
 
 }  // namespace turnstile::postgres

@@ -1,0 +1,177 @@
+#include "endpoint.hpp"
+
+#include <spdlog/logger.h>
+
+#include <stdexcept>
+
+#include "problem.hpp"
+#include "request_text.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/log.hpp"
+
+namespace turnstile::http {
+
+namespace {
+
+/// The effect's own 5xx: rolled back, and its response answered.
+struct NotKept {};
+
+struct CannotKeep : Error {
+  using Error::Error;
+};
+
+/// What an effect says to the outside: messages, but no reply, since its response is the reply.
+class MessagesOnly final : public Outgoing {
+ public:
+  explicit MessagesOnly(const Context& context) : context_(context) {}
+  void reply(const Message*, std::string_view) override {
+    throw std::logic_error("the effect of handler '" + std::string(context_.handler()) +
+                           "' called ctx.reply(); over HTTP its httplib::Response is what is kept and answered");
+  }
+  void publish(const OwnedMessage& message) override { context_.publish(message); }
+
+ private:
+  const Context& context_;
+};
+
+/// A key holds no NUL, so scope and key cannot be taken for one another; nor for a key that is looked for without a scope.
+std::string id_of(const std::string& key, const Options& options, const httplib::Request& request) {
+  return options.scope ? key + '\0' + options.scope(request) : key;
+}
+
+Options completed(Options options) {
+  if (!options.log) options.log = make_logger({});
+  return options;
+}
+
+}  // namespace
+
+Endpoint::Endpoint(Inbox& inbox, std::string handler, FindKey find_key, Words words, Effect effect, Options options)
+    : inbox_(inbox),
+      handler_(std::move(handler)),
+      find_key_(std::move(find_key)),
+      words_(std::move(words)),
+      effect_(std::move(effect)),
+      options_(completed(std::move(options))) {}
+
+void Endpoint::answer(const httplib::Request& request, httplib::Response& response) {
+  if (const auto bytes = body_bytes(request); bytes > options_.max_body) {
+    return set_problem(response, 413,
+                       "the body has " + std::to_string(bytes) + " bytes, and at most " +
+                           std::to_string(options_.max_body) + " are allowed; send less");
+  }
+  const Key key = find_key_(request);
+  if (const auto* malformed = std::get_if<Malformed>(&key)) return set_problem(response, 400, malformed->why);
+  answer_to(std::get<std::string>(key), request, response);
+}
+
+void Endpoint::answer_to(const std::string& key, const httplib::Request& request, httplib::Response& response) {
+  const std::string text = text_of(request);
+  Kept kept;
+  try {
+    const Once once =
+        inbox_.once(handler_, id_of(key, options_, request), [&](Context& context) { perform(request, context, kept); },
+                    {.body = text, .wait = *options_.wait, .max_response = options_.max_response});
+    tell(once, std::move(kept), request, response);
+  } catch (const NotKept&) {
+    add(std::move(kept), response);
+  } catch (const Refused& refused) {
+    set_problem(response, refused.status, refused.detail);
+  } catch (const CannotKeep& cannot) {
+    tell_failure(request, response, cannot.what());
+  } catch (const StoreUnavailable& away) {
+    note_away(away.what());
+    return tell_nothing_known(response);
+  } catch (const StoreBusy& busy) {
+    options_.log->warn("{}: answered with 503: {}", place(request), busy.what());
+    tell_nothing_known(response);
+  }
+  note_back();
+}
+
+void Endpoint::perform(const httplib::Request& request, Context& context, Kept& kept) {
+  // Until here the transaction's limit was how long a rival is waited for. Goes out together with the first statement.
+  context.defer("SET LOCAL lock_timeout = '" + std::to_string(options_.lock_timeout.count()) + "ms'");
+  MessagesOnly outgoing(context);
+  Context inner({.tx = &context.tx(),
+                 .outgoing = &outgoing,
+                 .message_id = context.idempotency_key(),
+                 .handler = context.handler()});
+  httplib::Response made;
+  effect_(request, made, inner);
+  auto taken = taken_from(std::move(made));
+  if (!taken)
+    throw CannotKeep(
+        "the response is made by a content provider or from a file, which cannot be kept; use set_content()");
+  kept = std::move(*taken);
+  if (kept.status >= 500) throw NotKept{};
+  const std::string bytes = encode(kept);
+  if (bytes.size() > options_.max_response) {
+    throw CannotKeep("the response has " + std::to_string(bytes.size()) +
+                     " bytes with its headers, and Options::max_response is " + std::to_string(options_.max_response) +
+                     "; raise it, or answer with less");
+  }
+  context.reply(bytes);
+}
+
+void Endpoint::tell(const Once& once, Kept&& kept, const httplib::Request& request, httplib::Response& response) {
+  switch (once.kind) {
+    case Once::Kind::ran: return add(std::move(kept), response);
+    case Once::Kind::repeated: return replay(once, request, response);
+    case Once::Kind::mismatch:
+      return set_problem(response, 422,
+                         words_.it +
+                             " came with another request before: another method, target, content type or body; " +
+                             words_.anew);
+    case Once::Kind::running:
+      return set_problem(response, 409, "a request with " + words_.it + " is still at work; " + words_.again + " later",
+                         options_.retry_after);
+  }
+}
+
+void Endpoint::replay(const Once& once, const httplib::Request& request, httplib::Response& response) {
+  auto kept = once.response ? decode(*once.response) : std::nullopt;
+  if (!kept) {
+    return tell_failure(
+        request, response,
+        "what is kept with the id is no response of this adapter; give the endpoint a handler of its own");
+  }
+  add(std::move(*kept), response);
+  response.set_header("Idempotent-Replayed", "true");
+}
+
+void Endpoint::tell_failure(const httplib::Request& request, httplib::Response& response, const std::string& why) {
+  options_.log->error("{}: answered with 500, and what this request did was rolled back: {}", place(request), why);
+  set_problem(response, 500,
+              "the response could not be kept, so the request took no effect; the log of the server says why");
+}
+
+void Endpoint::tell_nothing_known(httplib::Response& response) const {
+  set_problem(response, 503,
+              "the database does not answer, so it is not known whether the request took effect; " + words_.again +
+                  ": it takes effect once",
+              options_.retry_after);
+}
+
+void Endpoint::note_away(const std::string& why) {
+  if (!away_.exchange(true))
+    options_.log->warn("handler '{}': answers with 503 until PostgreSQL is back: {}", handler_, why);
+}
+
+void Endpoint::note_back() {
+  if (away_.load(std::memory_order_relaxed) && away_.exchange(false))
+    options_.log->info("handler '{}': PostgreSQL is back", handler_);
+}
+
+/// Without the query, which may hold secrets.
+std::string Endpoint::place(const httplib::Request& request) const {
+  return "handler '" + handler_ + "', " + request.method + ' ' + request.path;
+}
+
+httplib::Server::Handler handler_of(std::shared_ptr<Endpoint> endpoint) {
+  return [endpoint = std::move(endpoint)](const httplib::Request& request, httplib::Response& response) {
+    endpoint->answer(request, response);
+  };
+}
+
+}  // namespace turnstile::http

@@ -1,0 +1,59 @@
+#pragma once
+// One endpoint whose requests take effect once: what idempotent() and once_per_token() have in common.
+
+#include <atomic>
+#include <string>
+
+#include "kept.hpp"
+#include "key.hpp"
+#include "turnstile/http/idempotent.hpp"
+
+namespace turnstile::http {
+
+/// Thrown by an effect to be rolled back, with a problem for the client that is not kept.
+struct Refused {
+  int status;
+  const char* detail;
+};
+
+/// How the client's sentences name what it sent.
+struct Words {
+  std::string it;     ///< "this Idempotency-Key"
+  std::string again;  ///< what to do where nothing is known: "send the request again with the same Idempotency-Key"
+  std::string anew;   ///< what to do where it is used up: "use a new key for each operation"
+};
+
+/// Thread-safe.
+class Endpoint {
+ public:
+  using FindKey = std::function<Key(const httplib::Request&)>;
+
+  /// `options.scope` and `options.wait` as they hold for this one.
+  Endpoint(Inbox& inbox, std::string handler, FindKey find_key, Words words, Effect effect, Options options);
+  void answer(const httplib::Request& request, httplib::Response& response);
+
+ private:
+  void answer_to(const std::string& key, const httplib::Request& request, httplib::Response& response);
+  /// Runs the effect and keeps its response with it.
+  void perform(const httplib::Request& request, Context& context, Kept& kept);
+  void tell(const Once& once, Kept&& kept, const httplib::Request& request, httplib::Response& response);
+  void replay(const Once& once, const httplib::Request& request, httplib::Response& response);
+  void tell_failure(const httplib::Request& request, httplib::Response& response, const std::string& why);
+  void tell_nothing_known(httplib::Response& response) const;
+  void note_away(const std::string& why);
+  void note_back();
+  [[nodiscard]] std::string place(const httplib::Request& request) const;
+
+  Inbox& inbox_;
+  const std::string handler_;
+  const FindKey find_key_;
+  const Words words_;
+  const Effect effect_;
+  const Options options_;
+  std::atomic<bool> away_{false};  ///< PostgreSQL, as the last request found it
+};
+
+/// Shared by all copies of the handler.
+httplib::Server::Handler handler_of(std::shared_ptr<Endpoint> endpoint);
+
+}  // namespace turnstile::http

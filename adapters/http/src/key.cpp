@@ -1,0 +1,60 @@
+#include "key.hpp"
+
+#include <algorithm>
+#include <optional>
+
+namespace turnstile::http {
+
+namespace {
+
+bool printable(char c) { return c >= ' ' && c <= '~'; }
+
+/// What stands between the quotes; nothing when they do not close, or more follows, or a backslash stands before anything else.
+std::optional<std::string> unquoted(std::string_view value) {
+  std::string key;
+  for (std::size_t i = 1; i < value.size(); ++i) {
+    if (value[i] == '"') return i + 1 == value.size() ? std::optional(key) : std::nullopt;
+    if (value[i] == '\\') {
+      ++i;
+      if (i == value.size() || (value[i] != '"' && value[i] != '\\')) return std::nullopt;
+    }
+    key += value[i];
+  }
+  return std::nullopt;
+}
+
+bool is_bare(std::string_view value) {
+  return std::all_of(value.begin(), value.end(), [](char c) { return c > ' ' && c <= '~' && c != '"' && c != ','; });
+}
+
+}  // namespace
+
+Key check_key(std::string key, std::size_t max) {
+  if (key.empty()) return Malformed{"is empty"};
+  if (!std::all_of(key.begin(), key.end(), printable)) return Malformed{"holds a byte that is not printable ASCII"};
+  if (key.size() > max) {
+    return Malformed{"has " + std::to_string(key.size()) + " bytes, and at most " + std::to_string(max) +
+                     " are allowed"};
+  }
+  return key;
+}
+
+Key parse_key(std::string_view value, std::size_t max) {
+  const bool quoted = value.starts_with('"');
+  auto text = quoted ? unquoted(value) : std::string(value);
+  if (!text) {
+    return Malformed{
+        "Idempotency-Key begins with a quote and is not a string of RFC 8941: it ends with a quote, and within it a backslash stands "
+        "before each quote and each backslash, and nowhere else"};
+  }
+  Key key = check_key(std::move(*text), max);
+  if (const auto* malformed = std::get_if<Malformed>(&key))
+    return Malformed{"Idempotency-Key " + malformed->why + "; send one that is new for each operation, such as a UUID"};
+  if (!quoted && !is_bare(value)) {
+    return Malformed{
+        "Idempotency-Key holds a space, a quote or a comma; write such a key in quotes, with a backslash before each quote within"};
+  }
+  return key;
+}
+
+}  // namespace turnstile::http

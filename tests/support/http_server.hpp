@@ -1,0 +1,84 @@
+#pragma once
+// A cpp-httplib server in this process, on a free port of 127.0.0.1, and a client that sends bytes as they are.
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+
+namespace turnstile::test {
+
+/// Give it its handlers, then start() it. Stops with its owner.
+class HttpServer {
+ public:
+  HttpServer() = default;
+  ~HttpServer() {
+    server.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  void start() {
+    port_ = server.bind_to_any_port("127.0.0.1");
+    if (port_ <= 0) throw std::runtime_error("no free port on 127.0.0.1");
+    thread_ = std::thread([this] { server.listen_after_bind(); });
+    while (!server.is_running()) std::this_thread::yield();
+  }
+  [[nodiscard]] int port() const noexcept { return port_; }
+
+  httplib::Server server;
+
+ private:
+  int port_ = 0;
+  std::thread thread_;
+};
+
+/// One request, on a connection of its own. No answer: status 0.
+inline httplib::Response send(int port, const std::string& method, const std::string& target,
+                              const httplib::Headers& headers, const std::string& body,
+                              const std::string& content_type = "text/plain") {
+  httplib::Client client("127.0.0.1", port);
+  client.set_read_timeout(60);
+  httplib::Request request;
+  request.method = method;
+  request.path = target;
+  request.headers = headers;
+  if (!content_type.empty()) request.set_header("Content-Type", content_type);
+  request.body = body;
+  const auto result = client.send(request);
+  httplib::Response none;
+  none.status = 0;
+  return result ? *result : none;
+}
+
+/// Sends the bytes as they are and returns all that comes until the server hangs up.
+inline std::string send_bytes(int port, std::string_view bytes) {
+  const int connection = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::string answer;
+  if (::connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    while (!bytes.empty()) {
+      const auto sent = ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent <= 0) break;
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
+    }
+    char part[4096];
+    for (ssize_t got; (got = ::recv(connection, part, sizeof part, 0)) > 0;)
+      answer.append(part, static_cast<std::size_t>(got));
+  }
+  ::close(connection);
+  return answer;
+}
+
+}  // namespace turnstile::test
