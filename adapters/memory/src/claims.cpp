@@ -12,10 +12,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-bool other(const std::optional<std::int64_t>& kept, const InboxEntry& entry) {
-  return kept && entry.fingerprint && *kept != *entry.fingerprint;
-}
-
 class MemoryClaims final : public Claims {
  public:
   explicit MemoryClaims(std::shared_ptr<MemoryInbox::State> state) : state_(std::move(state)) {}
@@ -64,7 +60,7 @@ class MemoryClaims final : public Claims {
   Claim claim_one(const ClaimScope& scope, const InboxEntry& entry) {
     const InboxKey key{scope.handler, entry.id};
     if (const auto done = state_->ids.find(key); done != state_->ids.end())
-      return {.state = other(done->second, entry) ? Claim::State::mismatch : Claim::State::done};
+      return {.state = entry.differs_from(done->second) ? Claim::State::mismatch : Claim::State::done};
     const auto now = Clock::now();
     const auto [at, is_new] = state_->claims.try_emplace(key);
     ClaimRow& row = at->second;
@@ -73,7 +69,7 @@ class MemoryClaims final : public Claims {
                         std::find(scope.abandoned.begin(), scope.abandoned.end(), row.owner) != scope.abandoned.end();
       const bool claimed = row.state == State::claimed, lapsed = row.expires < now;
       if (row.state == State::parked || (claimed && !ours && !lapsed)) {
-        if (other(row.fingerprint, entry)) return {.state = Claim::State::mismatch};
+        if (entry.differs_from(row.fingerprint)) return {.state = Claim::State::mismatch};
         if (!claimed) return {.state = Claim::State::parked};
         return {Claim::State::running, row.fence, std::chrono::ceil<milliseconds>(row.expires - now)};
       }

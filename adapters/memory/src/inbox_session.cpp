@@ -105,8 +105,7 @@ std::vector<Admission> MemorySession::admit(const InboxScope& scope, std::span<c
       continue;
     }
     const auto& kept = mine != mine_.end() ? mine->second : state_->ids.at(key);
-    const bool other_body = kept && entry.fingerprint && *kept != *entry.fingerprint;
-    admissions.push_back(other_body ? Admission::mismatch : Admission::duplicate);
+    admissions.push_back(entry.differs_from(kept) ? Admission::mismatch : Admission::duplicate);
   }
   return admissions;
 }

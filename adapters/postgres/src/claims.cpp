@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 
 bool other_body(const PGresult* rows, int row, int column, const InboxEntry& entry) {
-  return entry.fingerprint && !PQgetisnull(rows, row, column) && int64_in(rows, row, column) != *entry.fingerprint;
+  return !PQgetisnull(rows, row, column) && entry.differs_from(int64_in(rows, row, column));
 }
 
 class PostgresClaims final : public Claims {

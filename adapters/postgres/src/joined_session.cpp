@@ -61,7 +61,7 @@ std::vector<Admission> JoinedSession::begin(const InboxScope& scope, std::span<c
 bool JoinedSession::other_body(HandlerId handler, const InboxEntry& entry) {
   if (!entry.fingerprint) return false;
   const Rows rows = look_up(handler, entry.id);
-  return !rows.empty() && rows.at(0, 0) && rows.get<std::int64_t>(0, 0) != *entry.fingerprint;
+  return !rows.empty() && rows.at(0, 0) && entry.differs_from(rows.get<std::int64_t>(0, 0));
 }
 
 void JoinedSession::respond(const MessageId& id, std::string_view body) {

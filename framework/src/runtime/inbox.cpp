@@ -48,8 +48,7 @@ class Outlet final : public Outgoing {
 };
 
 Once seen_before(const Recorded& recorded, const InboxEntry& entry) {
-  const bool other = recorded.fingerprint && entry.fingerprint && *recorded.fingerprint != *entry.fingerprint;
-  if (other) return {Once::Kind::mismatch, std::nullopt};
+  if (entry.differs_from(recorded.fingerprint)) return {Once::Kind::mismatch, std::nullopt};
   return {Once::Kind::repeated, recorded.response};
 }
 

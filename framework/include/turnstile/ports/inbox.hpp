@@ -25,6 +25,11 @@ struct InboxEntry {
   Offset offset = 0;
   std::optional<std::int64_t> fingerprint{};  ///< hash of the payload, where the topic keeps one
   std::optional<Request> request{};           ///< where producers number what they send
+
+  /// Whether the message whose id was kept with that fingerprint had another payload.
+  [[nodiscard]] bool differs_from(const std::optional<std::int64_t>& kept) const noexcept {
+    return kept && fingerprint && *kept != *fingerprint;
+  }
 };
 
 enum class Admission : std::uint8_t {
