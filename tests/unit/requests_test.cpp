@@ -85,6 +85,12 @@ TEST(RequestHeaders, AreProvedByTheSecretForOneTopicOneNumberAndOneAck) {
   EXPECT_FALSE(std::get<StampedRequest>(request_of(Message(other))).is_proved("orders", kSecret));
 }
 
+/// As another program computes it: HMAC-SHA256 of "0190f3a2-0000-7000-8000-000000000001 7 5 orders".
+TEST(RequestHeaders, AreProvedAsTheFormatSays) {
+  const OwnedMessage message = stamped();
+  EXPECT_EQ(Message(message).header("request-proof"), "995651a671838f8d2cd974bc0d9d1320");
+}
+
 TEST(RequestHeaders, SayWhatIsWrongWithThem) {
   EXPECT_EQ(problem_with({}), "header 'producer-id' is absent");
   EXPECT_EQ(problem_with(with("producer-id", "shop")), "header 'producer-id' is no UUID in small letters");

@@ -1,5 +1,5 @@
 #pragma once
-// SHA-256, through OpenSSL. Thread-safe: each thread keeps a context of its own.
+// SHA-256 and its HMAC, through OpenSSL. Thread-safe: each thread keeps a context of its own.
 
 #include <array>
 #include <cstdint>
@@ -11,5 +11,7 @@ using Sha256 = std::array<std::uint8_t, 32>;
 
 /// Throws std::bad_alloc; nothing else can fail with a digest that OpenSSL always has.
 Sha256 sha256(std::string_view bytes);
+/// HMAC with SHA-256 (RFC 2104). Throws as above.
+Sha256 hmac_sha256(std::string_view secret, std::string_view bytes);
 
 }  // namespace turnstile

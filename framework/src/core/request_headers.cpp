@@ -1,14 +1,13 @@
 #include "core/request_headers.hpp"
 
+#include <fmt/compile.h>
 #include <fmt/format.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 
-#include <array>
 #include <charconv>
-#include <new>
 #include <optional>
+
+#include "core/digest.hpp"
 
 namespace turnstile {
 
@@ -21,15 +20,14 @@ constexpr std::string_view kProof = "request-proof";
 constexpr std::size_t kProofBytes = 16;
 
 std::string proof_of(const Request& request, std::string_view topic, std::string_view secret) {
-  const std::string text = fmt::format("{} {} {} {}", request.producer.text(), request.number, request.acked, topic);
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int length = 0;
-  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
-  if (HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), bytes, text.size(), digest.data(), &length) ==
-      nullptr)
-    throw std::bad_alloc();
+  const std::string text =
+      fmt::format(FMT_COMPILE("{} {} {} {}"), request.producer.text(), request.number, request.acked, topic);
+  const Sha256 digest = hmac_sha256(secret, text);
   std::string proof;
-  for (std::size_t i = 0; i < kProofBytes; ++i) proof += fmt::format("{:02x}", digest[i]);
+  for (std::size_t i = 0; i < kProofBytes; ++i) {
+    proof += "0123456789abcdef"[digest[i] >> 4];
+    proof += "0123456789abcdef"[digest[i] & 15];
+  }
   return proof;
 }
 

@@ -69,7 +69,7 @@ class Cleaner {
  public:
   struct Settings {
     bool purge = true;                             ///< off: says how long ids are needed, and leaves deleting to others
-    std::int64_t most = 2'000;                     ///< ids in one transaction: a few milliseconds of the server's time
+    std::int64_t most = 1'000;                     ///< ids in one transaction: a few milliseconds of the server's time
     std::chrono::milliseconds say_every{600'000};  ///< the store lets what was said hold for an hour at least
     std::chrono::milliseconds look_first{
         5'000};  ///< so late at most after the start: also who runs for a minute takes its turn
