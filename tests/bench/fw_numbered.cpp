@@ -49,7 +49,8 @@ int main(int argc, char** argv) {
   std::vector<std::unique_ptr<NumberedSender>> senders;
   std::string sessions;
   for (std::int64_t i = 0; i < producers; ++i) {
-    senders.push_back(std::make_unique<NumberedSender>(*broker, std::make_shared<Sessions>(), NumberedSender::Options{.name = "bench"}));
+    senders.push_back(std::make_unique<NumberedSender>(*broker, std::make_shared<Sessions>(),
+                                                       NumberedSender::Options{.name = "bench"}));
     sessions += (i == 0 ? "" : " ") + senders.back()->session().text();
   }
   for (std::int64_t sent = 0, turn = 0; sent < messages; ++turn) {
@@ -59,6 +60,11 @@ int main(int argc, char** argv) {
       if (fate.kind != BrokerSender::Fate::Kind::sent) bench::die("not sent: " + fate.why);
     }
   }
-  bench::Report("fw_numbered").add("topic", topic).add("messages", messages).add("secret", kSecret).add("sessions", sessions).print();
+  bench::Report("fw_numbered")
+      .add("topic", topic)
+      .add("messages", messages)
+      .add("secret", kSecret)
+      .add("sessions", sessions)
+      .print();
   return 0;
 }
