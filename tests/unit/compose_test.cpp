@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <regex>
@@ -16,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/read_file.hpp"
 #include "turnstile/config.hpp"
 
 namespace {
@@ -25,13 +25,7 @@ namespace fs = std::filesystem;
 const fs::path root{TURNSTILE_SOURCE_DIR};
 const fs::path folder = root / "compose";
 
-std::string read(const fs::path& file) {
-  std::ifstream in{file};
-  EXPECT_TRUE(in) << file << ": cannot be read";
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
+using turnstile::test::read_file;
 
 YAML::Node compose() { return YAML::LoadFile((folder / "compose.yaml").string()); }
 
@@ -158,7 +152,7 @@ TEST(Compose, PinsItsImages) {
     const auto image = service.second["image"].as<std::string>();
     EXPECT_TRUE(built.contains(image) || std::regex_match(image, pinned)) << image << ": name a version";
   }
-  std::istringstream dockerfile{read(folder / "Dockerfile")};
+  std::istringstream dockerfile{read_file(folder / "Dockerfile")};
   int bases = 0;
   for (std::string line; std::getline(dockerfile, line);) {
     std::smatch from;
@@ -212,7 +206,7 @@ TEST(Compose, EverySettingIsOneThatTheCodeReads) {
 
     std::string toml;
     const auto command = words(service.second["command"]);
-    if (command.back().ends_with(".toml")) toml = read(mounted_file(service.second, command.back()));
+    if (command.back().ends_with(".toml")) toml = read_file(mounted_file(service.second, command.back()));
     std::set<std::string> asked;
     const auto config =
         turnstile::Config::parse(toml, "compose", [&](std::string_view name) -> std::optional<std::string> {
@@ -260,8 +254,8 @@ TEST(Compose, EveryVerbIsOneOfTheCommandLines) {
 }
 
 TEST(Compose, TheImageIsBuiltWithThePackagesThatDevInstalls) {
-  const auto in_image = packages_between(read(folder / "Dockerfile"), "--no-install-recommends", "&&");
-  std::istringstream dev{read(root / "dev")};
+  const auto in_image = packages_between(read_file(folder / "Dockerfile"), "--no-install-recommends", "&&");
+  std::istringstream dev{read_file(root / "dev")};
   std::set<std::string> wanted;
   bool inside = false;
   for (std::string line; std::getline(dev, line);) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "adapters/cli/src/exit_code.hpp"
 #include "core/config_keys.hpp"
+#include "tests/support/read_file.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
 
@@ -22,16 +22,10 @@ namespace fs = std::filesystem;
 
 const fs::path root{TURNSTILE_SOURCE_DIR};
 
-std::string read(const fs::path& file) {
-  std::ifstream in{file};
-  EXPECT_TRUE(in) << file << ": cannot be read";
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
+using turnstile::test::read_file;
 
 const std::string& readme() {
-  static const std::string text = read(root / "README.md");
+  static const std::string text = read_file(root / "README.md");
   return text;
 }
 
@@ -74,10 +68,10 @@ TEST(Readme, QuotesCodeThatIsCompiled) {
   int quoted = 0;
   for (const auto& block : blocks()) {
     if (block.mark == "quickstart" && block.file != "run.sh") {
-      EXPECT_EQ(block.text, read(root / "examples/quickstart" / block.file)) << "README.md:" << block.line;
+      EXPECT_EQ(block.text, read_file(root / "examples/quickstart" / block.file)) << "README.md:" << block.line;
       ++quoted;
     } else if (block.mark == "from") {
-      EXPECT_NE(read(root / block.file).find(block.text), std::string::npos)
+      EXPECT_NE(read_file(root / block.file).find(block.text), std::string::npos)
           << "README.md:" << block.line << ": this is not in " << block.file << ":\n"
           << block.text;
       ++quoted;
@@ -104,7 +98,7 @@ TEST(Readme, LinksToFilesThatAreThere) {
        {"README.md", "compose/README.md", "examples/quickstart/README.md", "examples/payments/README.md",
         "examples/own_poll_loop/README.md", "examples/limited_calls/README.md", "examples/ways/README.md",
         "examples/charge_form/README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"}) {
-    const auto text = read(root / page);
+    const auto text = read_file(root / page);
     const std::regex link{R"(\]\(([^)# ]+)(#[^)]*)?\))"};
     for (std::sregex_iterator at{text.begin(), text.end(), link}, end; at != end; ++at) {
       const auto target = (*at)[1].str();
@@ -166,7 +160,7 @@ TEST(Readme, SaysHowLargeADomainMayBe) {
 }
 
 TEST(Readme, NamesEveryDecorator) {
-  const auto header = read(root / "framework/include/turnstile/decorators.hpp");
+  const auto header = read_file(root / "framework/include/turnstile/decorators.hpp");
   const std::regex factory{R"(\n(?:inline )?auto ([a-z_]+)\()"};
   int found = 0;
   for (std::sregex_iterator at{header.begin(), header.end(), factory}, end; at != end; ++at) {

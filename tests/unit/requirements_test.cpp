@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
@@ -11,19 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/read_file.hpp"
+
 namespace {
 
 namespace fs = std::filesystem;
 
 const fs::path root{TURNSTILE_SOURCE_DIR};
 
-std::string read(const fs::path& file) {
-  std::ifstream in{file};
-  EXPECT_TRUE(in) << file << ": cannot be read";
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
+using turnstile::test::read_file;
 
 /// "Suite.name" of each test in a folder.
 std::set<std::string> tests_in(const std::string& folder) {
@@ -31,7 +26,7 @@ std::set<std::string> tests_in(const std::string& folder) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(root / "tests" / folder)) {
     if (entry.path().extension() != ".cpp") continue;
-    std::istringstream lines(read(entry.path()));
+    std::istringstream lines(read_file(entry.path()));
     for (std::string line; std::getline(lines, line);) {
       std::smatch found;
       if (std::regex_search(line, found, test)) names.insert(found[1].str() + "." + found[2].str());
@@ -44,7 +39,7 @@ std::set<std::string> tests_in(const std::string& folder) {
 std::map<std::string, std::string> rows() {
   static const std::regex row(R"(^\| ([BCD]\d+) \|.*\| ([^|]*) \|$)");
   std::map<std::string, std::string> rows;
-  std::istringstream lines(read(root / "REQUIREMENTS.md"));
+  std::istringstream lines(read_file(root / "REQUIREMENTS.md"));
   for (std::string line; std::getline(lines, line);) {
     std::smatch found;
     if (std::regex_match(line, found, row)) rows[found[1]] = found[2];

@@ -1,0 +1,22 @@
+#pragma once
+// Files of the source tree, for tests that read what people read.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace turnstile::test {
+
+/// Fails the test when it cannot be read.
+inline std::string read_file(const std::filesystem::path& file) {
+  std::ifstream in{file};
+  EXPECT_TRUE(in) << file << ": cannot be read";
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+}  // namespace turnstile::test
