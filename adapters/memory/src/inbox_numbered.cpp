@@ -119,7 +119,8 @@ class MemoryProducers final : public Producers {
       if (row.expired || row.heartbeat + row.terms.expiry >= now()) continue;
       row.expired = now();
       ++marked;
-      std::erase_if(state_->request_responses, [&](const auto& kept) { return kept.first.first.producer == id; });
+      std::erase_if(state_->request_responses,
+                    [&producer = id](const auto& kept) { return kept.first.first.producer == producer; });
     }
     std::erase_if(state_->producers, [&](const auto& producer) {
       const ProducerRow& row = producer.second;
