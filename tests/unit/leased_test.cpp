@@ -92,8 +92,14 @@ class Leased : public ::testing::Test {
   }
   /// A unit of messages with these ids; the payload is the id.
   UnitResult run(const std::vector<std::string>& ids, int attempt = 1) {
+    const auto works = messages_of(ids, attempt);
+    const auto session = inbox_->open_session();
+    watch_.reset();
+    return runner_->run(works, place_, session.get(), watch_);
+  }
+  std::vector<Work> messages_of(const std::vector<std::string>& ids, int attempt = 1) {
     messages_.clear();
-    std::vector<OwnedMessage> owned;
+    owned_.clear();
     for (const std::string& id : ids) {
       OwnedMessage message;
       message.topic = "t";
@@ -101,14 +107,12 @@ class Leased : public ::testing::Test {
       message.key = "k" + id;
       message.payload = id;
       message.headers = {{"message-id", id}};
-      owned.push_back(std::move(message));
+      owned_.push_back(std::move(message));
     }
-    for (const auto& message : owned) messages_.emplace_back(message);
+    for (const auto& message : owned_) messages_.emplace_back(message);
     std::vector<Work> works;
     for (std::size_t i = 0; i < ids.size(); ++i) works.push_back({&messages_[i], i, attempt});
-    const auto session = inbox_->open_session();
-    watch_.reset();
-    return runner_->run(works, place_, session.get(), watch_);
+    return works;
   }
   static std::vector<Kind> kinds(const UnitResult& result) {
     std::vector<Kind> all;
@@ -138,6 +142,7 @@ class Leased : public ::testing::Test {
   std::vector<std::int64_t> fences_;
   std::vector<MessageId> keys_;
   Offset next_offset_ = 0;
+  std::vector<OwnedMessage> owned_;
   std::vector<Message> messages_;
 };
 
@@ -252,6 +257,33 @@ TEST_F(Leased, EqualIdsInOneUnitAreNoDuplicatesOfOneThatFailed) {
   EXPECT_THAT(kinds(run({"a", "a"}, 3)), ElementsAre(Kind::settled, Kind::retry))
       << "a dead letter has not taken effect";
   EXPECT_EQ(run({"a"}, 9).counts.done, 1);
+}
+
+TEST_F(Leased, WhatNeedsTheStoreWhileItIsAwayWaitsForItOneByOneOrTogether) {
+  settings_.store_down = StoreDownPolicy::run;
+  settings_.order = Order::none;
+  const auto reply = [](const Message& message, Context& context) {
+    if (message.text() != "quiet") context.reply("re");
+  };
+  const auto reply_to_first = [](std::span<const Message> messages, Context& context) {
+    context.reply(messages.front(), "re");
+  };
+  for (const bool together : {false, true}) {
+    if (together) handler(reply_to_first);
+    else handler(reply);
+    const auto works = messages_of({"a", "b"});
+    watch_.reset();
+    const auto result = runner_->run_unclaimed(works, place_, watch_);
+    EXPECT_EQ(result.end, UnitResult::End::ran);
+    for (const Verdict& verdict : result.verdicts) {
+      EXPECT_EQ(verdict.kind, Kind::retry) << together;
+      EXPECT_GE(verdict.delay, 100ms) << "not in a circle";
+      EXPECT_EQ(verdict.attempt, 1) << "no attempt is counted";
+    }
+  }
+  handler(reply);
+  const auto works = messages_of({"quiet"});
+  EXPECT_EQ(runner_->run_unclaimed(works, place_, watch_).counts.unclaimed, 1);
 }
 
 TEST_F(Leased, ThereIsNoTransaction) {

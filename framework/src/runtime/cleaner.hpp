@@ -2,6 +2,7 @@
 // Says again and again how long this process needs the ids of its handlers, and takes its turn at deleting those that nobody needs.
 // On a thread of its own: a slow step delays nothing else.
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -46,14 +47,12 @@ class Retention {
   [[nodiscard]] Timestamp all_since() const noexcept {
     return Timestamp(std::chrono::milliseconds(all_since_.load(std::memory_order_relaxed)));
   }
-  /// Ids of that time may be gone already, by what was last heard and by this process's clock within an hour: ask again. Thread-safe.
-  [[nodiscard]] bool may_be_forgotten(Timestamp time) const noexcept {
-    if (time == Timestamp{}) return false;  // nobody knows when it was made
-    if (time < all_since()) return true;
+  /// Ids from before may be gone already, by what was last heard and by this process's clock within an hour: ask again. Thread-safe.
+  [[nodiscard]] Timestamp perhaps_forgotten_before() const noexcept {
     const auto kept = kept_for_.load(std::memory_order_relaxed);
-    return kept != kForEver &&
-           time < std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now()) -
-                      std::chrono::seconds(kept) + std::chrono::hours(1);
+    if (kept == kForEver) return all_since();
+    const auto now = std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now());
+    return std::max(all_since(), now - std::chrono::seconds(kept) + std::chrono::hours(1));
   }
 
  private:

@@ -93,7 +93,7 @@ void Engine::run(const std::atomic<int>& stop) {
                                                       .lock_timeout = settings_.lock_timeout,
                                                       .purge = settings_.consumer.purge,
                                                       .retained = retained(shared_->topics),
-                                                      .producers = numbering_producers(shared_->topics, store_.get())},
+                                                      .producers = numbering_producers(shared_->topics)},
                                      shared_->scheduler, store_, journal_, [this](LanePtr lane, PartitionClaim claim) {
                                        {
                                          const std::lock_guard lock(shared_->mutex);

@@ -63,7 +63,7 @@ void PollLoop::State::build() {
   journal = open_journal(blueprint);
   auto built_topics = build_topics(blueprint, journal, true);
   auto kept = retained(built_topics);
-  auto producers = numbering_producers(built_topics, blueprint.backends.store.get());
+  auto producers = numbering_producers(built_topics);
   for (auto& topic : built_topics) {
     const std::string name = topic->runner.plan().topic;
     topics[name] = std::move(topic);

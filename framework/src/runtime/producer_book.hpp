@@ -38,6 +38,8 @@ class ProducerBook {
     return known;
   }
 
+  [[nodiscard]] const std::shared_ptr<Producers>& producers() const noexcept { return producers_; }
+
  private:
   static constexpr std::size_t kMost = 100'000;  ///< about 10 MB; then they are asked for anew
   const std::shared_ptr<Producers> producers_;

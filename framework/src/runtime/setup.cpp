@@ -184,11 +184,11 @@ std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_p
   return all;
 }
 
-std::shared_ptr<Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics,
-                                               InboxStore* store) {
-  const bool any = std::any_of(topics.begin(), topics.end(),
-                               [](const auto& topic) { return topic->runner.plan().numbering == Numbering::requests; });
-  return any ? store->producers() : nullptr;
+std::shared_ptr<Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics) {
+  for (const auto& topic : topics) {
+    if (const auto& book = topic->runner.services().producers) return book->producers();
+  }
+  return nullptr;
 }
 
 int worker_count(const Config& config, const std::vector<std::unique_ptr<TopicState>>& topics) {

@@ -41,8 +41,7 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
 std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics);
 
 /// Null unless producers number their requests to one of the topics.
-std::shared_ptr<Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics,
-                                               InboxStore* store);
+std::shared_ptr<Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics);
 
 /// Threads that run handlers: as configured, or as many as the limits allow.
 int worker_count(const Config& config, const std::vector<std::unique_ptr<TopicState>>& topics);

@@ -10,13 +10,6 @@
 
 namespace turnstile {
 
-namespace {
-
-/// A handler that cannot do without the store, in a topic that goes on without it, is tried again so often.
-constexpr std::chrono::milliseconds kWithoutStoreDelay{500};
-
-}  // namespace
-
 UnitRun::UnitRun(TopicRunner& runner, std::span<const Work> works, const Place& place, InboxSession* session,
                  RunWatch& watch)
     : runner_(runner),
@@ -93,8 +86,7 @@ void UnitRun::run_plainly(const Range& todo) {
       result_.verdicts[at].kind = Verdict::Kind::settled;
       ++(skipped ? result_.counts.skipped : result_.counts.done);
     } else if (result.end == Attempt::End::away && unclaimed_) {
-      result_.verdicts[at] = {Verdict::Kind::retry, kWithoutStoreDelay, works_[at].attempt};
-      hold(at);
+      wait_for_store({at});
     } else {
       failed_alone(at, result);
     }
@@ -183,6 +175,11 @@ void UnitRun::settle(Range whole) {
       case Attempt::End::busy: again_soon(range, result.why); break;
       case Attempt::End::cancelled: return;
       case Attempt::End::away:
+        if (unclaimed_) {
+          wait_for_store(range);
+          break;
+        }
+        [[fallthrough]];
       case Attempt::End::fenced:
         result_.end = result.end == Attempt::End::away ? UnitResult::End::store_away : UnitResult::End::fenced;
         result_.why = result.why;
@@ -271,10 +268,11 @@ InboxScope UnitRun::scope() const {
 std::optional<std::size_t> UnitRun::too_old(const Range& range, const std::vector<std::size_t>& fresh) {
   const auto& retention = runner_.services_.retention;
   if (!retention || plan_.too_old == HorizonPolicy::run) return std::nullopt;
+  const Timestamp line = retention->perhaps_forgotten_before();
   bool asked = false;
   for (const std::size_t k : fresh) {
     const Timestamp time = message(range[k]).timestamp();
-    if (!retention->may_be_forgotten(time)) continue;
+    if (time == Timestamp{} || time >= line) continue;  // of the first kind nobody knows when they were made
     if (!asked) retention->say(*runner_.services_.store);
     asked = true;
     if (time < retention->all_since()) return k;

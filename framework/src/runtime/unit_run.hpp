@@ -105,6 +105,7 @@ class UnitRun {
   void bury(std::size_t at, const Death& death);
   void retry(std::size_t at, std::chrono::milliseconds delay, int attempt, const std::string& why);
   void again_soon(const Range& range, const std::string& why);
+  void wait_for_store(const Range& range);
   /// An earlier message, in the scope that the topic's order gives, is not settled.
   [[nodiscard]] bool held(std::size_t at) const;
   void hold(std::size_t at) { holding_.push_back(at); }

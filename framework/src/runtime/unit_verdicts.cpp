@@ -14,6 +14,8 @@ namespace {
 
 /// A rival's transaction is short; what collided with it comes again after this, with jitter (traps 1, 4).
 constexpr std::chrono::milliseconds kBusyDelay{20};
+/// A handler that cannot do without the store, in a topic that goes on without it, is tried again so often.
+constexpr std::chrono::milliseconds kWithoutStoreDelay{500};
 /// Between two tries to put a message into a dead letter topic that refuses it.
 constexpr std::chrono::milliseconds kRefusedDelay{2'000};
 
@@ -157,6 +159,14 @@ void UnitRun::again_soon(const Range& range, const std::string& why) {
     const auto delay =
         std::chrono::milliseconds(1 + static_cast<int>(chance() * static_cast<double>(kBusyDelay.count())));
     result_.verdicts[at] = {Verdict::Kind::retry, delay, works_[at].attempt};
+    hold(at);
+  }
+}
+
+/// Unclaimed, and their handler needs the store after all. No attempt is counted.
+void UnitRun::wait_for_store(const Range& range) {
+  for (const std::size_t at : range) {
+    result_.verdicts[at] = {Verdict::Kind::retry, kWithoutStoreDelay, works_[at].attempt};
     hold(at);
   }
 }
