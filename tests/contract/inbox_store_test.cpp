@@ -156,6 +156,30 @@ TEST_P(InboxStoreContract, ARecreatedTopicForgetsTheWatermark) {
   EXPECT_THROW(store().begin_incarnation(old), Fenced);
 }
 
+TEST_P(InboxStoreContract, AClaimSaysHowFarHandlersHaveComeThatNumberItsRecords) {
+  const TopicPartition at{"payments", 0};
+  const auto progress = [&] {
+    const auto claimed = store().claim_partitions("group", {&at, 1}, 5s).at(0);
+    fence_ = claimed.fence;
+    return claimed.progress;
+  };
+  const auto settle = [&](HandlerId handler, Offset offset) {
+    const InboxEntry entry{.id = MessageId::from("none"), .offset = offset};
+    const auto session = store().open_session();
+    session->begin({.handler = handler, .fence = fence_, .numbering = Numbering::offsets}, {&entry, 1});
+    session->commit();
+  };
+  EXPECT_EQ(progress(), std::nullopt);
+  settle(handler_, 41);
+  EXPECT_EQ(progress(), 42);
+  settle(store().register_handler("further"), 50);
+  EXPECT_EQ(progress(), 51) << "the furthest";
+  EXPECT_EQ(watermark(1), std::nullopt);
+  progress();
+  store().begin_incarnation(fence_);
+  EXPECT_EQ(progress(), std::nullopt);
+}
+
 TEST_P(InboxStoreContract, ADeadMessageIsKeptOnce) {
   EXPECT_FALSE(store().is_dead(handler_, fence_, 7));
   EXPECT_TRUE(store().record_dead(dead(7)));

@@ -1,5 +1,6 @@
 #include "tests/contract/inbox_world.hpp"
 
+#include "tests/support/postgres_role.hpp"
 #include "tests/support/postgres_schema.hpp"
 #include "tests/support/tcp_proxy.hpp"
 #include "turnstile/error.hpp"
@@ -33,14 +34,19 @@ class MemoryWorld final : public InboxWorld {
   turnstile::testing::MemoryInbox inbox_;
 };
 
+/// Its store has the rights of migrations/roles.sql and no more: what the contract asks for, they must suffice for.
 class PostgresWorld final : public InboxWorld {
  public:
   explicit PostgresWorld(int partitions = 1)
-      : proxy_(schema_.sql().one("SELECT host(inet_server_addr())"),
+      : role_(schema_),
+        proxy_(schema_.sql().one("SELECT host(inet_server_addr())"),
                std::stoi(schema_.sql().one("SELECT inet_server_port()"))),
-        store_(postgres::open_store(schema_.settings_through(proxy_.port()))) {
+        store_(postgres::open_store(role_.settings_through(proxy_.port()))) {
     schema_.sql().exec("SELECT partition_inbox(" + std::to_string(partitions) + ")");
     schema_.sql().exec("CREATE TABLE effect (number bigserial, what text)");
+    role_.grant_from_file();
+    schema_.sql().exec("GRANT INSERT ON effect TO " + role_.name() + "; GRANT USAGE ON SEQUENCE effect_number_seq TO " +
+                       role_.name());
   }
   InboxStore& store() override { return *store_; }
   std::vector<std::string> effects() override {
@@ -59,6 +65,7 @@ class PostgresWorld final : public InboxWorld {
 
  private:
   PostgresSchema schema_;
+  PostgresRole role_;
   TcpProxy proxy_;
   std::shared_ptr<InboxStore> store_;
 };

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <map>
+#include <mutex>
 
 #include "support/cli.hpp"
 #include "support/running.hpp"
 #include "support/tcp_proxy.hpp"
+#include "support/topic_reader.hpp"
 #include "support/world.hpp"
 
 namespace turnstile::test {
@@ -51,6 +54,16 @@ class LeasedWorld {
     const Effects effects = world_.effects();
     EXPECT_EQ(effects.rows, effects.distinct) << "an effect was made twice\n" << world_.output();
   }
+  /// Under one id, however often it was sent.
+  void expect_published_by_each_that_is_done(const std::string& topic) {
+    EXPECT_TRUE(eventually([&] { return world_.query("SELECT count(*) FROM outbox") == "0"; })) << world_.output();
+    TopicReader sent(world_, topic);
+    const auto done = std::stoul(world_.query("SELECT count(*) FROM inbox"));
+    EXPECT_TRUE(sent.until([&] { return sent.ids().size() >= done; })) << sent.ids().size() << " of " << done;
+    EXPECT_EQ(sent.ids().size(), done);
+    for (const auto& [message, ids] : sent.ids()) EXPECT_EQ(ids.size(), 1U) << message;
+    EXPECT_EQ(world_.query("SELECT count(*) FROM response"), std::to_string(done));
+  }
   static void end(Process& process) {
     process.signal(SIGTERM);
     EXPECT_EQ(process.wait(20s), 0);
@@ -83,12 +96,14 @@ TEST_P(LeasedKilledAt, loses_nothing_and_repeats_nothing) {
   GTEST_SKIP() << "this build has no failpoints";
 #endif
   LeasedWorld world;
+  const std::string out = world->add_topic("out");
   world->publish(300);
-  Process victim = world.consumer({{"TURNSTILE_FAILPOINT", std::string(GetParam()) + ":3"}});
+  Process victim = world.consumer({{"TURNSTILE_FAILPOINT", std::string(GetParam()) + ":3"}, {"PUBLISH", out}});
   EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world->output();
-  Process successor = world.consumer();
+  Process successor = world.consumer({{"PUBLISH", out}});
   world.expect_all_decided(300);
   world.expect_none_twice();
+  world.expect_published_by_each_that_is_done(out);
   // What is done has its effect; of what is parked each may have it, and the rest has none.
   const auto done = std::stoll(world->query("SELECT count(*) FROM inbox"));
   EXPECT_EQ(
@@ -187,6 +202,62 @@ TEST(Leased, goes_on_without_postgresql_where_that_is_the_policy) {
   EXPECT_TRUE(eventually([&] { return effects == 100 + meanwhile && world.caught_up(); }));
   EXPECT_EQ(world.query("SELECT count(*) FROM inbox"), "100") << "what ran meanwhile is not known";
   EXPECT_EQ(consumer.stop(), "");
+}
+
+/// Also where it goes away while each worker is in a handler: what they have done is done, and a successor does not do it again.
+TEST(Leased, makes_no_effect_twice_when_postgresql_goes_away_under_its_handlers) {
+  TURNSTILE_NEEDS_SERVERS();
+  Sql sql(*postgres_url());
+  TcpProxy proxy(sql.one("SELECT host(inet_server_addr())"), std::stoi(sql.one("SELECT inet_server_port()")));
+  World world(2);
+  Config config = world.config("mode = \"leased\"\nlease = \"2s\"\norder = \"key\"\nbatch = 1\nstore_down = \"run\"\n");
+  const std::string through_host = with_parameter(*postgres_url(), "host", "127.0.0.1");
+  config.postgres->url = Secret(with_parameter(through_host, "port", std::to_string(proxy.port())));
+  std::mutex mutex;
+  std::map<std::string, int> effects;
+  std::atomic<int> inside = 0;
+  std::atomic<bool> open = false;
+  const auto handler = [&](const Message& message, Context&) {
+    ++inside;
+    open.wait(false);
+    const std::lock_guard lock(mutex);
+    ++effects[std::string(message.text())];
+  };
+  const auto add = [&](Consumer& app) { app.topic(world.topic(), handler); };
+  const auto made = [&] {
+    const std::lock_guard lock(mutex);
+    return effects.size();
+  };
+  const auto publish = [&](int from, int to) {
+    for (int i = from; i < to; ++i) {
+      OwnedMessage message;
+      message.topic = world.topic();
+      message.key = "k" + std::to_string(i % 50);
+      message.payload = "m" + std::to_string(i);
+      message.headers = {{"message-id", *message.payload}};
+      message.partition = -1;
+      world.publish(message);
+    }
+  };
+  std::string log;
+  {
+    Running consumer(config, add);
+    publish(0, 100);
+    EXPECT_TRUE(eventually([&] { return inside == 8; })) << "each worker is in one";
+    proxy.cut(true);
+    open = true;
+    open.notify_all();
+    EXPECT_TRUE(eventually([&] { return made() == 100 && world.caught_up(); }, 60s)) << made() << consumer.log_text();
+    EXPECT_EQ(consumer.stop(), "");
+    log = consumer.log_text();
+  }
+  EXPECT_THAT(log, HasSubstr("is written down as soon as the database answers (store_down is run)"));
+  proxy.cut(false);
+  Running successor(config, add);
+  publish(100, 110);
+  EXPECT_TRUE(eventually([&] { return made() == 110 && world.caught_up(); }, 60s)) << successor.log_text();
+  EXPECT_EQ(successor.stop(), "");
+  for (const auto& [message, count] : effects) EXPECT_EQ(count, 1) << message;
 }
 
 }  // namespace

@@ -4,14 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "tests/support/eventually.hpp"
+#include "tests/support/postgres_role.hpp"
 #include "tests/support/postgres_schema.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/postgres/store.hpp"
@@ -73,44 +72,6 @@ class EmptySchemaTest : public testing::Test {
 
   std::unique_ptr<PostgresSchema> schema_;
   PostgresSettings settings_;
-};
-
-/// A role that may log in and nothing else. What it owns and may do goes with it, and it with this.
-class PostgresRole {
- public:
-  explicit PostgresRole(PostgresSchema& schema) : schema_(schema), name_(schema.name() + "_app") {
-    schema_.sql().exec("CREATE ROLE " + name_ + " LOGIN PASSWORD 'app'");
-  }
-  ~PostgresRole() { schema_.sql().exec("DROP OWNED BY " + name_ + "; DROP ROLE " + name_); }
-  PostgresRole(const PostgresRole&) = delete;
-  PostgresRole& operator=(const PostgresRole&) = delete;
-
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] std::string url() const {
-    return with_parameter(with_parameter(schema_.url(), "user", name_), "password", "app");
-  }
-  [[nodiscard]] PostgresSettings settings() const {
-    PostgresSettings settings = schema_.settings();
-    settings.url = Secret(url());
-    return settings;
-  }
-  /// migrations/roles.sql as psql runs it.
-  void grant_from_file() {
-    std::ifstream in(TURNSTILE_SOURCE_DIR "/migrations/roles.sql");
-    std::stringstream text;
-    text << in.rdbuf();
-    std::string script = text.str();
-    for (const auto& [variable, value] :
-         {std::pair{std::string(":\"schema\""), schema_.name()}, {":\"role\"", name_}}) {
-      for (auto at = script.find(variable); at != std::string::npos; at = script.find(variable))
-        script.replace(at, variable.size(), value);
-    }
-    schema_.sql().exec(script);
-  }
-
- private:
-  PostgresSchema& schema_;
-  std::string name_;
 };
 
 /// The same store, whose role has the least rights once `app_` is granted them.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 
 #include "support/cli.hpp"
 #include "support/running.hpp"
@@ -30,8 +31,8 @@ class RequestsWorld {
   [[nodiscard]] Config config(const std::string& settings = {}) const {
     return world_.config(settings_ + settings, kLocks);
   }
-  Process consumer(const std::map<std::string, std::string>& environment = {}) {
-    return world_.consumer(world_.toml(settings_ + "batch = 20\n", kLocks), environment);
+  Process consumer(const std::map<std::string, std::string>& environment = {}, const std::string& more = {}) {
+    return world_.consumer(world_.toml(settings_ + more + "batch = 20\n", kLocks), environment);
   }
   std::shared_ptr<Producers> producers() { return postgres::open_store(*config().postgres)->producers(); }
   std::unique_ptr<NumberedSender> sender() {
@@ -166,12 +167,91 @@ TEST(Requests, a_request_that_is_sent_again_gets_the_same_response) {
   TopicReader answers(*world.operator->(), replies);
   EXPECT_TRUE(answers.until([&] { return answers.read.size() == 3; }));
   for (const auto& reply : answers.read) EXPECT_EQ(reply.payload, "run 1" + std::string("\0\xff", 2));
-  sender.acknowledge(world->topic(), first.number);
+  sender.acknowledge(first);
   const OwnedMessage next[] = {world.message("b")};
   sender.send(next);
   EXPECT_TRUE(eventually([&] { return world->effects().rows == 2; }));
   EXPECT_EQ(world->query("SELECT string_agg(number::text, ',') FROM producer_response"), "2");
   EXPECT_EQ(consumer.stop(), "");
+}
+
+class DeadRequestsKilledAt : public ::testing::TestWithParam<const char*> {};
+
+/// What may not run goes past no partition without its dead letter, and what runs is answered, wherever the process dies.
+TEST_P(DeadRequestsKilledAt, are_neither_lost_nor_run) {
+  TURNSTILE_NEEDS_SERVERS();
+#if !defined(TURNSTILE_FAILPOINTS)
+  GTEST_SKIP() << "this build has no failpoints";
+#endif
+  RequestsWorld world(1, "request_window = 16\nduplicates = \"replay\"\n");
+  const std::string replies = world->add_topic("replies");
+  const std::string answering = "reply_topics = \"" + replies + "\"\n";
+  const auto shop = world.producers()->open({.name = "shop"});
+  const ProducerSession nobody{MessageId::from("nobody"), shop.secret};
+  const auto send = [&](const std::string& id, const ProducerSession& session, std::int64_t number) {
+    OwnedMessage message = world.message(id);
+    stamp_request(message, session, number);
+    message.partition = -1;
+    world->publish(message);
+  };
+  int fresh = 0, late = 0, unknown = 0;
+  for (std::int64_t number = 1; number <= 300; ++number) {
+    if (number % 50 == 0) continue;  // sent too late
+    send("m" + std::to_string(number), shop, number);
+    ++fresh;
+    if (number % 50 == 30 && number > 50) send("late " + std::to_string(++late), shop, number / 50 * 50);
+    if (number % 40 == 0) send("unknown " + std::to_string(++unknown), nobody, number);
+  }
+  const auto environment = [&](const std::string& failpoint) {
+    std::map<std::string, std::string> values{{"PUBLISH", replies}};
+    if (!failpoint.empty()) values["TURNSTILE_FAILPOINT"] = failpoint;
+    return values;
+  };
+  Process victim = world.consumer(environment(GetParam() + std::string(":2")), answering);
+  EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world->output();
+  Process successor = world.consumer(environment(""), answering);
+  world.expect_effects(fresh);
+  EXPECT_EQ(world->query("SELECT string_agg(reason || ' ' || n, ', ' ORDER BY reason) FROM "
+                         "(SELECT reason, count(DISTINCT convert_from(record_payload, 'UTF8')) n FROM dead GROUP BY reason) r"),
+            "no_session " + std::to_string(unknown) + ", outside_window " + std::to_string(late));
+  EXPECT_EQ(world->query("SELECT count(*) FROM dead"), std::to_string(unknown + late));
+  TopicReader sent(*world.operator->(), replies);
+  const auto all = 2U * static_cast<std::size_t>(fresh);  // what each publishes, and its reply
+  EXPECT_TRUE(sent.until([&] { return sent.ids().size() == all; })) << sent.ids().size() << " of " << all;
+  for (const auto& [message, ids] : sent.ids()) EXPECT_EQ(ids.size(), 1U) << message;
+  successor.signal(SIGTERM);
+  EXPECT_EQ(successor.wait(20s), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(EachStep, DeadRequestsKilledAt,
+                         ::testing::Values("after-claim", "after-handler", "before-commit", "after-commit",
+                                           "before-dead-letter", "dead-letter-sent", "after-dead-letter"),
+                         step_name);
+
+/// One dies, is sent again and takes effect; the dead letter is then no second effect.
+TEST(Requests, that_took_effect_when_they_were_sent_again_are_not_run_by_a_replay) {
+  TURNSTILE_NEEDS_SERVERS();
+  RequestsWorld world(1);
+  Process consumer = world.consumer();
+  const auto shop = world.producers()->open({.name = "shop"});
+  const auto send = [&](const std::string& payload) {
+    OwnedMessage message = world.message("order");
+    message.payload = payload;
+    stamp_request(message, shop, 1);
+    message.partition = -1;
+    world->publish(message);
+  };
+  send("throw");
+  EXPECT_TRUE(eventually([&] { return world->query("SELECT string_agg(reason, ',') FROM dead") == "failed"; })) << world->output();
+  send("well");
+  world.expect_effects(1);
+  const auto replayed = world.cli({"dlq", "replay", "--all"});
+  EXPECT_EQ(replayed.code, 0) << replayed.err;
+  EXPECT_TRUE(eventually([&] { return world->caught_up(); }));
+  world.expect_effects(1);
+  EXPECT_EQ(world->query("SELECT count(*) FROM dead"), "1");
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(20s), 0);
 }
 
 TEST(Requests, that_nobody_can_vouch_for_are_put_aside_and_run_when_somebody_says_so) {

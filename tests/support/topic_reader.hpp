@@ -2,6 +2,7 @@
 // What a topic holds, as a test looks at it.
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -35,6 +36,13 @@ class TopicReader final : private AssignmentListener {
   [[nodiscard]] std::set<std::string> payloads() const {
     std::set<std::string> all;
     for (const auto& record : read) all.insert(record.payload.value_or("null"));
+    return all;
+  }
+  /// Under which ids each payload came: one, however often it was sent.
+  [[nodiscard]] std::map<std::string, std::set<std::string>> ids() const {
+    std::map<std::string, std::set<std::string>> all;
+    for (const auto& record : read)
+      all[record.payload.value_or("null")].emplace(Message(record).header("message-id").value_or("none"));
     return all;
   }
   std::vector<OwnedMessage> read;

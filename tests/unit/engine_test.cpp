@@ -304,6 +304,70 @@ TEST_F(EngineTest, goes_on_without_a_database_where_it_is_told_to_and_counts_it)
   EXPECT_THAT(log_text(), ::testing::HasSubstr("topic open: 100 messages ran without the database"));
 }
 
+/// Also what runs when it goes away; and whoever comes next does not do again what was done without it.
+TEST_F(EngineTest, repeats_nothing_of_what_it_did_without_a_database) {
+  topic("t", 4);
+  Door door;
+  std::atomic<int> inside{0};
+  std::mutex runs_mutex;
+  std::multiset<std::string> runs;
+  const auto pipeline = [&] {
+    return Pipeline([&](const Message& message, Context&) {
+             ++inside;
+             door.wait();
+             const std::lock_guard lock(runs_mutex);
+             runs.insert(std::string(message.header("message-id").value_or("")));
+           }) |
+           leased(5s) | on_store_down(StoreDownPolicy::run) | ordered_by(Order::none);
+  };
+  auto app = consumer("t", pipeline(), config());
+  auto thread = start(*app);
+  publish("t", 100);
+  ASSERT_TRUE(eventually([&] { return inside == 8; })) << "each worker has one";
+  inbox->set_unavailable(true);
+  door.open();
+  const auto ran = [&] {
+    const std::lock_guard lock(runs_mutex);
+    return runs.size();
+  };
+  EXPECT_TRUE(eventually([&] { return ran() == 100 && all_committed("t", 4); })) << ran();
+  app->stop();
+  thread.join();
+  EXPECT_EQ(failure, "");
+
+  inbox->set_unavailable(false);
+  auto next = consumer("t", pipeline(), config());
+  thread = start(*next);
+  publish("t", 10, "after");
+  EXPECT_TRUE(eventually([&] { return ran() >= 110 && all_committed("t", 4); }));
+  next->stop();
+  thread.join();
+  EXPECT_EQ(ran(), 110U);
+  for (const auto& run : runs) EXPECT_EQ(runs.count(run), 1U) << run;
+}
+
+/// By what was done in the handlers' transactions: the watermark lags behind it, and a process that was killed has not moved it.
+TEST_F(EngineTest, reads_a_topic_that_was_recreated_from_its_beginning_where_offsets_number_its_records) {
+  topic("t", 1);
+  const TopicPartition at{"t", 0};
+  const Config c = config();
+  const auto claim = inbox->claim_partitions(c.group(), {&at, 1}, 1s).front();
+  const auto session = inbox->open_session();
+  const InboxEntry tenth{.id = MessageId::from("t 9"), .offset = 9};
+  const HandlerId handler = inbox->register_handler("t");
+  session->begin({.handler = handler, .fence = claim.fence, .numbering = Numbering::offsets}, {&tenth, 1});
+  session->commit();
+
+  publish("t", 3);
+  std::atomic<int> ran{0};
+  auto app = consumer("t", Pipeline([&](const Message&, Context&) { ++ran; }) | sequence(), c);
+  auto thread = start(*app);
+  EXPECT_TRUE(eventually([&] { return ran == 3 && all_committed("t", 1); })) << ran;
+  app->stop();
+  thread.join();
+  EXPECT_THAT(log_text(), ::testing::HasSubstr("the topic was recreated: it ends at offset 3 and the database has settled it up to 10"));
+}
+
 TEST_F(EngineTest, refuses_to_start_while_the_database_is_away) {
   topic("t", 2);
   publish("t", 10);

@@ -40,6 +40,9 @@ class LossyClaims final : public Claims {
   std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) override {
     ++end_calls;
     if (away) throw StoreUnavailable("away");
+    for (const ClaimEnd& end : ends) {
+      if (end.claim.id == refused) throw Error("invalid byte sequence for encoding \"UTF8\": 0x00");
+    }
     auto held = inner_->end(handler, owner, ends);
     if (lose_ends > 0 && lose_ends-- > 0) throw StoreUnavailable("the answer was lost");
     return held;
@@ -47,12 +50,14 @@ class LossyClaims final : public Claims {
   std::vector<bool> renew(HandlerId handler, const MessageId& owner, std::chrono::milliseconds lease,
                           std::span<const HeldClaim> held) override {
     ++renewals;
+    while (renewals_hang) std::this_thread::yield();
     if (renewals_fail) throw StoreUnavailable("away");
     return inner_->renew(handler, owner, lease, held);
   }
 
   std::atomic<int> lose_claims = 0, lose_ends = 0, end_calls = 0, renewals = 0;
-  std::atomic<bool> away = false, renewals_fail = false;
+  std::atomic<bool> away = false, renewals_fail = false, renewals_hang = false;
+  MessageId refused;  ///< whose end is not taken
 
  private:
   std::shared_ptr<Claims> inner_;
@@ -77,6 +82,7 @@ class Leased : public ::testing::Test {
     services.dead_letters = std::make_shared<DeadLetters>(broker_.open_producer(), inbox_);
     services.journal = std::make_shared<Journal>(logger, "test");
     services.claims = std::make_shared<ClaimKeeper>(claims_, services.journal);
+    services.caller_raises = caller_waits_;
     handler_ = inbox_->register_handler("t");
     runner_ =
         std::make_unique<TopicRunner>(plan_topic("t", settings_), std::move(pipeline), handler_, std::move(services));
@@ -137,6 +143,7 @@ class Leased : public ::testing::Test {
   HandlerId handler_;
   std::unique_ptr<TopicRunner> runner_;
   RunWatch watch_;
+  bool caller_waits_ = false;  ///< as on a PollLoop
   std::function<void(const Message&, Context&)> act_;
   std::vector<std::string> runs_;
   std::vector<std::int64_t> fences_;
@@ -429,6 +436,53 @@ TEST_F(Leased, AFencedPartitionClaimsNothing) {
   inbox_->claim_partitions("g", {&place_.at, 1}, 1s);
   EXPECT_EQ(run({"a"}).end, UnitResult::End::fenced);
   EXPECT_THAT(runs_, IsEmpty());
+}
+
+TEST_F(Leased, WhatIsRefusedHoldsUpNobodyElse) {
+  handler(noting() | leased());
+  claims_->refused = MessageId::from("b");
+  const auto result = run({"a", "b", "c"});
+  EXPECT_THAT(kinds(result), ElementsAre(Kind::settled, Kind::put_back, Kind::settled));
+  EXPECT_TRUE(done("a") && done("c"));
+  EXPECT_FALSE(done("b"));
+  EXPECT_THAT(log_.str(), HasSubstr("done, but the database refused to write that down (invalid byte sequence"));
+}
+
+TEST_F(Leased, WhatEndedWhileTheStoreWasAwayIsSettledWhereTheTopicGoesOn) {
+  settings_.store_down = StoreDownPolicy::run;
+  handler(noting() | leased());
+  act_ = [&](const Message&, Context&) { claims_->away = true; };
+  EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
+  EXPECT_THAT(runs_, ElementsAre("a", "b"));
+  EXPECT_THAT(log_.str(), HasSubstr("has ended, and is written down as soon as the database answers (store_down is run)"));
+  EXPECT_FALSE(done("a") || done("b"));
+  claims_->away = false;
+  EXPECT_TRUE(eventually([&] { return done("a") && done("b"); }, 10s));
+}
+
+TEST_F(Leased, ACallerThatWaitsIsToldThatTheStoreIsAway) {
+  caller_waits_ = true;
+  handler(noting() | leased());
+  claims_->away = true;
+  const auto result = run({"a"});
+  EXPECT_EQ(result.end, UnitResult::End::store_away);
+  EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back));
+  claims_->away = false;
+  EXPECT_TRUE(eventually([&] { return done("a"); }, 10s)) << "written down late, so that it does not run again";
+}
+
+/// As after a long stop of the process: nobody has been told yet that the lease is over, and others may have what was not begun.
+TEST_F(Leased, WhoWakesPastItsLeaseStartsNothingMore) {
+  settings_.lease = 100ms;
+  handler(noting() | leased());
+  act_ = [&](const Message&, Context&) {
+    claims_->renewals_hang = true;
+    const auto woken = std::chrono::steady_clock::now() + settings_.lease.value();
+    while (std::chrono::steady_clock::now() < woken) std::this_thread::yield();
+  };
+  EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::put_back));
+  EXPECT_THAT(runs_, ElementsAre("a"));
+  claims_->renewals_hang = false;
 }
 
 }  // namespace

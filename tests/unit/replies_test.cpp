@@ -236,10 +236,16 @@ TEST(Replies, without_a_database_say_what_to_do) {
   }
 }
 
-TEST(Published, without_a_topic_is_refused) {
-  World world([](const Message&, Context& context) { context.publish({}); } | transactional());
-  world.run({request(1)});
-  EXPECT_THAT(world.errors(), ElementsAre("handler 't' published a message without a topic"));
+TEST(Published, to_what_can_be_no_topic_is_refused) {
+  World world([](const Message& message, Context& context) {
+    OwnedMessage to;
+    to.topic = message.offset() == 1 ? "" : "a b";
+    context.publish(to);
+  } | transactional());
+  world.run({request(1), request(2)});
+  const std::string names = "is no name that Kafka allows for a topic: 1 to 249 letters, digits, '.', '_' and '-'";
+  EXPECT_THAT(world.errors(), ElementsAre("handler 't' published a message: '' " + names,
+                                          "handler 't' published a message: 'a b' " + names));
 }
 
 }  // namespace

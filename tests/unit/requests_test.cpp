@@ -9,12 +9,14 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <limits>
 #include <set>
 
 #include "core/request_headers.hpp"
 #include "runtime/topic_runner.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/replay.hpp"
 #include "turnstile/sender.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
@@ -139,6 +141,16 @@ RC_GTEST_PROP(RequestWindow, TellsApartWhatIsInside, ()) {
   }
 }
 
+TEST(RequestWindow, CountsUpToTheHighestNumber) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  RequestWindow window(16);
+  EXPECT_EQ(window.admit({kShop, kMost - 1, 0, {}}), RequestWindow::Place::fresh);
+  EXPECT_EQ(window.admit({kShop, kMost, 0, {}}), RequestWindow::Place::fresh);
+  RequestWindow wider(32, window.kept());
+  EXPECT_EQ(wider.admit({kShop, kMost, 0, {}}), RequestWindow::Place::seen);
+  EXPECT_EQ(wider.admit({kShop, kMost - 2, 0, {}}), RequestWindow::Place::fresh);
+}
+
 // --- what becomes of a message ---
 
 class Requests : public ::testing::Test {
@@ -155,13 +167,18 @@ class Requests : public ::testing::Test {
     settings.dead_letter = "";
     settings.duplicates = DuplicatePolicy::replay;
     settings.reply_topics = "replies";
+    runner_ = new_runner(settings_ = settings);
+    shop_ = inbox_->producers()->open({.name = "shop"});
+  }
+  /// As a process that has just started.
+  std::unique_ptr<TopicRunner> new_runner(const TopicSettings& settings) {
     TopicRunner::Services services;
     services.store = inbox_;
     services.producers = std::make_shared<ProducerBook>(inbox_->producers());
     services.dead_letters = std::make_shared<DeadLetters>(broker_.open_producer(), inbox_);
     services.journal = std::make_shared<Journal>(
         std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>()), "test");
-    runner_ = std::make_unique<TopicRunner>(
+    return std::make_unique<TopicRunner>(
         plan_topic("t", settings),
         [this](const Message& message, Context& context) {
           runs_.emplace_back(message.text());
@@ -169,7 +186,6 @@ class Requests : public ::testing::Test {
           return Outcome::done();
         },
         inbox_->register_handler("t"), std::move(services));
-    shop_ = inbox_->producers()->open({.name = "shop"});
   }
   OwnedMessage record(std::int64_t number, const std::string& text, const ProducerSession& session) {
     OwnedMessage message;
@@ -202,6 +218,7 @@ class Requests : public ::testing::Test {
   std::shared_ptr<MemoryInbox> inbox_ = std::make_shared<MemoryInbox>();
   MemoryBroker broker_;
   Place place_;
+  TopicSettings settings_;
   std::unique_ptr<TopicRunner> runner_;
   ProducerSession shop_;
   Offset offset_ = 0;
@@ -244,6 +261,65 @@ TEST_F(Requests, OfAnExpiredSessionAreParkedIfTheyWereSentAfterwards) {
   run({before, after});
   EXPECT_THAT(runs_, ElementsAre("before"));
   EXPECT_THAT(parked(), ElementsAre("after no_session"));
+}
+
+TEST_F(Requests, ThatWereSeenAreDuplicatesAlsoWhenTheirSessionHasExpired) {
+  run({record(1, "a", shop_)});
+  inbox_->age_producers(301s);
+  EXPECT_EQ(inbox_->producers()->expire(), 1);
+  OwnedMessage again = record(1, "a", shop_);
+  again.timestamp += 2s;
+  EXPECT_EQ(run({again}).counts.duplicates, 1);
+  EXPECT_THAT(parked(), IsEmpty());
+}
+
+/// The partition must not be past it before it is put aside: a process that dies in between would have lost it.
+TEST_F(Requests, ThatMayNotRunAreNotPassedOverBeforeTheyAreDead) {
+  run({record(40, "far", shop_)});
+  settings_.dead_letter = "no.such.topic";
+  runner_ = new_runner(settings_);
+  const std::vector<OwnedMessage> unit = {record(41, "a", shop_), record(3, "late", shop_), record(42, "b", shop_)};
+  const auto result = run(unit);
+  EXPECT_EQ(result.verdicts[0].kind, Verdict::Kind::settled);
+  EXPECT_EQ(result.verdicts[1].kind, Verdict::Kind::retry);
+  EXPECT_TRUE(result.refused);
+  EXPECT_EQ(result.verdicts[2].kind, Verdict::Kind::put_back);
+
+  settings_.dead_letter = "";
+  runner_ = new_runner(settings_);
+  run(unit);
+  EXPECT_THAT(runs_, ElementsAre("far", "a", "b"));
+  EXPECT_THAT(parked(), ElementsAre("late outside_window"));
+}
+
+TEST_F(Requests, OfASessionThatWasForgottenAndOpenedAnewAreNoForgeries) {
+  const MessageId id = MessageId::from("nightly");
+  run({record(1, "old", inbox_->producers()->open({.name = "nightly", .id = id}))});
+  for (int twice = 0; twice < 2; ++twice) {
+    inbox_->age_producers(24h * 30);
+    inbox_->producers()->expire();
+  }
+  const auto anew = inbox_->producers()->open({.name = "nightly", .id = id});
+  run({record(1, "new", anew), record(2, "forged", {id, std::string(32, 'x')})});
+  EXPECT_THAT(runs_, ElementsAre("old", "new"));
+  EXPECT_THAT(parked(), ElementsAre("forged forged"));
+}
+
+TEST_F(Requests, ThatWereReplayedRunOnceAndForTheirHandlerAlone) {
+  run({record(1, "a", shop_)});
+  inbox_->age_producers(301s);
+  EXPECT_EQ(inbox_->producers()->expire(), 1);
+  const auto replayed = [&](std::int64_t number, const std::string& text, const std::string& handler) {
+    OwnedMessage message = record(number, text, shop_);
+    message.headers.push_back({std::string(kReplayedFor), handler});
+    message.headers.push_back({std::string(kSentAt), std::to_string(message.timestamp.time_since_epoch().count())});
+    message.timestamp += 1h;
+    return message;
+  };
+  const auto result = run({replayed(1, "a", "t"), replayed(2, "b", "t"), replayed(3, "c", "another")});
+  EXPECT_EQ(result.counts.duplicates, 2);
+  EXPECT_THAT(runs_, ElementsAre("a", "b"));
+  EXPECT_THAT(parked(), IsEmpty());
 }
 
 TEST_F(Requests, WaitWhileTheStoreIsAway) {
@@ -355,11 +431,31 @@ TEST_F(Sender, AcknowledgesByHandWhatItHasAnAnswerTo) {
   const std::vector<OwnedMessage> three(3, message("t"));
   sender->send(three);
   EXPECT_EQ(request(sender->stamp(message("t")).message).acked, 0);
-  sender->acknowledge("t", 2);
-  sender->acknowledge("t", 77);
+  const MessageId session = sender->session();
+  sender->acknowledge("t", session, 2);
+  sender->acknowledge("t", session, 77);
   EXPECT_EQ(request(sender->stamp(message("t")).message).acked, 0) << "1 is open";
-  sender->acknowledge("t", 1);
+  sender->acknowledge("t", MessageId::from("an earlier session"), 1);
+  EXPECT_EQ(request(sender->stamp(message("t")).message).acked, 0) << "another session's";
+  sender->acknowledge("t", session, 1);
   EXPECT_EQ(request(sender->stamp(message("t")).message).acked, 2);
+}
+
+TEST_F(Sender, NumbersNothingWhenATopicOfTheBatchDoesNotExist) {
+  const auto sender = open();
+  const OwnedMessage both[] = {message("t"), message("missing")};
+  EXPECT_THROW(sender->send(both), BrokerError);
+  EXPECT_EQ(sender->stamp(message("t")).number, 1);
+}
+
+TEST_F(Sender, WaitsForNoNumberThatIsBehindEveryWindow) {
+  const auto sender = open();
+  sender->stamp(message("t"));  // and never sent
+  const std::vector<OwnedMessage> many(1'000, message("t"));
+  for (int i = 0; i < 100; ++i) sender->send(many);
+  EXPECT_EQ(request(sender->stamp(message("t")).message).acked, 0);
+  sender->send(many);
+  EXPECT_GT(request(sender->stamp(message("t")).message).acked, 100'000);
 }
 
 TEST_F(Sender, GoesOnWithANewSessionWhenItsOwnHasExpired) {

@@ -13,14 +13,14 @@ namespace turnstile::cli {
 namespace {
 
 // adapters/postgres is written for this and later.
-constexpr int kOldestServer = 120'000;
+constexpr int kOldestServer = 130'000;
 // A sweep comes once a day at least, and takes some time.
 constexpr std::chrono::hours kSweptLately{48};
 
 void look_at_server(const postgres::ServerReport& server, Findings& findings) {
   const std::string who = fmt::format("{} as {}", server.version, server.user);
   if (server.version_number < kOldestServer) {
-    findings.problem("PostgreSQL", fmt::format("{}: too old", who), "use PostgreSQL 12 or later");
+    findings.problem("PostgreSQL", fmt::format("{}: too old", who), "use PostgreSQL 13 or later");
   } else {
     findings.ok("PostgreSQL", who);
   }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "command.hpp"
@@ -11,6 +12,7 @@
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/broker.hpp"
 #include "turnstile/postgres/store.hpp"
+#include "turnstile/replay.hpp"
 #include "turnstile/sender.hpp"
 
 namespace turnstile::cli {
@@ -25,16 +27,20 @@ struct Options {
   std::optional<std::string> topic;
 };
 
-constexpr const char* kReplayedFrom = "turnstile-replayed-from";
 constexpr auto kLookUp = std::chrono::seconds(3);
 constexpr std::int64_t kPage = 100;
 
 /// One consumer's record again, with its key, payload and headers, and where it had been.
 OwnedMessage republished(const postgres::DeadRecord& dead, std::int32_t partitions) {
   OwnedMessage message = dead.record;
-  std::erase_if(message.headers, [](const Header& header) { return header.name == kReplayedFrom; });
+  std::erase_if(message.headers,
+                [](const Header& header) { return header.name == kReplayedFrom || header.name == kReplayedFor; });
   message.headers.push_back(
-      {kReplayedFrom, to_string(TopicPartitionOffset{dead.summary.from.at, dead.summary.offset})});
+      {std::string(kReplayedFrom), to_string(TopicPartitionOffset{dead.summary.from.at, dead.summary.offset})});
+  message.headers.push_back({std::string(kReplayedFor), dead.summary.handler});
+  const auto was_sent = [](const Header& header) { return header.name == kSentAt; };
+  if (message.timestamp != Timestamp{} && std::none_of(message.headers.begin(), message.headers.end(), was_sent))
+    message.headers.push_back({std::string(kSentAt), std::to_string(message.timestamp.time_since_epoch().count())});
   // The same partition keeps it beside the other records of its key, whatever partitioner its producer had.
   if (message.partition >= partitions) message.partition = -1;
   // Now: with its own old time the broker might delete it at once.
@@ -59,6 +65,10 @@ class Replayer {
       throw Refusal(fmt::format("dead letter {} was replayed already, {}; say --again to publish it once more",
                                 options.number, when(*dead->summary.replayed_at)));
     }
+    if (is_done(dead->summary) && !options.again) {
+      throw Refusal(fmt::format("dead letter {} is a duplicate: its message has taken effect; say --again to publish it all the same",
+                                options.number));
+    }
     publish(*dead);
     return finish();
   }
@@ -73,10 +83,16 @@ class Replayer {
       for (const auto& letter : page) {
         filter.after = letter.number;
         const auto dead = admin_.load_dead(letter.number);
-        if (dead && !dead->summary.replayed_at) publish(*dead);
+        if (!dead || dead->summary.replayed_at) continue;
+        if (is_done(dead->summary)) ++passed_over_;
+        else publish(*dead);
       }
     }
-    if (replayed_.empty() && !json_) fmt::print("no dead letters that wait: nothing to replay\n");
+    if (replayed_.empty() && passed_over_ == 0 && !json_) fmt::print("no dead letters that wait: nothing to replay\n");
+    if (passed_over_ > 0 && !json_) {
+      fmt::print("{} passed over: duplicates, whose messages have taken effect; one of them all the same: turnstile dlq replay NUMBER --again\n",
+                 count(passed_over_, "dead letter"));
+    }
     return finish();
   }
 
@@ -96,24 +112,35 @@ class Replayer {
     }
     if (!producer_) producer_ = broker_->open_producer();
     OwnedMessage message = republished(dead, partitions_of(summary.from.at.topic));
-    if (is_numbered(message)) number_anew(summary.number, message);
+    const bool anew = is_numbered(message) && (has_lost_its_number(summary) || is_done(summary));
+    if (anew) number_anew(summary, message);
     const auto sent = producer_->send(message);
     admin_.mark_replayed(summary.number);
     const TopicPartitionOffset at{{summary.from.at.topic, sent.partition}, sent.offset};
     replayed_.push_back(
         {{"number", summary.number}, {"topic", at.at.topic}, {"partition", at.at.partition}, {"offset", at.offset}});
     if (json_) return;
-    fmt::print("{} -> {}{}\n", summary.number, to_string(at), caution(summary));
+    fmt::print("{} -> {}{}\n", summary.number, to_string(at), anew ? "" : caution(summary));
     std::fflush(stdout);
   }
 
-  /// A request that was not run may be too old for its own session, so it is one of a session of its own, always the same: a crash before
-  /// it was marked numbers it alike.
-  void number_anew(std::int64_t dead_letter, OwnedMessage& message) {
+  /// It was run before, so that it must not be run again unless somebody insists.
+  static bool is_done(const postgres::DeadSummary& summary) { return summary.reason == "duplicate"; }
+
+  /// Of the others the inbox knows by their numbers whether they have taken effect meanwhile.
+  static bool has_lost_its_number(const postgres::DeadSummary& summary) {
+    return summary.reason == "outside_window" || summary.reason == "no_session" || summary.reason == "forged";
+  }
+
+  /// In a session of its own, always the same: what died several times, or is replayed twice by a crash, is one request. Who has forged a
+  /// number must not make another one's message a duplicate of his.
+  void number_anew(const postgres::DeadSummary& summary, OwnedMessage& message) {
     if (!producers_) producers_ = postgres::open_store(require_postgres(config_))->producers();
-    const std::string name = fmt::format("turnstile dlq replay {}", dead_letter);
+    const bool own = summary.id && summary.reason != "forged";
+    const std::string name = "turnstile dlq replay " + (own ? summary.id->text() : std::to_string(summary.number));
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     const auto number = again_ ? std::chrono::duration_cast<std::chrono::milliseconds>(now).count() : 1;
+    std::erase_if(message.headers, [](const Header& header) { return header.name == kSentAt; });
     stamp_request(message, producers_->open({.name = name, .id = MessageId::from(name)}), number);
   }
 
@@ -126,7 +153,7 @@ class Replayer {
     if (summary.reason == "duplicate" || summary.reason == "mismatch") {
       return fmt::format(
           "  (its id has taken effect: it is refused again unless the id is forgotten: turnstile inbox forget {} "
-          "--handler {} --yes)",
+          "--handler {} --yes; where the offset is the id, it runs)",
           summary.id ? summary.id->text() : "ID", one_line(summary.handler, 60));
     }
     return "";
@@ -141,6 +168,7 @@ class Replayer {
 
   bool json_;
   bool again_;  ///< what was replayed is to run once more
+  std::int64_t passed_over_ = 0;
   const Config& config_;
   postgres::Admin admin_;
   std::shared_ptr<Producers> producers_;  ///< null until a request is replayed

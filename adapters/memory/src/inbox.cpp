@@ -154,7 +154,7 @@ std::vector<PartitionClaim> MemoryInbox::claim_partitions(const std::string& gro
       found = state_->fences.emplace(slot, FenceRow{group, at, 0, 0, std::nullopt, 0}).first;
     }
     rows.push_back(&found->second);
-    claims.push_back({at, {found->first, {}}, std::nullopt, 0});
+    claims.push_back({at, {found->first, {}}, {}, {}, 0});
   }
   const bool free = state_->changed.wait_for(lock, lock_timeout, [&] {
     return std::all_of(rows.begin(), rows.end(), [](const FenceRow* row) { return row->sharers == 0; });
@@ -165,6 +165,10 @@ std::vector<PartitionClaim> MemoryInbox::claim_partitions(const std::string& gro
     claims[i].fence.epoch.value = ++rows[i]->epoch;
     claims[i].watermark = rows[i]->watermark;
     claims[i].incarnation = rows[i]->incarnation;
+    for (const auto& [whose, row] : state_->progress) {
+      if (whose.second != claims[i].fence.slot || row.incarnation != claims[i].incarnation) continue;
+      claims[i].progress = std::max(claims[i].progress.value_or(row.next), row.next);
+    }
   }
   return claims;
 }

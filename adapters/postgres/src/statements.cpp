@@ -268,7 +268,8 @@ WITH locked AS MATERIALIZED (
 )
 UPDATE @.fence f SET epoch = f.epoch + 1, claimed_at = clock_timestamp() FROM locked WHERE f.slot = locked.slot
 RETURNING f.topic, f.partition, f.slot, f.epoch, f.incarnation,
-          (SELECT w.watermark FROM @.watermark w WHERE w.slot = f.slot))";
+          (SELECT w.watermark FROM @.watermark w WHERE w.slot = f.slot),
+          (SELECT max(p.next_offset) FROM @.progress p WHERE p.slot = f.slot AND p.incarnation = f.incarnation))";
 
 /// The fences are locked before the watermarks are touched, both in the order of slots; the epoch is read under the lock.
 constexpr std::string_view kAdvance = R"(

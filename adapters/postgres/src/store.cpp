@@ -131,6 +131,7 @@ std::vector<PartitionClaim> Store::claim_partitions(const std::string& group,
     claim.fence = {static_cast<std::int32_t>(number_at(kept[0], row, 2)), {number_at(kept[0], row, 3)}};
     claim.incarnation = static_cast<std::int32_t>(number_at(kept[0], row, 4));
     if (!PQgetisnull(kept[0].get(), row, 5)) claim.watermark = number_at(kept[0], row, 5);
+    if (!PQgetisnull(kept[0].get(), row, 6)) claim.progress = number_at(kept[0], row, 6);
     claims.push_back(std::move(claim));
   }
   // In the order asked.

@@ -44,7 +44,7 @@ struct Once {
 struct OnceOptions {
   /// What came with the id: the same id with another body is a mismatch. A hash of it is kept. Absent: not compared.
   std::optional<std::string_view> body{};
-  /// How long a rival with the same id is waited for. In somebody's own transaction its lock_timeout decides instead.
+  /// How long a rival with the same id is waited for, from 50 ms. In somebody's own transaction its lock_timeout decides instead.
   std::chrono::milliseconds wait{5'000};
   /// The server ends the transaction when the effect falls silent in it for so long.
   std::chrono::milliseconds idle_timeout{30'000};

@@ -33,6 +33,8 @@ class RequestWindow {
     outside,  ///< too far back to know, and its producer has not said that it is done with it
   };
   Place admit(const Request& request);
+  /// Whether this one was seen, as far as that is known.
+  [[nodiscard]] bool has_seen(std::int64_t number) const noexcept;
 
   [[nodiscard]] const Kept& kept() const noexcept { return kept_; }
   /// Responses of this number and of those before it are needed no more.

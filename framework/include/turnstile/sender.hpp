@@ -70,6 +70,7 @@ class NumberedSender final : public BrokerSender {
   };
   struct Stamped {
     OwnedMessage message;
+    MessageId session;        ///< that it was numbered in
     std::int64_t number = 0;  ///< of its topic, in this session
   };
 
@@ -84,8 +85,9 @@ class NumberedSender final : public BrokerSender {
   Stamped stamp(OwnedMessage message);
   /// Numbers what was not stamped. What is stamped and of unknown fate can be sent again.
   std::vector<Fate> send(std::span<const OwnedMessage> messages) override;
-  /// by_hand: this one will not be sent again.
-  void acknowledge(const std::string& topic, std::int64_t number);
+  /// by_hand: this one will not be sent again. What was numbered in an earlier session is passed over.
+  void acknowledge(const std::string& topic, const MessageId& session, std::int64_t number);
+  void acknowledge(const Stamped& one) { acknowledge(one.message.topic, one.session, one.number); }
   void cancel() noexcept override { sender_->cancel(); }
   [[nodiscard]] MessageId session() const;
 

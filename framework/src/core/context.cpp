@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/config_check.hpp"
+
 namespace turnstile {
 
 namespace {
@@ -38,8 +40,8 @@ void Context::reply(const Message& to, std::string_view body) const {
 
 void Context::publish(const OwnedMessage& message) const {
   if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, fields_.mode, "published a message");
-  if (message.topic.empty())
-    throw std::logic_error("handler '" + std::string(fields_.handler) + "' published a message without a topic");
+  if (const auto problem = check_topic_name(message.topic))
+    throw std::logic_error("handler '" + std::string(fields_.handler) + "' published a message: " + *problem);
   fields_.outgoing->publish(message);
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/digest.hpp"
+#include "turnstile/replay.hpp"
 
 namespace turnstile {
 
@@ -66,6 +67,15 @@ NumberOrMissing acked_of(const Message& message) {
   return number_in(kAck, std::get<std::string_view>(text), 0);
 }
 
+/// When it was sent: a record that was replayed has its own time from then.
+Timestamp sent_at(const Message& message) {
+  const auto said = message.header(kSentAt);
+  if (!said) return message.timestamp();
+  const auto time = number_in(kSentAt, *said, 0);
+  const auto* ms = std::get_if<std::int64_t>(&time);
+  return ms == nullptr ? message.timestamp() : Timestamp(std::chrono::milliseconds(*ms));
+}
+
 }  // namespace
 
 bool StampedRequest::is_proved(std::string_view topic, std::string_view secret) const {
@@ -86,7 +96,7 @@ std::variant<StampedRequest, MissingId> request_of(const Message& message) {
   if (auto* missing = std::get_if<MissingId>(&acked)) return std::move(*missing);
   auto proof = only(message, kProof);
   if (auto* missing = std::get_if<MissingId>(&proof)) return std::move(*missing);
-  return StampedRequest{{*id, std::get<std::int64_t>(number), std::get<std::int64_t>(acked), message.timestamp()},
+  return StampedRequest{{*id, std::get<std::int64_t>(number), std::get<std::int64_t>(acked), sent_at(message)},
                         std::get<std::string_view>(proof)};
 }
 

@@ -13,7 +13,10 @@ RequestWindow::RequestWindow(std::int64_t size, Kept kept) : kept_(std::move(kep
   other.kept_.high = kept_.high;
   other.kept_.low = std::max(kept_.low, kept_.high - size);
   other.kept_.acked = kept_.acked;
-  for (std::int64_t number = other.kept_.low + 1; number <= kept_.high; ++number) other.set(number, has(number));
+  for (std::int64_t number = other.kept_.low; number < kept_.high;) {
+    ++number;  // here, as the highest of all has none after it
+    other.set(number, has(number));
+  }
   kept_ = std::move(other.kept_);
 }
 
@@ -25,6 +28,11 @@ RequestWindow::Place RequestWindow::admit(const Request& request) {
   else if (has(number)) return Place::seen;
   set(number, true);
   return Place::fresh;
+}
+
+bool RequestWindow::has_seen(std::int64_t number) const noexcept {
+  if (number <= kept_.low) return number <= kept_.acked;
+  return number <= kept_.high && has(number);
 }
 
 std::int64_t RequestWindow::forgotten() const noexcept { return std::max(kept_.acked, kept_.low); }
@@ -45,7 +53,7 @@ void RequestWindow::set(std::int64_t number, bool on) noexcept {
 void RequestWindow::advance(std::int64_t to) noexcept {
   if (to - kept_.high >= size()) std::fill(kept_.seen.begin(), kept_.seen.end(), '\0');
   else
-    for (std::int64_t number = kept_.high + 1; number <= to; ++number) set(number, false);
+    for (std::int64_t number = kept_.high; number < to;) set(++number, false);
   kept_.high = to;
   kept_.low = std::max(kept_.low, to - size());
 }
@@ -54,7 +62,8 @@ Admission RequestBook::admit(const Request& request) {
   const auto row = rows_.find(request.producer);
   if (row == rows_.end()) return Admission::no_session;
   const auto& expired = row->second.expired;
-  if (expired && (request.sent == Timestamp{} || request.sent >= *expired)) return Admission::no_session;
+  const bool late = expired && (request.sent == Timestamp{} || request.sent >= *expired);
+  if (late) return row->second.window.has_seen(request.number) ? Admission::duplicate : Admission::no_session;
   row->second.changed = true;
   switch (row->second.window.admit(request)) {
     case RequestWindow::Place::seen: return Admission::duplicate;

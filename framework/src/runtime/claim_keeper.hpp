@@ -1,5 +1,6 @@
 #pragma once
-// Renews the claims of what runs, and cancels what has lost its claim. Its thread starts with the first claim.
+// Renews the claims of what runs, cancels what has lost its claim, and writes down late how claims ended. Its thread starts with the
+// first claim.
 
 #include <chrono>
 #include <condition_variable>
@@ -46,11 +47,23 @@ class ClaimKeeper {
     Hold& operator=(const Hold&) = delete;
     /// These are not to be renewed any more: they are about to end.
     void let_go(std::span<const ClaimEnd> ends);
+    /// By the clock: who has just woken has not been told of it yet.
+    [[nodiscard]] bool is_over() const;
 
    private:
     ClaimKeeper& keeper_;
     std::list<Held>::iterator place_;
   };
+
+  /// How claims ended that nobody waits for any more, as the store did not answer.
+  struct LateEnds {
+    HandlerId handler;
+    MessageId owner;
+    TopicPartition at;
+    std::vector<ClaimEnd> ends;
+  };
+  /// Said as soon as the store answers; what is no longer the owner's by then stays as it is.
+  void end_later(LateEnds late);
 
   [[nodiscard]] Claims& claims() noexcept { return *claims_; }
 
@@ -59,10 +72,15 @@ class ClaimKeeper {
   [[nodiscard]] std::vector<MessageId> abandoned() const;
 
  private:
+  /// Clocks of one machine and another run differently by less than this part; ours must say first that a lease is over.
+  static constexpr int kDrift = 16;
+
   void run();
   [[nodiscard]] Clock::time_point next_due() const;
+  [[nodiscard]] static Clock::time_point end_of(const Held& held) { return held.since + held.lease - held.lease / kDrift; }
   void renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place);
   void lose(Held& held, const std::string& why);
+  void end_late(std::unique_lock<std::mutex>& lock);
 
   std::shared_ptr<Claims> claims_;
   std::shared_ptr<const Journal> journal_;
@@ -70,6 +88,8 @@ class ClaimKeeper {
   std::condition_variable wake_;
   std::list<Held> held_;
   std::vector<MessageId> abandoned_;
+  std::list<LateEnds> late_;
+  Clock::time_point late_due_ = Clock::time_point::max();
   const Held* renewing_ = nullptr;  ///< the thread is asking for this one, without the lock
   bool gone_ = false;               ///< and it has gone meanwhile
   Clock::time_point wakes_at_ = Clock::time_point::max();

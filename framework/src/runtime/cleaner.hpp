@@ -32,7 +32,11 @@ class Retention {
   void say(InboxStore& store) {
     const KeptIds kept = store.keep_ids(handler_, keep_for_);
     kept_for_.store(kept.kept_for ? kept.kept_for->count() : kForEver, std::memory_order_relaxed);
-    if (kept.all_since) all_since_.store(kept.all_since->time_since_epoch().count(), std::memory_order_relaxed);
+    if (!kept.all_since) return;
+    const std::int64_t since = kept.all_since->time_since_epoch().count();
+    auto known = all_since_.load(std::memory_order_relaxed);  // the highest of all answers: they may come out of order
+    while (known < since && !all_since_.compare_exchange_weak(known, since, std::memory_order_relaxed)) {
+    }
   }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -47,12 +51,12 @@ class Retention {
   [[nodiscard]] Timestamp all_since() const noexcept {
     return Timestamp(std::chrono::milliseconds(all_since_.load(std::memory_order_relaxed)));
   }
-  /// Ids from before may be gone already, by what was last heard and by this process's clock within an hour: ask again. Thread-safe.
+  /// Ids from before may be gone already, by this process's clock within an hour: ask again. What others have said to need lapses when they
+  /// say it no more; what this process says holds while it runs. Thread-safe.
   [[nodiscard]] Timestamp perhaps_forgotten_before() const noexcept {
-    const auto kept = kept_for_.load(std::memory_order_relaxed);
-    if (kept == kForEver) return all_since();
+    if (!keep_for_) return all_since();
     const auto now = std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now());
-    return std::max(all_since(), now - std::chrono::seconds(kept) + std::chrono::hours(1));
+    return std::max(all_since(), now - *keep_for_ + std::chrono::hours(1));
   }
 
  private:

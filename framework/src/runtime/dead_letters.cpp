@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/failpoint.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -40,12 +41,14 @@ void DeadLetters::bury(const Message& message, const std::optional<MessageId>& i
                        const TopicPlan& plan, HandlerId handler, const Death& death) {
   const bool keeps_rows = store_ && place.fence;
   if (keeps_rows && store_->is_dead(handler, *place.fence, message.offset())) return;
+  TURNSTILE_FAILPOINT("before-dead-letter");
   std::optional<TopicPartitionOffset> where;
   if (plan.dead_letter) {
     if (!producer_) throw BrokerError("no producer for dead letters of topic '" + plan.topic + "'");
     const auto sent = producer_->send(dead_letter_record(message, plan, death));
     where = TopicPartitionOffset{{*plan.dead_letter, sent.partition}, sent.offset};
   }
+  TURNSTILE_FAILPOINT("dead-letter-sent");
   if (keeps_rows) {
     store_->record_dead(DeadMessage{.handler = handler,
                                     .fence = *place.fence,
@@ -56,6 +59,7 @@ void DeadLetters::bury(const Message& message, const std::optional<MessageId>& i
                                     .attempts = death.attempts,
                                     .dead_letter = where});
   }
+  TURNSTILE_FAILPOINT("after-dead-letter");
 }
 
 }  // namespace turnstile

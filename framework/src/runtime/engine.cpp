@@ -183,7 +183,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
     for (const auto& claim : store_->claim_partitions(settings_.group, to_claim, settings_.lock_timeout)) {
       const LanePtr& lane = claiming.at(claim.at);
       Place place{claim.at, claim.fence, claim.incarnation};
-      lane->start = start_of(claim, place);
+      lane->start = start_of(lane->topic, claim, place);
       if (lane->start) starts.push_back({claim.at, *lane->start});
       shared_->scheduler.admit(*lane, place);
       limiters_->on_claimed(claim.at, claim.fence.epoch);
@@ -205,25 +205,28 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
 }
 
 /// Where to start so that nothing is missed: Kafka's committed offset or the database's watermark, whichever is lower, but
-/// not below what the topic still has. Nothing: as Kafka says.
-std::optional<Offset> Engine::start_of(const PartitionClaim& claim, Place& place) {
-  if (!claim.watermark) return std::nullopt;
-  const auto committed = consumer_->committed({&claim.at, 1}, kBrokerWait).front();
+/// not below what the topic still has. A topic that goes on without the database has a watermark that stood still meanwhile: it starts
+/// at Kafka's. Nothing: as Kafka says.
+std::optional<Offset> Engine::start_of(const TopicState& topic, const PartitionClaim& claim, Place& place) {
+  const auto done = std::max(claim.watermark, claim.progress);  // nothing is less than any
+  if (!done) return std::nullopt;
   const auto bounds = consumer_->bounds(claim.at, kBrokerWait);
-  if (bounds && *claim.watermark > bounds->second) {
+  if (!bounds) throw BrokerError(claim.at.topic + " [" + std::to_string(claim.at.partition) + "]: the broker does not say where it ends");
+  if (*done > bounds->second) {
     place.incarnation = store_->begin_incarnation(claim.fence);
     journal_->warn(claim.at, "the topic was recreated: it ends at offset " + std::to_string(bounds->second) +
-                                 " and the database has settled it up to " + std::to_string(*claim.watermark) +
+                                 " and the database has settled it up to " + std::to_string(*done) +
                                  "; reading it from its beginning as incarnation " + std::to_string(place.incarnation));
     return bounds->first;
   }
-  Offset start = committed ? std::min(*committed, *claim.watermark) : *claim.watermark;
-  if (committed && *claim.watermark < *committed) {
-    journal_->info(claim.at, "starting at the database's watermark " + std::to_string(*claim.watermark) +
-                                 ", below Kafka's offset " + std::to_string(*committed));
+  if (!claim.watermark) return std::nullopt;
+  const auto committed = consumer_->committed({&claim.at, 1}, kBrokerWait).front();
+  Offset start = committed && (topic.fails_open() || *committed < *claim.watermark) ? *committed : *claim.watermark;
+  if (committed && start < *committed) {
+    journal_->info(claim.at, "starting at the database's watermark " + std::to_string(start) + ", below Kafka's offset " +
+                                 std::to_string(*committed));
   }
-  if (bounds) start = std::max(start, bounds->first);
-  return start;
+  return std::max(start, bounds->first);
 }
 
 void Engine::take_late_claims() {
@@ -238,7 +241,7 @@ void Engine::take_late_claims() {
         shared_->scheduler.locked([&, l = lane.get()] { return l->phase == LaneState::Phase::claiming; });
     try {
       if (untouched) {  // nothing was taken yet: go where it would have started
-        lane->start = start_of(claim, place);
+        lane->start = start_of(lane->topic, claim, place);
         if (lane->start) consumer_->seek({claim.at, *lane->start});
       }
       limiters_->on_claimed(claim.at, claim.fence.epoch);

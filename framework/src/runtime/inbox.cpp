@@ -3,6 +3,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "core/config_check.hpp"
 #include "core/message_id.hpp"
 #include "runtime/failpoint.hpp"
 #include "turnstile/error.hpp"
@@ -13,6 +14,9 @@ namespace turnstile {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// The server bounds by it also short waits for the table itself, which say nothing of a rival.
+constexpr std::chrono::milliseconds kShortestWait{50};
 
 /// What an effect says to the outside, into its transaction.
 class Outlet final : public Outgoing {
@@ -33,8 +37,8 @@ class Outlet final : public Outgoing {
     response_ = body;
   }
   void publish(const OwnedMessage& message) override {
-    if (message.topic.empty())
-      throw std::logic_error("handler '" + std::string(handler_) + "' published a message without a topic");
+    if (const auto problem = check_topic_name(message.topic))
+      throw std::logic_error("handler '" + std::string(handler_) + "' published a message: " + *problem);
     session_.publish(message, new_message_id());
   }
 
@@ -68,7 +72,7 @@ Once Inbox::once(std::string_view handler, std::string_view id, const Effect& ef
     // Most who ask again ask for what is done: that is one statement, and no transaction.
     if (const auto recorded = store_->find(number, entry.id)) return seen_before(*recorded, entry);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    const InboxScope scope{number, std::nullopt, std::max(left, std::chrono::milliseconds(1)), options.idle_timeout};
+    const InboxScope scope{number, std::nullopt, std::max(left, kShortestWait), options.idle_timeout};
     const auto session = store_->open_session();
     bool began = false;
     try {

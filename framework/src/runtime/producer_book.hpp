@@ -17,14 +17,15 @@ class ProducerBook {
  public:
   explicit ProducerBook(std::shared_ptr<Producers> producers) : producers_(std::move(producers)) {}
 
-  /// Those of them that are known: a secret does not change, so it need not be asked for again. Throws StoreUnavailable.
-  std::map<MessageId, std::string> secrets(const std::set<MessageId>& of) {
+  /// Those of them that are known. A session that was forgotten and opened anew under its id has another secret: before somebody is
+  /// held for a forger, ask `anew`. Throws StoreUnavailable.
+  std::map<MessageId, std::string> secrets(const std::set<MessageId>& of, bool anew = false) {
     std::map<MessageId, std::string> known;
     std::vector<MessageId> asked;
     {
       const std::lock_guard lock(mutex_);
       for (const MessageId& id : of) {
-        if (const auto found = secrets_.find(id); found != secrets_.end()) known.insert(*found);
+        if (const auto found = secrets_.find(id); found != secrets_.end() && !anew) known.insert(*found);
         else asked.push_back(id);
       }
     }

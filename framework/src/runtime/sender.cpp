@@ -19,6 +19,8 @@ namespace {
 constexpr int kHeartbeats = 3;
 constexpr std::chrono::milliseconds kAfterFailure{1'000};
 constexpr std::chrono::milliseconds kDescribeWait{10'000};
+/// What is so many numbers behind the last one that was closed is not waited for any more, nor sent again: it is behind each window.
+constexpr std::size_t kMostClosed = 100'000;
 
 }  // namespace
 
@@ -91,12 +93,14 @@ NumberedSender::Stamped NumberedSender::stamp(OwnedMessage message) {
   const std::int64_t number = ++sent.last;
   message.partition = message.key ? -1 : static_cast<std::int32_t>(number % partitions);
   stamp_request(message, session_, number, sent.acked);
-  return {std::move(message), number};
+  return {std::move(message), session_.id, number};
 }
 
 std::vector<BrokerSender::Fate> NumberedSender::send(std::span<const OwnedMessage> messages) {
   std::vector<OwnedMessage> stamped;
   stamped.reserve(messages.size());
+  // Before the first is given a number: one that is never sent holds up what is said to be done with.
+  for (const OwnedMessage& message : messages) partitions_of(message.topic);
   for (const OwnedMessage& message : messages) {
     stamped.push_back(is_numbered(message) ? message : stamp(message).message);
   }
@@ -112,15 +116,16 @@ std::vector<BrokerSender::Fate> NumberedSender::send(std::span<const OwnedMessag
   return fates;
 }
 
-void NumberedSender::acknowledge(const std::string& topic, std::int64_t number) {
+void NumberedSender::acknowledge(const std::string& topic, const MessageId& session, std::int64_t number) {
   const std::lock_guard lock(mutex_);
-  close(topic, number);
+  if (session == session_.id) close(topic, number);
 }
 
 void NumberedSender::close(const std::string& topic, std::int64_t number) {
   Sent& sent = topics_[topic];
   if (number <= sent.acked || number > sent.last) return;
   sent.closed.insert(number);
+  if (sent.closed.size() > kMostClosed) sent.acked = *sent.closed.begin() - 1;
   while (!sent.closed.empty() && *sent.closed.begin() == sent.acked + 1) {
     ++sent.acked;
     sent.closed.erase(sent.closed.begin());

@@ -91,6 +91,9 @@ std::vector<std::optional<TopicInfo>> check_broker(const Blueprint& blueprint, c
     if (plans[i].dead_letter && !blueprint.backends.broker->describe(*plans[i].dead_letter, kDescribeWait)) {
       need(*plans[i].dead_letter, "dead letter topic");
     }
+    for (const std::string& topic : plans[i].reply_topics) {
+      if (!blueprint.backends.broker->describe(topic, kDescribeWait)) need(topic, "reply topic");
+    }
     const auto keep = settings[i].keep_ids_for;
     if (!info || !keep || plans[i].mode == Mode::none) continue;
     if (const auto problem = check_retention(*info, *keep)) {

@@ -1,6 +1,7 @@
 // Mode leased: claimed in one transaction, run outside of any, and written down as done in another.
 
 #include <algorithm>
+#include <map>
 #include <thread>
 
 #include "core/message_id.hpp"
@@ -18,8 +19,11 @@ using Clock = std::chrono::steady_clock;
 
 /// How long what is done may wait to be written down while other handlers of its unit run.
 constexpr milliseconds kWriteDownAfter{50};
-/// While the store does not answer: between two tries to write down what is done, and for how long after the unit was cancelled.
+/// While the store does not answer: between two tries to write down what is done, and for how long where somebody waits for the unit to
+/// end: it was cancelled, or runs on its caller's thread.
 constexpr milliseconds kFirstPause{50}, kLongestPause{1'000}, kLastWord{3'000};
+/// The same in a topic that goes on without the store: one connection that broke is no outage.
+constexpr milliseconds kFirstWord{500};
 /// A message whose duplicate is running is looked at again so often: that one may end long before its lease does.
 constexpr milliseconds kLookAgain{500};
 
@@ -37,7 +41,9 @@ struct UnitRun::Leases {
   Range done;              ///< written down
   Range repeats;           ///< whose ids earlier messages of the unit have
   Range duplicates;        ///< that are to be answered
-  bool unwritten = false;  ///< the store went away for good
+  bool over = false;       ///< nothing more of the unit starts
+  bool unwritten = false;  ///< the store did not answer for too long
+  std::map<MessageId, std::string> refused;  ///< whose end the store does not take, and why
 
   ClaimEnd& end(std::size_t at, const MessageId& id, ClaimEnd::Kind kind) {
     if (ends.empty()) oldest_end = Clock::now();
@@ -148,13 +154,14 @@ void UnitRun::run_claimed(Leases& leases, const Range& range) {
   Range together;
   for (const std::size_t at : range) {
     const bool claimed = leases.claims[at].state == Claim::State::claimed;
-    if (watch_.is_over() || held(at)) {
+    if (is_over(leases) || held(at)) {
       if (claimed) give_back(leases, at);
-    } else if (claimed && is_too_old(at)) {
-      give_back(leases, at);
-      bury(at, death_of_age(at));
     } else if (!claimed) {
       not_claimed(leases, at);
+    } else if (const auto old = is_too_old(at); old.value_or(true)) {
+      give_back(leases, at);
+      if (old) bury(at, death_of_age(at));
+      else again_soon({at}, "whether its id may have been forgotten could not be asked");
     } else if (!runner_.pipeline_.one_at_a_time) {
       together.push_back(at);
     } else {
@@ -165,14 +172,22 @@ void UnitRun::run_claimed(Leases& leases, const Range& range) {
   if (!together.empty()) run_handler(leases, together);
 }
 
+/// Asked before each handler. Once it is, it stays so: what comes later in the unit must not overtake what was given back.
+bool UnitRun::is_over(Leases& leases) {
+  leases.over = leases.over || watch_.is_over() || leases.hold->is_over();
+  return leases.over;
+}
+
 void UnitRun::give_back(Leases& leases, std::size_t at) { leases.end(at, *ids_[at], ClaimEnd::Kind::given_back); }
 
-bool UnitRun::is_too_old(std::size_t at) {
-  try {
-    return too_old({at}, {0}).has_value();
-  } catch (const std::exception&) {
-    return true;  // nobody can say; it is put aside, and not run
-  }
+/// Nothing: nobody can say at the moment.
+std::optional<bool> UnitRun::is_too_old(std::size_t at) {
+  std::optional<bool> old;
+  guarded(std::nullopt, [&] {
+    old = too_old({at}, {0}).has_value();
+    return Attempt{};
+  });
+  return old;
 }
 
 /// Where several fail together, halves find who it was: what runs again is still claimed by us.
@@ -211,7 +226,7 @@ void UnitRun::run_handler(Leases& leases, const Range& range) {
     for (const Range& half : split(range, std::nullopt)) {
       Range left;
       for (const std::size_t at : half) {
-        if (watch_.is_over() || held(at)) give_back(leases, at);
+        if (is_over(leases) || held(at)) give_back(leases, at);
         else left.push_back(at);
       }
       if (!left.empty()) run_handler(leases, left);
@@ -274,13 +289,16 @@ void UnitRun::write_down(Leases& leases) {
   if (leases.ends.empty()) return;
   TURNSTILE_FAILPOINT("before-complete");
   leases.hold->let_go(leases.ends);
-  const auto held = end_claims(leases);
+  const auto held = end_claims(leases, leases.ends);
   TURNSTILE_FAILPOINT("after-complete");
+  // In a topic that goes on without the store, what is done is done; otherwise nothing is, until it is written down.
+  const bool goes_on = !held && plan_.store_down == StoreDownPolicy::run;
+  if (!held) write_down_later(leases, goes_on);
   bool published = false;
   for (std::size_t i = 0; i < leases.ends.size(); ++i) {
     const ClaimEnd& end = leases.ends[i];
     if (end.kind != ClaimEnd::Kind::done) continue;
-    if (!held || !(*held)[i]) {
+    if (!goes_on && (!held || !(*held)[i])) {
       settle_lost(leases, i);
       continue;
     }
@@ -295,31 +313,67 @@ void UnitRun::write_down(Leases& leases) {
   leases.skipped.clear();
 }
 
-/// Which were still ours; nothing when the store did not answer to the end.
-std::optional<std::vector<bool>> UnitRun::end_claims(Leases& leases) {
+/// Which were still ours; nothing when the store did not answer in time.
+std::optional<std::vector<bool>> UnitRun::end_claims(Leases& leases, std::span<const ClaimEnd> ends) {
   auto pause = kFirstPause;
-  std::optional<Clock::time_point> over_since;
-  for (;;) {
+  std::optional<Clock::time_point> awaited_since;
+  for (bool told = false;; told = true) {
+    std::string why;
     try {
-      auto held = runner_.services_.claims->claims().end(runner_.handler_, leases.owner, leases.ends);
+      auto held = runner_.services_.claims->claims().end(runner_.handler_, leases.owner, ends);
       // An answer that was lost: said again, it is not ours any more because it is done.
       for (std::size_t i = 0; i < held.size(); ++i) {
-        if (!held[i] && leases.ends[i].kind == ClaimEnd::Kind::done)
-          held[i] = runner_.services_.store->find(runner_.handler_, leases.ends[i].claim.id).has_value();
+        if (!held[i] && ends[i].kind == ClaimEnd::Kind::done)
+          held[i] = runner_.services_.store->find(runner_.handler_, ends[i].claim.id).has_value();
       }
       return held;
+    } catch (const StoreUnavailable& e) {
+      why = e.what();
+    } catch (const StoreBusy& e) {
+      why = e.what();
     } catch (const std::exception& e) {
-      if (watch_.cancelled() && !over_since) over_since = Clock::now();
-      if (leases.unwritten || (over_since && Clock::now() - *over_since > kLastWord)) {
-        leases.unwritten = true;
-        result_.end = UnitResult::End::store_away;
-        result_.why = e.what();
-        return std::nullopt;
-      }
+      return end_what_is_taken(leases, ends, e.what());
+    }
+    const bool goes_on = plan_.store_down == StoreDownPolicy::run;
+    const bool awaited = goes_on || runner_.services_.caller_raises || watch_.cancelled();
+    if (awaited && !awaited_since) awaited_since = Clock::now();
+    if (leases.unwritten || (awaited_since && Clock::now() - *awaited_since > (goes_on ? kFirstWord : kLastWord))) {
+      leases.unwritten = true;
+      if (!goes_on) result_.end = UnitResult::End::store_away;
+      result_.why = why;
+      return std::nullopt;
+    }
+    if (!told) {
+      runner_.services_.journal->warn(place_.at, plan_.handler, message(leases.ended.front()).offset(),
+                                      "has ended, which cannot be written down; trying again: " + why);
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, kLongestPause);
   }
+}
+
+/// The store does not take them together, and never will: each by itself, so that it is known which.
+std::optional<std::vector<bool>> UnitRun::end_what_is_taken(Leases& leases, std::span<const ClaimEnd> ends,
+                                                            const std::string& why) {
+  if (ends.size() == 1) {
+    leases.refused[ends.front().claim.id] = why;
+    return std::vector<bool>{false};
+  }
+  std::vector<bool> held;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    const auto one = end_claims(leases, ends.subspan(i, 1));
+    if (!one) return std::nullopt;
+    held.push_back(one->front());
+  }
+  return held;
+}
+
+void UnitRun::write_down_later(const Leases& leases, bool goes_on) {
+  runner_.services_.claims->end_later({runner_.handler_, leases.owner, place_.at, leases.ends});
+  if (!goes_on) return;
+  runner_.services_.journal->warn(place_.at, plan_.handler, message(leases.ended.front()).offset(),
+                                  "has ended, and is written down as soon as the database answers (store_down is run): " +
+                                      result_.why);
 }
 
 /// It took effect, and that could not be written down.
@@ -328,10 +382,12 @@ void UnitRun::settle_lost(const Leases& leases, std::size_t i) {
   const std::string what = plan_.unknown == UnknownPolicy::rerun
                                ? "it may run again"
                                : "once its lease is over it is parked, for somebody to look at";
+  const auto refused = leases.refused.find(*ids_[at]);
   runner_.services_.journal->error(
       place_.at, plan_.handler, message(at).offset(),
-      (leases.unwritten ? "done, but the store went away before it was written down (" + result_.why + "): "
-                        : std::string("done, but its claim was lost meanwhile: ")) +
+      (refused != leases.refused.end() ? "done, but the database refused to write that down (" + refused->second + "): "
+       : leases.unwritten ? "done, but the store went away before it was written down (" + result_.why + "): "
+                          : std::string("done, but its claim was lost meanwhile: ")) +
           what);
   hold(at);
 }

@@ -7,6 +7,7 @@
 
 #include "runtime/failpoint.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/replay.hpp"
 
 namespace turnstile {
 
@@ -35,8 +36,11 @@ UnitResult UnitRun::finish() {
 // --- without a transaction -------------------------------------------------------------------------------------------
 
 void UnitRun::run_plain() {
-  Range all(works_.size());
-  std::iota(all.begin(), all.end(), std::size_t{0});
+  Range all;
+  all.reserve(works_.size());
+  for (std::size_t i = 0; i < works_.size(); ++i) {
+    if (!pass_over(i)) all.push_back(i);
+  }
   run_plainly(all);
 }
 
@@ -109,6 +113,7 @@ void UnitRun::identify(Range& todo) {
   if (plan_.numbering == Numbering::requests) requests_.resize(works_.size());
   std::vector<std::pair<std::size_t, Death>> deaths;
   for (std::size_t i = 0; i < works_.size(); ++i) {
+    if (pass_over(i)) continue;
     auto id = id_of(i);
     if (const auto* missing = std::get_if<MissingId>(&id)) {
       deaths.emplace_back(i, Death{"missing_id", missing->why, 0});
@@ -119,6 +124,15 @@ void UnitRun::identify(Range& todo) {
     else todo.push_back(i);
   }
   for (const auto& [at, death] : deaths) bury(at, death);
+}
+
+/// A dead letter of another handler, which is the one that is to have it again: this one has had it.
+bool UnitRun::pass_over(std::size_t at) {
+  const auto whom = message(at).header(kReplayedFor);
+  if (!whom || *whom == plan_.handler) return false;
+  result_.verdicts[at].kind = Verdict::Kind::settled;
+  ++result_.counts.duplicates;
+  return true;
 }
 
 std::variant<MessageId, MissingId> UnitRun::id_of(std::size_t at) {
@@ -134,8 +148,24 @@ bool UnitRun::verify(Range& todo) {
   std::set<MessageId> producers;
   for (const std::size_t at : todo) producers.insert(requests_[at].request.producer);
   std::map<MessageId, std::string> secrets;
+  const auto has_session = [&](std::size_t at) { return secrets.contains(requests_[at].request.producer); };
+  const auto is_proved = [&](std::size_t at) {
+    return requests_[at].is_proved(plan_.topic, secrets.at(requests_[at].request.producer));
+  };
+  std::set<std::size_t> forged;
   const Attempt asked = guarded(std::nullopt, [&] {
-    secrets = runner_.services_.producers->secrets(producers);
+    ProducerBook& book = *runner_.services_.producers;
+    secrets = book.secrets(producers);
+    std::set<MessageId> doubted;
+    for (const std::size_t at : todo) {
+      if (!has_session(at) || is_proved(at)) continue;
+      forged.insert(at);
+      doubted.insert(requests_[at].request.producer);
+    }
+    if (doubted.empty()) return Attempt{};
+    for (const MessageId& id : doubted) secrets.erase(id);
+    secrets.merge(book.secrets(doubted, true));
+    std::erase_if(forged, [&](std::size_t at) { return !has_session(at) || is_proved(at); });
     return Attempt{};
   });
   if (asked.end != Attempt::End::committed) {
@@ -144,9 +174,8 @@ bool UnitRun::verify(Range& todo) {
     return false;
   }
   std::erase_if(todo, [&](std::size_t at) {
-    const auto secret = secrets.find(requests_[at].request.producer);
-    if (secret == secrets.end()) bury(at, death_of_session(at));
-    else if (!requests_[at].is_proved(plan_.topic, secret->second)) bury(at, death_of_forgery(at));
+    if (!has_session(at)) bury(at, death_of_session(at));
+    else if (forged.contains(at)) bury(at, death_of_forgery(at));
     else return false;
     return true;
   });
@@ -222,15 +251,11 @@ UnitRun::Attempt UnitRun::attempt(const Range& range) {
     if (admissions_[k] == Admission::fresh) fresh.push_back(k);
   }
   const bool replays = plan_.duplicates == DuplicatePolicy::replay && fresh.size() < range.size();
-  if (fresh.empty() && !replays) {
+  Attempt result = guarded(std::nullopt, [&] { return refuse(range, fresh); });
+  if (result.end == Attempt::End::committed && fresh.empty() && !replays) {
     session_->rollback();
     return {};
   }
-  Attempt result = guarded(std::nullopt, [&] {
-    const auto old = too_old(range, fresh);
-    if (!old) return Attempt{};
-    return Attempt{.end = Attempt::End::failed, .culprit = *old, .death = death_of_age(range[*old])};
-  });
   if (result.end == Attempt::End::committed && !fresh.empty()) result = run_handlers(range, fresh);
   if (result.end == Attempt::End::committed && replays) {
     result = guarded(std::nullopt, [&] {
@@ -262,6 +287,20 @@ InboxScope UnitRun::scope() const {
           .numbering = plan_.numbering,
           .incarnation = place_.incarnation,
           .window = plan_.request_window};
+}
+
+/// The first that may not run is dead before what follows it is committed: with that the partition may have gone past it for good.
+UnitRun::Attempt UnitRun::refuse(const Range& range, const std::vector<std::size_t>& fresh) {
+  const auto dead = [](std::size_t culprit, Death death) {
+    return Attempt{.end = Attempt::End::failed, .culprit = culprit, .death = std::move(death)};
+  };
+  const auto old = too_old(range, fresh);
+  for (std::size_t k = 0; k < range.size(); ++k) {
+    if (k == old) return dead(k, death_of_age(range[k]));
+    if (admissions_[k] == Admission::outside) return dead(k, death_of_window(range[k]));
+    if (admissions_[k] == Admission::no_session) return dead(k, death_of_session(range[k]));
+  }
+  return {};
 }
 
 /// To be asked once their ids are in the inbox, or claimed: whoever has deleted an older one has moved the horizon before.
@@ -367,8 +406,9 @@ UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std
                                        const std::string& why) {
   runner_.services_.journal->warn(place_.at, plan_.handler, message(range.front()).offset(),
                                   "commit in doubt, looking it up: " + why);
-  // The next try is told: it waits for the row that the one in doubt may still have locked.
-  if (plan_.mode == Mode::sequence) return {.end = Attempt::End::busy, .why = why};
+  // The next try is told: it waits for the row that the one in doubt may still have locked. What was only answered again has no id
+  // to look for; a reply that goes out twice has the same one.
+  if (plan_.mode == Mode::sequence || fresh.empty()) return {.end = Attempt::End::busy, .why = why};
   std::vector<MessageId> ids;
   for (const std::size_t k : fresh) ids.push_back(*ids_[range[k]]);
   return guarded(std::nullopt, [&] {

@@ -39,6 +39,7 @@ class UnitRun {
   };
 
   void identify(Range& todo);
+  bool pass_over(std::size_t at);
   std::variant<MessageId, MissingId> id_of(std::size_t at);
   bool verify(Range& todo);
   void run_plainly(const Range& todo);
@@ -47,6 +48,8 @@ class UnitRun {
   void settle(Range range);
   std::vector<Range> split(const Range& range, std::optional<std::size_t> culprit) const;
   Attempt attempt(const Range& range);
+  /// Fails with the first of the range that never will be run.
+  Attempt refuse(const Range& range, const std::vector<std::size_t>& fresh);
   /// The first of these that may have taken effect and been forgotten.
   std::optional<std::size_t> too_old(const Range& range, const std::vector<std::size_t>& fresh);
   [[nodiscard]] Death death_of_age(std::size_t at) const;
@@ -90,12 +93,16 @@ class UnitRun {
   bool claim(Leases& leases, const Range& range);
   void run_claimed(Leases& leases, const Range& range);
   void run_handler(Leases& leases, const Range& range);
+  bool is_over(Leases& leases);
   void give_back(Leases& leases, std::size_t at);
-  bool is_too_old(std::size_t at);
+  std::optional<bool> is_too_old(std::size_t at);
   void not_claimed(Leases& leases, std::size_t at);
   void write_down(Leases& leases);
   void settle_repeats(Leases& leases);
-  std::optional<std::vector<bool>> end_claims(Leases& leases);
+  std::optional<std::vector<bool>> end_claims(Leases& leases, std::span<const ClaimEnd> ends);
+  std::optional<std::vector<bool>> end_what_is_taken(Leases& leases, std::span<const ClaimEnd> ends,
+                                                     const std::string& why);
+  void write_down_later(const Leases& leases, bool goes_on);
   void settle_lost(const Leases& leases, std::size_t i);
   void answer_duplicates(const Range& duplicates);
 

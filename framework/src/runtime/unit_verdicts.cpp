@@ -31,8 +31,8 @@ void UnitRun::committed(const Range& range) {
         break;
       case Admission::mismatch: bury(at, {"mismatch", "the id was seen before with another payload", 0}); break;
       case Admission::duplicate: settle_duplicate(at); break;
-      case Admission::outside: bury(at, death_of_window(at)); break;
-      case Admission::no_session: bury(at, death_of_session(at)); break;
+      case Admission::outside:
+      case Admission::no_session: break;  // refused, so that their transaction was rolled back
     }
   }
 }
