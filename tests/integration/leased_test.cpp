@@ -11,6 +11,7 @@
 #include "support/tcp_proxy.hpp"
 #include "support/topic_reader.hpp"
 #include "support/world.hpp"
+#include "turnstile/turnstile.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -87,7 +88,10 @@ TEST(Leased, makes_one_effect_of_each_message) {
   for (Process* process : {&one, &other}) LeasedWorld::end(*process);
 }
 
-class LeasedKilledAt : public ::testing::TestWithParam<const char*> {};
+class LeasedKilledAt : public ::testing::TestWithParam<const char*> {
+ protected:
+  static const char* times() { return std::string_view(GetParam()) == "before-offset-commit" ? ":1" : ":3"; }
+};
 
 /// Killed at each step: nothing is lost, nothing is made twice, and what nobody can know waits for a person.
 TEST_P(LeasedKilledAt, loses_nothing_and_repeats_nothing) {
@@ -98,7 +102,7 @@ TEST_P(LeasedKilledAt, loses_nothing_and_repeats_nothing) {
   LeasedWorld world;
   const std::string out = world->add_topic("out");
   world->publish(300);
-  Process victim = world.consumer({{"TURNSTILE_FAILPOINT", std::string(GetParam()) + ":3"}, {"PUBLISH", out}});
+  Process victim = world.consumer({{"TURNSTILE_FAILPOINT", std::string(GetParam()) + times()}, {"PUBLISH", out}});
   EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world->output();
   Process successor = world.consumer({{"PUBLISH", out}});
   world.expect_all_decided(300);
@@ -124,7 +128,7 @@ TEST_P(LeasedKilledAt, runs_again_where_that_is_the_policy) {
 #endif
   LeasedWorld world("unknown = \"rerun\"\n");
   world->publish(300);
-  Process victim = world.consumer({{"TURNSTILE_FAILPOINT", std::string(GetParam()) + ":3"}});
+  Process victim = world.consumer({{"TURNSTILE_FAILPOINT", std::string(GetParam()) + times()}});
   EXPECT_EQ(victim.wait(60s), -SIGKILL) << world->output();
   Process successor = world.consumer();
   EXPECT_TRUE(eventually([&] { return world->effects().distinct == 300 && world->caught_up(); }, 90s))
@@ -137,7 +141,7 @@ TEST_P(LeasedKilledAt, runs_again_where_that_is_the_policy) {
 
 INSTANTIATE_TEST_SUITE_P(EachStep, LeasedKilledAt,
                          ::testing::Values("after-claim", "after-handler", "before-complete", "after-complete",
-                                           "before-release"),
+                                           "before-offset-commit", "before-release"),
                          step_name);
 
 /// Frozen in its handler past its lease, then woken: what it did is parked, and it writes nothing down for it.
@@ -259,6 +263,51 @@ TEST(Leased, makes_no_effect_twice_when_postgresql_goes_away_under_its_handlers)
   EXPECT_EQ(successor.stop(), "");
   for (const auto& [message, count] : effects) EXPECT_EQ(count, 1) << message;
 }
+
+class LeasedWhileRunning : public ::testing::TestWithParam<const char*> {};
+
+/// A repeat arrives, in another partition, while the first one is being handled.
+TEST_P(LeasedWhileRunning, a_repeat_has_no_effect_of_its_own) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(2);
+  const std::string policy = GetParam();
+  std::atomic<int> runs = 0;
+  std::atomic<bool> open = false;
+  const auto handler = [&](const Message&, Context&) {
+    ++runs;
+    open.wait(false);
+  };
+  Running consumer(world.config("mode = \"leased\"\nwhile_running = \"" + policy + "\"\n"), [&](Consumer& app) {
+    app.topic(world.topic(), handler | retry(exponential{20ms, 1'000, 100ms}));
+  });
+  const auto publish = [&](std::int32_t partition) {
+    OwnedMessage message;
+    message.topic = world.topic();
+    message.partition = partition;
+    message.payload = "a";
+    message.headers = {{"message-id", "a"}};
+    world.publish(message);
+  };
+  publish(0);
+  EXPECT_TRUE(eventually([&] { return runs == 1; }));
+  publish(1);
+  const auto committed = [&] { return world.committed(1); };
+  if (policy == "skip") {
+    EXPECT_TRUE(eventually([&] { return committed() == 1; })) << consumer.log_text();
+  } else if (policy == "retry") {
+    EXPECT_TRUE(consumer.says("another one with its id is being handled")) << consumer.log_text();
+    EXPECT_NE(committed(), 1) << "settled before the first one is";
+  }
+  open = true;
+  open.notify_all();
+  EXPECT_TRUE(eventually([&] { return world.caught_up(); })) << consumer.log_text();
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(world.query("SELECT count(*) FROM inbox"), "1");
+  EXPECT_EQ(consumer.stop(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(EachPolicy, LeasedWhileRunning, ::testing::Values("wait", "skip", "retry"),
+                         [](const auto& policy) { return std::string(policy.param); });
 
 }  // namespace
 }  // namespace turnstile::test

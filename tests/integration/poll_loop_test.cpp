@@ -6,6 +6,7 @@
 #include <map>
 
 #include "support/tcp_proxy.hpp"
+#include "support/topic_reader.hpp"
 #include "support/world.hpp"
 #include "turnstile/kafka/message.hpp"
 #include "turnstile/turnstile.hpp"
@@ -85,6 +86,45 @@ TEST(PollLoop, settles_each_message_once_and_says_what_became_of_it) {
   EXPECT_EQ(settled[Settled::dead_letter], 1);
   EXPECT_EQ(world.effects().rows, 40);
   EXPECT_EQ(world.query("SELECT reason || ' ' || attempts || ' ' || record_offset FROM dead"), "failed 2 50");
+}
+
+TEST(PollLoop, sends_what_its_handlers_publish_and_reply) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  const std::string out = world.add_topic("out"), replies = world.add_topic("replies");
+  world.publish("a", "fine");
+  PollLoop loop(world.config("reply_topics = \"" + replies + "\"\n"));
+  const auto answering = [&](const Message&, Context& context) {
+    OwnedMessage message;
+    message.topic = out;
+    message.payload = "made";
+    context.publish(message);
+    context.reply("said");
+  };
+  loop.topic(world.topic(), answering | transactional());
+  RawConsumer raw(world.topic(), 0);
+  EXPECT_TRUE(raw.next([&](const auto* record) { EXPECT_EQ(loop.handle(kafka::view(record)), Settled::done); }));
+  TopicReader made(world, out), said(world, replies);
+  EXPECT_TRUE(made.until([&] { return made.payloads().contains("made"); }));
+  EXPECT_TRUE(said.until([&] { return said.payloads().contains("said"); }));
+}
+
+TEST(PollLoop, refuses_to_go_on_without_the_database) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  world.publish("a", "fine");
+  PollLoop loop(world.config());
+  loop.topic(world.topic(), [](const Message&, Context&) {} | leased(5s) | on_store_down(StoreDownPolicy::run));
+  RawConsumer raw(world.topic(), 0);
+  EXPECT_TRUE(raw.next([&](const auto* record) {
+    try {
+      loop.handle(kafka::view(record));
+      ADD_FAILURE() << "a setting that does nothing was taken";
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find("a PollLoop tells its caller that the database is away"), std::string::npos)
+          << e.what();
+    }
+  }));
 }
 
 TEST(PollLoop, raises_duplicates_where_it_is_told_to) {

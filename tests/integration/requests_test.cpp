@@ -2,13 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <sstream>
 
 #include "support/cli.hpp"
 #include "support/running.hpp"
+#include "support/tcp_proxy.hpp"
 #include "support/topic_reader.hpp"
 #include "support/world.hpp"
 #include "turnstile/kafka/broker.hpp"
@@ -211,8 +215,9 @@ TEST_P(DeadRequestsKilledAt, are_neither_lost_nor_run) {
   EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world->output();
   Process successor = world.consumer(environment(""), answering);
   world.expect_effects(fresh);
-  EXPECT_EQ(world->query("SELECT string_agg(reason || ' ' || n, ', ' ORDER BY reason) FROM "
-                         "(SELECT reason, count(DISTINCT convert_from(record_payload, 'UTF8')) n FROM dead GROUP BY reason) r"),
+  EXPECT_EQ(world->query(
+                "SELECT string_agg(reason || ' ' || n, ', ' ORDER BY reason) FROM "
+                "(SELECT reason, count(DISTINCT convert_from(record_payload, 'UTF8')) n FROM dead GROUP BY reason) r"),
             "no_session " + std::to_string(unknown) + ", outside_window " + std::to_string(late));
   EXPECT_EQ(world->query("SELECT count(*) FROM dead"), std::to_string(unknown + late));
   TopicReader sent(*world.operator->(), replies);
@@ -228,6 +233,43 @@ INSTANTIATE_TEST_SUITE_P(EachStep, DeadRequestsKilledAt,
                                            "before-dead-letter", "dead-letter-sent", "after-dead-letter"),
                          step_name);
 
+/// A producer lives through an outage of the database: it sends meanwhile, and is the same one afterwards.
+TEST(Requests, keep_their_session_while_the_database_is_away) {
+  TURNSTILE_NEEDS_SERVERS();
+  RequestsWorld world(1);
+  Sql sql(*postgres_url());
+  TcpProxy proxy(sql.one("SELECT host(inet_server_addr())"), std::stoi(sql.one("SELECT inet_server_port()")));
+  PostgresSettings settings = *world.config().postgres;
+  settings.url = Secret(
+      with_parameter(with_parameter(*postgres_url(), "host", "127.0.0.1"), "port", std::to_string(proxy.port())));
+  std::ostringstream log;
+  NumberedSender sender(
+      world->broker(), postgres::open_store(settings)->producers(),
+      {.name = "shop",
+       .expiry = 6s,
+       .logger = std::make_shared<spdlog::logger>("shop", std::make_shared<spdlog::sinks::ostream_sink_mt>(log))});
+  const auto send = [&](const std::string& id) {
+    const OwnedMessage one[] = {world.message(id)};
+    EXPECT_EQ(sender.send(one).front().kind, BrokerSender::Fate::Kind::sent);
+  };
+  const auto heartbeat = [&] { return world->query("SELECT max(heartbeat_at) FROM producer"); };
+  const MessageId session = sender.session();
+  send("before");
+  proxy.cut(true);
+  const std::string last = heartbeat();
+  send("meanwhile");
+  proxy.cut(false);
+  EXPECT_TRUE(eventually([&] { return heartbeat() != last; }));
+  send("after");
+  EXPECT_EQ(sender.session(), session);
+  Process consumer = world.consumer();
+  world.expect_effects(3);
+  EXPECT_EQ(world->query("SELECT count(*) FROM producer"), "1");
+  EXPECT_EQ(world->query("SELECT high FROM producer_window"), "3");
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(20s), 0);
+}
+
 /// One dies, is sent again and takes effect; the dead letter is then no second effect.
 TEST(Requests, that_took_effect_when_they_were_sent_again_are_not_run_by_a_replay) {
   TURNSTILE_NEEDS_SERVERS();
@@ -242,7 +284,8 @@ TEST(Requests, that_took_effect_when_they_were_sent_again_are_not_run_by_a_repla
     world->publish(message);
   };
   send("throw");
-  EXPECT_TRUE(eventually([&] { return world->query("SELECT string_agg(reason, ',') FROM dead") == "failed"; })) << world->output();
+  EXPECT_TRUE(eventually([&] { return world->query("SELECT string_agg(reason, ',') FROM dead") == "failed"; }))
+      << world->output();
   send("well");
   world.expect_effects(1);
   const auto replayed = world.cli({"dlq", "replay", "--all"});

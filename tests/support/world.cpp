@@ -159,6 +159,11 @@ std::string World::query(const std::string& sql) const {
   return rows.empty() || rows[0][0].is_null() ? std::string() : std::string(rows[0][0].c_str());
 }
 
+Offset World::committed(std::int32_t partition) const {
+  const TopicPartition at{topic_, partition};
+  return broker_->open_consumer()->committed({&at, 1}, std::chrono::seconds(10)).front().value_or(0);
+}
+
 bool World::caught_up() const {
   const auto consumer = broker_->open_consumer();
   std::vector<TopicPartition> all;

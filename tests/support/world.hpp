@@ -72,6 +72,8 @@ class World {
   [[nodiscard]] std::int64_t out_of_order() const;
   /// One value of a query over the schema.
   [[nodiscard]] std::string query(const std::string& sql) const;
+  /// What Kafka has of a partition; 0 while it has nothing.
+  [[nodiscard]] Offset committed(std::int32_t partition) const;
   /// All offsets are committed up to the end of the topic.
   [[nodiscard]] bool caught_up() const;
   [[nodiscard]] Broker& broker() const noexcept { return *broker_; }

@@ -365,7 +365,8 @@ TEST_F(EngineTest, reads_a_topic_that_was_recreated_from_its_beginning_where_off
   EXPECT_TRUE(eventually([&] { return ran == 3 && all_committed("t", 1); })) << ran;
   app->stop();
   thread.join();
-  EXPECT_THAT(log_text(), ::testing::HasSubstr("the topic was recreated: it ends at offset 3 and the database has settled it up to 10"));
+  EXPECT_THAT(log_text(), ::testing::HasSubstr(
+                              "the topic was recreated: it ends at offset 3 and the database has settled it up to 10"));
 }
 
 TEST_F(EngineTest, refuses_to_start_while_the_database_is_away) {

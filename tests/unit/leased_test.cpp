@@ -454,7 +454,8 @@ TEST_F(Leased, WhatEndedWhileTheStoreWasAwayIsSettledWhereTheTopicGoesOn) {
   act_ = [&](const Message&, Context&) { claims_->away = true; };
   EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
   EXPECT_THAT(runs_, ElementsAre("a", "b"));
-  EXPECT_THAT(log_.str(), HasSubstr("has ended, and is written down as soon as the database answers (store_down is run)"));
+  EXPECT_THAT(log_.str(),
+              HasSubstr("has ended, and is written down as soon as the database answers (store_down is run)"));
   EXPECT_FALSE(done("a") || done("b"));
   claims_->away = false;
   EXPECT_TRUE(eventually([&] { return done("a") && done("b"); }, 10s));

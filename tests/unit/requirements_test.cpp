@@ -63,7 +63,7 @@ TEST(Requirements, NameTestsThatExist) {
   static const std::regex word(R"((unit|contract|integration) |`(\w+\.\w+)`)");
   for (const auto& [row, tests] : rows()) {
     std::string folder;
-    int on_real_parts = 0;
+    int on_real_parts = 0, on_kafka = 0;
     for (std::sregex_iterator at(tests.begin(), tests.end(), word), end; at != end; ++at) {
       if ((*at)[1].matched) {
         folder = (*at)[1];
@@ -72,9 +72,12 @@ TEST(Requirements, NameTestsThatExist) {
       ASSERT_FALSE(folder.empty()) << row << ": say where " << (*at)[2] << " is: unit, contract or integration";
       EXPECT_TRUE(known.at(folder).contains((*at)[2])) << row << ": there is no " << folder << " test " << (*at)[2];
       if (folder != "unit") ++on_real_parts;
+      if (folder == "integration") ++on_kafka;
     }
     const bool of_the_text_alone = row == "D1" || row == "D6";
     EXPECT_TRUE(on_real_parts > 0 || of_the_text_alone) << row << ": nothing shows it on a real PostgreSQL";
+    static const std::set<std::string> of_messages{"B1", "B2", "B3", "B4", "B5", "B6", "C8", "D4", "D8"};
+    EXPECT_TRUE(on_kafka > 0 || !of_messages.contains(row)) << row << ": nothing shows it on Apache Kafka";
   }
 }
 

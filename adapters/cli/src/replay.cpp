@@ -1,6 +1,8 @@
 // turnstile dlq replay: back to the topic that it came from. Published and acknowledged first, marked afterwards: a crash
 // between the two publishes it again, and the inbox refuses the second one.
 
+#include "turnstile/replay.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +14,6 @@
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/broker.hpp"
 #include "turnstile/postgres/store.hpp"
-#include "turnstile/replay.hpp"
 #include "turnstile/sender.hpp"
 
 namespace turnstile::cli {
@@ -66,8 +67,9 @@ class Replayer {
                                 options.number, when(*dead->summary.replayed_at)));
     }
     if (is_done(dead->summary) && !options.again) {
-      throw Refusal(fmt::format("dead letter {} is a duplicate: its message has taken effect; say --again to publish it all the same",
-                                options.number));
+      throw Refusal(fmt::format(
+          "dead letter {} is a duplicate: its message has taken effect; say --again to publish it all the same",
+          options.number));
     }
     publish(*dead);
     return finish();
@@ -90,8 +92,9 @@ class Replayer {
     }
     if (replayed_.empty() && passed_over_ == 0 && !json_) fmt::print("no dead letters that wait: nothing to replay\n");
     if (passed_over_ > 0 && !json_) {
-      fmt::print("{} passed over: duplicates, whose messages have taken effect; one of them all the same: turnstile dlq replay NUMBER --again\n",
-                 count(passed_over_, "dead letter"));
+      fmt::print(
+          "{} passed over: duplicates, whose messages have taken effect; one of them all the same: turnstile dlq replay NUMBER --again\n",
+          count(passed_over_, "dead letter"));
     }
     return finish();
   }

@@ -11,10 +11,14 @@ namespace turnstile {
 /// What became of the message. After any of them its offset may be committed.
 enum class Settled : std::uint8_t { done, skipped, duplicate, dead_letter };
 
+/// Where it starts reading is the loop's own affair: in mode sequence, and where offsets are the ids, a topic that was deleted and made
+/// again must have another name, for its records would be taken for those of the old one. A Consumer finds that by itself.
+///
 /// Thread-safe: handle() may be called from several threads, for different partitions at once.
 class PollLoop {
  public:
-  /// `config` need not hold [kafka] beyond what dead letters need.
+  /// `config` need not hold [kafka] beyond what sending needs: dead letters, and what handlers publish and reply. Without a broker that
+  /// waits in the outbox until a process that has one sends it.
   explicit PollLoop(Config config);
   PollLoop(Config config, Backends backends);
   ~PollLoop();

@@ -164,7 +164,8 @@ class TopicCheck {
     of_leases("while_running", s_.while_running.has_value());
     of_leases("store_down", s_.store_down == StoreDownPolicy::run);
     if (run_by == RunBy::poll_loop && s_.store_down == StoreDownPolicy::run)
-      add("store_down", "is for a Consumer; a PollLoop tells its caller that the database is away (StoreUnavailable); leave it out");
+      add("store_down",
+          "is for a Consumer; a PollLoop tells its caller that the database is away (StoreUnavailable); leave it out");
     if (s_.limiter && !s_.limit)
       add("limiter", "names '" + *s_.limiter + "' without a limit; set the topic's limit too");
   }

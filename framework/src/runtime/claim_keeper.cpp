@@ -29,8 +29,10 @@ ClaimKeeper::~ClaimKeeper() {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   for (const LateEnds& late : late_) {
-    journal_->error(late.at, std::to_string(late.ends.size()) +
-                                 " ended while the database was away, and that was never written down: their leases end, and who is delivered one of them again finds it parked");
+    journal_->error(
+        late.at,
+        std::to_string(late.ends.size()) +
+            " ended while the database was away, and that was never written down: their leases end, and who is delivered one of them again finds it parked");
   }
 }
 

@@ -77,7 +77,9 @@ class ClaimKeeper {
 
   void run();
   [[nodiscard]] Clock::time_point next_due() const;
-  [[nodiscard]] static Clock::time_point end_of(const Held& held) { return held.since + held.lease - held.lease / kDrift; }
+  [[nodiscard]] static Clock::time_point end_of(const Held& held) {
+    return held.since + held.lease - held.lease / kDrift;
+  }
   void renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place);
   void lose(Held& held, const std::string& why);
   void end_late(std::unique_lock<std::mutex>& lock);

@@ -5,7 +5,6 @@
 #include <csignal>
 
 #include "runtime/engine.hpp"
-#include "runtime/relay.hpp"
 #include "runtime/setup.hpp"
 #include "turnstile/error.hpp"
 
@@ -51,15 +50,6 @@ class SignalWatch {
   struct sigaction old_term_ {};
   struct sigaction old_int_ {};
 };
-
-/// Null where there is no outbox.
-std::shared_ptr<Relay> make_relay(const Blueprint& blueprint, const std::shared_ptr<const Journal>& journal) {
-  const auto& [broker, store, limiters] = blueprint.backends;
-  if (!store) return nullptr;
-  return std::make_shared<Relay>(
-      Relay::Settings{.owner = blueprint.config.group() + " " + journal->member()}, store->outbox(),
-      [broker = broker] { return broker->open_sender(); }, journal);
-}
 
 }  // namespace
 

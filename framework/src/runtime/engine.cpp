@@ -211,7 +211,9 @@ std::optional<Offset> Engine::start_of(const TopicState& topic, const PartitionC
   const auto done = std::max(claim.watermark, claim.progress);  // nothing is less than any
   if (!done) return std::nullopt;
   const auto bounds = consumer_->bounds(claim.at, kBrokerWait);
-  if (!bounds) throw BrokerError(claim.at.topic + " [" + std::to_string(claim.at.partition) + "]: the broker does not say where it ends");
+  if (!bounds)
+    throw BrokerError(claim.at.topic + " [" + std::to_string(claim.at.partition) +
+                      "]: the broker does not say where it ends");
   if (*done > bounds->second) {
     place.incarnation = store_->begin_incarnation(claim.fence);
     journal_->warn(claim.at, "the topic was recreated: it ends at offset " + std::to_string(bounds->second) +
@@ -223,8 +225,8 @@ std::optional<Offset> Engine::start_of(const TopicState& topic, const PartitionC
   const auto committed = consumer_->committed({&claim.at, 1}, kBrokerWait).front();
   Offset start = committed && (topic.fails_open() || *committed < *claim.watermark) ? *committed : *claim.watermark;
   if (committed && start < *committed) {
-    journal_->info(claim.at, "starting at the database's watermark " + std::to_string(start) + ", below Kafka's offset " +
-                                 std::to_string(*committed));
+    journal_->info(claim.at, "starting at the database's watermark " + std::to_string(start) +
+                                 ", below Kafka's offset " + std::to_string(*committed));
   }
   return std::max(start, bounds->first);
 }

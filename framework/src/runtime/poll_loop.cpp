@@ -49,6 +49,7 @@ struct PollLoop::State {
   std::shared_ptr<const Journal> journal;
   std::map<std::string, std::unique_ptr<TopicState>, std::less<>> topics;
   std::unique_ptr<Cleaner> cleaner;  // null without handlers that keep ids
+  std::shared_ptr<Relay> relay;      // null without a broker or a store
   std::mutex mutex;                  // guards what follows
   std::map<TopicPartition, Place> places;
   std::vector<std::unique_ptr<InboxSession>> sessions;  // idle ones
@@ -61,13 +62,19 @@ struct PollLoop::State {
 
 void PollLoop::State::build() {
   journal = open_journal(blueprint);
-  auto built_topics = build_topics(blueprint, journal, true);
+  relay = make_relay(blueprint, journal);
+  const auto ring = [relay = relay] {
+    if (relay) relay->ring();
+  };
+  auto built_topics = build_topics(blueprint, journal, true, ring);
   auto kept = retained(built_topics);
   auto producers = numbering_producers(built_topics);
   for (auto& topic : built_topics) {
     const std::string name = topic->runner.plan().topic;
     topics[name] = std::move(topic);
   }
+  const bool stores = std::any_of(topics.begin(), topics.end(), [](const auto& t) { return t.second->needs_store(); });
+  if (relay && stores) relay->start();
   if (kept.empty() && !producers) return;
   cleaner = std::make_unique<Cleaner>(
       Cleaner::Settings{.purge = blueprint.config.consumer.purge, .producers = std::move(producers)}, std::move(kept),
@@ -107,7 +114,9 @@ PollLoop::PollLoop(Config config, Backends backends) : state_(std::make_unique<S
   if (!state_->blueprint.backends.limiters) state_->blueprint.backends.limiters = make_local_limiters();
 }
 
-PollLoop::~PollLoop() = default;
+PollLoop::~PollLoop() {
+  if (state_->relay) state_->relay->stop();
+}
 
 PollLoop& PollLoop::topic(const std::string& name, Pipeline pipeline) {
   state_->blueprint.topics.emplace_back(name, std::move(pipeline));

@@ -129,6 +129,14 @@ std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint) {
                                    new_member_id());
 }
 
+std::shared_ptr<Relay> make_relay(const Blueprint& blueprint, const std::shared_ptr<const Journal>& journal) {
+  const auto& [broker, store, limiters] = blueprint.backends;
+  if (!store || !broker) return nullptr;
+  return std::make_shared<Relay>(
+      Relay::Settings{.owner = blueprint.config.group() + " " + journal->member()}, store->outbox(),
+      [broker = broker] { return broker->open_sender(); }, journal);
+}
+
 std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint,
                                                       std::shared_ptr<const Journal> journal, bool caller_raises,
                                                       std::function<void()> on_published) {

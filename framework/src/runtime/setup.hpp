@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/journal.hpp"
+#include "runtime/relay.hpp"
 #include "runtime/scheduler.hpp"
 #include "turnstile/config.hpp"
 #include "turnstile/consumer.hpp"
@@ -29,6 +30,9 @@ std::string new_member_id();
 
 /// The logger that was given, or one as [log] says.
 std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint);
+
+/// Sends what handlers have published. Null where there is no outbox, or no broker.
+std::shared_ptr<Relay> make_relay(const Blueprint& blueprint, const std::shared_ptr<const Journal>& journal);
 
 /// Checks settings, schema and topics, registers handlers, opens limiters. Throws ConfigError, SchemaError,
 /// StoreUnavailable, BrokerError.

@@ -38,11 +38,11 @@ struct UnitRun::Leases {
   std::vector<std::size_t> ended;     ///< whose: places in works_
   std::vector<std::uint8_t> skipped;  ///< by place in `ended`
   Clock::time_point oldest_end;
-  Range done;              ///< written down
-  Range repeats;           ///< whose ids earlier messages of the unit have
-  Range duplicates;        ///< that are to be answered
-  bool over = false;       ///< nothing more of the unit starts
-  bool unwritten = false;  ///< the store did not answer for too long
+  Range done;                                ///< written down
+  Range repeats;                             ///< whose ids earlier messages of the unit have
+  Range duplicates;                          ///< that are to be answered
+  bool over = false;                         ///< nothing more of the unit starts
+  bool unwritten = false;                    ///< the store did not answer for too long
   std::map<MessageId, std::string> refused;  ///< whose end the store does not take, and why
 
   ClaimEnd& end(std::size_t at, const MessageId& id, ClaimEnd::Kind kind) {
@@ -371,9 +371,9 @@ std::optional<std::vector<bool>> UnitRun::end_what_is_taken(Leases& leases, std:
 void UnitRun::write_down_later(const Leases& leases, bool goes_on) {
   runner_.services_.claims->end_later({runner_.handler_, leases.owner, place_.at, leases.ends});
   if (!goes_on) return;
-  runner_.services_.journal->warn(place_.at, plan_.handler, message(leases.ended.front()).offset(),
-                                  "has ended, and is written down as soon as the database answers (store_down is run): " +
-                                      result_.why);
+  runner_.services_.journal->warn(
+      place_.at, plan_.handler, message(leases.ended.front()).offset(),
+      "has ended, and is written down as soon as the database answers (store_down is run): " + result_.why);
 }
 
 /// It took effect, and that could not be written down.

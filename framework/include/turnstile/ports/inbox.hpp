@@ -103,7 +103,7 @@ struct PartitionClaim {
   std::optional<Offset> watermark;  ///< every message below it is settled in this database
   /// The highest offset that a handler numbers its records up to, and has done (Numbering::offset, requests): the watermark lags behind it.
   std::optional<Offset> progress{};
-  std::int32_t incarnation = 0;     ///< how often the topic was found recreated; part of an `offset` message id
+  std::int32_t incarnation = 0;  ///< how often the topic was found recreated; part of an `offset` message id
 };
 
 struct WatermarkUpdate {
