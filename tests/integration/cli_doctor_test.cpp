@@ -126,14 +126,16 @@ TEST_F(CliDoctor, AllIsWell) {
 
 TEST_F(CliDoctor, TopicsThatDoNotExistComeWithTheCommandThatMakesThem) {
   migrate();
-  configure("no-such-topic", "dead_letter = \"no-such-topic.dlq\"\n");
+  configure("no-such-topic",
+            "mode = \"transactional\"\ndead_letter = \"no-such-topic.dlq\"\nreply_topics = \"no-such-replies\"\n");
   const auto doctor = cli_.run("doctor");
   EXPECT_EQ(doctor.code, 1);
   EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +topic no-such-topic +does not exist"));
   EXPECT_THAT(doctor.out, HasSubstr("-> kafka-topics.sh --bootstrap-server " + kafka_.brokers() +
                                     " --create --topic no-such-topic --partitions N"));
   EXPECT_THAT(doctor.out,
-              ContainsRegex("PROBLEM +dead letters of no-such-topic +topic no-such-topic.dlq does not exist"));
+              AllOf(ContainsRegex("PROBLEM +dead letters of no-such-topic +topic no-such-topic.dlq does not exist"),
+                    ContainsRegex("PROBLEM +replies of no-such-topic +topic no-such-replies does not exist")));
 }
 
 // Trap 40.

@@ -477,10 +477,11 @@ TEST_F(EngineTest, refuses_to_start_with_settings_that_contradict_each_other_all
 }
 
 TEST_F(EngineTest, names_topics_that_do_not_exist_and_how_to_create_them) {
-  auto app = consumer("nowhere", kEffect | transactional() | dead_letter(), config());
+  auto app = consumer("nowhere", kEffect | transactional() | dead_letter() | replies("nowhere.replies"), config());
   start(*app).join();
   EXPECT_NE(failure.find("topic 'nowhere' does not exist; create it: kafka-topics.sh"), std::string::npos) << failure;
   EXPECT_NE(failure.find("dead letter topic 'nowhere.dlq' does not exist"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("reply topic 'nowhere.replies' does not exist"), std::string::npos) << failure;
 }
 
 }  // namespace

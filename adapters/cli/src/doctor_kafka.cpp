@@ -89,6 +89,18 @@ void look_at_dead_letters(Broker& broker, const std::string& topic, const TopicS
   }
 }
 
+void look_at_reply_topics(Broker& broker, const std::string& topic, const TopicSettings& settings,
+                          const std::string& brokers, Findings& findings) {
+  for (const std::string& name : reply_topic_names(settings)) {
+    if (const auto info = broker.describe(name, kPatience)) {
+      findings.ok("replies of " + topic, fmt::format("{}, {}", name, count(info->partitions, "partition")));
+    } else {
+      findings.problem("replies of " + topic, fmt::format("topic {} does not exist: consumers refuse to start", name),
+                       create_command(name, brokers));
+    }
+  }
+}
+
 void look_at_topic(Broker& broker, const Config& config, const std::string& topic, const std::string& brokers,
                    Findings& findings) {
   const TopicSettings& settings = config.topics.at(topic);
@@ -101,6 +113,7 @@ void look_at_topic(Broker& broker, const Config& config, const std::string& topi
     compare_retention(config, topic, settings, *info, findings);
   }
   look_at_dead_letters(broker, topic, settings, brokers, findings);
+  look_at_reply_topics(broker, topic, settings, brokers, findings);
 }
 
 }  // namespace

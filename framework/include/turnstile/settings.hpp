@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "turnstile/types.hpp"
 
@@ -61,6 +62,9 @@ struct TopicSettings {
   std::optional<bool>
       fingerprint;  ///< keep a hash of the payload and park an id that comes with another body; default off
 };
+
+/// Where replies may go, in the order of `reply_topics`: who names none is answered to the first.
+std::vector<std::string> reply_topic_names(const TopicSettings& settings);
 
 /// Fields that are set in `over` win.
 TopicSettings merge(const TopicSettings& base, const TopicSettings& over);

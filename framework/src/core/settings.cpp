@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/reply.hpp"
+
 namespace turnstile {
 namespace {
 
@@ -11,6 +13,10 @@ void take(std::optional<T>& into, const std::optional<T>& over) {
 }
 
 }  // namespace
+
+std::vector<std::string> reply_topic_names(const TopicSettings& settings) {
+  return split_names(settings.reply_topics.value_or(""));
+}
 
 std::optional<std::chrono::milliseconds> longest_stay(std::optional<std::chrono::milliseconds> retention,
                                                       std::optional<std::chrono::milliseconds> segment) {

@@ -1,6 +1,5 @@
 #include "core/topic_plan.hpp"
 
-#include "core/reply.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -32,7 +31,7 @@ TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings) {
   if (plan.dead_letter && plan.dead_letter->empty()) plan.dead_letter = topic + ".dlq";
   plan.batch = static_cast<std::size_t>(std::max<std::int64_t>(1, settings.batch.value_or(500)));
   plan.duplicates = settings.duplicates.value_or(DuplicatePolicy::skip);
-  plan.reply_topics = split_names(settings.reply_topics.value_or(""));
+  plan.reply_topics = reply_topic_names(settings);
   plan.max_response =
       static_cast<std::size_t>(settings.max_response.value_or(static_cast<std::int64_t>(plan.max_response)));
   plan.lease = settings.lease.value_or(plan.lease);
