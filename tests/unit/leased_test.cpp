@@ -40,8 +40,9 @@ class LossyClaims final : public Claims {
   std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) override {
     ++end_calls;
     if (away) throw StoreUnavailable("away");
+    if (cancelled > 0 && cancelled-- > 0) throw SqlError("canceling statement due to statement timeout", "57014");
     for (const ClaimEnd& end : ends) {
-      if (end.claim.id == refused) throw Error("invalid byte sequence for encoding \"UTF8\": 0x00");
+      if (end.claim.id == refused) throw SqlError("invalid byte sequence for encoding \"UTF8\": 0x00", "22021");
     }
     auto held = inner_->end(handler, owner, ends);
     if (lose_ends > 0 && lose_ends-- > 0) throw StoreUnavailable("the answer was lost");
@@ -55,7 +56,7 @@ class LossyClaims final : public Claims {
     return inner_->renew(handler, owner, lease, held);
   }
 
-  std::atomic<int> lose_claims = 0, lose_ends = 0, end_calls = 0, renewals = 0;
+  std::atomic<int> lose_claims = 0, lose_ends = 0, end_calls = 0, renewals = 0, cancelled = 0;
   std::atomic<bool> away = false, renewals_fail = false, renewals_hang = false;
   MessageId refused;  ///< whose end is not taken
 
@@ -448,6 +449,14 @@ TEST_F(Leased, WhatIsRefusedHoldsUpNobodyElse) {
   EXPECT_THAT(log_.str(), HasSubstr("done, but the database refused to write that down (invalid byte sequence"));
 }
 
+TEST_F(Leased, WhatPassesIsNoRefusal) {
+  handler(noting() | leased());
+  claims_->cancelled = 2;
+  EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
+  EXPECT_TRUE(done("a") && done("b"));
+  EXPECT_THAT(log_.str(), HasSubstr("has ended, which cannot be written down; trying again: canceling statement"));
+}
+
 TEST_F(Leased, WhatEndedWhileTheStoreWasAwayIsSettledWhereTheTopicGoesOn) {
   settings_.store_down = StoreDownPolicy::run;
   handler(noting() | leased());
@@ -461,6 +470,26 @@ TEST_F(Leased, WhatEndedWhileTheStoreWasAwayIsSettledWhereTheTopicGoesOn) {
   EXPECT_TRUE(eventually([&] { return done("a") && done("b"); }, 10s));
 }
 
+TEST_F(Leased, WhatIsPublishedExistsNowhereElseAndSoWaitsForTheStore) {
+  settings_.store_down = StoreDownPolicy::run;
+  handler(noting() | leased());
+  act_ = [&](const Message& message, Context& context) {
+    OwnedMessage made;
+    made.topic = "replies";
+    made.payload = message.text();
+    context.publish(made);
+    claims_->away = true;
+  };
+  std::thread back([&] {
+    EXPECT_TRUE(eventually([&] { return claims_->end_calls > 12; }, 30s)) << "longer than for what may be late";
+    claims_->away = false;
+  });
+  EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::settled));
+  back.join();
+  EXPECT_TRUE(done("a"));
+  EXPECT_THAT(inbox_->published(), SizeIs(1));
+}
+
 TEST_F(Leased, ACallerThatWaitsIsToldThatTheStoreIsAway) {
   caller_waits_ = true;
   handler(noting() | leased());
@@ -468,6 +497,7 @@ TEST_F(Leased, ACallerThatWaitsIsToldThatTheStoreIsAway) {
   const auto result = run({"a"});
   EXPECT_EQ(result.end, UnitResult::End::store_away);
   EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back));
+  EXPECT_EQ(runner_->services().claims->late().holds(handler_, MessageId::from("a")), true);
   claims_->away = false;
   EXPECT_TRUE(eventually([&] { return done("a"); }, 10s)) << "written down late, so that it does not run again";
 }

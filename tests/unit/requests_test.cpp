@@ -312,6 +312,7 @@ TEST_F(Requests, ThatWereReplayedRunOnceAndForTheirHandlerAlone) {
   const auto replayed = [&](std::int64_t number, const std::string& text, const std::string& handler) {
     OwnedMessage message = record(number, text, shop_);
     message.headers.push_back({std::string(kReplayedFor), handler});
+    message.headers.push_back({std::string(kReplayedFrom), "t[0]@7"});
     message.headers.push_back({std::string(kSentAt), std::to_string(message.timestamp.time_since_epoch().count())});
     message.timestamp += 1h;
     return message;
@@ -320,6 +321,31 @@ TEST_F(Requests, ThatWereReplayedRunOnceAndForTheirHandlerAlone) {
   EXPECT_EQ(result.counts.duplicates, 2);
   EXPECT_THAT(runs_, ElementsAre("a", "b"));
   EXPECT_THAT(parked(), IsEmpty());
+}
+
+/// Its producer is done with it, as the broker has taken it; that it has run nobody says.
+TEST_F(Requests, ThatWereReplayedTooLateAreParkedAndNotTakenForDone) {
+  const auto far = [&] {
+    OwnedMessage message = record(40, "far", shop_);
+    stamp_request(message, shop_, 40, 39);
+    return message;
+  };
+  run({far()});
+  OwnedMessage replayed = record(3, "late", shop_);
+  EXPECT_EQ(run({replayed}).counts.duplicates, 1) << "whoever sends it again has had his answer";
+  replayed = record(3, "late", shop_);
+  replayed.headers.push_back({std::string(kReplayedFor), "t"});
+  replayed.headers.push_back({std::string(kReplayedFrom), "t[0]@7"});
+  EXPECT_EQ(run({replayed}).counts.dead, 1);
+  EXPECT_THAT(parked(), ElementsAre("late outside_window"));
+}
+
+/// A handler has published what it was given, with all its headers.
+TEST_F(Requests, ThatBearTheHeadersOfAnotherTopicsReplayAreNotPassedOver) {
+  OwnedMessage forwarded = record(1, "a", shop_);
+  forwarded.headers.push_back({std::string(kReplayedFor), "another"});
+  forwarded.headers.push_back({std::string(kReplayedFrom), "source[0]@7"});
+  EXPECT_EQ(run({forwarded}).counts.done, 1);
 }
 
 TEST_F(Requests, WaitWhileTheStoreIsAway) {
@@ -448,14 +474,20 @@ TEST_F(Sender, NumbersNothingWhenATopicOfTheBatchDoesNotExist) {
   EXPECT_EQ(sender->stamp(message("t")).number, 1);
 }
 
-TEST_F(Sender, WaitsForNoNumberThatIsBehindEveryWindow) {
-  const auto sender = open();
-  sender->stamp(message("t"));  // and never sent
-  const std::vector<OwnedMessage> many(1'000, message("t"));
-  for (int i = 0; i < 100; ++i) sender->send(many);
-  EXPECT_EQ(request(sender->stamp(message("t")).message).acked, 0);
-  sender->send(many);
-  EXPECT_GT(request(sender->stamp(message("t")).message).acked, 100'000);
+/// In whatever order: it says to be done with a number once all before it are closed.
+RC_GTEST_FIXTURE_PROP(Sender, SaysToBeDoneUpToTheFirstThatIsOpen, ()) {
+  constexpr std::int64_t kAll = 12;
+  const auto sender = open({.name = "shop", .acknowledge = NumberedSender::Acknowledge::by_hand});
+  for (std::int64_t i = 0; i < kAll; ++i) sender->stamp(message("t"));
+  std::set<std::int64_t> closed;
+  for (const auto number :
+       *rc::gen::container<std::vector<std::int64_t>>(rc::gen::inRange<std::int64_t>(1, kAll + 1))) {
+    sender->acknowledge("t", sender->session(), number);
+    closed.insert(number);
+  }
+  std::int64_t done = 0;
+  while (closed.contains(done + 1)) ++done;
+  RC_ASSERT(request(sender->stamp(message("t")).message).acked == done);
 }
 
 TEST_F(Sender, GoesOnWithANewSessionWhenItsOwnHasExpired) {

@@ -34,13 +34,17 @@ class RequestWindow {
   };
   Place admit(const Request& request);
   /// Whether this one was seen, as far as that is known.
-  [[nodiscard]] bool has_seen(std::int64_t number) const noexcept;
+  [[nodiscard]] bool has_seen(const Request& request) const noexcept;
 
   [[nodiscard]] const Kept& kept() const noexcept { return kept_; }
   /// Responses of this number and of those before it are needed no more.
   [[nodiscard]] std::int64_t forgotten() const noexcept;
 
  private:
+  /// Of one that is too far back to be known by itself: its producer does not ask for its response any more.
+  [[nodiscard]] static bool was_acked(const Request& request, std::int64_t acked) noexcept {
+    return request.number <= acked && !request.replayed;
+  }
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(kept_.seen.size()) * 8; }
   [[nodiscard]] bool has(std::int64_t number) const noexcept;
   void set(std::int64_t number, bool on) noexcept;

@@ -15,7 +15,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -95,8 +94,8 @@ class NumberedSender final : public BrokerSender {
   /// What was sent to one topic.
   struct Sent {
     std::int64_t last = 0;
-    std::int64_t acked = 0;           ///< it and all before it
-    std::set<std::int64_t> closed{};  ///< beyond that
+    std::int64_t acked = 0;                         ///< it and all before it
+    std::map<std::int64_t, std::int64_t> closed{};  ///< beyond that: from which up to which
   };
   void open_session();
   std::int32_t partitions_of(const std::string& topic);

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "core/digest.hpp"
-#include "turnstile/replay.hpp"
+#include "core/replay.hpp"
 
 namespace turnstile {
 
@@ -68,8 +68,8 @@ NumberOrMissing acked_of(const Message& message) {
 }
 
 /// When it was sent: a record that was replayed has its own time from then.
-Timestamp sent_at(const Message& message) {
-  const auto said = message.header(kSentAt);
+Timestamp sent_at(const Message& message, bool replayed) {
+  const auto said = replayed ? message.header(kSentAt) : std::nullopt;
   if (!said) return message.timestamp();
   const auto time = number_in(kSentAt, *said, 0);
   const auto* ms = std::get_if<std::int64_t>(&time);
@@ -96,8 +96,10 @@ std::variant<StampedRequest, MissingId> request_of(const Message& message) {
   if (auto* missing = std::get_if<MissingId>(&acked)) return std::move(*missing);
   auto proof = only(message, kProof);
   if (auto* missing = std::get_if<MissingId>(&proof)) return std::move(*missing);
-  return StampedRequest{{*id, std::get<std::int64_t>(number), std::get<std::int64_t>(acked), sent_at(message)},
-                        std::get<std::string_view>(proof)};
+  const bool replayed = replayed_for(message).has_value();
+  return StampedRequest{
+      {*id, std::get<std::int64_t>(number), std::get<std::int64_t>(acked), sent_at(message, replayed), replayed},
+      std::get<std::string_view>(proof)};
 }
 
 void stamp(OwnedMessage& message, const Request& request, std::string_view secret) {

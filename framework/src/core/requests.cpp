@@ -24,15 +24,15 @@ RequestWindow::Place RequestWindow::admit(const Request& request) {
   const std::int64_t number = request.number;
   const std::int64_t acked = std::exchange(kept_.acked, std::max(kept_.acked, request.acked));
   if (number > kept_.high) advance(number);
-  else if (number <= kept_.low) return number <= acked ? Place::seen : Place::outside;
+  else if (number <= kept_.low) return was_acked(request, acked) ? Place::seen : Place::outside;
   else if (has(number)) return Place::seen;
   set(number, true);
   return Place::fresh;
 }
 
-bool RequestWindow::has_seen(std::int64_t number) const noexcept {
-  if (number <= kept_.low) return number <= kept_.acked;
-  return number <= kept_.high && has(number);
+bool RequestWindow::has_seen(const Request& request) const noexcept {
+  if (request.number <= kept_.low) return was_acked(request, kept_.acked);
+  return request.number <= kept_.high && has(request.number);
 }
 
 std::int64_t RequestWindow::forgotten() const noexcept { return std::max(kept_.acked, kept_.low); }
@@ -63,7 +63,7 @@ Admission RequestBook::admit(const Request& request) {
   if (row == rows_.end()) return Admission::no_session;
   const auto& expired = row->second.expired;
   const bool late = expired && (request.sent == Timestamp{} || request.sent >= *expired);
-  if (late) return row->second.window.has_seen(request.number) ? Admission::duplicate : Admission::no_session;
+  if (late) return row->second.window.has_seen(request) ? Admission::duplicate : Admission::no_session;
   row->second.changed = true;
   switch (row->second.window.admit(request)) {
     case RequestWindow::Place::seen: return Admission::duplicate;

@@ -1,7 +1,6 @@
 #include "runtime/claim_keeper.hpp"
 
 #include <algorithm>
-#include <optional>
 
 #include "turnstile/error.hpp"
 
@@ -13,13 +12,11 @@ namespace {
 constexpr int kRenewals = 3;
 /// How many calls without an answer are remembered: one each time the store goes away, and some probes of it.
 constexpr std::size_t kMostAbandoned = 256;
-/// Between two tries to write down what ended while the store was away.
-constexpr std::chrono::milliseconds kLateEvery{250};
 
 }  // namespace
 
 ClaimKeeper::ClaimKeeper(std::shared_ptr<Claims> claims, std::shared_ptr<const Journal> journal)
-    : claims_(std::move(claims)), journal_(std::move(journal)) {}
+    : claims_(std::move(claims)), journal_(std::move(journal)), late_(claims_, journal_) {}
 
 ClaimKeeper::~ClaimKeeper() {
   {
@@ -28,12 +25,6 @@ ClaimKeeper::~ClaimKeeper() {
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
-  for (const LateEnds& late : late_) {
-    journal_->error(
-        late.at,
-        std::to_string(late.ends.size()) +
-            " ended while the database was away, and that was never written down: their leases end, and who is delivered one of them again finds it parked");
-  }
 }
 
 ClaimKeeper::Hold::Hold(ClaimKeeper& keeper, Held held) : keeper_(keeper) {
@@ -78,7 +69,7 @@ std::vector<MessageId> ClaimKeeper::abandoned() const {
 }
 
 ClaimKeeper::Clock::time_point ClaimKeeper::next_due() const {
-  auto due = late_due_;
+  auto due = Clock::time_point::max();
   for (const Held& held : held_) {
     if (!held.claims.empty()) due = std::min(due, held.since + held.lease / kRenewals);
   }
@@ -100,43 +91,8 @@ void ClaimKeeper::run() {
     const auto due = std::find_if(held_.begin(), held_.end(), [&](const Held& held) {
       return !held.claims.empty() && held.since + held.lease / kRenewals <= wakes_at_;
     });
-    if (due == held_.end()) end_late(lock);
-    else renew(lock, due);
+    renew(lock, due);
   }
-}
-
-void ClaimKeeper::end_later(LateEnds late) {
-  {
-    const std::lock_guard lock(mutex_);
-    late_.push_back(std::move(late));
-    late_due_ = std::min(late_due_, Clock::now() + kLateEvery);
-  }
-  wake_.notify_all();
-}
-
-/// The oldest first. What the store does not take is told, and left to whoever claims it next.
-void ClaimKeeper::end_late(std::unique_lock<std::mutex>& lock) {
-  const LateEnds& late = late_.front();  // only this thread takes any away
-  lock.unlock();
-  std::optional<bool> taken;
-  std::string why;
-  try {
-    claims_->end(late.handler, late.owner, late.ends);
-    taken = true;
-  } catch (const StoreUnavailable&) {
-  } catch (const StoreBusy&) {
-  } catch (const std::exception& e) {
-    taken = false;
-    why = e.what();
-  }
-  if (taken) {
-    const std::string what = std::to_string(late.ends.size()) + " ended while the database was away";
-    if (*taken) journal_->info(late.at, what + ": that is written down now");
-    else journal_->error(late.at, what + ", and it refuses to write that down: " + why);
-  }
-  lock.lock();
-  if (taken) late_.pop_front();
-  late_due_ = late_.empty() ? Clock::time_point::max() : Clock::now() + (taken ? Clock::duration{} : kLateEvery);
 }
 
 void ClaimKeeper::renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place) {

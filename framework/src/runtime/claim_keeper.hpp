@@ -1,6 +1,5 @@
 #pragma once
-// Renews the claims of what runs, cancels what has lost its claim, and writes down late how claims ended. Its thread starts with the
-// first claim.
+// Renews the claims of what runs, and cancels what has lost its claim. Its thread starts with the first claim.
 
 #include <chrono>
 #include <condition_variable>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "runtime/journal.hpp"
+#include "runtime/late_ends.hpp"
 #include "runtime/run_watch.hpp"
 #include "turnstile/ports/claims.hpp"
 
@@ -55,16 +55,7 @@ class ClaimKeeper {
     std::list<Held>::iterator place_;
   };
 
-  /// How claims ended that nobody waits for any more, as the store did not answer.
-  struct LateEnds {
-    HandlerId handler;
-    MessageId owner;
-    TopicPartition at;
-    std::vector<ClaimEnd> ends;
-  };
-  /// Said as soon as the store answers; what is no longer the owner's by then stays as it is.
-  void end_later(LateEnds late);
-
+  [[nodiscard]] LateEnds& late() noexcept { return late_; }
   [[nodiscard]] Claims& claims() noexcept { return *claims_; }
 
   /// Nothing has run under this owner, and whether it has claimed anything is not known.
@@ -82,16 +73,14 @@ class ClaimKeeper {
   }
   void renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place);
   void lose(Held& held, const std::string& why);
-  void end_late(std::unique_lock<std::mutex>& lock);
 
   std::shared_ptr<Claims> claims_;
   std::shared_ptr<const Journal> journal_;
+  LateEnds late_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::list<Held> held_;
   std::vector<MessageId> abandoned_;
-  std::list<LateEnds> late_;
-  Clock::time_point late_due_ = Clock::time_point::max();
   const Held* renewing_ = nullptr;  ///< the thread is asking for this one, without the lock
   bool gone_ = false;               ///< and it has gone meanwhile
   Clock::time_point wakes_at_ = Clock::time_point::max();

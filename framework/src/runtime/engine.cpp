@@ -19,6 +19,8 @@ constexpr milliseconds kPollWait{100};
 constexpr std::size_t kTake = 1'000;
 /// Calls to the broker from within a rebalance: well below any session timeout.
 constexpr milliseconds kBrokerWait{5'000};
+/// The same where it has just given no answer, and how long it is left alone then: nothing is polled meanwhile.
+constexpr milliseconds kBrokerWaitAgain{500}, kBrokerRest{5'000};
 /// After the drain time has passed and what runs was asked to stop: how long it may take to notice.
 constexpr milliseconds kGrace{2'000};
 
@@ -179,21 +181,28 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
     limiters_->wait_until_claimed();
     return starts;
   }
+  milliseconds patience = kBrokerWait;
+  const auto begin = [&](const PartitionClaim& claim) {
+    const LanePtr& lane = claiming.at(claim.at);
+    Place place{claim.at, claim.fence, claim.incarnation};
+    lane->start = start_of(lane->topic, claim, place, patience);
+    if (lane->start) starts.push_back({claim.at, *lane->start});
+    shared_->scheduler.admit(*lane, place);
+    limiters_->on_claimed(claim.at, claim.fence.epoch);
+    observers_.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
+  };
   try {
     for (const auto& claim : store_->claim_partitions(settings_.group, to_claim, settings_.lock_timeout)) {
-      const LanePtr& lane = claiming.at(claim.at);
-      Place place{claim.at, claim.fence, claim.incarnation};
-      lane->start = start_of(lane->topic, claim, place);
-      if (lane->start) starts.push_back({claim.at, *lane->start});
-      shared_->scheduler.admit(*lane, place);
-      limiters_->on_claimed(claim.at, claim.fence.epoch);
-      observers_.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
+      try {
+        begin(claim);
+      } catch (const BrokerError& e) {  // the others may have a leader
+        patience = kBrokerWaitAgain;
+        journal_->warn(claim.at, std::string("its start could not be found; trying again: ") + e.what());
+      }
     }
   } catch (const StoreBusy& e) {
     journal_->info(std::string("waiting for the last owner's transaction to end before its partitions are read: ") +
                    e.what());
-  } catch (const BrokerError& e) {
-    journal_->warn(std::string("the start of the assigned partitions could not be found; trying again: ") + e.what());
   } catch (const std::exception& e) {
     shared_->scheduler.store_failed(e.what());  // the keeper claims them when the database is back
   }
@@ -207,10 +216,11 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
 /// Where to start so that nothing is missed: Kafka's committed offset or the database's watermark, whichever is lower, but
 /// not below what the topic still has. A topic that goes on without the database has a watermark that stood still meanwhile: it starts
 /// at Kafka's. Nothing: as Kafka says.
-std::optional<Offset> Engine::start_of(const TopicState& topic, const PartitionClaim& claim, Place& place) {
+std::optional<Offset> Engine::start_of(const TopicState& topic, const PartitionClaim& claim, Place& place,
+                                       milliseconds wait) {
   const auto done = std::max(claim.watermark, claim.progress);  // nothing is less than any
   if (!done) return std::nullopt;
-  const auto bounds = consumer_->bounds(claim.at, kBrokerWait);
+  const auto bounds = consumer_->bounds(claim.at, wait);
   if (!bounds)
     throw BrokerError(claim.at.topic + " [" + std::to_string(claim.at.partition) +
                       "]: the broker does not say where it ends");
@@ -222,7 +232,7 @@ std::optional<Offset> Engine::start_of(const TopicState& topic, const PartitionC
     return bounds->first;
   }
   if (!claim.watermark) return std::nullopt;
-  const auto committed = consumer_->committed({&claim.at, 1}, kBrokerWait).front();
+  const auto committed = consumer_->committed({&claim.at, 1}, wait).front();
   Offset start = committed && (topic.fails_open() || *committed < *claim.watermark) ? *committed : *claim.watermark;
   if (committed && start < *committed) {
     journal_->info(claim.at, "starting at the database's watermark " + std::to_string(start) +
@@ -243,7 +253,7 @@ void Engine::take_late_claims() {
         shared_->scheduler.locked([&, l = lane.get()] { return l->phase == LaneState::Phase::claiming; });
     try {
       if (untouched) {  // nothing was taken yet: go where it would have started
-        lane->start = start_of(lane->topic, claim, place);
+        lane->start = start_of(lane->topic, claim, place, kBrokerWaitAgain);
         if (lane->start) consumer_->seek({claim.at, *lane->start});
       }
       limiters_->on_claimed(claim.at, claim.fence.epoch);
@@ -253,6 +263,7 @@ void Engine::take_late_claims() {
       observers_.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
     } catch (const std::exception& e) {
       journal_->warn(claim.at, std::string("claimed, but its start could not be found; trying again: ") + e.what());
+      shared_->scheduler.locked([l = lane.get()] { l->claim_at = steady_clock::now() + kBrokerRest; });
     }
   }
 }

@@ -48,7 +48,8 @@ class Engine final : private AssignmentListener {
   void release(const std::vector<LanePtr>& lanes, bool lost);
   void shut_down();
   void take_late_claims();
-  std::optional<Offset> start_of(const TopicState& topic, const PartitionClaim& claim, Place& place);
+  std::optional<Offset> start_of(const TopicState& topic, const PartitionClaim& claim, Place& place,
+                                 std::chrono::milliseconds wait);
 
   const EngineSettings settings_;
   std::shared_ptr<InboxStore> store_;

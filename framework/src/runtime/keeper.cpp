@@ -162,6 +162,8 @@ void Keeper::claim_late(SteadyTime now) {
     try {
       const auto claims = store_->claim_partitions(settings_.group, {&lane->place.at, 1}, settings_.lock_timeout);
       scheduler_.store_answered();
+      // Until the engine has taken it: another claim would fence this one.
+      scheduler_.locked([&] { lane->claim_at = SteadyTime::max(); });
       claimed_(lane, claims.front());
     } catch (const StoreBusy&) {
       continue;  // the old owner's transaction is still open; the server ends it within its idle timeout

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -19,8 +20,6 @@ namespace {
 constexpr int kHeartbeats = 3;
 constexpr std::chrono::milliseconds kAfterFailure{1'000};
 constexpr std::chrono::milliseconds kDescribeWait{10'000};
-/// What is so many numbers behind the last one that was closed is not waited for any more, nor sent again: it is behind each window.
-constexpr std::size_t kMostClosed = 100'000;
 
 }  // namespace
 
@@ -124,12 +123,21 @@ void NumberedSender::acknowledge(const std::string& topic, const MessageId& sess
 void NumberedSender::close(const std::string& topic, std::int64_t number) {
   Sent& sent = topics_[topic];
   if (number <= sent.acked || number > sent.last) return;
-  sent.closed.insert(number);
-  if (sent.closed.size() > kMostClosed) sent.acked = *sent.closed.begin() - 1;
-  while (!sent.closed.empty() && *sent.closed.begin() == sent.acked + 1) {
-    ++sent.acked;
-    sent.closed.erase(sent.closed.begin());
+  const auto after = sent.closed.upper_bound(number);
+  const auto before = after == sent.closed.begin() ? sent.closed.end() : std::prev(after);
+  if (before != sent.closed.end() && before->second >= number) return;
+  auto range = before != sent.closed.end() && before->second + 1 == number
+                   ? before
+                   : sent.closed.emplace_hint(after, number, number);
+  range->second = number;
+  if (after != sent.closed.end() && after->first == number + 1) {
+    range->second = after->second;
+    sent.closed.erase(after);
   }
+  const auto first = sent.closed.begin();
+  if (first->first != sent.acked + 1) return;
+  sent.acked = first->second;
+  sent.closed.erase(first);
 }
 
 void NumberedSender::heartbeats() {

@@ -27,6 +27,9 @@ constexpr milliseconds kFirstWord{500};
 /// A message whose duplicate is running is looked at again so often: that one may end long before its lease does.
 constexpr milliseconds kLookAgain{500};
 
+/// Data that PostgreSQL cannot hold, or a constraint of the tables: the same will be refused again.
+bool is_of_the_values(const SqlError& e) { return e.sqlstate.starts_with("22") || e.sqlstate.starts_with("23"); }
+
 }  // namespace
 
 /// What the unit has claimed, and how it ended.
@@ -192,6 +195,10 @@ std::optional<bool> UnitRun::is_too_old(std::size_t at) {
 
 /// Where several fail together, halves find who it was: what runs again is still claimed by us.
 void UnitRun::run_handler(Leases& leases, const Range& range) {
+  if (is_over(leases)) {
+    for (const std::size_t at : range) give_back(leases, at);
+    return;
+  }
   const bool alone = range.size() == 1;
   std::vector<Message> messages;
   int attempt = 1;
@@ -254,7 +261,9 @@ void UnitRun::not_claimed(Leases& leases, std::size_t at) {
       break;
     case Claim::State::repeated: leases.repeats.push_back(at); break;
     case Claim::State::running:
-      switch (plan_.while_running) {
+      // By this process itself, which has yet to write down how it ended: neither done nor failed, whatever the policy.
+      switch (runner_.services_.claims->late().holds(runner_.handler_, *ids_[at]) ? RunningPolicy::wait
+                                                                                  : plan_.while_running) {
         case RunningPolicy::skip: settle_duplicate(at); break;
         case RunningPolicy::retry:
           failed_alone(at, {.end = Attempt::End::failed, .why = "another one with its id is being handled"});
@@ -292,12 +301,15 @@ void UnitRun::write_down(Leases& leases) {
   const auto held = end_claims(leases, leases.ends);
   TURNSTILE_FAILPOINT("after-complete");
   // In a topic that goes on without the store, what is done is done; otherwise nothing is, until it is written down.
-  const bool goes_on = !held && plan_.store_down == StoreDownPolicy::run;
+  const bool goes_on = !held && may_be_late(leases.ends);
   if (!held) write_down_later(leases, goes_on);
   bool published = false;
   for (std::size_t i = 0; i < leases.ends.size(); ++i) {
     const ClaimEnd& end = leases.ends[i];
-    if (end.kind != ClaimEnd::Kind::done) continue;
+    if (end.kind != ClaimEnd::Kind::done) {
+      tell_of_refusal(leases, i);
+      continue;
+    }
     if (!goes_on && (!held || !(*held)[i])) {
       settle_lost(leases, i);
       continue;
@@ -311,6 +323,13 @@ void UnitRun::write_down(Leases& leases) {
   leases.ends.clear();
   leases.ended.clear();
   leases.skipped.clear();
+}
+
+/// What goes out with an end exists nowhere else until that is written down.
+bool UnitRun::may_be_late(std::span<const ClaimEnd> ends) const {
+  return plan_.store_down == StoreDownPolicy::run && std::none_of(ends.begin(), ends.end(), [](const ClaimEnd& end) {
+           return end.response.has_value() || !end.messages.empty();
+         });
 }
 
 /// Which were still ours; nothing when the store did not answer in time.
@@ -331,15 +350,18 @@ std::optional<std::vector<bool>> UnitRun::end_claims(Leases& leases, std::span<c
       why = e.what();
     } catch (const StoreBusy& e) {
       why = e.what();
+    } catch (const SqlError& e) {
+      if (is_of_the_values(e)) return end_what_is_taken(leases, ends, e.what());
+      why = e.what();  // a right that is missing, a statement that was cancelled: that can be mended
     } catch (const std::exception& e) {
       return end_what_is_taken(leases, ends, e.what());
     }
-    const bool goes_on = plan_.store_down == StoreDownPolicy::run;
+    const bool goes_on = may_be_late(leases.ends);
     const bool awaited = goes_on || runner_.services_.caller_raises || watch_.cancelled();
     if (awaited && !awaited_since) awaited_since = Clock::now();
     if (leases.unwritten || (awaited_since && Clock::now() - *awaited_since > (goes_on ? kFirstWord : kLastWord))) {
       leases.unwritten = true;
-      if (!goes_on) result_.end = UnitResult::End::store_away;
+      result_.end = UnitResult::End::store_away;
       result_.why = why;
       return std::nullopt;
     }
@@ -368,8 +390,16 @@ std::optional<std::vector<bool>> UnitRun::end_what_is_taken(Leases& leases, std:
   return held;
 }
 
+void UnitRun::tell_of_refusal(const Leases& leases, std::size_t i) const {
+  const std::size_t at = leases.ended[i];
+  const auto refused = leases.refused.find(*ids_[at]);
+  if (refused == leases.refused.end()) return;
+  runner_.services_.journal->error(place_.at, plan_.handler, message(at).offset(),
+                                   "has ended, which the database refused to write down: " + refused->second);
+}
+
 void UnitRun::write_down_later(const Leases& leases, bool goes_on) {
-  runner_.services_.claims->end_later({runner_.handler_, leases.owner, place_.at, leases.ends});
+  runner_.services_.claims->late().add({runner_.handler_, leases.owner, place_.at, leases.ends});
   if (!goes_on) return;
   runner_.services_.journal->warn(
       place_.at, plan_.handler, message(leases.ended.front()).offset(),

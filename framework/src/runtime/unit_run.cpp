@@ -5,9 +5,9 @@
 #include <numeric>
 #include <set>
 
+#include "core/replay.hpp"
 #include "runtime/failpoint.hpp"
 #include "turnstile/error.hpp"
-#include "turnstile/replay.hpp"
 
 namespace turnstile {
 
@@ -48,6 +48,13 @@ void UnitRun::run_unclaimed() {
   unclaimed_ = true;
   Range todo;
   identify(todo);
+  Range ended;  // before the store went away: that has to be written down first
+  std::erase_if(todo, [&](std::size_t at) {
+    const bool late = runner_.services_.claims->late().holds(runner_.handler_, *ids_[at]);
+    if (late) ended.push_back(at);
+    return late;
+  });
+  wait_for_store(ended);
   run_plainly(todo);
 }
 
@@ -128,8 +135,10 @@ void UnitRun::identify(Range& todo) {
 
 /// A dead letter of another handler, which is the one that is to have it again: this one has had it.
 bool UnitRun::pass_over(std::size_t at) {
-  const auto whom = message(at).header(kReplayedFor);
+  const auto whom = replayed_for(message(at));
   if (!whom || *whom == plan_.handler) return false;
+  runner_.services_.journal->info(place_.at, plan_.handler, message(at).offset(),
+                                  "passed over: it is a dead letter again, of handler " + std::string(*whom));
   result_.verdicts[at].kind = Verdict::Kind::settled;
   ++result_.counts.duplicates;
   return true;

@@ -102,7 +102,9 @@ class UnitRun {
   std::optional<std::vector<bool>> end_claims(Leases& leases, std::span<const ClaimEnd> ends);
   std::optional<std::vector<bool>> end_what_is_taken(Leases& leases, std::span<const ClaimEnd> ends,
                                                      const std::string& why);
+  [[nodiscard]] bool may_be_late(std::span<const ClaimEnd> ends) const;
   void write_down_later(const Leases& leases, bool goes_on);
+  void tell_of_refusal(const Leases& leases, std::size_t i) const;
   void settle_lost(const Leases& leases, std::size_t i);
   void answer_duplicates(const Range& duplicates);
 

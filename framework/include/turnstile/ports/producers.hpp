@@ -25,6 +25,7 @@ struct Request {
   std::int64_t acked =
       0;             ///< its producer needs no response of this one and of those before it; they are not sent again
   Timestamp sent{};  ///< by the record's timestamp
+  bool replayed = false;  ///< as a dead letter: it may not have run although its producer is done with it
 };
 
 struct ProducerTerms {

@@ -1,0 +1,23 @@
+#pragma once
+// Whether a record is a dead letter that was published again. Pure.
+
+#include <optional>
+#include <string_view>
+
+#include "turnstile/message.hpp"
+#include "turnstile/replay.hpp"
+
+namespace turnstile {
+
+/// The handler that is to have it again. Nothing for any other record, also for one that bears the headers since a handler has
+/// published what it was given to another topic.
+inline std::optional<std::string_view> replayed_for(const Message& message) {
+  const auto handler = message.header(kReplayedFor);
+  if (!handler) return std::nullopt;
+  const auto from = message.header(kReplayedFrom);
+  const std::string_view topic = message.topic();
+  const bool ours = from && from->size() > topic.size() && from->starts_with(topic) && (*from)[topic.size()] == '[';
+  return ours ? handler : std::nullopt;
+}
+
+}  // namespace turnstile
