@@ -470,6 +470,20 @@ TEST_F(Leased, WhatEndedWhileTheStoreWasAwayIsSettledWhereTheTopicGoesOn) {
   EXPECT_TRUE(eventually([&] { return done("a") && done("b"); }, 10s));
 }
 
+TEST_F(Leased, WhatFailedWhenTheStoreWentAwayIsTriedAgainWithoutIt) {
+  settings_.store_down = StoreDownPolicy::run;
+  handler(noting() | leased());
+  act_ = [&](const Message&, Context&) {
+    if (!claims_->away.exchange(true)) throw std::runtime_error("not yet");
+  };
+  EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::retry));
+  const auto again = messages_of({"a"}, 2);
+  watch_.reset();
+  EXPECT_THAT(kinds(runner_->run_unclaimed(again, place_, watch_)), ElementsAre(Kind::settled));
+  EXPECT_THAT(runs_, ElementsAre("a", "a"));
+  claims_->away = false;
+}
+
 TEST_F(Leased, WhatIsPublishedExistsNowhereElseAndSoWaitsForTheStore) {
   settings_.store_down = StoreDownPolicy::run;
   handler(noting() | leased());

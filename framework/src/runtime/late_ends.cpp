@@ -39,11 +39,12 @@ void LateEnds::add(Late late) {
   wake_.notify_all();
 }
 
-bool LateEnds::holds(HandlerId handler, const MessageId& id) const {
+bool LateEnds::any(HandlerId handler, const MessageId& id, bool (*which)(const ClaimEnd&)) const {
   const std::lock_guard lock(mutex_);
   return std::any_of(late_.begin(), late_.end(), [&](const Late& late) {
-    return late.handler == handler &&
-           std::any_of(late.ends.begin(), late.ends.end(), [&](const ClaimEnd& end) { return end.claim.id == id; });
+    return late.handler == handler && std::any_of(late.ends.begin(), late.ends.end(), [&](const ClaimEnd& end) {
+             return end.claim.id == id && which(end);
+           });
   });
 }
 

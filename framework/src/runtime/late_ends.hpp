@@ -31,10 +31,17 @@ class LateEnds {
   LateEnds& operator=(const LateEnds&) = delete;
 
   void add(Late late);
-  /// Whether this message is among them: it has been run, and must not be again before that is written down.
-  [[nodiscard]] bool holds(HandlerId handler, const MessageId& id) const;
+  /// Whether this message is among them.
+  [[nodiscard]] bool holds(HandlerId handler, const MessageId& id) const {
+    return any(handler, id, [](const ClaimEnd&) { return true; });
+  }
+  /// Whether it has taken effect, so that it must not be run before that is written down.
+  [[nodiscard]] bool has_done(HandlerId handler, const MessageId& id) const {
+    return any(handler, id, [](const ClaimEnd& end) { return end.kind == ClaimEnd::Kind::done; });
+  }
 
  private:
+  [[nodiscard]] bool any(HandlerId handler, const MessageId& id, bool (*which)(const ClaimEnd&)) const;
   void run();
   bool say(const Late& late);
   void told(const Late& late, const std::vector<bool>& held) const;

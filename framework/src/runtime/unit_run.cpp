@@ -48,9 +48,9 @@ void UnitRun::run_unclaimed() {
   unclaimed_ = true;
   Range todo;
   identify(todo);
-  Range ended;  // before the store went away: that has to be written down first
+  Range ended;  // well, before the store went away: that has to be written down first
   std::erase_if(todo, [&](std::size_t at) {
-    const bool late = runner_.services_.claims->late().holds(runner_.handler_, *ids_[at]);
+    const bool late = runner_.services_.claims->late().has_done(runner_.handler_, *ids_[at]);
     if (late) ended.push_back(at);
     return late;
   });
