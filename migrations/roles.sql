@@ -7,10 +7,9 @@
 -- application's own tables are the application's matter.
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 GRANT SELECT ON :"schema".migration TO :"role";
-GRANT SELECT, INSERT ON :"schema".handler TO :"role";
+GRANT SELECT, INSERT, UPDATE (consumer_group) ON :"schema".handler TO :"role";
 GRANT SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at) ON :"schema".fence TO :"role";
--- DELETE: the watermark of a topic that was recreated is forgotten.
-GRANT SELECT, INSERT, UPDATE (watermark, moved_at), DELETE ON :"schema".watermark TO :"role";
+GRANT SELECT, INSERT, UPDATE (watermark, moved_at) ON :"schema".watermark TO :"role";
 GRANT SELECT, INSERT ON :"schema".inbox TO :"role";
 GRANT SELECT, INSERT ON :"schema".dead TO :"role";
 -- Not `ordered`: what an operator says, a program cannot undo.

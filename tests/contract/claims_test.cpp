@@ -69,6 +69,18 @@ TEST_P(ClaimsContract, WhatIsClaimedIsOnesOwnUntilItEnds) {
   EXPECT_TRUE(done("a"));
 }
 
+TEST_P(ClaimsContract, WhatRunsIsTheRecordItselfOrACopy) {
+  const InboxEntry here{.id = MessageId::from("a"), .offset = 7}, behind{.id = MessageId::from("a"), .offset = 8};
+  EXPECT_EQ(claim_entries(by("one"), {here}), "c");
+  EXPECT_EQ(claim_entries(by("two"), {here}), "r");
+  EXPECT_FALSE(last_[0].is_copy) << "delivered again while it runs";
+  EXPECT_EQ(claim_entries(by("two"), {behind}), "r");
+  EXPECT_TRUE(last_[0].is_copy);
+  fence_ = InboxContract::claim(1);
+  EXPECT_EQ(claim_entries(by("two"), {here}), "r");
+  EXPECT_TRUE(last_[0].is_copy) << "the same offset of another partition";
+}
+
 TEST_P(ClaimsContract, EqualIdsOfOneCallAreClaimedOnce) { EXPECT_EQ(claim(by("one"), {"x", "a", "x", "x"}), "ccee"); }
 
 TEST_P(ClaimsContract, WhatIsDoneIsAnIdOfTheInbox) {

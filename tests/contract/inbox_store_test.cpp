@@ -13,6 +13,8 @@ namespace turnstile::test {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 class InboxStoreContract : public InboxContract {
  protected:
@@ -48,6 +50,21 @@ TEST_P(InboxStoreContract, AHandlersNameGivesTheSameIdForEver) {
   EXPECT_NE(first, second);
   EXPECT_EQ(store().register_handler("first"), first);
   EXPECT_EQ(second.value, first.value + 1) << "numbers are not burnt";
+}
+
+TEST_P(InboxStoreContract, OneGroupIsTheFirstOfAHandler) {
+  std::vector<std::future<std::string>> groups;
+  for (int i = 0; i < 8; ++i) {
+    const std::string group = "group " + std::to_string(i);
+    groups.push_back(std::async(std::launch::async, [&, group] { return store().first_group(handler_, group); }));
+  }
+  const std::string first = groups.front().get();
+  for (std::size_t i = 1; i < groups.size(); ++i) EXPECT_EQ(groups[i].get(), first);
+  EXPECT_THAT(first, ::testing::StartsWith("group "));
+  const HandlerId another = store().register_handler("another");
+  EXPECT_EQ(store().first_group(another, "its own"), "its own");
+  EXPECT_EQ(store().first_group(another, "its own"), "its own");
+  EXPECT_EQ(store().first_group(another, first), "its own");
 }
 
 TEST_P(InboxStoreContract, ManyRegisterAtOnce) {
@@ -143,17 +160,36 @@ TEST_P(InboxStoreContract, AWatermarkMovesBesideAnOpenBatch) {  // trap 43
   EXPECT_EQ(watermark(), 1);
 }
 
-TEST_P(InboxStoreContract, ARecreatedTopicForgetsTheWatermark) {
+/// A replica that lagged was promoted, or a backup restored.
+TEST_P(InboxStoreContract, AStoreThatHasLessThanWasKnownSaysSoAndIsLeftAlone) {
+  const auto say = [&](const Fence& fence, std::optional<Offset> known) {
+    const WatermarkUpdate update{fence, 200, known};
+    return store().advance_watermarks({&update, 1}).at(0);
+  };
+  advance(fence_, 100);
+  EXPECT_EQ(say(fence_, 101), WatermarkState::behind);
+  EXPECT_EQ(watermark(), 100);
+  EXPECT_EQ(say(claim(1), 1), WatermarkState::behind) << "it has none";
+  EXPECT_EQ(watermark(1), std::nullopt);
+  const Fence old = claim();
+  const Fence now = claim();
+  EXPECT_EQ(say(old, 100), WatermarkState::not_ours);
+  EXPECT_EQ(say(now, 100), WatermarkState::moved);
+  EXPECT_EQ(say(now, 150), WatermarkState::moved);
+  EXPECT_EQ(watermark(), 200);
+}
+
+TEST_P(InboxStoreContract, ARecreatedTopicBeginsAnew) {
   advance(fence_, 500);
-  EXPECT_EQ(store().begin_incarnation(fence_), 1);
-  EXPECT_EQ(store().begin_incarnation(fence_), 2);
+  EXPECT_EQ(store().begin_incarnation(fence_, 0), 1);
+  EXPECT_EQ(store().begin_incarnation(fence_, 2), 2);
   advance(fence_, 3);
   const Fence old = fence_;
   const TopicPartition at{"payments", 0};
   const auto claimed = store().claim_partitions("group", {&at, 1}, 5s).at(0);
   EXPECT_EQ(claimed.incarnation, 2);
   EXPECT_EQ(claimed.watermark, 3);
-  EXPECT_THROW(store().begin_incarnation(old), Fenced);
+  EXPECT_THROW(store().begin_incarnation(old, 0), Fenced);
 }
 
 TEST_P(InboxStoreContract, AClaimSaysHowFarHandlersHaveComeThatNumberItsRecords) {
@@ -176,17 +212,32 @@ TEST_P(InboxStoreContract, AClaimSaysHowFarHandlersHaveComeThatNumberItsRecords)
   EXPECT_EQ(progress(), 51) << "the furthest";
   EXPECT_EQ(watermark(1), std::nullopt);
   progress();
-  store().begin_incarnation(fence_);
+  store().begin_incarnation(fence_, 0);
   EXPECT_EQ(progress(), std::nullopt);
+  EXPECT_EQ(watermark(), 0) << "known at once: a process may die before it has written another";
 }
 
 TEST_P(InboxStoreContract, ADeadMessageIsKeptOnce) {
-  EXPECT_FALSE(store().is_dead(handler_, fence_, 7));
+  EXPECT_THAT(store().dead_from(handler_, fence_, 0), IsEmpty());
   EXPECT_TRUE(store().record_dead(dead(7)));
   EXPECT_FALSE(store().record_dead(dead(7)));
-  EXPECT_TRUE(store().is_dead(handler_, fence_, 7));
-  EXPECT_FALSE(store().is_dead(handler_, fence_, 8));
-  EXPECT_FALSE(store().is_dead(store().register_handler("another"), fence_, 7));
+  EXPECT_TRUE(store().record_dead(dead(9)));
+  EXPECT_THAT(store().dead_from(handler_, fence_, 0), ElementsAre(7, 9));
+  EXPECT_THAT(store().dead_from(handler_, fence_, 7), ElementsAre(7, 9));
+  EXPECT_THAT(store().dead_from(handler_, fence_, 8), ElementsAre(9));
+  EXPECT_THAT(store().dead_from(store().register_handler("another"), fence_, 0), IsEmpty());
+  watermark(1);  // another partition's fence
+  EXPECT_THAT(store().dead_from(handler_, fence_, 0), IsEmpty());
+}
+
+TEST_P(InboxStoreContract, ADeadMessageOfAnEarlierOwnerIsRefused) {
+  EXPECT_TRUE(store().record_dead(dead(7)));
+  DeadMessage late = dead(8);
+  watermark();  // claims the partition
+  EXPECT_THROW(store().record_dead(late), Fenced);
+  late.record.offset = 7;
+  EXPECT_THROW(store().record_dead(late), Fenced);
+  EXPECT_THAT(store().dead_from(handler_, fence_, 0), ElementsAre(7));
 }
 
 TEST_P(InboxStoreContract, ADeadMessageMayHoldAnything) {
@@ -200,13 +251,13 @@ TEST_P(InboxStoreContract, ADeadMessageMayHoldAnything) {
   message.record.headers = {{"a", "1"}, {"a", std::nullopt}, {"\xff", ""}};
   message.dead_letter = TopicPartitionOffset{{"payments.dlq", 3}, 42};
   EXPECT_TRUE(store().record_dead(message));
-  EXPECT_TRUE(store().is_dead(handler_, fence_, 8));
+  EXPECT_THAT(store().dead_from(handler_, fence_, 8), ElementsAre(8));
 }
 
 TEST_P(InboxStoreContract, ARecreatedTopicHasDeadOfItsOwn) {
   EXPECT_TRUE(store().record_dead(dead(7)));
-  store().begin_incarnation(fence_);
-  EXPECT_FALSE(store().is_dead(handler_, fence_, 7));
+  store().begin_incarnation(fence_, 0);
+  EXPECT_THAT(store().dead_from(handler_, fence_, 7), IsEmpty());
   EXPECT_TRUE(store().record_dead(dead(7)));
 }
 

@@ -39,8 +39,7 @@ class PostgresWorld final : public InboxWorld {
  public:
   explicit PostgresWorld(int partitions = 1)
       : role_(schema_),
-        proxy_(schema_.sql().one("SELECT host(inet_server_addr())"),
-               std::stoi(schema_.sql().one("SELECT inet_server_port()"))),
+        proxy_(proxy_to(schema_.sql())),
         store_(postgres::open_store(role_.settings_through(proxy_.port()))) {
     schema_.sql().exec("SELECT partition_inbox(" + std::to_string(partitions) + ")");
     schema_.sql().exec("CREATE TABLE effect (number bigserial, what text)");

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "integration/cli_database.hpp"
 #include "integration/cli_kafka.hpp"
+#include "turnstile/replay.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -171,6 +173,59 @@ TEST_F(CliReplay, WarnsOfWhatWillBeRefusedAgain) {
       cli_.run("dlq", "replay", "1", "--again").out,
       AllOf(HasSubstr("refused again"),
             HasSubstr("turnstile inbox forget " + MessageId::from("order-17").text() + " --handler charge --yes")));
+}
+
+TEST_F(CliReplay, AllPassesOverWhatSomebodyHasToDecide) {
+  Offset offset = 0;
+  for (const char* reason : {"failed", "too_old", "unknown", "outside_window", "no_session", "forged", "rejected"})
+    bury(offset++, "'{}'", reason);
+  const auto waiting = [&] {
+    return sql("SELECT string_agg(reason, ' ' ORDER BY id) FROM dead WHERE replayed_at IS NULL");
+  };
+  const auto all = cli_.run("dlq", "replay", "--all");
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_THAT(all.out, AllOf(HasSubstr("1 dead letter passed over: too_old, so that somebody has to decide"),
+                             HasSubstr("--all --reason unknown"), Not(HasSubstr("--all --reason forged"))));
+  EXPECT_EQ(waiting(), "too_old unknown outside_window no_session forged");
+  EXPECT_EQ(cli_.run("dlq", "replay", "--all", "--reason", "too_old").code, 0);
+  EXPECT_EQ(waiting(), "unknown outside_window no_session forged");
+  const auto forged = cli_.run("dlq", "replay", "--all", "--reason", "forged");
+  EXPECT_EQ(forged.code, 2);
+  EXPECT_THAT(forged.err, HasSubstr("by its number"));
+  EXPECT_EQ(waiting(), "unknown outside_window no_session forged");
+  EXPECT_EQ(cli_.run("dlq", "replay", "6").code, 0);
+  EXPECT_EQ(waiting(), "unknown outside_window no_session");
+}
+
+/// Published twice it would run twice, and nothing could tell.
+TEST_F(CliReplay, WhatIsKnownByItsPlaceIsPublishedOnce) {
+  bury(7, "'{}'");
+  sql("UPDATE dead SET message_id = '" + id_of_place({{topic_, 3}, 7}, 0).text() + "'");
+  std::vector<std::future<Finished>> operators;
+  for (int i = 0; i < 4; ++i)
+    operators.push_back(std::async(std::launch::async, [&] { return cli_.run("dlq", "replay", "1"); }));
+  int published = 0;
+  for (auto& run : operators) {
+    const auto result = run.get();
+    published += result.out.find("1 -> ") != std::string::npos;
+    EXPECT_TRUE(result.code == 0 || result.code == 4) << result.err;
+  }
+  EXPECT_EQ(published, 1);
+  EXPECT_EQ(kafka_.read(topic_, 1).size(), 1U);
+}
+
+TEST_F(CliReplay, WhatIsKnownByItsPlaceStaysMarkedWhenNobodyKnowsWhetherItWasPublished) {
+  bury(7, "convert_to(repeat('x', 2000000), 'UTF8')");  // more than a broker takes
+  const auto replay = [&] { return cli_.run("dlq", "replay", "1"); };
+  EXPECT_EQ(replay().code, 3);
+  EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead"), "t") << "the inbox would tell a second one";
+  sql("UPDATE dead SET message_id = '" + id_of_place({{topic_, 3}, 7}, 0).text() + "'");
+  const auto refused = replay();
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("turnstile-replayed-from: " + topic_ + "[3]@7"), HasSubstr("dlq replay 1 --again")));
+  EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead"), "f");
+  EXPECT_EQ(replay().code, 4);
 }
 
 TEST_F(CliReplay, ANullPayloadStaysNull) {

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "support/postgres_schema.hpp"
 #include "support/running.hpp"
-#include "support/tcp_proxy.hpp"
 #include "support/world.hpp"
 #include "turnstile/turnstile.hpp"
 
@@ -37,6 +37,19 @@ class OwnPostgres {
   OwnPostgres& operator=(const OwnPostgres&) = delete;
 
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
+  /// As a backup, or a replica that is far behind.
+  void keep_copy() {
+    run("kill");
+    std::filesystem::remove_all(root_ + "/copy");
+    EXPECT_EQ(std::system(("cp -a " + root_ + "/pg/data " + root_ + "/copy").c_str()), 0);
+    run("restart");
+  }
+  void go_back_to_copy() {
+    run("kill");
+    std::filesystem::remove_all(root_ + "/pg/data");
+    EXPECT_EQ(std::system(("cp -a " + root_ + "/copy " + root_ + "/pg/data").c_str()), 0);
+    run("restart");
+  }
   /// A verb of tests/support/scratch-postgres.
   void run(const std::string& verb, const std::string& more = {}) {
     const std::string command = std::string(TURNSTILE_SOURCE_DIR) + "/tests/support/scratch-postgres " + verb + " " +
@@ -130,19 +143,57 @@ TEST(Database, may_be_away_when_the_consumer_is_given_its_partitions) {
   EXPECT_EQ(second.wait(20s), 0) << world.output();
 }
 
+class DatabaseGoesBack : public ::testing::TestWithParam<const char*> {};
+
+/// Fault 17, under a consumer that runs: what the database has lost is read again, although nothing new arrives.
+TEST_P(DatabaseGoesBack, and_what_it_has_lost_is_handled_again) {
+  TURNSTILE_NEEDS_SERVERS();
+  OwnPostgres postgres;
+  World world(WorldOptions{.postgres_url = postgres.url()});
+  const std::string settings = "mode = \"" + std::string(GetParam()) + "\"";
+  const auto run = [&] {
+    return std::make_unique<Running>(world.config(settings),
+                                     [&](Consumer& app) { app.topic(world.topic(), slow_effect(world, 0ms)); });
+  };
+  const auto watermarks_are = [&](std::int64_t sum) {
+    return eventually([&] { return world.query("SELECT sum(watermark) FROM watermark") == std::to_string(sum); });
+  };
+  auto consumer = run();
+  std::int64_t records = world.publish(300);
+  ASSERT_TRUE(watermarks_are(records)) << consumer->log_text();
+  for (const bool under_our_epoch : {true, false}) {
+    postgres.keep_copy();
+    if (!under_our_epoch) {  // the copy has never heard of this one
+      EXPECT_EQ(consumer->stop(), "");
+      consumer = run();
+    }
+    records += world.publish(300, under_our_epoch ? "second" : "third");
+    ASSERT_TRUE(watermarks_are(records)) << consumer->log_text();
+    const std::string effects = world.query("SELECT count(*) FROM effect");
+    postgres.go_back_to_copy();
+    EXPECT_NE(world.query("SELECT count(*) FROM effect"), effects);
+    EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM effect") == effects; }, 60s))
+        << world.query("SELECT count(*) FROM effect") << " of " << effects << '\n'
+        << consumer->log_text();
+    EXPECT_TRUE(consumer->says("the database knows less than it did")) << consumer->log_text();
+    ASSERT_TRUE(watermarks_are(records)) << consumer->log_text();
+  }
+  EXPECT_EQ(world.query("SELECT count(*) - count(DISTINCT (record_partition, record_offset)) FROM effect"), "0");
+  EXPECT_EQ(consumer->stop(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(InMode, DatabaseGoesBack, ::testing::Values("transactional", "sequence"),
+                         [](const auto& mode) { return std::string(mode.param); });
+
 /// Fault 16: the answer to COMMIT is lost, and nobody can know whether it was committed.
 TEST(Database, may_lose_the_answer_to_commit_and_the_outcome_is_looked_up) {
   TURNSTILE_NEEDS_SERVERS();
-  const std::string url = *postgres_url();
-  const auto at = url.rfind('@');
-  const auto colon = url.find(':', at);
-  const auto slash = url.find('/', at);
-  TcpProxy proxy(url.substr(at + 1, colon - at - 1), std::stoi(url.substr(colon + 1, slash - colon - 1)));
+  Sql sql(*postgres_url());
+  TcpProxy proxy = proxy_to(sql);
   World world;
   world.publish(1000);
   Config config = world.config("order = \"key\"\nlimit = 4\nbatch = 1");  // every third answer is one to COMMIT
-  config.postgres->url =
-      Secret(url.substr(0, at + 1) + "127.0.0.1:" + std::to_string(proxy.port()) + url.substr(slash));
+  config.postgres->url = Secret(url_through(*postgres_url(), proxy.port()));
   Running consumer(config, [&](Consumer& app) { app.topic(world.topic(), slow_effect(world)); });
   ASSERT_TRUE(eventually([&] { return world.effects().rows > 0; })) << consumer.log_text();
   int batches = 0;

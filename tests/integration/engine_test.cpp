@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 
+#include "support/postgres_schema.hpp"
 #include "support/running.hpp"
 #include "support/world.hpp"
 #include "turnstile/turnstile.hpp"
@@ -177,6 +178,28 @@ TEST(Watchdog, names_the_message_that_holds_a_partition) {
   EXPECT_TRUE(said) << consumer.log_text();
   hold = false;
   EXPECT_TRUE(eventually([&] { return world.caught_up(); })) << consumer.log_text();
+}
+
+/// Its host is gone, or it is stopped, in the midst of a transaction.
+TEST(Watchdog, says_that_a_partition_cannot_be_claimed_while_its_last_owner_has_a_transaction_open) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  const Config config =
+      world.config("mode = \"transactional\"", "lock_timeout = \"300ms\"\n[consumer]\nstall_after = \"500ms\"\n");
+  const auto set_up = [&](Consumer& app) { app.topic(world.topic(), [](const Message&, Context&) {}); };
+  world.publish("one", "fine");
+  Running first(config, set_up);
+  EXPECT_TRUE(eventually([&] { return world.caught_up(); })) << first.log_text();
+  EXPECT_EQ(first.stop(), "");
+  Sql last_owner(*postgres_url());
+  last_owner.exec("BEGIN; SELECT * FROM " + world.schema() + ".fence FOR SHARE");
+  world.publish("two", "fine");
+  Running next(config, set_up);
+  EXPECT_TRUE(next.says("the partition could not be claimed in the database")) << next.log_text();
+  EXPECT_FALSE(world.caught_up());
+  last_owner.exec("ROLLBACK");
+  EXPECT_TRUE(eventually([&] { return world.caught_up(); })) << next.log_text();
+  EXPECT_EQ(next.stop(), "");
 }
 
 TEST(ModeNone, needs_no_database_and_delivers_all) {

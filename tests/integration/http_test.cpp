@@ -144,8 +144,7 @@ TEST_F(HttpOnPostgres, ALockThatTheEffectWaitsForIsNoRival) {
 }
 
 TEST_F(HttpOnPostgres, WhileTheDatabaseIsAwayTheClientIsToldToComeAgain) {
-  const std::string port = sql().one("SELECT inet_server_port()");
-  TcpProxy proxy("127.0.0.1", std::stoi(port));
+  TcpProxy proxy = proxy_to(sql());
   store_ = postgres::open_store(schema_->settings_through(proxy.port()));
   serve(charge);
   EXPECT_EQ(post("k1").status, 201);
@@ -163,8 +162,7 @@ TEST_F(HttpOnPostgres, WhileTheDatabaseIsAwayTheClientIsToldToComeAgain) {
 }
 
 TEST_F(HttpOnPostgres, AnAnswerToCommitThatIsLostIsLookedUp) {
-  const std::string port = sql().one("SELECT inet_server_port()");
-  TcpProxy proxy("127.0.0.1", std::stoi(port));
+  TcpProxy proxy = proxy_to(sql());
   store_ = postgres::open_store(schema_->settings_through(proxy.port()));
   serve([&](const auto& request, auto& response, Context& context) {
     charge(request, response, context);

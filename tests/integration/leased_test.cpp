@@ -186,11 +186,10 @@ TEST(Leased, a_handler_longer_than_its_lease_keeps_it) {
 TEST(Leased, goes_on_without_postgresql_where_that_is_the_policy) {
   TURNSTILE_NEEDS_SERVERS();
   Sql sql(*postgres_url());
-  TcpProxy proxy(sql.one("SELECT host(inet_server_addr())"), std::stoi(sql.one("SELECT inet_server_port()")));
+  TcpProxy proxy = proxy_to(sql);
   World world(1);
   Config config = world.config("mode = \"leased\"\nlease = \"2s\"\nstore_down = \"run\"\n");
-  const std::string through_host = with_parameter(*postgres_url(), "host", "127.0.0.1");
-  config.postgres->url = Secret(with_parameter(through_host, "port", std::to_string(proxy.port())));
+  config.postgres->url = Secret(url_through(*postgres_url(), proxy.port()));
   std::atomic<int> effects = 0;
   Running consumer(config,
                    [&](Consumer& app) { app.topic(world.topic(), [&](const Message&, Context&) { ++effects; }); });
@@ -212,11 +211,10 @@ TEST(Leased, goes_on_without_postgresql_where_that_is_the_policy) {
 TEST(Leased, makes_no_effect_twice_when_postgresql_goes_away_under_its_handlers) {
   TURNSTILE_NEEDS_SERVERS();
   Sql sql(*postgres_url());
-  TcpProxy proxy(sql.one("SELECT host(inet_server_addr())"), std::stoi(sql.one("SELECT inet_server_port()")));
+  TcpProxy proxy = proxy_to(sql);
   World world(2);
   Config config = world.config("mode = \"leased\"\nlease = \"2s\"\norder = \"key\"\nbatch = 1\nstore_down = \"run\"\n");
-  const std::string through_host = with_parameter(*postgres_url(), "host", "127.0.0.1");
-  config.postgres->url = Secret(with_parameter(through_host, "port", std::to_string(proxy.port())));
+  config.postgres->url = Secret(url_through(*postgres_url(), proxy.port()));
   std::mutex mutex;
   std::map<std::string, int> effects;
   std::atomic<int> inside = 0;

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 
+#include "support/running.hpp"
 #include "support/world.hpp"
+#include "turnstile/turnstile.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -28,6 +31,43 @@ bool a_handler_runs(const World& world) {
              "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE state LIKE 'idle in transaction%' AND "
              "relation = '" +
              world.schema() + ".inbox'::regclass") != "0";
+}
+
+/// Two services with one database: each is to have every message.
+TEST(Groups, that_handle_one_topic_in_one_schema_are_told_to_name_their_handlers) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(2);
+  const auto records = world.publish(100);
+  const auto config = [&](const std::string& group, const std::string& settings = {}) {
+    std::string toml = world.toml(settings);
+    const std::string own = "\"group.id\" = \"" + world.topic();
+    return Config::parse(toml.replace(toml.find(own), own.size(), own + group), "test.toml");
+  };
+  std::atomic<int> mails = 0;
+  const auto mail = [&](Consumer& app) {
+    app.topic(world.topic(), [&](const Message&, Context&) { ++mails; } | transactional());
+  };
+  Running billing(config(""), [&](Consumer& app) {
+    app.topic(world.topic(), [&](const Message& message, Context& context) {
+      make_effect(world.schema(), message, context);
+    } | transactional());
+  });
+  expect_settled(world, 100);
+  Running unnamed(config("-mailer"), mail);
+  const std::string refused = unnamed.failure();
+  EXPECT_NE(
+      refused.find("consumer group '" + world.topic() + "' keeps ids in this schema under the topic's name already"),
+      std::string::npos)
+      << refused;
+  EXPECT_NE(refused.find("handler = \"" + world.topic() + "-mailer\""), std::string::npos) << refused;
+  Running named(config("-mailer", "handler = \"mailer\""), mail);
+  EXPECT_TRUE(eventually([&] { return mails == 100; })) << mails << " of " << records << named.log_text();
+  EXPECT_EQ(named.stop(), "");
+  EXPECT_EQ(billing.stop(), "");
+  Running renamed(config("-renamed", "handler = \"" + world.topic() + "\""), mail);
+  EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM watermark") == "6"; })) << renamed.log_text();
+  EXPECT_EQ(renamed.stop(), "");
+  EXPECT_EQ(mails, 100) << "what the same service did under its old group's name is done";
 }
 
 class MainJobIn : public ::testing::TestWithParam<const char*> {};

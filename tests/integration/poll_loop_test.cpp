@@ -168,16 +168,29 @@ TEST(PollLoop, is_fenced_by_the_next_owner_and_may_claim_again) {
   EXPECT_EQ(world.effects().rows, 3);
 }
 
+TEST(PollLoop, says_that_nothing_was_decided_while_its_last_owner_has_a_transaction_open) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  world.publish("one", "fine");
+  world.publish("two", "fine");
+  RawConsumer raw(world.topic(), 0);
+  PollLoop first(world.config()), next(world.config("", "lock_timeout = \"300ms\"\n"));
+  for (PollLoop* loop : {&first, &next}) loop->topic(world.topic(), effect_in(world) | transactional());
+  EXPECT_TRUE(raw.next([&](const auto* record) { EXPECT_EQ(first.handle(kafka::view(record)), Settled::done); }));
+  Sql last_owner(*postgres_url());
+  last_owner.exec("BEGIN; SELECT * FROM " + world.schema() + ".fence FOR SHARE");
+  EXPECT_TRUE(raw.next([&](const auto* record) {
+    EXPECT_THROW(next.handle(kafka::view(record)), StoreUnavailable);
+    last_owner.exec("ROLLBACK");
+    EXPECT_EQ(next.handle(kafka::view(record)), Settled::done);
+  }));
+}
+
 TEST(PollLoop, says_that_nothing_was_decided_while_the_database_is_away) {
   TURNSTILE_NEEDS_SERVERS();
-  const auto at = postgres_url()->rfind('@');
-  const auto colon = postgres_url()->find(':', at);
-  const auto slash = postgres_url()->find('/', at);
-  TcpProxy proxy(postgres_url()->substr(at + 1, colon - at - 1),
-                 std::stoi(postgres_url()->substr(colon + 1, slash - colon - 1)));
-  World world(WorldOptions{.partitions = 1,
-                           .postgres_url = postgres_url()->substr(0, at + 1) + "127.0.0.1:" +
-                                           std::to_string(proxy.port()) + postgres_url()->substr(slash)});
+  Sql sql(*postgres_url());
+  TcpProxy proxy = proxy_to(sql);
+  World world(WorldOptions{.partitions = 1, .postgres_url = url_through(*postgres_url(), proxy.port())});
   world.publish("one", "fine");
   world.publish("two", "fine");
   PollLoop loop(world.config());

@@ -133,7 +133,7 @@ TEST_F(PostgresErrors, IdleConnectionsThatDiedAreReplacedInSilence) {
 }
 
 TEST_F(PostgresErrors, ALostAnswerToCommitIsInDoubtAndALostRequestToo) {  // trap 13
-  TcpProxy proxy(sql().one("SELECT host(inet_server_addr())"), std::stoi(sql().one("SELECT inet_server_port()")));
+  TcpProxy proxy = proxy_to(sql());
   open(schema_->settings_through(proxy.port()));
   for (const bool carried_out : {true, false}) {
     begin(carried_out ? "carried out" : "lost");

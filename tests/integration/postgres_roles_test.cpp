@@ -18,14 +18,15 @@ class PostgresRoles : public PostgresRoleTest {
     const InboxEntry entries[] = {{MessageId::from("a"), 1, 1}, {MessageId::from("a"), 2, 2}};
     EXPECT_THAT(session_->begin(scope(), entries), ::testing::ElementsAre(Admission::fresh, Admission::mismatch));
     session_->commit();
+    EXPECT_EQ(store_->first_group(handler_, "group"), "group");
     const WatermarkUpdate update{fence_, 3};
     for (int i = 0; i < 2; ++i) store_->advance_watermarks({&update, 1});
-    EXPECT_EQ(store_->begin_incarnation(fence_), 1);
+    EXPECT_EQ(store_->begin_incarnation(fence_, 0), 1);
     DeadMessage dead;
     dead.handler = handler_;
     dead.fence = fence_;
     EXPECT_TRUE(store_->record_dead(dead));
-    EXPECT_TRUE(store_->is_dead(handler_, fence_, 0));
+    EXPECT_THAT(store_->dead_from(handler_, fence_, 0), ::testing::ElementsAre(0));
     EXPECT_EQ(session_->settled(handler_, std::vector{MessageId::from("a")}), std::vector{true});
     const postgres::Table tokens{schema_->name(), "one_time_token"};
     session_->begin(scope(), {});

@@ -49,6 +49,12 @@ class RequestsWorld {
     message.headers = {{"message-id", id}};
     return message;
   }
+  /// Numbered by hand.
+  void send(OwnedMessage message, const ProducerSession& session, std::int64_t number) {
+    stamp_request(message, session, number);
+    message.partition = -1;
+    world_.publish(message);
+  }
   void expect_effects(std::int64_t count) {
     EXPECT_TRUE(eventually([&] { return world_.effects().distinct == count && world_.caught_up(); }, 90s))
         << world_.effects().distinct << " of " << count << "\n"
@@ -192,10 +198,7 @@ TEST_P(DeadRequestsKilledAt, are_neither_lost_nor_run) {
   const auto shop = world.producers()->open({.name = "shop"});
   const ProducerSession nobody{MessageId::from("nobody"), shop.secret};
   const auto send = [&](const std::string& id, const ProducerSession& session, std::int64_t number) {
-    OwnedMessage message = world.message(id);
-    stamp_request(message, session, number);
-    message.partition = -1;
-    world->publish(message);
+    world.send(world.message(id), session, number);
   };
   int fresh = 0, late = 0, unknown = 0;
   for (std::int64_t number = 1; number <= 300; ++number) {
@@ -237,10 +240,9 @@ TEST(Requests, keep_their_session_while_the_database_is_away) {
   TURNSTILE_NEEDS_SERVERS();
   RequestsWorld world(1);
   Sql sql(*postgres_url());
-  TcpProxy proxy(sql.one("SELECT host(inet_server_addr())"), std::stoi(sql.one("SELECT inet_server_port()")));
+  TcpProxy proxy = proxy_to(sql);
   PostgresSettings settings = *world.config().postgres;
-  settings.url = Secret(
-      with_parameter(with_parameter(*postgres_url(), "host", "127.0.0.1"), "port", std::to_string(proxy.port())));
+  settings.url = Secret(url_through(*postgres_url(), proxy.port()));
   const auto log = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(100);
   const auto says = [&](const std::string& text) {
     const auto lines = log->last_formatted();
@@ -283,9 +285,7 @@ TEST(Requests, that_took_effect_when_they_were_sent_again_are_not_run_by_a_repla
   const auto send = [&](const std::string& payload) {
     OwnedMessage message = world.message("order");
     message.payload = payload;
-    stamp_request(message, shop, 1);
-    message.partition = -1;
-    world->publish(message);
+    world.send(std::move(message), shop, 1);
   };
   send("throw");
   EXPECT_TRUE(eventually([&] { return world->query("SELECT string_agg(reason, ',') FROM dead") == "failed"; }))
@@ -307,10 +307,7 @@ TEST(Requests, that_nobody_can_vouch_for_are_put_aside_and_run_when_somebody_say
   Process consumer = world.consumer();
   const auto shop = world.producers()->open({.name = "shop"});
   const auto send = [&](const std::string& id, const ProducerSession& session, std::int64_t number) {
-    OwnedMessage message = world.message(id);
-    stamp_request(message, session, number);
-    message.partition = -1;
-    world->publish(message);
+    world.send(world.message(id), session, number);
   };
   send("first", shop, 1);
   send("far", shop, 9'223'372'036'854'775'807);
@@ -348,12 +345,7 @@ TEST(Requests, of_a_session_that_has_expired_are_not_run) {
   RequestsWorld world(1);
   Process consumer = world.consumer();
   const auto brief = world.producers()->open({.name = "brief", .expiry = 100ms});
-  const auto send = [&](const std::string& id, std::int64_t number) {
-    OwnedMessage message = world.message(id);
-    stamp_request(message, brief, number);
-    message.partition = -1;
-    world->publish(message);
-  };
+  const auto send = [&](const std::string& id, std::int64_t number) { world.send(world.message(id), brief, number); };
   send("alive", 1);
   world.expect_effects(1);
   EXPECT_TRUE(eventually([&] {

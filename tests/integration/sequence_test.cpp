@@ -61,6 +61,36 @@ INSTANTIATE_TEST_SUITE_P(EachStep, SequenceKilledAt,
                                            "before-offset-commit", "before-release"),
                          step_name);
 
+class DeadRecordsKilledAt : public ::testing::TestWithParam<const char*> {};
+
+/// What has a dead letter to be replayed has no effect, although the next process could make it.
+TEST_P(DeadRecordsKilledAt, have_an_effect_or_a_dead_letter) {
+  TURNSTILE_NEEDS_SERVERS();
+#if !defined(TURNSTILE_FAILPOINTS)
+  GTEST_SKIP() << "this build has no failpoints";
+#endif
+  SequenceWorld world;
+  auto fine = world->publish(50, "a");
+  const int failing = 5;
+  for (int i = 0; i < failing; ++i) world->publish("bad" + std::to_string(i), "throw", "1");
+  fine += world->publish(50, "b");
+  Process victim = world.consumer({{"TURNSTILE_FAILPOINT", GetParam() + std::string(":2")}});
+  EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world->output();
+  const auto dead = std::stoll(world->query("SELECT count(*) FROM dead"));
+  EXPECT_EQ(dead, std::string_view(GetParam()) == "after-dead-letter" ? 2 : 1);
+  Process successor = world.consumer({{"HEALED", "1"}});
+  world.expect_all(fine + failing - dead);
+  EXPECT_EQ(world->query("SELECT count(*) FROM dead"), std::to_string(dead));
+  EXPECT_EQ(world->query("SELECT count(*) FROM dead d JOIN fence f USING (slot) JOIN effect e ON e.record_partition = "
+                         "f.partition AND e.record_offset = d.record_offset"),
+            "0");
+  successor.signal(SIGTERM);
+  EXPECT_EQ(successor.wait(20s), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(EachStep, DeadRecordsKilledAt,
+                         ::testing::Values("before-dead-letter", "dead-letter-sent", "after-dead-letter"), step_name);
+
 TEST(Sequence, a_failing_message_holds_its_partition_and_is_a_dead_letter_in_the_end) {
   TURNSTILE_NEEDS_SERVERS();
   SequenceWorld world;

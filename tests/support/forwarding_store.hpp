@@ -19,15 +19,22 @@ class ForwardingStore : public InboxStore {
   std::shared_ptr<Outbox> outbox() override { return inner_->outbox(); }
   void check_schema() override { inner_->check_schema(); }
   HandlerId register_handler(const std::string& name) override { return inner_->register_handler(name); }
+  std::string first_group(HandlerId handler, const std::string& group) override {
+    return inner_->first_group(handler, group);
+  }
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
                                                std::chrono::milliseconds lock_timeout) override {
     return inner_->claim_partitions(group, partitions, lock_timeout);
   }
-  void advance_watermarks(std::span<const WatermarkUpdate> updates) override { inner_->advance_watermarks(updates); }
-  std::int32_t begin_incarnation(const Fence& fence) override { return inner_->begin_incarnation(fence); }
+  std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override {
+    return inner_->advance_watermarks(updates);
+  }
+  std::int32_t begin_incarnation(const Fence& fence, Offset first) override {
+    return inner_->begin_incarnation(fence, first);
+  }
   bool record_dead(const DeadMessage& message) override { return inner_->record_dead(message); }
-  bool is_dead(HandlerId handler, const Fence& fence, Offset offset) override {
-    return inner_->is_dead(handler, fence, offset);
+  std::set<Offset> dead_from(HandlerId handler, const Fence& fence, Offset first) override {
+    return inner_->dead_from(handler, fence, first);
   }
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override {
     return inner_->keep_ids(handler, keep_for);

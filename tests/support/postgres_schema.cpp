@@ -92,6 +92,14 @@ PostgresSchema::~PostgresSchema() {
   }
 }
 
+std::string url_through(const std::string& url, int port) {
+  return with_parameter(with_parameter(url, "host", "127.0.0.1"), "port", std::to_string(port));
+}
+
+TcpProxy proxy_to(Sql& sql) {
+  return {sql.one("SELECT host(inet_server_addr())"), std::stoi(sql.one("SELECT inet_server_port()"))};
+}
+
 PostgresSettings PostgresSchema::settings() const {
   PostgresSettings settings;
   settings.url = Secret(url_);
@@ -101,7 +109,7 @@ PostgresSettings PostgresSchema::settings() const {
 
 PostgresSettings PostgresSchema::settings_through(int port) const {
   PostgresSettings through = settings();
-  through.url = Secret(with_parameter(with_parameter(url_, "host", "127.0.0.1"), "port", std::to_string(port)));
+  through.url = Secret(url_through(url_, port));
   return through;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/tcp_proxy.hpp"
 #include "turnstile/config.hpp"
 
 namespace turnstile::test {
@@ -17,6 +18,9 @@ inline constexpr const char* kNoPostgres =
     "needs PostgreSQL: set TURNSTILE_TEST_POSTGRES_URL (./dev test does, with a server of its own)";
 /// The URL with one more parameter, the value percent-encoded.
 std::string with_parameter(const std::string& url, const std::string& key, const std::string& value);
+
+/// The URL of the same database through a proxy on 127.0.0.1.
+std::string url_through(const std::string& url, int port);
 
 /// A plain connection for looking at things, and for playing the rival. Every call blocks; a refusal throws std::runtime_error.
 class Sql {
@@ -36,6 +40,9 @@ class Sql {
  private:
   PGconn* connection_;
 };
+
+/// A proxy to the server of this connection.
+TcpProxy proxy_to(Sql& sql);
 
 /// Made empty, dropped with all that is in it.
 class PostgresSchema {

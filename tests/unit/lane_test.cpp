@@ -8,24 +8,14 @@
 #include <map>
 #include <set>
 
+#include "tests/support/owned_block.hpp"
+
 namespace turnstile {
 namespace {
 
 using std::chrono::milliseconds;
 
 const SteadyTime kNow{std::chrono::seconds(1000)};
-
-class TestBlock final : public Block {
- public:
-  explicit TestBlock(std::vector<OwnedMessage> owned) : owned_(std::move(owned)) {
-    for (const auto& message : owned_) views_.emplace_back(message);
-  }
-  [[nodiscard]] std::span<const Message> messages() const noexcept override { return views_; }
-
- private:
-  std::vector<OwnedMessage> owned_;
-  std::vector<Message> views_;
-};
 
 /// Messages of offsets `from`, from+1, …; an empty text stands for no key.
 std::unique_ptr<Block> block(Offset from, const std::vector<std::string>& keys) {
@@ -37,7 +27,7 @@ std::unique_ptr<Block> block(Offset from, const std::vector<std::string>& keys) 
     if (!key.empty()) message.key = key;
     owned.push_back(std::move(message));
   }
-  return std::make_unique<TestBlock>(std::move(owned));
+  return std::make_unique<test::OwnedBlock>(std::move(owned));
 }
 
 std::vector<Offset> offsets(const std::vector<Work>& works) {

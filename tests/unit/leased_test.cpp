@@ -128,10 +128,11 @@ class Leased : public ::testing::Test {
   }
   bool done(const std::string& id) { return inbox_->contains(handler_, MessageId::from(id)); }
   /// Somebody else claims it, and vanishes if the lease is short.
-  void claimed_elsewhere(const std::string& id, std::chrono::milliseconds lease = 60s) {
-    const InboxEntry entry{.id = MessageId::from(id)};
+  void claimed_elsewhere(const std::string& id, std::chrono::milliseconds lease = 60s,
+                         std::optional<Fence> fence = {}) {
+    const InboxEntry entry{.id = MessageId::from(id), .offset = next_offset_};
     const ClaimScope scope{
-        .handler = handler_, .owner = MessageId::from("other"), .lease = lease, .rerun_unknown = true};
+        .handler = handler_, .fence = fence, .owner = MessageId::from("other"), .lease = lease, .rerun_unknown = true};
     ASSERT_EQ(inbox_->claims()->claim(scope, {&entry, 1}).front().state, Claim::State::claimed);
   }
 
@@ -244,6 +245,23 @@ TEST_F(Leased, WhileItRunsElsewhereItsDuplicateIsSkippedOrFailsWhereThatIsThePol
   EXPECT_EQ(result.verdicts[0].attempt, 3);
   EXPECT_THAT(kinds(run({"a"}, 3)), ElementsAre(Kind::settled));
   EXPECT_THAT(inbox_->dead(), SizeIs(1));
+  EXPECT_THAT(runs_, IsEmpty());
+}
+
+/// Its last owner lost the partition while it ran, or died: it may yet fail, or never end.
+TEST_F(Leased, ARecordThatStillRunsUnderItsLastOwnerIsNoDuplicateOfItself) {
+  for (const RunningPolicy policy : {RunningPolicy::skip, RunningPolicy::retry}) {
+    settings_.while_running = policy;
+    handler(noting());
+    const std::string id = policy == RunningPolicy::skip ? "a" : "b";
+    claimed_elsewhere(id, 60s, place_.fence);
+    const auto result = run({id}, 2);
+    EXPECT_THAT(kinds(result), ElementsAre(Kind::retry));
+    EXPECT_EQ(result.verdicts[0].attempt, 2) << "waiting is no attempt";
+    inbox_->lapse_leases();
+    EXPECT_THAT(kinds(run({id}, 2)), ElementsAre(Kind::settled));
+    EXPECT_EQ(inbox_->dead().back().reason, "unknown");
+  }
   EXPECT_THAT(runs_, IsEmpty());
 }
 
@@ -466,6 +484,7 @@ TEST_F(Leased, WhatEndedWhileTheStoreWasAwayIsSettledWhereTheTopicGoesOn) {
   EXPECT_THAT(log_.str(),
               HasSubstr("has ended, and is written down as soon as the database answers (store_down is run)"));
   EXPECT_FALSE(done("a") || done("b"));
+  claims_->cancelled = 2;  // what passes is no refusal here either
   claims_->away = false;
   EXPECT_TRUE(eventually([&] { return done("a") && done("b"); }, 10s));
 }

@@ -467,6 +467,29 @@ TEST_F(Sender, AcknowledgesByHandWhatItHasAnAnswerTo) {
   EXPECT_EQ(request(sender->stamp(message("t")).message).acked, 2);
 }
 
+/// Later messages have said that its number is done with: consumers would take it for one that has taken effect.
+TEST_F(Sender, RefusesToSendAgainWhatWasRefused) {
+  const auto sender = open({.name = "shop", .acknowledge = NumberedSender::Acknowledge::by_hand});
+  const auto lost = sender->stamp(message("t")), open_one = sender->stamp(message("t")),
+             fine = sender->stamp(message("t"));
+  const auto send = [&](const OwnedMessage& one) { return sender->send({&one, 1}).front(); };
+  broker_.refuse("t", "not authorised");
+  EXPECT_THAT(send(lost.message).why, HasSubstr("not authorised"));
+  broker_.allow("t");
+  const std::size_t before = broker_.records("t").size();
+  const auto again = send(lost.message);
+  EXPECT_EQ(again.kind, BrokerSender::Fate::Kind::refused);
+  EXPECT_THAT(again.why, HasSubstr("without its stamp"));
+  EXPECT_EQ(broker_.records("t").size(), before);
+  const OwnedMessage mixed[] = {lost.message, fine.message, message("t")};
+  const auto fates = sender->send(mixed);
+  EXPECT_EQ(fates[0].kind, BrokerSender::Fate::Kind::refused);
+  EXPECT_EQ(fates[1].kind, BrokerSender::Fate::Kind::sent);
+  EXPECT_EQ(fates[2].kind, BrokerSender::Fate::Kind::sent);
+  EXPECT_EQ(send(open_one.message).kind, BrokerSender::Fate::Kind::sent);
+  EXPECT_EQ(broker_.records("t").size(), before + 3);
+}
+
 TEST_F(Sender, NumbersNothingWhenATopicOfTheBatchDoesNotExist) {
   const auto sender = open();
   const OwnedMessage both[] = {message("t"), message("missing")};

@@ -8,6 +8,7 @@
 
 #include <thread>
 
+#include "tests/support/owned_block.hpp"
 #include "turnstile/decorators.hpp"
 #include "turnstile/testing/inbox.hpp"
 
@@ -17,24 +18,18 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
-class Messages final : public Block {
- public:
-  Messages(const std::string& topic, std::int32_t partition, int count) {
-    for (int i = 0; i < count; ++i) {
-      OwnedMessage message;
-      message.topic = topic;
-      message.partition = partition;
-      message.offset = i;
-      owned_.push_back(std::move(message));
-    }
-    for (const auto& message : owned_) views_.emplace_back(message);
+/// Of offsets 0, 1, …
+std::unique_ptr<Block> block(const std::string& topic, std::int32_t partition, int count) {
+  std::vector<OwnedMessage> owned;
+  for (int i = 0; i < count; ++i) {
+    OwnedMessage message;
+    message.topic = topic;
+    message.partition = partition;
+    message.offset = i;
+    owned.push_back(std::move(message));
   }
-  [[nodiscard]] std::span<const Message> messages() const noexcept override { return views_; }
-
- private:
-  std::vector<OwnedMessage> owned_;
-  std::vector<Message> views_;
-};
+  return std::make_unique<test::OwnedBlock>(std::move(owned));
+}
 
 /// As many short transactions as there are processors run already; one more lane has `waiting` messages.
 class Crowd {
@@ -58,7 +53,7 @@ class Crowd {
     for (int i = 0; i <= processors; ++i) {
       auto lane = std::make_shared<LaneState>(*topic_, Place{.at = {"t", i}, .fence = {}});
       scheduler_.open(lane);
-      scheduler_.feed(*lane, std::make_unique<Messages>("t", i, i < processors ? 1 : waiting));
+      scheduler_.feed(*lane, block("t", i, i < processors ? 1 : waiting));
       if (i == processors) break;
       slots_.push_back(&scheduler_.add_worker());
       scheduler_.next(units_[static_cast<std::size_t>(i)], *slots_.back());

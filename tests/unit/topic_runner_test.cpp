@@ -4,99 +4,19 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
-#include <spdlog/sinks/null_sink.h>
-#include <spdlog/spdlog.h>
 
 #include <map>
 #include <set>
 
-#include "tests/support/forwarding_store.hpp"
+#include "tests/unit/runner_world.hpp"
 #include "turnstile/decorators.hpp"
 #include "turnstile/error.hpp"
-#include "turnstile/testing/broker.hpp"
-#include "turnstile/testing/inbox.hpp"
 
 namespace turnstile {
 namespace {
 
+using namespace test;
 using testing::CommitFault;
-using testing::MemoryBroker;
-using testing::MemoryInbox;
-
-const std::string kInsert = "INSERT INTO effect VALUES ($1)";
-const std::string kBadInsert = "INSERT INTO nowhere VALUES ($1)";
-
-/// What a message does when it is handled, up to and including attempt `failures`; afterwards it makes its effect.
-enum class Act : std::uint8_t {
-  effect,
-  deferred_effect,
-  fail,
-  fail_deferred,
-  fail_sql,
-  throw_int,
-  skip,
-  reject,
-  retry_after,
-  no_id
-};
-
-struct Planned {
-  int id = 0;
-  int key = 0;
-  Act act = Act::effect;
-  int failures = 0;
-};
-
-std::ostream& operator<<(std::ostream& out, const Planned& p) {
-  return out << "{id " << p.id << " key " << p.key << " act " << static_cast<int>(p.act) << " failures " << p.failures
-             << "}";
-}
-
-class OneBlock final : public Block {
- public:
-  explicit OneBlock(const std::vector<Planned>& plan) {
-    for (std::size_t i = 0; i < plan.size(); ++i) {
-      OwnedMessage message;
-      message.topic = "t";
-      message.offset = static_cast<Offset>(i);
-      message.key = std::to_string(plan[i].key);
-      message.payload = std::to_string(i);
-      if (plan[i].act != Act::no_id) message.headers = {{"message-id", "id-" + std::to_string(plan[i].id)}};
-      owned_.push_back(std::move(message));
-    }
-    for (const auto& message : owned_) views_.emplace_back(message);
-  }
-  [[nodiscard]] std::span<const Message> messages() const noexcept override { return views_; }
-
- private:
-  std::vector<OwnedMessage> owned_;
-  std::vector<Message> views_;
-};
-
-struct World {
-  std::shared_ptr<MemoryInbox> inbox = std::make_shared<MemoryInbox>();
-  MemoryBroker broker;
-  std::unique_ptr<TopicRunner> runner;
-  Place place;
-
-  World(TopicSettings settings, Pipeline pipeline) {
-    broker.create_topic("t", 1);
-    broker.create_topic("t.dlq", 1);
-    inbox->fail(kBadInsert, "42P01");
-    const TopicPartition at{"t", 0};
-    const auto claim = inbox->claim_partitions("g", {&at, 1}, std::chrono::seconds(1)).front();
-    place = {at, claim.fence, claim.incarnation};
-    settings.mode = Mode::transactional;
-    settings.dead_letter = "";
-    auto quiet = std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>());
-    TopicRunner::Services services;
-    services.store = inbox;
-    services.dead_letters = std::make_shared<DeadLetters>(broker.open_producer(), inbox);
-    services.journal = std::make_shared<Journal>(quiet, "test");
-    runner = std::make_unique<TopicRunner>(plan_topic("t", settings), std::move(pipeline), inbox->register_handler("t"),
-                                           std::move(services));
-  }
-};
 
 Outcome act_on(const Planned& planned, std::string_view offset, Context& context) {
   const bool fails = context.attempt() <= planned.failures;
@@ -360,29 +280,6 @@ TEST(TopicRunner, starts_and_commits_nothing_under_a_permit_whose_lease_ended_wh
   EXPECT_EQ(world.inbox->committed().size(), 2U);
 }
 
-TEST(TopicRunner, holds_a_dead_message_whose_dead_letter_is_refused_and_does_not_run_it_again) {
-  const std::vector<Planned> plan{{1, 0, Act::reject, 0}};
-  int calls = 0;
-  World world({}, [&](const Message&) {
-    ++calls;
-    return Outcome::dead_letter("no");
-  });
-  world.broker.refuse("t.dlq", "not authorised");
-  const OneBlock block(plan);
-  const auto session = world.inbox->open_session();
-  RunWatch watch;
-  const Work work{&block.messages()[0], 0, 1};
-  for (int i = 0; i < 3; ++i) {
-    const auto result = world.runner->run({&work, 1}, world.place, session.get(), watch);
-    EXPECT_EQ(result.verdicts[0].kind, Verdict::Kind::retry);
-    EXPECT_TRUE(result.refused);
-  }
-  world.broker.allow("t.dlq");
-  EXPECT_EQ(world.runner->run({&work, 1}, world.place, session.get(), watch).verdicts[0].kind, Verdict::Kind::settled);
-  EXPECT_EQ(calls, 1);
-  EXPECT_EQ(world.inbox->dead().size(), 1U);
-}
-
 TEST(TopicRunner, parks_an_id_that_comes_with_another_payload) {
   TopicSettings settings;
   settings.fingerprint = true;
@@ -417,113 +314,6 @@ TEST(TopicRunner, wraps_the_handler_with_a_decorator_of_ones_own) {
   const Work work{&block.messages()[0], 0, 1};
   world.runner->run({&work, 1}, world.place, session.get(), watch);
   EXPECT_EQ(calls, (std::vector<std::string>{"into outer", "into inner", "handler", "out of inner", "out of outer"}));
-}
-
-// --- the horizon ---
-
-class Horizon : public ::testing::Test {
- protected:
-  Horizon() {
-    TopicSettings settings;
-    settings.order = Order::none;
-    world_ = std::make_unique<World>(settings, handler_);
-  }
-  /// Ids from before this second are forgotten from now on.
-  void forget_before(std::int64_t second, TopicSettings settings = {}) {
-    const auto store = std::make_shared<Forgetful>(world_->inbox, second);
-    settings.order = Order::none;
-    settings.mode = Mode::transactional;
-    settings.dead_letter = "";
-    auto services = world_->runner->services();
-    services.store = store;
-    services.retention =
-        std::make_shared<Retention>(*store, world_->runner->handler(), "t", std::optional(std::chrono::seconds(3'600)));
-    const HandlerId handler = world_->runner->handler();
-    world_->runner = std::make_unique<TopicRunner>(plan_topic("t", settings), handler_, handler, std::move(services));
-  }
-  /// One unit of messages of these seconds since 1970; their ids are their places.
-  void run(const std::vector<std::int64_t>& seconds) {
-    std::vector<OwnedMessage> owned;
-    for (std::size_t i = 0; i < seconds.size(); ++i) {
-      OwnedMessage message;
-      message.topic = "t";
-      message.offset = static_cast<Offset>(i);
-      message.payload = std::to_string(i);
-      message.timestamp = Timestamp(std::chrono::seconds(seconds[i]));
-      message.headers = {{"message-id", std::to_string(i)}};
-      owned.push_back(std::move(message));
-    }
-    std::vector<Message> messages(owned.begin(), owned.end());
-    std::vector<Work> works;
-    for (std::size_t i = 0; i < messages.size(); ++i) works.push_back({&messages[i], i, 1});
-    const auto session = world_->inbox->open_session();
-    RunWatch watch;
-    const auto result = world_->runner->run(works, world_->place, session.get(), watch);
-    for (const Verdict& verdict : result.verdicts) EXPECT_EQ(verdict.kind, Verdict::Kind::settled) << result.why;
-  }
-  std::vector<std::string> effects() {
-    std::vector<std::string> effects;
-    for (const auto& statement : world_->inbox->committed()) effects.push_back(statement.params.at(0).value_or(""));
-    return effects;
-  }
-  std::vector<Offset> parked() {
-    std::vector<Offset> offsets;
-    for (const auto& dead : world_->inbox->dead()) {
-      EXPECT_EQ(dead.reason, "too_old");
-      offsets.push_back(dead.record.offset);
-    }
-    return offsets;
-  }
-
-  /// Has purged what is older.
-  class Forgetful final : public test::ForwardingStore {
-   public:
-    Forgetful(std::shared_ptr<InboxStore> inner, std::int64_t second)
-        : ForwardingStore(std::move(inner)), since_(second) {}
-    KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override {
-      auto kept = ForwardingStore::keep_ids(handler, keep_for);
-      kept.all_since = Timestamp(std::chrono::seconds(since_));
-      return kept;
-    }
-
-   private:
-    const std::int64_t since_;
-  };
-
-  Pipeline handler_{[](const Message& message, Context& context) {
-    context.tx().exec(kInsert, message.text());
-    return Outcome::done();
-  }};
-  std::unique_ptr<World> world_;
-};
-
-TEST_F(Horizon, WhatMayHaveBeenForgottenIsParkedAndItsNeighboursRun) {
-  forget_before(1'000);
-  run({1'000, 999, 5'000, 1});
-  EXPECT_EQ(effects(), (std::vector<std::string>{"0", "2"}));
-  EXPECT_EQ(parked(), (std::vector<Offset>{1, 3}));
-}
-
-TEST_F(Horizon, WhatIsRememberedIsADuplicateHoweverOld) {
-  world_->inbox->insert(world_->runner->handler(), {.id = MessageId::from("1")});
-  forget_before(1'000);
-  run({1'000, 999});
-  EXPECT_EQ(effects(), (std::vector<std::string>{"0"}));
-  EXPECT_TRUE(parked().empty());
-}
-
-TEST_F(Horizon, AMessageWithoutATimeRuns) {
-  forget_before(1'000);
-  run({0});
-  EXPECT_EQ(effects().size(), 1U);
-}
-
-TEST_F(Horizon, OldTimesAreNoSignWhereThatIsSaid) {
-  TopicSettings settings;
-  settings.too_old = HorizonPolicy::run;
-  forget_before(1'000, settings);
-  run({5});
-  EXPECT_EQ(effects().size(), 1U);
 }
 
 }  // namespace

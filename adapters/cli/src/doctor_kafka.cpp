@@ -75,29 +75,14 @@ void compare_retention(const Config& config, const std::string& topic, const Top
   }
 }
 
-void look_at_dead_letters(Broker& broker, const std::string& topic, const TopicSettings& settings,
-                          const std::string& brokers, Findings& findings) {
-  if (!settings.dead_letter) return;
-  const std::string name = settings.dead_letter->empty() ? topic + ".dlq" : *settings.dead_letter;
+/// A topic that another one needs; `otherwise`: what comes of it when it does not exist.
+void look_at_needed(Broker& broker, const std::string& subject, const std::string& name, const std::string& otherwise,
+                    const std::string& brokers, Findings& findings) {
   if (const auto info = broker.describe(name, kPatience)) {
-    findings.ok("dead letters of " + topic, fmt::format("{}, {}", name, count(info->partitions, "partition")));
+    findings.ok(subject, fmt::format("{}, {}", name, count(info->partitions, "partition")));
   } else {
-    findings.problem(
-        "dead letters of " + topic,
-        fmt::format("topic {} does not exist: the first message that fails for good would stop its partition", name),
-        create_command(name, brokers));
-  }
-}
-
-void look_at_reply_topics(Broker& broker, const std::string& topic, const TopicSettings& settings,
-                          const std::string& brokers, Findings& findings) {
-  for (const std::string& name : reply_topic_names(settings)) {
-    if (const auto info = broker.describe(name, kPatience)) {
-      findings.ok("replies of " + topic, fmt::format("{}, {}", name, count(info->partitions, "partition")));
-    } else {
-      findings.problem("replies of " + topic, fmt::format("topic {} does not exist: consumers refuse to start", name),
-                       create_command(name, brokers));
-    }
+    findings.problem(subject, fmt::format("topic {} does not exist: {}", name, otherwise),
+                     create_command(name, brokers));
   }
 }
 
@@ -112,8 +97,13 @@ void look_at_topic(Broker& broker, const Config& config, const std::string& topi
     findings.ok("topic " + topic, count(info->partitions, "partition"));
     compare_retention(config, topic, settings, *info, findings);
   }
-  look_at_dead_letters(broker, topic, settings, brokers, findings);
-  look_at_reply_topics(broker, topic, settings, brokers, findings);
+  if (settings.dead_letter) {
+    look_at_needed(broker, "dead letters of " + topic,
+                   settings.dead_letter->empty() ? topic + ".dlq" : *settings.dead_letter,
+                   "the first message that fails for good would stop its partition", brokers, findings);
+  }
+  for (const std::string& name : reply_topic_names(settings))
+    look_at_needed(broker, "replies of " + topic, name, "consumers refuse to start", brokers, findings);
 }
 
 }  // namespace

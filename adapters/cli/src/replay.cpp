@@ -1,5 +1,6 @@
 // turnstile dlq replay: back to the topic that it came from. Published and acknowledged first, marked afterwards: a crash
-// between the two publishes it again, and the inbox refuses the second one.
+// between the two publishes it again, and the inbox refuses the second one. Where the place of a record is its id the inbox could
+// not: there it is marked first.
 
 #include "turnstile/replay.hpp"
 
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include "command.hpp"
 #include "database.hpp"
@@ -26,7 +28,13 @@ struct Options {
   bool again = false;
   std::optional<std::string> handler;
   std::optional<std::string> topic;
+  std::optional<std::string> reason;
 };
+
+/// Nobody knows whether these have taken effect: to be decided one by one, or for all of a reason.
+const std::set<std::string, std::less<>> kUndecided{"too_old", "unknown", "outside_window", "no_session"};
+/// Somebody else's: one by one.
+constexpr std::string_view kForged = "forged";
 
 constexpr auto kLookUp = std::chrono::seconds(3);
 constexpr std::int64_t kPage = 100;
@@ -86,15 +94,25 @@ class Replayer {
         filter.after = letter.number;
         const auto dead = admin_.load_dead(letter.number);
         if (!dead || dead->summary.replayed_at) continue;
+        const std::string& reason = dead->summary.reason;
+        if (options.reason && reason != *options.reason) continue;
         if (is_done(dead->summary)) ++passed_over_;
+        else if (!options.reason && (kUndecided.contains(reason) || reason == kForged)) ++undecided_[reason];
         else publish(*dead);
       }
     }
-    if (replayed_.empty() && passed_over_ == 0 && !json_) fmt::print("no dead letters that wait: nothing to replay\n");
+    if (replayed_.empty() && passed_over_ == 0 && undecided_.empty() && !json_)
+      fmt::print("no dead letters that wait: nothing to replay\n");
     if (passed_over_ > 0 && !json_) {
       fmt::print(
           "{} passed over: duplicates, whose messages have taken effect; one of them all the same: turnstile dlq replay NUMBER --again\n",
           count(passed_over_, "dead letter"));
+    }
+    for (const auto& [reason, letters] : undecided_) {
+      if (json_) break;
+      fmt::print("{} passed over: {}, so that somebody has to decide; one of them: turnstile dlq replay NUMBER{}\n",
+                 count(letters, "dead letter"), reason,
+                 reason == kForged ? "" : "; all of them: --all --reason " + reason);
     }
     return finish();
   }
@@ -117,8 +135,23 @@ class Replayer {
     OwnedMessage message = republished(dead, partitions_of(summary.from.at.topic));
     const bool anew = is_numbered(message) && (has_lost_its_number(summary) || is_done(summary));
     if (anew) number_anew(summary, message);
-    const auto sent = producer_->send(message);
-    admin_.mark_replayed(summary.number);
+    const TopicPartitionOffset place{summary.from.at, summary.offset};
+    const bool marked_first = !anew && summary.id == id_of_place(place, dead.incarnation);
+    if (marked_first && !admin_.mark_replayed(summary.number) && !again_) {
+      if (!json_) fmt::print("{} passed over: somebody else has replayed it meanwhile\n", summary.number);
+      return;
+    }
+    BrokerProducer::Sent sent;
+    try {
+      sent = producer_->send(message);
+    } catch (const BrokerError& e) {
+      if (!marked_first) throw;
+      throw BrokerError(fmt::format(
+          "dead letter {}: {}. Whether it was published may not be known, and published twice it would run twice: it is marked as "
+          "replayed. Look for a record of {} with header {}: {}; when there is none: turnstile dlq replay {} --again",
+          summary.number, e.what(), place.at.topic, kReplayedFrom, to_string(place), summary.number));
+    }
+    if (!marked_first) admin_.mark_replayed(summary.number);
     const TopicPartitionOffset at{{summary.from.at.topic, sent.partition}, sent.offset};
     replayed_.push_back(
         {{"number", summary.number}, {"topic", at.at.topic}, {"partition", at.at.partition}, {"offset", at.offset}});
@@ -172,6 +205,7 @@ class Replayer {
   bool json_;
   bool again_;  ///< what was replayed is to run once more
   std::int64_t passed_over_ = 0;
+  std::map<std::string, std::int64_t> undecided_;  ///< how many, by reason
   const Config& config_;
   postgres::Admin admin_;
   std::shared_ptr<Producers> producers_;  ///< null until a request is replayed
@@ -185,6 +219,10 @@ Exit replay(const Global& global, const Options& options) {
   if (options.all == (options.number != 0))
     throw UsageError("dlq replay: give the number of one dead letter, or --all");
   if (options.all && options.again) throw UsageError("dlq replay: --again goes with the number of one dead letter");
+  if (!options.all && options.reason) throw UsageError("dlq replay: --reason goes with --all");
+  if (options.reason == kForged)
+    throw UsageError(
+        "dlq replay: what is forged is replayed by its number, one by one, once somebody has looked at it");
   const Config config = load_settings(global);
   Replayer replayer(global, config, options.again);
   return options.all ? replayer.all(options) : replayer.one(options);
@@ -200,6 +238,7 @@ void add_replay(CLI::App& dlq, Command& command) {
   verb->add_flag("--again", options->again, "although it was replayed already");
   verb->add_option("--handler", options->handler, "with --all: of this handler only")->type_name("NAME");
   verb->add_option("--topic", options->topic, "with --all: of this topic only")->type_name("NAME");
+  verb->add_option("--reason", options->reason, "with --all: of this reason only")->type_name("REASON");
   verb->callback(
       [&command, options] { command.run = [&command, options] { return replay(command.global, *options); }; });
 }

@@ -59,6 +59,7 @@ class MemoryClaims final : public Claims {
 
   Claim claim_one(const ClaimScope& scope, const InboxEntry& entry) {
     const InboxKey key{scope.handler, entry.id};
+    const std::pair where{scope.fence ? scope.fence->slot : 0, entry.offset};
     if (const auto done = state_->ids.find(key); done != state_->ids.end())
       return {.state = entry.differs_from(done->second) ? Claim::State::mismatch : Claim::State::done};
     const auto now = Clock::now();
@@ -71,15 +72,19 @@ class MemoryClaims final : public Claims {
       if (row.state == State::parked || (claimed && !ours && !lapsed)) {
         if (entry.differs_from(row.fingerprint)) return {.state = Claim::State::mismatch};
         if (!claimed) return {.state = Claim::State::parked};
-        return {Claim::State::running, row.fence, std::chrono::ceil<milliseconds>(row.expires - now)};
+        return {.state = Claim::State::running,
+                .fence = row.fence,
+                .left = std::chrono::ceil<milliseconds>(row.expires - now),
+                .is_copy = row.where != where};
       }
       ++row.fence;
       row.state = claimed && !ours && !scope.rerun_unknown ? State::parked : State::claimed;
     }
     row.owner = scope.owner;
     row.expires = now + scope.lease;
+    row.where = where;
     if (entry.fingerprint) row.fingerprint = entry.fingerprint;
-    return {row.state == State::parked ? Claim::State::parked : Claim::State::claimed, row.fence, {}};
+    return {.state = row.state == State::parked ? Claim::State::parked : Claim::State::claimed, .fence = row.fence};
   }
 
   ClaimRow* find(HandlerId handler, const MessageId& owner, const HeldClaim& claim) {

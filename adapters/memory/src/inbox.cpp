@@ -138,6 +138,12 @@ HandlerId MemoryInbox::register_handler(const std::string& name) {
   return state_->handlers.try_emplace(name, HandlerId{next}).first->second;
 }
 
+std::string MemoryInbox::first_group(HandlerId handler, const std::string& group) {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_available();
+  return state_->first_groups.try_emplace(handler, group).first->second;
+}
+
 std::vector<PartitionClaim> MemoryInbox::claim_partitions(const std::string& group,
                                                           std::span<const TopicPartition> partitions,
                                                           std::chrono::milliseconds lock_timeout) {
@@ -173,40 +179,54 @@ std::vector<PartitionClaim> MemoryInbox::claim_partitions(const std::string& gro
   return claims;
 }
 
-void MemoryInbox::advance_watermarks(std::span<const WatermarkUpdate> updates) {
+std::vector<WatermarkState> MemoryInbox::advance_watermarks(std::span<const WatermarkUpdate> updates) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
+  std::vector<WatermarkState> states;
   for (const WatermarkUpdate& update : updates) {
     const auto found = state_->fences.find(update.fence.slot);
-    if (found == state_->fences.end() || found->second.epoch != update.fence.epoch.value) continue;
+    if (found == state_->fences.end() || found->second.epoch != update.fence.epoch.value) {
+      states.push_back(WatermarkState::not_ours);
+      continue;
+    }
     auto& watermark = found->second.watermark;
-    watermark = std::max(watermark.value_or(update.watermark), update.watermark);
+    const bool behind = watermark < update.known;  // nothing is less than any
+    if (!behind) watermark = std::max(watermark.value_or(update.watermark), update.watermark);
+    states.push_back(behind ? WatermarkState::behind : WatermarkState::moved);
   }
+  return states;
 }
 
-std::int32_t MemoryInbox::begin_incarnation(const Fence& fence) {
+std::int32_t MemoryInbox::begin_incarnation(const Fence& fence, Offset first) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
   FenceRow& row = state_->owned(fence);
-  row.watermark.reset();
+  row.watermark = first;
   return ++row.incarnation;
 }
 
 bool MemoryInbox::record_dead(const DeadMessage& message) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
-  const auto fence = state_->fences.find(message.fence.slot);
-  if (fence == state_->fences.end()) return false;
+  const FenceRow& fence = state_->owned(message.fence);
   return state_->dead
-      .try_emplace({message.handler, message.fence.slot, fence->second.incarnation, message.record.offset}, message)
+      .try_emplace({message.handler, message.fence.slot, fence.incarnation, message.record.offset}, message)
       .second;
 }
 
-bool MemoryInbox::is_dead(HandlerId handler, const Fence& fence, Offset offset) {
+std::set<Offset> MemoryInbox::dead_from(HandlerId handler, const Fence& fence, Offset first) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
+  std::set<Offset> offsets;
   const auto row = state_->fences.find(fence.slot);
-  return row != state_->fences.end() && state_->dead.contains({handler, fence.slot, row->second.incarnation, offset});
+  if (row == state_->fences.end()) return offsets;
+  const std::int32_t incarnation = row->second.incarnation;
+  for (auto it = state_->dead.lower_bound({handler, fence.slot, incarnation, first}); it != state_->dead.end(); ++it) {
+    const auto& [whose, slot, which, offset] = it->first;
+    if (whose != handler || slot != fence.slot || which != incarnation) break;
+    offsets.insert(offset);
+  }
+  return offsets;
 }
 
 KeptIds MemoryInbox::keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) {

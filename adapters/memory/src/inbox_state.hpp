@@ -35,6 +35,7 @@ struct ClaimRow {
   MessageId owner;
   std::int64_t fence = 1;
   std::chrono::steady_clock::time_point expires;
+  std::pair<std::int32_t, Offset> where;  ///< slot and offset
   std::optional<std::int64_t> fingerprint;
 };
 
@@ -79,6 +80,7 @@ struct MemoryInbox::State {
   std::map<std::pair<WindowKey, std::int64_t>, std::string> request_responses;
   std::map<std::int32_t, FenceRow> fences;
   std::map<std::string, HandlerId> handlers;
+  std::map<HandlerId, std::string> first_groups;
   std::map<HandlerId, std::optional<std::chrono::seconds>> kept;  ///< the longest that was said
   std::map<std::tuple<HandlerId, std::int32_t, std::int32_t, Offset>, DeadMessage> dead;
   std::map<InboxKey, std::string> responses;

@@ -66,9 +66,9 @@ std::vector<DeadSummary> Admin::dead(const DeadFilter& filter) {
 std::optional<DeadRecord> Admin::load_dead(std::int64_t number) {
   return session_->transact(Patience{}, [&]() -> std::optional<DeadRecord> {
     const Arguments which{std::to_string(number)};
-    const Rows rows = session_->run(
-        std::string(kSummary) + ", d.record_key, d.record_payload" + std::string(kFrom) + "WHERE d.id = $1::bigint",
-        which);
+    const Rows rows = session_->run(std::string(kSummary) + ", d.record_key, d.record_payload, d.incarnation" +
+                                        std::string(kFrom) + "WHERE d.id = $1::bigint",
+                                    which);
     if (rows.empty()) return std::nullopt;
     DeadRecord dead;
     dead.summary = summary_at(rows, 0);
@@ -79,6 +79,7 @@ std::optional<DeadRecord> Admin::load_dead(std::int64_t number) {
     if (rows.at(0, 15)) dead.record.timestamp = Timestamp(std::chrono::milliseconds(rows.get<std::int64_t>(0, 15)));
     dead.record.key = bytes_at(rows, 0, 16);
     dead.record.payload = bytes_at(rows, 0, 17);
+    dead.incarnation = rows.get<std::int32_t>(0, 18);
     dead.record.headers = headers_of(session_->run(
         "SELECT u.name, u.value FROM dead d, unnest(d.header_names, d.header_values) WITH ORDINALITY AS u (name, value, n) "
         "WHERE d.id = $1::bigint ORDER BY u.n",

@@ -28,7 +28,7 @@ ServerReport Admin::server() {
         "    ('fence', 'SELECT', NULL), ('fence', 'INSERT', NULL), ('fence', 'UPDATE', 'epoch'), "
         "    ('fence', 'UPDATE', 'incarnation'), ('fence', 'UPDATE', 'claimed_at'), ('watermark', 'SELECT', NULL), "
         "    ('watermark', 'INSERT', NULL), ('watermark', 'UPDATE', 'watermark'), ('watermark', 'UPDATE', 'moved_at'), "
-        "    ('watermark', 'DELETE', NULL), ('inbox', 'SELECT', NULL), ('inbox', 'INSERT', NULL), "
+        "    ('handler', 'UPDATE', 'consumer_group'), ('inbox', 'SELECT', NULL), ('inbox', 'INSERT', NULL), "
         "    ('dead', 'SELECT', NULL), ('dead', 'INSERT', NULL), ('limiter', 'SELECT', NULL), "
         "    ('limiter', 'INSERT', 'name'), ('limiter', 'INSERT', 'configured'), ('limiter', 'UPDATE', 'configured'), "
         "    ('limiter', 'UPDATE', 'version'), ('limiter', 'UPDATE', 'changed_at'), ('permit', 'SELECT', NULL), "

@@ -97,6 +97,7 @@ std::vector<Claim> PostgresClaims::claim(const ClaimScope& scope, std::span<cons
     if (state == "claimed") claims[i].state = Claim::State::claimed;
     else if (state == "parked") claims[i].state = Claim::State::parked;
     if (!PQgetisnull(taken, row, 4)) claims[i].left = milliseconds(int64_in(taken, row, 4));
+    if (!PQgetisnull(taken, row, 5)) claims[i].is_copy = bytes_in(taken, row, 5)[0] != 0;
     if (other_body(taken, row, 3, entries[i])) claims[i].state = Claim::State::mismatch;
   }
   const PGresult* done = kept[1].get();

@@ -99,9 +99,9 @@ std::string grants(std::string_view schema, std::string_view user) {
   };
   static constexpr std::array<Grant, 18> all{{
       {"SELECT", "migration"},
-      {"SELECT, INSERT", "handler"},
+      {"SELECT, INSERT, UPDATE (consumer_group)", "handler"},
       {"SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at)", "fence"},
-      {"SELECT, INSERT, UPDATE (watermark, moved_at), DELETE", "watermark"},
+      {"SELECT, INSERT, UPDATE (watermark, moved_at)", "watermark"},
       {"SELECT, INSERT", "inbox"},
       {"SELECT, INSERT", "dead"},
       {"SELECT, INSERT, UPDATE (incarnation, next_offset, moved_at)", "progress"},

@@ -165,11 +165,12 @@ constexpr std::string_view kTakeClaims = R"(
    WHERE c.state = 'failed' OR (c.state = 'claimed' AND (c.owner = ANY ($9::uuid[]) OR c.expires_at < clock_timestamp()))
   RETURNING id, state, fence
 )
-SELECT NULL::uuid, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint FROM owner
-UNION ALL SELECT id, state, fence, NULL, NULL FROM taken
+SELECT NULL::uuid, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::boolean FROM owner
+UNION ALL SELECT id, state, fence, NULL, NULL, NULL FROM taken
 UNION ALL
 SELECT c.id, CASE c.state WHEN 'claimed' THEN 'running' ELSE c.state END, c.fence, c.fingerprint,
-       greatest(0, extract(epoch FROM c.expires_at - clock_timestamp()) * 1000)::bigint
+       greatest(0, extract(epoch FROM c.expires_at - clock_timestamp()) * 1000)::bigint,
+       (c.slot, c.record_offset) <> ($4::integer, g.record_offset)
   FROM given g JOIN @.claim c ON c.handler = $3::smallint AND c.id = g.id
  WHERE EXISTS (SELECT 1 FROM owner) AND NOT EXISTS (SELECT 1 FROM taken t WHERE t.id = g.id))";
 
@@ -274,43 +275,63 @@ RETURNING f.topic, f.partition, f.slot, f.epoch, f.incarnation,
 /// The fences are locked before the watermarks are touched, both in the order of slots; the epoch is read under the lock.
 constexpr std::string_view kAdvance = R"(
 WITH given AS (
-  SELECT slot, epoch, max(watermark) AS watermark
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS g (slot, epoch, watermark) GROUP BY slot, epoch
+  SELECT slot, epoch, max(watermark) AS watermark, max(known) AS known
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS g (slot, epoch, watermark, known) GROUP BY slot, epoch
 ), owned AS MATERIALIZED (
-  SELECT f.slot, g.watermark FROM @.fence f JOIN given g ON g.slot = f.slot AND g.epoch = f.epoch
+  SELECT f.slot, g.watermark, g.known FROM @.fence f JOIN given g ON g.slot = f.slot AND g.epoch = f.epoch
    ORDER BY f.slot FOR SHARE OF f
+), looked_at AS MATERIALIZED (
+  SELECT o.slot, o.watermark, o.known IS NOT NULL AND coalesce(w.watermark < o.known, true) AS is_behind
+    FROM owned o LEFT JOIN @.watermark w ON w.slot = o.slot
+), moved AS (
+  INSERT INTO @.watermark AS w (slot, watermark) SELECT slot, watermark FROM looked_at WHERE NOT is_behind ORDER BY slot
+  ON CONFLICT (slot) DO UPDATE SET watermark = excluded.watermark, moved_at = clock_timestamp()
+   WHERE w.watermark < excluded.watermark
 )
-INSERT INTO @.watermark AS w (slot, watermark) SELECT slot, watermark FROM owned ORDER BY slot
-ON CONFLICT (slot) DO UPDATE SET watermark = excluded.watermark, moved_at = clock_timestamp()
- WHERE w.watermark < excluded.watermark)";
+SELECT slot, is_behind::integer FROM looked_at)";
 
 constexpr std::string_view kIncarnation = R"(
 WITH counted AS (
   UPDATE @.fence SET incarnation = incarnation + 1 WHERE slot = $1::integer AND epoch = $2::bigint
   RETURNING slot, incarnation
-), forgotten AS (
-  DELETE FROM @.watermark w USING counted c WHERE w.slot = c.slot
+), moved AS (
+  INSERT INTO @.watermark (slot, watermark) SELECT slot, $3::bigint FROM counted
+  ON CONFLICT (slot) DO UPDATE SET watermark = excluded.watermark, moved_at = clock_timestamp()
 )
 SELECT incarnation FROM counted)";
 
+/// No row: the epoch is no longer ours.
 constexpr std::string_view kRecordDead = R"(
-INSERT INTO @.dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, record_timestamp,
-                    record_key, record_payload, header_names, header_values, dead_topic, dead_partition, dead_offset)
-SELECT $1::smallint, f.slot, f.incarnation, $3::bigint, $4::uuid, $5::text, $6::text, $7::integer,
-       timestamptz 'epoch' + $8::bigint * interval '1 millisecond',
-       $9::bytea, $10::bytea, $11::bytea[], $12::bytea[], $13::text, $14::integer, $15::bigint
-  FROM @.fence f WHERE f.slot = $2::integer
-ON CONFLICT DO NOTHING)";
+WITH owner AS MATERIALIZED (
+  SELECT slot, incarnation FROM @.fence WHERE slot = $2::integer AND epoch = $3::bigint FOR SHARE
+), buried AS (
+  INSERT INTO @.dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, record_timestamp,
+                      record_key, record_payload, header_names, header_values, dead_topic, dead_partition, dead_offset)
+  SELECT $1::smallint, slot, incarnation, $4::bigint, $5::uuid, $6::text, $7::text, $8::integer,
+         timestamptz 'epoch' + $9::bigint * interval '1 millisecond',
+         $10::bytea, $11::bytea, $12::bytea[], $13::bytea[], $14::text, $15::integer, $16::bigint
+    FROM owner
+  ON CONFLICT DO NOTHING RETURNING 1
+)
+SELECT (SELECT count(*) FROM buried) FROM owner)";
 
-constexpr std::string_view kIsDead = R"(
-SELECT 1 FROM @.dead d JOIN @.fence f ON f.slot = d.slot AND f.incarnation = d.incarnation
- WHERE d.handler = $1::smallint AND d.slot = $2::integer AND d.record_offset = $3::bigint)";
+constexpr std::string_view kDeadFrom = R"(
+SELECT d.record_offset FROM @.dead d JOIN @.fence f ON f.slot = d.slot AND f.incarnation = d.incarnation
+ WHERE d.handler = $1::smallint AND d.slot = $2::integer AND d.record_offset >= $3::bigint)";
 
 /// max + 1 instead of a sequence: a sequence burns a number for each conflict, and these are few. A rival that takes the
 /// same number makes this a conflict, with no row; then look again.
 constexpr std::string_view kRegisterHandler = R"(
 INSERT INTO @.handler (id, name) SELECT coalesce(max(id), 0)::integer + 1, $1::text FROM @.handler
 ON CONFLICT DO NOTHING RETURNING id)";
+
+/// Without a row another group was first just now: then look again.
+constexpr std::string_view kFirstGroup = R"(
+WITH first AS (
+  UPDATE @.handler SET consumer_group = $2::text WHERE id = $1::smallint AND consumer_group IS NULL RETURNING consumer_group
+)
+SELECT consumer_group FROM first
+UNION ALL SELECT consumer_group FROM @.handler WHERE id = $1::smallint AND consumer_group IS NOT NULL)";
 
 /// Rounded up: an id of the same millisecond may be gone.
 constexpr std::string_view kKeepIds = R"(
@@ -401,9 +422,10 @@ Statements::Statements(const std::string& schema) {
   advance = in(kAdvance);
   incarnation = in(kIncarnation);
   record_dead = in(kRecordDead);
-  is_dead = in(kIsDead);
+  dead_from = in(kDeadFrom);
   find_handler = in("SELECT id FROM @.handler WHERE name = $1::text");
   register_handler = in(kRegisterHandler);
+  first_group = in(kFirstGroup);
   keep_ids = in(kKeepIds);
   purge_step = in(kPurgeStep);
 }

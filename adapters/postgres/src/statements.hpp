@@ -64,9 +64,10 @@ struct Statements {
   std::string advance;
   std::string incarnation;
   std::string record_dead;
-  std::string is_dead;
+  std::string dead_from;
   std::string find_handler;
   std::string register_handler;
+  std::string first_group;
   std::string keep_ids;
   std::string purge_step;
 };

@@ -1,6 +1,7 @@
 #include "turnstile/postgres/store.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "calls.hpp"
 #include "claims.hpp"
@@ -42,12 +43,13 @@ class Store final : public InboxStore {
   std::shared_ptr<Outbox> outbox() override { return open_outbox(shared_); }
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;
+  std::string first_group(HandlerId handler, const std::string& group) override;
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
                                                std::chrono::milliseconds lock_timeout) override;
-  void advance_watermarks(std::span<const WatermarkUpdate> updates) override;
-  std::int32_t begin_incarnation(const Fence& fence) override;
+  std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override;
+  std::int32_t begin_incarnation(const Fence& fence, Offset first) override;
   bool record_dead(const DeadMessage& message) override;
-  bool is_dead(HandlerId handler, const Fence& fence, Offset offset) override;
+  std::set<Offset> dead_from(HandlerId handler, const Fence& fence, Offset first) override;
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override;
   PurgeStep purge_step(std::int64_t most) override;
 
@@ -91,6 +93,19 @@ HandlerId Store::register_handler(const std::string& name) {
     }
     // A rival took the number, or the name: it is there now.
   }
+}
+
+std::string Store::first_group(HandlerId handler, const std::string& group) {
+  for (int tries = 0; tries < 10; ++tries) {
+    const auto kept = call([&](Pipeline& pipeline) {
+      pipeline.arguments().add_int(handler.value);
+      pipeline.arguments().add_text(group);
+      pipeline.add(shared_->statements.first_group, kCaller, Pipeline::Keep::text);
+    });
+    if (PQntuples(kept[0].get()) > 0) return text_at(kept[0], 0, 0);
+  }
+  throw Error("handler number " + std::to_string(handler.value) + " is not in table handler of schema " +
+              shared_->settings.schema + ": it was there a moment ago; start again");
 }
 
 std::optional<Recorded> Store::find(HandlerId handler, const MessageId& id) {
@@ -145,9 +160,9 @@ std::vector<PartitionClaim> Store::claim_partitions(const std::string& group,
   return ordered;
 }
 
-void Store::advance_watermarks(std::span<const WatermarkUpdate> updates) {
-  if (updates.empty()) return;
-  call_in_transaction(shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
+std::vector<WatermarkState> Store::advance_watermarks(std::span<const WatermarkUpdate> updates) {
+  if (updates.empty()) return {};
+  const auto kept = call_in_transaction(shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
     // A watermark that a crash of the server takes back makes a consumer read again what the inbox refuses. That is no reason to
     // have the disk wait for it among the transactions of messages.
     pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
@@ -156,14 +171,27 @@ void Store::advance_watermarks(std::span<const WatermarkUpdate> updates) {
     add_int8_array(to, count, [&](std::size_t i) { return std::optional<std::int64_t>(updates[i].fence.slot); });
     add_int8_array(to, count, [&](std::size_t i) { return std::optional(updates[i].fence.epoch.value); });
     add_int8_array(to, count, [&](std::size_t i) { return std::optional(updates[i].watermark); });
-    pipeline.add(shared_->statements.advance, kCaller);
+    add_int8_array(to, count, [&](std::size_t i) { return updates[i].known; });
+    pipeline.add(shared_->statements.advance, kCaller, Pipeline::Keep::text);
   });
+  std::map<std::int64_t, WatermarkState> by_slot;
+  for (int row = 0; row < PQntuples(kept[0].get()); ++row) {
+    by_slot[number_at(kept[0], row, 0)] =
+        number_at(kept[0], row, 1) == 0 ? WatermarkState::moved : WatermarkState::behind;
+  }
+  std::vector<WatermarkState> states;
+  for (const WatermarkUpdate& update : updates) {
+    const auto found = by_slot.find(update.fence.slot);
+    states.push_back(found == by_slot.end() ? WatermarkState::not_ours : found->second);
+  }
+  return states;
 }
 
-std::int32_t Store::begin_incarnation(const Fence& fence) {
+std::int32_t Store::begin_incarnation(const Fence& fence, Offset first) {
   const auto kept = call_in_transaction(shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
     pipeline.arguments().add_int(fence.slot);
     pipeline.arguments().add_int(fence.epoch.value);
+    pipeline.arguments().add_int(first);
     pipeline.add(shared_->statements.incarnation, kCaller, Pipeline::Keep::text);
   });
   if (PQntuples(kept[0].get()) == 0) throw_fenced(fence);
@@ -177,6 +205,7 @@ bool Store::record_dead(const DeadMessage& message) {
     ArgumentBlock& to = pipeline.arguments();
     to.add_int(message.handler.value);
     to.add_int(message.fence.slot);
+    to.add_int(message.fence.epoch.value);
     to.add_int(record.offset);
     if (message.id) add_uuid(to, *message.id);
     else to.add_null(kUuid);
@@ -200,17 +229,20 @@ bool Store::record_dead(const DeadMessage& message) {
     }
     pipeline.add(shared_->statements.record_dead, kCaller, Pipeline::Keep::text);
   });
-  return std::string_view(PQcmdTuples(kept[0].get())) == "1";
+  if (PQntuples(kept[0].get()) == 0) throw_fenced(message.fence);
+  return number_at(kept[0], 0, 0) == 1;
 }
 
-bool Store::is_dead(HandlerId handler, const Fence& fence, Offset offset) {
+std::set<Offset> Store::dead_from(HandlerId handler, const Fence& fence, Offset first) {
   const auto kept = call([&](Pipeline& pipeline) {
     pipeline.arguments().add_int(handler.value);
     pipeline.arguments().add_int(fence.slot);
-    pipeline.arguments().add_int(offset);
-    pipeline.add(shared_->statements.is_dead, kCaller, Pipeline::Keep::text);
+    pipeline.arguments().add_int(first);
+    pipeline.add(shared_->statements.dead_from, kCaller, Pipeline::Keep::text);
   });
-  return PQntuples(kept[0].get()) > 0;
+  std::set<Offset> offsets;
+  for (int row = 0; row < PQntuples(kept[0].get()); ++row) offsets.insert(number_at(kept[0], row, 0));
+  return offsets;
 }
 
 KeptIds Store::keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) {

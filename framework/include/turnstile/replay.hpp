@@ -1,7 +1,10 @@
 #pragma once
 // Headers of a record that `turnstile dlq replay` has published: the dead letter again, for the one handler that refused it.
 
+#include <cstdint>
 #include <string_view>
+
+#include "turnstile/types.hpp"
 
 namespace turnstile {
 
@@ -11,5 +14,8 @@ inline constexpr std::string_view kReplayedFrom = "turnstile-replayed-from";
 inline constexpr std::string_view kReplayedFor = "turnstile-replayed-for";
 /// When it was sent at first, in milliseconds since 1970: a session that has expired since then may still vouch for it.
 inline constexpr std::string_view kSentAt = "turnstile-sent-at";
+
+/// The id of a record where its place is its id (message_id = "offset"): published again, it is another message.
+MessageId id_of_place(const TopicPartitionOffset& at, std::int32_t incarnation);
 
 }  // namespace turnstile

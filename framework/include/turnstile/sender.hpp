@@ -82,7 +82,8 @@ class NumberedSender final : public BrokerSender {
   /// Numbers a message, for who may want to send it again: the stamped one takes effect once, however often it is sent. Throws
   /// BrokerError for a topic that does not exist.
   Stamped stamp(OwnedMessage message);
-  /// Numbers what was not stamped. What is stamped and of unknown fate can be sent again.
+  /// Numbers what was not stamped. What is stamped and of unknown fate can be sent again. What was refused cannot, as later messages say
+  /// that its number is done with: it is refused again; send the message without its stamp.
   std::vector<Fate> send(std::span<const OwnedMessage> messages) override;
   /// by_hand: this one will not be sent again. What was numbered in an earlier session is passed over.
   void acknowledge(const std::string& topic, const MessageId& session, std::int64_t number);
@@ -94,12 +95,14 @@ class NumberedSender final : public BrokerSender {
   /// What was sent to one topic.
   struct Sent {
     std::int64_t last = 0;
-    std::int64_t acked = 0;                         ///< it and all before it
-    std::map<std::int64_t, std::int64_t> closed{};  ///< beyond that: from which up to which
+    std::int64_t acked = 0;                          ///< it and all before it
+    std::map<std::int64_t, std::int64_t> closed{};   ///< beyond that: from which up to which
+    std::map<std::int64_t, std::int64_t> refused{};  ///< the same, of all numbers that arrived nowhere
   };
   void open_session();
   std::int32_t partitions_of(const std::string& topic);
   void close(const std::string& topic, std::int64_t number);
+  [[nodiscard]] bool was_refused(const Stamped& one) const;
   void heartbeats();
   void heartbeat();
 

@@ -91,7 +91,8 @@ enum class StoreDownPolicy : std::uint8_t {
   run,  ///< they run without being claimed: fail open. What was delivered twice takes effect twice, unless the other side refuses it
 };
 
-/// What becomes of a message while its duplicate runs (mode leased), in this process or another.
+/// What becomes of a message while its duplicate runs (mode leased), in this process or another. A record that was delivered again while it
+/// still runs under its last owner is no duplicate of itself: it waits.
 enum class RunningPolicy : std::uint8_t {
   wait,   ///< it keeps its place until the other one has ended
   skip,   ///< it is settled at once: right only if it does not matter that the other one fails

@@ -166,16 +166,20 @@ IdOrMissing from_request(const Message& message) {
   return message_id(std::get<StampedRequest>(stamped).request);
 }
 
-MessageId from_offset(const Message& message, std::int32_t incarnation) {
+MessageId from_place(std::string_view topic, std::int32_t incarnation, std::int32_t partition, Offset offset) {
   std::string bytes;
-  put_text(bytes, message.topic());
+  put_text(bytes, topic);
   put_number(bytes, incarnation);
-  put_number(bytes, message.partition());
-  put_number(bytes, message.offset());
+  put_number(bytes, partition);
+  put_number(bytes, offset);
   return hashed(bytes);
 }
 
 }  // namespace
+
+MessageId id_of_place(const TopicPartitionOffset& at, std::int32_t incarnation) {
+  return from_place(at.at.topic, incarnation, at.at.partition, at.offset);
+}
 
 std::variant<IdSource, std::string> IdSource::parse(std::string_view text) {
   if (text == "key") return IdSource(Kind::key, {}, {});
@@ -206,7 +210,7 @@ std::variant<MessageId, MissingId> IdSource::of(const Message& message, std::int
     case Kind::request: return from_request(message);
     case Kind::offset: break;
   }
-  return from_offset(message, incarnation);
+  return from_place(message.topic(), incarnation, message.partition(), message.offset());
 }
 
 std::string IdSource::text() const {

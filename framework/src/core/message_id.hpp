@@ -33,6 +33,8 @@ class IdSource {
   [[nodiscard]] std::variant<MessageId, MissingId> of(const Message& message, std::int32_t incarnation) const;
   /// As it was written: "header:message-id".
   [[nodiscard]] std::string text() const;
+  /// Whether a record that is published again is another one.
+  [[nodiscard]] bool is_offset() const noexcept { return kind_ == Kind::offset; }
 
  private:
   enum class Kind : std::uint8_t { header, key, json, cloudevents, offset, request };

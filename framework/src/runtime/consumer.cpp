@@ -96,7 +96,7 @@ void Consumer::run() {
   if (blueprint.config.postgres) settings.lock_timeout = blueprint.config.postgres->lock_timeout;
   Engine engine(settings, *blueprint.backends.broker, blueprint.backends.store, blueprint.backends.limiters, journal,
                 blueprint.observers);
-  const bool stores = std::any_of(topics.begin(), topics.end(), [](const auto& topic) { return topic->needs_store(); });
+  const bool stores = need_store(topics);
   for (auto& topic : topics) engine.add_topic(std::move(topic));
   if (stores) relay->start();
   engine.run(state_->stop);

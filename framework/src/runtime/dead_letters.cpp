@@ -37,10 +37,15 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
   return record;
 }
 
+void DeadLetters::find(Place& place, const TopicPlan& plan, HandlerId handler, Offset first) const {
+  if (!store_ || !place.fence || !plan.id_source.is_offset()) return;
+  place.dead = std::make_shared<const std::set<Offset>>(store_->dead_from(handler, *place.fence, first));
+}
+
 void DeadLetters::bury(const Message& message, const std::optional<MessageId>& id, const Place& place,
                        const TopicPlan& plan, HandlerId handler, const Death& death) {
   const bool keeps_rows = store_ && place.fence;
-  if (keeps_rows && store_->is_dead(handler, *place.fence, message.offset())) return;
+  if (keeps_rows && store_->dead_from(handler, *place.fence, message.offset()).contains(message.offset())) return;
   TURNSTILE_FAILPOINT("before-dead-letter");
   std::optional<TopicPartitionOffset> where;
   if (plan.dead_letter) {

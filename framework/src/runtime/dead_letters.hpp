@@ -33,7 +33,11 @@ class DeadLetters {
   [[nodiscard]] bool possible(const TopicPlan& plan, const Place& place) const noexcept {
     return plan.dead_letter.has_value() || (store_ && place.fence);
   }
-  /// Throws BrokerError, StoreUnavailable, SqlError: then the message must not be settled.
+  /// Which records of a partition that was just claimed are dead already, from this offset on. Only where the offset is the id: run once
+  /// more after a crash, such a record could take effect, and its dead letter would take effect under another offset. Throws as the
+  /// store does.
+  void find(Place& place, const TopicPlan& plan, HandlerId handler, Offset first) const;
+  /// Throws BrokerError, Fenced, StoreUnavailable, SqlError: then the message must not be settled.
   void bury(const Message& message, const std::optional<MessageId>& id, const Place& place, const TopicPlan& plan,
             HandlerId handler, const Death& death);
 

@@ -34,6 +34,7 @@ struct Engine::Shared {
   Scheduler scheduler;
   std::mutex mutex;
   std::vector<std::pair<LanePtr, PartitionClaim>> late_claims;
+  std::vector<LanePtr> behind;  ///< of these the database has forgotten how far they came
 };
 
 namespace {
@@ -90,25 +91,35 @@ TopicState& Engine::add_topic(std::unique_ptr<TopicState> topic) {
 void Engine::run(const std::atomic<int>& stop) {
   stop_ = &stop;
   start_workers();
+  Keeper::Calls calls;
+  calls.claimed = [this](LanePtr lane, PartitionClaim claim) {
+    {
+      const std::lock_guard lock(shared_->mutex);
+      shared_->late_claims.emplace_back(std::move(lane), std::move(claim));
+    }
+    consumer_->wake();
+  };
+  calls.behind = [this](LanePtr lane) {
+    {
+      const std::lock_guard lock(shared_->mutex);
+      shared_->behind.push_back(std::move(lane));
+    }
+    consumer_->wake();
+  };
   keeper_ = std::make_unique<Keeper>(Keeper::Settings{.group = settings_.group,
                                                       .stall_after = settings_.consumer.stall_after,
                                                       .lock_timeout = settings_.lock_timeout,
                                                       .purge = settings_.consumer.purge,
                                                       .retained = retained(shared_->topics),
                                                       .producers = numbering_producers(shared_->topics)},
-                                     shared_->scheduler, store_, journal_, [this](LanePtr lane, PartitionClaim claim) {
-                                       {
-                                         const std::lock_guard lock(shared_->mutex);
-                                         shared_->late_claims.emplace_back(std::move(lane), std::move(claim));
-                                       }
-                                       consumer_->wake();
-                                     });
+                                     shared_->scheduler, store_, journal_, std::move(calls));
   std::vector<std::string> names;
   for (const auto& topic : shared_->topics) names.push_back(topic->runner.plan().topic);
   consumer_->subscribe(names, *this);
   while (stop.load(std::memory_order_relaxed) == 0) {
     consumer_->poll(kPollWait);
     take_late_claims();
+    take_behind();
     feed_all();
     if (steady_clock::now() >= next_commit_) commit(false);
   }
@@ -184,8 +195,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
   milliseconds patience = kBrokerWait;
   const auto begin = [&](const PartitionClaim& claim) {
     const LanePtr& lane = claiming.at(claim.at);
-    Place place{claim.at, claim.fence, claim.incarnation};
-    lane->start = start_of(lane->topic, claim, place, patience);
+    const Place place = place_of(*lane, claim, patience);
     if (lane->start) starts.push_back({claim.at, *lane->start});
     shared_->scheduler.admit(*lane, place);
     limiters_->on_claimed(claim.at, claim.fence.epoch);
@@ -221,11 +231,9 @@ std::optional<Offset> Engine::start_of(const TopicState& topic, const PartitionC
   const auto done = std::max(claim.watermark, claim.progress);  // nothing is less than any
   if (!done) return std::nullopt;
   const auto bounds = consumer_->bounds(claim.at, wait);
-  if (!bounds)
-    throw BrokerError(claim.at.topic + " [" + std::to_string(claim.at.partition) +
-                      "]: the broker does not say where it ends");
+  if (!bounds) throw BrokerError(to_string(claim.at) + ": the broker does not say where it ends");
   if (*done > bounds->second) {
-    place.incarnation = store_->begin_incarnation(claim.fence);
+    place.incarnation = store_->begin_incarnation(claim.fence, bounds->first);
     journal_->warn(claim.at, "the topic was recreated: it ends at offset " + std::to_string(bounds->second) +
                                  " and the database has settled it up to " + std::to_string(*done) +
                                  "; reading it from its beginning as incarnation " + std::to_string(place.incarnation));
@@ -234,11 +242,47 @@ std::optional<Offset> Engine::start_of(const TopicState& topic, const PartitionC
   if (!claim.watermark) return std::nullopt;
   const auto committed = consumer_->committed({&claim.at, 1}, wait).front();
   Offset start = committed && (topic.fails_open() || *committed < *claim.watermark) ? *committed : *claim.watermark;
-  if (committed && start < *committed) {
+  if (!committed) {
+    journal_->info(claim.at, "Kafka has no offset of the group; starting at the database's watermark " +
+                                 std::to_string(start) +
+                                 ". If the topic was made anew meanwhile, its records below that are not read");
+  } else if (start < *committed) {
     journal_->info(claim.at, "starting at the database's watermark " + std::to_string(start) +
                                  ", below Kafka's offset " + std::to_string(*committed));
   }
   return std::max(start, bounds->first);
+}
+
+/// Where it is read from, and what is known of it.
+Place Engine::place_of(LaneState& lane, const PartitionClaim& claim, milliseconds wait) {
+  Place place{claim.at, claim.fence, claim.incarnation};
+  lane.start = start_of(lane.topic, claim, place, wait);
+  lane.flushed = place.incarnation == claim.incarnation ? claim.watermark : lane.start;
+  lane.topic.runner.find_dead(place, lane.start);
+  return place;
+}
+
+void Engine::take_behind() {
+  std::vector<LanePtr> behind;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    behind.swap(shared_->behind);
+  }
+  for (const LanePtr& lane : behind) begin_anew(lane);
+}
+
+/// The database was taken back to an earlier time, as by a failover to a replica that lagged: what it has lost is read again.
+void Engine::begin_anew(const LanePtr& lane) {
+  const auto all = shared_->scheduler.lanes();
+  if (std::find(all.begin(), all.end(), lane) == all.end()) return;  // told of twice, or taken away
+  journal_->warn(
+      lane->place.at,
+      "the database knows less than it did: it was taken back to an earlier time. Reading again what it has lost");
+  shared_->scheduler.cancel({&lane, 1});
+  shared_->scheduler.close({&lane, 1});
+  auto fresh = std::make_shared<LaneState>(lane->topic, Place{.at = lane->place.at, .fence = {}});
+  fresh->phase = LaneState::Phase::claiming;
+  shared_->scheduler.open(std::move(fresh));
 }
 
 void Engine::take_late_claims() {
@@ -248,13 +292,22 @@ void Engine::take_late_claims() {
     late.swap(shared_->late_claims);
   }
   for (auto& [lane, claim] : late) {
-    Place place{claim.at, claim.fence, claim.incarnation};
-    const bool untouched =
-        shared_->scheduler.locked([&, l = lane.get()] { return l->phase == LaneState::Phase::claiming; });
+    bool untouched = false, is_behind = false;
+    shared_->scheduler.locked([&, l = lane.get(), &late_claim = claim] {
+      untouched = l->phase == LaneState::Phase::claiming;
+      is_behind = !untouched && late_claim.watermark < l->flushed && !l->topic.fails_open();
+    });
+    if (is_behind) {
+      begin_anew(lane);
+      continue;
+    }
     try {
+      Place place{claim.at, claim.fence, claim.incarnation};
       if (untouched) {  // nothing was taken yet: go where it would have started
-        lane->start = start_of(lane->topic, claim, place, kBrokerWaitAgain);
+        place = place_of(*lane, claim, kBrokerWaitAgain);
         if (lane->start) consumer_->seek({claim.at, *lane->start});
+      } else {
+        lane->topic.runner.find_dead(place, lane->start);
       }
       limiters_->on_claimed(claim.at, claim.fence.epoch);
       limiters_->wait_until_claimed();

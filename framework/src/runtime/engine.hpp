@@ -48,6 +48,9 @@ class Engine final : private AssignmentListener {
   void release(const std::vector<LanePtr>& lanes, bool lost);
   void shut_down();
   void take_late_claims();
+  void take_behind();
+  void begin_anew(const LanePtr& lane);
+  Place place_of(LaneState& lane, const PartitionClaim& claim, std::chrono::milliseconds wait);
   std::optional<Offset> start_of(const TopicState& topic, const PartitionClaim& claim, Place& place,
                                  std::chrono::milliseconds wait);
 

@@ -10,16 +10,18 @@ namespace {
 constexpr std::chrono::milliseconds kTick{100};
 /// Between two tries to claim a partition.
 constexpr std::chrono::milliseconds kClaimRetry{500};
+/// How often it is asked whether the store still knows the watermarks that have not moved.
+constexpr std::chrono::milliseconds kLookBack{10'000};
 
 }  // namespace
 
 Keeper::Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,
-               std::shared_ptr<const Journal> journal, std::function<void(LanePtr, PartitionClaim)> claimed)
+               std::shared_ptr<const Journal> journal, Calls calls)
     : settings_(std::move(settings)),
       scheduler_(scheduler),
       store_(std::move(store)),
       journal_(std::move(journal)),
-      claimed_(std::move(claimed)),
+      calls_(std::move(calls)),
       thread_([this] { run(); }) {
   if (!store_ || (settings_.retained.empty() && !settings_.producers)) return;
   cleaner_ = std::make_unique<Cleaner>(Cleaner::Settings{.purge = settings_.purge, .producers = settings_.producers},
@@ -40,6 +42,7 @@ void Keeper::stop() {
 
 void Keeper::run() {
   SteadyTime next_flush = std::chrono::steady_clock::now() + settings_.flush_interval;
+  SteadyTime next_look_back = std::chrono::steady_clock::now() + kLookBack;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     wake_.wait_for(lock, kTick, [this] { return stopping_; });
@@ -50,30 +53,34 @@ void Keeper::run() {
     if (store_) {
       claim_late(now);
       if (now >= next_flush) {
-        flush(scheduler_.lanes());
+        const bool all = now >= next_look_back;
+        flush(scheduler_.lanes(), all);
         next_flush = now + settings_.flush_interval;
+        if (all) next_look_back = now + kLookBack;
       }
     }
     lock.lock();
   }
 }
 
-void Keeper::flush(std::span<const LanePtr> lanes) {
+void Keeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
   if (!store_) return;
   std::vector<WatermarkUpdate> updates;
   std::vector<LanePtr> whose;
   scheduler_.locked([&] {
     for (const auto& lane : lanes) {
-      const auto position = lane->lane.position();
       const bool ours = lane->phase == LaneState::Phase::open || lane->phase == LaneState::Phase::draining;
-      if (!ours || !lane->place.fence || !position || position == lane->flushed) continue;
-      updates.push_back({*lane->place.fence, *position});
+      if (!ours || !lane->place.fence) continue;
+      const auto position = lane->lane.position() ? lane->lane.position() : lane->flushed;
+      if (!position || (position == lane->flushed && !unmoved_too)) continue;
+      updates.push_back({*lane->place.fence, *position, lane->flushed});
       whose.push_back(lane);
     }
   });
   if (updates.empty()) return;
+  std::vector<WatermarkState> states;
   try {
-    store_->advance_watermarks(updates);
+    states = store_->advance_watermarks(updates);
   } catch (const StoreUnavailable& e) {
     scheduler_.store_failed(e.what());  // told of once, not at every try
     return;
@@ -82,9 +89,24 @@ void Keeper::flush(std::span<const LanePtr> lanes) {
     return;
   }
   scheduler_.store_answered();
+  std::vector<LanePtr> behind;
   scheduler_.locked([&] {
-    for (std::size_t i = 0; i < whose.size(); ++i) whose[i]->flushed = updates[i].watermark;
+    for (std::size_t i = 0; i < whose.size(); ++i) {
+      LaneState& lane = *whose[i];
+      if (lane.place.fence != updates[i].fence) continue;  // claimed anew meanwhile
+      switch (states[i]) {
+        case WatermarkState::moved: lane.flushed = updates[i].watermark; break;
+        case WatermarkState::not_ours:
+          scheduler_.fence_unlocked(lane, std::chrono::steady_clock::now(), "as its watermark was written");
+          break;
+        case WatermarkState::behind:
+          if (lane.topic.fails_open()) lane.flushed.reset();  // Kafka's offset counts
+          else behind.push_back(whose[i]);
+          break;
+      }
+    }
   });
+  for (const LanePtr& lane : behind) calls_.behind(lane);
 }
 
 void Keeper::watch(SteadyTime now) {
@@ -108,8 +130,9 @@ void Keeper::watch_handlers(SteadyTime now) {
 void Keeper::watch_progress(SteadyTime now) {
   struct Stall {
     LanePtr lane;
-    Offset offset;
+    std::optional<Offset> offset;  ///< nothing: it is not claimed
     std::chrono::milliseconds lasted;
+    std::string why;
   };
   std::vector<Stall> stalls;
   const auto running = scheduler_.running();
@@ -125,7 +148,8 @@ void Keeper::watch_progress(SteadyTime now) {
     for (const auto& lane : scheduler_.lanes_unlocked()) {
       const auto position = lane->lane.position();
       const Message* oldest = lane->lane.oldest();
-      if (position != lane->last_position || oldest == nullptr) {
+      const bool unclaimed = lane->phase == LaneState::Phase::claiming || lane->phase == LaneState::Phase::fenced;
+      if (!unclaimed && (position != lane->last_position || oldest == nullptr)) {
         lane->last_position = position;
         lane->moved_at = now;
         lane->stalled_for = {};
@@ -134,17 +158,24 @@ void Keeper::watch_progress(SteadyTime now) {
       const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(now - lane->moved_at);
       if (lasted < settings_.stall_after + lane->stalled_for) continue;
       lane->stalled_for = lasted;
-      stalls.push_back({lane, holder(lane, oldest->offset()), lasted});
+      if (unclaimed) stalls.push_back({lane, std::nullopt, lasted, lane->unclaimed_why});
+      else stalls.push_back({lane, holder(lane, oldest->offset()), lasted, {}});
     }
   });
   for (const auto& stall : stalls) {
     const auto& runner = stall.lane->topic.runner;
-    journal_->warn(
-        stall.lane->place.at, runner.plan().handler, stall.offset,
-        "no progress for " + std::to_string(stall.lasted.count() / 1000) + " s: this message holds the partition");
-    runner.services().observers.tell(&Observer::on_stall,
-                                     MessageReport{runner.plan().topic, stall.lane->place.at.partition, stall.offset,
-                                                   runner.plan().handler, 0, "no progress", stall.lasted});
+    const std::string since = "no progress for " + std::to_string(stall.lasted.count() / 1000) + " s: ";
+    if (stall.offset) {
+      journal_->warn(stall.lane->place.at, runner.plan().handler, *stall.offset,
+                     since + "this message holds the partition");
+    } else {
+      journal_->warn(stall.lane->place.at, since + "the partition could not be claimed in the database (" + stall.why +
+                                               "); pg_stat_activity shows whose transaction is open");
+    }
+    runner.services().observers.tell(
+        &Observer::on_stall,
+        MessageReport{runner.plan().topic, stall.lane->place.at.partition, stall.offset.value_or(-1),
+                      runner.plan().handler, 0, "no progress", stall.lasted});
   }
 }
 
@@ -164,10 +195,12 @@ void Keeper::claim_late(SteadyTime now) {
       scheduler_.store_answered();
       // Until the engine has taken it: another claim would fence this one.
       scheduler_.locked([&] { lane->claim_at = SteadyTime::max(); });
-      claimed_(lane, claims.front());
-    } catch (const StoreBusy&) {
-      continue;  // the old owner's transaction is still open; the server ends it within its idle timeout
+      calls_.claimed(lane, claims.front());
+    } catch (const StoreBusy& e) {
+      // The old owner's transaction is still open; the server ends it within its idle timeout, unless it is sending.
+      scheduler_.locked([&] { lane->unclaimed_why = e.what(); });
     } catch (const std::exception& e) {
+      scheduler_.locked([&] { lane->unclaimed_why = e.what(); });
       scheduler_.store_failed(e.what());
       return;
     }

@@ -25,18 +25,23 @@ class Keeper {
     std::vector<std::shared_ptr<Retention>> retained{};  ///< of the handlers that keep ids
     std::shared_ptr<Producers> producers{};              ///< null unless producers number their requests
   };
-  /// `claimed` is called on the keeper's thread with each claim that came late; the polling thread is to admit the lane.
+  /// What the polling thread is to do; called on the keeper's thread, or flush()'s.
+  struct Calls {
+    std::function<void(LanePtr, PartitionClaim)> claimed;  ///< a claim came late: admit the lane
+    std::function<void(LanePtr)> behind;                   ///< the store has forgotten how far it came: read it again
+  };
   Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,
-         std::shared_ptr<const Journal> journal, std::function<void(LanePtr, PartitionClaim)> claimed);
+         std::shared_ptr<const Journal> journal, Calls calls);
   ~Keeper();
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
 
   /// Writes the watermarks of these now, on the caller's thread; a failure is nothing but a watermark that lags.
-  void flush(std::span<const LanePtr> lanes);
+  void flush(std::span<const LanePtr> lanes) { flush(lanes, false); }
   void stop();
 
  private:
+  void flush(std::span<const LanePtr> lanes, bool unmoved_too);
   void run();
   void watch(SteadyTime now);
   void watch_handlers(SteadyTime now);
@@ -47,7 +52,7 @@ class Keeper {
   Scheduler& scheduler_;
   std::shared_ptr<InboxStore> store_;
   std::shared_ptr<const Journal> journal_;
-  std::function<void(LanePtr, PartitionClaim)> claimed_;
+  const Calls calls_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "turnstile/error.hpp"
+#include "runtime/end_trouble.hpp"
 
 namespace turnstile {
 
@@ -62,21 +62,19 @@ void LateEnds::run() {
   }
 }
 
-/// False: the store is still away.
+/// False: to be said again.
 bool LateEnds::say(const Late& late) {
-  try {
-    told(late, claims_->end(late.handler, late.owner, late.ends));
+  std::vector<bool> held;
+  const auto trouble = trouble_with([&] { held = claims_->end(late.handler, late.owner, late.ends); });
+  if (!trouble) {
+    told(late, held);
     return true;
-  } catch (const StoreUnavailable&) {
-    return false;
-  } catch (const StoreBusy&) {
-    return false;
-  } catch (const std::exception& e) {
-    if (late.ends.size() == 1) {
-      journal_->error(
-          late.at, std::string("one ended while the database was away, which refuses to write that down: ") + e.what());
-      return true;
-    }
+  }
+  if (!trouble->for_good) return false;
+  if (late.ends.size() == 1) {
+    journal_->error(late.at,
+                    "one ended while the database was away, which refuses to write that down: " + trouble->why);
+    return true;
   }
   // Each by itself, so that one that is refused takes no other along.
   const std::lock_guard lock(mutex_);

@@ -69,11 +69,11 @@ void PollLoop::State::build() {
   auto built_topics = build_topics(blueprint, journal, true, ring);
   auto kept = retained(built_topics);
   auto producers = numbering_producers(built_topics);
+  const bool stores = need_store(built_topics);
   for (auto& topic : built_topics) {
     const std::string name = topic->runner.plan().topic;
     topics[name] = std::move(topic);
   }
-  const bool stores = std::any_of(topics.begin(), topics.end(), [](const auto& t) { return t.second->needs_store(); });
   if (relay && stores) relay->start();
   if (kept.empty() && !producers) return;
   cleaner = std::make_unique<Cleaner>(
@@ -86,9 +86,16 @@ Place PollLoop::State::place_of(const Message& message, const TopicState& topic)
   if (!topic.needs_store()) return {.at = at, .fence = {}};
   const std::lock_guard lock(mutex);
   if (const auto it = places.find(at); it != places.end()) return it->second;
-  const auto claims = blueprint.backends.store->claim_partitions(blueprint.config.group(), {&at, 1},
-                                                                 topic.runner.services().lock_timeout);
-  return places[at] = Place{at, claims.front().fence, claims.front().incarnation};
+  std::vector<PartitionClaim> claims;
+  try {
+    claims = blueprint.backends.store->claim_partitions(blueprint.config.group(), {&at, 1},
+                                                        topic.runner.services().lock_timeout);
+  } catch (const StoreBusy& e) {
+    throw StoreUnavailable(where(message) + ": a transaction of its partition's last owner is still open: " + e.what());
+  }
+  Place place{at, claims.front().fence, claims.front().incarnation};
+  topic.runner.find_dead(place, std::nullopt);  // where its caller starts, the caller knows
+  return places[at] = std::move(place);
 }
 
 std::unique_ptr<InboxSession> PollLoop::State::borrow() {

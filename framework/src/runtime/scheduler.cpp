@@ -229,13 +229,16 @@ void Scheduler::apply(Unit& unit, const UnitResult& result, SteadyTime now) {
     TopicState& topic = lane.topic;
     topic.mean_ns = topic.mean_ns <= 0 ? mean : topic.mean_ns * 0.75 + mean * 0.25;
   }
-  if (result.end == UnitResult::End::fenced && lane.phase == LaneState::Phase::open) {
-    lane.phase = LaneState::Phase::fenced;
-    // The rebalance that made another one the owner should reach us soon; if it does not, nobody else reads this partition.
-    lane.claim_at = now + std::chrono::seconds(10);
-    journal_->warn(lane.place.at, "fenced: another member has claimed the partition; dropping what is not committed (" +
-                                      result.why + ")");
-  }
+  if (result.end == UnitResult::End::fenced) fence_unlocked(lane, now, result.why);
+}
+
+void Scheduler::fence_unlocked(LaneState& lane, SteadyTime now, const std::string& why) {
+  if (lane.phase != LaneState::Phase::open) return;
+  lane.phase = LaneState::Phase::fenced;
+  // The rebalance that made another one the owner should reach us soon; if it does not, nobody else reads this partition.
+  lane.claim_at = now + std::chrono::seconds(10);
+  journal_->warn(lane.place.at,
+                 "fenced: another member has claimed the partition; dropping what is not committed (" + why + ")");
 }
 
 void Scheduler::note_store(const UnitResult& result, SteadyTime now, const TopicState& topic) {
@@ -365,6 +368,8 @@ void Scheduler::admit(LaneState& lane, const Place& place) {
   if (lane.phase != LaneState::Phase::claiming && lane.phase != LaneState::Phase::fenced) return;
   lane.place = place;
   lane.phase = LaneState::Phase::open;
+  lane.moved_at = steady_clock::now();
+  lane.stalled_for = {};
   work_.notify_all();
 }
 

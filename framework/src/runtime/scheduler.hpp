@@ -57,11 +57,12 @@ struct LaneState {
   Seq looked_up = 0;                    ///< messages before it were looked up in the inbox
   std::optional<Offset> start;          ///< where reading began: all below it is settled, so it may be committed
   std::optional<Offset> committed;      ///< what the polling thread has committed
-  std::optional<Offset> flushed;        ///< what the keeper has written as the watermark
+  std::optional<Offset> flushed;        ///< the store's watermark, when it was last heard of
   std::optional<Offset> last_position;  ///< for the watchdog, with `moved_at`
   SteadyTime moved_at{};
-  std::chrono::milliseconds stalled_for{};  ///< how long the stall had lasted when it was last told of
-  SteadyTime claim_at{};                    ///< claiming, fenced: when to try (again)
+  std::chrono::milliseconds stalled_for{};             ///< how long the stall had lasted when it was last told of
+  SteadyTime claim_at{};                               ///< claiming, fenced: when to try (again)
+  std::string unclaimed_why = "it was not tried yet";  ///< claiming, fenced
 };
 using LanePtr = std::shared_ptr<LaneState>;
 
@@ -130,6 +131,8 @@ class Scheduler {
   [[nodiscard]] const std::vector<LanePtr>& lanes_unlocked() const noexcept { return lanes_; }
   /// No worker holds work. Inside locked() only.
   [[nodiscard]] bool all_idle_unlocked() const noexcept;
+  /// The store knows a newer owner of the lane. Inside locked() only.
+  void fence_unlocked(LaneState& lane, SteadyTime now, const std::string& why);
   /// A claim came through: the lane may be worked on.
   void admit(LaneState& lane, const Place& place);
 

@@ -21,6 +21,19 @@ constexpr int kHeartbeats = 3;
 constexpr std::chrono::milliseconds kAfterFailure{1'000};
 constexpr std::chrono::milliseconds kDescribeWait{10'000};
 
+/// To numbers that are kept as ranges.
+void add(std::map<std::int64_t, std::int64_t>& ranges, std::int64_t number) {
+  const auto after = ranges.upper_bound(number);
+  const auto before = after == ranges.begin() ? ranges.end() : std::prev(after);
+  if (before != ranges.end() && before->second >= number) return;
+  auto range =
+      before != ranges.end() && before->second + 1 == number ? before : ranges.emplace_hint(after, number, number);
+  range->second = number;
+  if (after == ranges.end() || after->first != number + 1) return;
+  range->second = after->second;
+  ranges.erase(after);
+}
+
 }  // namespace
 
 void stamp_request(OwnedMessage& message, const ProducerSession& session, std::int64_t number, std::int64_t acked) {
@@ -96,23 +109,49 @@ NumberedSender::Stamped NumberedSender::stamp(OwnedMessage message) {
 }
 
 std::vector<BrokerSender::Fate> NumberedSender::send(std::span<const OwnedMessage> messages) {
-  std::vector<OwnedMessage> stamped;
+  std::vector<Stamped> stamped;
   stamped.reserve(messages.size());
   // Before the first is given a number: one that is never sent holds up what is said to be done with.
   for (const OwnedMessage& message : messages) partitions_of(message.topic);
   for (const OwnedMessage& message : messages) {
-    stamped.push_back(is_numbered(message) ? message : stamp(message).message);
+    const auto known = request_of(Message(message));
+    if (const auto* its = std::get_if<StampedRequest>(&known))
+      stamped.push_back({message, its->request.producer, its->request.number});
+    else stamped.push_back(stamp(message));
   }
-  auto fates = sender_->send(stamped);
+  std::vector<Fate> fates(
+      messages.size(),
+      Fate{Fate::Kind::refused, "it was refused before, and its number is done with: send it without its stamp"});
+  std::vector<std::size_t> sent;
+  std::vector<OwnedMessage> to_send;
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < stamped.size(); ++i) {
+      if (was_refused(stamped[i])) continue;
+      sent.push_back(i);
+      to_send.push_back(std::move(stamped[i].message));
+    }
+  }
+  auto answers = sender_->send(to_send);
   const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < stamped.size(); ++i) {
-    if (fates[i].kind == Fate::Kind::unknown) continue;
+  for (std::size_t k = 0; k < sent.size(); ++k) {
+    const Fate& fate = fates[sent[k]] = std::move(answers[k]);
+    if (fate.kind == Fate::Kind::unknown) continue;
     // What was refused arrives nowhere; what was taken may still be asked about.
-    if (fates[i].kind == Fate::Kind::sent && options_.acknowledge == Acknowledge::by_hand) continue;
-    const Request request = std::get<StampedRequest>(request_of(Message(stamped[i]))).request;
-    if (request.producer == session_.id) close(stamped[i].topic, request.number);
+    if (fate.kind == Fate::Kind::sent && options_.acknowledge == Acknowledge::by_hand) continue;
+    const Stamped& one = stamped[sent[k]];
+    if (one.session != session_.id) continue;
+    if (fate.kind == Fate::Kind::refused) add(topics_[to_send[k].topic].refused, one.number);
+    close(to_send[k].topic, one.number);
   }
   return fates;
+}
+
+bool NumberedSender::was_refused(const Stamped& one) const {
+  const auto sent = topics_.find(one.message.topic);
+  if (one.session != session_.id || sent == topics_.end()) return false;
+  const auto after = sent->second.refused.upper_bound(one.number);
+  return after != sent->second.refused.begin() && std::prev(after)->second >= one.number;
 }
 
 void NumberedSender::acknowledge(const std::string& topic, const MessageId& session, std::int64_t number) {
@@ -123,17 +162,7 @@ void NumberedSender::acknowledge(const std::string& topic, const MessageId& sess
 void NumberedSender::close(const std::string& topic, std::int64_t number) {
   Sent& sent = topics_[topic];
   if (number <= sent.acked || number > sent.last) return;
-  const auto after = sent.closed.upper_bound(number);
-  const auto before = after == sent.closed.begin() ? sent.closed.end() : std::prev(after);
-  if (before != sent.closed.end() && before->second >= number) return;
-  auto range = before != sent.closed.end() && before->second + 1 == number
-                   ? before
-                   : sent.closed.emplace_hint(after, number, number);
-  range->second = number;
-  if (after != sent.closed.end() && after->first == number + 1) {
-    range->second = after->second;
-    sent.closed.erase(after);
-  }
+  add(sent.closed, number);
   const auto first = sent.closed.begin();
   if (first->first != sent.acked + 1) return;
   sent.acked = first->second;

@@ -47,6 +47,19 @@ std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool c
   return all;
 }
 
+/// Nobody has named the handler.
+void check_first_group(InboxStore& store, HandlerId handler, const std::string& topic, const std::string& group) {
+  const std::string first = store.first_group(handler, group);
+  if (first == group) return;
+  throw ConfigError(
+      {"topic '" + topic + "': consumer group '" + first +
+       "' keeps ids in this schema under the topic's name already: what one of the two groups has done would be a "
+       "duplicate to the other, '" +
+       group + "'. Give this handler a name of its own with handler_id(), or handler = \"" + group +
+       "\" in [topics.\"" + topic + "\"]. If it is the same service under another group's name: handler = \"" + topic +
+       "\""});
+}
+
 std::string hours_text(std::chrono::milliseconds time) {
   return std::to_string(std::chrono::ceil<std::chrono::hours>(time).count()) + " h";
 }
@@ -178,13 +191,19 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
                                    .caller_raises = caller_raises};
     if (blueprint.config.postgres) services.lock_timeout = blueprint.config.postgres->lock_timeout;
     const HandlerId handler = services.store ? store->register_handler(plan.handler) : HandlerId{};
-    if (services.store && plan.mode != Mode::sequence)
+    if (services.store && plan.mode != Mode::sequence) {
+      if (!settings[i].handler) check_first_group(*store, handler, plan.topic, blueprint.config.group());
       services.retention = retain(*store, handler, plan.handler, settings[i], infos[i]);
+    }
     auto limiter = plan.limiter.empty() ? nullptr : blueprint.backends.limiters->open(plan.limiter, plan.limit);
     topics.push_back(std::make_unique<TopicState>(plan, blueprint.topics[i].second, handler, std::move(services),
                                                   std::move(limiter)));
   }
   return topics;
+}
+
+bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics) {
+  return std::any_of(topics.begin(), topics.end(), [](const auto& topic) { return topic->needs_store(); });
 }
 
 std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics) {

@@ -41,6 +41,9 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
                                                       std::shared_ptr<const Journal> journal, bool caller_raises,
                                                       std::function<void()> on_published = {});
 
+/// Whether any of them keeps something in the store.
+bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics);
+
 /// Of the handlers that keep ids.
 std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics);
 

@@ -64,13 +64,13 @@ std::optional<Death> TopicRunner::pending_death(const Place& place, Offset offse
   if (pending_count_.load(std::memory_order_relaxed) == 0) return std::nullopt;
   const std::lock_guard lock(mutex_);
   const auto it = pending_.find({place.at.partition, offset});
-  if (it == pending_.end()) return std::nullopt;
-  return it->second;
+  if (it == pending_.end() || it->second.fence != place.fence) return std::nullopt;
+  return it->second.death;
 }
 
 void TopicRunner::keep_pending(const Place& place, Offset offset, const Death& death) {
   const std::lock_guard lock(mutex_);
-  pending_[{place.at.partition, offset}] = death;
+  pending_[{place.at.partition, offset}] = {place.fence, death};
   pending_count_ = pending_.size();
 }
 

@@ -78,6 +78,10 @@ class TopicRunner {
   UnitResult run_unclaimed(std::span<const Work> works, const Place& place, RunWatch& watch);
   /// Settles those whose ids are in the inbox already, and puts the others back: needs no permit.
   UnitResult look_up(std::span<const Work> works, const Place& place, InboxSession& session);
+  /// For a place that was just claimed, and is read from `start` on (nothing: that is not known).
+  void find_dead(Place& place, std::optional<Offset> start) const {
+    services_.dead_letters->find(place, plan_, handler_, start.value_or(0));
+  }
   /// Whether look_up() can settle anything: the topic deduplicates, and skips duplicates without looking at them.
   [[nodiscard]] bool can_look_up() const noexcept;
 
@@ -88,7 +92,7 @@ class TopicRunner {
  private:
   friend class UnitRun;
 
-  /// Deaths that could not be put anywhere yet: the handler must not run again for them.
+  /// Deaths that could not be put anywhere yet: the handler must not run again for them, while nobody else had the partition.
   std::optional<Death> pending_death(const Place& place, Offset offset) const;
   void keep_pending(const Place& place, Offset offset, const Death& death);
   void drop_pending(const Place& place, Offset offset);
@@ -98,7 +102,11 @@ class TopicRunner {
   HandlerId handler_;
   Services services_;
   mutable std::mutex mutex_;
-  std::map<std::pair<std::int32_t, Offset>, Death> pending_;
+  struct Pending {
+    std::optional<Fence> fence;  ///< under which it died
+    Death death;
+  };
+  std::map<std::pair<std::int32_t, Offset>, Pending> pending_;
   std::atomic<std::size_t> pending_count_{0};
 };
 

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/message_id.hpp"
+#include "runtime/end_trouble.hpp"
 #include "runtime/failpoint.hpp"
 #include "runtime/unit_run.hpp"
 #include "turnstile/error.hpp"
@@ -26,9 +27,6 @@ constexpr milliseconds kFirstPause{50}, kLongestPause{1'000}, kLastWord{3'000};
 constexpr milliseconds kFirstWord{500};
 /// A message whose duplicate is running is looked at again so often: that one may end long before its lease does.
 constexpr milliseconds kLookAgain{500};
-
-/// Data that PostgreSQL cannot hold, or a constraint of the tables: the same will be refused again.
-bool is_of_the_values(const SqlError& e) { return e.sqlstate.starts_with("22") || e.sqlstate.starts_with("23"); }
 
 }  // namespace
 
@@ -261,9 +259,11 @@ void UnitRun::not_claimed(Leases& leases, std::size_t at) {
       break;
     case Claim::State::repeated: leases.repeats.push_back(at); break;
     case Claim::State::running:
-      // By this process itself, which has yet to write down how it ended: neither done nor failed, whatever the policy.
-      switch (runner_.services_.claims->late().holds(runner_.handler_, *ids_[at]) ? RunningPolicy::wait
-                                                                                  : plan_.while_running) {
+      // A policy is for copies. This very record, running under its last owner, or one of which this process has yet to write down how
+      // it ended, may still fail.
+      switch (claim.is_copy && !runner_.services_.claims->late().holds(runner_.handler_, *ids_[at])
+                  ? plan_.while_running
+                  : RunningPolicy::wait) {
         case RunningPolicy::skip: settle_duplicate(at); break;
         case RunningPolicy::retry:
           failed_alone(at, {.end = Attempt::End::failed, .why = "another one with its id is being handled"});
@@ -337,37 +337,29 @@ std::optional<std::vector<bool>> UnitRun::end_claims(Leases& leases, std::span<c
   auto pause = kFirstPause;
   std::optional<Clock::time_point> awaited_since;
   for (bool told = false;; told = true) {
-    std::string why;
-    try {
-      auto held = runner_.services_.claims->claims().end(runner_.handler_, leases.owner, ends);
+    std::vector<bool> held;
+    const auto trouble = trouble_with([&] {
+      held = runner_.services_.claims->claims().end(runner_.handler_, leases.owner, ends);
       // An answer that was lost: said again, it is not ours any more because it is done.
       for (std::size_t i = 0; i < held.size(); ++i) {
         if (!held[i] && ends[i].kind == ClaimEnd::Kind::done)
           held[i] = runner_.services_.store->find(runner_.handler_, ends[i].claim.id).has_value();
       }
-      return held;
-    } catch (const StoreUnavailable& e) {
-      why = e.what();
-    } catch (const StoreBusy& e) {
-      why = e.what();
-    } catch (const SqlError& e) {
-      if (is_of_the_values(e)) return end_what_is_taken(leases, ends, e.what());
-      why = e.what();  // a right that is missing, a statement that was cancelled: that can be mended
-    } catch (const std::exception& e) {
-      return end_what_is_taken(leases, ends, e.what());
-    }
+    });
+    if (!trouble) return held;
+    if (trouble->for_good) return end_what_is_taken(leases, ends, trouble->why);
     const bool goes_on = may_be_late(leases.ends);
     const bool awaited = goes_on || runner_.services_.caller_raises || watch_.cancelled();
     if (awaited && !awaited_since) awaited_since = Clock::now();
     if (leases.unwritten || (awaited_since && Clock::now() - *awaited_since > (goes_on ? kFirstWord : kLastWord))) {
       leases.unwritten = true;
       result_.end = UnitResult::End::store_away;
-      result_.why = why;
+      result_.why = trouble->why;
       return std::nullopt;
     }
     if (!told) {
       runner_.services_.journal->warn(place_.at, plan_.handler, message(leases.ended.front()).offset(),
-                                      "has ended, which cannot be written down; trying again: " + why);
+                                      "has ended, which cannot be written down; trying again: " + trouble->why);
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, kLongestPause);

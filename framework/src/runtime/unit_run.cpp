@@ -127,7 +127,8 @@ void UnitRun::identify(Range& todo) {
       continue;
     }
     ids_[i] = std::get<MessageId>(id);
-    if (const auto death = runner_.pending_death(place_, message(i).offset())) deaths.emplace_back(i, *death);
+    if (place_.is_dead(message(i).offset())) leave_dead(i);
+    else if (const auto death = runner_.pending_death(place_, message(i).offset())) deaths.emplace_back(i, *death);
     else todo.push_back(i);
   }
   for (const auto& [at, death] : deaths) bury(at, death);

@@ -112,6 +112,7 @@ class UnitRun {
   void settle_duplicate(std::size_t at);
   void failed_alone(std::size_t at, const Attempt& attempt);
   void bury(std::size_t at, const Death& death);
+  void leave_dead(std::size_t at);
   void retry(std::size_t at, std::chrono::milliseconds delay, int attempt, const std::string& why);
   void again_soon(const Range& range, const std::string& why);
   void wait_for_store(const Range& range);

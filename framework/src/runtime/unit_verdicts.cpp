@@ -134,6 +134,10 @@ void UnitRun::bury(std::size_t at, const Death& death) {
       return;
     }
     refused = "there is no place for it; give the topic a dead_letter";
+  } catch (const Fenced& e) {  // its next owner runs it
+    result_.end = UnitResult::End::fenced;
+    result_.why = e.what();
+    return hold(at);
   } catch (const std::exception& e) {
     refused = e.what();
   }
@@ -149,6 +153,14 @@ void UnitRun::bury(std::size_t at, const Death& death) {
                             "stopped: the message is dead (" + death.reason + ": " + death.error +
                                 ") and its dead letter was refused: " + refused + "; going on as soon as it is taken");
   }
+}
+
+/// It died under an earlier owner, whose offset was not committed.
+void UnitRun::leave_dead(std::size_t at) {
+  result_.verdicts[at].kind = Verdict::Kind::settled;
+  ++result_.counts.dead;
+  runner_.services_.journal->info(place_.at, plan_.handler, message(at).offset(),
+                                  "is a dead letter already: not run (turnstile dlq replay runs it)");
 }
 
 /// Not a failure of the messages: no attempt is counted.

@@ -47,6 +47,8 @@ struct Claim {
   State state = State::running;
   std::int64_t fence = 0;             ///< claimed: which claim of the message this is, from 1
   std::chrono::milliseconds left{0};  ///< running: until its lease ends
+  bool is_copy =
+      false;  ///< running: it was claimed for another record with this id; false: for this one, or that is not known
 };
 
 struct HeldClaim {

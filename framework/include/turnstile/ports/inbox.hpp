@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -109,6 +110,13 @@ struct PartitionClaim {
 struct WatermarkUpdate {
   Fence fence;
   Offset watermark = 0;
+  std::optional<Offset> known{};  ///< what the store had when it was last heard of
+};
+
+enum class WatermarkState : std::uint8_t {
+  moved,     ///< it is there, or the store's is further
+  behind,    ///< the store has less than what was known: it was taken back to an earlier time. Left alone
+  not_ours,  ///< the epoch is over. Left alone
 };
 
 /// A message that will not be run: what it was, and why.
@@ -158,18 +166,21 @@ class InboxStore {
   virtual void check_schema() = 0;
   /// The same name gives the same id for ever. Throws Error when the ids are used up (32,767).
   virtual HandlerId register_handler(const std::string& name) = 0;
+  /// For a handler that has its topic's name because nobody has named it: which group is the first whose handler has it so. Where it is not
+  /// this one, two services would take each other's ids for their own.
+  virtual std::string first_group(HandlerId handler, const std::string& group) = 0;
   /// Bumps the epochs, waiting for open transactions of the old owner at most `lock_timeout` (then StoreBusy).
   virtual std::vector<PartitionClaim> claim_partitions(const std::string& group,
                                                        std::span<const TopicPartition> partitions,
                                                        std::chrono::milliseconds lock_timeout) = 0;
-  /// Moves watermarks forward, never back, and only under the epoch given: others are left alone in silence.
-  virtual void advance_watermarks(std::span<const WatermarkUpdate> updates) = 0;
-  /// The topic was recreated: forgets the watermark and counts the incarnation up, under the epoch given.
-  virtual std::int32_t begin_incarnation(const Fence& fence) = 0;
-  /// Keeps it for `turnstile dlq`. False when this record of this handler is there already: nothing is changed then.
+  /// Moves watermarks forward, never back, and only under the epoch given. In the order of `updates`.
+  virtual std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) = 0;
+  /// The topic was recreated: counts the incarnation up, and the watermark is where it begins now. Throws Fenced.
+  virtual std::int32_t begin_incarnation(const Fence& fence, Offset first) = 0;
+  /// Keeps it for `turnstile dlq`. False when this record of this handler is there already: nothing is changed then. Throws Fenced.
   virtual bool record_dead(const DeadMessage& message) = 0;
-  /// Whether record_dead() knows the record (after a crash between the dead letter and the offset).
-  virtual bool is_dead(HandlerId handler, const Fence& fence, Offset offset) = 0;
+  /// Which of the partition's records, from this offset on, record_dead() knows. Whoever has claimed the partition alone adds to them.
+  virtual std::set<Offset> dead_from(HandlerId handler, const Fence& fence, Offset first) = 0;
 
   /// Says that this consumer needs the handler's ids for so long (nothing: for ever); to be said again every ten minutes. What is said
   /// holds for as long as it says: who says less than others have said changes nothing for the ids that they count on.

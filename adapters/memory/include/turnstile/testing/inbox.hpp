@@ -92,12 +92,13 @@ class MemoryInbox final : public InboxStore {
   std::shared_ptr<Outbox> outbox() override;
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;
+  std::string first_group(HandlerId handler, const std::string& group) override;
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
                                                std::chrono::milliseconds lock_timeout) override;
-  void advance_watermarks(std::span<const WatermarkUpdate> updates) override;
-  std::int32_t begin_incarnation(const Fence& fence) override;
+  std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override;
+  std::int32_t begin_incarnation(const Fence& fence, Offset first) override;
   bool record_dead(const DeadMessage& message) override;
-  bool is_dead(HandlerId handler, const Fence& fence, Offset offset) override;
+  std::set<Offset> dead_from(HandlerId handler, const Fence& fence, Offset first) override;
   /// The longest that was said holds for ever here: no time passes in this store, and nothing grows old in it.
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override;
   PurgeStep purge_step(std::int64_t most) override;

@@ -125,6 +125,7 @@ struct DeadRecord {
   DeadSummary summary;
   OwnedMessage record;
   std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked in the table only
+  std::int32_t incarnation = 0;                     ///< of its topic
 };
 
 struct DeadFilter {
