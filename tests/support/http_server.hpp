@@ -15,6 +15,13 @@
 
 namespace turnstile::test {
 
+/// cpp-httplib lets five connections wait to be accepted. What comes beyond them at once is answered with SYN cookies, of which the
+/// kernel resets some: a client without an answer, though nothing is wrong with what is tested.
+class PatientServer : public httplib::Server {
+ public:
+  bool let_more_wait() { return ::listen(svr_sock_, SOMAXCONN) == 0; }
+};
+
 /// Give it its handlers, then start() it. Stops with its owner.
 class HttpServer {
  public:
@@ -29,12 +36,13 @@ class HttpServer {
   void start() {
     port_ = server.bind_to_any_port("127.0.0.1");
     if (port_ <= 0) throw std::runtime_error("no free port on 127.0.0.1");
+    if (!server.let_more_wait()) throw std::runtime_error("cannot listen on 127.0.0.1:" + std::to_string(port_));
     thread_ = std::thread([this] { server.listen_after_bind(); });
     while (!server.is_running()) std::this_thread::yield();
   }
   [[nodiscard]] int port() const noexcept { return port_; }
 
-  httplib::Server server;
+  PatientServer server;
 
  private:
   int port_ = 0;
