@@ -223,6 +223,8 @@ TEST_F(CliDoctor, RightsThatAreMissingComeWithTheGrants) {
   const std::string url = std::regex_replace(url_, std::regex("://[^@]*@"), "://" + role + ":p@");
   const auto lacking = cli_.run("doctor", "--postgres", url);
   EXPECT_THAT(lacking.out, ContainsRegex("PROBLEM +rights +" + role + " lacks: .*INSERT on inbox"));
+  for (const auto* right : {"EXECUTE on keep_ids", "UPDATE on claim", "INSERT on limiter"})
+    EXPECT_THAT(lacking.out, HasSubstr(right));
   EXPECT_THAT(lacking.out, HasSubstr("GRANT SELECT, INSERT ON \"" + schema_ + "\".inbox TO \"" + role + "\""));
 
   // What it says is what helps.

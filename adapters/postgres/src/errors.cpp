@@ -1,8 +1,6 @@
 #include "errors.hpp"
 
-#include <array>
-
-#include "identifier.hpp"
+#include "rights.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::postgres {
@@ -91,47 +89,6 @@ void throw_lost(const ConnectionLost& lost) {
 void throw_fenced(const Fence& fence) {
   throw Fenced("slot " + std::to_string(fence.slot) + ": epoch " + std::to_string(fence.epoch.value) +
                " is over, another member owns the partition");
-}
-
-std::string grants(std::string_view schema, std::string_view user) {
-  struct Grant {
-    std::string_view rights, table;
-  };
-  static constexpr std::array<Grant, 18> all{{
-      {"SELECT", "migration"},
-      {"SELECT, INSERT, UPDATE (consumer_group)", "handler"},
-      {"SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at)", "fence"},
-      {"SELECT, INSERT, UPDATE (watermark, moved_at)", "watermark"},
-      {"SELECT, INSERT", "inbox"},
-      {"SELECT, INSERT", "dead"},
-      {"SELECT, INSERT, UPDATE (incarnation, next_offset, moved_at)", "progress"},
-      {"SELECT, INSERT (name, configured), UPDATE (configured, version, changed_at)", "limiter"},
-      {"SELECT, INSERT, UPDATE (generation, holder, granted_at, expires_at)", "permit"},
-      {"SELECT, INSERT, UPDATE (waiting, since, expires_at), DELETE", "permit_wait"},
-      {"SELECT, INSERT, UPDATE (body, replied_at)", "response"},
-      {"SELECT, INSERT, UPDATE (shard, refused), DELETE", "outbox"},
-      {"SELECT, UPDATE (owner, fence, expires_at)", "outbox_relay"},
-      {"SELECT, INSERT, UPDATE (redeemed_at), DELETE", "one_time_token"},
-      {"SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at), DELETE",
-       "claim"},
-      {"SELECT, INSERT, UPDATE (heartbeat_at, expired_at), DELETE", "producer"},
-      {"SELECT, INSERT, UPDATE (high, low, acked, seen, moved_at)", "producer_window"},
-      {"SELECT, INSERT, DELETE", "producer_response"},
-  }};
-  const std::string role = quote_identifier(user), where = quote_identifier(schema);
-  std::string text = "GRANT USAGE ON SCHEMA " + where + " TO " + role + ";";
-  for (const auto& grant : all) {
-    text +=
-        " GRANT " + std::string(grant.rights) + " ON " + where + "." + std::string(grant.table) + " TO " + role + ";";
-  }
-  static constexpr std::array<Grant, 4> of_retention{{{"SELECT ON ", "kept"},
-                                                      {"SELECT ON ", "sweep"},
-                                                      {"EXECUTE ON FUNCTION ", "keep_ids(smallint, bigint)"},
-                                                      {"EXECUTE ON FUNCTION ", "purge_step(integer)"}}};
-  for (const auto& grant : of_retention) {
-    text += " GRANT " + std::string(grant.rights) + where + "." + std::string(grant.table) + " TO " + role + ";";
-  }
-  return text;
 }
 
 }  // namespace turnstile::postgres

@@ -51,7 +51,4 @@ std::string describe(const ServerError& error);
 /// Another member owns the partition.
 [[noreturn]] void throw_fenced(const Fence& fence);
 
-/// The rights that a consumer needs, one statement a line; migrations/roles.sql is the same for people.
-std::string grants(std::string_view schema, std::string_view user);
-
 }  // namespace turnstile::postgres
