@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "support/running.hpp"
+#include "support/topic_reader.hpp"
 #include "support/world.hpp"
 #include "turnstile/turnstile.hpp"
 
@@ -23,30 +24,9 @@ bool dead_row(const World& world) {
 
 /// The first record of the dead letter topic.
 OwnedMessage dead_letter_of(const World& world) {
-  struct Nobody final : AssignmentListener {
-    std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) override {
-      assigned.assign(partitions.begin(), partitions.end());
-      std::vector<TopicPartitionOffset> starts;
-      for (const auto& at : partitions) starts.push_back({at, 0});
-      return starts;
-    }
-    void on_revoked(std::span<const TopicPartition>, bool) override { assigned.clear(); }
-    std::vector<TopicPartition> assigned;
-  } listener;
-  const auto consumer = world.broker().open_consumer();
-  consumer->subscribe({world.dead_topic()}, listener);
-  OwnedMessage found;
-  const bool there = eventually([&] {
-    consumer->poll(20ms);
-    if (listener.assigned.empty()) return false;
-    const auto block = consumer->take(listener.assigned.front(), 1);
-    if (!block || block->messages().empty()) return false;
-    found = block->messages().front().own();
-    return true;
-  });
-  EXPECT_TRUE(there) << "no record in the dead letter topic";
-  consumer->close();
-  return found;
+  TopicReader letters(world.dead_topic());
+  EXPECT_TRUE(letters.until([&] { return !letters.read.empty(); })) << "no record in the dead letter topic";
+  return letters.read.empty() ? OwnedMessage{} : letters.read.front();
 }
 
 std::map<std::string, std::string> headers_of(const OwnedMessage& message) {

@@ -58,7 +58,7 @@ class LeasedWorld {
   /// Under one id, however often it was sent.
   void expect_published_by_each_that_is_done(const std::string& topic) {
     EXPECT_TRUE(eventually([&] { return world_.query("SELECT count(*) FROM outbox") == "0"; })) << world_.output();
-    TopicReader sent(world_, topic);
+    TopicReader sent(topic);
     const auto done = std::stoul(world_.query("SELECT count(*) FROM inbox"));
     EXPECT_TRUE(sent.until([&] { return sent.ids().size() >= done; })) << sent.ids().size() << " of " << done;
     EXPECT_EQ(sent.ids().size(), done);

@@ -41,7 +41,7 @@ TEST_P(OutboxKilledAt, loses_nothing_and_repeats_only_what_can_be_told_apart) {
   EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world.output();
   Process successor = world.consumer(toml, {{"PUBLISH", out}});
 
-  TopicReader published(world, out), replied(world, replies);
+  TopicReader published(out), replied(replies);
   EXPECT_TRUE(published.until([&] { return published.payloads().size() == 300; }, 90s)) << world.output();
   EXPECT_TRUE(replied.until([&] { return replied.payloads().size() == 300; }));
   EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM outbox") == "0"; })) << world.output();
@@ -81,7 +81,7 @@ TEST(Outbox, replays_the_response_to_a_duplicate_bit_for_bit) {
   const std::string replies = world.add_topic("replies"), out = world.add_topic("out");
   Process consumer =
       world.consumer(world.toml("duplicates = \"replay\"\nreply_topics = \"" + replies + "\""), {{"PUBLISH", out}});
-  TopicReader reader(world, replies);
+  TopicReader reader(replies);
   world.publish({{"message-id", "m"}, {"correlation-id", "first"}}, "p");
   ASSERT_TRUE(reader.until([&] { return reader.read.size() == 1; })) << world.output();
   world.publish({{"message-id", "m"}, {"correlation-id", "second"}}, "p");
@@ -103,7 +103,7 @@ TEST(Outbox, puts_aside_what_goes_to_a_topic_that_is_gone_and_goes_on) {
   (void)world.query("INSERT INTO outbox (topic, record_key, record_payload) VALUES ('" + out +
                     "', 'k', 'behind it') RETURNING 1");
   Process consumer = world.consumer(world.toml());
-  TopicReader reader(world, out);
+  TopicReader reader(out);
   EXPECT_TRUE(reader.until([&] { return reader.payloads().contains("behind it"); })) << world.output();
   EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM outbox WHERE shard = -1") == "1"; }));
   EXPECT_THAT(world.query("SELECT refused FROM outbox"), HasSubstr("Create it"));
@@ -118,7 +118,7 @@ TEST(Outbox, sends_what_others_wrote_while_it_was_asleep_and_leaves_its_shards_w
   ASSERT_TRUE(eventually([&] { return world.output().find("assigned 1 partitions") != std::string::npos; }));
   (void)world.query("INSERT INTO outbox (topic, record_payload) VALUES ('" + world.dead_topic() +
                     "', 'x') RETURNING 1");
-  TopicReader reader(world, world.dead_topic());
+  TopicReader reader(world.dead_topic());
   EXPECT_TRUE(reader.until([&] { return reader.payloads().contains("x"); })) << world.output();
   consumer.signal(SIGTERM);
   EXPECT_EQ(consumer.wait(20s), 0) << world.output();

@@ -104,7 +104,7 @@ TEST(PollLoop, sends_what_its_handlers_publish_and_reply) {
   loop.topic(world.topic(), answering | transactional());
   RawConsumer raw(world.topic(), 0);
   EXPECT_TRUE(raw.next([&](const auto* record) { EXPECT_EQ(loop.handle(kafka::view(record)), Settled::done); }));
-  TopicReader made(world, out), said(world, replies);
+  TopicReader made(out), said(replies);
   EXPECT_TRUE(made.until([&] { return made.payloads().contains("made"); }));
   EXPECT_TRUE(said.until([&] { return said.payloads().contains("said"); }));
 }

@@ -173,7 +173,7 @@ TEST(Requests, a_request_that_is_sent_again_gets_the_same_response) {
   sender.send(thrice);
   const auto kept = [&] { return world->query("SELECT count(*) FROM producer_response"); };
   EXPECT_TRUE(eventually([&] { return world->caught_up() && kept() == "1"; }));
-  TopicReader answers(*world.operator->(), replies);
+  TopicReader answers(replies);
   EXPECT_TRUE(answers.until([&] { return answers.read.size() == 3; }));
   for (const auto& reply : answers.read) EXPECT_EQ(reply.payload, "run 1" + std::string("\0\xff", 2));
   sender.acknowledge(first);
@@ -222,7 +222,7 @@ TEST_P(DeadRequestsKilledAt, are_neither_lost_nor_run) {
                 "(SELECT reason, count(DISTINCT convert_from(record_payload, 'UTF8')) n FROM dead GROUP BY reason) r"),
             "no_session " + std::to_string(unknown) + ", outside_window " + std::to_string(late));
   EXPECT_EQ(world->query("SELECT count(*) FROM dead"), std::to_string(unknown + late));
-  TopicReader sent(*world.operator->(), replies);
+  TopicReader sent(replies);
   const auto all = 2U * static_cast<std::size_t>(fresh);  // what each publishes, and its reply
   EXPECT_TRUE(sent.until([&] { return sent.ids().size() == all; })) << sent.ids().size() << " of " << all;
   for (const auto& [message, ids] : sent.ids()) EXPECT_EQ(ids.size(), 1U) << message;

@@ -1,6 +1,8 @@
 #pragma once
 // What a topic holds, as a test looks at it.
 
+#include <unistd.h>
+
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,13 +12,16 @@
 
 #include "support/eventually.hpp"
 #include "support/world.hpp"
+#include "turnstile/kafka/broker.hpp"
 
 namespace turnstile::test {
 
-/// Reads a topic from its beginning, in a group of its own.
+/// Reads a topic from its beginning, in a group of its own: a member of another group that is not asked holds up its rebalances.
 class TopicReader final : private AssignmentListener {
  public:
-  TopicReader(World& world, const std::string& topic) : consumer_(world.broker().open_consumer()) {
+  explicit TopicReader(const std::string& topic)
+      : broker_(kafka::open_broker({{"bootstrap.servers", kafka_servers()}, {"group.id", group()}}, nullptr)),
+        consumer_(broker_->open_consumer()) {
     consumer_->subscribe({topic}, *this);
   }
   ~TopicReader() override { consumer_->close(); }
@@ -48,6 +53,10 @@ class TopicReader final : private AssignmentListener {
   std::vector<OwnedMessage> read;
 
  private:
+  static std::string group() {
+    static int count = 0;
+    return "reader-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+  }
   std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) override {
     assigned_.assign(partitions.begin(), partitions.end());
     std::vector<TopicPartitionOffset> starts;
@@ -56,6 +65,7 @@ class TopicReader final : private AssignmentListener {
   }
   void on_revoked(std::span<const TopicPartition>, bool) override { assigned_.clear(); }
 
+  std::shared_ptr<Broker> broker_;
   std::unique_ptr<BrokerConsumer> consumer_;
   std::vector<TopicPartition> assigned_;
 };
