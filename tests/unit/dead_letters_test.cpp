@@ -14,7 +14,7 @@ using namespace test;
 TEST(DeadLetters, holds_a_dead_message_whose_dead_letter_is_refused_and_does_not_run_it_again) {
   const std::vector<Planned> plan{{1, 0, Act::reject, 0}};
   int calls = 0;
-  World world({}, [&](const Message&) {
+  RunnerWorld world({}, [&](const Message&) {
     ++calls;
     return Outcome::dead_letter("no");
   });
@@ -37,7 +37,7 @@ TEST(DeadLetters, holds_a_dead_message_whose_dead_letter_is_refused_and_does_not
 /// The partition went to another member and came back: that one may have settled the message.
 TEST(DeadLetters, forgets_deaths_that_found_no_place_when_the_partition_was_lost) {
   int calls = 0;
-  World world({}, [&](const Message&) { return ++calls == 1 ? Outcome::dead_letter("no") : Outcome::done(); });
+  RunnerWorld world({}, [&](const Message&) { return ++calls == 1 ? Outcome::dead_letter("no") : Outcome::done(); });
   world.broker.refuse("t.dlq", "not authorised");
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}};
   const OneBlock block(plan);
@@ -58,7 +58,7 @@ TEST(DeadLetters, does_not_run_again_what_died_under_an_earlier_owner_where_offs
     TopicSettings settings;
     settings.message_id = source;
     std::vector<Offset> calls;
-    World world(settings, [&](const Message& message, Context&) {
+    RunnerWorld world(settings, [&](const Message& message, Context&) {
       calls.push_back(message.offset());
       return calls.size() == 1 ? Outcome::dead_letter("no") : Outcome::done();
     });
@@ -88,15 +88,15 @@ TEST(DeadLetters, does_not_run_again_what_died_under_an_earlier_owner_where_offs
 
 TEST(DeadLetters, an_owner_that_is_fenced_while_it_sends_a_dead_letter_leaves_the_message_to_the_next) {
   struct Slow final : BrokerProducer {
-    explicit Slow(World& w) : world(w) {}
+    explicit Slow(RunnerWorld& w) : world(w) {}
     Sent send(const OwnedMessage&) override {
       world.inbox->claim_partitions("g", {&world.place.at, 1}, std::chrono::seconds(1));
       return {};
     }
-    World& world;
+    RunnerWorld& world;
   };
   const auto reject = [](const Message&) { return Outcome::dead_letter("no"); };
-  World world({}, reject);
+  RunnerWorld world({}, reject);
   TopicSettings settings;
   settings.mode = Mode::transactional;
   settings.dead_letter = "";

@@ -17,7 +17,7 @@ class Horizon : public ::testing::Test {
   Horizon() {
     TopicSettings settings;
     settings.order = Order::none;
-    world_ = std::make_unique<World>(settings, handler_);
+    world_ = std::make_unique<RunnerWorld>(settings, handler_);
   }
   /// Ids from before this second are forgotten from now on.
   void forget_before(std::int64_t second, TopicSettings settings = {}) {
@@ -85,7 +85,7 @@ class Horizon : public ::testing::Test {
     context.tx().exec(kInsert, message.text());
     return Outcome::done();
   }};
-  std::unique_ptr<World> world_;
+  std::unique_ptr<RunnerWorld> world_;
 };
 
 TEST_F(Horizon, WhatMayHaveBeenForgottenIsParkedAndItsNeighboursRun) {

@@ -70,13 +70,14 @@ class OneBlock final : public OwnedBlock {
   }
 };
 
-struct World {
+/// Its name is its own: tests/support has a World as well, and one program holds both.
+struct RunnerWorld {
   std::shared_ptr<MemoryInbox> inbox = std::make_shared<MemoryInbox>();
   MemoryBroker broker;
   std::unique_ptr<TopicRunner> runner;
   Place place;
 
-  World(TopicSettings settings, Pipeline pipeline) {
+  RunnerWorld(TopicSettings settings, Pipeline pipeline) {
     broker.create_topic("t", 1);
     broker.create_topic("t.dlq", 1);
     inbox->fail(kBadInsert, "42P01");

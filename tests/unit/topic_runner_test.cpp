@@ -84,7 +84,7 @@ Result run(const std::vector<Planned>& plan, Order order, std::size_t batch, boo
   TopicSettings settings;
   settings.order = order;
   settings.retry = RetryPolicy{3, std::chrono::milliseconds(1), std::chrono::milliseconds(4)};
-  World world(settings, handler_of(plan, spans));
+  RunnerWorld world(settings, handler_of(plan, spans));
   for (const CommitFault fault : faults) world.inbox->fail_next_commit(fault);
   Lane lane(order);
   lane.add(std::make_unique<OneBlock>(plan));
@@ -193,7 +193,7 @@ TEST(TopicRunner, finds_out_that_a_commit_in_doubt_was_committed) {  // trap 13
 
 TEST(TopicRunner, stops_when_a_newer_owner_has_claimed_the_partition) {
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}};
-  World world({}, handler_of(plan, false));
+  RunnerWorld world({}, handler_of(plan, false));
   const OneBlock block(plan);
   const auto newer = world.inbox->claim_partitions("g", {&world.place.at, 1}, std::chrono::seconds(1));
   const auto session = world.inbox->open_session();
@@ -209,7 +209,7 @@ TEST(TopicRunner, starts_nothing_once_it_is_cancelled) {
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {2, 0, Act::effect, 0}};
   RunWatch watch;
   int calls = 0;
-  World world({}, [&](const Message&, Context& context) {
+  RunnerWorld world({}, [&](const Message&, Context& context) {
     ++calls;
     watch.cancel();
     EXPECT_TRUE(context.stop_token().stop_requested());
@@ -226,7 +226,7 @@ TEST(TopicRunner, starts_nothing_once_it_is_cancelled) {
 TEST(TopicRunner, commits_nothing_of_a_handler_that_went_on_past_its_permit) {
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}};
   RunWatch watch;
-  World world({}, [&](const Message&, Context& context) {
+  RunnerWorld world({}, [&](const Message&, Context& context) {
     context.tx().exec("INSERT", "too late");
     watch.cancel();
   });
@@ -255,7 +255,7 @@ TEST(TopicRunner, starts_and_commits_nothing_under_a_permit_whose_lease_ended_wh
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {2, 0, Act::effect, 0}};
   const auto limiter = std::make_shared<Leased>();
   int calls = 0;
-  World world({}, [&](const Message&, Context& context) {
+  RunnerWorld world({}, [&](const Message&, Context& context) {
     ++calls;
     limiter->over = true;  // nobody has been told yet: the process slept
     EXPECT_FALSE(context.stop_token().stop_requested());
@@ -284,7 +284,7 @@ TEST(TopicRunner, parks_an_id_that_comes_with_another_payload) {
   TopicSettings settings;
   settings.fingerprint = true;
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {1, 0, Act::effect, 0}};  // same id, payloads "0" and "1"
-  World world(settings, handler_of(plan, false));
+  RunnerWorld world(settings, handler_of(plan, false));
   const OneBlock block(plan);
   const auto session = world.inbox->open_session();
   RunWatch watch;
@@ -307,7 +307,7 @@ TEST(TopicRunner, wraps_the_handler_with_a_decorator_of_ones_own) {
   };
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}};
   Pipeline pipeline = [&calls](const Message&) { calls.emplace_back("handler"); };
-  World world({}, std::move(pipeline) | named("inner") | named("outer"));
+  RunnerWorld world({}, std::move(pipeline) | named("inner") | named("outer"));
   const OneBlock block(plan);
   const auto session = world.inbox->open_session();
   RunWatch watch;
