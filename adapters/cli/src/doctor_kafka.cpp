@@ -97,9 +97,8 @@ void look_at_topic(Broker& broker, const Config& config, const std::string& topi
     findings.ok("topic " + topic, count(info->partitions, "partition"));
     compare_retention(config, topic, settings, *info, findings);
   }
-  if (settings.dead_letter) {
-    look_at_needed(broker, "dead letters of " + topic,
-                   settings.dead_letter->empty() ? topic + ".dlq" : *settings.dead_letter,
+  if (const auto dead_letter = dead_letter_name(topic, settings)) {
+    look_at_needed(broker, "dead letters of " + topic, *dead_letter,
                    "the first message that fails for good would stop its partition", brokers, findings);
   }
   for (const std::string& name : reply_topic_names(settings))

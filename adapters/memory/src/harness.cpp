@@ -43,8 +43,8 @@ Harness::Harness(Pipeline pipeline, TopicSettings settings) : state_(std::make_u
     return inner(messages, context);
   };
   state_->broker->create_topic(topic, 64);
-  if (const auto dead = merge(pipeline.settings, settings).dead_letter) {
-    state_->dead_letter_topic = dead->empty() ? std::string(topic) + ".dlq" : *dead;
+  if (const auto dead = dead_letter_name(std::string(topic), merge(pipeline.settings, settings))) {
+    state_->dead_letter_topic = *dead;
     state_->broker->create_topic(state_->dead_letter_topic);
   }
   Backends backends;

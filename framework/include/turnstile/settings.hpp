@@ -63,6 +63,9 @@ struct TopicSettings {
       fingerprint;  ///< keep a hash of the payload and park an id that comes with another body; default off
 };
 
+/// The topic of the dead letters of `topic`; nothing: they have none.
+std::optional<std::string> dead_letter_name(const std::string& topic, const TopicSettings& settings);
+
 /// Where replies may go, in the order of `reply_topics`: who names none is answered to the first.
 std::vector<std::string> reply_topic_names(const TopicSettings& settings);
 

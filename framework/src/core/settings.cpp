@@ -14,6 +14,10 @@ void take(std::optional<T>& into, const std::optional<T>& over) {
 
 }  // namespace
 
+std::optional<std::string> dead_letter_name(const std::string& topic, const TopicSettings& settings) {
+  return settings.dead_letter && settings.dead_letter->empty() ? topic + ".dlq" : settings.dead_letter;
+}
+
 std::vector<std::string> reply_topic_names(const TopicSettings& settings) {
   return split_names(settings.reply_topics.value_or(""));
 }

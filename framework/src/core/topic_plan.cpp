@@ -21,14 +21,13 @@ TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings) {
                  .id_source = id_source(topic, settings.message_id.value_or(
                                                    settings.mode == Mode::sequence ? "offset" : "header:message-id")),
                  .retry = settings.retry.value_or(RetryPolicy{}),
-                 .dead_letter = settings.dead_letter};
+                 .dead_letter = dead_letter_name(topic, settings)};
   plan.mode = settings.mode.value_or(Mode::none);
   plan.order = settings.order.value_or(Order::partition);
   if (settings.limit) {
     plan.limit = *settings.limit;
     plan.limiter = settings.limiter.value_or(topic);
   }
-  if (plan.dead_letter && plan.dead_letter->empty()) plan.dead_letter = topic + ".dlq";
   plan.batch = static_cast<std::size_t>(std::max<std::int64_t>(1, settings.batch.value_or(500)));
   plan.duplicates = settings.duplicates.value_or(DuplicatePolicy::skip);
   plan.reply_topics = reply_topic_names(settings);
