@@ -21,11 +21,18 @@ constexpr int kHeartbeats = 3;
 constexpr std::chrono::milliseconds kAfterFailure{1'000};
 constexpr std::chrono::milliseconds kDescribeWait{10'000};
 
-/// To numbers that are kept as ranges.
-void add(std::map<std::int64_t, std::int64_t>& ranges, std::int64_t number) {
+/// Numbers as ranges: from which up to which.
+using Ranges = std::map<std::int64_t, std::int64_t>;
+
+bool contains(const Ranges& ranges, std::int64_t number) {
+  const auto after = ranges.upper_bound(number);
+  return after != ranges.begin() && std::prev(after)->second >= number;
+}
+
+void add(Ranges& ranges, std::int64_t number) {
+  if (contains(ranges, number)) return;
   const auto after = ranges.upper_bound(number);
   const auto before = after == ranges.begin() ? ranges.end() : std::prev(after);
-  if (before != ranges.end() && before->second >= number) return;
   auto range =
       before != ranges.end() && before->second + 1 == number ? before : ranges.emplace_hint(after, number, number);
   range->second = number;
@@ -149,9 +156,7 @@ std::vector<BrokerSender::Fate> NumberedSender::send(std::span<const OwnedMessag
 
 bool NumberedSender::was_refused(const Stamped& one) const {
   const auto sent = topics_.find(one.message.topic);
-  if (one.session != session_.id || sent == topics_.end()) return false;
-  const auto after = sent->second.refused.upper_bound(one.number);
-  return after != sent->second.refused.begin() && std::prev(after)->second >= one.number;
+  return one.session == session_.id && sent != topics_.end() && contains(sent->second.refused, one.number);
 }
 
 void NumberedSender::acknowledge(const std::string& topic, const MessageId& session, std::int64_t number) {
