@@ -91,21 +91,18 @@ TopicState& Engine::add_topic(std::unique_ptr<TopicState> topic) {
 void Engine::run(const std::atomic<int>& stop) {
   stop_ = &stop;
   start_workers();
+  const auto hand_over = [this](auto& list, auto... what) {
+    {
+      const std::lock_guard lock(shared_->mutex);
+      list.emplace_back(std::move(what)...);
+    }
+    consumer_->wake();
+  };
   Keeper::Calls calls;
-  calls.claimed = [this](LanePtr lane, PartitionClaim claim) {
-    {
-      const std::lock_guard lock(shared_->mutex);
-      shared_->late_claims.emplace_back(std::move(lane), std::move(claim));
-    }
-    consumer_->wake();
+  calls.claimed = [=, this](LanePtr lane, PartitionClaim claim) {
+    hand_over(shared_->late_claims, std::move(lane), std::move(claim));
   };
-  calls.behind = [this](LanePtr lane) {
-    {
-      const std::lock_guard lock(shared_->mutex);
-      shared_->behind.push_back(std::move(lane));
-    }
-    consumer_->wake();
-  };
+  calls.behind = [=, this](LanePtr lane) { hand_over(shared_->behind, std::move(lane)); };
   keeper_ = std::make_unique<Keeper>(Keeper::Settings{.group = settings_.group,
                                                       .stall_after = settings_.consumer.stall_after,
                                                       .lock_timeout = settings_.lock_timeout,
