@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <limits>
 #include <set>
 
 #include "tests/contract/inbox_world.hpp"
@@ -15,6 +16,8 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+
+constexpr Offset kLast = std::numeric_limits<Offset>::max();
 
 class InboxStoreContract : public InboxContract {
  protected:
@@ -218,16 +221,18 @@ TEST_P(InboxStoreContract, AClaimSaysHowFarHandlersHaveComeThatNumberItsRecords)
 }
 
 TEST_P(InboxStoreContract, ADeadMessageIsKeptOnce) {
-  EXPECT_THAT(store().dead_from(handler_, fence_, 0), IsEmpty());
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), IsEmpty());
   EXPECT_TRUE(store().record_dead(dead(7)));
   EXPECT_FALSE(store().record_dead(dead(7)));
   EXPECT_TRUE(store().record_dead(dead(9)));
-  EXPECT_THAT(store().dead_from(handler_, fence_, 0), ElementsAre(7, 9));
-  EXPECT_THAT(store().dead_from(handler_, fence_, 7), ElementsAre(7, 9));
-  EXPECT_THAT(store().dead_from(handler_, fence_, 8), ElementsAre(9));
-  EXPECT_THAT(store().dead_from(store().register_handler("another"), fence_, 0), IsEmpty());
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), ElementsAre(7, 9));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 7, kLast), ElementsAre(7, 9));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 8, kLast), ElementsAre(9));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, 7), ElementsAre(7));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 8, 8), IsEmpty());
+  EXPECT_THAT(store().dead_between(store().register_handler("another"), fence_, 0, kLast), IsEmpty());
   watermark(1);  // another partition's fence
-  EXPECT_THAT(store().dead_from(handler_, fence_, 0), IsEmpty());
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), IsEmpty());
 }
 
 TEST_P(InboxStoreContract, ADeadMessageOfAnEarlierOwnerIsRefused) {
@@ -237,7 +242,7 @@ TEST_P(InboxStoreContract, ADeadMessageOfAnEarlierOwnerIsRefused) {
   EXPECT_THROW(store().record_dead(late), Fenced);
   late.record.offset = 7;
   EXPECT_THROW(store().record_dead(late), Fenced);
-  EXPECT_THAT(store().dead_from(handler_, fence_, 0), ElementsAre(7));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), ElementsAre(7));
 }
 
 TEST_P(InboxStoreContract, ADeadMessageMayHoldAnything) {
@@ -251,13 +256,13 @@ TEST_P(InboxStoreContract, ADeadMessageMayHoldAnything) {
   message.record.headers = {{"a", "1"}, {"a", std::nullopt}, {"\xff", ""}};
   message.dead_letter = TopicPartitionOffset{{"payments.dlq", 3}, 42};
   EXPECT_TRUE(store().record_dead(message));
-  EXPECT_THAT(store().dead_from(handler_, fence_, 8), ElementsAre(8));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 8, kLast), ElementsAre(8));
 }
 
 TEST_P(InboxStoreContract, ARecreatedTopicHasDeadOfItsOwn) {
   EXPECT_TRUE(store().record_dead(dead(7)));
   store().begin_incarnation(fence_, 0);
-  EXPECT_THAT(store().dead_from(handler_, fence_, 7), IsEmpty());
+  EXPECT_THAT(store().dead_between(handler_, fence_, 7, kLast), IsEmpty());
   EXPECT_TRUE(store().record_dead(dead(7)));
 }
 

@@ -33,8 +33,8 @@ class ForwardingStore : public InboxStore {
     return inner_->begin_incarnation(fence, first);
   }
   bool record_dead(const DeadMessage& message) override { return inner_->record_dead(message); }
-  std::set<Offset> dead_from(HandlerId handler, const Fence& fence, Offset first) override {
-    return inner_->dead_from(handler, fence, first);
+  std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last) override {
+    return inner_->dead_between(handler, fence, first, last);
   }
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override {
     return inner_->keep_ids(handler, keep_for);

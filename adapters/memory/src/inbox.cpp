@@ -214,18 +214,16 @@ bool MemoryInbox::record_dead(const DeadMessage& message) {
       .second;
 }
 
-std::set<Offset> MemoryInbox::dead_from(HandlerId handler, const Fence& fence, Offset first) {
+std::set<Offset> MemoryInbox::dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
   std::set<Offset> offsets;
   const auto row = state_->fences.find(fence.slot);
   if (row == state_->fences.end()) return offsets;
   const std::int32_t incarnation = row->second.incarnation;
-  for (auto it = state_->dead.lower_bound({handler, fence.slot, incarnation, first}); it != state_->dead.end(); ++it) {
-    const auto& [whose, slot, which, offset] = it->first;
-    if (whose != handler || slot != fence.slot || which != incarnation) break;
-    offsets.insert(offset);
-  }
+  const auto end = state_->dead.upper_bound({handler, fence.slot, incarnation, last});
+  for (auto it = state_->dead.lower_bound({handler, fence.slot, incarnation, first}); it != end; ++it)
+    offsets.insert(std::get<Offset>(it->first));
   return offsets;
 }
 

@@ -315,9 +315,9 @@ WITH owner AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM buried) FROM owner)";
 
-constexpr std::string_view kDeadFrom = R"(
+constexpr std::string_view kDeadBetween = R"(
 SELECT d.record_offset FROM @.dead d JOIN @.fence f ON f.slot = d.slot AND f.incarnation = d.incarnation
- WHERE d.handler = $1::smallint AND d.slot = $2::integer AND d.record_offset >= $3::bigint)";
+ WHERE d.handler = $1::smallint AND d.slot = $2::integer AND d.record_offset BETWEEN $3::bigint AND $4::bigint)";
 
 /// max + 1 instead of a sequence: a sequence burns a number for each conflict, and these are few. A rival that takes the
 /// same number makes this a conflict, with no row; then look again.
@@ -422,7 +422,7 @@ Statements::Statements(const std::string& schema) {
   advance = in(kAdvance);
   incarnation = in(kIncarnation);
   record_dead = in(kRecordDead);
-  dead_from = in(kDeadFrom);
+  dead_between = in(kDeadBetween);
   find_handler = in("SELECT id FROM @.handler WHERE name = $1::text");
   register_handler = in(kRegisterHandler);
   first_group = in(kFirstGroup);

@@ -64,7 +64,7 @@ struct Statements {
   std::string advance;
   std::string incarnation;
   std::string record_dead;
-  std::string dead_from;
+  std::string dead_between;
   std::string find_handler;
   std::string register_handler;
   std::string first_group;

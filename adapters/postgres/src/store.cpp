@@ -49,7 +49,7 @@ class Store final : public InboxStore {
   std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override;
   std::int32_t begin_incarnation(const Fence& fence, Offset first) override;
   bool record_dead(const DeadMessage& message) override;
-  std::set<Offset> dead_from(HandlerId handler, const Fence& fence, Offset first) override;
+  std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last) override;
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override;
   PurgeStep purge_step(std::int64_t most) override;
 
@@ -233,12 +233,13 @@ bool Store::record_dead(const DeadMessage& message) {
   return number_at(kept[0], 0, 0) == 1;
 }
 
-std::set<Offset> Store::dead_from(HandlerId handler, const Fence& fence, Offset first) {
+std::set<Offset> Store::dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last) {
   const auto kept = call([&](Pipeline& pipeline) {
     pipeline.arguments().add_int(handler.value);
     pipeline.arguments().add_int(fence.slot);
     pipeline.arguments().add_int(first);
-    pipeline.add(shared_->statements.dead_from, kCaller, Pipeline::Keep::text);
+    pipeline.arguments().add_int(last);
+    pipeline.add(shared_->statements.dead_between, kCaller, Pipeline::Keep::text);
   });
   std::set<Offset> offsets;
   for (int row = 0; row < PQntuples(kept[0].get()); ++row) offsets.insert(number_at(kept[0], row, 0));

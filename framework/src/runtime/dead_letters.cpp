@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "runtime/failpoint.hpp"
 #include "turnstile/error.hpp"
@@ -39,13 +40,14 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
 
 void DeadLetters::find(Place& place, const TopicPlan& plan, HandlerId handler, Offset first) const {
   if (!store_ || !place.fence || !plan.id_source.is_offset()) return;
-  place.dead = std::make_shared<const std::set<Offset>>(store_->dead_from(handler, *place.fence, first));
+  place.dead = std::make_shared<const std::set<Offset>>(
+      store_->dead_between(handler, *place.fence, first, std::numeric_limits<Offset>::max()));
 }
 
 void DeadLetters::bury(const Message& message, const std::optional<MessageId>& id, const Place& place,
                        const TopicPlan& plan, HandlerId handler, const Death& death) {
   const bool keeps_rows = store_ && place.fence;
-  if (keeps_rows && store_->dead_from(handler, *place.fence, message.offset()).contains(message.offset())) return;
+  if (keeps_rows && !store_->dead_between(handler, *place.fence, message.offset(), message.offset()).empty()) return;
   TURNSTILE_FAILPOINT("before-dead-letter");
   std::optional<TopicPartitionOffset> where;
   if (plan.dead_letter) {

@@ -179,8 +179,8 @@ class InboxStore {
   virtual std::int32_t begin_incarnation(const Fence& fence, Offset first) = 0;
   /// Keeps it for `turnstile dlq`. False when this record of this handler is there already: nothing is changed then. Throws Fenced.
   virtual bool record_dead(const DeadMessage& message) = 0;
-  /// Which of the partition's records, from this offset on, record_dead() knows. Whoever has claimed the partition alone adds to them.
-  virtual std::set<Offset> dead_from(HandlerId handler, const Fence& fence, Offset first) = 0;
+  /// Which of the partition's records from `first` to `last` record_dead() knows. Whoever has claimed the partition alone adds to them.
+  virtual std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last) = 0;
 
   /// Says that this consumer needs the handler's ids for so long (nothing: for ever); to be said again every ten minutes. What is said
   /// holds for as long as it says: who says less than others have said changes nothing for the ids that they count on.
