@@ -3,10 +3,15 @@
 #include "core/config_environment.hpp"
 
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <map>
+#include <sstream>
 
 #include "turnstile/error.hpp"
+#include "turnstile/testing/broker.hpp"
+#include "turnstile/turnstile.hpp"
 
 namespace turnstile {
 namespace {
@@ -97,6 +102,92 @@ TEST(EnvironmentTest, a_variable_that_could_mean_two_topics_is_refused) {
       std::vector<std::string>{"environment TURNSTILE_TOPICS_PAY_V2_LIMIT: may mean topic 'pay-v2' or 'pay.v2', whose "
                                "variables have the same names; set it in the file"});
   EXPECT_EQ(problems(file, {}), std::vector<std::string>{});
+}
+
+/// As Config::load() does it.
+Config load(std::string_view toml, const Variables& variables) {
+  Config config = parse(toml, variables);
+  config.environment = [variables](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+  return config;
+}
+
+/// What a program with these topics in its code makes of the configuration: the reasons why it does not start, or nothing.
+struct Started {
+  std::vector<std::string> problems;
+  std::string log;
+};
+
+Started start(const Config& config, const std::vector<std::pair<std::string, std::int64_t>>& topics) {
+  std::ostringstream log;
+  const auto broker = std::make_shared<testing::MemoryBroker>();
+  Consumer app{config, {.broker = broker}};
+  app.handle_signals(false).logger(
+      std::make_shared<spdlog::logger>("t", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  for (const auto& [name, n] : topics) {
+    broker->create_topic(name, 1);
+    app.topic(name, Pipeline([](const Message&, Context&) {}) | limit(n) | handler_timeout(std::chrono::seconds(1)));
+  }
+  app.stop();
+  try {
+    app.run();
+  } catch (const ConfigError& error) {
+    return {error.problems, log.str()};
+  }
+  return {{}, log.str()};
+}
+
+TEST(EnvironmentTest, applies_to_topics_that_only_the_program_names) {
+  // A limit that no setting may have shows that the variable is read.
+  const Config config = load("", {{"TURNSTILE_TOPICS_CHARGES_LIMIT", "0"}});
+  const auto started = start(config, {{"charges", 5}});
+  ASSERT_EQ(started.problems.size(), 1U);
+  EXPECT_TRUE(started.problems[0].starts_with("environment TURNSTILE_TOPICS_CHARGES_LIMIT: topics.charges.limit: is 0"))
+      << started.problems[0];
+
+  Config read = load("", {{"TURNSTILE_TOPICS_CHARGES_LIMIT", "3"}});
+  EXPECT_TRUE(read_environment(std::set<std::string>{"charges", "refunds"}, read).empty());
+  EXPECT_EQ(read.topics.at("charges").limit, 3);
+  EXPECT_FALSE(read.topics.contains("refunds"));
+  EXPECT_EQ(read.where("topics.charges.limit"), "environment TURNSTILE_TOPICS_CHARGES_LIMIT: topics.charges.limit");
+  EXPECT_TRUE(start(load("", {{"TURNSTILE_TOPICS_CHARGES_LIMIT", "3"}}), {{"charges", 5}}).problems.empty());
+}
+
+TEST(EnvironmentTest, a_variable_that_could_mean_two_topics_of_the_program_is_refused) {
+  const Variables variables{{"TURNSTILE_TOPICS_PAY_V2_LIMIT", "3"}};
+  EXPECT_EQ(
+      start(load("", variables), {{"pay.v2", 5}, {"pay-v2", 5}}).problems,
+      std::vector<std::string>{"environment TURNSTILE_TOPICS_PAY_V2_LIMIT: may mean topic 'pay-v2' or 'pay.v2', whose "
+                               "variables have the same names; set it in the file"});
+  EXPECT_EQ(start(load("[topics.\"pay.v2\"]", variables), {{"pay.v2", 5}, {"pay-v2", 5}}).problems.size(), 1U);
+}
+
+TEST(EnvironmentTest, a_variable_that_nothing_reads_is_a_warning_with_what_was_probably_meant) {
+  Config config = load("[topics.charges]\n[kafka]\n\"fetch.wait.max.ms\" = 10", {});
+  config.variables = {"TURNSTILE_POSTGRES_URL",
+                      "TURNSTILE_TOPICS_CHARGES_LIMIT",
+                      "TURNSTILE_TOPICS_REFUNDS_ORDER",
+                      "TURNSTILE_KAFKA_GROUP_ID",
+                      "TURNSTILE_KAFKA_FETCH_WAIT_MAX_MS",
+                      "TURNSTILE_TEST_KAFKA",
+                      "TURNSTILE_TOPICS_CHRAGES_LIMIT",
+                      "TURNSTILE_KAFKA_QUEUED_MAX_MESSAGES_KBYTES",
+                      "TURNSTILE_DATABASE_SERVICE_PORT_5432_TCP_ADDR"};
+  const auto found = unread_variables({"refunds"}, config);
+  EXPECT_EQ(found, (std::vector<std::string>{
+                       "environment TURNSTILE_DATABASE_SERVICE_PORT_5432_TCP_ADDR: nothing reads this variable, so it "
+                       "changes nothing; unset it, or correct its name: TURNSTILE_SECTION_KEY, such as "
+                       "TURNSTILE_POSTGRES_URL",
+                       "environment TURNSTILE_KAFKA_QUEUED_MAX_MESSAGES_KBYTES: nothing reads this variable, so it "
+                       "changes nothing; a setting of librdkafka must stand in the file's [kafka] before the "
+                       "environment can override it",
+                       "environment TURNSTILE_TOPICS_CHRAGES_LIMIT: nothing reads this variable, so it changes "
+                       "nothing; did you mean TURNSTILE_TOPICS_CHARGES_LIMIT?"}));
+  config.topics.clear();
+  EXPECT_NE(start(config, {{"charges", 5}, {"refunds", 5}}).log.find("did you mean TURNSTILE_TOPICS_CHARGES_LIMIT?"),
+            std::string::npos);
 }
 
 }  // namespace

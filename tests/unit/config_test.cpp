@@ -346,6 +346,35 @@ TEST(ConfigTest, load_reads_a_file_and_names_it) {
   std::filesystem::remove(file);
 }
 
+TEST(ConfigTest, load_reports_wrong_settings_of_librdkafka_together_with_all_other_mistakes) {
+  const auto file = std::filesystem::path(::testing::TempDir()) / "turnstile-kafka-test.toml";
+  std::ofstream(file) << "[kafka]\n\"sesion.timeout.ms\" = 9000\n\"fetch.min.bytes\" = \"many\"\n"
+                         "\"enable.auto.commit\" = true\n[log]\nlevel = \"loud\"\n[topics.a]\nlimt = 3\n";
+  try {
+    Config::load(file);
+    ADD_FAILURE() << "was taken";
+  } catch (const ConfigError& error) {
+    ASSERT_EQ(error.problems.size(), 5U) << error.what();
+    const auto expect = [&](std::size_t i, const std::string& begin, const std::string& part) {
+      EXPECT_TRUE(error.problems[i].starts_with(file.string() + begin)) << error.problems[i];
+      EXPECT_NE(error.problems[i].find(part), std::string::npos) << error.problems[i];
+    };
+    expect(0, ":2: kafka.sesion.timeout.ms: ", "did you mean 'session.timeout.ms'?");
+    expect(1, ":3: kafka.fetch.min.bytes: ", "librdkafka");
+    expect(2, ":4: kafka.enable.auto.commit: ", "must be false");
+    expect(3, ":6: log.level: ", "loud");
+    expect(4, ":8: topics.a.limt: ", "did you mean 'limit'?");
+  }
+  std::filesystem::remove(file);
+}
+
+TEST(ConfigTest, load_does_not_demand_brokers) {
+  const auto file = std::filesystem::path(::testing::TempDir()) / "turnstile-no-kafka-test.toml";
+  std::ofstream(file) << "[log]\nlevel = \"warn\"\n";
+  EXPECT_NO_THROW(Config::load(file));
+  std::filesystem::remove(file);
+}
+
 TEST(ConfigTest, a_file_that_cannot_be_read_is_named_with_the_reason) {
   const auto refusal = [](const std::filesystem::path& file) -> std::string {
     try {

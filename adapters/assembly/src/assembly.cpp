@@ -72,6 +72,8 @@ Backends connect(const Config& config, std::shared_ptr<spdlog::logger> logger) {
   return backends;
 }
 
+Config Config::load(const std::filesystem::path& file) { return load(file, kafka::check_settings); }
+
 Consumer::Consumer(Config config) : Consumer(config, connect(config)) {}
 
 PollLoop::PollLoop(Config config) : PollLoop(config, connect(config)) {}

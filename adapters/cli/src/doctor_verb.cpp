@@ -9,6 +9,7 @@
 #include "settings.hpp"
 #include "text.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/kafka/broker.hpp"
 
 namespace turnstile::cli {
 
@@ -34,7 +35,7 @@ const char* mark_of(Level level) {
 
 void look_at_all(const Global& global, Findings& findings) {
   try {
-    const Config config = load_settings(global);
+    const Config config = load_settings(global, kafka::check_settings);
     findings.ok("configuration", fmt::format("{}: {}", source_of(config),
                                              count(static_cast<std::int64_t>(config.topics.size()), "topic")));
     look_at_kafka(config, findings);

@@ -17,8 +17,6 @@ namespace {
 
 constexpr const char* kBrokers = "bootstrap.servers";
 constexpr const char* kNoFile = "the command line and the environment";
-// Config::parse() asks for brokers, which `inbox` and `migrate` do not need. Stands in for them and is taken out again.
-constexpr const char* kNobody = "no-broker-is-configured:1";
 
 std::optional<std::string> variable(std::string_view name) {
   const char* value = std::getenv(std::string(name).c_str());
@@ -40,32 +38,25 @@ std::string read_file(const std::string& name) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-Config from_file(const Global& global, const std::string& name) {
-  return Config::parse(read_file(name), name, [&](std::string_view key) -> std::optional<std::string> {
+/// `global` must outlive it.
+Config::Environment environment_of(const Global& global) {
+  return [&global](std::string_view key) {
     const auto given = overridden(global, key);
     return given ? given : variable(key);
-  });
+  };
 }
 
-Config without_file(const Global& global) {
-  Config config = Config::parse("", kNoFile, [&](std::string_view key) -> std::optional<std::string> {
-    if (const auto given = overridden(global, key)) return given;
-    if (const auto value = variable(key)) return value;
-    if (key == "TURNSTILE_KAFKA_BOOTSTRAP_SERVERS") return kNobody;
-    return std::nullopt;
-  });
-  const auto brokers = config.kafka.find(kBrokers);
-  if (brokers != config.kafka.end() && brokers->second == kNobody) config.kafka.erase(brokers);
-  return config;
+Config from_file(const Global& global, const std::string& name, const KafkaCheck& kafka_check) {
+  return Config::parse(read_file(name), name, environment_of(global), kafka_check);
 }
 
 }  // namespace
 
-Config load_settings(const Global& global) {
-  if (global.config_file) return from_file(global, *global.config_file);
+Config load_settings(const Global& global, const KafkaCheck& kafka_check) {
+  if (global.config_file) return from_file(global, *global.config_file, kafka_check);
   std::error_code ignored;
-  if (std::filesystem::exists(kDefaultFile, ignored)) return from_file(global, kDefaultFile);
-  return without_file(global);
+  if (std::filesystem::exists(kDefaultFile, ignored)) return from_file(global, kDefaultFile, kafka_check);
+  return Config::parse("", kNoFile, environment_of(global), kafka_check);
 }
 
 PostgresSettings require_postgres(const Config& config) {

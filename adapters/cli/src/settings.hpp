@@ -9,8 +9,8 @@ namespace turnstile::cli {
 inline constexpr const char* kDefaultFile = "turnstile.toml";
 
 /// The file of --config, or turnstile.toml where there is one, or nothing but the environment and the options. Throws
-/// ConfigError with all that is wrong.
-Config load_settings(const Global& global);
+/// ConfigError with all that is wrong; librdkafka's settings are judged by `kafka_check`, or by whoever opens a broker.
+Config load_settings(const Global& global, const KafkaCheck& kafka_check = {});
 
 /// Throws UsageError, saying the three ways to name a database.
 PostgresSettings require_postgres(const Config& config);

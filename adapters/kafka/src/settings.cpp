@@ -67,11 +67,33 @@ std::string hide(std::string text, const std::string& key, const std::string& va
   return text;
 }
 
-void set(rd_kafka_conf_t* conf, const std::string& key, const std::string& value, std::vector<std::string>& problems) {
+using Problems = std::vector<KafkaProblem>;
+
+/// Without aliases, which librdkafka does not list.
+std::vector<std::string> names_of(rd_kafka_conf_t* conf) {
+  std::vector<std::string> names;
+  std::size_t count = 0;
+  const char** dump = rd_kafka_conf_dump(conf, &count);
+  for (std::size_t i = 0; i + 1 < count; i += 2) names.emplace_back(dump[i]);
+  rd_kafka_conf_dump_free(dump, count);
+  return names;
+}
+
+void set(rd_kafka_conf_t* conf, const std::string& key, const std::string& value, Problems& problems) {
   std::array<char, 512> why{};
-  if (rd_kafka_conf_set(conf, key.c_str(), value.c_str(), why.data(), why.size()) == RD_KAFKA_CONF_OK) return;
-  problems.push_back(fmt::format("kafka.\"{}\": {} (librdkafka {}; its CONFIGURATION.md lists the settings)", key,
-                                 hide(why.data(), key, value), rd_kafka_version_str()));
+  const auto answer = rd_kafka_conf_set(conf, key.c_str(), value.c_str(), why.data(), why.size());
+  if (answer == RD_KAFKA_CONF_OK) return;
+  KafkaProblem problem{key, fmt::format("{} (librdkafka {}; its CONFIGURATION.md lists the settings)",
+                                        hide(why.data(), key, value), rd_kafka_version_str())};
+  if (answer == RD_KAFKA_CONF_UNKNOWN) problem.known = names_of(conf);
+  problems.push_back(std::move(problem));
+}
+
+/// For settings that come from code, and so have no line.
+std::vector<std::string> texts(const Problems& problems) {
+  std::vector<std::string> lines;
+  for (const auto& problem : problems) lines.push_back(fmt::format("kafka.\"{}\": {}", problem.key, problem.why));
+  return lines;
 }
 
 bool has_value(const Settings& settings, const std::string& key, std::initializer_list<std::string_view> values) {
@@ -79,32 +101,26 @@ bool has_value(const Settings& settings, const std::string& key, std::initialize
   return at != settings.end() && std::find(values.begin(), values.end(), at->second) != values.end();
 }
 
-void check_promises(const Settings& s, std::vector<std::string>& problems) {
+void check_promises(const Settings& s, Problems& problems) {
   for (const char* key : {"enable.auto.commit", "enable.auto.offset.store"})
     if (has_value(s, key, {"true", "t", "1"}))
       problems.push_back(
-          fmt::format("kafka.\"{}\": must be false: turnstile commits an offset only after the effects of all "
-                      "messages below it are permanent. Remove the line",
-                      key));
+          {key,
+           "must be false: turnstile commits an offset only after the effects of all messages below it are permanent. "
+           "Remove the line"});
   for (const char* key : {"acks", "request.required.acks"})
     if (s.contains(key) && !has_value(s, key, {"all", "-1"}))
       problems.push_back(
-          fmt::format("kafka.\"{}\": must be all: a dead letter counts as written when every in-sync replica has it. "
-                      "Remove the line",
-                      key));
-  if (rd_kafka_version() < cooperative_since) {
-    if (has_value(s, "partition.assignment.strategy", {"cooperative-sticky"}))
-      problems.push_back(
-          fmt::format("kafka.\"partition.assignment.strategy\": cooperative-sticky loses assignments in librdkafka {} "
-                      "(sound from 2.10): use range or roundrobin",
-                      rd_kafka_version_str()));
-    if (has_value(s, "group.protocol", {"consumer", "CONSUMER"}))
-      problems.push_back(fmt::format(
-          "kafka.\"group.protocol\": consumer needs librdkafka 2.10, this is {}: use classic", rd_kafka_version_str()));
-  }
-  if (setting(s, "bootstrap.servers").empty() && setting(s, "metadata.broker.list").empty())
-    problems.emplace_back(
-        "kafka.\"bootstrap.servers\": is missing: the brokers to begin with, as in \"localhost:9092\"");
+          {key, "must be all: a dead letter counts as written when every in-sync replica has it. Remove the line"});
+  if (rd_kafka_version() >= cooperative_since) return;
+  if (has_value(s, "partition.assignment.strategy", {"cooperative-sticky"}))
+    problems.push_back({"partition.assignment.strategy",
+                        fmt::format("cooperative-sticky loses assignments in librdkafka {} (sound from 2.10): use "
+                                    "range or roundrobin",
+                                    rd_kafka_version_str())});
+  if (has_value(s, "group.protocol", {"consumer", "CONSUMER"}))
+    problems.push_back({"group.protocol", fmt::format("consumer needs librdkafka 2.10, this is {}: use classic",
+                                                      rd_kafka_version_str())});
 }
 
 bool applies(const Default& d, const Settings& s) {
@@ -133,7 +149,7 @@ std::string effective(const Settings& settings, const std::string& key) {
   return value.data();
 }
 
-Conf make_conf(Role role, const Settings& settings, std::vector<std::string>& problems) {
+Conf make_conf(Role role, const Settings& settings, std::vector<KafkaProblem>& problems) {
   Conf conf{rd_kafka_conf_new()};
   for (const auto& d : for_all)
     if (applies(d, settings)) set(conf.get(), d.key, d.value, problems);
@@ -150,17 +166,24 @@ Conf make_conf(Role role, const Settings& settings, std::vector<std::string>& pr
 }
 
 Conf make_conf(Role role, const Settings& settings) {
-  std::vector<std::string> problems;
+  Problems problems;
   Conf conf = make_conf(role, settings, problems);
-  if (!problems.empty()) throw ConfigError(std::move(problems));
+  if (!problems.empty()) throw ConfigError(texts(problems));
   return conf;
 }
 
-void check(const Settings& settings) {
-  std::vector<std::string> problems;
+std::vector<KafkaProblem> check_settings(const Settings& settings) {
+  Problems problems;
   check_promises(settings, problems);
   make_conf(Role::consumer, settings, problems);
-  if (!problems.empty()) throw ConfigError(std::move(problems));
+  return problems;
+}
+
+void check(const Settings& settings) {
+  Problems problems = check_settings(settings);
+  if (setting(settings, "bootstrap.servers").empty() && setting(settings, "metadata.broker.list").empty())
+    problems.push_back({"bootstrap.servers", "is missing: the brokers to begin with, as in \"localhost:9092\""});
+  if (!problems.empty()) throw ConfigError(texts(problems));
 }
 
 }  // namespace turnstile::kafka

@@ -11,12 +11,11 @@ namespace turnstile::kafka {
 
 enum class Role { consumer, producer, inspector };
 
-/// The configuration of one client, without its callbacks. What is wrong is added to `problems`, as one line each:
-/// `kafka."fetch.min.byte": No such configuration property …`
-Conf make_conf(Role role, const Settings& settings, std::vector<std::string>& problems);
-/// The same; throws ConfigError.
+/// The configuration of one client, without its callbacks. What is wrong is added to `problems`.
+Conf make_conf(Role role, const Settings& settings, std::vector<KafkaProblem>& problems);
+/// The same; throws ConfigError, with one line for each: `kafka."fetch.min.byte": No such configuration property …`
 Conf make_conf(Role role, const Settings& settings);
-/// All that can be said against the settings before anything connects. Throws ConfigError.
+/// check_settings(), and that brokers are named. Throws ConfigError.
 void check(const Settings& settings);
 
 /// A consumer's setting as it will be, defaults included. The settings must have passed check().

@@ -5,7 +5,8 @@
 // Environment: TURNSTILE_<SECTION>_<KEY>, upper case, every other character an underscore:
 //   TURNSTILE_POSTGRES_URL, TURNSTILE_KAFKA_BOOTSTRAP_SERVERS, TURNSTILE_TOPICS_PAYMENTS_LIMIT.
 // An empty variable counts as not set. Of [kafka], the keys that the file names can be overridden, and those that say how
-// to reach the brokers and as whom; of [topics], the topics that have a section, be it an empty one.
+// to reach the brokers and as whom. Of [topics], the topics that have a section in the file, and those that the program
+// gives to Consumer::topic() or PollLoop::topic(). A variable TURNSTILE_… that nothing reads is a warning at the start.
 
 #include <chrono>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "turnstile/settings.hpp"
 
@@ -68,14 +70,28 @@ struct LogSettings {
   std::string format = "text";  ///< text | json
 };
 
+/// What is wrong with one setting of [kafka]. The framework passes these settings on and does not know them.
+struct KafkaProblem {
+  std::string key;
+  std::string why;                   ///< a sentence that follows the setting's name; holds no secret
+  std::vector<std::string> known{};  ///< when no setting has that name: the names that exist, to suggest one of them
+};
+/// Judges the settings of [kafka] without connecting.
+using KafkaCheck = std::function<std::vector<KafkaProblem>(const std::map<std::string, std::string>& settings)>;
+
 class Config {
  public:
   using Environment = std::function<std::optional<std::string>(std::string_view name)>;
 
-  /// Reads a file, then the process's environment. Throws ConfigError with all that is wrong.
+  /// Reads a file, then the process's environment. Throws ConfigError with all that is wrong, also with what librdkafka
+  /// says of [kafka]. Link turnstile::turnstile.
   static Config load(const std::filesystem::path& file);
-  /// The same from a text; `name` stands for the file in messages. `environment` looks up one variable.
-  static Config parse(std::string_view toml, std::string_view name, const Environment& environment = {});
+  /// The same, with another check of [kafka], or none.
+  static Config load(const std::filesystem::path& file, const KafkaCheck& kafka_check);
+  /// The same from a text; `name` stands for the file in messages. `environment` looks up one variable, and is not kept: set
+  /// the member of that name if it applies to topics that only the program names.
+  static Config parse(std::string_view toml, std::string_view name, const Environment& environment = {},
+                      const KafkaCheck& kafka_check = {});
 
   /// Passed to librdkafka key by key. "bootstrap.servers" is required, "group.id" defaults to "turnstile".
   std::map<std::string, std::string> kafka;
@@ -90,6 +106,10 @@ class Config {
   /// later messages.
   std::string source;
   std::map<std::string, int> lines;
+  /// Looks up the variables of topics that only the program names; load() sets it. Empty: there are none.
+  Environment environment;
+  /// The names of the variables TURNSTILE_… that load() has found and that are not empty.
+  std::vector<std::string> variables;
   /// "turnstile.toml:12: topics.payments.limit", "environment TURNSTILE_…: topics.payments.limit", or the key alone.
   [[nodiscard]] std::string where(const std::string& key) const;
   [[nodiscard]] std::string group() const;

@@ -6,6 +6,7 @@
 #include "core/config_environment.hpp"
 #include "core/config_file.hpp"
 #include "core/config_toml.hpp"
+#include "core/suggest.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -24,9 +25,22 @@ std::vector<std::string> in_order(std::vector<ConfigProblem> problems) {
   return texts;
 }
 
+/// Each with its line and, for a name that does not exist, the nearest one that does.
+void check_kafka(const Config& config, const KafkaCheck& check, std::vector<ConfigProblem>& problems) {
+  for (const auto& [key, why, known] : check(config.kafka)) {
+    const std::string setting = "kafka." + key;
+    const auto line = config.lines.find(setting);
+    const auto near = suggest(key, std::vector<std::string_view>(known.begin(), known.end()));
+    problems.push_back(
+        {line == config.lines.end() ? 0 : line->second,
+         config.where(setting) + ": " + why + (near ? "; did you mean '" + std::string(*near) + "'?" : "")});
+  }
+}
+
 }  // namespace
 
-Config Config::parse(std::string_view toml, std::string_view name, const Environment& environment) {
+Config Config::parse(std::string_view toml, std::string_view name, const Environment& environment,
+                     const KafkaCheck& kafka_check) {
   auto parsed = parse_toml(toml, name);
   if (auto* problem = std::get_if<std::string>(&parsed)) throw ConfigError({std::move(*problem)});
 
@@ -36,6 +50,7 @@ Config Config::parse(std::string_view toml, std::string_view name, const Environ
   if (environment) {
     for (auto& problem : read_environment(environment, config)) problems.push_back({0, std::move(problem)});
   }
+  if (kafka_check) check_kafka(config, kafka_check, problems);
   // What was not read well keeps its default: relations are checked all the same, so that one start shows everything.
   for (auto& problem : check_config(config)) problems.push_back({0, std::move(problem)});
   if (!problems.empty()) throw ConfigError(in_order(std::move(problems)));

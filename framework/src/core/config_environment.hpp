@@ -1,6 +1,7 @@
 #pragma once
 // Settings from environment variables, laid over what the file says.
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,5 +17,13 @@ std::string environment_name(std::string_view key);
 /// and for a few of [kafka] besides. An empty variable counts as not set. What was read from the environment has line 0
 /// in `config.lines`. Answers the problems, each with its variable's name; a wrong value changes nothing.
 std::vector<std::string> read_environment(const Config::Environment& environment, Config& config);
+
+/// The same for the topics that the program names: until it does, nobody knows what their variables are called. Adds to
+/// `config.topics` those that have a variable, and needs `config.environment`.
+std::vector<std::string> read_environment(const std::set<std::string>& topics_of_program, Config& config);
+
+/// One sentence for each of `config.variables` that nothing reads, with the name that was probably meant. Once all topics are
+/// known.
+std::vector<std::string> unread_variables(const std::set<std::string>& topics_of_program, const Config& config);
 
 }  // namespace turnstile

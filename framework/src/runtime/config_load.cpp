@@ -1,5 +1,7 @@
 // The configuration from outside: a file, and the process's environment. What they say is read by the core.
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -31,10 +33,25 @@ std::optional<std::string> process_environment(std::string_view name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+/// Not the values: some are secrets.
+std::vector<std::string> our_variables() {
+  std::vector<std::string> names;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view text(*variable);
+    const auto equals = text.find('=');
+    if (text.starts_with("TURNSTILE_") && equals != std::string_view::npos && equals + 1 < text.size())
+      names.emplace_back(text.substr(0, equals));
+  }
+  return names;
+}
+
 }  // namespace
 
-Config Config::load(const std::filesystem::path& file) {
-  return parse(read_whole(file), file.string(), process_environment);
+Config Config::load(const std::filesystem::path& file, const KafkaCheck& kafka_check) {
+  Config config = parse(read_whole(file), file.string(), process_environment, kafka_check);
+  config.environment = process_environment;
+  config.variables = our_variables();
+  return config;
 }
 
 }  // namespace turnstile

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/config_check.hpp"
+#include "core/config_environment.hpp"
 #include "runtime/logging.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/broker.hpp"
@@ -14,6 +15,15 @@ namespace turnstile {
 namespace {
 
 constexpr std::chrono::milliseconds kDescribeWait{10'000};
+
+/// What the environment says of the topics that only the program names; and the variables that mean nothing to it.
+void add_environment(Blueprint& blueprint, const Journal& journal, std::vector<std::string>& problems) {
+  std::set<std::string> topics;
+  for (const auto& [name, pipeline] : blueprint.topics) topics.insert(name);
+  const auto found = read_environment(topics, blueprint.config);
+  problems.insert(problems.end(), found.begin(), found.end());
+  for (const auto& text : unread_variables(topics, blueprint.config)) journal.warn(text);
+}
 
 /// Settings with what code and configuration say; reports what contradicts itself.
 std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool caller_raises,
@@ -150,9 +160,8 @@ std::shared_ptr<Relay> make_relay(const Blueprint& blueprint, const std::shared_
       [broker = broker] { return broker->open_sender(); }, journal);
 }
 
-std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint,
-                                                      std::shared_ptr<const Journal> journal, bool caller_raises,
-                                                      std::function<void()> on_published) {
+std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::shared_ptr<const Journal> journal,
+                                                      bool caller_raises, std::function<void()> on_published) {
   std::vector<std::string> problems;
   if (blueprint.topics.empty()) problems.emplace_back("no topic was given: call topic(name, handler) before running");
   const auto settings = effective_settings(blueprint, caller_raises, problems);
@@ -160,6 +169,7 @@ std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint
 
   std::vector<TopicPlan> plans;
   for (std::size_t i = 0; i < settings.size(); ++i) plans.push_back(plan_topic(blueprint.topics[i].first, settings[i]));
+  add_environment(blueprint, *journal, problems);
   const bool stores = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode != Mode::none; });
   const auto store = stores ? blueprint.backends.store : nullptr;
   if (stores && !store) throw ConfigError({"a topic whose mode is not none needs a database: set [postgres] url"});

@@ -36,10 +36,10 @@ std::shared_ptr<Relay> make_relay(const Blueprint& blueprint, const std::shared_
 
 /// Checks settings, schema and topics, registers handlers, opens limiters. Throws ConfigError, SchemaError,
 /// StoreUnavailable, BrokerError.
+/// `blueprint`: a copy, to which the environment's settings of the program's topics are added.
 /// `caller_raises`, `on_published`: see TopicRunner::Services.
-std::vector<std::unique_ptr<TopicState>> build_topics(const Blueprint& blueprint,
-                                                      std::shared_ptr<const Journal> journal, bool caller_raises,
-                                                      std::function<void()> on_published = {});
+std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::shared_ptr<const Journal> journal,
+                                                      bool caller_raises, std::function<void()> on_published = {});
 
 /// Whether any of them keeps something in the store.
 bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "turnstile/config.hpp"
 #include "turnstile/ports/broker.hpp"
 
 namespace spdlog {
@@ -21,6 +22,10 @@ namespace turnstile::kafka {
 /// enable.idempotence=false (a retry may write a record twice, or out of order).
 /// What differs from librdkafka's defaults when it is not set here is listed in src/settings.cpp.
 using Settings = std::map<std::string, std::string>;
+
+/// What can be said against settings without connecting: names and values that librdkafka refuses, and those that would
+/// break a promise. A missing "bootstrap.servers" is no problem here. For Config::parse(); Config::load() passes it.
+std::vector<KafkaProblem> check_settings(const Settings& settings);
 
 /// Connects to nothing yet. `logger` null: nothing is logged. Throws ConfigError with every wrong key.
 std::shared_ptr<Broker> open_broker(const Settings& settings, std::shared_ptr<spdlog::logger> logger);
