@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
 #include <set>
 
 #include "inbox_world.hpp"
@@ -48,6 +49,25 @@ class OutboxContract : public InboxContract {
 };
 
 INSTANTIATE_TEST_SUITE_P(Outbox, OutboxContract, inbox_kinds(), kind_name);
+
+TEST_P(OutboxContract, AnIdThatTheWriterHasGivenIsSentAsItIs) {
+  const auto session = store().open_session();
+  session->begin(scope(fence_), {});
+  OwnedMessage message;
+  message.topic = "orders";
+  message.payload = "given";
+  message.headers = {{"a", "1"}, {"message-id", "order-17"}, {"b", "2"}};
+  session->publish(message, MessageId::from("order-17"));
+  message.payload = "no id";
+  message.headers = {{"message-id", ""}, {"b", "2"}};
+  session->publish(message, MessageId::from("another"));
+  session->commit();
+
+  std::map<std::string, std::vector<Header>> headers;
+  for (const auto& record : waiting()) headers[*record.message.payload] = record.message.headers;
+  EXPECT_THAT(headers["given"], ElementsAre(Header{"a", "1"}, Header{"message-id", "order-17"}, Header{"b", "2"}));
+  EXPECT_THAT(headers["no id"], ElementsAre(Header{"b", "2"}, Header{"message-id", MessageId::from("another").text()}));
+}
 
 TEST_P(OutboxContract, OneKeyKeepsItsOrderOverTransactions) {
   publish({{"k", "1"}, {"other", "x"}, {"k", "2"}});

@@ -248,5 +248,33 @@ TEST(Published, to_what_can_be_no_topic_is_refused) {
                                           "handler 't' published a message: 'a b' " + names));
 }
 
+TEST(Published, with_the_id_that_the_handler_gave_it) {
+  World world([](const Message&, Context& context) {
+    OwnedMessage to;
+    to.topic = "out";
+    to.headers = {{"message-id", "order-17"}};
+    context.publish(to);
+  } | transactional());
+  world.run({request(1)});
+  ASSERT_THAT(world.inbox->published(), SizeIs(1));
+  EXPECT_THAT(world.inbox->published().front().headers, ElementsAre(Header{"message-id", "order-17"}));
+}
+
+TEST(Published, with_what_can_be_no_id_is_refused) {
+  World world([](const Message& message, Context& context) {
+    OwnedMessage to;
+    to.topic = "out";
+    to.headers = {{"message-id", ""}};
+    if (message.offset() == 2) to.headers = {{"message-id", std::nullopt}};
+    if (message.offset() == 3) to.headers = {{"message-id", "a"}, {"message-id", "b"}};
+    context.publish(to);
+  } | transactional());
+  world.run({request(1), request(2), request(3)});
+  const std::string begin = "handler 't' published a message to topic 'out': its header 'message-id' ";
+  const std::string remedy = "; give one id, or leave the header out and the message gets an id of its own";
+  EXPECT_THAT(world.errors(), ElementsAre(begin + "is empty" + remedy, begin + "has no value" + remedy,
+                                          begin + "appears 2 times" + remedy));
+}
+
 }  // namespace
 }  // namespace turnstile

@@ -85,8 +85,7 @@ class MemoryOutbox final : public Outbox {
 OutboxRecord outbox_record(const OwnedMessage& message, const MessageId& id) {
   OutboxRecord record{.shard = shard_of(message, id), .message = message};
   record.message.partition = -1;
-  std::erase_if(record.message.headers, [](const Header& header) { return header.name == "message-id"; });
-  record.message.headers.push_back({"message-id", id.text()});
+  put_id(record.message, id);
   return record;
 }
 

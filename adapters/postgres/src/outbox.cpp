@@ -34,12 +34,9 @@ OutboxRecord record_in(const PGresult* rows, int row) {
   message.payload = optional_bytes(rows, row, 5);
   auto names = bytea_array_in(rows, row, 6);
   auto values = bytea_array_in(rows, row, 7);
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    // Its own id is the one that counts.
-    if (names[i] == "message-id") continue;
+  for (std::size_t i = 0; i < names.size(); ++i)
     message.headers.push_back({std::move(names[i]).value_or(""), std::move(values[i])});
-  }
-  message.headers.push_back({"message-id", id_in(rows, row, 2).text()});
+  put_id(message, id_in(rows, row, 2));
   return record;
 }
 

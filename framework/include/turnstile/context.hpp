@@ -49,8 +49,10 @@ class Context {
   /// The same for one of the messages of a span handler.
   void reply(const Message& to, std::string_view body) const;
   /// Publishes a message with the effect: both are there or none, also when the process dies. A relay sends it after the commit,
-  /// at least once, with an id of its own in the header message-id; messages of one key in their order. `partition`, `offset` and
-  /// `timestamp` are not looked at. Throws std::logic_error where the mode is none.
+  /// at least once, with its id in the header message-id; messages of one key in their order. A header message-id that the message
+  /// has already is its id, and is sent as it is: whoever deduplicates by it takes two messages with one id for one. Without that
+  /// header the message gets a new id. `partition`, `offset` and `timestamp` are not looked at. Throws std::logic_error where the
+  /// mode is none, for a topic that cannot exist, and for a header message-id that is empty or appears twice.
   void publish(const OwnedMessage& message) const;
   /// Set when the work has lost its reason: the partition was taken away, the handler's timeout has passed, or the
   /// process is stopping and its drain time is over. A long handler should look at it.

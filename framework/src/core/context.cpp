@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/config_check.hpp"
+#include "core/published_id.hpp"
 
 namespace turnstile {
 
@@ -40,8 +41,10 @@ void Context::reply(const Message& to, std::string_view body) const {
 
 void Context::publish(const OwnedMessage& message) const {
   if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, fields_.mode, "published a message");
-  if (const auto problem = check_topic_name(message.topic))
-    throw std::logic_error("handler '" + std::string(fields_.handler) + "' published a message: " + *problem);
+  const std::string asked_for = "handler '" + std::string(fields_.handler) + "' published a message";
+  if (const auto problem = check_topic_name(message.topic)) throw std::logic_error(asked_for + ": " + *problem);
+  if (const auto problem = check_published_id(message))
+    throw std::logic_error(asked_for + " to topic '" + message.topic + "': " + *problem);
   fields_.outgoing->publish(message);
 }
 

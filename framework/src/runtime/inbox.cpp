@@ -5,8 +5,8 @@
 
 #include "core/message_id.hpp"
 #include "runtime/failpoint.hpp"
+#include "runtime/published_id.hpp"
 #include "turnstile/error.hpp"
-#include "turnstile/ids.hpp"
 
 namespace turnstile {
 
@@ -35,7 +35,7 @@ class Outlet final : public Outgoing {
     session_.respond(id_, body);
     response_ = body;
   }
-  void publish(const OwnedMessage& message) override { session_.publish(message, new_message_id()); }
+  void publish(const OwnedMessage& message) override { session_.publish(message, published_id(message)); }
 
   std::optional<std::string> response_;
 

@@ -7,6 +7,7 @@
 #include "core/message_id.hpp"
 #include "runtime/end_trouble.hpp"
 #include "runtime/failpoint.hpp"
+#include "runtime/published_id.hpp"
 #include "runtime/unit_run.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ids.hpp"
@@ -74,7 +75,9 @@ class UnitRun::Notes final : public Outgoing {
     of_[k].response = body;
     if (auto reply = run_.reply_record(range_[k], body)) of_[k].messages.push_back(std::move(*reply));
   }
-  void publish(const OwnedMessage& message) override { of_.front().messages.emplace_back(message, new_message_id()); }
+  void publish(const OwnedMessage& message) override {
+    of_.front().messages.emplace_back(message, published_id(message));
+  }
   Of take(std::size_t k) { return std::move(of_[k]); }
 
  private:

@@ -1,9 +1,9 @@
 // What handlers say to the outside: responses, replies and messages, in the transaction of their effects.
 
 #include "core/reply.hpp"
+#include "runtime/published_id.hpp"
 #include "runtime/unit_run.hpp"
 #include "turnstile/error.hpp"
-#include "turnstile/ids.hpp"
 
 namespace turnstile {
 
@@ -21,7 +21,7 @@ void UnitRun::Outlet::reply(const Message* to, std::string_view body) {
 }
 
 void UnitRun::Outlet::publish(const OwnedMessage& message) {
-  run_.session_->publish(message, new_message_id());
+  run_.session_->publish(message, published_id(message));
   ++run_.published_;
 }
 

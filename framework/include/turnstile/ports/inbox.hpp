@@ -81,8 +81,8 @@ class InboxSession {
   virtual void at_message(std::size_t index) = 0;
   /// Keeps the response to a message that begin() found fresh; one for each id. Queued like a deferred statement.
   virtual void respond(const MessageId& id, std::string_view body) = 0;
-  /// Puts a message into the outbox: it is sent once the transaction has committed, with `id` as its header message-id, to the
-  /// partition that its key gives. Queued like a deferred statement.
+  /// Puts a message into the outbox: it is sent once the transaction has committed, to the partition that its key gives, with `id`
+  /// as its header message-id; see put_id(). Queued like a deferred statement.
   virtual void publish(const OwnedMessage& message, const MessageId& id) = 0;
   /// Sends what was deferred, and commits. Throws DeferredSqlError, SqlError (a constraint checked at commit),
   /// StoreBusy, StoreUnavailable (nothing was committed), CommitInDoubt. After any of them no transaction is open.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "turnstile/message.hpp"
@@ -16,6 +17,11 @@ namespace turnstile {
 /// Records of one key are in one shard, and a shard has one relay at a time.
 using OutboxShard = std::int16_t;
 inline constexpr OutboxShard kOutboxShards = 16;
+
+/// The header that a record's id is sent in.
+inline constexpr std::string_view kMessageIdHeader = "message-id";
+/// Gives the record the header message-id. One that its writer has given is kept as it is: exactly one, not empty.
+void put_id(OwnedMessage& message, const MessageId& id);
 
 struct OutboxRecord {
   OutboxShard shard = 0;
