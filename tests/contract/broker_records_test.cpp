@@ -1,6 +1,7 @@
 // The contract of the Broker port: what a record carries, what a producer promises, what is told of a topic.
 
 #include <algorithm>
+#include <future>
 #include <thread>
 
 #include "broker_contract.hpp"
@@ -26,6 +27,22 @@ TEST_P(BrokerContract, TellsNullAndEmptyApart) {
   EXPECT_EQ(reader.read[0].payload, "");
   EXPECT_EQ(reader.read[1].key, std::nullopt);
   EXPECT_EQ(reader.read[1].payload, std::nullopt);
+}
+
+TEST_P(BrokerContract, ATopicThatWasMissingTakesRecordsAsSoonAsItIsThere) {
+  if (is("mock")) GTEST_SKIP() << "librdkafka's mock broker makes every topic that is asked for";
+  const auto topic = fresh_name("late");
+  const OwnedMessage record = text(topic, 0, "x");
+  const auto sender = broker->open_sender();
+  // Both wait for the topic for a while, and then remember that there is none.
+  auto refused = std::async(std::launch::async, [&] { return sender->send({&record, 1}).at(0); });
+  EXPECT_THROW(producer().send(record), BrokerError);
+  EXPECT_EQ(refused.get().kind, BrokerSender::Fate::Kind::refused);
+
+  world->create_topic(topic, 1);
+  const auto fate = sender->send({&record, 1}).at(0);
+  EXPECT_EQ(fate.kind, BrokerSender::Fate::Kind::sent) << fate.why;
+  EXPECT_NO_THROW(producer().send(record));
 }
 
 TEST_P(BrokerContract, CarriesKeysPayloadsAndTimestampsAsTheyAre) {

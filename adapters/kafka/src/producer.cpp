@@ -3,6 +3,7 @@
 #include <condition_variable>
 
 #include "hand_over.hpp"
+#include "topics.hpp"
 
 namespace turnstile::kafka {
 namespace {
@@ -57,7 +58,9 @@ bool ProducerLine::broken() const noexcept {
 
 BrokerProducer::Sent ProducerLine::send(const OwnedMessage& message) {
   DeliveryReport report;
-  const auto refused = hand_over(client_->handle(), message, &report, RD_KAFKA_MSG_F_BLOCK);
+  auto refused = hand_over(client_->handle(), message, &report, RD_KAFKA_MSG_F_BLOCK);
+  if (refused && is_remembered(rd_kafka_error_code(refused.get())) && look_again(*client_, message.topic))
+    refused = hand_over(client_->handle(), message, &report, RD_KAFKA_MSG_F_BLOCK);
   if (refused)
     throw broker_error(rd_kafka_error_code(refused.get()), rd_kafka_error_string(refused.get()),
                        client_->where(message.topic));

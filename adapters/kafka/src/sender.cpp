@@ -1,6 +1,9 @@
 #include "sender.hpp"
 
+#include <set>
+
 #include "hand_over.hpp"
+#include "topics.hpp"
 
 namespace turnstile::kafka {
 namespace {
@@ -54,11 +57,16 @@ std::vector<BrokerSender::Fate> KafkaSender::send(std::span<const OwnedMessage> 
   records_ = records;
   fates_.assign(records.size(), Fate{});
   owed_ = 0;
+  std::set<std::string> asked_about;
   for (std::size_t i = 0; i < records.size() && !cancelled_;) {
     const auto refused = hand_over(client_->handle(), records[i], &fates_[i], 0);
     const auto code = refused ? rd_kafka_error_code(refused.get()) : RD_KAFKA_RESP_ERR_NO_ERROR;
     if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
       rd_kafka_poll(client_->handle(), poll_ms);
+      continue;
+    }
+    if (is_remembered(code) && asked_about.insert(records[i].topic).second) {
+      if (!look_again(*client_, records[i].topic)) break;  // unknown, as what follows
       continue;
     }
     if (code) fates_[i] = fate_of(code, records[i].topic);

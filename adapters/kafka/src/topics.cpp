@@ -131,6 +131,18 @@ std::optional<std::int32_t> partition_count(const Client& client, const std::str
   return partitions > 0 ? std::optional(partitions) : std::nullopt;
 }
 
+bool look_again(const Client& client, const std::string& topic) noexcept try {
+  // Any answer about the topic updates what this client's producer knows of it.
+  (void)ask(client, topic, false, milliseconds{2'000});
+  return true;
+} catch (...) {
+  return false;
+}
+
+bool is_remembered(rd_kafka_resp_err_t refusal) noexcept {
+  return refusal == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC || refusal == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
+}
+
 bool topic_exists(const Client& client, const std::string& topic) noexcept try {
   return partition_count(client, topic, milliseconds{1'000}).has_value();
 } catch (...) {

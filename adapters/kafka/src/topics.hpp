@@ -25,6 +25,12 @@ TopicShape shape(const Client& client, const std::string& topic, std::chrono::mi
 /// One of the topic's own settings; nothing when the broker cannot say, or does not tell us.
 std::optional<std::string> topic_setting(const Client& client, const std::string& topic, const std::string& key,
                                          std::chrono::milliseconds timeout);
+/// Asks the brokers, and makes the client forget what it remembers of the topic: librdkafka refuses records of a topic that was missing
+/// for up to topic.metadata.refresh.interval.ms (5 minutes) after it was created. False: no broker answered, so that nothing is known.
+/// Waits for 2 s at most.
+bool look_again(const Client& client, const std::string& topic) noexcept;
+/// Whether librdkafka has refused a record by what it remembers of the topic.
+bool is_remembered(rd_kafka_resp_err_t refusal) noexcept;
 /// Asks for a second; in doubt, yes.
 bool topic_exists(const Client& client, const std::string& topic) noexcept;
 /// How long the topic keeps its records, as TopicInfo has it; nothing when the broker cannot say, or does not tell us.
