@@ -141,8 +141,20 @@ RC_GTEST_PROP(RequestWindow, TellsApartWhatIsInside, ()) {
   }
 }
 
-TEST(RequestWindow, CountsUpToTheHighestNumber) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+TEST(RequestWindow, ANumberOutOfReachIsRefusedAndTheSessionGoesOn) {
+  RequestWindow window(16);
+  for (const std::int64_t first : {std::numeric_limits<std::int64_t>::max(), kHighestNumber + 1})
+    EXPECT_EQ(window.admit({kShop, first, first, {}}), RequestWindow::Place::outside);
+  EXPECT_EQ(window.admit({kShop, 1, 0, {}}), RequestWindow::Place::fresh);
+  EXPECT_EQ(window.admit({kShop, kFurthestAhead + 2, kFurthestAhead, {}}), RequestWindow::Place::outside);
+  EXPECT_EQ(window.admit({kShop, 1, 0, {}}), RequestWindow::Place::seen);
+  EXPECT_EQ(window.admit({kShop, 2, 0, {}}), RequestWindow::Place::fresh);
+  EXPECT_EQ(window.kept().acked, 0);
+  EXPECT_EQ(window.admit({kShop, kFurthestAhead + 2, 0, {}}), RequestWindow::Place::fresh) << "within reach of 2";
+}
+
+TEST(RequestWindow, BeginsAtAnyNumberAndCountsUpToTheHighest) {
+  constexpr std::int64_t kMost = kHighestNumber;
   RequestWindow window(16);
   EXPECT_EQ(window.admit({kShop, kMost - 1, 0, {}}), RequestWindow::Place::fresh);
   EXPECT_EQ(window.admit({kShop, kMost, 0, {}}), RequestWindow::Place::fresh);

@@ -12,6 +12,10 @@
 
 namespace turnstile {
 
+/// A number that no producer reaches by counting its requests, and a step that none takes: such a number is an error of its producer. It
+/// is refused, since a window that had moved to it would refuse all numbers that follow.
+inline constexpr std::int64_t kHighestNumber = std::int64_t{1} << 62, kFurthestAhead = std::int64_t{1} << 56;
+
 /// Which of a producer's last requests have been seen in one partition. A value.
 class RequestWindow {
  public:
@@ -28,9 +32,11 @@ class RequestWindow {
   RequestWindow(std::int64_t size, Kept kept);
 
   enum class Place : std::uint8_t {
-    fresh,    ///< not seen before; it is now
-    seen,     ///< it was
-    outside,  ///< too far back to know, and its producer has not said that it is done with it
+    fresh,  ///< not seen before; it is now
+    seen,   ///< it was
+    /// Too far back to know, and its producer has not said that it is done with it. Or above kHighestNumber, or more than
+    /// kFurthestAhead above the highest number seen: then the window stays as it is.
+    outside,
   };
   Place admit(const Request& request);
   /// Whether this one was seen, as far as that is known.
@@ -44,6 +50,10 @@ class RequestWindow {
   /// Of one that is too far back to be known by itself: its producer does not ask for its response any more.
   [[nodiscard]] static bool was_acked(const Request& request, std::int64_t acked) noexcept {
     return request.number <= acked && !request.replayed;
+  }
+  /// Not by counting.
+  [[nodiscard]] bool out_of_reach(std::int64_t number) const noexcept {
+    return number > kHighestNumber || (kept_.high > 0 && number > kept_.high && number - kept_.high > kFurthestAhead);
   }
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(kept_.seen.size()) * 8; }
   [[nodiscard]] bool has(std::int64_t number) const noexcept;

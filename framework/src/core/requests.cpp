@@ -22,6 +22,7 @@ RequestWindow::RequestWindow(std::int64_t size, Kept kept) : kept_(std::move(kep
 
 RequestWindow::Place RequestWindow::admit(const Request& request) {
   const std::int64_t number = request.number;
+  if (out_of_reach(number)) return Place::outside;
   const std::int64_t acked = std::exchange(kept_.acked, std::max(kept_.acked, request.acked));
   if (number > kept_.high) advance(number);
   else if (number <= kept_.low) return was_acked(request, acked) ? Place::seen : Place::outside;

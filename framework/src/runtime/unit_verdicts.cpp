@@ -70,8 +70,9 @@ Death UnitRun::death_of_window(std::size_t at) const {
   return {
       "outside_window",
       "its number " + std::to_string(requests_[at].request.number) +
-          " is behind the last ones of its producer that are told apart: whether it took effect is not known. If it has not, "
-          "publish it again: turnstile dlq replay; if this happens often, raise request_window (" +
+          " is outside the window of its producer's last numbers: too far behind them, or further ahead than any producer counts. "
+          "Whether it took effect is not known. If it has not, publish it again: turnstile dlq replay; if this happens often, raise "
+          "request_window (" +
           std::to_string(plan_.request_window) + ")",
       0};
 }
