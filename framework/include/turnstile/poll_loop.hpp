@@ -14,11 +14,16 @@ enum class Settled : std::uint8_t { done, skipped, duplicate, dead_letter };
 /// Where it starts reading is the loop's own affair: in mode sequence, and where offsets are the ids, a topic that was deleted and made
 /// again must have another name, for its records would be taken for those of the old one. A Consumer finds that by itself.
 ///
+/// A partition must be with one loop of a group at a time, as Kafka's assignment gives it. Each loop claims a partition with its first
+/// message: two loops that handle one partition fence each other, and both throw Fenced again and again. Two groups have nothing to do
+/// with each other.
+///
 /// Thread-safe: handle() may be called from several threads, for different partitions at once.
 class PollLoop {
  public:
   /// `config` need not hold [kafka] beyond what sending needs: dead letters, and what handlers publish and reply. Without a broker that
-  /// waits in the outbox until a process that has one sends it.
+  /// waits in the outbox until a process that has one sends it. The loop's own topic need not be in that Kafka; where it is not,
+  /// set keep_ids_for, or ids are kept forever.
   explicit PollLoop(Config config);
   PollLoop(Config config, Backends backends);
   ~PollLoop();

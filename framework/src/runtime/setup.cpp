@@ -96,9 +96,10 @@ std::optional<std::string> warn_of_retention(const TopicInfo& info, std::chrono:
 }
 
 /// Topics that do not exist are a problem, and so are ids that are kept for too short a time. What the broker says of each; nothing
-/// without a broker.
+/// without a broker. `reads`: from this broker; a poll loop may have its records from anywhere.
 std::vector<std::optional<TopicInfo>> check_broker(const Blueprint& blueprint, const std::vector<TopicPlan>& plans,
-                                                   const std::vector<TopicSettings>& settings, const Journal& journal) {
+                                                   const std::vector<TopicSettings>& settings, const Journal& journal,
+                                                   bool reads) {
   std::vector<std::optional<TopicInfo>> infos(plans.size());
   if (!blueprint.backends.broker) return infos;
   std::string missing;
@@ -110,7 +111,11 @@ std::vector<std::optional<TopicInfo>> check_broker(const Blueprint& blueprint, c
                  "' does not exist; create it: kafka-topics.sh --bootstrap-server BROKER --create --topic " + topic +
                  " --partitions N";
     };
-    if (!info) need(plans[i].topic, "topic");
+    if (!info && reads) need(plans[i].topic, "topic");
+    if (!info && !reads && !settings[i].keep_ids_for && plans[i].mode != Mode::none && plans[i].mode != Mode::sequence)
+      journal.warn("topic " + plans[i].topic +
+                   " is not in the Kafka of [kafka], so how long it keeps its records is not known: its ids are kept "
+                   "forever. Set keep_ids_for to more than its retention.ms");
     if (plans[i].dead_letter && !blueprint.backends.broker->describe(*plans[i].dead_letter, kDescribeWait)) {
       need(*plans[i].dead_letter, "dead letter topic");
     }
@@ -164,18 +169,18 @@ std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::
                                                       bool caller_raises, std::function<void()> on_published) {
   std::vector<std::string> problems;
   if (blueprint.topics.empty()) problems.emplace_back("no topic was given: call topic(name, handler) before running");
+  add_environment(blueprint, *journal, problems);
   const auto settings = effective_settings(blueprint, caller_raises, problems);
   if (!problems.empty()) throw ConfigError(problems);
 
   std::vector<TopicPlan> plans;
   for (std::size_t i = 0; i < settings.size(); ++i) plans.push_back(plan_topic(blueprint.topics[i].first, settings[i]));
-  add_environment(blueprint, *journal, problems);
   const bool stores = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode != Mode::none; });
   const auto store = stores ? blueprint.backends.store : nullptr;
   if (stores && !store) throw ConfigError({"a topic whose mode is not none needs a database: set [postgres] url"});
   if (store) store->check_schema();
 
-  const auto infos = check_broker(blueprint, plans, settings, *journal);
+  const auto infos = check_broker(blueprint, plans, settings, *journal, !caller_raises);
   const bool dies = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.dead_letter.has_value(); });
   const auto producer = dies && blueprint.backends.broker ? blueprint.backends.broker->open_producer() : nullptr;
   const auto dead_letters = std::make_shared<DeadLetters>(producer, store);
