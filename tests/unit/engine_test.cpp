@@ -126,6 +126,72 @@ const auto kEffect = [](const Message& message, Context& context) {
   context.tx().exec("INSERT", message.header("message-id").value_or(""));
 };
 
+/// Told by the decorator observe().
+class Assignments final : public Observer {
+ public:
+  void on_assigned(const TopicPartition& at, Epoch) noexcept override { tell("+" + to_string(at)); }
+  void on_revoked(const TopicPartition& at) noexcept override { tell("-" + to_string(at)); }
+  std::multiset<std::string> told() {
+    const std::lock_guard lock(mutex_);
+    return told_;
+  }
+
+ private:
+  void tell(std::string text) {
+    const std::lock_guard lock(mutex_);
+    told_.insert(std::move(text));
+  }
+  std::mutex mutex_;
+  std::multiset<std::string> told_;
+};
+
+TEST_F(EngineTest, tells_the_decorator_observe_of_the_assignments_of_its_topic_alone) {
+  topic("a", 2);
+  topic("b", 1);
+  const auto of_a = std::make_shared<Assignments>(), of_b = std::make_shared<Assignments>(),
+             of_all = std::make_shared<Assignments>();
+  Consumer app(config(), Backends{broker, inbox});
+  const auto nothing = [](const Message&) {};
+  app.topic("a", Pipeline(nothing) | transactional() | observe(of_a)).topic("b", Pipeline(nothing) | observe(of_b));
+  app.observe(of_all).handle_signals(false).logger(logger);
+  auto thread = start(app);
+  ASSERT_TRUE(eventually([&] { return of_all->told().size() == 3; })) << log_text();
+  app.stop();
+  thread.join();
+  EXPECT_EQ(failure, "");
+  EXPECT_THAT(of_a->told(), ::testing::UnorderedElementsAre("+a[0]", "+a[1]", "-a[0]", "-a[1]"));
+  EXPECT_THAT(of_b->told(), ::testing::UnorderedElementsAre("+b[0]", "-b[0]"));
+  EXPECT_EQ(of_all->told().size(), 6U);
+}
+
+TEST_F(EngineTest, says_that_the_groups_offset_lies_below_the_watermark) {
+  topic("t", 1);
+  publish("t", 20);
+  const auto run_until = [&](std::int64_t done, std::int64_t duplicates) {
+    const auto app = consumer("t", Pipeline(kEffect) | transactional(), config());
+    auto thread = start(*app);
+    EXPECT_TRUE(eventually([&] {
+      return counts->done == done && counts->duplicates == duplicates && all_committed("t", 1);
+    })) << log_text();
+    app->stop();
+    thread.join();
+  };
+  run_until(20, 0);
+  struct Member final : AssignmentListener {
+    std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
+    void on_revoked(std::span<const TopicPartition>, bool) override {}
+  } member;
+  const auto resetting = broker->open_consumer();
+  resetting->subscribe({"t"}, member);
+  resetting->poll(100ms);
+  resetting->commit(std::vector<TopicPartitionOffset>{{{"t", 0}, 5}}, true);
+  resetting->close();
+  ASSERT_EQ(broker->committed({"t", 0}), 5);
+  run_until(20, 15);
+  EXPECT_NE(log_text().find("starting at Kafka's offset 5, below the database's watermark 20"), std::string::npos)
+      << log_text();
+}
+
 TEST_F(EngineTest, settles_every_message_once_in_each_order) {
   for (const Order order : {Order::partition, Order::key, Order::none}) {
     const std::string name = "t" + std::to_string(static_cast<int>(order));

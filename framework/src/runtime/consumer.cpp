@@ -94,8 +94,7 @@ void Consumer::run() {
                           .group = blueprint.config.group(),
                           .workers = worker_count(blueprint.config, topics)};
   if (blueprint.config.postgres) settings.lock_timeout = blueprint.config.postgres->lock_timeout;
-  Engine engine(settings, *blueprint.backends.broker, blueprint.backends.store, blueprint.backends.limiters, journal,
-                blueprint.observers);
+  Engine engine(settings, *blueprint.backends.broker, blueprint.backends.store, blueprint.backends.limiters, journal);
   const bool stores = need_store(topics);
   for (auto& topic : topics) engine.add_topic(std::move(topic));
   if (stores) relay->start();

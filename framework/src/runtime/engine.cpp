@@ -66,12 +66,11 @@ void work(Scheduler& scheduler, WorkerSlot& slot, InboxStore* store) {
 }  // namespace
 
 Engine::Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store,
-               std::shared_ptr<Limiters> limiters, std::shared_ptr<const Journal> journal, Observers observers)
+               std::shared_ptr<Limiters> limiters, std::shared_ptr<const Journal> journal)
     : settings_(std::move(settings)),
       store_(std::move(store)),
       limiters_(std::move(limiters)),
       journal_(std::move(journal)),
-      observers_(std::move(observers)),
       consumer_(broker.open_consumer()),
       shared_(std::make_shared<Shared>(settings_.consumer.window, journal_,
                                        [consumer = consumer_.get()] { consumer->wake(); })) {}
@@ -164,22 +163,28 @@ void Engine::commit(bool wait) {
 
 // --- the assignment ----------------------------------------------------------------------------------------------------
 
+/// Null for one that nobody has asked for.
+TopicState* Engine::topic_of(const TopicPartition& at) const {
+  const auto topic = std::find_if(shared_->topics.begin(), shared_->topics.end(),
+                                  [&](const auto& t) { return t->runner.plan().topic == at.topic; });
+  return topic == shared_->topics.end() ? nullptr : topic->get();
+}
+
 std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicPartition> partitions) {
   std::vector<TopicPartition> to_claim;
   std::map<TopicPartition, LanePtr> claiming;
   for (const auto& at : partitions) {
-    const auto topic = std::find_if(shared_->topics.begin(), shared_->topics.end(),
-                                    [&](const auto& t) { return t->runner.plan().topic == at.topic; });
-    if (topic == shared_->topics.end()) continue;
-    auto lane = std::make_shared<LaneState>(**topic, Place{.at = at, .fence = {}});
-    if ((*topic)->needs_store()) {
+    TopicState* topic = topic_of(at);
+    if (topic == nullptr) continue;
+    auto lane = std::make_shared<LaneState>(*topic, Place{.at = at, .fence = {}});
+    if (topic->needs_store()) {
       lane->phase = LaneState::Phase::claiming;
       lane->claim_at = SteadyTime::max();  // not the keeper's yet: a second claim would fence the one made below
       to_claim.push_back(at);
       claiming[at] = lane;
     } else {
       limiters_->on_claimed(at, Epoch{});
-      observers_.tell(&Observer::on_assigned, at, Epoch{});
+      topic->runner.services().observers.tell(&Observer::on_assigned, at, Epoch{});
     }
     shared_->scheduler.open(std::move(lane));
   }
@@ -196,7 +201,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
     if (lane->start) starts.push_back({claim.at, *lane->start});
     shared_->scheduler.admit(*lane, place);
     limiters_->on_claimed(claim.at, claim.fence.epoch);
-    observers_.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
+    lane->topic.runner.services().observers.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
   };
   try {
     for (const auto& claim : store_->claim_partitions(settings_.group, to_claim, settings_.lock_timeout)) {
@@ -246,6 +251,13 @@ std::optional<Offset> Engine::start_of(const TopicState& topic, const PartitionC
   } else if (start < *committed) {
     journal_->info(claim.at, "starting at the database's watermark " + std::to_string(start) +
                                  ", below Kafka's offset " + std::to_string(*committed));
+  } else if (*committed < *claim.watermark) {
+    journal_->info(
+        claim.at,
+        "starting at Kafka's offset " + std::to_string(*committed) + ", below the database's watermark " +
+            std::to_string(*claim.watermark) +
+            " (the group's offset was lowered, or not committed before a crash): the records between are read "
+            "again, and those that took effect are duplicates");
   }
   return std::max(start, bounds->first);
 }
@@ -310,7 +322,7 @@ void Engine::take_late_claims() {
       limiters_->wait_until_claimed();
       shared_->scheduler.admit(*lane, place);
       journal_->info(claim.at, "claimed, epoch " + std::to_string(claim.fence.epoch.value));
-      observers_.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
+      lane->topic.runner.services().observers.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
     } catch (const std::exception& e) {
       journal_->warn(claim.at, std::string("claimed, but its start could not be found; trying again: ") + e.what());
       shared_->scheduler.locked([l = lane.get()] { l->claim_at = steady_clock::now() + kBrokerRest; });
@@ -325,7 +337,9 @@ void Engine::on_revoked(std::span<const TopicPartition> partitions, bool lost) {
   }
   release(lanes, lost);
   journal_->info((lost ? "lost " : "revoked ") + std::to_string(partitions.size()) + " partitions");
-  for (const auto& at : partitions) observers_.tell(&Observer::on_revoked, at);
+  for (const auto& at : partitions) {
+    if (const TopicState* topic = topic_of(at)) topic->runner.services().observers.tell(&Observer::on_revoked, at);
+  }
 }
 
 /// Stops starting, lets what runs end, writes how far it came, lets go.

@@ -30,7 +30,7 @@ struct EngineSettings {
 class Engine final : private AssignmentListener {
  public:
   Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store, std::shared_ptr<Limiters> limiters,
-         std::shared_ptr<const Journal> journal, Observers observers);
+         std::shared_ptr<const Journal> journal);
   ~Engine() override;
 
   /// Before run().
@@ -42,6 +42,7 @@ class Engine final : private AssignmentListener {
   std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) override;
   void on_revoked(std::span<const TopicPartition> partitions, bool lost) override;
 
+  [[nodiscard]] TopicState* topic_of(const TopicPartition& at) const;
   void start_workers();
   void feed_all();
   void commit(bool wait);
@@ -58,7 +59,6 @@ class Engine final : private AssignmentListener {
   std::shared_ptr<InboxStore> store_;
   std::shared_ptr<Limiters> limiters_;
   std::shared_ptr<const Journal> journal_;
-  Observers observers_;
   std::unique_ptr<BrokerConsumer> consumer_;
   /// Shared with the workers, which may outlive the engine when a handler never returns.
   struct Shared;
