@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/unit/runner_world.hpp"
 #include "turnstile/decorators.hpp"
 #include "turnstile/error.hpp"
@@ -84,6 +86,42 @@ TEST(DeadLetters, does_not_run_again_what_died_under_an_earlier_owner_where_offs
     EXPECT_EQ(world.inbox->dead().size(), 1U);
     EXPECT_EQ(world.broker.records("t.dlq").size(), 1U);
   }
+}
+
+std::map<std::string, std::string> headers_of(const OwnedMessage& record) {
+  std::map<std::string, std::string> headers;
+  for (const auto& header : record.headers) EXPECT_TRUE(headers.emplace(header.name, header.value.value_or("")).second);
+  return headers;
+}
+
+TEST(DeadLetters, one_that_dies_again_keeps_its_first_and_its_last_origin) {
+  OwnedMessage message;
+  message.topic = "payments";
+  message.partition = 3;
+  message.offset = 1042;
+  message.headers = {{"own", "header"}};
+  TopicSettings settings;
+  settings.dead_letter = "";
+  OwnedMessage letter = dead_letter_record(Message(message), plan_topic("payments", settings), {"failed", "first", 5});
+  EXPECT_FALSE(headers_of(letter).contains("turnstile-first-origin")) << "it has one origin";
+
+  for (const std::string topic : {"payments.dlq", "payments.dlq.dlq"}) {
+    letter.topic = topic;
+    letter.partition = 0;
+    letter.offset = 7;
+    letter = dead_letter_record(Message(letter), plan_topic(topic, settings), {"rejected", "again", 1});
+    const auto headers = headers_of(letter);
+    EXPECT_EQ(headers.at("turnstile-first-origin"), "payments[3]@1042");
+    EXPECT_EQ(headers.at("turnstile-original-topic"), topic);
+    EXPECT_EQ(headers.at("turnstile-original-offset"), "7");
+    EXPECT_EQ(headers.at("turnstile-reason"), "rejected");
+    EXPECT_EQ(headers.at("own"), "header");
+  }
+
+  message.headers = {{"turnstile-replayed-from", "payments[3]@17"}, {"turnstile-replayed-for", "charge"}};
+  letter = dead_letter_record(Message(message), plan_topic("payments", settings), {"failed", "again", 5});
+  EXPECT_EQ(headers_of(letter).at("turnstile-first-origin"), "payments[3]@17");
+  EXPECT_EQ(headers_of(letter).at("turnstile-original-offset"), "1042");
 }
 
 TEST(DeadLetters, an_owner_that_is_fenced_while_it_sends_a_dead_letter_leaves_the_message_to_the_next) {

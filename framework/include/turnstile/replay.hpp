@@ -12,6 +12,9 @@ namespace turnstile {
 inline constexpr std::string_view kReplayedFrom = "turnstile-replayed-from";
 /// The handler that is to have it. Those of other groups have had it already, and pass over it.
 inline constexpr std::string_view kReplayedFor = "turnstile-replayed-for";
+/// Where the record was before it died for the first time, TOPIC[PARTITION]@OFFSET: of a record that has died more than once. Where it
+/// died last, the headers turnstile-original-… say.
+inline constexpr std::string_view kFirstOrigin = "turnstile-first-origin";
 /// When it was sent at first, in milliseconds since 1970: a session that has expired since then may still vouch for it.
 inline constexpr std::string_view kSentAt = "turnstile-sent-at";
 

@@ -2,6 +2,7 @@
 // Whether a record is a dead letter that was published again. Pure.
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "turnstile/message.hpp"
@@ -19,5 +20,8 @@ inline std::optional<std::string_view> replayed_for(const Message& message) {
   const bool ours = from && from->size() > topic.size() && from->starts_with(topic) && (*from)[topic.size()] == '[';
   return ours ? handler : std::nullopt;
 }
+
+/// Where the record was before it died for the first time, as kFirstOrigin has it. Nothing for a record that has not died yet.
+std::optional<std::string> first_origin(const Message& message);
 
 }  // namespace turnstile

@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "core/replay.hpp"
 #include "runtime/failpoint.hpp"
 #include "turnstile/error.hpp"
 
@@ -22,7 +23,8 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
   OwnedMessage record = message.own();
   record.topic = plan.dead_letter.value_or("");
   record.partition = -1;
-  // A dead letter that dies again says where it died last, not twice.
+  // A dead letter that dies again says where it came from at first and where it died last, and each once.
+  const auto first = first_origin(message);
   std::erase_if(record.headers, [](const Header& h) { return h.name.starts_with(kPrefix); });
   const std::array<std::pair<const char*, std::string>, 8> why{{
       {"turnstile-original-topic", std::string(message.topic())},
@@ -35,6 +37,7 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
       {"turnstile-attempts", std::to_string(death.attempts)},
   }};
   for (const auto& [name, value] : why) record.headers.push_back({name, value});
+  if (first) record.headers.push_back({std::string(kFirstOrigin), *first});
   return record;
 }
 

@@ -1,0 +1,19 @@
+#include "core/replay.hpp"
+
+namespace turnstile {
+
+std::optional<std::string> first_origin(const Message& message) {
+  if (const auto known = message.header(kFirstOrigin)) return std::string(*known);
+  // A dead letter that its topic's consumer reads.
+  const auto topic = message.header("turnstile-original-topic");
+  const auto partition = message.header("turnstile-original-partition");
+  const auto offset = message.header("turnstile-original-offset");
+  if (topic && partition && offset) {
+    return std::string(*topic) + "[" + std::string(*partition) + "]@" + std::string(*offset);
+  }
+  // A dead letter that was published again.
+  if (const auto from = message.header(kReplayedFrom)) return std::string(*from);
+  return std::nullopt;
+}
+
+}  // namespace turnstile
