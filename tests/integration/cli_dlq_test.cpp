@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <future>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "integration/cli_database.hpp"
@@ -241,6 +242,48 @@ TEST_F(CliReplay, ATopicThatIsGoneIsSaidAndNothingIsMarked) {
   EXPECT_EQ(replay.code, 1);
   EXPECT_THAT(replay.err, HasSubstr("topic no-such-topic does not exist"));
   EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead"), "t");
+}
+
+TEST_F(CliReplay, OneThatCannotBeSentDoesNotKeepTheOthersBack) {
+  const auto other = [&](const char* topic) {
+    sql(std::string("INSERT INTO fence (consumer_group, topic, partition) VALUES ('billing', '") + topic + "', 0)");
+    return "(SELECT slot FROM fence WHERE topic = '" + std::string(topic) + "')";
+  };
+  bury(1, "'gone'");
+  sql("UPDATE dead SET slot = " + other("no-such-topic") + " WHERE record_offset = 1");
+  bury(2, "convert_to(repeat('x', 2000000), 'UTF8')");  // more than a broker takes
+  bury(3, "'damaged'");
+  sql("UPDATE dead SET header_values = header_values[1:2] WHERE record_offset = 3");
+  bury(4, "'good'");
+
+  const auto all = cli_.run("dlq", "replay", "--all");
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_THAT(all.out, AllOf(HasSubstr("1 passed over: topic no-such-topic does not exist: create it, then replay"),
+                             HasSubstr("2 passed over: "), HasSubstr("message.max.bytes"),
+                             HasSubstr("3 passed over: dead letter 3: it has 3 names of headers and 2 values"),
+                             HasSubstr("4 -> " + topic_ + "[3]@0"),
+                             HasSubstr("3 dead letters passed over: cannot be sent back")));
+  EXPECT_EQ(kafka_.read(topic_, 1).at(0).payload, "good");
+  EXPECT_EQ(sql("SELECT string_agg(record_offset::text, ' ' ORDER BY id) FROM dead WHERE replayed_at IS NULL"),
+            "1 2 3");
+
+  EXPECT_EQ(cli_.run("dlq", "replay", "3").code, 1);
+  EXPECT_THAT(cli_.run("dlq", "show", "3").out, HasSubstr("changed by hand"));
+  const auto json = nlohmann::json::parse(cli_.run("dlq", "replay", "--all", "--json").out);
+  EXPECT_EQ(json["cannot_be_sent"].size(), 3U);
+}
+
+/// Replayed, died again, replayed again: two places are known, the first one and the last one.
+TEST_F(CliReplay, KeepsTheFirstOriginOfWhatDiesAgain) {
+  bury(7, "'{}'");
+  sql("UPDATE dead SET header_names = ARRAY['turnstile-replayed-from'::bytea, 'turnstile-replayed-for'], "
+      "header_values = ARRAY['payments[0]@3'::bytea, 'charge']");
+  ASSERT_EQ(cli_.run("dlq", "replay", "1").code, 0);
+  std::map<std::string, std::string> headers;
+  const auto records = kafka_.read(topic_, 1);
+  for (const auto& header : records.at(0).headers) headers[header.name] = header.value.value_or("");
+  EXPECT_EQ(headers["turnstile-first-origin"], "payments[0]@3");
+  EXPECT_EQ(headers["turnstile-replayed-from"], topic_ + "[3]@7");
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ Json to_json(const postgres::DeadRecord& dead) {
     json["headers"].push_back({{"name", content(header.name)}, {"value", content(header.value)}});
   }
   json["payload"] = content(dead.record.payload);
+  json["damage"] = dead.damage ? Json(*dead.damage) : Json(nullptr);
   return json;
 }
 
@@ -126,6 +127,7 @@ void print_record(const postgres::DeadRecord& dead, bool full) {
   rows.push_back({"runs", std::to_string(s.attempts)});
   rows.push_back({"replayed", s.replayed_at ? when(*s.replayed_at) : "no"});
   rows.push_back({"dead letter", dead.dead_letter ? to_string(*dead.dead_letter) : "kept in this table only"});
+  if (dead.damage) rows.push_back({"damaged", *dead.damage});
   rows.push_back({"timestamp", dead.record.timestamp == Timestamp{} ? "none" : when(dead.record.timestamp)});
   rows.push_back({"key", dead.record.key && is_text(*dead.record.key) ? one_line(*dead.record.key, most)
                                                                       : shown(dead.record.key, most)});

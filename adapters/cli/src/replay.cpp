@@ -36,12 +36,22 @@ const std::set<std::string, std::less<>> kUndecided{"too_old", "unknown", "outsi
 /// Somebody else's: one by one.
 constexpr std::string_view kForged = "forged";
 
+/// One dead letter cannot be sent back, and says why; others may.
+struct CannotBeSent : Error {
+  using Error::Error;
+};
+
 constexpr auto kLookUp = std::chrono::seconds(3);
 constexpr std::int64_t kPage = 100;
 
 /// One consumer's record again, with its key, payload and headers, and where it had been.
 OwnedMessage republished(const postgres::DeadRecord& dead, std::int32_t partitions) {
   OwnedMessage message = dead.record;
+  // It was replayed and died again: then it came from elsewhere at first.
+  const Message before(dead.record);
+  const auto earlier = before.header(kReplayedFrom);
+  if (earlier && !before.header(kFirstOrigin))
+    message.headers.push_back({std::string(kFirstOrigin), std::string(*earlier)});
   std::erase_if(message.headers,
                 [](const Header& header) { return header.name == kReplayedFrom || header.name == kReplayedFor; });
   message.headers.push_back(
@@ -83,7 +93,9 @@ class Replayer {
     return finish();
   }
 
+  /// Also when some cannot be sent: they are named, and wait as before.
   Exit all(const Options& options) {
+    all_ = true;
     if (options.handler) require_handler(admin_, *options.handler);
     postgres::DeadFilter filter;
     filter.handler = options.handler;
@@ -98,10 +110,10 @@ class Replayer {
         if (options.reason && reason != *options.reason) continue;
         if (is_done(dead->summary)) ++passed_over_;
         else if (!options.reason && (kUndecided.contains(reason) || reason == kForged)) ++undecided_[reason];
-        else publish(*dead);
+        else publish_if_possible(*dead);
       }
     }
-    if (replayed_.empty() && passed_over_ == 0 && undecided_.empty() && !json_)
+    if (replayed_.empty() && passed_over_ == 0 && undecided_.empty() && unsendable_.empty() && !json_)
       fmt::print("no dead letters that wait: nothing to replay\n");
     if (passed_over_ > 0 && !json_) {
       fmt::print(
@@ -114,6 +126,9 @@ class Replayer {
                  count(letters, "dead letter"), reason,
                  reason == kForged ? "" : "; all of them: --all --reason " + reason);
     }
+    if (!unsendable_.empty() && !json_)
+      fmt::print("{} passed over: cannot be sent back; the reasons are above, and they wait as before\n",
+                 count(static_cast<std::int64_t>(unsendable_.size()), "dead letter"));
     return finish();
   }
 
@@ -121,15 +136,38 @@ class Replayer {
   std::int32_t partitions_of(const std::string& topic) {
     if (const auto known = partitions_.find(topic); known != partitions_.end()) return known->second;
     const auto info = broker_->describe(topic, kLookUp);
-    if (!info) throw Error(fmt::format("topic {} does not exist: create it, then replay", topic));
+    if (!info) throw CannotBeSent(fmt::format("topic {} does not exist: create it, then replay", topic));
     return partitions_[topic] = info->partitions;
+  }
+
+  /// One that cannot be sent does not keep the others back.
+  void publish_if_possible(const postgres::DeadRecord& dead) {
+    try {
+      publish(dead);
+    } catch (const CannotBeSent& e) {
+      unsendable_.push_back({{"number", dead.summary.number}, {"why", e.what()}});
+      if (json_) return;
+      fmt::print("{} passed over: {}\n", dead.summary.number, e.what());
+      std::fflush(stdout);
+    }
+  }
+
+  /// The broker has refused a record: whether it would take others. Throws BrokerError when it does not answer.
+  [[nodiscard]] bool still_answers(const std::string& topic) const {
+    return broker_->describe(topic, kLookUp).has_value();
   }
 
   void publish(const postgres::DeadRecord& dead) {
     const auto& summary = dead.summary;
     if (summary.from.at.topic.empty()) {
-      throw Error(fmt::format("dead letter {}: the table no longer knows its topic, and it cannot be sent back",
-                              summary.number));
+      throw CannotBeSent(fmt::format("dead letter {}: the table no longer knows its topic, and it cannot be sent back",
+                                     summary.number));
+    }
+    if (dead.damage) {
+      throw CannotBeSent(fmt::format(
+          "dead letter {}: {}. It is not sent, since it would not be the message that died; correct header_names and "
+          "header_values in the table dead",
+          summary.number, *dead.damage));
     }
     if (!producer_) producer_ = broker_->open_producer();
     OwnedMessage message = republished(dead, partitions_of(summary.from.at.topic));
@@ -145,6 +183,7 @@ class Replayer {
     try {
       sent = producer_->send(message);
     } catch (const BrokerError& e) {
+      if (!marked_first && all_ && still_answers(summary.from.at.topic)) throw CannotBeSent(e.what());
       if (!marked_first) throw;
       throw BrokerError(fmt::format(
           "dead letter {}: {}. Whether it was published may not be known, and published twice it would run twice: it is marked as "
@@ -196,7 +235,8 @@ class Replayer {
   }
 
   Exit finish() {
-    if (json_) print(Json{{"replayed", replayed_}});
+    if (json_ && all_) print(Json{{"replayed", replayed_}, {"cannot_be_sent", unsendable_}});
+    else if (json_) print(Json{{"replayed", replayed_}});
     else if (replayed_.size() > 1)
       fmt::print("{} replayed\n", count(static_cast<std::int64_t>(replayed_.size()), "dead letter"));
     return Exit::ok;
@@ -204,6 +244,8 @@ class Replayer {
 
   bool json_;
   bool again_;  ///< what was replayed is to run once more
+  bool all_ = false;
+  Json unsendable_ = Json::array();
   std::int64_t passed_over_ = 0;
   std::map<std::string, std::int64_t> undecided_;  ///< how many, by reason
   const Config& config_;

@@ -47,6 +47,14 @@ std::vector<Header> headers_of(const Rows& rows) {
   return headers;
 }
 
+/// A table cannot hold lists of pairs; a shorter list would be filled up with nulls, in silence.
+std::optional<std::string> damage_of(const Rows& rows) {
+  const auto names = rows.get<std::int64_t>(0, 19), values = rows.get<std::int64_t>(0, 20);
+  if (names == values) return std::nullopt;
+  return "it has " + std::to_string(names) + " names of headers and " + std::to_string(values) +
+         " values, so its row was changed by hand, and its headers are not known any more";
+}
+
 }  // namespace
 
 std::vector<DeadSummary> Admin::dead(const DeadFilter& filter) {
@@ -66,7 +74,10 @@ std::vector<DeadSummary> Admin::dead(const DeadFilter& filter) {
 std::optional<DeadRecord> Admin::load_dead(std::int64_t number) {
   return session_->transact(Patience{}, [&]() -> std::optional<DeadRecord> {
     const Arguments which{std::to_string(number)};
-    const Rows rows = session_->run(std::string(kSummary) + ", d.record_key, d.record_payload, d.incarnation" +
+    const Rows rows = session_->run(std::string(kSummary) +
+                                        ", d.record_key, d.record_payload, d.incarnation, "
+                                        "cardinality(d.header_names)::bigint, "
+                                        "cardinality(d.header_values)::bigint" +
                                         std::string(kFrom) + "WHERE d.id = $1::bigint",
                                     which);
     if (rows.empty()) return std::nullopt;
@@ -80,6 +91,7 @@ std::optional<DeadRecord> Admin::load_dead(std::int64_t number) {
     dead.record.key = bytes_at(rows, 0, 16);
     dead.record.payload = bytes_at(rows, 0, 17);
     dead.incarnation = rows.get<std::int32_t>(0, 18);
+    dead.damage = damage_of(rows);
     dead.record.headers = headers_of(session_->run(
         "SELECT u.name, u.value FROM dead d, unnest(d.header_names, d.header_values) WITH ORDINALITY AS u (name, value, n) "
         "WHERE d.id = $1::bigint ORDER BY u.n",

@@ -126,6 +126,8 @@ struct DeadRecord {
   OwnedMessage record;
   std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked in the table only
   std::int32_t incarnation = 0;                     ///< of its topic
+  /// Why `record` is not what was consumed: somebody has changed the row. Nothing: it is.
+  std::optional<std::string> damage{};
 };
 
 struct DeadFilter {
