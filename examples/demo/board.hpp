@@ -23,6 +23,9 @@ struct Slot {
   std::atomic<std::int64_t> done{0};        ///< took effect, by the framework's account (from the Observer)
   std::atomic<std::int64_t> duplicates{0};  ///< refused, by the framework's account (from the Observer)
   std::atomic<std::int64_t> failed{0};      ///< retries and dead letters (from the Observer)
+  /// Records that were delivered to it and not settled when their partition was taken away or it ended: counted for each partition at
+  /// that moment.
+  std::atomic<std::int64_t> handed_on{0};
 
   [[nodiscard]] std::int64_t running() const { return starts.load() - stops.load(); }
 };

@@ -9,6 +9,7 @@
 
 #include "board.hpp"
 #include "settings.hpp"
+#include "tally.hpp"
 #include "watched_broker.hpp"
 
 namespace demo {
@@ -20,19 +21,24 @@ using namespace std::chrono_literals;
 /// Puts what the framework says of itself on the board, to be held against what the demo counts on its own.
 class Reporter final : public Observer {
  public:
-  explicit Reporter(Slot& slot) : slot_(slot) {}
+  Reporter(Slot& slot, Tally& tally) : slot_(slot), tally_(tally) {}
 
   void on_batch(const BatchReport& report) noexcept override {
     slot_.done += report.done;
     slot_.duplicates += report.duplicates;
     slot_.failed += report.retried + report.dead;
+    tally_.settled(report.partition, report.done + report.skipped + report.duplicates + report.dead);
   }
   void on_assigned(const TopicPartition& at, Epoch) noexcept override { slot_.assigned |= bit_of(at); }
-  void on_revoked(const TopicPartition& at) noexcept override { slot_.assigned &= ~bit_of(at); }
+  void on_revoked(const TopicPartition& at) noexcept override {
+    slot_.assigned &= ~bit_of(at);
+    slot_.handed_on += tally_.take(at.partition);
+  }
 
  private:
   static std::uint32_t bit_of(const TopicPartition& at) { return 1U << static_cast<unsigned>(at.partition); }
   Slot& slot_;
+  Tally& tally_;
 };
 
 /// Counts one run of the handler, however it ends.
@@ -53,10 +59,11 @@ class Running {
 int consume(const ConsumerOptions& options) try {
   const Board board = Board::open(options.board);
   Slot& slot = board.slot(options.number);
+  Tally tally;
 
   const Config config = Config::load(options.config);
   Backends backends = connect(config);
-  backends.broker = watched(backends.broker, board, options.number);
+  backends.broker = watched(backends.broker, board, tally, options.number);
 
   auto charge = [&board, consumer = options.number](const Message& message, Context& ctx) {
     const Running running(board, consumer);
@@ -68,7 +75,7 @@ int consume(const ConsumerOptions& options) try {
   Consumer app{config, backends};
   app.topic(options.topic, charge | transactional() | limit("psp", handler_limit) | ordered_by(Order::key) | batch(20) |
                                handler_timeout(2s) | retry(exponential{100ms, 5}));
-  app.observe(std::make_shared<Reporter>(slot));
+  app.observe(std::make_shared<Reporter>(slot, tally));
   app.run();
   return 0;
 } catch (const std::exception& error) {

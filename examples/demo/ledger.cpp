@@ -37,16 +37,24 @@ void Ledger::create_schema(const std::string& name) {
   (void)connection_->exec("SET search_path = " + name);
 }
 
-void Ledger::create_table() {
-  (void)connection_->exec("CREATE TABLE charge (id text NOT NULL, account text NOT NULL, consumer integer NOT NULL)");
+void Ledger::create_table(const std::string& name) {
+  (void)connection_->exec("CREATE TABLE " + name +
+                          " (id text NOT NULL, account text NOT NULL, consumer integer NOT NULL)");
 }
 
-Ledger::Count Ledger::count() {
-  const auto result = connection_->exec(
+Ledger::Count Ledger::count(const std::string& table) {
+  const auto cell = [](const Connection::Result& result, int row, int column) {
+    return std::stoll(PQgetvalue(result.get(), row, column));
+  };
+  const auto sums = connection_->exec(
       "SELECT coalesce(sum(n), 0), count(*), count(*) FILTER (WHERE n > 1) "
-      "FROM (SELECT count(*) AS n FROM charge GROUP BY id) AS by_id");
-  const auto cell = [&](int column) { return std::stoll(PQgetvalue(result.get(), 0, column)); };
-  return {cell(0), cell(1), cell(2)};
+      "FROM (SELECT count(*) AS n FROM " +
+      table + " GROUP BY id) AS by_id");
+  Count count{cell(sums, 0, 0), cell(sums, 0, 1), cell(sums, 0, 2)};
+  const auto by_consumer = connection_->exec("SELECT consumer, count(*) FROM " + table + " GROUP BY consumer");
+  for (int row = 0; row < PQntuples(by_consumer.get()); ++row)
+    count.rows_of[static_cast<int>(cell(by_consumer, row, 0))] = cell(by_consumer, row, 1);
+  return count;
 }
 
 void Ledger::drop_schema(const std::string& name) {

@@ -3,6 +3,7 @@
 // same id twice.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -11,9 +12,10 @@ namespace demo {
 class Ledger {
  public:
   struct Count {
-    std::int64_t rows = 0;     ///< effects
-    std::int64_t ids = 0;      ///< different ids among them
-    std::int64_t doubled = 0;  ///< ids with more than one effect
+    std::int64_t rows = 0;                  ///< effects
+    std::int64_t ids = 0;                   ///< different ids among them
+    std::int64_t doubled = 0;               ///< ids with more than one effect
+    std::map<int, std::int64_t> rows_of{};  ///< by the consumer that made them
   };
 
   /// Connects. Throws std::runtime_error with the server's words, never with the password.
@@ -24,9 +26,9 @@ class Ledger {
 
   /// Makes the schema (dropping one of that name) and goes on working in it.
   void create_schema(const std::string& name);
-  /// The table of effects: no unique constraint, so that a message that takes effect twice shows.
-  void create_table();
-  Count count();
+  /// A table of effects: no unique constraint, so that a message that takes effect twice shows.
+  void create_table(const std::string& name);
+  Count count(const std::string& table);
   void drop_schema(const std::string& name);
 
  private:

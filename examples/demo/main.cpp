@@ -1,11 +1,12 @@
 // The demo: messages that are delivered more than once and take effect once each, under a limit, while a consumer is
-// killed in the middle of its work. `./dev demo` builds it, gives it a PostgreSQL, and runs it.
+// killed in the middle of its work. Before that, the same messages on a consumer without Turnstile. `./dev demo` builds it, gives it a PostgreSQL, and runs it.
 
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
 
 #include "consumer.hpp"
+#include "plain.hpp"
 #include "story.hpp"
 
 int main(int argc, char** argv) {
@@ -17,7 +18,7 @@ int main(int argc, char** argv) {
   app.add_option("--messages", story.messages, "records to publish, second copies included")
       ->check(CLI::Range(3'000, 1'000'000))
       ->capture_default_str();
-  app.add_flag("--keep", story.keep, "leave the schema and the consumers' logs for a look");
+  app.add_flag("--keep", story.keep, "leave the tables, the topics and the consumers' logs for a look");
 
   // How the demo starts its own consumers; not for people.
   demo::ConsumerOptions consumer;
@@ -25,9 +26,11 @@ int main(int argc, char** argv) {
   app.add_option("--config", consumer.config)->group("");
   app.add_option("--board", consumer.board)->group("");
   app.add_option("--topic", consumer.topic)->group("");
+  bool plain = false;
+  app.add_flag("--plain", plain)->group("");
   CLI11_PARSE(app, argc, argv);
 
-  if (consumer.number > 0) return demo::consume(consumer);
+  if (consumer.number > 0) return plain ? demo::consume_plain(consumer) : demo::consume(consumer);
   if (postgres->count() == 0) {
     std::cerr << "turnstile_demo: --postgres URL is missing; ./dev demo starts a PostgreSQL and passes its address\n";
     return 2;

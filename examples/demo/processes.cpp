@@ -42,7 +42,7 @@ void Processes::kill_all() noexcept {
 }
 
 void Processes::start(int number, const std::vector<std::string>& arguments) {
-  std::vector<std::string> words{fmt::format("turnstile-demo-consumer-{}", number)};
+  std::vector<std::string> words{fmt::format("turnstile-demo-{}-{}", name_, number)};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -63,7 +63,7 @@ void Processes::kill(int number) {
   ::waitpid(pid, &status, 0);
   running_.erase(number);
   if (!WIFSIGNALED(status)) {
-    throw std::runtime_error(fmt::format("consumer {} {} before it could be killed", number, how_it_ended(status)));
+    throw std::runtime_error(fmt::format("{} {} {} before it could be killed", name_, number, how_it_ended(status)));
   }
 }
 
@@ -72,7 +72,7 @@ void Processes::check() {
     int status = 0;
     if (::waitpid(pid, &status, WNOHANG) == 0) continue;
     const std::string what =
-        fmt::format("consumer {} {}; the end of its log:\n{}", number, how_it_ended(status), last_words(number));
+        fmt::format("{} {} {}; the end of its log:\n{}", name_, number, how_it_ended(status), last_words(number));
     running_.erase(number);
     throw std::runtime_error(what);
   }
@@ -88,12 +88,12 @@ void Processes::stop() {
     if (gone) {
       running_.erase(number);
       if (status == 0) continue;
-      throw std::runtime_error(fmt::format("consumer {} {} when it was to stop; the end of its log:\n{}", number,
+      throw std::runtime_error(fmt::format("{} {} {} when it was to stop; the end of its log:\n{}", name_, number,
                                            how_it_ended(status), last_words(number)));
     }
     if (std::chrono::steady_clock::now() > deadline) {
       throw std::runtime_error(
-          fmt::format("consumer {} did not stop within 30 s; the end of its log:\n{}", number, last_words(number)));
+          fmt::format("{} {} did not stop within 30 s; the end of its log:\n{}", name_, number, last_words(number)));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -104,7 +104,7 @@ pid_t Processes::pid(int number) const {
   return found == running_.end() ? 0 : found->second;
 }
 
-std::string Processes::log(int number) const { return fmt::format("{}/consumer-{}.log", folder_, number); }
+std::string Processes::log(int number) const { return fmt::format("{}/{}-{}.log", folder_, name_, number); }
 
 std::string Processes::last_words(int number) const {
   std::ifstream file(log(number));

@@ -11,8 +11,8 @@ namespace demo {
 
 class Processes {
  public:
-  /// Logs go to `folder`/consumer-N.log.
-  explicit Processes(std::string folder) : folder_(std::move(folder)) {}
+  /// `name`: of what it starts, "consumer". Logs go to `folder`/NAME-N.log.
+  Processes(std::string folder, std::string name) : folder_(std::move(folder)), name_(std::move(name)) {}
   ~Processes() { kill_all(); }
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
@@ -35,6 +35,7 @@ class Processes {
   [[nodiscard]] std::string last_words(int number) const;
 
   std::string folder_;
+  std::string name_;
   std::map<int, pid_t> running_;
 };
 

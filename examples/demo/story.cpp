@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <chrono>
@@ -71,9 +72,13 @@ class Story {
 
  private:
   void prepare();
+  void create_topic(const std::string& name);
   void write_config();
+  /// The first records on a consumer without Turnstile.
+  void run_control();
   void start(int consumer);
-  void start_first_consumers();
+  void start_plain(int consumer);
+  void show_first_consumers();
   void publish_first();
   /// Those from `first` up to `last`, while the story goes on. What goes wrong is thrown by the next watch().
   void begin_to_publish(std::size_t first, std::size_t last);
@@ -88,9 +93,23 @@ class Story {
   /// Shows the view until `over`. Throws with `what` when that takes longer than `most`, or when a consumer dies.
   void watch(const std::string& what, std::chrono::seconds most, const std::function<bool()>& over);
   void draw();
+  void draw_control();
   [[nodiscard]] std::string row(int consumer) const;
   /// Every partition has exactly one owner among these consumers, and each of them owns some.
-  [[nodiscard]] bool shared_among(const std::vector<int>& consumers) const;
+  [[nodiscard]] static bool shared_among(const Board& board, const std::vector<int>& consumers);
+  [[nodiscard]] bool shared_among(const std::vector<int>& consumers) const { return shared_among(board_, consumers); }
+  /// What became of every record that Kafka has handed to a consumer.
+  struct Fates {
+    std::int64_t delivered = 0;
+    std::int64_t in_effect = 0;  ///< rows in PostgreSQL
+    std::int64_t refused = 0;    ///< duplicates, by the framework's account
+    std::int64_t died = 0;       ///< with the process that was killed
+    std::int64_t handed_on = 0;  ///< by the consumers' own account
+    [[nodiscard]] std::int64_t rest() const { return delivered - in_effect - refused - died - handed_on; }
+  };
+  [[nodiscard]] Fates fates() const;
+  void judge_fates(std::int64_t published);
+  void say_what_is_kept();
   /// One line of the last table: the figure, what it is, and whether it is as it must be.
   void verdict(const std::string& what, const std::string& figure, bool held, const std::string& remark);
 
@@ -105,17 +124,31 @@ class Story {
   std::vector<Order> orders_;
   std::int64_t distinct_ = 0;
   Board board_;
-  std::unique_ptr<Shop> shop_;
+  Board control_board_;
+  std::unique_ptr<Shop> shop_, control_shop_;
   std::future<void> publishing_;
   Processes processes_;  // after the board and the folder, so that it goes first
+  Processes control_;
+  bool in_control_ = false;  ///< the view shows the plain consumer
   Clock::time_point began_ = Clock::now();
-  Ledger::Count effects_;
+  Ledger::Count effects_, control_effects_;
+  std::size_t control_records_ = 0;
+  int control_most_running_ = 0;
+  bool killed_ = false;
   std::int64_t running_when_killed_ = 0;
   double permits_back_ = 0, permits_back_after_rebalance_ = 0;  ///< seconds
   double lowered_after_ = 0;                                    ///< seconds
   int most_running_ = 0, most_when_lowered_ = 0;
   bool all_held_ = true;
 };
+
+std::vector<int> numbers_in(std::uint32_t bits) {
+  std::vector<int> numbers;
+  for (int p = 0; p < partitions; ++p) {
+    if ((bits >> static_cast<unsigned>(p) & 1U) != 0) numbers.push_back(p);
+  }
+  return numbers;
+}
 
 double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
@@ -128,10 +161,13 @@ Story::Story(const StoryOptions& options)
       orders_(make_orders(options.messages)),
       distinct_(distinct_ids(orders_)),
       board_(Board::create(folder_.file("board"), options.messages)),
-      processes_(folder_.path()) {}
+      control_board_(Board::create(folder_.file("plain-board"), options.messages)),
+      processes_(folder_.path(), "consumer"),
+      control_(folder_.path(), "plain-consumer") {}
 
 Story::~Story() {
   processes_.kill_all();  // they hold locks in the schema
+  control_.kill_all();
   if (options_.keep) return;
   try {
     ledger_.drop_schema(schema_);
@@ -142,7 +178,8 @@ Story::~Story() {
 
 int Story::tell() {
   prepare();
-  start_first_consumers();
+  run_control();
+  show_first_consumers();
   publish_first();
   kill_one();
   replace_it();
@@ -152,24 +189,23 @@ int Story::tell() {
 }
 
 void Story::prepare() {
-  screen_.title("1. A broker, and two tables");
+  screen_.title("1. A broker and a database");
   if (options_.kafka.empty()) {
     mock_ = std::make_unique<turnstile::kafka::MockBroker>();
-    mock_->create_topic(name_, partitions);
     kafka_ = mock_->settings();
     screen_.say(fmt::format(
-        "librdkafka's embedded broker listens on {}, with a topic of {} partitions. (--kafka takes a real one.)",
-        mock_->bootstrap_servers(), partitions));
+        "librdkafka's embedded broker listens on {}: good enough to look at. A real Apache Kafka is the better proof: "
+        "./dev demo --kafka.",
+        mock_->bootstrap_servers()));
   } else {
     kafka_ = {{"bootstrap.servers", options_.kafka}};
-    turnstile::kafka::NewTopic topic;
-    topic.name = name_;
-    topic.partitions = partitions;
-    turnstile::kafka::create_topic(kafka_, topic);
-    screen_.say(fmt::format("Kafka on {} gets the topic {} with {} partitions.", options_.kafka, name_, partitions));
+    screen_.say(fmt::format("Apache Kafka listens on {}.", options_.kafka));
   }
+  create_topic(name_);
+  create_topic(name_ + "-plain");
   ledger_.create_schema(schema_);
-  ledger_.create_table();
+  ledger_.create_table("charge");
+  ledger_.create_table("plain_charge");
   turnstile::PostgresSettings settings;
   settings.url = turnstile::Secret(options_.postgres);
   settings.schema = schema_;
@@ -178,9 +214,58 @@ void Story::prepare() {
   shop_->wait_for_topic();
   write_config();
   screen_.say(fmt::format(
-      "PostgreSQL gets the schema {} with the inbox, and the table charge, into which the handler writes. That table has "
-      "no unique constraint: whatever takes effect twice will show.",
-      schema_));
+      "Kafka gets the topic {} with {} partitions. PostgreSQL gets the schema {} with the inbox, and the table charge, into "
+      "which the handler writes one row for each payment. That table has no unique constraint: whatever takes effect twice "
+      "shows as two rows.",
+      name_, partitions, schema_));
+}
+
+void Story::create_topic(const std::string& name) {
+  if (mock_) {
+    mock_->create_topic(name, partitions);
+    return;
+  }
+  turnstile::kafka::NewTopic topic;
+  topic.name = name;
+  topic.partitions = partitions;
+  turnstile::kafka::create_topic(kafka_, topic);
+}
+
+/// Turnstile's consumers start beside it, so that their group forms meanwhile.
+void Story::run_control() {
+  control_shop_ = std::make_unique<Shop>(kafka_.at("bootstrap.servers"), name_ + "-plain", name_ + "-plain");
+  control_shop_->wait_for_topic();
+  control_records_ = orders_.size() / control_part;
+  const auto records = std::span(orders_).first(control_records_);
+  const auto distinct = distinct_ids({records.begin(), records.end()});
+  screen_.title("2. For comparison: a plain consumer, without Turnstile");
+  screen_.say(fmt::format(
+      "Three processes of a plain consumer (examples/demo/plain.cpp: librdkafka and libpq, the offset is committed after the "
+      "row is written) get the first {} of the records that Turnstile gets below. They hold {} payments; the others are second "
+      "copies, as a producer that retries or a client that clicks again makes them. At most {} handlers shall run at once, so "
+      "each process has {} threads: more than its own it cannot count. A handler takes {} ms. The group needs about {} s to form.",
+      grouped(static_cast<std::int64_t>(records.size())), grouped(distinct), handler_limit, handler_limit,
+      handler_time.count(), session_timeout / 1s));
+  in_control_ = true;
+  for (int consumer = 1; consumer <= first_consumers; ++consumer) {
+    start_plain(consumer);
+    start(consumer);
+  }
+  watch("the plain consumers to share the partitions", 60s, [&] { return shared_among(control_board_, {1, 2, 3}); });
+  publishing_ = std::async(std::launch::async, [this, records] { control_shop_->publish(records); });
+  watch("the plain consumers to handle all records", 60s, [&] {
+    return control_effects_.rows >= static_cast<std::int64_t>(records.size()) && control_board_.running() == 0;
+  });
+  look_at_publisher(60s);
+  control_most_running_ = control_board_.take_most_running();
+  control_.stop();
+  in_control_ = false;
+  screen_.line(screen_.bad(fmt::format("paid twice: {} of {}, most at once: {} (the limit is {})",
+                                       grouped(control_effects_.doubled), grouped(control_effects_.ids),
+                                       control_most_running_, handler_limit)));
+  screen_.say(
+      "Nothing in this consumer is wrong, and no process was killed. It has no memory of ids, and nobody counts over "
+      "processes.");
 }
 
 void Story::write_config() {
@@ -204,22 +289,30 @@ void Story::start(int consumer) {
                               "--board", folder_.file("board"), "--topic", name_});
 }
 
-void Story::start_first_consumers() {
-  screen_.title("2. Three consumers");
+void Story::start_plain(int consumer) {
+  control_.start(consumer,
+                 {"--consumer", std::to_string(consumer), "--plain", "--config", folder_.file("turnstile.toml"),
+                  "--board", folder_.file("plain-board"), "--topic", name_ + "-plain"});
+}
+
+void Story::show_first_consumers() {
+  screen_.title("3. Three consumers with Turnstile");
   screen_.say(fmt::format(
-      "Three processes join one consumer group and share the partitions. Together they run at most {} handlers at once: "
-      "limit(\"psp\", {}). A handler takes {} ms and writes one row. The group needs about {} s to form.",
-      handler_limit, handler_limit, handler_time.count(), session_timeout / 1s));
-  for (int consumer = 1; consumer <= first_consumers; ++consumer) start(consumer);
+      "They have joined a consumer group of their own meanwhile. The handler is the same, with two decorators: transactional(), "
+      "and limit(\"psp\", {}) over all processes together. Each process has {} threads here, too.",
+      handler_limit, handler_limit));
+  screen_.say(
+      "How the demo measures the limit: a handler first adds 1 to a number in memory that all processes share, and takes it off "
+      "at its end. The highest value is kept at each step, not looked at from time to time. Turnstile has no part in this.");
   watch("the three consumers to share the partitions", 60s, [&] { return shared_among({1, 2, 3}); });
 }
 
 void Story::publish_first() {
   const auto published = static_cast<std::int64_t>(orders_.size());
-  screen_.title("3. Orders come in, many of them twice");
+  screen_.title("4. Payments come in, many of them twice");
   screen_.say(fmt::format(
-      "In the end there will be {} records with {} different ids: {} are second copies, as a producer that retries or a "
-      "client that clicks again makes them, half of them in another partition than the first. Two thirds come now.",
+      "In the end there will be {} records with {} different ids; {} are second copies, half of them in another partition "
+      "than the first. Two thirds come now.",
       grouped(published), grouped(distinct_), grouped(published - distinct_)));
   begin_to_publish(0, orders_.size() * 2 / 3);
   watch("the consumers to work", 60s,
@@ -239,8 +332,9 @@ void Story::kill_one() {
   processes_.kill(victim);
   const auto killed_at = Clock::now();
   board_.killed(victim);
+  killed_ = true;
   running_when_killed_ = board_.slot(victim).running();
-  screen_.title(fmt::format("4. kill -9 of consumer {}", victim));
+  screen_.title(fmt::format("5. kill -9 of consumer {}", victim));
   screen_.say(fmt::format(
       "It dies while {} of its handlers run, with transactions open and offsets not yet committed. PostgreSQL rolls its "
       "transactions back at once, but its permits stay out: nobody can know yet that it is dead. Kafka takes notice after {} s without a heartbeat; then its partitions go to the two others, "
@@ -260,27 +354,34 @@ void Story::kill_one() {
 }
 
 void Story::lower_the_limit() {
-  screen_.title(fmt::format("6. The limit is lowered to {} while it runs", lowered_limit));
-  screen_.say("As `turnstile limits set psp` does. What runs is let finish; then the new limit holds everywhere.");
+  screen_.title(fmt::format("7. An operator lowers the limit to {} while it runs", lowered_limit));
+  screen_.say(
+      fmt::format("As `turnstile limits set psp {}` does. Handlers that run may finish; no new one starts above {}.",
+                  lowered_limit, lowered_limit));
   most_running_ = std::max(most_running_, board_.take_most_running());
   const auto tokens = turnstile::kafka::open_limiters(kafka_, {.name = name_ + ".tokens"}, {.client = "the demo"},
                                                       turnstile::make_logger({.level = "warn"}));
   if (!tokens->set_limit("psp", lowered_limit, 20s)) throw std::runtime_error("the limit could not be set within 20 s");
   const auto set_at = Clock::now();
-  watch("the lower limit to hold", 20s, [&] { return board_.running() <= lowered_limit; });
+  watch("the lower limit to be in effect", 20s, [&] { return board_.running() <= lowered_limit; });
   lowered_after_ = seconds_since(set_at);
   (void)board_.take_most_running();
   watch("the orders to go on under it", 20s, [&] { return seconds_since(set_at) > 3 + lowered_after_; });
   most_when_lowered_ = board_.take_most_running();
+  screen_.title(fmt::format("8. The operator takes that back: {} again", handler_limit));
+  screen_.say(
+      "As `turnstile limits unset psp` does. The limit of the program is in effect again, and the rest of the records comes in.");
   if (!tokens->set_limit("psp", std::nullopt, 20s))
     throw std::runtime_error("the limit could not be unset within 20 s");
+  watch("the old limit to be used again", 20s,
+        [&] { return board_.running() == handler_limit || effects_.ids >= distinct_; });
 }
 
 void Story::replace_it() {
-  screen_.title(fmt::format("5. Consumer {} joins", replacement));
+  screen_.title(fmt::format("6. Consumer {} joins", replacement));
   screen_.say(
       "As an orchestrator would, the demo starts another process in its place. The partitions are shared out once more, and "
-      "then the last third of the orders comes in.");
+      "then the last third of the records comes in.");
   start(replacement);
   watch("a consumer in the dead one's place to get partitions", 60s, [&] { return shared_among({1, 3, replacement}); });
   begin_to_publish(orders_.size() * 2 / 3, orders_.size());
@@ -291,18 +392,16 @@ void Story::finish() {
   watch("all records to be settled and their offsets committed", 180s,
         [&] { return effects_.ids >= distinct_ && shop_->uncommitted() == 0; });
   processes_.stop();
-  effects_ = ledger_.count();
+  effects_ = ledger_.count("charge");
   screen_.say("Every offset is committed. The consumers were sent SIGTERM and have ended in good order.");
 }
 
 void Story::watch(const std::string& what, std::chrono::seconds most, const std::function<bool()>& over) {
   const auto deadline = Clock::now() + most;
   while (true) {
-    if (screen_.due()) {
-      effects_ = ledger_.count();
-      draw();
-    }
+    if (screen_.due()) draw();
     processes_.check();
+    control_.check();
     look_at_publisher(0s);
     if (over()) break;
     if (Clock::now() > deadline) {
@@ -311,12 +410,33 @@ void Story::watch(const std::string& what, std::chrono::seconds most, const std:
     }
     std::this_thread::sleep_for(20ms);
   }
-  effects_ = ledger_.count();
   draw();
   screen_.leave_view();
 }
 
+void Story::draw_control() {
+  control_effects_ = ledger_.count("plain_charge");
+  std::vector<std::string> view{"plain consumer   process   partitions    handlers running     delivered    rows made"};
+  for (int consumer = 1; consumer <= first_consumers; ++consumer) {
+    const Slot& slot = control_board_.slot(consumer);
+    view.push_back(fmt::format("{:<14}   {:<7}   {:<11}   {} {:>2}       {:>9}   {:>10}", consumer,
+                               control_.pid(consumer), fmt::format("{}", fmt::join(numbers_in(slot.assigned), " ")),
+                               bar(slot.running(), handler_limit, handler_limit), slot.running(),
+                               grouped(slot.delivered), grouped(slot.done)));
+  }
+  const int running = control_board_.running();
+  view.push_back(fmt::format("handlers over all      [{}]  {}, and shall be at most {}",
+                             bar(running, first_consumers * handler_limit, 36), running, handler_limit));
+  view.push_back(fmt::format("rows in PostgreSQL      {} for {} ids, {} of them twice", grouped(control_effects_.rows),
+                             grouped(control_effects_.ids), grouped(control_effects_.doubled)));
+  screen_.show(view, fmt::format("{:5.1f} s | plain: {} handlers at once | {} rows for {} ids, {} of them twice",
+                                 seconds_since(began_), running, grouped(control_effects_.rows),
+                                 grouped(control_effects_.ids), grouped(control_effects_.doubled)));
+}
+
 void Story::draw() {
+  if (in_control_) return draw_control();
+  effects_ = ledger_.count("charge");
   std::vector<std::string> view{
       "consumer   process   partitions    handlers running     delivered   took effect   duplicates"};
   std::string brief = fmt::format("{:5.1f} s", std::chrono::duration<double>(Clock::now() - began_).count());
@@ -325,14 +445,20 @@ void Story::draw() {
     const Slot& slot = board_.slot(consumer);
     if (processes_.pid(consumer) != 0)
       brief += fmt::format(" | #{} runs {}, took {}", consumer, slot.running(), slot.done.load());
-    else if (slot.starts > 0) brief += fmt::format(" | #{} killed", consumer);
+    else if (slot.starts > 0) brief += fmt::format(" | #{} killed, took {}", consumer, slot.done.load());
   }
   view.push_back(fmt::format("handlers over all      [{}]  {} of at most {}", bar(board_.running(), handler_limit, 30),
                              board_.running(), handler_limit));
   view.push_back(fmt::format("effects in PostgreSQL  [{}]  {} of {} ids, {} of them twice",
                              bar(effects_.ids, distinct_, 30), grouped(effects_.ids), grouped(distinct_),
                              grouped(effects_.doubled)));
-  brief += fmt::format(" | effects {} of {}", grouped(effects_.ids), grouped(distinct_));
+  const Fates f = fates();
+  view.push_back(
+      fmt::format("delivered {} = {} in effect + {} duplicates + {} died with the killed + {} handed on + {} in hand",
+                  grouped(f.delivered), grouped(f.in_effect), grouped(f.refused), grouped(f.died), grouped(f.handed_on),
+                  grouped(std::max<std::int64_t>(0, f.rest()))));
+  brief += fmt::format(" | {} of {} at once | effects {} of {}", board_.running(), handler_limit, grouped(effects_.ids),
+                       grouped(distinct_));
   screen_.show(view, brief);
 }
 
@@ -340,22 +466,21 @@ std::string Story::row(int consumer) const {
   const Slot& slot = board_.slot(consumer);
   const pid_t pid = processes_.pid(consumer);
   if (pid == 0 && slot.starts == 0) return fmt::format("{:<8}   {:<7}", consumer, "-");
-  std::vector<int> owned;
-  for (int p = 0; p < partitions && pid != 0; ++p) {
-    if ((slot.assigned >> static_cast<unsigned>(p) & 1U) != 0) owned.push_back(p);
-  }
   const auto running = slot.running();
-  const std::string process = pid != 0 ? std::to_string(pid) : "killed";
-  return fmt::format("{:<8}   {:<7}   {:<11}   {} {:>2}       {:>9}   {:>11}   {:>10}", consumer, process,
-                     fmt::format("{}", fmt::join(owned, " ")), bar(running, handler_limit, handler_limit), running,
-                     grouped(slot.delivered), grouped(slot.done), grouped(slot.duplicates));
+  const std::string owned = pid != 0 ? fmt::format("{}", fmt::join(numbers_in(slot.assigned), " ")) : "-";
+  // What a killed process has begun stays begun on its slot; it runs no more.
+  const std::string handlers = pid != 0 ? fmt::format("{} {:>2}", bar(running, handler_limit, handler_limit), running)
+                                        : fmt::format("{:>2} died with it", running);
+  return fmt::format("{:<8}   {:<7}   {:<11}   {:<15}       {:>9}   {:>11}   {:>10}", consumer,
+                     pid != 0 ? std::to_string(pid) : "killed", owned, handlers, grouped(slot.delivered),
+                     grouped(slot.done), grouped(slot.duplicates));
 }
 
-bool Story::shared_among(const std::vector<int>& consumers) const {
+bool Story::shared_among(const Board& board, const std::vector<int>& consumers) {
   std::uint32_t all = 0;
   int owned = 0;
   for (const int consumer : consumers) {
-    const std::uint32_t mine = board_.slot(consumer).assigned;
+    const std::uint32_t mine = board.slot(consumer).assigned;
     if (mine == 0) return false;
     all |= mine;
     owned += std::popcount(mine);
@@ -371,28 +496,20 @@ void Story::verdict(const std::string& what, const std::string& figure, bool hel
 
 int Story::judge() {
   const auto published = static_cast<std::int64_t>(orders_.size());
-  const auto slots = board_.slots();
-  std::int64_t delivered = 0;
-  std::int64_t refused = 0;
   std::int64_t failed = 0;
   most_running_ = std::max(most_running_, board_.take_most_running());
-  for (const Slot& slot : slots) {
-    delivered += slot.delivered;
-    refused += slot.duplicates;
-    failed += slot.failed;
-  }
+  for (const Slot& slot : board_.slots()) failed += slot.failed;
 
-  screen_.title("7. The count");
+  screen_.title("9. The count");
   verdict("records published", grouped(published), true, "all acknowledged by Kafka");
   verdict("different ids among them", grouped(distinct_), true, "each may take effect once");
-  verdict("delivered by Kafka", grouped(delivered), delivered >= published,
-          fmt::format("{} of them again: not committed at a rebalance or the kill", grouped(delivered - published)));
-  verdict("effects in PostgreSQL", grouped(effects_.rows), effects_.rows == distinct_, "one for each id");
-  verdict("ids that took effect twice", grouped(effects_.doubled), effects_.doubled == 0, "none");
-  verdict("duplicates refused", grouped(refused), refused >= published - distinct_ && refused <= delivered - distinct_,
-          fmt::format("the {} second copies, and what came again", grouped(published - distinct_)));
+  judge_fates(published);
+  verdict(
+      "ids that took effect twice", grouped(effects_.doubled), effects_.doubled == 0,
+      fmt::format("none; plain consumer: {} of {}", grouped(control_effects_.doubled), grouped(control_effects_.ids)));
   verdict("most handlers at once, over all", grouped(most_running_), most_running_ == handler_limit,
-          fmt::format("the limit of {} was reached and never passed", handler_limit));
+          fmt::format("the limit of {} was reached and never passed; plain consumer: {}", handler_limit,
+                      control_most_running_));
   verdict("the dead one's permits back after", fmt::format("{:.1f} s", permits_back_),
           permits_back_after_rebalance_ < 2,
           fmt::format("{:.1f} s after the rebalance; its lease would have lasted {} s", permits_back_after_rebalance_,
@@ -407,10 +524,56 @@ int Story::judge() {
   const auto took = std::chrono::duration<double>(Clock::now() - began_).count();
   if (all_held_) screen_.say(fmt::format("All of it held, in {:.0f} s.", took));
   else screen_.say("Something of it did not hold. That is a bug: please report it with this output.");
-  if (options_.keep) {
-    screen_.say(fmt::format("Kept: the schema {}, and the consumers' logs in {}.", schema_, folder_.path()));
-  }
+  if (options_.keep) say_what_is_kept();
   return all_held_ ? 0 : 1;
+}
+
+Story::Fates Story::fates() const {
+  Fates all;
+  for (int consumer = 1; consumer <= most_consumers; ++consumer) {
+    const Slot& slot = board_.slot(consumer);
+    const auto found = effects_.rows_of.find(consumer);
+    const std::int64_t rows = found == effects_.rows_of.end() ? 0 : found->second;
+    all.delivered += slot.delivered;
+    all.in_effect += rows;
+    all.refused += slot.duplicates;
+    all.handed_on += slot.handed_on;
+    // It can say nothing more, so the rest of what it was handed counts, less what PostgreSQL has from it.
+    if (killed_ && consumer == victim) all.died += slot.delivered - rows - slot.duplicates - slot.handed_on;
+  }
+  return all;
+}
+
+void Story::judge_fates(std::int64_t published) {
+  const Fates f = fates();
+  const std::int64_t again = f.delivered - published;
+  verdict("delivered by Kafka", grouped(f.delivered), again >= 0,
+          fmt::format("{} of them again, after the kill or a rebalance", grouped(again)));
+  verdict("  took effect", grouped(f.in_effect), f.in_effect == distinct_ && effects_.rows == distinct_,
+          "rows in PostgreSQL: one for each id");
+  verdict("  refused as duplicates", grouped(f.refused), f.refused >= published - distinct_,
+          fmt::format("the {} second copies, and what came again", grouped(published - distinct_)));
+  verdict("  died with the killed process", grouped(f.died), f.died > 0,
+          "handed to it, no effect: delivered again to others");
+  verdict("  handed on to another consumer", grouped(f.handed_on), f.handed_on >= 0,
+          "waited in a consumer when their partition was moved");
+  verdict("  unexplained", grouped(f.rest()), f.rest() == 0, "each delivery has one fate");
+}
+
+void Story::say_what_is_kept() {
+  screen_.title("Kept");
+  screen_.say(fmt::format(
+      "In PostgreSQL the schema {} with the tables charge (the effects), plain_charge (those of the plain consumer), inbox and dead. {} "
+      "The consumers' configuration and logs are in {}.",
+      schema_,
+      mock_ ? "The embedded broker ends with the demo; with --kafka the topics are kept, too."
+            : fmt::format("In Kafka the topics {} and {}.tokens.", name_, name_),
+      folder_.path()));
+  const std::string psql = fmt::format("SET search_path = {};", schema_);
+  screen_.line(fmt::format("{} SELECT count(*), count(DISTINCT id) FROM charge;", psql));
+  screen_.line(fmt::format("{} SELECT count(*), count(DISTINCT id) FROM plain_charge;", psql));
+  screen_.line(fmt::format("turnstile --config {} inbox inspect order-000001", folder_.file("turnstile.toml")));
+  if (!mock_) screen_.line(fmt::format("turnstile --config {} limits list", folder_.file("turnstile.toml")));
 }
 
 }  // namespace

@@ -9,14 +9,15 @@ using namespace turnstile;
 
 class WatchedConsumer final : public BrokerConsumer {
  public:
-  WatchedConsumer(std::unique_ptr<BrokerConsumer> inner, const Board& board, int consumer)
-      : inner_(std::move(inner)), board_(board), consumer_(consumer) {}
+  WatchedConsumer(std::unique_ptr<BrokerConsumer> inner, const Board& board, Tally& tally, int consumer)
+      : inner_(std::move(inner)), board_(board), tally_(tally), consumer_(consumer) {}
 
   std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) override {
     auto block = inner_->take(from, most);
     if (block) {
       for (const Message& message : block->messages()) {
         board_.delivered(consumer_, message.partition(), message.offset());
+        tally_.delivered(message.partition());
       }
     }
     return block;
@@ -42,16 +43,17 @@ class WatchedConsumer final : public BrokerConsumer {
  private:
   std::unique_ptr<BrokerConsumer> inner_;
   const Board& board_;
+  Tally& tally_;
   int consumer_;
 };
 
 class WatchedBroker final : public Broker {
  public:
-  WatchedBroker(std::shared_ptr<Broker> inner, const Board& board, int consumer)
-      : inner_(std::move(inner)), board_(board), consumer_(consumer) {}
+  WatchedBroker(std::shared_ptr<Broker> inner, const Board& board, Tally& tally, int consumer)
+      : inner_(std::move(inner)), board_(board), tally_(tally), consumer_(consumer) {}
 
   std::unique_ptr<BrokerConsumer> open_consumer() override {
-    return std::make_unique<WatchedConsumer>(inner_->open_consumer(), board_, consumer_);
+    return std::make_unique<WatchedConsumer>(inner_->open_consumer(), board_, tally_, consumer_);
   }
   std::shared_ptr<BrokerProducer> open_producer() override { return inner_->open_producer(); }
   std::unique_ptr<BrokerSender> open_sender() override { return inner_->open_sender(); }
@@ -62,13 +64,14 @@ class WatchedBroker final : public Broker {
  private:
   std::shared_ptr<Broker> inner_;
   const Board& board_;
+  Tally& tally_;
   int consumer_;
 };
 
 }  // namespace
 
-std::shared_ptr<Broker> watched(std::shared_ptr<Broker> broker, const Board& board, int consumer) {
-  return std::make_shared<WatchedBroker>(std::move(broker), board, consumer);
+std::shared_ptr<Broker> watched(std::shared_ptr<Broker> broker, const Board& board, Tally& tally, int consumer) {
+  return std::make_shared<WatchedBroker>(std::move(broker), board, tally, consumer);
 }
 
 }  // namespace demo

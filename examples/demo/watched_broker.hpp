@@ -6,10 +6,12 @@
 #include <turnstile/ports/broker.hpp>
 
 #include "board.hpp"
+#include "tally.hpp"
 
 namespace demo {
 
-/// `board` must outlive the broker.
-std::shared_ptr<turnstile::Broker> watched(std::shared_ptr<turnstile::Broker> broker, const Board& board, int consumer);
+/// `board` and `tally` must outlive the broker.
+std::shared_ptr<turnstile::Broker> watched(std::shared_ptr<turnstile::Broker> broker, const Board& board, Tally& tally,
+                                           int consumer);
 
 }  // namespace demo
