@@ -150,6 +150,13 @@ std::vector<int> numbers_in(std::uint32_t bits) {
   return numbers;
 }
 
+/// Beside this program where it was built, else as the shell finds it.
+std::string turnstile_tool() {
+  std::error_code error;
+  const auto here = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "turnstile";
+  return !error && std::filesystem::exists(here, error) ? here.string() : "turnstile";
+}
+
 double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
 Story::Story(const StoryOptions& options)
@@ -240,12 +247,13 @@ void Story::run_control() {
   const auto distinct = distinct_ids({records.begin(), records.end()});
   screen_.title("2. For comparison: a plain consumer, without Turnstile");
   screen_.say(fmt::format(
-      "Three processes of a plain consumer (examples/demo/plain.cpp: librdkafka and libpq, the offset is committed after the "
-      "row is written) get the first {} of the records that Turnstile gets below. They hold {} payments; the others are second "
-      "copies, as a producer that retries or a client that clicks again makes them. At most {} handlers shall run at once, so "
-      "each process has {} threads: more than its own it cannot count. A handler takes {} ms. The group needs about {} s to form.",
+      "Three processes of a plain consumer (examples/demo/plain.cpp: librdkafka and libpq; the offset is committed after "
+      "the row is written) get the first {} of the records that Turnstile gets below. Among them are {} different "
+      "payments; the others are second copies, as a producer that retries or a client that clicks again makes them. At "
+      "most {} handlers shall run at once, so each process has {} threads: it cannot count those of the others. A handler "
+      "takes {} ms.{}",
       grouped(static_cast<std::int64_t>(records.size())), grouped(distinct), handler_limit, handler_limit,
-      handler_time.count(), session_timeout / 1s));
+      handler_time.count(), mock_ ? " (With the embedded broker a group needs some 6 s to form.)" : ""));
   in_control_ = true;
   for (int consumer = 1; consumer <= first_consumers; ++consumer) {
     start_plain(consumer);
@@ -561,19 +569,19 @@ void Story::judge_fates(std::int64_t published) {
 }
 
 void Story::say_what_is_kept() {
-  screen_.title("Kept");
+  screen_.title("Kept, to look at");
   screen_.say(fmt::format(
-      "In PostgreSQL the schema {} with the tables charge (the effects), plain_charge (those of the plain consumer), inbox and dead. {} "
-      "The consumers' configuration and logs are in {}.",
+      "In PostgreSQL the schema {} with the tables charge (the effects), plain_charge (those of the plain consumer), inbox, dead "
+      "and others. {} The consumers' configuration and logs are in {}. In psql, and with the command line tool:",
       schema_,
-      mock_ ? "The embedded broker ends with the demo; with --kafka the topics are kept, too."
-            : fmt::format("In Kafka the topics {} and {}.tokens.", name_, name_),
+      mock_ ? "The embedded broker ends with the demo; with --kafka its topics are kept, too."
+            : fmt::format("In Kafka the topics {}, {}-plain and {}.tokens.", name_, name_, name_),
       folder_.path()));
-  const std::string psql = fmt::format("SET search_path = {};", schema_);
-  screen_.line(fmt::format("{} SELECT count(*), count(DISTINCT id) FROM charge;", psql));
-  screen_.line(fmt::format("{} SELECT count(*), count(DISTINCT id) FROM plain_charge;", psql));
-  screen_.line(fmt::format("turnstile --config {} inbox inspect order-000001", folder_.file("turnstile.toml")));
-  if (!mock_) screen_.line(fmt::format("turnstile --config {} limits list", folder_.file("turnstile.toml")));
+  for (const char* table : {"charge", "plain_charge"})
+    screen_.line(fmt::format("SELECT count(*), count(DISTINCT id) FROM {}.{};", schema_, table));
+  const std::string tool = fmt::format("{} --config {}", turnstile_tool(), folder_.file("turnstile.toml"));
+  screen_.line(tool + " inbox inspect order-000001");
+  if (!mock_) screen_.line(tool + " limits list");
 }
 
 }  // namespace

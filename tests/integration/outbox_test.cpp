@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "support/cli.hpp"
 #include "support/topic_reader.hpp"
 #include "support/world.hpp"
 
@@ -109,6 +110,14 @@ TEST(Outbox, puts_aside_what_goes_to_a_topic_that_is_gone_and_goes_on) {
   EXPECT_THAT(world.query("SELECT refused FROM outbox"), HasSubstr("Create it"));
   EXPECT_THAT(world.output(), HasSubstr("was put aside"));
   EXPECT_EQ(world.query("SELECT count(*) FROM outbox WHERE shard >= 0"), "0");
+
+  // What the log advises, at once: the relay remembers a topic that was missing.
+  TopicReader late(world.add_topic("gone"));
+  Cli cli;
+  cli.environment() = {{"TURNSTILE_POSTGRES_URL", *postgres_url()}, {"TURNSTILE_POSTGRES_SCHEMA", world.schema()}};
+  EXPECT_EQ(cli.run("outbox", "retry", "1").code, 0);
+  EXPECT_TRUE(late.until([&] { return late.payloads().contains("lost?"); })) << world.output();
+  EXPECT_EQ(world.query("SELECT count(*) FROM outbox"), "0");
 }
 
 TEST(Outbox, sends_what_others_wrote_while_it_was_asleep_and_leaves_its_shards_when_it_stops) {
