@@ -158,6 +158,21 @@ TEST_P(ClaimsContract, WhatIsUnknownIsClaimedAgainWhereThatIsThePolicy) {
   EXPECT_THAT(end("two", {ended("a", 2)}), ElementsAre(true));
 }
 
+TEST_P(ClaimsContract, what_is_in_doubt_is_parked_unless_the_store_knows_it) {
+  EXPECT_EQ(claim(by("before"), {"done", "failed", "running"}), "ccc");
+  EXPECT_THAT(end("before", {ended("done", 1), ended("failed", 1, ClaimEnd::Kind::failed)}), ElementsAre(true, true));
+  std::vector<InboxEntry> doubted = entries({"done", "failed", "running", "unknown"});
+  for (InboxEntry& entry : doubted) entry.in_doubt = true;
+  EXPECT_EQ(claim_entries(by("one"), doubted), "dcrp");
+  EXPECT_EQ(claim(by("two"), {"unknown"}), "p") << "and stays so, also when nobody doubts any more";
+
+  std::vector<InboxEntry> another = entries({"another"});
+  another.front().in_doubt = true;
+  ClaimScope rerun = by("three");
+  rerun.rerun_unknown = true;
+  EXPECT_EQ(claim_entries(rerun, another), "c");
+}
+
 TEST_P(ClaimsContract, ALeaseThatIsRenewedGoesOn) {
   claim_and_vanish("one", {"a", "b"});
   const HeldClaim held[] = {{MessageId::from("a"), 1}, {MessageId::from("b"), 9}, {MessageId::from("c"), 1}};

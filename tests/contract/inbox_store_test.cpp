@@ -84,6 +84,47 @@ TEST_P(InboxStoreContract, ManyRegisterAtOnce) {
   EXPECT_EQ(std::set<HandlerId>(expected.begin(), expected.end()).size(), 10U);
 }
 
+TEST_P(InboxStoreContract, a_fence_of_another_history_of_the_database_is_refused) {
+  Fence other = claim();
+  const Fence ours = other;
+  ++other.history;
+  const auto session = store().open_session();
+  const auto refused = [&](Numbering numbering) {
+    InboxScope with = scope(other);
+    with.numbering = numbering;
+    EXPECT_THROW(session->begin(with, entries({"a"})), Fenced);
+    EXPECT_THROW(session->begin(with, entries({"a", "b"})), Fenced);
+  };
+  refused(Numbering::ids);
+  refused(Numbering::offsets);
+  const ClaimScope claims{.handler = handler_, .fence = other, .owner = MessageId::from("owner")};
+  EXPECT_THROW(store().claims()->claim(claims, entries({"a"})), Fenced);
+  const WatermarkUpdate update{other, 10};
+  EXPECT_THAT(store().advance_watermarks({&update, 1}), ElementsAre(WatermarkState::not_ours));
+  EXPECT_THROW(store().begin_incarnation(other, 0), Fenced);
+  DeadMessage message = dead(7);
+  message.fence = other;
+  EXPECT_THROW(store().record_dead(message), Fenced);
+
+  const std::vector ids{MessageId::from("a")};
+  EXPECT_EQ(admit(*session, scope(ours), entries({"a"})), "f") << "nothing of it was done";
+  session->commit();
+  EXPECT_THAT(session->settled(handler_, ours, ids), ElementsAre(true));
+  EXPECT_THAT(session->settled(handler_, other, ids), ElementsAre(false));
+  message.fence = ours;
+  EXPECT_TRUE(store().record_dead(message));
+  EXPECT_THAT(store().dead_between(handler_, ours, 0, kLast), ElementsAre(7));
+  EXPECT_THAT(store().dead_between(handler_, other, 0, kLast), IsEmpty());
+}
+
+TEST_P(InboxStoreContract, claims_of_one_history_have_its_number) {
+  const Fence first = claim(), second = claim(), elsewhere = claim(1);
+  EXPECT_EQ(first.history, second.history);
+  EXPECT_EQ(first.history, elsewhere.history);
+  EXPECT_NE(first.history, 0);
+  EXPECT_EQ(store().history(), first.history);
+}
+
 TEST_P(InboxStoreContract, EachClaimCountsTheEpochUp) {
   const std::vector<TopicPartition> at{{"payments", 2}, {"emails", 1}, {"payments", 1}};
   const auto first = store().claim_partitions("group", at, 5s), second = store().claim_partitions("group", at, 5s);

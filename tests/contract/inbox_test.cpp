@@ -323,7 +323,7 @@ TEST_P(InboxContract, ACommitInDoubtCanBeLookedUp) {  // trap 13
     world_->lose_next_commit(carried_out);
     EXPECT_THROW(session->commit(), CommitInDoubt);
     const MessageId ids[] = {MessageId::from(id), MessageId::from("never seen")};
-    EXPECT_THAT(session->settled(handler_, ids), ElementsAre(carried_out, false));
+    EXPECT_THAT(session->settled(handler_, {}, ids), ElementsAre(carried_out, false));
     EXPECT_EQ(once({id}), carried_out ? "d" : "f");
   }
   EXPECT_THAT(world_->effects(), ElementsAre("carried out", "lost"));
@@ -397,9 +397,9 @@ TEST_P(InboxContract, SettledSeesOnlyWhatIsCommitted) {
   const auto session = store().open_session();
   admit(*session, {"b"});
   const MessageId ids[] = {MessageId::from("b"), MessageId::from("a"), MessageId::from("c"), MessageId::from("a")};
-  EXPECT_THAT(session->settled(handler_, ids), ElementsAre(false, true, false, true));
-  EXPECT_THAT(session->settled(store().register_handler("another"), ids), ElementsAre(false, false, false, false));
-  EXPECT_THAT(session->settled(handler_, {}), IsEmpty());
+  EXPECT_THAT(session->settled(handler_, {}, ids), ElementsAre(false, true, false, true));
+  EXPECT_THAT(session->settled(store().register_handler("another"), {}, ids), ElementsAre(false, false, false, false));
+  EXPECT_THAT(session->settled(handler_, {}, {}), IsEmpty());
 }
 
 TEST_P(InboxContract, AwayIsSaidAndComesBackByItself) {
@@ -410,7 +410,7 @@ TEST_P(InboxContract, AwayIsSaidAndComesBackByItself) {
   EXPECT_THROW(session->transaction().exec(kEffect, "b"), StoreUnavailable);
   EXPECT_THROW(admit(*session, {"b"}), StoreUnavailable);
   const MessageId id = MessageId::from("a");
-  EXPECT_THROW(session->settled(handler_, {&id, 1}), StoreUnavailable);
+  EXPECT_THROW(session->settled(handler_, {}, {&id, 1}), StoreUnavailable);
   EXPECT_THROW(store().register_handler("x"), StoreUnavailable);
   EXPECT_THROW(store().check_schema(), StoreUnavailable);
   EXPECT_THROW(claim(), StoreUnavailable);

@@ -27,7 +27,7 @@ class PostgresRoles : public PostgresRoleTest {
     dead.fence = fence_;
     EXPECT_TRUE(store_->record_dead(dead));
     EXPECT_THAT(store_->dead_between(handler_, fence_, 0, 0), ::testing::ElementsAre(0));
-    EXPECT_EQ(session_->settled(handler_, std::vector{MessageId::from("a")}), std::vector{true});
+    EXPECT_EQ(session_->settled(handler_, {}, std::vector{MessageId::from("a")}), std::vector{true});
     const postgres::Table tokens{schema_->name(), "one_time_token"};
     session_->begin(scope(), {});
     const std::string token = postgres::one_time_token::issue(tx(), "ada", std::chrono::seconds(60), tokens);

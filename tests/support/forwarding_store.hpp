@@ -22,6 +22,7 @@ class ForwardingStore : public InboxStore {
   std::string first_group(HandlerId handler, const std::string& group) override {
     return inner_->first_group(handler, group);
   }
+  std::int64_t history() override { return inner_->history(); }
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
                                                std::chrono::milliseconds lock_timeout) override {
     return inner_->claim_partitions(group, partitions, lock_timeout);

@@ -65,7 +65,9 @@ class MemoryClaims final : public Claims {
     const auto now = Clock::now();
     const auto [at, is_new] = state_->claims.try_emplace(key);
     ClaimRow& row = at->second;
-    if (!is_new) {
+    if (is_new) {
+      if (entry.in_doubt && !scope.rerun_unknown) row.state = State::parked;
+    } else {
       const bool ours = row.owner == scope.owner ||
                         std::find(scope.abandoned.begin(), scope.abandoned.end(), row.owner) != scope.abandoned.end();
       const bool claimed = row.state == State::claimed, lapsed = row.expires < now;

@@ -12,12 +12,15 @@ void MemoryInbox::State::require_available() const {
 }
 
 FenceRow& MemoryInbox::State::owned(const Fence& fence) {
+  if (FenceRow* row = find_owned(fence)) return *row;
+  throw Fenced("slot " + std::to_string(fence.slot) + ": epoch " + std::to_string(fence.epoch.value) +
+               " is over: another member owns the partition, or the database has changed (a restart, a failover)");
+}
+
+FenceRow* MemoryInbox::State::find_owned(const Fence& fence) {
   const auto found = fences.find(fence.slot);
-  if (found == fences.end() || found->second.epoch != fence.epoch.value) {
-    throw Fenced("slot " + std::to_string(fence.slot) + ": epoch " + std::to_string(fence.epoch.value) +
-                 " is over, another member owns the partition");
-  }
-  return found->second;
+  if (found == fences.end() || fence.history != history || found->second.epoch != fence.epoch.value) return nullptr;
+  return &found->second;
 }
 
 MemoryInbox::MemoryInbox() : state_(std::make_shared<State>()) {}
@@ -113,6 +116,24 @@ void MemoryInbox::set_unavailable(bool unavailable) {
   state_->unavailable = unavailable;
 }
 
+MemoryInbox::Replica MemoryInbox::replica() const {
+  const std::lock_guard lock(state_->mutex);
+  return std::make_shared<const Tables>(static_cast<const Tables&>(*state_));
+}
+
+void MemoryInbox::fail_over(const Replica& replica) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    static_cast<Tables&>(*state_) = *replica;
+    for (auto& [slot, row] : state_->fences) row.sharers = 0;
+    for (auto& [whose, row] : state_->progress) row.locked = false;
+    state_->pending.clear();
+    ++state_->history;
+    ++state_->outages;
+  }
+  state_->changed.notify_all();
+}
+
 void MemoryInbox::set_schema_problem(const std::string& problem) {
   const std::lock_guard lock(state_->mutex);
   state_->schema_problem = problem;
@@ -144,6 +165,12 @@ std::string MemoryInbox::first_group(HandlerId handler, const std::string& group
   return state_->first_groups.try_emplace(handler, group).first->second;
 }
 
+std::int64_t MemoryInbox::history() {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_available();
+  return state_->history;
+}
+
 std::vector<PartitionClaim> MemoryInbox::claim_partitions(const std::string& group,
                                                           std::span<const TopicPartition> partitions,
                                                           std::chrono::milliseconds lock_timeout) {
@@ -169,6 +196,7 @@ std::vector<PartitionClaim> MemoryInbox::claim_partitions(const std::string& gro
   if (!free) throw StoreBusy("an open transaction of the old owner holds the fence (SQLSTATE 55P03)");
   for (std::size_t i = 0; i < rows.size(); ++i) {
     claims[i].fence.epoch.value = ++rows[i]->epoch;
+    claims[i].fence.history = state_->history;
     claims[i].watermark = rows[i]->watermark;
     claims[i].incarnation = rows[i]->incarnation;
     for (const auto& [whose, row] : state_->progress) {
@@ -184,12 +212,12 @@ std::vector<WatermarkState> MemoryInbox::advance_watermarks(std::span<const Wate
   state_->require_available();
   std::vector<WatermarkState> states;
   for (const WatermarkUpdate& update : updates) {
-    const auto found = state_->fences.find(update.fence.slot);
-    if (found == state_->fences.end() || found->second.epoch != update.fence.epoch.value) {
+    FenceRow* const row = state_->find_owned(update.fence);
+    if (row == nullptr) {
       states.push_back(WatermarkState::not_ours);
       continue;
     }
-    auto& watermark = found->second.watermark;
+    auto& watermark = row->watermark;
     const bool behind = watermark < update.known;  // nothing is less than any
     if (!behind) watermark = std::max(watermark.value_or(update.watermark), update.watermark);
     states.push_back(behind ? WatermarkState::behind : WatermarkState::moved);
@@ -219,7 +247,7 @@ std::set<Offset> MemoryInbox::dead_between(HandlerId handler, const Fence& fence
   state_->require_available();
   std::set<Offset> offsets;
   const auto row = state_->fences.find(fence.slot);
-  if (row == state_->fences.end()) return offsets;
+  if (row == state_->fences.end() || fence.history != state_->history) return offsets;
   const std::int32_t incarnation = row->second.incarnation;
   const auto end = state_->dead.upper_bound({handler, fence.slot, incarnation, last});
   for (auto it = state_->dead.lower_bound({handler, fence.slot, incarnation, first}); it != end; ++it)

@@ -22,8 +22,9 @@ class JoinedSession final : public InboxSession {
   void publish(const OwnedMessage& message, const MessageId& id) override { of_.publish(message, id); }
   void commit() override {}
   void rollback() noexcept override {}
-  std::vector<bool> settled(HandlerId handler, std::span<const MessageId> ids) override {
-    return of_.settled(handler, ids);
+  std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
+                            std::span<const MessageId> ids) override {
+    return of_.settled(handler, fence, ids);
   }
   std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override {
     return of_.responses(handler, ids);

@@ -74,6 +74,7 @@ std::vector<Admission> MemorySession::begin(const InboxScope& scope, std::span<c
   if (scope.fence) ++state_->owned(*scope.fence).sharers;
   open_ = true;
   outage_ = state_->outages;
+  history_ = state_->history;
   scope_ = scope;
   message_ = 0;
   try {
@@ -246,18 +247,8 @@ void MemorySession::rollback() noexcept {
 void MemorySession::end(bool commit) noexcept {
   {
     const std::lock_guard lock(state_->mutex);
-    for (auto& [key, fingerprint] : mine_) {
-      state_->pending.erase(key);
-      if (commit) state_->ids.emplace(key, fingerprint);
-    }
-    if (moves_to_) end_numbered(commit);
-    if (commit) {
-      for (auto& [key, body] : responses_) state_->responses[key] = std::move(body);
-      for (OutboxRecord& published : published_) state_->put_out(std::move(published));
-      state_->committed.insert(state_->committed.end(), done_.begin(), done_.end());
-    }
-    ++(commit ? state_->commits : state_->rollbacks);
-    if (scope_.fence) --state_->fences.at(scope_.fence->slot).sharers;
+    if (history_ == state_->history) end_in_state(commit);
+    else ++state_->rollbacks;  // the store went back to an earlier time, which knows nothing of this transaction
   }
   state_->changed.notify_all();
   open_ = false;
@@ -272,11 +263,29 @@ void MemorySession::end(bool commit) noexcept {
   failure_ = nullptr;
 }
 
-std::vector<bool> MemorySession::settled(HandlerId handler, std::span<const MessageId> ids) {
+/// Call with the mutex held.
+void MemorySession::end_in_state(bool commit) {
+  for (auto& [key, fingerprint] : mine_) {
+    state_->pending.erase(key);
+    if (commit) state_->ids.emplace(key, fingerprint);
+  }
+  if (moves_to_) end_numbered(commit);
+  if (commit) {
+    for (auto& [key, body] : responses_) state_->responses[key] = std::move(body);
+    for (OutboxRecord& published : published_) state_->put_out(std::move(published));
+    state_->committed.insert(state_->committed.end(), done_.begin(), done_.end());
+  }
+  ++(commit ? state_->commits : state_->rollbacks);
+  if (scope_.fence) --state_->fences.at(scope_.fence->slot).sharers;
+}
+
+std::vector<bool> MemorySession::settled(HandlerId handler, const std::optional<Fence>& fence,
+                                         std::span<const MessageId> ids) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
+  const bool ours = !fence || fence->history == state_->history;
   std::vector<bool> found;
-  for (const MessageId& id : ids) found.push_back(state_->ids.contains({handler, id}));
+  for (const MessageId& id : ids) found.push_back(ours && state_->ids.contains({handler, id}));
   return found;
 }
 

@@ -67,12 +67,9 @@ struct WindowKey {
   auto operator<=>(const WindowKey&) const = default;
 };
 
-struct MemoryInbox::State {
-  mutable std::mutex mutex;
-  std::condition_variable changed;  ///< a transaction ended
-
+/// What a database keeps, and a replica of it has.
+struct MemoryInbox::Tables {
   std::map<InboxKey, std::optional<std::int64_t>> ids;  ///< with fingerprints
-  std::set<InboxKey> pending;                           ///< of open transactions
   std::map<InboxKey, ClaimRow> claims;
   std::map<ProgressKey, Progress> progress;
   std::map<MessageId, ProducerRow> producers;
@@ -89,6 +86,14 @@ struct MemoryInbox::State {
   std::int64_t outbox_ids = 0;
   std::map<OutboxShard, std::pair<std::string, std::chrono::steady_clock::time_point>> relays;
   std::vector<Statement> committed;
+};
+
+struct MemoryInbox::State : Tables {
+  mutable std::mutex mutex;
+  std::condition_variable changed;  ///< a transaction ended
+
+  std::set<InboxKey> pending;  ///< of open transactions
+  std::int64_t history = 1;    ///< see Fence::history
   std::size_t commits = 0;
   std::size_t rollbacks = 0;
 
@@ -105,7 +110,9 @@ struct MemoryInbox::State {
   void require_available() const;
   /// A message is committed to the outbox. Call with the mutex held.
   void put_out(OutboxRecord record);
-  /// The fence's row, under its epoch. Throws Fenced. Call with the mutex held.
+  /// The fence's row, under its epoch and in its history; null when the fence is over. Call with the mutex held.
+  FenceRow* find_owned(const Fence& fence);
+  /// The fence's row, under its epoch and in its history. Throws Fenced. Call with the mutex held.
   FenceRow& owned(const Fence& fence);
 };
 
@@ -131,7 +138,8 @@ class MemorySession final : public InboxSession, public Transaction {
   /// Takes more ids into the open transaction.
   std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries);
   void respond(HandlerId handler, const MessageId& id, std::string_view body);
-  std::vector<bool> settled(HandlerId handler, std::span<const MessageId> ids) override;
+  std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
+                            std::span<const MessageId> ids) override;
   std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override;
   Rows run(std::string_view sql, std::span<const Param> params) override;
   void queue(std::string_view sql, std::span<const Param> params) override;
@@ -152,6 +160,7 @@ class MemorySession final : public InboxSession, public Transaction {
     return {producer, scope_.handler, scope_.fence->slot};
   }
   void end(bool commit) noexcept;
+  void end_in_state(bool commit);
   void require_open();
   void check_still_there(Lock& lock);
   void flush();
@@ -161,6 +170,7 @@ class MemorySession final : public InboxSession, public Transaction {
   std::shared_ptr<MemoryInbox::State> state_;
   bool open_ = false;
   std::uint64_t outage_ = 0;
+  std::int64_t history_ = 0;
   InboxScope scope_{};
   std::map<InboxKey, std::optional<std::int64_t>> mine_;
   std::optional<Offset> moves_to_;  ///< the partition's progress, with the commit

@@ -57,14 +57,19 @@ void PostgresClaims::add_claim(Pipeline& pipeline, const ClaimScope& scope, std:
   to.add_int(std::max(scope.lock_timeout, shared_->settings.lock_timeout).count());
   to.add_int(scope.handler.value);
   to.add_int(scope.fence ? scope.fence->slot : 0);
-  if (scope.fence) to.add_int(scope.fence->epoch.value);
-  else to.add_null(0);
+  add_epoch(to, scope.fence);
   add_uuid_array(to, order.size(), [&](std::size_t i) -> const MessageId& { return at(i).id; });
   add_int8_array(to, order.size(), [&](std::size_t i) { return std::optional(at(i).offset); });
   add_int8_array(to, order.size(), [&](std::size_t i) { return at(i).fingerprint; });
   add_uuid_array(to, owners.size(), [&](std::size_t i) -> const MessageId& { return owners[i]; });
   to.add_int(scope.lease.count());
   to.add_text(scope.rerun_unknown ? "t" : "f");
+  if (std::any_of(entries.begin(), entries.end(), [](const InboxEntry& entry) { return entry.in_doubt; })) {
+    add_int8_array(to, order.size(),
+                   [&](std::size_t i) { return std::optional<std::int64_t>(at(i).in_doubt ? 1 : 0); });
+  } else {
+    to.add_null(0);
+  }
   pipeline.add(scope.fence ? sql().take_claims : sql().take_free_claims, kCaller, Pipeline::Keep::binary);
   to.add_int(scope.handler.value);
   add_uuid_array(to, order.size(), [&](std::size_t i) -> const MessageId& { return at(i).id; });

@@ -59,6 +59,17 @@ void add_bytea_array(ArgumentBlock& to, std::size_t count, BytesAt bytes_at) {
   }
 }
 
+/// Under which epoch, and in which history; NULL for both where no partition is behind it.
+inline void add_epoch(ArgumentBlock& to, const std::optional<Fence>& fence) {
+  if (fence) {
+    to.add_int(fence->epoch.value);
+    to.add_int(fence->history);
+  } else {
+    to.add_null(0);
+    to.add_null(0);
+  }
+}
+
 inline void add_bytea(ArgumentBlock& to, const std::optional<std::string>& bytes) {
   if (!bytes) return to.add_null(kBytea);
   BinaryWriter(to.add_binary(kBytea, bytes->size())).bytes(bytes->data(), bytes->size());

@@ -88,7 +88,7 @@ void throw_lost(const ConnectionLost& lost) {
 
 void throw_fenced(const Fence& fence) {
   throw Fenced("slot " + std::to_string(fence.slot) + ": epoch " + std::to_string(fence.epoch.value) +
-               " is over, another member owns the partition");
+               " is over: another member owns the partition, or the database has changed (a restart, a failover)");
 }
 
 }  // namespace turnstile::postgres

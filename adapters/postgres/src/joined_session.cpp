@@ -25,7 +25,8 @@ class JoinedSession final : public InboxSession {
   void publish(const OwnedMessage& message, const MessageId& id) override;
   void commit() override {}
   void rollback() noexcept override {}
-  std::vector<bool> settled(HandlerId handler, std::span<const MessageId> ids) override;
+  std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
+                            std::span<const MessageId> ids) override;
   std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override;
 
  private:
@@ -81,7 +82,8 @@ void JoinedSession::publish(const OwnedMessage& message, const MessageId& id) {
                     optional_bytes(message.key), optional_bytes(message.payload), names, values);
 }
 
-std::vector<bool> JoinedSession::settled(HandlerId handler, std::span<const MessageId> ids) {
+std::vector<bool> JoinedSession::settled(HandlerId handler, const std::optional<Fence>&,
+                                         std::span<const MessageId> ids) {
   std::vector<bool> found;
   for (const MessageId& id : ids) found.push_back(!look_up(handler, id).empty());
   return found;

@@ -71,8 +71,7 @@ void Session::add_scope(const InboxScope& scope) {
   to.add_int(scope.idle_timeout.count());
   to.add_int(scope.handler.value);
   to.add_int(scope.fence ? scope.fence->slot : 0);
-  if (scope.fence) to.add_int(scope.fence->epoch.value);
-  else to.add_null(0);
+  add_epoch(to, scope.fence);
 }
 
 std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const InboxEntry> entries) {

@@ -37,7 +37,8 @@ class Session final : public InboxSession, public Transaction {
   void publish(const OwnedMessage& message, const MessageId& id) override;
   void commit() override;
   void rollback() noexcept override;
-  std::vector<bool> settled(HandlerId handler, std::span<const MessageId> ids) override;
+  std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
+                            std::span<const MessageId> ids) override;
   std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override;
 
   Rows run(std::string_view sql, std::span<const Param> params) override;
@@ -63,7 +64,9 @@ class Session final : public InboxSession, public Transaction {
   Answers finish();
   Answers send_and_read();
   void queue_own(const std::string& sql);
-  Result look_up(const std::string& sql, HandlerId handler, std::span<const MessageId> ids);
+  /// `add_more`: the arguments after these.
+  Result look_up(const std::string& sql, HandlerId handler, std::span<const MessageId> ids,
+                 const std::function<void(ArgumentBlock&)>& add_more = {});
   void require_open(const char* what) const;
   [[nodiscard]] bool aborted() const;
   void note(const Failure& failure);

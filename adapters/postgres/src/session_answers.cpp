@@ -52,10 +52,14 @@ void Session::queue_own(const std::string& sql) {
   }
 }
 
-std::vector<bool> Session::settled(HandlerId handler, std::span<const MessageId> ids) {
+std::vector<bool> Session::settled(HandlerId handler, const std::optional<Fence>& fence,
+                                   std::span<const MessageId> ids) {
   std::vector<bool> found(ids.size(), false);
   if (ids.empty()) return found;
-  const Result rows = look_up(shared_->statements.settled, handler, ids);
+  const Result rows = look_up(shared_->statements.settled, handler, ids, [&](ArgumentBlock& to) {
+    if (fence) to.add_int(fence->history);
+    else to.add_null(0);
+  });
   std::vector<MessageId> present;
   for (int row = 0; row < PQntuples(rows.get()); ++row) present.push_back(id_in(rows.get(), row));
   std::sort(present.begin(), present.end());
@@ -86,10 +90,12 @@ std::vector<std::optional<std::string>> Session::responses(HandlerId handler, st
 }
 
 /// Outside of any transaction, on a connection of its own.
-Result Session::look_up(const std::string& sql, HandlerId handler, std::span<const MessageId> ids) {
+Result Session::look_up(const std::string& sql, HandlerId handler, std::span<const MessageId> ids,
+                        const std::function<void(ArgumentBlock&)>& add_more) {
   auto kept = call(*shared_, [&](Pipeline& pipeline) {
     pipeline.arguments().add_int(handler.value);
     add_uuid_array(pipeline.arguments(), ids.size(), [&](std::size_t i) -> const MessageId& { return ids[i]; });
+    if (add_more) add_more(pipeline.arguments());
     pipeline.add(sql, kCaller, Pipeline::Keep::binary);
   });
   return std::move(kept.back());

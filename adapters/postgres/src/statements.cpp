@@ -8,10 +8,16 @@ namespace turnstile::postgres {
 
 namespace {
 
-// "@." stands for the schema.
+// "@." stands for the schema, "@history" for the number of the database's history (Fence::history).
+
+/// Another one after each start of a server, and on each other server: a replica that was promoted has another start than the primary
+/// that it follows, and a restored copy has one of its own. Callable by every role, read from memory, and not of the session, so that
+/// poolers do not change it. A restart of the backends alone (after one of them crashed) keeps the number, and loses nothing.
+constexpr std::string_view kHistory =
+    "pg_catalog.floor(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint";
 
 /// One row with NULL says that the fence holds; the other rows are the ids that are new. Without any row the epoch is no
-/// longer ours. FOR SHARE reads the row anew after waiting for a claim; a read beside the lock would see the snapshot from
+/// longer ours, or the database has another history. FOR SHARE reads the row anew after waiting for a claim; a read beside the lock would see the snapshot from
 /// before it (trap 42). The timeouts are set in the same statement, before anything is locked: the lock's scan waits for
 /// them (a statement of their own costs a fifth of a transaction of one message).
 constexpr std::string_view kOwner = R"(
@@ -20,10 +26,11 @@ WITH timeouts AS MATERIALIZED (
          pg_catalog.set_config('idle_in_transaction_session_timeout', $2::text, true)
 ), owner AS MATERIALIZED ()";
 constexpr std::string_view kFenced = R"(
-  SELECT 1 FROM @.fence WHERE (SELECT true FROM timeouts) AND slot = $4::integer AND epoch = $5::bigint FOR SHARE)";
+  SELECT 1 FROM @.fence
+   WHERE (SELECT true FROM timeouts) AND slot = $4::integer AND epoch = $5::bigint AND @history = $6::bigint FOR SHARE)";
 /// No partition is behind it; the same arguments.
 constexpr std::string_view kFree = R"(
-  SELECT 1 WHERE (SELECT true FROM timeouts) AND $5::bigint IS NULL)";
+  SELECT 1 WHERE (SELECT true FROM timeouts) AND $5::bigint IS NULL AND $6::bigint IS NULL)";
 constexpr std::string_view kTakeIn = R"(
 ), fresh AS (
   INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint))";
@@ -31,12 +38,12 @@ constexpr std::string_view kTakeIn = R"(
 /// The ids come sorted, and ORDER BY says so to the planner too (trap 4).
 constexpr std::string_view kMany = R"(
   SELECT $3::smallint, e.id, $4::integer, e.record_offset, e.fingerprint
-    FROM unnest($6::uuid[], $7::bigint[], $8::bigint[]) AS e (id, record_offset, fingerprint)
+    FROM unnest($7::uuid[], $8::bigint[], $9::bigint[]) AS e (id, record_offset, fingerprint)
    WHERE EXISTS (SELECT 1 FROM owner) ORDER BY e.id)";
 
 /// A batch of one does without arrays and sorting.
 constexpr std::string_view kOne = R"(
-  SELECT $3::smallint, $6::uuid, $4::integer, $7::bigint, $8::bigint FROM owner)";
+  SELECT $3::smallint, $7::uuid, $4::integer, $8::bigint, $9::bigint FROM owner)";
 
 constexpr std::string_view kAdmitted = R"(
   ON CONFLICT DO NOTHING RETURNING id
@@ -48,7 +55,7 @@ SELECT NULL::uuid FROM owner UNION ALL SELECT id FROM fresh)";
 constexpr std::string_view kAddProgress = R"(
 ), added AS (
   INSERT INTO @.progress (handler, slot, incarnation, next_offset)
-  SELECT $3::smallint, $4::integer, $6::integer, 0 FROM owner ON CONFLICT DO NOTHING
+  SELECT $3::smallint, $4::integer, $7::integer, 0 FROM owner ON CONFLICT DO NOTHING
 )
 SELECT 1 FROM owner)";
 
@@ -147,22 +154,24 @@ VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea,
         ARRAY(SELECT CASE WHEN h <> '-' THEN pg_catalog.decode(h, 'hex') END FROM unnest($7::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n)))";
 
 /// One row with NULL says that the fence holds. Of the others each is a message: claimed by us (with its fence), parked by us just
-/// now, or somebody else's, as it was when the statement began. What is not answered was claimed by somebody meanwhile. $9 are our
-/// owners: this call's, and those of calls whose answer was lost, so that nothing ran under them.
+/// now, or somebody else's, as it was when the statement began. What is not answered was claimed by somebody meanwhile. $10 are our
+/// owners: this call's, and those of calls whose answer was lost, so that nothing ran under them. What is in doubt and has no row may
+/// have had one that the database lost: it is parked, unless the next statement finds its id in the inbox.
 constexpr std::string_view kTakeClaims = R"(
 ), given AS MATERIALIZED (
-  SELECT * FROM unnest($6::uuid[], $7::bigint[], $8::bigint[]) AS e (id, record_offset, fingerprint)
+  SELECT * FROM unnest($7::uuid[], $8::bigint[], $9::bigint[], $13::bigint[]) AS e (id, record_offset, fingerprint, in_doubt)
 ), taken AS (
-  INSERT INTO @.claim AS c (handler, id, owner, slot, record_offset, fingerprint, expires_at)
-  SELECT $3::smallint, e.id, ($9::uuid[])[1], $4::integer, e.record_offset, e.fingerprint,
-         clock_timestamp() + $10::bigint * interval '1 millisecond'
+  INSERT INTO @.claim AS c (handler, id, owner, slot, record_offset, fingerprint, expires_at, state)
+  SELECT $3::smallint, e.id, ($10::uuid[])[1], $4::integer, e.record_offset, e.fingerprint,
+         clock_timestamp() + $11::bigint * interval '1 millisecond',
+         CASE WHEN e.in_doubt = 1 AND NOT $12::boolean THEN 'parked' ELSE 'claimed' END
     FROM given e WHERE EXISTS (SELECT 1 FROM owner) ORDER BY e.id
   ON CONFLICT (handler, id) DO UPDATE
-     SET state = CASE WHEN c.state = 'failed' OR c.owner = ANY ($9::uuid[]) OR $11::boolean THEN 'claimed' ELSE 'parked' END,
+     SET state = CASE WHEN c.state = 'failed' OR c.owner = ANY ($10::uuid[]) OR $12::boolean THEN 'claimed' ELSE 'parked' END,
          owner = excluded.owner, fence = c.fence + 1, expires_at = excluded.expires_at, slot = excluded.slot,
          record_offset = excluded.record_offset, fingerprint = coalesce(excluded.fingerprint, c.fingerprint), error = NULL,
          claimed_at = excluded.claimed_at
-   WHERE c.state = 'failed' OR (c.state = 'claimed' AND (c.owner = ANY ($9::uuid[]) OR c.expires_at < clock_timestamp()))
+   WHERE c.state = 'failed' OR (c.state = 'claimed' AND (c.owner = ANY ($10::uuid[]) OR c.expires_at < clock_timestamp()))
   RETURNING id, state, fence
 )
 SELECT NULL::uuid, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::boolean FROM owner
@@ -268,7 +277,7 @@ WITH locked AS MATERIALIZED (
    WHERE f.consumer_group = $1::text ORDER BY f.slot FOR NO KEY UPDATE OF f
 )
 UPDATE @.fence f SET epoch = f.epoch + 1, claimed_at = clock_timestamp() FROM locked WHERE f.slot = locked.slot
-RETURNING f.topic, f.partition, f.slot, f.epoch, f.incarnation,
+RETURNING f.topic, f.partition, f.slot, f.epoch, @history, f.incarnation,
           (SELECT w.watermark FROM @.watermark w WHERE w.slot = f.slot),
           (SELECT max(p.next_offset) FROM @.progress p WHERE p.slot = f.slot AND p.incarnation = f.incarnation))";
 
@@ -276,7 +285,8 @@ RETURNING f.topic, f.partition, f.slot, f.epoch, f.incarnation,
 constexpr std::string_view kAdvance = R"(
 WITH given AS (
   SELECT slot, epoch, max(watermark) AS watermark, max(known) AS known
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS g (slot, epoch, watermark, known) GROUP BY slot, epoch
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS g (slot, epoch, history, watermark, known)
+   WHERE history = @history GROUP BY slot, epoch
 ), owned AS MATERIALIZED (
   SELECT f.slot, g.watermark, g.known FROM @.fence f JOIN given g ON g.slot = f.slot AND g.epoch = f.epoch
    ORDER BY f.slot FOR SHARE OF f
@@ -292,7 +302,8 @@ SELECT slot, is_behind::integer FROM looked_at)";
 
 constexpr std::string_view kIncarnation = R"(
 WITH counted AS (
-  UPDATE @.fence SET incarnation = incarnation + 1 WHERE slot = $1::integer AND epoch = $2::bigint
+  UPDATE @.fence SET incarnation = incarnation + 1
+   WHERE slot = $1::integer AND epoch = $2::bigint AND @history = $4::bigint
   RETURNING slot, incarnation
 ), moved AS (
   INSERT INTO @.watermark (slot, watermark) SELECT slot, $3::bigint FROM counted
@@ -300,10 +311,10 @@ WITH counted AS (
 )
 SELECT incarnation FROM counted)";
 
-/// No row: the epoch is no longer ours.
+/// No row: the epoch is no longer ours, or the database has another history.
 constexpr std::string_view kRecordDead = R"(
 WITH owner AS MATERIALIZED (
-  SELECT slot, incarnation FROM @.fence WHERE slot = $2::integer AND epoch = $3::bigint FOR SHARE
+  SELECT slot, incarnation FROM @.fence WHERE slot = $2::integer AND epoch = $3::bigint AND @history = $17::bigint FOR SHARE
 ), buried AS (
   INSERT INTO @.dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, record_timestamp,
                       record_key, record_payload, header_names, header_values, dead_topic, dead_partition, dead_offset)
@@ -317,7 +328,8 @@ SELECT (SELECT count(*) FROM buried) FROM owner)";
 
 constexpr std::string_view kDeadBetween = R"(
 SELECT d.record_offset FROM @.dead d JOIN @.fence f ON f.slot = d.slot AND f.incarnation = d.incarnation
- WHERE d.handler = $1::smallint AND d.slot = $2::integer AND d.record_offset BETWEEN $3::bigint AND $4::bigint)";
+ WHERE d.handler = $1::smallint AND d.slot = $2::integer AND d.record_offset BETWEEN $3::bigint AND $4::bigint
+   AND @history = $5::bigint)";
 
 /// max + 1 instead of a sequence: a sequence burns a number for each conflict, and these are few. A rival that takes the
 /// same number makes this a conflict, with no row; then look again.
@@ -344,10 +356,14 @@ class InSchema {
  public:
   explicit InSchema(const std::string& schema) : prefix_(quote_identifier(schema) + ".") {}
   std::string operator()(std::string_view text) const {
+    constexpr std::string_view kSchemaMark = "@.", kHistoryMark = "@history";
     std::string out;
-    for (auto at = text.find("@."); at != std::string_view::npos; at = text.find("@.")) {
-      out.append(text.substr(0, at)).append(prefix_);
-      text.remove_prefix(at + 2);
+    for (auto at = text.find('@'); at != std::string_view::npos; at = text.find('@')) {
+      out.append(text.substr(0, at));
+      text.remove_prefix(at);
+      const bool history = text.starts_with(kHistoryMark);
+      out.append(history ? kHistory : std::string_view(prefix_));
+      text.remove_prefix(history ? kHistoryMark.size() : kSchemaMark.size());
     }
     return out.append(text);
   }
@@ -391,7 +407,9 @@ Statements::Statements(const std::string& schema) {
   find = in(kFind);
   fingerprints = in(
       "SELECT id, fingerprint FROM @.inbox WHERE handler = $1::smallint AND id = ANY ($2::uuid[]) AND fingerprint IS NOT NULL");
-  settled = in("SELECT id FROM @.inbox WHERE handler = $1::smallint AND id = ANY ($2::uuid[])");
+  settled =
+      in("SELECT id FROM @.inbox WHERE handler = $1::smallint AND id = ANY ($2::uuid[]) "
+         "AND ($3::bigint IS NULL OR @history = $3::bigint)");
   respond = in(kRespond);
   responses = in("SELECT id, body FROM @.response WHERE handler = $1::smallint AND id = ANY ($2::uuid[])");
   publish = in(kPublish);
@@ -417,6 +435,7 @@ Statements::Statements(const std::string& schema) {
   timeouts =
       "SELECT pg_catalog.set_config('lock_timeout', $1::text, true), "
       "pg_catalog.set_config('idle_in_transaction_session_timeout', $2::text, true)";
+  history = in("SELECT @history");
   add_fences = in(kAddFences);
   claim = in(kClaim);
   advance = in(kAdvance);

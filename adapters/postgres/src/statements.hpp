@@ -58,6 +58,7 @@ struct Statements {
   std::string lag;
 
   // The store's own calls.
+  std::string history;
   std::string timeouts;
   std::string add_fences;
   std::string claim;

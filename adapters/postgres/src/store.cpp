@@ -44,6 +44,7 @@ class Store final : public InboxStore {
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;
   std::string first_group(HandlerId handler, const std::string& group) override;
+  std::int64_t history() override;
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
                                                std::chrono::milliseconds lock_timeout) override;
   std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override;
@@ -123,6 +124,13 @@ std::optional<Recorded> Store::find(HandlerId handler, const MessageId& id) {
   return recorded;
 }
 
+std::int64_t Store::history() {
+  const auto kept = call([&](Pipeline& pipeline) {
+    pipeline.add(shared_->statements.history, kCaller, Pipeline::Keep::text);
+  });
+  return number_at(kept[0], 0, 0);
+}
+
 std::vector<PartitionClaim> Store::claim_partitions(const std::string& group,
                                                     std::span<const TopicPartition> partitions,
                                                     std::chrono::milliseconds lock_timeout) {
@@ -143,10 +151,12 @@ std::vector<PartitionClaim> Store::claim_partitions(const std::string& group,
   for (int row = 0; row < PQntuples(kept[0].get()); ++row) {
     PartitionClaim claim;
     claim.at = {text_at(kept[0], row, 0), static_cast<std::int32_t>(number_at(kept[0], row, 1))};
-    claim.fence = {static_cast<std::int32_t>(number_at(kept[0], row, 2)), {number_at(kept[0], row, 3)}};
-    claim.incarnation = static_cast<std::int32_t>(number_at(kept[0], row, 4));
-    if (!PQgetisnull(kept[0].get(), row, 5)) claim.watermark = number_at(kept[0], row, 5);
-    if (!PQgetisnull(kept[0].get(), row, 6)) claim.progress = number_at(kept[0], row, 6);
+    claim.fence = {static_cast<std::int32_t>(number_at(kept[0], row, 2)),
+                   {number_at(kept[0], row, 3)},
+                   number_at(kept[0], row, 4)};
+    claim.incarnation = static_cast<std::int32_t>(number_at(kept[0], row, 5));
+    if (!PQgetisnull(kept[0].get(), row, 6)) claim.watermark = number_at(kept[0], row, 6);
+    if (!PQgetisnull(kept[0].get(), row, 7)) claim.progress = number_at(kept[0], row, 7);
     claims.push_back(std::move(claim));
   }
   // In the order asked.
@@ -170,6 +180,7 @@ std::vector<WatermarkState> Store::advance_watermarks(std::span<const WatermarkU
     const std::size_t count = updates.size();
     add_int8_array(to, count, [&](std::size_t i) { return std::optional<std::int64_t>(updates[i].fence.slot); });
     add_int8_array(to, count, [&](std::size_t i) { return std::optional(updates[i].fence.epoch.value); });
+    add_int8_array(to, count, [&](std::size_t i) { return std::optional(updates[i].fence.history); });
     add_int8_array(to, count, [&](std::size_t i) { return std::optional(updates[i].watermark); });
     add_int8_array(to, count, [&](std::size_t i) { return updates[i].known; });
     pipeline.add(shared_->statements.advance, kCaller, Pipeline::Keep::text);
@@ -192,6 +203,7 @@ std::int32_t Store::begin_incarnation(const Fence& fence, Offset first) {
     pipeline.arguments().add_int(fence.slot);
     pipeline.arguments().add_int(fence.epoch.value);
     pipeline.arguments().add_int(first);
+    pipeline.arguments().add_int(fence.history);
     pipeline.add(shared_->statements.incarnation, kCaller, Pipeline::Keep::text);
   });
   if (PQntuples(kept[0].get()) == 0) throw_fenced(fence);
@@ -227,6 +239,7 @@ bool Store::record_dead(const DeadMessage& message) {
     } else {
       for (int i = 0; i < 3; ++i) to.add_null(0);
     }
+    to.add_int(message.fence.history);
     pipeline.add(shared_->statements.record_dead, kCaller, Pipeline::Keep::text);
   });
   if (PQntuples(kept[0].get()) == 0) throw_fenced(message.fence);
@@ -239,6 +252,7 @@ std::set<Offset> Store::dead_between(HandlerId handler, const Fence& fence, Offs
     pipeline.arguments().add_int(fence.slot);
     pipeline.arguments().add_int(first);
     pipeline.arguments().add_int(last);
+    pipeline.arguments().add_int(fence.history);
     pipeline.add(shared_->statements.dead_between, kCaller, Pipeline::Keep::text);
   });
   std::set<Offset> offsets;

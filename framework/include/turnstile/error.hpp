@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "turnstile/types.hpp"
+
 namespace turnstile {
 
 struct Error : std::runtime_error {
@@ -38,6 +40,13 @@ struct StoreBusy : Error {
 /// A newer owner has bumped the partition's epoch: this process must drop what it has of that partition.
 struct Fenced : Error {
   using Error::Error;
+};
+
+/// Thrown by a PollLoop: the database was restarted, failed over or restored, and may have lost what it had committed of a
+/// partition. Seek it to `from`: what the database still has is settled as a duplicate. Then call PollLoop::revoked().
+struct ReadAgain : Error {
+  ReadAgain(const std::string& message, TopicPartitionOffset where) : Error(message), from(std::move(where)) {}
+  TopicPartitionOffset from;
 };
 
 /// COMMIT was sent and its answer never came: unknown, not failed (trap 13). Look it up, then decide.

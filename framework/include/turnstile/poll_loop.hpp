@@ -12,7 +12,9 @@ namespace turnstile {
 enum class Settled : std::uint8_t { done, skipped, duplicate, dead_letter };
 
 /// Where it starts reading is the loop's own affair: in mode sequence, and where offsets are the ids, a topic that was deleted and made
-/// again must have another name, for its records would be taken for those of the old one. A Consumer finds that by itself.
+/// again must have another name, for its records would be taken for those of the old one. A Consumer finds that by itself. For the same
+/// reason a loop that starts after the database has lost what was committed (a failover to a replica that lagged, a restored backup)
+/// has to start early enough: at the partition's watermark, which `turnstile inbox` shows.
 ///
 /// A partition must be with one loop of a group at a time, as Kafka's assignment gives it. Each loop claims a partition with its first
 /// message: two loops that handle one partition fence each other, and both throw Fenced again and again. Two groups have nothing to do
@@ -35,11 +37,14 @@ class PollLoop {
 
   /// Runs the message to its end on this thread: waits for a permit, retries with backoff, dead-letters.
   /// The first message of a partition claims it: the epoch is bumped, and an older owner's transactions are refused.
-  /// Throws Fenced (another member has the partition now: drop it, do not commit), Duplicate (where the policy is raise),
+  /// Of one partition messages come one after another, in the order of their offsets.
+  /// Throws Fenced (another member has the partition now: drop it, do not commit), ReadAgain (the database may have lost what was
+  /// settled: seek the partition, call revoked(); thrown for each of its messages until then), Duplicate (where the policy is raise),
   /// StoreUnavailable (nothing decided: handle the message again), BrokerError (the dead letter topic refused),
   /// ConfigError / SchemaError at the first call.
   Settled handle(const Message& message);
-  /// Call it from your rebalance callback when partitions are taken away: the next message claims them anew.
+  /// Call it from your rebalance callback when partitions are taken away, and after the seek that ReadAgain asks for: the next message
+  /// claims them anew.
   void revoked(const TopicPartition& partition);
 
  private:

@@ -58,10 +58,14 @@ struct Epoch {
   auto operator<=>(const Epoch&) const = default;
 };
 
-/// What a transaction must prove to commit: the database's row for (group, topic, partition), and the epoch.
+/// What a transaction must prove to commit: the database's row for (group, topic, partition), the epoch, and the database's history.
 struct Fence {
   std::int32_t slot = 0;  ///< the row's small integer
   Epoch epoch;
+  /// The history of the database in which the partition was claimed: a number that is another one after each start of the server, and
+  /// on each other server (a promoted replica, a restored backup). A database with another history may have lost what was committed under
+  /// this fence, so it refuses the fence, and the partition is claimed again.
+  std::int64_t history = 0;
   auto operator<=>(const Fence&) const = default;
 };
 

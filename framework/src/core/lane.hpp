@@ -66,6 +66,10 @@ class Lane {
 
   /// Offset up to which all is settled; nothing before the first message.
   [[nodiscard]] std::optional<Offset> position() const noexcept { return tracker_.position(); }
+  /// The first message; nothing before it.
+  [[nodiscard]] std::optional<Offset> first() const noexcept { return tracker_.first(); }
+  /// What is settled at or above the position.
+  [[nodiscard]] std::set<Offset> settled_ahead() const { return tracker_.settled_ahead(); }
   [[nodiscard]] std::size_t kept() const noexcept { return tracker_.kept(); }
   [[nodiscard]] std::size_t running() const noexcept { return running_; }
   /// The oldest message that is not settled: what holds the partition.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 
 #include "turnstile/types.hpp"
 
@@ -22,7 +23,7 @@ class OffsetTracker {
   /// in consecutive polls (trap 22).
   bool take(Offset offset, Entry entry) {
     if (last_taken_ && offset <= *last_taken_) return false;
-    if (!last_taken_) position_ = offset;
+    if (!last_taken_) first_ = position_ = offset;
     last_taken_ = offset;
     open_.push_back({offset, false, std::move(entry)});
     return true;
@@ -44,6 +45,17 @@ class OffsetTracker {
 
   /// Every message below it is settled: the offset to commit. Nothing before the first message is taken.
   [[nodiscard]] std::optional<Offset> position() const noexcept { return position_; }
+  /// The first message that was taken.
+  [[nodiscard]] std::optional<Offset> first() const noexcept { return first_; }
+  /// Those at or above the position that are settled.
+  [[nodiscard]] std::set<Offset> settled_ahead() const {
+    std::set<Offset> offsets;
+    if (settled_ == 0) return offsets;
+    for (const Slot& slot : open_) {
+      if (slot.settled) offsets.insert(offsets.end(), slot.offset);
+    }
+    return offsets;
+  }
   /// Number of the oldest message that is kept; all before it are settled.
   [[nodiscard]] Seq base() const noexcept { return base_; }
   /// One more than the number of the newest.
@@ -69,6 +81,7 @@ class OffsetTracker {
   std::deque<Slot> open_;
   std::size_t settled_ = 0;
   Seq base_ = 0;
+  std::optional<Offset> first_;
   std::optional<Offset> position_;
   std::optional<Offset> last_taken_;
 };

@@ -123,7 +123,7 @@ void ClaimKeeper::renew(std::unique_lock<std::mutex>& lock, std::list<Held>::ite
   for (std::size_t i = 0; i < still.size(); ++i) {
     const auto same = [&](const HeldClaim& claim) { return claim.id == asked.claims[i].id; };
     if (!still[i] && std::any_of(place->claims.begin(), place->claims.end(), same))
-      return lose(*place, "another one has it, or somebody has decided about it");
+      return lose(*place, "another one has it, somebody has decided about it, or the database has lost it");
   }
 }
 

@@ -24,6 +24,11 @@ constexpr milliseconds kBrokerWaitAgain{500}, kBrokerRest{5'000};
 /// After the drain time has passed and what runs was asked to stop: how long it may take to notice.
 constexpr milliseconds kGrace{2'000};
 
+/// Nothing of this process may go on.
+struct HandlerRenumbered : Error {
+  using Error::Error;
+};
+
 }  // namespace
 
 struct Engine::Shared {
@@ -34,7 +39,6 @@ struct Engine::Shared {
   Scheduler scheduler;
   std::mutex mutex;
   std::vector<std::pair<LanePtr, PartitionClaim>> late_claims;
-  std::vector<LanePtr> behind;  ///< of these the database has forgotten how far they came
 };
 
 namespace {
@@ -90,18 +94,14 @@ TopicState& Engine::add_topic(std::unique_ptr<TopicState> topic) {
 void Engine::run(const std::atomic<int>& stop) {
   stop_ = &stop;
   start_workers();
-  const auto hand_over = [this](auto& list, auto... what) {
+  Keeper::Calls calls;
+  calls.claimed = [this](LanePtr lane, PartitionClaim claim) {
     {
       const std::lock_guard lock(shared_->mutex);
-      list.emplace_back(std::move(what)...);
+      shared_->late_claims.emplace_back(std::move(lane), std::move(claim));
     }
     consumer_->wake();
   };
-  Keeper::Calls calls;
-  calls.claimed = [=, this](LanePtr lane, PartitionClaim claim) {
-    hand_over(shared_->late_claims, std::move(lane), std::move(claim));
-  };
-  calls.behind = [=, this](LanePtr lane) { hand_over(shared_->behind, std::move(lane)); };
   keeper_ = std::make_unique<Keeper>(Keeper::Settings{.group = settings_.group,
                                                       .stall_after = settings_.consumer.stall_after,
                                                       .lock_timeout = settings_.lock_timeout,
@@ -112,14 +112,14 @@ void Engine::run(const std::atomic<int>& stop) {
   std::vector<std::string> names;
   for (const auto& topic : shared_->topics) names.push_back(topic->runner.plan().topic);
   consumer_->subscribe(names, *this);
-  while (stop.load(std::memory_order_relaxed) == 0) {
+  while (stop.load(std::memory_order_relaxed) == 0 && !fatal_) {
     consumer_->poll(kPollWait);
     take_late_claims();
-    take_behind();
     feed_all();
     if (steady_clock::now() >= next_commit_) commit(false);
   }
   shut_down();
+  if (fatal_) std::rethrow_exception(fatal_);
 }
 
 void Engine::start_workers() {
@@ -227,22 +227,37 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
 
 /// Where to start so that nothing is missed: Kafka's committed offset or the database's watermark, whichever is lower, but
 /// not below what the topic still has. A topic that goes on without the database has a watermark that stood still meanwhile: it starts
-/// at Kafka's. Nothing: as Kafka says.
-std::optional<Offset> Engine::start_of(const TopicState& topic, const PartitionClaim& claim, Place& place,
+/// at Kafka's. A database that went back to a time before its first watermark of the partition says nothing: then from where the group
+/// began to read it, or, where this process does not know that, from the beginning of the topic. Nothing: as Kafka says.
+std::optional<Offset> Engine::start_of(const LaneState& lane, const PartitionClaim& claim, Place& place,
                                        milliseconds wait) {
+  const TopicState& topic = lane.topic;
   const auto done = std::max(claim.watermark, claim.progress);  // nothing is less than any
-  if (!done) return std::nullopt;
+  if (!done && !lane.before) return std::nullopt;
   const auto bounds = consumer_->bounds(claim.at, wait);
   if (!bounds) throw BrokerError(to_string(claim.at) + ": the broker does not say where it ends");
-  if (*done > bounds->second) {
+  if (done && *done > bounds->second) {
     place.incarnation = store_->begin_incarnation(claim.fence, bounds->first);
     journal_->warn(claim.at, "the topic was recreated: it ends at offset " + std::to_string(bounds->second) +
                                  " and the database has settled it up to " + std::to_string(*done) +
                                  "; reading it from its beginning as incarnation " + std::to_string(place.incarnation));
     return bounds->first;
   }
-  if (!claim.watermark) return std::nullopt;
+  if (!claim.watermark && !lane.before) return std::nullopt;
   const auto committed = consumer_->committed({&claim.at, 1}, wait).front();
+  if (!claim.watermark) {
+    const Offset start = std::max(lane.before->first.value_or(bounds->first), bounds->first);
+    journal_->warn(
+        claim.at,
+        "the database went back to a time before its first watermark of the partition; reading again from offset " +
+            std::to_string(start));
+    // At once: a process that takes over later knows only what the database says.
+    const WatermarkUpdate update{claim.fence, start};
+    if (store_->advance_watermarks({&update, 1}).front() != WatermarkState::moved)
+      throw Fenced(to_string(claim.at) + ": it was claimed by another member meanwhile");
+    mark_in_doubt(lane, committed, start, place);
+    return start;
+  }
   Offset start = committed && (topic.fails_open() || *committed < *claim.watermark) ? *committed : *claim.watermark;
   if (!committed) {
     journal_->info(claim.at, "Kafka has no offset of the group; starting at the database's watermark " +
@@ -259,39 +274,51 @@ std::optional<Offset> Engine::start_of(const TopicState& topic, const PartitionC
             " (the group's offset was lowered, or not committed before a crash): the records between are read "
             "again, and those that took effect are duplicates");
   }
-  return std::max(start, bounds->first);
+  start = std::max(start, bounds->first);
+  mark_in_doubt(lane, committed, start, place);
+  return start;
+}
+
+/// Mode leased: what is read again was settled before, by the lane that this one follows or, below Kafka's offset, by the group.
+void Engine::mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start, Place& place) {
+  if (lane.topic.runner.plan().mode != Mode::leased || lane.topic.fails_open()) return;
+  SettledOffsets settled = lane.before ? lane.before->settled : SettledOffsets{};
+  settled.below = std::max(settled.below, committed.value_or(0));
+  if (settled.any_from(start)) place.in_doubt = std::make_shared<const SettledOffsets>(std::move(settled));
 }
 
 /// Where it is read from, and what is known of it.
 Place Engine::place_of(LaneState& lane, const PartitionClaim& claim, milliseconds wait) {
   Place place{claim.at, claim.fence, claim.incarnation};
-  lane.start = start_of(lane.topic, claim, place, wait);
-  lane.flushed = place.incarnation == claim.incarnation ? claim.watermark : lane.start;
+  if (lane.before) expect_same_handler(lane);
+  lane.start = start_of(lane, claim, place, wait);
+  lane.flushed = place.incarnation == claim.incarnation && claim.watermark ? claim.watermark : lane.start;
   lane.topic.runner.find_dead(place, lane.start);
   return place;
 }
 
-void Engine::take_behind() {
-  std::vector<LanePtr> behind;
-  {
-    const std::lock_guard lock(shared_->mutex);
-    behind.swap(shared_->behind);
-  }
-  for (const LanePtr& lane : behind) begin_anew(lane);
+/// A database that went back to an earlier time may have lost a handler's name, and have given its number to another handler since.
+void Engine::expect_same_handler(const LaneState& lane) {
+  const TopicRunner& runner = lane.topic.runner;
+  const HandlerId now = store_->register_handler(runner.plan().handler);
+  if (now == runner.handler()) return;
+  throw HandlerRenumbered("handler '" + runner.plan().handler + "' of topic '" + runner.plan().topic +
+                          "': its number in the database was " + std::to_string(runner.handler().value) + " and is " +
+                          std::to_string(now.value) +
+                          " since the database went back to an earlier time. The consumer stops; start it again");
 }
 
-/// The database was taken back to an earlier time, as by a failover to a replica that lagged: what it has lost is read again.
-void Engine::begin_anew(const LanePtr& lane) {
-  const auto all = shared_->scheduler.lanes();
-  if (std::find(all.begin(), all.end(), lane) == all.end()) return;  // told of twice, or taken away
-  journal_->warn(
-      lane->place.at,
-      "the database knows less than it did: it was taken back to an earlier time. Reading again what it has lost");
-  shared_->scheduler.cancel({&lane, 1});
-  shared_->scheduler.close({&lane, 1});
+/// The database has another history than the one in which the partition was claimed (a restart, a failover to a replica, a backup), or
+/// a lower watermark than before: what was committed last may be lost. The watermark was written after what lies below it, so all of that
+/// is there; the rest is read again. Nothing of the lane runs.
+LanePtr Engine::begin_anew(const LanePtr& lane) {
   auto fresh = std::make_shared<LaneState>(lane->topic, Place{.at = lane->place.at, .fence = {}});
   fresh->phase = LaneState::Phase::claiming;
-  shared_->scheduler.open(std::move(fresh));
+  fresh->claim_at = SteadyTime::max();  // it is claimed
+  fresh->before = shared_->scheduler.locked([&] { return what_was_settled(*lane); });
+  shared_->scheduler.close({&lane, 1});
+  shared_->scheduler.open(fresh);
+  return fresh;
 }
 
 void Engine::take_late_claims() {
@@ -301,14 +328,20 @@ void Engine::take_late_claims() {
     late.swap(shared_->late_claims);
   }
   for (auto& [lane, claim] : late) {
-    bool untouched = false, is_behind = false;
+    bool untouched = false, changed = false;
     shared_->scheduler.locked([&, l = lane.get(), &late_claim = claim] {
       untouched = l->phase == LaneState::Phase::claiming;
-      is_behind = !untouched && late_claim.watermark < l->flushed && !l->topic.fails_open();
+      changed =
+          l->phase == LaneState::Phase::fenced &&
+          (l->went_back || l->place.fence->history != late_claim.fence.history || late_claim.watermark < l->flushed);
+      if (changed && l->topic.fails_open()) {
+        changed = l->went_back = false;
+        l->flushed = late_claim.watermark;
+      }
     });
-    if (is_behind) {
-      begin_anew(lane);
-      continue;
+    if (changed) {
+      lane = begin_anew(lane);
+      untouched = true;
     }
     try {
       Place place{claim.at, claim.fence, claim.incarnation};
@@ -321,8 +354,14 @@ void Engine::take_late_claims() {
       limiters_->on_claimed(claim.at, claim.fence.epoch);
       limiters_->wait_until_claimed();
       shared_->scheduler.admit(*lane, place);
-      journal_->info(claim.at, "claimed, epoch " + std::to_string(claim.fence.epoch.value));
+      const std::string again = changed ? ", after the database had changed; reading again from offset " +
+                                              std::to_string(lane->start.value_or(0))
+                                        : "";
+      journal_->info(claim.at, "claimed, epoch " + std::to_string(claim.fence.epoch.value) + again);
       lane->topic.runner.services().observers.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
+    } catch (const HandlerRenumbered&) {
+      fatal_ = std::current_exception();
+      return;
     } catch (const std::exception& e) {
       journal_->warn(claim.at, std::string("claimed, but its start could not be found; trying again: ") + e.what());
       shared_->scheduler.locked([l = lane.get()] { l->claim_at = steady_clock::now() + kBrokerRest; });

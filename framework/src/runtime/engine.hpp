@@ -5,6 +5,7 @@
 //   poll -> feed a lane -> worker takes a unit -> TopicRunner -> lane -> position -> commit
 
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -49,11 +50,12 @@ class Engine final : private AssignmentListener {
   void release(const std::vector<LanePtr>& lanes, bool lost);
   void shut_down();
   void take_late_claims();
-  void take_behind();
-  void begin_anew(const LanePtr& lane);
+  LanePtr begin_anew(const LanePtr& lane);
+  void expect_same_handler(const LaneState& lane);
   Place place_of(LaneState& lane, const PartitionClaim& claim, std::chrono::milliseconds wait);
-  std::optional<Offset> start_of(const TopicState& topic, const PartitionClaim& claim, Place& place,
+  std::optional<Offset> start_of(const LaneState& lane, const PartitionClaim& claim, Place& place,
                                  std::chrono::milliseconds wait);
+  void mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start, Place& place);
 
   const EngineSettings settings_;
   std::shared_ptr<InboxStore> store_;
@@ -67,6 +69,7 @@ class Engine final : private AssignmentListener {
   std::vector<std::thread> workers_;
   const std::atomic<int>* stop_ = nullptr;
   SteadyTime next_commit_{};
+  std::exception_ptr fatal_;  ///< nothing may go on: run() ends with it
 };
 
 }  // namespace turnstile

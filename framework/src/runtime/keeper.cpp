@@ -1,5 +1,7 @@
 #include "runtime/keeper.hpp"
 
+#include <algorithm>
+
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -89,24 +91,30 @@ void Keeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
     return;
   }
   scheduler_.store_answered();
-  std::vector<LanePtr> behind;
   scheduler_.locked([&] {
+    const auto now = std::chrono::steady_clock::now();
     for (std::size_t i = 0; i < whose.size(); ++i) {
       LaneState& lane = *whose[i];
       if (lane.place.fence != updates[i].fence) continue;  // claimed anew meanwhile
       switch (states[i]) {
         case WatermarkState::moved: lane.flushed = updates[i].watermark; break;
         case WatermarkState::not_ours:
-          scheduler_.fence_unlocked(lane, std::chrono::steady_clock::now(), "as its watermark was written");
+          scheduler_.fence_unlocked(lane, now,
+                                    "its watermark was refused: another member owns the partition, or the database has "
+                                    "changed");
           break;
         case WatermarkState::behind:
-          if (lane.topic.fails_open()) lane.flushed.reset();  // Kafka's offset counts
-          else behind.push_back(whose[i]);
+          if (lane.topic.fails_open()) {
+            lane.flushed.reset();  // Kafka's offset counts
+            break;
+          }
+          scheduler_.fence_unlocked(lane, now, "the database has a lower watermark than it had");
+          lane.went_back = lane.phase == LaneState::Phase::fenced;
+          if (lane.went_back) lane.claim_at = now;
           break;
       }
     }
   });
-  for (const LanePtr& lane : behind) calls_.behind(lane);
 }
 
 void Keeper::watch(SteadyTime now) {
@@ -179,7 +187,32 @@ void Keeper::watch_progress(SteadyTime now) {
   }
 }
 
+/// A lane that another member has fenced waits for the rebalance. One that the database fenced, since it has another history, does not.
+void Keeper::hurry_after_failover(SteadyTime now) {
+  const auto waits = [&](const LaneState& lane) {
+    return lane.phase == LaneState::Phase::fenced && lane.place.fence && now < lane.claim_at &&
+           lane.claim_at != SteadyTime::max();
+  };
+  const bool any = scheduler_.locked([&] {
+    const auto& lanes = scheduler_.lanes_unlocked();
+    return std::any_of(lanes.begin(), lanes.end(), [&](const auto& lane) { return waits(*lane); });
+  });
+  if (!any || now < next_history_) return;
+  next_history_ = now + kClaimRetry;
+  try {
+    const std::int64_t history = store_->history();
+    scheduler_.locked([&] {
+      for (const auto& lane : scheduler_.lanes_unlocked()) {
+        if (waits(*lane) && lane->place.fence->history != history) lane->claim_at = now;
+      }
+    });
+  } catch (const std::exception& e) {
+    scheduler_.store_failed(e.what());
+  }
+}
+
 void Keeper::claim_late(SteadyTime now) {
+  hurry_after_failover(now);
   std::vector<LanePtr> due;
   scheduler_.locked([&] {
     for (const auto& lane : scheduler_.lanes_unlocked()) {

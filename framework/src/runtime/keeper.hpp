@@ -28,7 +28,6 @@ class Keeper {
   /// What the polling thread is to do; called on the keeper's thread, or flush()'s.
   struct Calls {
     std::function<void(LanePtr, PartitionClaim)> claimed;  ///< a claim came late: admit the lane
-    std::function<void(LanePtr)> behind;                   ///< the store has forgotten how far it came: read it again
   };
   Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,
          std::shared_ptr<const Journal> journal, Calls calls);
@@ -47,6 +46,7 @@ class Keeper {
   void watch_handlers(SteadyTime now);
   void watch_progress(SteadyTime now);
   void claim_late(SteadyTime now);
+  void hurry_after_failover(SteadyTime now);
 
   const Settings settings_;
   Scheduler& scheduler_;
@@ -56,6 +56,7 @@ class Keeper {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
+  SteadyTime next_history_{};  ///< when to ask for the store's history, if a lane is fenced
   std::thread thread_;
   std::unique_ptr<Cleaner> cleaner_;  ///< null without handlers that keep ids
 };

@@ -9,13 +9,26 @@
 
 namespace turnstile {
 
+/// Messages of a partition that were settled, as far as is known.
+struct SettledOffsets {
+  Offset below = 0;          ///< all below it
+  std::set<Offset> ahead{};  ///< and these
+
+  [[nodiscard]] bool contains(Offset offset) const { return offset < below || ahead.contains(offset); }
+  [[nodiscard]] bool any_from(Offset first) const { return below > first || !ahead.empty(); }
+};
+
 struct Place {
   TopicPartition at;
   std::optional<Fence> fence;  ///< absent in mode none
   std::int32_t incarnation = 0;
   std::shared_ptr<const std::set<Offset>> dead{};  ///< what is not run again, see DeadLetters::find(); may be null
+  /// Mode leased: what is read again although it was settled before the database went back to an earlier time. Where the database has no
+  /// record of such a message, it may have taken effect all the same. May be null.
+  std::shared_ptr<const SettledOffsets> in_doubt{};
 
   [[nodiscard]] bool is_dead(Offset offset) const { return dead && dead->contains(offset); }
+  [[nodiscard]] bool is_in_doubt(Offset offset) const { return in_doubt && in_doubt->contains(offset); }
 };
 
 }  // namespace turnstile

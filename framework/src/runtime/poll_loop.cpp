@@ -35,6 +35,18 @@ Permit wait_for_permit(Limiter& limiter) {
   }
 }
 
+/// How often the watermark of a partition is written.
+constexpr std::chrono::milliseconds kFlush{1'000};
+
+[[noreturn]] void throw_read_again(const TopicPartition& at, Offset from) {
+  throw ReadAgain(
+      to_string(at) +
+          ": the database was restarted, failed over or restored, and may have lost what it had committed; seek "
+          "the partition to offset " +
+          std::to_string(from) + ", and call revoked()",
+      {at, from});
+}
+
 Settled what_became(const BatchReport& counts) {
   if (counts.dead > 0) return Settled::dead_letter;
   if (counts.duplicates > 0) return Settled::duplicate;
@@ -52,10 +64,23 @@ struct PollLoop::State {
   std::shared_ptr<Relay> relay;      // null without a broker or a store
   std::mutex mutex;                  // guards what follows
   std::map<TopicPartition, Place> places;
+  /// Of a partition that was claimed: what was settled under its fence.
+  struct Progress {
+    Offset first = 0;                 ///< the first message
+    std::optional<Offset> settled{};  ///< one past the last
+    SteadyTime next_flush{};
+  };
+  std::map<TopicPartition, Progress> progress;
+  std::map<TopicPartition, Offset> read_again;          ///< from where; until the caller has gone there
+  std::map<TopicPartition, Offset> in_doubt;            ///< below which, when it has
   std::vector<std::unique_ptr<InboxSession>> sessions;  // idle ones
 
   void build();
   Place place_of(const Message& message, const TopicState& topic);
+  PartitionClaim claim(const TopicPartition& at, const TopicState& topic);
+  void settled(const Message& message, const Place& place, const TopicState& topic);
+  void fenced(const Place& place, const TopicState& topic);
+  void revoked(const TopicPartition& at);
   std::unique_ptr<InboxSession> borrow();
   void give_back(std::unique_ptr<InboxSession> session);
 };
@@ -85,17 +110,72 @@ Place PollLoop::State::place_of(const Message& message, const TopicState& topic)
   const TopicPartition at{std::string(message.topic()), message.partition()};
   if (!topic.needs_store()) return {.at = at, .fence = {}};
   const std::lock_guard lock(mutex);
+  if (const auto it = read_again.find(at); it != read_again.end()) throw_read_again(at, it->second);
   if (const auto it = places.find(at); it != places.end()) return it->second;
-  std::vector<PartitionClaim> claims;
-  try {
-    claims = blueprint.backends.store->claim_partitions(blueprint.config.group(), {&at, 1},
-                                                        topic.runner.services().lock_timeout);
-  } catch (const StoreBusy& e) {
-    throw StoreUnavailable(where(message) + ": a transaction of its partition's last owner is still open: " + e.what());
-  }
-  Place place{at, claims.front().fence, claims.front().incarnation};
+  const PartitionClaim claimed = claim(at, topic);
+  Place place{at, claimed.fence, claimed.incarnation};
   topic.runner.find_dead(place, std::nullopt);  // where its caller starts, the caller knows
+  if (const auto it = in_doubt.find(at); it != in_doubt.end() && topic.runner.plan().mode == Mode::leased)
+    place.in_doubt = std::make_shared<const SettledOffsets>(SettledOffsets{it->second});
+  progress[at] = {.first = message.offset()};
   return places[at] = std::move(place);
+}
+
+/// Call with the mutex held.
+PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState& topic) {
+  try {
+    return blueprint.backends.store
+        ->claim_partitions(blueprint.config.group(), {&at, 1}, topic.runner.services().lock_timeout)
+        .front();
+  } catch (const StoreBusy& e) {
+    throw StoreUnavailable(to_string(at) + ": a transaction of its last owner is still open: " + e.what());
+  }
+}
+
+/// Writes the watermark now and then: whatever lies below it is in the database, so it says from where to read again if the database
+/// should go back to an earlier time.
+void PollLoop::State::settled(const Message& message, const Place& place, const TopicState& topic) {
+  if (!place.fence || topic.fails_open()) return;
+  const WatermarkUpdate update{*place.fence, message.offset() + 1};
+  {
+    const std::lock_guard lock(mutex);
+    Progress& now = progress[place.at];
+    now.settled = std::max(now.settled.value_or(0), update.watermark);
+    if (std::chrono::steady_clock::now() < now.next_flush) return;
+    now.next_flush = std::chrono::steady_clock::now() + kFlush;
+  }
+  try {
+    blueprint.backends.store->advance_watermarks(
+        {&update, 1});  // under another fence nothing is done, which the next message tells
+  } catch (const std::exception& e) {
+    journal->debug(place.at, topic.runner.plan().handler, message.offset(),
+                   std::string("its watermark was not written, it lags until the next time: ") + e.what());
+  }
+}
+
+/// Throws ReadAgain where it was not another member, but another history of the database.
+void PollLoop::State::fenced(const Place& place, const TopicState& topic) {
+  const std::lock_guard lock(mutex);
+  const auto found = places.find(place.at);
+  if (found == places.end() || found->second.fence != place.fence || topic.fails_open()) return;
+  if (blueprint.backends.store->history() == place.fence->history) return;
+  const PartitionClaim claimed = claim(place.at, topic);
+  const Progress& known = progress[place.at];
+  const Offset from = std::min(claimed.watermark.value_or(known.first), known.settled.value_or(known.first));
+  if (known.settled) {
+    Offset& doubted = in_doubt[place.at];
+    doubted = std::max(doubted, *known.settled);
+  }
+  places.erase(found);
+  read_again[place.at] = from;
+  throw_read_again(place.at, from);
+}
+
+void PollLoop::State::revoked(const TopicPartition& at) {
+  const std::lock_guard lock(mutex);
+  places.erase(at);
+  progress.erase(at);
+  if (read_again.erase(at) == 0) in_doubt.erase(at);
 }
 
 std::unique_ptr<InboxSession> PollLoop::State::borrow() {
@@ -157,12 +237,14 @@ Settled PollLoop::handle(const Message& message) {
       if (session) state_->give_back(std::move(session));
     }
     if (result.end == UnitResult::End::fenced) {
+      state_->fenced(place, topic);
       revoked(place.at);
       throw Fenced(where(message) + ": " + result.why);
     }
     if (result.end == UnitResult::End::store_away) throw StoreUnavailable(where(message) + ": " + result.why);
     const Verdict& verdict = result.verdicts.front();
     if (verdict.kind == Verdict::Kind::settled) {
+      state_->settled(message, place, topic);
       if (result.counts.duplicates > 0 && topic.runner.plan().duplicates == DuplicatePolicy::raise) {
         throw Duplicate(where(message) + ": its id was seen before by handler '" + topic.runner.plan().handler + "'");
       }
@@ -176,9 +258,6 @@ Settled PollLoop::handle(const Message& message) {
   }
 }
 
-void PollLoop::revoked(const TopicPartition& partition) {
-  const std::lock_guard lock(state_->mutex);
-  state_->places.erase(partition);
-}
+void PollLoop::revoked(const TopicPartition& partition) { state_->revoked(partition); }
 
 }  // namespace turnstile

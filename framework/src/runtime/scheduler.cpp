@@ -27,6 +27,19 @@ constexpr std::size_t kFewMessages = 16;
 
 }  // namespace
 
+LaneState::Before what_was_settled(const LaneState& lane) {
+  LaneState::Before before;
+  before.settled.below = lane.lane.position().value_or(lane.start.value_or(0));
+  before.settled.ahead = lane.lane.settled_ahead();
+  if (const auto& doubted = lane.place.in_doubt) {  // it was reading again itself
+    before.settled.below = std::max(before.settled.below, doubted->below);
+    before.settled.ahead.insert(doubted->ahead.begin(), doubted->ahead.end());
+  }
+  if (lane.before) before.first = lane.before->first;
+  else if (!lane.start) before.first = lane.lane.first();
+  return before;
+}
+
 Scheduler::Scheduler(std::size_t window, std::shared_ptr<const Journal> journal, std::function<void()> room_again)
     : window_(window),
       processors_(std::max(2U, std::thread::hardware_concurrency())),
@@ -238,7 +251,7 @@ void Scheduler::fence_unlocked(LaneState& lane, SteadyTime now, const std::strin
   // The rebalance that made another one the owner should reach us soon; if it does not, nobody else reads this partition.
   lane.claim_at = now + std::chrono::seconds(10);
   journal_->warn(lane.place.at,
-                 "fenced: another member has claimed the partition; dropping what is not committed (" + why + ")");
+                 "fenced: what is not committed is dropped, and the partition is claimed again (" + why + ")");
 }
 
 void Scheduler::note_store(const UnitResult& result, SteadyTime now, const TopicState& topic) {
@@ -327,6 +340,8 @@ std::vector<TopicPartitionOffset> Scheduler::positions_to_commit() {
     // Also where nothing has come yet: the last owner may have died between its database's commit and Kafka's.
     const auto position = lane->lane.position() ? lane->lane.position() : lane->start;
     if (!position || position == lane->committed) continue;
+    // By Kafka's offset the next owner knows what was settled, and it starts at the database's watermark anyway.
+    if (lane->place.in_doubt && *position < lane->place.in_doubt->below) continue;
     lane->committed = position;
     moved.push_back({lane->place.at, *position});
   }

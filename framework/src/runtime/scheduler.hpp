@@ -53,11 +53,18 @@ struct LaneState {
   Place place;  ///< changed only while nothing of the lane runs
   Lane lane;
   Phase phase = Phase::open;
-  bool wants_feed = false;              ///< the polling thread left records behind for want of room
-  Seq looked_up = 0;                    ///< messages before it were looked up in the inbox
-  std::optional<Offset> start;          ///< where reading began: all below it is settled, so it may be committed
-  std::optional<Offset> committed;      ///< what the polling thread has committed
-  std::optional<Offset> flushed;        ///< the store's watermark, when it was last heard of
+  bool wants_feed = false;          ///< the polling thread left records behind for want of room
+  Seq looked_up = 0;                ///< messages before it were looked up in the inbox
+  std::optional<Offset> start;      ///< where reading began: all below it is settled, so it may be committed
+  std::optional<Offset> committed;  ///< what the polling thread has committed
+  std::optional<Offset> flushed;    ///< the store's watermark, when it was last heard of
+  bool went_back = false;           ///< fenced: the store has less than `flushed`
+  /// The lane before this one of the same assignment, whose fence was of another history of the store.
+  struct Before {
+    SettledOffsets settled;
+    std::optional<Offset> first;  ///< where the group began to read the partition, if that lane did it
+  };
+  std::optional<Before> before;
   std::optional<Offset> last_position;  ///< for the watchdog, with `moved_at`
   SteadyTime moved_at{};
   std::chrono::milliseconds stalled_for{};             ///< how long the stall had lasted when it was last told of
@@ -65,6 +72,9 @@ struct LaneState {
   std::string unclaimed_why = "it was not tried yet";  ///< claiming, fenced
 };
 using LanePtr = std::shared_ptr<LaneState>;
+
+/// What a lane that takes its place has to know. Inside Scheduler::locked() only.
+LaneState::Before what_was_settled(const LaneState& lane);
 
 /// What a worker is given to do.
 struct Unit {

@@ -45,7 +45,7 @@ UnitResult TopicRunner::look_up(std::span<const Work> works, const Place& place,
     }
   }
   try {
-    const auto settled = session.settled(handler_, ids);
+    const auto settled = session.settled(handler_, place.fence, ids);
     for (std::size_t k = 0; k < ids.size(); ++k) {
       if (!settled[k]) continue;
       result.verdicts[whose[k]].kind = Verdict::Kind::settled;
@@ -79,6 +79,25 @@ void TopicRunner::drop_pending(const Place& place, Offset offset) {
   const std::lock_guard lock(mutex_);
   pending_.erase({place.at.partition, offset});
   pending_count_ = pending_.size();
+}
+
+void TopicRunner::note_unrecorded(const MessageId& id) {
+  const std::lock_guard lock(mutex_);
+  unrecorded_.insert(id);
+  unrecorded_count_ = unrecorded_.size();
+}
+
+void TopicRunner::drop_unrecorded(const MessageId& id) {
+  if (unrecorded_count_.load(std::memory_order_relaxed) == 0) return;
+  const std::lock_guard lock(mutex_);
+  unrecorded_.erase(id);
+  unrecorded_count_ = unrecorded_.size();
+}
+
+bool TopicRunner::is_unrecorded(const MessageId& id) const {
+  if (unrecorded_count_.load(std::memory_order_relaxed) == 0) return false;
+  const std::lock_guard lock(mutex_);
+  return unrecorded_.contains(id);
 }
 
 }  // namespace turnstile

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -96,6 +97,10 @@ class TopicRunner {
   std::optional<Death> pending_death(const Place& place, Offset offset) const;
   void keep_pending(const Place& place, Offset offset, const Death& death);
   void drop_pending(const Place& place, Offset offset);
+  /// Mode leased: messages that took effect, whose claims were gone when that was to be written down.
+  void note_unrecorded(const MessageId& id);
+  void drop_unrecorded(const MessageId& id);
+  [[nodiscard]] bool is_unrecorded(const MessageId& id) const;
 
   TopicPlan plan_;
   Pipeline pipeline_;
@@ -108,6 +113,8 @@ class TopicRunner {
   };
   std::map<std::pair<std::int32_t, Offset>, Pending> pending_;
   std::atomic<std::size_t> pending_count_{0};
+  std::set<MessageId> unrecorded_;
+  std::atomic<std::size_t> unrecorded_count_{0};
 };
 
 }  // namespace turnstile

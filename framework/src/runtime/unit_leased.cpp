@@ -125,7 +125,7 @@ bool UnitRun::claim(Leases& leases, const Range& range) {
   const auto sent = Clock::now();
   std::vector<Claim> claims;
   const Attempt claimed = guarded(std::nullopt, [&] {
-    claims = keeper.claims().claim(scope, entries_of(range));
+    claims = keeper.claims().claim(scope, entries_to_claim(range));
     return Attempt{};
   });
   switch (claimed.end) {
@@ -144,14 +144,44 @@ bool UnitRun::claim(Leases& leases, const Range& range) {
   }
   leases.claims.resize(works_.size());
   std::vector<HeldClaim> held;
+  std::size_t again = 0;
   for (std::size_t k = 0; k < range.size(); ++k) {
     leases.claims[range[k]] = claims[k];
-    if (claims[k].state == Claim::State::claimed) held.push_back({*ids_[range[k]], claims[k].fence});
+    if (claims[k].state != Claim::State::claimed) continue;
+    held.push_back({*ids_[range[k]], claims[k].fence});
+    if (is_in_doubt(range[k])) ++again;
+  }
+  if (again > 0) {
+    runner_.services_.journal->warn(
+        place_.at, plan_.handler, message(range.front()).offset(),
+        std::to_string(again) +
+            " messages from here on may have taken effect before the database went back to an "
+            "earlier time; they run again (unknown is rerun, or they had failed)");
   }
   leases.hold = std::make_unique<ClaimKeeper::Hold>(
       keeper,
       ClaimKeeper::Held{runner_.handler_, leases.owner, plan_.lease, sent, place_.at, &watch_, std::move(held)});
   return true;
+}
+
+/// It was settled before the database went back to an earlier time, or its claim was gone when it had taken effect.
+bool UnitRun::is_in_doubt(std::size_t at) const {
+  return place_.is_in_doubt(message(at).offset()) || runner_.is_unrecorded(*ids_[at]);
+}
+
+std::vector<InboxEntry> UnitRun::entries_to_claim(const Range& range) const {
+  auto entries = entries_of(range);
+  std::vector<InboxEntry*> doubted;
+  for (std::size_t k = 0; k < range.size(); ++k) {
+    entries[k].in_doubt = is_in_doubt(range[k]);
+    if (entries[k].in_doubt) doubted.push_back(&entries[k]);
+  }
+  if (doubted.empty()) return entries;
+  // Of the dead it is known that they did not take effect.
+  const auto dead = runner_.services_.store->dead_between(runner_.handler_, *place_.fence, doubted.front()->offset,
+                                                          doubted.back()->offset);
+  for (InboxEntry* entry : doubted) entry->in_doubt = !dead.contains(entry->offset);
+  return entries;
 }
 
 void UnitRun::run_claimed(Leases& leases, const Range& range) {
@@ -247,18 +277,19 @@ void UnitRun::not_claimed(Leases& leases, std::size_t at) {
   switch (claim.state) {
     case Claim::State::claimed: break;
     case Claim::State::done:
+      runner_.drop_unrecorded(*ids_[at]);
       settle_duplicate(at);
       if (plan_.duplicates == DuplicatePolicy::replay) leases.duplicates.push_back(at);
       break;
     case Claim::State::mismatch: bury(at, {"mismatch", "the id was seen before with another payload", 0}); break;
     case Claim::State::parked:
-      bury(
-          at,
-          {"unknown",
-           "its lease ended while it was claimed: whether it took effect is not known; look, and then: turnstile inbox "
-           "unpark " +
-               ids_[at]->text() + " --handler " + plan_.handler + " --done | --rerun",
-           works_[at].attempt});
+      bury(at, {"unknown",
+                std::string(is_in_doubt(at) ? "the database went back to an earlier time and has no record of it"
+                                            : "its lease ended while it was claimed") +
+                    ": whether it took effect is not known; look, and then: turnstile inbox unpark " +
+                    ids_[at]->text() + " --handler " + plan_.handler + " --done | --rerun",
+                works_[at].attempt});
+      runner_.drop_unrecorded(*ids_[at]);
       break;
     case Claim::State::repeated: leases.repeats.push_back(at); break;
     case Claim::State::running:
@@ -318,6 +349,7 @@ void UnitRun::write_down(Leases& leases) {
       continue;
     }
     published = published || !end.messages.empty();
+    runner_.drop_unrecorded(end.claim.id);
     result_.verdicts[leases.ended[i]].kind = Verdict::Kind::settled;
     leases.done.push_back(leases.ended[i]);
     ++(leases.skipped[i] ? result_.counts.skipped : result_.counts.done);
@@ -404,9 +436,13 @@ void UnitRun::write_down_later(const Leases& leases, bool goes_on) {
 /// It took effect, and that could not be written down.
 void UnitRun::settle_lost(const Leases& leases, std::size_t i) {
   const std::size_t at = leases.ended[i];
-  const std::string what = plan_.unknown == UnknownPolicy::rerun
-                               ? "it may run again"
-                               : "once its lease is over it is parked, for somebody to look at";
+  // Where the claim has no row any more (the database went back to an earlier time), this is all that is known of it.
+  runner_.note_unrecorded(*ids_[at]);
+  const std::string what =
+      plan_.unknown == UnknownPolicy::rerun
+          ? "it may run again"
+          : "once its lease is over it is parked, for somebody to look at (at once, if the database has lost "
+            "its claim)";
   const auto refused = leases.refused.find(*ids_[at]);
   runner_.services_.journal->error(
       place_.at, plan_.handler, message(at).offset(),

@@ -422,7 +422,7 @@ UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std
   std::vector<MessageId> ids;
   for (const std::size_t k : fresh) ids.push_back(*ids_[range[k]]);
   return guarded(std::nullopt, [&] {
-    const auto settled = session_->settled(runner_.handler_, ids);
+    const auto settled = session_->settled(runner_.handler_, place_.fence, ids);
     const bool all = std::all_of(settled.begin(), settled.end(), [](bool there) { return there; });
     runner_.services_.journal->info(
         place_.at, plan_.handler, message(range.front()).offset(),

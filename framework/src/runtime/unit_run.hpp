@@ -91,6 +91,8 @@ class UnitRun {
   struct Leases;
   class Notes;
   bool claim(Leases& leases, const Range& range);
+  std::vector<InboxEntry> entries_to_claim(const Range& range) const;
+  [[nodiscard]] bool is_in_doubt(std::size_t at) const;
   void run_claimed(Leases& leases, const Range& range);
   void run_handler(Leases& leases, const Range& range);
   bool is_over(Leases& leases);

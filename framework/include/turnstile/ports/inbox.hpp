@@ -26,6 +26,9 @@ struct InboxEntry {
   Offset offset = 0;
   std::optional<std::int64_t> fingerprint{};  ///< hash of the payload, where the topic keeps one
   std::optional<Request> request{};           ///< where producers number what they send
+  /// Claims: it may have taken effect, and the store have lost the record of that. Unless the store knows it, it is parked (or
+  /// claimed, under ClaimScope::rerun_unknown).
+  bool in_doubt = false;
 
   /// Whether the message whose id was kept with that fingerprint had another payload.
   [[nodiscard]] bool differs_from(const std::optional<std::int64_t>& kept) const noexcept {
@@ -72,8 +75,8 @@ class InboxSession {
   /// Opens a transaction, checks the fence, and takes the ids in. The answer has the order of `entries`. Of equal ids in
   /// one batch the first is fresh, the others are duplicates. Numbered by offsets or requests, the transaction of a batch also says that
   /// all up to its last one are done.
-  /// Throws Fenced (epoch is no longer ours), StoreBusy (try the whole again), StoreUnavailable. After a throw no
-  /// transaction is open.
+  /// Throws Fenced (the epoch is no longer ours, or the store has another history than the fence), StoreBusy (try the whole again),
+  /// StoreUnavailable. After a throw no transaction is open.
   virtual std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) = 0;
   /// The handlers' view of the open transaction.
   virtual Transaction& transaction() = 0;
@@ -90,8 +93,10 @@ class InboxSession {
   /// Never throws; safe without an open transaction, or on a dead connection.
   virtual void rollback() noexcept = 0;
 
-  /// Which ids are in the inbox, committed, in the order asked; opens no transaction. Throws StoreUnavailable.
-  virtual std::vector<bool> settled(HandlerId handler, std::span<const MessageId> ids) = 0;
+  /// Which ids are in the inbox, committed, in the order asked; none where the store has another history than the fence. Opens no
+  /// transaction. Throws StoreUnavailable.
+  virtual std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
+                                    std::span<const MessageId> ids) = 0;
   /// The responses that are kept, in the order asked: what is committed, and in an open transaction its own. Throws
   /// StoreUnavailable; in an open transaction also what commit() throws, and the transaction is then to be rolled back.
   virtual std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) = 0;
@@ -100,7 +105,7 @@ class InboxSession {
 /// What the store knows of a partition that the group has just been given.
 struct PartitionClaim {
   TopicPartition at;
-  Fence fence;                      ///< with the epoch just bumped
+  Fence fence;                      ///< with the epoch just bumped, and the history of the store that answered
   std::optional<Offset> watermark;  ///< every message below it is settled in this database
   /// The highest offset that a handler numbers its records up to, and has done (Numbering::offset, requests): the watermark lags behind it.
   std::optional<Offset> progress{};
@@ -116,7 +121,7 @@ struct WatermarkUpdate {
 enum class WatermarkState : std::uint8_t {
   moved,     ///< it is there, or the store's is further
   behind,    ///< the store has less than what was known: it was taken back to an earlier time. Left alone
-  not_ours,  ///< the epoch is over. Left alone
+  not_ours,  ///< the epoch is over, or the store has another history. Left alone
 };
 
 /// A message that will not be run: what it was, and why.
@@ -169,17 +174,20 @@ class InboxStore {
   /// For a handler that has its topic's name because nobody has named it: which group is the first whose handler has it so. Where it is not
   /// this one, two services would take each other's ids for their own.
   virtual std::string first_group(HandlerId handler, const std::string& group) = 0;
+  /// The number of the history that the database has now (Fence::history): fences of another one are refused.
+  virtual std::int64_t history() = 0;
   /// Bumps the epochs, waiting for open transactions of the old owner at most `lock_timeout` (then StoreBusy).
   virtual std::vector<PartitionClaim> claim_partitions(const std::string& group,
                                                        std::span<const TopicPartition> partitions,
                                                        std::chrono::milliseconds lock_timeout) = 0;
-  /// Moves watermarks forward, never back, and only under the epoch given. In the order of `updates`.
+  /// Moves watermarks forward, never back, and only under the fence given. In the order of `updates`.
   virtual std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) = 0;
   /// The topic was recreated: counts the incarnation up, and the watermark is where it begins now. Throws Fenced.
   virtual std::int32_t begin_incarnation(const Fence& fence, Offset first) = 0;
   /// Keeps it for `turnstile dlq`. False when this record of this handler is there already: nothing is changed then. Throws Fenced.
   virtual bool record_dead(const DeadMessage& message) = 0;
-  /// Which of the partition's records from `first` to `last` record_dead() knows. Whoever has claimed the partition alone adds to them.
+  /// Which of the partition's records from `first` to `last` record_dead() knows; none where the store has another history than the
+  /// fence. Whoever has claimed the partition alone adds to them.
   virtual std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last) = 0;
 
   /// Says that this consumer needs the handler's ids for so long (nothing: for ever); to be said again every ten minutes. What is said

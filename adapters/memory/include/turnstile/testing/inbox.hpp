@@ -72,6 +72,13 @@ class MemoryInbox final : public InboxStore {
   void fail_next_begin(std::exception_ptr error);
   /// While set, everything throws StoreUnavailable, and open transactions are lost.
   void set_unavailable(bool unavailable);
+  /// The tables as they are now, as a replica has them that is no longer fed.
+  struct Tables;
+  using Replica = std::shared_ptr<const Tables>;
+  [[nodiscard]] Replica replica() const;
+  /// That replica answers from now on: what was committed since is lost, open transactions are too, and the history is another one
+  /// (Fence::history). With replica() of this moment: a restart that loses nothing.
+  void fail_over(const Replica& replica);
   /// check_schema() throws it as SchemaError; empty: it passes.
   void set_schema_problem(const std::string& problem);
   /// The leases of all claims end now.
@@ -93,6 +100,7 @@ class MemoryInbox final : public InboxStore {
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;
   std::string first_group(HandlerId handler, const std::string& group) override;
+  std::int64_t history() override;
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
                                                std::chrono::milliseconds lock_timeout) override;
   std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override;

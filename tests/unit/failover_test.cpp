@@ -1,0 +1,415 @@
+// What a database loses that goes back to an earlier time (a failover to a replica that lagged, a backup) is read again: on the memory
+// twins, whose store can be taken back.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "support/eventually.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/poll_loop.hpp"
+#include "turnstile/sender.hpp"
+#include "turnstile/testing/broker.hpp"
+#include "turnstile/testing/inbox.hpp"
+#include "turnstile/turnstile.hpp"
+
+namespace turnstile {
+namespace {
+
+using namespace std::chrono_literals;
+using test::eventually;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MemoryBroker;
+using testing::MemoryInbox;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr std::int32_t kSlot = 1;  // of the only partition
+
+class Failover : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    broker->create_topic("t", 1);
+    broker->create_topic("t.dlq", 1);
+    config.consumer.commit_interval = 10ms;
+    config.consumer.drain_timeout = 5s;
+  }
+  void TearDown() override { stop(); }
+
+  void publish(int n) {
+    for (int i = 0; i < n; ++i) {
+      OwnedMessage message;
+      message.topic = "t";
+      message.partition = 0;
+      message.key = std::to_string(published % 5);
+      message.payload = std::to_string(published++);
+      message.headers = {{"message-id", "m" + *message.payload}};
+      broker->produce(message);
+    }
+  }
+  /// Makes an effect in the transaction where there is one, and notes the run.
+  auto handler() {
+    return Pipeline([this](const Message& message, Context& context) {
+      {
+        const std::lock_guard lock(mutex);
+        ++runs[std::stoi(std::string(message.text()))];
+      }
+      if (act) act(message);
+      if (transactions) context.tx().exec("INSERT", std::string(message.text()));
+    });
+  }
+  void start(Pipeline pipeline) {
+    app = std::make_unique<Consumer>(config, Backends{broker, inbox});
+    app->topic("t", std::move(pipeline) | dead_letter()).handle_signals(false).logger(logger);
+    thread = std::thread([this] {
+      try {
+        app->run();
+      } catch (const std::exception& e) {
+        const std::lock_guard lock(mutex);
+        failure = e.what();
+      }
+    });
+  }
+  void stop() {
+    if (!app) return;
+    app->stop();
+    thread.join();
+    app.reset();
+  }
+  /// How often each message has an effect in the database, in the order of messages.
+  std::vector<int> effects() {
+    std::vector<int> all(static_cast<std::size_t>(published));
+    for (const auto& statement : inbox->committed())
+      ++all[static_cast<std::size_t>(std::stoi(*statement.params.at(0)))];
+    return all;
+  }
+  std::vector<int> all_runs() {
+    const std::lock_guard lock(mutex);
+    std::vector<int> all(static_cast<std::size_t>(published));
+    for (const auto& [which, times] : runs) all[static_cast<std::size_t>(which)] = times;
+    return all;
+  }
+  bool all_took_effect() {
+    const auto made = effects();
+    return std::all_of(made.begin(), made.end(), [](int times) { return times > 0; });
+  }
+  bool watermark_is(Offset offset) { return inbox->watermark(kSlot) == offset; }
+  bool committed(Offset offset) { return broker->committed({"t", 0}) == offset; }
+  std::string log_text() {
+    logger->flush();
+    return text.str();
+  }
+
+  Config config;
+  std::shared_ptr<MemoryBroker> broker = std::make_shared<MemoryBroker>();
+  std::shared_ptr<MemoryInbox> inbox = std::make_shared<MemoryInbox>();
+  std::unique_ptr<Consumer> app;
+  std::thread thread;
+  int published = 0;
+  bool transactions = true;
+  std::function<void(const Message&)> act;
+  std::mutex mutex;
+  std::map<int, int> runs;
+  std::string failure;
+  std::ostringstream text;
+  std::shared_ptr<spdlog::logger> logger =
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+};
+
+TEST_F(Failover, what_was_committed_after_the_last_watermark_and_lost_is_read_again) {
+  for (const Order order : {Order::partition, Order::key, Order::none}) {
+    start(handler() | transactional() | ordered_by(order));
+    publish(10);
+    ASSERT_TRUE(eventually([&] { return watermark_is(published); }));
+    publish(20);
+    ASSERT_TRUE(eventually([&] { return all_took_effect(); }));
+    const auto replica = inbox->replica();
+    publish(20);  // committed, and not replicated; the watermark was not written since
+    ASSERT_TRUE(eventually([&] { return all_took_effect(); }));
+    inbox->fail_over(replica);
+    publish(1);
+    EXPECT_TRUE(eventually([&] { return all_took_effect() && committed(published); }));
+    EXPECT_THAT(effects(), Each(1)) << "nothing is lost, nothing doubled";
+    stop();
+    EXPECT_EQ(failure, "");
+    EXPECT_THAT(inbox->dead(), IsEmpty());
+  }
+}
+
+TEST_F(Failover, a_sequence_does_not_move_past_what_was_lost) {
+  start(handler() | sequence());
+  publish(10);
+  ASSERT_TRUE(eventually([&] { return watermark_is(10); }));
+  const auto replica = inbox->replica();
+  for (int round = 0; round < 3; ++round) {
+    publish(20);
+    ASSERT_TRUE(eventually([&] { return all_took_effect(); }));
+    inbox->fail_over(replica);
+    publish(5);  // the first unit after the failover is one of these
+    EXPECT_TRUE(eventually([&] { return all_took_effect() && committed(published); }));
+    EXPECT_THAT(effects(), Each(1));
+  }
+}
+
+TEST_F(Failover, numbered_requests_are_read_again) {
+  NumberedSender sender(*broker, inbox->producers(), {.name = "shop", .logger = logger});
+  const auto send = [&](int n) {
+    std::vector<OwnedMessage> messages;
+    for (int i = 0; i < n; ++i) {
+      OwnedMessage& message = messages.emplace_back();
+      message.topic = "t";
+      message.payload = std::to_string(published++);
+    }
+    for (const auto& fate : sender.send(messages)) ASSERT_EQ(fate.kind, BrokerSender::Fate::Kind::sent);
+  };
+  start(handler() | numbered_requests());
+  send(10);
+  ASSERT_TRUE(eventually([&] { return watermark_is(10); }));
+  const auto replica = inbox->replica();
+  send(20);
+  ASSERT_TRUE(eventually([&] { return all_took_effect(); }));
+  inbox->fail_over(replica);
+  send(5);
+  EXPECT_TRUE(eventually([&] { return all_took_effect() && committed(published); }));
+  EXPECT_THAT(effects(), Each(1));
+  EXPECT_THAT(inbox->dead(), IsEmpty());
+}
+
+TEST_F(Failover, a_database_from_before_the_first_watermark_is_read_from_where_the_group_began) {
+  const auto replica = inbox->replica();
+  publish(3);
+  transactions = false;
+  start(handler());  // as a program did before Turnstile kept the group's ids
+  ASSERT_TRUE(eventually([&] { return committed(3); }));
+  stop();
+  transactions = true;
+  publish(5);
+  start(handler() | transactional());
+  ASSERT_TRUE(eventually([&] { return committed(8) && watermark_is(8); }));
+  inbox->fail_over(replica);
+  publish(1);
+  EXPECT_TRUE(eventually([&] { return inbox->size() == 6 && watermark_is(9); }));
+  EXPECT_THAT(effects(), ElementsAre(0, 0, 0, 1, 1, 1, 1, 1, 1));
+}
+
+TEST_F(Failover, where_nobody_knows_where_the_group_began_all_is_read_again) {
+  const auto replica = inbox->replica();
+  publish(5);
+  start(handler() | transactional());
+  ASSERT_TRUE(eventually([&] { return committed(5) && watermark_is(5); }));
+  stop();
+  start(handler() | transactional());  // begins at the watermark
+  publish(5);
+  ASSERT_TRUE(eventually([&] { return committed(10); }));
+  inbox->fail_over(replica);
+  EXPECT_TRUE(eventually([&] { return inbox->size() == 10; }));
+  EXPECT_THAT(effects(), Each(1));
+  EXPECT_THAT(log_text(), HasSubstr("before its first watermark of the partition; reading again from offset 0"));
+}
+
+TEST_F(Failover, a_restart_that_loses_nothing_changes_nothing) {
+  transactions = false;
+  start(handler() | leased());
+  for (int round = 0; round < 3; ++round) {
+    publish(10);
+    ASSERT_TRUE(eventually([&] { return committed(published); }));
+    inbox->fail_over(inbox->replica());
+  }
+  publish(1);
+  ASSERT_TRUE(eventually([&] { return committed(published); }));
+  EXPECT_THAT(all_runs(), Each(1));
+  EXPECT_THAT(inbox->dead(), IsEmpty());
+}
+
+TEST_F(Failover, an_effect_elsewhere_whose_record_was_lost_is_parked) {
+  transactions = false;
+  start(handler() | leased());
+  publish(3);
+  ASSERT_TRUE(eventually([&] { return watermark_is(3); }));
+  const auto replica = inbox->replica();
+  publish(7);
+  ASSERT_TRUE(eventually([&] { return committed(10); }));
+  inbox->fail_over(replica);
+  publish(2);
+  EXPECT_TRUE(eventually([&] { return committed(12) && inbox->dead().size() == 7; }));
+  EXPECT_THAT(all_runs(), Each(1));
+  for (const DeadMessage& message : inbox->dead()) {
+    EXPECT_EQ(message.reason, "unknown");
+    EXPECT_THAT(message.error, HasSubstr("the database went back to an earlier time"));
+    EXPECT_GE(message.record.offset, 3);
+    EXPECT_LT(message.record.offset, 10);
+  }
+}
+
+/// The next owner knows by Kafka's offset what was settled.
+TEST_F(Failover, an_effect_elsewhere_of_an_earlier_owner_is_parked_too) {
+  transactions = false;
+  start(handler() | leased());
+  publish(3);
+  ASSERT_TRUE(eventually([&] { return watermark_is(3); }));
+  const auto replica = inbox->replica();
+  publish(7);
+  ASSERT_TRUE(eventually([&] { return committed(10); }));
+  stop();
+  inbox->fail_over(replica);
+  start(handler() | leased());
+  EXPECT_TRUE(eventually([&] { return inbox->dead().size() == 7 && watermark_is(10); }));
+  EXPECT_TRUE(committed(10));
+  EXPECT_THAT(all_runs(), Each(1));
+}
+
+TEST_F(Failover, an_effect_elsewhere_whose_record_was_lost_runs_again_where_that_is_the_policy) {
+  transactions = false;
+  start(handler() | leased() | on_unknown(UnknownPolicy::rerun));
+  publish(3);
+  ASSERT_TRUE(eventually([&] { return watermark_is(3); }));
+  const auto replica = inbox->replica();
+  publish(7);
+  ASSERT_TRUE(eventually([&] { return committed(10); }));
+  inbox->fail_over(replica);
+  EXPECT_TRUE(eventually([&] { return inbox->size() == 10 && watermark_is(10); }));
+  EXPECT_THAT(all_runs(), ElementsAre(1, 1, 1, 2, 2, 2, 2, 2, 2, 2));
+  EXPECT_THAT(inbox->dead(), IsEmpty());
+  EXPECT_THAT(log_text(), HasSubstr("may have taken effect before the database went back to an earlier time"));
+}
+
+TEST_F(Failover, a_message_whose_claim_was_lost_while_its_handler_ran_is_in_doubt) {
+  transactions = false;
+  std::atomic<bool> began = false, go_on = false;
+  act = [&](const Message& message) {
+    if (message.text() != "3") return;
+    began = true;
+    EXPECT_TRUE(eventually([&] { return go_on.load(); }));
+  };
+  start(handler() | leased());
+  publish(3);
+  ASSERT_TRUE(eventually([&] { return watermark_is(3); }));
+  const auto replica = inbox->replica();
+  publish(1);
+  ASSERT_TRUE(eventually([&] { return began.load(); }));
+  inbox->fail_over(replica);
+  go_on = true;
+  EXPECT_TRUE(eventually([&] { return committed(4) && watermark_is(4); }));
+  EXPECT_THAT(all_runs(), Each(1));
+  ASSERT_THAT(inbox->dead(), SizeIs(1));
+  EXPECT_EQ(inbox->dead().front().record.payload, "3");
+  EXPECT_EQ(inbox->dead().front().reason, "unknown");
+}
+
+/// What failed is known not to have taken effect.
+TEST_F(Failover, what_had_not_taken_effect_is_not_in_doubt) {
+  transactions = false;
+  std::atomic<bool> broken = true;
+  act = [&](const Message& message) {
+    if (message.text() == "1" && broken) throw std::runtime_error("broken");
+  };
+  start(handler() | leased() | ordered_by(Order::none) | retry(exponential{20ms, 1'000, 50ms}));
+  publish(1);
+  ASSERT_TRUE(eventually([&] { return watermark_is(1); }));
+  const auto replica = inbox->replica();
+  publish(3);
+  ASSERT_TRUE(eventually([&] { return inbox->size() == 3; })) << "2 and 3 are done ahead of 1";
+  inbox->fail_over(replica);
+  broken = false;
+  EXPECT_TRUE(eventually([&] { return committed(4); }));
+  EXPECT_THAT(inbox->dead(), SizeIs(2)) << "2 and 3";
+  EXPECT_TRUE(inbox->contains(inbox->register_handler("t"), MessageId::from("m1")));
+  stop();
+}
+
+TEST_F(Failover, a_handler_whose_number_another_one_has_now_stops_the_consumer) {
+  const auto replica = inbox->replica();
+  publish(1);
+  start(handler() | transactional());
+  ASSERT_TRUE(eventually([&] { return all_took_effect(); }));
+  inbox->fail_over(replica);
+  inbox->register_handler("another");
+  publish(1);
+  EXPECT_TRUE(eventually([&] {
+    const std::lock_guard lock(mutex);
+    return failure.find("handler 't' of topic 't': its number in the database was 1 and is 2") != std::string::npos;
+  }));
+}
+
+class PollLoopFailover : public Failover {
+ protected:
+  /// Handles the message of that offset.
+  Settled handle(Offset offset) {
+    const OwnedMessage owned = broker->records("t").at(static_cast<std::size_t>(offset));
+    return loop->handle(Message(owned));
+  }
+  void make_loop(Pipeline pipeline) {
+    loop = std::make_unique<PollLoop>(config, Backends{broker, inbox});
+    loop->topic("t", std::move(pipeline) | dead_letter()).logger(logger);
+  }
+  Offset read_again(Offset offset) {
+    try {
+      handle(offset);
+    } catch (const ReadAgain& again) {
+      EXPECT_EQ(again.from.at, (TopicPartition{"t", 0}));
+      return again.from.offset;
+    }
+    ADD_FAILURE() << "it was handled";
+    return -1;
+  }
+  std::unique_ptr<PollLoop> loop;
+};
+
+TEST_F(PollLoopFailover, its_caller_is_told_from_where_to_read_again) {
+  make_loop(handler() | transactional());
+  publish(20);
+  for (Offset offset = 0; offset < 5; ++offset) handle(offset);
+  const auto replica = inbox->replica();
+  for (Offset offset = 5; offset < 10; ++offset) handle(offset);
+  inbox->fail_over(replica);
+  const Offset from = read_again(10);
+  EXPECT_LE(from, 5);
+  EXPECT_EQ(read_again(11), from) << "until the caller has gone there";
+  loop->revoked({"t", 0});
+  for (Offset offset = from; offset < 12; ++offset) {
+    EXPECT_EQ(handle(offset), offset < 5 ? Settled::duplicate : Settled::done) << offset;
+  }
+  EXPECT_THAT(inbox->committed(), SizeIs(12));
+}
+
+TEST_F(PollLoopFailover, effects_elsewhere_whose_records_were_lost_are_parked) {
+  transactions = false;
+  make_loop(handler() | leased());
+  publish(20);
+  for (Offset offset = 0; offset < 5; ++offset) handle(offset);
+  const auto replica = inbox->replica();
+  for (Offset offset = 5; offset < 10; ++offset) handle(offset);
+  inbox->fail_over(replica);
+  const Offset from = read_again(10);
+  loop->revoked({"t", 0});
+  for (Offset offset = from; offset < 12; ++offset) {
+    const Settled expected = offset < 5 ? Settled::duplicate : offset < 10 ? Settled::dead_letter : Settled::done;
+    EXPECT_EQ(handle(offset), expected) << offset;
+  }
+  const auto ran = all_runs();
+  EXPECT_THAT(std::vector<int>(ran.begin(), ran.begin() + 12), Each(1));
+}
+
+TEST_F(PollLoopFailover, another_member_is_no_failover) {
+  make_loop(handler() | transactional());
+  publish(2);
+  handle(0);
+  const TopicPartition at{"t", 0};
+  inbox->claim_partitions(config.group(), {&at, 1}, 1s);
+  EXPECT_THROW(handle(1), Fenced);
+}
+
+}  // namespace
+}  // namespace turnstile
