@@ -306,8 +306,8 @@ void Story::start_plain(int consumer) {
 void Story::show_first_consumers() {
   screen_.title("3. Three consumers with Turnstile");
   screen_.say(fmt::format(
-      "They have joined a consumer group of their own meanwhile. The handler is the same, with two decorators: transactional(), "
-      "and limit(\"psp\", {}) over all processes together. Each process has {} threads here, too.",
+      "They have joined a consumer group of their own meanwhile. The handler is the same, with transactional(), and with "
+      "limit(\"psp\", {}) over all processes together. Each process has {} threads here, too.",
       handler_limit, handler_limit));
   screen_.say(
       "How the demo measures the limit: a handler first adds 1 to a number in memory that all processes share, and takes it off "
@@ -527,7 +527,7 @@ int Story::judge() {
   verdict("running in the process killed", grouped(running_when_killed_), running_when_killed_ > 0,
           "it died in the middle of its work");
   verdict("redelivered after the kill", grouped(board_.redelivered()), board_.redelivered() > 0,
-          "had been with the dead consumer, and came to another one");
+          "handed to the dead one, settled or not, and later to another");
   verdict("handlers that failed", grouped(failed), failed == 0, "none");
   const auto took = std::chrono::duration<double>(Clock::now() - began_).count();
   if (all_held_) screen_.say(fmt::format("All of it held, in {:.0f} s.", took));
@@ -560,7 +560,8 @@ void Story::judge_fates(std::int64_t published) {
   verdict("  took effect", grouped(f.in_effect), f.in_effect == distinct_ && effects_.rows == distinct_,
           "rows in PostgreSQL: one for each id");
   verdict("  refused as duplicates", grouped(f.refused), f.refused >= published - distinct_,
-          fmt::format("the {} second copies, and what came again", grouped(published - distinct_)));
+          fmt::format("the {} second copies, and {} that came again", grouped(published - distinct_),
+                      grouped(f.refused - (published - distinct_))));
   verdict("  died with the killed process", grouped(f.died), f.died > 0,
           "handed to it, no effect: delivered again to others");
   verdict("  handed on to another consumer", grouped(f.handed_on), f.handed_on >= 0,
