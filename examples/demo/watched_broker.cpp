@@ -38,7 +38,9 @@ class WatchedConsumer final : public BrokerConsumer {
                                                   std::chrono::milliseconds timeout) override {
     return inner_->bounds(of, timeout);
   }
+  std::optional<Offset> read_up_to(const TopicPartition& of) override { return inner_->read_up_to(of); }
   void close() override { inner_->close(); }
+  void hurry_when(std::function<bool()> hurry) override { inner_->hurry_when(std::move(hurry)); }
 
  private:
   std::unique_ptr<BrokerConsumer> inner_;

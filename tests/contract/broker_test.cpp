@@ -100,6 +100,57 @@ TEST_P(BrokerContract, CommitsWithoutWaitingToo) {
   EXPECT_TRUE(reader.until([&] { return reader.consumer->committed(asked, 10s).front() == 2; }));
 }
 
+TEST_P(BrokerContract, TellsWhatBecameOfEachCommit) {
+  const auto topic = new_topic(1);
+  produce(topic, 0, 3);
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_read(3));
+  for (const bool wait : {true, false}) {
+    const TopicPartitionOffset offset{{topic, 0}, wait ? 2 : 3};
+    reader.consumer->commit({&offset, 1}, wait);
+    EXPECT_TRUE(!wait || reader.commits.size() == 1U) << "it has waited for the answer";
+    ASSERT_TRUE(reader.until([&] { return !reader.commits.empty(); }));
+    EXPECT_EQ(reader.commits.front().first, offset);
+    EXPECT_TRUE(reader.commits.front().second);
+    reader.commits.clear();
+  }
+}
+
+TEST_P(BrokerContract, SaysHowFarItHasReadOnceItIsAtTheEnd) {
+  const auto topic = new_topic(1);
+  Reader reader(*broker, {topic});
+  const TopicPartition at{topic, 0};
+  EXPECT_EQ(reader.consumer->read_up_to(at), std::nullopt) << "it is not ours yet";
+  ASSERT_TRUE(reader.until([&] { return reader.consumer->read_up_to(at) == 0; })) << "nothing is there";
+  produce(topic, 0, 5);
+  ASSERT_TRUE(reader.until([&] { return reader.consumer->read_up_to(at) == 5; }));
+  EXPECT_EQ(reader.read.size(), 5U) << "said behind the records, not before them";
+}
+
+/// Its partitions may stay assigned; the group's offsets go with it.
+TEST_P(BrokerContract, TellsOfATopicThatIsDeletedAndOfAnotherOneOfItsName) {
+  const auto topic = new_topic(1);
+  const auto other = new_topic(1);
+  produce(topic, 0, 5);
+  Reader reader(*broker, {topic, other});
+  ASSERT_TRUE(reader.until_read(5));
+  reader.commit_all();
+  if (!world->delete_topic(topic)) GTEST_SKIP() << "the mock broker deletes no topics";
+  ASSERT_TRUE(reader.until([&] { return !reader.topic_changes.empty(); }));
+  EXPECT_EQ(reader.topic_changes.front(), std::pair(topic, false));
+  produce(other, 0, 2);
+  ASSERT_TRUE(reader.until_read(7)) << "the other topic goes on";
+  world->create_topic(topic, 1);
+  ASSERT_TRUE(reader.until([&] { return reader.topic_changes.size() == 2; }));
+  EXPECT_EQ(reader.topic_changes.back(), std::pair(topic, true));
+  const TopicPartition at{topic, 0};
+  EXPECT_EQ(reader.consumer->committed({&at, 1}, 10s).front(), std::nullopt);
+  const auto fresh = world->broker(group)->open_producer();  // the old one may remember that there was no such topic
+  for (int i = 0; i < 3; ++i) fresh->send(text(topic, 0, "new"));
+  ASSERT_TRUE(reader.until_read(10));
+  EXPECT_EQ(reader.read.back().offset, 2);
+}
+
 TEST_P(BrokerContract, SeeksBackAndForth) {
   const auto topic = new_topic(1);
   produce(topic, 0, 20);

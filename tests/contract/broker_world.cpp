@@ -39,6 +39,10 @@ class MemoryWorld final : public BrokerWorld {
   void create_topic(const std::string& name, std::int32_t partitions) override {
     cluster_->create_topic(name, partitions);
   }
+  bool delete_topic(const std::string& name) override {
+    cluster_->delete_topic(name);
+    return true;
+  }
   std::string refused_topic() override {
     const auto name = fresh_name("refused");
     cluster_->create_topic(name);
@@ -61,6 +65,7 @@ class MockWorld final : public BrokerWorld {
     return kafka::open_broker(in_group(mock_.settings(), group), nullptr);
   }
   void create_topic(const std::string& name, std::int32_t partitions) override { mock_.create_topic(name, partitions); }
+  bool delete_topic(const std::string&) override { return false; }
   std::string refused_topic() override {
     const auto name = fresh_name("refused");
     mock_.create_topic(name, 1);
@@ -82,6 +87,7 @@ class KafkaWorld final : public BrokerWorld {
   void create_topic(const std::string& name, std::int32_t partitions) override {
     kafka::create_topic(settings_, {name, partitions, 1, {}});
   }
+  bool delete_topic(const std::string& name) override { return kafka::delete_topic(settings_, name); }
   // The scratch broker creates no topic by itself.
   std::string refused_topic() override { return fresh_name("missing"); }
 
@@ -121,6 +127,12 @@ void Reader::on_revoked(std::span<const TopicPartition> partitions, bool lost) {
   if (when_revoked) when_revoked(partitions, lost);
   for (const auto& at : partitions) owned.erase(at);
 }
+
+void Reader::on_commit_end(std::span<const TopicPartitionOffset> offsets, bool committed) {
+  for (const auto& offset : offsets) commits.emplace_back(offset, committed);
+}
+
+void Reader::on_topic_change(const std::string& topic, bool exists) { topic_changes.emplace_back(topic, exists); }
 
 void Reader::step(std::size_t most, std::chrono::milliseconds timeout) {
   consumer->poll(timeout);

@@ -23,6 +23,8 @@ class BrokerWorld {
   /// A broker whose consumers are in that group.
   virtual std::shared_ptr<Broker> broker(const std::string& group) = 0;
   virtual void create_topic(const std::string& name, std::int32_t partitions) = 0;
+  /// False where the cluster cannot do that.
+  virtual bool delete_topic(const std::string& name) = 0;
   /// From now on a send() to the topic that it names is refused.
   virtual std::string refused_topic() = 0;
 };
@@ -40,6 +42,8 @@ class Reader final : public AssignmentListener {
 
   std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) override;
   void on_revoked(std::span<const TopicPartition> partitions, bool lost) override;
+  void on_commit_end(std::span<const TopicPartitionOffset> offsets, bool committed) override;
+  void on_topic_change(const std::string& topic, bool exists) override;
 
   /// Polls once, and takes at most `most` records from each partition that is not in `left_alone`.
   void step(std::size_t most = 100, std::chrono::milliseconds timeout = std::chrono::milliseconds(100));
@@ -59,6 +63,8 @@ class Reader final : public AssignmentListener {
   std::function<void(std::span<const TopicPartition>)> when_assigned;
   std::function<void(std::span<const TopicPartition>, bool)> when_revoked;
   int revocations = 0;
+  std::vector<std::pair<TopicPartitionOffset, bool>> commits;  ///< what became of them, in the order of telling
+  std::vector<std::pair<std::string, bool>> topic_changes;     ///< the same
 };
 
 /// Offsets read of one partition, in the order of reading.

@@ -27,9 +27,12 @@ NewTopicHandle request_of(const NewTopic& topic, const Client& client) {
 std::pair<rd_kafka_resp_err_t, std::string> answer_of(rd_kafka_event_t* event) {
   if (!event) return {RD_KAFKA_RESP_ERR__TIMED_OUT, ""};
   if (const auto code = rd_kafka_event_error(event)) return {code, rd_kafka_event_error_string(event)};
-  const auto* result = rd_kafka_event_CreateTopics_result(event);
   std::size_t count = 0;
-  const auto** topics = result ? rd_kafka_CreateTopics_result_topics(result, &count) : nullptr;
+  const rd_kafka_topic_result_t** topics = nullptr;
+  if (const auto* created = rd_kafka_event_CreateTopics_result(event))
+    topics = rd_kafka_CreateTopics_result_topics(created, &count);
+  else if (const auto* deleted = rd_kafka_event_DeleteTopics_result(event))
+    topics = rd_kafka_DeleteTopics_result_topics(deleted, &count);
   if (count == 0) return {RD_KAFKA_RESP_ERR__FAIL, "an empty answer"};
   const char* text = rd_kafka_topic_result_error_string(topics[0]);
   return {rd_kafka_topic_result_error(topics[0]), text ? text : ""};
@@ -69,6 +72,32 @@ bool create_topic(const Settings& broker, const NewTopic& topic, milliseconds ti
   // Another process may have made it a moment before, with as many partitions as it liked.
   wait_until_known(*client, topic, was_there ? 1 : topic.partitions, end);
   return !was_there;
+}
+
+bool delete_topic(const Settings& broker, const std::string& name, milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  const auto client = Client::open(Role::inspector, broker, nullptr);
+  auto* handle = client->handle();
+  const Queue queue{rd_kafka_queue_new(handle)};
+  const AdminOptions options{rd_kafka_AdminOptions_new(handle, RD_KAFKA_ADMIN_OP_DELETETOPICS)};
+  rd_kafka_AdminOptions_set_request_timeout(options.get(), ms(timeout), nullptr, 0);
+  const DeleteTopicHandle request{rd_kafka_DeleteTopic_new(name.c_str())};
+  auto* asked = request.get();
+  rd_kafka_DeleteTopics(handle, &asked, 1, options.get(), queue.get());
+  const Event event{rd_kafka_queue_poll(queue.get(), ms(timeout))};
+  const auto [code, why] = answer_of(event.get());
+  if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) return false;
+  if (code) {
+    client->hear_failures();
+    throw client->no_answer(code, why, name);
+  }
+  const Queue nothing{rd_kafka_queue_new(handle)};
+  while (partition_count(*client, name, milliseconds{5'000})) {
+    if (std::chrono::steady_clock::now() >= end)
+      throw broker_error(RD_KAFKA_RESP_ERR__TIMED_OUT, "deleted, but still known to the brokers", client->where(name));
+    const Event none{rd_kafka_queue_poll(nothing.get(), 20)};
+  }
+  return true;
 }
 
 }  // namespace turnstile::kafka

@@ -32,6 +32,7 @@ void KafkaConsumer::on_rebalance(rd_kafka_resp_err_t code, rd_kafka_topic_partit
 }
 
 void KafkaConsumer::assign(rd_kafka_topic_partition_list_t* list) {
+  joined_ = true;
   const auto partitions = partitions_of(list);
   const auto starts = listener_->on_assigned(partitions);
   for (auto& element : elements(list)) {
@@ -51,7 +52,7 @@ void KafkaConsumer::separate_queue(const TopicPartition& at) {
         fmt::format("kafka: {}[{}]: librdkafka gives no queue for the partition", at.topic, at.partition));
   rd_kafka_queue_forward(queue.get(), nullptr);
   bell_->listen_to(queue.get());
-  assigned_[at] = Assigned{std::move(queue), std::nullopt, 0};
+  assigned_[at] = Assigned{std::move(queue), std::nullopt};
 }
 
 void KafkaConsumer::revoke(rd_kafka_topic_partition_list_t* list) {

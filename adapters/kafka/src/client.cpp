@@ -4,7 +4,9 @@
 #include <spdlog/sinks/null_sink.h>
 
 #include <array>
+#include <condition_variable>
 #include <string_view>
+#include <thread>
 
 namespace turnstile::kafka {
 namespace {
@@ -19,45 +21,74 @@ spdlog::level::level_enum severity(int syslog_level) {
   return syslog_level <= 6 ? spdlog::level::info : spdlog::level::debug;
 }
 
+ClientState& state_of(void* opaque) { return *static_cast<ClientState*>(opaque); }
+
+void on_log(const rd_kafka_t* rk, int level, const char* facility, const char* text) {
+  if (auto* opaque = rd_kafka_opaque(rk)) state_of(opaque).log(level, facility, text);
+}
+
+rd_kafka_resp_err_t on_response(rd_kafka_t*, int, const char*, int32_t, int16_t api, int16_t, int32_t, size_t, int64_t,
+                                rd_kafka_resp_err_t code, void* opaque) {
+  if (code == RD_KAFKA_RESP_ERR_NO_ERROR && !is_greeting(api)) state_of(opaque).answered();
+  return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+rd_kafka_resp_err_t on_new(rd_kafka_t* rk, const rd_kafka_conf_t*, void* opaque, char*, size_t) {
+  return rd_kafka_interceptor_add_on_response_received(rk, "turnstile", &on_response, opaque);
+}
+
+/// How long librdkafka's threads may take to end, and after how much of it a log line says what is waited for.
+constexpr std::chrono::milliseconds longest_end{5'000}, quiet_end{1'000};
+
+/// rd_kafka_destroy() on a thread of its own, with what the callbacks work on.
+struct Ending {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool over = false;
+
+  bool wait(std::chrono::milliseconds most) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, most, [this] { return over; });
+  }
+};
+
 }  // namespace
 
 std::shared_ptr<Client> Client::open(Role role, const Settings& settings, std::shared_ptr<spdlog::logger> logger,
                                      ClientEvents* events, std::shared_ptr<Bell> bell) {
   if (!logger) logger = std::make_shared<spdlog::logger>("kafka", std::make_shared<spdlog::sinks::null_sink_mt>());
-  std::shared_ptr<Client> client{new Client(role, settings, std::move(logger), events, std::move(bell))};
+  auto state = std::make_shared<ClientState>();
+  state->logger = std::move(logger);
+  state->brokers = setting(settings, "bootstrap.servers", setting(settings, "metadata.broker.list"));
+  if (role == Role::consumer) state->group = setting(settings, "group.id", "turnstile");
+  state->events = events;
+  state->bell = std::move(bell);
+  std::shared_ptr<Client> client{new Client(std::move(state))};
   client->start(role, settings);
   return client;
 }
 
-Client::Client(Role role, const Settings& settings, std::shared_ptr<spdlog::logger> logger, ClientEvents* events,
-               std::shared_ptr<Bell> bell)
-    : logger_(std::move(logger)),
-      brokers_(setting(settings, "bootstrap.servers", setting(settings, "metadata.broker.list"))),
-      group_(role == Role::consumer ? setting(settings, "group.id", "turnstile") : ""),
-      events_(events),
-      bell_(std::move(bell)) {}
-
 void Client::start(Role role, const Settings& settings) {
   Conf conf = make_conf(role, settings);
-  rd_kafka_conf_set_opaque(conf.get(), this);
-  rd_kafka_conf_set_log_cb(conf.get(), &Client::on_log);
-  rd_kafka_conf_set_error_cb(conf.get(), [](rd_kafka_t*, int code, const char* reason, void* self) {
-    static_cast<Client*>(self)->failed(static_cast<rd_kafka_resp_err_t>(code), reason);
+  rd_kafka_conf_set_opaque(conf.get(), state_.get());
+  rd_kafka_conf_set_log_cb(conf.get(), &on_log);
+  rd_kafka_conf_set_error_cb(conf.get(), [](rd_kafka_t*, int code, const char* reason, void* opaque) {
+    state_of(opaque).failed(static_cast<rd_kafka_resp_err_t>(code), reason);
   });
-  rd_kafka_conf_interceptor_add_on_new(conf.get(), "turnstile", &Client::on_new, this);
+  rd_kafka_conf_interceptor_add_on_new(conf.get(), "turnstile", &on_new, state_.get());
   if (role == Role::consumer) {
     rd_kafka_conf_set_rebalance_cb(
-        conf.get(), [](rd_kafka_t*, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t* list, void* self) {
-          if (auto* events = static_cast<Client*>(self)->events_) events->on_rebalance(code, list);
+        conf.get(), [](rd_kafka_t*, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t* list, void* opaque) {
+          if (auto* events = state_of(opaque).events) events->on_rebalance(code, list);
         });
     rd_kafka_conf_set_offset_commit_cb(
-        conf.get(), [](rd_kafka_t*, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t* list, void* self) {
-          if (auto* events = static_cast<Client*>(self)->events_) events->on_committed(code, list);
+        conf.get(), [](rd_kafka_t*, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t* list, void* opaque) {
+          if (auto* events = state_of(opaque).events) events->on_committed(code, list);
         });
   }
   if (role == Role::producer) {
-    rd_kafka_conf_set_dr_msg_cb(conf.get(), [](rd_kafka_t*, const rd_kafka_message_t* record, void* self) {
-      if (auto* events = static_cast<Client*>(self)->events_) events->on_delivered(*record);
+    rd_kafka_conf_set_dr_msg_cb(conf.get(), [](rd_kafka_t*, const rd_kafka_message_t* record, void* opaque) {
+      if (auto* events = state_of(opaque).events) events->on_delivered(*record);
     });
   }
   std::array<char, 512> why{};
@@ -69,46 +100,64 @@ void Client::start(Role role, const Settings& settings) {
   (void)conf.release();  // librdkafka's, now that it has accepted it
 }
 
+// librdkafka 2.0.2 joins its threads without a limit, and one of them never ends once a topic that was consumed has been deleted.
 Client::~Client() {
-  // The consumer has been closed by its owner by now; a second close inside destroy would wait for callbacks.
-  if (handle_) rd_kafka_destroy_flags(handle_, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+  if (!handle_) return;
+  forget_events();
+  const auto ending = std::make_shared<Ending>();
+  std::thread([handle = handle_, state = state_, ending] {
+    // The consumer has been closed by its owner by now; a second close inside destroy would wait for callbacks.
+    rd_kafka_destroy_flags(handle, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    const std::lock_guard lock(ending->mutex);
+    ending->over = true;
+    ending->changed.notify_all();
+  }).detach();
+  if (ending->wait(quiet_end)) return;
+  logger().info("kafka {}: waiting up to {} s for librdkafka's threads to end", state_->brokers,
+                longest_end.count() / 1000);
+  if (ending->wait(longest_end - quiet_end)) return;
+  logger().warn(
+      "kafka {}: librdkafka {} does not end its threads (2.0.2 does not where a topic that it consumed was deleted): they are left "
+      "behind until the process ends. Nothing is lost.",
+      state_->brokers, rd_kafka_version_str());
 }
 
-std::string Client::last_failure() const {
-  std::lock_guard lock(failure_mutex_);
-  return failure_;
+std::string ClientState::last_failure() const {
+  std::lock_guard lock(failure_mutex);
+  return failure;
 }
 
 BrokerError Client::no_answer(rd_kafka_resp_err_t code, std::string_view doing, std::string_view topic) const {
-  std::lock_guard lock(failure_mutex_);
+  std::lock_guard lock(state_->failure_mutex);
+  const auto& failure = state_->failure;
   // A wrong password shows up as a time-out of whatever was asked.
-  if (failure_code_ == RD_KAFKA_RESP_ERR__AUTHENTICATION || failure_code_ == RD_KAFKA_RESP_ERR__SSL)
-    code = failure_code_;
-  const std::string separator = doing.empty() || failure_.empty() ? "" : ": ";
-  return broker_error(code, std::string(doing) + separator + failure_, where(topic));
+  if (state_->failure_code == RD_KAFKA_RESP_ERR__AUTHENTICATION || state_->failure_code == RD_KAFKA_RESP_ERR__SSL)
+    code = state_->failure_code;
+  const std::string separator = doing.empty() || failure.empty() ? "" : ": ";
+  return broker_error(code, std::string(doing) + separator + failure, where(topic));
 }
 
-void Client::answered() noexcept {
-  been_up_.store(true, std::memory_order_relaxed);
-  if (!down_.load(std::memory_order_relaxed) || !down_.exchange(false)) return;
-  logger_->info("kafka {}: answers again", brokers_);
+void ClientState::answered() noexcept {
+  been_up.store(true, std::memory_order_relaxed);
+  if (!down.load(std::memory_order_relaxed) || !down.exchange(false)) return;
+  logger->info("kafka {}: answers again", brokers);
 }
 
-void Client::failed(rd_kafka_resp_err_t code, const char* reason) noexcept try {
+void ClientState::failed(rd_kafka_resp_err_t code, const char* reason) noexcept try {
   if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
-    if (!down_.exchange(true)) logger_->error("{} Still trying", explain(code, last_failure(), where()));
+    if (!down.exchange(true)) logger->error("{} Still trying", explain(code, last_failure(), where()));
   } else {
-    logger_->debug("kafka {}: {}: {}", brokers_, rd_kafka_err2name(code), reason);
-    std::lock_guard lock(failure_mutex_);
-    failure_ = reason;
-    failure_code_ = code;
+    logger->debug("kafka {}: {}: {}", brokers, rd_kafka_err2name(code), reason);
+    std::lock_guard lock(failure_mutex);
+    failure = reason;
+    failure_code = code;
   }
-  if (events_) events_->on_error(code, reason);
+  if (events) events->on_error(code, reason);
 } catch (...) {
   // Nowhere to tell it: the logger itself failed.
 }
 
-void Client::log(int level, const char* facility, const char* text) noexcept try {
+void ClientState::log(int level, const char* facility, const char* text) noexcept try {
   const std::string_view what = facility;
   auto severity_here = severity(level);
   if (what == "CONFWARN" &&
@@ -116,22 +165,8 @@ void Client::log(int level, const char* facility, const char* text) noexcept try
     return;  // one section of settings serves consumer and producer
   // Broken connections also come through the error callback, which tells a change of state once.
   if (what == "FAIL" || what == "ERROR") severity_here = spdlog::level::debug;
-  logger_->log(severity_here, "librdkafka {}: {}", facility, text);
+  logger->log(severity_here, "librdkafka {}: {}", facility, text);
 } catch (...) {
-}
-
-void Client::on_log(const rd_kafka_t* rk, int level, const char* facility, const char* text) {
-  if (auto* self = static_cast<Client*>(rd_kafka_opaque(rk))) self->log(level, facility, text);
-}
-
-rd_kafka_resp_err_t Client::on_new(rd_kafka_t* rk, const rd_kafka_conf_t*, void* self, char*, size_t) {
-  return rd_kafka_interceptor_add_on_response_received(rk, "turnstile", &Client::on_response, self);
-}
-
-rd_kafka_resp_err_t Client::on_response(rd_kafka_t*, int, const char*, int32_t, int16_t api, int16_t, int32_t, size_t,
-                                        int64_t, rd_kafka_resp_err_t code, void* self) {
-  if (code == RD_KAFKA_RESP_ERR_NO_ERROR && !is_greeting(api)) static_cast<Client*>(self)->answered();
-  return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 }  // namespace turnstile::kafka

@@ -26,6 +26,26 @@ class ClientEvents {
   virtual void on_error(rd_kafka_resp_err_t, const std::string& /*reason*/) noexcept {}
 };
 
+/// What a client's callbacks work on. It lives until librdkafka's threads have ended, which may be later than the client's end.
+struct ClientState {
+  std::shared_ptr<spdlog::logger> logger;
+  std::string brokers;
+  std::string group;
+  ClientEvents* events = nullptr;
+  std::shared_ptr<Bell> bell;  ///< librdkafka writes to it
+  std::atomic<bool> been_up{false};
+  std::atomic<bool> down{false};
+  mutable std::mutex failure_mutex;
+  std::string failure;
+  rd_kafka_resp_err_t failure_code = RD_KAFKA_RESP_ERR_NO_ERROR;
+
+  void answered() noexcept;
+  void failed(rd_kafka_resp_err_t code, const char* reason) noexcept;
+  void log(int level, const char* facility, const char* text) noexcept;
+  [[nodiscard]] Where where(std::string_view topic = {}) const noexcept { return {brokers, group, topic}; }
+  [[nodiscard]] std::string last_failure() const;
+};
+
 /// Shared by its owner and by every block of records: records must be freed before the client is. The last one to let go
 /// destroys the client, on whichever thread that is. Thread-safe.
 class Client {
@@ -34,49 +54,34 @@ class Client {
   /// `events` must outlive the client or be forgotten. `bell`: what librdkafka's queues ring, kept as long as the client.
   static std::shared_ptr<Client> open(Role role, const Settings& settings, std::shared_ptr<spdlog::logger> logger,
                                       ClientEvents* events = nullptr, std::shared_ptr<Bell> bell = nullptr);
+  /// Waits for librdkafka's threads to end, up to 5 s. Threads that have not ended by then are left behind, with a log line.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
   [[nodiscard]] rd_kafka_t* handle() const noexcept { return handle_; }
-  [[nodiscard]] spdlog::logger& logger() const noexcept { return *logger_; }
-  [[nodiscard]] Where where(std::string_view topic = {}) const noexcept { return {brokers_, group_, topic}; }
+  [[nodiscard]] spdlog::logger& logger() const noexcept { return *state_->logger; }
+  [[nodiscard]] Where where(std::string_view topic = {}) const noexcept { return state_->where(topic); }
   /// A broker has answered at least once.
-  [[nodiscard]] bool has_been_up() const noexcept { return been_up_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool has_been_up() const noexcept { return state_->been_up.load(std::memory_order_relaxed); }
+  /// No broker answers at the moment.
+  [[nodiscard]] bool is_down() const noexcept { return state_->down.load(std::memory_order_relaxed); }
   /// No events from now on; call it on the thread that polls.
-  void forget_events() noexcept { events_ = nullptr; }
+  void forget_events() noexcept { state_->events = nullptr; }
   /// For a client that nobody polls: its errors so far come through the callback now.
   void hear_failures() const noexcept { rd_kafka_poll(handle_, 0); }
   /// What failed last, in librdkafka's words, for messages about time-outs.
-  [[nodiscard]] std::string last_failure() const;
+  [[nodiscard]] std::string last_failure() const { return state_->last_failure(); }
   /// For a request that got no answer: the reason is what the connections failed of, if they did.
   [[nodiscard]] BrokerError no_answer(rd_kafka_resp_err_t code, std::string_view doing,
                                       std::string_view topic = {}) const;
 
  private:
-  Client(Role role, const Settings& settings, std::shared_ptr<spdlog::logger> logger, ClientEvents* events,
-         std::shared_ptr<Bell> bell);
+  explicit Client(std::shared_ptr<ClientState> state) : state_(std::move(state)) {}
   void start(Role role, const Settings& settings);
-  void answered() noexcept;
-  void failed(rd_kafka_resp_err_t code, const char* reason) noexcept;
-  void log(int level, const char* facility, const char* text) noexcept;
-  static void on_log(const rd_kafka_t* rk, int level, const char* facility, const char* text);
-  static rd_kafka_resp_err_t on_new(rd_kafka_t* rk, const rd_kafka_conf_t* conf, void* self, char*, size_t);
-  static rd_kafka_resp_err_t on_response(rd_kafka_t* rk, int socket, const char* broker, int32_t broker_id, int16_t api,
-                                         int16_t version, int32_t correlation, size_t size, int64_t round_trip,
-                                         rd_kafka_resp_err_t code, void* self);
 
-  std::shared_ptr<spdlog::logger> logger_;
-  std::string brokers_;
-  std::string group_;
-  ClientEvents* events_;
-  std::shared_ptr<Bell> bell_;
+  const std::shared_ptr<ClientState> state_;
   rd_kafka_t* handle_ = nullptr;
-  std::atomic<bool> been_up_{false};
-  std::atomic<bool> down_{false};
-  mutable std::mutex failure_mutex_;
-  std::string failure_;
-  rd_kafka_resp_err_t failure_code_ = RD_KAFKA_RESP_ERR_NO_ERROR;
 };
 
 }  // namespace turnstile::kafka

@@ -19,7 +19,17 @@ using std::chrono::milliseconds;
 // librdkafka must see a poll at least every max.poll.interval.ms, however long the caller wants to wait.
 constexpr milliseconds longest_wait{1'000};
 constexpr milliseconds seek_timeout{2'000};
+// What waits for a broker at the end, and after how much of that the log says what is waited for.
+constexpr milliseconds commit_timeout{5'000}, leave_timeout{10'000}, quiet_wait{1'000};
+// Metadata of one topic: a broker that is there answers within milliseconds. Nothing is polled meanwhile.
+constexpr milliseconds topic_timeout{500}, topic_rest{2'000};
 constexpr std::size_t chunk = 1'024;
+
+// For read_up_to().
+Settings telling_of_ends(Settings settings) {
+  settings["enable.partition.eof"] = "true";
+  return settings;
+}
 
 int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(time.count(), 0, 3'600'000)); }
 
@@ -27,7 +37,7 @@ int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(tim
 
 KafkaConsumer::KafkaConsumer(const Settings& settings, std::shared_ptr<spdlog::logger> logger)
     : bell_(std::make_shared<Bell>()),
-      client_(Client::open(Role::consumer, settings, std::move(logger), this, bell_)),
+      client_(Client::open(Role::consumer, telling_of_ends(settings), std::move(logger), this, bell_)),
       wakeup_(settings) {
   rd_kafka_poll_set_consumer(client_->handle());
   main_queue_.reset(rd_kafka_queue_get_consumer(client_->handle()));
@@ -40,6 +50,7 @@ KafkaConsumer::~KafkaConsumer() {
 
 void KafkaConsumer::subscribe(const std::vector<std::string>& topics, AssignmentListener& listener) {
   listener_ = &listener;
+  topics_ = topics;
   PartitionList list{rd_kafka_topic_partition_list_new(static_cast<int>(topics.size()))};
   for (const auto& topic : topics) rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), RD_KAFKA_PARTITION_UA);
   if (const auto code = rd_kafka_subscribe(client_->handle(), list.get()))
@@ -54,6 +65,7 @@ void KafkaConsumer::poll(milliseconds timeout) {
     serve();
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     settle_seeks();
+    if (doubt_topics_ || !missing_.empty()) look_at_topics();
     if (rung || Clock::now() >= end) return;
   }
 }
@@ -78,9 +90,9 @@ void KafkaConsumer::serve_record(const rd_kafka_message_t& record) {
 std::unique_ptr<Block> KafkaConsumer::take(const TopicPartition& from, std::size_t most) {
   const auto found = assigned_.find(from);
   if (found == assigned_.end() || found->second.seek_to) return nullptr;
-  auto& [queue, seek_to, bytes_since_wakeup] = found->second;
+  auto& [queue, seek_to, bytes_since_wakeup, read_up_to] = found->second;
   const auto waited = rd_kafka_queue_length(queue.get());
-  const auto records = drain(queue.get(), from, most);
+  const auto records = drain(queue.get(), from, most, read_up_to);
   if (records.empty()) return nullptr;
   if (wakeup_.due(waited, records, bytes_since_wakeup))
     FetcherWakeup::wake(client_->handle(), from.topic.c_str(), from.partition);
@@ -89,25 +101,30 @@ std::unique_ptr<Block> KafkaConsumer::take(const TopicPartition& from, std::size
 
 // In chunks, until the queue is empty: librdkafka says no more of a queue that it has not seen empty.
 std::span<rd_kafka_message_t*> KafkaConsumer::drain(rd_kafka_queue_t* queue, const TopicPartition& from,
-                                                    std::size_t most) {
+                                                    std::size_t most, std::optional<Offset>& read_up_to) {
   std::size_t count = 0;
   while (count < most) {
     const auto room = std::min(most - count, chunk);
     if (scratch_.size() < count + room) scratch_.resize(count + room);
     const auto got = rd_kafka_consume_batch_queue(queue, 0, scratch_.data() + count, room);
     if (got <= 0) break;
-    count += without_errors(std::span(scratch_).subspan(count, static_cast<std::size_t>(got)), from);
+    count += without_errors(std::span(scratch_).subspan(count, static_cast<std::size_t>(got)), from, read_up_to);
   }
   return std::span(scratch_).first(count);
 }
 
 // Errors come among the records. How many records are left, moved to the front.
-std::size_t KafkaConsumer::without_errors(std::span<rd_kafka_message_t*> fresh, const TopicPartition& from) {
+std::size_t KafkaConsumer::without_errors(std::span<rd_kafka_message_t*> fresh, const TopicPartition& from,
+                                          std::optional<Offset>& read_up_to) {
   const auto good = [](const auto* record) { return !record->err; };
   if (std::all_of(fresh.begin(), fresh.end(), good)) return fresh.size();
   const auto errors = std::stable_partition(fresh.begin(), fresh.end(), good);
   for (auto it = errors; it != fresh.end(); ++it) {
     const RecordPtr record{*it};
+    if (record->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+      read_up_to = record->offset;
+      continue;
+    }
     look_at_error(record->err, rd_kafka_message_errstr(record.get()), from.topic, from.partition, record->offset);
   }
   return static_cast<std::size_t>(errors - fresh.begin());
@@ -128,11 +145,56 @@ std::vector<std::optional<Offset>> KafkaConsumer::committed(std::span<const Topi
 void KafkaConsumer::commit(std::span<const TopicPartitionOffset> offsets, bool wait) {
   if (offsets.empty()) return;
   const auto list = list_of(offsets);
-  const auto code = rd_kafka_commit(client_->handle(), list.get(), wait ? 0 : 1);
-  if (wait || code) on_committed(code, list.get());
+  if (!wait) {
+    if (const auto code = rd_kafka_commit(client_->handle(), list.get(), 1)) on_committed(code, list.get());
+    return;
+  }
+  // Not rd_kafka_commit(), which waits without a limit while no coordinator answers.
+  struct Answer {
+    KafkaConsumer* consumer;
+    const rd_kafka_topic_partition_list_t* asked;
+    bool here = false;
+  } answer{this, list.get()};
+  const auto on_answer = [](rd_kafka_t*, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t* taken,
+                            void* opaque) {
+    auto& to = *static_cast<Answer*>(opaque);
+    to.here = true;
+    to.consumer->on_committed(code, taken ? taken : to.asked);
+  };
+  const Queue answers{rd_kafka_queue_new(client_->handle())};
+  const auto code = rd_kafka_commit_queue(client_->handle(), list.get(), answers.get(), on_answer, &answer);
+  if (code) return on_committed(code, list.get());
+  const bool answered = wait_for("the broker to take the group's offsets", commit_timeout, [&] {
+    rd_kafka_queue_poll_callback(answers.get(), 50);
+    return answer.here;
+  });
+  if (!answered) on_committed(RD_KAFKA_RESP_ERR__TIMED_OUT, list.get());
+}
+
+bool KafkaConsumer::wait_for(const char* what, milliseconds most, const std::function<bool()>& step) {
+  const auto begin = Clock::now();
+  bool told = false;
+  while (!step()) {
+    const auto waited = Clock::now() - begin;
+    if (waited >= most || (hurry_ && hurry_())) return false;
+    if (waited < quiet_wait || std::exchange(told, true)) continue;
+    client_->logger().info("kafka: waiting up to {} s for {}", most.count() / 1000, what);
+  }
+  return true;
+}
+
+void KafkaConsumer::tell_of_commit(std::span<const TopicPartitionOffset> offsets, bool committed) {
+  if (listener_ && !offsets.empty()) listener_->on_commit_end(offsets, committed);
 }
 
 void KafkaConsumer::on_committed(rd_kafka_resp_err_t code, const rd_kafka_topic_partition_list_t* list) noexcept try {
+  std::vector<TopicPartitionOffset> good, refused;
+  for (const auto& element : elements(list)) {
+    (code || element.err ? refused : good).push_back({{element.topic, element.partition}, element.offset});
+    if (element.err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) doubt_topics_ = true;
+  }
+  tell_of_commit(good, true);
+  tell_of_commit(refused, false);
   const rd_kafka_topic_partition_t* bad = nullptr;
   for (const auto& element : elements(list))
     if (element.err && !no_longer_ours(element.err)) bad = &element;
@@ -147,14 +209,15 @@ void KafkaConsumer::on_committed(rd_kafka_resp_err_t code, const rd_kafka_topic_
     return;
   }
   const std::string topic = bad ? bad->topic : "";
+  if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART && joined_) return;  // look_at_topics() tells of it
   if (for_good(code)) return fail_for_good(code, "committing offsets", topic);
   if (last_commit_error_ == rd_kafka_err2name(code)) return;
   last_commit_error_ = rd_kafka_err2name(code);
   client_->logger().warn(
-      "{} Committing offsets{}; messages from there on come again after a restart, unless a later commit "
-      "succeeds.",
+      "{} The group's offsets{} were not committed; trying again. Until that succeeds, messages from there on come again after a "
+      "restart.",
       explain(code, client_->last_failure(), client_->where(topic)),
-      bad ? fmt::format(" of {}[{}] up to {}", bad->topic, bad->partition, bad->offset) : "");
+      bad ? fmt::format(" of {}[{}] (up to {})", bad->topic, bad->partition, bad->offset) : "");
 } catch (...) {
   fail(std::current_exception());
 }
@@ -163,6 +226,7 @@ void KafkaConsumer::seek(const TopicPartitionOffset& to) {
   const auto found = assigned_.find(to.at);
   if (found == assigned_.end()) return;
   found->second.seek_to = to.offset;
+  found->second.read_up_to.reset();
   if (try_seek(to.at, to.offset)) found->second.seek_to.reset();
 }
 
@@ -208,16 +272,17 @@ void KafkaConsumer::close() {
 
 /// As rd_kafka_consumer_close(), which waits without a limit while the broker is away (2.0.2, measured: for ever in two of four).
 void KafkaConsumer::leave_group() {
-  constexpr auto longest = std::chrono::seconds{10};
   constexpr int poll_ms = 50;
   const Queue closing{rd_kafka_queue_new(client_->handle())};
   const KafkaError refused{rd_kafka_consumer_close_queue(client_->handle(), closing.get())};
-  const auto end = std::chrono::steady_clock::now() + longest;
-  while (!refused && !rd_kafka_consumer_closed(client_->handle()) && std::chrono::steady_clock::now() < end)
+  const auto left_group = [&] {
+    if (rd_kafka_consumer_closed(client_->handle())) return true;
     rd_kafka_queue_poll_callback(closing.get(), poll_ms);  // serves the rebalance callback, on this thread
-  if (!refused && rd_kafka_consumer_closed(client_->handle())) return;
+    return false;
+  };
+  if (!refused && wait_for("the broker to let this member leave the group", leave_timeout, left_group)) return;
   client_->logger().warn("kafka: {}; the others take over when the session ends",
-                         refused ? rd_kafka_error_string(refused.get()) : "no broker took our leave within 10 s");
+                         refused ? rd_kafka_error_string(refused.get()) : "no broker took our leave in time");
   std::vector<TopicPartition> left;  // the callback did not come for these
   for (const auto& [at, assigned] : assigned_) {
     Bell::silence(assigned.queue.get());
@@ -226,13 +291,40 @@ void KafkaConsumer::leave_group() {
   if (!left.empty()) listener_->on_revoked(left, true);
 }
 
+/// A topic that was deleted is no error for librdkafka: its partitions stay assigned, and are fetched again once there is another topic
+/// of that name.
+void KafkaConsumer::look_at_topics() {
+  if (client_->is_down() || Clock::now() < next_look_at_topics_) return;
+  next_look_at_topics_ = Clock::now() + topic_rest;
+  doubt_topics_ = false;
+  for (const auto& topic : topics_) {
+    const auto exists = exists_now(*client_, topic, topic_timeout);
+    if (!exists) {
+      doubt_topics_ = true;
+    } else if (!*exists && missing_.insert(topic).second) {
+      listener_->on_topic_change(topic, false);
+    } else if (*exists && missing_.erase(topic) > 0) {
+      // Where librdkafka has dropped the topic from its subscription, only an answer about all topics brings it back at once.
+      const rd_kafka_metadata_t* all = nullptr;
+      rd_kafka_metadata(client_->handle(), 1, nullptr, &all, ms(topic_timeout));
+      const Metadata freed{all};
+      listener_->on_topic_change(topic, true);
+    }
+  }
+}
+
+std::optional<Offset> KafkaConsumer::read_up_to(const TopicPartition& of) {
+  const auto found = assigned_.find(of);
+  if (found == assigned_.end() || found->second.seek_to) return std::nullopt;
+  return found->second.read_up_to;
+}
+
 void KafkaConsumer::on_error(rd_kafka_resp_err_t code, const std::string& reason) noexcept {
-  if (code == RD_KAFKA_RESP_ERR__FATAL) {
-    std::array<char, 512> why{};
-    const auto real = rd_kafka_fatal_error(client_->handle(), why.data(), why.size());
-    fail_for_good(real ? real : code, why.data(), "");
-  } else if (for_good(code) || code == RD_KAFKA_RESP_ERR__AUTHENTICATION) {
+  if (for_good(code) || code == RD_KAFKA_RESP_ERR__AUTHENTICATION) {
     look_at_error(code, reason, "", RD_KAFKA_PARTITION_UA, RD_KAFKA_OFFSET_INVALID);
+  } else if (knows_no_topic(code)) {
+    doubt_topics_ = true;  // of a partition that is assigned; librdkafka says which in `reason` alone
+    bell_->ring();
   }
 }
 
@@ -252,6 +344,11 @@ void KafkaConsumer::look_at_error(rd_kafka_resp_err_t code, const std::string& r
       return fail_for_good(code, reason, topic);
     case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
     case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
+    case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
+      if (joined_) {  // it was there
+        doubt_topics_ = true;
+        return;
+      }
       // A broker that has only just heard of a topic says this too: ask before believing it.
       if (topic_exists(*client_, topic)) return;
       return fail_for_good(code, reason, topic);
@@ -266,7 +363,11 @@ void KafkaConsumer::look_at_error(rd_kafka_resp_err_t code, const std::string& r
 }
 
 void KafkaConsumer::fail_for_good(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic) {
-  fail(std::make_exception_ptr(broker_error(code, reason, client_->where(topic))));
+  std::array<char, 512> why{};
+  const auto real = code == RD_KAFKA_RESP_ERR__FATAL ? rd_kafka_fatal_error(client_->handle(), why.data(), why.size())
+                                                     : RD_KAFKA_RESP_ERR_NO_ERROR;
+  fail(std::make_exception_ptr(real ? broker_error(real, why.data(), client_->where(topic))
+                                    : broker_error(code, reason, client_->where(topic))));
 }
 
 void KafkaConsumer::fail(std::exception_ptr why) noexcept {

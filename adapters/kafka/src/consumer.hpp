@@ -2,9 +2,12 @@
 // One member of a consumer group, over per-partition queues (traps 19, 45): each partition's records wait in a queue of
 // their own, taken when there is room for them; nothing is ever paused, and the main queue carries only rebalances and errors.
 
+#include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,13 +35,17 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   void seek(const TopicPartitionOffset& to) override;
   std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds timeout) override;
   void close() override;
+  void hurry_when(std::function<bool()> hurry) override { hurry_ = std::move(hurry); }
+  std::optional<Offset> read_up_to(const TopicPartition& of) override;
 
  private:
+  using SteadyClock = std::chrono::steady_clock;
   struct Assigned {
     Queue queue;
     /// A seek that librdkafka could not make yet; nothing is taken until it has.
     std::optional<Offset> seek_to;
     std::size_t bytes_since_wakeup = 0;
+    std::optional<Offset> read_up_to{};
   };
 
   void on_rebalance(rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t* list) noexcept override;
@@ -46,14 +53,21 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   void on_error(rd_kafka_resp_err_t code, const std::string& reason) noexcept override;
 
   void leave_group();
+  /// Calls `step`, which waits for a moment and says whether it is done, until it is, for `most` at the longest. Says in the log what it
+  /// waits for once that takes long. False: it is not done.
+  bool wait_for(const char* what, std::chrono::milliseconds most, const std::function<bool()>& step);
+  void tell_of_commit(std::span<const TopicPartitionOffset> offsets, bool committed);
+  void look_at_topics();
   void assign(rd_kafka_topic_partition_list_t* list);
   void revoke(rd_kafka_topic_partition_list_t* list);
   void tell_librdkafka(rd_kafka_topic_partition_list_t* list, bool add);
   void separate_queue(const TopicPartition& at);
   void serve();
   void serve_record(const rd_kafka_message_t& record);
-  std::span<rd_kafka_message_t*> drain(rd_kafka_queue_t* queue, const TopicPartition& from, std::size_t most);
-  std::size_t without_errors(std::span<rd_kafka_message_t*> fresh, const TopicPartition& from);
+  std::span<rd_kafka_message_t*> drain(rd_kafka_queue_t* queue, const TopicPartition& from, std::size_t most,
+                                       std::optional<Offset>& read_up_to);
+  std::size_t without_errors(std::span<rd_kafka_message_t*> fresh, const TopicPartition& from,
+                             std::optional<Offset>& read_up_to);
   void settle_seeks();
   bool try_seek(const TopicPartition& at, Offset to);
   void look_at_error(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic,
@@ -71,6 +85,12 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   std::vector<rd_kafka_message_t*> scratch_;
   std::exception_ptr failure_;
   std::string last_commit_error_;
+  std::vector<std::string> topics_;  ///< subscribed
+  std::set<std::string> missing_;    ///< of them, those that were deleted
+  bool joined_ = false;              ///< the group has taken us in, so the topics were there
+  bool doubt_topics_ = false;        ///< the broker said of some topic that it does not know it
+  SteadyClock::time_point next_look_at_topics_{};
+  std::function<bool()> hurry_;
   bool closed_ = false;
 };
 

@@ -77,6 +77,11 @@ bool for_good(rd_kafka_resp_err_t code) noexcept {
   }
 }
 
+bool knows_no_topic(rd_kafka_resp_err_t code) noexcept {
+  return code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
+         code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
+}
+
 bool no_longer_ours(rd_kafka_resp_err_t code) noexcept {
   switch (code) {
     case RD_KAFKA_RESP_ERR__STATE:

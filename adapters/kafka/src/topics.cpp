@@ -143,10 +143,14 @@ bool is_remembered(rd_kafka_resp_err_t refusal) noexcept {
   return refusal == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC || refusal == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
 }
 
-bool topic_exists(const Client& client, const std::string& topic) noexcept try {
-  return partition_count(client, topic, milliseconds{1'000}).has_value();
+std::optional<bool> exists_now(const Client& client, const std::string& topic, milliseconds timeout) noexcept try {
+  return partition_count(client, topic, timeout).has_value();
 } catch (...) {
-  return true;
+  return std::nullopt;
+}
+
+bool topic_exists(const Client& client, const std::string& topic) noexcept {
+  return exists_now(client, topic, milliseconds{1'000}).value_or(true);
 }
 
 std::optional<std::string> topic_setting(const Client& client, const std::string& topic, const std::string& key,

@@ -31,6 +31,9 @@ std::optional<std::string> topic_setting(const Client& client, const std::string
 bool look_again(const Client& client, const std::string& topic) noexcept;
 /// Whether librdkafka has refused a record by what it remembers of the topic.
 bool is_remembered(rd_kafka_resp_err_t refusal) noexcept;
+/// Nothing: no broker said so within `timeout`.
+std::optional<bool> exists_now(const Client& client, const std::string& topic,
+                               std::chrono::milliseconds timeout) noexcept;
 /// Asks for a second; in doubt, yes.
 bool topic_exists(const Client& client, const std::string& topic) noexcept;
 /// How long the topic keeps its records, as TopicInfo has it; nothing when the broker cannot say, or does not tell us.

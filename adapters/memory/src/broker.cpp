@@ -93,6 +93,29 @@ void MemoryBroker::delete_before(const TopicPartitionOffset& first_kept) {
   partition.end = std::max(partition.end, first_kept.offset);
 }
 
+void MemoryBroker::delete_topic(const std::string& name) {
+  std::lock_guard lock(cluster_->mutex);
+  cluster_->erase(name);
+}
+
+void MemoryBroker::replace_topic(const std::string& name,
+                                 const std::function<void(const std::function<void(const OwnedMessage&)>&)>& fill) {
+  std::lock_guard lock(cluster_->mutex);
+  const auto partitions = cluster_->topic(name).partitions.size();
+  cluster_->erase(name);
+  cluster_->topics[name].partitions.resize(partitions);
+  fill([this](const OwnedMessage& message) { cluster_->append(message); });
+}
+
+void MemoryBroker::truncate(const TopicPartitionOffset& end) {
+  std::lock_guard lock(cluster_->mutex);
+  auto& partition = partition_of(*cluster_, end.at);
+  std::erase_if(partition.records, [&](const Record& record) { return record->offset >= end.offset; });
+  partition.end = std::min(partition.end, end.offset);
+  partition.cut_at = partition.end;
+  ++partition.cuts;
+}
+
 std::vector<OwnedMessage> MemoryBroker::records(const std::string& topic) const {
   std::lock_guard lock(cluster_->mutex);
   std::vector<OwnedMessage> all;
@@ -109,6 +132,11 @@ void MemoryBroker::refuse(const std::string& topic, std::string why) {
 void MemoryBroker::allow(const std::string& topic) {
   std::lock_guard lock(cluster_->mutex);
   cluster_->topic(topic).refusal.reset();
+}
+
+void MemoryBroker::refuse_commits(int count) {
+  std::lock_guard lock(cluster_->mutex);
+  cluster_->refused_commits = count;
 }
 
 std::unique_ptr<BrokerConsumer> MemoryBroker::open_consumer() { return open_consumer(group_); }
@@ -155,6 +183,17 @@ bool MemoryBroker::wait_committed(const TopicPartitionOffset& at_least, std::chr
   std::unique_lock lock(cluster_->mutex);
   return cluster_->changed.wait_for(
       lock, timeout, [&] { return committed_in(*cluster_, at_least.at, group_).value_or(-1) >= at_least.offset; });
+}
+
+std::int64_t MemoryBroker::taken(const TopicPartition& of) const {
+  std::lock_guard lock(cluster_->mutex);
+  return partition_of(*cluster_, of).taken;
+}
+
+bool MemoryBroker::wait_taken(const TopicPartition& of, std::int64_t at_least,
+                              std::chrono::milliseconds timeout) const {
+  std::unique_lock lock(cluster_->mutex);
+  return cluster_->changed.wait_for(lock, timeout, [&] { return partition_of(*cluster_, of).taken >= at_least; });
 }
 
 bool MemoryBroker::wait_records(const std::string& topic, std::size_t at_least,

@@ -56,6 +56,13 @@ BrokerProducer::Sent MemoryCluster::append(const OwnedMessage& message) {
   return sent;
 }
 
+void MemoryCluster::erase(const std::string& name) {
+  topics.erase(name);
+  for (auto& [group, state] : groups)
+    std::erase_if(state.committed, [&](const auto& offset) { return offset.first.topic == name; });
+  changed.notify_all();
+}
+
 void MemoryCluster::ring_owners(const TopicPartition& at) {
   for (const auto& member : members)
     if (member->owned.contains(at)) member->rung = true;

@@ -21,6 +21,9 @@ struct MemoryPartition {
   std::vector<Record> records;  ///< by offset; offsets may have gaps
   Offset first = 0;
   Offset end = 0;
+  int cuts = 0;            ///< how often records were cut off its end
+  Offset cut_at = 0;       ///< where, the last time
+  std::int64_t taken = 0;  ///< how many consumers have taken, over all groups
 };
 
 struct MemoryTopic {
@@ -53,12 +56,14 @@ struct MemoryCluster {
   mutable std::condition_variable changed;
   std::map<std::string, MemoryTopic> topics;
   std::map<std::string, MemoryGroup> groups;
+  int refused_commits = 0;                             ///< so many commits are still refused
   std::vector<std::shared_ptr<MemoryMember>> members;  ///< as they were opened; the place is the number
 
   // All of these want the mutex held.
   MemoryTopic& topic(const std::string& name);  ///< throws BrokerError
   MemoryPartition* find(const TopicPartition& at);
   BrokerProducer::Sent append(const OwnedMessage& message);  ///< throws BrokerError
+  void erase(const std::string& topic);                      ///< with what groups have committed of it
   void ring_owners(const TopicPartition& at);
   /// Members of the group have changed: all of them have to join again.
   void rebalance(const std::string& group);

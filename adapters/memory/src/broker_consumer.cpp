@@ -48,7 +48,7 @@ class MemoryConsumer final : public BrokerConsumer {
     std::unique_lock lock(cluster_->mutex);
     for (;;) {
       if (!me_->crashed) {
-        check_topics();
+        check_topics(lock);
         serve_group(lock);
       }
       if (std::exchange(me_->rung, false)) return;
@@ -61,6 +61,9 @@ class MemoryConsumer final : public BrokerConsumer {
     auto* partition = cluster_->find(from);
     if (me_->crashed || !partition || !me_->owned.contains(from)) return nullptr;
     auto& position = positions_[from];
+    // As auto.offset.reset = earliest does with an offset that the broker does not have.
+    const bool was_cut = std::exchange(cuts_[from], partition->cuts) != partition->cuts && position > partition->cut_at;
+    if (was_cut || position > partition->end) position = partition->first;
     const auto& all = partition->records;
     const auto begin = std::lower_bound(all.begin(), all.end(), position,
                                         [](const Record& record, Offset offset) { return record->offset < offset; });
@@ -68,6 +71,8 @@ class MemoryConsumer final : public BrokerConsumer {
     if (count == 0) return nullptr;
     std::vector<Record> records(begin, begin + static_cast<std::ptrdiff_t>(count));
     position = records.back()->offset + 1;
+    partition->taken += static_cast<std::int64_t>(count);
+    cluster_->changed.notify_all();
     return std::make_unique<MemoryBlock>(std::move(records));
   }
 
@@ -90,11 +95,21 @@ class MemoryConsumer final : public BrokerConsumer {
   }
 
   void commit(std::span<const TopicPartitionOffset> offsets, bool) override {
-    std::lock_guard lock(cluster_->mutex);
-    if (me_->crashed || me_->evicted) return;
-    for (const auto& [at, offset] : offsets)
-      if (me_->owned.contains(at)) cluster_->groups[me_->group].committed[at] = offset;
-    cluster_->changed.notify_all();
+    std::vector<TopicPartitionOffset> good, refused;
+    {
+      std::lock_guard lock(cluster_->mutex);
+      if (me_->crashed) return;
+      const bool refuse = me_->evicted || cluster_->refused_commits > 0;
+      if (cluster_->refused_commits > 0) --cluster_->refused_commits;
+      for (const auto& offset : offsets) {
+        const bool takes = !refuse && me_->owned.contains(offset.at) && cluster_->find(offset.at) != nullptr;
+        (takes ? good : refused).push_back(offset);
+        if (takes) cluster_->groups[me_->group].committed[offset.at] = offset.offset;
+      }
+      cluster_->changed.notify_all();
+    }
+    if (listener_ && !good.empty()) listener_->on_commit_end(good, true);
+    if (listener_ && !refused.empty()) listener_->on_commit_end(refused, false);
   }
 
   void seek(const TopicPartitionOffset& to) override {
@@ -111,6 +126,19 @@ class MemoryConsumer final : public BrokerConsumer {
     return std::pair{partition->first, partition->end};
   }
 
+  std::optional<Offset> read_up_to(const TopicPartition& of) override {
+    std::lock_guard lock(cluster_->mutex);
+    const auto* partition = cluster_->find(of);
+    const auto position = positions_.find(of);
+    if (!partition || position == positions_.end()) return std::nullopt;
+    const auto& all = partition->records;
+    if (position->second > partition->end || (!all.empty() && all.back()->offset >= position->second))
+      return std::nullopt;
+    return partition->end;
+  }
+
+  void hurry_when(std::function<bool()>) override {}  // it waits for nothing
+
   void close() override {
     if (std::exchange(closed_, true)) return;
     std::unique_lock lock(cluster_->mutex);
@@ -120,8 +148,18 @@ class MemoryConsumer final : public BrokerConsumer {
   }
 
  private:
-  void check_topics() const {
-    for (const auto& topic : me_->topics) cluster_->topic(topic);
+  /// A topic that never was there is an error; one that was deleted is waited for.
+  void check_topics(std::unique_lock<std::mutex>& lock) {
+    for (const auto& topic : me_->topics) {
+      const bool exists = cluster_->topics.contains(topic);
+      if (!exists && !me_->assigned && !missing_.contains(topic)) cluster_->topic(topic);  // throws
+      const bool changed = exists ? missing_.erase(topic) > 0 : missing_.insert(topic).second;
+      if (!changed) continue;
+      me_->rung = true;
+      lock.unlock();
+      listener_->on_topic_change(topic, exists);
+      lock.lock();
+    }
   }
 
   [[nodiscard]] bool group_wants_me() const {
@@ -168,7 +206,10 @@ class MemoryConsumer final : public BrokerConsumer {
     const auto starts = listener_->on_assigned(partitions);
     lock.lock();
     if (me_->crashed) return;
-    for (const auto& at : partitions) positions_[at] = start_of(at, starts);
+    for (const auto& at : partitions) {
+      positions_[at] = start_of(at, starts);
+      if (const auto* partition = cluster_->find(at)) cuts_[at] = partition->cuts;
+    }
   }
 
   [[nodiscard]] Offset start_of(const TopicPartition& at, const std::vector<TopicPartitionOffset>& starts) const {
@@ -183,6 +224,8 @@ class MemoryConsumer final : public BrokerConsumer {
   std::shared_ptr<MemoryMember> me_;
   AssignmentListener* listener_ = nullptr;
   std::map<TopicPartition, Offset> positions_;  // where the next take() reads; under the cluster's mutex
+  std::map<TopicPartition, int> cuts_;          // of its partitions, as far as they were seen
+  std::set<std::string> missing_;               // subscribed topics that were deleted
   bool closed_ = false;
 };
 

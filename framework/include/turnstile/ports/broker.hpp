@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,7 +23,8 @@ class Block {
   [[nodiscard]] virtual std::span<const Message> messages() const noexcept = 0;
 };
 
-/// Told of changes of the assignment, on the thread that calls BrokerConsumer::poll() or close().
+/// Told of changes of the assignment and of what becomes of commits, on the thread that calls BrokerConsumer::poll(), commit() or
+/// close().
 class AssignmentListener {
  public:
   virtual ~AssignmentListener() = default;
@@ -31,6 +33,12 @@ class AssignmentListener {
   virtual std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) = 0;
   /// They are taken away when this returns. `lost`: they already belong to somebody else, do not commit.
   virtual void on_revoked(std::span<const TopicPartition> partitions, bool lost) = 0;
+  /// What became of offsets that commit() was given; told once for each of them, also from within commit(). Not `committed`: nobody
+  /// repeats them but the caller.
+  virtual void on_commit_end(std::span<const TopicPartitionOffset> /*offsets*/, bool /*committed*/) {}
+  /// A topic that was there is there no more (it was deleted), or is there again (then it is another topic of that name). Its
+  /// partitions may stay assigned meanwhile.
+  virtual void on_topic_change(const std::string& /*topic*/, bool /*exists*/) {}
 };
 
 /// One member of a consumer group. All calls from one thread, except wake().
@@ -41,8 +49,8 @@ class BrokerConsumer {
   /// `listener` must outlive the consumer.
   virtual void subscribe(const std::vector<std::string>& topics, AssignmentListener& listener) = 0;
   /// Serves rebalances and errors, then waits until a partition may have records, wake() was called, or `timeout` is
-  /// over. Must be called at least every max.poll.interval. Throws BrokerError when the broker refuses us for good
-  /// (authentication, authorization, unknown topic); passing failures are logged by the adapter and retried.
+  /// over. Must be called at least every max.poll.interval. Throws BrokerError when the broker refuses us permanently
+  /// (authentication, authorization, a topic that never was there); passing failures are logged by the adapter and retried.
   virtual void poll(std::chrono::milliseconds timeout) = 0;
   /// At most `most` records that are there, without waiting; null when there are none, or when the partition is not ours.
   virtual std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) = 0;
@@ -52,16 +60,21 @@ class BrokerConsumer {
   /// `timeout`; throws BrokerError.
   virtual std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of,
                                                        std::chrono::milliseconds timeout) = 0;
-  /// Commits next-to-be-read offsets. `wait`: until the broker has answered. Never throws for a partition that is no
-  /// longer ours (trap 23).
+  /// Commits next-to-be-read offsets. `wait`: until the broker has answered, or for some seconds. Never throws for a partition
+  /// that is no longer ours. The listener is told what became of each.
   virtual void commit(std::span<const TopicPartitionOffset> offsets, bool wait) = 0;
   /// Reads an assigned partition again from there. Records taken before are the caller's to drop.
   virtual void seek(const TopicPartitionOffset& to) = 0;
   /// First and last+1 offset that the broker has, as far as known now; nothing when it is not.
   virtual std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of,
                                                           std::chrono::milliseconds timeout) = 0;
-  /// Leaves the group; on_revoked is called from within. No other call afterwards.
+  /// Up to where the partition was read, once its end was reached: between the last record taken and that offset there is none, and
+  /// never will be (what transactions leave behind). Nothing while that is not known.
+  virtual std::optional<Offset> read_up_to(const TopicPartition& of) = 0;
+  /// Leaves the group, waiting for some seconds at most; on_revoked is called from within. No other call afterwards.
   virtual void close() = 0;
+  /// From now on commit() and close() stop waiting as soon as `hurry` says so; it is called on the thread that calls them.
+  virtual void hurry_when(std::function<bool()> hurry) = 0;
 };
 
 /// Produces; thread-safe.

@@ -21,4 +21,8 @@ struct NewTopic {
 bool create_topic(const Settings& broker, const NewTopic& topic,
                   std::chrono::milliseconds timeout = std::chrono::seconds{15});
 
+/// False when there was no such topic. Returns when a broker that is asked does not know it any more. Throws BrokerError.
+bool delete_topic(const Settings& broker, const std::string& name,
+                  std::chrono::milliseconds timeout = std::chrono::seconds{15});
+
 }  // namespace turnstile::kafka

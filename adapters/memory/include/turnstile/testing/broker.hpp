@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,12 +34,22 @@ class MemoryBroker final : public Broker {
   void skip_offsets(const TopicPartition& at, Offset count);
   /// What retention does: records below are gone.
   void delete_before(const TopicPartitionOffset& first_kept);
+  /// As Kafka does it: the offsets that groups have committed go with it, and its consumers hear of it in their next poll(). Nothing
+  /// happens when there is no such topic.
+  void delete_topic(const std::string& name);
+  /// The same, and creates it again with as many partitions, before any consumer looks; `fill` appends records to it.
+  void replace_topic(const std::string& name,
+                     const std::function<void(const std::function<void(const OwnedMessage&)>&)>& fill);
+  /// What an unclean election of a leader does: records from `end` on are gone, and the next one gets that offset.
+  void truncate(const TopicPartitionOffset& end);
   /// All records of the topic: by partition, then by offset.
   [[nodiscard]] std::vector<OwnedMessage> records(const std::string& topic) const;
 
   /// Producers to that topic get BrokerError with that text, until `allow`.
   void refuse(const std::string& topic, std::string why);
   void allow(const std::string& topic);
+  /// The next `count` commits of offsets are refused, as by a coordinator that is only starting.
+  void refuse_commits(int count);
 
   std::unique_ptr<BrokerConsumer> open_consumer() override;
   std::unique_ptr<BrokerConsumer> open_consumer(const std::string& group);
@@ -56,6 +68,10 @@ class MemoryBroker final : public Broker {
   [[nodiscard]] std::optional<Offset> committed(const TopicPartition& of, const std::string& group) const;
   /// Waits until the group has committed at least that offset. False when the time was over first.
   bool wait_committed(const TopicPartitionOffset& at_least, std::chrono::milliseconds timeout) const;
+  /// How many records of the partition consumers have taken, over all groups.
+  [[nodiscard]] std::int64_t taken(const TopicPartition& of) const;
+  /// Waits until that is at least so many. False when the time was over first.
+  bool wait_taken(const TopicPartition& of, std::int64_t at_least, std::chrono::milliseconds timeout) const;
   /// Waits until the topic holds at least that many records. False when the time was over first.
   bool wait_records(const std::string& topic, std::size_t at_least, std::chrono::milliseconds timeout) const;
 
