@@ -265,21 +265,24 @@ INSTANTIATE_TEST_SUITE_P(
             "this member while it drains"},
         Wrong{"[consumer]\nthreads = 4",
               "2: consumer.threads: unknown key; the keys here are workers, window, "
-              "drain_timeout, commit_interval, stall_after, purge"},
+              "window_bytes, drain_timeout, commit_interval, stall_after, purge"},
         Wrong{"[log]\nformat = \"jsn\"",
               "2: log.format: must be text or json, not the text 'jsn'; did you mean 'json'?"}));
 
-TEST(ConfigTest, a_handler_may_not_run_longer_than_the_session_lasts) {
-  const std::string kafka = "[kafka]\n\"bootstrap.servers\" = \"a:1\"\n";
+/// Where PostgreSQL must end the transaction of a handler that has frozen, before its partition's next owner waits for it.
+TEST(ConfigTest, a_handler_in_a_transaction_may_not_run_longer_than_the_session_lasts) {
+  const std::string kafka = "[postgres]\nurl = \"host=x\"\n[kafka]\n\"bootstrap.servers\" = \"a:1\"\n";
   EXPECT_EQ(
-      problems(kafka + "[topics.a]\nhandler_timeout = \"45s\""),
+      problems(kafka + "[topics.a]\nmode = \"transactional\"\nhandler_timeout = \"45s\""),
       Lines{
-          "turnstile.toml:4: topics.a.handler_timeout: 45s must be below Kafka's session timeout of 45s (librdkafka's "
+          "turnstile.toml:7: topics.a.handler_timeout: 45s must be below Kafka's session timeout of 45s (librdkafka's "
           "default); shorten it, or raise kafka.\"session.timeout.ms\""});
   EXPECT_EQ(
-      problems(kafka + "\"session.timeout.ms\" = 20000\n[topics.a]"),
+      problems(kafka + "\"session.timeout.ms\" = 20000\n[topics.a]\nmode = \"sequence\""),
       Lines{"topics.a.handler_timeout: 30s (the default) must be below Kafka's session timeout of 20s; shorten it, or "
             "raise kafka.\"session.timeout.ms\""});
+  EXPECT_EQ(problems(kafka + "[topics.a]\nmode = \"leased\"\nhandler_timeout = \"12h\""), Lines{});
+  EXPECT_EQ(problems(kafka + "[topics.a]\nmode = \"none\"\nhandler_timeout = \"12h\""), Lines{});
   EXPECT_EQ(
       problems("[kafka]\n\"session.timeout.ms\" = 6000\n[postgres]\nurl = \"host=x\"\nlock_timeout = \"6s\""),
       Lines{"turnstile.toml:5: postgres.lock_timeout: 6s must be below Kafka's session timeout of 6s; shorten it, or "

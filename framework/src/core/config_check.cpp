@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <set>
 
 #include "core/duration.hpp"
 #include "core/message_id.hpp"
@@ -108,7 +109,10 @@ class TopicCheck {
                       " needs a database, and there is no [postgres]; give postgres.url (TURNSTILE_POSTGRES_URL), "
                       "or set the mode to none");
     }
-    const auto session = session_timeout(config_);
+    // PostgreSQL ends a transaction whose owner has frozen after handler_timeout. The next owner of the partition, which Kafka names after the
+    // session timeout, waits for that. Without a transaction nobody waits, and a handler may take hours: polling goes on beside it.
+    const bool has_transaction = s_.mode == Mode::transactional || s_.mode == Mode::sequence;
+    const auto session = has_transaction ? session_timeout(config_) : std::nullopt;
     const auto timeout = s_.handler_timeout.value_or(default_handler_timeout);
     if (session && timeout >= *session) {
       add("handler_timeout",
@@ -347,6 +351,30 @@ std::vector<std::string> check_topic(const Config& config, const std::string& to
   check.values();
   check.relations();
   check.merged(run_by);
+  return problems;
+}
+
+std::vector<std::string> check_dead_letters(const std::map<std::string, std::string>& dead_letters) {
+  Problems problems;
+  std::set<std::string> seen;
+  for (const auto& [begin, ignored] : dead_letters) {
+    std::vector<std::string> path;
+    std::string topic = begin;
+    while (seen.insert(topic).second) {
+      path.push_back(topic);
+      const auto next = dead_letters.find(topic);
+      if (next == dead_letters.end()) break;
+      topic = next->second;
+    }
+    const auto back = std::find(path.begin(), path.end(), topic);
+    // A topic that names itself has its own message.
+    if (!dead_letters.contains(topic) || path.end() - back < 2) continue;
+    std::string circle;
+    for (auto it = back; it != path.end(); ++it) circle += *it + " -> ";
+    problems.push_back(
+        "dead_letter: the dead letters of these topics go in a circle, so a message that fails would go round forever: " +
+        circle + topic + "; give one of them a dead letter topic that this program does not consume");
+  }
   return problems;
 }
 

@@ -2,6 +2,7 @@
 // What makes settings wrong, apart from how they are written: names, addresses, and relations between settings.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,5 +40,8 @@ enum class RunBy : std::uint8_t { consumer, poll_loop };
 /// set, the checks that the file has been through.
 std::vector<std::string> check_topic(const Config& config, const std::string& topic, const TopicSettings& effective,
                                      RunBy run_by = RunBy::consumer);
+
+/// Dead letter topics that lead in a circle: `dead_letters` has, by topic, where its dead letters go. One problem for each circle.
+std::vector<std::string> check_dead_letters(const std::map<std::string, std::string>& dead_letters);
 
 }  // namespace turnstile

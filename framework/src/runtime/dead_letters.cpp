@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <limits>
 
 #include "core/replay.hpp"
@@ -14,6 +15,18 @@ namespace {
 
 constexpr std::string_view kPrefix = "turnstile-";
 
+/// How often the record has been a dead letter, this death included.
+constexpr const char* kDeaths = "turnstile-deaths";
+/// Dead letters that go round, from topic to topic, end here. Retries by way of several topics have fewer stations.
+constexpr int kMostDeaths = 16;
+
+int deaths_of(const Message& message) {
+  const auto header = message.header(kDeaths);
+  int deaths = 0;
+  if (header) std::from_chars(header->data(), header->data() + header->size(), deaths);
+  return std::clamp(deaths, 0, kMostDeaths);
+}
+
 /// Headers are for people and programs that read the dead letter topic; a stack of kilobytes helps neither.
 constexpr std::size_t kErrorBytes = 1000;
 
@@ -23,10 +36,12 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
   OwnedMessage record = message.own();
   record.topic = plan.dead_letter.value_or("");
   record.partition = -1;
+  // The time of its death: with the record's own, the retention of the dead letter topic could delete it at once.
+  record.timestamp = {};
   // A dead letter that dies again says where it came from at first and where it died last, and each once.
   const auto first = first_origin(message);
   std::erase_if(record.headers, [](const Header& h) { return h.name.starts_with(kPrefix); });
-  const std::array<std::pair<const char*, std::string>, 8> why{{
+  const std::array<std::pair<const char*, std::string>, 9> why{{
       {"turnstile-original-topic", std::string(message.topic())},
       {"turnstile-original-partition", std::to_string(message.partition())},
       {"turnstile-original-offset", std::to_string(message.offset())},
@@ -35,6 +50,7 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
       {"turnstile-reason", death.reason},
       {"turnstile-error", death.error.substr(0, kErrorBytes)},
       {"turnstile-attempts", std::to_string(death.attempts)},
+      {kDeaths, std::to_string(deaths_of(message) + 1)},
   }};
   for (const auto& [name, value] : why) record.headers.push_back({name, value});
   if (first) record.headers.push_back({std::string(kFirstOrigin), *first});
@@ -47,13 +63,20 @@ void DeadLetters::find(Place& place, const TopicPlan& plan, HandlerId handler, O
       store_->dead_between(handler, *place.fence, first, std::numeric_limits<Offset>::max()));
 }
 
-void DeadLetters::bury(const Message& message, const std::optional<MessageId>& id, const Place& place,
-                       const TopicPlan& plan, HandlerId handler, const Death& death) {
+DeadLetters::Buried DeadLetters::bury(const Message& message, const std::optional<MessageId>& id, const Place& place,
+                                      const TopicPlan& plan, HandlerId handler, const Death& death) {
   const bool keeps_rows = store_ && place.fence;
-  if (keeps_rows && !store_->dead_between(handler, *place.fence, message.offset(), message.offset()).empty()) return;
+  if (keeps_rows && !store_->dead_between(handler, *place.fence, message.offset(), message.offset()).empty())
+    return Buried::before;
   TURNSTILE_FAILPOINT("before-dead-letter");
   std::optional<TopicPartitionOffset> where;
-  if (plan.dead_letter) {
+  const bool goes_round = deaths_of(message) >= kMostDeaths;
+  if (goes_round && !keeps_rows) {
+    throw BrokerError("it has been a dead letter " + std::to_string(kMostDeaths) +
+                      " times (header turnstile-deaths): do dead letter topics lead back to '" + plan.topic +
+                      "'? End the circle, or have the handler answer done() to it");
+  }
+  if (plan.dead_letter && !goes_round) {
     if (!producer_) throw BrokerError("no producer for dead letters of topic '" + plan.topic + "'");
     const auto sent = producer_->send(dead_letter_record(message, plan, death));
     where = TopicPartitionOffset{{*plan.dead_letter, sent.partition}, sent.offset};
@@ -70,6 +93,7 @@ void DeadLetters::bury(const Message& message, const std::optional<MessageId>& i
                                     .dead_letter = where});
   }
   TURNSTILE_FAILPOINT("after-dead-letter");
+  return where ? Buried::sent : goes_round ? Buried::went_round : Buried::parked;
 }
 
 }  // namespace turnstile

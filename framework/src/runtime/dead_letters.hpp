@@ -37,9 +37,15 @@ class DeadLetters {
   /// more after a crash, such a record could take effect, and its dead letter would take effect under another offset. Throws as the
   /// store does.
   void find(Place& place, const TopicPlan& plan, HandlerId handler, Offset first) const;
+  enum class Buried : std::uint8_t {
+    sent,        ///< to the dead letter topic, and a row is kept where there is a store
+    parked,      ///< a row is kept
+    went_round,  ///< the same although there is a dead letter topic: it has been a dead letter too often
+    before,      ///< its row was there: this record was buried when it ran earlier
+  };
   /// Throws BrokerError, Fenced, StoreUnavailable, SqlError: then the message must not be settled.
-  void bury(const Message& message, const std::optional<MessageId>& id, const Place& place, const TopicPlan& plan,
-            HandlerId handler, const Death& death);
+  Buried bury(const Message& message, const std::optional<MessageId>& id, const Place& place, const TopicPlan& plan,
+              HandlerId handler, const Death& death);
 
  private:
   std::shared_ptr<BrokerProducer> producer_;

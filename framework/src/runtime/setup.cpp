@@ -48,6 +48,12 @@ std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool c
     problems.insert(problems.end(), found.begin(), found.end());
     all.push_back(settings);
   }
+  std::map<std::string, std::string> dead_letters;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (auto to = dead_letter_name(blueprint.topics[i].first, all[i]))
+      dead_letters.emplace(blueprint.topics[i].first, *to);
+  }
+  for (auto& problem : check_dead_letters(dead_letters)) problems.push_back(std::move(problem));
   for (const auto& [name, ignored] : blueprint.config.topics) {
     if (names.contains(name)) continue;
     problems.push_back(blueprint.config.where("topics." + name) +

@@ -19,6 +19,18 @@ constexpr std::chrono::milliseconds kWithoutStoreDelay{500};
 /// Between two tries to put a message into a dead letter topic that refuses it.
 constexpr std::chrono::milliseconds kRefusedDelay{2'000};
 
+std::string text_of(DeadLetters::Buried buried, const TopicPlan& plan) {
+  switch (buried) {
+    case DeadLetters::Buried::sent: return "dead letter to '" + plan.dead_letter.value_or("") + "'";
+    case DeadLetters::Buried::parked: return "parked";
+    case DeadLetters::Buried::went_round:
+      return "parked, and not sent to '" + plan.dead_letter.value_or("") +
+             "': it has been a dead letter 16 times (header turnstile-deaths). Do dead letter topics lead in a circle?";
+    case DeadLetters::Buried::before: return "has died again: it was buried before, and is not sent a second time";
+  }
+  return {};
+}
+
 }  // namespace
 
 void UnitRun::committed(const Range& range) {
@@ -120,15 +132,14 @@ void UnitRun::bury(std::size_t at, const Death& death) {
   std::string refused;
   try {
     if (services.dead_letters->possible(plan_, place_)) {
-      services.dead_letters->bury(message(at), ids_.empty() ? std::nullopt : ids_[at], place_, plan_, runner_.handler_,
-                                  death);
+      const auto buried = services.dead_letters->bury(message(at), ids_.empty() ? std::nullopt : ids_[at], place_,
+                                                      plan_, runner_.handler_, death);
       runner_.drop_pending(place_, offset);
       result_.verdicts[at].kind = Verdict::Kind::settled;
       ++result_.counts.dead;
-      services.journal->warn(
-          place_.at, plan_.handler, offset,
-          (plan_.dead_letter ? "dead letter to '" + *plan_.dead_letter + "'" : std::string("parked")) + " (" +
-              death.reason + " after " + std::to_string(death.attempts) + " attempts): " + death.error);
+      services.journal->warn(place_.at, plan_.handler, offset,
+                             text_of(buried, plan_) + " (" + death.reason + " after " + std::to_string(death.attempts) +
+                                 " attempts): " + death.error);
       services.observers.tell(
           &Observer::on_dead_letter,
           MessageReport{plan_.topic, place_.at.partition, offset, plan_.handler, death.attempts, death.error, {}});
