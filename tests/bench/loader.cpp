@@ -215,13 +215,15 @@ int main(int argc, char** argv) {
   if (plan.ids != "none" && plan.ids != "v4" && plan.ids != "v7") die("--ids: none, v4 or v7, not " + plan.ids);
 
   const bool paced = plan.rate > 0;
-  rd_kafka_conf_t* conf = make_conf({{"bootstrap.servers", args.text("brokers")},
-                                     {"acks", "all"},
-                                     {"linger.ms", paced ? "0" : "20"},
-                                     {"batch.size", "900000"},
-                                     {"batch.num.messages", "100000"},
-                                     {"queue.buffering.max.messages", "1000000"},
-                                     {"queue.buffering.max.kbytes", "262144"}});
+  rd_kafka_conf_t* conf =
+      make_conf({{"bootstrap.servers", args.text("brokers")},
+                 {"acks", "all"},
+                 {"linger.ms", paced ? "0" : "20"},
+                 {"batch.size", "900000"},
+                 {"message.max.bytes", std::to_string(std::max<std::size_t>(1'000'000, plan.payload + 10'000))},
+                 {"batch.num.messages", "100000"},
+                 {"queue.buffering.max.messages", "1000000"},
+                 {"queue.buffering.max.kbytes", "262144"}});
   args.done();
   rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
   char why[512];

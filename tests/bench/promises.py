@@ -1,4 +1,6 @@
 """The bars of what must hold while servers fail, topics change and handlers misbehave: counts and ratios, not speed."""
+import shutil
+import tempfile
 
 
 class Promises:
@@ -6,8 +8,20 @@ class Promises:
     that measures several bars is named at each, and is called once with the names of all that are wanted."""
 
     PROMISES = {
+        "memory-large": "memory_large",
     }
 
     def promises(self, wanted):
         for method in dict.fromkeys(self.PROMISES[name] for name in wanted if name in self.PROMISES):
             getattr(self, method)([name for name in wanted if self.PROMISES.get(name) == method])
+
+    def memory_large(self, wanted):
+        """A consumer of 16 partitions before a backlog of messages of 1 MiB, with handlers that are slower than Kafka."""
+        room = shutil.disk_usage(tempfile.gettempdir()).free // 2 // 2**20
+        messages = min(self.size(100_000), room)
+        topic = self.topics.get(f"large-{messages}", messages, partitions=16, payload=2**20, patience_s=3600)
+        megabytes = []
+        for order in ("none", "key", "partition"):
+            ours = self.engine(topic, messages, ms=20, order=order, at_once=16, seconds=30)
+            megabytes.append(ours["resident_bytes"] / 2**20)
+        self.bar("memory-large", [max(megabytes)], 1024, most=True)

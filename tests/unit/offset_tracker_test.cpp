@@ -6,6 +6,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <map>
+#include <set>
 
 namespace turnstile {
 namespace {
@@ -59,7 +60,8 @@ TEST(OffsetTracker, settles_once) {
 }
 
 RC_GTEST_PROP(OffsetTracker, agrees_with_the_model, ()) {
-  OffsetTracker<int> tracker;
+  OffsetTracker<int> tracker(*rc::gen::inRange<std::size_t>(1, 5));
+  std::set<Seq> aside;
   std::map<Offset, bool> model;  // offset -> settled
   std::map<Seq, Offset> numbers;
   Offset next = *rc::gen::inRange<Offset>(0, 1000);
@@ -75,8 +77,10 @@ RC_GTEST_PROP(OffsetTracker, agrees_with_the_model, ()) {
     } else {
       const auto it =
           std::next(numbers.begin(), *rc::gen::inRange<std::ptrdiff_t>(0, static_cast<std::ptrdiff_t>(numbers.size())));
-      tracker.settle(it->first);
+      RC_ASSERT(tracker.settle(it->first) == !model[it->second]);
       model[it->second] = true;
+      tracker.put_aside([&](Seq seq) { RC_ASSERT(aside.insert(seq).second); });
+      for (const auto& [seq, offset] : numbers) RC_ASSERT(tracker.is_open(seq) == !model[offset]);
     }
     // The model's position: the first open offset, or one past the last that was taken.
     const auto open = std::find_if(model.begin(), model.end(), [](const auto& m) { return !m.second; });
@@ -88,9 +92,11 @@ RC_GTEST_PROP(OffsetTracker, agrees_with_the_model, ()) {
       const bool all_below = std::all_of(model.begin(), open, [](const auto& m) { return m.second; });
       RC_ASSERT(all_below);
       // No open message is below the position, and the position is past every settled one before the first open.
-      if (open != model.begin()) RC_ASSERT(*tracker.position() == std::prev(open)->first + 1);
+      if (open != model.begin()) RC_ASSERT(*tracker.position() > std::prev(open)->first);
+      RC_ASSERT(tracker.offset(*tracker.oldest()) == open->first);
     } else {
       RC_ASSERT(*tracker.position() == model.rbegin()->first + 1);
+      RC_ASSERT(!tracker.oldest());
     }
   }
 }

@@ -91,7 +91,7 @@ Result run(const std::vector<Planned>& plan, Order order, std::size_t batch, boo
   const auto session = world.inbox->open_session();
   RunWatch watch;
   SteadyTime now{};
-  for (int round = 0; lane.kept() > 0 && round < 10'000; ++round) {
+  for (int round = 0; lane.unsettled() > 0 && round < 10'000; ++round) {
     now += std::chrono::seconds(10);
     std::vector<Work> works;
     lane.hand_out(batch, now, works);
@@ -103,7 +103,7 @@ Result run(const std::vector<Planned>& plan, Order order, std::size_t batch, boo
       else lane.put_back(works[i]);
     }
   }
-  RC_ASSERT(lane.kept() == 0U);
+  RC_ASSERT(lane.unsettled() == 0U);
   Result result;
   for (const auto& statement : world.inbox->committed()) result.effects.push_back(statement.params.at(0).value_or(""));
   for (const auto& dead : world.inbox->dead()) result.dead[dead.record.offset] = {dead.reason, dead.attempts};

@@ -46,6 +46,8 @@ struct PostgresSettings {
 struct ConsumerSettings {
   int workers = 0;              ///< threads that run handlers; 0: as many as the limits allow, 4 to 64
   std::size_t window = 10'000;  ///< most messages taken from one partition and not yet settled
+  /// The most memory that they take, about, in bytes; librdkafka's queue (queued.max.messages.kbytes) comes on top of it.
+  std::size_t window_bytes = std::size_t{16} << 20;
   std::chrono::milliseconds drain_timeout{10'000};   ///< how long running handlers may finish on revoke and on stop
   std::chrono::milliseconds commit_interval{1'000};  ///< offsets are committed this often, and on revoke and stop
   std::chrono::milliseconds stall_after{60'000};     ///< the watchdog's patience with one partition

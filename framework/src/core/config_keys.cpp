@@ -201,9 +201,10 @@ std::span<const Setting<PostgresSettings>> postgres_keys() {
 }
 
 std::span<const Setting<ConsumerSettings>> consumer_keys() {
-  static constexpr std::array<Setting<ConsumerSettings>, 6> keys{{
+  static constexpr std::array<Setting<ConsumerSettings>, 7> keys{{
       {"workers", [](V v, ConsumerSettings& s) { return read_number(v, 0, most_threads, s.workers); }},
       {"window", [](V v, ConsumerSettings& s) { return read_number(v, 1, any_number, s.window); }},
+      {"window_bytes", [](V v, ConsumerSettings& s) { return read_number(v, 1, any_number, s.window_bytes); }},
       {"drain_timeout", [](V v, ConsumerSettings& s) { return read(v, milliseconds(0), s.drain_timeout); }},
       {"commit_interval", [](V v, ConsumerSettings& s) { return read(v, milliseconds(1), s.commit_interval); }},
       {"stall_after", [](V v, ConsumerSettings& s) { return read(v, milliseconds(1), s.stall_after); }},

@@ -7,9 +7,24 @@
 
 namespace turnstile {
 
+namespace {
+
+/// What librdkafka keeps of a record besides its key and its payload (measured on 2.0.2).
+constexpr std::size_t kRecordBytes = 350;
+
+std::size_t bytes_of(const Message& message) {
+  return kRecordBytes + (message.key() ? message.key()->size() : 0) +
+         (message.payload() ? message.payload()->size() : 0);
+}
+
+}  // namespace
+
 void Lane::add(std::unique_ptr<Block> block) {
+  Held held;
   for (const Message& message : block->messages()) {
     if (!tracker_.take(message.offset(), Entry{&message, 1, false, 0})) continue;
+    ++held.unsettled;
+    held.bytes += bytes_of(message);
     if (order_ != Order::key) continue;
     const Seq seq = tracker_.end() - 1;
     // Keyless records get streams of their own, out of the way of hashes as far as 64 bits can be.
@@ -19,8 +34,15 @@ void Lane::add(std::unique_ptr<Block> block) {
     stream.waiting.push_back(seq);
     queue_key(key, stream);
   }
-  blocks_.emplace_back(std::move(block), tracker_.end());
-  free_spent();
+  if (held.unsettled == 0) {
+    spent_.push_back(std::move(block));
+    return;
+  }
+  held.block = std::move(block);
+  held.end = tracker_.end();
+  bytes_ += held.bytes;
+  mean_bytes_ = held.bytes / held.unsettled;
+  blocks_.push_back(std::move(held));
 }
 
 void Lane::hand_out(std::size_t most, SteadyTime now, std::vector<Work>& out) {
@@ -114,8 +136,22 @@ void Lane::finish_running(Seq seq) {
 void Lane::settle(const Work& work) {
   finish_running(work.seq);
   if (order_ == Order::key) done_in_stream(tracker_.entry(work.seq).key);
-  tracker_.settle(work.seq);
-  free_spent();
+  settled(work.seq);
+}
+
+/// A block is spent when each of its messages is settled, whatever became of older ones.
+void Lane::settled(Seq seq) {
+  if (!tracker_.settle(seq)) return;
+  tracker_.put_aside([this](Seq aside) {
+    if (order_ != Order::key && aside >= cursor_) returned_.insert(aside);
+  });
+  auto held = blocks_.begin();
+  if (seq >= held->end)
+    held = std::upper_bound(held, blocks_.end(), seq, [](Seq number, const Held& block) { return number < block.end; });
+  if (--held->unsettled > 0) return;
+  bytes_ -= held->bytes;
+  spent_.push_back(std::move(held->block));
+  blocks_.erase(held);
 }
 
 void Lane::put_back(const Work& work) {
@@ -154,11 +190,13 @@ void Lane::settle_waiting(Seq seq) {
     if (stream.waiting.empty() && stream.running == 0 && !stream.queued) streams_.erase(key);
     else queue_key(key, stream);
   }
-  tracker_.settle(seq);
-  free_spent();
+  settled(seq);
 }
 
-const Message* Lane::oldest() const { return tracker_.kept() == 0 ? nullptr : tracker_.entry(tracker_.base()).message; }
+const Message* Lane::oldest() const {
+  const auto seq = tracker_.oldest();
+  return seq ? tracker_.entry(*seq).message : nullptr;
+}
 
 void Lane::queue_key(KeyHash key, Stream& stream) {
   if (stream.queued || stream.blocked || stream.running > 0 || stream.waiting.empty()) return;
@@ -197,13 +235,6 @@ void Lane::done_in_stream(KeyHash key) {
   --stream.running;
   if (stream.running == 0 && stream.waiting.empty()) streams_.erase(it);
   else queue_key(key, stream);
-}
-
-void Lane::free_spent() {
-  while (!blocks_.empty() && blocks_.front().second <= tracker_.base()) {
-    spent_.push_back(std::move(blocks_.front().first));
-    blocks_.pop_front();
-  }
 }
 
 }  // namespace turnstile

@@ -36,12 +36,15 @@ struct Work {
 
 class Lane {
  public:
-  explicit Lane(Order order) : order_(order) {}
+  /// `many`: see OffsetTracker.
+  explicit Lane(Order order, std::size_t many = 1'024) : order_(order), tracker_(many) {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
   /// Takes a block in; offsets that were taken before are dropped.
   void add(std::unique_ptr<Block> block);
+  /// There is no message between the last one and this offset, and never will be.
+  void pass(Offset offset) { tracker_.pass(offset); }
   /// Gives out at most `most` messages that may start now, in offset order within each key (and, for Order::partition
   /// and none, over all). The caller reports each of them back exactly once.
   void hand_out(std::size_t most, SteadyTime now, std::vector<Work>& out);
@@ -68,9 +71,16 @@ class Lane {
   [[nodiscard]] std::optional<Offset> position() const noexcept { return tracker_.position(); }
   /// The first message; nothing before it.
   [[nodiscard]] std::optional<Offset> first() const noexcept { return tracker_.first(); }
-  /// What is settled at or above the position.
-  [[nodiscard]] std::set<Offset> settled_ahead() const { return tracker_.settled_ahead(); }
-  [[nodiscard]] std::size_t kept() const noexcept { return tracker_.kept(); }
+  /// What was taken, and is not settled.
+  [[nodiscard]] std::set<Offset> open_offsets() const { return tracker_.open_offsets(); }
+  /// Behind the last message; nothing before the first.
+  [[nodiscard]] std::optional<Offset> taken_up_to() const noexcept { return tracker_.taken_up_to(); }
+  /// Messages that are not settled: what the window bounds.
+  [[nodiscard]] std::size_t unsettled() const noexcept { return tracker_.unsettled(); }
+  /// Memory of the blocks of which a message is not settled, about.
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// The mean size of the messages of the last block; 0: there was none yet.
+  [[nodiscard]] std::size_t mean_bytes() const noexcept { return mean_bytes_; }
   [[nodiscard]] std::size_t running() const noexcept { return running_; }
   /// The oldest message that is not settled: what holds the partition.
   [[nodiscard]] const Message* oldest() const;
@@ -106,13 +116,13 @@ class Lane {
   void return_to_stream(Seq seq, KeyHash key, bool blocked);
   void done_in_stream(KeyHash key);
   void finish_running(Seq seq);
-  void free_spent();
+  void settled(Seq seq);
 
   Order order_;
   OffsetTracker<Entry> tracker_;
   std::size_t running_ = 0;
   Seq cursor_ = 0;                          ///< first message that was never handed out (partition, none)
-  std::set<Seq> returned_;                  ///< put back, or due again (partition, none)
+  std::set<Seq> returned_;                  ///< put back, due again, or aside and never handed out (partition, none)
   std::multimap<SteadyTime, Seq> delayed_;  ///< wait for their retry
   std::map<KeyHash, Stream> streams_;
   /// Keys that may start, by the length of their backlog (log2): a long one bounds the whole partition's time, so it
@@ -121,7 +131,15 @@ class Lane {
   std::deque<KeyHash> ready_keys_[kClasses];
   unsigned turn_ = 0;
   Seq keyless_ = 0;
-  std::deque<std::pair<std::unique_ptr<Block>, Seq>> blocks_;  ///< with the number after their last message
+  struct Held {
+    std::unique_ptr<Block> block;
+    Seq end = 0;                ///< the number after its last message
+    std::size_t unsettled = 0;  ///< of its messages
+    std::size_t bytes = 0;
+  };
+  std::deque<Held> blocks_;  ///< those of which a message is not settled, the oldest first
+  std::size_t bytes_ = 0;    ///< of blocks_
+  std::size_t mean_bytes_ = 0;
   std::vector<std::unique_ptr<Block>> spent_;
   int lent_ = 0;  ///< look-ups that are out
 };

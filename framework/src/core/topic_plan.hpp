@@ -38,6 +38,10 @@ struct TopicPlan {
   std::int64_t request_window = 1'024;
   bool fingerprint = false;
   std::chrono::milliseconds handler_timeout{30'000};
+
+  /// A record is known by where it stands, and not by something that it holds: what was done of a topic says nothing of another topic of
+  /// its name.
+  [[nodiscard]] bool knows_by_offset() const noexcept { return numbering != Numbering::ids || id_source.is_offset(); }
 };
 
 /// `settings` must have passed check_topic(): throws ConfigError otherwise.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/engine_shared.hpp"
 #include "runtime/failpoint.hpp"
 #include "runtime/setup.hpp"
 #include "turnstile/error.hpp"
@@ -30,16 +31,6 @@ struct HandlerRenumbered : Error {
 };
 
 }  // namespace
-
-struct Engine::Shared {
-  Shared(std::size_t window, std::shared_ptr<const Journal> journal, std::function<void()> room_again)
-      : scheduler(window, std::move(journal), std::move(room_again)) {}
-
-  std::vector<std::unique_ptr<TopicState>> topics;
-  Scheduler scheduler;
-  std::mutex mutex;
-  std::vector<std::pair<LanePtr, PartitionClaim>> late_claims;
-};
 
 namespace {
 
@@ -75,11 +66,15 @@ Engine::Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxSto
       store_(std::move(store)),
       limiters_(std::move(limiters)),
       journal_(std::move(journal)),
-      consumer_(broker.open_consumer()),
-      shared_(std::make_shared<Shared>(settings_.consumer.window, journal_,
-                                       [consumer = consumer_.get()] { consumer->wake(); })) {}
+      waker_(std::make_shared<Waker>()),
+      shared_(std::make_shared<Shared>(Window{settings_.consumer.window, settings_.consumer.window_bytes}, journal_,
+                                       [waker = waker_] { waker->wake(); })),
+      consumer_(broker.open_consumer()) {
+  waker_->point_to(consumer_.get());
+}
 
 Engine::~Engine() {
+  waker_->point_to(nullptr);
   if (keeper_) keeper_->stop();
   shared_->scheduler.stop();
   for (auto& worker : workers_) {
@@ -111,15 +106,28 @@ void Engine::run(const std::atomic<int>& stop) {
                                      shared_->scheduler, store_, journal_, std::move(calls));
   std::vector<std::string> names;
   for (const auto& topic : shared_->topics) names.push_back(topic->runner.plan().topic);
+  consumer_->hurry_when([&stop] { return stop.load(std::memory_order_relaxed) > 1; });
   consumer_->subscribe(names, *this);
-  while (stop.load(std::memory_order_relaxed) == 0 && !fatal_) {
+  try {
+    poll_until(stop);
+  } catch (const std::exception& e) {
+    // Before the waits of an orderly end: they may be long, and who waits should know why.
+    journal_->error(std::string("the consumer ends: ") + e.what());
+    shut_down();
+    throw;
+  }
+  shut_down();
+}
+
+void Engine::poll_until(const std::atomic<int>& stop) {
+  while (stop.load(std::memory_order_relaxed) == 0) {
     consumer_->poll(kPollWait);
+    if (fatal_) std::rethrow_exception(fatal_);
     take_late_claims();
+    begin_other_logs();
     feed_all();
     if (steady_clock::now() >= next_commit_) commit(false);
   }
-  shut_down();
-  if (fatal_) std::rethrow_exception(fatal_);
 }
 
 void Engine::start_workers() {
@@ -139,8 +147,11 @@ void Engine::feed_all() {
     // is not): to stop anywhere else would be to sleep beside records that are ready.
     std::size_t taken = 0;
     for (std::size_t room; (room = shared_->scheduler.room(*lane)) > 0;) {
-      auto block = consumer_->take(lane->place.at, std::min(room, kTake));
-      if (!block) break;
+      auto block = take(lane, std::min(room, kTake));
+      if (!block) {
+        pass_gap(*lane);
+        break;
+      }
       TURNSTILE_FAILPOINT("after-poll");
       taken += block->messages().size();
       shared_->scheduler.feed(*lane, std::move(block));
@@ -152,13 +163,27 @@ void Engine::feed_all() {
   if (more) consumer_->wake();
 }
 
+/// Offsets at a partition's end that hold no messages, as transactions leave behind: they may be committed.
+void Engine::pass_gap(LaneState& lane) {
+  const auto end = consumer_->read_up_to(lane.place.at);
+  if (!end || end == lane.read_up_to) return;
+  lane.read_up_to = end;
+  shared_->scheduler.pass(lane, *end);
+}
+
 void Engine::commit(bool wait) {
-  const auto positions = shared_->scheduler.positions_to_commit();
-  if (!positions.empty()) {
-    TURNSTILE_FAILPOINT("before-offset-commit");
-    consumer_->commit(positions, wait);
-  }
   next_commit_ = steady_clock::now() + settings_.consumer.commit_interval;
+  const auto positions = still_there(shared_->scheduler.positions_to_commit(), wait);
+  if (positions.empty()) return;
+  TURNSTILE_FAILPOINT("before-offset-commit");
+  consumer_->commit(positions, wait);
+}
+
+void Engine::on_commit_end(std::span<const TopicPartitionOffset> offsets, bool committed) {
+  for (const auto& offset : offsets) {
+    shared_->scheduler.commit_ended(offset, committed);
+    if (committed) logs_.has_offset(offset.at);
+  }
 }
 
 // --- the assignment ----------------------------------------------------------------------------------------------------
@@ -177,6 +202,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
     TopicState* topic = topic_of(at);
     if (topic == nullptr) continue;
     auto lane = std::make_shared<LaneState>(*topic, Place{.at = at, .fence = {}});
+    logs_.assigned(at);
     if (topic->needs_store()) {
       lane->phase = LaneState::Phase::claiming;
       lane->claim_at = SteadyTime::max();  // not the keeper's yet: a second claim would fence the one made below
@@ -229,24 +255,25 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
 /// not below what the topic still has. A topic that goes on without the database has a watermark that stood still meanwhile: it starts
 /// at Kafka's. A database that went back to a time before its first watermark of the partition says nothing: then from where the group
 /// began to read it, or, where this process does not know that, from the beginning of the topic. Nothing: as Kafka says.
-std::optional<Offset> Engine::start_of(const LaneState& lane, const PartitionClaim& claim, Place& place,
-                                       milliseconds wait) {
+std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& claim, Place& place, milliseconds wait) {
   const TopicState& topic = lane.topic;
   const auto done = std::max(claim.watermark, claim.progress);  // nothing is less than any
-  if (!done && !lane.before) return std::nullopt;
-  const auto bounds = consumer_->bounds(claim.at, wait);
-  if (!bounds) throw BrokerError(to_string(claim.at) + ": the broker does not say where it ends");
-  if (done && *done > bounds->second) {
-    place.incarnation = store_->begin_incarnation(claim.fence, bounds->first);
-    journal_->warn(claim.at, "the topic was recreated: it ends at offset " + std::to_string(bounds->second) +
-                                 " and the database has settled it up to " + std::to_string(*done) +
-                                 "; reading it from its beginning as incarnation " + std::to_string(place.incarnation));
-    return bounds->first;
+  const bool suspect = logs_.suspects(claim.at);
+  if (!done && !lane.before && !suspect) return std::nullopt;
+  auto known = ask_kafka(claim.at, wait);
+  known.done = done;
+  const auto verdict = logs_.judge(claim.at, known);
+  const auto other = act_on(verdict, topic, place, known);
+  logs_.settle(claim.at, verdict);
+  if (verdict.kind != LogWatch::Verdict::Kind::recreated) {
+    lane.committed = known.committed;
+    if (known.committed) logs_.has_offset(claim.at);
   }
-  if (!claim.watermark && !lane.before) return std::nullopt;
-  const auto committed = consumer_->committed({&claim.at, 1}, wait).front();
-  if (!claim.watermark) {
-    const Offset start = std::max(lane.before->first.value_or(bounds->first), bounds->first);
+  // Mode leased: records of another log are not in doubt, wherever they stand.
+  if (other) return other;
+  const auto& committed = known.committed;
+  if (!claim.watermark && lane.before) {
+    const Offset start = std::max(lane.before->first.value_or(known.first), known.first);
     journal_->warn(
         claim.at,
         "the database went back to a time before its first watermark of the partition; reading again from offset " +
@@ -258,11 +285,19 @@ std::optional<Offset> Engine::start_of(const LaneState& lane, const PartitionCla
     mark_in_doubt(lane, committed, start, place);
     return start;
   }
+  if (!claim.watermark && committed) return not_below(claim.at, *committed, known.first);
+  if (!claim.watermark) return suspect ? std::optional(known.first) : std::nullopt;
   Offset start = committed && (topic.fails_open() || *committed < *claim.watermark) ? *committed : *claim.watermark;
   if (!committed) {
-    journal_->info(claim.at, "Kafka has no offset of the group; starting at the database's watermark " +
-                                 std::to_string(start) +
-                                 ". If the topic was made anew meanwhile, its records below that are not read");
+    // Either the group had no members for so long that Kafka has dropped its offsets, or the topic was deleted and created again. Ids of
+    // the records' own tell what has taken effect in both cases.
+    if (!topic.runner.plan().knows_by_offset()) start = known.first;
+    journal_->warn(claim.at,
+                   "Kafka has no offset of the group, and the database has settled the partition up to " +
+                       std::to_string(*claim.watermark) + "; reading it from offset " + std::to_string(start) +
+                       (start < *claim.watermark
+                            ? ": what has taken effect is known by its id, and does not run again"
+                            : ". If the topic was deleted and created again, its records below that are not read"));
   } else if (start < *committed) {
     journal_->info(claim.at, "starting at the database's watermark " + std::to_string(start) +
                                  ", below Kafka's offset " + std::to_string(*committed));
@@ -274,7 +309,7 @@ std::optional<Offset> Engine::start_of(const LaneState& lane, const PartitionCla
             " (the group's offset was lowered, or not committed before a crash): the records between are read "
             "again, and those that took effect are duplicates");
   }
-  start = std::max(start, bounds->first);
+  start = not_below(claim.at, start, known.first);
   mark_in_doubt(lane, committed, start, place);
   return start;
 }
@@ -283,7 +318,7 @@ std::optional<Offset> Engine::start_of(const LaneState& lane, const PartitionCla
 void Engine::mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start, Place& place) {
   if (lane.topic.runner.plan().mode != Mode::leased || lane.topic.fails_open()) return;
   SettledOffsets settled = lane.before ? lane.before->settled : SettledOffsets{};
-  settled.below = std::max(settled.below, committed.value_or(0));
+  settled.add(SettledOffsets{committed.value_or(0), {}});
   if (settled.any_from(start)) place.in_doubt = std::make_shared<const SettledOffsets>(std::move(settled));
 }
 
@@ -312,6 +347,7 @@ void Engine::expect_same_handler(const LaneState& lane) {
 /// a lower watermark than before: what was committed last may be lost. The watermark was written after what lies below it, so all of that
 /// is there; the rest is read again. Nothing of the lane runs.
 LanePtr Engine::begin_anew(const LanePtr& lane) {
+  logs_.begin(lane->place.at);
   auto fresh = std::make_shared<LaneState>(lane->topic, Place{.at = lane->place.at, .fence = {}});
   fresh->phase = LaneState::Phase::claiming;
   fresh->claim_at = SteadyTime::max();  // it is claimed
@@ -401,8 +437,9 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
     if (shared_->scheduler.locked([&] { return lane->lane.running() == 0; })) ended.push_back(lane->place.at);
   }
   limiters_->on_revoked(ended);
-  keeper_->flush(lanes);
   if (!lost) commit(true);
+  leave_other_logs(lanes);
+  keeper_->flush(lanes);
   shared_->scheduler.close(lanes);
 }
 
@@ -410,6 +447,7 @@ void Engine::shut_down() {
   journal_->info("stopping: no new handlers, waiting for those that run");
   release(shared_->scheduler.lanes(), false);
   consumer_->close();
+  waker_->point_to(nullptr);
   keeper_->stop();
   shared_->scheduler.stop();
   for (auto& worker : workers_) {

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/log_watch.hpp"
 #include "runtime/keeper.hpp"
 #include "runtime/scheduler.hpp"
 #include "turnstile/config.hpp"
@@ -42,18 +43,35 @@ class Engine final : private AssignmentListener {
  private:
   std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) override;
   void on_revoked(std::span<const TopicPartition> partitions, bool lost) override;
+  void on_commit_end(std::span<const TopicPartitionOffset> offsets, bool committed) override;
+  void on_topic_change(const std::string& topic, bool exists) override;
 
   [[nodiscard]] TopicState* topic_of(const TopicPartition& at) const;
   void start_workers();
+  void poll_until(const std::atomic<int>& stop);
   void feed_all();
+  void pass_gap(LaneState& lane);
+  std::unique_ptr<Block> take(const LanePtr& lane, std::size_t most);
   void commit(bool wait);
   void release(const std::vector<LanePtr>& lanes, bool lost);
   void shut_down();
   void take_late_claims();
   LanePtr begin_anew(const LanePtr& lane);
   void expect_same_handler(const LaneState& lane);
+  // The broker's log is another one than was read (engine_logs.cpp).
+  void doubt(const LanePtr& lane);
+  bool has_offset_now(const TopicPartition& at);
+  void begin_other_logs();
+  bool begin_other_log(const LanePtr& lane);
+  bool begin_without_store(const LanePtr& lane);
+  [[nodiscard]] LogWatch::Known ask_kafka(const TopicPartition& at, std::chrono::milliseconds wait);
+  std::vector<TopicPartitionOffset> still_there(std::vector<TopicPartitionOffset> positions, bool wait);
+  void leave_other_logs(const std::vector<LanePtr>& lanes);
+  std::optional<Offset> act_on(const LogWatch::Verdict& verdict, const TopicState& topic, Place& place,
+                               const LogWatch::Known& known);
+  Offset not_below(const TopicPartition& at, Offset start, Offset first);
   Place place_of(LaneState& lane, const PartitionClaim& claim, std::chrono::milliseconds wait);
-  std::optional<Offset> start_of(const LaneState& lane, const PartitionClaim& claim, Place& place,
+  std::optional<Offset> start_of(LaneState& lane, const PartitionClaim& claim, Place& place,
                                  std::chrono::milliseconds wait);
   void mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start, Place& place);
 
@@ -61,7 +79,8 @@ class Engine final : private AssignmentListener {
   std::shared_ptr<InboxStore> store_;
   std::shared_ptr<Limiters> limiters_;
   std::shared_ptr<const Journal> journal_;
-  std::unique_ptr<BrokerConsumer> consumer_;
+  struct Waker;
+  std::shared_ptr<Waker> waker_;
   /// Shared with the workers, which may outlive the engine when a handler never returns.
   struct Shared;
   std::shared_ptr<Shared> shared_;
@@ -70,6 +89,11 @@ class Engine final : private AssignmentListener {
   const std::atomic<int>* stop_ = nullptr;
   SteadyTime next_commit_{};
   std::exception_ptr fatal_;  ///< nothing may go on: run() ends with it
+  LogWatch logs_;
+  std::vector<LanePtr> other_logs_;  ///< of these Kafka has another log
+  SteadyTime next_other_logs_{};
+  /// Last, so that it goes first: what it calls from close() needs the others.
+  std::unique_ptr<BrokerConsumer> consumer_;
 };
 
 }  // namespace turnstile

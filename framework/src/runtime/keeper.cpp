@@ -72,7 +72,9 @@ void Keeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
   scheduler_.locked([&] {
     for (const auto& lane : lanes) {
       const bool ours = lane->phase == LaneState::Phase::open || lane->phase == LaneState::Phase::draining;
-      if (!ours || !lane->place.fence) continue;
+      if (!ours || !lane->place.fence || lane->replaced) continue;
+      // Kafka first: where the store has a watermark, Kafka has had an offset of the group. If it has none any more, its topic is another.
+      if (!lane->committed) continue;
       const auto position = lane->lane.position() ? lane->lane.position() : lane->flushed;
       if (!position || (position == lane->flushed && !unmoved_too)) continue;
       updates.push_back({*lane->place.fence, *position, lane->flushed});

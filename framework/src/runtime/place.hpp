@@ -1,6 +1,7 @@
 #pragma once
 // A partition as this process owns it now.
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <set>
@@ -11,11 +12,20 @@ namespace turnstile {
 
 /// Messages of a partition that were settled, as far as is known.
 struct SettledOffsets {
-  Offset below = 0;          ///< all below it
-  std::set<Offset> ahead{};  ///< and these
+  Offset below = 0;           ///< all below it
+  std::set<Offset> except{};  ///< but for these
 
-  [[nodiscard]] bool contains(Offset offset) const { return offset < below || ahead.contains(offset); }
-  [[nodiscard]] bool any_from(Offset first) const { return below > first || !ahead.empty(); }
+  [[nodiscard]] bool contains(Offset offset) const { return offset < below && !except.contains(offset); }
+  [[nodiscard]] bool any_from(Offset first) const { return below > first; }
+  /// What either of the two contains.
+  void add(const SettledOffsets& other) {
+    const Offset mine = below;
+    std::erase_if(except, [&](Offset offset) { return other.contains(offset); });
+    for (const Offset offset : other.except) {
+      if (offset >= mine) except.insert(offset);
+    }
+    below = std::max(mine, other.below);
+  }
 };
 
 struct Place {

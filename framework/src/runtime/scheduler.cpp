@@ -22,6 +22,10 @@ constexpr double kPlainNs = 1.5e6;
 constexpr std::size_t kFirstUnit = 8;
 /// A transaction that takes less than this a message is short: it costs processors, not waiting.
 constexpr double kShortNs = 5e6;
+/// How many messages are taken of a partition when nothing is known of their size.
+constexpr std::size_t kFirstTake = 16;
+/// After this an offset that was handed to Kafka and of which nothing was heard is handed to it again.
+constexpr std::chrono::seconds kCommitForgotten{30};
 /// So few messages are not worth a transaction of their own while the processors are busy with others.
 constexpr std::size_t kFewMessages = 16;
 
@@ -29,18 +33,15 @@ constexpr std::size_t kFewMessages = 16;
 
 LaneState::Before what_was_settled(const LaneState& lane) {
   LaneState::Before before;
-  before.settled.below = lane.lane.position().value_or(lane.start.value_or(0));
-  before.settled.ahead = lane.lane.settled_ahead();
-  if (const auto& doubted = lane.place.in_doubt) {  // it was reading again itself
-    before.settled.below = std::max(before.settled.below, doubted->below);
-    before.settled.ahead.insert(doubted->ahead.begin(), doubted->ahead.end());
-  }
+  before.settled.below = lane.lane.taken_up_to().value_or(lane.start.value_or(0));
+  before.settled.except = lane.lane.open_offsets();
+  if (lane.place.in_doubt) before.settled.add(*lane.place.in_doubt);  // it was reading again itself
   if (lane.before) before.first = lane.before->first;
   else if (!lane.start) before.first = lane.lane.first();
   return before;
 }
 
-Scheduler::Scheduler(std::size_t window, std::shared_ptr<const Journal> journal, std::function<void()> room_again)
+Scheduler::Scheduler(Window window, std::shared_ptr<const Journal> journal, std::function<void()> room_again)
     : window_(window),
       processors_(std::max(2U, std::thread::hardware_concurrency())),
       journal_(std::move(journal)),
@@ -150,7 +151,7 @@ bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::
 bool Scheduler::is_crowded(const LaneState& lane, SteadyTime now) {
   const TopicState& topic = lane.topic;
   if (!topic.needs_store() || topic.mean_ns <= 0 || topic.mean_ns > kShortNs) return false;
-  if (lane.lane.kept() - lane.lane.running() >= kFewMessages) return false;
+  if (lane.lane.unsettled() - lane.lane.running() >= kFewMessages) return false;
   constexpr std::chrono::nanoseconds kShort{static_cast<std::int64_t>(kShortNs)};
   std::size_t running = 0;
   SteadyTime first_over = SteadyTime::max();
@@ -206,7 +207,7 @@ void Scheduler::finish(Unit& unit, UnitResult result, WorkerSlot& slot) {
     apply(unit, result, now);
     LaneState& lane = *unit.lane;
     spent = lane.lane.take_spent();
-    if (lane.wants_feed && lane.lane.kept() + window_ / 4 <= window_) {
+    if (lane.wants_feed && has_room(lane.lane)) {
       lane.wants_feed = false;
       feed = true;
     }
@@ -315,19 +316,31 @@ std::vector<LanePtr> Scheduler::lanes() const {
 std::size_t Scheduler::room(LaneState& lane) {
   const std::lock_guard lock(mutex_);
   if (lane.phase != LaneState::Phase::open) return 0;
-  const std::size_t kept = lane.lane.kept();
-  // A quarter of the window at a time: taking records one by one would cost a lock each.
-  if (kept + window_ / 4 > window_) {
+  if (!has_room(lane.lane)) {
     lane.wants_feed = true;
     return 0;
   }
-  return window_ - kept;
+  const std::size_t count = window_.messages - lane.lane.unsettled();
+  const std::size_t mean = lane.lane.mean_bytes();
+  if (mean == 0) return std::min(count, kFirstTake);
+  return std::clamp<std::size_t>((window_.bytes - lane.lane.bytes()) / mean, 1, count);
+}
+
+/// A quarter of the window at a time: taking records one by one would cost a lock each.
+bool Scheduler::has_room(const Lane& lane) const noexcept {
+  return lane.unsettled() + window_.messages / 4 <= window_.messages &&
+         lane.bytes() <= window_.bytes - window_.bytes / 4;
+}
+
+void Scheduler::pass(LaneState& lane, Offset offset) {
+  const std::lock_guard lock(mutex_);
+  lane.lane.pass(offset);
 }
 
 void Scheduler::feed(LaneState& lane, std::unique_ptr<Block> block) {
   std::vector<std::unique_ptr<Block>> spent;
   const std::lock_guard lock(mutex_);
-  if (lane.lane.kept() == 0) lane.moved_at = steady_clock::now();
+  if (lane.lane.unsettled() == 0) lane.moved_at = steady_clock::now();
   lane.lane.add(std::move(block));
   spent = lane.lane.take_spent();
   if (waiting_ > 0) work_.notify_one();
@@ -335,17 +348,30 @@ void Scheduler::feed(LaneState& lane, std::unique_ptr<Block> block) {
 
 std::vector<TopicPartitionOffset> Scheduler::positions_to_commit() {
   const std::lock_guard lock(mutex_);
+  const SteadyTime now = steady_clock::now();
   std::vector<TopicPartitionOffset> moved;
   for (const auto& lane : lanes_) {
+    if (lane->replaced) continue;
     // Also where nothing has come yet: the last owner may have died between its database's commit and Kafka's.
     const auto position = lane->lane.position() ? lane->lane.position() : lane->start;
     if (!position || position == lane->committed) continue;
     // By Kafka's offset the next owner knows what was settled, and it starts at the database's watermark anyway.
     if (lane->place.in_doubt && *position < lane->place.in_doubt->below) continue;
-    lane->committed = position;
+    if (position == lane->committing && now - lane->committing_since < kCommitForgotten) continue;
+    lane->committing = position;
+    lane->committing_since = now;
     moved.push_back({lane->place.at, *position});
   }
   return moved;
+}
+
+void Scheduler::commit_ended(const TopicPartitionOffset& position, bool committed) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& lane : lanes_) {
+    if (lane->place.at != position.at) continue;
+    if (committed) lane->committed = position.offset;
+    if (lane->committing == position.offset) lane->committing.reset();
+  }
 }
 
 bool Scheduler::drain(std::span<const LanePtr> lanes, SteadyTime deadline, const std::function<bool()>& give_up) {

@@ -53,12 +53,16 @@ struct LaneState {
   Place place;  ///< changed only while nothing of the lane runs
   Lane lane;
   Phase phase = Phase::open;
-  bool wants_feed = false;          ///< the polling thread left records behind for want of room
-  Seq looked_up = 0;                ///< messages before it were looked up in the inbox
-  std::optional<Offset> start;      ///< where reading began: all below it is settled, so it may be committed
-  std::optional<Offset> committed;  ///< what the polling thread has committed
-  std::optional<Offset> flushed;    ///< the store's watermark, when it was last heard of
-  bool went_back = false;           ///< fenced: the store has less than `flushed`
+  bool wants_feed = false;           ///< the polling thread left records behind for want of room
+  std::optional<Offset> read_up_to;  ///< the polling thread's: what it last told the lane
+  Seq looked_up = 0;                 ///< messages before it were looked up in the inbox
+  std::optional<Offset> start;       ///< where reading began: all below it is settled, so it may be committed
+  std::optional<Offset> committed;   ///< the group's offset that Kafka has taken
+  std::optional<Offset> committing;  ///< the one that is on its way to Kafka
+  SteadyTime committing_since{};
+  bool replaced = false;          ///< Kafka has another log under its name: how far it came says nothing any more
+  std::optional<Offset> flushed;  ///< the store's watermark, when it was last heard of
+  bool went_back = false;         ///< fenced: the store has less than `flushed`
   /// The lane before this one of the same assignment, whose fence was of another history of the store.
   struct Before {
     SettledOffsets settled;
@@ -93,10 +97,16 @@ struct WorkerSlot {
   SteadyTime since{};
 };
 
+/// What is taken of each partition, and not settled yet, at most.
+struct Window {
+  std::size_t messages = 10'000;
+  std::size_t bytes = std::size_t{16} << 20;  ///< a block more than that, since a message must fit that is larger
+};
+
 class Scheduler {
  public:
   /// `room_again` is called, without the lock, when a lane whose records were left behind has room (may come too often).
-  Scheduler(std::size_t window, std::shared_ptr<const Journal> journal, std::function<void()> room_again);
+  Scheduler(Window window, std::shared_ptr<const Journal> journal, std::function<void()> room_again);
 
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -108,8 +118,12 @@ class Scheduler {
   /// How many records the lane may take now; 0 also asks for room_again().
   std::size_t room(LaneState& lane);
   void feed(LaneState& lane, std::unique_ptr<Block> block);
-  /// Positions that moved since they were last taken for committing.
+  /// Between the last record that was fed and this offset there is none, and never will be.
+  void pass(LaneState& lane, Offset offset);
+  /// Positions that Kafka has not taken yet and that are not on their way to it; from now on they are.
   std::vector<TopicPartitionOffset> positions_to_commit();
+  /// What became of one of them. One that was refused is given out again.
+  void commit_ended(const TopicPartitionOffset& position, bool committed);
   /// No unit of these starts any more; waits until none runs, or `deadline`. False: some still run.
   bool drain(std::span<const LanePtr> lanes, SteadyTime deadline, const std::function<bool()>& give_up);
   /// Asks what still runs of them to stop.
@@ -151,6 +165,7 @@ class Scheduler {
   bool pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::vector<TopicState*>& starved);
   void ask_to_be_woken(TopicState& topic);
   bool is_crowded(const LaneState& lane, SteadyTime now);
+  [[nodiscard]] bool has_room(const Lane& lane) const noexcept;
   bool pick_look_up(const LanePtr& lane, Unit& unit);
   std::size_t unit_size(const TopicState& topic) const;
   [[nodiscard]] SteadyTime next_event() const;
@@ -165,7 +180,7 @@ class Scheduler {
   };
 
   const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
-  const std::size_t window_;
+  const Window window_;
   const std::size_t processors_;
   std::shared_ptr<const Journal> journal_;
   std::function<void()> room_again_;

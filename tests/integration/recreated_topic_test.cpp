@@ -1,0 +1,234 @@
+// Topics that are deleted and created again under a running consumer, and ends of a consumer that must not hang or crash, on the real
+// Apache Kafka.
+
+#include <gtest/gtest.h>
+#include <librdkafka/rdkafka.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+
+#include "support/running.hpp"
+#include "support/world.hpp"
+#include "turnstile/kafka/admin.hpp"
+#include "turnstile/turnstile.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+kafka::Settings kafka_settings() { return {{"bootstrap.servers", kafka_servers()}}; }
+
+void publish_to_zero(World& world, int n, const std::string& prefix) {
+  for (int i = 0; i < n; ++i) {
+    OwnedMessage message;
+    message.topic = world.topic();
+    message.partition = 0;
+    message.payload = prefix + std::to_string(i);
+    message.headers = {{"message-id", prefix + std::to_string(i)}};
+    // A producer that has only just heard that the topic is gone says so once more.
+    ASSERT_TRUE(eventually([&] {
+      try {
+        world.publish(message);
+        return true;
+      } catch (const BrokerError&) {
+        return false;
+      }
+    }));
+  }
+}
+
+/// What ran, by payload.
+class Ran {
+ public:
+  void note(const Message& message) {
+    const std::lock_guard lock(mutex_);
+    ran_.insert(std::string(message.text()));
+  }
+  [[nodiscard]] int with(const std::string& prefix) const {
+    const std::lock_guard lock(mutex_);
+    int count = 0;
+    for (auto it = ran_.begin(); it != ran_.end(); it = ran_.upper_bound(*it)) count += it->starts_with(prefix) ? 1 : 0;
+    return count;
+  }
+  [[nodiscard]] std::size_t runs() const {
+    const std::lock_guard lock(mutex_);
+    return ran_.size();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::multiset<std::string> ran_;
+};
+
+struct Kind {
+  const char* name;
+  Pipeline (*over)(Pipeline);
+};
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+
+class RecreatedTopic : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(RecreatedTopic, loses_no_record_under_a_running_consumer) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  publish_to_zero(world, 300, "old-");
+  Ran ran;
+  Running consumer(world.config(), [&](Consumer& app) {
+    app.topic(world.topic(), GetParam().over(Pipeline([&](const Message& message, Context&) { ran.note(message); })));
+  });
+  ASSERT_TRUE(eventually([&] { return ran.with("old-") == 300 && world.caught_up(); })) << consumer.log_text();
+  kafka::delete_topic(kafka_settings(), world.topic());
+  kafka::create_topic(kafka_settings(), {world.topic(), 1, -1, {}});
+  publish_to_zero(world, 100, "new-");
+  EXPECT_TRUE(eventually([&] { return ran.with("new-") == 100 && world.caught_up(); }, 60s)) << consumer.log_text();
+  EXPECT_EQ(ran.runs(), 400U) << consumer.log_text();
+  EXPECT_EQ(consumer.stop(), "") << consumer.log_text();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, RecreatedTopic,
+    ::testing::Values(Kind{"ids", [](Pipeline p) { return std::move(p) | transactional(); }},
+                      Kind{"offsets", [](Pipeline p) { return std::move(p) | transactional() | id_from("offset"); }},
+                      Kind{"none", [](Pipeline p) { return p; }}),
+    [](const auto& c) { return std::string(c.param.name); });
+
+/// It is missing for long enough that librdkafka gives its partitions up.
+TEST(DeletedTopic, is_waited_for_and_the_consumer_ends_when_it_is_told_to) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  publish_to_zero(world, 30, "m");
+  Process consumer = world.consumer(world.toml());
+  ASSERT_TRUE(eventually([&] { return world.effects().rows == 30 && world.caught_up(); })) << world.output();
+  kafka::delete_topic(kafka_settings(), world.topic());
+  const auto says = [&](const std::string& text) { return world.output().find(text) != std::string::npos; };
+  ASSERT_TRUE(eventually([&] { return says("topic " + world.topic() + " was deleted in Kafka"); }, 60s))
+      << world.output();
+  kafka::create_topic(kafka_settings(), {world.topic(), 1, -1, {}});
+  publish_to_zero(world, 20, "n");
+  EXPECT_TRUE(eventually([&] { return world.effects().rows == 50; }, 60s)) << world.output();
+  ASSERT_TRUE(eventually([&] { return says("topic " + world.topic() + " exists again"); })) << world.output();
+  ASSERT_TRUE(eventually([&] { return world.caught_up(); })) << world.output();
+  EXPECT_EQ(world.effects().rows, 50);
+  const auto times_deleted = [&] {
+    const std::string all = world.output(), line = " was deleted in Kafka";
+    int count = 0;
+    for (auto at = all.find(line); at != std::string::npos; at = all.find(line, at + 1)) ++count;
+    return count;
+  };
+  kafka::delete_topic(kafka_settings(), world.topic());
+  ASSERT_TRUE(eventually([&] { return times_deleted() == 2; })) << world.output();
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(40s), 0) << world.output();
+  EXPECT_TRUE(says("stopped")) << world.output();
+}
+
+TEST(FatalErrors, of_a_group_instance_id_that_two_processes_have_are_told_and_crash_nothing) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  world.publish(20);
+  std::string toml = world.toml();
+  toml.insert(toml.find("\"group.id\""), "\"group.instance.id\" = \"only-one\"\n");
+  Process first = world.consumer(toml);
+  ASSERT_TRUE(eventually([&] { return world.effects().distinct == 20; })) << world.output();
+  Process second = world.consumer(toml);
+  EXPECT_EQ(first.wait(60s), 1) << world.output();
+  EXPECT_NE(world.output().find("the consumer ends: "), std::string::npos) << world.output();
+  EXPECT_NE(world.output().find("give each its own"), std::string::npos) << world.output();
+  second.signal(SIGTERM);
+  EXPECT_EQ(second.wait(40s), 0) << world.output();
+}
+
+TEST(FatalErrors, of_an_offset_that_the_broker_does_not_have_are_told_and_crash_nothing) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  world.publish(20);
+  const std::vector<TopicPartitionOffset> beyond{{{world.topic(), 0}, 1'000}};
+  world.broker().open_consumer()->commit(beyond, true);
+  ASSERT_EQ(world.committed(0), 1'000);
+  std::string toml = world.toml();
+  const std::string earliest = "\"auto.offset.reset\" = \"earliest\"";
+  toml.replace(toml.find(earliest), earliest.size(), "\"auto.offset.reset\" = \"error\"");
+  Process consumer = world.consumer(toml);
+  EXPECT_EQ(consumer.wait(60s), 1) << world.output();
+  EXPECT_NE(world.output().find("the consumer ends: "), std::string::npos) << world.output();
+  EXPECT_NE(world.output().find("auto.offset.reset is error"), std::string::npos) << world.output();
+}
+
+/// Records of a transaction that was aborted, and the mark of its end: offsets that no consumer ever gets.
+TEST(Lag, becomes_zero_behind_an_aborted_transaction) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  publish_to_zero(world, 5, "m");
+  std::array<char, 512> why{};
+  rd_kafka_conf_t* conf = rd_kafka_conf_new();
+  rd_kafka_conf_set(conf, "bootstrap.servers", kafka_servers().c_str(), why.data(), why.size());
+  rd_kafka_conf_set(conf, "transactional.id", world.topic().c_str(), why.data(), why.size());
+  const std::unique_ptr<rd_kafka_t, decltype(&rd_kafka_destroy)> producer(
+      rd_kafka_new(RD_KAFKA_PRODUCER, conf, why.data(), why.size()), &rd_kafka_destroy);
+  ASSERT_TRUE(producer) << why.data();
+  const auto good = [](rd_kafka_error_t* error) {
+    const std::unique_ptr<rd_kafka_error_t, decltype(&rd_kafka_error_destroy)> freed(error, &rd_kafka_error_destroy);
+    return error == nullptr ? std::string() : rd_kafka_error_string(error);
+  };
+  ASSERT_EQ(good(rd_kafka_init_transactions(producer.get(), 30'000)), "");
+  ASSERT_EQ(good(rd_kafka_begin_transaction(producer.get())), "");
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(rd_kafka_producev(producer.get(), RD_KAFKA_V_TOPIC(world.topic().c_str()), RD_KAFKA_V_PARTITION(0),
+                                RD_KAFKA_V_VALUE(const_cast<char*>("x"), 1), RD_KAFKA_V_END),
+              RD_KAFKA_RESP_ERR_NO_ERROR);
+  }
+  ASSERT_EQ(rd_kafka_flush(producer.get(), 30'000), RD_KAFKA_RESP_ERR_NO_ERROR);
+  ASSERT_EQ(good(rd_kafka_abort_transaction(producer.get(), 30'000)), "");
+  std::atomic<int> ran{0};
+  Running consumer(world.config(), [&](Consumer& app) {
+    app.topic(world.topic(), Pipeline([&](const Message&, Context&) { ++ran; }) | transactional());
+  });
+  EXPECT_TRUE(eventually([&] { return world.committed(0) == 9; })) << world.committed(0) << consumer.log_text();
+  EXPECT_EQ(ran, 5);
+}
+
+/// A handler may run for longer than the group's session, and than a rebalance waits for it.
+TEST(LongHandlers, run_once_in_mode_leased_over_a_rebalance) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(WorldOptions{.partitions = 2, .session_timeout_ms = 3'000, .handler_timeout = "12h"});
+  std::atomic<bool> go_on{false};
+  Ran ran;
+  const auto handler = [&](const Message& message, Context&) {
+    if (message.text() == "long") {
+      EXPECT_TRUE(eventually([&] { return go_on.load(); }, 60s));
+    }
+    ran.note(message);
+  };
+  const auto set_up = [&](Consumer& app) { app.topic(world.topic(), Pipeline(handler) | leased(1s)); };
+  const std::string quick = "lock_timeout = \"1s\"\n[consumer]\ndrain_timeout = \"200ms\"\n";
+  Running first(world.config("order = \"none\"", quick), set_up);
+  for (int partition = 0; partition < 2; ++partition) {
+    OwnedMessage message;
+    message.topic = world.topic();
+    message.partition = partition;
+    message.payload = "long";
+    message.headers = {{"message-id", "long" + std::to_string(partition)}};
+    world.publish(message);
+  }
+  ASSERT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM claim") == "2"; })) << first.log_text();
+  Running second(world.config("order = \"none\"", quick), set_up);
+  ASSERT_TRUE(second.says("assigned 1 partitions")) << second.log_text();
+  world.publish("after", "fine");
+  EXPECT_TRUE(eventually([&] { return ran.with("fine") == 1; })) << "others go on beside them";
+  // Longer than the session and several leases; what is waited for is that the group lives on meanwhile.
+  for (int round = 0; round < 5; ++round) {
+    world.publish("beside" + std::to_string(round), "beside");
+    ASSERT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM inbox") == std::to_string(round + 2); }));
+  }
+  EXPECT_EQ(ran.with("long"), 0);
+  go_on = true;
+  EXPECT_TRUE(eventually([&] { return ran.runs() >= 8U && world.caught_up(); }, 60s)) << second.log_text();
+  EXPECT_EQ(first.stop(), "");
+  EXPECT_EQ(second.stop(), "");
+  EXPECT_EQ(ran.runs(), 8U) << "the long ones ran once\n" << first.log_text() << second.log_text();
+}
+
+}  // namespace
+}  // namespace turnstile::test
