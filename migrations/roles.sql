@@ -8,7 +8,7 @@
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 GRANT SELECT ON :"schema".migration TO :"role";
 GRANT SELECT, INSERT, UPDATE (consumer_group) ON :"schema".handler TO :"role";
-GRANT SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at) ON :"schema".fence TO :"role";
+GRANT SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at, released_epoch) ON :"schema".fence TO :"role";
 GRANT SELECT, INSERT, UPDATE (watermark, moved_at) ON :"schema".watermark TO :"role";
 GRANT SELECT, INSERT ON :"schema".inbox TO :"role";
 GRANT SELECT, INSERT ON :"schema".dead TO :"role";
@@ -30,10 +30,13 @@ GRANT EXECUTE ON FUNCTION :"schema".purge_step(integer) TO :"role";
 -- DELETE: tokens whose time is long over; one that is gone cannot be redeemed.
 GRANT SELECT, INSERT, UPDATE (redeemed_at), DELETE ON :"schema".one_time_token TO :"role";
 -- DELETE: what is done, or was given back. UPDATE: leases, and what is claimed again.
-GRANT SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at), DELETE
+GRANT SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at, unbegun_by, unbegun_in), DELETE
   ON :"schema".claim TO :"role";
 GRANT SELECT, INSERT, UPDATE (incarnation, next_offset, moved_at) ON :"schema".progress TO :"role";
 -- DELETE: producers that have long been silent, and responses that nobody will ask for.
 GRANT SELECT, INSERT, UPDATE (heartbeat_at, expired_at), DELETE ON :"schema".producer TO :"role";
 GRANT SELECT, INSERT, UPDATE (high, low, acked, seen, moved_at) ON :"schema".producer_window TO :"role";
 GRANT SELECT, INSERT, DELETE ON :"schema".producer_response TO :"role";
+-- DELETE: what has ended, and what is settled.
+GRANT SELECT, INSERT, UPDATE (offsets, alone, epoch, incarnation), DELETE ON :"schema".trial TO :"role";
+GRANT SELECT, INSERT, UPDATE (incarnation, deaths, epoch, died_at), DELETE ON :"schema".suspect TO :"role";

@@ -3,9 +3,10 @@
 //   chaos load BROKERS TOPIC RATE
 //     makes the topics TOPIC (6 partitions) and TOPIC.dlq, then publishes RATE messages a second until SIGTERM: ids 0, 1, 2, …, every
 //     tenth a second time. Prints "ready" once the topics are there. Then waits for the last acknowledgement and prints {"records": …, "distinct": …}.
-//   chaos consume CONFIG TOPIC SCHEMA WORK_MS JOURNAL [elsewhere]
+//   chaos consume CONFIG TOPIC SCHEMA WORK_MS JOURNAL [elsewhere | poison | poison-forgiven]
 //     a consumer whose effect is one row; it writes "ID OFFSET" to JOURNAL before each run. `elsewhere`: the known-bad build, which
-//     makes its effects in a transaction of its own, so that a kill separates them from the inbox row.
+//     makes its effects in a transaction of its own, so that a kill separates them from the inbox row. `poison`: the process aborts at
+//     the message with id 501. `poison-forgiven`: the same in the known-bad build, which suspects no message of anything.
 //   chaos limited CONFIG TOPIC SCHEMA WORK_MS FOLDER
 //     the same under a limit of the whole cluster; its journal is that of tests/support/journal.hpp. Every 50th message takes 20
 //     times as long.
@@ -21,6 +22,7 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <deque>
 #include <iostream>
 #include <map>
@@ -30,6 +32,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/forwarding_store.hpp"
 #include "support/journal.hpp"
 #include "support/token_records.hpp"
 #include "tokens/state.hpp"
@@ -121,19 +124,35 @@ class Elsewhere {
   std::deque<std::unique_ptr<pqxx::connection>> idle_;
 };
 
+/// The known-bad build: whoever takes a partition over believes that its last owner has released it.
+class ForgivingStore final : public test::ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
+                                               std::chrono::milliseconds lock_timeout) override {
+    auto claims = ForwardingStore::claim_partitions(group, partitions, lock_timeout);
+    for (auto& claim : claims) claim.is_clean = true;
+    return claims;
+  }
+};
+
 int consume(int argc, char** argv) {
   const Config config = Config::load(argv[2]);
   const std::string topic = argv[3];
   const std::string table = std::string(argv[4]) + ".effect";
   const std::chrono::milliseconds work(std::stol(argv[5]));
   const int journal = ::open(argv[6], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  const bool broken = argc > 7 && std::string(argv[7]) == "elsewhere";
+  const std::string way = argc > 7 ? argv[7] : "";
+  const bool broken = way == "elsewhere", poisoned = way.starts_with("poison");
   Elsewhere elsewhere(config.postgres->url.reveal());
   const std::string insert = "INSERT INTO " + table + " (id, pid, record_partition, record_offset, record_key) VALUES ";
-  Consumer app(config);
+  Backends backends = connect(config);
+  if (way == "poison-forgiven") backends.store = std::make_shared<ForgivingStore>(backends.store);
+  Consumer app(config, backends);
   app.topic(topic,
             [&](const Message& message, Context& context) {
               const std::string id(message.header("message-id").value_or("none"));
+              if (poisoned && id == "501") std::abort();
               const std::string line = id + " " + std::to_string(message.offset()) + "\n";
               // One write: whole lines, also when the process is killed.
               if (::write(journal, line.data(), line.size()) < 0)

@@ -34,13 +34,14 @@ def within(seconds, what, condition):
 
 
 class Run:
-    def __init__(self, name, folder, broken=False, kafka=None, postgres=None, session_s=3, limit=4, limits=""):
-        """`limits`: the section [limits] of the configuration."""
+    def __init__(self, name, folder, broken=False, kafka=None, postgres=None, session_s=3, limit=4, limits="",
+                 way=None, topic_settings=""):
+        """`limits`: the section [limits] of the configuration. `way`: what the consumers do, see chaos_main.cpp."""
         self.bin = environment("TURNSTILE_BIN_DIR")
         self.kafka = kafka or environment("TURNSTILE_TEST_KAFKA")
         self.postgres = postgres or environment("TURNSTILE_TEST_POSTGRES_URL")
         self.topic = self.schema = f"chaos_{name}_{os.getpid()}"
-        self.folder, self.broken = folder, broken
+        self.folder, self.way = folder, way or ("elsewhere" if broken else None)
         self.living, self.journals, self.killed = [], {}, []
         self.config = os.path.join(folder, f"{name}.toml")
         with open(self.config, "w") as file:
@@ -60,6 +61,7 @@ lock_timeout = "1s"
 order = "key"
 limit = {limit}
 handler_timeout = "2s"
+{topic_settings}
 """)
 
     def sql(self, text):
@@ -90,7 +92,7 @@ handler_timeout = "2s"
         journal = os.path.join(self.folder, f"{self.topic}-{number}.journal")
         with open(os.path.join(self.folder, f"{self.topic}-{number}.log"), "w") as log:
             process = subprocess.Popen([os.path.join(self.bin, "chaos"), "consume", self.config, self.topic, self.schema,
-                                        str(WORK_MS), journal] + (["elsewhere"] if self.broken else []), stdout=log, stderr=log)
+                                        str(WORK_MS), journal] + ([self.way] if self.way else []), stdout=log, stderr=log)
         self.journals[process.pid] = journal
         self.living.append(process)
         return process
@@ -121,20 +123,20 @@ handler_timeout = "2s"
             self.hits += begun[-1] not in committed
             self.thrown_away += sum(1 for identity in begun if identity not in committed)
 
-    def drain(self):
-        """Until all that was published had its effect, however long the backlog takes."""
+    def drain(self, missing=0):
+        """Until all that was published had its effect, but for so many, however long the backlog takes."""
         self.loader.send_signal(signal.SIGTERM)
         self.published = json.loads(self.loader.communicate(timeout=60)[0])
         table = f"{self.schema}.effect"
         seen, seen_at = -1, time.monotonic()
-        while seen < self.published["distinct"] and time.monotonic() - seen_at < STALL_S:
+        while seen < self.published["distinct"] - missing and time.monotonic() - seen_at < STALL_S:
             count = self.number(f"SELECT count(DISTINCT id) FROM {table}")
             if count != seen:
                 seen, seen_at = count, time.monotonic()
             time.sleep(0.5)
 
-    def finish(self):
-        self.drain()
+    def finish(self, missing=0):
+        self.drain(missing)
         table = f"{self.schema}.effect"
         ends = []
         for process in self.living:

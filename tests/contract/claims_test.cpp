@@ -57,6 +57,35 @@ class ClaimsContract : public InboxContract {
 
 INSTANTIATE_TEST_SUITE_P(Claims, ClaimsContract, all_inbox_kinds(), kind_name);
 
+/// Only of what has begun nobody knows what became of it.
+TEST_P(ClaimsContract, what_had_not_begun_when_its_lease_ended_is_not_in_doubt) {
+  ClaimScope dying = by("dying", 1ms);
+  dying.begins = false;
+  EXPECT_EQ(claim(dying, {"a", "b", "c"}), "ccc");
+  const HeldClaim begun{MessageId::from("b"), 1};
+  const bool held = claims_->begin(handler_, MessageId::from("dying"), {&begun, 1}).front();
+  EXPECT_TRUE(eventually(
+      [&, until = std::chrono::steady_clock::now() + 5ms] { return std::chrono::steady_clock::now() > until; }));
+  EXPECT_TRUE(held);
+  EXPECT_EQ(claim(by("next"), {"a", "b", "c"}), "cpc");
+  EXPECT_THAT(end("next", {ended("a", 2), ended("c", 2)}), ElementsAre(true, true));
+  EXPECT_TRUE(done("a") && done("c") && !done("b"));
+}
+
+TEST_P(ClaimsContract, who_has_lost_a_claim_does_not_begin) {
+  ClaimScope slow = by("slow", 1ms);
+  slow.begins = false;
+  EXPECT_EQ(claim(slow, {"a"}), "c");
+  EXPECT_TRUE(eventually(
+      [&, until = std::chrono::steady_clock::now() + 5ms] { return std::chrono::steady_clock::now() > until; }));
+  EXPECT_EQ(claim(by("next", 1ms), {"a"}), "c");
+  const HeldClaim late{MessageId::from("a"), 1};
+  EXPECT_THAT(claims_->begin(handler_, MessageId::from("slow"), {&late, 1}), ElementsAre(false));
+  EXPECT_TRUE(eventually(
+      [&, until = std::chrono::steady_clock::now() + 5ms] { return std::chrono::steady_clock::now() > until; }));
+  EXPECT_EQ(claim(by("third"), {"a"}), "p") << "the second one's handler had begun with the claim";
+}
+
 TEST_P(ClaimsContract, WhatIsClaimedIsOnesOwnUntilItEnds) {
   EXPECT_EQ(claim(by("one"), {"b", "a"}), "cc");
   EXPECT_EQ(last_[0].fence, 1);

@@ -4,7 +4,7 @@
 //
 // Each message makes one row in SCHEMA.effect. A payload may say what goes wrong: "throw", "throw-int", "sleep:MS",
 // "throw-once:FILE" (throws unless FILE exists, and makes it), "stop-once:FILE" (freezes the whole process, likewise),
-// "defer" (the row is queued). ELSEWHERE: the row is made outside of the message's transaction, as an effect in another system would be.
+// "abort" (the process dies), "defer" (the row is queued). ELSEWHERE: the row is made outside of the message's transaction, as an effect in another system would be.
 // PUBLISH: a topic; each message publishes its id there, and replies it. EFFECT_MS: how long each message takes. JOURNAL: a folder for its journal (support/journal.hpp).
 
 #include <libpq-fe.h>
@@ -38,6 +38,7 @@ void misbehave(const Message& message) {
   const std::string text(message.text());
   if (text == "throw") throw std::runtime_error("told to throw");
   if (text == "throw-int") throw 42;
+  if (text == "abort") std::abort();
   if (text.starts_with("sleep:")) std::this_thread::sleep_for(std::chrono::milliseconds(std::stol(text.substr(6))));
   if (text.starts_with("throw-once:") && first_time(text.substr(11))) throw std::runtime_error("told to throw once");
   if (text.starts_with("stop-once:") && first_time(text.substr(10))) std::raise(SIGSTOP);

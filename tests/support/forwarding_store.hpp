@@ -17,6 +17,7 @@ class ForwardingStore : public InboxStore {
   std::shared_ptr<Claims> claims() override { return inner_->claims(); }
   std::shared_ptr<Producers> producers() override { return inner_->producers(); }
   std::shared_ptr<Outbox> outbox() override { return inner_->outbox(); }
+  std::shared_ptr<Trials> trials() override { return inner_->trials(); }
   void check_schema() override { inner_->check_schema(); }
   HandlerId register_handler(const std::string& name) override { return inner_->register_handler(name); }
   std::string first_group(HandlerId handler, const std::string& group) override {

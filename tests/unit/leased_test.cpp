@@ -37,6 +37,11 @@ class LossyClaims final : public Claims {
     if (lose_claims > 0 && lose_claims-- > 0) throw StoreUnavailable("the answer was lost");
     return claims;
   }
+  std::vector<bool> begin(HandlerId handler, const MessageId& owner, std::span<const HeldClaim> held) override {
+    begun += static_cast<int>(held.size());
+    if (begins_fail) throw StoreUnavailable("away");
+    return inner_->begin(handler, owner, held);
+  }
   std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) override {
     ++end_calls;
     if (away) throw StoreUnavailable("away");
@@ -57,6 +62,8 @@ class LossyClaims final : public Claims {
   }
 
   std::atomic<int> lose_claims = 0, lose_ends = 0, end_calls = 0, renewals = 0, cancelled = 0;
+  std::atomic<int> begun = 0;  ///< messages of which begin() was told
+  std::atomic<bool> begins_fail = false;
   std::atomic<bool> away = false, renewals_fail = false, renewals_hang = false;
   MessageId refused;  ///< whose end is not taken
 
@@ -409,6 +416,28 @@ TEST_F(Leased, WhatWasNotRunIsGivenBack) {
   act_ = nullptr;
   EXPECT_THAT(kinds(run({"b"})), ElementsAre(Kind::settled));
   EXPECT_THAT(fences_, ElementsAre(1, 1));
+}
+
+/// Were the process to die now, nobody would know of these alone what became of them.
+TEST_F(Leased, each_is_recorded_as_begun_before_its_handler_starts) {
+  std::vector<int> begun;
+  act_ = [&](const Message&, Context&) { begun.push_back(claims_->begun); };
+  handler(noting());
+  run({"a", "b", "c"});
+  EXPECT_THAT(begun, ElementsAre(1, 2, 3));
+  run({"d"});
+  EXPECT_EQ(claims_->begun, 3) << "the claim of one says it";
+}
+
+TEST_F(Leased, nothing_starts_that_cannot_be_recorded_as_begun) {
+  handler(noting());
+  claims_->begins_fail = true;
+  const auto result = run({"a", "b"});
+  EXPECT_EQ(result.end, UnitResult::End::store_away);
+  EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back, Kind::put_back));
+  EXPECT_THAT(runs_, IsEmpty());
+  claims_->begins_fail = false;
+  EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
 }
 
 TEST_F(Leased, ALeaseIsRenewedWhileTheHandlerRuns) {

@@ -31,8 +31,10 @@ struct Options {
   std::optional<std::string> reason;
 };
 
-/// Nobody knows whether these have taken effect: to be decided one by one, or for all of a reason.
-const std::set<std::string, std::less<>> kUndecided{"too_old", "unknown", "outside_window", "no_session"};
+/// Nobody knows whether these have taken effect, or whether they kill their process again: to be decided one by one, or for all of a
+/// reason.
+const std::set<std::string, std::less<>> kUndecided{"too_old", "unknown", "outside_window", "no_session",
+                                                    "killed_process"};
 /// Somebody else's: one by one.
 constexpr std::string_view kForged = "forged";
 
@@ -223,6 +225,8 @@ class Replayer {
   static std::string caution(const postgres::DeadSummary& summary) {
     if (summary.reason == "missing_id")
       return "  (it has no id: it is refused again unless the topic's message_id was changed)";
+    if (summary.reason == "killed_process")
+      return "  (unless its handler was mended, it kills the process that runs it, and is a dead letter again in the end)";
     if (summary.reason == "unknown")
       return "  (it is refused again unless it was unparked: turnstile inbox unpark ID --handler NAME --rerun)";
     if (summary.reason == "duplicate" || summary.reason == "mismatch") {

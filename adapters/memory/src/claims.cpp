@@ -29,6 +29,18 @@ class MemoryClaims final : public Claims {
     return claims;
   }
 
+  std::vector<bool> begin(HandlerId handler, const MessageId& owner, std::span<const HeldClaim> held) override {
+    const std::lock_guard lock(state_->mutex);
+    state_->require_available();
+    std::vector<bool> still;
+    for (const HeldClaim& claim : held) {
+      ClaimRow* row = find(handler, owner, claim);
+      if (row != nullptr) row->begun = true;
+      still.push_back(row != nullptr);
+    }
+    return still;
+  }
+
   std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) override {
     const std::lock_guard lock(state_->mutex);
     state_->require_available();
@@ -80,8 +92,9 @@ class MemoryClaims final : public Claims {
                 .is_copy = row.where != where};
       }
       ++row.fence;
-      row.state = claimed && !ours && !scope.rerun_unknown ? State::parked : State::claimed;
+      row.state = claimed && !ours && row.begun && !scope.rerun_unknown ? State::parked : State::claimed;
     }
+    row.begun = scope.begins;
     row.owner = scope.owner;
     row.expires = now + scope.lease;
     row.where = where;

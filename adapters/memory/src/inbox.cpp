@@ -184,7 +184,7 @@ std::vector<PartitionClaim> MemoryInbox::claim_partitions(const std::string& gro
     });
     if (found == state_->fences.end()) {
       const auto slot = static_cast<std::int32_t>(state_->fences.size() + 1);
-      found = state_->fences.emplace(slot, FenceRow{group, at, 0, 0, std::nullopt, 0}).first;
+      found = state_->fences.emplace(slot, FenceRow{group, at, 0, 0, std::nullopt, 0, 0}).first;
     }
     rows.push_back(&found->second);
     claims.push_back({at, {found->first, {}}, {}, {}, 0});
@@ -195,6 +195,7 @@ std::vector<PartitionClaim> MemoryInbox::claim_partitions(const std::string& gro
   state_->require_available();
   if (!free) throw StoreBusy("an open transaction of the old owner holds the fence (SQLSTATE 55P03)");
   for (std::size_t i = 0; i < rows.size(); ++i) {
+    claims[i].is_clean = rows[i]->epoch == rows[i]->released_epoch;
     claims[i].fence.epoch.value = ++rows[i]->epoch;
     claims[i].fence.history = state_->history;
     claims[i].watermark = rows[i]->watermark;

@@ -26,7 +26,8 @@ struct FenceRow {
   std::int64_t epoch = 0;
   std::int32_t incarnation = 0;
   std::optional<Offset> watermark;
-  int sharers = 0;  ///< open transactions that hold it
+  std::int64_t released_epoch = 0;  ///< the last one whose owner has released it
+  int sharers = 0;                  ///< open transactions that hold it
 };
 
 struct ClaimRow {
@@ -37,12 +38,27 @@ struct ClaimRow {
   std::chrono::steady_clock::time_point expires;
   std::pair<std::int32_t, Offset> where;  ///< slot and offset
   std::optional<std::int64_t> fingerprint;
+  bool begun = true;
 };
 
 /// A message in the outbox, and when it was committed.
 struct OutboxRow {
   OutboxRecord record;
   std::chrono::steady_clock::time_point written_at;
+};
+
+/// Messages of one partition that were begun together.
+struct TrialRow {
+  std::int64_t epoch = 0;
+  std::int32_t incarnation = 0;
+  std::vector<Offset> offsets;
+  bool alone = false;
+};
+
+struct SuspectRow {
+  std::int32_t incarnation = 0;
+  int deaths = 0;
+  std::int64_t epoch = 0;  ///< of the owner that died last
 };
 
 using ProgressKey = std::pair<HandlerId, std::int32_t>;  ///< handler, slot
@@ -71,6 +87,8 @@ struct WindowKey {
 struct MemoryInbox::Tables {
   std::map<InboxKey, std::optional<std::int64_t>> ids;  ///< with fingerprints
   std::map<InboxKey, ClaimRow> claims;
+  std::map<std::pair<std::int32_t, Offset>, TrialRow> trials;      ///< by slot and first offset
+  std::map<std::pair<std::int32_t, Offset>, SuspectRow> suspects;  ///< by slot and offset
   std::map<ProgressKey, Progress> progress;
   std::map<MessageId, ProducerRow> producers;
   std::map<WindowKey, RequestWindow> windows;

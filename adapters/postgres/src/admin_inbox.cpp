@@ -4,6 +4,10 @@ namespace turnstile::postgres {
 
 namespace {
 
+/// Of a claim whose lease has ended: its handler had not begun, so that whoever gets the message runs it.
+const std::string not_begun =
+    "coalesce(unbegun_by = owner AND unbegun_in = pg_catalog.pg_postmaster_start_time(), false)";
+
 // Counting reads the whole inbox; a person who asks for it can wait, or interrupt it.
 constexpr Patience kCounting{600'000, 5'000};
 
@@ -77,8 +81,12 @@ InboxStats Admin::stats() {
         "    (extract(epoch FROM min(seen_at)) * 1000000)::bigint AS oldest, "
         "    (extract(epoch FROM max(seen_at)) * 1000000)::bigint AS newest FROM inbox GROUP BY handler) i "
         "  ON i.handler = h.id "
-        "LEFT JOIN (SELECT handler, count(*) FILTER (WHERE state = 'claimed' AND expires_at >= clock_timestamp()) AS claimed, "
-        "    count(*) FILTER (WHERE state = 'claimed' AND expires_at < clock_timestamp()) AS unknown, "
+        "LEFT JOIN (SELECT handler, count(*) FILTER (WHERE state = 'claimed' AND (expires_at >= clock_timestamp() OR " +
+        not_begun +
+        ")) AS claimed, "
+        "    count(*) FILTER (WHERE state = 'claimed' AND expires_at < clock_timestamp() AND NOT (" +
+        not_begun +
+        ")) AS unknown, "
         "    count(*) FILTER (WHERE state = 'failed') AS failed, count(*) FILTER (WHERE state = 'parked') AS parked "
         "    FROM claim GROUP BY handler) c ON c.handler = h.id ORDER BY h.name"));
     stats.partitions = partition_states(session_->run(
@@ -104,12 +112,13 @@ std::vector<std::string> Admin::handlers() {
 
 std::vector<ClaimedMessage> Admin::claims(const MessageId& id, const std::optional<std::string>& handler) {
   const Rows rows = session_->ask(
-      "SELECT h.name, CASE WHEN c.state = 'claimed' AND c.expires_at < clock_timestamp() THEN 'unknown' ELSE c.state END, "
-      "       c.fence, (extract(epoch FROM c.claimed_at) * 1000000)::bigint, "
-      "       (extract(epoch FROM c.expires_at) * 1000000)::bigint, f.consumer_group, f.topic, f.partition, "
-      "       c.record_offset, coalesce(c.error, '') "
-      "FROM handler h JOIN claim c ON c.handler = h.id AND c.id = $1::uuid LEFT JOIN fence f ON f.slot = c.slot "
-      "WHERE $2::text IS NULL OR h.name = $2 ORDER BY h.name",
+      "SELECT h.name, CASE WHEN c.state = 'claimed' AND c.expires_at < clock_timestamp() AND NOT (" + not_begun +
+          ") THEN 'unknown' ELSE c.state END, "
+          "       c.fence, (extract(epoch FROM c.claimed_at) * 1000000)::bigint, "
+          "       (extract(epoch FROM c.expires_at) * 1000000)::bigint, f.consumer_group, f.topic, f.partition, "
+          "       c.record_offset, coalesce(c.error, '') "
+          "FROM handler h JOIN claim c ON c.handler = h.id AND c.id = $1::uuid LEFT JOIN fence f ON f.slot = c.slot "
+          "WHERE $2::text IS NULL OR h.name = $2 ORDER BY h.name",
       {id.text(), handler});
   std::vector<ClaimedMessage> claims;
   for (std::size_t row = 0; row < rows.size(); ++row) {

@@ -28,6 +28,7 @@ class PostgresClaims final : public Claims {
   explicit PostgresClaims(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
   std::vector<Claim> claim(const ClaimScope& scope, std::span<const InboxEntry> entries) override;
+  std::vector<bool> begin(HandlerId handler, const MessageId& owner, std::span<const HeldClaim> held) override;
   std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) override;
   std::vector<bool> renew(HandlerId handler, const MessageId& owner, milliseconds lease,
                           std::span<const HeldClaim> held) override;
@@ -70,6 +71,7 @@ void PostgresClaims::add_claim(Pipeline& pipeline, const ClaimScope& scope, std:
   } else {
     to.add_null(0);
   }
+  to.add_text(scope.begins ? "t" : "f");
   pipeline.add(scope.fence ? sql().take_claims : sql().take_free_claims, kCaller, Pipeline::Keep::binary);
   to.add_int(scope.handler.value);
   add_uuid_array(to, order.size(), [&](std::size_t i) -> const MessageId& { return at(i).id; });
@@ -142,6 +144,28 @@ void PostgresClaims::add_ends(Pipeline& pipeline, HandlerId handler, const Messa
   }
 }
 
+std::vector<bool> held_among(const PGresult* rows, std::span<const HeldClaim> asked) {
+  std::vector<MessageId> ids;
+  for (int row = 0; row < PQntuples(rows); ++row) ids.push_back(id_in(rows, row));
+  std::sort(ids.begin(), ids.end());
+  std::vector<bool> held;
+  for (const HeldClaim& claim : asked) held.push_back(std::binary_search(ids.begin(), ids.end(), claim.id));
+  return held;
+}
+
+std::vector<bool> PostgresClaims::begin(HandlerId handler, const MessageId& owner, std::span<const HeldClaim> held) {
+  if (held.empty()) return {};
+  const auto kept = call([&](Pipeline& pipeline) {
+    pipeline.add(sql().begin, kCaller);
+    // It has to survive this process. After a crash of the server nobody trusts that what it says has not begun (unbegun_in).
+    pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
+    add_held(pipeline, handler, owner, held.size(), [&](std::size_t i) -> const HeldClaim& { return held[i]; });
+    pipeline.add(sql().begin_claims, kCaller, Pipeline::Keep::binary);
+    pipeline.add("COMMIT", kCaller);
+  });
+  return held_among(kept[0].get(), held);
+}
+
 std::vector<bool> PostgresClaims::end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) {
   std::vector<bool> held(ends.size(), false);
   if (ends.empty()) return held;
@@ -187,21 +211,14 @@ std::vector<bool> PostgresClaims::end(HandlerId handler, const MessageId& owner,
 
 std::vector<bool> PostgresClaims::renew(HandlerId handler, const MessageId& owner, milliseconds lease,
                                         std::span<const HeldClaim> held) {
-  std::vector<bool> still(held.size(), false);
-  if (held.empty()) return still;
+  if (held.empty()) return {};
   // On the connections of the store's own calls: those of the workers may all wait for something.
   const auto kept = postgres::call(*shared_, [&](Pipeline& pipeline) {
     add_held(pipeline, handler, owner, held.size(), [&](std::size_t i) -> const HeldClaim& { return held[i]; });
     pipeline.arguments().add_int(lease.count());
     pipeline.add(sql().renew_claims, kCaller, Pipeline::Keep::binary);
   });
-  std::vector<MessageId> renewed;
-  for (int row = 0; row < PQntuples(kept[0].get()); ++row) renewed.push_back(id_in(kept[0].get(), row));
-  std::sort(renewed.begin(), renewed.end());
-  for (std::size_t i = 0; i < held.size(); ++i) {
-    still[i] = std::binary_search(renewed.begin(), renewed.end(), held[i].id);
-  }
-  return still;
+  return held_among(kept[0].get(), held);
 }
 
 }  // namespace

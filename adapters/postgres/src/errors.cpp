@@ -36,8 +36,8 @@ ServerError server_error(const PGresult* result) {
 }
 
 Kind classify(std::string_view state) {
-  // Deadlock, serialization failure, lock timeout, idle-in-transaction timeout.
-  for (const std::string_view busy : {"40P01", "40001", "55P03", "25P03"}) {
+  // Deadlock, serialization failure, lock timeout.
+  for (const std::string_view busy : {"40P01", "40001", "55P03"}) {
     if (state == busy) return Kind::busy;
   }
   // No connection, operator intervention (but not a cancelled query), out of resources, I/O; a standby or a disk set
@@ -47,6 +47,8 @@ Kind classify(std::string_view state) {
   }
   return Kind::statement;
 }
+
+bool is_overdue(std::string_view state) { return state == "25P03" || state == "25P04"; }
 
 std::string describe(const ServerError& error) {
   if (error.sqlstate.empty()) return error.message;
@@ -82,7 +84,13 @@ void throw_store_error(const ServerError& error, std::string_view schema, std::s
 }
 
 void throw_lost(const ConnectionLost& lost) {
-  if (classify(lost.last_words.sqlstate) == Kind::busy) throw StoreBusy(describe(lost.last_words));
+  const std::string& state = lost.last_words.sqlstate;
+  if (classify(state) == Kind::busy) throw StoreBusy(describe(lost.last_words));
+  if (is_overdue(state)) {
+    throw SqlError("PostgreSQL ended the transaction because the handler left it open for longer than handler_timeout: " +
+                       describe(lost.last_words),
+                   state);
+  }
   throw StoreUnavailable("lost the connection to PostgreSQL: " + describe(lost.last_words));
 }
 

@@ -37,6 +37,9 @@ enum class Kind {
 };
 Kind classify(std::string_view sqlstate);
 
+/// The server has ended a transaction that was open for too long: whoever left it open has failed, and will again.
+bool is_overdue(std::string_view sqlstate);
+
 /// "duplicate key value violates … (SQLSTATE 23505)"
 std::string describe(const ServerError& error);
 
@@ -45,7 +48,8 @@ std::string describe(const ServerError& error);
 /// One of the adapter's own statements failed: the same, but what only an operator can mend (a missing table, a missing
 /// right) is StoreUnavailable with the remedy. `schema` and `user` are for the GRANT lines.
 [[noreturn]] void throw_store_error(const ServerError& error, std::string_view schema, std::string_view user);
-/// The connection was lost while no COMMIT was under way.
+/// The connection was lost while no COMMIT was under way: throws StoreUnavailable, StoreBusy, or SqlError where the transaction was
+/// overdue.
 [[noreturn]] void throw_lost(const ConnectionLost& lost);
 
 /// Another member owns the partition.

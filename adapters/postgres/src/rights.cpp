@@ -15,7 +15,7 @@ struct Rights {
 constexpr Rights kTables[] = {
     {"SELECT", "migration"},
     {"SELECT, INSERT, UPDATE (consumer_group)", "handler"},
-    {"SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at)", "fence"},
+    {"SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at, released_epoch)", "fence"},
     {"SELECT, INSERT, UPDATE (watermark, moved_at)", "watermark"},
     {"SELECT, INSERT", "inbox"},
     {"SELECT, INSERT", "dead"},
@@ -27,11 +27,13 @@ constexpr Rights kTables[] = {
     {"SELECT, INSERT, UPDATE (shard, refused), DELETE", "outbox"},
     {"SELECT, UPDATE (owner, fence, expires_at)", "outbox_relay"},
     {"SELECT, INSERT, UPDATE (redeemed_at), DELETE", "one_time_token"},
-    {"SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at), DELETE",
+    {"SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at, unbegun_by, unbegun_in), DELETE",
      "claim"},
     {"SELECT, INSERT, UPDATE (heartbeat_at, expired_at), DELETE", "producer"},
     {"SELECT, INSERT, UPDATE (high, low, acked, seen, moved_at)", "producer_window"},
     {"SELECT, INSERT, DELETE", "producer_response"},
+    {"SELECT, INSERT, UPDATE (offsets, alone, epoch, incarnation), DELETE", "trial"},
+    {"SELECT, INSERT, UPDATE (incarnation, deaths, epoch, died_at), DELETE", "suspect"},
     {"SELECT", "kept"},
     {"SELECT", "sweep"},
 };

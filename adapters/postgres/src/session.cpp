@@ -238,7 +238,8 @@ void Session::commit() {
     const bool sent = asked && pipeline.all_sent();
     close();
     if (answers.failure) throw_failure(*answers.failure);
-    if (!sent || classify(lost.last_words.sqlstate) == Kind::busy) throw_lost(lost);
+    const std::string& state = lost.last_words.sqlstate;
+    if (!sent || classify(state) == Kind::busy || is_overdue(state)) throw_lost(lost);
     throw CommitInDoubt("lost the connection to PostgreSQL between COMMIT and its answer: " +
                         describe(lost.last_words));
   }

@@ -161,16 +161,19 @@ constexpr std::string_view kTakeClaims = R"(
 ), given AS MATERIALIZED (
   SELECT * FROM unnest($7::uuid[], $8::bigint[], $9::bigint[], $13::bigint[]) AS e (id, record_offset, fingerprint, in_doubt)
 ), taken AS (
-  INSERT INTO @.claim AS c (handler, id, owner, slot, record_offset, fingerprint, expires_at, state)
+  INSERT INTO @.claim AS c (handler, id, owner, slot, record_offset, fingerprint, expires_at, state, unbegun_by, unbegun_in)
   SELECT $3::smallint, e.id, ($10::uuid[])[1], $4::integer, e.record_offset, e.fingerprint,
          clock_timestamp() + $11::bigint * interval '1 millisecond',
-         CASE WHEN e.in_doubt = 1 AND NOT $12::boolean THEN 'parked' ELSE 'claimed' END
+         CASE WHEN e.in_doubt = 1 AND NOT $12::boolean THEN 'parked' ELSE 'claimed' END,
+         CASE WHEN NOT $14::boolean THEN ($10::uuid[])[1] END, pg_catalog.pg_postmaster_start_time()
     FROM given e WHERE EXISTS (SELECT 1 FROM owner) ORDER BY e.id
   ON CONFLICT (handler, id) DO UPDATE
-     SET state = CASE WHEN c.state = 'failed' OR c.owner = ANY ($10::uuid[]) OR $12::boolean THEN 'claimed' ELSE 'parked' END,
+     SET state = CASE WHEN c.state = 'failed' OR c.owner = ANY ($10::uuid[]) OR $12::boolean
+                        OR (c.unbegun_by = c.owner AND c.unbegun_in = pg_catalog.pg_postmaster_start_time())
+                      THEN 'claimed' ELSE 'parked' END,
          owner = excluded.owner, fence = c.fence + 1, expires_at = excluded.expires_at, slot = excluded.slot,
          record_offset = excluded.record_offset, fingerprint = coalesce(excluded.fingerprint, c.fingerprint), error = NULL,
-         claimed_at = excluded.claimed_at
+         claimed_at = excluded.claimed_at, unbegun_by = excluded.unbegun_by, unbegun_in = excluded.unbegun_in
    WHERE c.state = 'failed' OR (c.state = 'claimed' AND (c.owner = ANY ($10::uuid[]) OR c.expires_at < clock_timestamp()))
   RETURNING id, state, fence
 )
@@ -201,6 +204,13 @@ WITH given AS MATERIALIZED (
           WHERE c.handler = $1::smallint AND c.id = g.id AND c.fence = g.fence AND c.owner = $4::uuid AND c.state = 'claimed'
             FOR UPDATE) h
 )";
+
+/// The owner counts as well: a process of an older version takes claims over and does not know of this.
+constexpr std::string_view kBeginClaims = R"(
+), begun AS (
+  UPDATE @.claim SET unbegun_by = NULL WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held))
+)
+SELECT id FROM held)";
 
 constexpr std::string_view kEndClaims = R"(
 ), gone AS (
@@ -235,6 +245,63 @@ constexpr std::string_view kRenewClaims = R"(
    WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held))
 )
 SELECT id FROM held)";
+
+/// No row: the epoch is no longer ours. What lies below the watermark is settled.
+constexpr std::string_view kBlame = R"(
+WITH owner AS MATERIALIZED (
+  SELECT slot, incarnation FROM @.fence WHERE slot = $1::integer AND epoch = $2::bigint FOR SHARE
+), past AS (
+  DELETE FROM @.suspect s USING owner o LEFT JOIN @.watermark w ON w.slot = o.slot
+   WHERE s.slot = o.slot AND (s.record_offset < w.watermark OR s.incarnation <> o.incarnation)
+), left_behind AS (
+  DELETE FROM @.trial t USING owner o WHERE t.slot = o.slot AND t.epoch < $2::bigint
+  RETURNING t.offsets, t.alone, t.epoch, t.incarnation
+), blamed AS (
+  INSERT INTO @.suspect AS s (slot, record_offset, incarnation, deaths, epoch)
+  SELECT o.slot, u.record_offset, o.incarnation, max(l.alone::integer), max(l.epoch)
+    FROM owner o JOIN left_behind l ON l.incarnation = o.incarnation
+   CROSS JOIN LATERAL unnest(l.offsets) AS u (record_offset)
+    LEFT JOIN @.watermark w ON w.slot = o.slot
+   WHERE u.record_offset >= coalesce(w.watermark, 0)
+   GROUP BY o.slot, o.incarnation, u.record_offset ORDER BY u.record_offset
+  ON CONFLICT (slot, record_offset) DO UPDATE
+     SET deaths = s.deaths + excluded.deaths, epoch = excluded.epoch, died_at = excluded.died_at
+)
+SELECT 1 FROM owner)";
+
+/// A statement of its own: it sees what the one above has written.
+constexpr std::string_view kSuspects = R"(
+SELECT record_offset, deaths FROM @.suspect WHERE slot = $1::integer ORDER BY record_offset)";
+
+constexpr std::string_view kBeginTrial = R"(
+WITH owner AS MATERIALIZED (
+  SELECT slot, incarnation FROM @.fence WHERE slot = $1::integer AND epoch = $2::bigint FOR SHARE
+), begun AS (
+  INSERT INTO @.trial (slot, first_offset, offsets, alone, epoch, incarnation)
+  SELECT slot, ($3::bigint[])[1], $3::bigint[], $4::boolean, $2::bigint, incarnation FROM owner
+  ON CONFLICT (slot, first_offset) DO UPDATE
+     SET offsets = excluded.offsets, alone = excluded.alone, epoch = excluded.epoch, incarnation = excluded.incarnation
+)
+SELECT 1 FROM owner)";
+
+constexpr std::string_view kEndTrial = R"(
+WITH ended AS (
+  DELETE FROM @.trial WHERE slot = $1::integer AND first_offset = ($3::bigint[])[1] AND epoch = $2::bigint
+), settled AS (
+  DELETE FROM @.suspect WHERE slot = $1::integer AND record_offset = ANY ($4::bigint[])
+)
+UPDATE @.suspect SET deaths = greatest(0, deaths - 1), epoch = NULL
+ WHERE slot = $1::integer AND epoch = $2::bigint AND record_offset = ANY ($3::bigint[]) AND record_offset <> ALL ($4::bigint[]))";
+
+constexpr std::string_view kClearTrials = R"(
+DELETE FROM @.trial t USING unnest($1::bigint[], $2::bigint[]) AS g (slot, epoch) WHERE t.slot = g.slot AND t.epoch = g.epoch)";
+
+constexpr std::string_view kRelease = R"(
+WITH owned AS MATERIALIZED (
+  SELECT f.slot FROM @.fence f JOIN unnest($1::bigint[], $2::bigint[]) AS g (slot, epoch) ON f.slot = g.slot AND f.epoch = g.epoch
+   ORDER BY f.slot FOR NO KEY UPDATE OF f
+)
+UPDATE @.fence f SET released_epoch = f.epoch FROM owned o WHERE f.slot = o.slot)";
 
 /// Whoever is about to take a shard, and so has it locked, is not waited for.
 constexpr std::string_view kKeepShards = R"(
@@ -279,7 +346,8 @@ WITH locked AS MATERIALIZED (
 UPDATE @.fence f SET epoch = f.epoch + 1, claimed_at = clock_timestamp() FROM locked WHERE f.slot = locked.slot
 RETURNING f.topic, f.partition, f.slot, f.epoch, @history, f.incarnation,
           (SELECT w.watermark FROM @.watermark w WHERE w.slot = f.slot),
-          (SELECT max(p.next_offset) FROM @.progress p WHERE p.slot = f.slot AND p.incarnation = f.incarnation))";
+          (SELECT max(p.next_offset) FROM @.progress p WHERE p.slot = f.slot AND p.incarnation = f.incarnation),
+          (f.epoch = 1 OR f.epoch - 1 IS NOT DISTINCT FROM f.released_epoch)::integer)";
 
 /// The fences are locked before the watermarks are touched, both in the order of slots; the epoch is read under the lock.
 constexpr std::string_view kAdvance = R"(
@@ -417,10 +485,17 @@ Statements::Statements(const std::string& schema) {
   take_claims = in(kOwner) + in(kFenced) + in(kTakeClaims);
   take_free_claims = in(kOwner) + in(kFree) + in(kTakeClaims);
   drop_done_claims = in(kDropDoneClaims);
+  begin_claims = in(held("")) + in(kBeginClaims);
   end_claims = in(held("bytea")) + in(kEndClaims);
   fail_claims = in(held("text")) + in(kFailClaims);
   give_claims_back = in(held("")) + in(kGiveClaimsBack);
   renew_claims = in(held("")) + in(kRenewClaims);
+  blame = in(kBlame);
+  suspects = in(kSuspects);
+  begin_trial = in(kBeginTrial);
+  end_trial = in(kEndTrial);
+  clear_trials = in(kClearTrials);
+  release = in(kRelease);
   open_producer = in(kOpenProducer);
   producer_heartbeat = in(kProducerHeartbeat);
   producer_secrets = in("SELECT id, secret FROM @.producer WHERE id = ANY ($1::uuid[])");

@@ -37,10 +37,19 @@ struct Statements {
   std::string take_claims;
   std::string take_free_claims;
   std::string drop_done_claims;
+  std::string begin_claims;
   std::string end_claims;
   std::string fail_claims;
   std::string give_claims_back;
   std::string renew_claims;
+
+  // Trials.
+  std::string blame;
+  std::string suspects;
+  std::string begin_trial;
+  std::string end_trial;
+  std::string clear_trials;
+  std::string release;
 
   // Producers.
   std::string open_producer;

@@ -13,6 +13,7 @@
 #include "schema.hpp"
 #include "session.hpp"
 #include "text.hpp"
+#include "trials.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::postgres {
@@ -41,6 +42,7 @@ class Store final : public InboxStore {
   std::shared_ptr<Claims> claims() override { return open_claims(shared_); }
   std::shared_ptr<Producers> producers() override { return open_producers(shared_); }
   std::shared_ptr<Outbox> outbox() override { return open_outbox(shared_); }
+  std::shared_ptr<Trials> trials() override { return open_trials(shared_); }
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;
   std::string first_group(HandlerId handler, const std::string& group) override;
@@ -125,9 +127,8 @@ std::optional<Recorded> Store::find(HandlerId handler, const MessageId& id) {
 }
 
 std::int64_t Store::history() {
-  const auto kept = call([&](Pipeline& pipeline) {
-    pipeline.add(shared_->statements.history, kCaller, Pipeline::Keep::text);
-  });
+  const auto kept =
+      call([&](Pipeline& pipeline) { pipeline.add(shared_->statements.history, kCaller, Pipeline::Keep::text); });
   return number_at(kept[0], 0, 0);
 }
 
@@ -157,6 +158,7 @@ std::vector<PartitionClaim> Store::claim_partitions(const std::string& group,
     claim.incarnation = static_cast<std::int32_t>(number_at(kept[0], row, 5));
     if (!PQgetisnull(kept[0].get(), row, 6)) claim.watermark = number_at(kept[0], row, 6);
     if (!PQgetisnull(kept[0].get(), row, 7)) claim.progress = number_at(kept[0], row, 7);
+    claim.is_clean = number_at(kept[0], row, 8) == 1;
     claims.push_back(std::move(claim));
   }
   // In the order asked.

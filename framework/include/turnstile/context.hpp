@@ -57,8 +57,8 @@ class Context {
   /// Set when the work has lost its reason: the partition was taken away, the handler's timeout has passed, or the
   /// process is stopping and its drain time is over. A long handler should look at it.
   [[nodiscard]] const std::stop_token& stop_token() const noexcept { return fields_.stop; }
-  /// 1 for the first run of a message in this process. Runs in a batch that was rolled back because of a neighbour
-  /// are not counted.
+  /// 1 and how often the message has failed by itself in this process, and how many processes have died while they ran only this
+  /// message. Runs in a batch that was rolled back because of another message are not counted.
   [[nodiscard]] int attempt() const noexcept { return fields_.attempt; }
   /// The ownership under which this runs: hand it to outside systems so that they can refuse an older one. Absent where
   /// there is no database.

@@ -20,7 +20,9 @@ struct BatchReport {
   std::int64_t duplicates = 0;  ///< refused: their ids were there already
   std::int64_t retried = 0;     ///< failed, will come again
   std::int64_t dead = 0;        ///< went to the dead letter topic, or were parked
-  std::int64_t unclaimed = 0;   ///< of those done or skipped: ran without the database (store_down = "run")
+  std::int64_t rerun =
+      0;  ///< runs of handlers that were rolled back because of another message of the batch, and came again
+  std::int64_t unclaimed = 0;  ///< of those done or skipped: ran without the database (store_down = "run")
   std::chrono::nanoseconds took{};
 };
 

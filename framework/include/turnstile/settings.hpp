@@ -15,7 +15,9 @@ namespace turnstile {
 /// How often, and how long between. The delay before attempt n+1 is first * 2^(n-1), at most `cap`, of which a random
 /// half is taken off (jitter, so that what failed together does not come back together).
 struct RetryPolicy {
-  int attempts = 5;  ///< runs in all, the first one included; at least 1
+  /// How often the message's handler may be started and fail by itself, at least 1; then it is a dead letter. A death of the process that
+  /// ran nothing else counts. Runs that were rolled back because of another message of the batch do not.
+  int attempts = 5;
   std::chrono::milliseconds first{100};
   std::chrono::milliseconds cap{30'000};
   bool operator==(const RetryPolicy&) const = default;

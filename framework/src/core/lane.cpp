@@ -22,11 +22,12 @@ std::size_t bytes_of(const Message& message) {
 void Lane::add(std::unique_ptr<Block> block) {
   Held held;
   for (const Message& message : block->messages()) {
-    if (!tracker_.take(message.offset(), Entry{&message, 1, false, 0})) continue;
+    if (!tracker_.take(message.offset(), Entry{&message, 1, false, false, 0})) continue;
     ++held.unsettled;
     held.bytes += bytes_of(message);
-    if (order_ != Order::key) continue;
     const Seq seq = tracker_.end() - 1;
+    if (!suspects_.empty()) mark(tracker_.entry(seq));
+    if (order_ != Order::key) continue;
     // Keyless records get streams of their own, out of the way of hashes as far as 64 bits can be.
     const KeyHash key = message.key() ? std::hash<std::string_view>{}(*message.key()) : ~(keyless_++);
     tracker_.entry(seq).key = key;
@@ -45,6 +46,19 @@ void Lane::add(std::unique_ptr<Block> block) {
   blocks_.push_back(std::move(held));
 }
 
+void Lane::single_out(std::map<Offset, int> suspects) {
+  suspects_ = std::move(suspects);
+  for (Seq seq = tracker_.base(); seq < tracker_.end(); ++seq) {
+    if (tracker_.is_open(seq)) mark(tracker_.entry(seq));
+  }
+}
+
+void Lane::mark(Entry& entry) {
+  const auto suspect = suspects_.find(entry.message->offset());
+  entry.alone = suspect != suspects_.end();
+  if (entry.alone) entry.attempt = std::max(entry.attempt, suspect->second + 1);
+}
+
 void Lane::hand_out(std::size_t most, SteadyTime now, std::vector<Work>& out) {
   release_due(now);
   switch (order_) {
@@ -61,12 +75,14 @@ void Lane::hand_out_in_sequence(std::size_t most, std::vector<Work>& out) {
 
 void Lane::hand_out_free(std::size_t most, std::vector<Work>& out) {
   while (most > 0 && !returned_.empty()) {
+    if (!may_join(*returned_.begin(), out)) return;
     give(*returned_.begin(), out);
     returned_.erase(returned_.begin());
     --most;
   }
   for (cursor_ = std::max(cursor_, tracker_.base()); most > 0 && cursor_ < tracker_.end(); ++cursor_) {
     if (!tracker_.is_open(cursor_)) continue;
+    if (!may_join(cursor_, out)) return;
     give(cursor_, out);
     --most;
   }
@@ -78,22 +94,32 @@ void Lane::hand_out_by_key(std::size_t most, std::vector<Work>& out) {
     const auto key = next_key();
     if (!key) break;
     Stream& stream = streams_[*key];
+    if (!may_join(stream.waiting.front(), out)) {
+      queue_key(*key, stream);
+      break;
+    }
     // One of each key, so that a hand-out spreads over keys; more of the same only when it is the last that is ready.
     do {
       give(stream.waiting.front(), out);
       stream.waiting.pop_front();
       ++stream.running;
       --most;
-    } while (most > 0 && !stream.waiting.empty() &&
+    } while (most > 0 && !stream.waiting.empty() && may_join(stream.waiting.front(), out) &&
              std::all_of(std::begin(ready_keys_), std::end(ready_keys_), [](const auto& q) { return q.empty(); }));
   }
   std::sort(out.begin() + static_cast<std::ptrdiff_t>(from), out.end(),
             [](const Work& a, const Work& b) { return a.seq < b.seq; });
 }
 
+bool Lane::may_join(Seq seq, const std::vector<Work>& out) const {
+  // What has failed runs by itself, so that nobody else is rolled back with it time and again.
+  const Entry& entry = tracker_.entry(seq);
+  return out.empty() || !(out.back().alone || out.back().attempt > 1 || entry.alone || entry.attempt > 1);
+}
+
 void Lane::give(Seq seq, std::vector<Work>& out) {
   Entry& entry = tracker_.entry(seq);
-  out.push_back({entry.message, seq, entry.attempt});
+  out.push_back({entry.message, seq, entry.attempt, entry.alone});
   entry.running = true;
   ++running_;
 }
@@ -136,6 +162,7 @@ void Lane::finish_running(Seq seq) {
 void Lane::settle(const Work& work) {
   finish_running(work.seq);
   if (order_ == Order::key) done_in_stream(tracker_.entry(work.seq).key);
+  if (work.alone) suspects_.erase(work.message->offset());
   settled(work.seq);
 }
 
@@ -190,6 +217,7 @@ void Lane::settle_waiting(Seq seq) {
     if (stream.waiting.empty() && stream.running == 0 && !stream.queued) streams_.erase(key);
     else queue_key(key, stream);
   }
+  if (tracker_.entry(seq).alone) suspects_.erase(tracker_.offset(seq));
   settled(seq);
 }
 

@@ -31,7 +31,8 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 struct Work {
   const Message* message = nullptr;  ///< lives in the lane until the message is settled
   Seq seq = 0;
-  int attempt = 1;  ///< the number of the run that is about to start
+  int attempt = 1;     ///< the number of the run that is about to start
+  bool alone = false;  ///< it is to run while the process runs nothing else
 };
 
 class Lane {
@@ -48,6 +49,10 @@ class Lane {
   /// Gives out at most `most` messages that may start now, in offset order within each key (and, for Order::partition
   /// and none, over all). The caller reports each of them back exactly once.
   void hand_out(std::size_t most, SteadyTime now, std::vector<Work>& out);
+  /// These are handed out one at a time, marked as `alone`. With the runs of each that have failed.
+  void single_out(std::map<Offset, int> suspects);
+  /// Some of them are not settled, as far as is known.
+  [[nodiscard]] bool has_suspects() const noexcept { return !suspects_.empty(); }
   /// Something could be handed out at `now`.
   [[nodiscard]] bool ready(SteadyTime now) const;
   /// When a message that waits for its retry is due, if any waits.
@@ -96,6 +101,7 @@ class Lane {
     const Message* message = nullptr;
     int attempt = 1;
     bool running = false;
+    bool alone = false;
     KeyHash key = 0;
   };
   /// The messages of one key that are not settled, oldest first; only the run at the front is ever handed out.
@@ -111,6 +117,9 @@ class Lane {
   void hand_out_by_key(std::size_t most, std::vector<Work>& out);
   void release_due(SteadyTime now);
   void give(Seq seq, std::vector<Work>& out);
+  /// Whether it may be handed out together with these.
+  [[nodiscard]] bool may_join(Seq seq, const std::vector<Work>& out) const;
+  void mark(Entry& entry);
   void queue_key(KeyHash key, Stream& stream);
   std::optional<KeyHash> next_key();
   void return_to_stream(Seq seq, KeyHash key, bool blocked);
@@ -119,6 +128,7 @@ class Lane {
   void settled(Seq seq);
 
   Order order_;
+  std::map<Offset, int> suspects_;
   OffsetTracker<Entry> tracker_;
   std::size_t running_ = 0;
   Seq cursor_ = 0;                          ///< first message that was never handed out (partition, none)

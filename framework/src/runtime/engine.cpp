@@ -48,7 +48,7 @@ void work(Scheduler& scheduler, WorkerSlot& slot, InboxStore* store) {
       if (topic.needs_store() && !session) session = store->open_session();
       result = unit.look_up     ? topic.runner.look_up(unit.works, unit.lane->place, *session)
                : unit.unclaimed ? topic.runner.run_unclaimed(unit.works, unit.lane->place, slot.watch)
-                                : topic.runner.run(unit.works, unit.lane->place, session.get(), slot.watch);
+                                : topic.runner.run(unit.works, unit.lane->place, session.get(), slot.watch, unit.alone);
     } catch (const std::exception& e) {
       result.verdicts.assign(unit.works.size(), Verdict{});
       result.end = UnitResult::End::store_away;
@@ -64,6 +64,7 @@ Engine::Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxSto
                std::shared_ptr<Limiters> limiters, std::shared_ptr<const Journal> journal)
     : settings_(std::move(settings)),
       store_(std::move(store)),
+      trials_(store_ ? store_->trials() : nullptr),
       limiters_(std::move(limiters)),
       journal_(std::move(journal)),
       waker_(std::make_shared<Waker>()),
@@ -197,6 +198,7 @@ TopicState* Engine::topic_of(const TopicPartition& at) const {
 
 std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicPartition> partitions) {
   std::vector<TopicPartition> to_claim;
+  std::vector<LanePtr> unfenced;
   std::map<TopicPartition, LanePtr> claiming;
   for (const auto& at : partitions) {
     TopicState* topic = topic_of(at);
@@ -209,9 +211,15 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
       to_claim.push_back(at);
       claiming[at] = lane;
     } else {
-      limiters_->on_claimed(at, Epoch{});
-      topic->runner.services().observers.tell(&Observer::on_assigned, at, Epoch{});
+      unfenced.push_back(lane);
+      continue;
     }
+    shared_->scheduler.open(std::move(lane));
+  }
+  guard(unfenced);
+  for (auto& lane : unfenced) {
+    limiters_->on_claimed(lane->place.at, Epoch{});
+    lane->topic.runner.services().observers.tell(&Observer::on_assigned, lane->place.at, Epoch{});
     shared_->scheduler.open(std::move(lane));
   }
   journal_->info("assigned " + std::to_string(partitions.size()) + " partitions");
@@ -329,7 +337,62 @@ Place Engine::place_of(LaneState& lane, const PartitionClaim& claim, millisecond
   lane.start = start_of(lane, claim, place, wait);
   lane.flushed = place.incarnation == claim.incarnation && claim.watermark ? claim.watermark : lane.start;
   lane.topic.runner.find_dead(place, lane.start);
+  watch_over(place, lane.place, claim, wait);
   return place;
+}
+
+/// What may have killed the last owner is to be found before it kills the others.
+/// `before`: as this process owned it until now, if it did.
+void Engine::watch_over(Place& place, const Place& before, const PartitionClaim& claim, milliseconds wait) {
+  place.guard = claim.fence;
+  if (claim.is_clean) return;
+  const auto& own = before.guard;
+  if (own && own->slot == claim.fence.slot && own->epoch.value + 1 == claim.fence.epoch.value) {
+    place.suspicion = before.suspicion;  // nobody else has had it meanwhile, and we live
+    return;
+  }
+  const auto bounds = consumer_->bounds(claim.at, wait);
+  place.suspicion = suspect(*trials_, claim, bounds ? std::optional(bounds->second) : std::nullopt, *journal_);
+}
+
+/// Mode none needs no store. Where the program has one all the same, it finds messages that kill their process there.
+void Engine::guard(const std::vector<LanePtr>& lanes) {
+  if (!store_ || lanes.empty()) return;
+  std::vector<TopicPartition> partitions;
+  for (const auto& lane : lanes) partitions.push_back(lane->place.at);
+  try {
+    const auto claims = store_->claim_partitions(settings_.group, partitions, settings_.lock_timeout);
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      watch_over(lanes[i]->place, Place{.at = claims[i].at, .fence = {}}, claims[i], kBrokerWaitAgain);
+      if (const auto& suspicion = lanes[i]->place.suspicion) lanes[i]->lane.single_out(suspicion->suspects);
+    }
+  } catch (const std::exception& e) {
+    journal_->info("topics in mode none go on without the database, which finds messages that kill their process: " +
+                   std::string(e.what()));
+  }
+}
+
+/// Nothing of these runs any more: their next owners need not suspect that a message has killed us.
+void Engine::give_up(const std::vector<LanePtr>& lanes) {
+  std::vector<Trials::Release> released;
+  shared_->scheduler.locked([&] {
+    for (const auto& lane : lanes) {
+      const Place& place = lane->place;
+      const bool admitted = place.fence || !lane->topic.needs_store();
+      if (!place.guard || !admitted || lane->lane.running() > 0) continue;
+      const auto position = std::max(lane->lane.position(), lane->start);
+      released.push_back({*place.guard, !place.suspicion || position >= place.suspicion->until});
+    }
+  });
+  if (released.empty()) return;
+  try {
+    trials_->release(released);
+  } catch (const std::exception& e) {
+    journal_->info(
+        std::string(
+            "the partitions' release could not be recorded: their next owners are careful, as after a death: ") +
+        e.what());
+  }
 }
 
 /// A database that went back to an earlier time may have lost a handler's name, and have given its number to another handler since.
@@ -348,7 +411,10 @@ void Engine::expect_same_handler(const LaneState& lane) {
 /// is there; the rest is read again. Nothing of the lane runs.
 LanePtr Engine::begin_anew(const LanePtr& lane) {
   logs_.begin(lane->place.at);
-  auto fresh = std::make_shared<LaneState>(lane->topic, Place{.at = lane->place.at, .fence = {}});
+  Place place{.at = lane->place.at, .fence = {}};
+  place.guard = lane->place.guard;
+  place.suspicion = lane->place.suspicion;
+  auto fresh = std::make_shared<LaneState>(lane->topic, std::move(place));
   fresh->phase = LaneState::Phase::claiming;
   fresh->claim_at = SteadyTime::max();  // it is claimed
   fresh->before = shared_->scheduler.locked([&] { return what_was_settled(*lane); });
@@ -386,6 +452,7 @@ void Engine::take_late_claims() {
         if (lane->start) consumer_->seek({claim.at, *lane->start});
       } else {
         lane->topic.runner.find_dead(place, lane->start);
+        watch_over(place, lane->place, claim, kBrokerWaitAgain);
       }
       limiters_->on_claimed(claim.at, claim.fence.epoch);
       limiters_->wait_until_claimed();
@@ -440,6 +507,7 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
   if (!lost) commit(true);
   leave_other_logs(lanes);
   keeper_->flush(lanes);
+  give_up(lanes);
   shared_->scheduler.close(lanes);
 }
 

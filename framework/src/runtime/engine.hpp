@@ -70,6 +70,9 @@ class Engine final : private AssignmentListener {
   std::optional<Offset> act_on(const LogWatch::Verdict& verdict, const TopicState& topic, Place& place,
                                const LogWatch::Known& known);
   Offset not_below(const TopicPartition& at, Offset start, Offset first);
+  void guard(const std::vector<LanePtr>& lanes);
+  void watch_over(Place& place, const Place& before, const PartitionClaim& claim, std::chrono::milliseconds wait);
+  void give_up(const std::vector<LanePtr>& lanes);
   Place place_of(LaneState& lane, const PartitionClaim& claim, std::chrono::milliseconds wait);
   std::optional<Offset> start_of(LaneState& lane, const PartitionClaim& claim, Place& place,
                                  std::chrono::milliseconds wait);
@@ -77,6 +80,7 @@ class Engine final : private AssignmentListener {
 
   const EngineSettings settings_;
   std::shared_ptr<InboxStore> store_;
+  std::shared_ptr<Trials> trials_;  ///< null without a store
   std::shared_ptr<Limiters> limiters_;
   std::shared_ptr<const Journal> journal_;
   struct Waker;

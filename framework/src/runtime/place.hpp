@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "runtime/suspicion.hpp"
 #include "turnstile/types.hpp"
 
 namespace turnstile {
@@ -36,6 +37,9 @@ struct Place {
   /// Mode leased: what is read again although it was settled before the database went back to an earlier time. Where the database has no
   /// record of such a message, it may have taken effect all the same. May be null.
   std::shared_ptr<const SettledOffsets> in_doubt{};
+  std::optional<Fence>
+      guard{};  ///< under which trials are recorded: `fence`, or in mode none that of the store, if there is one
+  SuspicionPtr suspicion{};  ///< null: the last owner has released the partition
 
   [[nodiscard]] bool is_dead(Offset offset) const { return dead && dead->contains(offset); }
   [[nodiscard]] bool is_in_doubt(Offset offset) const { return in_doubt && in_doubt->contains(offset); }

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 
 #include "runtime/setup.hpp"
@@ -71,16 +72,23 @@ struct PollLoop::State {
     SteadyTime next_flush{};
   };
   std::map<TopicPartition, Progress> progress;
-  std::map<TopicPartition, Offset> read_again;          ///< from where; until the caller has gone there
-  std::map<TopicPartition, Offset> in_doubt;            ///< below which, when it has
+  std::map<TopicPartition, Offset> read_again;     ///< from where; until the caller has gone there
+  std::map<TopicPartition, Offset> in_doubt;       ///< below which, when it has
+  std::map<TopicPartition, std::size_t> unproved;  ///< under suspicion: so many messages have to run until it is over
   std::vector<std::unique_ptr<InboxSession>> sessions;  // idle ones
+  std::mutex door;                                      // to `quiet`: in the order of coming
+  std::shared_mutex quiet;                              // shared: a message runs; exclusive: one runs alone
 
   void build();
   Place place_of(const Message& message, const TopicState& topic);
   PartitionClaim claim(const TopicPartition& at, const TopicState& topic);
   void settled(const Message& message, const Place& place, const TopicState& topic);
   void fenced(const Place& place, const TopicState& topic);
-  void revoked(const TopicPartition& at);
+  void guard(Place& place, const PartitionClaim& claim);
+  void guard_unfenced(Place& place, const TopicState& topic);
+  void ran(const Place& place);
+  void release(std::span<const TopicPartition> partitions);
+  UnitResult run(TopicState& topic, const Work& work, const Place& place, RunWatch& watch);
   std::unique_ptr<InboxSession> borrow();
   void give_back(std::unique_ptr<InboxSession> session);
 };
@@ -108,15 +116,22 @@ void PollLoop::State::build() {
 
 Place PollLoop::State::place_of(const Message& message, const TopicState& topic) {
   const TopicPartition at{std::string(message.topic()), message.partition()};
-  if (!topic.needs_store()) return {.at = at, .fence = {}};
+  if (!blueprint.backends.store) return {.at = at, .fence = {}};
   const std::lock_guard lock(mutex);
   if (const auto it = read_again.find(at); it != read_again.end()) throw_read_again(at, it->second);
   if (const auto it = places.find(at); it != places.end()) return it->second;
+  Place place{.at = at, .fence = {}};
+  if (!topic.needs_store()) {
+    guard_unfenced(place, topic);
+    return places[at] = std::move(place);
+  }
   const PartitionClaim claimed = claim(at, topic);
-  Place place{at, claimed.fence, claimed.incarnation};
+  place.fence = claimed.fence;
+  place.incarnation = claimed.incarnation;
   topic.runner.find_dead(place, std::nullopt);  // where its caller starts, the caller knows
   if (const auto it = in_doubt.find(at); it != in_doubt.end() && topic.runner.plan().mode == Mode::leased)
     place.in_doubt = std::make_shared<const SettledOffsets>(SettledOffsets{it->second});
+  guard(place, claimed);
   progress[at] = {.first = message.offset()};
   return places[at] = std::move(place);
 }
@@ -171,11 +186,74 @@ void PollLoop::State::fenced(const Place& place, const TopicState& topic) {
   throw_read_again(place.at, from);
 }
 
-void PollLoop::State::revoked(const TopicPartition& at) {
+/// How far the last owner came is not known here: it can have had a window of messages in hand, behind what is settled.
+void PollLoop::State::guard(Place& place, const PartitionClaim& claim) {
+  place.guard = claim.fence;
+  place.suspicion = suspect(*blueprint.backends.store->trials(), claim, std::nullopt, *journal);
+  if (place.suspicion) unproved[place.at] = blueprint.config.consumer.window;
+}
+
+/// Mode none needs no store. Where the program has one all the same, it finds messages that kill their process there.
+void PollLoop::State::guard_unfenced(Place& place, const TopicState& topic) {
+  try {
+    guard(place, claim(place.at, topic));
+  } catch (const std::exception& e) {
+    journal->info(
+        place.at,
+        std::string("mode none goes on without the database, which finds messages that kill their process: ") +
+            e.what());
+  }
+}
+
+void PollLoop::State::ran(const Place& place) {
+  if (!place.suspicion) return;
   const std::lock_guard lock(mutex);
-  places.erase(at);
-  progress.erase(at);
-  if (read_again.erase(at) == 0) in_doubt.erase(at);
+  const auto left = unproved.find(place.at);
+  if (left == unproved.end() || --left->second > 0) return;
+  unproved.erase(left);
+  if (const auto mine = places.find(place.at); mine != places.end()) mine->second.suspicion = nullptr;
+}
+
+/// Nothing of these runs any more: their next owners need not suspect that a message has killed us.
+void PollLoop::State::release(std::span<const TopicPartition> partitions) {
+  std::vector<Trials::Release> released;
+  {
+    const std::lock_guard lock(mutex);
+    for (const TopicPartition& at : partitions) {
+      progress.erase(at);
+      if (read_again.erase(at) == 0) in_doubt.erase(at);
+      const auto mine = places.find(at);
+      if (mine == places.end()) continue;
+      if (mine->second.guard) released.push_back({*mine->second.guard, mine->second.suspicion == nullptr});
+      places.erase(mine);
+      unproved.erase(at);
+    }
+  }
+  if (released.empty()) return;
+  try {
+    blueprint.backends.store->trials()->release(released);
+  } catch (const std::exception& e) {
+    journal->info(
+        std::string(
+            "the partitions' release could not be recorded: their next owners are careful, as after a death: ") +
+        e.what());
+  }
+}
+
+/// What was running when a process died runs alone: nothing else is to die with it, or to be suspected.
+UnitResult PollLoop::State::run(TopicState& topic, const Work& work, const Place& place, RunWatch& watch) {
+  std::shared_lock together(quiet, std::defer_lock);
+  std::unique_lock alone(quiet, std::defer_lock);
+  const bool is_suspect = place.suspicion && place.suspicion->is_suspect(work.message->offset());
+  {
+    const std::lock_guard queue(door);  // whoever waits to be alone keeps others from entering
+    if (is_suspect) alone.lock();
+    else together.lock();
+  }
+  auto session = topic.needs_store() ? borrow() : nullptr;
+  auto result = topic.runner.run({&work, 1}, place, session.get(), watch, is_suspect);
+  if (session) give_back(std::move(session));
+  return result;
 }
 
 std::unique_ptr<InboxSession> PollLoop::State::borrow() {
@@ -202,6 +280,9 @@ PollLoop::PollLoop(Config config, Backends backends) : state_(std::make_unique<S
 }
 
 PollLoop::~PollLoop() {
+  std::vector<TopicPartition> all;
+  for (const auto& [at, place] : state_->places) all.push_back(at);
+  state_->release(all);
   if (state_->relay) state_->relay->stop();
 }
 
@@ -225,6 +306,7 @@ Settled PollLoop::handle(const Message& message) {
   const Place place = state_->place_of(message, topic);
   RunWatch watch;
   Work work{&message, 0, 1};
+  if (place.suspicion) work.attempt += place.suspicion->deaths(message.offset());
   for (;;) {
     UnitResult result;
     {
@@ -232,9 +314,7 @@ Settled PollLoop::handle(const Message& message) {
       const Permit permit = topic.limiter ? wait_for_permit(*topic.limiter) : Permit{};
       const std::stop_callback on_lost_permit(permit.lost(), [&watch] { watch.cancel(); });
       watch.under(permit);
-      auto session = topic.needs_store() ? state_->borrow() : nullptr;
-      result = topic.runner.run({&work, 1}, place, session.get(), watch);
-      if (session) state_->give_back(std::move(session));
+      result = state_->run(topic, work, place, watch);
     }
     if (result.end == UnitResult::End::fenced) {
       state_->fenced(place, topic);
@@ -245,6 +325,7 @@ Settled PollLoop::handle(const Message& message) {
     const Verdict& verdict = result.verdicts.front();
     if (verdict.kind == Verdict::Kind::settled) {
       state_->settled(message, place, topic);
+      if (result.counts.duplicates == 0) state_->ran(place);
       if (result.counts.duplicates > 0 && topic.runner.plan().duplicates == DuplicatePolicy::raise) {
         throw Duplicate(where(message) + ": its id was seen before by handler '" + topic.runner.plan().handler + "'");
       }
@@ -258,6 +339,6 @@ Settled PollLoop::handle(const Message& message) {
   }
 }
 
-void PollLoop::revoked(const TopicPartition& partition) { state_->revoked(partition); }
+void PollLoop::revoked(const TopicPartition& partition) { state_->release({&partition, 1}); }
 
 }  // namespace turnstile

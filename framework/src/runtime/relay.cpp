@@ -125,13 +125,23 @@ std::size_t Relay::send_some() {
   TURNSTILE_FAILPOINT("before-relay");
   const auto fates = sender_->send(messages);
   TURNSTILE_FAILPOINT("after-relay");
-  std::vector<const OutboxRecord*> sent;
+  std::vector<const OutboxRecord*> sent, refused;
   for (std::size_t i = 0; i < records.size(); ++i) {
     if (fates[i].kind == BrokerSender::Fate::Kind::sent) sent.push_back(&records[i]);
-    if (fates[i].kind == BrokerSender::Fate::Kind::refused) put_aside(records[i], fates[i].why);
+    if (fates[i].kind == BrokerSender::Fate::Kind::refused) refused.push_back(&records[i]);
   }
+  // First what was sent: whatever becomes of the others, it must not be sent again.
   if (!sent.empty()) outbox_->remove(sent);
+  for (const OutboxRecord* record : refused) send_alone(*record);
   return records.size();
+}
+
+/// A broker refuses a batch as a whole, also those records in it that it would take: the one to blame is refused by itself as well.
+void Relay::send_alone(const OutboxRecord& record) {
+  const auto fate = sender_->send({&record.message, 1}).front();
+  if (fate.kind == BrokerSender::Fate::Kind::refused) put_aside(record, fate.why);
+  const OutboxRecord* const sent = &record;
+  if (fate.kind == BrokerSender::Fate::Kind::sent) outbox_->remove({&sent, 1});
 }
 
 void Relay::put_aside(const OutboxRecord& record, const std::string& why) {

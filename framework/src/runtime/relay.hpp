@@ -48,6 +48,7 @@ class Relay {
   bool wake_up(Time now, bool rung);
   void fall_asleep();
   std::size_t send_some();
+  void send_alone(const OutboxRecord& record);
   void put_aside(const OutboxRecord& record, const std::string& why);
   void wait();
   void told(bool well, const std::string& why);

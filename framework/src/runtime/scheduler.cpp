@@ -117,6 +117,13 @@ void Scheduler::ask_to_be_woken(TopicState& topic) {
 
 bool Scheduler::pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
   crowded_until_ = SteadyTime::max();
+  if (runs_alone_) return false;
+  if (wants_quiet_) {
+    const bool still = wants_quiet_->phase == LaneState::Phase::open && wants_quiet_->lane.ready(now);
+    if (still && !all_idle_unlocked()) return false;
+    const LanePtr lane = std::exchange(wants_quiet_, nullptr);
+    if (still && pick_from(lane, unit, now, starved)) return true;
+  }
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     const LanePtr lane = lanes_[turn_++ % lanes_.size()];
     if (lane->phase == LaneState::Phase::open && pick_from(lane, unit, now, starved)) return true;
@@ -131,19 +138,47 @@ bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::
   const bool entered = topic.needs_store() && gate_.enter(now);
   const bool unclaimed = topic.needs_store() && !entered;
   if (unclaimed && !topic.fails_open()) return false;
+  // Where suspects are, the permit comes last: given back under our lock, it would ring us.
+  const bool careful = lane->lane.has_suspects();
+  const auto undo = [&] {
+    for (const Work& work : unit.works) lane->lane.put_back(work);
+    unit.works.clear();
+    if (entered) gate_.leave();
+  };
+  if (careful) {
+    lane->lane.hand_out(unit_size(*lane), now, unit.works);
+    if (unit.works.empty() || (unit.works.front().alone && (unclaimed || !is_quiet_for(lane)))) {
+      undo();
+      return false;
+    }
+  }
   if (topic.limiter) {
     unit.permit = topic.limiter->try_acquire();
     if (!unit.permit) {
       topic.starved = true;
       starved.push_back(&topic);
-      if (entered) gate_.leave();
+      undo();
       return gate_.is_open() && pick_look_up(lane, unit);
     }
   }
-  lane->lane.hand_out(unit_size(topic), now, unit.works);
+  if (!careful) lane->lane.hand_out(unit_size(*lane), now, unit.works);
   unit.lane = lane;
   unit.unclaimed = unclaimed;
+  unit.alone = runs_alone_ = !unit.works.empty() && unit.works.front().alone;
   return true;
+}
+
+/// For a message that was running when a process died: nothing else is to die with it, or to be suspected.
+bool Scheduler::is_quiet_for(const LanePtr& lane) {
+  if (all_idle_unlocked()) return true;
+  wants_quiet_ = lane;
+  return false;
+}
+
+void Scheduler::want_no_quiet(std::span<const LanePtr> lanes) {
+  if (!wants_quiet_ || std::find(lanes.begin(), lanes.end(), wants_quiet_) == lanes.end()) return;
+  wants_quiet_.reset();
+  work_.notify_all();
 }
 
 /// More short transactions at once than there are processors only queue for these. A message that comes while as many run waits
@@ -175,13 +210,14 @@ bool Scheduler::pick_look_up(const LanePtr& lane, Unit& unit) {
   return true;
 }
 
-std::size_t Scheduler::unit_size(const TopicState& topic) const {
+std::size_t Scheduler::unit_size(const LaneState& lane) const {
+  const TopicState& topic = lane.topic;
   const TopicPlan& plan = topic.runner.plan();
-  if (topic.mean_ns <= 0) return std::min(plan.batch, kFirstUnit);
+  if (topic.mean_ns <= 0) return std::min({plan.batch, kFirstUnit, lane.unit_most});
   const double target = plan.mode == Mode::none ? kPlainNs : kTransactionNs;
   const double fits = target / topic.mean_ns;
-  if (fits >= static_cast<double>(plan.batch)) return plan.batch;
-  return std::max<std::size_t>(1, static_cast<std::size_t>(fits));
+  if (fits >= static_cast<double>(plan.batch)) return std::min(plan.batch, lane.unit_most);
+  return std::clamp<std::size_t>(static_cast<std::size_t>(fits), 1, lane.unit_most);
 }
 
 SteadyTime Scheduler::next_event() const {
@@ -205,6 +241,10 @@ void Scheduler::finish(Unit& unit, UnitResult result, WorkerSlot& slot) {
     const std::lock_guard lock(mutex_);
     slot.lane.reset();
     apply(unit, result, now);
+    if (std::exchange(unit.alone, false)) {
+      runs_alone_ = false;
+      work_.notify_all();
+    }
     LaneState& lane = *unit.lane;
     spent = lane.lane.take_spent();
     if (lane.wants_feed && has_room(lane.lane)) {
@@ -243,6 +283,9 @@ void Scheduler::apply(Unit& unit, const UnitResult& result, SteadyTime now) {
     TopicState& topic = lane.topic;
     topic.mean_ns = topic.mean_ns <= 0 ? mean : topic.mean_ns * 0.75 + mean * 0.25;
   }
+  // Where one has failed there may be more: small units first, so that the good ones between them do not run time and again.
+  if (result.counts.rerun > 0) lane.unit_most = 1;
+  else if (lane.unit_most < lane.topic.runner.plan().batch) lane.unit_most *= 2;
   if (result.end == UnitResult::End::fenced) fence_unlocked(lane, now, result.why);
 }
 
@@ -377,6 +420,7 @@ void Scheduler::commit_ended(const TopicPartitionOffset& position, bool committe
 bool Scheduler::drain(std::span<const LanePtr> lanes, SteadyTime deadline, const std::function<bool()>& give_up) {
   std::unique_lock lock(mutex_);
   for (const auto& lane : lanes) lane->phase = LaneState::Phase::draining;
+  want_no_quiet(lanes);
   const auto idle = [&] {
     return std::all_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane->lane.running() == 0; });
   };
@@ -402,12 +446,14 @@ void Scheduler::close(std::span<const LanePtr> lanes) {
     lane->wants_feed = false;
     std::erase(lanes_, lane);
   }
+  want_no_quiet(lanes);
 }
 
 void Scheduler::admit(LaneState& lane, const Place& place) {
   const std::lock_guard lock(mutex_);
   if (lane.phase != LaneState::Phase::claiming && lane.phase != LaneState::Phase::fenced) return;
   lane.place = place;
+  lane.lane.single_out(place.suspicion ? place.suspicion->suspects : std::map<Offset, int>{});
   lane.phase = LaneState::Phase::open;
   lane.moved_at = steady_clock::now();
   lane.stalled_for = {};

@@ -4,6 +4,7 @@
 // waits).
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -56,6 +57,7 @@ struct LaneState {
   bool wants_feed = false;           ///< the polling thread left records behind for want of room
   std::optional<Offset> read_up_to;  ///< the polling thread's: what it last told the lane
   Seq looked_up = 0;                 ///< messages before it were looked up in the inbox
+  std::size_t unit_most = SIZE_MAX;  ///< messages of a unit; few after one that was rolled back because of one of them
   std::optional<Offset> start;       ///< where reading began: all below it is settled, so it may be committed
   std::optional<Offset> committed;   ///< the group's offset that Kafka has taken
   std::optional<Offset> committing;  ///< the one that is on its way to Kafka
@@ -87,6 +89,7 @@ struct Unit {
   Permit permit;
   bool look_up = false;    ///< no permit: only see whether they are settled already
   bool unclaimed = false;  ///< the store is away, and the topic goes on without it
+  bool alone = false;      ///< nothing else runs until it has ended
 };
 
 /// A worker thread, as seen from outside.
@@ -166,8 +169,10 @@ class Scheduler {
   void ask_to_be_woken(TopicState& topic);
   bool is_crowded(const LaneState& lane, SteadyTime now);
   [[nodiscard]] bool has_room(const Lane& lane) const noexcept;
+  bool is_quiet_for(const LanePtr& lane);
+  void want_no_quiet(std::span<const LanePtr> lanes);
   bool pick_look_up(const LanePtr& lane, Unit& unit);
-  std::size_t unit_size(const TopicState& topic) const;
+  std::size_t unit_size(const LaneState& lane) const;
   [[nodiscard]] SteadyTime next_event() const;
   void apply(Unit& unit, const UnitResult& result, SteadyTime now);
   void note_store(const UnitResult& result, SteadyTime now, const TopicState& topic);
@@ -192,6 +197,8 @@ class Scheduler {
   std::size_t turn_ = 0;     ///< where the next pick begins, so that lanes take turns
   std::size_t waiting_ = 0;  ///< workers that wait
   bool stopping_ = false;
+  bool runs_alone_ = false;  ///< a unit that is to run alone is out: nothing else starts
+  LanePtr wants_quiet_;      ///< its next unit is to run alone: nothing else starts until nothing runs; may be null
   SteadyTime crowded_until_ = SteadyTime::max();  ///< when the last pick's crowd has an end at the latest
   StoreGate gate_;
 };

@@ -190,6 +190,7 @@ std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::
   const bool dies = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.dead_letter.has_value(); });
   const auto producer = dies && blueprint.backends.broker ? blueprint.backends.broker->open_producer() : nullptr;
   const auto dead_letters = std::make_shared<DeadLetters>(producer, store);
+  const auto trials = blueprint.backends.store ? blueprint.backends.store->trials() : nullptr;
 
   const bool leases = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::leased; });
   const auto claims = leases ? std::make_shared<ClaimKeeper>(store->claims(), journal) : nullptr;
@@ -204,6 +205,7 @@ std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::
     TopicRunner::Services services{.store = plan.mode == Mode::none ? nullptr : store,
                                    .claims = plan.mode == Mode::leased ? claims : nullptr,
                                    .producers = plan.numbering == Numbering::requests ? producers : nullptr,
+                                   .trials = trials,
                                    .dead_letters = dead_letters,
                                    .journal = journal,
                                    .observers = blueprint.observers,

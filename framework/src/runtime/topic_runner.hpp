@@ -59,6 +59,7 @@ class TopicRunner {
     std::shared_ptr<Retention> retention{};     ///< how far back ids are known; null without a store
     std::shared_ptr<ClaimKeeper> claims{};      ///< null unless the mode is leased
     std::shared_ptr<ProducerBook> producers{};  ///< null unless producers number their requests
+    std::shared_ptr<Trials> trials{};           ///< null where the program has no store
     std::shared_ptr<DeadLetters> dead_letters;
     std::shared_ptr<const Journal> journal;
     Observers observers{};
@@ -74,7 +75,9 @@ class TopicRunner {
 
   /// Runs `works` (of the partition `place`, ascending). `session` is null where the mode is none. Never throws for what a
   /// handler, the store or the broker does; thread-safe, one session and one watch a thread.
-  UnitResult run(std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch);
+  /// `alone`: the process runs nothing else meanwhile.
+  UnitResult run(std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch,
+                 bool alone = false);
   /// Mode leased: the same without the store, which is away; nothing is claimed.
   UnitResult run_unclaimed(std::span<const Work> works, const Place& place, RunWatch& watch);
   /// Settles those whose ids are in the inbox already, and puts the others back: needs no permit.
@@ -93,6 +96,10 @@ class TopicRunner {
  private:
   friend class UnitRun;
 
+  UnitResult run_recorded(std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch,
+                          bool alone);
+  UnitResult run_mode(std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch);
+
   /// Deaths that could not be put anywhere yet: the handler must not run again for them, while nobody else had the partition.
   std::optional<Death> pending_death(const Place& place, Offset offset) const;
   void keep_pending(const Place& place, Offset offset, const Death& death);
@@ -101,6 +108,10 @@ class TopicRunner {
   void note_unrecorded(const MessageId& id);
   void drop_unrecorded(const MessageId& id);
   [[nodiscard]] bool is_unrecorded(const MessageId& id) const;
+
+  /// Mode leased: for how many messages at once it is recorded that their handlers begin.
+  [[nodiscard]] std::size_t begun_together() const noexcept;
+  void note_handler_time(std::chrono::nanoseconds took) noexcept;
 
   TopicPlan plan_;
   Pipeline pipeline_;
@@ -115,6 +126,8 @@ class TopicRunner {
   std::atomic<std::size_t> pending_count_{0};
   std::set<MessageId> unrecorded_;
   std::atomic<std::size_t> unrecorded_count_{0};
+  std::atomic<std::int64_t> timed_{0};            ///< handlers of one message each
+  std::atomic<std::int64_t> mean_handler_ns_{0};  ///< moving average
 };
 
 }  // namespace turnstile

@@ -35,6 +35,8 @@ constexpr milliseconds kLookAgain{500};
 struct UnitRun::Leases {
   MessageId owner = new_message_id();
   std::vector<Claim> claims;  ///< by place in works_
+  bool begun = true;          ///< by the claim itself
+  Range begun_so_far;         ///< otherwise: whose handlers may have begun, as far as the store knows
   std::unique_ptr<ClaimKeeper::Hold> hold;
   std::vector<ClaimEnd> ends;         ///< not written down yet
   std::vector<std::size_t> ended;     ///< whose: places in works_
@@ -115,12 +117,15 @@ void UnitRun::run_leased() {
 
 bool UnitRun::claim(Leases& leases, const Range& range) {
   ClaimKeeper& keeper = *runner_.services_.claims;
+  // Where the first handler takes all of them, or what is unknown runs again anyway, there is nothing to tell apart.
+  leases.begun = range.size() == 1 || !runner_.pipeline_.one_at_a_time || plan_.unknown == UnknownPolicy::rerun;
   const ClaimScope scope{.handler = runner_.handler_,
                          .fence = place_.fence,
                          .owner = leases.owner,
                          .abandoned = keeper.abandoned(),
                          .lease = plan_.lease,
                          .rerun_unknown = plan_.unknown == UnknownPolicy::rerun,
+                         .begins = leases.begun,
                          .lock_timeout = runner_.services_.lock_timeout};
   const auto sent = Clock::now();
   std::vector<Claim> claims;
@@ -186,24 +191,60 @@ std::vector<InboxEntry> UnitRun::entries_to_claim(const Range& range) const {
 
 void UnitRun::run_claimed(Leases& leases, const Range& range) {
   Range together;
-  for (const std::size_t at : range) {
+  for (std::size_t k = 0; k < range.size(); ++k) {
+    const std::size_t at = range[k];
     const bool claimed = leases.claims[at].state == Claim::State::claimed;
     if (is_over(leases) || held(at)) {
       if (claimed) give_back(leases, at);
     } else if (!claimed) {
       not_claimed(leases, at);
+    } else if (is_killer(at)) {
+      give_back(leases, at);
+      bury(at, death_of_killer(at));
     } else if (const auto old = is_too_old(at); old.value_or(true)) {
       give_back(leases, at);
       if (old) bury(at, death_of_age(at));
       else again_soon({at}, "whether its id may have been forgotten could not be asked");
     } else if (!runner_.pipeline_.one_at_a_time) {
       together.push_back(at);
+    } else if (!begin(leases, range, k)) {
+      give_back(leases, at);
     } else {
       run_handler(leases, {at});
       if (!leases.ends.empty() && Clock::now() - leases.oldest_end > kWriteDownAfter) write_down(leases);
     }
   }
   if (!together.empty()) run_handler(leases, together);
+}
+
+/// The record that the handler of the k-th begins, and perhaps those of the next ones. False: it could not be made, or the claim is lost.
+bool UnitRun::begin(Leases& leases, const Range& range, std::size_t k) {
+  const auto is_begun = [&](std::size_t at) {
+    return leases.begun ||
+           std::find(leases.begun_so_far.begin(), leases.begun_so_far.end(), at) != leases.begun_so_far.end();
+  };
+  if (is_begun(range[k])) return true;
+  std::vector<HeldClaim> held;
+  Range next;
+  for (; k < range.size() && next.size() < runner_.begun_together(); ++k) {
+    if (leases.claims[range[k]].state != Claim::State::claimed) continue;
+    next.push_back(range[k]);
+    held.push_back({*ids_[range[k]], leases.claims[range[k]].fence});
+  }
+  const Attempt begun = guarded(std::nullopt, [&] {
+    const auto still = runner_.services_.claims->claims().begin(runner_.handler_, leases.owner, held);
+    for (std::size_t i = 0; i < still.size(); ++i) {
+      if (still[i]) leases.begun_so_far.push_back(next[i]);
+    }
+    return Attempt{};
+  });
+  if (begun.end == Attempt::End::committed && is_begun(next.front())) return true;
+  leases.over = true;  // nothing may overtake it
+  if (begun.end == Attempt::End::away) {
+    result_.end = UnitResult::End::store_away;
+    result_.why = begun.why;
+  }
+  return false;
 }
 
 /// Asked before each handler. Once it is, it stays so: what comes later in the unit must not overtake what was given back.
@@ -247,7 +288,9 @@ void UnitRun::run_handler(Leases& leases, const Range& range) {
                    .mode = Mode::leased,
                    .claim_fence = alone ? leases.claims[range.front()].fence : 0});
   bool skipped = false;
+  const auto began = Clock::now();
   const Attempt result = handle(messages, context, std::nullopt, skipped);
+  if (alone) runner_.note_handler_time(Clock::now() - began);
   TURNSTILE_FAILPOINT("after-handler");
   if (result.end == Attempt::End::committed) {
     for (std::size_t k = 0; k < range.size(); ++k) {
@@ -261,6 +304,7 @@ void UnitRun::run_handler(Leases& leases, const Range& range) {
     leases.end(range.front(), *ids_[range.front()], ClaimEnd::Kind::failed).error = result.why;
     failed_alone(range.front(), result);
   } else {
+    result_.counts.rerun += static_cast<std::int64_t>(range.size()) - 1;
     for (const Range& half : split(range, std::nullopt)) {
       Range left;
       for (const std::size_t at : half) {

@@ -11,6 +11,13 @@
 
 namespace turnstile {
 
+namespace {
+
+/// How often a range is split because of messages that are known to have failed, before each of it runs by itself.
+constexpr int kMostSplits = 2;
+
+}  // namespace
+
 UnitRun::UnitRun(TopicRunner& runner, std::span<const Work> works, const Place& place, InboxSession* session,
                  RunWatch& watch)
     : runner_(runner),
@@ -83,6 +90,10 @@ void UnitRun::run_plainly(const Range& todo) {
     if (!holding_.empty() && held(at)) continue;
     if (const auto death = runner_.pending_death(place_, message(at).offset())) {
       bury(at, *death);
+      continue;
+    }
+    if (is_killer(at)) {
+      bury(at, death_of_killer(at));
       continue;
     }
     Context context({.outgoing = unclaimed_ ? &nowhere : nullptr,
@@ -193,23 +204,20 @@ bool UnitRun::verify(Range& todo) {
 }
 
 void UnitRun::settle(Range whole) {
-  std::vector<Range> stack;
-  stack.push_back(std::move(whole));
+  std::vector<Piece> stack;
+  stack.push_back({std::move(whole)});
   while (!stack.empty()) {
-    Range range = std::move(stack.back());
+    Piece piece = std::move(stack.back());
     stack.pop_back();
+    Range& range = piece.range;
     std::erase_if(range, [&](std::size_t at) { return held(at); });
     if (range.empty()) continue;
     const Attempt result = watch_.is_over() ? Attempt{.end = Attempt::End::cancelled} : attempt(range);
     switch (result.end) {
       case Attempt::End::committed: committed(range); break;
       case Attempt::End::failed:
-        if (range.size() == 1) {
-          failed_alone(range.front(), result);
-        } else {
-          auto parts = split(range, result.culprit);
-          stack.insert(stack.end(), std::make_move_iterator(parts.rbegin()), std::make_move_iterator(parts.rend()));
-        }
+        if (range.size() == 1) failed_alone(range.front(), result);
+        else look_for_culprit(stack, piece, result);
         break;
       case Attempt::End::busy: again_soon(range, result.why); break;
       case Attempt::End::cancelled: return;
@@ -227,6 +235,21 @@ void UnitRun::settle(Range whole) {
   }
 }
 
+/// Each message runs again because of others a few times at most: as often as the range can be halved, or kMostSplits times where it is
+/// known who has failed, after which each runs by itself.
+void UnitRun::look_for_culprit(std::vector<Piece>& stack, const Piece& piece, const Attempt& failed) {
+  if (handled_ > 0) result_.counts.rerun += static_cast<std::int64_t>(handled_) - 1;
+  const bool is_known = failed.culprit.has_value();
+  std::vector<Range> parts;
+  if (is_known && piece.splits == kMostSplits) {
+    for (const std::size_t at : piece.range) parts.push_back({at});
+  } else {
+    parts = split(piece.range, failed.culprit);
+  }
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part)
+    stack.push_back({std::move(*part), piece.splits + (is_known ? 1 : 0)});
+}
+
 /// Before the culprit, the culprit alone, after it; halves where nobody knows who it was.
 std::vector<UnitRun::Range> UnitRun::split(const Range& range, std::optional<std::size_t> culprit) const {
   const auto piece = [&](std::size_t from, std::size_t to) {
@@ -241,11 +264,13 @@ std::vector<UnitRun::Range> UnitRun::split(const Range& range, std::optional<std
 UnitRun::Attempt UnitRun::attempt(const Range& range) {
   skipped_.assign(range.size(), 0);
   replied_.clear();
-  published_ = 0;
+  published_ = handled_ = 0;
+  overdue_.reset();
   if (session_ == nullptr) {
     std::vector<std::size_t> all(range.size());
     std::iota(all.begin(), all.end(), std::size_t{0});
     admissions_.assign(range.size(), Admission::fresh);
+    if (is_killer(range.front())) return {.end = Attempt::End::failed, .death = death_of_killer(range.front())};
     return run_handlers(range, all);
   }
   const auto begun = guarded(std::nullopt, [&] {
@@ -275,6 +300,8 @@ UnitRun::Attempt UnitRun::attempt(const Range& range) {
   }
   if (result.end == Attempt::End::committed) result = commit(range, fresh);
   if (result.end != Attempt::End::committed) session_->rollback();
+  // The server may end a transaction that was open for too long, and the next statement, of whatever message, finds that out.
+  if (result.end == Attempt::End::failed && !result.death && overdue_) result.culprit = overdue_;
   return result;
 }
 
@@ -305,6 +332,9 @@ UnitRun::Attempt UnitRun::refuse(const Range& range, const std::vector<std::size
     return Attempt{.end = Attempt::End::failed, .culprit = culprit, .death = std::move(death)};
   };
   const auto old = too_old(range, fresh);
+  for (const std::size_t k : fresh) {
+    if (is_killer(range[k])) return dead(k, death_of_killer(range[k]));
+  }
   for (std::size_t k = 0; k < range.size(); ++k) {
     if (k == old) return dead(k, death_of_age(range[k]));
     if (admissions_[k] == Admission::outside) return dead(k, death_of_window(range[k]));
@@ -348,7 +378,10 @@ UnitRun::Attempt UnitRun::run_one_by_one(const Range& range, const std::vector<s
                      .message_id = ids_[range[k]],
                      .handler = plan_.handler});
     bool skipped = false;
+    ++handled_;
+    const auto began = std::chrono::steady_clock::now();
     const auto result = handle({work.message, 1}, context, k, skipped);
+    if (!overdue_ && std::chrono::steady_clock::now() - began >= plan_.handler_timeout) overdue_ = k;
     skipped_[k] = skipped;
     if (result.end != Attempt::End::committed) return result;
     TURNSTILE_FAILPOINT("after-handler");
@@ -377,6 +410,7 @@ UnitRun::Attempt UnitRun::run_as_batch(const Range& range, const std::vector<std
                    .handler = plan_.handler,
                    .mode = plan_.mode});
   bool skipped = false;
+  handled_ = messages.size();
   auto result = handle(messages, context, std::nullopt, skipped);
   for (const std::size_t k : fresh) skipped_[k] = skipped;
   result.culprit.reset();  // an error of a deferred statement names the batch, not a message in it

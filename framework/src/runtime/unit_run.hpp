@@ -46,12 +46,21 @@ class UnitRun {
   std::vector<InboxEntry> entries_of(const Range& range) const;
   [[nodiscard]] InboxScope scope() const;
   void settle(Range range);
+  /// A range that is to be tried, and how often it was split off because of a message that was known to have failed.
+  struct Piece {
+    Range range;
+    int splits = 0;
+  };
   std::vector<Range> split(const Range& range, std::optional<std::size_t> culprit) const;
+  void look_for_culprit(std::vector<Piece>& stack, const Piece& piece, const Attempt& failed);
   Attempt attempt(const Range& range);
   /// Fails with the first of the range that never will be run.
   Attempt refuse(const Range& range, const std::vector<std::size_t>& fresh);
   /// The first of these that may have taken effect and been forgotten.
   std::optional<std::size_t> too_old(const Range& range, const std::vector<std::size_t>& fresh);
+  /// It was alone with its process as often as it may be, and each time the process died.
+  [[nodiscard]] bool is_killer(std::size_t at) const;
+  [[nodiscard]] Death death_of_killer(std::size_t at) const;
   [[nodiscard]] Death death_of_age(std::size_t at) const;
   [[nodiscard]] Death death_of_session(std::size_t at) const;
   [[nodiscard]] Death death_of_forgery(std::size_t at) const;
@@ -94,6 +103,7 @@ class UnitRun {
   std::vector<InboxEntry> entries_to_claim(const Range& range) const;
   [[nodiscard]] bool is_in_doubt(std::size_t at) const;
   void run_claimed(Leases& leases, const Range& range);
+  bool begin(Leases& leases, const Range& range, std::size_t k);
   void run_handler(Leases& leases, const Range& range);
   bool is_over(Leases& leases);
   void give_back(Leases& leases, std::size_t at);
@@ -138,6 +148,9 @@ class UnitRun {
   std::vector<std::uint8_t> skipped_;     ///< of the last attempt, by place in its range
   std::vector<std::uint8_t> replied_;     ///< the same; empty while nobody has
   std::size_t published_ = 0;             ///< in the last attempt
+  std::size_t handled_ = 0;               ///< messages whose handler was called in the last attempt
+  std::optional<std::size_t>
+      overdue_;  ///< place in the last attempt's range of one that ran for longer than handler_timeout
   std::vector<std::size_t> holding_;
   std::chrono::steady_clock::time_point started_;
 };

@@ -49,6 +49,20 @@ void UnitRun::committed(const Range& range) {
   }
 }
 
+bool UnitRun::is_killer(std::size_t at) const {
+  return place_.suspicion && place_.suspicion->deaths(message(at).offset()) >= plan_.retry.attempts;
+}
+
+Death UnitRun::death_of_killer(std::size_t at) const {
+  const int deaths = place_.suspicion->deaths(message(at).offset());
+  return {
+      "killed_process",
+      std::to_string(deaths) +
+          " processes died while they ran only this message. Find out of what (their logs, core dumps, the kernel's log of "
+          "processes killed for lack of memory), mend the handler, then: turnstile dlq replay",
+      deaths};
+}
+
 Death UnitRun::death_of_age(std::size_t at) const {
   const auto text = [](Timestamp time) {
     return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));

@@ -2,7 +2,7 @@
 // Claims: who is at work on which message, for effects that no transaction can hold. Implemented by adapters/postgres and
 // adapters/memory; both pass the same contract suite.
 //
-//   claim() -> the handler runs -> end(): done, failed, or given back
+//   claim() -> begin() -> the handler runs -> end(): done, failed, or given back
 //
 // A claim has an owner, a lease by the store's clock, and a fence that counts the claims of its message. All that changes a claim
 // compares owner, fence and state first: who has lost it changes nothing. What is done is an id in the inbox like any other.
@@ -31,6 +31,8 @@ struct ClaimScope {
   std::chrono::milliseconds lease{30'000};
   /// What to do with a message whose lease ended while it was claimed, so that nobody knows whether it took effect.
   bool rerun_unknown = false;
+  /// Their handlers start as soon as they are claimed; false: none starts before begin() has been called for it.
+  bool begins = true;
   std::chrono::milliseconds lock_timeout{5'000};
 };
 
@@ -77,6 +79,9 @@ class Claims {
   virtual ~Claims() = default;
   /// In the order of `entries`. Throws Fenced.
   virtual std::vector<Claim> claim(const ClaimScope& scope, std::span<const InboxEntry> entries) = 0;
+  /// The handlers of these are about to start: only from here on nobody knows what they have done, should their leases end without a word.
+  /// Before, such a claim is taken by whoever comes next, under each policy. Which were still the owner's.
+  virtual std::vector<bool> begin(HandlerId handler, const MessageId& owner, std::span<const HeldClaim> held) = 0;
   /// Which were still the owner's: the others changed nothing.
   virtual std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) = 0;
   /// The leases begin anew. Which were still the owner's.

@@ -15,6 +15,7 @@
 #include "turnstile/ports/claims.hpp"
 #include "turnstile/ports/outbox.hpp"
 #include "turnstile/ports/producers.hpp"
+#include "turnstile/ports/trials.hpp"
 #include "turnstile/transaction.hpp"
 #include "turnstile/types.hpp"
 
@@ -110,6 +111,7 @@ struct PartitionClaim {
   /// The highest offset that a handler numbers its records up to, and has done (Numbering::offset, requests): the watermark lags behind it.
   std::optional<Offset> progress{};
   std::int32_t incarnation = 0;  ///< how often the topic was found recreated; part of an `offset` message id
+  bool is_clean = true;  ///< the last owner has released it, or there was none; false: it may have died (see Trials)
 };
 
 struct WatermarkUpdate {
@@ -131,7 +133,7 @@ struct DeadMessage {
   OwnedMessage record;
   std::optional<MessageId> id;  ///< absent when the record had none
   std::string reason;  ///< failed | missing_id | mismatch | duplicate | rejected | unknown | too_old | outside_window |
-                       ///< no_session | forged
+                       ///< no_session | forged | killed_process
   std::string error;
   int attempts = 0;
   std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked here only
@@ -167,6 +169,8 @@ class InboxStore {
   virtual std::shared_ptr<Producers> producers() = 0;
   /// Where publish() puts messages. Lives as long as somebody holds it.
   virtual std::shared_ptr<Outbox> outbox() = 0;
+  /// What was running when a process died. Lives as long as somebody holds it.
+  virtual std::shared_ptr<Trials> trials() = 0;
   /// Throws SchemaError with the command to run when the schema is missing, older or newer than this build, or changed.
   virtual void check_schema() = 0;
   /// The same name gives the same id for ever. Throws Error when the ids are used up (32,767).

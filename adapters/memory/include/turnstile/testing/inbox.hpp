@@ -97,6 +97,7 @@ class MemoryInbox final : public InboxStore {
   /// Sessions run by the system's clock, as the timestamps of records do.
   std::shared_ptr<Producers> producers() override;
   std::shared_ptr<Outbox> outbox() override;
+  std::shared_ptr<Trials> trials() override;
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;
   std::string first_group(HandlerId handler, const std::string& group) override;

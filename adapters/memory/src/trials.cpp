@@ -1,0 +1,94 @@
+// Trials without a database.
+
+#include <algorithm>
+#include <limits>
+
+#include "inbox_state.hpp"
+
+namespace turnstile::testing {
+
+namespace {
+
+constexpr Offset kFirst = std::numeric_limits<Offset>::min();
+
+class MemoryTrials final : public Trials {
+ public:
+  explicit MemoryTrials(std::shared_ptr<MemoryInbox::State> state) : state_(std::move(state)) {}
+
+  std::vector<Suspect> take_over(const Fence& fence) override {
+    const std::lock_guard lock(state_->mutex);
+    state_->require_available();
+    const FenceRow& owned = state_->owned(fence);
+    const auto in_slot = [&](auto at, const auto& rows) { return at != rows.end() && at->first.first == fence.slot; };
+    for (auto at = state_->trials.lower_bound({fence.slot, kFirst}); in_slot(at, state_->trials);) {
+      if (at->second.epoch >= fence.epoch.value) {
+        ++at;
+        continue;
+      }
+      blame(fence.slot, at->second);
+      at = state_->trials.erase(at);
+    }
+    std::vector<Suspect> suspects;
+    for (auto at = state_->suspects.lower_bound({fence.slot, kFirst}); in_slot(at, state_->suspects);) {
+      if (at->second.incarnation != owned.incarnation || at->first.second < owned.watermark.value_or(0)) {
+        at = state_->suspects.erase(at);
+        continue;
+      }
+      suspects.push_back({at->first.second, at->second.deaths});
+      ++at;
+    }
+    return suspects;
+  }
+
+  void begin(const Fence& fence, std::span<const Offset> offsets, bool alone) override {
+    const std::lock_guard lock(state_->mutex);
+    state_->require_available();
+    const FenceRow& owned = state_->owned(fence);
+    state_->trials[{fence.slot, offsets.front()}] = {
+        fence.epoch.value, owned.incarnation, {offsets.begin(), offsets.end()}, alone};
+  }
+
+  void end(const Fence& fence, std::span<const Offset> offsets, std::span<const Offset> settled) override {
+    const std::lock_guard lock(state_->mutex);
+    state_->require_available();
+    const auto trial = state_->trials.find({fence.slot, offsets.front()});
+    if (trial != state_->trials.end() && trial->second.epoch == fence.epoch.value) state_->trials.erase(trial);
+    for (const Offset offset : settled) state_->suspects.erase({fence.slot, offset});
+    for (const Offset offset : offsets) {
+      const auto suspect = state_->suspects.find({fence.slot, offset});
+      if (suspect == state_->suspects.end() || suspect->second.epoch != fence.epoch.value) continue;
+      suspect->second.deaths = std::max(0, suspect->second.deaths - 1);
+      suspect->second.epoch = 0;
+    }
+  }
+
+  void release(std::span<const Release> partitions) override {
+    const std::lock_guard lock(state_->mutex);
+    state_->require_available();
+    for (const Release& release : partitions) {
+      const auto row = state_->fences.find(release.fence.slot);
+      if (row == state_->fences.end() || row->second.epoch != release.fence.epoch.value) continue;
+      std::erase_if(state_->trials, [&](const auto& trial) { return trial.first.first == release.fence.slot; });
+      if (release.is_proved) row->second.released_epoch = row->second.epoch;
+    }
+  }
+
+ private:
+  void blame(std::int32_t slot, const TrialRow& trial) {
+    for (const Offset offset : trial.offsets) {
+      SuspectRow& row = state_->suspects[{slot, offset}];
+      if (row.incarnation != trial.incarnation) row = {};
+      row.incarnation = trial.incarnation;
+      row.deaths += trial.alone ? 1 : 0;
+      row.epoch = trial.epoch;
+    }
+  }
+
+  std::shared_ptr<MemoryInbox::State> state_;
+};
+
+}  // namespace
+
+std::shared_ptr<Trials> MemoryInbox::trials() { return std::make_shared<MemoryTrials>(state_); }
+
+}  // namespace turnstile::testing

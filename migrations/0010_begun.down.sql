@@ -1,0 +1,3 @@
+-- All messages that a dead process had claimed are in doubt, also those that it had not begun.
+ALTER TABLE claim DROP COLUMN unbegun_by, DROP COLUMN unbegun_in;
+DELETE FROM migration WHERE number = 10;

@@ -1,0 +1,131 @@
+// What every store promises of trials (ports/trials.hpp).
+
+#include <gmock/gmock.h>
+
+#include "inbox_world.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class TrialsContract : public InboxContract {
+ protected:
+  void SetUp() override {
+    InboxContract::SetUp();
+    if (world_) trials_ = store().trials();
+  }
+  /// Another owner, which the last one has not released.
+  PartitionClaim next_owner(std::int32_t partition = 0) {
+    const TopicPartition at{"payments", partition};
+    return store().claim_partitions("group", {&at, 1}, std::chrono::seconds(5)).front();
+  }
+  void begin(const Fence& fence, const std::vector<Offset>& offsets, bool alone = false) {
+    trials_->begin(fence, offsets, alone);
+  }
+  void end(const Fence& fence, const std::vector<Offset>& offsets, const std::vector<Offset>& settled) {
+    trials_->end(fence, offsets, settled);
+  }
+  void release(const Fence& fence, bool is_proved = true) {
+    const Trials::Release released{fence, is_proved};
+    trials_->release({&released, 1});
+  }
+
+  std::shared_ptr<Trials> trials_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Trials, TrialsContract, inbox_kinds(), kind_name);
+
+TEST_P(TrialsContract, tells_an_owner_that_left_from_one_that_died) {
+  const PartitionClaim first = next_owner(9);
+  EXPECT_TRUE(first.is_clean) << "nobody had it before";
+  const PartitionClaim second = next_owner(9);
+  EXPECT_FALSE(second.is_clean);
+  release(second.fence);
+  const PartitionClaim third = next_owner(9);
+  EXPECT_TRUE(third.is_clean);
+  release(second.fence);
+  EXPECT_FALSE(next_owner(9).is_clean) << "what an earlier owner says is nothing to the last one";
+}
+
+TEST_P(TrialsContract, an_owner_that_was_careful_to_the_end_leaves_its_care) {
+  const Fence first = next_owner().fence;
+  begin(first, {7});
+  release(first, false);
+  const PartitionClaim second = next_owner();
+  EXPECT_FALSE(second.is_clean);
+  EXPECT_THAT(trials_->take_over(second.fence), IsEmpty()) << "nothing ran any more";
+}
+
+TEST_P(TrialsContract, what_was_running_is_suspect_and_what_ran_alone_has_killed) {
+  const Fence first = next_owner().fence;
+  begin(first, {3, 4, 9});
+  begin(first, {5, 6});
+  end(first, {5, 6}, std::vector<Offset>{5, 6});
+  const Fence second = next_owner().fence;
+  EXPECT_THAT(trials_->take_over(second), ElementsAre(Suspect{3, 0}, Suspect{4, 0}, Suspect{9, 0}));
+  EXPECT_THAT(trials_->take_over(second), ElementsAre(Suspect{3, 0}, Suspect{4, 0}, Suspect{9, 0})) << "said again";
+  begin(second, {3}, true);
+  end(second, {3}, std::vector<Offset>{3});
+  begin(second, {4}, true);
+  const Fence third = next_owner().fence;
+  EXPECT_THAT(trials_->take_over(third), ElementsAre(Suspect{4, 1}, Suspect{9, 0}));
+  begin(third, {4}, true);
+  const Fence fourth = next_owner().fence;
+  EXPECT_THAT(trials_->take_over(fourth), ElementsAre(Suspect{4, 2}, Suspect{9, 0}));
+  begin(fourth, {4}, true);
+  end(fourth, {4}, {});
+  EXPECT_THAT(trials_->take_over(next_owner().fence), ElementsAre(Suspect{4, 2}, Suspect{9, 0}))
+      << "it ended, and is not settled";
+}
+
+TEST_P(TrialsContract, partitions_do_not_mix) {
+  const Fence one = next_owner(0).fence, other = next_owner(1).fence;
+  begin(one, {3});
+  begin(other, {4});
+  EXPECT_THAT(trials_->take_over(next_owner(0).fence), ElementsAre(Suspect{3, 0}));
+  EXPECT_THAT(trials_->take_over(next_owner(1).fence), ElementsAre(Suspect{4, 0}));
+}
+
+TEST_P(TrialsContract, a_death_of_a_process_that_lives_is_taken_back) {
+  const Fence first = next_owner().fence;
+  begin(first, {4}, true);
+  const Fence second = next_owner().fence;
+  EXPECT_THAT(trials_->take_over(second), ElementsAre(Suspect{4, 1}));
+  end(first, {4}, {});
+  EXPECT_THAT(trials_->take_over(second), ElementsAre(Suspect{4, 0}));
+  end(first, {4}, {});
+  EXPECT_THAT(trials_->take_over(second), ElementsAre(Suspect{4, 0}));
+}
+
+TEST_P(TrialsContract, what_the_watermark_has_passed_is_no_suspect) {
+  const Fence first = next_owner().fence;
+  begin(first, {3, 4});
+  begin(first, {9});
+  const WatermarkUpdate update{first, 9};
+  store().advance_watermarks({&update, 1});
+  EXPECT_THAT(trials_->take_over(next_owner().fence), ElementsAre(Suspect{9, 0}));
+}
+
+TEST_P(TrialsContract, a_topic_that_was_recreated_begins_without_suspects) {
+  const Fence first = next_owner().fence;
+  begin(first, {3});
+  const Fence second = next_owner().fence;
+  EXPECT_THAT(trials_->take_over(second), ElementsAre(Suspect{3, 0}));
+  begin(second, {4}, true);
+  const Fence third = next_owner().fence;
+  store().begin_incarnation(third, 0);
+  EXPECT_THAT(trials_->take_over(third), IsEmpty());
+}
+
+TEST_P(TrialsContract, an_owner_whose_epoch_is_over_begins_nothing) {
+  const Fence first = next_owner().fence;
+  next_owner();
+  EXPECT_THROW(begin(first, {3}), Fenced);
+  EXPECT_THROW(trials_->take_over(first), Fenced);
+}
+
+}  // namespace
+}  // namespace turnstile::test
