@@ -27,6 +27,8 @@ GRANT SELECT ON :"schema".kept TO :"role";
 GRANT SELECT ON :"schema".sweep TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".keep_ids(smallint, bigint) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".purge_step(integer) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".purge_by_clock(integer, timestamptz, timestamptz) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".look_at_clock(timestamptz, timestamptz) TO :"role";
 -- DELETE: tokens whose time is long over; one that is gone cannot be redeemed.
 GRANT SELECT, INSERT, UPDATE (redeemed_at), DELETE ON :"schema".one_time_token TO :"role";
 -- DELETE: what is done, or was given back. UPDATE: leases, and what is claimed again.

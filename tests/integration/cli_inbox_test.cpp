@@ -232,6 +232,25 @@ TEST_F(CliPurge, RefusesLessThanTheDefaultWhenNothingIsConfigured) {
   EXPECT_THAT(refused.err, HasSubstr("2h is less than the 8d for which ids are kept"));
 }
 
+// As in cron, for programs without topics: an endpoint over HTTP, Inbox::once().
+TEST_F(CliPurge, PurgesByWhatProgramsWithoutTopicsHaveDeclared) {
+  sql("SELECT keep_ids(1::smallint, 86400)");
+  fill(10, 10);
+  EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "12h").err, HasSubstr("for 1d, which is more than 12h"));
+  const auto purged = cli_.run("inbox", "purge", "--older-than", "24h");
+  EXPECT_EQ(purged.code, 0) << purged.err;
+  EXPECT_THAT(purged.out, HasSubstr("10 ids deleted"));
+}
+
+TEST_F(CliPurge, RefusesLessThanTheDefaultWhereOneHandlerHasDeclaredNothing) {
+  sql("SELECT keep_ids(1::smallint, 86400)");
+  sql("INSERT INTO handler (id, name) VALUES (7, 'undeclared')");
+  sql("INSERT INTO inbox (handler, id, slot, record_offset) VALUES (7, gen_random_uuid(), 0, 0)");
+  const auto refused = cli_.run("inbox", "purge", "--older-than", "24h");
+  EXPECT_EQ(refused.code, 4);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("nobody has for handler undeclared"), HasSubstr("Inbox::keep_ids()")));
+}
+
 // Whatever this machine's configuration says.
 TEST_F(CliPurge, RefusesWhatConsumersHaveSaidThatTheyNeed) {
   fill(10, 0);

@@ -4,7 +4,7 @@
 //
 // Each message makes one row in SCHEMA.effect. A payload may say what goes wrong: "throw", "throw-int", "sleep:MS",
 // "throw-once:FILE" (throws unless FILE exists, and makes it), "stop-once:FILE" (freezes the whole process, likewise),
-// "abort" (the process dies), "defer" (the row is queued). ELSEWHERE: the row is made outside of the message's transaction, as an effect in another system would be.
+// "abort" (the process dies), "defer" (the row is queued), "exec:SQL" and "queue:SQL" (a statement that goes before the row). ELSEWHERE: the row is made outside of the message's transaction, as an effect in another system would be.
 // PUBLISH: a topic; each message publishes its id there, and replies it. EFFECT_MS: how long each message takes. JOURNAL: a folder for its journal (support/journal.hpp).
 
 #include <libpq-fe.h>
@@ -34,8 +34,10 @@ bool first_time(const std::string& file) {
   return true;
 }
 
-void misbehave(const Message& message) {
+void misbehave(const Message& message, Context& context) {
   const std::string text(message.text());
+  if (text.starts_with("exec:")) context.tx().exec(text.substr(5));
+  if (text.starts_with("queue:")) context.defer(text.substr(6));
   if (text == "throw") throw std::runtime_error("told to throw");
   if (text == "throw-int") throw 42;
   if (text == "abort") std::abort();
@@ -94,7 +96,7 @@ int main(int argc, char** argv) {
   const auto handler = [&sql, &url, work, &journal, publish_to, elsewhere, healed](const Message& message,
                                                                                    Context& context) {
     const Noted noted(journal.get(), message, context);
-    if (!healed) misbehave(message);
+    if (!healed) misbehave(message, context);
     if (work > 0ms) std::this_thread::sleep_for(work);
     const std::string id(message.header("message-id").value_or("none"));
     const auto key = message.key() ? std::optional(std::string(*message.key())) : std::nullopt;

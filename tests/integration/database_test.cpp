@@ -82,6 +82,28 @@ Pipeline slow_effect(const World& world, std::chrono::milliseconds work = 2ms) {
          retry(exponential{20ms, 3}) | dead_letter();
 }
 
+// SIGSTOP: connections are accepted, and nothing is answered.
+TEST(Database, may_hang_and_the_consumer_says_so_and_ends_when_asked) {
+  TURNSTILE_NEEDS_SERVERS();
+  OwnPostgres postgres;
+  World world(WorldOptions{.postgres_url = postgres.url(), .handler_timeout = "2s"});
+  const std::string toml = world.toml("order = \"key\"", "connect_timeout = \"1s\"\nlock_timeout = \"1s\"\n");
+  world.publish(100);
+  Process consumer = world.consumer(toml, {{"EFFECT_MS", "20"}});
+  ASSERT_TRUE(eventually([&] { return world.effects().rows > 10; }, 60s)) << world.output();
+  postgres.run("freeze");
+  const bool told = eventually([&] { return world.output().find(kAway) != std::string::npos; }, 30s);
+  consumer.signal(SIGINT);
+  const auto code = consumer.wait(60s);
+  postgres.run("thaw");
+  EXPECT_TRUE(told) << world.output();
+  EXPECT_EQ(code, 0) << world.output();
+  EXPECT_NE(world.output().find("has not answered for"), std::string::npos) << world.output();
+  Process next = world.consumer(toml);
+  EXPECT_TRUE(eventually([&] { return world.effects().distinct == 100 && world.caught_up(); }, 60s)) << world.output();
+  EXPECT_EQ(world.effects().rows, 100);
+}
+
 TEST(Database, may_crash_while_loaded_and_the_consumer_goes_on_by_itself) {
   TURNSTILE_NEEDS_SERVERS();
   OwnPostgres postgres;

@@ -120,6 +120,30 @@ TEST(Outbox, puts_aside_what_goes_to_a_topic_that_is_gone_and_goes_on) {
   EXPECT_EQ(world.query("SELECT count(*) FROM outbox"), "0");
 }
 
+// As a table without today's constraint may hold them.
+TEST(Outbox, puts_aside_rows_that_are_no_messages_and_goes_on) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  const std::string out = world.add_topic("out");
+  const auto write = [&](const std::string& payload, const std::string& headers) {
+    return "INSERT INTO outbox (topic, record_payload, header_names, header_values) VALUES ('" + out + "', '" +
+           payload + "', " + headers + ")";
+  };
+  EXPECT_ANY_THROW(world.query(write("refused by the table", "'{{a,b}}', '{{a,b}}'")));
+  static_cast<void>(world.query("ALTER TABLE outbox DROP CONSTRAINT headers_are_two_lists"));
+  static_cast<void>(world.query(write("two dimensions", "'{{a,b},{c,d}}', '{{a,b},{c,d}}'")));
+  static_cast<void>(world.query(write("no name", "'{a,NULL}', '{a,b}'")));
+  static_cast<void>(world.query(write("fine", "'[5:6]={a,b}', '{a,NULL}'")));
+  Process consumer = world.consumer(world.toml(), {{"PUBLISH", out}});
+  TopicReader published(out);
+  EXPECT_TRUE(published.until([&] { return published.payloads().size() == 1; })) << world.output();
+  EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM outbox WHERE shard = -1") == "2"; }))
+      << world.output();
+  EXPECT_EQ(world.query("SELECT count(*) FROM outbox"), "2");
+  EXPECT_THAT(world.query("SELECT refused FROM outbox LIMIT 1"), HasSubstr("no two lists"));
+  EXPECT_THAT(world.output(), HasSubstr("was put aside: header_names"));
+}
+
 TEST(Outbox, sends_what_others_wrote_while_it_was_asleep_and_leaves_its_shards_when_it_stops) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);

@@ -152,12 +152,6 @@ TEST_F(PostgresErrors, AnErrorBeforeACommitIsCertainEvenWhenTheConnectionGoes) {
   EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "22012");
 }
 
-TEST_F(PostgresErrors, AHandlerThatEndsTheTransactionIsFoundOut) {
-  begin("a");
-  EXPECT_EQ(sqlstate_of([&] { tx().exec("COMMIT"); }), "2D000");
-  EXPECT_THROW(session_->commit(), Error);
-}
-
 TEST_F(PostgresErrors, AHandlerMayUseSavepointsOfItsOwn) {
   begin("a");
   tx().exec("SAVEPOINT mine");

@@ -121,6 +121,33 @@ TEST_F(PostgresRetention, IdsOfWhichNobodyHadSaidAnythingGetTheDefault) {
   EXPECT_EQ(clean(), 0);
 }
 
+// The server's clock cannot be set here: the function is told of another time before.
+TEST_F(PostgresRetention, NothingIsDeletedAfterTheClockWasSetForward) {
+  store_->keep_ids(handler_, 8 * 24h);
+  old_ids(100, "9 days");
+  sql().exec("SELECT look_at_clock(now(), now() - interval '30 days')");
+  EXPECT_THAT(message_of<Error>([&] { store_->purge_step(1'000); }), ::testing::HasSubstr("set forward by 30 d"));
+  EXPECT_EQ(ids(), "100");
+  EXPECT_EQ(sql().one("SELECT count(*) FROM horizon"), "0");
+  // Set back: what was noticed lies in the future now.
+  sql().exec("UPDATE clock_step SET noticed_at = now() + interval '30 days', held_until = now() + interval '31 days'");
+  EXPECT_EQ(clean(), 100);
+}
+
+TEST_F(PostgresRetention, NothingIsDeletedByAProcessWhoseClockDiffers) {
+  store_->keep_ids(handler_, 8 * 24h);
+  old_ids(100, "9 days");
+  const auto deleted = [&](const std::string& by_wall, const std::string& by_steady) {
+    return sql().one("SELECT deleted FROM purge_by_clock(10, " + by_wall + ", " + by_steady + ")");
+  };
+  EXPECT_EQ(deleted("now() - interval '1 hour'", "NULL"), "0");
+  EXPECT_EQ(deleted("now() + interval '1 hour'", "NULL"), "0");
+  EXPECT_EQ(deleted("now()", "now() - interval '1 hour'"), "0") << "what it heard before";
+  EXPECT_EQ(deleted("now()", "now()"), "0") << "held for all";
+  sql().exec("DELETE FROM clock_step");
+  EXPECT_EQ(deleted("now() - interval '4 minutes'", "now() - interval '4 minutes'"), "10");
+}
+
 TEST_F(PostgresRetention, WhatWasForgottenIsKnownBeforeItIsDeleted) {
   store_->keep_ids(handler_, 8 * 24h);
   EXPECT_EQ(store_->keep_ids(handler_, 8 * 24h).all_since, std::nullopt);

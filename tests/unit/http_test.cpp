@@ -370,12 +370,23 @@ TEST_F(Http, AnEffectPublishesAndDoesNotReply) {
   EXPECT_EQ(store_->published().size(), 1U);
 }
 
-TEST_F(Http, AnIdThatWasRecordedByOthersIsNoResponse) {
+TEST_F(Http, AKeyThatWasRecordedAsDoneIsAnsweredAsDone) {
   serve(charge);
   inbox_.record("charge", "k1", "receipt 17");
   inbox_.record("charge", "k2");
-  for (const auto* key : {"k1", "k2"}) expect_problem(post(key), 500, "log");
-  EXPECT_THAT(log_.str(), HasSubstr("a handler of its own"));
+  const auto with_text = post("k1"), without = post("k2");
+  EXPECT_EQ(with_text.status, 200);
+  EXPECT_EQ(with_text.body, "receipt 17");
+  EXPECT_EQ(without.status, 204);
+  for (const auto& response : {with_text, without}) EXPECT_EQ(response.get_header_value(kReplayed), "true");
+  EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(Http, AResponseThatANewerVersionKeptIsNotPassedOffAsAnother) {
+  serve(charge);
+  inbox_.record("charge", "k1", "2:H2,3:201,");
+  expect_problem(post("k1"), 500, "took effect before");
+  EXPECT_THAT(log_.str(), HasSubstr("newer version"));
   EXPECT_EQ(runs_, 0);
 }
 

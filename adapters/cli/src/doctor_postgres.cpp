@@ -58,6 +58,15 @@ void look_at_rights(const PostgresSettings& settings, const postgres::ServerRepo
 // Below it a table that nobody cleans is no trouble to anybody yet.
 constexpr std::int64_t kSmallTable = std::int64_t{64} << 20;
 
+/// Ids grow old, and leases and sessions end, by the server's clock.
+void look_at_clock(postgres::Admin& admin, Findings& findings) {
+  const auto clock = admin.clock();
+  if (clock.held.empty()) findings.ok("clock", "PostgreSQL's clock and this machine's agree");
+  else
+    findings.problem("clock", clock.held,
+                     "leases and producer sessions end by PostgreSQL's clock too: keep it in step (NTP)");
+}
+
 /// Old ids that nobody deletes: the table grows, without anybody noticing for months.
 void look_at_retention(postgres::Admin& admin, Findings& findings) {
   const auto report = admin.retention();
@@ -106,7 +115,10 @@ void look_at_postgres(const Config& config, Findings& findings) {
     look_at_durability(settings, findings);
     look_at_rights(settings, server, findings);
     const bool known = look_at_schema(settings, findings);
-    if (known && server.missing_rights.empty()) look_at_retention(admin, findings);
+    if (known && server.missing_rights.empty()) {
+      look_at_retention(admin, findings);
+      look_at_clock(admin, findings);
+    }
   } catch (const ConfigError& error) {
     for (const auto& problem : error.problems) findings.problem("PostgreSQL", problem);
   } catch (const std::exception& error) {

@@ -30,39 +30,45 @@ std::chrono::seconds parse_age(const std::string& text) {
                                one_line(text, 40)));
 }
 
-/// Shorter than somebody keeps ids: the topic and the line that says so, and what would happen.
-void refuse_what_is_needed(const Config& config, const Options& options, std::chrono::seconds age) {
-  const std::string outcome =
-      "a message that is delivered again after that would take effect a second time. Purge what is "
-      "older, or say --force";
-  bool known = false;
+constexpr const char* kOutcome =
+    "a message that is delivered again after that would take effect a second time. Purge what is older, or say --force";
+
+/// Shorter than a topic keeps ids: the topic and the line that says so, and what would happen.
+void refuse_what_is_configured(const Config& config, const Options& options, std::chrono::seconds age) {
   for (const auto& [topic, settings] : config.topics) {
     if (options.handler && settings.handler.value_or(topic) != *options.handler) continue;
-    known = true;
     const auto kept = settings.keep_ids_for.value_or(kKeepIdsByDefault);
     if (age >= kept) continue;
     const std::string setting = settings.keep_ids_for ? config.where("topics." + topic + ".keep_ids_for")
                                                       : fmt::format("keep_ids_for of topic {} (the default)", topic);
     throw Refusal(
-        fmt::format("refused: {} = {}, which is more than {}; {}", setting, duration(kept), duration(age), outcome));
-  }
-  if (!known && age < kKeepIdsByDefault) {
-    throw Refusal(
-        fmt::format("refused: {} is less than the {} for which ids are kept when no configuration says otherwise "
-                    "({} has no topic of this); {}",
-                    duration(age), duration(kKeepIdsByDefault), source_of(config), outcome));
+        fmt::format("refused: {} = {}, which is more than {}; {}", setting, duration(kept), duration(age), kOutcome));
   }
 }
 
-/// The same by what running consumers have said in the database, whatever the configuration here says.
-void refuse_what_was_said(postgres::Admin& admin, const Options& options, std::chrono::seconds age) {
-  for (const auto& [handler, kept] : admin.kept(options.handler)) {
+/// The same by what programs have declared in the database, whatever the configuration here says. Those without topics (HTTP,
+/// Inbox::once()) declare nothing anywhere else. What nobody has declared anything of is kept for the default.
+void refuse_what_was_declared(postgres::Admin& admin, const Config& config, const Options& options,
+                              std::chrono::seconds age) {
+  const auto declared = admin.kept(options.handler);
+  for (const auto& [handler, kept] : declared) {
     if (kept && age >= *kept) continue;
-    throw Refusal(fmt::format(
-        "refused: consumers of handler {} have said that they need its ids {}, which is more than {}; a message that is "
-        "delivered again after that would take effect a second time. Purge what is older, or say --force",
-        one_line(handler, 60), kept ? "for " + duration(*kept) : "for ever", duration(age)));
+    throw Refusal(
+        fmt::format("refused: consumers of handler {} have said that they need its ids {}, which is more than {}; {}",
+                    one_line(handler, 60), kept ? "for " + duration(*kept) : "for ever", duration(age), kOutcome));
   }
+  if (age >= kKeepIdsByDefault) return;
+  const auto undeclared = admin.undeclared(options.handler);
+  if (undeclared.empty() && (!declared.empty() || !config.topics.empty())) return;
+  throw Refusal(fmt::format(
+      "refused: {} is less than the {} for which ids are kept when nobody has declared otherwise{}; {}", duration(age),
+      duration(kKeepIdsByDefault),
+      undeclared.empty()
+          ? std::string()
+          : fmt::format(
+                ", and nobody has for handler {} (a topic's keep_ids_for, or Inbox::keep_ids() at the start of the program)",
+                one_line(undeclared.front(), 60)),
+      kOutcome));
 }
 
 void report(const Global& global, const postgres::PurgeResult& result) {
@@ -83,10 +89,14 @@ void report(const Global& global, const postgres::PurgeResult& result) {
 Exit purge(const Global& global, const Options& options) {
   const auto age = parse_age(options.older_than);
   const Config config = load_settings(global);
-  if (!options.force) refuse_what_is_needed(config, options, age);
+  if (!options.force) refuse_what_is_configured(config, options, age);
   auto admin = open_admin(config);
   if (options.handler) require_handler(admin, *options.handler);
-  if (!options.force) refuse_what_was_said(admin, options, age);
+  if (!options.force) {
+    refuse_what_was_declared(admin, config, options, age);
+    if (const auto clock = admin.clock(); !clock.held.empty())
+      throw Refusal("refused: " + clock.held + ". Or say --force");
+  }
 
   // Between two batches is the right moment to stop: what was deleted is deleted, nothing is half done.
   std::signal(SIGINT, interrupt);
@@ -112,7 +122,8 @@ void add_purge(CLI::App& inbox, Command& command) {
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
       ->capture_default_str();
-  verb->add_flag("--force", options->force, "also what a topic's keep_ids_for still keeps");
+  verb->add_flag("--force", options->force,
+                 "also what a topic's keep_ids_for still keeps, and by a clock that was set forward");
   verb->callback(
       [&command, options] { command.run = [&command, options] { return purge(command.global, *options); }; });
 }

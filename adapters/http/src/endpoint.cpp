@@ -131,12 +131,21 @@ void Endpoint::tell(const Once& once, Kept&& kept, const httplib::Request& reque
 
 void Endpoint::replay(const Once& once, const httplib::Request& request, httplib::Response& response) {
   auto kept = once.response ? decode(*once.response) : std::nullopt;
-  if (!kept) {
-    return tell_failure(
-        request, response,
-        "what is kept with the id is no response of this adapter; give the endpoint a handler of its own");
+  if (kept) {
+    add(std::move(*kept), response);
+  } else if (!once.response) {
+    response.status = 204;
+  } else if (is_newer(*once.response)) {
+    options_.log->error("{}: answered with 500: its response was kept by a newer version, which this one cannot read",
+                        place(request));
+    return set_problem(
+        response, 500,
+        "the request took effect before; its response cannot be read here, so ask another server for it");
+  } else {
+    // Inbox::record() has written it: the bytes are all that is known of the answer.
+    response.status = 200;
+    response.set_content(*once.response, "application/octet-stream");
   }
-  add(std::move(*kept), response);
   response.set_header("Idempotent-Replayed", "true");
 }
 

@@ -85,6 +85,11 @@ std::optional<Kept> decode(std::string_view bytes) {
   }
 }
 
+bool is_newer(std::string_view bytes) {
+  const auto version = next(bytes);
+  return version && version->starts_with('H') && version != kVersion;
+}
+
 void add(Kept&& kept, httplib::Response& response) {
   response.status = kept.status;
   for (auto& [name, value] : kept.headers) response.headers.emplace(std::move(name), std::move(value));

@@ -26,6 +26,8 @@ std::optional<Kept> taken_from(httplib::Response&& made);
 std::string encode(const Kept& kept);
 /// Nothing for what encode() did not write.
 std::optional<Kept> decode(std::string_view bytes);
+/// Whether the encode() of a later version wrote it.
+bool is_newer(std::string_view bytes);
 
 /// Adds it to what the server has set before.
 void add(Kept&& kept, httplib::Response& response);

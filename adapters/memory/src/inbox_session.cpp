@@ -4,6 +4,7 @@
 
 #include "inbox_state.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/ports/handler_sql.hpp"
 
 namespace turnstile::testing {
 
@@ -191,6 +192,7 @@ void MemorySession::flush() {
 
 Rows MemorySession::run(std::string_view sql, std::span<const Param> params) {
   require_open();
+  check_handler_sql(sql);
   const Statement statement = record(sql, params, false, message_);
   if (failure_) throw SqlError("the transaction is aborted by an earlier error (SQLSTATE 25P02)", "25P02");
   flush();
@@ -199,6 +201,7 @@ Rows MemorySession::run(std::string_view sql, std::span<const Param> params) {
 
 void MemorySession::queue(std::string_view sql, std::span<const Param> params) {
   require_open();
+  check_handler_sql(sql);
   deferred_.push_back(record(sql, params, true, message_));
 }
 

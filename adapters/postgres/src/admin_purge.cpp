@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "admin_session.hpp"
+#include "server_clock.hpp"
 
 namespace turnstile::postgres {
 
@@ -74,6 +75,29 @@ std::vector<KeptFor> Admin::kept(const std::optional<std::string>& handler) {
     if (rows.at(row, 1)) kept.kept_for = std::chrono::seconds(rows.get<std::int64_t>(row, 1));
   }
   return all;
+}
+
+ClockReport Admin::clock() {
+  const Rows rows = session_->ask(
+      "SELECT ahead_s, step_s, to_char(held_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI'), abs(ahead_s) > 300 "
+      "FROM look_at_clock(timestamptz 'epoch' + $1::bigint * interval '1 microsecond', NULL)",
+      {std::to_string(ServerClock::wall_us())});
+  ClockReport report{.ahead = std::chrono::seconds(rows.get<std::int64_t>(0, 0)), .held = {}};
+  if (rows.at(0, 2))
+    report.held = held_by_step(std::chrono::seconds(rows.get<std::int64_t>(0, 1)), rows.get<std::string>(0, 2));
+  else if (rows.get<bool>(0, 3)) report.held = held_by_difference(report.ahead);
+  return report;
+}
+
+std::vector<std::string> Admin::undeclared(const std::optional<std::string>& handler) {
+  const Rows rows = session_->ask(
+      "SELECT h.name FROM handler h WHERE ($1::text IS NULL OR h.name = $1) "
+      "AND NOT EXISTS (SELECT FROM retention r WHERE r.handler = h.id) "
+      "AND EXISTS (SELECT FROM inbox i WHERE i.handler = h.id) ORDER BY h.name",
+      {handler});
+  std::vector<std::string> names;
+  for (std::size_t row = 0; row < rows.size(); ++row) names.push_back(rows.get<std::string>(row, 0));
+  return names;
 }
 
 PurgeResult Admin::purge(const PurgeOptions& options) {

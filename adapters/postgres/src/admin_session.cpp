@@ -74,7 +74,7 @@ void Admin::Session::refuse(const ServerError& error) const {
     throw SchemaError("the schema " + settings_.schema +
                       " is missing or not what this build needs: " + describe(error) + "; run: turnstile migrate up");
   }
-  throw_store_error(error, settings_.schema, connection_->user());
+  throw_operator_error(error, settings_.schema, connection_->user());
 }
 
 int Admin::Session::server_version() const { return PQserverVersion(connection_->raw()); }

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <pqxx/connection>
 #include <pqxx/except>
 #include <pqxx/result>
 #include <pqxx/version>
@@ -12,6 +13,7 @@
 #include "errors.hpp"
 #include "text.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/ports/handler_sql.hpp"
 #include "turnstile/postgres/pqxx.hpp"
 
 #if PQXX_VERSION_MAJOR > 7 || (PQXX_VERSION_MAJOR == 7 && PQXX_VERSION_MINOR >= 6)
@@ -121,18 +123,21 @@ ServerError server_error(std::string_view what, std::string_view sqlstate) {
 }  // namespace
 
 Rows BorrowedTransaction::run(std::string_view sql, std::span<const Param> params) {
+  check_borrowed_sql(sql);
   Arguments arguments;
   for (const Param& param : params) arguments.push_back(std::visit(AsText{}, param.value()));
   try {
     return rows_of(send(transaction_, std::string(sql), arguments));
   } catch (const pqxx::deadlock_detected& error) {
-    throw_statement_error(server_error(error.what(), "40P01"));
+    throw_handler_error(server_error(error.what(), "40P01"));
   } catch (const pqxx::serialization_failure& error) {
-    throw_statement_error(server_error(error.what(), "40001"));
+    throw_handler_error(server_error(error.what(), "40001"));
   } catch (const pqxx::broken_connection& error) {
+    // libpqxx also throws it for a class 08 that a foreign server raised.
+    if (transaction_.conn().is_open()) throw_handler_error(server_error(error.what(), "08000"));
     throw_lost({server_error(error.what(), "")});
   } catch (const pqxx::sql_error& error) {
-    throw_statement_error(server_error(error.what(), error.sqlstate()));
+    throw_handler_error(server_error(error.what(), error.sqlstate()));
   } catch (const pqxx::usage_error& error) {
     throw Error(std::string("borrow(): ") + error.what());
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -13,6 +14,9 @@
 namespace turnstile::postgres {
 
 namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 struct FreeOptions {
   void operator()(PQconninfoOption* options) const noexcept { PQconninfoFree(options); }
@@ -45,6 +49,13 @@ bool looks_like_url(std::string_view url) {
   return url.substr(0, 13) == "postgresql://" || url.substr(0, 11) == "postgres://";
 }
 
+/// After a failover another one of them is the one that can be written to.
+bool names_several_hosts(const std::string& url) {
+  const auto options = parse(url);
+  return option(options.get(), "host").find(',') != std::string::npos ||
+         option(options.get(), "hostaddr").find(',') != std::string::npos;
+}
+
 /// An unescaped '@' or '/' in a password moves the rest of it into the host, where error messages would show it.
 bool has_stray_at(std::string_view url) {
   return looks_like_url(url) &&
@@ -62,17 +73,14 @@ PGconn* connect(const PostgresSettings& settings) {
   const std::string timeout = seconds(settings.connect_timeout);
   // What stands before the URL is a default that the URL may change. Keepalives and the user timeout bound the time for which
   // a host that vanished without a word can hold a worker: 20 s.
-  const char* const keywords[] = {"connect_timeout",
-                                  "fallback_application_name",
-                                  "keepalives_idle",
-                                  "keepalives_interval",
-                                  "keepalives_count",
-                                  "tcp_user_timeout",
-                                  "dbname",
-                                  "client_encoding",
-                                  nullptr};
-  const char* const values[] = {timeout.c_str(), "turnstile", "10", "5", "2", "20000", settings.url.reveal().c_str(),
-                                "UTF8",          nullptr};
+  const char* const keywords[] = {
+      "connect_timeout",  "fallback_application_name", "keepalives_idle", "keepalives_interval", "keepalives_count",
+      "tcp_user_timeout", "target_session_attrs",      "dbname",          "client_encoding",     nullptr};
+  // libpq passes over an empty value.
+  const bool several = names_several_hosts(settings.url.reveal()) && std::getenv("PGTARGETSESSIONATTRS") == nullptr;
+  const char* const values[] = {
+      timeout.c_str(), "turnstile", "10", "5", "2", "20000", several ? "read-write" : "", settings.url.reveal().c_str(),
+      "UTF8",          nullptr};
   return PQconnectdbParams(keywords, values, 1);
 }
 
@@ -120,7 +128,8 @@ void check_settings(const PostgresSettings& settings) {
   if (!problems.empty()) throw ConfigError(std::move(problems));
 }
 
-Connection::Connection(const PostgresSettings& settings) : connection_(connect(settings)) {
+Connection::Connection(const PostgresSettings& settings)
+    : connection_(connect(settings)), connect_timeout_(settings.connect_timeout) {
   if (!connection_) throw StoreUnavailable("cannot connect to PostgreSQL: out of memory");
   if (PQstatus(connection_) != CONNECTION_OK) {
     std::string problem = connect_problem(connection_, settings);
@@ -138,7 +147,8 @@ std::string Connection::user() const {
 }
 
 bool Connection::idle() const noexcept {
-  return !lost_ && PQstatus(connection_) == CONNECTION_OK && PQtransactionStatus(connection_) == PQTRANS_IDLE;
+  return !lost_ && !condemned_ && PQstatus(connection_) == CONNECTION_OK &&
+         PQtransactionStatus(connection_) == PQTRANS_IDLE;
 }
 
 void Connection::own_notices() noexcept {
@@ -150,16 +160,43 @@ void Connection::own_notices() noexcept {
 void Connection::on_notice(void* self, const PGresult* notice) {
   // A FATAL that answers nothing, such as the end of an idle transaction, comes as a notice.
   ServerError error = server_error(notice);
+  if (error.sqlstate == "25P01") static_cast<Connection*>(self)->ended_nothing_ = true;
   if (error.fatal) static_cast<Connection*>(self)->last_words_ = std::move(error);
 }
 
 void Connection::wait(short events) {
   pollfd descriptor{PQsocket(connection_), events, 0};
-  while (poll(&descriptor, 1, -1) < 0) {
-    if (errno != EINTR) fail();
+  const auto began = steady_clock::now();
+  const milliseconds slice = patience_.value_or(2 * connect_timeout_);
+  for (auto until = began + slice;;) {
+    const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
+    const int ready = poll(&descriptor, 1, static_cast<int>(std::max<milliseconds::rep>(left.count(), 0)));
+    if (ready > 0) break;
+    if (ready < 0 && errno != EINTR) fail();
+    if (ready < 0) continue;
+    if (patience_ || !server_answers()) {
+      lost_ = true;
+      const auto silent = std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now() - began);
+      throw ConnectionLost{{"", "it has not answered for " + std::to_string(silent.count()) + " s", true}, true};
+    }
+    until = steady_clock::now() + slice;
   }
   if ((descriptor.revents & (POLLIN | POLLERR | POLLHUP | POLLNVAL)) != 0)
     end_of_input_ = PQconsumeInput(connection_) == 0;
+}
+
+/// By a new connection to the same address, which is not asked to let us in.
+bool Connection::server_answers() const {
+  const std::string timeout = seconds(connect_timeout_);
+  const char* const keywords[] = {"host", "hostaddr", "port", "user", "dbname", "connect_timeout", nullptr};
+  const char* const values[] = {PQhost(connection_),
+                                PQhostaddr(connection_),
+                                PQport(connection_),
+                                PQuser(connection_),
+                                PQdb(connection_),
+                                timeout.c_str(),
+                                nullptr};
+  return PQpingParams(keywords, values, 0) != PQPING_NO_RESPONSE;
 }
 
 bool Connection::hung_up() {

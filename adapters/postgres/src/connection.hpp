@@ -3,9 +3,11 @@
 
 #include <libpq-fe.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "errors.hpp"
 #include "turnstile/config.hpp"
@@ -29,8 +31,16 @@ class Connection {
   [[nodiscard]] PGconn* raw() const noexcept { return connection_; }
   [[nodiscard]] bool lost() const noexcept { return lost_; }
   [[nodiscard]] std::string user() const;
-  /// No transaction open, nothing on its way: may be lent to somebody else.
+  /// No transaction open, nothing on its way, not condemned: may be lent to somebody else.
   [[nodiscard]] bool idle() const noexcept;
+  /// It leads to a server that cannot serve us: not to be used again.
+  void condemn() noexcept { condemned_ = true; }
+
+  /// How long the server may be silent from here on before the connection counts as lost. Nothing (as in the beginning): for as long as it
+  /// takes, since a statement of a handler may be slow, while a new connection to the server is answered; that is tried after each two connect_timeouts.
+  void patience(std::optional<std::chrono::milliseconds> most) noexcept { patience_ = most; }
+  /// Since it was last asked: the server was told to end a transaction where none was open.
+  [[nodiscard]] bool ended_nothing() noexcept { return std::exchange(ended_nothing_, false); }
 
   /// Whether the server has hung up while nothing was asked of it. Costs one poll(2).
   [[nodiscard]] bool hung_up();
@@ -45,9 +55,14 @@ class Connection {
  private:
   static void on_notice(void* self, const PGresult* notice);
   void wait(short events);
+  [[nodiscard]] bool server_answers() const;
 
   PGconn* connection_ = nullptr;
+  std::chrono::milliseconds connect_timeout_;
+  std::optional<std::chrono::milliseconds> patience_;
   bool lost_ = false;
+  bool condemned_ = false;
+  bool ended_nothing_ = false;
   bool end_of_input_ = false;
   std::optional<ServerError> last_words_;
 };

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "turnstile/types.hpp"
 
@@ -30,36 +31,7 @@ inline std::string_view bytes_in(const PGresult* result, int row, int column) {
   return {PQgetvalue(result, row, column), static_cast<std::size_t>(PQgetlength(result, row, column))};
 }
 
-/// Reads one array of bytea.
-class BinaryReader {
- public:
-  explicit BinaryReader(std::string_view bytes) : bytes_(bytes) {}
-  /// The header: how many elements follow. One dimension.
-  std::size_t array_length() {
-    const std::int32_t dimensions = int32();
-    bytes_.remove_prefix(8);  // whether any is NULL, and the type
-    if (dimensions == 0) return 0;
-    const std::int32_t length = int32();
-    bytes_.remove_prefix(4);  // the first one's number
-    return static_cast<std::size_t>(length);
-  }
-  std::optional<std::string> element() {
-    const std::int32_t length = int32();
-    if (length < 0) return std::nullopt;
-    std::string element(bytes_.substr(0, static_cast<std::size_t>(length)));
-    bytes_.remove_prefix(static_cast<std::size_t>(length));
-    return element;
-  }
-
- private:
-  std::int32_t int32() {
-    std::uint32_t value = 0;
-    for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(bytes_.at(i));
-    bytes_.remove_prefix(4);
-    return static_cast<std::int32_t>(value);
-  }
-
-  std::string_view bytes_;
-};
+/// An array of bytea in PostgreSQL's binary form; nothing unless it has one dimension, or none, and is what it says it is.
+std::optional<std::vector<std::optional<std::string>>> bytea_array_in(std::string_view bytes);
 
 }  // namespace turnstile::postgres

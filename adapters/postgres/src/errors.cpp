@@ -55,19 +55,21 @@ std::string describe(const ServerError& error) {
   return error.message + " (SQLSTATE " + error.sqlstate + ")";
 }
 
-void throw_statement_error(const ServerError& error) {
-  switch (classify(error.sqlstate)) {
-    case Kind::busy: throw StoreBusy(describe(error));
-    case Kind::unavailable: {
-      const bool pooler = error.sqlstate == "26000" || error.sqlstate == "42P05";
-      throw StoreUnavailable("PostgreSQL: " + describe(error) + std::string(pooler ? kPooler : ""));
-    }
-    case Kind::statement: break;
-  }
+bool is_of_this_server(std::string_view state) { return state == "42501" || classify(state) == Kind::unavailable; }
+
+void throw_handler_error(const ServerError& error) {
+  if (classify(error.sqlstate) == Kind::busy) throw StoreBusy(describe(error));
   throw SqlError(describe(error), error.sqlstate);
 }
 
-void throw_store_error(const ServerError& error, std::string_view schema, std::string_view user) {
+void throw_pooler_error(const ServerError& error) {
+  throw StoreUnavailable("PostgreSQL: " + describe(error) + std::string(kPooler));
+}
+
+namespace {
+
+/// Returns where nobody but the statement, or the schema, can be to blame.
+void throw_unless_statement(const ServerError& error, std::string_view schema, std::string_view user) {
   const std::string& state = error.sqlstate;
   if (state == "57014") throw StoreBusy(describe(error));
   if (state == "42501") {
@@ -80,7 +82,29 @@ void throw_store_error(const ServerError& error, std::string_view schema, std::s
                              "; run: turnstile migrate up");
     }
   }
-  throw_statement_error(error);
+  switch (classify(state)) {
+    case Kind::busy: throw StoreBusy(describe(error));
+    case Kind::unavailable:
+      if (state == "26000" || state == "42P05") throw_pooler_error(error);
+      throw StoreUnavailable("PostgreSQL: " + describe(error));
+    case Kind::statement: break;
+  }
+}
+
+}  // namespace
+
+void throw_store_error(const ServerError& error, std::string_view schema, std::string_view user) {
+  throw_unless_statement(error, schema, user);
+  throw StoreFailed(
+      "PostgreSQL refuses a statement of Turnstile's own on the schema " + std::string(schema) + ": " +
+          describe(error) +
+          "; look for a trigger or constraint that was added to its tables, and for a damaged index (REINDEX)",
+      error.sqlstate);
+}
+
+void throw_operator_error(const ServerError& error, std::string_view schema, std::string_view user) {
+  throw_unless_statement(error, schema, user);
+  throw SqlError(describe(error), error.sqlstate);
 }
 
 void throw_lost(const ConnectionLost& lost) {

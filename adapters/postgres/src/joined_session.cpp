@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "errors.hpp"
 #include "outbox.hpp"
 #include "text.hpp"
 #include "turnstile/error.hpp"
@@ -31,7 +32,23 @@ class JoinedSession final : public InboxSession {
 
  private:
   Rows look_up(HandlerId handler, const MessageId& id) {
-    return transaction_.exec(shared_->statements.find, handler.value, id.text());
+    return exec(shared_->statements.find, handler.value, id.text());
+  }
+  /// Statements of ours in the caller's transaction: data of the caller's cannot be why the server refuses one for its data, or for a
+  /// damaged table.
+  template <class... P>
+  Rows exec(const std::string& sql, const P&... params) {
+    try {
+      return transaction_.exec(sql, params...);
+    } catch (const DeferredSqlError&) {
+      throw;  // a statement of the caller's, which went out first
+    } catch (const SqlError& error) {
+      for (const char* ours : {"22", "23", "P0", "XX"}) {
+        if (error.sqlstate.starts_with(ours))
+          throw_store_error({error.sqlstate, error.what()}, shared_->settings.schema, "");
+      }
+      throw;
+    }
   }
   bool other_body(HandlerId handler, const InboxEntry& entry);
 
@@ -51,8 +68,7 @@ std::vector<Admission> JoinedSession::begin(const InboxScope& scope, std::span<c
   std::vector<Admission> admissions(entries.size());
   for (const std::size_t i : order) {
     const InboxEntry& entry = entries[i];
-    const Rows rows =
-        transaction_.exec(shared_->statements.join, handler_.value, entry.id.text(), entry.offset, entry.fingerprint);
+    const Rows rows = exec(shared_->statements.join, handler_.value, entry.id.text(), entry.offset, entry.fingerprint);
     if (rows.affected() == 1) admissions[i] = Admission::fresh;
     else admissions[i] = other_body(handler_, entry) ? Admission::mismatch : Admission::duplicate;
   }
@@ -66,7 +82,7 @@ bool JoinedSession::other_body(HandlerId handler, const InboxEntry& entry) {
 }
 
 void JoinedSession::respond(const MessageId& id, std::string_view body) {
-  transaction_.exec(shared_->statements.respond, handler_.value, id.text(), bytes(body));
+  exec(shared_->statements.respond, handler_.value, id.text(), bytes(body));
 }
 
 void JoinedSession::publish(const OwnedMessage& message, const MessageId& id) {
@@ -78,8 +94,8 @@ void JoinedSession::publish(const OwnedMessage& message, const MessageId& id) {
   const auto optional_bytes = [](const std::optional<std::string>& text) {
     return text ? bytes(*text) : Param(std::nullopt);
   };
-  transaction_.exec(shared_->statements.publish_text, outbox_shard(message, id), id.text(), message.topic,
-                    optional_bytes(message.key), optional_bytes(message.payload), names, values);
+  exec(shared_->statements.publish_text, outbox_shard(message, id), id.text(), message.topic,
+       optional_bytes(message.key), optional_bytes(message.payload), names, values);
 }
 
 std::vector<bool> JoinedSession::settled(HandlerId handler, const std::optional<Fence>&,

@@ -99,7 +99,7 @@ std::int64_t run(const PostgresSettings& settings, const std::function<void(Pipe
     fill(link.pipeline);
     Answers answers;
     link.pipeline.finish(answers);
-    if (answers.failure) throw_store_error(answers.failure->error, settings.schema, link.connection.user());
+    if (answers.failure) throw_operator_error(answers.failure->error, settings.schema, link.connection.user());
     return std::stoll(PQcmdTuples(answers.kept[0].get()));
   } catch (const ConnectionLost& lost) {
     throw_lost(lost);

@@ -34,7 +34,7 @@ std::vector<Finding> lint_server(const PostgresSettings& settings) {
   } catch (const ConnectionLost& lost) {
     throw_lost(lost);
   }
-  if (answers.failure) throw_store_error(answers.failure->error, settings.schema, link.connection.user());
+  if (answers.failure) throw_operator_error(answers.failure->error, settings.schema, link.connection.user());
 
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < std::size(kRules); ++i) {

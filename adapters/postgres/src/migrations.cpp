@@ -35,7 +35,7 @@ bool ok(const Result& result) {
 
 Result must(Connection& connection, const PostgresSettings& settings, const std::string& sql) {
   Result result = query(connection, sql);
-  if (!ok(result)) throw_store_error(server_error(result.get()), settings.schema, connection.user());
+  if (!ok(result)) throw_operator_error(server_error(result.get()), settings.schema, connection.user());
   return result;
 }
 
@@ -56,7 +56,7 @@ std::optional<std::vector<LedgerRow>> read_ledger(Connection& connection, const 
   if (!ok(result)) {
     const ServerError error = server_error(result.get());
     if (error.sqlstate == "42P01" || error.sqlstate == "3F000") return std::nullopt;
-    throw_store_error(error, settings.schema, connection.user());
+    throw_operator_error(error, settings.schema, connection.user());
   }
   std::vector<LedgerRow> rows;
   for (int row = 0; row < PQntuples(result.get()); ++row) {
@@ -151,7 +151,7 @@ void create_schema(Connection& connection, const PostgresSettings& settings, con
   const auto made = query(connection, "CREATE SCHEMA " + quote_identifier(settings.schema));
   if (ok(made)) return;
   const ServerError error = server_error(made.get());
-  if (error.sqlstate != "42501") throw_store_error(error, settings.schema, connection.user());
+  if (error.sqlstate != "42501") throw_operator_error(error, settings.schema, connection.user());
   throw SchemaError("the role " + connection.user() + " may not make the schema " + settings.schema + ": " +
                     describe(error) + "; as the owner of the database run: CREATE SCHEMA " +
                     quote_identifier(settings.schema) + " AUTHORIZATION " + quote_identifier(connection.user()) + ";");

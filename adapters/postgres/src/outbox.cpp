@@ -6,17 +6,11 @@
 #include "decode.hpp"
 #include "encode.hpp"
 #include "text.hpp"
+#include "turnstile/error.hpp"
 
 namespace turnstile::postgres {
 
 namespace {
-
-std::vector<std::optional<std::string>> bytea_array_in(const PGresult* result, int row, int column) {
-  BinaryReader in(bytes_in(result, row, column));
-  std::vector<std::optional<std::string>> all(in.array_length());
-  for (auto& one : all) one = in.element();
-  return all;
-}
 
 std::optional<std::string> optional_bytes(const PGresult* result, int row, int column) {
   if (PQgetisnull(result, row, column)) return std::nullopt;
@@ -32,10 +26,18 @@ OutboxRecord record_in(const PGresult* rows, int row) {
   message.topic = bytes_in(rows, row, 3);
   message.key = optional_bytes(rows, row, 4);
   message.payload = optional_bytes(rows, row, 5);
-  auto names = bytea_array_in(rows, row, 6);
-  auto values = bytea_array_in(rows, row, 7);
-  for (std::size_t i = 0; i < names.size(); ++i)
-    message.headers.push_back({std::move(names[i]).value_or(""), std::move(values[i])});
+  // Anybody who may insert may have written the row, or a table without today's constraints may have taken it.
+  auto names = bytea_array_in(bytes_in(rows, row, 6)), values = bytea_array_in(bytes_in(rows, row, 7));
+  if (!names || !values || names->size() != values->size() ||
+      std::count(names->begin(), names->end(), std::nullopt) > 0) {
+    record.unreadable =
+        "header_names and header_values of its row are no two lists of the same length, of one dimension, with a name for each "
+        "header. Correct them (UPDATE outbox SET header_names = …, header_values = … WHERE shard = -1 AND id = " +
+        std::to_string(record.id) + ").";
+    return record;
+  }
+  for (std::size_t i = 0; i < names->size(); ++i)
+    message.headers.push_back({*std::move((*names)[i]), std::move((*values)[i])});
   put_id(message, id_in(rows, row, 2));
   return record;
 }
@@ -120,6 +122,10 @@ OutboxShard shard_of(std::string_view key) {
 }
 
 OutboxShard outbox_shard(const OwnedMessage& message, const MessageId& id) {
+  // Where the table refused it, all that its transaction holds would count as refused by the store.
+  if (message.topic.empty() || printable(message.topic) != message.topic)
+    throw Error("publish(): \"" + printable(message.topic) +
+                "\" cannot be the name of a topic; the message was not published");
   return message.key ? shard_of(*message.key) : static_cast<OutboxShard>(id.bytes.back() % kOutboxShards);
 }
 

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "turnstile/error.hpp"
+
 namespace turnstile::postgres {
 
 namespace {
@@ -10,10 +12,17 @@ namespace {
 constexpr std::size_t kChunkBytes = std::size_t{32} << 10;
 /// Statements prepared on one connection. Handlers have a few; one that builds its SQL from values would fill the server.
 constexpr std::size_t kMostPrepared = 256;
+/// PostgreSQL's protocol counts them in 16 bits.
+constexpr std::size_t kMostArguments = 65'535;
 
 }  // namespace
 
-void Pipeline::add(std::string_view sql, std::span<const Param> params, Owner owner, Keep keep) {
+void Pipeline::add(std::string_view sql, std::span<const Param> params, Owner owner, Keep keep, Author author) {
+  if (params.size() > kMostArguments) {
+    throw SqlError("a statement has " + std::to_string(params.size()) +
+                       " arguments, and PostgreSQL takes 65,535; pass arrays and unnest() them (SQLSTATE 54023)",
+                   "54023");
+  }
   const auto mark = ArgumentBlock::Mark{queued_arguments_};
   try {
     for (const Param& param : params) arguments_.add(param);
@@ -21,15 +30,16 @@ void Pipeline::add(std::string_view sql, std::span<const Param> params, Owner ow
     arguments_.forget(mark);
     throw;
   }
-  add(sql, owner, keep);
+  add(sql, owner, keep, author);
 }
 
-void Pipeline::add(std::string_view sql, Owner owner, Keep keep) {
+void Pipeline::add(std::string_view sql, Owner owner, Keep keep, Author author) {
   Unsent statement;
   statement.first_argument = queued_arguments_;
   statement.arguments = arguments_.size() - queued_arguments_;
   statement.owner = owner;
   statement.keep = keep;
+  statement.author = author;
   statement.prepared = find_prepared(sql, {queued_arguments_});
   statement.sql = sql_.size();
   if (!statement.prepared || statement.prepared->state == Prepared::State::unknown) sql_.append(sql).push_back('\0');
@@ -84,12 +94,13 @@ void Pipeline::send(const Unsent& statement) {
       sent_or_fail(PQsendPrepare(connection, prepared->name.c_str(), sql, arguments.count, arguments.types));
       prepared->state = Prepared::State::sent;
       prepared->transaction = transaction_;
-      awaited_.push_back({Awaited::Kind::parse, false, statement.owner, prepared});
+      awaited_.push_back({Awaited::Kind::parse, false, statement.author, statement.owner, prepared});
     }
     sent_or_fail(PQsendQueryPrepared(connection, prepared->name.c_str(), arguments.count, arguments.values,
                                      arguments.lengths, arguments.formats, format));
   }
-  awaited_.push_back({Awaited::Kind::run, statement.keep != Keep::nothing, statement.owner, prepared});
+  awaited_.push_back(
+      {Awaited::Kind::run, statement.keep != Keep::nothing, statement.author, statement.owner, prepared});
 }
 
 void Pipeline::send_chunk() {
@@ -102,7 +113,7 @@ void Pipeline::send_chunk() {
   for (const Unsent& statement : unsent_) send(statement);
   drop_unsent();
   sent_or_fail(PQpipelineSync(connection));
-  awaited_.push_back({Awaited::Kind::sync, false, kCaller, nullptr});
+  awaited_.push_back({Awaited::Kind::sync, false, Author::framework, kCaller, nullptr});
 }
 
 void Pipeline::drop_unsent() noexcept {
@@ -135,10 +146,10 @@ void Pipeline::read(const Awaited& awaited, Answers& answers) {
   if (status == PGRES_FATAL_ERROR) note_failure(awaited, result.get(), answers);
   if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {
     // The protocol cannot go on from here.
-    answers.failure =
-        Failure{{"0A000", "COPY works neither through exec() nor defer(); use turnstile::postgres::native()", true},
-                awaited.owner,
-                false};
+    answers.failure = Failure{
+        .error = {"0A000", "COPY works neither through exec() nor defer(); use turnstile::postgres::native()", true},
+        .owner = awaited.owner,
+        .author = awaited.author};
     connection_.fail();
   }
   if (awaited.keep) answers.kept.push_back(std::move(result));
@@ -149,10 +160,13 @@ void Pipeline::read(const Awaited& awaited, Answers& answers) {
 
 void Pipeline::note_failure(const Awaited& awaited, const PGresult* result, Answers& answers) {
   if (answers.failure) return;
-  Failure failure{server_error(result), awaited.owner, false};
+  Failure failure{.error = server_error(result), .owner = awaited.owner, .author = awaited.author};
+  const bool prepared_before = awaited.prepared && awaited.prepared->transaction < transaction_;
   // "cached plan must not change result type", after somebody changed a table: prepared anew it may pass.
-  failure.stale_plan =
-      awaited.prepared && awaited.prepared->transaction < transaction_ && failure.error.sqlstate == "0A000";
+  failure.stale_plan = prepared_before && failure.error.sqlstate == "0A000";
+  // Within a transaction no pooler changes the server: what was prepared in this one is there, unless its name was taken.
+  failure.pooler = (prepared_before && failure.error.sqlstate == "26000") ||
+                   (awaited.kind == Awaited::Kind::parse && failure.error.sqlstate == "42P05");
   if (failure.stale_plan) forget_prepared();
   answers.failure = std::move(failure);
 }

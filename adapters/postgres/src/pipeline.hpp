@@ -24,10 +24,15 @@ namespace turnstile::postgres {
 using Owner = std::size_t;
 inline constexpr Owner kCaller = std::numeric_limits<Owner>::max();
 
+/// Who wrote a statement, and so whose fault an error in it is.
+enum class Author : std::uint8_t { framework, handler };
+
 struct Failure {
   ServerError error;
   Owner owner = kCaller;
+  Author author = Author::framework;
   bool stale_plan = false;  ///< a plan prepared in an earlier transaction no longer fits the table
+  bool pooler = false;      ///< a pooler has taken the prepared statement away, or has one of its name
 };
 
 struct Answers {
@@ -45,9 +50,10 @@ class Pipeline {
   /// For the arguments of the statement that the next add() names.
   ArgumentBlock& arguments() noexcept { return arguments_; }
   /// Queues a statement with the arguments given since the last one. Throws ConnectionLost, when a full chunk goes out.
-  void add(std::string_view sql, Owner owner, Keep keep = Keep::nothing);
-  /// As add(), with its arguments. Throws SqlError for an argument that cannot be sent; nothing is queued then.
-  void add(std::string_view sql, std::span<const Param> params, Owner owner, Keep keep = Keep::nothing);
+  void add(std::string_view sql, Owner owner, Keep keep = Keep::nothing, Author author = Author::framework);
+  /// As add(), with its arguments. Throws SqlError for arguments that cannot be sent; nothing is queued then.
+  void add(std::string_view sql, std::span<const Param> params, Owner owner, Keep keep = Keep::nothing,
+           Author author = Author::framework);
   /// Sends all, and reads all that is owed. Throws ConnectionLost; `answers` then holds what came before.
   void finish(Answers& answers);
   /// Forgets what was not sent yet.
@@ -76,10 +82,12 @@ class Pipeline {
     std::size_t arguments = 0;
     Owner owner = kCaller;
     Keep keep = Keep::nothing;
+    Author author = Author::framework;
   };
   struct Awaited {
     enum class Kind : std::uint8_t { parse, run, sync } kind;
     bool keep;
+    Author author;
     Owner owner;
     Prepared* prepared;
   };

@@ -1,25 +1,59 @@
 #include "pool.hpp"
 
 #include <algorithm>
+#include <string>
+
+#include "turnstile/error.hpp"
 
 namespace turnstile::postgres {
 
+namespace {
+
+/// Longer than a handler should run (handler_timeout).
+constexpr std::chrono::seconds kLongestWait{30};
+/// Where the thread that waits has a connection itself.
+constexpr std::chrono::seconds kLongestWaitOfBorrower{5};
+
+}  // namespace
+
 Pool::Loan Pool::take() {
+  std::int64_t generation = 0;
   {
     std::unique_lock lock(mutex_);
-    returned_.wait(lock, [&] { return most_ == 0 || lent_ < most_; });
-    ++lent_;
+    wait_for_room(lock);
+    borrowers_.push_back(std::this_thread::get_id());
+    generation = generation_;
     if (auto link = take_idle()) {
       link->used = true;
       return {*this, std::move(link)};
     }
   }
   try {
-    return {*this, std::make_unique<Link>(settings_)};
+    auto link = std::make_unique<Link>(settings_);
+    link->generation = generation;
+    return {*this, std::move(link)};
   } catch (...) {
-    give_back(nullptr);
+    give_back(nullptr, std::this_thread::get_id());
     throw;
   }
+}
+
+void Pool::wait_for_room(std::unique_lock<std::mutex>& lock) {
+  const auto has_room = [&] { return most_ == 0 || borrowers_.size() < static_cast<std::size_t>(most_); };
+  if (has_room()) return;
+  const auto me = std::this_thread::get_id();
+  const bool borrower = std::find(borrowers_.begin(), borrowers_.end(), me) != borrowers_.end();
+  const auto longest = borrower ? kLongestWaitOfBorrower : kLongestWait;
+  if (returned_.wait_for(lock, longest, has_room)) return;
+  const std::string what = "all " + std::to_string(most_) +
+                           " connections (postgres.connections, or one for each worker) were in use for " +
+                           std::to_string(longest.count()) + " s";
+  if (!borrower)
+    throw StoreUnavailable(what + "; raise postgres.connections to the number of workers, or find the slow handlers");
+  throw Error(
+      what +
+      ", one of them by the handler that asks for another, as Inbox::once() does on the consumer's own store: pass its "
+      "transaction, inbox.once(ctx.tx(), …), or raise postgres.connections above the number of workers");
 }
 
 std::unique_ptr<Link> Pool::take_idle() {
@@ -33,20 +67,21 @@ std::unique_ptr<Link> Pool::take_idle() {
   return link;
 }
 
-void Pool::give_back(std::unique_ptr<Link> link) noexcept {
+void Pool::give_back(std::unique_ptr<Link> link, std::thread::id borrower) noexcept {
   if (link && !link->connection.idle()) link.reset();
   if (link) link->user = std::this_thread::get_id();
   {
     const std::lock_guard lock(mutex_);
-    --lent_;
-    if (link) idle_.push_back(std::move(link));
+    borrowers_.erase(std::find(borrowers_.begin(), borrowers_.end(), borrower));
+    if (link && link->generation == generation_) idle_.push_back(std::move(link));
   }
   returned_.notify_one();
-}
+}  // a link of an older generation is closed here
 
-void Pool::close_idle() noexcept {
+void Pool::renew() noexcept {
   std::vector<std::unique_ptr<Link>> closing;
   const std::lock_guard lock(mutex_);
+  ++generation_;
   closing.swap(idle_);
 }
 

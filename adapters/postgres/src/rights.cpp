@@ -38,7 +38,9 @@ constexpr Rights kTables[] = {
     {"SELECT", "sweep"},
 };
 
-constexpr std::string_view kFunctions[] = {"keep_ids(smallint, bigint)", "purge_step(integer)"};
+constexpr std::string_view kFunctions[] = {"keep_ids(smallint, bigint)", "purge_step(integer)",
+                                           "purge_by_clock(integer, timestamptz, timestamptz)",
+                                           "look_at_clock(timestamptz, timestamptz)"};
 
 /// "('a', 'b')": what is joined has no quotes in it.
 std::string values(std::initializer_list<std::string_view> row) {

@@ -3,15 +3,34 @@
 #include <algorithm>
 #include <cstring>
 
+#include "calls.hpp"
 #include "decode.hpp"
 #include "encode.hpp"
 #include "entries.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/ports/handler_sql.hpp"
 #include "turnstile/postgres/pqxx.hpp"
 
 namespace turnstile::postgres {
 
 namespace {
+
+/// Whose errors mean that the transaction is no longer the one that begin() opened.
+constexpr Owner kIdentity = kCaller - 1;
+
+/// What libpqxx sends does not pass check_handler_sql(). A COMMIT among it must not make the ids of the whole batch permanent, so it has
+/// to fail: at COMMIT, PostgreSQL runs the query of a cursor WITH HOLD, and this one's fails. concat() is not run before, since it is not immutable.
+constexpr std::string_view kRefuseCommit = R"(
+DECLARE turnstile_transaction CURSOR WITH HOLD FOR
+SELECT pg_catalog.concat('Turnstile commits the transaction of a handler: remove COMMIT from the handler')::integer)";
+/// begin() has set it, for its transaction only; another one makes this an error, so that what follows is not run.
+constexpr std::string_view kSameTransaction =
+    "SELECT coalesce(pg_catalog.current_setting('turnstile.transaction', true), '')::boolean";
+/// It is gone where the handler has gone back to a savepoint from before it.
+constexpr std::string_view kAllowCommit = R"(
+DO $$
+DECLARE the_cursor refcursor := 'turnstile_transaction';
+BEGIN CLOSE the_cursor; EXCEPTION WHEN invalid_cursor_name THEN NULL; END $$)";
 
 Rows rows_of(const PGresult* result) {
   const char* affected = PQcmdTuples(const_cast<PGresult*>(result));
@@ -33,16 +52,20 @@ Rows rows_of(const PGresult* result) {
 std::vector<Admission> Session::begin(const InboxScope& scope, std::span<const InboxEntry> entries) {
   rollback();
   sort_distinct(entries, order_);
+  ended_ = false;
   for (;;) {
     loan_ = shared_->handlers.take();
     const bool may_be_old = loan_->used;
     try {
-      return admit(scope, entries);
+      loan_->connection.patience(answer_within(shared_->settings, scope.lock_timeout));
+      auto admissions = admit(scope, entries);
+      loan_->connection.patience(std::nullopt);
+      return admissions;
     } catch (const ConnectionLost& lost) {
       close();
-      if (!may_be_old) throw_lost(lost);
+      if (!may_be_old || lost.unanswered) throw_lost(lost);
       // Lost while it lay idle, as after a restart of the server: nothing was done, so a new one may do it.
-      shared_->handlers.close_idle();
+      shared_->handlers.renew();
     } catch (...) {
       rollback();
       throw;
@@ -139,14 +162,26 @@ void Session::compare_fingerprints(HandlerId handler, std::span<const InboxEntry
 Answers Session::finish() {
   Answers answers;
   loan_->pipeline.finish(answers);
-  if (!answers.failure) return answers;
-  if (answers.failure->stale_plan) throw StoreBusy(describe(answers.failure->error));
-  throw_store_error(answers.failure->error, shared_->settings.schema, loan_->connection.user());
+  if (answers.failure) throw_failure(*answers.failure);
+  return answers;
 }
 
-void Session::require_open(const char* what) const {
+void Session::require_open(const char* what) {
+  if (ended_) throw_ended();
   if (!loan_)
     throw Error(std::string(what) + " outside of a transaction: it was committed, rolled back or lost before");
+  if (bridge_ && PQtransactionStatus(loan_->connection.raw()) == PQTRANS_IDLE) throw_ended();
+}
+
+void Session::throw_ended() {
+  ended_ = true;
+  if (loan_)
+    loan_->connection.condemn();  // it may be in any state, and what is queued is for a transaction that is over
+  close();
+  throw TransactionEnded(
+      "a handler has ended the transaction that Turnstile had opened for its batch (COMMIT or ROLLBACK through libpqxx?): what it sent "
+      "after that may be in effect although no id says so, and takes effect again when the batch is run again; remove the statement from the handler, and "
+      "throw to have a message's work rolled back");
 }
 
 bool Session::aborted() const { return PQtransactionStatus(loan_->connection.raw()) == PQTRANS_INERROR; }
@@ -156,18 +191,27 @@ void Session::note(const Failure& failure) {
 }
 
 void Session::throw_failure(const Failure& failure) {
-  if (failure.stale_plan) throw StoreBusy(describe(failure.error));
-  if (failure.owner == kCaller || classify(failure.error.sqlstate) != Kind::statement)
-    throw_statement_error(failure.error);
-  throw DeferredSqlError(describe(failure.error), failure.error.sqlstate, failure.owner);
+  const ServerError& error = failure.error;
+  if (failure.stale_plan) throw StoreBusy(describe(error));
+  if (failure.owner == kIdentity && error.sqlstate == "22P02") throw_ended();
+  const bool ours = failure.author == Author::framework;
+  if (failure.pooler || (ours && is_of_this_server(error.sqlstate))) {
+    if (loan_) loan_->connection.condemn();
+    shared_->handlers.renew();
+  }
+  if (failure.pooler) throw_pooler_error(error);
+  if (ours && error.sqlstate == "25P02") throw_handler_error(error);  // a handler's statement had failed before
+  if (ours) throw_store_error(error, shared_->settings.schema, loan_ ? loan_->connection.user() : "of postgres.url");
+  if (failure.owner == kCaller || classify(error.sqlstate) == Kind::busy) throw_handler_error(error);
+  throw DeferredSqlError(describe(error), error.sqlstate, failure.owner);
 }
 
 void Session::throw_aborted() {
   if (!first_failure_)
     throw SqlError("the transaction is aborted by an error that was not reported (SQLSTATE 25P02)", "25P02");
   const Failure failure = *first_failure_;
-  const bool to_blame =
-      failure.owner == kCaller && !failure.stale_plan && classify(failure.error.sqlstate) == Kind::statement;
+  const bool to_blame = failure.owner == kCaller && failure.author == Author::handler && !failure.stale_plan &&
+                        !failure.pooler && classify(failure.error.sqlstate) != Kind::busy;
   if (!to_blame) throw_failure(failure);
   throw SqlError("a statement failed and the handler went on, which cannot be committed (SQLSTATE 25P02): " +
                      describe(failure.error),
@@ -176,8 +220,9 @@ void Session::throw_aborted() {
 
 Rows Session::run(std::string_view sql, std::span<const Param> params) {
   require_open("exec()");
+  check_handler_sql(sql);
   if (!aborted()) first_failure_.reset();
-  loan_->pipeline.add(sql, params, kCaller, Pipeline::Keep::text);
+  loan_->pipeline.add(sql, params, kCaller, Pipeline::Keep::text, Author::handler);
   return rows_of(send_and_read().kept.back().get());
 }
 
@@ -197,17 +242,15 @@ Answers Session::send_and_read() {
     note(*answers.failure);
     throw_failure(*answers.failure);
   }
-  if (PQtransactionStatus(loan_->connection.raw()) == PQTRANS_IDLE) {
-    close();
-    throw SqlError("a handler's statement ended the transaction of the batch (SQLSTATE 2D000)", "2D000");
-  }
+  if (PQtransactionStatus(loan_->connection.raw()) == PQTRANS_IDLE) throw_ended();
   return answers;
 }
 
 void Session::queue(std::string_view sql, std::span<const Param> params) {
   require_open("defer()");
+  check_handler_sql(sql);
   try {
-    loan_->pipeline.add(sql, params, message_);
+    loan_->pipeline.add(sql, params, message_, Pipeline::Keep::nothing, Author::handler);
   } catch (const ConnectionLost& lost) {
     close();
     throw_lost(lost);
@@ -231,7 +274,14 @@ void Session::commit() {
   try {
     // A server that has hung up already certainly commits nothing.
     if (loan_->connection.hung_up()) loan_->connection.fail();
-    pipeline.add("COMMIT", kCaller, Pipeline::Keep::text);
+    if (bridge_) {
+      loan_->connection.own_notices();
+      pipeline.add(kSameTransaction, kIdentity);
+      pipeline.add(kAllowCommit, kIdentity);
+    }
+    static_cast<void>(loan_->connection.ended_nothing());  // only what COMMIT is answered counts
+    // What it refuses (a constraint that was deferred) the handlers have done.
+    pipeline.add("COMMIT", kCaller, Pipeline::Keep::text, Author::handler);
     asked = true;
     pipeline.finish(answers);
   } catch (const ConnectionLost& lost) {
@@ -244,9 +294,14 @@ void Session::commit() {
                         describe(lost.last_words));
   }
   if (answers.failure) {
-    rollback();
-    throw_failure(*answers.failure);
+    try {
+      throw_failure(*answers.failure);
+    } catch (...) {
+      rollback();
+      throw;
+    }
   }
+  if (loan_->connection.ended_nothing()) throw_ended();
   // COMMIT of an aborted transaction succeeds and answers ROLLBACK.
   const bool committed = std::strcmp(PQcmdStatus(answers.kept.back().get()), "COMMIT") == 0;
   close();
@@ -282,6 +337,7 @@ pqxx::transaction_base& Session::native() {
   require_open("native()");
   if (!aborted()) first_failure_.reset();
   Pipeline& pipeline = loan_->pipeline;
+  if (!bridge_) pipeline.add(kRefuseCommit, kCaller);
   Answers answers;
   try {
     pipeline.finish(answers);

@@ -67,7 +67,8 @@ class Session final : public InboxSession, public Transaction {
   /// `add_more`: the arguments after these.
   Result look_up(const std::string& sql, HandlerId handler, std::span<const MessageId> ids,
                  const std::function<void(ArgumentBlock&)>& add_more = {});
-  void require_open(const char* what) const;
+  void require_open(const char* what);
+  [[noreturn]] void throw_ended();
   [[nodiscard]] bool aborted() const;
   void note(const Failure& failure);
   [[noreturn]] void throw_failure(const Failure& failure);
@@ -80,6 +81,7 @@ class Session final : public InboxSession, public Transaction {
   HandlerId handler_{};
   std::size_t message_ = 0;
   std::optional<Failure> first_failure_;  // since the transaction was last sound
+  bool ended_ = false;                    // by the handler, in this transaction
   std::vector<std::uint32_t> order_;      // the batch's distinct ids, as indices, sorted
   std::int32_t slot_ = 0;
   std::int64_t window_ = 0;

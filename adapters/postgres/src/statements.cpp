@@ -23,7 +23,8 @@ constexpr std::string_view kHistory =
 constexpr std::string_view kOwner = R"(
 WITH timeouts AS MATERIALIZED (
   SELECT pg_catalog.set_config('lock_timeout', $1::text, true),
-         pg_catalog.set_config('idle_in_transaction_session_timeout', $2::text, true)
+         pg_catalog.set_config('idle_in_transaction_session_timeout', $2::text, true),
+         pg_catalog.set_config('turnstile.transaction', 'on', true)
 ), owner AS MATERIALIZED ()";
 constexpr std::string_view kFenced = R"(
   SELECT 1 FROM @.fence
@@ -417,8 +418,12 @@ UNION ALL SELECT consumer_group FROM @.handler WHERE id = $1::smallint AND consu
 constexpr std::string_view kKeepIds = R"(
 SELECT kept_s, pg_catalog.ceil(extract(epoch FROM all_since) * 1000)::bigint FROM @.keep_ids($1::smallint, $2::bigint))";
 
+/// By the caller's own clock, and by what it heard last (in microseconds, in UTC).
 constexpr std::string_view kPurgeStep = R"(
-SELECT deleted, pg_catalog.ceil(wait_s * 1000)::bigint FROM @.purge_step($1::integer))";
+SELECT deleted, pg_catalog.ceil(wait_s * 1000)::bigint, pg_catalog.floor(extract(epoch FROM now_at) * 1000000)::bigint,
+       ahead_s, step_s, pg_catalog.to_char(held_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI')
+  FROM @.purge_by_clock($1::integer, timestamptz 'epoch' + $2::bigint * interval '1 microsecond',
+                        timestamptz 'epoch' + $3::bigint * interval '1 microsecond'))";
 
 class InSchema {
  public:

@@ -11,6 +11,7 @@
 #include "outbox.hpp"
 #include "producers.hpp"
 #include "schema.hpp"
+#include "server_clock.hpp"
 #include "session.hpp"
 #include "text.hpp"
 #include "trials.hpp"
@@ -63,6 +64,7 @@ class Store final : public InboxStore {
   }
 
   std::shared_ptr<Shared> shared_;
+  ServerClock clock_;
 };
 
 void Store::check_schema() {
@@ -73,7 +75,7 @@ void Store::check_schema() {
   } catch (const ConnectionLost& lost) {
     if (!link->used) throw_lost(lost);
     link.reset();
-    shared_->calls.close_idle();
+    shared_->calls.renew();
     return check_schema();
   }
 }
@@ -88,7 +90,7 @@ HandlerId Store::register_handler(const std::string& name) {
           pipeline.add(*statement, kCaller, Pipeline::Keep::text);
         });
         if (PQntuples(kept[0].get()) > 0) return {static_cast<std::int16_t>(number_at(kept[0], 0, 0))};
-      } catch (const SqlError& error) {
+      } catch (const StoreFailed& error) {
         if (error.sqlstate != "22003") throw;
         throw Error("handler \"" + name + "\": all 32,767 handler ids of the schema " + shared_->settings.schema +
                     " are used up; handler names must not be made from values");
@@ -276,15 +278,24 @@ KeptIds Store::keep_ids(HandlerId handler, std::optional<std::chrono::seconds> k
   return ids;
 }
 
+/// Throws Error while the clock cannot be trusted: nothing is deleted then.
 PurgeStep Store::purge_step(std::int64_t most) {
   const auto kept = call_in_transaction(kPurgePatience, [&](Pipeline& pipeline) {
     // Ids that a crash of the server brings back are deleted again: no reason to have the disk wait.
     pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
     pipeline.add(kPurgeLimit, kCaller);
     pipeline.arguments().add_int(most);
+    pipeline.arguments().add_int(ServerClock::wall_us());
+    if (const auto expected = clock_.expected_us()) pipeline.arguments().add_int(*expected);
+    else pipeline.arguments().add_null(0);
     pipeline.add(shared_->statements.purge_step, kCaller, Pipeline::Keep::text);
   });
-  const bool rivalled = PQgetisnull(kept[0].get(), 0, 1);
+  const PGresult* row = kept[0].get();
+  clock_.shows(number_at(kept[0], 0, 2));
+  const bool rivalled = PQgetisnull(row, 0, 1);
+  if (!PQgetisnull(row, 0, 5))
+    throw Error(held_by_step(std::chrono::seconds(number_at(kept[0], 0, 4)), text_at(kept[0], 0, 5)));
+  if (!PQgetisnull(row, 0, 3)) throw Error(held_by_difference(std::chrono::seconds(number_at(kept[0], 0, 3))));
   return {number_at(kept[0], 0, 0), std::chrono::milliseconds(rivalled ? 0 : number_at(kept[0], 0, 1)), rivalled};
 }
 

@@ -31,6 +31,19 @@ struct StoreUnavailable : Error {
   using Error::Error;
 };
 
+/// The store answered, and refused a statement of Turnstile's own: a damaged index, a trigger or constraint that was added to its tables.
+/// No message is to blame. `sqlstate` is five characters.
+struct StoreFailed : StoreUnavailable {
+  StoreFailed(const std::string& message, std::string state) : StoreUnavailable(message), sqlstate(std::move(state)) {}
+  std::string sqlstate;
+};
+
+/// A handler ended the transaction that Turnstile had opened for its batch. Turnstile does not commit it, and a consumer stops: which of
+/// the batch's statements are in effect is not known.
+struct TransactionEnded : Error {
+  using Error::Error;
+};
+
 /// A lock wait, a deadlock or a serialization failure: the transaction was rolled back, and the whole of it may be
 /// tried again (traps 1, 2, 4).
 struct StoreBusy : Error {

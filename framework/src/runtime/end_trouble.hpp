@@ -20,6 +20,8 @@ std::optional<EndTrouble> trouble_with(Say&& say) {
   try {
     say();
     return std::nullopt;
+  } catch (const StoreFailed& e) {
+    return EndTrouble{e.what(), e.sqlstate.starts_with("22") || e.sqlstate.starts_with("23")};
   } catch (const StoreUnavailable& e) {
     return EndTrouble{e.what()};
   } catch (const StoreBusy& e) {

@@ -124,6 +124,7 @@ void Engine::poll_until(const std::atomic<int>& stop) {
   while (stop.load(std::memory_order_relaxed) == 0) {
     consumer_->poll(kPollWait);
     if (fatal_) std::rethrow_exception(fatal_);
+    if (const auto why = shared_->scheduler.broken()) throw TransactionEnded(*why);
     take_late_claims();
     begin_other_logs();
     feed_all();
@@ -430,8 +431,9 @@ void Engine::take_late_claims() {
     late.swap(shared_->late_claims);
   }
   for (auto& [lane, claim] : late) {
-    bool untouched = false, changed = false;
+    bool ours = false, untouched = false, changed = false;
     shared_->scheduler.locked([&, l = lane.get(), &late_claim = claim] {
+      ours = l->phase == LaneState::Phase::claiming || l->phase == LaneState::Phase::fenced;
       untouched = l->phase == LaneState::Phase::claiming;
       changed =
           l->phase == LaneState::Phase::fenced &&
@@ -441,6 +443,7 @@ void Engine::take_late_claims() {
         l->flushed = late_claim.watermark;
       }
     });
+    if (!ours) continue;  // let go meanwhile: its next owner claims it for itself
     if (changed) {
       lane = begin_anew(lane);
       untouched = true;
@@ -504,6 +507,7 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
     if (shared_->scheduler.locked([&] { return lane->lane.running() == 0; })) ended.push_back(lane->place.at);
   }
   limiters_->on_revoked(ended);
+  keeper_->await_claims(lanes);
   if (!lost) commit(true);
   leave_other_logs(lanes);
   keeper_->flush(lanes);

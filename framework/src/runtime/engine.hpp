@@ -37,7 +37,7 @@ class Engine final : private AssignmentListener {
 
   /// Before run().
   TopicState& add_topic(std::unique_ptr<TopicState> topic);
-  /// Until `stop` is positive; 2 and more ends the drain as well. Throws BrokerError.
+  /// Until `stop` is positive; 2 and more ends the drain as well. Throws BrokerError, TransactionEnded.
   void run(const std::atomic<int>& stop);
 
  private:

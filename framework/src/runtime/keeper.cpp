@@ -24,7 +24,8 @@ Keeper::Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxSto
       store_(std::move(store)),
       journal_(std::move(journal)),
       calls_(std::move(calls)),
-      thread_([this] { run(); }) {
+      thread_([this] { run(); }),
+      watchdog_([this] { run_watchdog(); }) {
   if (!store_ || (settings_.retained.empty() && !settings_.producers)) return;
   cleaner_ = std::make_unique<Cleaner>(Cleaner::Settings{.purge = settings_.purge, .producers = settings_.producers},
                                        settings_.retained, store_, journal_);
@@ -39,6 +40,7 @@ void Keeper::stop() {
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
+  if (watchdog_.joinable()) watchdog_.join();
   cleaner_.reset();
 }
 
@@ -51,7 +53,6 @@ void Keeper::run() {
     if (stopping_) return;
     lock.unlock();
     const SteadyTime now = std::chrono::steady_clock::now();
-    watch(now);
     if (store_) {
       claim_late(now);
       if (now >= next_flush) {
@@ -119,9 +120,15 @@ void Keeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
   });
 }
 
-void Keeper::watch(SteadyTime now) {
-  watch_handlers(now);
-  watch_progress(now);
+void Keeper::run_watchdog() {
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, kTick, [this] { return stopping_; })) {
+    lock.unlock();
+    const SteadyTime now = std::chrono::steady_clock::now();
+    watch_handlers(now);
+    watch_progress(now);
+    lock.lock();
+  }
 }
 
 void Keeper::watch_handlers(SteadyTime now) {
@@ -213,18 +220,44 @@ void Keeper::hurry_after_failover(SteadyTime now) {
   }
 }
 
+void Keeper::await_claims(std::span<const LanePtr> lanes) {
+  std::unique_lock lock(mutex_);
+  claimed_.wait(lock, [&] { return std::find(lanes.begin(), lanes.end(), claiming_) == lanes.end(); });
+}
+
 void Keeper::claim_late(SteadyTime now) {
   hurry_after_failover(now);
+  const auto is_unclaimed = [](const LaneState& lane) {
+    return lane.phase == LaneState::Phase::claiming || lane.phase == LaneState::Phase::fenced;
+  };
+  // False: it was let go meanwhile.
+  const auto begin = [&](const LanePtr& lane) {
+    const std::lock_guard lock(mutex_);
+    if (!scheduler_.locked([&] { return is_unclaimed(*lane); })) return false;
+    claiming_ = lane;
+    return true;
+  };
+  struct End {
+    Keeper& keeper;
+    ~End() {
+      {
+        const std::lock_guard lock(keeper.mutex_);
+        keeper.claiming_.reset();
+      }
+      keeper.claimed_.notify_all();
+    }
+  };
   std::vector<LanePtr> due;
   scheduler_.locked([&] {
     for (const auto& lane : scheduler_.lanes_unlocked()) {
-      const bool unclaimed = lane->phase == LaneState::Phase::claiming || lane->phase == LaneState::Phase::fenced;
-      if (!unclaimed || now < lane->claim_at || lane->lane.running() > 0) continue;
+      if (!is_unclaimed(*lane) || now < lane->claim_at || lane->lane.running() > 0) continue;
       lane->claim_at = now + kClaimRetry;
       due.push_back(lane);
     }
   });
   for (const auto& lane : due) {
+    if (!begin(lane)) continue;
+    const End end{*this};
     try {
       const auto claims = store_->claim_partitions(settings_.group, {&lane->place.at, 1}, settings_.lock_timeout);
       scheduler_.store_answered();

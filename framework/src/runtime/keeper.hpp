@@ -1,6 +1,7 @@
 #pragma once
-// The thread that looks after time: writes watermarks on the side (trap 43), claims partitions that could not be claimed at
-// their assignment, cancels handlers that run too long, and says which message holds a partition. Beside it works the cleaner.
+// Two threads that look after time. One writes watermarks on the side (each handler's transaction would queue for their rows), and claims
+// partitions that could not be claimed at their assignment. The other is the watchdog: it cancels handlers that run too long, and says which message holds a
+// partition; it never waits for the store, so that it also speaks while that hangs. Beside them works the cleaner.
 
 #include <condition_variable>
 #include <functional>
@@ -35,14 +36,20 @@ class Keeper {
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
 
-  /// Writes the watermarks of these now, on the caller's thread; a failure is nothing but a watermark that lags.
-  void flush(std::span<const LanePtr> lanes) { flush(lanes, false); }
+  /// Writes the watermarks of these now, on the caller's thread; a failure is nothing but a watermark that lags. Not while the store is known
+  /// to be unavailable: its caller would wait for nothing.
+  void flush(std::span<const LanePtr> lanes) {
+    if (scheduler_.store_available()) flush(lanes, false);
+  }
+  /// Waits for a claim of one of these that is under way: once they are let go, it would fence their next owner. None is begun for lanes
+  /// that are no longer claiming or fenced.
+  void await_claims(std::span<const LanePtr> lanes);
   void stop();
 
  private:
   void flush(std::span<const LanePtr> lanes, bool unmoved_too);
   void run();
-  void watch(SteadyTime now);
+  void run_watchdog();
   void watch_handlers(SteadyTime now);
   void watch_progress(SteadyTime now);
   void claim_late(SteadyTime now);
@@ -55,9 +62,11 @@ class Keeper {
   const Calls calls_;
   std::mutex mutex_;
   std::condition_variable wake_;
+  std::condition_variable claimed_;
   bool stopping_ = false;
   SteadyTime next_history_{};  ///< when to ask for the store's history, if a lane is fenced
-  std::thread thread_;
+  LanePtr claiming_;           ///< whose claim is under way
+  std::thread thread_, watchdog_;
   std::unique_ptr<Cleaner> cleaner_;  ///< null without handlers that keep ids
 };
 

@@ -321,6 +321,7 @@ Settled PollLoop::handle(const Message& message) {
       revoked(place.at);
       throw Fenced(where(message) + ": " + result.why);
     }
+    if (result.end == UnitResult::End::broken) throw TransactionEnded(result.why);
     if (result.end == UnitResult::End::store_away) throw StoreUnavailable(where(message) + ": " + result.why);
     const Verdict& verdict = result.verdicts.front();
     if (verdict.kind == Verdict::Kind::settled) {

@@ -117,8 +117,15 @@ void Relay::fall_asleep() {
 
 /// How many it has found.
 std::size_t Relay::send_some() {
-  const auto records = outbox_->waiting(shards_, settings_.batch);
+  auto records = outbox_->waiting(shards_, settings_.batch);
   if (records.empty()) return 0;
+  const std::size_t found = records.size();
+  std::erase_if(records, [&](const OutboxRecord& record) {
+    if (record.unreadable.empty()) return false;
+    put_aside(record, record.unreadable);
+    return true;
+  });
+  if (records.empty()) return found;
   std::vector<OwnedMessage> messages;
   messages.reserve(records.size());
   for (const auto& record : records) messages.push_back(record.message);
@@ -133,7 +140,7 @@ std::size_t Relay::send_some() {
   // First what was sent: whatever becomes of the others, it must not be sent again.
   if (!sent.empty()) outbox_->remove(sent);
   for (const OutboxRecord* record : refused) send_alone(*record);
-  return records.size();
+  return found;
 }
 
 /// A broker refuses a batch as a whole, also those records in it that it would take: the one to blame is refused by itself as well.

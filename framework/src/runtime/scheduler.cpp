@@ -117,6 +117,7 @@ void Scheduler::ask_to_be_woken(TopicState& topic) {
 
 bool Scheduler::pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
   crowded_until_ = SteadyTime::max();
+  if (broken_) return false;
   if (runs_alone_) return false;
   if (wants_quiet_) {
     const bool still = wants_quiet_->phase == LaneState::Phase::open && wants_quiet_->lane.ready(now);
@@ -247,6 +248,7 @@ void Scheduler::finish(Unit& unit, UnitResult result, WorkerSlot& slot) {
     }
     LaneState& lane = *unit.lane;
     spent = lane.lane.take_spent();
+    feed = broken_.has_value();  // the polling thread is to see it
     if (lane.wants_feed && has_room(lane.lane)) {
       lane.wants_feed = false;
       feed = true;
@@ -287,6 +289,15 @@ void Scheduler::apply(Unit& unit, const UnitResult& result, SteadyTime now) {
   if (result.counts.rerun > 0) lane.unit_most = 1;
   else if (lane.unit_most < lane.topic.runner.plan().batch) lane.unit_most *= 2;
   if (result.end == UnitResult::End::fenced) fence_unlocked(lane, now, result.why);
+  if (result.end == UnitResult::End::broken && !broken_) {
+    broken_ = result.why;
+    journal_->error("stopping: " + result.why);
+  }
+}
+
+std::optional<std::string> Scheduler::broken() const {
+  const std::lock_guard lock(mutex_);
+  return broken_;
 }
 
 void Scheduler::fence_unlocked(LaneState& lane, SteadyTime now, const std::string& why) {
@@ -341,6 +352,11 @@ void Scheduler::store_answered() {
 void Scheduler::store_failed(const std::string& why) {
   const std::lock_guard lock(mutex_);
   if (gate_.failed(steady_clock::now(), 0)) store_changed(false, why);
+}
+
+bool Scheduler::store_available() const {
+  const std::lock_guard lock(mutex_);
+  return gate_.is_open();
 }
 
 // --- polling thread --------------------------------------------------------------------------------------------------

@@ -135,6 +135,8 @@ class Scheduler {
   void close(std::span<const LanePtr> lanes);
   /// Ends the workers' waiting for good.
   void stop();
+  /// Why the consumer must stop, once it must: a handler has ended the transaction of its batch. Nothing starts any more then.
+  [[nodiscard]] std::optional<std::string> broken() const;
 
   // --- workers
   /// A worker's slot; lives as long as the scheduler.
@@ -149,6 +151,8 @@ class Scheduler {
   /// The store answered, or did not, to somebody else than a worker.
   void store_answered();
   void store_failed(const std::string& why);
+  /// As far as is known.
+  [[nodiscard]] bool store_available() const;
   template <class F>
   auto locked(F&& f) const {
     const std::lock_guard lock(mutex_);
@@ -199,6 +203,7 @@ class Scheduler {
   bool stopping_ = false;
   bool runs_alone_ = false;  ///< a unit that is to run alone is out: nothing else starts
   LanePtr wants_quiet_;      ///< its next unit is to run alone: nothing else starts until nothing runs; may be null
+  std::optional<std::string> broken_;
   SteadyTime crowded_until_ = SteadyTime::max();  ///< when the last pick's crowd has an end at the latest
   StoreGate gate_;
 };

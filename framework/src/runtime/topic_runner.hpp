@@ -44,11 +44,16 @@ struct Verdict {
 
 /// A unit of work, and what came of it.
 struct UnitResult {
-  enum class End : std::uint8_t { ran, store_away, fenced };
+  enum class End : std::uint8_t {
+    ran,
+    store_away,
+    fenced,
+    broken,  ///< a handler ended the transaction of its batch: the consumer must stop
+  };
   std::vector<Verdict> verdicts;  ///< one for each message, in their order
   End end = End::ran;
   bool refused = false;  ///< a dead message found no place: it waits (its verdict is retry)
-  std::string why;       ///< for store_away, fenced and refused
+  std::string why;       ///< for store_away, fenced, broken and refused
   BatchReport counts;
 };
 

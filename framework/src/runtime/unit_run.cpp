@@ -221,6 +221,10 @@ void UnitRun::settle(Range whole) {
         break;
       case Attempt::End::busy: again_soon(range, result.why); break;
       case Attempt::End::cancelled: return;
+      case Attempt::End::broken:
+        result_.end = UnitResult::End::broken;
+        result_.why = describe(range) + ": " + result.why;
+        return;
       case Attempt::End::away:
         if (unclaimed_) {
           wait_for_store(range);
@@ -248,6 +252,14 @@ void UnitRun::look_for_culprit(std::vector<Piece>& stack, const Piece& piece, co
   }
   for (auto part = parts.rbegin(); part != parts.rend(); ++part)
     stack.push_back({std::move(*part), piece.splits + (is_known ? 1 : 0)});
+}
+
+std::string UnitRun::describe(const Range& range) const {
+  const Offset first = message(range.front()).offset(), last = message(range.back()).offset();
+  return to_string(place_.at) +
+         (first == last ? " offset " + std::to_string(first)
+                        : " offsets " + std::to_string(first) + " to " + std::to_string(last)) +
+         ", handler " + plan_.handler;
 }
 
 /// Before the culprit, the culprit alone, after it; halves where nobody knows who it was.

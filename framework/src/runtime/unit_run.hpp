@@ -30,7 +30,7 @@ class UnitRun {
 
   /// How one transaction over a range ended.
   struct Attempt {
-    enum class End : std::uint8_t { committed, failed, busy, away, fenced, cancelled };
+    enum class End : std::uint8_t { committed, failed, busy, away, fenced, cancelled, broken };
     End end = End::committed;
     std::optional<std::size_t> culprit{};  ///< failed: place in the range, where it is known
     std::string why{};
@@ -51,6 +51,7 @@ class UnitRun {
     Range range;
     int splits = 0;
   };
+  [[nodiscard]] std::string describe(const Range& range) const;
   std::vector<Range> split(const Range& range, std::optional<std::size_t> culprit) const;
   void look_for_culprit(std::vector<Piece>& stack, const Piece& piece, const Attempt& failed);
   Attempt attempt(const Range& range);
@@ -162,6 +163,8 @@ UnitRun::Attempt UnitRun::guarded(std::optional<std::size_t> culprit, Call&& cal
     return call();
   } catch (const Fenced& e) {
     return {.end = Attempt::End::fenced, .why = e.what()};
+  } catch (const TransactionEnded& e) {
+    return {.end = Attempt::End::broken, .why = e.what()};
   } catch (const StoreUnavailable& e) {
     return {.end = Attempt::End::away, .why = e.what()};
   } catch (const StoreBusy& e) {

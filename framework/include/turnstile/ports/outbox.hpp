@@ -27,6 +27,8 @@ struct OutboxRecord {
   OutboxShard shard = 0;
   std::int64_t id = 0;   ///< grows in the order in which transactions wrote
   OwnedMessage message;  ///< with its header message-id; `partition` is -1
+  std::string
+      unreadable{};  ///< not empty: why its row is no message that could be sent (others may write rows); to be refused
 };
 
 /// What waits, over all shards.

@@ -16,6 +16,7 @@
 //
 //   the effect's own     status, headers and body, kept in the transaction of the effect; to a repeat bit for bit the same, with
 //                        `Idempotent-Replayed: true`. Also what a client did wrong (4xx): a repeat would do it again
+//   204, or 200 with what was recorded, and `Idempotent-Replayed: true`: Inbox::record() has said that the key is done
 //   the effect's own 5xx nothing is kept and all is rolled back: a repeat runs
 //   400                  no key, more than one, or one that cannot be read
 //   409, Retry-After     a request with this key is at work, and was for longer than `wait`

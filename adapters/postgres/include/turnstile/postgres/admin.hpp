@@ -167,6 +167,12 @@ struct ServerReport {
   std::string grants;  ///< the statements that would give them
 };
 
+/// The server's clock, as `doctor` and `inbox purge` look at it.
+struct ClockReport {
+  std::chrono::seconds ahead{};  ///< of this machine's clock; may be negative
+  std::string held;              ///< not empty: why no id is deleted for its age, and what to do
+};
+
 /// The client libraries: libpqxx as it was compiled against, libpq as it was loaded. "6.4.5", "15.18".
 struct ClientVersions {
   std::string libpqxx;
@@ -198,6 +204,9 @@ class Admin {
   PurgeResult purge(const PurgeOptions& options);
   /// For how long ids are kept, by what consumers have said; handlers of which nobody has said anything are left out.
   std::vector<KeptFor> kept(const std::optional<std::string>& handler);
+  ClockReport clock();
+  /// Handlers that have ids, and of which nobody has declared for how long these are needed.
+  std::vector<std::string> undeclared(const std::optional<std::string>& handler);
   RetentionReport retention();
 
   /// In the order of their numbers.

@@ -1,0 +1,18 @@
+#pragma once
+// Which statements a handler must not send: the framework begins and ends its transaction, on a connection that other messages use
+// afterwards. For adapters that run handlers' statements.
+
+#include <string_view>
+
+namespace turnstile {
+
+/// For one statement on the framework's connection. Throws SqlError before anything is sent: 2D000 for a statement that begins or ends
+/// the transaction (savepoints pass) or changes the session beyond it (SET without LOCAL), 22021 for text that holds a NUL byte. Reads no further than
+/// the statement's first keywords: PostgreSQL itself refuses a second statement in a text that it prepares.
+void check_handler_sql(std::string_view sql);
+
+/// For a text on the caller's own connection, which may hold several statements. Throws as check_handler_sql(), and looks at each of
+/// them; the session is the caller's, so SET passes.
+void check_borrowed_sql(std::string_view sql);
+
+}  // namespace turnstile

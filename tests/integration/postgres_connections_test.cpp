@@ -1,0 +1,126 @@
+// Which connections are used again after a failover, and how long anybody waits for one, or for an answer.
+
+#include <future>
+
+#include "tests/integration/postgres_fixture.hpp"
+#include "tests/support/tcp_proxy.hpp"
+#include "turnstile/inbox.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+class PostgresConnections : public PostgresRoleTest {
+ protected:
+  void SetUp() override {
+    PostgresRoleTest::SetUp();
+    if (IsSkipped()) return;
+    app_->grant_from_file();
+    sql().exec("GRANT ALL ON effect TO " + app_->name() + "; GRANT ALL ON SEQUENCE effect_number_seq TO " +
+               app_->name());
+  }
+  /// What a server that has become a standby, or has not become the primary yet, answers to new sessions.
+  void read_only(bool on) {
+    sql().exec("ALTER ROLE " + app_->name() + (on ? " SET default_transaction_read_only = on" : " RESET ALL"));
+  }
+  static std::chrono::milliseconds time_of(const std::function<void()>& call) {
+    const auto began = std::chrono::steady_clock::now();
+    call();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - began);
+  }
+};
+
+TEST_F(PostgresConnections, ThoseToAReadOnlyServerAreNotUsedAgain) {
+  PostgresSettings settings = app_->settings();
+  settings.connections = 2;
+  open(settings);
+  read_only(true);
+  store_ = postgres::open_store(settings);  // its connections are opened from here on
+  session_ = store_->open_session();
+  const auto other = store_->open_session();
+  const InboxEntry entry{MessageId::from("x"), 0};
+  EXPECT_THAT(message_of<StoreUnavailable>([&] { session_->begin(scope(), {&entry, 1}); }), HasSubstr("25006"));
+  EXPECT_THAT(message_of<StoreUnavailable>([&] { store_->register_handler("another"); }), HasSubstr("25006"));
+  read_only(false);
+  EXPECT_EQ(begin("a").at(0), Admission::fresh);
+  session_->commit();
+  store_->register_handler("another");
+}
+
+TEST_F(PostgresConnections, OfSeveralHostsTheOneIsChosenThatCanBeWrittenTo) {
+  const std::string url = app_->url();
+  const auto authority = url.find('@') + 1;
+  const std::string host = url.substr(authority, url.find('/', authority) - authority);
+  PostgresSettings settings = app_->settings();
+  std::string several = settings.url.reveal();
+  several.replace(several.find(host), host.size(), host + "," + host);
+  settings.url = Secret(several);
+  open(settings);
+  begin("a");
+  session_->commit();
+  read_only(true);
+  const auto fresh = postgres::open_store(settings);
+  EXPECT_THAT(message_of<StoreUnavailable>([&] { fresh->register_handler("another"); }), HasSubstr("read-only"));
+  read_only(false);
+}
+
+TEST_F(PostgresConnections, AServerThatHangsIsFoundOut) {
+  TcpProxy proxy = proxy_to(sql());
+  PostgresSettings settings = schema_->settings_through(proxy.port());
+  settings.connect_timeout = 500ms;
+  settings.lock_timeout = 100ms;
+  open(settings);
+  InboxScope short_scope = scope();
+  short_scope.lock_timeout = 100ms;
+  const InboxEntry first{MessageId::from("first"), 0}, second{MessageId::from("second"), 1};
+  // In a handler's statement, in the framework's own, and in calls outside of any transaction.
+  session_->begin(short_scope, {&first, 1});
+  proxy.stall(true);
+  EXPECT_LT(time_of([&] {
+              EXPECT_THAT(message_of<StoreUnavailable>([&] { tx().exec("SELECT 1"); }),
+                          HasSubstr("has not answered for"));
+            }),
+            15s);
+  session_->rollback();
+  const auto other = store_->open_session();
+  EXPECT_LT(time_of([&] { EXPECT_THROW(other->begin(short_scope, {&second, 1}), StoreUnavailable); }), 15s);
+  EXPECT_LT(time_of([&] { EXPECT_THROW(store_->register_handler("charge"), StoreUnavailable); }), 15s);
+  proxy.stall(false);
+  ASSERT_TRUE(eventually([&] {
+    try {
+      return session_->begin(short_scope, {&first, 1}).at(0) == Admission::fresh;
+    } catch (const Error&) {
+      return false;  // the transaction that was given up may still have the id
+    }
+  }));
+  session_->commit();
+}
+
+TEST_F(PostgresConnections, AStatementMayBeSlowWhileTheServerAnswersOthers) {
+  PostgresSettings settings = schema_->settings();
+  settings.connect_timeout = 200ms;  // after 400 ms it is tried whether anybody answers
+  open(settings);
+  begin("a");
+  EXPECT_EQ(tx().exec("SELECT pg_sleep(1.5), 7").get<int>(0, 1), 7);
+  session_->commit();
+}
+
+TEST_F(PostgresConnections, AHandlerThatAsksForAnotherConnectionIsToldWhatToDo) {
+  PostgresSettings settings = schema_->settings();
+  settings.connections = 1;
+  open(settings);
+  begin("a");
+  Inbox inbox(store_);
+  EXPECT_LT(time_of([&] {
+              EXPECT_THAT(message_of<Error>([&] { inbox.once("other", "id", [](Context&) {}); }),
+                          HasSubstr("inbox.once(ctx.tx()"));
+            }),
+            20s);
+  EXPECT_EQ(inbox.once(tx(), "other", "id", [](Context&) {}).kind, Once::Kind::ran);
+  session_->commit();
+}
+
+}  // namespace
+}  // namespace turnstile::test

@@ -1,0 +1,204 @@
+// What a handler's SQL may do to the transaction that the framework has opened, and whose fault an error is.
+
+#include <pqxx/except>
+#include <pqxx/result>
+#include <pqxx/transaction_base>
+
+#include "tests/integration/postgres_fixture.hpp"
+#include "turnstile/postgres/pqxx.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using namespace std::chrono_literals;
+
+class PostgresHandlerSql : public PostgresTest {
+ protected:
+  void effect(const std::string& what) { tx().exec("INSERT INTO effect (what) VALUES ($1)", what); }
+  /// A statement that the server answers with this error, on a connection that lives on.
+  static std::string raises(const std::string& state) {
+    return "DO $$ BEGIN RAISE EXCEPTION 'as a foreign server would' USING ERRCODE = '" + state + "'; END $$";
+  }
+};
+
+TEST_F(PostgresHandlerSql, DoesNotEndTheTransaction) {
+  for (const char* statement : {"COMMIT", "ROLLBACK", " /* a */ rollback and chain", "-- b\nEND", "ABORT", "BEGIN",
+                                "PREPARE TRANSACTION 'x'", ";COMMIT"}) {
+    begin(statement);
+    effect("kept");
+    EXPECT_EQ(sqlstate_of([&] { tx().exec(statement); }), "2D000") << statement;
+    EXPECT_EQ(sqlstate_of([&] { tx().defer(statement); }), "2D000") << statement;
+    tx().defer("INSERT INTO effect (what) VALUES ('deferred')");
+    session_->rollback();
+  }
+  EXPECT_THAT(effects(), IsEmpty());
+  EXPECT_EQ(ids(), "0");
+  begin("a");
+  EXPECT_EQ(sqlstate_of([&] { tx().exec("ROLLBACK"); }), "2D000");
+  effect("goes on");
+  session_->commit();
+  EXPECT_THAT(effects(), ElementsAre("goes on"));
+}
+
+TEST_F(PostgresHandlerSql, SeveralStatementsInOneTextAreRefusedByTheServer) {
+  begin("a");
+  EXPECT_EQ(sqlstate_of([&] { tx().exec("SELECT 1; COMMIT"); }), "42601");
+  session_->rollback();
+  begin("a");
+  tx().defer("SELECT 1; COMMIT");
+  EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "42601");
+  EXPECT_EQ(ids(), "0");
+}
+
+TEST_F(PostgresHandlerSql, ProceduresCannotEndTheTransactionEither) {
+  sql().exec("CREATE PROCEDURE ending() LANGUAGE plpgsql AS $$ BEGIN COMMIT; END $$");
+  for (const char* statement : {"CALL ending()", "DO $$ BEGIN COMMIT; END $$", "DO $$ BEGIN ROLLBACK; END $$"}) {
+    begin("a");
+    EXPECT_EQ(sqlstate_of([&] { tx().exec(statement); }), "2D000") << statement;
+    session_->rollback();
+    begin("a");
+    tx().defer(statement);
+    EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "2D000") << statement;
+  }
+  EXPECT_EQ(ids(), "0");
+}
+
+TEST_F(PostgresHandlerSql, LibpqxxCannotCommitIt) {
+  for (const char* statement : {"COMMIT", "COMMIT AND CHAIN", "COMMIT; BEGIN"}) {
+    begin("a", 3);
+    effect("of the first message");
+    EXPECT_THROW(postgres::native(tx()).exec(statement), pqxx::sql_error) << statement;
+    // The handler has swallowed the error.
+    EXPECT_THROW(session_->commit(), Error) << statement;
+    EXPECT_EQ(ids(), "0") << statement;
+    EXPECT_THAT(effects(), IsEmpty()) << statement;
+  }
+}
+
+TEST_F(PostgresHandlerSql, ARollbackThroughLibpqxxIsFoundOut) {
+  for (const char* statement : {"ROLLBACK", "ROLLBACK AND CHAIN", "ROLLBACK; BEGIN"}) {
+    for (const bool at_commit : {true, false}) {
+      begin("a", 3);
+      postgres::native(tx()).exec(statement);
+      EXPECT_THAT(message_of<TransactionEnded>([&] {
+                    if (!at_commit) {
+                      tx().exec("INSERT INTO effect (what) VALUES ('of the next message')");
+                      postgres::native(tx());
+                    }
+                    session_->commit();
+                  }),
+                  HasSubstr("ended the transaction"))
+          << statement;
+      // A handler that swallows it does not get through.
+      EXPECT_THROW(session_->commit(), TransactionEnded);
+      session_->rollback();
+      EXPECT_EQ(ids(), "0") << statement;
+      EXPECT_THAT(effects(), IsEmpty()) << statement;
+    }
+  }
+  begin("a");
+  session_->commit();
+}
+
+TEST_F(PostgresHandlerSql, SavepointsWorkOnBothSidesOfLibpqxx) {
+  begin("a");
+  tx().exec("SAVEPOINT mine");
+  postgres::native(tx()).exec("INSERT INTO effect (what) VALUES ('taken back')");
+  tx().exec("ROLLBACK TO SAVEPOINT mine");
+  postgres::native(tx()).exec("SAVEPOINT theirs");
+  EXPECT_THROW(postgres::native(tx()).exec("SELECT 1 / 0"), pqxx::sql_error);
+  postgres::native(tx()).exec("ROLLBACK TO SAVEPOINT theirs");
+  effect("kept");
+  session_->commit();
+  EXPECT_THAT(effects(), ElementsAre("kept"));
+  EXPECT_EQ(ids(), "1");
+}
+
+TEST_F(PostgresHandlerSql, SettingsOfTheSessionAreNotLeftToOtherMessages) {
+  begin("a");
+  EXPECT_THAT(message_of<SqlError>([&] { tx().exec("SET search_path = pg_temp"); }), HasSubstr("SET LOCAL"));
+  tx().exec("SET LOCAL search_path = pg_temp");
+  session_->rollback();
+}
+
+TEST_F(PostgresHandlerSql, ANulDoesNotCutAStatement) {
+  begin("a");
+  effect("stays");
+  const std::string sql("DELETE FROM effect\0 WHERE what = 'other'", 39);
+  EXPECT_EQ(sqlstate_of([&] { tx().exec(sql); }), "22021");
+  EXPECT_EQ(sqlstate_of([&] { tx().defer(sql); }), "22021");
+  session_->commit();
+  EXPECT_THAT(effects(), ElementsAre("stays"));
+}
+
+TEST_F(PostgresHandlerSql, AnErrorOnALivingConnectionIsNoOutageWhateverItsClass) {
+  for (const char* state : {"08006", "53100", "53400", "58030", "25006", "57P03"}) {
+    begin("a");
+    EXPECT_EQ(sqlstate_of([&] { tx().exec(raises(state)); }), state);
+    session_->rollback();
+    begin("a");
+    tx().defer(raises(state));
+    EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), state);
+  }
+  // A prepared statement of the handler's own that is not there: with one of ours that a pooler has dropped it is confused once, and then not.
+  int of_the_statement = 0;
+  for (int i = 0; i < 4; ++i) {
+    begin("a");
+    of_the_statement += sqlstate_of([&] { tx().exec("EXECUTE nothing_of_this_name"); }) == "26000" ? 1 : 0;
+    session_->rollback();
+  }
+  EXPECT_GE(of_the_statement, 2);
+}
+
+TEST_F(PostgresHandlerSql, TooManyArgumentsAreTheStatementsFault) {
+  begin("a");
+  const std::vector<Param> params(65'536, Param(1));
+  EXPECT_EQ(sqlstate_of([&] { tx().run("SELECT 1", params); }), "54023");
+  EXPECT_EQ(sqlstate_of([&] { tx().queue("SELECT 1", params); }), "54023");
+  effect("goes on");
+  session_->commit();
+  EXPECT_THAT(effects(), ElementsAre("goes on"));
+}
+
+TEST_F(PostgresHandlerSql, AnErrorInTheFrameworksStatementsIsTheStores) {
+  sql().exec(
+      "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = TG_ARGV[0]; END $$");
+  for (const char* state : {"P0001", "XX002", "23514", "22023"}) {
+    for (const char* table : {"inbox", "response", "outbox"}) {
+      sql().exec("CREATE TRIGGER refusing BEFORE INSERT ON " + std::string(table) + " EXECUTE FUNCTION refuse('" +
+                 state + "')");
+      const std::string message = message_of<StoreUnavailable>([&] {
+        begin("a");
+        session_->respond(MessageId::from("a0"), "body");
+        OwnedMessage published;
+        published.topic = "orders";
+        session_->publish(published, MessageId::from("b"));
+        session_->commit();
+      });
+      EXPECT_THAT(message, HasSubstr("statement of Turnstile's own")) << table << " " << state;
+      EXPECT_THAT(message, HasSubstr(state)) << table << " " << state;
+      session_->rollback();
+      sql().exec("DROP TRIGGER refusing ON " + std::string(table));
+    }
+  }
+  EXPECT_EQ(ids(), "0");
+  begin("a");
+  session_->commit();
+}
+
+TEST_F(PostgresHandlerSql, ATopicThatCannotBeOneIsTheMessagesFault) {
+  begin("a");
+  for (const std::string& topic : {std::string("bad\xff"), std::string("nul\0", 4), std::string()}) {
+    OwnedMessage published;
+    published.topic = topic;
+    EXPECT_THAT(message_of<Error>([&] { session_->publish(published, MessageId::from("b")); }),
+                HasSubstr("name of a topic"));
+  }
+  session_->commit();
+}
+
+}  // namespace
+}  // namespace turnstile::test

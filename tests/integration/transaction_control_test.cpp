@@ -1,0 +1,85 @@
+// Handlers that try to end the transaction of their batch: the batch's other messages take effect once all the same.
+
+#include <gtest/gtest.h>
+
+#include "support/running.hpp"
+#include "support/world.hpp"
+#include "turnstile/postgres/pqxx.hpp"
+#include "turnstile/turnstile.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kMessages = 20;
+
+/// Publishes them before anybody reads, so that they come as batches; the tenth does `what`.
+void publish_with(World& world, const std::string& what) {
+  for (int i = 0; i < kMessages; ++i) world.publish("m" + std::to_string(i), i == 9 ? what : "defer");
+}
+
+class TransactionControl : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TransactionControl, costs_no_other_message_its_effect) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  publish_with(world, GetParam());
+  Process consumer = world.consumer(world.toml("batch = 20"));
+  ASSERT_TRUE(eventually([&] { return world.caught_up(); }, 60s)) << world.output();
+  EXPECT_EQ(world.effects().rows, kMessages - 1);
+  EXPECT_EQ(world.effects().distinct, kMessages - 1);
+  EXPECT_EQ(world.query("SELECT count(*) FROM effect WHERE id = 'm9'"), "0");
+  EXPECT_EQ(world.query("SELECT reason FROM dead"), "failed");
+  EXPECT_NE(world.query("SELECT error FROM dead").find("2D000"), std::string::npos);
+}
+
+/// The count above is worth something: where the statements are sent, it finds that messages are lost or doubled.
+TEST_P(TransactionControl, is_found_by_the_count_where_it_is_not_refused) {
+  TURNSTILE_NEEDS_SERVERS();
+#if !defined(TURNSTILE_FAILPOINTS)
+  GTEST_SKIP() << "this build has no failpoints";
+#endif
+  World world(1);
+  publish_with(world, GetParam());
+  const std::string toml = world.toml("batch = 20");
+  Process bad = world.consumer(toml, {{"TURNSTILE_KNOWN_BAD", "handler_sql"}});
+  EXPECT_EQ(bad.wait(60s), 1) << "it stops when the transaction of a batch has ended\n" << world.output();
+  EXPECT_NE(world.output().find("ended the transaction"), std::string::npos) << world.output();
+  Process next = world.consumer(toml);
+  ASSERT_TRUE(eventually([&] { return world.caught_up(); }, 60s)) << world.output();
+  const Effects effects = world.effects();
+  EXPECT_FALSE(effects.rows == kMessages - 1 && effects.distinct == kMessages - 1)
+      << "nothing was lost or doubled, so this test proves nothing";
+}
+
+INSTANTIATE_TEST_SUITE_P(By, TransactionControl, ::testing::Values("exec:COMMIT", "queue:ROLLBACK"),
+                         [](const auto& c) { return std::string(c.index == 0 ? "commit" : "rollback"); });
+
+TEST(EndedTransaction, through_libpqxx_stops_the_consumer_with_the_place_and_the_remedy) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  publish_with(world, "mischief");
+  const auto handler = [&](const Message& message, Context& context) {
+    make_effect(world.schema(), message, context);
+    if (message.text() == "mischief") postgres::native(context.tx()).exec("ROLLBACK AND CHAIN");
+  };
+  Running consumer(world.config("batch = 20"),
+                   [&](Consumer& app) { app.topic(world.topic(), handler | transactional()); });
+  const std::string why = consumer.failure(60s);
+  EXPECT_NE(why.find(world.topic() + "[0] offset"), std::string::npos) << why;
+  EXPECT_NE(why.find("remove the statement from the handler"), std::string::npos) << why;
+  EXPECT_EQ(consumer.lines_with("stopping: "), 2) << consumer.log_text();  // why, and that it waits for what runs
+  // Nothing that it ended is in the database without its ids, or the other way round.
+  EXPECT_EQ(world.query("SELECT count(*) FROM effect"), world.query("SELECT count(*) FROM inbox"));
+  Running healed(world.config("batch = 20"), [&](Consumer& app) {
+    app.topic(world.topic(), [&](const Message& message, Context& context) {
+      make_effect(world.schema(), message, context);
+    } | transactional());
+  });
+  ASSERT_TRUE(eventually([&] { return world.effects().rows == kMessages; }, 60s)) << healed.log_text();
+  EXPECT_EQ(world.effects().distinct, kMessages);
+}
+
+}  // namespace
+}  // namespace turnstile::test

@@ -1,0 +1,149 @@
+// Which statements a handler must not send, by their text alone.
+
+#include "turnstile/ports/handler_sql.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// The SQLSTATE of the refusal; empty when the text passes.
+template <class Check>
+std::string refusal(Check check, std::string_view sql) {
+  try {
+    check(sql);
+    return "";
+  } catch (const SqlError& error) {
+    return error.sqlstate;
+  }
+}
+std::string of_handler(std::string_view sql) { return refusal(check_handler_sql, sql); }
+std::string borrowed(std::string_view sql) { return refusal(check_borrowed_sql, sql); }
+
+TEST(HandlerSql, TransactionControlIsRefusedHoweverItIsWritten) {
+  for (const char* sql : {"COMMIT",
+                          "commit",
+                          "Commit;",
+                          "COMMIT AND CHAIN",
+                          "COMMIT WORK",
+                          "COMMIT PREPARED 'x'",
+                          "END",
+                          "END TRANSACTION",
+                          "ABORT",
+                          "ROLLBACK",
+                          "ROLLBACK WORK",
+                          "ROLLBACK AND CHAIN",
+                          "rollback transaction and chain",
+                          "ROLLBACK PREPARED 'x'",
+                          "BEGIN",
+                          "BEGIN ISOLATION LEVEL SERIALIZABLE",
+                          "START TRANSACTION",
+                          "PREPARE TRANSACTION 'x'",
+                          "prepare /* now */ transaction 'x'",
+                          "SET TRANSACTION READ ONLY",
+                          "SET LOCAL TRANSACTION READ ONLY",
+                          "  \t\n\r\f\vCOMMIT",
+                          "-- a comment\nCOMMIT",
+                          "--\rCOMMIT",
+                          "/* a */ /* b /* nested */ */COMMIT",
+                          ";COMMIT",
+                          " ; -- empty\n ;COMMIT",
+                          "ROLLBACK/*TO*/",
+                          "ROLLBACK --TO x"}) {
+    EXPECT_EQ(of_handler(sql), "2D000") << sql;
+  }
+}
+
+TEST(HandlerSql, WhatOutlastsTheTransactionIsRefused) {
+  for (const char* sql :
+       {"SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", "SET SESSION AUTHORIZATION x", "SET search_path = x",
+        "SET ROLE x", "set statement_timeout to 1", "RESET ALL", "DISCARD TEMP"}) {
+    EXPECT_EQ(of_handler(sql), "2D000") << sql;
+    EXPECT_EQ(borrowed(sql), "") << sql;  // the session is the caller's
+  }
+}
+
+TEST(HandlerSql, TheRestPasses) {
+  for (const char* sql : {"",
+                          ";",
+                          "--",
+                          "/*",
+                          "SELECT 1",
+                          "SAVEPOINT a",
+                          "RELEASE SAVEPOINT a",
+                          "ROLLBACK TO a",
+                          "ROLLBACK TO SAVEPOINT a",
+                          "ROLLBACK WORK TO SAVEPOINT a",
+                          "rollback transaction to a",
+                          "PREPARE transaction_of AS SELECT 1",
+                          "PREPARE x AS SELECT 1",
+                          "SET LOCAL search_path = x",
+                          "SET CONSTRAINTS ALL IMMEDIATE",
+                          "set local role x",
+                          "CALL commit_all()",
+                          "(SELECT 1)",
+                          "INSERT INTO t VALUES ('; COMMIT')",
+                          "UPDATE t SET a = 1 /* COMMIT */",
+                          "commits",
+                          "COMMIT_ALL",
+                          "begin$",
+                          "WITH a AS (SELECT 1) TABLE a",
+                          "DO $$ BEGIN COMMIT; END $$"}) {
+    EXPECT_EQ(of_handler(sql), "") << sql;
+    EXPECT_EQ(borrowed(sql), "") << sql;
+  }
+}
+
+TEST(HandlerSql, InATextOfSeveralStatementsEachIsLookedAt) {
+  for (const char* sql :
+       {"SELECT 1; COMMIT", "SELECT ';'; COMMIT", "SELECT 'it''s;'; COMMIT", "SELECT E'\\';'; COMMIT",
+        "SELECT \";\"; COMMIT", "SELECT $$;$$; COMMIT", "SELECT $a$ $$; $b$ $a$; COMMIT", "SELECT $1; COMMIT",
+        "SELECT 1 -- ;\n; COMMIT", "SELECT 1/*;*/;COMMIT", "SELECT 1;;;COMMIT", "SELECT 'a\\'; COMMIT",
+        "SELECT e'\\\\'; COMMIT", "SELECT (1); COMMIT",
+        "CREATE RULE r AS ON INSERT TO t DO ALSO (DELETE FROM a; DELETE FROM b); COMMIT",
+        "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END; COMMIT",
+        "SELECT 1; ROLLBACK TO a; ROLLBACK"}) {
+    EXPECT_EQ(borrowed(sql), "2D000") << sql;
+  }
+  for (const char* sql :
+       {"SELECT '; COMMIT'", "SELECT 1; SELECT '; COMMIT'", "SELECT $$; COMMIT;$$", "SELECT $x$; COMMIT; $y$ $x$",
+        "SELECT \"; COMMIT\"", "SELECT 1 -- ; COMMIT", "SELECT 1 /* ; /* */ COMMIT */", "SELECT E'\\'; COMMIT'",
+        "SELECT 1; SAVEPOINT a; ROLLBACK TO a; SELECT 2",
+        "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; SELECT CASE WHEN true THEN 1 END; END; SELECT 1",
+        "CREATE RULE r AS ON INSERT TO t DO ALSO (DELETE FROM a; DELETE FROM b); SELECT 1",
+        "SELECT 'unfinished; COMMIT", "SELECT $$unfinished; COMMIT", "SELECT a$b$ FROM t; SELECT 1"}) {
+    EXPECT_EQ(borrowed(sql), "") << sql;
+  }
+}
+
+TEST(HandlerSql, ANulIsNotTheEndOfAStatement) {
+  const std::string cut("DELETE FROM account\0 WHERE id = 1", 33);
+  EXPECT_EQ(of_handler(cut), "22021");
+  EXPECT_EQ(borrowed(cut), "22021");
+}
+
+TEST(HandlerSql, TheRefusalSaysWhatToDo) {
+  try {
+    check_handler_sql("COMMIT");
+    FAIL();
+  } catch (const SqlError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("COMMIT was not sent"));
+    EXPECT_THAT(error.what(), HasSubstr("throw to have the message's work rolled back"));
+  }
+  try {
+    check_handler_sql("SET search_path = x");
+    FAIL();
+  } catch (const SqlError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("SET LOCAL"));
+  }
+}
+
+}  // namespace
+}  // namespace turnstile
