@@ -1,6 +1,7 @@
 #include "simulation/process.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "simulation/world.hpp"
 #include "tokens/snapshot.hpp"
@@ -181,6 +182,13 @@ void Process::loop() {
   if (leaving_ && !runs) member_.leave();
   member_.tick(state_, now);
   obey();
+  if (const Micros deadline = lives_.back().deadline;
+      now >= deadline && std::exchange(cancelled_, deadline) != deadline) {
+    for (auto& limiter : limiters_) {
+      limiter->gate().cancel();
+      limiter->stop_lost();
+    }
+  }
   for (const Event& event : member_.take_events()) writer_.send(event);
   if (leaving_ && !runs) {
     alive_ = false;

@@ -120,6 +120,7 @@ class Process {
   tokens::Member member_;
   std::vector<std::unique_ptr<Workers>> limiters_;
   std::vector<Life> lives_;
+  tokens::Micros cancelled_ = 0;  ///< the deadline after which the gates were told to cancel
   Writer writer_;
   std::map<int, Owned> partitions_;
   std::uint64_t generation_ = 0;

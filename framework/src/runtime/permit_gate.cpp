@@ -1,7 +1,10 @@
 #include "runtime/permit_gate.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+
+#include "tokens/planted.hpp"
 
 namespace turnstile {
 
@@ -10,37 +13,64 @@ namespace {
 // A token names the life in which it was taken; 0: of the reserve.
 constexpr int kSerialBits = 40;
 constexpr std::uint64_t kSerialMask = (std::uint64_t{1} << kSerialBits) - 1;
-/// Free permits of a life that is over: whatever comes back, there are none.
+/// Free permits of an account that is over: whatever comes back, there are none.
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min() / 2;
+/// A party that did not wait for a while is at most so many permits ahead of the others when it comes back.
+constexpr std::uint64_t kMostAhead = 4;
 
 }  // namespace
 
 PermitGate::PermitGate(std::function<Micros()> clock, std::function<void()> ring)
     : clock_(std::move(clock)), ring_(std::move(ring)) {
-  lives_.push_back(std::make_unique<Life>());
-  life_ = lives_.back().get();
+  accounts_.push_back(std::make_unique<Account>());
+  lives_.push_back(std::make_unique<Life>(1, *accounts_.back()));
+  life_.store(lives_.back().get());
+  queues_[0];
 }
 
 // --- threads -----------------------------------------------------------------------------------------------------------
 
-PermitGate::Taken PermitGate::try_take(Count count) {
-  if (waiting_.load() > 0) return {};
-  return take(count);
+PermitGate::Party PermitGate::add_party(bool outlives_fence) {
+  const std::lock_guard lock(mutex_);
+  const Party party = (last_party_ / 2 + 1) * 2 + (outlives_fence ? 1 : 0);
+  last_party_ = party;
+  queues_[party].served = served_;
+  return party;
 }
 
-PermitGate::Taken PermitGate::try_take_as_woken() { return take(1); }
+void PermitGate::remove_party(Party party) {
+  decltype(queues_)::node_type gone;  // what waits is let go of without the lock
+  {
+    const std::lock_guard lock(mutex_);
+    each_waiter([&](Party of, Queue&, Line&, Line::iterator at) {
+      if (of == party && is_possible(at->count)) waiting_.fetch_sub(at->count);
+    });
+    gone = queues_.extract(party);
+  }
+  serve();
+}
 
-PermitGate::Taken PermitGate::take(Count count) {
+PermitGate::Taken PermitGate::try_take(Count count, Party party) {
+  if (waiting_.load() > 0) return {};
+  return take(count, party);
+}
+
+PermitGate::Taken PermitGate::try_take_as_woken(Party party) { return take(1, party); }
+
+/// The life is read before the clock: under one that was read after a deadline had passed, the gate is found closed.
+PermitGate::Taken PermitGate::take(Count count, Party party) {
   const auto wanted = static_cast<std::int64_t>(count);
+  Life& life = *life_.load();
   if (!is_open()) return take_of_reserve(wanted);
-  Life& life = *life_.load(std::memory_order_acquire);
-  for (std::int64_t free = life.free.load();;) {
+  if (outlives_fence(party) && !admits_outliving_.load()) return {};
+  for (std::int64_t free = life.account.free.load();;) {
     if (free < wanted) return {};
-    if (life.free.compare_exchange_weak(free, free - wanted)) break;
+    if (life.account.free.compare_exchange_weak(free, free - wanted)) break;
   }
   const auto now = static_cast<Count>(life.in_use.fetch_add(wanted) + wanted);
   for (Count seen = most_.load(std::memory_order_relaxed); seen < now && !most_.compare_exchange_weak(seen, now);) {
   }
+  if (tried_until_.load(std::memory_order_relaxed) != 0) tried_until_.store(0);
   const std::uint64_t serial = last_serial_.fetch_add(1, std::memory_order_relaxed) + 1;
   return {.token = life.number << kSerialBits | (serial & kSerialMask), .lost = life.lost.get_token()};
 }
@@ -55,8 +85,15 @@ PermitGate::Taken PermitGate::take_of_reserve(std::int64_t count) {
 }
 
 bool PermitGate::has_one() const {
-  if (is_open()) return life_.load()->free.load() > 0;
+  if (is_open()) return life_.load()->account.free.load() > 0;
   return reserved_in_use_.load() < reserve_.load();
+}
+
+void PermitGate::refused(Count count) {
+  if (!is_possible(count)) return;
+  tried_.store(count);
+  tried_until_.store(clock_() + kTryCounts);
+  if (in_use() + waiting_.load() + count > told_.load()) ring_();
 }
 
 void PermitGate::give_back(std::uint64_t token, Count count) {
@@ -67,97 +104,164 @@ void PermitGate::give_back(std::uint64_t token, Count count) {
     if (waiting_.load() > 0) serve();
     return;
   }
-  Life* life = life_.load(std::memory_order_acquire);
+  Life* life = life_.load();
   if (life->number != number) {
-    const std::unique_lock lock(mutex_);
-    life = life_.load();
-    const auto found = std::find_if(lives_.begin(), lives_.end(), [&](const auto& l) { return l->number == number; });
-    if (found == lives_.end()) return;
-    (*found)->in_use.fetch_sub(back);
-    if ((*found)->account != life->account) life = nullptr;
-  } else {
-    life->in_use.fetch_sub(back);  // first, so that it never counts what is free again
+    const std::lock_guard lock(mutex_);
+    if (number > lives_.size()) return;
+    life = lives_[number - 1].get();
   }
-  if (life != nullptr) credit(*life, back);
-  else ring_();
+  life->in_use.fetch_sub(back);  // first, so that it never counts what is free again
+  const Life& now = *life_.load();
+  if (&life->account != &now.account) return ring_();
+  if (TURNSTILE_PLANTED(late_permit_not_credited) && life != &now) return ring_();
+  credit(life->account, back);
 }
 
 bool PermitGate::holds(std::uint64_t token) const {
   const auto number = token >> kSerialBits;
   if (number == 0) return true;  // of no life: no lease ends it
-  return life_.load(std::memory_order_acquire)->number == number &&
-         clock_() < held_until_.load(std::memory_order_acquire);
+  return life_.load()->number == number && clock_() < held_until_.load();
 }
 
-void PermitGate::credit(Life& life, std::int64_t back) {
-  const std::int64_t surrendered = settle_debt(life, back);
-  if (surrendered < back) life.free.fetch_add(back - surrendered);
-  if (surrendered > 0) ring_();
-  if (surrendered < back && waiting_.load() > 0) serve();
+/// Permits that nobody uses now: they pay what is owed, and the rest is free.
+void PermitGate::credit(Account& account, std::int64_t back) {
+  bool paid = false, freed = false;
+  while (back > 0) {
+    const std::int64_t surrendered = settle_debt(account, back);
+    paid = paid || surrendered > 0;
+    back -= surrendered;
+    if (back == 0) break;
+    account.free.fetch_add(back);
+    freed = true;
+    // A surrender that was ordered since settle_debt() looked has not seen them.
+    back = withdraw_idle(account);
+  }
+  if (paid) ring_();
+  if (freed && waiting_.load() > 0) serve();
 }
 
 /// How many of `count` permits, that the caller has, are owed and now surrendered.
-std::int64_t PermitGate::settle_debt(Life& life, std::int64_t count) {
-  for (std::int64_t done = life.surrendered.load();;) {
-    const std::int64_t owed = std::min(count, life.surrender_to.load() - done);
+std::int64_t PermitGate::settle_debt(Account& account, std::int64_t count) {
+  for (std::int64_t done = account.surrendered.load();;) {
+    const std::int64_t owed = std::min(count, account.surrender_to.load() - done);
     if (owed <= 0) return 0;
-    if (life.surrendered.compare_exchange_weak(done, done + owed)) return owed;
+    if (account.surrendered.compare_exchange_weak(done, done + owed)) return owed;
   }
 }
 
-std::uint64_t PermitGate::take_later(Count count, bool urgent, std::function<void(Taken)> deliver) {
-  return stand_in_line({.count = count, .urgent = urgent, .deliver = std::move(deliver)});
+/// Free permits that are owed: the caller has them now.
+std::int64_t PermitGate::withdraw_idle(Account& account) {
+  const std::int64_t owed = account.surrender_to.load() - account.surrendered.load();
+  if (owed <= 0) return 0;
+  for (std::int64_t free = account.free.load();;) {
+    const std::int64_t idle = std::min(free, owed);
+    if (idle <= 0) return 0;
+    if (account.free.compare_exchange_weak(free, free - idle)) return idle;
+  }
 }
 
-void PermitGate::when_free(std::function<void()> wake) { stand_in_line({.wake = std::move(wake)}); }
+// --- those who wait ----------------------------------------------------------------------------------------------------
 
-std::uint64_t PermitGate::stand_in_line(Waiter waiter) {
+std::uint64_t PermitGate::take_later(Count count, bool urgent, std::function<void(Taken)> deliver, Party party) {
+  return stand_in_line({.count = count, .urgent = urgent, .deliver = std::move(deliver)}, party);
+}
+
+void PermitGate::when_free(std::function<void()> wake, Party party) { stand_in_line({.wake = std::move(wake)}, party); }
+
+std::uint64_t PermitGate::stand_in_line(Waiter waiter, Party party) {
   std::uint64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
     number = waiter.number = ++last_waiter_;
-    waiting_.fetch_add(waiter.count);
-    if (waiter.urgent) urgent_waiting_ += waiter.count;
-    const auto behind =
-        waiter.urgent ? std::find_if(line_.begin(), line_.end(), [](const auto& w) { return !w.urgent; }) : line_.end();
-    line_.insert(behind, std::move(waiter));
+    if (is_possible(waiter.count)) waiting_.fetch_add(waiter.count);
+    Queue& queue = queues_[party];
+    Line& line = waiter.urgent ? queue.urgent : queue.normal;
+    line.push_back(std::move(waiter));
   }
   serve();
-  if (waiting_.load() > 0 && in_use() + waiting_.load() > told_.load()) ring_();
+  if (const Count waiting = waiting_.load(); waiting > 0 && in_use() + waiting > told_.load()) ring_();
   return number;
 }
 
 bool PermitGate::withdraw(std::uint64_t waiter) {
+  Waiter gone;  // let go of without the lock: it may be the last that keeps its party
   {
     const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(line_.begin(), line_.end(), [&](const auto& w) { return w.number == waiter; });
-    if (found == line_.end()) return false;
-    waiting_.fetch_sub(found->count);
-    if (found->urgent) urgent_waiting_ -= found->count;
-    line_.erase(found);
+    Place found;
+    each_waiter([&](Party party, Queue& queue, Line& line, Line::iterator at) {
+      if (at->number == waiter) found = {.party = party, .queue = &queue, .line = &line, .at = at};
+    });
+    if (!found) return false;
+    gone = leave_line(found);
   }
   serve();  // it may have stood before others who need less
+  ring_();  // and the member must not ask for what nobody wants
   return true;
 }
 
-/// Hands out what is free, to the first in line, one after another.
+template <class Each>
+void PermitGate::each_waiter(Each each) const {
+  for (auto& [party, queue] : queues_) {
+    for (Line* line : {&queue.urgent, &queue.normal}) {
+      for (auto at = line->begin(); at != line->end(); ++at) each(party, queue, *line, at);
+    }
+  }
+}
+
+PermitGate::Waiter PermitGate::leave_line(const Place& place) {
+  Waiter waiter = std::move(*place.at);
+  place.line->erase(place.at);
+  if (is_possible(waiter.count)) waiting_.fetch_sub(waiter.count);
+  return waiter;
+}
+
+std::uint64_t PermitGate::turn_of(const Queue& queue) const {
+  return std::max(queue.served, served_ - std::min(served_, kMostAhead));
+}
+
+/// The first that came of the urgent ones, or of the party that has had least. Whoever asks for more than `most` is passed.
+PermitGate::Place PermitGate::next_served(Count most) const {
+  const bool admits = admits_outliving_.load();
+  Place best;
+  for (const bool urgent : {true, false}) {
+    for (auto& [party, queue] : queues_) {
+      if (outlives_fence(party) && !admits) continue;
+      Line& line = urgent ? queue.urgent : queue.normal;
+      const auto at =
+          std::find_if(line.begin(), line.end(), [&](const Waiter& w) { return w.count <= std::max<Count>(most, 1); });
+      if (at == line.end()) continue;
+      if (best && !urgent && turn_of(*best.queue) < turn_of(queue)) continue;
+      if (best && (urgent || turn_of(*best.queue) == turn_of(queue)) && best.at->number < at->number) continue;
+      best = {.party = party, .queue = &queue, .line = &line, .at = at};
+    }
+    if (best) break;
+  }
+  return best;
+}
+
+/// Hands out what is free, to those whose turn it is, one after another.
 void PermitGate::serve() {
   std::unique_lock lock(mutex_);
-  while (!line_.empty()) {
-    const bool wakes = line_.front().wake != nullptr;
+  for (;;) {
+    const Place next = next_served(is_open() ? limit_.load() : static_cast<Count>(reserve_.load()));
+    if (!next) return;
+    const bool wakes = next.at->wake != nullptr;
     Taken taken;
     if (wakes) {
       if (!has_one()) return;
-    } else if (taken = take(line_.front().count); !taken) {
+    } else if (taken = take(next.at->count, next.party); !taken) {
       return;
     }
-    const Waiter first = std::move(line_.front());
-    line_.pop_front();
-    waiting_.fetch_sub(first.count);
-    if (first.urgent) urgent_waiting_ -= first.count;
-    lock.unlock();
-    if (wakes) first.wake();
-    else first.deliver(std::move(taken));
+    if (!next.at->urgent) {
+      served_ = std::max(served_, turn_of(*next.queue));
+      next.queue->served = turn_of(*next.queue) + next.at->count;
+    }
+    {
+      const Waiter waiter = leave_line(next);
+      lock.unlock();
+      if (wakes) waiter.wake();
+      else waiter.deliver(std::move(taken));
+    }
     lock.lock();
   }
 }
@@ -171,16 +275,16 @@ void PermitGate::expect(Count at_once) {
 
 void PermitGate::order(const tokens::Order& order) {
   const auto total = static_cast<std::int64_t>(order.total);
-  Life& life = *life_.load();
+  Account& account = life_.load()->account;
   switch (order.kind) {
     case tokens::Order::Kind::open: {
-      life.free.fetch_add(total - life.opened.exchange(total));
+      account.free.fetch_add(total - account.opened.exchange(total));
       serve();
       break;
     }
     case tokens::Order::Kind::surrender: {
-      life.surrender_to.store(total);
-      surrender_idle(life);
+      account.surrender_to.store(total);
+      credit(account, withdraw_idle(account));
       break;
     }
     case tokens::Order::Kind::forfeit: {
@@ -190,14 +294,9 @@ void PermitGate::order(const tokens::Order& order) {
   }
 }
 
-void PermitGate::surrender_idle(Life& life) {
-  for (std::int64_t free = life.free.load();;) {
-    const std::int64_t idle = std::min(free, life.surrender_to.load() - life.surrendered.load());
-    if (idle <= 0) return;
-    if (!life.free.compare_exchange_weak(free, free - idle)) continue;
-    if (const std::int64_t kept = idle - settle_debt(life, idle); kept > 0) life.free.fetch_add(kept);
-    return;
-  }
+void PermitGate::begin_life(Account& account) {
+  lives_.push_back(std::make_unique<Life>(lives_.size() + 1, account));
+  life_.store(lives_.back().get());
 }
 
 void PermitGate::forfeit(std::int64_t total) {
@@ -205,13 +304,13 @@ void PermitGate::forfeit(std::int64_t total) {
   {
     const std::lock_guard lock(mutex_);
     old = life_.load();
-    auto next = std::make_unique<Life>();
-    next->number = old->number + 1;
-    next->account = old->account + 1;
-    next->opened = next->surrender_to = next->surrendered = total;
-    life_.store(next.get(), std::memory_order_release);
-    lives_.push_back(std::move(next));
-    old->free.store(kNone);
+    accounts_.push_back(std::make_unique<Account>());
+    Account& account = *accounts_.back();
+    account.opened.store(total);
+    account.surrender_to.store(total);
+    account.surrendered.store(total);
+    begin_life(account);
+    old->account.free.store(kNone);
   }
   old->lost.request_stop();
 }
@@ -221,53 +320,69 @@ void PermitGate::cancel() {
   {
     const std::lock_guard lock(mutex_);
     old = life_.load();
-    if (old->in_use.load() == 0) return;
-    auto next = std::make_unique<Life>();
-    next->number = old->number + 1;
-    next->account = old->account;
-    next->opened = old->opened.load();
-    next->surrender_to = old->surrender_to.load();
-    // Under the old life nobody takes any more, and what comes back late is credited to the new one by its number.
-    const std::int64_t free = old->free.exchange(kNone);
-    next->surrendered = old->surrendered.load();
-    next->free = std::max<std::int64_t>(free, 0);
-    life_.store(next.get(), std::memory_order_release);
-    lives_.push_back(std::move(next));
+    begin_life(old->account);
   }
   old->lost.request_stop();
 }
 
 void PermitGate::open_until(Micros time) {
-  const bool was_open = is_open();
-  open_until_.store(time, std::memory_order_release);
-  if (!was_open && waiting_.load() > 0) serve();
+  open_until_.store(time);
+  if (waiting_.load() > 0) serve();
 }
 
 void PermitGate::reserve(Count count) { reserve_.store(static_cast<std::int64_t>(count)); }
+
+void PermitGate::limit(Count count) {
+  if (limit_.load() == count) return;
+  {
+    const std::lock_guard lock(mutex_);
+    limit_.store(count);
+    Count waiting = 0;
+    each_waiter([&](Party, Queue&, Line&, Line::iterator at) { waiting += is_possible(at->count) ? at->count : 0; });
+    waiting_.store(waiting);
+  }
+  serve();
+}
+
+void PermitGate::admit(bool outliving_fence) {
+  if (admits_outliving_.load() == outliving_fence) return;
+  admits_outliving_.store(outliving_fence);
+  serve();
+}
 
 tokens::Demand PermitGate::demand() const {
   const std::lock_guard lock(mutex_);
   tokens::Demand demand;
   for (const auto& life : lives_) demand.busy += static_cast<Count>(std::max<std::int64_t>(life->in_use.load(), 0));
-  demand.wants = static_cast<Count>(still_ours()) + waiting_.load();
-  if (!line_.empty()) {
-    demand.wants = std::max(demand.wants, expected_.load());
-    demand.least = line_.front().count;
-    demand.urgent = std::min(urgent_waiting_, demand.wants);
+  const auto ours = static_cast<Count>(still_ours());
+  const Count waiting = waiting_.load();
+  demand.wants = ours + waiting;
+  if (waiting > 0) demand.wants = std::max(demand.wants, expected_.load());
+  if (const Place next = next_served(limit_.load())) demand.least = next.at->count;
+  // A block, so that a program that only tries need not be refused once for each permit.
+  if (const Count tried = tried_.load(); tried > 0 && clock_() < tried_until_.load()) {
+    demand.wants = std::max(demand.wants, ours + waiting + std::max(tried, ours));
+    if (waiting == 0) demand.least = tried;
   }
+  Count urgent = 0;
+  each_waiter(
+      [&](Party, Queue&, Line&, Line::iterator at) { urgent += at->urgent && is_possible(at->count) ? at->count : 0; });
+  demand.urgent = std::min(urgent, demand.wants);
   told_.store(demand.wants);
   return demand;
 }
 
 /// In use, also under permits that were cancelled and will come back.
 std::int64_t PermitGate::still_ours() const {
-  const Life& life = *life_.load();
+  const Account* account = &life_.load()->account;
   std::int64_t sum = 0;
-  for (const auto& other : lives_) sum += other->account == life.account ? other->in_use.load() : 0;
+  for (const auto& other : lives_) sum += &other->account == account ? other->in_use.load() : 0;
   return std::max<std::int64_t>(sum, 0);
 }
 
-PermitGate::Count PermitGate::surrendered() const { return static_cast<Count>(life_.load()->surrendered.load()); }
+PermitGate::Count PermitGate::surrendered() const {
+  return static_cast<Count>(life_.load()->account.surrendered.load());
+}
 
 PermitGate::Count PermitGate::in_use() const {
   return static_cast<Count>(std::max<std::int64_t>(life_.load()->in_use.load(), 0));
@@ -275,10 +390,9 @@ PermitGate::Count PermitGate::in_use() const {
 
 PermitGate::Count PermitGate::overstaying() const {
   const std::lock_guard lock(mutex_);
+  const Life* now = life_.load();
   std::int64_t sum = 0;
-  for (const auto& life : lives_) {
-    if (life.get() != life_.load()) sum += life->in_use.load();
-  }
+  for (const auto& life : lives_) sum += life.get() != now ? life->in_use.load() : 0;
   return static_cast<Count>(std::max<std::int64_t>(sum, 0));
 }
 

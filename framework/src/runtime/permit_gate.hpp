@@ -3,20 +3,24 @@
 // asks for permits back; threads take and give back. A permit that is there costs a look at the clock and a few atomic
 // operations, and no lock; only those who must wait share one.
 //
-//   free = opened - surrendered - in use
+//   free + in use + surrendered = opened
+//
+// holds whenever no thread is within a call, in one account that lives until a forfeit. When a deadline passes, the permits that
+// are out are lost, but they stay in their account: whatever is given back, however late, comes back to it.
 //
 // Thread-safe.
 
-#include <atomic>
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <vector>
 
+#include "runtime/stepped.hpp"
 #include "tokens/member.hpp"
 
 namespace turnstile {
@@ -25,6 +29,12 @@ class PermitGate {
  public:
   using Count = tokens::Count;
   using Micros = tokens::Micros;
+  /// One user of the limiter in this process: a topic of the consumer, or a TokenService. Users that wait are served in turn,
+  /// permit for permit, however many threads each of them has. There is one from the start, 0.
+  using Party = std::uint32_t;
+
+  /// So long counts a try that failed as a wish, so that a program that only ever tries is granted permits.
+  static constexpr Micros kTryCounts = 500'000;
 
   /// A number of permits that are taken together, and given back together.
   struct Taken {
@@ -40,16 +50,23 @@ class PermitGate {
   PermitGate& operator=(const PermitGate&) = delete;
 
   // --- for threads ---
+  /// `outlives_fence`: what it runs goes on to have effects after the database has fenced this process's partitions. It gets no
+  /// permit before admit().
+  Party add_party(bool outlives_fence = false);
+  /// Nothing of it waits any more.
+  void remove_party(Party party);
   /// Permits that are there now, unless somebody waits who came before.
-  Taken try_take(Count count);
+  Taken try_take(Count count, Party party = 0);
   /// Waits in line; urgent ones stand before the others. `deliver` is called once, under no lock, unless it is withdrawn.
-  std::uint64_t take_later(Count count, bool urgent, std::function<void(Taken)> deliver);
+  std::uint64_t take_later(Count count, bool urgent, std::function<void(Taken)> deliver, Party party = 0);
   /// False: it was delivered, or is being delivered now.
   bool withdraw(std::uint64_t waiter);
   /// Stands in line as well; called once when its turn has come and a permit is free, which try_take_as_woken() may take.
-  void when_free(std::function<void()> wake);
-  Taken try_take_as_woken();
+  void when_free(std::function<void()> wake, Party party = 0);
+  Taken try_take_as_woken(Party party = 0);
   void give_back(std::uint64_t token, Count count);
+  /// A try failed, and whoever tried does not wait. Counts as a wish for kTryCounts, unless a try succeeds before.
+  void refused(Count count);
   /// By the clock: false from our own deadline on, whether or not cancel() was called yet.
   [[nodiscard]] bool holds(std::uint64_t token) const;
   /// While anybody waits, at least so many are wanted in all.
@@ -64,8 +81,12 @@ class PermitGate {
   void open_until(Micros time);
   /// So many may be in use at once that were taken after that time: they were set aside, and nobody else has them.
   void reserve(Count count);
+  /// A request for more than this cannot be granted: it waits, but holds up nobody behind it.
+  void limit(Count count);
+  /// Whether parties that outlive a fence may have permits. At the start they may.
+  void admit(bool outliving_fence);
   /// Our own deadline: what was taken is not ours from then on.
-  void held_until(Micros time) { held_until_.store(time, std::memory_order_release); }
+  void held_until(Micros time) { held_until_.store(time); }
   [[nodiscard]] tokens::Demand demand() const;
   /// In all of this life, as the orders' totals.
   [[nodiscard]] Count surrendered() const;
@@ -81,15 +102,22 @@ class PermitGate {
   [[nodiscard]] std::uint64_t taken_of_reserve() const { return taken_of_reserve_.load(); }
 
  private:
-  /// From one forfeit or cancel to the next. Kept for good, since a thread may be looking at it; there are few.
+  template <class T>
+  using Atomic = stepped::Atomic<T>;
+
+  /// From one forfeit to the next. Kept until the gate ends, like Life, since a thread may be looking at it; there are few.
+  struct Account {
+    Atomic<std::int64_t> opened{0};
+    Atomic<std::int64_t> surrender_to{0};
+    Atomic<std::int64_t> surrendered{0};
+    Atomic<std::int64_t> free{0};
+  };
+  /// From one forfeit or cancel to the next: whose permits are lost together.
   struct Life {
-    std::uint64_t number = 1;
-    std::uint64_t account = 1;  ///< the same until a forfeit: whose permits come back to whom
-    std::atomic<std::int64_t> opened{0};
-    std::atomic<std::int64_t> surrender_to{0};
-    std::atomic<std::int64_t> surrendered{0};
-    std::atomic<std::int64_t> free{0};
-    std::atomic<std::int64_t> in_use{0};
+    Life(std::uint64_t n, Account& a) : number(n), account(a) {}
+    const std::uint64_t number;
+    Account& account;
+    Atomic<std::int64_t> in_use{0};
     std::stop_source lost;
   };
   struct Waiter {
@@ -99,38 +127,65 @@ class PermitGate {
     std::function<void(Taken)> deliver{};  ///< one of the two
     std::function<void()> wake{};
   };
+  using Line = std::deque<Waiter>;
+  struct Queue {
+    Line urgent, normal;
+    std::uint64_t served = 0;  ///< permits, urgent ones not counted; on the scale of served_
+  };
+  struct Place {
+    Party party = 0;
+    Queue* queue = nullptr;
+    Line* line = nullptr;
+    Line::iterator at{};
+    explicit operator bool() const { return queue != nullptr; }
+  };
 
-  [[nodiscard]] bool is_open() const { return clock_() < open_until_.load(std::memory_order_acquire); }
-  Taken take(Count count);
+  [[nodiscard]] bool is_open() const { return clock_() < open_until_.load(); }
+  Taken take(Count count, Party party);
   Taken take_of_reserve(std::int64_t count);
   [[nodiscard]] bool has_one() const;
-  std::uint64_t stand_in_line(Waiter waiter);
+  [[nodiscard]] bool is_possible(Count count) const { return count <= std::max<Count>(limit_.load(), 1); }
+  /// Part of the number, so that it is known without the lock.
+  [[nodiscard]] static bool outlives_fence(Party party) { return party % 2 == 1; }
+  std::uint64_t stand_in_line(Waiter waiter, Party party);
+  [[nodiscard]] Place next_served(Count most) const;
+  [[nodiscard]] std::uint64_t turn_of(const Queue& queue) const;
+  template <class Each>
+  void each_waiter(Each each) const;
+  Waiter leave_line(const Place& place);
   void serve();
-  static std::int64_t settle_debt(Life& life, std::int64_t count);
-  void surrender_idle(Life& life);
+  static std::int64_t settle_debt(Account& account, std::int64_t count);
+  static std::int64_t withdraw_idle(Account& account);
+  void begin_life(Account& account);
   void forfeit(std::int64_t total);
-  void credit(Life& life, std::int64_t back);
+  void credit(Account& account, std::int64_t back);
   [[nodiscard]] std::int64_t still_ours() const;
 
   const std::function<Micros()> clock_;
   const std::function<void()> ring_;
-  std::atomic<Life*> life_;
-  std::atomic<Micros> open_until_{0};
-  std::atomic<std::int64_t> reserve_{0};
-  std::atomic<std::int64_t> reserved_in_use_{0};
-  std::atomic<std::uint64_t> taken_of_reserve_{0};
-  std::atomic<Micros> held_until_{std::numeric_limits<Micros>::max()};
-  std::atomic<std::uint64_t> last_serial_{0};
-  std::atomic<Count> most_{0};
-  std::atomic<Count> waiting_{0};  ///< permits that are waited for
-  std::atomic<Count> expected_{0};
-  mutable std::atomic<Count> told_{0};  ///< what the member knows to be wanted
+  Atomic<Life*> life_;
+  Atomic<Micros> open_until_{0};
+  Atomic<std::int64_t> reserve_{0};
+  Atomic<std::int64_t> reserved_in_use_{0};
+  Atomic<std::uint64_t> taken_of_reserve_{0};
+  Atomic<Micros> held_until_{std::numeric_limits<Micros>::max()};
+  Atomic<std::uint64_t> last_serial_{0};
+  Atomic<Count> most_{0};
+  Atomic<Count> waiting_{0};  ///< permits that are waited for, by requests that can be granted
+  Atomic<Count> expected_{0};
+  Atomic<Count> limit_{std::numeric_limits<Count>::max()};
+  Atomic<bool> admits_outliving_{true};
+  Atomic<Micros> tried_until_{0};  ///< until then, a failed try counts
+  Atomic<Count> tried_{0};
+  mutable Atomic<Count> told_{0};  ///< what the member knows to be wanted
 
-  mutable std::mutex mutex_;  ///< of what follows
-  std::vector<std::unique_ptr<Life>> lives_;
-  std::deque<Waiter> line_;
+  mutable stepped::Mutex mutex_;  ///< of what follows
+  std::vector<std::unique_ptr<Account>> accounts_;
+  std::vector<std::unique_ptr<Life>> lives_;  ///< by number, from 1
+  mutable std::map<Party, Queue> queues_;
+  Party last_party_ = 0;
   std::uint64_t last_waiter_ = 0;
-  Count urgent_waiting_ = 0;
+  std::uint64_t served_ = 0;  ///< what the last one that was served had had before
 };
 
 }  // namespace turnstile

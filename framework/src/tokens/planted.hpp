@@ -37,8 +37,10 @@ enum class Planted : std::uint8_t {
   fence_not_followed,
   drained_said_once,
   void_event_renews,
+  // gate
+  late_permit_not_credited,
 };
-inline constexpr std::array<std::string_view, 23> kPlantedNames{
+inline constexpr std::array<std::string_view, 24> kPlantedNames{
     "none",
     "duplicates_applied",
     "late_release_of_an_old_epoch",
@@ -62,6 +64,7 @@ inline constexpr std::array<std::string_view, 23> kPlantedNames{
     "fence_not_followed",
     "drained_said_once",
     "void_event_renews",
+    "late_permit_not_credited",
 };
 
 /// The one that is in force. Set it while no other thread runs.
