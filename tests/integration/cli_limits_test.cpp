@@ -177,6 +177,8 @@ TEST_F(CliLimits, ListShowsWhichLimitHoldsAndWhoSaysWhat) {
   const auto list = cli_.run("limits", "list");
   EXPECT_EQ(list.code, 0) << list.err;
   EXPECT_THAT(list.out, ContainsRegex("psp +8 +configuration \\(the lowest\\) "));
+  EXPECT_THAT(list.out, ContainsRegex("HELD +FREE +BUSY"));
+  EXPECT_EQ(cli_.run("limits", "--topic", topic_, "list").code, 0) << "as after the verb";
   EXPECT_THAT(list.out, AllOf(HasSubstr("8 by mailer ("), HasSubstr("64 by billing ("), HasSubstr("Which limit holds:"),
                               HasSubstr("topic " + topic_ + " at " + kafka_.brokers())));
   const Json psp = json("limits", "list")["limiters"][0];
@@ -186,6 +188,8 @@ TEST_F(CliLimits, ListShowsWhichLimitHoldsAndWhoSaysWhat) {
   EXPECT_EQ(psp["set"], nullptr);
   EXPECT_EQ(psp["paused"], false);
   EXPECT_GE(psp["held"], 3);
+  EXPECT_EQ(psp["held"].get<int>() + psp["free"].get<int>(), 8);
+  EXPECT_EQ(psp["over"], false);
   EXPECT_EQ(psp["configured"].size(), 2U);
   EXPECT_EQ(psp["configured"][0]["pid"], getpid());
 }
@@ -203,7 +207,7 @@ TEST_F(CliLimits, SetHoldsForMembersThatRunAndUnsetEndsIt) {
   EXPECT_TRUE(says_limit(*psp, 2));
   EXPECT_FALSE(psp->try_acquire());
   const auto list = cli_.run("limits", "list");
-  EXPECT_THAT(list.out, ContainsRegex("psp +2 +an operator +4 "));
+  EXPECT_THAT(list.out, ContainsRegex("psp +2 +an operator +4 \\(over\\) +0 "));
   EXPECT_THAT(list.out, HasSubstr("psp: 4 are held, more than its limit: nothing new starts until it fits"));
 
   const auto unset = cli_.run("limits", "unset", "psp");

@@ -9,7 +9,9 @@
 #include <sstream>
 
 #include "support/eventually.hpp"
+#include "turnstile/lease_clock.hpp"
 #include "turnstile/testing/token_log.hpp"
+#include "turnstile/token_service.hpp"
 #include "turnstile/tokens.hpp"
 
 namespace turnstile {
@@ -259,6 +261,95 @@ TEST(TokenDomain, what_nobody_knows_cannot_be_unset_and_nothing_waits_for_it) {
   EXPECT_FALSE(a->set_limit("nobody", std::nullopt, 60s));
   EXPECT_LT(std::chrono::steady_clock::now() - before, 30s);
   EXPECT_LT(cluster.topic->end(), 20);
+}
+
+TEST(TokenDomain, grants_permits_to_a_program_that_only_tries) {
+  Cluster cluster;
+  const auto domain = cluster.join();
+  TokenService tokens{domain};
+  tokens.limit("psp", 10);
+  const auto one = [&] { return tokens.request("psp", 1, Priority::normal, 0ms); };
+  std::vector<TokenId> held;
+  EXPECT_TRUE(eventually([&] {
+    for (auto answer = one(); std::holds_alternative<Granted>(answer); answer = one())
+      held.push_back(std::get<Granted>(answer).token);
+    return held.size() == 10;
+  })) << held.size();
+  for (const auto& token : held) tokens.release(token);
+  EXPECT_TRUE(tokens.acquire("psp", 0ms));
+}
+
+TEST(TokenDomain, says_at_once_that_it_does_not_take_a_limit) {
+  Cluster cluster;
+  const auto domain = cluster.join();
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_THROW(domain->set_limit(std::string(256, 'x'), 3, 60s), Error);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 30s);
+  EXPECT_LT(cluster.topic->end(), 20) << "it was written once, not in every round";
+}
+
+TEST(TokenDomain, waits_without_end_where_the_timeout_is_the_longest_there_is) {
+  Cluster cluster;
+  const auto domain =
+      join_token_domain(std::make_unique<MemoryTokenLog>(cluster.topic), cluster.settings, cluster.quiet);
+  EXPECT_TRUE(domain->wait_until_joined(std::chrono::milliseconds::max()));
+  EXPECT_TRUE(domain->set_limit("psp", 3, std::chrono::milliseconds::max()));
+}
+
+TEST(TokenDomain, notices_that_the_machine_was_suspended) {
+  Cluster cluster;
+  const auto a = cluster.join();
+  const auto psp = a->open("psp", 2);
+  auto held = take_all(*psp, 2);
+  ASSERT_TRUE(held.front().holds());
+  LeaseClock::suspend(cluster.settings.lease);
+  EXPECT_FALSE(held.front().holds());
+  EXPECT_TRUE(eventually([&] { return held.front().lost().stop_requested(); })) << "and is told";
+  held.clear();
+  EXPECT_EQ(take_all(*psp, 2).size(), 2U);
+}
+
+/// A fence of the database refuses the effects of handlers on lost partitions, and of nothing else.
+TEST(TokenDomain, a_fence_takes_back_what_handlers_hold_and_not_what_a_service_holds) {
+  Cluster cluster;
+  cluster.settings.lease = 60'000ms;
+  for (const bool has_service : {false, true}) {
+    const std::string name = has_service ? "both" : "handlers";
+    const TopicPartition at{"orders", has_service ? 1 : 0};
+    const auto a = cluster.join(), b = cluster.join();
+    const auto handlers = a->open_for_partitions(name, 2);
+    const auto service = has_service ? a->open(name, 2) : nullptr;
+    a->on_claimed(at, Epoch{1});
+    a->wait_until_claimed();
+    const auto held = take_all(has_service ? *service : *handlers, 1);
+    b->on_claimed(at, Epoch{2});
+    b->wait_until_claimed();
+    if (has_service) {
+      EXPECT_EQ(take_all(*handlers, 2 - held.size()).size(), 2 - held.size()) << "and the rest is there for both";
+      EXPECT_TRUE(held.front().holds());
+    } else {
+      EXPECT_TRUE(eventually([&] { return !held.front().holds(); }));
+    }
+  }
+}
+
+TEST(TokenDomain, what_was_taken_back_is_lost_before_the_next_claim_is_known) {
+  Cluster cluster;
+  cluster.settings.lease = 60'000ms;
+  const auto a = cluster.join(), b = cluster.join();
+  const auto psp = a->open_for_partitions("psp", 2);
+  const TopicPartition at{"orders", 0};
+  for (std::int64_t epoch = 1; epoch < 100; epoch += 3) {
+    a->on_claimed(at, Epoch{epoch});
+    a->wait_until_claimed();
+    const auto held = take_all(*psp, 1);
+    b->on_claimed(at, Epoch{epoch + 1});
+    b->wait_until_claimed();
+    a->on_claimed(at, Epoch{epoch + 2});
+    a->wait_until_claimed();
+    // What b claimed before that has reached a as well.
+    ASSERT_FALSE(held.front().holds()) << "epoch " << epoch;
+  }
 }
 
 /// A log that may be read, and refuses what is written.

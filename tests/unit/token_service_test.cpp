@@ -118,6 +118,71 @@ TEST_F(Tokens, that_come_too_late_leak_nothing) {
   EXPECT_EQ(tokens_.counts().timed_out, 1u);
 }
 
+TEST_F(Tokens, are_waited_for_without_end_where_the_timeout_is_the_longest_there_is) {
+  const auto both = granted(ask(2));
+  std::atomic<bool> got{false};
+  std::jthread waits([&] { got = std::holds_alternative<Granted>(ask(1, std::chrono::milliseconds::max())); });
+  EXPECT_TRUE(eventually([&] { return tokens_.waiting() == 1; }));
+  tokens_.release(both.token);
+  waits.join();
+  EXPECT_TRUE(got);
+  EXPECT_EQ(tokens_.counts().timed_out, 0U);
+}
+
+TEST_F(Tokens, are_waited_for_no_longer_once_the_callers_stop_token_is_set) {
+  const auto both = granted(ask(2));
+  std::stop_source stop;
+  std::atomic<bool> cancelled{false};
+  std::jthread waits([&] {
+    const auto answer = tokens_.request("psp", 1, Priority::normal, std::chrono::milliseconds::max(), stop.get_token());
+    cancelled = why(answer) == Refused::Why::cancelled;
+  });
+  EXPECT_TRUE(eventually([&] { return tokens_.waiting() == 1; }));
+  stop.request_stop();
+  waits.join();
+  EXPECT_TRUE(cancelled);
+  EXPECT_EQ(why(tokens_.request("psp", 1, Priority::normal, patience, stop.get_token())), Refused::Why::cancelled);
+  EXPECT_FALSE(tokens_.acquire("psp", patience, stop.get_token()));
+  tokens_.release(both.token);
+  EXPECT_TRUE(std::holds_alternative<Granted>(ask(2))) << "nothing was taken";
+}
+
+/// Two users of one limit in one process: a consumer's topic, and the service.
+TEST(TokenQueue, is_shared_fairly_with_others_in_the_process_who_never_wait_long) {
+  const auto limiters = make_local_limiters();
+  TokenService tokens{limiters};
+  tokens.limit("psp", 2);
+  const auto handlers = limiters->open_for_partitions("psp", 2);
+  // As a consumer does: takes what is there, and waits otherwise; always two are hungry.
+  std::atomic<bool> over{false};
+  std::vector<std::jthread> workers;
+  for (int i = 0; i < 2; ++i) {
+    workers.emplace_back([&] {
+      while (!over) {
+        std::mutex mutex;
+        std::condition_variable come;
+        Permit permit = handlers->try_acquire_fairly(1);
+        if (!permit) {
+          handlers->acquire_later(1, Priority::normal, [&](Permit one) {
+            const std::lock_guard lock(mutex);
+            permit = std::move(one);
+            come.notify_one();
+          });
+        }
+        std::unique_lock lock(mutex);
+        come.wait(lock, [&] { return static_cast<bool>(permit); });
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    const auto answer = tokens.request("psp", 2, i % 2 == 0 ? Priority::urgent : Priority::normal, patience);
+    over = over || !std::holds_alternative<Granted>(answer);
+    ASSERT_TRUE(std::holds_alternative<Granted>(answer)) << "round " << i;
+    tokens.release(std::get<Granted>(answer).token);
+  }
+  over = true;
+}
+
 TEST(TokenQueue, has_an_end) {
   TokenService tokens{make_local_limiters(), {.most_waiting = 1}};
   tokens.limit("psp", 1);
@@ -175,7 +240,7 @@ TEST_P(Held, for_too_long_is_cancelled_kept_or_taken_back_as_the_policy_says) {
   EXPECT_EQ(held_.lost.stop_requested(), GetParam() != OnHold::keep);
   EXPECT_EQ(free(), GetParam() == OnHold::release);
   EXPECT_EQ(tokens_.keep(held_.token), GetParam() == OnHold::keep      ? KeepAnswer::kept
-                                       : GetParam() == OnHold::release ? KeepAnswer::already
+                                       : GetParam() == OnHold::release ? KeepAnswer::expired
                                                                        : KeepAnswer::lost);
 }
 
@@ -186,7 +251,8 @@ TEST_P(Held, past_the_hard_bound_is_taken_back_whatever_the_policy) {
   }));
   EXPECT_TRUE(held_.lost.stop_requested());
   EXPECT_TRUE(free());
-  EXPECT_EQ(tokens_.release(held_.token), ReleaseAnswer::already);
+  EXPECT_EQ(tokens_.release(held_.token), ReleaseAnswer::expired);
+  EXPECT_EQ(tokens_.release(held_.token), ReleaseAnswer::expired);
   EXPECT_TRUE(free()) << "and it comes back once";
 }
 

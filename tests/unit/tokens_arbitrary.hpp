@@ -24,7 +24,8 @@ inline Line any_line() {
           .busy = *some_count(),
           .given_back = *some_count(),
           .set_aside = *some_count(),
-          .turn_over = *rc::gen::inRange(0, 4) == 0};
+          .turn_over = *rc::gen::inRange(0, 4) == 0,
+          .outlives_fence = *rc::gen::inRange(0, 4) == 0};
 }
 
 inline Partition any_partition() { return {"orders", *rc::gen::inRange<std::int32_t>(0, 3)}; }

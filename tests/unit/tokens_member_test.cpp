@@ -91,6 +91,18 @@ TEST_F(TokensMember, AsksAndIsToldToOpen) {
   EXPECT_THAT(orders_, ElementsAre(Order{Order::Kind::open, "psp", 3}));
 }
 
+TEST_F(TokensMember, TakesAWishBackThatNobodyHasAnyMoreWhileOthersWait) {
+  Member& a = joined("a");
+  Member& b = joined("b");
+  want(a, 4, 4);
+  want(b, 4, 2);
+  ASSERT_EQ(state_.holding("psp", b.id())->wants, 4U);
+  want(b, 2, 2);
+  pass(100 * kMs);
+  EXPECT_EQ(state_.holding("psp", b.id())->wants, 2U) << "long before its next Keep";
+  EXPECT_EQ(held(b), 2U);
+}
+
 TEST_F(TokensMember, SaysNothingButThatItIsThereWhileNothingChanges) {
   Member& a = joined("a");
   Member& b = joined("b");

@@ -25,6 +25,11 @@ class LazyDomain final : public Limiters {
     if (!domain_) join();
     return domain_->open(name, limit);
   }
+  std::shared_ptr<Limiter> open_for_partitions(const std::string& name, std::int64_t limit) override {
+    const std::lock_guard lock(mutex_);
+    if (!domain_) join();
+    return domain_->open_for_partitions(name, limit);
+  }
   void on_claimed(const TopicPartition& at, Epoch epoch) override {
     if (const auto domain = joined()) domain->on_claimed(at, epoch);
   }

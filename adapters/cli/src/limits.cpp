@@ -70,16 +70,23 @@ std::string decided_by(const PermitsView::Entry& entry) {
   return *low == *high ? "configuration" : "configuration (the lowest)";
 }
 
+bool is_over(const PermitsView::Entry& entry) { return entry.held() > entry.limit; }
+
+/// Permits that nobody holds, and that may be granted.
+std::int64_t free(const PermitsView::Entry& entry) {
+  return std::max<std::int64_t>(entry.limit - entry.set_aside - entry.held(), 0);
+}
+
 void print_list(const TokenReader& reader, const PermitsView& view) {
   if (view.limiters.empty()) {
     fmt::print("no limiters: no running member has one, and none is set\n");
   } else {
     std::vector<std::vector<std::string>> rows{
-        {"LIMITER", "LIMIT", "DECIDED BY", "HELD", "BUSY", "WAITING", "CONFIGURED"}};
+        {"LIMITER", "LIMIT", "DECIDED BY", "HELD", "FREE", "BUSY", "WAITING", "CONFIGURED"}};
     for (const auto& entry : view.limiters) {
       rows.push_back({one_line(entry.limiter, kShown), number(entry.limit) + (entry.set == 0 ? " (paused)" : ""),
-                      decided_by(entry), number(entry.held()), number(entry.busy()), number(entry.waiting()),
-                      configured(entry)});
+                      decided_by(entry), number(entry.held()) + (is_over(entry) ? " (over)" : ""), number(free(entry)),
+                      number(entry.busy()), number(entry.waiting()), configured(entry)});
     }
     fmt::print("{}", table(rows));
     for (const auto& entry : view.limiters) {
@@ -88,7 +95,7 @@ void print_list(const TokenReader& reader, const PermitsView& view) {
             "{}: of its limit, {} are set aside for members that cannot reach the log ([limits] reserve), {} are shared\n",
             one_line(entry.limiter, kShown), number(entry.set_aside), number(entry.limit - entry.set_aside));
       }
-      if (entry.limit > 0 && entry.held() > entry.limit) {
+      if (entry.limit > 0 && is_over(entry)) {
         fmt::print("{}: {} are held, more than its limit: nothing new starts until it fits\n",
                    one_line(entry.limiter, kShown), number(entry.held()));
       }
@@ -105,6 +112,8 @@ Json to_json(const PermitsView::Entry& entry) {
             {"set", entry.set ? Json(*entry.set) : Json(nullptr)},
             {"set_aside", entry.set_aside},
             {"held", entry.held()},
+            {"free", free(entry)},
+            {"over", is_over(entry)},
             {"busy", entry.busy()},
             {"waiting", entry.waiting()},
             {"configured", Json::array()}};
@@ -243,6 +252,7 @@ void add_limits(CLI::App& app, Command& command) {
   limits->require_subcommand(1);
   limits->footer(kRule);
   const auto options = std::make_shared<Options>();
+  add_domain_options(*limits, options->domain);
 
   auto* list_verb = limits->add_subcommand("list", "each limiter: which limit holds and why, what is in use");
   add_domain_options(*list_verb, options->domain);

@@ -174,6 +174,7 @@ void add_log(CLI::App& app, Command& command) {
   auto* log = app.add_subcommand("log", "the token log: what members wrote, and who held what at any time");
   log->require_subcommand(1);
   const auto options = std::make_shared<Options>();
+  add_domain_options(*log, options->domain);
 
   auto* tail_verb = log->add_subcommand("tail", "its last records, one line each, and what each meant");
   add_domain_options(*tail_verb, options->domain);

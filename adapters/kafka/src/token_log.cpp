@@ -21,6 +21,10 @@ constexpr std::size_t most_at_once = 1'024;
 constexpr milliseconds gone_for_good{5'000};
 constexpr milliseconds look_every{1'000};
 constexpr milliseconds look_timeout{500};
+// A record that could not be read is asked for again so often, for so long. Meanwhile nothing is read back, so that the gates close
+// at the member's own deadline.
+constexpr milliseconds read_again_every{200};
+constexpr milliseconds unreadable_for_good{5'000};
 // How long an event may be on its way before its fate is unknown: then a new epoch begins.
 constexpr const char* delivery_timeout_ms = "5000";
 const std::string snapshot_key = "state";
@@ -31,6 +35,8 @@ Settings reader_settings(Settings settings, LogUse use) {
   settings["auto.offset.reset"] = "error";
   settings["isolation.level"] = "read_uncommitted";
   settings["fetch.error.backoff.ms"] = "50";
+  // A damaged batch must be noticed by all who read it, and not only by those to whom its bytes make no sense.
+  settings["check.crcs"] = "true";
   if (use == LogUse::reader) {
     // A log may end in marks of somebody's transaction, after which no record comes. Members need not know at once, and would be
     // woken twice for each record.
@@ -142,6 +148,7 @@ void KafkaTokenLog::start(std::int64_t position) {
   if (rd_kafka_consume_start_queue(reading_.get(), 0, position, queue_.get()) != 0)
     throw broker_error(rd_kafka_last_error(), "", consumer_->where(topic_));
   next_ = position;
+  reads_again_ = false;
 }
 
 void KafkaTokenLog::stop() {
@@ -158,6 +165,12 @@ std::vector<TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
   scratch_.resize(most_at_once);
   if (producer_) rd_kafka_poll(producer_->handle(), 0);
   rd_kafka_poll(consumer_->handle(), 0);
+  if (reads_again_) {
+    const auto left = std::chrono::ceil<milliseconds>(read_again_at_ - std::chrono::steady_clock::now());
+    if (left > milliseconds(0)) bell_->wait(std::min(timeout, left));
+    else seek(next_);
+    return records;
+  }
   for (int round = 0; round < 2; ++round) {
     const auto got = rd_kafka_consume_batch_queue(queue_.get(), 0, scratch_.data(), scratch_.size());
     std::vector<RecordPtr> owned;
@@ -174,9 +187,10 @@ std::vector<TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
 }
 
 void KafkaTokenLog::take(const rd_kafka_message_t& record, std::vector<Record>& into) {
+  if (reads_again_) return;  // behind what could not be read
   if (record.err) {
-    look_at_error(record);
     if (record.err == RD_KAFKA_RESP_ERR__PARTITION_EOF) fill(record.offset, into);
+    else look_at_error(record);
     return;
   }
   if (record.offset < next_) return;
@@ -198,6 +212,7 @@ void KafkaTokenLog::take(const rd_kafka_message_t& record, std::vector<Record>& 
                                                      : std::string(),
                   .time_ms = time_ms});
   next_ = record.offset + 1;
+  unreadable_since_ = {};
 }
 
 /// What is between were never records (the marks of somebody's transaction). They mean nothing, to all members alike.
@@ -229,9 +244,33 @@ void KafkaTokenLog::look_whether_it_is_gone() {
   else if (now - gone_since_ >= gone_for_good) throw gone();
 }
 
-void KafkaTokenLog::look_at_error(const rd_kafka_message_t& record) const {
+/// librdkafka goes on behind a batch that it could not read (a wrong checksum, bytes that cannot be decompressed). To this member it
+/// would look as if there had never been a record, while others have read it, and apply it. So it is read again until it can be.
+void KafkaTokenLog::unreadable(const rd_kafka_message_t& record) {
+  const auto now = std::chrono::steady_clock::now();
+  if (unreadable_since_ == std::chrono::steady_clock::time_point{}) {
+    unreadable_since_ = now;
+    consumer_->logger().warn("{}: position {} cannot be read: {}. Reading it again", name(), next_,
+                  rd_kafka_message_errstr(&record));
+  }
+  const bool is_damaged =
+      record.err == RD_KAFKA_RESP_ERR__BAD_MSG || record.err == RD_KAFKA_RESP_ERR__BAD_COMPRESSION ||
+      record.err == RD_KAFKA_RESP_ERR_INVALID_MSG || record.err == RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED;
+  if (is_damaged && now - unreadable_since_ >= unreadable_for_good) {
+    throw TokenLogBroken(fmt::format(
+        "{}: position {} could not be read for {} ms ({}): who holds which permits cannot be known. {}", name(), next_,
+        unreadable_for_good.count(), rd_kafka_message_errstr(&record),
+        what_to_do(
+            "Nothing starts in this process. If the other members read it, look at this machine and its network, and "
+            "start this process again; else look at the disks of the brokers, stop all members of the domain, "
+            "delete the topic and its snapshots, and start them again")));
+  }
+  reads_again_ = true;
+  read_again_at_ = now + read_again_every;
+}
+
+void KafkaTokenLog::look_at_error(const rd_kafka_message_t& record) {
   switch (record.err) {
-    case RD_KAFKA_RESP_ERR__PARTITION_EOF: return;
     case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
     case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
       throw TokenLogBroken(fmt::format(
@@ -245,6 +284,7 @@ void KafkaTokenLog::look_at_error(const rd_kafka_message_t& record) const {
     default:
       if (for_good(record.err))
         throw broker_error(record.err, rd_kafka_message_errstr(&record), consumer_->where(topic_));
+      unreadable(record);
   }
 }
 

@@ -41,7 +41,8 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   void start(std::int64_t position);
   void stop();
   void take(const rd_kafka_message_t& record, std::vector<Record>& into);
-  void look_at_error(const rd_kafka_message_t& record) const;
+  void look_at_error(const rd_kafka_message_t& record);
+  void unreadable(const rd_kafka_message_t& record);
   [[nodiscard]] std::string what_to_do(std::string_view of_a_member) const;
   void look_whether_it_is_gone();
   [[nodiscard]] TokenLogBroken gone() const;
@@ -63,6 +64,9 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   Queue queue_;
   std::int64_t next_ = -1;  ///< position of the next record
   std::vector<rd_kafka_message_t*> scratch_;
+  bool reads_again_ = false;                                  ///< from next_: what follows it may not be all there is
+  std::chrono::steady_clock::time_point read_again_at_{};     ///< then
+  std::chrono::steady_clock::time_point unreadable_since_{};  ///< the epoch: all that came could be read
   bool failed_ = false;
   bool may_be_gone_ = false;                            ///< a writer was told so
   std::chrono::steady_clock::time_point gone_since_{};  ///< the brokers said so first; the epoch: they did not

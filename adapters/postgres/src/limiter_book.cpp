@@ -6,9 +6,7 @@ namespace turnstile::postgres {
 
 namespace {
 
-using std::chrono::steady_clock;
-
-constexpr SteadyTime kNever = SteadyTime::max();
+constexpr Time kNever = Time::max();
 /// Permits asked for in one statement, so that one is never long.
 constexpr std::int64_t kMostAtOnce = 1'000;
 
@@ -21,7 +19,7 @@ LimiterBook::LimiterBook(std::string name, std::int64_t configured, const Limite
 
 // --- threads -----------------------------------------------------------------------------------------------------------
 
-LimiterBook::Held* LimiterBook::find_idle(SteadyTime now) {
+LimiterBook::Held* LimiterBook::find_idle(Time now) {
   // A limit that was lowered counts at once for what is not in use.
   if (in_use_ == static_cast<std::int64_t>(held_.size()) || is_over()) return nullptr;
   for (auto& [token, held] : held_) {
@@ -31,7 +29,7 @@ LimiterBook::Held* LimiterBook::find_idle(SteadyTime now) {
 }
 
 LimiterBook::Taken LimiterBook::try_take() {
-  const auto now = steady_clock::now();
+  const auto now = LeaseClock::now();
   {
     const std::lock_guard lock(mutex_);
     if (Held* held = find_idle(now)) {
@@ -53,7 +51,7 @@ void LimiterBook::when_free(std::function<void()> wake) {
   bool waits = false, rings = false;
   {
     const std::lock_guard lock(mutex_);
-    const auto now = steady_clock::now();
+    const auto now = LeaseClock::now();
     waits = !line_.empty() || !find_idle(now);
     if (waits) line_.push_back(std::move(wake));
     rings = waits && now >= next_take_;
@@ -66,7 +64,7 @@ void LimiterBook::when_free(std::function<void()> wake) {
 /// not keep the permit from those behind it.
 void LimiterBook::serve() {
   std::unique_lock lock(mutex_);
-  while (!line_.empty() && find_idle(steady_clock::now())) {
+  while (!line_.empty() && find_idle(LeaseClock::now())) {
     const auto wake = std::move(line_.front());
     line_.pop_front();
     lock.unlock();
@@ -85,7 +83,7 @@ bool LimiterBook::surrenders() const {
 bool LimiterBook::holds(std::uint64_t token) const noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = held_.find(token);
-  return found != held_.end() && steady_clock::now() < found->second.deadline;
+  return found != held_.end() && LeaseClock::now() < found->second.deadline;
 }
 
 void LimiterBook::give_back(std::uint64_t token) noexcept {
@@ -100,7 +98,7 @@ void LimiterBook::give_back(std::uint64_t token) noexcept {
       --in_use_;
       found->second.in_use = false;
       found->second.lost = std::stop_source(std::nostopstate);
-      found->second.idle_since = steady_clock::now();
+      found->second.idle_since = LeaseClock::now();
       if (surrenders()) {
         returning_.push_back(found->second.slot);
         held_.erase(found);
@@ -124,7 +122,7 @@ void LimiterBook::expect(std::int64_t at_once) {
 
 LimiterState LimiterBook::state() const {
   const std::lock_guard lock(mutex_);
-  const auto now = steady_clock::now();
+  const auto now = LeaseClock::now();
   LimiterState state;
   state.limit = view_ ? view_->limit : configured_;
   state.in_use = std::count_if(held_.begin(), held_.end(),
@@ -137,7 +135,7 @@ LimiterState LimiterBook::state() const {
 
 std::int64_t LimiterBook::wanted() const {
   const std::lock_guard lock(mutex_);
-  return wanted(steady_clock::now());
+  return wanted(LeaseClock::now());
 }
 
 bool LimiterBook::is_turn_over() const {
@@ -145,7 +143,7 @@ bool LimiterBook::is_turn_over() const {
   return turn_over_;
 }
 
-std::int64_t LimiterBook::wanted(SteadyTime now) const {
+std::int64_t LimiterBook::wanted(Time now) const {
   const auto idle = static_cast<std::int64_t>(held_.size()) - in_use_;
   auto waiting = static_cast<std::int64_t>(line_.size());
   if (waiting > 0) waiting = std::max(waiting, expected_ - in_use_);
@@ -153,19 +151,19 @@ std::int64_t LimiterBook::wanted(SteadyTime now) const {
   return std::max<std::int64_t>(waiting - idle, 0);
 }
 
-SteadyTime LimiterBook::idle_until(const Held& held) const {
+Time LimiterBook::idle_until(const Held& held) const {
   if (held.in_use) return kNever;
   if (view_ && view_->rivals) return held.fresh ? held.idle_since + pace_.poll : held.idle_since;
   return held.idle_since + pace_.linger();
 }
 
-SteadyTime LimiterBook::wait_due() const { return told_waiting_ > 0 ? told_at_ + pace_.wait_counts() / 2 : kNever; }
+Time LimiterBook::wait_due() const { return told_waiting_ > 0 ? told_at_ + pace_.wait_counts() / 2 : kNever; }
 
-SteadyTime LimiterBook::due() const {
+Time LimiterBook::due() const {
   const std::lock_guard lock(mutex_);
   if (!view_ || !returning_.empty()) return {};
-  SteadyTime due = std::min(kNever, wait_due());
-  const auto now = steady_clock::now();
+  Time due = std::min(kNever, wait_due());
+  const auto now = LeaseClock::now();
   if (!held_.empty() || !line_.empty() || told_waiting_ > 0) due = std::min(due, next_view_);
   if (wanted(now) > 0) due = std::min(due, next_take_);
   if (line_.empty()) {
@@ -192,7 +190,7 @@ void LimiterBook::note_returned() {
   turn_over_ = true;
 }
 
-void LimiterBook::return_idle(SteadyTime now, std::vector<Slot>& to) {
+void LimiterBook::return_idle(Time now, std::vector<Slot>& to) {
   for (auto at = held_.begin(); at != held_.end();) {
     const bool unwanted = line_.empty() && idle_until(at->second) <= now;
     if (at->second.in_use || !(unwanted || surrenders())) {
@@ -206,7 +204,7 @@ void LimiterBook::return_idle(SteadyTime now, std::vector<Slot>& to) {
 }
 
 /// A wait is written down when the database could not give what was wanted, and changed when it is another than was said by far.
-void LimiterBook::plan_wait(SteadyTime now, std::int64_t wanted, LimiterErrand& errand) {
+void LimiterBook::plan_wait(Time now, std::int64_t wanted, LimiterErrand& errand) {
   if (wanted == 0 || (!short_ && told_waiting_ == 0)) {
     errand.wait_no_more = told_waiting_ > 0 && line_.empty() && now >= next_view_;
     return;
@@ -217,7 +215,7 @@ void LimiterBook::plan_wait(SteadyTime now, std::int64_t wanted, LimiterErrand& 
   errand.wait_anew = turn_over_;
 }
 
-LimiterErrand LimiterBook::errand(SteadyTime now) {
+LimiterErrand LimiterBook::errand(Time now) {
   const std::lock_guard lock(mutex_);
   LimiterErrand errand;
   errand.give_back = std::move(returning_);
@@ -239,11 +237,11 @@ std::int64_t LimiterBook::room() const {
   return std::min(view_->free, view_->share - static_cast<std::int64_t>(held_.size()));
 }
 
-void LimiterBook::done(const LimiterErrand& errand, const std::vector<Slot>& granted, SteadyTime sent,
+void LimiterBook::done(const LimiterErrand& errand, const std::vector<Slot>& granted, Time sent,
                        const LimiterView& view) {
   {
     const std::lock_guard lock(mutex_);
-    const auto now = steady_clock::now();
+    const auto now = LeaseClock::now();
     const bool changed = !view_ || view_->version != view.version;
     view_ = view;
     viewed_at_ = now;
@@ -275,12 +273,12 @@ void LimiterBook::undone(const LimiterErrand&) {
   const std::lock_guard lock(mutex_);
   // What was to come back does so when the keeper says what it holds.
   told_waiting_ = 0;
-  next_view_ = next_take_ = steady_clock::now() + jittered(pace_.poll);
+  next_view_ = next_take_ = LeaseClock::now() + jittered(pace_.poll);
 }
 
 std::vector<Slot> LimiterBook::held() const {
   const std::lock_guard lock(mutex_);
-  const auto now = steady_clock::now();
+  const auto now = LeaseClock::now();
   std::vector<Slot> slots;
   for (const auto& [token, held] : held_) {
     if (held.deadline > now) slots.push_back(held.slot);
@@ -293,7 +291,7 @@ std::vector<Slot> LimiterBook::overstaying() const {
   std::vector<Slot> slots;
   for (const auto& [token, slot] : overstaying_) slots.push_back(slot);
   // Not seen yet by the thread that looks at the clock.
-  const auto now = steady_clock::now();
+  const auto now = LeaseClock::now();
   for (const auto& [token, held] : held_) {
     if (held.deadline <= now && held.in_use) slots.push_back(held.slot);
   }
@@ -312,12 +310,12 @@ std::int64_t LimiterBook::lose(HeldMap::iterator held, std::vector<std::stop_sou
   return in_use ? 1 : 0;
 }
 
-std::int64_t LimiterBook::renewed(const std::vector<Slot>& asked, const std::vector<Slot>& renewed, SteadyTime sent) {
+std::int64_t LimiterBook::renewed(const std::vector<Slot>& asked, const std::vector<Slot>& renewed, Time sent) {
   std::vector<std::stop_source> told;
   std::int64_t lost = 0;
   {
     const std::lock_guard lock(mutex_);
-    const auto now = steady_clock::now();
+    const auto now = LeaseClock::now();
     for (const Slot& slot : asked) {
       const auto found = held_.find(token_of(slot));
       if (found == held_.end()) continue;
@@ -333,14 +331,14 @@ std::int64_t LimiterBook::renewed(const std::vector<Slot>& asked, const std::vec
 
 // --- the clock ---------------------------------------------------------------------------------------------------------
 
-SteadyTime LimiterBook::next_deadline() const {
+Time LimiterBook::next_deadline() const {
   const std::lock_guard lock(mutex_);
-  SteadyTime next = kNever;
+  Time next = kNever;
   for (const auto& [token, held] : held_) next = std::min(next, held.deadline);
   return next;
 }
 
-std::int64_t LimiterBook::expire(SteadyTime now) {
+std::int64_t LimiterBook::expire(Time now) {
   std::vector<std::stop_source> told;
   std::int64_t lost = 0;
   {

@@ -15,11 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "turnstile/lease_clock.hpp"
 #include "turnstile/ports/limiter.hpp"
 
 namespace turnstile::postgres {
 
-using SteadyTime = std::chrono::steady_clock::time_point;
+using Time = LeaseClock::time_point;
 
 /// A row of the table, in one of its grants.
 struct Slot {
@@ -38,7 +39,7 @@ struct LimiterPace {
   std::chrono::milliseconds lease{};
   std::chrono::milliseconds poll{};
   /// Counted from before the statement that granted or renewed it was sent.
-  [[nodiscard]] SteadyTime deadline(SteadyTime sent) const { return sent + lease - lease / 8; }
+  [[nodiscard]] Time deadline(Time sent) const { return sent + lease - lease / 8; }
   /// How long a permit is kept that nobody here wants, while nobody elsewhere waits.
   [[nodiscard]] std::chrono::milliseconds linger() const { return 5 * poll; }
   /// How long a permit stays where it is while others wait for their turn.
@@ -92,16 +93,16 @@ class LimiterBook {
 
   // --- for the thread that speaks with the database ---
   /// When the next errand is due; time_point::max(): when somebody rings.
-  [[nodiscard]] SteadyTime due() const;
+  [[nodiscard]] Time due() const;
   /// Absent: not declared yet.
   [[nodiscard]] std::optional<LimiterView> known() const;
   /// Permits that could be used now, besides those that are held.
   [[nodiscard]] std::int64_t wanted() const;
   /// Gave a permit back for others since the database heard of our waiting: it waits from now on.
   [[nodiscard]] bool is_turn_over() const;
-  LimiterErrand errand(SteadyTime now);
+  LimiterErrand errand(Time now);
   /// The errand of this view was run, with these grants.
-  void done(const LimiterErrand& errand, const std::vector<Slot>& granted, SteadyTime sent, const LimiterView& view);
+  void done(const LimiterErrand& errand, const std::vector<Slot>& granted, Time sent, const LimiterView& view);
   /// It was not, or nobody knows: everything is looked at anew.
   void undone(const LimiterErrand& errand);
   /// Held and not expired.
@@ -109,35 +110,35 @@ class LimiterBook {
   /// Expired here, and still in use: not to be renewed, and not to be given to others before the lease is over.
   [[nodiscard]] std::vector<Slot> overstaying() const;
   /// `asked` was to be renewed, and `renewed` of it was; the rest is lost. Returns how many of it were in use.
-  std::int64_t renewed(const std::vector<Slot>& asked, const std::vector<Slot>& renewed, SteadyTime sent);
+  std::int64_t renewed(const std::vector<Slot>& asked, const std::vector<Slot>& renewed, Time sent);
   void serve();
 
   // --- for the thread that looks at the clock ---
-  [[nodiscard]] SteadyTime next_deadline() const;
+  [[nodiscard]] Time next_deadline() const;
   /// Tells those whose time is over. Returns how many were in use.
-  std::int64_t expire(SteadyTime now);
+  std::int64_t expire(Time now);
 
  private:
   struct Held {
     Slot slot;
-    SteadyTime deadline;
+    Time deadline;
     bool in_use = false;
     bool fresh = true;  ///< not used yet
-    SteadyTime idle_since;
+    Time idle_since;
     std::stop_source lost{std::nostopstate};
   };
   using HeldMap = std::map<std::uint64_t, Held>;
 
-  Held* find_idle(SteadyTime now);
-  [[nodiscard]] std::int64_t wanted(SteadyTime now) const;
+  Held* find_idle(Time now);
+  [[nodiscard]] std::int64_t wanted(Time now) const;
   [[nodiscard]] std::int64_t room() const;
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] bool surrenders() const;
-  [[nodiscard]] SteadyTime idle_until(const Held& held) const;
-  [[nodiscard]] SteadyTime wait_due() const;
+  [[nodiscard]] Time idle_until(const Held& held) const;
+  [[nodiscard]] Time wait_due() const;
   void note_returned();
-  void return_idle(SteadyTime now, std::vector<Slot>& to);
-  void plan_wait(SteadyTime now, std::int64_t wanted, LimiterErrand& errand);
+  void return_idle(Time now, std::vector<Slot>& to);
+  void plan_wait(Time now, std::int64_t wanted, LimiterErrand& errand);
   std::int64_t lose(HeldMap::iterator held, std::vector<std::stop_source>& told);
   [[nodiscard]] std::chrono::milliseconds jittered(std::chrono::milliseconds time);
 
@@ -154,13 +155,13 @@ class LimiterBook {
   std::int64_t in_use_ = 0;
   std::int64_t most_in_use_ = 0;
   std::int64_t expected_ = 0;
-  std::optional<SteadyTime> refused_at_;  ///< when try_take() found nothing last
+  std::optional<Time> refused_at_;  ///< when try_take() found nothing last
   std::optional<LimiterView> view_;
-  SteadyTime viewed_at_{};
-  SteadyTime next_view_{};
-  SteadyTime next_take_{};
+  Time viewed_at_{};
+  Time next_view_{};
+  Time next_take_{};
   std::int64_t told_waiting_ = 0;  ///< what the database knows of us
-  SteadyTime told_at_{};
+  Time told_at_{};
   bool short_ = false;      ///< the last errand brought less than was wanted
   bool turn_over_ = false;  ///< we gave a permit back since the database heard of our waiting
   std::uint32_t dice_ = 1;

@@ -13,7 +13,6 @@ namespace turnstile::postgres {
 
 namespace {
 
-using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kFirstBackoff = 50ms, kLastBackoff = 1'000ms;
@@ -67,7 +66,7 @@ void LimiterKeeper::stop() noexcept {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    give_up_at_ = std::min(give_up_at_, steady_clock::now() + kFarewell);
+    give_up_at_ = std::min(give_up_at_, LeaseClock::now() + kFarewell);
   }
   rung_.notify_all();
   clock_changed_.notify_all();
@@ -117,8 +116,8 @@ LimiterKeeper::Books LimiterKeeper::books() {
 
 void LimiterKeeper::watch() {
   for (;;) {
-    SteadyTime next = SteadyTime::max();
-    const auto now = steady_clock::now();
+    Time next = Time::max();
+    const auto now = LeaseClock::now();
     for (const auto& book : books()) {
       tell_lost(*book, book->expire(now), "their leases ended before PostgreSQL had renewed them");
       next = std::min(next, book->next_deadline());
@@ -143,14 +142,14 @@ void LimiterKeeper::tell_lost(const LimiterBook& book, std::int64_t in_use, cons
 
 // --- the database ------------------------------------------------------------------------------------------------------
 
-SteadyTime LimiterKeeper::due() {
-  SteadyTime due = SteadyTime::max();
+Time LimiterKeeper::due() {
+  Time due = Time::max();
   bool holds = false;
   for (const auto& book : books()) {
     due = std::min(due, book->due());
-    holds = holds || book->next_deadline() != SteadyTime::max();
+    holds = holds || book->next_deadline() != Time::max();
   }
-  if (holds) due = all_anew_ ? SteadyTime{} : std::min(due, renewed_at_ + pace_.lease / 4);
+  if (holds) due = all_anew_ ? Time{} : std::min(due, renewed_at_ + pace_.lease / 4);
   return std::max(due, retry_at_);
 }
 
@@ -160,13 +159,13 @@ void LimiterKeeper::speak() {
     {
       std::unique_lock lock(mutex_);
       const auto wakes = [&] { return has_rung_ || stopping_; };
-      if (next == SteadyTime::max()) rung_.wait(lock, wakes);
-      else if (next > steady_clock::now()) rung_.wait_until(lock, next, wakes);
+      if (next == Time::max()) rung_.wait(lock, wakes);
+      else if (next > LeaseClock::now()) rung_.wait_until(lock, next, wakes);
       has_rung_ = false;
       if (stopping_) break;
     }
-    if (steady_clock::now() >= due()) round();
-    else if (retry_at_ > steady_clock::now()) {
+    if (LeaseClock::now() >= due()) round();
+    else if (retry_at_ > LeaseClock::now()) {
       // Rung meanwhile, but the database is away: those who ring are many.
       std::unique_lock lock(mutex_);
       rung_.wait_until(lock, retry_at_, [&] { return stopping_; });
@@ -185,7 +184,7 @@ void LimiterKeeper::round() {
   const auto all = books();
   try {
     connect();
-    const auto now = steady_clock::now();
+    const auto now = LeaseClock::now();
     if (all_anew_ || now >= renewed_at_ + pace_.lease / 4) renew();
     for (const auto& book : all) {
       if (book->due() <= now) visit(*book);
@@ -197,7 +196,7 @@ void LimiterKeeper::round() {
   } catch (const StoreBusy&) {
     // Rolled back, as a deadlock or a wait for somebody's lock; the same again.
     all_anew_ = true;
-    retry_at_ = steady_clock::now() + pace_.poll;
+    retry_at_ = LeaseClock::now() + pace_.poll;
   } catch (const std::exception& error) {
     disconnect();
     failed(error.what());
@@ -217,7 +216,7 @@ void LimiterKeeper::disconnect() noexcept {
 
 void LimiterKeeper::failed(const std::string& why) {
   backoff_ = std::clamp(2 * backoff_, kFirstBackoff, kLastBackoff);
-  retry_at_ = steady_clock::now() + backoff_;
+  retry_at_ = LeaseClock::now() + backoff_;
   if (away_) return;
   away_ = true;
   logger_->error(
@@ -247,7 +246,7 @@ std::vector<Result> LimiterKeeper::ask(Fill fill, bool writes) {
   {
     const std::lock_guard lock(mutex_);
     socket_ = PQsocket(link_->connection.raw());
-    give_up_at_ = steady_clock::now() + (stopping_ ? kFarewell : pace_.lease / 2);
+    give_up_at_ = LeaseClock::now() + (stopping_ ? kFarewell : pace_.lease / 2);
   }
   Answers answers;
   const auto no_more_waiting = [&] {
@@ -279,7 +278,7 @@ void LimiterKeeper::renew() {
     kept.add(view->id, book->overstaying());
     asked.emplace_back(book, std::move(slots));
   }
-  const auto sent = steady_clock::now();
+  const auto sent = LeaseClock::now();
   const auto kept_rows = ask([&](Pipeline& pipeline) {
     held.write(pipeline.arguments());
     pipeline.arguments().add_text(holder_);
@@ -303,10 +302,10 @@ void LimiterKeeper::renew() {
 
 void LimiterKeeper::visit(LimiterBook& book) {
   const auto known = book.known();
-  const LimiterErrand errand = book.errand(steady_clock::now());
+  const LimiterErrand errand = book.errand(LeaseClock::now());
   const bool writes = !known || !errand.give_back.empty() || errand.sweep || errand.take > 0 || errand.waiting > 0 ||
                       errand.wait_no_more;
-  const auto sent = steady_clock::now();
+  const auto sent = LeaseClock::now();
   std::vector<Result> kept;
   try {
     kept = ask(

@@ -39,7 +39,7 @@ class LimiterKeeper : public std::enable_shared_from_this<LimiterKeeper> {
   void watch();
 
   // On the thread that speaks.
-  [[nodiscard]] SteadyTime due();
+  [[nodiscard]] Time due();
   void round();
   void connect();
   void disconnect() noexcept;
@@ -67,15 +67,15 @@ class LimiterKeeper : public std::enable_shared_from_this<LimiterKeeper> {
   bool stopping_ = false;
   bool ended_ = false;  ///< the thread that speaks has
   std::map<std::string, std::shared_ptr<LimiterBook>> by_name_;
-  int socket_ = -1;          ///< while an answer is waited for
-  SteadyTime give_up_at_{};  ///< then it is cut
+  int socket_ = -1;    ///< while an answer is waited for
+  Time give_up_at_{};  ///< then it is cut
 
   // Of the thread that speaks alone.
   std::unique_ptr<Link> link_;
-  SteadyTime renewed_at_{};  ///< when the last renewal was sent
-  bool all_anew_ = true;     ///< what the database has of us is not known
+  Time renewed_at_{};     ///< when the last renewal was sent
+  bool all_anew_ = true;  ///< what the database has of us is not known
   bool away_ = false;
-  SteadyTime retry_at_{};
+  Time retry_at_{};
   std::chrono::milliseconds backoff_{0};
 
   std::thread speaking_, watching_;

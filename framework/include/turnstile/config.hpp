@@ -48,7 +48,8 @@ struct ConsumerSettings {
   std::size_t window = 10'000;  ///< most messages taken from one partition and not yet settled
   /// The most memory that they take, about, in bytes; librdkafka's queue (queued.max.messages.kbytes) comes on top of it.
   std::size_t window_bytes = std::size_t{16} << 20;
-  std::chrono::milliseconds drain_timeout{10'000};   ///< how long running handlers may finish on revoke and on stop
+  /// How long running handlers may finish on revoke and on stop. Then their stop_token is set, and they have 2 s more.
+  std::chrono::milliseconds drain_timeout{10'000};
   std::chrono::milliseconds commit_interval{1'000};  ///< offsets are committed this often, and on revoke and stop
   std::chrono::milliseconds stall_after{60'000};     ///< the watchdog's patience with one partition
   bool purge = true;  ///< takes its turn at deleting ids that are older than anybody needs them

@@ -44,7 +44,7 @@ class Consumer {
   Consumer& logger(std::shared_ptr<spdlog::logger> logger);
 
   /// Runs until stop(), SIGTERM or SIGINT; then stops starting handlers, lets the running ones finish within
-  /// drain_timeout, commits, and leaves the group. A second signal ends the drain.
+  /// drain_timeout and 2 s more for those that heed their stop_token, commits, and leaves the group. A second signal ends the drain.
   /// Throws ConfigError (wrong or contradicting settings, all at once), SchemaError, BrokerError, StoreUnavailable when it
   /// cannot start. Once it runs it throws only BrokerError for what no waiting mends.
   void run();

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <variant>
 #include <vector>
@@ -50,6 +51,7 @@ struct Refused {
     bad_count,       ///< below 1; above the limit, so that it would wait for ever; above 1 where one is given at a time
     queue_full,      ///< as many wait as may (TokenServiceSettings::most_waiting)
     stopped,         ///< the service ends
+    cancelled,       ///< the caller's stop_token was set
     no_more_starts,  ///< the domain's log cannot be trusted; the text says what to do
   };
   Why why;
@@ -62,12 +64,13 @@ using TokenAnswer = std::variant<Granted, Refused, TimedOut>;
 enum class ReleaseAnswer : std::uint8_t {
   released,
   too_late,  ///< released, but it was lost before: what ran under it may have run beside others
-  already,   ///< released before, or taken back when its time was over
-  foreign,   ///< given out by another service
-  unknown,   ///< never given out
+  already,   ///< released before
+  expired,  ///< taken back before, when its time was over. Remembered for the last 64,000 tokens taken back, else `already`
+  foreign,  ///< given out by another service
+  unknown,  ///< never given out
 };
 /// As above; `lost`: its `lost` is set, so stop what runs, and release it.
-enum class KeepAnswer : std::uint8_t { kept, lost, already, foreign, unknown };
+enum class KeepAnswer : std::uint8_t { kept, lost, already, expired, foreign, unknown };
 std::string_view to_text(ReleaseAnswer answer);
 std::string_view to_text(KeepAnswer answer);
 
@@ -132,18 +135,22 @@ class TokenService {
   /// several programs' limits the lowest holds, unless an operator has set one. Throws as Limiters::open() does.
   void limit(const std::string& limiter, std::int64_t limit);
 
-  /// `count` permits, as one token. Waits at most `timeout` (0: does not wait). Those who wait are served in the order in which
-  /// they came, urgent ones first, and over all processes fairly by process, not by request.
+  /// `count` permits, as one token. Waits up to `timeout`, or until `stop` is set; 0 does not wait, milliseconds::max() waits
+  /// without end. Those who wait are served in the order in which they came, urgent ones first; in turn with the handlers of a
+  /// consumer in this process that has the same limit; and over all processes fairly by process, not by request.
+  ///
+  /// Over Kafka, a process that has no permits yet cannot be granted any without waiting. A request with a timeout of 0 that fails
+  /// asks the other processes for permits, and one within the next half second finds them.
   TokenAnswer request(std::string_view limiter, std::int64_t count, Priority priority,
-                      std::chrono::milliseconds timeout);
+                      std::chrono::milliseconds timeout, std::stop_token stop = {});
   /// Does not wait for the network. May wake others, on this thread.
   ReleaseAnswer release(const TokenId& token);
   /// Still in use: its hold_timeout starts again.
   KeepAnswer keep(const TokenId& token);
 
-  /// One permit as an object, which gives itself back; empty when it was refused (then at once) or timed out. Not subject to
+  /// One permit as an object, which gives itself back; empty when it was refused (then at once), cancelled or timed out. Not subject to
   /// hold_timeout, and neither in outstanding() nor in counts(). It may outlive the service.
-  Permit acquire(std::string_view limiter, std::chrono::milliseconds timeout);
+  Permit acquire(std::string_view limiter, std::chrono::milliseconds timeout, std::stop_token stop = {});
 
   /// Tokens that are out, the longest held first, at most so many.
   [[nodiscard]] std::vector<TokenView> outstanding(std::size_t most = 1'000) const;

@@ -10,6 +10,8 @@ namespace {
 
 /// Three times a lease: two renewals may fail before it ends.
 constexpr int kRenewals = 3;
+/// So often the clock is looked at, at least, while anything is claimed.
+constexpr std::chrono::milliseconds kLookAgain{500};
 /// How many calls without an answer are remembered: one each time the store goes away, and some probes of it.
 constexpr std::size_t kMostAbandoned = 256;
 
@@ -85,7 +87,8 @@ void ClaimKeeper::run() {
       continue;
     }
     if (Clock::now() < wakes_at_) {
-      wake_.wait_until(lock, wakes_at_);
+      // A wait does not count the time for which the machine is suspended.
+      wake_.wait_until(lock, std::min(wakes_at_, Clock::now() + kLookAgain));
       continue;
     }
     const auto due = std::find_if(held_.begin(), held_.end(), [&](const Held& held) {

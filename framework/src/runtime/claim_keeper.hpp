@@ -13,6 +13,7 @@
 #include "runtime/journal.hpp"
 #include "runtime/late_ends.hpp"
 #include "runtime/run_watch.hpp"
+#include "turnstile/lease_clock.hpp"
 #include "turnstile/ports/claims.hpp"
 
 namespace turnstile {
@@ -20,7 +21,7 @@ namespace turnstile {
 /// Thread-safe. Must outlive its holds.
 class ClaimKeeper {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = LeaseClock;
 
   ClaimKeeper(std::shared_ptr<Claims> claims, std::shared_ptr<const Journal> journal);
   ~ClaimKeeper();

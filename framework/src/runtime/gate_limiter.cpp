@@ -48,27 +48,41 @@ std::function<bool()> Limiter::acquire_later(std::int64_t /*count*/, Priority /*
 
 // --- over a gate ---------------------------------------------------------------------------------------------------------
 
-GateLimiter::GateLimiter(std::string name, std::shared_ptr<PermitGate> gate, std::function<std::int64_t()> limit)
-    : name_(std::move(name)), gate_(std::move(gate)), limit_(std::move(limit)) {}
+GateLimiter::GateLimiter(std::string name, std::shared_ptr<PermitGate> gate, std::function<std::int64_t()> limit,
+                         bool outlives_fence)
+    : name_(std::move(name)),
+      gate_(std::move(gate)),
+      limit_(std::move(limit)),
+      party_(gate_->add_party(outlives_fence)) {}
+
+GateLimiter::~GateLimiter() { gate_->remove_party(party_); }
 
 Permit GateLimiter::permit(PermitGate::Taken taken, std::int64_t count) {
   if (!taken) return {};
   return {shared_from_this(), taken.token, std::move(taken.lost), count};
 }
 
-Permit GateLimiter::try_acquire() { return permit(gate_->try_take_as_woken(), 1); }
+Permit GateLimiter::try_acquire() {
+  Permit taken = permit(gate_->try_take_as_woken(party_), 1);
+  if (!taken) gate_->refused(1);
+  return taken;
+}
 
-void GateLimiter::when_free(std::function<void()> wake) { gate_->when_free(std::move(wake)); }
+void GateLimiter::when_free(std::function<void()> wake) { gate_->when_free(std::move(wake), party_); }
 
-Permit GateLimiter::try_acquire_fairly(std::int64_t count) { return permit(gate_->try_take(count_of(count)), count); }
+Permit GateLimiter::try_acquire_fairly(std::int64_t count) {
+  return permit(gate_->try_take(count_of(count), party_), count);
+}
 
 std::function<bool()> GateLimiter::acquire_later(std::int64_t count, Priority priority,
                                                  std::function<void(Permit)> deliver) {
   const std::shared_ptr<Limiter> self = shared_from_this();
-  const auto number = gate_->take_later(count_of(count), priority == Priority::urgent,
-                                        [self, count, deliver = std::move(deliver)](PermitGate::Taken taken) {
-                                          deliver(Permit(self, taken.token, std::move(taken.lost), count));
-                                        });
+  const auto number = gate_->take_later(
+      count_of(count), priority == Priority::urgent,
+      [self, count, deliver = std::move(deliver)](PermitGate::Taken taken) {
+        deliver(Permit(self, taken.token, std::move(taken.lost), count));
+      },
+      party_);
   return [gate = gate_, number] { return gate->withdraw(number); };
 }
 

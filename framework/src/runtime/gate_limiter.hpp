@@ -10,11 +10,15 @@
 
 namespace turnstile {
 
-/// Thread-safe.
+/// One party of the gate. Thread-safe.
 class GateLimiter final : public Limiter {
  public:
-  /// `limit`: the one that holds now.
-  GateLimiter(std::string name, std::shared_ptr<PermitGate> gate, std::function<std::int64_t()> limit);
+  /// `limit`: the one that holds now. `outlives_fence`: as PermitGate::add_party().
+  GateLimiter(std::string name, std::shared_ptr<PermitGate> gate, std::function<std::int64_t()> limit,
+              bool outlives_fence = false);
+  ~GateLimiter() override;
+  GateLimiter(const GateLimiter&) = delete;
+  GateLimiter& operator=(const GateLimiter&) = delete;
 
   const std::string& name() const noexcept override { return name_; }
   Permit try_acquire() override;
@@ -24,6 +28,7 @@ class GateLimiter final : public Limiter {
   std::function<bool()> acquire_later(std::int64_t count, Priority priority,
                                       std::function<void(Permit)> deliver) override;
   bool gives_several() const noexcept override { return true; }
+  void refused(std::int64_t count) override { gate_->refused(static_cast<PermitGate::Count>(count)); }
   void expect(std::int64_t at_once) override;
 
  protected:
@@ -37,6 +42,7 @@ class GateLimiter final : public Limiter {
   const std::string name_;
   const std::shared_ptr<PermitGate> gate_;
   const std::function<std::int64_t()> limit_;
+  const PermitGate::Party party_;
 };
 
 }  // namespace turnstile

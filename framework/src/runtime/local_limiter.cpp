@@ -9,11 +9,11 @@ namespace turnstile {
 namespace {
 
 /// A gate that nobody closes: all of the limit is this process's.
-std::shared_ptr<Limiter> open_gate(const std::string& name, std::int64_t limit) {
-  const auto gate = std::make_shared<PermitGate>([] { return tokens::Micros{0}; }, [] {});
+std::shared_ptr<PermitGate> open_gate(const std::string& name, std::int64_t limit) {
+  auto gate = std::make_shared<PermitGate>([] { return tokens::Micros{0}; }, [] {});
   gate->open_until(std::numeric_limits<tokens::Micros>::max());
   gate->order({tokens::Order::Kind::open, name, static_cast<tokens::Count>(limit)});
-  return std::make_shared<GateLimiter>(name, gate, [limit] { return limit; });
+  return gate;
 }
 
 class LocalLimiters final : public Limiters {
@@ -24,19 +24,21 @@ class LocalLimiters final : public Limiters {
                   " lets nothing run; it must be at least 1");
     }
     const std::lock_guard lock(mutex_);
-    auto& limiter = by_name_[name];
-    if (!limiter) limiter = open_gate(name, limit);
-    const auto known = limiter->state().limit;
+    auto& [known, gate] = by_name_[name];
+    if (!gate) {
+      known = limit;
+      gate = open_gate(name, limit);
+    }
     if (known != limit) {
       throw Error("limiter '" + name + "' has a limit of " + std::to_string(known) + " and cannot also have " +
                   std::to_string(limit) + "; set the same limit wherever it is named, or name another limiter");
     }
-    return limiter;
+    return std::make_shared<GateLimiter>(name, gate, [limit] { return limit; });
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Limiter>> by_name_;
+  std::map<std::string, std::pair<std::int64_t, std::shared_ptr<PermitGate>>> by_name_;
 };
 
 }  // namespace

@@ -16,24 +16,21 @@ namespace {
 
 /// Waits on the caller's thread for what the engine does with its queues.
 Permit wait_for_permit(Limiter& limiter) {
-  struct Bell {
+  if (auto permit = limiter.try_acquire_fairly(1)) return permit;
+  struct Seat {
     std::mutex mutex;
-    std::condition_variable rung;
-    bool free = false;
+    std::condition_variable called;
+    Permit permit;
   };
-  for (;;) {
-    if (auto permit = limiter.try_acquire()) return permit;
-    const auto bell = std::make_shared<Bell>();  // shared: the limiter may ring after we have gone
-    limiter.when_free([bell] {
-      {
-        const std::lock_guard lock(bell->mutex);
-        bell->free = true;
-      }
-      bell->rung.notify_one();
-    });
-    std::unique_lock lock(bell->mutex);
-    bell->rung.wait(lock, [&] { return bell->free; });
-  }
+  const auto seat = std::make_shared<Seat>();
+  limiter.acquire_later(1, Priority::normal, [seat](Permit permit) {
+    const std::lock_guard lock(seat->mutex);
+    seat->permit = std::move(permit);
+    seat->called.notify_one();
+  });
+  std::unique_lock lock(seat->mutex);
+  seat->called.wait(lock, [&] { return static_cast<bool>(seat->permit); });
+  return std::move(seat->permit);
 }
 
 /// How often the watermark of a partition is written.

@@ -60,7 +60,7 @@ void Relay::run() {
   for (;;) {
     found_some_ = false;
     try {
-      step(std::chrono::steady_clock::now());
+      step(LeaseClock::now());
       told(true, "");
     } catch (const std::exception& e) {
       told(false, e.what());

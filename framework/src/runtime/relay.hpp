@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/journal.hpp"
+#include "turnstile/lease_clock.hpp"
 #include "turnstile/ports/broker.hpp"
 #include "turnstile/ports/outbox.hpp"
 
@@ -42,7 +43,7 @@ class Relay {
   void ring();
 
  private:
-  using Time = std::chrono::steady_clock::time_point;
+  using Time = LeaseClock::time_point;
   void run();
   void step(Time now);
   bool wake_up(Time now, bool rung);

@@ -84,16 +84,20 @@ bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
       slot.since = steady_clock::now();
       slot.watch.reset();
     }
-    if (!starved.empty()) {  // also when there is a look-up to do: nobody else asks to be woken
+    std::vector<Permit> unusable = unusable_permits(picked);
+    if (!starved.empty() || !unusable.empty()) {  // also when there is a look-up to do: nobody else asks
+      ++asking_;
       lock.unlock();
-      for (TopicState* topic : starved) ask_to_be_woken(*topic);
+      unusable.clear();
+      for (TopicState* topic : starved) ask_for_permit(*topic);
       lock.lock();
+      --asking_;
     }
     if (picked) {
       if (waiting_ > 0) work_.notify_one();  // there may be more: each that is woken wakes the next
       return true;
     }
-    if (std::any_of(starved.begin(), starved.end(), [](const TopicState* topic) { return !topic->starved; })) continue;
+    if (!delivered_to_.empty()) continue;
     ++waiting_;
     const SteadyTime until = std::min(next_event(), crowded_until_);
     if (until == SteadyTime::max()) work_.wait(lock);
@@ -103,16 +107,38 @@ bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
   return false;
 }
 
-void Scheduler::ask_to_be_woken(TopicState& topic) {
-  topic.limiter->when_free([bell = bell_, &topic] {
+/// Waits in the limiter's line, with all others of this process who want its permits.
+void Scheduler::ask_for_permit(TopicState& topic) {
+  topic.limiter->acquire_later(1, Priority::normal, [bell = bell_, &topic](Permit permit) {
+    // What is left of the permit is given back when both locks are released: that may call us again, for the next one.
     const std::lock_guard ringing(bell->mutex);
-    if (bell->scheduler == nullptr) return;
-    {
-      const std::lock_guard guard(bell->scheduler->mutex_);
-      topic.starved = false;
-    }
-    bell->scheduler->work_.notify_one();
+    if (bell->scheduler != nullptr) bell->scheduler->deliver(topic, permit);
   });
+}
+
+/// Takes it if there is a worker for it.
+void Scheduler::deliver(TopicState& topic, Permit& permit) {
+  {
+    const std::lock_guard lock(mutex_);
+    --topic.asked;
+    if (waiting_ + asking_ > 0 && !stopping_) {
+      topic.delivered.push_back(std::move(permit));
+      delivered_to_.push_back(&topic);
+    }
+  }
+  work_.notify_one();
+}
+
+/// What was delivered, and nobody will use soon: no lane of its topic is ready, or all workers are busy.
+std::vector<Permit> Scheduler::unusable_permits(bool picked) {
+  std::vector<Permit> all;
+  if (picked && waiting_ > 0) return all;
+  for (TopicState* topic : delivered_to_) {
+    std::move(topic->delivered.begin(), topic->delivered.end(), std::back_inserter(all));
+    topic->delivered.clear();
+  }
+  delivered_to_.clear();
+  return all;
 }
 
 bool Scheduler::pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
@@ -134,7 +160,7 @@ bool Scheduler::pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starv
 
 bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
   TopicState& topic = lane->topic;
-  if (topic.starved) return gate_.is_open() && pick_look_up(lane, unit);
+  if (topic.delivered.empty() && topic.asked > waiting_) return gate_.is_open() && pick_look_up(lane, unit);
   if (!lane->lane.ready(now) || is_crowded(*lane, now)) return false;
   const bool entered = topic.needs_store() && gate_.enter(now);
   const bool unclaimed = topic.needs_store() && !entered;
@@ -153,20 +179,28 @@ bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::
       return false;
     }
   }
-  if (topic.limiter) {
-    unit.permit = topic.limiter->try_acquire();
-    if (!unit.permit) {
-      topic.starved = true;
-      starved.push_back(&topic);
-      undo();
-      return gate_.is_open() && pick_look_up(lane, unit);
-    }
+  if (topic.limiter && !find_permit(topic, unit, starved)) {
+    undo();
+    return gate_.is_open() && pick_look_up(lane, unit);
   }
   if (!careful) lane->lane.hand_out(unit_size(*lane), now, unit.works);
   unit.lane = lane;
   unit.unclaimed = unclaimed;
   unit.alone = runs_alone_ = !unit.works.empty() && unit.works.front().alone;
   return true;
+}
+
+bool Scheduler::find_permit(TopicState& topic, Unit& unit, std::vector<TopicState*>& starved) {
+  if (!topic.delivered.empty()) {
+    unit.permit = std::move(topic.delivered.back());
+    topic.delivered.pop_back();
+  } else if (topic.asked == 0) {
+    unit.permit = topic.limiter->try_acquire_fairly(1);
+  }
+  if (unit.permit) return true;
+  ++topic.asked;
+  starved.push_back(&topic);
+  return false;
 }
 
 /// For a message that was running when a process died: nothing else is to die with it, or to be suspected.

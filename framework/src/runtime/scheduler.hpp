@@ -1,7 +1,11 @@
 #pragma once
 // Which worker runs what next: lanes, permits and the store's state, under one lock. Workers wait here; the polling thread
-// feeds it and takes positions from it; nobody calls out of it with the lock held (except Limiter::try_acquire, which never
-// waits).
+// feeds it and takes positions from it; nobody calls out of it with the lock held (except Limiter::try_acquire_fairly, which
+// never waits).
+//
+// Permits: a worker that finds none asks the limiter for one, and waits. The permit is delivered to the topic, and used by
+// whichever worker comes first. One that no worker can use now is given back at once, so that it does not lie idle here while
+// others want it.
 
 #include <condition_variable>
 #include <cstdint>
@@ -32,9 +36,10 @@ struct TopicState {
   TopicRunner runner;
   std::shared_ptr<Limiter> limiter;  ///< null: no limit but the workers
   // Guarded by the scheduler's lock:
-  bool starved = false;        ///< no permit was to be had; cleared by the limiter's wake
-  double mean_ns = 0;          ///< a message's time through a worker, moving average; 0: not known yet
-  std::int64_t unclaimed = 0;  ///< messages that ran without the store since it went away
+  std::size_t asked = 0;          ///< permits that were asked for, and have not been delivered yet
+  std::vector<Permit> delivered;  ///< and not used yet
+  double mean_ns = 0;             ///< a message's time through a worker, moving average; 0: not known yet
+  std::int64_t unclaimed = 0;     ///< messages that ran without the store since it went away
   [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode != Mode::none; }
   [[nodiscard]] bool fails_open() const noexcept { return runner.plan().store_down == StoreDownPolicy::run; }
 };
@@ -170,7 +175,10 @@ class Scheduler {
  private:
   bool pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starved);
   bool pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::vector<TopicState*>& starved);
-  void ask_to_be_woken(TopicState& topic);
+  bool find_permit(TopicState& topic, Unit& unit, std::vector<TopicState*>& starved);
+  void ask_for_permit(TopicState& topic);
+  void deliver(TopicState& topic, Permit& permit);
+  std::vector<Permit> unusable_permits(bool picked);
   bool is_crowded(const LaneState& lane, SteadyTime now);
   [[nodiscard]] bool has_room(const Lane& lane) const noexcept;
   bool is_quiet_for(const LanePtr& lane);
@@ -182,7 +190,7 @@ class Scheduler {
   void note_store(const UnitResult& result, SteadyTime now, const TopicState& topic);
   void store_changed(bool available, const std::string& why);
 
-  /// What a limiter rings when a permit may be had: it may know us for longer than we live.
+  /// What a limiter delivers permits through: it may know us for longer than we live.
   struct Bell {
     std::mutex mutex;
     Scheduler* scheduler = nullptr;
@@ -197,9 +205,11 @@ class Scheduler {
   std::condition_variable work_;  ///< something may start
   std::condition_variable idle_;  ///< something has ended
   std::vector<LanePtr> lanes_;
+  std::vector<TopicState*> delivered_to_;  ///< topics that may have delivered permits
   std::deque<WorkerSlot> slots_;
   std::size_t turn_ = 0;     ///< where the next pick begins, so that lanes take turns
   std::size_t waiting_ = 0;  ///< workers that wait
+  std::size_t asking_ = 0;   ///< workers that ask for a permit, and look again afterwards
   bool stopping_ = false;
   bool runs_alone_ = false;  ///< a unit that is to run alone is out: nothing else starts
   LanePtr wants_quiet_;      ///< its next unit is to run alone: nothing else starts until nothing runs; may be null

@@ -218,7 +218,13 @@ std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::
       if (!settings[i].handler) check_first_group(*store, handler, plan.topic, blueprint.config.group());
       services.retention = retain(*store, handler, plan.handler, settings[i], infos[i]);
     }
-    auto limiter = plan.limiter.empty() ? nullptr : blueprint.backends.limiters->open(plan.limiter, plan.limit);
+    std::shared_ptr<Limiter> limiter;
+    if (!plan.limiter.empty()) {
+      Limiters& limiters = *blueprint.backends.limiters;
+      // Partitions of a caller that polls itself are not claimed from the limiters.
+      limiter = caller_raises ? limiters.open(plan.limiter, plan.limit)
+                              : limiters.open_for_partitions(plan.limiter, plan.limit);
+    }
     topics.push_back(std::make_unique<TopicState>(plan, blueprint.topics[i].second, handler, std::move(services),
                                                   std::move(limiter)));
   }

@@ -6,10 +6,12 @@
 #include <array>
 #include <random>
 
+#include "runtime/deadline.hpp"
 #include "runtime/gate_limiter.hpp"
 #include "runtime/permits_view.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
+#include "turnstile/lease_clock.hpp"
 #include "turnstile/log.hpp"
 
 namespace turnstile {
@@ -17,7 +19,6 @@ namespace turnstile {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 using tokens::Count;
 using tokens::Micros;
 
@@ -34,9 +35,7 @@ constexpr milliseconds kFarewell{2'000};
 /// Members that keep snapshots: the oldest ones, so that one may be away.
 constexpr std::ptrdiff_t kKeepers = 2;
 
-Micros now_us() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(steady_clock::now().time_since_epoch()).count();
-}
+Micros now_us() { return LeaseClock::now_us(); }
 
 tokens::MemberId random_id() {
   std::random_device random;
@@ -134,7 +133,8 @@ void DomainMember::restore() {
 
 // --- for callers -------------------------------------------------------------------------------------------------------
 
-std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_t limit, std::shared_ptr<void> owner) {
+std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_t limit, bool outlives_fence,
+                                            std::shared_ptr<void> owner) {
   if (limit < 1) {
     throw Error("limiter '" + name + "': a limit of " + std::to_string(limit) +
                 " lets nothing run; it must be at least 1 (turnstile limits set pauses a limiter)");
@@ -154,19 +154,23 @@ std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_
     throw Error("limiter '" + name + "' has a limit of " + std::to_string(named.limit) + " and cannot also have " +
                 std::to_string(limit) + "; set the same limit wherever it is named, or name another limiter");
   }
-  if (auto known = named.limiter.lock()) return known;
-  if (!named.gate) named.gate = std::make_shared<PermitGate>(now_us, [bell = bell_] { bell->ring(); });
-  named.limit = limit;
-  auto limiter = std::make_shared<GateLimiter>(name, named.gate, [this, name, limit, owner = std::move(owner)] {
+  const bool is_new = !named.gate;
+  if (is_new) {
+    named.gate = std::make_shared<PermitGate>(now_us, [bell = bell_] { bell->ring(); });
+    named.gate->admit(false);  // until the log has it that no fence takes these permits back
+    named.limit = named.told_limit = limit;
+  }
+  if (is_new || (outlives_fence && !named.outlives_fence)) {
+    named.outlives_fence = outlives_fence;
+    member_.declare(name, static_cast<Count>(limit), settings_.strict, set_aside(), outlives_fence);
+    log_->wake();
+  }
+  const auto limit_now = [this, name, limit, owner = std::move(owner)] {
     const std::lock_guard guard(mutex_);
     const auto entry = state_.limiters.find(name);
     return entry == state_.limiters.end() ? limit : static_cast<std::int64_t>(entry->second.shared());
-  });
-  named.limiter = limiter;
-  member_.declare(name, static_cast<Count>(limit), settings_.strict, set_aside());
-  named.told_limit = limit;
-  log_->wake();
-  return limiter;
+  };
+  return std::make_shared<GateLimiter>(name, named.gate, limit_now, outlives_fence);
 }
 
 Count DomainMember::set_aside() const { return Count{settings_.reserve} * settings_.reserve_for; }
@@ -207,7 +211,9 @@ void DomainMember::on_claimed(const TopicPartition& at, Epoch epoch) {
 void DomainMember::wait_until_claimed() {
   std::unique_lock lock(mutex_);
   const bool claimed = changed_.wait_for(lock, kLongestClaim, [this] {
-    return member_.phase() != tokens::Member::Phase::joined || !member_.is_claiming() || stopping_;
+    // What was taken from us together with the claims must have reached the gates.
+    const bool known = member_.phase() != tokens::Member::Phase::joined || !member_.is_claiming();
+    return (known && obeyed_) || stopping_;
   });
   if (claimed) return;
   journal_.warn("the claims of partitions have not come back from " + log_->name() + " for " +
@@ -242,14 +248,20 @@ bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int6
   std::unique_lock lock(mutex_);
   changes_.push_back(change);
   log_->wake();
-  changed_.wait_for(lock, timeout, [&] { return change->over || stopping_; });
+  changed_.wait_until(lock, deadline_after(timeout), [&] { return change->over || stopping_; });
   std::erase(changes_, change);
+  if (change->not_allowed) {
+    throw Error("limiter '" + limiter + "': the domain did not take its limit: its name is not 1 to " +
+                std::to_string(tokens::kLongestName) + " bytes long, or it would be one more than the " +
+                std::to_string(tokens::kMostLimiters) + " limiters that the domain can have");
+  }
   return change->done;
 }
 
 bool DomainMember::wait_until_joined(milliseconds timeout) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, timeout, [&] { return member_.phase() == tokens::Member::Phase::joined; });
+  return changed_.wait_until(lock, deadline_after(timeout),
+                             [&] { return member_.phase() == tokens::Member::Phase::joined; });
 }
 
 std::string DomainMember::halted() const {
@@ -286,14 +298,16 @@ void DomainMember::step() {
     wait = std::min(wait, std::chrono::ceil<milliseconds>(std::chrono::microseconds(left)));
   }
   const auto records = log_->read(wait);
+  const bool failed = log_->failed();  // without the lock: it may open a new producer
   bell_->rung.store(false);
   std::vector<tokens::Order> orders;
   {
     const std::lock_guard lock(mutex_);
     const Micros now = now_us();
+    obeyed_ = obeyed_ && records.empty();
     look_at_the_clock(now);
     for (const auto& record : records) take(record, now);
-    if (log_->failed()) writing_failed(now);
+    if (failed) writing_failed(now);
     if (now >= write_again_at_) send_changes();
     orders = pump(now);
     keep_snapshot();
@@ -301,8 +315,13 @@ void DomainMember::step() {
     if (!records.empty()) tell_of_limits();
     if (member_.phase() == tokens::Member::Phase::halted) journal_.error(member_.why_halted());
   }
-  if (!records.empty()) changed_.notify_all();
   carry_out(std::move(orders));
+  if (records.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    obeyed_ = true;
+  }
+  changed_.notify_all();
 }
 
 void DomainMember::look_at_the_clock(Micros now) {
@@ -344,8 +363,10 @@ void DomainMember::take(const TokenLog::Record& record, Micros now) {
   for (const auto& change : changes_) {
     if (!change->sent || change->event != event) continue;
     change->done = effects.outcome == tokens::Effects::Outcome::applied;
+    change->not_allowed = effects.outcome == tokens::Effects::Outcome::not_allowed;
     // Stale: another change came between, so once more. But what nobody knows cannot be unset.
-    change->over = change->done || (!change->limit && !state_.limiters.contains(change->limiter));
+    change->over =
+        change->done || change->not_allowed || (!change->limit && !state_.limiters.contains(change->limiter));
     change->sent = false;
   }
 }
@@ -354,9 +375,9 @@ void DomainMember::take(const TokenLog::Record& record, Micros now) {
 std::vector<tokens::Order> DomainMember::pump(Micros now) {
   if (gates_.size() != limiters_.size()) {
     gates_.clear();
-    for (const auto& [name, named] : limiters_) gates_.emplace_back(name, named.gate);
+    for (const auto& [name, named] : limiters_) gates_.push_back({.name = name, .gate = named.gate});
   }
-  for (const auto& [name, gate] : gates_) {
+  for (const auto& [name, gate, limit, admits] : gates_) {
     member_.given_back(name, gate->surrendered());
     member_.demand(name, gate->demand());
   }
@@ -372,8 +393,8 @@ std::vector<tokens::Order> DomainMember::pump(Micros now) {
 void DomainMember::carry_out(std::vector<tokens::Order> orders) {
   while (!orders.empty()) {
     for (const auto& order : orders) {
-      for (const auto& [name, gate] : gates_) {
-        if (name == order.limiter) gate->order(order);
+      for (const auto& known : gates_) {
+        if (known.name == order.limiter) known.gate->order(order);
       }
     }
     const std::lock_guard lock(mutex_);
@@ -384,9 +405,13 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
   {
     const std::lock_guard lock(mutex_);
     const bool knows = member_.phase() == tokens::Member::Phase::joined && member_.open_until() > now_us();
-    for (const auto& [name, gate] : gates_) {
+    for (auto& [name, gate, limit, admits] : gates_) {
       if (knows) gate->reserve(reserve_of(name));
       else if (member_.phase() == tokens::Member::Phase::halted) gate->reserve(0);
+      const auto entry = state_.limiters.find(name);
+      if (entry != state_.limiters.end()) limit = entry->second.shared();
+      const auto* holding = state_.holding(name, member_.id());
+      admits = holding != nullptr && holding->outlives_fence;
     }
     open_until = std::min(member_.open_until(), last_step_ + kFresh);
     if (member_.open_until() != 0) deadline_ = std::max(deadline_, member_.open_until());
@@ -394,7 +419,9 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
     cancel = deadline_ != 0 && now_us() >= deadline_;
     if (cancel) deadline_ = 0;
   }
-  for (const auto& [name, gate] : gates_) {
+  for (const auto& [name, gate, limit, admits] : gates_) {
+    gate->limit(limit);
+    gate->admit(admits);
     if (held_until != 0) gate->held_until(held_until);
     gate->open_until(open_until);
     if (cancel) gate->cancel();
@@ -449,7 +476,7 @@ void DomainMember::tell_of_coordination(Micros now) {
                                                 " permits that are reserved for each process"));
   if (settings_.reserve == 0) return;
   std::uint64_t taken = 0;
-  for (const auto& [name, gate] : gates_) taken += gate->taken_of_reserve();
+  for (const auto& known : gates_) taken += known.gate->taken_of_reserve();
   if (open && taken > told_of_reserve_)
     journal_.warn(std::to_string(taken - std::exchange(told_of_reserve_, taken)) +
                   " handlers were started on reserved permits while the token log was out of reach");
@@ -478,11 +505,16 @@ void DomainMember::halt(const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
     member_.halt(why);
+    obeyed_ = false;
     orders = member_.take_orders();
     journal_.error(why);
   }
-  changed_.notify_all();
   carry_out(std::move(orders));
+  {
+    const std::lock_guard lock(mutex_);
+    obeyed_ = true;
+  }
+  changed_.notify_all();
 }
 
 /// Gives everything back, unless something still runs: that is left to the lease.
@@ -515,7 +547,10 @@ class DomainHandle final : public TokenDomain, public std::enable_shared_from_th
   DomainHandle& operator=(const DomainHandle&) = delete;
 
   std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
-    return member_->open(name, limit, shared_from_this());
+    return member_->open(name, limit, true, shared_from_this());
+  }
+  std::shared_ptr<Limiter> open_for_partitions(const std::string& name, std::int64_t limit) override {
+    return member_->open(name, limit, false, shared_from_this());
   }
   void on_claimed(const TopicPartition& at, Epoch epoch) override { member_->on_claimed(at, epoch); }
   void wait_until_claimed() override { member_->wait_until_claimed(); }

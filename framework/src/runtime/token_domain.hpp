@@ -30,8 +30,9 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   /// Gives back what is not in use, and ends the thread.
   void stop();
 
-  /// The limiter keeps `owner`.
-  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit, std::shared_ptr<void> owner);
+  /// The limiter keeps `owner`. `outlives_fence`: what runs under it is not refused by the fences of on_claimed().
+  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit, bool outlives_fence,
+                                std::shared_ptr<void> owner);
   void on_claimed(const TopicPartition& at, Epoch epoch);
   void wait_until_claimed();
   void on_revoked(std::span<const TopicPartition> partitions);
@@ -44,7 +45,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   struct Named {
     std::int64_t limit = 0;  ///< as this process says
     std::shared_ptr<PermitGate> gate;
-    std::weak_ptr<Limiter> limiter;
+    bool outlives_fence = false;  ///< of one of those that opened it
     std::int64_t told_limit = 0;  ///< the one that holds, as last logged
   };
   /// Rings the thread; outlives the domain in the gates of permits that are still out.
@@ -58,7 +59,14 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
     std::string limiter;
     std::optional<std::int64_t> limit;
     tokens::Event event{};
-    bool sent = false, done = false, over = false;
+    bool sent = false, done = false, not_allowed = false, over = false;
+  };
+  /// What the thread knows of a gate.
+  struct Gate {
+    std::string name;
+    std::shared_ptr<PermitGate> gate;
+    tokens::Count limit = tokens::kMostPermits;  ///< shared by all
+    bool admits = false;                         ///< parties that outlive a fence
   };
 
   void restore();
@@ -99,8 +107,9 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   std::uint64_t told_of_reserve_ = 0;
   bool was_open_ = false;
   tokens::Micros deadline_ = 0;  ///< our own, as of the last time that we had one; 0 once it was acted on
+  bool obeyed_ = true;           ///< what was read has reached the gates
   bool stopping_ = false;
-  std::vector<std::pair<std::string, std::shared_ptr<PermitGate>>> gates_;  ///< the thread's copy, of limiters_
+  std::vector<Gate> gates_;  ///< the thread's copy, of limiters_
   std::thread thread_;
 };
 

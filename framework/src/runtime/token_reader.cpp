@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/suggest.hpp"
+#include "runtime/deadline.hpp"
 #include "runtime/permits_view.hpp"
 #include "tokens/describe.hpp"
 #include "tokens/snapshot.hpp"
@@ -202,7 +203,7 @@ struct TokenReader::Impl {
     return record;
   }
   void wait(milliseconds timeout, std::int64_t wanted) {
-    const auto late = steady_clock::now() + timeout;
+    const auto late = deadline_after(timeout);
     while (upcoming.empty()) {
       if (steady_clock::now() >= late) {
         throw BrokerError(name + " was read up to position " + std::to_string(next - 1) + " of " +
@@ -277,7 +278,7 @@ void TokenReader::start(std::int64_t from) {
 
 std::optional<TokenReader::Upcoming> TokenReader::peek(milliseconds timeout) {
   // A log may return early, with nothing.
-  const auto late = steady_clock::now() + timeout;
+  const auto late = deadline_after(timeout);
   do {
     impl_->fetch(std::chrono::ceil<milliseconds>(std::max(late - steady_clock::now(), steady_clock::duration::zero())));
   } while (impl_->upcoming.empty() && steady_clock::now() < late);
@@ -323,7 +324,7 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
   }
   read_to(impl_->end - 1);
   (void)permits();  // throws where it is not known what the log means
-  const auto late = steady_clock::now() + timeout;
+  const auto late = deadline_after(timeout);
   for (;;) {
     if (!limit && !impl_->state.limiters.contains(limiter)) return true;
     tokens::LimitSet word{.limiter = limiter, .limit = {}, .seen = impl_->state.last};

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <charconv>
 #include <condition_variable>
+#include <deque>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -13,7 +14,9 @@
 #include <shared_mutex>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "runtime/deadline.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/tokens.hpp"
 
@@ -27,6 +30,8 @@ using Time = steady_clock::time_point;
 
 /// Tokens are kept in so many tables, each with a lock of its own, so that threads seldom meet.
 constexpr std::size_t kShards = 16;
+/// So many tokens that were taken back are remembered, in each table.
+constexpr std::size_t kExpiredKept = 4'000;
 
 class Periodic final : public ExpiryStrategy {
  public:
@@ -67,6 +72,16 @@ struct Shard {
   mutable std::mutex mutex;
   std::unordered_map<std::uint64_t, Held> held;
   std::set<std::pair<Time, std::uint64_t>> due;  ///< with a hold_timeout only
+  std::unordered_set<std::uint64_t> expired;     ///< taken back
+  std::deque<std::uint64_t> expired_in_order;
+
+  void note_expired(std::uint64_t number) {
+    expired.insert(number);
+    expired_in_order.push_back(number);
+    if (expired_in_order.size() <= kExpiredKept) return;
+    expired.erase(expired_in_order.front());
+    expired_in_order.pop_front();
+  }
 };
 
 /// What somebody waits at.
@@ -74,7 +89,8 @@ struct Seat {
   std::mutex mutex;
   std::condition_variable called;
   Permit permit;
-  bool over = false;
+  bool over = false;       ///< the service ends
+  bool cancelled = false;  ///< by the caller
 };
 
 std::uint64_t random_id() {
@@ -113,9 +129,16 @@ struct TokenService::State : std::enable_shared_from_this<State> {
   std::optional<Refused> cannot(std::string_view name, const Limiter* limiter, std::int64_t count) const;
   /// `kept`: whoever had to wait may find the service gone, but for what it looks at itself.
   std::variant<Permit, Refused, TimedOut> take(std::string_view name, std::int64_t count, Priority priority,
-                                               milliseconds timeout, std::shared_ptr<State>& kept);
+                                               milliseconds timeout, const std::stop_token& stop,
+                                               std::shared_ptr<State>& kept);
   std::variant<Permit, Refused, TimedOut> wait(Limiter& limiter, std::int64_t count, Priority priority,
-                                               milliseconds timeout);
+                                               milliseconds timeout, const std::stop_token& stop);
+  /// What to answer for a token that is not held: one of the three.
+  template <class Answer>
+  Answer about_absent(const Shard& of, std::uint64_t number) const {
+    if (of.expired.contains(number)) return Answer::expired;
+    return number > 0 && number <= last_number ? Answer::already : Answer::unknown;
+  }
   Granted enter(Permit permit, const Limiter* limiter);
   std::size_t expire(std::size_t most, std::chrono::microseconds longest);
   bool take_back(Held& held, Time now);
@@ -147,6 +170,7 @@ std::optional<Refused> TokenService::State::cannot(std::string_view name, const 
 
 std::variant<Permit, Refused, TimedOut> TokenService::State::take(std::string_view name, std::int64_t count,
                                                                   Priority priority, milliseconds timeout,
+                                                                  const std::stop_token& stop,
                                                                   std::shared_ptr<State>& kept) {
   const auto limiter = find(name);
   if (auto refusal = cannot(name, limiter.get(), count)) return *refusal;
@@ -154,13 +178,17 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::take(std::string_vi
   if (domain) {
     if (auto why = domain->halted(); !why.empty()) return Refused{Refused::Why::no_more_starts, std::move(why)};
   }
-  if (timeout <= milliseconds(0)) return TimedOut{};
+  if (timeout <= milliseconds(0)) {
+    limiter->refused(count);
+    return TimedOut{};
+  }
   kept = shared_from_this();
-  return wait(*limiter, count, priority, timeout);
+  return wait(*limiter, count, priority, timeout, stop);
 }
 
 std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limiter, std::int64_t count,
-                                                                  Priority priority, milliseconds timeout) {
+                                                                  Priority priority, milliseconds timeout,
+                                                                  const std::stop_token& stop) {
   const auto seat = std::make_shared<Seat>();
   {
     const std::lock_guard lock(seats_mutex);
@@ -176,8 +204,13 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limit
     seat->permit = std::move(permit);
     seat->called.notify_one();
   });
+  const std::stop_callback on_stop(stop, [seat] {
+    const std::lock_guard lock(seat->mutex);
+    seat->cancelled = true;
+    seat->called.notify_one();
+  });
   std::unique_lock lock(seat->mutex);
-  seat->called.wait_for(lock, timeout, [&] { return seat->permit || seat->over; });
+  seat->called.wait_until(lock, deadline_after(timeout), [&] { return seat->permit || seat->over || seat->cancelled; });
   if (!seat->permit) {
     lock.unlock();
     const bool withdrawn = withdraw();
@@ -185,7 +218,7 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limit
     // Too late to withdraw: it is on its way, and would be lost if nobody took it.
     if (!withdrawn) seat->called.wait(lock, [&] { return static_cast<bool>(seat->permit); });
   }
-  const bool over = seat->over;
+  const bool over = seat->over, cancelled = seat->cancelled;
   Permit permit = std::move(seat->permit);
   lock.unlock();
   {
@@ -195,6 +228,7 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limit
   }
   if (permit) return permit;
   if (over) return Refused{Refused::Why::stopped, "the token service ends"};
+  if (cancelled) return Refused{Refused::Why::cancelled, "the caller's stop_token was set"};
   return TimedOut{};
 }
 
@@ -219,11 +253,11 @@ Granted TokenService::State::enter(Permit permit, const Limiter* limiter) {
   return answer;
 }
 
-TokenAnswer TokenService::request(std::string_view limiter, std::int64_t count, Priority priority,
-                                  milliseconds timeout) {
+TokenAnswer TokenService::request(std::string_view limiter, std::int64_t count, Priority priority, milliseconds timeout,
+                                  std::stop_token stop) {
   State& s = *state_;
   std::shared_ptr<State> kept;
-  auto taken = s.take(limiter, count, priority, timeout, kept);
+  auto taken = s.take(limiter, count, priority, timeout, stop, kept);
   if (auto* permit = std::get_if<Permit>(&taken)) {
     s.granted.fetch_add(1, std::memory_order_relaxed);
     return s.enter(std::move(*permit), s.find(limiter).get());
@@ -236,9 +270,9 @@ TokenAnswer TokenService::request(std::string_view limiter, std::int64_t count, 
   return TimedOut{};
 }
 
-Permit TokenService::acquire(std::string_view limiter, milliseconds timeout) {
+Permit TokenService::acquire(std::string_view limiter, milliseconds timeout, std::stop_token stop) {
   std::shared_ptr<State> kept;
-  auto taken = state_->take(limiter, 1, Priority::normal, timeout, kept);
+  auto taken = state_->take(limiter, 1, Priority::normal, timeout, stop, kept);
   auto* permit = std::get_if<Permit>(&taken);
   return permit != nullptr ? std::move(*permit) : Permit();
 }
@@ -251,8 +285,7 @@ ReleaseAnswer TokenService::release(const TokenId& token) {
   Shard& shard = s.shard(token.number);
   std::unique_lock lock(shard.mutex);
   const auto found = shard.held.find(token.number);
-  if (found == shard.held.end())
-    return token.number > 0 && token.number <= s.last_number ? ReleaseAnswer::already : ReleaseAnswer::unknown;
+  if (found == shard.held.end()) return s.about_absent<ReleaseAnswer>(shard, token.number);
   Held held = std::move(found->second);
   shard.held.erase(found);
   if (held.cancelled) shard.due.erase({held.due, token.number});
@@ -268,8 +301,7 @@ KeepAnswer TokenService::keep(const TokenId& token) {
   Shard& shard = s.shard(token.number);
   const std::lock_guard lock(shard.mutex);
   const auto found = shard.held.find(token.number);
-  if (found == shard.held.end())
-    return token.number > 0 && token.number <= s.last_number ? KeepAnswer::already : KeepAnswer::unknown;
+  if (found == shard.held.end()) return s.about_absent<KeepAnswer>(shard, token.number);
   Held& held = found->second;
   if (held.lost()) return KeepAnswer::lost;
   if (!held.cancelled) return KeepAnswer::kept;
@@ -313,6 +345,7 @@ std::size_t TokenService::State::expire(std::size_t most, std::chrono::microseco
         if (take_back(held, now)) {
           taken = std::move(held);
           shard.held.erase(number);
+          shard.note_expired(number);
           cancel = taken.cancelled;
         } else {
           shard.due.insert({held.due, number});
@@ -419,11 +452,12 @@ std::optional<TokenId> parse_token_id(std::string_view text) {
 }
 
 std::string_view to_text(ReleaseAnswer answer) {
-  static constexpr std::array<std::string_view, 5> kTexts{"released", "too late", "already", "foreign", "unknown"};
+  static constexpr std::array<std::string_view, 6> kTexts{"released", "too late", "already",
+                                                          "expired",  "foreign",  "unknown"};
   return kTexts.at(static_cast<std::size_t>(answer));
 }
 std::string_view to_text(KeepAnswer answer) {
-  static constexpr std::array<std::string_view, 5> kTexts{"kept", "lost", "already", "foreign", "unknown"};
+  static constexpr std::array<std::string_view, 6> kTexts{"kept", "lost", "already", "expired", "foreign", "unknown"};
   return kTexts.at(static_cast<std::size_t>(answer));
 }
 

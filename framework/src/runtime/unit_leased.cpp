@@ -127,7 +127,7 @@ bool UnitRun::claim(Leases& leases, const Range& range) {
                          .rerun_unknown = plan_.unknown == UnknownPolicy::rerun,
                          .begins = leases.begun,
                          .lock_timeout = runner_.services_.lock_timeout};
-  const auto sent = Clock::now();
+  const auto sent = ClaimKeeper::Clock::now();
   std::vector<Claim> claims;
   const Attempt claimed = guarded(std::nullopt, [&] {
     claims = keeper.claims().claim(scope, entries_to_claim(range));

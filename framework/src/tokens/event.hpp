@@ -46,6 +46,8 @@ struct Line {
   Count given_back = 0;    ///< since it joined; a running total
   Count set_aside = 0;     ///< of the limit, kept back for members that are cut off; of all of them together
   bool turn_over = false;  ///< goes to the end of the line of those who wait
+  /// Calls run under these permits that no fence of the database refuses: they come back with the lease alone.
+  bool outlives_fence = false;
 
   bool operator==(const Line&) const = default;
 };

@@ -22,10 +22,11 @@ Member::Member(MemberSettings settings) : settings_(std::move(settings)), id_(se
 
 // --- what it is told ---------------------------------------------------------------------------------------------------
 
-void Member::declare(const std::string& limiter, Count limit, bool strict, Count set_aside) {
+void Member::declare(const std::string& limiter, Count limit, bool strict, Count set_aside, bool outlives_fence) {
   Use& use = uses_[limiter];
   use.limit = limit;
   use.strict = strict;
+  use.outlives_fence = use.outlives_fence || outlives_fence;
   use.set_aside = set_aside;
   next_keep_ = 0;
   next_tick_ = 0;
@@ -254,6 +255,7 @@ void Member::balance(const State& state, const std::string& name, Use& use, Micr
   const LimiterEntry& limiter = state.limiters.find(name)->second;
   const Count limit = limiter.shared();
   const Count held = use.held();
+  const Demand& demand = use.demand;
   Count target = std::min(held, holding->draining ? 0 : holding->share);
   const bool contended = limiter.wanted > limit;
   bool idle = false;
@@ -265,6 +267,15 @@ void Member::balance(const State& state, const std::string& name, Use& use, Micr
   } else {
     use.idle_since.reset();
   }
+  // What nobody here waits for any more must not keep permits from others until the next Keep.
+  bool withdraws = false;
+  if (contended && use.said.wants > std::max(held, demand.wants)) {
+    if (!use.unwanted_since) use.unwanted_since = now;
+    withdraws = now - *use.unwanted_since >= settings_.linger;
+    if (!withdraws) wake_at(*use.unwanted_since + settings_.linger);
+  } else {
+    use.unwanted_since.reset();
+  }
   if (limiter.starved && held > 0) {
     if (now - use.turn_since >= settings_.turn) use.turn_over = true;
     else wake_at(use.turn_since + settings_.turn);
@@ -275,13 +286,12 @@ void Member::balance(const State& state, const std::string& name, Use& use, Micr
     orders_.push_back({Order::Kind::surrender, name, to});
   }
 
-  const Demand& demand = use.demand;
   if (use.given_back > use.said.given_back) {
     if (use.turn_over) use.turn_since = now;
     send(now, Release{line(name, use, idle ? demand.wants : std::max(use.peak, demand.wants))});
   } else if (const Count wants = std::min(demand.wants, limit);
              !holding->draining &&
-             (wants > use.said.wants ||
+             (withdraws || wants > use.said.wants ||
               (demand.wants > held && (demand.urgent > use.said.urgent || demand.least > use.said.least)))) {
     send(now, Acquire{line(name, use, demand.wants)});
   }
@@ -306,14 +316,17 @@ bool Member::is_draining(const State& state) const {
   return self != state.members.end() && self->second.draining;
 }
 
-/// All our partitions were claimed by others: once nothing runs any more, we say so.
+/// All our partitions were claimed by others: once nothing runs any more under permits that a fence takes back, we say so.
 void Member::drain(const State& state, Micros now) {
   if (!is_draining(state)) {
     drained_said_ = false;
     return;
   }
-  const bool empty = std::all_of(uses_.begin(), uses_.end(),
-                                 [](const auto& u) { return u.second.held() == 0 && u.second.demand.busy == 0; });
+  const bool empty = std::all_of(uses_.begin(), uses_.end(), [&](const auto& u) {
+    const Holding* holding = state.holding(u.first, id_);
+    if (holding != nullptr && holding->outlives_fence) return true;
+    return u.second.held() == 0 && u.second.demand.busy == 0;
+  });
   if (empty && !std::exchange(drained_said_, true)) send(now, Drained{});
 }
 
@@ -374,6 +387,7 @@ void Member::begin_life() {
     use.granted = use.given_back = use.surrender_to = 0;
     use.turn_over = false;
     use.idle_since.reset();
+    use.unwanted_since.reset();
     use.said = {};
     orders_.push_back({Order::Kind::forfeit, name, 0});
   }
@@ -390,7 +404,8 @@ Line Member::line(const std::string& name, Use& use, Count wants) {
               .busy = use.demand.busy,
               .given_back = use.given_back,
               .set_aside = use.set_aside,
-              .turn_over = std::exchange(use.turn_over, false)};
+              .turn_over = std::exchange(use.turn_over, false),
+              .outlives_fence = use.outlives_fence};
   use.peak = use.demand.wants;
   return use.said;
 }

@@ -77,7 +77,8 @@ class Member {
 
   // --- what it is told ---
   /// A limiter that this process uses, and what its configuration says of it.
-  void declare(const std::string& limiter, Count limit, bool strict, Count set_aside = 0);
+  /// `outlives_fence`: also for calls that no fence of the database refuses; from then on it is so.
+  void declare(const std::string& limiter, Count limit, bool strict, Count set_aside = 0, bool outlives_fence = false);
   void demand(const std::string& limiter, const Demand& demand);
   /// Permits that its gate has surrendered, in all of this life.
   void given_back(const std::string& limiter, Count total);
@@ -120,6 +121,7 @@ class Member {
   struct Use {
     Count limit = 0;
     bool strict = false;
+    bool outlives_fence = false;
     Count set_aside = 0;
     Demand demand;
     Count peak = 0;  ///< of demand.wants since it was last said
@@ -127,8 +129,9 @@ class Member {
     Count given_back = 0;
     Count surrender_to = 0;  ///< as ordered
     Micros turn_since = 0;
-    std::optional<Micros> idle_since;  ///< has held more than it wants since
-    bool turn_over = false;            ///< to be said with the next line
+    std::optional<Micros> idle_since;      ///< has held more than it wants since
+    std::optional<Micros> unwanted_since;  ///< the log has had a wish of ours since that nobody has any more
+    bool turn_over = false;                ///< to be said with the next line
     Line said;
     [[nodiscard]] Count held() const { return granted - given_back; }
   };

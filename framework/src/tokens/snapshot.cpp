@@ -48,9 +48,11 @@ std::uint64_t digest(const State& s) {
   b << s.limiters.size();
   for (const auto& [name, l] : s.limiters) {
     b << name << l.set.has_value() << l.set.value_or(0) << l.wanted << l.starved << l.holdings.size();
-    for (const auto& [id, h] : l.holdings)
+    for (const auto& [id, h] : l.holdings) {
       b << id << h.limit << h.strict << h.set_aside << h.draining << h.weight << h.wants << h.urgent << h.least
         << h.busy << h.granted << h.given_back << h.share << h.in_line_since << h.held_since;
+      if (h.outlives_fence) b << h.outlives_fence;  // else as before there were any
+    }
   }
   b << s.partitions.size();
   for (const auto& [p, e] : s.partitions) b << p << e.owner << e.claimed_at << e.fence;
@@ -95,6 +97,7 @@ std::string save(const State& s) {
       holding->set_limit(h.limit);
       holding->set_strict(h.strict);
       holding->set_set_aside(h.set_aside);
+      holding->set_outlives_fence(h.outlives_fence);
       holding->set_wants(h.wants);
       holding->set_urgent(h.urgent);
       holding->set_least(h.least);
@@ -152,7 +155,8 @@ std::optional<State> restore(std::string_view bytes) {
       l.holdings[h.member()] = {.limit = h.limit(),
                                 .strict = h.strict(),
                                 .set_aside = h.set_aside(),
-                                .draining = member->second.draining,
+                                .outlives_fence = h.outlives_fence(),
+                                .draining = member->second.draining && !h.outlives_fence(),
                                 .weight = member->second.about.weight,
                                 .wants = h.wants(),
                                 .urgent = h.urgent(),

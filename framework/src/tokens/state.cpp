@@ -200,9 +200,13 @@ class Application {
     Holding& holding = at->second;
     if (is_new) {
       holding.weight = member.about.weight;
-      holding.draining = member.draining;
+      holding.draining = member.draining && !line.outlives_fence;
     }
     Holding before = holding;
+    if (line.outlives_fence) {
+      holding.outlives_fence = true;
+      holding.draining = false;
+    }
     const bool turn_over = line.turn_over && !TURNSTILE_PLANTED(turns_not_taken);
     if (is_new || holding.wants == 0 || turn_over) holding.in_line_since = at_;
     if (TURNSTILE_PLANTED(rejected_below_the_newest_holder) &&
@@ -262,18 +266,19 @@ class Application {
     member.draining = draining;
     for (auto& [name, limiter] : state_.limiters) {
       const auto holding = limiter.holdings.find(id);
-      if (holding == limiter.holdings.end()) continue;
+      if (holding == limiter.holdings.end() || holding->second.outlives_fence) continue;
       holding->second.draining = draining;
       settle(limiter);
     }
   }
 
-  /// What the member holds comes back, but under strict limiters.
+  /// What the member holds comes back, but under strict limiters, and where it runs calls that the fence does not refuse.
   void reclaim(MemberId id) {
     for (auto& [name, limiter] : state_.limiters) {
       const auto holding = limiter.holdings.find(id);
       if (holding == limiter.holdings.end()) continue;
       if (limiter.strict() && !TURNSTILE_PLANTED(fence_reclaims_strict)) continue;
+      if (holding->second.outlives_fence) continue;
       holding->second.given_back = holding->second.granted;
       settle(limiter);
     }

@@ -37,7 +37,8 @@ struct Holding {
   Count limit = 0;  ///< what this member's configuration says; 0: nothing
   bool strict = false;
   Count set_aside = 0;
-  bool draining = false;  ///< as its member
+  bool outlives_fence = false;
+  bool draining = false;  ///< as its member; never where it outlives a fence
   Count weight = 1;       ///< as its member
   Count wants = 0;
   Count urgent = 0;

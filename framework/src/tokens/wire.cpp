@@ -17,6 +17,7 @@ wire::Line* write(const Line& line, wire::Line* to) {
   to->set_given_back(line.given_back);
   to->set_set_aside(line.set_aside);
   to->set_turn_over(line.turn_over);
+  to->set_outlives_fence(line.outlives_fence);
   return to;
 }
 
@@ -30,7 +31,8 @@ Line read(const wire::Line& from) {
           .busy = from.busy(),
           .given_back = from.given_back(),
           .set_aside = from.set_aside(),
-          .turn_over = from.turn_over()};
+          .turn_over = from.turn_over(),
+          .outlives_fence = from.outlives_fence()};
 }
 
 struct Writer {

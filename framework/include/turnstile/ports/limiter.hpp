@@ -78,7 +78,8 @@ class Limiter : public std::enable_shared_from_this<Limiter> {
  public:
   virtual ~Limiter() = default;
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
-  /// A permit if one is to be had now; never waits.
+  /// A permit if one is to be had now; never waits. Passes those who wait. Where the limit is shared with other processes, a try
+  /// that fails asks them for permits, so that a later one succeeds.
   virtual Permit try_acquire() = 0;
   /// Calls `wake` once a permit may be had again, from any thread, possibly within this call; it must be quick and may
   /// call try_acquire(). The one who asked and got a permit meanwhile is woken for nothing; that is allowed.
@@ -95,6 +96,9 @@ class Limiter : public std::enable_shared_from_this<Limiter> {
   /// Whether several permits may be taken together; else a count above 1 gets nothing from try_acquire_fairly(), and must not be
   /// asked for with acquire_later().
   [[nodiscard]] virtual bool gives_several() const noexcept { return false; }
+  /// A try failed, and whoever tried does not wait, but may try again: where the limit is shared with other processes, asks them
+  /// for permits, which a try within the next half second finds. try_acquire() does so by itself.
+  virtual void refused(std::int64_t /*count*/) {}
   /// While anybody waits, this process could use so many at once: asked for together, not one by one.
   virtual void expect(std::int64_t /*at_once*/) {}
 
@@ -117,7 +121,14 @@ class Limiters {
   virtual ~Limiters() = default;
   /// Throws Error when the limit is below 1, the name is known here with another limit, or either is more than the implementation
   /// can count; one that joins a cluster with the first limiter, BrokerError when it cannot.
+  /// Each call gives another user of the same permits. Users in one process that wait are served in turn, however many threads
+  /// each of them has.
   virtual std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) = 0;
+  /// As open(), for what runs only on partitions of on_claimed(). The database refuses its effects once it has fenced them, so its
+  /// permits may go to others then, before the lease of this process ends.
+  virtual std::shared_ptr<Limiter> open_for_partitions(const std::string& name, std::int64_t limit) {
+    return open(name, limit);
+  }
   /// A partition that this process owns now, for those who take back what its dead owner held. `epoch`: the database's, already
   /// committed there; 0 where it knows nothing of the partition. Called on the polling thread, like the next; does not wait.
   virtual void on_claimed(const TopicPartition& /*at*/, Epoch /*epoch*/) {}

@@ -1,0 +1,48 @@
+#pragma once
+// The clock of all leases that this process holds: permits, claims, and whatever else ends at a deadline that others count as well.
+// It goes on while the machine is suspended, as std::chrono::steady_clock does not on Linux, so that a process that wakes finds
+// its leases over. A hypervisor that pauses a virtual machine stops this clock too: see "What a pause does" in the README.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <ctime>
+
+namespace turnstile {
+
+/// A clock as those of std::chrono. Never goes back. Thread-safe.
+struct LeaseClock {
+  using duration = std::chrono::nanoseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<LeaseClock>;
+  static constexpr bool is_steady = true;
+
+  static time_point now() noexcept {
+    std::timespec time{};
+#if defined(CLOCK_BOOTTIME)
+    ::clock_gettime(CLOCK_BOOTTIME, &time);
+#else
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+#endif
+    return time_point(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec) + suspended());
+  }
+  [[nodiscard]] static std::int64_t now_us() noexcept {
+    return std::chrono::duration_cast<std::chrono::microseconds>(now().time_since_epoch()).count();
+  }
+
+#if defined(TURNSTILE_FAILPOINTS) && TURNSTILE_FAILPOINTS
+  /// For tests: as if the machine had been suspended for so long.
+  static void suspend(duration time) noexcept { shift_ns.fetch_add(time.count()); }
+
+ private:
+  static duration suspended() noexcept { return duration(shift_ns.load(std::memory_order_relaxed)); }
+  static inline std::atomic<rep> shift_ns{0};
+#else
+
+ private:
+  static constexpr duration suspended() noexcept { return duration::zero(); }
+#endif
+};
+
+}  // namespace turnstile

@@ -1,0 +1,15 @@
+#pragma once
+// When a timeout that a caller gave is over.
+
+#include <algorithm>
+#include <chrono>
+
+namespace turnstile {
+
+/// Never in the past, and for any timeout: milliseconds::max() would overflow when it is added to the time.
+inline std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout) {
+  constexpr std::chrono::milliseconds kAsGoodAsNever = std::chrono::hours(24 * 3'650);
+  return std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), kAsGoodAsNever);
+}
+
+}  // namespace turnstile
