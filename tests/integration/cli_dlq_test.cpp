@@ -198,6 +198,21 @@ TEST_F(CliReplay, AllPassesOverWhatSomebodyHasToDecide) {
   EXPECT_EQ(waiting(), "unknown outside_window no_session");
 }
 
+TEST_F(CliReplay, AllPassesOverWhatWouldDieOfTheSameAgain) {
+  Offset offset = 0;
+  for (const char* reason : {"missing_id", "failed", "missing_id", "mismatch"}) bury(offset++, "'{}'", reason);
+  const auto waiting = [&] {
+    return sql("SELECT string_agg(reason, ' ' ORDER BY id) FROM dead WHERE replayed_at IS NULL");
+  };
+  const auto all = cli_.run("dlq", "replay", "--all");
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_THAT(all.out, AllOf(HasSubstr("2 dead letters passed over: missing_id, which would die of the same again"),
+                             HasSubstr("once that is mended: --all --reason missing_id")));
+  EXPECT_EQ(waiting(), "missing_id missing_id mismatch");
+  EXPECT_EQ(cli_.run("dlq", "replay", "--all", "--reason", "missing_id").code, 0);
+  EXPECT_EQ(waiting(), "mismatch");
+}
+
 /// Published twice it would run twice, and nothing could tell.
 TEST_F(CliReplay, WhatIsKnownByItsPlaceIsPublishedOnce) {
   bury(7, "'{}'");

@@ -10,6 +10,9 @@
 
 #include "integration/cli_database.hpp"
 #include "integration/cli_kafka.hpp"
+#include "support/token_topic.hpp"
+#include "turnstile/kafka/limiters.hpp"
+#include "turnstile/log.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -207,6 +210,108 @@ TEST_F(CliDoctor, ATopicThatKeepsItsRecordsForEver) {
   migrate();
   configure(kafka_.create_topic(1, {{"retention.ms", "-1"}}), "mode = \"transactional\"\n");
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +retention of .* keeps its records for ever"));
+}
+
+// --- the system as it runs ---
+
+TEST_F(CliDoctor, DeadLettersThatWaitAreCountedByReason) {
+  migrate();
+  register_handlers();
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +dead letters +none wait"));
+  const auto bury = [&](int handler, int offset, const std::string& reason) {
+    sql("INSERT INTO dead (handler, slot, incarnation, record_offset, reason, error, attempts, died_at) VALUES (" +
+        std::to_string(handler) + ", 1, 0, " + std::to_string(offset) + ", '" + reason +
+        "', 'why', 1, now() - interval '3 days 4 hours')");
+  };
+  for (int offset = 0; offset < 3; ++offset) bury(1, offset, "missing_id");
+  bury(2, 7, "failed");
+  EXPECT_THAT(
+      cli_.run("doctor").out,
+      AllOf(ContainsRegex("warning +dead letters +4 messages wait: 3 missing_id of charge, 1 failed of mail; the "
+                          "oldest for 3d 4h"),
+            HasSubstr("turnstile dlq list")));
+  sql("UPDATE dead SET replayed_at = now()");
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +dead letters +none wait"));
+}
+
+TEST_F(CliDoctor, ClaimsOfWhichNobodyKnowsAndAnOutboxThatStandsStill) {
+  migrate();
+  register_handlers();
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +outbox +nothing waits"));
+  sql("INSERT INTO claim (handler, id, state, owner, fence, slot, record_offset, expires_at) VALUES "
+      "(1, gen_random_uuid(), 'parked', gen_random_uuid(), 1, 1, 5, now()), "
+      "(1, gen_random_uuid(), 'claimed', gen_random_uuid(), 1, 1, 6, now() - interval '1 minute'), "
+      "(1, gen_random_uuid(), 'claimed', gen_random_uuid(), 1, 1, 7, now() + interval '1 hour')");
+  sql("INSERT INTO outbox (topic, record_payload, written_at) VALUES ('orders', 'x', now() - interval '10 minutes')");
+  auto out = cli_.run("doctor").out;
+  EXPECT_THAT(out, ContainsRegex("warning +claims of charge +of 2 messages nobody knows whether they took effect .1 "
+                                 "parked.; 1 running, 0 to be retried"));
+  EXPECT_THAT(out, ContainsRegex("warning +outbox +1 message published by handlers waits to be sent, the oldest for 10m"
+                                 ".*; no process sends them"));
+  sql("UPDATE outbox SET shard = -1, refused = 'no such topic'");
+  const auto refused = cli_.run("doctor");
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.out, ContainsRegex("PROBLEM +outbox +the broker refuses 1 message"));
+}
+
+TEST_F(CliDoctor, AGroupThatIsBehindAndStandsStill) {
+  migrate();
+  const auto topic = kafka_.create_topic(1);
+  cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"" + kafka_.brokers() +
+                                            "\"\n\"group.id\" = \"g-" + topic + "\"\n[topics." + topic + "]\n");
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +lag of .* +group g-.* has committed nothing yet"));
+  const auto broker =
+      kafka::open_broker({{"bootstrap.servers", kafka_.brokers()}, {"group.id", "g-" + topic}}, nullptr);
+  const auto producer = broker->open_producer();
+  OwnedMessage record;
+  record.topic = topic;
+  record.partition = 0;
+  for (int i = 0; i < 5; ++i) producer->send(record);
+  const auto commit = [&](Offset offset) {
+    const auto consumer = broker->open_consumer();
+    const std::vector<TopicPartitionOffset> at{{{topic, 0}, offset}};
+    consumer->commit(at, true);
+    consumer->close();
+  };
+  commit(2);
+  EXPECT_THAT(
+      cli_.run("doctor").out,
+      ContainsRegex("warning +lag of .* +group g-.* is 3 records behind; 3 of them, in 1 partition, have not moved"));
+  commit(5);
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +lag of .* +group g-.* has read all of it"));
+}
+
+TEST_F(CliDoctor, ATokenLogThatIsGone) {
+  migrate();
+  const auto topic = kafka_.create_topic(1);
+  const std::string log = topic + ".tokens";
+  const std::string toml = "[kafka]\n\"bootstrap.servers\" = \"" + kafka_.brokers() + "\"\n[limits]\ntopic = \"" + log +
+                           "\"\n[topics." + topic + "]\nlimit = 3\n";
+  cli_.folder().write("turnstile.toml", toml);
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +token log +.* does not exist yet"));
+  const kafka::Settings brokers{{"bootstrap.servers", kafka_.brokers()}};
+  {
+    const auto domain = kafka::open_limiters(
+        brokers, {.name = log}, {.client = "billing", .lease = std::chrono::seconds(1)}, make_logger({"off", "text"}));
+    const auto limiter = domain->open("psp", 3);
+    ASSERT_TRUE(domain->wait_until_joined(std::chrono::seconds(20)));
+    ASSERT_TRUE(domain->set_limit("psp", 0, std::chrono::seconds(20)));
+    const auto out = cli_.run("doctor").out;
+    EXPECT_THAT(out, ContainsRegex("ok +token log +.*, 1 member"));
+    EXPECT_THAT(out, ContainsRegex("warning +limiter psp +is paused"));
+  }
+  delete_topic(log);
+  const auto gone = cli_.run("doctor");
+  EXPECT_EQ(gone.code, 1);
+  EXPECT_THAT(gone.out, ContainsRegex("PROBLEM +token log +.* is gone, and .*snapshots is there: the log was deleted"));
+}
+
+TEST_F(CliDoctor, TwoHandlersOfOneName) {
+  cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"" + kafka_.brokers() +
+                                            "\"\n[topics.a]\nhandler = \"charge\"\n[topics.b]\nhandler = \"charge\"\n");
+  const auto doctor = cli_.run("doctor");
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +configuration +turnstile.toml:6.*handler.*charge.*topic 'a'"));
 }
 
 TEST_F(CliDoctor, ASchemaThatIsMissing) {

@@ -259,7 +259,7 @@ TEST_F(CliLimits, PermitsShowsWhoHoldsWhatAndWhenItComesBack) {
   const auto permits = take(*psp, 3);
   const auto shown = cli_.run("permits");
   EXPECT_EQ(shown.code, 0) << shown.err;
-  EXPECT_THAT(shown.out, ContainsRegex("psp +64 +billing \\(.*, pid " + std::to_string(getpid()) +
+  EXPECT_THAT(shown.out, ContainsRegex("psp +64 +billing@.*:" + std::to_string(getpid()) +
                                        "\\) +3 .* UTC @[0-9]+ +(in [0-9]+m?s|1s ago)"));
   const Json all = json("permits");
   const Json permit = all["permits"][0];
@@ -318,13 +318,13 @@ TEST_F(CliLimits, WhatTheDeadHoldIsShownWithItsLeaseOverWhileNobodyIsThereToNoti
   ASSERT_TRUE(eventually([&] { return json("permits")["permits"].size() == 1; }));
   ASSERT_TRUE(eventually([&] { return cli_.run("permits").out.find(" ago") != std::string::npos; }));
   const auto shown = cli_.run("permits");
-  EXPECT_THAT(shown.out, ContainsRegex("psp +64 +dead \\(far, pid 1\\) +2 +0 +2 .* [0-9]+m?s ago\n"));
+  EXPECT_THAT(shown.out, ContainsRegex("psp +64 +dead@far:1 +2 +0 +2 .* [0-9]+m?s ago\n"));
   EXPECT_THAT(shown.out, HasSubstr("comes back as soon as another member runs"));
 
   const auto heir = join("heir");
   EXPECT_TRUE(eventually([&] { return json("permits")["permits"].empty(); }));
   EXPECT_THAT(cli_.run("log", "tail").out,
-              ContainsRegex("expire: dead \\(far, pid 1\\), silent since position [0-9]+ [|] psp 2 -> 0"));
+              ContainsRegex("expire: dead@far:1, silent since position [0-9]+ [|] psp 2 -> 0"));
 }
 
 TEST_F(CliLimits, ThoseWhoHoldAndWantNothingAreCounted) {

@@ -196,10 +196,11 @@ TEST_P(TokensTopicGone, ends_all_starts_with_one_clear_error) {
   tell(GetParam() ? "topic created anew: until nothing ran" : "topic deleted: until nothing ran", idle - deleted);
   ASSERT_TRUE(eventually([&] { return monotonic_ns() > idle + 3 * kSecond_ns; }));
   EXPECT_EQ(world.outside().most({.from = idle}), 0) << "handlers were started";
-  EXPECT_EQ(count(world->output(), "who holds which permits cannot be known"), 1U) << world->output();
-  EXPECT_EQ(count(world->output(), "stop all members of the domain and start them again"), 1U) << world->output();
-  consumer.signal(SIGTERM);
-  EXPECT_EQ(consumer.wait(30s), 0) << world->output();
+  EXPECT_EQ(count(world->output(), "this consumer cannot continue"), 1U) << world->output();
+  EXPECT_GE(count(world->output(), "who holds which permits cannot be known"), 1U) << world->output();
+  EXPECT_GE(count(world->output(), "stop all members of the domain and start them again"), 1U) << world->output();
+  EXPECT_EQ(consumer.wait(30s), 1) << "it ends by itself, so that what looks after processes starts it again\n"
+                                   << world->output();
   EXPECT_LE(world.outside().most(), 4);
   // Started again, it goes on: the first that comes creates the topic.
   Process again = world.consumer();

@@ -265,7 +265,7 @@ INSTANTIATE_TEST_SUITE_P(
             "this member while it drains"},
         Wrong{"[consumer]\nthreads = 4",
               "2: consumer.threads: unknown key; the keys here are workers, window, "
-              "window_bytes, drain_timeout, commit_interval, stall_after, purge"},
+              "window_bytes, drain_timeout, commit_interval, stall_after, purge, when_halted"},
         Wrong{"[log]\nformat = \"jsn\"",
               "2: log.format: must be text or json, not the text 'jsn'; did you mean 'json'?"}));
 

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "turnstile/error.hpp"
+#include "turnstile/log.hpp"
 
 namespace turnstile {
 namespace {
@@ -52,6 +53,30 @@ TEST_F(LoggingTest, json_has_the_fields_as_fields) {
   EXPECT_EQ(line["member"], "m-1");
   EXPECT_TRUE(
       std::regex_match(line["time"].get<std::string>(), std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)")));
+}
+
+TEST_F(LoggingTest, what_is_redirected_has_the_form_and_the_level_of_its_target) {
+  const auto first = make_redirectable_logger({.level = "off", .format = "text"});
+  log(*first, level::err, "to nobody");
+  redirect(*first, logger("json"));
+  log(*first, level::warn, "fenced", all_fields);
+  log(*first, level::debug, "too quiet for the target");
+  auto line = only_line();
+  EXPECT_EQ(line["message"], "fenced");
+  EXPECT_EQ(line["topic"], "payments");
+  out_.str("");
+  first->warn("as the Kafka client says it: {}", 7);
+  EXPECT_EQ(only_line()["message"], "as the Kafka client says it: 7");
+}
+
+TEST_F(LoggingTest, only_what_was_made_for_it_is_redirected) {
+  const auto own = logger("text");
+  redirect(*own, make_logger({.level = "off", .format = "text"}));
+  log(*own, level::warn, "still here");
+  EXPECT_NE(out_.str().find("still here"), std::string::npos);
+  const auto itself = make_redirectable_logger({.level = "off", .format = "text"});
+  redirect(*itself, itself);
+  log(*itself, level::warn, "does not go round");
 }
 
 TEST_F(LoggingTest, what_is_not_known_is_left_out) {

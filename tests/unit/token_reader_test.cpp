@@ -191,7 +191,7 @@ TEST(TokenReader, tells_whose_permits_came_back_when_a_member_ends) {
   TokenReader reader(log.open());
   reader.start(6);
   const TokenRecord expired = reader.next();
-  EXPECT_EQ(expired.details, "billing (h1, pid 11), silent since position 5");
+  EXPECT_EQ(expired.details, "billing@h1:11, silent since position 5");
   ASSERT_TRUE(expired.ended);
   EXPECT_EQ(expired.ended->client, "billing");
   ASSERT_EQ(expired.changes.size(), 1U) << "the limit is 8 now, but mailer wants no more than it has";

@@ -6,8 +6,10 @@
 #include "turnstile/consumer.hpp"
 #include "turnstile/kafka/broker.hpp"
 #include "turnstile/kafka/limiters.hpp"
+#include "turnstile/kafka/look.hpp"
 #include "turnstile/log.hpp"
 #include "turnstile/poll_loop.hpp"
+#include "turnstile/postgres/look.hpp"
 #include "turnstile/postgres/store.hpp"
 
 namespace turnstile {
@@ -39,16 +41,19 @@ class LazyDomain final : public Limiters {
   void on_revoked(std::span<const TopicPartition> partitions) override {
     if (const auto domain = joined()) domain->on_revoked(partitions);
   }
+  LimitersHealth health() const override {
+    const auto domain = joined();
+    return domain ? domain->health() : LimitersHealth{};
+  }
 
  private:
-  std::shared_ptr<TokenDomain> joined() {
+  std::shared_ptr<TokenDomain> joined() const {
     const std::lock_guard lock(mutex_);
     return domain_;
   }
   void join() {
     const LimitsSettings& limits = config_.limits;
-    const auto client = config_.kafka.find("client.id");
-    const TokenSettings tokens{.client = client == config_.kafka.end() ? config_.group() : client->second,
+    const TokenSettings tokens{.client = config_.client(),
                                .lease = limits.lease,
                                .weight = static_cast<std::uint32_t>(limits.weight),
                                .strict = limits.strict,
@@ -60,15 +65,22 @@ class LazyDomain final : public Limiters {
 
   const Config config_;
   const std::shared_ptr<spdlog::logger> logger_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::shared_ptr<TokenDomain> domain_;
 };
 
 }  // namespace
 
+void look_at_system(const Config& config, Findings& findings) {
+  kafka::look_at(config, findings);
+  postgres::look_at(config, findings);
+}
+
 Backends connect(const Config& config, std::shared_ptr<spdlog::logger> logger) {
   Backends backends;
-  if (!logger) logger = make_logger(config.log);
+  if (!logger) logger = make_redirectable_logger(config.log);
+  backends.logger = logger;
+  backends.look = look_at_system;
   if (!config.kafka.empty()) {
     backends.broker = kafka::open_broker(config.kafka, logger);
     if (config.limits.over == "cluster") backends.limiters = std::make_shared<LazyDomain>(config, std::move(logger));

@@ -5,15 +5,17 @@
 #include <algorithm>
 
 #include "command.hpp"
-#include "doctor.hpp"
 #include "settings.hpp"
 #include "text.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/findings.hpp"
 #include "turnstile/kafka/broker.hpp"
 
 namespace turnstile::cli {
 
 namespace {
+
+using Level = Finding::Level;
 
 const char* name_of(Level level) {
   switch (level) {
@@ -38,8 +40,7 @@ void look_at_all(const Global& global, Findings& findings) {
     const Config config = load_settings(global, kafka::check_settings);
     findings.ok("configuration", fmt::format("{}: {}", source_of(config),
                                              count(static_cast<std::int64_t>(config.topics.size()), "topic")));
-    look_at_kafka(config, findings);
-    look_at_postgres(config, findings);
+    look_at_system(config, findings);
   } catch (const ConfigError& error) {
     for (const auto& problem : error.problems) findings.problem("configuration", problem);
   }
@@ -77,7 +78,8 @@ Exit doctor(const Global& global) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Command& command) {
-  auto* verb = app.add_subcommand("doctor", "looks at configuration, brokers, topics, database, schema and rights");
+  auto* verb = app.add_subcommand(
+      "doctor", "looks at configuration, brokers, topics, database, schema and rights, and at what runs and waits");
   verb->callback([&command] { command.run = [&command] { return doctor(command.global); }; });
 }
 

@@ -85,7 +85,7 @@ Exit look_at_domain(const Global& global, const DomainOptions& options, const st
 }
 
 std::string holder(const std::string& client, const std::string& host, std::uint32_t pid) {
-  return fmt::format("{} ({}, pid {})", one_line(client, kShown), one_line(host, kShown), pid);
+  return process_name(one_line(client, kShown), one_line(host, kShown), pid);
 }
 
 std::string holder(const TokenMember& member) {

@@ -26,7 +26,7 @@ std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptio
 /// snapshot.
 Exit look_at_domain(const Global& global, const DomainOptions& options, const std::function<Exit(TokenReader&)>& look);
 
-/// "billing (host1, pid 4711)"
+/// "billing@host1:4711", as in the process's own log
 std::string holder(const std::string& client, const std::string& host, std::uint32_t pid);
 /// The same; of one of whom nothing is known "member 17".
 std::string holder(const TokenMember& member);

@@ -47,7 +47,7 @@ const char* source_of(const PermitsView::Entry& entry) {
   return entry.configured.empty() ? "none" : "configuration";
 }
 
-/// "8 (mailer (host1, pid 77)), 16 (2 members)"
+/// "8 by mailer@host1:77, 16 by 2 members"
 std::string configured(const PermitsView::Entry& entry) {
   std::map<std::int64_t, std::vector<const PermitsView::Holder*>> by_limit;
   for (const auto& who : entry.holders) {

@@ -31,10 +31,10 @@ struct Options {
   std::optional<std::string> reason;
 };
 
-/// Nobody knows whether these have taken effect, or whether they kill their process again: to be decided one by one, or for all of a
-/// reason.
-const std::set<std::string, std::less<>> kUndecided{"too_old", "unknown", "outside_window", "no_session",
-                                                    "killed_process"};
+/// Nobody knows whether these have taken effect: to be decided one by one, or for all of a reason.
+const std::set<std::string, std::less<>> kUndecided{"too_old", "unknown", "outside_window", "no_session"};
+/// These die again, unless something else has changed: the topic's settings, or what killed the process.
+const std::set<std::string, std::less<>> kDiesAgain{"missing_id", "mismatch", "killed_process"};
 /// Somebody else's: one by one.
 constexpr std::string_view kForged = "forged";
 
@@ -111,16 +111,23 @@ class Replayer {
         const std::string& reason = dead->summary.reason;
         if (options.reason && reason != *options.reason) continue;
         if (is_done(dead->summary)) ++passed_over_;
+        else if (!options.reason && kDiesAgain.contains(reason)) ++dies_again_[reason];
         else if (!options.reason && (kUndecided.contains(reason) || reason == kForged)) ++undecided_[reason];
         else publish_if_possible(*dead);
       }
     }
-    if (replayed_.empty() && passed_over_ == 0 && undecided_.empty() && unsendable_.empty() && !json_)
+    if (replayed_.empty() && passed_over_ == 0 && undecided_.empty() && dies_again_.empty() && unsendable_.empty() &&
+        !json_)
       fmt::print("no dead letters that wait: nothing to replay\n");
     if (passed_over_ > 0 && !json_) {
       fmt::print(
           "{} passed over: duplicates, whose messages have taken effect; one of them all the same: turnstile dlq replay NUMBER --again\n",
           count(passed_over_, "dead letter"));
+    }
+    for (const auto& [reason, letters] : dies_again_) {
+      if (json_) break;
+      fmt::print("{} passed over: {}, which would die of the same again; once that is mended: --all --reason {}\n",
+                 count(letters, "dead letter"), reason, reason);
     }
     for (const auto& [reason, letters] : undecided_) {
       if (json_) break;
@@ -251,7 +258,8 @@ class Replayer {
   bool all_ = false;
   Json unsendable_ = Json::array();
   std::int64_t passed_over_ = 0;
-  std::map<std::string, std::int64_t> undecided_;  ///< how many, by reason
+  std::map<std::string, std::int64_t> undecided_;   ///< how many, by reason
+  std::map<std::string, std::int64_t> dies_again_;  ///< the same
   const Config& config_;
   postgres::Admin admin_;
   std::shared_ptr<Producers> producers_;  ///< null until a request is replayed

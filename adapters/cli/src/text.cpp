@@ -78,38 +78,6 @@ std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
   return std::nullopt;
 }
 
-std::string duration(std::chrono::milliseconds time) {
-  constexpr std::array<std::pair<std::string_view, std::int64_t>, 4> units{
-      {{"d", kDay}, {"h", kHour}, {"m", kMinute}, {"s", kSecond}}};
-  for (const auto& [name, factor] : units) {
-    if (time.count() != 0 && time.count() % factor == 0) return fmt::format("{}{}", time.count() / factor, name);
-  }
-  return fmt::format("{}ms", time.count());
-}
-
-std::string bytes(std::int64_t count) {
-  if (count < 1000) return fmt::format("{} B", count);
-  auto value = static_cast<double>(count);
-  const char* unit = "";
-  for (const char* next : {"kB", "MB", "GB", "TB"}) {
-    if (value < 999.95) break;
-    value /= 1000;
-    unit = next;
-  }
-  return fmt::format("{:.1f} {}", value, unit);
-}
-
-std::string number(std::int64_t value) {
-  std::string digits = std::to_string(value);
-  const std::size_t sign = value < 0 ? 1 : 0;
-  for (std::size_t at = digits.size(); at > sign + 3;) digits.insert(at -= 3, ",");
-  return digits;
-}
-
-std::string count(std::int64_t value, std::string_view singular) {
-  return fmt::format("{} {}{}", number(value), singular, value == 1 ? "" : "s");
-}
-
 std::string one_line(std::string_view text, std::size_t most) {
   std::string line;
   std::size_t shown = 0;

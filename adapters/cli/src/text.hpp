@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "turnstile/text.hpp"
+
 namespace turnstile::cli {
 
 using Json = nlohmann::ordered_json;
@@ -22,15 +24,10 @@ Json iso_or_null(const std::optional<Microseconds>& time);
 
 /// "7d", "36h", "90m", "30s", "500ms", "2w"; nothing when it is none of them or not positive.
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
-/// The longest unit that fits without a rest: "7d", "36h", "1500ms".
-std::string duration(std::chrono::milliseconds time);
-
-/// "12.3 MB"
-std::string bytes(std::int64_t count);
-/// "1,234,567"
-std::string number(std::int64_t value);
-/// "1 message", "2,000 messages"
-std::string count(std::int64_t value, std::string_view singular);
+using text::bytes;
+using text::count;
+using text::duration;
+using text::number;
 
 /// One line of at most `most` characters that a terminal can show: control characters become spaces.
 std::string one_line(std::string_view text, std::size_t most);

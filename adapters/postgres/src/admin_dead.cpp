@@ -5,6 +5,9 @@ namespace turnstile::postgres {
 
 namespace {
 
+/// Counts what waits, which is little, or else there is more to worry about than an answer that does not come.
+constexpr Patience kLooking{10'000, 2'000};
+
 constexpr std::string_view kSummary =
     "SELECT d.id, coalesce(h.name, ''), f.consumer_group, f.topic, f.partition, d.record_offset, d.message_id, d.reason, "
     "       d.error, d.attempts, (extract(epoch FROM d.died_at) * 1000000)::bigint, "
@@ -97,6 +100,31 @@ std::optional<DeadRecord> Admin::load_dead(std::int64_t number) {
         "WHERE d.id = $1::bigint ORDER BY u.n",
         which));
     return dead;
+  });
+}
+
+WaitingReport Admin::waiting() {
+  return session_->transact(kLooking, [&] {
+    WaitingReport report;
+    const Rows dead = session_->run(
+        "SELECT coalesce(h.name, ''), d.reason, count(*), (extract(epoch FROM min(d.died_at)) * 1000000)::bigint "
+        "FROM dead d LEFT JOIN handler h ON h.id = d.handler WHERE d.replayed_at IS NULL GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2");
+    for (std::size_t row = 0; row < dead.size(); ++row) {
+      report.dead.push_back({dead.get<std::string>(row, 0), dead.get<std::string>(row, 1),
+                             dead.get<std::int64_t>(row, 2), time_at(dead, row, 3)});
+    }
+    const Rows claims = session_->run(
+        "SELECT coalesce(h.name, ''), count(*) FILTER (WHERE c.state = 'claimed' AND c.expires_at >= clock_timestamp()), "
+        "       count(*) FILTER (WHERE c.state = 'claimed' AND c.expires_at < clock_timestamp()), "
+        "       count(*) FILTER (WHERE c.state = 'failed'), count(*) FILTER (WHERE c.state = 'parked') "
+        "FROM claim c LEFT JOIN handler h ON h.id = c.handler GROUP BY 1 ORDER BY 1");
+    for (std::size_t row = 0; row < claims.size(); ++row) {
+      report.claims.push_back({claims.get<std::string>(row, 0), claims.get<std::int64_t>(row, 1),
+                               claims.get<std::int64_t>(row, 2), claims.get<std::int64_t>(row, 3),
+                               claims.get<std::int64_t>(row, 4)});
+    }
+    report.now = time_at(session_->run("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"), 0, 0);
+    return report;
   });
 }
 

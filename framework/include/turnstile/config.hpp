@@ -43,6 +43,12 @@ struct PostgresSettings {
   std::chrono::milliseconds connect_timeout{5'000};
 };
 
+/// What a consumer does that cannot continue.
+enum class HaltPolicy : std::uint8_t {
+  end,      ///< leaves the group, and run() throws Halted: the process can be started again
+  release,  ///< leaves the group, and stays: run() goes on, logs why again and again, and does nothing until stop()
+};
+
 struct ConsumerSettings {
   int workers = 0;              ///< threads that run handlers; 0: as many as the limits allow, 4 to 64
   std::size_t window = 10'000;  ///< most messages taken from one partition and not yet settled
@@ -53,6 +59,7 @@ struct ConsumerSettings {
   std::chrono::milliseconds commit_interval{1'000};  ///< offsets are committed this often, and on revoke and stop
   std::chrono::milliseconds stall_after{60'000};     ///< the watchdog's patience with one partition
   bool purge = true;  ///< takes its turn at deleting ids that are older than anybody needs them
+  HaltPolicy when_halted = HaltPolicy::end;
 };
 
 /// Over what limits are counted, and how what a dead member held comes back.
@@ -116,6 +123,8 @@ class Config {
   /// "turnstile.toml:12: topics.payments.limit", "environment TURNSTILE_…: topics.payments.limit", or the key alone.
   [[nodiscard]] std::string where(const std::string& key) const;
   [[nodiscard]] std::string group() const;
+  /// What this process is called, with its host and pid, in logs and in `turnstile permits`: client.id, else the group.
+  [[nodiscard]] std::string client() const;
 };
 
 }  // namespace turnstile

@@ -97,6 +97,11 @@ inline auto retry(exponential e) {
 inline auto dead_letter(std::string topic = {}) {
   return detail::Policy{[topic = std::move(topic)](TopicSettings& s) { s.dead_letter = topic; }};
 }
+/// After so many dead letters in a row for the same reason the partition stops, since the cause is then most likely not in the messages: a
+/// wrong message_id, say. 0: never.
+inline auto stop_after_dead(std::int64_t in_a_row) {
+  return detail::Policy{[in_a_row](TopicSettings& s) { s.stop_after_dead = in_a_row; }};
+}
 
 /// The scope of ids. A name that stays the same over renames in the code.
 inline auto handler_id(std::string name) {

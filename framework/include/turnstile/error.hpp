@@ -86,6 +86,12 @@ struct BrokerError : Error {
   using Error::Error;
 };
 
+/// This process cannot continue, and no waiting mends it: the token log is gone or damaged, say. `what()` says what to do before it
+/// is started again.
+struct Halted : Error {
+  using Error::Error;
+};
+
 /// A response of more bytes than the topic's max_response.
 struct ResponseTooLarge : Error {
   using Error::Error;

@@ -45,7 +45,8 @@ class Observer {
   virtual void on_handler_stop(std::string_view /*topic*/, std::string_view /*limiter*/) noexcept {}
   virtual void on_retry(const MessageReport&) noexcept {}
   virtual void on_dead_letter(const MessageReport&) noexcept {}
-  /// The watchdog: a partition makes no progress, and this message holds it.
+  /// The watchdog: a partition makes no progress; `offset` is the oldest message that waits (-1: none was read yet), `why` what it waits
+  /// for: its handler, a permit, the database.
   virtual void on_stall(const MessageReport&) noexcept {}
   virtual void on_assigned(const TopicPartition&, Epoch) noexcept {}
   virtual void on_revoked(const TopicPartition&) noexcept {}

@@ -40,8 +40,8 @@ class PollLoop {
   /// Of one partition messages come one after another, in the order of their offsets.
   /// Throws Fenced (another member has the partition now: drop it, do not commit), ReadAgain (the database may have lost what was
   /// settled: seek the partition, call revoked(); thrown for each of its messages until then), Duplicate (where the policy is raise),
-  /// StoreUnavailable (nothing decided: handle the message again), BrokerError (the dead letter topic refused),
-  /// ConfigError / SchemaError at the first call.
+  /// StoreUnavailable (nothing decided: handle the message again), BrokerError (the dead letter topic refused), Halted (its token log is
+  /// gone or damaged, or stop_after_dead messages in a row were dead: stop, do not commit), ConfigError / SchemaError at the first call.
   Settled handle(const Message& message);
   /// Call it from your rebalance callback when partitions are taken away, and after the seek that ReadAgain asks for: the next message
   /// claims them anew.

@@ -49,7 +49,9 @@ struct TopicSettings {
   std::optional<std::chrono::milliseconds> handler_timeout;  ///< stop_token is set after it; default 30 s
   std::optional<RetryPolicy> retry;                          ///< default: 5 attempts, 100 ms doubling to 30 s
   std::optional<std::string>
-      dead_letter;                    ///< topic; "" = "<topic>.dlq"; not set: a failing message is retried for ever
+      dead_letter;  ///< topic; "" = "<topic>.dlq"; not set: a failing message is retried for ever
+  /// So many dead letters in a row for the same reason, and nothing else between, and the partition stops; 0: never. Default 100
+  std::optional<std::int64_t> stop_after_dead;
   std::optional<std::int64_t> batch;  ///< most messages in one transaction (or one turn of a worker); default 500
   std::optional<DuplicatePolicy> duplicates;  ///< default skip
   std::optional<std::string>

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "turnstile/ports/limiter.hpp"
@@ -17,6 +18,9 @@ class logger;
 }
 
 namespace turnstile {
+
+/// How a process is named wherever it is shown: "billing@host1:4711".
+std::string process_name(std::string_view client, std::string_view host, std::uint32_t pid);
 
 /// One that is out of range is refused by the domain: halted() says so, and nothing starts.
 struct TokenSettings {
@@ -86,6 +90,7 @@ class TokenDomain : public Limiters {
   /// Why nothing starts any more, for good, and what to do: the log is damaged, or this member cannot follow it. Empty while all is
   /// well, also while the log is out of reach.
   [[nodiscard]] virtual std::string halted() const = 0;
+  [[nodiscard]] LimitersHealth health() const override = 0;
 };
 
 /// Joins the domain of this log, on a thread of its own, after reading the newest snapshot on this one. Leaves it when the last one

@@ -65,6 +65,11 @@ std::string Config::where(const std::string& key) const {
   return source + ":" + std::to_string(found->second) + ": " + key;
 }
 
+std::string Config::client() const {
+  const auto found = kafka.find("client.id");
+  return found == kafka.end() || found->second.empty() ? group() : found->second;
+}
+
 std::string Config::group() const {
   const auto found = kafka.find("group.id");
   return found == kafka.end() ? default_group : found->second;

@@ -84,6 +84,9 @@ class TopicCheck {
     }
     if (s_.batch && *s_.batch < 1)
       add("batch", "is " + std::to_string(*s_.batch) + "; a batch holds at least 1 message");
+    if (s_.stop_after_dead && *s_.stop_after_dead < 0)
+      add("stop_after_dead", "is " + std::to_string(*s_.stop_after_dead) +
+                                 "; it is a number of dead letters, or 0 for a topic that never stops for them");
     if (s_.keep_ids_for && s_.keep_ids_for->count() < 1) add("keep_ids_for", "must be at least 1s");
     if (s_.handler_timeout && s_.handler_timeout->count() < 1) add("handler_timeout", "must be at least 1ms");
     if (s_.lease && *s_.lease < kShortestClaimLease) {
@@ -266,6 +269,18 @@ void check_shared_limiters(const Config& config, Problems& problems) {
   }
 }
 
+/// Two topics whose ids would be taken for one another's.
+void check_handlers(const Config& config, Problems& problems) {
+  std::map<std::string, std::string> first_topic;  // by handler
+  for (const auto& [topic, settings] : config.topics) {
+    const auto [first, is_first] = first_topic.try_emplace(settings.handler.value_or(topic), topic);
+    if (is_first) continue;
+    problems.push_back(config.where("topics." + topic + ".handler") + ": handler '" + first->first +
+                       "' is used by topic '" + first->second +
+                       "' too: their ids would be taken for one another's; give each a name of its own");
+  }
+}
+
 }  // namespace
 
 std::optional<std::string> check_topic_name(std::string_view topic) {
@@ -341,6 +356,7 @@ std::vector<std::string> check_config(const Config& config) {
   for (const auto& [topic, settings] : config.topics) TopicCheck(config, topic, settings, problems).relations();
   check_reserve(config, problems);
   check_shared_limiters(config, problems);
+  check_handlers(config, problems);
   return problems;
 }
 

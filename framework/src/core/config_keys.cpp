@@ -84,6 +84,9 @@ constexpr std::pair<std::string_view, HorizonPolicy> kTooOld[] = {{"park", Horiz
 constexpr std::pair<std::string_view, StoreDownPolicy> kStoreDown[] = {{"wait", StoreDownPolicy::wait},
                                                                        {"run", StoreDownPolicy::run}};
 
+constexpr std::pair<std::string_view, HaltPolicy> kHalted[] = {{"end", HaltPolicy::end},
+                                                               {"release", HaltPolicy::release}};
+
 Problem read_limit(const ConfigValue& value, std::optional<std::int64_t>& into) {
   const auto* number = std::get_if<std::int64_t>(&value.value);
   const auto* text = std::get_if<std::string>(&value.value);
@@ -209,6 +212,7 @@ std::span<const Setting<ConsumerSettings>> consumer_keys() {
       {"commit_interval", [](V v, ConsumerSettings& s) { return read(v, milliseconds(1), s.commit_interval); }},
       {"stall_after", [](V v, ConsumerSettings& s) { return read(v, milliseconds(1), s.stall_after); }},
       {"purge", [](V v, ConsumerSettings& s) { return read(v, s.purge); }},
+      {"when_halted", [](V v, ConsumerSettings& s) { return read_choice<HaltPolicy>(v, kHalted, s.when_halted); }},
   }};
   return keys;
 }
@@ -236,7 +240,7 @@ std::span<const Setting<LogSettings>> log_keys() {
 }
 
 std::span<const Setting<TopicSettings>> topic_keys() {
-  static constexpr std::array<Setting<TopicSettings>, 22> keys{{
+  static constexpr std::array<Setting<TopicSettings>, 23> keys{{
       {"handler", [](V v, TopicSettings& s) { return read_non_empty(v, s.handler); }},
       {"mode", [](V v, TopicSettings& s) { return read_optional_choice(v, kModes, s.mode); }},
       {"order", [](V v, TopicSettings& s) { return read_optional_choice(v, kOrders, s.order); }},
@@ -248,6 +252,8 @@ std::span<const Setting<TopicSettings>> topic_keys() {
       {"retry.attempts", read_attempts},
       {"retry.backoff", read_backoff},
       {"dead_letter", [](V v, TopicSettings& s) { return read_dead_letter(v, s.dead_letter); }},
+      {"stop_after_dead",
+       [](V v, TopicSettings& s) { return read_optional(v, s.stop_after_dead, std::int64_t{0}, any_number); }},
       {"batch", [](V v, TopicSettings& s) { return read_optional(v, s.batch, std::int64_t{1}, any_number); }},
       {"duplicates", [](V v, TopicSettings& s) { return read_optional_choice(v, kDuplicates, s.duplicates); }},
       {"reply_topics", [](V v, TopicSettings& s) { return read_reply_topics(v, s.reply_topics); }},

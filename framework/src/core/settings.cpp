@@ -51,6 +51,7 @@ TopicSettings merge(const TopicSettings& base, const TopicSettings& over) {
   take(merged.handler_timeout, over.handler_timeout);
   take(merged.retry, over.retry);
   take(merged.dead_letter, over.dead_letter);
+  take(merged.stop_after_dead, over.stop_after_dead);
   take(merged.batch, over.batch);
   take(merged.duplicates, over.duplicates);
   take(merged.reply_topics, over.reply_topics);

@@ -25,6 +25,7 @@ struct TopicPlan {
   IdSource id_source;
   RetryPolicy retry{};
   std::optional<std::string> dead_letter{};  ///< a topic's name, never ""
+  std::int64_t stop_after_dead = 100;        ///< 0: never
   std::size_t batch = 500;
   DuplicatePolicy duplicates = DuplicatePolicy::skip;
   std::vector<std::string> reply_topics{};  ///< the first one is where who names none is answered
@@ -43,6 +44,9 @@ struct TopicPlan {
   /// its name.
   [[nodiscard]] bool knows_by_offset() const noexcept { return numbering != Numbering::ids || id_source.is_offset(); }
 };
+
+/// One line for people: handler, mode, ids, order, limit, retries, dead letters.
+std::string describe(const TopicPlan& plan);
 
 /// `settings` must have passed check_topic(): throws ConfigError otherwise.
 TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings);

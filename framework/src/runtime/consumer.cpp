@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "runtime/engine.hpp"
+#include "runtime/process_name.hpp"
 #include "runtime/setup.hpp"
 #include "turnstile/error.hpp"
 
@@ -12,6 +13,7 @@ namespace turnstile {
 
 struct Consumer::State {
   Blueprint blueprint;
+  std::shared_ptr<HealthBoard> health = std::make_shared<HealthBoard>();
   bool handle_signals = true;
   std::atomic<int> stop{0};
 };
@@ -57,6 +59,7 @@ Consumer::Consumer(Config config, Backends backends) : state_(std::make_unique<S
   state_->blueprint.config = std::move(config);
   state_->blueprint.backends = std::move(backends);
   if (!state_->blueprint.backends.limiters) state_->blueprint.backends.limiters = make_local_limiters();
+  state_->health->name(own_name(state_->blueprint.config.client()));
 }
 
 Consumer::~Consumer() = default;
@@ -72,7 +75,7 @@ Consumer& Consumer::observe(std::shared_ptr<Observer> observer) {
 }
 
 Consumer& Consumer::logger(std::shared_ptr<spdlog::logger> logger) {
-  state_->blueprint.logger = std::move(logger);
+  log_through(state_->blueprint, std::move(logger));
   return *this;
 }
 
@@ -83,7 +86,30 @@ Consumer& Consumer::handle_signals(bool on) {
 
 void Consumer::stop() noexcept { state_->stop.fetch_add(1); }
 
+Health Consumer::health() const { return state_->health->look(); }
+
+std::vector<Finding> Consumer::check() const {
+  Findings findings;
+  check_blueprint(state_->blueprint, findings);
+  const Health now = health();
+  if (now.state == Health::State::halted) findings.problem("this consumer", now.reason);
+  else if (!now.reason.empty()) findings.warning("this consumer", now.reason);
+  for (const auto& problem : now.problems) findings.problem("partition " + to_string(problem.at), problem.reason);
+  return findings.all();
+}
+
 void Consumer::run() {
+  state_->health->set(Health::State::starting);
+  try {
+    run_until_stopped();
+  } catch (const std::exception& error) {
+    state_->health->set(Health::State::halted, error.what());
+    throw;
+  }
+  if (state_->health->look().state != Health::State::halted) state_->health->set(Health::State::stopped);
+}
+
+void Consumer::run_until_stopped() {
   const Blueprint& blueprint = state_->blueprint;
   if (!blueprint.backends.broker) throw ConfigError({"a Consumer needs a broker: Backends::broker is null"});
   const SignalWatch signals(state_->stop, state_->handle_signals);
@@ -92,7 +118,8 @@ void Consumer::run() {
   auto topics = build_topics(blueprint, journal, false, [relay] { relay->ring(); });
   EngineSettings settings{.consumer = blueprint.config.consumer,
                           .group = blueprint.config.group(),
-                          .workers = worker_count(blueprint.config, topics)};
+                          .workers = worker_count(blueprint.config, topics),
+                          .health = state_->health};
   if (blueprint.config.postgres) settings.lock_timeout = blueprint.config.postgres->lock_timeout;
   Engine engine(settings, *blueprint.backends.broker, blueprint.backends.store, blueprint.backends.limiters, journal);
   const bool stores = need_store(topics);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/log_watch.hpp"
+#include "runtime/health_board.hpp"
 #include "runtime/keeper.hpp"
 #include "runtime/scheduler.hpp"
 #include "turnstile/config.hpp"
@@ -27,6 +28,7 @@ struct EngineSettings {
   std::string group;
   int workers = 4;
   std::chrono::milliseconds lock_timeout{5'000};
+  std::shared_ptr<HealthBoard> health = std::make_shared<HealthBoard>();
 };
 
 class Engine final : private AssignmentListener {
@@ -37,7 +39,7 @@ class Engine final : private AssignmentListener {
 
   /// Before run().
   TopicState& add_topic(std::unique_ptr<TopicState> topic);
-  /// Until `stop` is positive; 2 and more ends the drain as well. Throws BrokerError, TransactionEnded.
+  /// Until `stop` is positive; 2 and more ends the drain as well. Throws BrokerError, TransactionEnded, Halted.
   void run(const std::atomic<int>& stop);
 
  private:
@@ -48,13 +50,18 @@ class Engine final : private AssignmentListener {
 
   [[nodiscard]] TopicState* topic_of(const TopicPartition& at) const;
   void start_workers();
-  void poll_until(const std::atomic<int>& stop);
+  std::string poll_until(const std::atomic<int>& stop);
   void feed_all();
   void pass_gap(LaneState& lane);
   std::unique_ptr<Block> take(const LanePtr& lane, std::size_t most);
   void commit(bool wait);
   void release(const std::vector<LanePtr>& lanes, bool lost);
   void shut_down();
+  [[nodiscard]] std::string why_halted() const;
+  void halt(const std::string& why);
+  void tell_of_waiting();
+  void count_partitions(std::size_t now);
+  void describe(Health& health) const;
   void take_late_claims();
   LanePtr begin_anew(const LanePtr& lane);
   void expect_same_handler(const LaneState& lane);
@@ -92,10 +99,15 @@ class Engine final : private AssignmentListener {
   std::vector<std::thread> workers_;
   const std::atomic<int>* stop_ = nullptr;
   SteadyTime next_commit_{};
-  std::exception_ptr fatal_;  ///< nothing may go on: run() ends with it
   LogWatch logs_;
   std::vector<LanePtr> other_logs_;  ///< of these Kafka has another log
   SteadyTime next_other_logs_{};
+  std::exception_ptr fatal_;        ///< nothing may go on: run() ends with it
+  SteadyTime look_again_{};         ///< whether it can continue
+  std::vector<std::string> names_;  ///< of the topics
+  std::size_t partitions_ = 0;
+  bool at_work_ = false;                     ///< from the subscription to the shutdown
+  std::optional<SteadyTime> waiting_since_;  ///< for partitions; nothing: it has some, or has told of it
   /// Last, so that it goes first: what it calls from close() needs the others.
   std::unique_ptr<BrokerConsumer> consumer_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/holds.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -147,20 +148,11 @@ void Keeper::watch_handlers(SteadyTime now) {
 void Keeper::watch_progress(SteadyTime now) {
   struct Stall {
     LanePtr lane;
-    std::optional<Offset> offset;  ///< nothing: it is not claimed
+    Hold hold;
     std::chrono::milliseconds lasted;
-    std::string why;
   };
   std::vector<Stall> stalls;
-  const auto running = scheduler_.running();
-  // What runs holds it; where nothing does, the oldest that waits.
-  const auto holder = [&](const LanePtr& lane, Offset oldest) {
-    for (const auto& [where, watch] : running) {
-      const auto now_running = where == lane ? watch->look() : std::nullopt;
-      if (now_running) return now_running->offset;
-    }
-    return oldest;
-  };
+  const Holds holds(scheduler_, settings_.limiters.get());
   scheduler_.locked([&] {
     for (const auto& lane : scheduler_.lanes_unlocked()) {
       const auto position = lane->lane.position();
@@ -175,24 +167,18 @@ void Keeper::watch_progress(SteadyTime now) {
       const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(now - lane->moved_at);
       if (lasted < settings_.stall_after + lane->stalled_for) continue;
       lane->stalled_for = lasted;
-      if (unclaimed) stalls.push_back({lane, std::nullopt, lasted, lane->unclaimed_why});
-      else stalls.push_back({lane, holder(lane, oldest->offset()), lasted, {}});
+      stalls.push_back({lane, holds.of(*lane, now), lasted});
     }
   });
   for (const auto& stall : stalls) {
     const auto& runner = stall.lane->topic.runner;
     const std::string since = "no progress for " + std::to_string(stall.lasted.count() / 1000) + " s: ";
-    if (stall.offset) {
-      journal_->warn(stall.lane->place.at, runner.plan().handler, *stall.offset,
-                     since + "this message holds the partition");
-    } else {
-      journal_->warn(stall.lane->place.at, since + "the partition could not be claimed in the database (" + stall.why +
-                                               "); pg_stat_activity shows whose transaction is open");
-    }
+    const auto& [offset, why] = stall.hold;
+    if (offset) journal_->warn(stall.lane->place.at, runner.plan().handler, *offset, since + why);
+    else journal_->warn(stall.lane->place.at, since + why);
     runner.services().observers.tell(
-        &Observer::on_stall,
-        MessageReport{runner.plan().topic, stall.lane->place.at.partition, stall.offset.value_or(-1),
-                      runner.plan().handler, 0, "no progress", stall.lasted});
+        &Observer::on_stall, MessageReport{runner.plan().topic, stall.lane->place.at.partition, offset.value_or(-1),
+                                           runner.plan().handler, 0, why, stall.lasted});
   }
 }
 

@@ -22,6 +22,7 @@ class Keeper {
     std::chrono::milliseconds stall_after{60'000};
     std::chrono::milliseconds lock_timeout{5'000};
     std::chrono::milliseconds flush_interval{1'000};
+    std::shared_ptr<Limiters> limiters{};                ///< may be null
     bool purge = true;                                   ///< this process takes its turn at deleting old ids
     std::vector<std::shared_ptr<Retention>> retained{};  ///< of the handlers that keep ids
     std::shared_ptr<Producers> producers{};              ///< null unless producers number their requests

@@ -6,10 +6,12 @@
 #include <array>
 #include <chrono>
 #include <ctime>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "turnstile/error.hpp"
+#include "turnstile/log.hpp"
 
 namespace turnstile {
 namespace {
@@ -97,6 +99,33 @@ class JsonLogger final : public spdlog::logger {
   }
 };
 
+/// Hands everything to another logger, whose level and form count.
+class RedirectedLogger final : public spdlog::logger {
+ public:
+  explicit RedirectedLogger(std::shared_ptr<spdlog::logger> to) : spdlog::logger(logger_name), to_(std::move(to)) {
+    set_level(level::trace);
+  }
+
+  void redirect(std::shared_ptr<spdlog::logger> to) {
+    if (to.get() == this) return;
+    const std::lock_guard lock(mutex_);
+    to_ = std::move(to);
+  }
+  [[nodiscard]] std::shared_ptr<spdlog::logger> target() const {
+    const std::lock_guard lock(mutex_);
+    return to_;
+  }
+  std::shared_ptr<spdlog::logger> clone(std::string) override { return std::make_shared<RedirectedLogger>(target()); }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override { target()->log(message.level, message.payload); }
+  void flush_() override { target()->flush(); }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<spdlog::logger> to_;
+};
+
 void append_escaped(std::string& out, std::string_view text, bool in_quotes) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -161,7 +190,20 @@ std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings, spdlog:
   return logger;
 }
 
+std::shared_ptr<spdlog::logger> make_redirectable_logger(const LogSettings& settings) {
+  return std::make_shared<RedirectedLogger>(make_logger(settings));
+}
+
+void redirect(spdlog::logger& from, std::shared_ptr<spdlog::logger> to) {
+  if (auto* redirected = dynamic_cast<RedirectedLogger*>(&from); redirected != nullptr && to) {
+    redirected->redirect(std::move(to));
+  }
+}
+
 void log(spdlog::logger& logger, spdlog::level::level_enum level, std::string_view message, const LogFields& fields) {
+  if (const auto* redirected = dynamic_cast<RedirectedLogger*>(&logger)) {
+    return log(*redirected->target(), level, message, fields);
+  }
   if (!logger.should_log(level)) return;
   if (auto* json = dynamic_cast<JsonLogger*>(&logger)) {
     json->write(level, message, fields);

@@ -14,22 +14,29 @@ namespace turnstile {
 
 namespace {
 
-/// Waits on the caller's thread for what the engine does with its queues.
-Permit wait_for_permit(Limiter& limiter) {
+/// Whether permits can still come is asked so often.
+constexpr std::chrono::milliseconds kAskAgain{500};
+
+/// Waits on the caller's thread for what the engine does with its queues. Throws Halted.
+Permit wait_for_permit(Limiter& limiter, const Limiters& limiters) {
   if (auto permit = limiter.try_acquire_fairly(1)) return permit;
   struct Seat {
     std::mutex mutex;
     std::condition_variable called;
     Permit permit;
   };
-  const auto seat = std::make_shared<Seat>();
+  const auto seat = std::make_shared<Seat>();  // shared: the limiter may call after we have gone
   limiter.acquire_later(1, Priority::normal, [seat](Permit permit) {
     const std::lock_guard lock(seat->mutex);
     seat->permit = std::move(permit);
     seat->called.notify_one();
   });
   std::unique_lock lock(seat->mutex);
-  seat->called.wait(lock, [&] { return static_cast<bool>(seat->permit); });
+  while (!seat->called.wait_for(lock, kAskAgain, [&] { return static_cast<bool>(seat->permit); })) {
+    const LimitersHealth health = limiters.health();
+    if (health.state == LimitersHealth::State::halted)
+      throw Halted("limiter '" + limiter.name() + "': " + health.why);
+  }
   return std::move(seat->permit);
 }
 
@@ -289,7 +296,7 @@ PollLoop& PollLoop::topic(const std::string& name, Pipeline pipeline) {
 }
 
 PollLoop& PollLoop::logger(std::shared_ptr<spdlog::logger> logger) {
-  state_->blueprint.logger = std::move(logger);
+  log_through(state_->blueprint, std::move(logger));
   return *this;
 }
 
@@ -308,7 +315,8 @@ Settled PollLoop::handle(const Message& message) {
     UnitResult result;
     {
       watch.reset();
-      const Permit permit = topic.limiter ? wait_for_permit(*topic.limiter) : Permit{};
+      const Permit permit =
+          topic.limiter ? wait_for_permit(*topic.limiter, *state_->blueprint.backends.limiters) : Permit{};
       const std::stop_callback on_lost_permit(permit.lost(), [&watch] { watch.cancel(); });
       watch.under(permit);
       result = state_->run(topic, work, place, watch);
@@ -329,6 +337,7 @@ Settled PollLoop::handle(const Message& message) {
       }
       return what_became(result.counts);
     }
+    if (result.stopped) throw Halted(where(message) + ": " + result.why);
     if (verdict.kind == Verdict::Kind::retry && verdict.attempt == work.attempt && result.refused) {
       throw BrokerError(where(message) + ": the message is dead and its dead letter was refused: " + result.why);
     }

@@ -169,6 +169,8 @@ class Scheduler {
   [[nodiscard]] bool all_idle_unlocked() const noexcept;
   /// The store knows a newer owner of the lane. Inside locked() only.
   void fence_unlocked(LaneState& lane, SteadyTime now, const std::string& why);
+  /// Why the store cannot be used; empty: it can. Inside locked() only.
+  [[nodiscard]] const std::string& store_trouble_unlocked() const noexcept { return store_trouble_; }
   /// A claim came through: the lane may be worked on.
   void admit(LaneState& lane, const Place& place);
 
@@ -216,6 +218,7 @@ class Scheduler {
   std::optional<std::string> broken_;
   SteadyTime crowded_until_ = SteadyTime::max();  ///< when the last pick's crowd has an end at the latest
   StoreGate gate_;
+  std::string store_trouble_;  ///< empty: none
 };
 
 }  // namespace turnstile

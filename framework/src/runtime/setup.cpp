@@ -7,7 +7,9 @@
 #include "core/config_check.hpp"
 #include "core/config_environment.hpp"
 #include "runtime/logging.hpp"
+#include "runtime/process_name.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/log.hpp"
 #include "turnstile/ports/broker.hpp"
 
 namespace turnstile {
@@ -16,13 +18,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kDescribeWait{10'000};
 
-/// What the environment says of the topics that only the program names; and the variables that mean nothing to it.
-void add_environment(Blueprint& blueprint, const Journal& journal, std::vector<std::string>& problems) {
+/// What the environment says of the topics that only the program names. Gives the variables that mean nothing to it.
+std::vector<std::string> add_environment(Blueprint& blueprint, std::vector<std::string>& problems) {
   std::set<std::string> topics;
   for (const auto& [name, pipeline] : blueprint.topics) topics.insert(name);
   const auto found = read_environment(topics, blueprint.config);
   problems.insert(problems.end(), found.begin(), found.end());
-  for (const auto& text : unread_variables(topics, blueprint.config)) journal.warn(text);
+  return unread_variables(topics, blueprint.config);
 }
 
 /// Settings with what code and configuration say; reports what contradicts itself.
@@ -141,6 +143,19 @@ std::vector<std::optional<TopicInfo>> check_broker(const Blueprint& blueprint, c
   return infos;
 }
 
+/// One line for each topic, so that the log shows what code, file and environment came to.
+void tell_of_topic(const TopicPlan& plan, const TopicSettings& settings, const Journal& journal) {
+  journal.info("topic " + plan.topic + ": " + describe(plan));
+  if (!settings.retry || plan.dead_letter) return;
+  journal.warn("topic " + plan.topic + ": retry says " + std::to_string(plan.retry.attempts) +
+               " attempts, and without a dead_letter a message that fails is retried for ever" +
+               (plan.order == Order::none  ? ""
+                : plan.order == Order::key ? " and holds the messages of its key"
+                                           : " and holds its partition") +
+               ". Add dead_letter(), or dead_letter = \"\" (that is " + plan.topic + ".dlq) in [topics." + plan.topic +
+               "]");
+}
+
 /// What a handler's ids are needed for: as configured, or as the topic keeps its records.
 std::shared_ptr<Retention> retain(InboxStore& store, HandlerId handler, const std::string& name,
                                   const TopicSettings& settings, const std::optional<TopicInfo>& info) {
@@ -150,7 +165,10 @@ std::shared_ptr<Retention> retain(InboxStore& store, HandlerId handler, const st
 
 }  // namespace
 
-std::string new_member_id() {
+namespace {
+
+/// Two consumers of one process are two relays.
+std::string random_name() {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::random_device random;
   std::string id;
@@ -158,16 +176,25 @@ std::string new_member_id() {
   return id;
 }
 
+}  // namespace
+
 std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint) {
-  return std::make_shared<Journal>(blueprint.logger ? blueprint.logger : make_logger(blueprint.config.log),
-                                   new_member_id());
+  const auto& given = blueprint.logger ? blueprint.logger : blueprint.backends.logger;
+  return std::make_shared<Journal>(given ? given : make_logger(blueprint.config.log),
+                                   own_name(blueprint.config.client()));
+}
+
+void log_through(Blueprint& blueprint, std::shared_ptr<spdlog::logger> logger) {
+  if (blueprint.backends.logger && logger) redirect(*blueprint.backends.logger, logger);
+  blueprint.logger = std::move(logger);
 }
 
 std::shared_ptr<Relay> make_relay(const Blueprint& blueprint, const std::shared_ptr<const Journal>& journal) {
-  const auto& [broker, store, limiters] = blueprint.backends;
+  const auto& broker = blueprint.backends.broker;
+  const auto& store = blueprint.backends.store;
   if (!store || !broker) return nullptr;
   return std::make_shared<Relay>(
-      Relay::Settings{.owner = blueprint.config.group() + " " + journal->member()}, store->outbox(),
+      Relay::Settings{.owner = journal->member() + " " + random_name()}, store->outbox(),
       [broker = broker] { return broker->open_sender(); }, journal);
 }
 
@@ -175,12 +202,13 @@ std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::
                                                       bool caller_raises, std::function<void()> on_published) {
   std::vector<std::string> problems;
   if (blueprint.topics.empty()) problems.emplace_back("no topic was given: call topic(name, handler) before running");
-  add_environment(blueprint, *journal, problems);
+  for (const auto& unread : add_environment(blueprint, problems)) journal->warn(unread);
   const auto settings = effective_settings(blueprint, caller_raises, problems);
   if (!problems.empty()) throw ConfigError(problems);
 
   std::vector<TopicPlan> plans;
   for (std::size_t i = 0; i < settings.size(); ++i) plans.push_back(plan_topic(blueprint.topics[i].first, settings[i]));
+  for (std::size_t i = 0; i < settings.size(); ++i) tell_of_topic(plans[i], settings[i], *journal);
   const bool stores = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode != Mode::none; });
   const auto store = stores ? blueprint.backends.store : nullptr;
   if (stores && !store) throw ConfigError({"a topic whose mode is not none needs a database: set [postgres] url"});
@@ -229,6 +257,18 @@ std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::
                                                   std::move(limiter)));
   }
   return topics;
+}
+
+void check_blueprint(Blueprint blueprint, Findings& findings) {
+  std::vector<std::string> problems;
+  for (const auto& unread : add_environment(blueprint, problems)) findings.warning("configuration", unread);
+  const auto settings = effective_settings(blueprint, false, problems);
+  for (const std::string& problem : problems) findings.problem("configuration", problem);
+  if (problems.empty()) findings.ok("configuration", std::to_string(settings.size()) + " topics with their handlers");
+  if (!blueprint.backends.look) return;
+  Config config = blueprint.config;
+  for (std::size_t i = 0; i < settings.size(); ++i) config.topics[blueprint.topics[i].first] = settings[i];
+  blueprint.backends.look(config, findings);
 }
 
 bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics) {

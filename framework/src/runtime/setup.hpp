@@ -25,11 +25,11 @@ struct Blueprint {
   std::shared_ptr<spdlog::logger> logger;
 };
 
-/// Random per start: the name of this run of this process.
-std::string new_member_id();
-
-/// The logger that was given, or one as [log] says.
+/// The logger that was given, or the backends', or one as [log] says. Its lines carry the process's name.
 std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint);
+
+/// Consumer::logger(), PollLoop::logger().
+void log_through(Blueprint& blueprint, std::shared_ptr<spdlog::logger> logger);
 
 /// Sends what handlers have published. Null where there is no outbox, or no broker.
 std::shared_ptr<Relay> make_relay(const Blueprint& blueprint, const std::shared_ptr<const Journal>& journal);
@@ -40,6 +40,9 @@ std::shared_ptr<Relay> make_relay(const Blueprint& blueprint, const std::shared_
 /// `caller_raises`, `on_published`: see TopicRunner::Services.
 std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::shared_ptr<const Journal> journal,
                                                       bool caller_raises, std::function<void()> on_published = {});
+
+/// What is wrong with the settings and topics of the program, and what the backends find. Throws nothing of what it finds.
+void check_blueprint(Blueprint blueprint, Findings& findings);
 
 /// Whether any of them keeps something in the store.
 bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics);

@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <random>
 
 #include "runtime/deadline.hpp"
 #include "runtime/gate_limiter.hpp"
 #include "runtime/permits_view.hpp"
+#include "runtime/process_name.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
 #include "turnstile/lease_clock.hpp"
@@ -42,12 +42,6 @@ tokens::MemberId random_id() {
   return (tokens::MemberId{random()} << 32 | random()) | 1;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 tokens::MemberSettings member_settings(const TokenSettings& settings) {
   tokens::MemberSettings member;
   member.about = {.host = host_name(),
@@ -75,7 +69,7 @@ void DomainMember::Bell::ring() {
 DomainMember::DomainMember(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
                            std::shared_ptr<spdlog::logger> logger)
     : settings_(settings),
-      journal_(std::move(logger), settings.client),
+      journal_(std::move(logger), own_name(settings.client.substr(0, tokens::kLongestName))),
       log_(std::move(log)),
       member_(member_settings(settings)) {
   restore();
@@ -267,6 +261,19 @@ bool DomainMember::wait_until_joined(milliseconds timeout) {
 std::string DomainMember::halted() const {
   const std::lock_guard lock(mutex_);
   return member_.why_halted();
+}
+
+LimitersHealth DomainMember::health() const {
+  const std::lock_guard lock(mutex_);
+  const auto phase = member_.phase();
+  if (phase == tokens::Member::Phase::halted) return {LimitersHealth::State::halted, member_.why_halted()};
+  const bool joined = phase == tokens::Member::Phase::joined;
+  if (joined && member_.open_until() > now_us()) return {};
+  const std::string why = told_failure_.empty() ? std::string() : " (writing failed: " + told_failure_ + ")";
+  return {LimitersHealth::State::cut_off,
+          (joined ? "nothing that this process wrote to " + log_->name() + " has come back within its lease"
+                  : "this process has not joined the token domain of " + log_->name() + " yet") +
+              why};
 }
 
 // --- the thread --------------------------------------------------------------------------------------------------------
@@ -561,6 +568,7 @@ class DomainHandle final : public TokenDomain, public std::enable_shared_from_th
   }
   bool wait_until_joined(milliseconds timeout) override { return member_->wait_until_joined(timeout); }
   std::string halted() const override { return member_->halted(); }
+  LimitersHealth health() const override { return member_->health(); }
 
  private:
   const std::shared_ptr<DomainMember> member_;

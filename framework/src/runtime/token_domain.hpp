@@ -40,6 +40,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit, std::chrono::milliseconds timeout);
   bool wait_until_joined(std::chrono::milliseconds timeout);
   [[nodiscard]] std::string halted() const;
+  [[nodiscard]] LimitersHealth health() const;
 
  private:
   struct Named {

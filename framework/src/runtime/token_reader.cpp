@@ -135,8 +135,8 @@ TokenRecord applied(tokens::State& state, const TokenLog::Record& record, const 
     names.learn(state, expire->member);
     const TokenMember silent = names.of(expire->member);
     if (!silent.host.empty()) {
-      told.details = silent.client + " (" + silent.host + ", pid " + std::to_string(silent.pid) +
-                     "), silent since position " + std::to_string(expire->silent_since);
+      told.details = process_name(silent.client, silent.host, silent.pid) + ", silent since position " +
+                     std::to_string(expire->silent_since);
     }
   }
   const tokens::Effects effects = tokens::apply(state, record.position, event);

@@ -19,7 +19,11 @@ constexpr std::int64_t kTimedFirst = 64;
 }  // namespace
 
 TopicRunner::TopicRunner(TopicPlan plan, Pipeline pipeline, HandlerId handler, Services services)
-    : plan_(std::move(plan)), pipeline_(std::move(pipeline)), handler_(handler), services_(std::move(services)) {
+    : plan_(std::move(plan)),
+      pipeline_(std::move(pipeline)),
+      handler_(handler),
+      services_(std::move(services)),
+      streaks_(plan_.stop_after_dead) {
   for (const auto& observer : pipeline_.observers) services_.observers.add(observer);
 }
 
@@ -136,10 +140,18 @@ std::optional<Death> TopicRunner::pending_death(const Place& place, Offset offse
   return it->second.death;
 }
 
-void TopicRunner::keep_pending(const Place& place, Offset offset, const Death& death) {
+void TopicRunner::keep_pending(const Place& place, Offset offset, const Death& death, const std::string& refused) {
   const std::lock_guard lock(mutex_);
-  pending_[{place.at.partition, offset}] = {place.fence, death};
+  pending_[{place.at.partition, offset}] = {place.fence, death, refused};
   pending_count_ = pending_.size();
+}
+
+std::optional<std::string> TopicRunner::why_not_buried(const Place& place, Offset offset) const {
+  if (pending_count_.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const auto it = pending_.find({place.at.partition, offset});
+  if (it == pending_.end() || it->second.fence != place.fence) return std::nullopt;
+  return "the message is dead (" + it->second.death.reason + ") and no dead letter yet: " + it->second.refused;
 }
 
 void TopicRunner::drop_pending(const Place& place, Offset offset) {

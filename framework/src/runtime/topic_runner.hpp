@@ -20,6 +20,7 @@
 #include "runtime/claim_keeper.hpp"
 #include "runtime/cleaner.hpp"
 #include "runtime/dead_letters.hpp"
+#include "runtime/death_streaks.hpp"
 #include "runtime/journal.hpp"
 #include "runtime/observers.hpp"
 #include "runtime/place.hpp"
@@ -53,6 +54,7 @@ struct UnitResult {
   std::vector<Verdict> verdicts;  ///< one for each message, in their order
   End end = End::ran;
   bool refused = false;  ///< a dead message found no place: it waits (its verdict is retry)
+  bool stopped = false;  ///< the same, since too many died in a row
   std::string why;       ///< for store_away, fenced, broken and refused
   BatchReport counts;
 };
@@ -94,6 +96,9 @@ class TopicRunner {
   /// Whether look_up() can settle anything: the topic deduplicates, and skips duplicates without looking at them.
   [[nodiscard]] bool can_look_up() const noexcept;
 
+  /// Why a message that is dead has not become a dead letter yet, and holds its partition; nothing: it is not one.
+  [[nodiscard]] std::optional<std::string> why_not_buried(const Place& place, Offset offset) const;
+
   [[nodiscard]] const TopicPlan& plan() const noexcept { return plan_; }
   [[nodiscard]] HandlerId handler() const noexcept { return handler_; }
   [[nodiscard]] const Services& services() const noexcept { return services_; }
@@ -107,7 +112,7 @@ class TopicRunner {
 
   /// Deaths that could not be put anywhere yet: the handler must not run again for them, while nobody else had the partition.
   std::optional<Death> pending_death(const Place& place, Offset offset) const;
-  void keep_pending(const Place& place, Offset offset, const Death& death);
+  void keep_pending(const Place& place, Offset offset, const Death& death, const std::string& refused);
   void drop_pending(const Place& place, Offset offset);
   /// Mode leased: messages that took effect, whose claims were gone when that was to be written down.
   void note_unrecorded(const MessageId& id);
@@ -126,6 +131,7 @@ class TopicRunner {
   struct Pending {
     std::optional<Fence> fence;  ///< under which it died
     Death death;
+    std::string refused;  ///< why it could not be buried, the last time
   };
   std::map<std::pair<std::int32_t, Offset>, Pending> pending_;
   std::atomic<std::size_t> pending_count_{0};
@@ -133,6 +139,7 @@ class TopicRunner {
   std::atomic<std::size_t> unrecorded_count_{0};
   std::atomic<std::int64_t> timed_{0};            ///< handlers of one message each
   std::atomic<std::int64_t> mean_handler_ns_{0};  ///< moving average
+  DeathStreaks streaks_;
 };
 
 }  // namespace turnstile

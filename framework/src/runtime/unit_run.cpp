@@ -34,6 +34,7 @@ UnitRun::UnitRun(TopicRunner& runner, std::span<const Work> works, const Place& 
 }
 
 UnitResult UnitRun::finish() {
+  note_what_went_well();
   if (unclaimed_) result_.counts.unclaimed = result_.counts.done + result_.counts.skipped;
   result_.counts.took = std::chrono::steady_clock::now() - started_;
   runner_.services_.observers.tell(&Observer::on_batch, result_.counts);
@@ -142,7 +143,12 @@ void UnitRun::identify(Range& todo) {
     else if (const auto death = runner_.pending_death(place_, message(i).offset())) deaths.emplace_back(i, *death);
     else todo.push_back(i);
   }
-  for (const auto& [at, death] : deaths) bury(at, death);
+  std::size_t next = 0;
+  for (const auto& [at, death] : deaths) {
+    if (at > next) runner_.streaks_.went_well(place_);  // what is between has an id
+    next = at + 1;
+    if (!held(at)) bury(at, death);
+  }
 }
 
 /// A dead letter of another handler, which is the one that is to have it again: this one has had it.

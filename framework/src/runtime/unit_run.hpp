@@ -125,6 +125,10 @@ class UnitRun {
   void settle_duplicate(std::size_t at);
   void failed_alone(std::size_t at, const Attempt& attempt);
   void bury(std::size_t at, const Death& death);
+  /// It cannot become a dead letter now: its partition (or key) waits.
+  void wait_to_bury(std::size_t at, const Death& death, const std::string& why, std::chrono::milliseconds delay);
+  bool stops_for(std::size_t at, const Death& death);
+  void note_what_went_well();
   void leave_dead(std::size_t at);
   void retry(std::size_t at, std::chrono::milliseconds delay, int attempt, const std::string& why);
   void again_soon(const Range& range, const std::string& why);
@@ -153,6 +157,7 @@ class UnitRun {
   std::optional<std::size_t>
       overdue_;  ///< place in the last attempt's range of one that ran for longer than handler_timeout
   std::vector<std::size_t> holding_;
+  std::int64_t went_well_ = 0;  ///< messages, as of the last note
   std::chrono::steady_clock::time_point started_;
 };
 

@@ -18,6 +18,8 @@ constexpr std::chrono::milliseconds kBusyDelay{20};
 constexpr std::chrono::milliseconds kWithoutStoreDelay{500};
 /// Between two tries to put a message into a dead letter topic that refuses it.
 constexpr std::chrono::milliseconds kRefusedDelay{2'000};
+/// A partition that has stopped for dead letters goes on when another message went well, which in its own order none does.
+constexpr std::chrono::milliseconds kStoppedDelay{30'000};
 
 std::string text_of(DeadLetters::Buried buried, const TopicPlan& plan) {
   switch (buried) {
@@ -143,12 +145,14 @@ void UnitRun::retry(std::size_t at, std::chrono::milliseconds delay, int attempt
 void UnitRun::bury(std::size_t at, const Death& death) {
   const auto& services = runner_.services_;
   const Offset offset = message(at).offset();
+  if (stops_for(at, death)) return;
   std::string refused;
   try {
     if (services.dead_letters->possible(plan_, place_)) {
       const auto buried = services.dead_letters->bury(message(at), ids_.empty() ? std::nullopt : ids_[at], place_,
                                                       plan_, runner_.handler_, death);
       runner_.drop_pending(place_, offset);
+      runner_.streaks_.died(place_, death.reason);
       result_.verdicts[at].kind = Verdict::Kind::settled;
       ++result_.counts.dead;
       services.journal->warn(place_.at, plan_.handler, offset,
@@ -167,18 +171,48 @@ void UnitRun::bury(std::size_t at, const Death& death) {
   } catch (const std::exception& e) {
     refused = e.what();
   }
-  // Nothing may pass it and nothing is lost: the partition (or key) waits until its dead letter is taken.
   const bool first = !runner_.pending_death(place_, offset);
-  runner_.keep_pending(place_, offset, death);
-  result_.verdicts[at] = {Verdict::Kind::retry, kRefusedDelay, works_[at].attempt};
-  hold(at);
-  result_.refused = true;
-  result_.why = refused;
+  wait_to_bury(at, death, refused, kRefusedDelay);
   if (first) {
     services.journal->error(place_.at, plan_.handler, offset,
                             "stopped: the message is dead (" + death.reason + ": " + death.error +
                                 ") and its dead letter was refused: " + refused + "; going on as soon as it is taken");
   }
+}
+
+/// Nothing may pass it, and nothing is lost.
+void UnitRun::wait_to_bury(std::size_t at, const Death& death, const std::string& why,
+                           std::chrono::milliseconds delay) {
+  runner_.keep_pending(place_, message(at).offset(), death, why);
+  result_.verdicts[at] = {Verdict::Kind::retry, delay, works_[at].attempt};
+  hold(at);
+  result_.refused = true;
+  result_.why = why;
+}
+
+/// The messages before it died of the same.
+bool UnitRun::stops_for(std::size_t at, const Death& death) {
+  note_what_went_well();
+  const auto count = runner_.streaks_.is_over(place_, death.reason);
+  if (!count) return false;
+  const std::string why =
+      std::to_string(*count) + " messages in a row became dead letters for the same reason, " + death.reason +
+      ", and nothing went well between them (stop_after_dead = " + std::to_string(plan_.stop_after_dead) + "). " +
+      remedy_for(death.reason, plan_) + ". Then restart the consumer";
+  wait_to_bury(at, death, why, kStoppedDelay);
+  result_.stopped = true;
+  if (runner_.streaks_.tell_of(place_)) {
+    runner_.services_.journal->error(place_.at, plan_.handler, message(at).offset(),
+                                     "partition stopped: " + why + ". The last one: " + death.error);
+  }
+  return true;
+}
+
+/// Ends the partition's row of dead letters when a message took effect since this was last called.
+void UnitRun::note_what_went_well() {
+  const std::int64_t well = result_.counts.done + result_.counts.skipped + result_.counts.duplicates;
+  if (well > went_well_) runner_.streaks_.went_well(place_);
+  went_well_ = well;
 }
 
 /// It died under an earlier owner, whose offset was not committed.

@@ -115,6 +115,17 @@ inline void Permit::give_back() noexcept {
   if (from_) std::exchange(from_, nullptr)->release_several(token_, count_);
 }
 
+/// Whether limiters can give permits at all. What a single one is short of is in its LimiterState.
+struct LimitersHealth {
+  enum class State : std::uint8_t {
+    working,
+    cut_off,  ///< nothing starts until what counts them answers again; nobody has to do anything
+    halted,   ///< nothing starts in this process any more, for good
+  };
+  State state = State::working;
+  std::string why{};  ///< empty while working; halted: also what to do
+};
+
 /// Gives out limiters by name: equal names, the same permits. Thread-safe.
 class Limiters {
  public:
@@ -137,6 +148,7 @@ class Limiters {
   virtual void wait_until_claimed() {}
   /// Nothing of them runs in this process any more.
   virtual void on_revoked(std::span<const TopicPartition> /*partitions*/) {}
+  [[nodiscard]] virtual LimitersHealth health() const { return {}; }
 };
 
 /// Counts within this process: no limit that is lowered, no lease, nothing that is lost.

@@ -156,6 +156,22 @@ struct OutboxStats {
   std::vector<std::string> relays;  ///< processes that have shards now
 };
 
+/// What waits for somebody to decide, or to be tried again.
+struct WaitingReport {
+  struct Dead {
+    std::string handler, reason;
+    std::int64_t count = 0;
+    DatabaseTime oldest;
+  };
+  struct OfHandler {
+    std::string handler;
+    std::int64_t claimed = 0, unknown = 0, failed = 0, parked = 0;  ///< as in HandlerRows
+  };
+  std::vector<Dead> dead;         ///< not replayed yet; the most frequent first
+  std::vector<OfHandler> claims;  ///< of handlers that have any, in the order of their names
+  DatabaseTime now;               ///< of the server
+};
+
 /// What `doctor` looks at; the server's settings are lint_server()'s.
 struct ServerReport {
   std::string version;     ///< "15.18 (Debian 15.18-0+deb12u1)"
@@ -214,6 +230,7 @@ class Admin {
   std::optional<DeadRecord> load_dead(std::int64_t number);
   /// False when there is no such row, or it is marked already.
   bool mark_replayed(std::int64_t number);
+  WaitingReport waiting();
 
   OutboxStats outbox();
   /// In the order of their numbers, at most `most`.

@@ -1,23 +1,32 @@
+#include "turnstile/postgres/look.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "doctor.hpp"
-#include "text.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/postgres/admin.hpp"
 #include "turnstile/postgres/store.hpp"
+#include "turnstile/text.hpp"
 
-namespace turnstile::cli {
+namespace turnstile::postgres {
 
 namespace {
 
+using text::bytes;
+using text::count;
+using text::duration;
+
+/// Of a person.
+constexpr std::chrono::milliseconds kPatience{3'000};
+/// A published message waits for the broker no longer than this, as a rule.
+constexpr std::chrono::minutes kSentSoon{1};
 // adapters/postgres is written for this and later.
 constexpr int kOldestServer = 130'000;
 // A sweep comes once a day at least, and takes some time.
 constexpr std::chrono::hours kSweptLately{48};
 
-void look_at_server(const postgres::ServerReport& server, Findings& findings) {
+void look_at_server(const ServerReport& server, Findings& findings) {
   const std::string who = fmt::format("{} as {}", server.version, server.user);
   if (server.version_number < kOldestServer) {
     findings.problem("PostgreSQL", fmt::format("{}: too old", who), "use PostgreSQL 13 or later");
@@ -27,14 +36,14 @@ void look_at_server(const postgres::ServerReport& server, Findings& findings) {
 }
 
 void look_at_durability(const PostgresSettings& settings, Findings& findings) {
-  const auto wrong = postgres::lint_server(settings);
+  const auto wrong = lint_server(settings);
   for (const auto& finding : wrong) findings.problem("server settings", finding.problem, finding.remedy);
   if (wrong.empty()) findings.ok("server settings", "what is committed survives a crash");
 }
 
 bool look_at_schema(const PostgresSettings& settings, Findings& findings) {
   try {
-    postgres::open_store(settings)->check_schema();
+    open_store(settings)->check_schema();
     findings.ok("schema", fmt::format("{} is the one that this build knows", settings.schema));
     return true;
   } catch (const Error& error) {
@@ -43,7 +52,7 @@ bool look_at_schema(const PostgresSettings& settings, Findings& findings) {
   }
 }
 
-void look_at_rights(const PostgresSettings& settings, const postgres::ServerReport& server, Findings& findings) {
+void look_at_rights(const PostgresSettings& settings, const ServerReport& server, Findings& findings) {
   if (!server.schema_exists) return;
   if (server.missing_rights.empty()) {
     findings.ok("rights", fmt::format("{} may do what a consumer does", server.user));
@@ -68,14 +77,14 @@ void look_at_clock(postgres::Admin& admin, Findings& findings) {
 }
 
 /// Old ids that nobody deletes: the table grows, without anybody noticing for months.
-void look_at_retention(postgres::Admin& admin, Findings& findings) {
+void look_at_retention(Admin& admin, Findings& findings) {
   const auto report = admin.retention();
   const std::string size = fmt::format("{}, about {}", bytes(report.bytes), count(report.rows_about, "id"));
   std::string for_ever;
   bool any_due = false;
   for (const auto& [handler, kept] : report.kept) {
     if (kept) any_due = true;
-    else for_ever += (for_ever.empty() ? "" : ", ") + one_line(handler, 60);
+    else for_ever += (for_ever.empty() ? "" : ", ") + handler;
   }
   if (report.bytes < kSmallTable) {
     findings.ok("inbox", size);
@@ -95,10 +104,73 @@ void look_at_retention(postgres::Admin& admin, Findings& findings) {
   }
 }
 
+std::string age_of(DatabaseTime then, DatabaseTime now) {
+  return text::age(std::chrono::duration_cast<std::chrono::milliseconds>(now - then));
+}
+
+void look_at_dead(const WaitingReport& report, Findings& findings) {
+  std::int64_t all = 0;
+  std::optional<DatabaseTime> oldest;
+  std::string which;
+  constexpr std::size_t kShown = 5;
+  std::size_t shown = 0;
+  for (const auto& dead : report.dead) {
+    all += dead.count;
+    oldest = std::min(oldest.value_or(dead.oldest), dead.oldest);
+    if (shown++ < kShown)
+      which +=
+          fmt::format("{}{} {} of {}", which.empty() ? "" : ", ", text::number(dead.count), dead.reason, dead.handler);
+  }
+  if (shown > kShown) which += ", …";
+  if (all == 0) {
+    findings.ok("dead letters", "none wait");
+  } else {
+    findings.warning("dead letters",
+                     fmt::format("{} {}: {}; the oldest for {}", count(all, "message"), all == 1 ? "waits" : "wait",
+                                 which, age_of(*oldest, report.now)),
+                     "turnstile dlq list shows them; turnstile dlq replay runs them again once their cause is mended");
+  }
+}
+
+void look_at_claims(const WaitingReport& report, Findings& findings) {
+  for (const auto& of : report.claims) {
+    const std::string subject = "claims of " + of.handler;
+    const std::string others =
+        fmt::format("{} running, {} to be retried", text::number(of.claimed), text::number(of.failed));
+    if (of.unknown + of.parked == 0) {
+      findings.ok(subject, others);
+    } else {
+      findings.warning(subject,
+                       fmt::format("{} nobody knows whether they took effect ({} parked); {}",
+                                   "of " + count(of.unknown + of.parked, "message"), text::number(of.parked), others),
+                       "turnstile dlq list; then turnstile inbox unpark ID --handler NAME --done, or --rerun");
+    }
+  }
+}
+
+void look_at_outbox(Admin& admin, DatabaseTime now, Findings& findings) {
+  const auto stats = admin.outbox();
+  if (stats.refused > 0) {
+    findings.problem("outbox",
+                     fmt::format("the broker refuses {} that handlers have published", count(stats.refused, "message")),
+                     "turnstile outbox list says why; then turnstile outbox retry NUMBER, or drop NUMBER");
+  }
+  if (stats.waiting > 0 && stats.oldest && now - *stats.oldest > kSentSoon) {
+    findings.warning(
+        "outbox",
+        fmt::format("{} published by handlers {} to be sent, the oldest for {}; {}", count(stats.waiting, "message"),
+                    stats.waiting == 1 ? "waits" : "wait", age_of(*stats.oldest, now),
+                    stats.relays.empty() ? "no process sends them" : "they are sent by " + stats.relays.front()),
+        "start a consumer, or look what it logs about the brokers");
+  } else if (stats.refused == 0) {
+    findings.ok("outbox", stats.waiting == 0 ? "nothing waits" : count(stats.waiting, "message") + " on the way");
+  }
+}
+
 }  // namespace
 
-void look_at_postgres(const Config& config, Findings& findings) {
-  const auto versions = postgres::client_versions();
+void look_at(const Config& config, Findings& findings) {
+  const auto versions = client_versions();
   findings.ok("libpqxx", fmt::format("{}, libpq {}", versions.libpqxx, versions.libpq));
   if (!config.postgres || config.postgres->url.empty()) {
     findings.warning("PostgreSQL",
@@ -109,16 +181,19 @@ void look_at_postgres(const Config& config, Findings& findings) {
   PostgresSettings settings = *config.postgres;
   settings.connect_timeout = std::min(settings.connect_timeout, kPatience);
   try {
-    postgres::Admin admin(settings);
+    Admin admin(settings);
     const auto server = admin.server();
     look_at_server(server, findings);
     look_at_durability(settings, findings);
     look_at_rights(settings, server, findings);
     const bool known = look_at_schema(settings, findings);
-    if (known && server.missing_rights.empty()) {
-      look_at_retention(admin, findings);
-      look_at_clock(admin, findings);
-    }
+    if (!known || !server.missing_rights.empty()) return;
+    look_at_retention(admin, findings);
+    look_at_clock(admin, findings);
+    const auto waiting = admin.waiting();
+    look_at_dead(waiting, findings);
+    look_at_claims(waiting, findings);
+    look_at_outbox(admin, waiting.now, findings);
   } catch (const ConfigError& error) {
     for (const auto& problem : error.problems) findings.problem("PostgreSQL", problem);
   } catch (const std::exception& error) {
@@ -126,4 +201,4 @@ void look_at_postgres(const Config& config, Findings& findings) {
   }
 }
 
-}  // namespace turnstile::cli
+}  // namespace turnstile::postgres

@@ -1,0 +1,308 @@
+#include "turnstile/kafka/look.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "turnstile/error.hpp"
+#include "turnstile/kafka/broker.hpp"
+#include "turnstile/kafka/limiters.hpp"
+#include "turnstile/kafka/version.hpp"
+#include "turnstile/text.hpp"
+#include "turnstile/token_reader.hpp"
+
+namespace turnstile::kafka {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using text::count;
+using text::duration;
+
+/// Of a person.
+constexpr milliseconds kPatience{3'000};
+/// A group that commits does so in this time; consumer.commit_interval is 1 s unless it is set.
+constexpr milliseconds kWatch{2'500};
+
+std::string create_command(const std::string& topic, const std::string& brokers) {
+  return fmt::format("kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions N", brokers, topic);
+}
+
+/// Trap 40: an id that is forgotten before its message leaves the topic lets an offset reset run the message again.
+void compare_retention(const Config& config, const std::string& topic, const TopicSettings& settings,
+                       const TopicInfo& info, Findings& findings) {
+  if (settings.mode == Mode::none || settings.mode == Mode::sequence) return;  // without ids, none are forgotten
+  const std::string subject = "retention of " + topic;
+  const auto stay = longest_stay(info.retention, info.segment);
+  const auto enough = keep_ids_by_default(info.retention, info.segment);
+  if (!settings.keep_ids_for) {
+    if (!info.retention) {
+      findings.warning(
+          subject,
+          fmt::format("the broker does not say how long {} keeps its records, so ids are kept for ever", topic),
+          fmt::format("[topics.{}] keep_ids_for = \"…\", longer than that", topic));
+    } else if (!enough) {
+      findings.warning(
+          subject, fmt::format("{} keeps its records for ever, and so ids are", topic),
+          "give the topic a retention.ms (retention.bytes alone is no time, and compaction deletes by key)");
+    } else {
+      findings.ok(subject,
+                  fmt::format("ids are kept {}, a record can stay for {}", duration(*enough), duration(*stay)));
+    }
+    return;
+  }
+  const milliseconds kept = *settings.keep_ids_for;
+  const std::string setting = config.where("topics." + topic + ".keep_ids_for");
+  const std::string remedy =
+      enough ? fmt::format("leave it out, or [topics.{}] keep_ids_for = \"{}\"", topic, duration(*enough))
+             : "leave keep_ids_for out: ids are then kept for ever; or give the topic a retention.ms";
+  if (!info.retention) {
+    findings.warning(subject, fmt::format("the broker does not say how long {} keeps its records", topic),
+                     fmt::format("make sure that it is less than {} = {}", setting, duration(kept)));
+  } else if (*info.retention == milliseconds::max()) {
+    findings.problem(
+        subject,
+        fmt::format("{} keeps its records for ever, and {} = {}: a group that goes back further runs them again", topic,
+                    setting, duration(kept)),
+        remedy);
+  } else if (kept <= *info.retention) {
+    findings.problem(
+        subject,
+        fmt::format("{} = {} is not longer than the {} for which the topic keeps its records (retention.ms): after "
+                    "an offset reset they would run again",
+                    setting, duration(kept), duration(*info.retention)),
+        remedy + ", or a shorter retention.ms");
+  } else if (stay && kept < *stay) {
+    findings.warning(
+        subject,
+        fmt::format(
+            "{} = {}, and where few records are written one can stay for {} (retention.ms {}, segment.ms {}): older "
+            "ones are not known any more if offsets are reset",
+            setting, duration(kept), duration(*stay), duration(*info.retention),
+            info.segment ? duration(*info.segment) : "unknown"),
+        remedy + ", or a shorter segment.ms");
+  } else {
+    findings.ok(subject, fmt::format("ids are kept {}, records {}", duration(kept), duration(*info.retention)));
+  }
+}
+
+/// A topic that another one needs; `otherwise`: what comes of it when it does not exist.
+void look_at_needed(Broker& broker, const std::string& subject, const std::string& name, const std::string& otherwise,
+                    const std::string& brokers, Findings& findings) {
+  if (const auto info = broker.describe(name, kPatience)) {
+    findings.ok(subject, fmt::format("{}, {}", name, count(info->partitions, "partition")));
+  } else {
+    findings.problem(subject, fmt::format("topic {} does not exist: {}", name, otherwise),
+                     create_command(name, brokers));
+  }
+}
+
+std::optional<TopicInfo> look_at_topic(Broker& broker, const Config& config, const std::string& topic,
+                                       const std::string& brokers, Findings& findings) {
+  const TopicSettings& settings = config.topics.at(topic);
+  const auto info = broker.describe(topic, kPatience);
+  if (!info) {
+    findings.problem("topic " + topic, fmt::format("does not exist ({})", config.where("topics." + topic)),
+                     create_command(topic, brokers));
+  } else {
+    findings.ok("topic " + topic, count(info->partitions, "partition"));
+    compare_retention(config, topic, settings, *info, findings);
+  }
+  if (const auto dead_letter = dead_letter_name(topic, settings)) {
+    look_at_needed(broker, "dead letters of " + topic, *dead_letter,
+                   "the first message that fails for good would stop its partition", brokers, findings);
+  }
+  for (const std::string& name : reply_topic_names(settings))
+    look_at_needed(broker, "replies of " + topic, name, "consumers refuse to start", brokers, findings);
+  return info;
+}
+
+// --- how far the group is behind ---
+
+struct Behind {
+  std::vector<TopicPartition> partitions;
+  std::vector<std::optional<Offset>> committed;
+  std::vector<Offset> ends;
+
+  [[nodiscard]] std::int64_t lag(std::size_t i) const {
+    return committed[i] ? std::max<std::int64_t>(ends[i] - *committed[i], 0) : 0;
+  }
+  [[nodiscard]] std::int64_t lag() const {
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < partitions.size(); ++i) sum += lag(i);
+    return sum;
+  }
+};
+
+/// What each topic's partitions have, and how far the group came.
+class GroupLook {
+ public:
+  GroupLook(Broker& broker, std::string group) : group_(std::move(group)), consumer_(broker.open_consumer()) {}
+  ~GroupLook() { consumer_->close(); }
+  GroupLook(const GroupLook&) = delete;
+  GroupLook& operator=(const GroupLook&) = delete;
+
+  /// Throws BrokerError.
+  void look(const std::string& topic, std::int32_t partitions) {
+    Behind& behind = topics_[topic];
+    for (std::int32_t p = 0; p < partitions; ++p) {
+      const auto bounds = consumer_->bounds({topic, p}, kPatience);
+      if (!bounds) throw BrokerError(fmt::format("the broker does not say where {}[{}] ends", topic, p));
+      behind.partitions.push_back({topic, p});
+      behind.ends.push_back(bounds->second);
+    }
+    behind.committed = consumer_->committed(behind.partitions, kPatience);
+  }
+
+  /// A lag that shrinks is a busy day; one that stands still is trouble.
+  void tell(Findings& findings) {
+    const bool any = std::any_of(topics_.begin(), topics_.end(), [](const auto& t) { return t.second.lag() > 0; });
+    if (any) std::this_thread::sleep_until(began_ + kWatch);
+    for (auto& [topic, behind] : topics_) tell(topic, behind, findings);
+  }
+
+ private:
+  void tell(const std::string& topic, const Behind& before, Findings& findings) {
+    const std::string subject = "lag of " + topic;
+    if (std::none_of(before.committed.begin(), before.committed.end(), [](const auto& at) { return at.has_value(); })) {
+      findings.ok(subject, fmt::format("group {} has committed nothing yet", group_));
+      return;
+    }
+    if (before.lag() == 0) {
+      findings.ok(subject, fmt::format("group {} has read all of it", group_));
+      return;
+    }
+    const auto now = consumer_->committed(before.partitions, kPatience);
+    std::int64_t standing = 0, partitions = 0;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (before.lag(i) == 0 || now[i] != before.committed[i]) continue;
+      standing += before.lag(i);
+      ++partitions;
+    }
+    const std::string behind = fmt::format("group {} is {} behind", group_, count(before.lag(), "record"));
+    if (standing == 0) {
+      findings.ok(subject, behind + ", and goes on");
+      return;
+    }
+    findings.warning(
+        subject,
+        fmt::format("{}; {} of them, in {}, have not moved for {}", behind, text::number(standing),
+                    count(partitions, "partition"), duration(kWatch)),
+        "look whether consumers run, and what they log about these partitions (no progress, paused, fenced)");
+  }
+
+  const std::string group_;
+  const steady_clock::time_point began_ = steady_clock::now();
+  std::unique_ptr<BrokerConsumer> consumer_;
+  std::map<std::string, Behind> topics_;
+};
+
+// --- the token log ---
+
+bool has_limit(const Config& config) {
+  return std::any_of(config.topics.begin(), config.topics.end(),
+                     [](const auto& t) { return t.second.limit.has_value(); });
+}
+
+void look_at_members(const TokenReader& reader, const PermitsView& view, Findings& findings) {
+  const auto now_ms = std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch());
+  std::map<std::uint64_t, bool> is_silent;
+  std::string silent;
+  for (const auto& entry : view.limiters) {
+    for (const auto& who : entry.holders) {
+      const auto heard_ms = reader.time_of(who.heard_at);
+      const bool over = heard_ms != 0 && milliseconds(heard_ms) + who.lease < now_ms;
+      if (!is_silent.emplace(who.member, over).second || !over) continue;
+      silent += fmt::format("{}{} for {}", silent.empty() ? "" : ", ", process_name(who.client, who.host, who.pid),
+                            text::age(now_ms - milliseconds(heard_ms)));
+    }
+  }
+  const auto members = count(static_cast<std::int64_t>(is_silent.size()), "member");
+  if (silent.empty()) {
+    findings.ok("token log", fmt::format("{}, {}", reader.name(), members));
+  } else {
+    findings.warning(
+        "token log", fmt::format("{}, {}; silent for longer than their lease: {}", reader.name(), members, silent),
+        "they are dead, cut off or halted: look at their logs. What they hold comes back as soon as another member runs");
+  }
+  for (const auto& entry : view.limiters) {
+    const std::string subject = "limiter " + entry.limiter;
+    if (entry.set == 0) {
+      findings.warning(
+          subject,
+          fmt::format("is paused: nothing starts under it, and {} waited for",
+                      count(entry.waiting(), "permit") + (entry.waiting() == 1 ? " is" : " are")),
+          fmt::format("turnstile limits set {} N, or turnstile limits unset {}", entry.limiter, entry.limiter));
+    } else if (entry.held() > entry.limit) {
+      findings.warning(subject, fmt::format("{} are held, more than its limit of {}: nothing new starts until it fits",
+                                            text::number(entry.held()), text::number(entry.limit)));
+    }
+  }
+}
+
+void look_at_tokens(Broker& broker, const Config& config, Findings& findings) {
+  if (config.limits.over != "cluster") return;
+  const std::string topic = config.limits.topic.empty() ? config.group() + ".tokens" : config.limits.topic;
+  const auto log = broker.describe(topic, kPatience) ? find_token_log(config.kafka, topic, nullptr) : nullptr;
+  if (!log) {
+    const std::string snapshots = topic + ".snapshots";
+    if (broker.describe(snapshots, kPatience)) {
+      findings.problem(
+          "token log",
+          fmt::format("{} is gone, and {} is there: the log was deleted. Consumers that counted by it have "
+                      "halted, and no handler under a limit runs in them",
+                      topic, snapshots),
+          "start all members of the domain again: the first one makes the topic");
+    } else if (has_limit(config)) {
+      findings.ok("token log", fmt::format("{} does not exist yet: the first consumer with a limit makes it", topic));
+    }
+    return;
+  }
+  TokenReader reader(find_token_log(config.kafka, topic, nullptr));
+  reader.start(reader.end());
+  look_at_members(reader, reader.permits(), findings);
+}
+
+}  // namespace
+
+void look_at(const Config& config, Findings& findings) {
+  findings.ok("librdkafka", library_version());
+  const auto named = config.kafka.find("bootstrap.servers");
+  if (named == config.kafka.end()) {
+    findings.warning("broker", "none is named, so none is asked",
+                     "write [kafka] \"bootstrap.servers\", or give --kafka HOST:PORT");
+    return;
+  }
+  const std::string& brokers = named->second;
+  try {
+    const auto broker = open_broker(config.kafka, nullptr);
+    // Any topic's name asks the same of the broker: that it answers, and lets us in. This one is never made by asking.
+    broker->describe("__consumer_offsets", kPatience);
+    findings.ok("broker", fmt::format("{} answers", brokers));
+    GroupLook group(*broker, config.group());
+    for (const auto& [topic, settings] : config.topics) {
+      const auto info = look_at_topic(*broker, config, topic, brokers, findings);
+      if (info) group.look(topic, info->partitions);
+    }
+    if (config.topics.empty()) {
+      findings.warning(
+          "topics",
+          fmt::format("none is named ({}), so none is looked at",
+                      config.source.empty() ? "the command line and the environment" : config.source),
+          "write a [topics.NAME] section for each, or call Consumer::check() in the program, which knows them");
+    }
+    look_at_tokens(*broker, config, findings);
+    group.tell(findings);
+  } catch (const ConfigError& error) {
+    for (const auto& problem : error.problems) findings.problem("broker", problem);
+  } catch (const TokenLogBroken& error) {
+    findings.problem("token log", error.what());
+  } catch (const std::exception& error) {
+    findings.problem("broker", error.what());
+  }
+}
+
+}  // namespace turnstile::kafka

@@ -1,0 +1,22 @@
+#pragma once
+// How numbers look to a person, in findings and on the command line.
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace turnstile::text {
+
+/// The longest unit that fits without a rest: "7d", "36h", "1500ms".
+std::string duration(std::chrono::milliseconds time);
+/// The two longest units at most: "3d 4h", "90 s" is "1m 30s".
+std::string age(std::chrono::milliseconds time);
+/// "12.3 MB"
+std::string bytes(std::int64_t count);
+/// "1,234,567"
+std::string number(std::int64_t value);
+/// "1 message", "2,000 messages"
+std::string count(std::int64_t value, std::string_view singular);
+
+}  // namespace turnstile::text

@@ -1,0 +1,64 @@
+#include "runtime/death_streaks.hpp"
+
+#include <utility>
+
+namespace turnstile {
+
+void DeathStreaks::died(const Place& place, const std::string& reason) {
+  if (most_ == 0) return;
+  const std::lock_guard lock(mutex_);
+  Streak& streak = by_partition_[place.at.partition];
+  if (streak.reason != reason || streak.fence != place.fence) streak = {place.fence, reason, 0, false};
+  ++streak.count;
+  running_ = by_partition_.size();
+}
+
+void DeathStreaks::went_well(const Place& place) {
+  if (running_.load(std::memory_order_relaxed) == 0) return;
+  const std::lock_guard lock(mutex_);
+  by_partition_.erase(place.at.partition);
+  running_ = by_partition_.size();
+}
+
+std::optional<std::int64_t> DeathStreaks::is_over(const Place& place, const std::string& reason) const {
+  if (running_.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const auto it = by_partition_.find(place.at.partition);
+  if (it == by_partition_.end()) return std::nullopt;
+  const Streak& streak = it->second;
+  if (streak.reason != reason || streak.fence != place.fence || streak.count < most_) return std::nullopt;
+  return streak.count;
+}
+
+bool DeathStreaks::tell_of(const Place& place) {
+  const std::lock_guard lock(mutex_);
+  const auto it = by_partition_.find(place.at.partition);
+  return it != by_partition_.end() && !std::exchange(it->second.told, true);
+}
+
+std::string remedy_for(const std::string& reason, const TopicPlan& plan) {
+  const std::string section = "[topics." + plan.topic + "]";
+  if (reason == "missing_id" && plan.numbering == Numbering::requests)
+    return "its producers do not number what they send: let them use NumberedSender, or set another mode in " + section;
+  if (reason == "missing_id") {
+    return "tell where its records have their ids, in " + section +
+           ": message_id = \"key\", \"header:NAME\", \"json:/pointer\" or \"cloudevents\"; where they have none, mode = "
+           "\"sequence\". What is dead already: turnstile dlq replay --all --reason missing_id";
+  }
+  if (reason == "too_old") {
+    return "if old times are no sign of old deliveries, as when history is imported, set too_old = \"run\" in " +
+           section + ". What is dead already: turnstile dlq replay --all --reason too_old";
+  }
+  if (reason == "duplicate")
+    return "offsets may have been reset: duplicates = \"skip\" in " + section + " passes over what has taken effect";
+  if (reason == "mismatch")
+    return "equal ids come with different payloads: message_id in " + section +
+           " names something that is not one message's alone, or a producer uses ids twice";
+  if (reason == "outside_window")
+    return "raise request_window (" + std::to_string(plan.request_window) + ") in " + section;
+  if (reason == "no_session" || reason == "forged")
+    return "look at its producers: their sessions must be kept in the consumers' database, and signed for this topic";
+  return "see what the handler reports, and mend it or what it depends on. What is dead already: turnstile dlq replay --all";
+}
+
+}  // namespace turnstile

@@ -1,0 +1,47 @@
+#pragma once
+// Dead letters that follow one another: many in a row for one reason mean that something else is wrong than the messages. The
+// partition then stops before all of it is dead.
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "core/topic_plan.hpp"
+#include "runtime/place.hpp"
+
+namespace turnstile {
+
+/// Of one topic. Thread-safe.
+class DeathStreaks {
+ public:
+  /// After `most` in a row no more is to be buried; 0: never.
+  explicit DeathStreaks(std::int64_t most) : most_(most) {}
+
+  void died(const Place& place, const std::string& reason);
+  /// A message of the partition took effect, or was seen to have done so.
+  void went_well(const Place& place);
+  /// How many there were, when another one would be too many.
+  [[nodiscard]] std::optional<std::int64_t> is_over(const Place& place, const std::string& reason) const;
+  /// True the first time for this streak.
+  bool tell_of(const Place& place);
+
+ private:
+  struct Streak {
+    std::optional<Fence> fence;
+    std::string reason;
+    std::int64_t count = 0;
+    bool told = false;
+  };
+  const std::int64_t most_;
+  std::atomic<std::size_t> running_{0};  ///< how many there are, for who has nothing to end
+  mutable std::mutex mutex_;
+  std::map<std::int32_t, Streak> by_partition_;
+};
+
+/// What to do when a partition has stopped for dead letters of this reason.
+std::string remedy_for(const std::string& reason, const TopicPlan& plan);
+
+}  // namespace turnstile

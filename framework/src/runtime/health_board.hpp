@@ -1,0 +1,49 @@
+#pragma once
+// What Consumer::health() answers: the state of run(), and what the engine knows of its partitions while there is one.
+
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "turnstile/health.hpp"
+
+namespace turnstile {
+
+/// Thread-safe. Never to be called with a lock that `details` takes.
+class HealthBoard {
+ public:
+  /// Adds what is known of the partitions, and may add a reason.
+  using Details = std::function<void(Health&)>;
+
+  void set(Health::State state, std::string reason = {}) {
+    const std::lock_guard lock(mutex_);
+    if (state == health_.state && reason == health_.reason) return;
+    if (state != health_.state) health_.since = std::chrono::system_clock::now();
+    health_.state = state;
+    health_.reason = std::move(reason);
+  }
+  void name(std::string name) {
+    const std::lock_guard lock(mutex_);
+    health_.name = std::move(name);
+  }
+  /// Empty: nobody knows of partitions any more; no look runs when this returns.
+  void ask(Details details) {
+    const std::lock_guard lock(mutex_);
+    details_ = std::move(details);
+  }
+  [[nodiscard]] Health look() const {
+    const std::lock_guard lock(mutex_);
+    Health health = health_;
+    if (details_) details_(health);
+    return health;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Health health_;
+  Details details_;
+};
+
+}  // namespace turnstile
