@@ -64,9 +64,12 @@ TEST(LanePartition, lets_nothing_pass_a_message_that_waits_for_its_retry) {
   EXPECT_EQ(lane.next_due(), kNow + milliseconds(100));
   EXPECT_EQ(lane.position(), 1);
   works = hand_out(lane, 3, kNow + milliseconds(100));
-  EXPECT_EQ(offsets(works), (std::vector<Offset>{1, 2}));
+  EXPECT_EQ(offsets(works), std::vector<Offset>{1}) << "what has failed runs by itself";
   EXPECT_EQ(works[0].attempt, 2);
-  EXPECT_EQ(works[1].attempt, 1);
+  lane.settle(works[0]);
+  works = hand_out(lane, 3, kNow + milliseconds(100));
+  EXPECT_EQ(offsets(works), std::vector<Offset>{2});
+  EXPECT_EQ(works[0].attempt, 1);
 }
 
 TEST(LaneKey, runs_other_keys_while_one_waits) {

@@ -127,6 +127,7 @@ void MemoryInbox::fail_over(const Replica& replica) {
     static_cast<Tables&>(*state_) = *replica;
     for (auto& [slot, row] : state_->fences) row.sharers = 0;
     for (auto& [whose, row] : state_->progress) row.locked = false;
+    for (auto& [whose, row] : state_->claims) row.begun = true;  // what it says of that may be out of date
     state_->pending.clear();
     ++state_->history;
     ++state_->outages;

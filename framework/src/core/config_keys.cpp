@@ -204,7 +204,7 @@ std::span<const Setting<PostgresSettings>> postgres_keys() {
 }
 
 std::span<const Setting<ConsumerSettings>> consumer_keys() {
-  static constexpr std::array<Setting<ConsumerSettings>, 7> keys{{
+  static constexpr std::array<Setting<ConsumerSettings>, 8> keys{{
       {"workers", [](V v, ConsumerSettings& s) { return read_number(v, 0, most_threads, s.workers); }},
       {"window", [](V v, ConsumerSettings& s) { return read_number(v, 1, any_number, s.window); }},
       {"window_bytes", [](V v, ConsumerSettings& s) { return read_number(v, 1, any_number, s.window_bytes); }},

@@ -422,7 +422,7 @@ std::size_t Scheduler::room(LaneState& lane) {
 
 /// A quarter of the window at a time: taking records one by one would cost a lock each.
 bool Scheduler::has_room(const Lane& lane) const noexcept {
-  return lane.unsettled() + window_.messages / 4 <= window_.messages &&
+  return lane.unsettled() + std::max<std::size_t>(window_.messages / 4, 1) <= window_.messages &&
          lane.bytes() <= window_.bytes - window_.bytes / 4;
 }
 
