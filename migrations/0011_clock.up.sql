@@ -63,4 +63,4 @@ BEGIN
   END LOOP;
 END $$;
 
-INSERT INTO migration (number, name) VALUES (9, 'clock');
+INSERT INTO migration (number, name) VALUES (11, 'clock');
