@@ -86,7 +86,7 @@ class KeeperTest : public ::testing::Test {
       std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(100);
   const std::shared_ptr<Journal> journal_ =
       std::make_shared<Journal>(std::make_shared<spdlog::logger>("test", lines_), "test");
-  Scheduler scheduler_{1'000, journal_, [] {}};
+  Scheduler scheduler_{Window{}, journal_, [] {}};
   std::unique_ptr<TopicState> topic_;
   LanePtr lane_;
   std::atomic<int> claimed_{0};

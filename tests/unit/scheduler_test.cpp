@@ -37,7 +37,7 @@ class Crowd {
   explicit Crowd(int waiting)
       : journal_(std::make_shared<Journal>(
             std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>()), "test")),
-        scheduler_(1'000, journal_, [] {}) {
+        scheduler_(Window{}, journal_, [] {}) {
     const auto inbox = std::make_shared<testing::MemoryInbox>();
     TopicRunner::Services services;
     services.store = inbox;
