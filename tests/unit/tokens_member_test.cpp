@@ -98,7 +98,7 @@ TEST_F(TokensMember, TakesAWishBackThatNobodyHasAnyMoreWhileOthersWait) {
   want(b, 4, 2);
   ASSERT_EQ(state_.holding("psp", b.id())->wants, 4U);
   want(b, 2, 2);
-  pass(100 * kMs);
+  pass(300 * kMs);
   EXPECT_EQ(state_.holding("psp", b.id())->wants, 2U) << "long before its next Keep";
   EXPECT_EQ(held(b), 2U);
 }

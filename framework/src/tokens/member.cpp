@@ -267,12 +267,12 @@ void Member::balance(const State& state, const std::string& name, Use& use, Micr
   } else {
     use.idle_since.reset();
   }
-  // What nobody here waits for any more must not keep permits from others until the next Keep.
+  // What nobody here waits for any more must not keep permits from others until the next Keep. A short lull is no change of mind.
   bool withdraws = false;
   if (contended && use.said.wants > std::max(held, demand.wants)) {
     if (!use.unwanted_since) use.unwanted_since = now;
-    withdraws = now - *use.unwanted_since >= settings_.linger;
-    if (!withdraws) wake_at(*use.unwanted_since + settings_.linger);
+    withdraws = now - *use.unwanted_since >= settings_.turn;
+    if (!withdraws) wake_at(*use.unwanted_since + settings_.turn);
   } else {
     use.unwanted_since.reset();
   }
