@@ -1,5 +1,6 @@
 // One process of several whose threads take a permit, hold it, and give it back, for --seconds. They are counted on the board.
 //   --brokers B --topic T --board FILE --slot 0 --limit 16 --threads 16 --ms 10 --seconds 20 --from-ns 0 --waits FILE
+//   [--lease-ms 10000] [--snapshot-every 4096]
 //   --topic    the token log
 //   --from-ns  CLOCK_MONOTONIC; waits that begin before are not written
 //   --waits    all waits for a permit, in nanoseconds, as 64-bit integers
@@ -25,10 +26,13 @@ int main(int argc, char** argv) {
   const std::int64_t at_once = args.number("limit"), threads = args.number("threads");
   const std::int64_t from_ns = args.number("from-ns"), seconds = args.number("seconds");
   const std::chrono::milliseconds each(args.number("ms"));
+  TokenSettings settings;
+  settings.lease = std::chrono::milliseconds(args.number("lease-ms", settings.lease.count()));
+  settings.snapshot_every = args.number("snapshot-every", settings.snapshot_every);
   args.done();
 
   const auto domain =
-      kafka::open_limiters({{"bootstrap.servers", brokers}}, {.name = topic}, {}, make_logger({"warn", "text"}));
+      kafka::open_limiters({{"bootstrap.servers", brokers}}, {.name = topic}, settings, make_logger({"warn", "text"}));
   if (!domain->wait_until_joined(30s)) bench::die("not joined within 30 s");
   TokenService tokens(domain);
   tokens.limit("bench", at_once);
