@@ -85,8 +85,8 @@ TEST_P(RequestsContract, TheyMayComeOutOfOrderInsideTheWindow) {
 TEST_P(RequestsContract, WhatIsBehindTheWindowIsNotRun) {
   EXPECT_EQ(handle({1}), "f");
   EXPECT_EQ(handle({17, 1}), "fo");
-  EXPECT_EQ(handle({9'223'372'036'854'775'807, 17}), "fo");
-  EXPECT_THAT(world_->effects(), ElementsAre("1", "17", "9223372036854775807"));
+  EXPECT_EQ(handle({1'000'000'000'000, 17}), "fo");
+  EXPECT_THAT(world_->effects(), ElementsAre("1", "17", "1000000000000"));
 }
 
 TEST_P(RequestsContract, WhatWasAcknowledgedIsKnownToBeDone) {

@@ -219,9 +219,9 @@ TEST_F(CliDoctor, DeadLettersThatWaitAreCountedByReason) {
   register_handlers();
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +dead letters +none wait"));
   const auto bury = [&](int handler, int offset, const std::string& reason) {
-    sql("INSERT INTO dead (handler, slot, incarnation, record_offset, reason, error, attempts, died_at) VALUES (" +
+    sql("INSERT INTO dead (handler, slot, incarnation, record_offset, reason, error, attempts, header_names, header_values, died_at) VALUES (" +
         std::to_string(handler) + ", 1, 0, " + std::to_string(offset) + ", '" + reason +
-        "', 'why', 1, now() - interval '3 days 4 hours')");
+        "', 'why', 1, '{}', '{}', now() - interval '3 days 4 hours')");
   };
   for (int offset = 0; offset < 3; ++offset) bury(1, offset, "missing_id");
   bury(2, 7, "failed");
