@@ -64,7 +64,7 @@ TEST(DeadLetter, has_headers_that_say_why_and_a_row) {
   const auto headers = headers_of(letter);
   EXPECT_EQ(letter.payload, "throw");
   EXPECT_EQ(letter.key, "a key");
-  EXPECT_EQ(letter.headers.size(), 10U) << "its own two, and eight that say why";
+  EXPECT_EQ(letter.headers.size(), 11U) << "its own two, and nine that say why";
   EXPECT_EQ(headers.at("own"), "header");
   EXPECT_EQ(headers.at("message-id"), "one");
   EXPECT_EQ(headers.at("turnstile-original-topic"), world.topic());
