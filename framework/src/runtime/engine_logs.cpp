@@ -129,7 +129,9 @@ bool Engine::begin_other_log(const LanePtr& lane) {
   if (!lane->topic.needs_store()) return begin_without_store(lane);
   shared_->scheduler.close({&lane, 1});
   logs_.begin(at);
-  auto fresh = std::make_shared<LaneState>(lane->topic, Place{.at = at, .fence = {}});
+  Place place{.at = at, .fence = {}};
+  place.guard = lane->place.guard;  // and not its suspicion, which is of offsets of the old log
+  auto fresh = std::make_shared<LaneState>(lane->topic, std::move(place));
   fresh->phase = LaneState::Phase::claiming;
   shared_->scheduler.open(std::move(fresh));
   return true;
@@ -141,6 +143,7 @@ bool Engine::begin_without_store(const LanePtr& lane) {
     const auto known = ask_kafka(at, kKafkaWait);
     const auto verdict = logs_.judge(at, known);
     Place place{.at = at, .fence = {}};
+    place.guard = lane->place.guard;
     const auto other = act_on(verdict, lane->topic, place, known);
     const Offset start = other ? *other : not_below(at, known.committed.value_or(known.first), known.first);
     logs_.settle(at, verdict);
