@@ -279,7 +279,7 @@ TEST_F(CliLimits, PermitsShowsWhoDrains) {
   TokenSettings strict = with_lease(2s);
   strict.strict = true;
   const auto billing = join("billing", strict), heir = join("heir");
-  const auto psp = billing->open("psp", 64);
+  const auto psp = billing->open_for_partitions("psp", 64);
   const auto permits = take(*psp, 2);
   const TopicPartition orders{"orders", 0};
   const auto log_says = [&](const std::string& text) {
