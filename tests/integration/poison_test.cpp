@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <fstream>
 #include <functional>
 #include <optional>
@@ -27,6 +28,7 @@ class Orchestrator {
         [&] {
           for (auto& process : living_) {
             if (!process || !process->ended()) continue;
+            if (process->ended() != -SIGABRT) return true;  // it refused to start, or died of something else
             ++deaths_;
             process.emplace(start_());
           }
@@ -53,6 +55,9 @@ WorldOptions quick(int partitions) {
   return {.partitions = partitions, .session_timeout_ms = 3'000, .handler_timeout = "2s"};
 }
 
+/// Below that session timeout.
+const std::string kLocks = "lock_timeout = \"1s\"\n";
+
 std::string reasons(const World& world) {
   return world.query("SELECT string_agg(reason || ' after ' || attempts, ', ') FROM dead");
 }
@@ -63,7 +68,7 @@ TEST(Poison, kills_few_processes_and_leaves_the_group_alive) {
   world.publish(500, "before");
   world.publish("poison", "abort", "7");
   world.publish(499, "after");
-  const std::string toml = world.toml("order = \"key\"\nretry.attempts = 2\n");
+  const std::string toml = world.toml("order = \"key\"\nretry.attempts = 2\n", kLocks);
   Orchestrator three(3, [&] { return world.consumer(toml); });
   EXPECT_TRUE(three.keep_until([&] { return world.effects().distinct == 999 && world.caught_up(); })) << world.output();
   EXPECT_EQ(world.effects().rows, 999) << "an effect was made twice";
@@ -92,7 +97,7 @@ TEST_P(PoisonIn, is_a_dead_letter_in_the_end) {
   world.publish(50, "before");
   world.publish("poison", "abort", "7");
   world.publish(49, "after");
-  const std::string toml = world.toml(GetParam().settings + std::string("retry.attempts = 1\n"));
+  const std::string toml = world.toml(GetParam().settings + std::string("retry.attempts = 1\n"), kLocks);
   std::map<std::string, std::string> environment;
   if (GetParam().is_effect_elsewhere) environment["ELSEWHERE"] = "1";
   Orchestrator one(1, [&] { return world.consumer(toml, environment); });
@@ -118,7 +123,7 @@ TEST(Poison, leaves_nothing_in_doubt_that_had_not_begun) {
   world.publish(50, "before");
   world.publish("poison", "abort", "7");
   world.publish(49, "after");
-  const std::string toml = world.toml("mode = \"leased\"\nlease = \"1s\"\nbatch = 100\n");
+  const std::string toml = world.toml("mode = \"leased\"\nlease = \"1s\"\nbatch = 100\n", kLocks);
   Orchestrator one(1, [&] { return world.consumer(toml, {{"ELSEWHERE", "1"}}); });
   EXPECT_TRUE(one.keep_until([&] { return world.effects().distinct == 99 && world.caught_up(); })) << world.output();
   EXPECT_EQ(world.effects().rows, 99) << "an effect was made twice";
@@ -153,7 +158,7 @@ TEST(Poison, of_a_poll_loop_is_a_dead_letter_in_the_end) {
   world.publish("poison", "abort", "7");
   world.publish(49, "after");
   const std::string file = world.folder() + "/loop.toml";
-  std::ofstream(file) << world.toml("retry.attempts = 1\n");
+  std::ofstream(file) << world.toml("retry.attempts = 1\n", kLocks);
   Orchestrator one(1, [&] {
     return Process(std::string(TURNSTILE_BIN_DIR) + "/poll_loop", {file, world.topic(), world.schema()}, {},
                    world.folder() + "/output");
