@@ -321,7 +321,8 @@ void Scheduler::apply(Unit& unit, const UnitResult& result, SteadyTime now) {
   }
   // Where one has failed there may be more: small units first, so that the good ones between them do not run time and again.
   if (result.counts.rerun > 0) lane.unit_most = 1;
-  else if (lane.unit_most < lane.topic.runner.plan().batch) lane.unit_most *= 2;
+  else if (result.counts.retried + result.counts.dead == 0 && lane.unit_most < lane.topic.runner.plan().batch)
+    lane.unit_most *= 2;
   if (result.end == UnitResult::End::fenced) fence_unlocked(lane, now, result.why);
   if (result.end == UnitResult::End::broken && !broken_) {
     broken_ = result.why;
