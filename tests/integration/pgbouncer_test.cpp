@@ -37,7 +37,8 @@ class PgBouncer : public ::testing::TestWithParam<const char*> {
     return settings;
   }
   [[nodiscard]] std::string toml(const World& world, const OwnPgBouncer& bouncer, const std::string& topic) const {
-    std::string text = world.toml(topic, prepares() ? "" : "prepared_statements = false\n");
+    std::string text =
+        world.toml(topic, std::string("lock_timeout = \"1s\"\n") + (prepares() ? "" : "prepared_statements = false\n"));
     const std::string direct = postgres_url().value();
     return text.replace(text.find(direct), direct.size(), bouncer.url());
   }
