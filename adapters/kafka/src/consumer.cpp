@@ -256,6 +256,9 @@ std::optional<std::pair<Offset, Offset>> KafkaConsumer::bounds(const TopicPartit
       timeout.count() > 0
           ? rd_kafka_query_watermark_offsets(handle, of.topic.c_str(), of.partition, &low, &high, ms(timeout))
           : rd_kafka_get_watermark_offsets(handle, of.topic.c_str(), of.partition, &low, &high);
+  if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ||
+      code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
+    doubt_topics_ = true;
   if (code || low < 0 || high < 0) return std::nullopt;
   return std::pair{low, high};
 }
