@@ -127,5 +127,28 @@ TEST_P(TrialsContract, an_owner_whose_epoch_is_over_begins_nothing) {
   EXPECT_THROW(trials_->take_over(first), Fenced);
 }
 
+TEST_P(TrialsContract, an_owner_of_another_history_of_the_database_changes_nothing) {
+  const Fence first = next_owner().fence;
+  begin(first, {3, 4}, true);
+  const Fence ours = next_owner().fence;
+  EXPECT_THAT(trials_->take_over(ours), ElementsAre(Suspect{3, 1}, Suspect{4, 1}));
+  const auto elsewhere = [](Fence fence) {
+    ++fence.history;
+    return fence;
+  };
+  const Fence other = elsewhere(ours);
+  EXPECT_THROW(trials_->take_over(other), Fenced);
+  EXPECT_THROW(begin(other, {5}, true), Fenced);
+  end(elsewhere(first), {3, 4}, std::vector<Offset>{3});
+  EXPECT_THAT(trials_->take_over(ours), ElementsAre(Suspect{3, 1}, Suspect{4, 1}))
+      << "what settled the first may be lost, and the epoch may be another owner's";
+  begin(ours, {4}, true);
+  end(other, {4}, {});
+  release(other);
+  const PartitionClaim next = next_owner();
+  EXPECT_FALSE(next.is_clean);
+  EXPECT_THAT(trials_->take_over(next.fence), ElementsAre(Suspect{3, 1}, Suspect{4, 2}));
+}
+
 }  // namespace
 }  // namespace turnstile::test

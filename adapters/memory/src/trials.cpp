@@ -51,6 +51,7 @@ class MemoryTrials final : public Trials {
   void end(const Fence& fence, std::span<const Offset> offsets, std::span<const Offset> settled) override {
     const std::lock_guard lock(state_->mutex);
     state_->require_available();
+    if (fence.history != state_->history) return;
     const auto trial = state_->trials.find({fence.slot, offsets.front()});
     if (trial != state_->trials.end() && trial->second.epoch == fence.epoch.value) state_->trials.erase(trial);
     for (const Offset offset : settled) state_->suspects.erase({fence.slot, offset});
@@ -66,10 +67,10 @@ class MemoryTrials final : public Trials {
     const std::lock_guard lock(state_->mutex);
     state_->require_available();
     for (const Release& release : partitions) {
-      const auto row = state_->fences.find(release.fence.slot);
-      if (row == state_->fences.end() || row->second.epoch != release.fence.epoch.value) continue;
+      FenceRow* const row = state_->find_owned(release.fence);
+      if (row == nullptr) continue;
       std::erase_if(state_->trials, [&](const auto& trial) { return trial.first.first == release.fence.slot; });
-      if (release.is_proved) row->second.released_epoch = row->second.epoch;
+      if (release.is_proved) row->released_epoch = row->epoch;
     }
   }
 

@@ -247,10 +247,10 @@ constexpr std::string_view kRenewClaims = R"(
 )
 SELECT id FROM held)";
 
-/// No row: the epoch is no longer ours. What lies below the watermark is settled.
+/// No row: the epoch is no longer ours, or the database has another history. What lies below the watermark is settled.
 constexpr std::string_view kBlame = R"(
 WITH owner AS MATERIALIZED (
-  SELECT slot, incarnation FROM @.fence WHERE slot = $1::integer AND epoch = $2::bigint FOR SHARE
+  SELECT slot, incarnation FROM @.fence WHERE slot = $1::integer AND epoch = $2::bigint AND @history = $3::bigint FOR SHARE
 ), past AS (
   DELETE FROM @.suspect s USING owner o LEFT JOIN @.watermark w ON w.slot = o.slot
    WHERE s.slot = o.slot AND (s.record_offset < w.watermark OR s.incarnation <> o.incarnation)
@@ -276,31 +276,36 @@ SELECT record_offset, deaths FROM @.suspect WHERE slot = $1::integer ORDER BY re
 
 constexpr std::string_view kBeginTrial = R"(
 WITH owner AS MATERIALIZED (
-  SELECT slot, incarnation FROM @.fence WHERE slot = $1::integer AND epoch = $2::bigint FOR SHARE
+  SELECT slot, incarnation FROM @.fence WHERE slot = $1::integer AND epoch = $2::bigint AND @history = $3::bigint FOR SHARE
 ), begun AS (
   INSERT INTO @.trial (slot, first_offset, offsets, alone, epoch, incarnation)
-  SELECT slot, ($3::bigint[])[1], $3::bigint[], $4::boolean, $2::bigint, incarnation FROM owner
+  SELECT slot, ($4::bigint[])[1], $4::bigint[], $5::boolean, $2::bigint, incarnation FROM owner
   ON CONFLICT (slot, first_offset) DO UPDATE
      SET offsets = excluded.offsets, alone = excluded.alone, epoch = excluded.epoch, incarnation = excluded.incarnation
 )
 SELECT 1 FROM owner)";
 
+/// In another history the commit that settled these may be lost, and the epoch may be another owner's: nothing is changed.
 constexpr std::string_view kEndTrial = R"(
 WITH ended AS (
-  DELETE FROM @.trial WHERE slot = $1::integer AND first_offset = ($3::bigint[])[1] AND epoch = $2::bigint
+  DELETE FROM @.trial
+   WHERE slot = $1::integer AND first_offset = ($4::bigint[])[1] AND epoch = $2::bigint AND @history = $3::bigint
 ), settled AS (
-  DELETE FROM @.suspect WHERE slot = $1::integer AND record_offset = ANY ($4::bigint[])
+  DELETE FROM @.suspect WHERE slot = $1::integer AND record_offset = ANY ($5::bigint[]) AND @history = $3::bigint
 )
 UPDATE @.suspect SET deaths = greatest(0, deaths - 1), epoch = NULL
- WHERE slot = $1::integer AND epoch = $2::bigint AND record_offset = ANY ($3::bigint[]) AND record_offset <> ALL ($4::bigint[]))";
+ WHERE slot = $1::integer AND epoch = $2::bigint AND @history = $3::bigint
+   AND record_offset = ANY ($4::bigint[]) AND record_offset <> ALL ($5::bigint[]))";
 
 constexpr std::string_view kClearTrials = R"(
-DELETE FROM @.trial t USING unnest($1::bigint[], $2::bigint[]) AS g (slot, epoch) WHERE t.slot = g.slot AND t.epoch = g.epoch)";
+DELETE FROM @.trial t USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS g (slot, epoch, history)
+ WHERE t.slot = g.slot AND t.epoch = g.epoch AND g.history = @history)";
 
 constexpr std::string_view kRelease = R"(
 WITH owned AS MATERIALIZED (
-  SELECT f.slot FROM @.fence f JOIN unnest($1::bigint[], $2::bigint[]) AS g (slot, epoch) ON f.slot = g.slot AND f.epoch = g.epoch
-   ORDER BY f.slot FOR NO KEY UPDATE OF f
+  SELECT f.slot FROM @.fence f
+    JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS g (slot, epoch, history) ON f.slot = g.slot AND f.epoch = g.epoch
+   WHERE g.history = @history ORDER BY f.slot FOR NO KEY UPDATE OF f
 )
 UPDATE @.fence f SET released_epoch = f.epoch FROM owned o WHERE f.slot = o.slot)";
 

@@ -72,11 +72,13 @@ class PostgresTrials final : public Trials {
   static void add_fence(Pipeline& pipeline, const Fence& fence) {
     pipeline.arguments().add_int(fence.slot);
     pipeline.arguments().add_int(fence.epoch.value);
+    pipeline.arguments().add_int(fence.history);
   }
   static void add_fences(Pipeline& pipeline, std::span<const Fence> fences) {
     ArgumentBlock& to = pipeline.arguments();
     add_int8_array(to, fences.size(), [&](std::size_t i) { return std::optional<std::int64_t>(fences[i].slot); });
     add_int8_array(to, fences.size(), [&](std::size_t i) { return std::optional(fences[i].epoch.value); });
+    add_int8_array(to, fences.size(), [&](std::size_t i) { return std::optional(fences[i].history); });
   }
   /// On the connections of transactions: the caller is about to open one, or has ended one. What is recorded here has to survive this
   /// process, and not a crash of the server, which kills no handler: no reason to wait for the disk.
