@@ -1,16 +1,26 @@
 #include "runtime/death_streaks.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace turnstile {
 
-void DeathStreaks::died(const Place& place, const std::string& reason) {
-  if (most_ == 0) return;
+std::optional<std::int64_t> DeathStreaks::count(const Place& place, const std::string& reason) {
+  if (most_ == 0) return std::nullopt;
   const std::lock_guard lock(mutex_);
   Streak& streak = by_partition_[place.at.partition];
   if (streak.reason != reason || streak.fence != place.fence) streak = {place.fence, reason, 0, false};
-  ++streak.count;
   running_ = by_partition_.size();
+  if (streak.count >= most_) return streak.count;
+  ++streak.count;
+  return std::nullopt;
+}
+
+void DeathStreaks::take_back(const Place& place, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  const auto it = by_partition_.find(place.at.partition);
+  if (it == by_partition_.end() || it->second.reason != reason || it->second.fence != place.fence) return;
+  it->second.count = std::max<std::int64_t>(it->second.count - 1, 0);
 }
 
 void DeathStreaks::went_well(const Place& place) {
@@ -18,16 +28,6 @@ void DeathStreaks::went_well(const Place& place) {
   const std::lock_guard lock(mutex_);
   by_partition_.erase(place.at.partition);
   running_ = by_partition_.size();
-}
-
-std::optional<std::int64_t> DeathStreaks::is_over(const Place& place, const std::string& reason) const {
-  if (running_.load(std::memory_order_relaxed) == 0) return std::nullopt;
-  const std::lock_guard lock(mutex_);
-  const auto it = by_partition_.find(place.at.partition);
-  if (it == by_partition_.end()) return std::nullopt;
-  const Streak& streak = it->second;
-  if (streak.reason != reason || streak.fence != place.fence || streak.count < most_) return std::nullopt;
-  return streak.count;
 }
 
 bool DeathStreaks::tell_of(const Place& place) {

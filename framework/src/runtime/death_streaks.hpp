@@ -20,11 +20,13 @@ class DeathStreaks {
   /// After `most` in a row no more is to be buried; 0: never.
   explicit DeathStreaks(std::int64_t most) : most_(most) {}
 
-  void died(const Place& place, const std::string& reason);
+  /// Counts a death that is about to be buried. How many there were, when it is one too many: then it is not counted. Workers bury side
+  /// by side, and none goes past the number.
+  std::optional<std::int64_t> count(const Place& place, const std::string& reason);
+  /// It could not be buried.
+  void take_back(const Place& place, const std::string& reason);
   /// A message of the partition took effect, or was seen to have done so.
   void went_well(const Place& place);
-  /// How many there were, when another one would be too many.
-  [[nodiscard]] std::optional<std::int64_t> is_over(const Place& place, const std::string& reason) const;
   /// True the first time for this streak.
   bool tell_of(const Place& place);
 

@@ -152,7 +152,6 @@ void UnitRun::bury(std::size_t at, const Death& death) {
       const auto buried = services.dead_letters->bury(message(at), ids_.empty() ? std::nullopt : ids_[at], place_,
                                                       plan_, runner_.handler_, death);
       runner_.drop_pending(place_, offset);
-      runner_.streaks_.died(place_, death.reason);
       result_.verdicts[at].kind = Verdict::Kind::settled;
       ++result_.counts.dead;
       services.journal->warn(place_.at, plan_.handler, offset,
@@ -165,12 +164,14 @@ void UnitRun::bury(std::size_t at, const Death& death) {
     }
     refused = "there is no place for it; give the topic a dead_letter";
   } catch (const Fenced& e) {  // its next owner runs it
+    runner_.streaks_.take_back(place_, death.reason);
     result_.end = UnitResult::End::fenced;
     result_.why = e.what();
     return hold(at);
   } catch (const std::exception& e) {
     refused = e.what();
   }
+  runner_.streaks_.take_back(place_, death.reason);
   const bool first = !runner_.pending_death(place_, offset);
   wait_to_bury(at, death, refused, kRefusedDelay);
   if (first) {
@@ -193,7 +194,7 @@ void UnitRun::wait_to_bury(std::size_t at, const Death& death, const std::string
 /// The messages before it died of the same.
 bool UnitRun::stops_for(std::size_t at, const Death& death) {
   note_what_went_well();
-  const auto count = runner_.streaks_.is_over(place_, death.reason);
+  const auto count = runner_.streaks_.count(place_, death.reason);
   if (!count) return false;
   const std::string why =
       std::to_string(*count) + " messages in a row became dead letters for the same reason, " + death.reason +
