@@ -1,10 +1,11 @@
-// All orders in which a few threads can make their accesses to the gate, with up to two preemptions each: the shipped code, whose
+// All orders in which a few threads can make their accesses to the gate, with one preemption each (or more, see most_preemptions()): the shipped code, whose
 // atomics and lock (runtime/stepped.hpp) ask here who goes on. In each order free + in use + surrendered = opened at the end, and
 // nobody waits beside a permit that is free.
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <limits>
@@ -24,7 +25,11 @@ using tokens::Micros;
 using tokens::Order;
 
 constexpr Micros kNever = std::numeric_limits<Micros>::max();
-constexpr int kMostPreemptions = 2;
+/// One finds the known bug and takes seconds; `./dev test all` asks for two, which take minutes on a busy machine.
+int most_preemptions() {
+  static const char* const asked = std::getenv("TURNSTILE_TEST_PREEMPTIONS");
+  return asked != nullptr ? std::atoi(asked) : 1;
+}
 
 Order order(Order::Kind kind, Count total) { return {kind, "psp", total}; }
 
@@ -130,7 +135,7 @@ class Threads {
       }
       return places_.size();  // all have ended
     }
-    if (goes_on && preemptions_ == kMostPreemptions) able.resize(1);
+    if (goes_on && preemptions_ == most_preemptions()) able.resize(1);
     if (able.size() == 1) return able.front();
     if (at_ == path_.size()) path_.push_back({.taken = able.front(), .others = {able.begin() + 1, able.end()}});
     const std::size_t taken = path_[at_++].taken;
