@@ -211,7 +211,7 @@ auto with(Count permits) {
 TEST(PermitGateModel, a_deadline_that_passes_while_permits_are_taken_and_given_back_loses_none) {
   const int orders = in_every_order(
       with(2), [](World& w) { w.use(); }, [](World& w) { w.use(); }, [](World& w) { w.gate.cancel(); });
-  EXPECT_GT(orders, 1'000);
+  EXPECT_GT(orders, 100);
 }
 
 TEST(PermitGateModel, two_deadlines_lose_no_permit_either) {
