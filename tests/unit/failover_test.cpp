@@ -253,6 +253,20 @@ TEST_F(Failover, an_effect_elsewhere_whose_record_was_lost_is_parked) {
   }
 }
 
+TEST_F(Failover, many_in_doubt_do_not_stop_the_partition) {
+  transactions = false;
+  start(handler() | leased() | stop_after_dead(5));
+  publish(3);
+  ASSERT_TRUE(eventually([&] { return watermark_is(3); }));
+  const auto replica = inbox->replica();
+  publish(20);
+  ASSERT_TRUE(eventually([&] { return committed(23); }));
+  inbox->fail_over(replica);
+  publish(2);
+  EXPECT_TRUE(eventually([&] { return committed(25) && inbox->dead().size() == 20; })) << log_text();
+  EXPECT_THAT(all_runs(), Each(1));
+}
+
 /// The next owner knows by Kafka's offset what was settled.
 TEST_F(Failover, an_effect_elsewhere_of_an_earlier_owner_is_parked_too) {
   transactions = false;

@@ -61,10 +61,10 @@ class Context {
   /// message. Runs in a batch that was rolled back because of another message are not counted.
   [[nodiscard]] int attempt() const noexcept { return fields_.attempt; }
   /// The ownership under which this runs: hand it to outside systems so that they can refuse an older one. Absent where
-  /// there is no database.
+  /// there is no database. Its epoch may come again after the database has lost its last transactions, as in a failover.
   [[nodiscard]] std::optional<Fence> fence() const noexcept { return fields_.fence; }
-  /// Mode leased: how often the message was claimed, from 1; it only grows. Hand it to outside systems with the key below, so that they
-  /// refuse one that comes late. 0 elsewhere, and for a span handler.
+  /// Mode leased: how often the message was claimed, from 1; it only grows, unless the database loses its last transactions. Hand it to
+  /// outside systems with the key below, so that they refuse one that comes late. 0 elsewhere, and for a span handler.
   [[nodiscard]] std::int64_t claim_fence() const noexcept { return fields_.claim_fence; }
   /// A key for outside systems that deduplicate themselves, the same for every run of the message. Mode leased: made of the handler's
   /// name and the message's id, so that two handlers of one message have two. Elsewhere the id under which the inbox knows the message.

@@ -6,7 +6,8 @@
 namespace turnstile {
 
 std::optional<std::int64_t> DeathStreaks::count(const Place& place, const std::string& reason) {
-  if (most_ == 0) return std::nullopt;
+  // The crash or the failover that left messages in doubt is over, and a stop would not settle one of them.
+  if (most_ == 0 || reason == "unknown") return std::nullopt;
   const std::lock_guard lock(mutex_);
   Streak& streak = by_partition_[place.at.partition];
   if (streak.reason != reason || streak.fence != place.fence) streak = {place.fence, reason, 0, false};

@@ -17,7 +17,7 @@ namespace turnstile {
 /// Of one topic. Thread-safe.
 class DeathStreaks {
  public:
-  /// After `most` in a row no more is to be buried; 0: never.
+  /// After `most` in a row no more is to be buried; 0: never. Messages in doubt (`unknown`) do not count.
   explicit DeathStreaks(std::int64_t most) : most_(most) {}
 
   /// Counts a death that is about to be buried. How many there were, when it is one too many: then it is not counted. Workers bury side
