@@ -1,5 +1,6 @@
 """The bars of what must hold while servers fail, topics change and handlers misbehave: counts and ratios, not speed."""
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 from tokens import Processes
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "chaos"))
+import failover  # noqa: E402
 from poison import poison_rows, poison_run  # noqa: E402
 
 
@@ -23,6 +25,8 @@ class Promises:
         "wide-starved": "wide_starved",
         "mixed-fair": "mixed_fair",
         "cut-off-back": "cut_off_back",
+        "failover-lost": "failovers",
+        "failover-doubled": "failovers",
     }
 
     def promises(self, wanted):
@@ -119,3 +123,23 @@ class Promises:
                 values.append((time.monotonic_ns() - back_ns) / 1e6 / lease_ms)
             self.made_tokens(topic)
         self.bar("cut-off-back", values, 1, most=True)
+
+    # --- failovers of PostgreSQL to a replica that lags ---
+
+    FAILOVERS = 20
+    FAILOVER_RATE = 300
+
+    def failovers(self, wanted):
+        """Over all modes, counted from outside. Mode leased under `unknown = "rerun"` promises not to lose, but may double."""
+        os.environ.update(TURNSTILE_BIN_DIR=self.p.bin, TURNSTILE_TEST_KAFKA=self.p.kafka, TURNSTILE_FAILOVER="bench_failover")
+        count = max(1, round(self.FAILOVERS * self.scale))
+        with tempfile.TemporaryDirectory(prefix="turnstile-bench-") as folder:
+            try:
+                runs = failover.failover_chaos(os.path.join(folder, "failover"), failover.MODES, count, self.FAILOVER_RATE,
+                                               random.randrange(10**6))
+            except SystemExit as why:
+                raise self.failed(str(why))
+        found = {"failover-lost": sum(run.lost() for run in runs),
+                 "failover-doubled": sum(run.doubled() for run in runs if run.mode != "rerun")}
+        for name in wanted:
+            self.bar(name, [found[name]], 0, most=True)

@@ -169,10 +169,11 @@ handler_timeout = "2s"
 class OwnServer:
     """A server of this run's own: what happens to it happens to nobody else."""
 
-    def __init__(self, folder, name):
+    def __init__(self, folder, name, instance=None):
+        """`instance`: where there are several of one kind."""
         self.name = name
         self.script = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "support", f"scratch-{name}")
-        self.folder = os.path.join(folder, name)
+        self.folder = os.path.join(folder, instance or name)
 
     def __call__(self, verb, *more):
         done = subprocess.run([self.script, verb, self.folder, *more], stdout=subprocess.PIPE, text=True)
