@@ -84,12 +84,13 @@ TEST(CliDoctorAlone, LooksAtTimeLimitsAgainstOneAnother) {
                      "[consumer]\n"
                      "drain_timeout = \"9s\"\n"
                      "[topics.payments]\n"
+                     "mode = \"transactional\"\n"
                      "handler_timeout = \"8s\"\n");
   const auto doctor = cli.run("doctor");
   EXPECT_EQ(doctor.code, 1);
   EXPECT_THAT(doctor.out,
               ContainsRegex("PROBLEM +configuration +turnstile.toml:6.*drain_timeout.*max.poll.interval.ms"));
-  EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +configuration +turnstile.toml:8.*handler_timeout.*session"));
+  EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +configuration +turnstile.toml:9.*handler_timeout.*session"));
 }
 
 class CliDoctor : public CliDatabase {
