@@ -99,7 +99,7 @@ TEST(RecreatedTopic, is_lost_by_a_build_that_drops_what_was_taken_before) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);
   publish_to_zero(world, 30, "old-");
-  Process consumer = world.consumer(world.toml(), {{"TURNSTILE_PLANTED", "taken-before"}});
+  Process consumer = world.consumer(world.toml(), {{"TURNSTILE_KNOWN_BAD", "taken_before"}});
   ASSERT_TRUE(eventually([&] { return world.effects().rows == 30 && world.caught_up(); })) << world.output();
   kafka::delete_topic(kafka_settings(), world.topic());
   kafka::create_topic(kafka_settings(), {world.topic(), 1, -1, {}});

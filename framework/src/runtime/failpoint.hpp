@@ -35,17 +35,9 @@ inline void hit(std::string_view name) {
   if (left.fetch_sub(1) == 1) std::raise(SIGKILL);
 }
 
-/// TURNSTILE_PLANTED=NAME puts a known bug into the process, which the test that is there for it must catch.
-inline bool planted(std::string_view name) {
-  static const char* const text = std::getenv("TURNSTILE_PLANTED");
-  return text != nullptr && name == text;
-}
-
 }  // namespace turnstile::failpoint
 
 #define TURNSTILE_FAILPOINT(name) ::turnstile::failpoint::hit(name)
-#define TURNSTILE_PLANTED(name) ::turnstile::failpoint::planted(name)
 #else
 #define TURNSTILE_FAILPOINT(name) static_cast<void>(0)
-#define TURNSTILE_PLANTED(name) false
 #endif
