@@ -285,10 +285,10 @@ TEST_F(CliLimits, PermitsShowsWhoDrains) {
   const auto log_says = [&](const std::string& text) {
     return eventually([&] { return cli_.run("log", "tail").out.find(text) != std::string::npos; });
   };
-  billing->on_claimed(orders, Epoch{1});
+  billing->on_claimed("billing", "db", orders, Epoch{1});
   ASSERT_TRUE(log_says("partitions claimed: orders[0] fenced by epoch 1"));
-  heir->on_claimed(orders, Epoch{2});
-  ASSERT_TRUE(log_says("partitions claimed: orders[0] fenced by epoch 2 | drains: billing@"));
+  heir->on_claimed("billing", "db", orders, Epoch{2});
+  ASSERT_TRUE(log_says("partitions claimed: orders[0] of group billing fenced by epoch 2 | drains: billing@"));
   const auto shown = cli_.run("permits");
   EXPECT_THAT(shown.out, ContainsRegex("billing@[^ ]+ +2 .* draining, strict\n"));
   EXPECT_THAT(shown.out, HasSubstr("draining: others have its partitions"));

@@ -29,7 +29,8 @@ void Chaos::go_on() {
         case Fault::limit_changes: set_a_limit(); break;
         case Fault::version_skew: set_the_version(); break;
         case Fault::late_rebalance:
-        case Fault::odd_rebalance: world_.coordinator.rebalance(); break;
+        case Fault::odd_rebalance: world_.coordinators[random.index(world_.coordinators.size())]->rebalance(); break;
+        case Fault::unused_names: stop_using(process); break;
         default: break;  // the others happen by themselves
       }
     }
@@ -42,8 +43,18 @@ void Chaos::change_work(Process& process) {
   auto& limiter = *process.limiters()[random.index(process.limiters().size())];
   const int workers = static_cast<int>(random.chance(20) ? 0 : random.between(1, 4));
   const std::int64_t longest_ms = random.chance(10) ? 3'000 : random.between(5, 300);
-  process.later(0, [this, &limiter, workers, longest_ms] {
-    if (world_.chaotic()) limiter.want(workers, longest_ms);
+  const int wide = random.chance(20) ? 50 : 0;
+  process.later(0, [this, &limiter, workers, longest_ms, wide] {
+    if (world_.chaotic()) limiter.want(workers, longest_ms, wide);
+  });
+}
+
+void Chaos::stop_using(Process& process) {
+  auto& limiter = *process.limiters()[random_.index(process.limiters().size())];
+  process.later(0, [&limiter] {
+    limiter.want(0, 1, 0);
+    limiter.let_go();
+    limiter.settle();
   });
 }
 
@@ -71,7 +82,9 @@ void Chaos::end(Process& process, Fault how) {
   if (how == Fault::departures) process.later(0, [&process] { process.leave(); });
   else process.kill();
   if (how == Fault::deaths) return;
-  world_.to_restart_.push_back(site);
+  Site next = site;  // as a rollout may change it
+  if (next.reserve_for > 0 && random.chance(30)) next.reserve = static_cast<std::uint32_t>(random.between(1, 2));
+  world_.to_restart_.push_back(next);
   world_.schedule.after(random.between(10, 3'000) * kMillisecond, [this] {
     if (world_.to_restart_.empty()) return;
     const Site again = world_.to_restart_.back();
@@ -106,8 +119,9 @@ void Chaos::write_garbage() {
 /// make it lose its account; they could also end it, or give its permits away, which only access to the topic prevents.
 void Chaos::forge() {
   const auto living = world_.living();
-  const bool as_a_member = random_.chance(40);
-  world_.log.append(encode(as_a_member ? in_the_name_of(*living[random_.index(living.size())]) : by_a_stranger()));
+  const Process& one = *living[random_.index(living.size())];
+  const bool as_a_member = random_.chance(40) && one.has_begun();
+  world_.log.append(encode(as_a_member ? in_the_name_of(one) : by_a_stranger()));
 }
 
 Event Chaos::in_the_name_of(const Process& process) {
@@ -121,9 +135,11 @@ Event Chaos::in_the_name_of(const Process& process) {
   const LimiterUse& use = process.site().limiters.front();
   const Line line{.limiter = use.name,
                   .limit = use.limit,
-                  .strict = use.strict,
+                  .strict = process.site().strict,
                   .wants = static_cast<Count>(random.between(0, 1'000'000'000)),
-                  .turn_over = random.chance(30)};
+                  .set_aside = Count{process.site().reserve} * process.site().reserve_for,
+                  .turn_over = random.chance(30),
+                  .reserve = process.site().reserve};
   switch (random.index(3)) {
     case 0: event.body = Keep{{line}, {}}; break;
     case 1: event.body = Acquire{line}; break;
@@ -153,7 +169,7 @@ Event Chaos::by_a_stranger() {
   }
   const Line line{.limiter = use.name,
                   .limit = use.limit,
-                  .strict = use.strict,
+                  .strict = site.strict,
                   .wants = static_cast<Count>(random.between(0, 50)),
                   .urgent = static_cast<Count>(random.between(0, 5)),
                   .given_back = static_cast<Count>(random.between(0, 3))};

@@ -14,6 +14,7 @@ class Chaos {
 
  private:
   void change_work(Process& process);
+  void stop_using(Process& process);
   void pause(Process& process);
   void cut(Process& process);
   void end(Process& process, Fault how);

@@ -14,8 +14,11 @@ const Effects& Checks::written(Position position, const Event& event) {
   const bool again = counted_.contains(key);
   const State before = again || claimed != nullptr ? state_ : State{};
   const Position limits_set_at = state_.limits_set_at;
-  std::map<std::string, Count> held_before;
-  for (const auto& [name, limiter] : state_.limiters) held_before[name] = limiter.held();
+  std::map<std::string, Count> held_before, taken_before;
+  for (const auto& [name, limiter] : state_.limiters) {
+    held_before[name] = limiter.held();
+    taken_before[name] = limiter.held() + limiter.reserved;
+  }
 
   effects_ = apply(state_, position, event);
   const bool speaks_for_a_member =
@@ -23,6 +26,7 @@ const Effects& Checks::written(Position position, const Event& event) {
   if (effects_.outcome == Outcome::applied && speaks_for_a_member) counted_.insert(key);
 
   capacity_holds(held_before);
+  reserve_fits(taken_before);
   if (again) duplicate_changed_nothing(before, event);
   if (claimed != nullptr) void_claims_changed_nothing(before, event);
   limit_change_was_due(event, limits_set_at);
@@ -42,6 +46,18 @@ void Checks::capacity_holds(const std::map<std::string, Count>& held_before) con
     throw Broken("limiter " + name + " has the limit " + std::to_string(limiter.limit()) + " and shares " +
                  std::to_string(limiter.shared()) + ", but " + std::to_string(held) + " permits are held at position " +
                  std::to_string(state_.last));
+  }
+}
+
+/// What is reserved is nobody else's, whether or not its member lives.
+void Checks::reserve_fits(const std::map<std::string, Count>& taken_before) const {
+  for (const auto& [name, limiter] : state_.limiters) {
+    const Count taken = limiter.held() + limiter.reserved;
+    const auto before = taken_before.find(name);
+    if (taken <= limiter.limit() || (before != taken_before.end() && taken <= before->second)) continue;
+    throw Broken("limiter " + name + " has the limit " + std::to_string(limiter.limit()) + ", but " +
+                 std::to_string(limiter.held()) + " permits are held and " + std::to_string(limiter.reserved) +
+                 " reserved at position " + std::to_string(state_.last));
   }
 }
 
@@ -114,7 +130,8 @@ void Checks::count_marks(const Event& event) {
   const bool applied = effects_.outcome == Outcome::applied;
   if (std::holds_alternative<VersionSet>(event.body)) mark(applied ? Mark::version_switched : Mark::version_refused);
   if (applied && std::holds_alternative<Joined>(event.body) && event.epoch > 1) mark(Mark::new_epoch);
-  if (applied && std::holds_alternative<Expire>(event.body)) mark(Mark::expired);
+  if (const auto* expire = std::get_if<Expire>(&event.body); applied && expire != nullptr)
+    mark(expire->reserve ? Mark::reserve_over : Mark::expired);
   if (applied && std::holds_alternative<Left>(event.body)) mark(Mark::left);
   if (applied && std::holds_alternative<Drained>(event.body)) mark(Mark::said_drained);
   if (const auto* release = std::get_if<Release>(&event.body); applied && release != nullptr && release->line.turn_over)

@@ -34,6 +34,7 @@ class Checks {
 
  private:
   void capacity_holds(const std::map<std::string, tokens::Count>& held_before) const;
+  void reserve_fits(const std::map<std::string, tokens::Count>& taken_before) const;
   void snapshot_is_the_state() const;
   void duplicate_changed_nothing(const tokens::State& before, const tokens::Event& event) const;
   void limit_change_was_due(const tokens::Event& event, tokens::Position set_before) const;

@@ -7,11 +7,14 @@ namespace {
 using namespace tokens;
 
 std::string text(std::uint64_t number) { return std::to_string(number); }
-std::string text(const Partition& p) { return p.topic + "/" + std::to_string(p.number); }
+std::string text(const Partition& p) {
+  return p.topic + "/" + std::to_string(p.number) + (p.group.empty() ? "" : " of " + p.group);
+}
 
 std::string text(const Line& line) {
   return " " + line.limiter + " wants=" + text(line.wants) + " busy=" + text(line.busy) +
-         " back=" + text(line.given_back) + (line.turn_over ? " turn over" : "");
+         " back=" + text(line.given_back) + (line.least > 1 ? " least=" + text(line.least) : "") +
+         (line.turn_over ? " turn over" : "") + (line.gone ? " gone" : "");
 }
 
 struct Text {
@@ -38,7 +41,8 @@ struct Text {
   }
   std::string operator()(const Drained&) const { return "drained"; }
   std::string operator()(const Expire& e) const {
-    return "expire member " + text(e.member) + " silent since " + std::to_string(e.silent_since);
+    return std::string("expire ") + (e.reserve ? "the reserve of " : "") + "member " + text(e.member) +
+           " silent since " + std::to_string(e.silent_since);
   }
   std::string operator()(const LimitSet& e) const {
     return "limit " + e.limiter + " " + (e.limit ? text(*e.limit) : "unset") + " seen=" + std::to_string(e.seen);

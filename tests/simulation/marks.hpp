@@ -38,8 +38,15 @@ enum class Mark : std::uint8_t {
   checkpoint_agreed,
   new_life,
   halted,
+  trimmed,
+  read_too_late,
+  snapshot_unread,
+  on_reserve,
+  reserve_over,
+  let_go,
+  waited_wide,
 };
-inline constexpr std::array<std::string_view, 30> kMarkNames{
+inline constexpr std::array<std::string_view, 37> kMarkNames{
     "a duplicate was ignored",
     "an event of an old epoch was ignored",
     "a stranger was ignored",
@@ -70,6 +77,13 @@ inline constexpr std::array<std::string_view, 30> kMarkNames{
     "two members agreed on a state",
     "a process began a new life",
     "a member halted",
+    "the log was trimmed",
+    "a process read too late, after a trim",
+    "a snapshot could not be read",
+    "a handler ran on the reserve",
+    "the reserve of one that had ended came free",
+    "a process let go of a limiter",
+    "everybody waited for several permits",
 };
 
 using Marks = std::array<std::uint64_t, kMarkNames.size()>;

@@ -14,29 +14,33 @@ namespace turnstile::simulation {
 
 /// What may go wrong while chaos lasts.
 enum class Fault : std::uint8_t {
-  slow_log,        ///< records arrive, and are read, up to half a second late
-  lost_answers,    ///< written, but reported as failed
-  late_retries,    ///< reported as failed, and written later, when nobody expects it
-  gaps,            ///< one record of an epoch is lost, those after it are not, and the report comes late
-  copies,          ///< old records are written once more
-  garbage,         ///< bytes that are no event
-  forgery,         ///< events by strangers, and by strangers in the name of members
-  cuts,            ///< a process cannot reach the log
-  pauses,          ///< a process stops, also for longer than its lease, and wakes
-  crashes,         ///< a process dies at once; another starts in its place, from a snapshot
-  deaths,          ///< the same, and none starts
-  departures,      ///< a process ends as it should
-  drift,           ///< clocks run up to 5 % fast or slow
-  late_rebalance,  ///< a process hears of its partitions up to two seconds late
-  odd_rebalance,   ///< twice, or a partition goes to nobody for a while
-  limit_changes,   ///< operators set limits, also below what is in use
-  version_skew,    ///< some know a newer version of the log, some do not
+  slow_log,          ///< records arrive, and are read, up to half a second late
+  lost_answers,      ///< written, but reported as failed
+  late_retries,      ///< reported as failed, and written later, when nobody expects it
+  gaps,              ///< one record of an epoch is lost, those after it are not, and the report comes late
+  copies,            ///< old records are written once more
+  garbage,           ///< bytes that are no event
+  forgery,           ///< events by strangers, and by strangers in the name of members
+  cuts,              ///< a process cannot reach the log
+  pauses,            ///< a process stops, also for longer than its lease, and wakes
+  crashes,           ///< a process dies at once; another starts in its place, from a snapshot
+  deaths,            ///< the same, and none starts
+  departures,        ///< a process ends as it should
+  drift,             ///< clocks run up to 5 % fast or slow
+  late_rebalance,    ///< a process hears of its partitions up to two seconds late
+  odd_rebalance,     ///< twice, or a partition goes to nobody for a while
+  limit_changes,     ///< operators set limits, also below what is in use
+  late_readers,      ///< a process reads what was written up to two seconds late
+  snapshots_unread,  ///< a snapshot cannot be read now, or is not kept
+  unused_names,      ///< a process lets go of limiters that it does not use for a while
+  version_skew,      ///< some know a newer version of the log, some do not
 };
-inline constexpr std::size_t kFaults = 17;
+inline constexpr std::size_t kFaults = 20;
 inline constexpr std::array<std::string_view, kFaults> kFaultNames{
-    "slow_log", "lost_answers",   "late_retries",  "gaps",          "copies",      "garbage",
-    "forgery",  "cuts",           "pauses",        "crashes",       "deaths",      "departures",
-    "drift",    "late_rebalance", "odd_rebalance", "limit_changes", "version_skew"};
+    "slow_log",     "lost_answers",   "late_retries",  "gaps",          "copies",       "garbage",
+    "forgery",      "cuts",           "pauses",        "crashes",       "deaths",       "departures",
+    "drift",        "late_rebalance", "odd_rebalance", "limit_changes", "late_readers", "snapshots_unread",
+    "unused_names", "version_skew"};
 
 struct Plan {
   std::uint64_t seed = 0;

@@ -1,10 +1,13 @@
 #include "simulation/process.hpp"
 
+#include <spdlog/sinks/null_sink.h>
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
-#include <utility>
+#include <array>
 
 #include "simulation/world.hpp"
-#include "tokens/snapshot.hpp"
+#include "tokens/planted.hpp"
 
 namespace turnstile::simulation {
 
@@ -12,50 +15,71 @@ using namespace tokens;
 
 namespace {
 
-constexpr Micros kLongestGap = 1 * kSecond;
-constexpr Time kLoop = 250 * kMillisecond;
+constexpr Time kLoop = 50 * kMillisecond;  // as the shipped thread looks around
 constexpr Time kSession = 800 * kMillisecond;
 /// A claim that has not held for so long is made again, with a newer fence: a zombie's may have come between.
 constexpr Micros kClaimAgain = 1 * kSecond;
+const std::string kTopic = "orders";
 
-State newest_state(const TokenLog& log) {
-  if (log.newest.position == kNowhere) return {};
-  auto state = restore(log.newest.bytes);
-  if (!state) throw Broken("the snapshot of position " + std::to_string(log.newest.position) + " cannot be read");
-  return *std::move(state);
-}
-
-MemberSettings settings(Random& random, const Site& site) {
-  MemberSettings all;
-  all.about = {.host = "host",
-               .pid = 1,
-               .client = site.name,
-               .lease_ms = site.lease_ms,
-               .weight = site.weight,
-               .knows = site.knows};
-  all.next_id = [&random] { return random.next() | 1; };
-  all.checkpoint_every = 64;
-  return all;
+std::shared_ptr<spdlog::logger> silent() {
+  static const auto logger = [] {
+    auto quiet = std::make_shared<spdlog::logger>("simulation", std::make_shared<spdlog::sinks::null_sink_mt>());
+    quiet->set_level(spdlog::level::off);
+    return quiet;
+  }();
+  return logger;
 }
 
 }  // namespace
 
-Process::Process(World& world, Site site)
-    : world_(world),
-      site_(std::move(site)),
-      random_(world.random.next()),
-      state_(newest_state(world.log)),
-      member_(settings(random_, site_)),
-      writer_(world, *this) {
-  if (state_.last != kNowhere) world_.mark(Mark::restored);
-  lives_.push_back({.id = member_.id()});
-  for (const LimiterUse& use : site_.limiters) {
-    member_.declare(use.name, use.limit, use.strict, use.set_aside);
-    limiters_.push_back(std::make_unique<Workers>(world, *this, use));
+Process::Process(World& world, Site site) : world_(world), site_(std::move(site)), random_(world.random.next()) {
+  if (!site_.groups.empty()) {
+    for (const LimiterUse& use : site_.limiters)
+      limiters_.push_back(std::make_unique<Workers>(world, *this, use, false));
   }
-  last_loop_ = local_now();
-  record_written();
+  if (site_.service || site_.groups.empty()) {
+    for (const LimiterUse& use : site_.limiters)
+      limiters_.push_back(std::make_unique<Workers>(world, *this, use, true));
+  }
+  begin();
+}
+
+Process::~Process() {
+  alive_ = false;
+  limiters_.clear();
+  if (domain_) domain_->detach();
+}
+
+void Process::begin() {
+  auto log = std::make_unique<ProcessLog>(world_, *this);
+  ProcessLog* const its_log = log.get();
+  TokenSettings settings;
+  settings.client = site_.name;
+  settings.lease = std::chrono::milliseconds{site_.lease_ms};
+  settings.weight = site_.weight;
+  settings.strict = site_.strict;
+  settings.reserve = site_.reserve;
+  settings.reserve_for = site_.reserve_for;
+  settings.reserve_time = std::chrono::milliseconds{site_.reserve_ms};
+  settings.snapshot_every = site_.snapshot_every;
+  DomainEnvironment environment{
+      .clock = [this] { return local_now(); }, .next_id = [this] { return random_.next() | 1; }, .knows = site_.knows};
+  try {
+    domain_ = std::make_shared<DomainMember>(std::move(log), settings, silent(), std::move(environment));
+  } catch (const BrokerError&) {  // it would end, and be started again
+    return later(random_.between(50, 500) * kMillisecond, [this] { begin(); });
+  }
+  log_ = its_log;
+  domain_->attach();
+  lives_.push_back({.id = member().id()});
+  if (state().last != kNowhere) world_.mark(Mark::restored);
+  for (auto& limiter : limiters_) limiter->settle();
   loop_within(0);
+}
+
+std::shared_ptr<Limiter> Process::open(const LimiterUse& use, bool service) {
+  if (!domain_) return nullptr;
+  return domain_->open(use.name, static_cast<std::int64_t>(use.limit), service, nullptr);
 }
 
 // --- time --------------------------------------------------------------------------------------------------------------
@@ -69,9 +93,10 @@ Time Process::true_delay(Micros local) const { return local * 1'000'000 / (1'000
 
 bool Process::is_paused() const { return world_.schedule.now() < paused_until_; }
 
-bool Process::answers_the_group() const {
+bool Process::answers_the_group(int group) const {
   const Time now = world_.schedule.now();
-  if (!alive_ || leaving_ || !site_.in_group) return false;
+  if (!alive_ || leaving_ || !domain_) return false;
+  if (std::find(site_.groups.begin(), site_.groups.end(), group) == site_.groups.end()) return false;
   if (is_paused() && now - paused_since_ > kSession) return false;
   return !(cut_from_group_ && now < cut_until_);
 }
@@ -90,7 +115,7 @@ void Process::pause(Time length, bool holds_back) {
   holds_back_ = holds_back;
   world_.schedule.after(length, [this] {
     if (!alive_ || is_paused()) return;
-    if (local_now() > lives_.back().deadline) world_.mark(Mark::woke_past_deadline);
+    if (!lives_.empty() && local_now() > lives_.back().deadline) world_.mark(Mark::woke_past_deadline);
     // Which of its threads runs first is up to the machine.
     std::deque<Schedule::Action> missed = std::exchange(missed_, {});
     while (!missed.empty()) {
@@ -112,12 +137,12 @@ void Process::cut(Time length, bool from_group_too) {
 
 void Process::kill() {
   alive_ = false;
-  if (random_.chance(50)) writer_.close();  // else what it sent is on its way
+  if (log_ != nullptr && random_.chance(50)) log_->close();  // else what it sent is on its way
 }
 
 void Process::leave() {
   leaving_ = true;
-  for (auto& limiter : limiters_) limiter->want(0, 1);
+  for (auto& limiter : limiters_) limiter->want(0, 1, 0);
   loop_within(0);
 }
 
@@ -126,37 +151,15 @@ void Process::heal() {
   record_written();
 }
 
-// --- the log -----------------------------------------------------------------------------------------------------------
+// --- the domain's rounds -----------------------------------------------------------------------------------------------
 
 void Process::record_written() {
-  if (!alive_ || world_.log.end() == state_.last + 1) return;
-  const Time most = world_.has(Fault::slow_log) && random_.chance(20) ? 500 * kMillisecond : 5 * kMillisecond;
-  later(random_.between(kMillisecond / 2, most), [this] { read(); });
+  if (!alive_ || !domain_ || world_.log.end() == state().last + 1) return;
+  const bool slow = world_.has(Fault::slow_log) && random_.chance(20);
+  const bool late = world_.has(Fault::late_readers) && random_.chance(10);
+  const Time most = late ? 2'000 * kMillisecond : slow ? 500 * kMillisecond : 5 * kMillisecond;
+  later(random_.between(kMillisecond / 2, most), [this] { loop_within(0); });
 }
-
-void Process::read() {
-  if (world_.schedule.now() < cut_until_) return;
-  const Position end = world_.log.end();
-  for (Position position = state_.last + 1; position < end; ++position) {
-    const Event& event = world_.log.at(position).event;
-    const Effects effects = apply(state_, position, event);
-    if (Checks::is_compared(position)) world_.checks.reached(position, state_);
-    member_.read(state_, position, event, effects, local_now());
-    if (lives_.back().fenced_at == position) lives_.back().fenced_at = kNowhere;
-    obey();
-  }
-  if (state_.last > world_.log.newest.position + 40 && random_.chance(10))
-    world_.log.newest = {.position = state_.last, .bytes = save(state_)};
-  loop_within(moment());
-}
-
-void Process::sending_failed(MemberId member, std::uint32_t epoch) {
-  if (member_.id() != member || member_.epoch() != epoch) return;
-  member_.sending_failed();
-  loop_within(0);
-}
-
-// --- the host's loop ---------------------------------------------------------------------------------------------------
 
 void Process::loop_within(Time delay) {
   const Time at = world_.schedule.now() + delay;
@@ -168,122 +171,135 @@ void Process::loop_within(Time delay) {
 }
 
 void Process::loop() {
-  const Micros now = local_now();
-  if (now - last_loop_ > kLongestGap) member_.distrust(now);
-  last_loop_ = now;
+  next_loop_ = 0;
+  world_.must_be_whole();
+  if (!domain_) {
+    if (leaving_) alive_ = false;
+    return;
+  }
   settle_partitions();
-  bool runs = false;
-  for (auto& limiter : limiters_) {
-    limiter->settle();
-    member_.demand(limiter->use().name, limiter->gate().demand());
-    member_.given_back(limiter->use().name, limiter->gate().surrendered());
-    runs = runs || limiter->runs();
-  }
-  if (leaving_ && !runs) member_.leave();
-  member_.tick(state_, now);
-  obey();
-  if (const Micros deadline = lives_.back().deadline;
-      now >= deadline && std::exchange(cancelled_, deadline) != deadline) {
-    for (auto& limiter : limiters_) {
-      limiter->gate().cancel();
-      limiter->stop_lost();
-    }
-  }
-  for (const Event& event : member_.take_events()) writer_.send(event);
-  if (leaving_ && !runs) {
+  for (auto& limiter : limiters_) limiter->settle();
+  if (leaving_ && !runs()) {
+    domain_->depart();
     alive_ = false;
     return;
   }
-  next_loop_ = 0;
-  loop_within(std::clamp(true_delay(member_.next_tick() - now), kMillisecond, kLoop));
+  reads_on_ = false;
+  domain_->round();
+  look_after_round();
+  if (reads_on_) return loop_within(0);
+  loop_within(std::clamp(true_delay(domain_->due() - local_now()), kMillisecond, kLoop));
 }
 
-void Process::obey() {
-  for (const Order& order : member_.take_orders()) {
-    for (auto& limiter : limiters_) {
-      if (limiter->use().name != order.limiter) continue;
-      limiter->gate().order(order);
-      if (order.kind == Order::Kind::forfeit) limiter->stop_lost();
-    }
-  }
-  if (member_.id() != lives_.back().id) {
-    lives_.push_back({.id = member_.id()});
+std::size_t Process::life() {
+  if (member().id() != lives_.back().id) {
+    lives_.push_back({.id = member().id()});
     world_.mark(Mark::new_life);
   }
-  lives_.back().deadline = std::max(lives_.back().deadline, member_.open_until());
-  for (auto& limiter : limiters_) limiter->gate().open_until(std::min(member_.open_until(), last_loop_ + kLongestGap));
+  lives_.back().deadline = std::max(lives_.back().deadline, member().open_until());
+  reserve_deadline_ = std::max(reserve_deadline_, member().reserve_until());
+  return lives_.size() - 1;
+}
+
+void Process::look_after_round() {
+  life();
+  if (Checks::is_compared(state().last)) world_.checks.reached(state().last, state());
+  for (auto& limiter : limiters_) {
+    limiter->stop_lost();
+    limiter->settle();
+  }
 }
 
 // --- partitions --------------------------------------------------------------------------------------------------------
 
-void Process::assigned(std::uint64_t generation, const std::vector<int>& partitions) {
-  if (generation < generation_) return;
-  generation_ = generation;
-  for (auto& [partition, owned] : partitions_) {
+void Process::assigned(int group, std::uint64_t generation, const std::vector<int>& partitions) {
+  if (generation < generations_[group] || !domain_) return;
+  generations_[group] = generation;
+  for (auto& [place, owned] : partitions_) {
+    if (place.first != group) continue;
     owned.assigned = false;
     if (site_.eager && owned.claimed) owned.give_up_first = true;
   }
-  for (const int partition : partitions) partitions_[partition].assigned = true;
+  for (const int partition : partitions) partitions_[{group, partition}].assigned = true;
   loop_within(0);
 }
 
 void Process::settle_partitions() {
-  for (auto& [partition, owned] : partitions_) {
-    if (owned.claimed && is_confirmed(partition, owned)) owned.confirmed_at = local_now();
+  for (auto& [place, owned] : partitions_) {
+    if (owned.claimed && is_confirmed(place, owned)) owned.confirmed_at = local_now();
     if (owned.claimed && owned.fence > 0 && local_now() - owned.confirmed_at > kClaimAgain) owned.give_up_first = true;
     if (owned.claimed && (!owned.assigned || owned.give_up_first || leaving_)) {
-      for (auto& limiter : limiters_) limiter->stop_on(partition);
-      if (runs_on(partition)) continue;
-      member_.revoke({{"orders", partition}});
+      for (auto& limiter : limiters_) limiter->stop_on(place);
+      if (runs_on(place)) continue;
+      const std::array<TopicPartition, 1> ended{{{kTopic, place.second}}};
+      domain_->on_revoked(world_.groups[static_cast<std::size_t>(place.first)].name, ended);
       owned.claimed = owned.give_up_first = false;
     }
     if (owned.assigned && !owned.claimed && !owned.fencing && !leaving_) {
       owned.fencing = true;
-      later(random_.between(1, 30) * kMillisecond, [this, which = partition] { fence_and_claim(which); });
+      later(random_.between(1, 30) * kMillisecond, [this, which = place] { fence_and_claim(which); });
     }
   }
 }
 
-void Process::fence_and_claim(int partition) {
-  Owned& owned = partitions_[partition];
+Databases::Key Process::key_of(const Work& work) const {
+  const Group& group = world_.groups[static_cast<std::size_t>(work.group)];
+  return {group.store, group.name, work.partition};
+}
+
+void Process::fence_and_claim(Place place) {
+  Owned& owned = partitions_[place];
   owned.fencing = false;
   if (!owned.assigned || owned.claimed || leaving_) return;
-  owned.fence = site_.database ? world_.database.count_up(partition) : 0;
+  const Group& group = world_.groups[static_cast<std::size_t>(place.first)];
+  owned.fence = group.store.empty() ? 0 : world_.databases.count_up({group.store, group.name, place.second});
   owned.claimed = true;
   owned.confirmed_at = local_now();
-  member_.claim({"orders", partition}, owned.fence);
+  domain_->on_claimed(group.name, group.store, {kTopic, place.second}, Epoch{static_cast<std::int64_t>(owned.fence)});
   loop_within(0);
 }
 
-bool Process::is_confirmed(int partition, const Owned& owned) const {
-  const auto entry = state_.partitions.find(Partition{"orders", partition});
-  return entry != state_.partitions.end() && entry->second.owner == member_.id() && entry->second.fence == owned.fence;
+bool Process::is_confirmed(Place place, const Owned& owned) const {
+  const Group& group = world_.groups[static_cast<std::size_t>(place.first)];
+  auto entry = state().partitions.find(Partition{kTopic, place.second, group.name, group.store});
+  if (TURNSTILE_PLANTED(groups_share_partitions)) entry = state().partitions.find(Partition{kTopic, place.second});
+  return entry != state().partitions.end() && entry->second.owner == member().id() &&
+         entry->second.fence == owned.fence;
 }
 
-bool Process::runs_on(int partition) const {
-  return std::any_of(limiters_.begin(), limiters_.end(),
-                     [&](const auto& limiter) { return limiter->runs_on(partition); });
+bool Process::can_work_on(Place place, const Owned& owned) const {
+  return owned.assigned && owned.claimed && !owned.give_up_first &&
+         (world_.plan().hasty_host || is_confirmed(place, owned));
+}
+
+bool Process::runs_on(Place place) const {
+  return std::any_of(limiters_.begin(), limiters_.end(), [&](const auto& limiter) { return limiter->runs_on(place); });
+}
+
+bool Process::runs() const {
+  return std::any_of(limiters_.begin(), limiters_.end(), [](const auto& limiter) { return limiter->runs(); });
+}
+
+bool Process::has_work(bool service) const {
+  if (leaving_ || !domain_) return false;
+  if (service) return true;
+  return std::any_of(partitions_.begin(), partitions_.end(),
+                     [&](const auto& p) { return can_work_on(p.first, p.second); });
 }
 
 bool Process::has_work() const {
-  if (leaving_) return false;
-  if (!site_.in_group) return true;
-  return std::any_of(partitions_.begin(), partitions_.end(), [&](const auto& p) {
-    return p.second.assigned && p.second.claimed && !p.second.give_up_first &&
-           (world_.plan().hasty_host || is_confirmed(p.first, p.second));
-  });
+  return std::any_of(limiters_.begin(), limiters_.end(), [](const auto& limiter) { return limiter->has_work(); });
 }
 
-std::optional<Process::Work> Process::next_work() {
-  if (!has_work()) return std::nullopt;
-  if (!site_.in_group) return Work{};
+std::optional<Process::Work> Process::next_work(bool service) {
+  if (!has_work(service)) return std::nullopt;
+  if (service) return Work{};
   std::vector<Work> all;
-  for (const auto& [partition, owned] : partitions_) {
-    if (owned.assigned && owned.claimed && !owned.give_up_first &&
-        (world_.plan().hasty_host || is_confirmed(partition, owned)))
-      all.push_back({.partition = partition, .fence = owned.fence});
+  for (const auto& [place, owned] : partitions_) {
+    if (can_work_on(place, owned))
+      all.push_back({.group = place.first, .partition = place.second, .fence = owned.fence});
   }
-  return all[++next_partition_ % all.size()];
+  return all[++next_place_ % all.size()];
 }
 
 void Process::fenced(MemberId id, Position position) {
@@ -291,16 +307,22 @@ void Process::fenced(MemberId id, Position position) {
     if (lives_[life].id != id) continue;
     lives_[life].fenced_at = position;
     for (auto& limiter : limiters_) {
-      const auto known = world_.checks.state().limiters.find(limiter->use().name);
-      if (known != world_.checks.state().limiters.end() && !known->second.strict()) limiter->fenced(life);
+      if (is_taken_by_fences(limiter->use().name, id)) limiter->fenced(life);
     }
   }
 }
 
+/// Where it runs calls that no fence refuses, a fence takes nothing.
+bool Process::is_taken_by_fences(const std::string& name, MemberId id) const {
+  const auto known = world_.checks.state().limiters.find(name);
+  if (known == world_.checks.state().limiters.end() || known->second.strict()) return false;
+  const auto holding = known->second.holdings.find(id);
+  return holding == known->second.holdings.end() || !holding->second.outlives_fence ||
+         TURNSTILE_PLANTED(fence_reclaims_services);
+}
+
 bool Process::is_fenced_unknowingly(const std::string& limiter) const {
-  const auto known = world_.checks.state().limiters.find(limiter);
-  return lives_.back().fenced_at != kNowhere && known != world_.checks.state().limiters.end() &&
-         !known->second.strict();
+  return lives_.back().fenced_at > state().last && is_taken_by_fences(limiter, lives_.back().id);
 }
 
 }  // namespace turnstile::simulation

@@ -1,24 +1,23 @@
 #pragma once
-// One process: the shipped member and gates, and around them what a host does. It reads the log, calls the member's tick, sends
-// what the member says, and keeps the gates as the member orders. Its clock runs fast or slow; it may be paused at any time.
+// One process: the shipped DomainMember with its member and gates, driven round by round in place of its thread, and around it what a
+// host does: it claims and gives up partitions, and runs handlers under limiters. Its clock runs fast or slow; it may be paused at any
+// time.
 //
-// Rules of the host that the promises rest on (each is broken by a test in planted_test.cpp or explained where it is kept):
-//   1. The gates are open for no longer than a second after the host's last loop, so that threads that wake from a pause find
-//      them closed until the member knows of the pause.
-//   2. Orders are carried out before the gates are opened for longer.
-//   3. Nothing starts on a partition before the own claim of it has been read back.
+// A rule of the host that the promises rest on (broken by a test in planted_test.cpp):
+//   Nothing starts on a partition before the own claim of it has been read back.
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "runtime/token_domain.hpp"
 #include "simulation/random.hpp"
 #include "simulation/schedule.hpp"
 #include "simulation/services.hpp"
 #include "simulation/workers.hpp"
-#include "tokens/member.hpp"
 
 namespace turnstile::simulation {
 
@@ -29,21 +28,26 @@ struct Site {
   std::uint32_t lease_ms = 2'000;
   std::uint32_t weight = 1;
   std::uint32_t knows = 1;
-  bool in_group = true;  ///< false: a service without partitions
-  bool eager = true;     ///< every rebalance takes all partitions away first
-  bool database = true;  ///< fences its partitions
+  bool strict = false;
+  std::uint32_t reserve = 0, reserve_for = 0, reserve_ms = 0;
+  std::int64_t snapshot_every = 64;
+  std::vector<int> groups;  ///< whose partitions it takes
+  bool service = false;     ///< calls limiters for what belongs to no partition, too
+  bool eager = true;        ///< every rebalance takes all partitions away first
   std::vector<LimiterUse> limiters;
 };
 
 class Process {
  public:
   struct Work {
-    int partition = -1;  ///< none: a service's
+    int group = -1;  ///< none: a service's
+    int partition = -1;
     std::uint64_t fence = 0;
   };
 
-  /// Starts from the newest snapshot.
+  /// Starts from the newest snapshot, as soon as the log can be read.
   Process(World& world, Site site);
+  ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
@@ -54,8 +58,7 @@ class Process {
   /// Ends as it should: drains, says so, and is gone.
   void leave();
   void heal();
-  void assigned(std::uint64_t generation, const std::vector<int>& partitions);
-  void sending_failed(tokens::MemberId member, std::uint32_t epoch);
+  void assigned(int group, std::uint64_t generation, const std::vector<int>& partitions);
   void record_written();
   /// The database's fence has taken back what this life held; it will read of it at `position`.
   void fenced(tokens::MemberId id, tokens::Position position);
@@ -64,25 +67,41 @@ class Process {
   /// Runs the action once the delay is over and the process is not paused; never, if it is gone.
   void later(Time delay, Schedule::Action action);
   void ring() { loop_within(moment()); }
+  /// There is more to be read.
+  void read_on() { reads_on_ = true; }
   Random& random() { return random_; }
   [[nodiscard]] tokens::Micros local_now() const;
-  [[nodiscard]] std::optional<Work> next_work();
+  /// `service`: calls that belong to no partition.
+  [[nodiscard]] std::optional<Work> next_work(bool service);
+  [[nodiscard]] bool has_work(bool service) const;
+  /// Whether anything of it has work.
   [[nodiscard]] bool has_work() const;
-  [[nodiscard]] std::size_t life() const { return lives_.size() - 1; }
+  [[nodiscard]] Databases::Key key_of(const Work& work) const;
+  /// Which life it is in, as its gates know; a new one is noted.
+  std::size_t life();
   [[nodiscard]] tokens::Micros deadline(std::size_t life) const { return lives_[life].deadline; }
+  [[nodiscard]] tokens::Micros reserve_deadline() const { return reserve_deadline_; }
   [[nodiscard]] bool is_fenced_unknowingly(const std::string& limiter) const;
+  /// Whether a fence takes back what this life holds of the limiter, as the log says.
+  [[nodiscard]] bool is_taken_by_fences(const std::string& limiter, tokens::MemberId id) const;
   [[nodiscard]] bool holds_back_what_it_sent() const { return is_paused() && holds_back_; }
+  [[nodiscard]] std::shared_ptr<Limiter> open(const LimiterUse& use, bool service);
 
   // --- what can be seen of it ---
   [[nodiscard]] const std::string& name() const { return site_.name; }
   [[nodiscard]] const Site& site() const { return site_; }
-  [[nodiscard]] const tokens::Member& member() const { return member_; }
-  [[nodiscard]] const tokens::State& state() const { return state_; }
+  /// Whether it has begun to read the log; without that there is no member and no state.
+  [[nodiscard]] bool has_begun() const { return domain_ != nullptr; }
+  [[nodiscard]] const tokens::Member& member() const { return domain_->member(); }
+  [[nodiscard]] const tokens::State& state() const { return domain_->state(); }
   [[nodiscard]] bool is_alive() const { return alive_; }
+  /// Alive, and not about to leave.
+  [[nodiscard]] bool stays() const { return alive_ && !leaving_; }
   [[nodiscard]] bool is_paused() const;
   [[nodiscard]] Time cut_until() const { return cut_until_; }
-  [[nodiscard]] bool answers_the_group() const;
+  [[nodiscard]] bool answers_the_group(int group) const;
   [[nodiscard]] std::vector<std::unique_ptr<Workers>>& limiters() { return limiters_; }
+  [[nodiscard]] const std::vector<std::unique_ptr<Workers>>& limiters() const { return limiters_; }
   /// Of each life of this process: who it was, and how many permits its handlers count for.
   [[nodiscard]] std::size_t lives() const { return lives_.size(); }
   [[nodiscard]] tokens::MemberId life_id(std::size_t life) const { return lives_[life].id; }
@@ -91,7 +110,7 @@ class Process {
   struct Life {
     tokens::MemberId id = 0;
     tokens::Micros deadline = 0;                    ///< the latest that it ever had
-    tokens::Position fenced_at = tokens::kNowhere;  ///< by a record that it has not read
+    tokens::Position fenced_at = tokens::kNowhere;  ///< by a record that it may not have read
   };
   struct Owned {
     bool assigned = false;
@@ -101,40 +120,42 @@ class Process {
     std::uint64_t fence = 0;
     tokens::Micros confirmed_at = 0;
   };
+  using Place = std::pair<int, int>;  ///< group, partition
 
+  void begin();
   void loop();
   void loop_within(Time delay);
-  void read();
-  void obey();
+  void look_after_round();
   void settle_partitions();
-  void fence_and_claim(int partition);
-  [[nodiscard]] bool is_confirmed(int partition, const Owned& owned) const;
-  [[nodiscard]] bool runs_on(int partition) const;
+  void fence_and_claim(Place place);
+  [[nodiscard]] bool is_confirmed(Place place, const Owned& owned) const;
+  [[nodiscard]] bool can_work_on(Place place, const Owned& owned) const;
+  [[nodiscard]] bool runs_on(Place place) const;
+  [[nodiscard]] bool runs() const;
   Time moment() { return random_.between(0, 2 * kMillisecond); }
   [[nodiscard]] Time true_delay(tokens::Micros local) const;
 
   World& world_;
   const Site site_;
   Random random_;
-  tokens::State state_;
-  tokens::Member member_;
+  ProcessLog* log_ = nullptr;  ///< the domain's
+  std::shared_ptr<DomainMember> domain_;
   std::vector<std::unique_ptr<Workers>> limiters_;
   std::vector<Life> lives_;
-  tokens::Micros cancelled_ = 0;  ///< the deadline after which the gates were told to cancel
-  Writer writer_;
-  std::map<int, Owned> partitions_;
-  std::uint64_t generation_ = 0;
-  std::size_t next_partition_ = 0;
+  std::map<Place, Owned> partitions_;
+  std::map<int, std::uint64_t> generations_;
+  std::size_t next_place_ = 0;
 
   bool alive_ = true;
   bool leaving_ = false;
+  bool reads_on_ = false;
   Time paused_since_ = 0;
   Time paused_until_ = 0;
   bool holds_back_ = false;
   Time cut_until_ = 0;
   bool cut_from_group_ = false;
   std::deque<Schedule::Action> missed_;  ///< while paused
-  tokens::Micros last_loop_ = 0;
+  tokens::Micros reserve_deadline_ = 0;
   Time next_loop_ = 0;
 };
 

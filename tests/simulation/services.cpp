@@ -18,34 +18,73 @@ constexpr Time kLook = 200 * kMillisecond;
 
 // --- the log -----------------------------------------------------------------------------------------------------------
 
-void TokenLog::append(std::string bytes) {
+void SharedLog::append(std::string bytes) {
   Event event = tokens::decode(bytes);
   records_.push_back({std::move(bytes), std::move(event)});
   world_.written(end() - 1);
 }
 
-void Writer::send(const Event& event) {
+void SharedLog::trim(tokens::Position below) {
+  if (below <= begin_) return;
+  begin_ = std::min(below, end());
+  world_.mark(Mark::trimmed);
+  world_.say([&] { return "the log begins at " + std::to_string(begin_); });
+}
+
+void ProcessLog::must_be_reached() const {
+  if (world_.schedule.now() < process_.cut_until()) throw BrokerError("the token log cannot be reached");
+  if (world_.has(Fault::snapshots_unread) && process_.random().chance(30)) {
+    world_.mark(Mark::snapshot_unread);
+    throw BrokerError("the token log did not answer in time");
+  }
+}
+
+std::optional<TokenLog::Snapshot> ProcessLog::snapshot(std::int64_t before) {
+  must_be_reached();
+  const auto number = std::min(before, static_cast<std::int64_t>(world_.log.snapshots.size())) - 1;
+  if (number < 0) return std::nullopt;
+  return Snapshot{.number = number, .bytes = world_.log.snapshots[static_cast<std::size_t>(number)]};
+}
+
+std::int64_t ProcessLog::begin() {
+  must_be_reached();
+  return world_.log.begin();
+}
+
+std::int64_t ProcessLog::end() { return world_.log.end(); }
+
+std::vector<TokenLog::Record> ProcessLog::read(std::chrono::milliseconds) {
+  std::vector<Record> records;
+  if (world_.schedule.now() < process_.cut_until()) return records;
+  if (next_ < world_.log.begin()) {
+    world_.mark(Mark::read_too_late);
+    throw TokenLogTrimmed("positions " + std::to_string(next_) + " to " + std::to_string(world_.log.begin() - 1) +
+                          " are missing");
+  }
+  // States are compared where the judge keeps digests, so no more than up to there is read at once.
+  for (bool more = true; more && next_ < world_.log.end(); ++next_) {
+    records.push_back({.position = next_, .bytes = world_.log.at(next_).bytes});
+    more = !Checks::is_compared(next_);
+  }
+  if (next_ < world_.log.end()) process_.read_on();
+  return records;
+}
+
+void ProcessLog::append(std::string bytes) {
   Random random(process_.random().next());  // as many draws from the process's, whatever faults there are
-  std::string bytes = tokens::encode(event);
-  const bool broken = broken_member_ == event.member && broken_epoch_ == event.epoch;
   const auto write_late = [&] {
     world_.schedule.after(random.between(50, 3'000) * kMillisecond, [&log = world_.log, bytes] { log.append(bytes); });
   };
-  if (broken) {
+  if (broken_) {
     if (world_.has(Fault::late_retries) && random.chance(50)) write_late();
     return;
   }
   if (world_.has(Fault::late_retries) && random.chance(2)) {
     write_late();
-    return fail(event.epoch, random.between(20, 500) * kMillisecond);
+    return fail(random.between(20, 500) * kMillisecond);
   }
-  if (world_.has(Fault::gaps) && random.chance(2)) {
-    const tokens::MemberId member = event.member;
-    const std::uint32_t epoch = event.epoch;
-    return process_.later(random.between(20, 2'500) * kMillisecond,
-                          [this, member, epoch] { process_.sending_failed(member, epoch); });
-  }
-  if (world_.has(Fault::lost_answers) && random.chance(2)) fail(event.epoch, random.between(20, 800) * kMillisecond);
+  if (world_.has(Fault::gaps) && random.chance(2)) return report_later(random.between(20, 2'500) * kMillisecond);
+  if (world_.has(Fault::lost_answers) && random.chance(2)) fail(random.between(20, 800) * kMillisecond);
 
   const Time slow = world_.has(Fault::slow_log) && random.chance(20) ? 500 * kMillisecond : 5 * kMillisecond;
   const Time start = std::max(world_.schedule.now(), process_.cut_until());
@@ -54,29 +93,63 @@ void Writer::send(const Event& event) {
 }
 
 /// A process that is paused may have handed over what it sent, or not.
-void Writer::deliver(const std::string& bytes) {
+void ProcessLog::deliver(const std::string& bytes) {
   if (closed_) return;
   if (!process_.holds_back_what_it_sent() && held_back_.empty()) return world_.log.append(bytes);
   held_back_.push_back(bytes);
   if (held_back_.size() == 1) process_.later(0, [this] { let_go(); });
 }
 
-void Writer::let_go() {
+void ProcessLog::let_go() {
   for (; !held_back_.empty() && !closed_; held_back_.pop_front()) world_.log.append(held_back_.front());
 }
 
-void Writer::fail(std::uint32_t epoch, Time report_after) {
-  broken_member_ = process_.member().id();
-  broken_epoch_ = epoch;
-  process_.later(report_after, [this, member = broken_member_, epoch] { process_.sending_failed(member, epoch); });
+void ProcessLog::fail(Time report_after) {
+  broken_ = true;
+  report_later(report_after);
 }
 
-// --- the group ---------------------------------------------------------------------------------------------------------
+void ProcessLog::report_later(Time after) {
+  process_.later(after, [this, producer = producer_] {
+    if (producer != producer_) return;
+    failed_ = true;
+    process_.ring();
+  });
+}
+
+bool ProcessLog::failed() {
+  if (!std::exchange(failed_, false)) return false;
+  ++producer_;
+  broken_ = false;
+  return true;
+}
+
+/// Kept a moment later, or never.
+void ProcessLog::save(std::int64_t position, std::string snapshot) {
+  if (world_.has(Fault::snapshots_unread) && process_.random().chance(30)) return;
+  process_.later(process_.random().between(1, 50) * kMillisecond,
+                 [this, position, snapshot = std::move(snapshot)]() mutable {
+                   if (world_.schedule.now() < process_.cut_until()) return;
+                   world_.log.snapshots.push_back(std::move(snapshot));
+                   saved_ = std::max(saved_, position);
+                   process_.ring();
+                 });
+}
+
+void ProcessLog::trim(std::int64_t below) {
+  process_.later(process_.random().between(1, 100) * kMillisecond, [this, below] {
+    if (world_.schedule.now() >= process_.cut_until()) world_.log.trim(below);
+  });
+}
+
+void ProcessLog::wake() noexcept { process_.ring(); }
+
+// --- the groups --------------------------------------------------------------------------------------------------------
 
 void Coordinator::look() {
   std::vector<Process*> there;
   for (const auto& process : world_.processes()) {
-    if (process->answers_the_group()) there.push_back(process.get());
+    if (process->answers_the_group(group_)) there.push_back(process.get());
   }
   if (there != members_ || (incomplete_ && random_.chance(20)) || (incomplete_ && !world_.chaotic())) {
     members_ = std::move(there);
@@ -105,8 +178,9 @@ void Coordinator::rebalance() {
     const auto& partitions = assignment[process];
     const Time most = world_.has(Fault::late_rebalance) && random.chance(40) ? 2'000 : 50;
     for (int times = odd && random.chance(30) ? 2 : 1; times > 0; --times)
-      process->later(random.between(1, most) * kMillisecond,
-                     [process, generation = generation_, partitions] { process->assigned(generation, partitions); });
+      process->later(random.between(1, most) * kMillisecond, [this, process, generation = generation_, partitions] {
+        process->assigned(group_, generation, partitions);
+      });
   }
 }
 

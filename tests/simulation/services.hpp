@@ -1,5 +1,5 @@
 #pragma once
-// What stands outside the processes: the token log, the database and the group's coordinator.
+// What stands outside the processes: the token log, the databases and the groups' coordinators.
 
 #include <cstdint>
 #include <deque>
@@ -7,71 +7,84 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "simulation/checks.hpp"
 #include "simulation/random.hpp"
 #include "tokens/event.hpp"
+#include "turnstile/ports/token_log.hpp"
 
 namespace turnstile::simulation {
 
 class World;
 class Process;
 
-/// Records in the order in which they were written. The judge sees each one at once.
-class TokenLog {
+/// Records in the order in which they were written, and snapshots. The judge sees each record at once.
+class SharedLog {
  public:
   struct Record {
     std::string bytes;
     tokens::Event event;  ///< what decode() makes of the bytes
   };
-  struct Snapshot {
-    tokens::Position position = tokens::kNowhere;
-    std::string bytes;
-  };
 
-  explicit TokenLog(World& world) : world_(world) {}
+  explicit SharedLog(World& world) : world_(world) {}
 
   void append(std::string bytes);
+  /// Also what was trimmed: late copies come from anywhere.
   [[nodiscard]] const Record& at(tokens::Position position) const {
     return records_[static_cast<std::size_t>(position)];
   }
+  [[nodiscard]] tokens::Position begin() const { return begin_; }
   [[nodiscard]] tokens::Position end() const { return static_cast<tokens::Position>(records_.size()); }
+  void trim(tokens::Position below);
 
-  Snapshot newest;  ///< of those that processes have stored
+  std::vector<std::string> snapshots;  ///< oldest first
 
  private:
   World& world_;
+  tokens::Position begin_ = 0;
   std::vector<Record> records_;
 };
 
-/// The fence of each partition. An owner counts it up before it starts anything; who commits with an older one is refused.
-class Database {
+/// The fences of partitions, counted by each store for each group. An owner counts one up before it starts anything; who commits with
+/// an older one is refused.
+class Databases {
  public:
-  std::uint64_t count_up(int partition) { return ++fences_[partition]; }
-  [[nodiscard]] std::uint64_t fence(int partition) const {
-    const auto known = fences_.find(partition);
+  struct Key {
+    std::string store, group;
+    int partition = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::uint64_t count_up(const Key& key) { return ++fences_[key]; }
+  [[nodiscard]] std::uint64_t fence(const Key& key) const {
+    const auto known = fences_.find(key);
     return known == fences_.end() ? 0 : known->second;
   }
 
  private:
-  std::map<int, std::uint64_t> fences_;
+  std::map<Key, std::uint64_t> fences_;
+};
+
+/// A consumer group. All read the same topic.
+struct Group {
+  std::string name;
+  std::string store;  ///< empty: no database
 };
 
 /// Says which process has which partition: Kafka's group protocol as seen from a consumer, with its lateness.
 class Coordinator {
  public:
-  Coordinator(World& world, int partitions, std::uint64_t seed)
-      : world_(world), partitions_(partitions), random_(seed) {}
+  Coordinator(World& world, int group, int partitions, std::uint64_t seed)
+      : world_(world), group_(group), partitions_(partitions), random_(seed) {}
 
   /// Looks who is there, every 200 ms; whoever has been silent for its session is not.
   void look();
   void rebalance();
-  [[nodiscard]] int partitions() const { return partitions_; }
-  [[nodiscard]] std::size_t members() const { return members_.size(); }
 
  private:
   World& world_;
+  const int group_;
   const int partitions_;
   Random random_;
   std::vector<Process*> members_;
@@ -79,27 +92,47 @@ class Coordinator {
   bool incomplete_ = false;  ///< somebody was left out of the last one
 };
 
-/// The producer of one process. Within an epoch records are written in the order of sending. After a failure everything that was
-/// not yet written has failed with it, and a record that was reported as failed may be written all the same, at any later time.
-class Writer {
+/// One process's way to the log, behind the port that the shipped code uses. Within one producer's time records are written in the order
+/// of sending. After a failure everything that was not yet written has failed with it, until the host has heard of it and uses another
+/// producer; and a record that was reported as failed may be written all the same, at any later time.
+class ProcessLog final : public TokenLog {
  public:
-  Writer(World& world, Process& process) : world_(world), process_(process) {}
+  ProcessLog(World& world, Process& process) : world_(world), process_(process) {}
 
-  void send(const tokens::Event& event);
+  std::optional<Snapshot> snapshot(std::int64_t before) override;
+  std::int64_t begin() override;
+  std::int64_t end() override;
+  void seek(std::int64_t position) override { next_ = position; }
+  std::vector<Record> read(std::chrono::milliseconds timeout) override;
+  void append(std::string bytes) override;
+  bool failed() override;
+  [[nodiscard]] std::string why_failed() const override { return "chaos"; }
+  void save(std::int64_t position, std::string snapshot) override;
+  [[nodiscard]] std::int64_t saved() const override { return saved_; }
+  void trim(std::int64_t below) override;
+  void wake() noexcept override;
+  void flush(std::chrono::milliseconds) override {}
+  [[nodiscard]] std::string name() const override { return "the token log"; }
+
   /// What has not left the process yet is lost.
   void close() { closed_ = true; }
 
  private:
+  void must_be_reached() const;
   void deliver(const std::string& bytes);
   void let_go();
-  void fail(std::uint32_t epoch, std::int64_t report_after);
+  void fail(std::int64_t report_after);
+  void report_later(std::int64_t after);
 
   World& world_;
   Process& process_;
+  std::int64_t next_ = 0;
+  std::int64_t saved_ = -1;
   std::int64_t last_arrival_ = 0;
   std::deque<std::string> held_back_;  ///< by a pause
-  std::uint64_t broken_member_ = 0;
-  std::uint32_t broken_epoch_ = 0;
+  std::uint64_t producer_ = 1;         ///< counts up with each that is replaced
+  bool broken_ = false;                ///< this producer writes nothing more
+  bool failed_ = false;
   bool closed_ = false;
 };
 

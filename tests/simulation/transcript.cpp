@@ -36,10 +36,12 @@ std::uint64_t take(std::vector<std::string>& words, const std::string& name, std
 
 bool take_flag(std::vector<std::string>& words, const std::string& name) { return std::erase(words, name) > 0; }
 
-Partition partition(const std::string& text) {
+Partition partition(std::vector<std::string> words) {
+  const std::string group = take(words, "group").value_or(""), store = take(words, "store").value_or("");
+  const std::string& text = words.at(0);
   const auto slash = text.find('/');
   if (slash == std::string::npos) throw std::invalid_argument("a partition is written topic/number, not " + text);
-  return {text.substr(0, slash), std::stoi(text.substr(slash + 1))};
+  return {text.substr(0, slash), std::stoi(text.substr(slash + 1)), group, store};
 }
 
 std::string from_hex(const std::string& hex) {
@@ -113,6 +115,8 @@ decltype(Event::body) Transcript::body(const std::string& verb, Words words) {
     Joined joined{.host = "host", .pid = 1, .client = "client"};
     joined.lease_ms = static_cast<std::uint32_t>(take(words, "lease_ms", 10'000));
     joined.weight = static_cast<std::uint32_t>(take(words, "weight", 1));
+    joined.reserve_ms = static_cast<std::uint32_t>(take(words, "reserve_ms", 0));
+    if (const auto was = take(words, "was")) joined.was = {member(*was)};
     joined.knows = static_cast<std::uint32_t>(take(words, "knows", 1));
     return joined;
   }
@@ -123,15 +127,16 @@ decltype(Event::body) Transcript::body(const std::string& verb, Words words) {
     PartitionsClaimed::Claim claim;
     claim.fence = take(words, "fence", 0);
     claim.previous = position(take(words, "previous").value_or("none"));
-    claim.partition = partition(only(words));
+    claim.partition = partition(words);
     return PartitionsClaimed{{claim}};
   }
-  if (verb == "revoked") return PartitionsRevoked{{partition(only(words))}};
+  if (verb == "revoked") return PartitionsRevoked{{partition(words)}};
   if (verb == "drained") return Drained{};
   if (verb == "left") return Left{};
   if (verb == "expire") {
     const Position since = position(take(words, "silent_since").value_or("none"));
-    return Expire{member(only(words)), since};
+    const bool reserve = take_flag(words, "reserve");
+    return Expire{member(only(words)), since, reserve};
   }
   if (verb == "limit") {
     LimitSet set{.limiter = words.at(0), .limit = {}, .seen = position(take(words, "seen").value_or("none"))};
@@ -150,6 +155,9 @@ Line Transcript::line(Words words) {
   line.least = take(words, "least", 1);
   line.busy = take(words, "busy", 0);
   line.given_back = take(words, "back", 0);
+  line.set_aside = take(words, "aside", 0);
+  line.reserve = take(words, "reserve", 0);
+  line.gone = take_flag(words, "gone");
   line.strict = take_flag(words, "strict");
   line.turn_over = take_flag(words, "turn");
   line.limiter = only(words);
@@ -187,12 +195,23 @@ std::optional<std::string> Transcript::expect(const std::string& text) {
     return is == text ? std::nullopt : std::optional("is not so, but: " + is);
   };
   const auto words = split(text);
+  if (text.starts_with("reserve of ")) {
+    const std::string name = words.at(2).substr(0, words.at(2).size() - 1);
+    std::string all;
+    for (const auto& [who, id] : members_) {
+      if (const Count reserved = state_.reserved(name, id); reserved > 0)
+        all += (all.empty() ? "" : ", ") + who + " " + std::to_string(reserved);
+    }
+    return compare("reserve of " + name + ": " + (all.empty() ? "nobody" : all));
+  }
+  if (text.ends_with(" is not known")) return compare(holders(words.at(0)));
   const auto last = [&] { return words.back(); };
   if (text.find(": ") != std::string::npos) return compare(holders(words.at(0)));
   if (text.find(" belongs to ") != std::string::npos) {
-    const auto entry = state_.partitions.find(partition(words.at(0)));
+    const auto entry = state_.partitions.find(partition(words));
     const bool owned = entry != state_.partitions.end() && state_.members.contains(entry->second.owner);
-    return compare(words.at(0) + " belongs to " + (owned ? name_of(entry->second.owner) : "nobody"));
+    return compare(text.substr(0, text.find(" belongs to ")) + " belongs to " +
+                   (owned ? name_of(entry->second.owner) : "nobody"));
   }
   if (words.at(0) == "members") {
     std::string all;

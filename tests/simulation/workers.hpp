@@ -1,12 +1,17 @@
 #pragma once
-// The threads of one process that run handlers under one limiter. They know the gate and nothing else of the token service.
+// The threads of one process that run handlers under one limiter. They know the limiter and nothing else of the token service.
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 
-#include "runtime/permit_gate.hpp"
+#include "simulation/schedule.hpp"
+#include "tokens/event.hpp"
+#include "turnstile/ports/limiter.hpp"
 
 namespace turnstile::simulation {
 
@@ -15,53 +20,68 @@ class Process;
 
 struct LimiterUse {
   std::string name;
-  tokens::Count limit = 0;  ///< as configured
-  bool strict = false;
-  tokens::Count set_aside = 0;
+  tokens::Count limit = 0;      ///< as configured
+  tokens::Count set_aside = 0;  ///< by all processes
   [[nodiscard]] tokens::Count shared() const { return limit - set_aside; }
 };
 
 class Workers {
  public:
-  Workers(World& world, Process& process, LimiterUse use);
+  /// `service`: they work on no partition, and no fence refuses what they do.
+  Workers(World& world, Process& process, LimiterUse use, bool service);
+  ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  /// So many are to be busy all the time, with handlers that take up to `longest_ms`.
-  void want(int workers, std::int64_t longest_ms);
+  /// So many are to be busy all the time, with handlers that take up to `longest_ms`; so many in a hundred ask for several permits at
+  /// once, for all that there are at most.
+  void want(int workers, std::int64_t longest_ms, int wide);
+  /// Lets go of the limiter as soon as nobody works.
+  void let_go() { lets_go_ = true; }
   [[nodiscard]] int wanted() const { return wanted_; }
+  [[nodiscard]] bool has_work() const;
   /// Asks for permits, or stops asking, so that it is so.
   void settle();
   /// Handlers whose permits are lost, or whose partition is, are told to stop; they take a moment.
   void stop_lost();
-  void stop_on(int partition);
-  [[nodiscard]] bool runs_on(int partition) const;
+  void stop_on(std::pair<int, int> place);
+  [[nodiscard]] bool runs_on(std::pair<int, int> place) const;
   [[nodiscard]] bool runs() const { return !handlers_.empty(); }
 
-  /// Permits under which handlers of this life run, without those that a deadline or a fence has made harmless.
+  /// Permits under which handlers of this life run, without those that a deadline or a fence has made harmless, and those on the reserve.
   [[nodiscard]] tokens::Count counted(std::size_t life) const;
   [[nodiscard]] tokens::Count counted() const;
+  /// Permits of the reserve under which handlers run, before its own deadline.
+  [[nodiscard]] tokens::Count counted_on_reserve() const;
   /// A fence in the database has taken the permits of this life back: what runs cannot commit.
   void fenced(std::size_t life);
 
-  PermitGate& gate() { return gate_; }
   [[nodiscard]] const LimiterUse& use() const { return use_; }
   [[nodiscard]] std::uint64_t finished() const { return finished_; }
+  [[nodiscard]] tokens::Count in_use() const;
+  /// When the one that waits longest began to wait; nothing waits: now.
+  [[nodiscard]] Time waits_since() const;
 
  private:
   struct Handler {
-    PermitGate::Taken taken{};
+    Permit permit{};
     tokens::Count count = 1;
-    int partition = -1;
+    int group = -1, partition = -1;
     std::uint64_t fence = 0;
     std::size_t life = 0;
+    bool on_reserve = false;
     bool fenced = false;
     bool stopping = false;
     std::uint64_t number = 0;
   };
+  struct Waiting {
+    std::function<bool()> withdraw{};
+    Time since = 0;
+  };
 
   void ask();
-  void begin(PermitGate::Taken taken, tokens::Count count);
+  [[nodiscard]] tokens::Count some_count();
+  void begin(Permit permit, tokens::Count count);
   void end(std::uint64_t number);
   void stop(Handler& handler);
   void must_be_refused(const Handler& handler) const;
@@ -70,11 +90,15 @@ class Workers {
   World& world_;
   Process& process_;
   const LimiterUse use_;
-  PermitGate gate_;
+  const bool service_;
+  std::shared_ptr<Limiter> limiter_;
   int wanted_ = 0;
   std::int64_t longest_ms_ = 100;
+  int wide_ = 0;
+  bool lets_go_ = false;
+  bool ended_ = false;
   std::list<Handler> handlers_;
-  std::map<std::uint64_t, std::uint64_t> waiting_;  ///< own number -> the gate's
+  std::map<std::uint64_t, Waiting> waiting_;
   std::uint64_t last_number_ = 0;
   std::uint64_t finished_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "simulation/world.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "simulation/chaos.hpp"
@@ -13,6 +14,9 @@ namespace turnstile::simulation {
 using namespace tokens;
 
 namespace {
+
+/// Of each process, of each limiter.
+constexpr std::uint32_t kMostReserve = 2;
 
 std::string text(Count number) { return std::to_string(number); }
 
@@ -34,13 +38,7 @@ std::vector<Count> fair_shares(Count capacity, const std::vector<Count>& wants, 
 }  // namespace
 
 World::World(const Plan& plan, Marks& marks, std::ostream* trace)
-    : plan_(plan),
-      marks_(marks),
-      trace_(trace),
-      random(plan.seed),
-      checks(marks),
-      log(*this),
-      coordinator(*this, static_cast<int>(Random(plan.seed ^ 1).between(2, 5)), plan.seed ^ 3) {}
+    : plan_(plan), marks_(marks), trace_(trace), random(plan.seed), checks(marks), log(*this) {}
 
 void World::say(const std::function<std::string()>& what) const {
   if (trace_ != nullptr) *trace_ << schedule.now() / kMillisecond << " ms  " << what() << '\n';
@@ -49,48 +47,76 @@ void World::say(const std::function<std::string()>& what) const {
 void World::run() {
   set_up();
   Chaos chaos(*this);
-  schedule.after(0, [this] { coordinator.look(); });
+  for (const auto& coordinator : coordinators) schedule.after(0, [&group = *coordinator] { group.look(); });
   schedule.after(0, [&chaos] { chaos.go_on(); });
   schedule.run_until(plan_.chaos);
   heal();
-  const Time lease = Time{sites_.front().lease_ms} * kMillisecond;
-  schedule.run_until(schedule.now() + 5 * lease / 2 + 6 * kSecond);
+  schedule.run_until(schedule.now() + settling());
+  if (wide_ && !version_moved_on()) must_progress();
   if (!version_moved_on()) must_be_fair();
   for (Process* process : living()) {
-    for (auto& limiter : process->limiters()) limiter->want(0, 1);
+    for (auto& limiter : process->limiters()) limiter->want(0, 1, 0);
   }
-  schedule.run_until(schedule.now() + lease);
+  schedule.run_until(schedule.now() + Time{sites_.front().lease_ms} * kMillisecond);
+  must_be_whole();
   must_be_quiet();
 }
 
+/// Until what chaos has left behind has passed: leases end, claims are made again, and reserves come free.
+Time World::settling() const {
+  return 5 * Time{sites_.front().lease_ms} * kMillisecond / 2 + 6 * kSecond +
+         Time{sites_.front().reserve_ms} * kMillisecond;
+}
+
 void World::set_up() {
+  const auto partitions = static_cast<int>(random.between(2, 5));
   const bool database_used = random.chance(70);
+  groups.push_back({.name = "billing", .store = database_used ? "db-1" : ""});
+  if (random.chance(35)) groups.push_back({.name = "mail", .store = random.chance(70) ? groups[0].store : "db-2"});
+  for (std::size_t group = 0; group < groups.size(); ++group)
+    coordinators.push_back(
+        std::make_unique<Coordinator>(*this, static_cast<int>(group), partitions, plan_.seed ^ (3 + group)));
   const bool eager = random.chance(50);
   const auto lease_ms = static_cast<std::uint32_t>(random.between(1'600, 2'600));
-  const bool reserves = random.chance(20);
+  const auto count = random.chance(10) ? random.between(5, 8) : random.between(2, 4);
+  const bool reserves = random.chance(30);
+  const auto reserve_for = static_cast<std::uint32_t>(reserves ? random.between(1, count) : 0);
+  const auto most_aside = Count{kMostReserve} * reserve_for;
   std::vector<LimiterUse> uses;
-  for (int i = random.chance(60) ? 1 : 2; i > 0; --i)
+  for (auto i = random.chance(60) ? 1 : random.chance(75) ? 2 : random.between(3, 5); i > 0; --i)
     uses.push_back({.name = "limiter-" + std::to_string(i),
-                    .limit = static_cast<Count>(random.between(1, 9)),
-                    .strict = random.chance(40)});
-  for (LimiterUse& use : uses) use.set_aside = reserves ? use.limit / 3 : 0;
+                    .limit = most_aside + static_cast<Count>(random.between(1, 9)),
+                    .set_aside = most_aside});
+  const bool strict = random.chance(40);
   const bool weighted = random.chance(20);
-  const auto count = random.between(2, 4);
   const std::int64_t oldest = plan_.has(Fault::version_skew) ? random.between(0, count) : -1;
+  const std::int64_t snapshot_every = std::int64_t{8} << random.between(1, 3);
   for (int i = 0; i < count; ++i) {
-    sites_.push_back({.name = "process-" + std::to_string(i),
-                      .clock_ppm = plan_.has(Fault::drift) ? random.between(-50'000, 50'000) : 0,
-                      .clock_offset = random.between(10, 1'000'000) * kSecond,
-                      .lease_ms = lease_ms,
-                      .weight = static_cast<std::uint32_t>(weighted ? random.between(1, 3) : 1),
-                      .knows = oldest >= 0 && i != oldest ? kNewestVersion + 1 : kNewestVersion,
-                      .in_group = i == 0 || random.chance(75),
-                      .eager = eager,
-                      .database = database_used,
-                      .limiters = uses});
+    Site site{.name = "process-" + std::to_string(i),
+              .clock_ppm = plan_.has(Fault::drift) ? random.between(-50'000, 50'000) : 0,
+              .clock_offset = random.between(10, 1'000'000) * kSecond,
+              .lease_ms = lease_ms,
+              .weight = static_cast<std::uint32_t>(weighted ? random.between(1, 3) : 1),
+              .knows = oldest >= 0 && i != oldest ? kNewestVersion + 1 : kNewestVersion,
+              .strict = strict,
+              .reserve = reserves ? static_cast<std::uint32_t>(random.between(1, kMostReserve)) : 0,
+              .reserve_for = reserve_for,
+              .reserve_ms = static_cast<std::uint32_t>(reserves ? random.between(1'500, 4'000) : 0),
+              .snapshot_every = snapshot_every,
+              .groups = {},
+              .service = random.chance(20),
+              .eager = eager,
+              .limiters = uses};
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+      if (i == 0 || random.chance(75)) site.groups.push_back(static_cast<int>(group));
+    }
+    sites_.push_back(std::move(site));
+  }
+  if (reserves) {
+    for (Site& site : sites_) site.reserve_ms = sites_.front().reserve_ms;
   }
   for (const Site& site : sites_) {
-    for (auto& limiter : start(site).limiters()) limiter->want(static_cast<int>(random.between(0, 4)), 100);
+    for (auto& limiter : start(site).limiters()) limiter->want(static_cast<int>(random.between(0, 4)), 100, 0);
   }
 }
 
@@ -141,33 +167,50 @@ void World::nobody_ends_early(const Event& event, const Effects& effects) const 
 
 void World::handler_started(const std::string& name) const {
   const auto limiter = checks.state().limiters.find(name);
-  Count running = 0;
+  Count running = 0, on_reserve = 0;
   for (const auto& process : processes_) {
     if (!process->is_alive()) continue;
     for (const auto& workers : process->limiters()) {
-      if (workers->use().name == name) running += workers->counted();
+      if (workers->use().name != name) continue;
+      running += workers->counted();
+      on_reserve += workers->counted_on_reserve();
     }
   }
-  const Count limit = limiter == checks.state().limiters.end() ? 0 : limiter->second.shared();
-  const Count held = limiter == checks.state().limiters.end() ? 0 : limiter->second.held();
-  if (running > std::max(limit, held))
-    throw Broken("handlers with " + text(running) + " permits of " + name + " run, and the limit is " + text(limit));
+  const bool known = limiter != checks.state().limiters.end();
+  const Count shared = known ? limiter->second.shared() : 0;
+  const Count held = known ? limiter->second.held() : 0;
+  if (running > std::max(shared, held))
+    throw Broken("handlers with " + text(running) + " permits of " + name + " run, and the limit is " + text(shared));
+  if (const Count most = known ? std::max(limiter->second.limit(), held + limiter->second.reserved) : 0;
+      running + on_reserve > most)
+    throw Broken("handlers with " + text(running) + " permits of " + name + " and " + text(on_reserve) +
+                 " of its reserve run, and the limit is " + text(most));
   outside_holds();
 }
 
-/// What runs is covered by what the log says is held.
+/// What runs is covered by what the log says is held, and reserved.
 void World::outside_holds() const {
   for (const auto& process : processes_) {
     if (!process->is_alive()) continue;
-    for (std::size_t life = 0; life < process->lives(); ++life) {
-      for (const auto& workers : process->limiters()) {
-        if (!workers->runs()) continue;
-        const Count running = workers->counted(life);
-        const Count held = checks.state().held(workers->use().name, process->life_id(life));
+    for (const LimiterUse& use : process->site().limiters) {
+      Count reserved = 0, on_reserve = 0;
+      for (std::size_t life = 0; life < process->lives(); ++life) {
+        const MemberId id = process->life_id(life);
+        Count running = 0;
+        for (const auto& workers : process->limiters()) {
+          if (workers->use().name != use.name) continue;
+          running += workers->counted(life);
+          if (life == 0) on_reserve += workers->counted_on_reserve();
+        }
+        const Count held = checks.state().held(use.name, id);
         if (running > held)
-          throw Broken(process->name() + " runs handlers with " + text(running) + " permits of " + workers->use().name +
-                       ", and holds " + text(held) + " as member " + text(process->life_id(life)));
+          throw Broken(process->name() + " runs handlers with " + text(running) + " permits of " + use.name +
+                       ", and holds " + text(held) + " as member " + text(id));
+        reserved += checks.state().reserved(use.name, id);
       }
+      if (on_reserve > reserved)
+        throw Broken(process->name() + " runs handlers with " + text(on_reserve) + " permits of the reserve of " +
+                     use.name + ", and has reserved " + text(reserved));
     }
   }
 }
@@ -177,13 +220,19 @@ void World::outside_holds() const {
 void World::heal() {
   say([] { return std::string("chaos is over"); });
   for (const Site& site : std::exchange(to_restart_, {})) start(site);
-  if (living().empty()) start(sites_.front());
+  const auto all = living();
+  if (std::none_of(all.begin(), all.end(), [](const Process* process) { return process->stays(); }))
+    start(sites_.front());
+  wide_ = random.chance(30);
+  if (wide_) longest_ms_ = std::array<std::int64_t, 4>{10, 100, 700, 3'000}[random.index(random.chance(15) ? 4 : 3)];
   for (Process* process : living()) {
     process->heal();
+    // Some want one permit, some want all, some want this and that.
+    const int wide = wide_ ? std::array{0, 50, 100}[random.index(3)] : 0;
     for (auto& limiter : process->limiters()) {
-      process->later(0, [&workers = *limiter, wanted = static_cast<int>(random.between(1, 4))] {
-        workers.want(0, 1);
-        workers.want(wanted, 50);
+      process->later(0, [this, &workers = *limiter, wide, wanted = static_cast<int>(random.between(1, wide_ ? 3 : 4))] {
+        workers.want(0, 1, 0);
+        workers.want(wanted, longest_ms_, wide);
       });
     }
   }
@@ -191,55 +240,104 @@ void World::heal() {
     log.append(encode({.member = 0, .epoch = 0, .seq = 0, .body = LimitSet{use.name, use.limit, checks.state().last}}));
 }
 
+Count World::shared(const std::string& limiter) const {
+  const auto known = checks.state().limiters.find(limiter);
+  return known == checks.state().limiters.end() ? 0 : known->second.shared();
+}
+
+/// Whoever waits is served in the end: after all who may stand before it, of whom each takes its longest handler and a turn.
+void World::must_progress() {
+  mark(Mark::waited_wide);
+  const auto all = living();
+  std::int64_t requests = 0;
+  for (Process* process : all) {
+    int most = 0;
+    for (const auto& workers : process->limiters()) most += workers->wanted();
+    requests += most;
+  }
+  const Time bound = 3 * requests * (longest_ms_ + 200) * kMillisecond + 2 * kSecond;
+  const Time since = schedule.now();
+  schedule.run_until(since + bound);
+  for (Process* process : all) {
+    if (!process->is_alive()) continue;
+    for (const auto& workers : process->limiters()) {
+      if (workers->wanted() > 0 && workers->has_work() && workers->waits_since() <= since)
+        throw Broken(process->name() + " has waited for permits of " + workers->use().name + " for " +
+                     std::to_string((schedule.now() - workers->waits_since()) / kMillisecond) +
+                     " ms, and no handler takes longer than " + std::to_string(longest_ms_));
+    }
+  }
+  for (Process* process : all) {
+    for (auto& limiter : process->limiters()) {
+      process->later(0, [&workers = *limiter, wanted = limiter->wanted()] {
+        workers.want(0, 1, 0);
+        workers.want(wanted, 50, 0);
+      });
+    }
+  }
+  schedule.run_until(schedule.now() + longest_ms_ * kMillisecond + Time{sites_.front().lease_ms} * kMillisecond);
+}
+
 /// Invariants 7 and 8; and where all have what they can get, nothing is said but that they are there.
 void World::must_be_fair() {
   std::vector<Process*> all;
   for (Process* process : living()) {
+    if (!process->has_begun()) throw Broken(process->name() + " has not begun long after chaos was over");
     if (process->has_work()) all.push_back(process);
   }
   if (all.empty()) throw Broken("nobody has work long after chaos was over");
   const auto& uses = sites_.front().limiters;
-  std::map<std::pair<Process*, std::size_t>, std::uint64_t> finished;
-  for (std::size_t which = 0; which < uses.size(); ++which) {
+  std::map<const Workers*, std::uint64_t> finished;
+  for (Process* process : all) {
+    for (const auto& workers : process->limiters()) finished[workers.get()] = workers->finished();
+  }
+  for (const LimiterUse& use : uses) {
+    std::vector<Process*> wanting;
     std::vector<Count> wants, weights;
     for (Process* process : all) {
-      wants.push_back(static_cast<Count>(process->limiters()[which]->wanted()));
+      Count wanted = 0;
+      for (const auto& workers : process->limiters()) {
+        if (workers->use().name == use.name && workers->has_work()) wanted += static_cast<Count>(workers->wanted());
+      }
+      if (wanted == 0) continue;
+      wanting.push_back(process);
+      wants.push_back(wanted);
       weights.push_back(process->site().weight);
-      finished[{process, which}] = process->limiters()[which]->finished();
     }
-    if (uses[which].shared() < all.size()) continue;  // turns are taken
-    const std::vector<Count> shares = fair_shares(uses[which].shared(), wants, weights);
+    if (shared(use.name) < all.size()) continue;  // turns are taken
+    const std::vector<Count> shares = fair_shares(shared(use.name), wants, weights);
     Count total = 0;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const Count held = checks.state().held(uses[which].name, all[i]->member().id());
+    for (std::size_t i = 0; i < wanting.size(); ++i) {
+      const Count held = checks.state().held(use.name, wanting[i]->member().id());
       // What cannot be divided may go to either of two.
       total += held;
       if (held + 1 < shares[i] || (held == 0 && shares[i] > 0))
-        throw Broken(all[i]->name() + " wants " + text(wants[i]) + " permits of " + uses[which].name +
-                     " and should hold " + text(shares[i]) + " of " + text(uses[which].shared()) + ", but holds " +
-                     text(held));
+        throw Broken(wanting[i]->name() + " wants " + text(wants[i]) + " permits of " + use.name + " and should hold " +
+                     text(shares[i]) + " of " + text(shared(use.name)) + ", but holds " + text(held));
     }
     if (const Count due = std::accumulate(shares.begin(), shares.end(), Count{0}); total != due)
-      throw Broken(text(due) + " permits of " + uses[which].name + " could be held, but " + text(total) + " are");
+      throw Broken(text(due) + " permits of " + use.name + " could be held, but " + text(total) + " are");
   }
   const Position begin = log.end();
   schedule.run_until(schedule.now() + 4 * kSecond);
-  const bool turns = std::any_of(uses.begin(), uses.end(), [&](const auto& use) { return use.shared() < all.size(); });
+  const bool turns =
+      std::any_of(uses.begin(), uses.end(), [&](const auto& use) { return shared(use.name) < all.size(); });
   for (Position position = begin; !turns && position < log.end(); ++position) {
     if (!std::holds_alternative<Keep>(log.at(position).event.body))
       throw Broken("nothing changes, and yet there is something to say: " + describe(log.at(position).event));
   }
-  for (const auto& [of, before] : finished) {
-    const auto& [process, which] = of;
-    const Workers& workers = *process->limiters()[which];
-    if (workers.wanted() > 0 && workers.finished() == before)
-      throw Broken(process->name() + " has waited for a permit of " + uses[which].name + " for four seconds");
+  for (Process* process : all) {
+    for (const auto& workers : process->limiters()) {
+      if (workers->wanted() > 0 && workers->has_work() && workers->finished() == finished.at(workers.get()))
+        throw Broken(process->name() + " has waited for a permit of " + workers->use().name + " for four seconds");
+    }
   }
 }
 
 void World::must_be_quiet() {
   const State& state = checks.state();
   for (Process* process : living()) {
+    if (!process->has_begun()) throw Broken(process->name() + " has not begun long after chaos was over");
     const Member& member = process->member();
     if (version_moved_on()) {
       if (member.phase() != Member::Phase::halted)
@@ -253,7 +351,7 @@ void World::must_be_quiet() {
       throw Broken(process->name() + " has come to another state");
     if (process->state().last + 40 < state.last) throw Broken(process->name() + " has stopped reading");
     for (const auto& workers : process->limiters()) {
-      if (workers->gate().in_use() > 0 || workers->gate().overstaying() > 0)
+      if (workers->in_use() > 0)
         throw Broken(process->name() + " has permits of " + workers->use().name + " in use, and nobody works");
     }
   }

@@ -3,9 +3,11 @@
 // says of the log, and what only a bystander can see:
 //
 //   outside   handlers that run never need more permits than the log says that their process holds, nor all together more than
-//             the limit; those past their process's own deadline, and those that a fence keeps from committing, aside
+//             the limit; those past their process's own deadline, and those that a fence keeps from committing, aside. Handlers on
+//             the reserve of a process that is cut off are within what the log says that it has reserved
 //   deadline  nobody is expired before its own deadline has passed
 //   fence     permits come back by a fence only where the database refuses what still runs
+//   progress  nobody waits for ever: not for one permit, and not for all of them, whatever others do
 //   healed    all members that want get their fair share, and turns are taken where there are too few
 //   quiet     once nobody wants anything, nothing is held, and all have come to the same state
 
@@ -43,6 +45,11 @@ class World {
   void say(const std::function<std::string()>& what) const;
   void written(tokens::Position position);
   void handler_started(const std::string& limiter) const;
+  /// What was found where nothing may be thrown; the next loop of a process, or the end of the run, throws it.
+  void note(const std::string& why) { broken_ = broken_.empty() ? why : broken_; }
+  void must_be_whole() const {
+    if (!broken_.empty()) throw Broken(broken_);
+  }
 
   const Plan plan_;
   Marks& marks_;
@@ -52,9 +59,10 @@ class World {
   Random random;
   Schedule schedule;
   Checks checks;
-  TokenLog log;
-  Database database;
-  Coordinator coordinator;
+  SharedLog log;
+  Databases databases;
+  std::vector<Group> groups;
+  std::vector<std::unique_ptr<Coordinator>> coordinators;
 
  private:
   friend class Chaos;
@@ -62,6 +70,7 @@ class World {
   void set_up();
   Process& start(const Site& site);
   void heal();
+  void must_progress();
   void must_be_fair();
   void must_be_quiet();
   void nobody_ends_early(const tokens::Event& event, const tokens::Effects& effects) const;
@@ -69,7 +78,13 @@ class World {
   [[nodiscard]] bool version_moved_on() const { return checks.state().version > tokens::kNewestVersion; }
   [[nodiscard]] std::vector<Process*> living() const;
 
+  [[nodiscard]] tokens::Count shared(const std::string& limiter) const;
+  [[nodiscard]] Time settling() const;
+
+  std::string broken_;
   std::vector<Site> sites_;
+  std::int64_t longest_ms_ = 50;  ///< of handlers, after chaos
+  bool wide_ = false;             ///< after chaos, handlers ask for several permits at first
   std::vector<Site> to_restart_;
   std::vector<std::unique_ptr<Process>> processes_;
 };

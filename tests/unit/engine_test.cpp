@@ -147,7 +147,7 @@ class ClaimingLimiters final : public Limiters {
   std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
     return local_->open(name, limit);
   }
-  void on_claimed(const TopicPartition&, Epoch) override { ++claimed; }
+  void on_claimed(const std::string&, const std::string&, const TopicPartition&, Epoch) override { ++claimed; }
   void wait_until_claimed() override { known = claimed.load(); }
   std::atomic<int> claimed{0}, known{0};
 

@@ -300,7 +300,7 @@ TEST(TokenReader, refuses_limits_that_cannot_be) {
 class RacedLog final : public TokenLog {
  public:
   explicit RacedLog(const Log& log) : topic_(log.topic), log_(log.open()) {}
-  std::vector<std::string> snapshots() override { return log_->snapshots(); }
+  std::optional<Snapshot> snapshot(std::int64_t before) override { return log_->snapshot(before); }
   std::int64_t begin() override { return log_->begin(); }
   std::int64_t end() override { return log_->end(); }
   void seek(std::int64_t position) override { log_->seek(position); }

@@ -25,10 +25,15 @@ inline Line any_line() {
           .given_back = *some_count(),
           .set_aside = *some_count(),
           .turn_over = *rc::gen::inRange(0, 4) == 0,
-          .outlives_fence = *rc::gen::inRange(0, 4) == 0};
+          .outlives_fence = *rc::gen::inRange(0, 4) == 0,
+
+          .reserve = *some_count(),
+          .gone = *rc::gen::inRange(0, 8) == 0};
 }
 
-inline Partition any_partition() { return {"orders", *rc::gen::inRange<std::int32_t>(0, 3)}; }
+inline Partition any_partition() {
+  return {"orders", *rc::gen::inRange<std::int32_t>(0, 3), *rc::gen::element<std::string>("", "billing")};
+}
 
 inline decltype(Event::body) any_body() {
   switch (*rc::gen::inRange(0, 13)) {
@@ -39,7 +44,10 @@ inline decltype(Event::body) any_body() {
                     .client = "client",
                     .lease_ms = *rc::gen::element<std::uint32_t>(1'000U, 1'000U, 60'000U, 0U),
                     .weight = *rc::gen::inRange<std::uint32_t>(0, 4),
-                    .knows = *rc::gen::inRange<std::uint32_t>(0, 4)};
+                    .knows = *rc::gen::inRange<std::uint32_t>(0, 4),
+                    .reserve_ms = *rc::gen::inRange<std::uint32_t>(0, 9),
+                    .most_limiters = *rc::gen::inRange<std::uint32_t>(0, 3),
+                    .was = {*rc::gen::inRange<MemberId>(0, 4)}};
     case 2: {
       Keep keep;
       for (int lines = *rc::gen::inRange(0, 3); lines > 0; --lines) keep.lines.push_back(any_line());
@@ -57,7 +65,9 @@ inline decltype(Event::body) any_body() {
     }
     case 6: return PartitionsRevoked{{any_partition()}};
     case 7: return Drained{};
-    case 8: return Expire{*rc::gen::inRange<MemberId>(0, 4), *rc::gen::inRange<Position>(-1, 60)};
+    case 8:
+      return Expire{*rc::gen::inRange<MemberId>(0, 4), *rc::gen::inRange<Position>(-1, 60),
+                    *rc::gen::inRange(0, 3) == 0};
     case 9: {
       LimitSet set{.limiter = any_line().limiter, .limit = {}, .seen = *rc::gen::inRange<Position>(-1, 60)};
       if (*rc::gen::inRange(0, 3) > 0) set.limit = *some_count();

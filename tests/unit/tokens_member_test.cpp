@@ -56,7 +56,7 @@ class TokensMember : public testing::Test {
         }
         for (const Order& order : member->take_orders()) {
           orders_.push_back(order);
-          if (order.kind == Order::Kind::surrender) member->given_back(order.limiter, order.total);
+          if (order.kind == Order::Kind::surrender && gates_obey_) member->given_back(order.limiter, order.total);
           said = true;
         }
       }
@@ -68,6 +68,9 @@ class TokensMember : public testing::Test {
   void want(Member& member, Count wants, Count busy = 0) {
     member.demand("psp", {.wants = wants, .busy = busy});
     settle();
+  }
+  [[nodiscard]] bool was_asked_back(const std::string& limiter, Count total) const {
+    return std::count(orders_.begin(), orders_.end(), Order{Order::Kind::surrender, limiter, total}) > 1;
   }
   [[nodiscard]] Count held(const Member& member) const { return state_.held("psp", member.id()); }
   template <class Body>
@@ -81,6 +84,7 @@ class TokensMember : public testing::Test {
   std::vector<Order> orders_;
   std::vector<std::unique_ptr<Member>> members_;
   MemberId last_id_ = 100;
+  bool gates_obey_ = true;  ///< idle permits are surrendered as ordered
   Micros now_ = 1'000'000'000;
 };
 
@@ -247,6 +251,100 @@ TEST_F(TokensMember, TakesTurnsWhereMembersAreMoreThanPermits) {
     }
   }
   EXPECT_THAT(turns, ElementsAre(101, 102, 103, 101, 102, 103)) << "a turn takes 100 ms";
+}
+
+/// The turn began with the first permit, and was over before the last was there.
+TEST_F(TokensMember, TheTurnOfOneThatCollectsSeveralBeginsWhenItHasThem) {
+  Member& wide = joined("wide");
+  Member& busy = joined("busy");
+  want(busy, 4, 4);
+  ASSERT_EQ(held(busy), 4U);
+  wide.demand("psp", {.wants = 4, .least = 4});
+  // The handlers of the other one end one after another, each later than a turn after the one before.
+  gates_obey_ = false;
+  for (Count ended = 1; ended <= 4; ++ended) {
+    pass(300 * kMs);
+    busy.demand("psp", {.wants = 4, .busy = 4 - ended});
+    busy.given_back("psp", ended);
+    settle();
+    EXPECT_EQ(held(wide), ended);
+  }
+  pass(50 * kMs);
+  EXPECT_EQ(held(wide), 4U);
+  EXPECT_FALSE(was_asked_back("psp", 4)) << "now its turn begins";
+  pass(60 * kMs);
+  EXPECT_TRUE(was_asked_back("psp", 4)) << "and ends";
+}
+
+/// A wish that timed out kept permits from others until the next Keep.
+TEST_F(TokensMember, SaysThatItWantsLessWhereOthersWait) {
+  Member& a = joined("a");
+  Member& b = joined("b");
+  gates_obey_ = false;  // the handlers of b are at work
+  want(b, 4, 4);
+  a.demand("psp", {.wants = 4, .urgent = 4, .least = 4});
+  settle();
+  EXPECT_EQ(state_.holding("psp", b.id())->share, 0U) << "all that comes free is for a";
+  pass(5 * kMs, kMs);
+  a.demand("psp", {});
+  pass(110 * kMs, kMs);
+  EXPECT_EQ(state_.holding("psp", a.id())->wants, 0U);
+  EXPECT_EQ(state_.holding("psp", b.id())->share, 4U);
+}
+
+TEST_F(TokensMember, LetsGoOfALimiterThatNobodyUses) {
+  Member& member = joined("a");
+  want(member, 3);
+  orders_.clear();
+  member.undeclare("psp", now_);
+  settle();
+  EXPECT_FALSE(state_.limiters.contains("psp"));
+  pass(kLease);
+  EXPECT_FALSE(state_.limiters.contains("psp")) << "no Keep names it";
+  member.declare("psp", 2, false);
+  want(member, 2);
+  EXPECT_EQ(held(member), 2U);
+  EXPECT_THAT(orders_, ElementsAre(Order{Order::Kind::open, "psp", 2}));
+}
+
+/// Between the word that a limiter is not used and the log's answer another gate may be opened for it: what the old one had is not its.
+TEST_F(TokensMember, OpensNothingForALimiterThatItHasLetGoOfAndWantsAgain) {
+  Member& member = joined("a");
+  want(member, 3);
+  orders_.clear();
+  member.undeclare("psp", now_);
+  member.declare("psp", 4, false);
+  member.demand("psp", {.wants = 1, .busy = 0});
+  append({0, 0, 0, Unknown{}});
+  EXPECT_THAT(member.take_orders(), IsEmpty());
+  settle();
+  EXPECT_EQ(held(member), 1U);
+  EXPECT_THAT(orders_, ElementsAre(Order{Order::Kind::open, "psp", 1}));
+}
+
+TEST_F(TokensMember, ALimiterThatWasLetGoOfAndNotSaidIsLetGoOfAgain) {
+  Member& member = joined("a");
+  want(member, 3);
+  member.undeclare("psp", now_);
+  member.take_events();  // lost
+  member.sending_failed();
+  settle();
+  pass(kLease);
+  EXPECT_FALSE(state_.limiters.contains("psp"));
+}
+
+TEST_F(TokensMember, SaysWhichLimiterTheDomainHasNoRoomFor) {
+  Member& member = joined("a");
+  for (std::size_t i = 0; i < kDefaultLimiters - 1; ++i)
+    append({0, 0, 0, LimitSet{"other-" + std::to_string(i), 1, state_.last}});
+  EXPECT_EQ(state_.limiters.size(), kDefaultLimiters);
+  member.declare("mail", 1, false);
+  settle();
+  EXPECT_TRUE(member.is_refused("mail"));
+  EXPECT_FALSE(member.is_refused("psp"));
+  append({0, 0, 0, LimitSet{"other-0", std::nullopt, state_.last}});
+  pass(kLease);
+  EXPECT_FALSE(member.is_refused("mail")) << "there is room now";
 }
 
 TEST_F(TokensMember, ProposesToExpireWhoWasSilentForItsLease) {

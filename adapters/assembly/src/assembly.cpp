@@ -32,14 +32,14 @@ class LazyDomain final : public Limiters {
     if (!domain_) join();
     return domain_->open_for_partitions(name, limit);
   }
-  void on_claimed(const TopicPartition& at, Epoch epoch) override {
-    if (const auto domain = joined()) domain->on_claimed(at, epoch);
+  void on_claimed(const std::string& group, const std::string& store, const TopicPartition& at, Epoch epoch) override {
+    if (const auto domain = joined()) domain->on_claimed(group, store, at, epoch);
   }
   void wait_until_claimed() override {
     if (const auto domain = joined()) domain->wait_until_claimed();
   }
-  void on_revoked(std::span<const TopicPartition> partitions) override {
-    if (const auto domain = joined()) domain->on_revoked(partitions);
+  void on_revoked(const std::string& group, std::span<const TopicPartition> partitions) override {
+    if (const auto domain = joined()) domain->on_revoked(group, partitions);
   }
   LimitersHealth health() const override {
     const auto domain = joined();
@@ -58,7 +58,9 @@ class LazyDomain final : public Limiters {
                                .weight = static_cast<std::uint32_t>(limits.weight),
                                .strict = limits.strict,
                                .reserve = static_cast<std::uint32_t>(limits.reserve),
-                               .reserve_for = static_cast<std::uint32_t>(limits.reserve_for)};
+                               .reserve_for = static_cast<std::uint32_t>(limits.reserve_for),
+                               .reserve_time = limits.reserve_time,
+                               .most_limiters = static_cast<std::uint32_t>(limits.most_limiters)};
     const std::string topic = limits.topic.empty() ? config_.group() + ".tokens" : limits.topic;
     domain_ = kafka::open_limiters(config_.kafka, {.name = topic, .replication = limits.replication}, tokens, logger_);
   }

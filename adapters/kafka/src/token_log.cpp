@@ -110,30 +110,50 @@ std::int64_t KafkaTokenLog::begin() { return bounds(topic_).first; }
 
 std::int64_t KafkaTokenLog::end() { return bounds(topic_).second; }
 
-std::vector<std::string> KafkaTokenLog::snapshots() {
+/// From the end, one at a time: nobody needs more than the newest, and until the topic is compacted it may hold thousands.
+std::optional<TokenLog::Snapshot> KafkaTokenLog::snapshot(std::int64_t before) {
   const std::string topic = snapshot_topic(topic_);
-  if (!topic_exists(*consumer_, topic)) return {};
+  if (!topic_exists(*consumer_, topic)) return std::nullopt;
   const auto [low, high] = bounds(topic);
-  std::vector<std::string> found;
-  if (low >= high) return found;
-  const Topic handle{rd_kafka_topic_new(consumer_->handle(), topic.c_str(), nullptr)};
-  if (rd_kafka_consume_start(handle.get(), 0, low) != 0)
-    throw broker_error(rd_kafka_last_error(), "", consumer_->where(topic));
-  // Compaction and control records leave no record at the last offset; then the wait for it says that all was read.
-  for (std::int64_t next = low; next < high;) {
-    const RecordPtr record{rd_kafka_consume(handle.get(), 0, 2'000)};
-    if (!record) break;
-    if (record->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) break;
-    if (record->err) {
-      rd_kafka_consume_stop(handle.get(), 0);
-      throw broker_error(record->err, "reading snapshots", consumer_->where(topic));
-    }
-    next = record->offset + 1;
-    if (record->payload != nullptr) found.emplace_back(static_cast<const char*>(record->payload), record->len);
+  before = std::min(before, high);
+  // Compaction leaves holes, so that the record before an offset may be far before it.
+  for (std::int64_t step = 1; before > low; step *= 2) {
+    const std::int64_t from = std::max(low, before - step);
+    if (auto found = last_snapshot(topic, from, before)) return found;
+    before = from;
   }
-  rd_kafka_consume_stop(handle.get(), 0);
-  std::reverse(found.begin(), found.end());
-  return found;
+  return std::nullopt;
+}
+
+/// By a client of its own, which is told of the end and which holds no records afterwards.
+std::optional<TokenLog::Snapshot> KafkaTokenLog::last_snapshot(const std::string& topic, std::int64_t from,
+                                                               std::int64_t before) const {
+  Settings settings = reader_settings(settings_, LogUse::reader);
+  settings["queued.max.messages.kbytes"] = "1024";
+  const auto client = Client::open(Role::consumer, settings, logger_);
+  const Topic handle{rd_kafka_topic_new(client->handle(), topic.c_str(), nullptr)};
+  if (rd_kafka_consume_start(handle.get(), 0, from) != 0)
+    throw broker_error(rd_kafka_last_error(), "", client->where(topic));
+  const auto stop = [&](const void*) { rd_kafka_consume_stop(handle.get(), 0); };
+  const std::unique_ptr<const void, decltype(stop)> stopping{handle.get(), stop};
+  std::optional<Snapshot> found;
+  auto until = std::chrono::steady_clock::now() + milliseconds{ask_timeout_ms};
+  while (true) {
+    const RecordPtr record{rd_kafka_consume(handle.get(), 0, ask_timeout_ms)};
+    client->hear_failures();
+    if (!record || std::chrono::steady_clock::now() > until)
+      throw client->no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "reading snapshots", topic);
+    if (record->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) return found;
+    if (record->err) {
+      if (for_good(record->err)) throw broker_error(record->err, "reading snapshots", client->where(topic));
+      continue;
+    }
+    if (record->offset >= before) return found;
+    until = std::chrono::steady_clock::now() + milliseconds{ask_timeout_ms};
+    if (record->payload != nullptr)
+      found = {record->offset, std::string(static_cast<const char*>(record->payload), record->len)};
+    if (record->offset + 1 == before) return found;
+  }
 }
 
 void KafkaTokenLog::seek(std::int64_t position) {
@@ -149,6 +169,7 @@ void KafkaTokenLog::start(std::int64_t position) {
     throw broker_error(rd_kafka_last_error(), "", consumer_->where(topic_));
   next_ = position;
   reads_again_ = false;
+  out_of_range_ = false;
 }
 
 void KafkaTokenLog::stop() {
@@ -162,6 +183,7 @@ void KafkaTokenLog::stop() {
 std::vector<TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
   std::vector<Record> records;
   if (may_be_gone_) look_whether_it_is_gone();
+  if (out_of_range_) look_where_it_begins();
   scratch_.resize(most_at_once);
   if (producer_) rd_kafka_poll(producer_->handle(), 0);
   rd_kafka_poll(consumer_->handle(), 0);
@@ -196,13 +218,7 @@ void KafkaTokenLog::take(const rd_kafka_message_t& record, std::vector<Record>& 
   if (record.offset < next_) return;
   if (record.offset > next_) {
     const auto low = bounds(topic_).first;
-    if (low > next_)
-      throw TokenLogBroken(fmt::format(
-          "{}: positions {} to {} were deleted before they were read, so that who holds which permits cannot "
-          "be known any more. {}",
-          name(), next_, record.offset - 1,
-          what_to_do("Nothing starts in this process; start it again, so that it begins from a newer "
-                     "snapshot. If that repeats, raise the topic's retention.ms")));
+    if (low > next_) throw trimmed(low);
     fill(record.offset, into);
   }
   rd_kafka_timestamp_type_t kind{};
@@ -218,6 +234,29 @@ void KafkaTokenLog::take(const rd_kafka_message_t& record, std::vector<Record>& 
 /// What is between were never records (the marks of somebody's transaction). They mean nothing, to all members alike.
 void KafkaTokenLog::fill(std::int64_t up_to, std::vector<Record>& into) {
   for (; next_ < up_to; ++next_) into.push_back({.position = next_, .bytes = {}});
+}
+
+TokenLogTrimmed KafkaTokenLog::trimmed(std::int64_t low) const {
+  return TokenLogTrimmed(fmt::format("{}: positions {} to {} were deleted before they were read. {}", name(), next_,
+                                     low - 1,
+                                     what_to_do("This member goes on from a newer snapshot. If that repeats, raise the "
+                                                "topic's retention.ms")));
+}
+
+/// What was asked for is not there: it was deleted since a snapshot stands for it, or it was never there.
+void KafkaTokenLog::look_where_it_begins() {
+  std::int64_t low = 0;
+  try {
+    low = bounds(topic_).first;
+  } catch (const BrokerError&) {
+    return;  // nobody answers: not known yet
+  }
+  if (low > next_) throw trimmed(low);
+  throw TokenLogBroken(fmt::format(
+      "{}: position {} is not there any more: the topic was cut off or created anew, so that who holds which "
+      "permits cannot be known. {}",
+      name(), next_,
+      what_to_do("Nothing starts in this process; stop all members of the domain and start them again")));
 }
 
 TokenLogBroken KafkaTokenLog::gone() const {
@@ -251,7 +290,7 @@ void KafkaTokenLog::unreadable(const rd_kafka_message_t& record) {
   if (unreadable_since_ == std::chrono::steady_clock::time_point{}) {
     unreadable_since_ = now;
     consumer_->logger().warn("{}: position {} cannot be read: {}. Reading it again", name(), next_,
-                  rd_kafka_message_errstr(&record));
+                             rd_kafka_message_errstr(&record));
   }
   const bool is_damaged =
       record.err == RD_KAFKA_RESP_ERR__BAD_MSG || record.err == RD_KAFKA_RESP_ERR__BAD_COMPRESSION ||
@@ -272,12 +311,7 @@ void KafkaTokenLog::unreadable(const rd_kafka_message_t& record) {
 void KafkaTokenLog::look_at_error(const rd_kafka_message_t& record) {
   switch (record.err) {
     case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
-    case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
-      throw TokenLogBroken(fmt::format(
-          "{}: position {} is not there any more ({}): the topic was cut off or created anew, so that who holds which "
-          "permits cannot be known. {}",
-          name(), next_, rd_kafka_message_errstr(&record),
-          what_to_do("Nothing starts in this process; stop all members of the domain and start them again")));
+    case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE: out_of_range_ = true; return look_where_it_begins();
     case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
     case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
     case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART: throw gone();

@@ -21,7 +21,7 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   KafkaTokenLog(const Settings& settings, std::string topic, LogUse use, std::shared_ptr<spdlog::logger> logger);
   ~KafkaTokenLog() override;
 
-  std::vector<std::string> snapshots() override;
+  std::optional<Snapshot> snapshot(std::int64_t before = kNewest) override;
   std::int64_t begin() override;
   std::int64_t end() override;
   void seek(std::int64_t position) override;
@@ -41,11 +41,15 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   void start(std::int64_t position);
   void stop();
   void take(const rd_kafka_message_t& record, std::vector<Record>& into);
+  [[nodiscard]] std::optional<Snapshot> last_snapshot(const std::string& topic, std::int64_t from,
+                                                      std::int64_t before) const;
   void look_at_error(const rd_kafka_message_t& record);
+  void look_where_it_begins();
   void unreadable(const rd_kafka_message_t& record);
   [[nodiscard]] std::string what_to_do(std::string_view of_a_member) const;
   void look_whether_it_is_gone();
   [[nodiscard]] TokenLogBroken gone() const;
+  [[nodiscard]] TokenLogTrimmed trimmed(std::int64_t low) const;
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> bounds(const std::string& topic) const;
   void not_written(rd_kafka_resp_err_t code);
   void not_saved(std::int64_t position, rd_kafka_resp_err_t code) noexcept;
@@ -68,6 +72,7 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   std::chrono::steady_clock::time_point read_again_at_{};     ///< then
   std::chrono::steady_clock::time_point unreadable_since_{};  ///< the epoch: all that came could be read
   bool failed_ = false;
+  bool out_of_range_ = false;                           ///< next_ is not there
   bool may_be_gone_ = false;                            ///< a writer was told so
   std::chrono::steady_clock::time_point gone_since_{};  ///< the brokers said so first; the epoch: they did not
   std::chrono::steady_clock::time_point ask_again_{};

@@ -22,6 +22,9 @@ constexpr std::int32_t enough_replicas = 3;
 constexpr const char* retention_ms = "-1";
 // Of a snapshot: 1,000 members with 20 limiters and 65,536 partitions have 4 MB.
 constexpr const char* most_bytes = "16777216";
+// The segment that is written to is never compacted: so much of old snapshots is kept, or so long.
+constexpr const char* snapshot_segment_bytes = "33554432";
+constexpr const char* snapshot_segment_ms = "600000";
 
 class Topics {
  public:
@@ -75,7 +78,10 @@ class Topics {
   }
   static std::map<std::string, std::string> wanted(const std::string& policy) {
     if (policy == "delete") return {{"cleanup.policy", policy}, {"retention.ms", retention_ms}};
-    return {{"cleanup.policy", policy}, {"max.message.bytes", most_bytes}};
+    return {{"cleanup.policy", policy},
+            {"max.message.bytes", most_bytes},
+            {"segment.bytes", snapshot_segment_bytes},
+            {"segment.ms", snapshot_segment_ms}};
   }
   std::string create_command(const std::string& name, const std::string& policy) const {
     std::string command =

@@ -199,6 +199,7 @@ std::vector<PartitionClaim> MemoryInbox::claim_partitions(const std::string& gro
     claims[i].is_clean = rows[i]->epoch == rows[i]->released_epoch;
     claims[i].fence.epoch.value = ++rows[i]->epoch;
     claims[i].fence.history = state_->history;
+    claims[i].store = state_->name;
     claims[i].watermark = rows[i]->watermark;
     claims[i].incarnation = rows[i]->incarnation;
     for (const auto& [whose, row] : state_->progress) {

@@ -1,6 +1,7 @@
 #pragma once
 // What the sessions of one MemoryInbox share.
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -83,8 +84,14 @@ struct WindowKey {
   auto operator<=>(const WindowKey&) const = default;
 };
 
+inline std::string next_name() {
+  static std::atomic<int> last{0};
+  return "memory/" + std::to_string(++last);
+}
+
 /// What a database keeps, and a replica of it has.
 struct MemoryInbox::Tables {
+  std::string name = next_name();                       ///< no other one's, but its replicas'
   std::map<InboxKey, std::optional<std::int64_t>> ids;  ///< with fingerprints
   std::map<InboxKey, ClaimRow> claims;
   std::map<std::pair<std::int32_t, Offset>, TrialRow> trials;      ///< by slot and first offset

@@ -44,12 +44,19 @@ void MemoryTokenTopic::away(bool is) { away_ = is; }
 
 void MemoryTokenTopic::save(std::string snapshot) {
   const std::lock_guard lock(mutex_);
-  snapshots_.insert(snapshots_.begin(), std::move(snapshot));
+  snapshots_.push_back(std::move(snapshot));
 }
 
-std::vector<std::string> MemoryTokenTopic::snapshots() const {
+std::optional<TokenLog::Snapshot> MemoryTokenTopic::snapshot(std::int64_t before) const {
   const std::lock_guard lock(mutex_);
-  return snapshots_;
+  const auto number = std::min(before, static_cast<std::int64_t>(snapshots_.size())) - 1;
+  if (number < 0) return std::nullopt;
+  return TokenLog::Snapshot{.number = number, .bytes = snapshots_[static_cast<std::size_t>(number)]};
+}
+
+std::optional<TokenLog::Snapshot> MemoryTokenLog::snapshot(std::int64_t before) {
+  if (is_away()) throw BrokerError("a token log in memory: it is away");
+  return topic_->snapshot(before);
 }
 
 std::vector<TokenLog::Record> MemoryTokenLog::read(std::chrono::milliseconds timeout) {
@@ -63,7 +70,12 @@ std::vector<TokenLog::Record> MemoryTokenLog::read(std::chrono::milliseconds tim
     lock.unlock();
     found = look();
   }
-  if (!found.empty()) next_ = found.back().position + 1;
+  if (found.empty()) return found;
+  if (found.front().position > next_) {
+    throw TokenLogTrimmed("a token log in memory: positions " + std::to_string(next_) + " to " +
+                          std::to_string(found.front().position - 1) + " are missing");
+  }
+  next_ = found.back().position + 1;
   return found;
 }
 

@@ -353,7 +353,9 @@ UPDATE @.fence f SET epoch = f.epoch + 1, claimed_at = clock_timestamp() FROM lo
 RETURNING f.topic, f.partition, f.slot, f.epoch, @history, f.incarnation,
           (SELECT w.watermark FROM @.watermark w WHERE w.slot = f.slot),
           (SELECT max(p.next_offset) FROM @.progress p WHERE p.slot = f.slot AND p.incarnation = f.incarnation),
-          (f.epoch = 1 OR f.epoch - 1 IS NOT DISTINCT FROM f.released_epoch)::integer)";
+          (f.epoch = 1 OR f.epoch - 1 IS NOT DISTINCT FROM f.released_epoch)::integer,
+
+          current_database() || '/' || (SELECT extract(epoch FROM min(m.applied_at))::text FROM @.migration m))";
 
 /// The fences are locked before the watermarks are touched, both in the order of slots; the epoch is read under the lock.
 constexpr std::string_view kAdvance = R"(

@@ -161,6 +161,7 @@ std::vector<PartitionClaim> Store::claim_partitions(const std::string& group,
     if (!PQgetisnull(kept[0].get(), row, 6)) claim.watermark = number_at(kept[0], row, 6);
     if (!PQgetisnull(kept[0].get(), row, 7)) claim.progress = number_at(kept[0], row, 7);
     claim.is_clean = number_at(kept[0], row, 8) == 1;
+    claim.store = shared_->settings.schema + '/' + text_at(kept[0], row, 9);
     claims.push_back(std::move(claim));
   }
   // In the order asked.

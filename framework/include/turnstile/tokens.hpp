@@ -38,6 +38,11 @@ struct TokenSettings {
   /// Permits of each limiter that this process may use while the log is out of reach, for longer than its lease lasts; 0: it
   /// waits. They are set aside of the limit, for so many processes; who comes after these has none.
   std::uint32_t reserve = 0, reserve_for = 0;
+  /// So long after the log was last in reach. The reserve of a process that died counts as used for as long, and only then is
+  /// another's: nobody can know that it is dead. Up to 49 days.
+  std::chrono::milliseconds reserve_time{3'600'000};
+  /// Limiters that the domain can have, 1 to 16,384; the most that a member says holds. 0: 1,024, unless another one says more.
+  std::uint32_t most_limiters = 0;
   /// A snapshot of the state is kept, by the two oldest members, each time the log has passed a multiple of this. The same in all
   /// members, since they compare their states there.
   std::int64_t snapshot_every = 4'096;
@@ -57,6 +62,7 @@ struct PermitsView {
     bool strict = false;           ///< what it holds comes back by its lease alone, also if the database has fenced it
     std::int64_t heard_at = -1;    ///< position of its last event that counted
     std::chrono::milliseconds lease{0};  ///< silent for so long after that, and what it holds is others'
+    std::int64_t reserved = 0;           ///< of set_aside, what it may use while it is cut off
   };
   struct Entry {
     std::string limiter;
@@ -64,6 +70,7 @@ struct PermitsView {
     std::optional<std::int64_t> set;       ///< by an operator; goes before what configurations say
     std::vector<std::int64_t> configured;  ///< by member; the lowest holds
     std::int64_t set_aside = 0;            ///< of the limit, for members that are cut off (TokenSettings::reserve)
+    std::int64_t reserved = 0;             ///< of set_aside, by all, also by processes that ended without a word
     std::vector<Holder> holders;
     [[nodiscard]] std::int64_t held() const;  ///< by all, also by those that drain
     [[nodiscard]] std::int64_t busy() const;
@@ -75,7 +82,8 @@ struct PermitsView {
 };
 
 /// Limiters that count over a domain. Thread-safe. open() takes limits of 1 to 1,000,000,000 and names of 1 to 255 bytes, and does not
-/// wait: its permits come once this process is a member.
+/// wait: its permits come once this process is a member. It throws Error for a name more than the domain can have (most_limiters); a
+/// name leaves the domain with the last limiter and permit of it in all processes, unless an operator has set its limit.
 class TokenDomain : public Limiters {
  public:
   /// Of all limiters of the domain, also of those that this process does not use.

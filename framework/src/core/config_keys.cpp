@@ -218,7 +218,7 @@ std::span<const Setting<ConsumerSettings>> consumer_keys() {
 }
 
 std::span<const Setting<LimitsSettings>> limits_keys() {
-  static constexpr std::array<Setting<LimitsSettings>, 8> keys{{
+  static constexpr std::array<Setting<LimitsSettings>, 10> keys{{
       {"over", [](V v, LimitsSettings& s) { return read_over(v, s.over); }},
       {"topic", [](V v, LimitsSettings& s) { return read(v, s.topic); }},
       {"lease", [](V v, LimitsSettings& s) { return read(v, shortest_lease, s.lease); }},
@@ -226,6 +226,8 @@ std::span<const Setting<LimitsSettings>> limits_keys() {
       {"strict", [](V v, LimitsSettings& s) { return read(v, s.strict); }},
       {"reserve", [](V v, LimitsSettings& s) { return read_number(v, 0, 1'000'000, s.reserve); }},
       {"reserve_for", [](V v, LimitsSettings& s) { return read_number(v, 0, 1'000, s.reserve_for); }},
+      {"reserve_time", [](V v, LimitsSettings& s) { return read(v, milliseconds(1'000), s.reserve_time); }},
+      {"most_limiters", [](V v, LimitsSettings& s) { return read_number(v, 1, 16'384, s.most_limiters); }},
       {"replication", [](V v, LimitsSettings& s) { return read_number(v, 0, 100, s.replication); }},
   }};
   return keys;

@@ -233,7 +233,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
   }
   guard(unfenced);
   for (auto& lane : unfenced) {
-    limiters_->on_claimed(lane->place.at, Epoch{});
+    limiters_->on_claimed(settings_.group, {}, lane->place.at, Epoch{});
     lane->topic.runner.services().observers.tell(&Observer::on_assigned, lane->place.at, Epoch{});
     shared_->scheduler.open(std::move(lane));
   }
@@ -250,7 +250,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
     const Place place = place_of(*lane, claim, patience);
     if (lane->start) starts.push_back({claim.at, *lane->start});
     shared_->scheduler.admit(*lane, place);
-    limiters_->on_claimed(claim.at, claim.fence.epoch);
+    limiters_->on_claimed(settings_.group, claim.store, claim.at, claim.fence.epoch);
     lane->topic.runner.services().observers.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
   };
   try {
@@ -472,7 +472,7 @@ void Engine::take_late_claims() {
         lane->topic.runner.find_dead(place, lane->start);
         watch_over(place, lane->place, claim, kBrokerWaitAgain);
       }
-      limiters_->on_claimed(claim.at, claim.fence.epoch);
+      limiters_->on_claimed(settings_.group, claim.store, claim.at, claim.fence.epoch);
       limiters_->wait_until_claimed();
       shared_->scheduler.admit(*lane, place);
       const std::string again = changed ? ", after the database had changed; reading again from offset " +
@@ -522,7 +522,7 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
   for (const auto& lane : lanes) {
     if (shared_->scheduler.locked([&] { return lane->lane.running() == 0; })) ended.push_back(lane->place.at);
   }
-  limiters_->on_revoked(ended);
+  limiters_->on_revoked(settings_.group, ended);
   keeper_->await_claims(lanes);
   if (!lost) commit(true);
   leave_other_logs(lanes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "tokens/planted.hpp"
 
@@ -77,16 +78,19 @@ PermitGate::Taken PermitGate::take(Count count, Party party) {
 
 PermitGate::Taken PermitGate::take_of_reserve(std::int64_t count) {
   for (std::int64_t used = reserved_in_use_.load();;) {
-    if (used + count > reserve_.load()) return {};
+    if (used + count > reserve_.load() || clock_() >= reserve_until_.load()) return {};
     if (reserved_in_use_.compare_exchange_weak(used, used + count)) break;
   }
   taken_of_reserve_.fetch_add(1, std::memory_order_relaxed);
-  return {.token = (last_serial_.fetch_add(1, std::memory_order_relaxed) + 1) & kSerialMask, .lost = {}};
+  return {.token = (last_serial_.fetch_add(1, std::memory_order_relaxed) + 1) & kSerialMask, .lost = [this] {
+            const std::lock_guard lock(reserve_mutex_);
+            return reserve_lost_.get_token();
+          }()};
 }
 
 bool PermitGate::has_one() const {
   if (is_open()) return life_.load()->account.free.load() > 0;
-  return reserved_in_use_.load() < reserve_.load();
+  return reserved_in_use_.load() < reserve_.load() && clock_() < reserve_until_.load();
 }
 
 void PermitGate::refused(Count count) {
@@ -119,7 +123,7 @@ void PermitGate::give_back(std::uint64_t token, Count count) {
 
 bool PermitGate::holds(std::uint64_t token) const {
   const auto number = token >> kSerialBits;
-  if (number == 0) return true;  // of no life: no lease ends it
+  if (number == 0) return clock_() < reserve_until_.load();  // of no life: no lease ends it
   return life_.load()->number == number && clock_() < held_until_.load();
 }
 
@@ -328,6 +332,18 @@ void PermitGate::cancel() {
 void PermitGate::open_until(Micros time) {
   open_until_.store(time);
   if (waiting_.load() > 0) serve();
+}
+
+void PermitGate::reserve_until(Micros time) {
+  reserve_until_.store(time);
+  std::stop_source ended(std::nostopstate);
+  {
+    const std::lock_guard lock(reserve_mutex_);
+    if (clock_() < time) return;
+    if (reserved_in_use_.load() == 0 || reserve_lost_.stop_requested()) return;
+    ended = std::exchange(reserve_lost_, std::stop_source());
+  }
+  ended.request_stop();
 }
 
 void PermitGate::reserve(Count count) { reserve_.store(static_cast<std::int64_t>(count)); }

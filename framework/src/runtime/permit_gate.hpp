@@ -85,6 +85,8 @@ class PermitGate {
   void limit(Count count);
   /// Whether parties that outlive a fence may have permits. At the start they may.
   void admit(bool outliving_fence);
+  /// Nothing of the reserve is handed out from this time on. In the past: who runs on it is told that it is lost.
+  void reserve_until(Micros time);
   /// Our own deadline: what was taken is not ours from then on.
   void held_until(Micros time) { held_until_.store(time); }
   [[nodiscard]] tokens::Demand demand() const;
@@ -167,6 +169,9 @@ class PermitGate {
   Atomic<Micros> open_until_{0};
   Atomic<std::int64_t> reserve_{0};
   Atomic<std::int64_t> reserved_in_use_{0};
+  Atomic<Micros> reserve_until_{0};
+  mutable stepped::Mutex reserve_mutex_;  ///< of reserve_lost_
+  std::stop_source reserve_lost_;
   Atomic<std::uint64_t> taken_of_reserve_{0};
   Atomic<Micros> held_until_{std::numeric_limits<Micros>::max()};
   Atomic<std::uint64_t> last_serial_{0};

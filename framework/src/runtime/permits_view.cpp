@@ -13,7 +13,8 @@ std::int64_t sum(const std::vector<PermitsView::Holder>& holders, Figure figure)
                          [&](std::int64_t so_far, const auto& holder) { return so_far + figure(holder); });
 }
 
-PermitsView::Holder holder_of(tokens::MemberId id, const tokens::MemberEntry& member, const tokens::Holding& holding) {
+PermitsView::Holder holder_of(tokens::MemberId id, const tokens::MemberEntry& member, const tokens::Holding& holding,
+                              tokens::Count reserved) {
   return {.member = id,
           .client = member.about.client,
           .host = member.about.host,
@@ -27,7 +28,8 @@ PermitsView::Holder holder_of(tokens::MemberId id, const tokens::MemberEntry& me
           .configured = static_cast<std::int64_t>(holding.limit),
           .strict = holding.strict,
           .heard_at = member.last,
-          .lease = std::chrono::milliseconds{member.about.lease_ms}};
+          .lease = std::chrono::milliseconds{member.about.lease_ms},
+          .reserved = static_cast<std::int64_t>(reserved)};
 }
 
 }  // namespace
@@ -53,11 +55,12 @@ PermitsView view_of(const tokens::State& state) {
     auto& entry = view.limiters.emplace_back();
     entry.limiter = name;
     entry.limit = static_cast<std::int64_t>(limiter.limit());
+    entry.reserved = static_cast<std::int64_t>(limiter.reserved);
     entry.set_aside = static_cast<std::int64_t>(limiter.limit() - limiter.shared());
     if (limiter.set) entry.set = static_cast<std::int64_t>(*limiter.set);
     for (const auto& [id, holding] : limiter.holdings) {
       if (holding.limit > 0) entry.configured.push_back(static_cast<std::int64_t>(holding.limit));
-      entry.holders.push_back(holder_of(id, state.members.at(id), holding));
+      entry.holders.push_back(holder_of(id, state.members.at(id), holding, state.reserved(name, id)));
     }
   }
   return view;

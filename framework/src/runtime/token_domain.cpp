@@ -1,14 +1,18 @@
 #include "runtime/token_domain.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <random>
 
+#include "core/digest.hpp"
 #include "runtime/deadline.hpp"
 #include "runtime/gate_limiter.hpp"
 #include "runtime/permits_view.hpp"
 #include "runtime/process_name.hpp"
+#include "tokens/planted.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
 #include "turnstile/lease_clock.hpp"
@@ -42,23 +46,38 @@ tokens::MemberId random_id() {
   return (tokens::MemberId{random()} << 32 | random()) | 1;
 }
 
-tokens::MemberSettings member_settings(const TokenSettings& settings) {
+std::uint32_t milliseconds_of(milliseconds time) {
+  constexpr milliseconds longest{std::numeric_limits<std::uint32_t>::max()};
+  return static_cast<std::uint32_t>(std::clamp(time, milliseconds{0}, longest).count());
+}
+
+tokens::MemberSettings member_settings(const TokenSettings& settings, const DomainEnvironment& environment) {
   tokens::MemberSettings member;
   member.about = {.host = host_name(),
                   .pid = static_cast<std::uint32_t>(::getpid()),
                   .client = settings.client.substr(0, tokens::kLongestName),
                   .lease_ms = static_cast<std::uint32_t>(settings.lease.count()),
                   .weight = settings.weight,
-                  .knows = tokens::kNewestVersion};
-  member.next_id = random_id;
+                  .knows = environment.knows,
+                  .reserve_ms = settings.reserve > 0 ? milliseconds_of(settings.reserve_time) : 0,
+                  .most_limiters = settings.most_limiters};
+  member.next_id = environment.next_id;
   member.turn = std::chrono::microseconds(settings.turn).count();
   member.checkpoint_every = settings.snapshot_every;
   return member;
 }
 
-tokens::Partition partition_of(const TopicPartition& at) { return {at.topic, at.partition}; }
+/// As long as a name in the log may be.
+std::string short_name(const std::string& name) {
+  if (name.size() <= tokens::kLongestName) return name;
+  std::string hex;
+  for (const auto byte : sha256(name)) hex += fmt::format("{:02x}", byte);
+  return hex;
+}
 
 }  // namespace
+
+DomainEnvironment DomainEnvironment::of_this_process() { return {.clock = now_us, .next_id = random_id}; }
 
 void DomainMember::Bell::ring() {
   if (rung.exchange(true)) return;
@@ -67,17 +86,28 @@ void DomainMember::Bell::ring() {
 }
 
 DomainMember::DomainMember(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
-                           std::shared_ptr<spdlog::logger> logger)
+                           std::shared_ptr<spdlog::logger> logger, DomainEnvironment environment)
     : settings_(settings),
+      environment_(std::move(environment)),
       journal_(std::move(logger), own_name(settings.client.substr(0, tokens::kLongestName))),
       log_(std::move(log)),
-      member_(member_settings(settings)) {
-  restore();
+      member_(member_settings(settings, environment_)) {
+  state_ = newest_state();
+  log_->seek(state_.last + 1);
+}
+
+void DomainMember::attach() {
+  bell_->domain = this;
+  last_step_ = now();
+}
+
+void DomainMember::detach() {
+  const std::lock_guard lock(bell_->mutex);
+  bell_->domain = nullptr;
 }
 
 void DomainMember::start() {
-  bell_->domain = this;
-  last_step_ = now_us();
+  attach();
   thread_ = std::thread([self = shared_from_this()] { self->run(); });
 }
 
@@ -91,38 +121,6 @@ void DomainMember::stop() {
   // The last one to let go may be somebody whom this very thread has called.
   if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
   else thread_.join();
-}
-
-/// The newest snapshot that can be read and that the log goes on from.
-void DomainMember::restore() {
-  const std::int64_t begin = log_->begin();
-  const auto snapshots = log_->snapshots();
-  const std::int64_t end = log_->end();
-  for (const std::string& bytes : snapshots) {
-    auto state = tokens::restore(bytes);
-    if (!state) {
-      journal_.warn("a snapshot of the token log, " + log_->name() + ", cannot be read (" +
-                    std::to_string(bytes.size()) + " bytes); trying the one before it");
-      continue;
-    }
-    if (state->last + 1 < begin) continue;
-    if (state->last >= end) {  // of a topic that was here before
-      journal_.warn("a snapshot of the token log was made at position " + std::to_string(state->last) + ", but " +
-                    log_->name() + " ends at " + std::to_string(end) +
-                    ": the topic was created anew since; passing the snapshot over");
-      continue;
-    }
-    state_ = std::move(*state);
-    break;
-  }
-  if (state_.last + 1 < begin) {
-    throw TokenLogBroken(
-        log_->name() + " begins at position " + std::to_string(begin) +
-        ", and there is no snapshot that reaches so far (" + std::to_string(snapshots.size()) +
-        " were found): who holds which permits cannot be known. Stop all members of the domain, delete the "
-        "topic and its snapshots, and start them again");
-  }
-  log_->seek(state_.last + 1);
 }
 
 // --- for callers -------------------------------------------------------------------------------------------------------
@@ -143,23 +141,27 @@ std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_
                 std::to_string(settings_.reserve_for) + " processes; raise the limit, or lower limits.reserve");
   }
   const std::lock_guard lock(mutex_);
+  refuse_one_too_many(name);
   Named& named = limiters_[name];
-  if (named.gate && named.limit != limit) {
+  if (named.gate && named.limit != limit && !named.users.expired()) {
     throw Error("limiter '" + name + "' has a limit of " + std::to_string(named.limit) + " and cannot also have " +
                 std::to_string(limit) + "; set the same limit wherever it is named, or name another limiter");
   }
-  const bool is_new = !named.gate;
+  const bool is_new = !named.gate, is_unused = named.users.expired();
   if (is_new) {
-    named.gate = std::make_shared<PermitGate>(now_us, [bell = bell_] { bell->ring(); });
+    named.gate = std::make_shared<PermitGate>(environment_.clock, [bell = bell_] { bell->ring(); });
     named.gate->admit(false);  // until the log has it that no fence takes these permits back
-    named.limit = named.told_limit = limit;
+    limiters_changed_ = true;
   }
-  if (is_new || (outlives_fence && !named.outlives_fence)) {
-    named.outlives_fence = outlives_fence;
-    member_.declare(name, static_cast<Count>(limit), settings_.strict, set_aside(), outlives_fence);
+  auto users = is_unused ? std::make_shared<int>(0) : named.users.lock();
+  named.users = users;
+  if (is_unused) named.limit = named.told_limit = limit;
+  if (is_unused || (outlives_fence && !named.outlives_fence)) {
+    named.outlives_fence = named.outlives_fence || outlives_fence;
+    member_.declare(name, static_cast<Count>(limit), settings_.strict, set_aside(), settings_.reserve, outlives_fence);
     log_->wake();
   }
-  const auto limit_now = [this, name, limit, owner = std::move(owner)] {
+  const auto limit_now = [this, name, limit, owner = std::move(owner), users = std::move(users)] {
     const std::lock_guard guard(mutex_);
     const auto entry = state_.limiters.find(name);
     return entry == state_.limiters.end() ? limit : static_cast<std::int64_t>(entry->second.shared());
@@ -169,19 +171,24 @@ std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_
 
 Count DomainMember::set_aside() const { return Count{settings_.reserve} * settings_.reserve_for; }
 
-/// What this process may use of a limiter while it is cut off, as of the last that it has read; at all other times others know
-/// better. Nothing while more is held than is shared, and nothing for those who were not counted on.
-Count DomainMember::reserve_of(const std::string& limiter) const {
-  const auto entry = state_.limiters.find(limiter);
-  if (settings_.reserve == 0 || entry == state_.limiters.end()) return 0;
-  const auto own = entry->second.holdings.find(member_.id());
-  if (own == entry->second.holdings.end() || own->second.set_aside != set_aside()) return 0;
-  if (entry->second.held() > entry->second.shared() || is_beyond_reserve()) return 0;
-  return std::min<Count>(settings_.reserve, entry->second.limit() / settings_.reserve_for);
+/// Throws when the domain, as far as this process knows it, has as many limiters as it can have, and this is another one.
+void DomainMember::refuse_one_too_many(const std::string& name) const {
+  if (limiters_.contains(name) || state_.limiters.contains(name)) return;
+  const auto ours = std::count_if(limiters_.begin(), limiters_.end(),
+                                  [&](const auto& named) { return !state_.limiters.contains(named.first); });
+  const std::size_t most = std::max<std::size_t>(state_.most_limiters(), settings_.most_limiters);
+  if (state_.limiters.size() + static_cast<std::size_t>(ours) < most) return;
+  throw Error(too_many_limiters(name, most));
 }
 
-bool DomainMember::is_beyond_reserve() const {
-  return settings_.reserve > 0 && older_members() >= static_cast<std::ptrdiff_t>(settings_.reserve_for);
+/// What this process may use of a limiter while it is cut off, as of the last that it has read; at all other times others know
+/// better. Less than it has reserved where the limit was lowered so far that not all that is reserved fits beside what is held.
+Count DomainMember::reserve_of(const std::string& name) const {
+  const Count reserved = member_.reserved(state_, name);
+  if (reserved == 0) return 0;
+  const tokens::LimiterEntry& limiter = state_.limiters.find(name)->second;
+  const Count room = limiter.limit() - std::min(limiter.limit(), limiter.held());
+  return room >= limiter.reserved ? reserved : reserved * room / limiter.reserved;
 }
 
 /// Of those that joined before this one; 0 for who has not joined.
@@ -192,10 +199,21 @@ std::ptrdiff_t DomainMember::older_members() const {
                        [&](const auto& m) { return m.second.joined_at < self->second.joined_at; });
 }
 
-void DomainMember::on_claimed(const TopicPartition& at, Epoch epoch) {
+tokens::Partition DomainMember::partition_of(const std::string& group, const std::string& store,
+                                             const TopicPartition& at) const {
+  if (TURNSTILE_PLANTED(groups_share_partitions)) return {at.topic, at.partition};
+  return {at.topic, at.partition, short_name(group), short_name(store)};
+}
+
+void DomainMember::on_claimed(const std::string& group, const std::string& store, const TopicPartition& at,
+                              Epoch epoch) {
   {
     const std::lock_guard lock(mutex_);
-    member_.claim(partition_of(at), static_cast<std::uint64_t>(epoch.value));
+    const tokens::Partition claimed = partition_of(group, store, at);
+    tokens::Partition& known = claimed_[{group, at}];
+    if (!known.topic.empty() && known != claimed) member_.revoke({known});
+    known = claimed;
+    member_.claim(claimed, static_cast<std::uint64_t>(epoch.value));
   }
   log_->wake();
 }
@@ -212,15 +230,17 @@ void DomainMember::wait_until_claimed() {
   if (claimed) return;
   journal_.warn("the claims of partitions have not come back from " + log_->name() + " for " +
                 std::to_string(kLongestClaim.count()) + " ms: nothing starts under a limit until they do");
-  member_.distrust(now_us());
+  member_.distrust(now());
   log_->wake();
 }
 
-void DomainMember::on_revoked(std::span<const TopicPartition> partitions) {
+void DomainMember::on_revoked(const std::string& group, std::span<const TopicPartition> partitions) {
   {
     const std::lock_guard lock(mutex_);
     std::vector<tokens::Partition> all;
-    for (const auto& at : partitions) all.push_back(partition_of(at));
+    for (const auto& at : partitions) {
+      if (const auto known = claimed_.extract({group, at})) all.push_back(known.mapped());
+    }
     member_.revoke(all);
   }
   log_->wake();
@@ -247,7 +267,7 @@ bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int6
   if (change->not_allowed) {
     throw Error("limiter '" + limiter + "': the domain did not take its limit: its name is not 1 to " +
                 std::to_string(tokens::kLongestName) + " bytes long, or it would be one more than the " +
-                std::to_string(tokens::kMostLimiters) + " limiters that the domain can have");
+                std::to_string(state_.most_limiters()) + " limiters that the domain can have");
   }
   return change->done;
 }
@@ -263,62 +283,62 @@ std::string DomainMember::halted() const {
   return member_.why_halted();
 }
 
-LimitersHealth DomainMember::health() const {
-  const std::lock_guard lock(mutex_);
-  const auto phase = member_.phase();
-  if (phase == tokens::Member::Phase::halted) return {LimitersHealth::State::halted, member_.why_halted()};
-  const bool joined = phase == tokens::Member::Phase::joined;
-  if (joined && member_.open_until() > now_us()) return {};
-  const std::string why = told_failure_.empty() ? std::string() : " (writing failed: " + told_failure_ + ")";
-  return {LimitersHealth::State::cut_off,
-          (joined ? "nothing that this process wrote to " + log_->name() + " has come back within its lease"
-                  : "this process has not joined the token domain of " + log_->name() + " yet") +
-              why};
-}
-
 // --- the thread --------------------------------------------------------------------------------------------------------
 
 void DomainMember::run() {
   for (;;) {
-    try {
-      step();
-    } catch (const std::exception& error) {
-      halt(error.what());
-    }
+    round();
     std::unique_lock lock(mutex_);
     if (member_.phase() == tokens::Member::Phase::halted) changed_.wait(lock, [this] { return stopping_; });
+    if (!behind_.empty()) changed_.wait_for(lock, kLongestWait, [this] { return stopping_; });
     if (stopping_) break;
   }
   depart();
-  const std::lock_guard lock(bell_->mutex);
-  bell_->domain = nullptr;
+  detach();
+}
+
+void DomainMember::round() {
+  try {
+    step();
+  } catch (const TokenLogTrimmed& trimmed) {
+    if (TURNSTILE_PLANTED(trimmed_is_broken)) return halt(trimmed.what());
+    const std::lock_guard lock(mutex_);
+    behind_ = trimmed.what();
+  } catch (const std::exception& error) {
+    halt(error.what());
+  }
+}
+
+Micros DomainMember::due() const {
+  const std::lock_guard lock(mutex_);
+  const Micros tick = std::max(member_.next_tick(), write_again_at_);
+  Micros due = behind_.empty() ? tick : begin_anew_at_;
+  for (const Micros deadline : {deadline_, reserve_deadline_}) {
+    if (deadline != 0) due = std::min(due, deadline);
+  }
+  return due;
 }
 
 void DomainMember::step() {
-  milliseconds wait = kLongestWait;
-  {
-    const std::lock_guard lock(mutex_);
-    const Micros now = now_us();
-    const Micros tick = std::max(member_.next_tick(), write_again_at_);
-    const Micros due = deadline_ == 0 ? tick : std::min(tick, deadline_);
-    const Micros left = std::max<Micros>(due - now, 0);
-    wait = std::min(wait, std::chrono::ceil<milliseconds>(std::chrono::microseconds(left)));
-  }
-  const auto records = log_->read(wait);
+  const Micros left = std::max<Micros>(due() - now(), 0);
+  const auto wait = std::min(kLongestWait, std::chrono::ceil<milliseconds>(std::chrono::microseconds(left)));
+  if (!behind_.empty() && now() >= begin_anew_at_) begin_anew(now());
+  const auto records = behind_.empty() ? log_->read(wait) : std::vector<TokenLog::Record>{};
   const bool failed = log_->failed();  // without the lock: it may open a new producer
   bell_->rung.store(false);
   std::vector<tokens::Order> orders;
   {
     const std::lock_guard lock(mutex_);
-    const Micros now = now_us();
+    const Micros at = now();
     obeyed_ = obeyed_ && records.empty();
-    look_at_the_clock(now);
-    for (const auto& record : records) take(record, now);
-    if (failed) writing_failed(now);
-    if (now >= write_again_at_) send_changes();
-    orders = pump(now);
+    look_at_the_clock(at);
+    for (const auto& record : records) take(record, at);
+    if (failed) writing_failed(at);
+    if (at >= write_again_at_ && behind_.empty()) send_changes();
+    drop_unused(at);
+    orders = pump(at);
     keep_snapshot();
-    tell_of_coordination(now);
+    tell_of_coordination(at);
     if (!records.empty()) tell_of_limits();
     if (member_.phase() == tokens::Member::Phase::halted) journal_.error(member_.why_halted());
   }
@@ -329,6 +349,19 @@ void DomainMember::step() {
     obeyed_ = true;
   }
   changed_.notify_all();
+}
+
+/// A limiter without a permit and without anybody who could take one: its name is for others.
+void DomainMember::drop_unused(Micros at) {
+  std::erase_if(limiters_, [&](const auto& of) {
+    const auto& [name, named] = of;
+    const PermitGate& gate = *named.gate;
+    if (!named.users.expired() || gate.in_use() + gate.overstaying() + gate.reserved_in_use() + gate.waiting() > 0)
+      return false;
+    member_.undeclare(name, at);
+    limiters_changed_ = true;
+    return true;
+  });
 }
 
 void DomainMember::look_at_the_clock(Micros now) {
@@ -354,11 +387,8 @@ void DomainMember::writing_failed(Micros now) {
 void DomainMember::take(const TokenLog::Record& record, Micros now) {
   if (record.position <= state_.last) return;
   if (record.position != state_.last + 1) {
-    throw TokenLogBroken(
-        "positions " + std::to_string(state_.last + 1) + " to " + std::to_string(record.position - 1) +
-        " are missing in " + log_->name() +
-        ": who holds which permits cannot be known any more. Nothing starts in this process; start it again, "
-        "so that it begins from a newer snapshot");
+    throw TokenLogTrimmed("positions " + std::to_string(state_.last + 1) + " to " +
+                          std::to_string(record.position - 1) + " are missing in " + log_->name());
   }
   const tokens::Event event = tokens::decode(record.bytes);
   const tokens::Effects effects = tokens::apply(state_, record.position, event);
@@ -380,7 +410,7 @@ void DomainMember::take(const TokenLog::Record& record, Micros now) {
 
 /// What the member has to say and to order, after it was told what the gates know.
 std::vector<tokens::Order> DomainMember::pump(Micros now) {
-  if (gates_.size() != limiters_.size()) {
+  if (std::exchange(limiters_changed_, false)) {
     gates_.clear();
     for (const auto& [name, named] : limiters_) gates_.push_back({.name = name, .gate = named.gate});
   }
@@ -388,7 +418,7 @@ std::vector<tokens::Order> DomainMember::pump(Micros now) {
     member_.given_back(name, gate->surrendered());
     member_.demand(name, gate->demand());
   }
-  if (now >= write_again_at_) {
+  if (now >= write_again_at_ && behind_.empty()) {
     member_.tick(state_, now);
     for (const auto& event : member_.take_events()) log_->append(tokens::encode(event));
   }
@@ -405,16 +435,17 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
       }
     }
     const std::lock_guard lock(mutex_);
-    orders = pump(now_us());
+    orders = pump(now());
   }
-  Micros open_until = 0, held_until = 0;
+  Micros open_until = 0, held_until = 0, reserve_until = 0;
   bool cancel = false;
   {
     const std::lock_guard lock(mutex_);
-    const bool knows = member_.phase() == tokens::Member::Phase::joined && member_.open_until() > now_us();
+    const bool knows = member_.phase() == tokens::Member::Phase::joined && member_.open_until() > now();
+    reserve_deadline_ = std::max(reserve_deadline_, member_.reserve_until());
+    reserve_until = member_.phase() == tokens::Member::Phase::halted ? 0 : reserve_deadline_;
     for (auto& [name, gate, limit, admits] : gates_) {
       if (knows) gate->reserve(reserve_of(name));
-      else if (member_.phase() == tokens::Member::Phase::halted) gate->reserve(0);
       const auto entry = state_.limiters.find(name);
       if (entry != state_.limiters.end()) limit = entry->second.shared();
       const auto* holding = state_.holding(name, member_.id());
@@ -423,8 +454,9 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
     open_until = std::min(member_.open_until(), last_step_ + kFresh);
     if (member_.open_until() != 0) deadline_ = std::max(deadline_, member_.open_until());
     held_until = deadline_;
-    cancel = deadline_ != 0 && now_us() >= deadline_;
+    cancel = deadline_ != 0 && now() >= deadline_;
     if (cancel) deadline_ = 0;
+    if (reserve_deadline_ != 0 && now() >= reserve_deadline_) reserve_deadline_ = 0;
   }
   for (const auto& [name, gate, limit, admits] : gates_) {
     gate->limit(limit);
@@ -432,6 +464,7 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
     if (held_until != 0) gate->held_until(held_until);
     gate->open_until(open_until);
     if (cancel) gate->cancel();
+    gate->reserve_until(reserve_until);
   }
 }
 
@@ -459,52 +492,6 @@ void DomainMember::keep_snapshot() {
   if (below <= trimmed_) return;
   trimmed_ = below;
   log_->trim(below + 1);
-}
-
-/// One line for each change.
-void DomainMember::tell_of_coordination(Micros now) {
-  if (member_.expired() != told_expired_) {
-    told_expired_ = member_.expired();
-    journal_.error(
-        "the other members have expired this one, since they had heard nothing of it for its lease of " +
-        std::to_string(settings_.lease.count()) +
-        " ms: the permits that it held are others' now. Handlers that still run under them were asked to stop. "
-        "Joining again");
-  }
-  const bool open = member_.phase() == tokens::Member::Phase::joined && member_.open_until() > now;
-  if (open == was_open_) return;
-  was_open_ = open;
-  if (open) journal_.info("joined the token domain of " + log_->name() + " as member " + std::to_string(member_.id()));
-  else if (member_.phase() == tokens::Member::Phase::joined)
-    journal_.warn("nothing that this member wrote to " + log_->name() +
-                  " has come back within its lease: no handler under a limit starts until it does" +
-                  (settings_.reserve == 0 ? ""
-                                          : ", but those on the " + std::to_string(settings_.reserve) +
-                                                " permits that are reserved for each process"));
-  if (settings_.reserve == 0) return;
-  std::uint64_t taken = 0;
-  for (const auto& known : gates_) taken += known.gate->taken_of_reserve();
-  if (open && taken > told_of_reserve_)
-    journal_.warn(std::to_string(taken - std::exchange(told_of_reserve_, taken)) +
-                  " handlers were started on reserved permits while the token log was out of reach");
-  if (open && is_beyond_reserve())
-    journal_.warn("the token domain has more members than the " + std::to_string(settings_.reserve_for) +
-                  " that limits.reserve_for says: this one has no reserved permits");
-}
-
-void DomainMember::tell_of_limits() {
-  for (auto& [name, named] : limiters_) {
-    const auto entry = state_.limiters.find(name);
-    if (entry == state_.limiters.end() || !entry->second.holdings.contains(member_.id())) continue;
-    const auto limit = static_cast<std::int64_t>(entry->second.limit());
-    if (limit == std::exchange(named.told_limit, limit)) continue;
-    const std::string here = "; configured here: " + std::to_string(named.limit);
-    const std::string why = entry->second.set      ? ", set by an operator (turnstile limits)" + here
-                            : limit == named.limit ? ", as configured"
-                                                   : ", the lowest that a member's configuration says" + here;
-    journal_.info("limiter '" + name +
-                  "': " + (limit == 0 ? "paused" : std::to_string(limit) + " at once over the domain") + why);
-  }
 }
 
 void DomainMember::halt(const std::string& why) {
@@ -541,45 +528,6 @@ void DomainMember::depart() {
     journal_.warn(std::string("leaving the token domain: ") + error.what() +
                   "; what it held comes back with its lease");
   }
-}
-
-namespace {
-
-/// What callers hold. A limiter keeps it, and so does a permit; the member leaves when none is left.
-class DomainHandle final : public TokenDomain, public std::enable_shared_from_this<DomainHandle> {
- public:
-  explicit DomainHandle(std::shared_ptr<DomainMember> member) : member_(std::move(member)) { member_->start(); }
-  ~DomainHandle() override { member_->stop(); }
-  DomainHandle(const DomainHandle&) = delete;
-  DomainHandle& operator=(const DomainHandle&) = delete;
-
-  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
-    return member_->open(name, limit, true, shared_from_this());
-  }
-  std::shared_ptr<Limiter> open_for_partitions(const std::string& name, std::int64_t limit) override {
-    return member_->open(name, limit, false, shared_from_this());
-  }
-  void on_claimed(const TopicPartition& at, Epoch epoch) override { member_->on_claimed(at, epoch); }
-  void wait_until_claimed() override { member_->wait_until_claimed(); }
-  void on_revoked(std::span<const TopicPartition> partitions) override { member_->on_revoked(partitions); }
-  PermitsView permits() const override { return member_->permits(); }
-  bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) override {
-    return member_->set_limit(limiter, limit, timeout);
-  }
-  bool wait_until_joined(milliseconds timeout) override { return member_->wait_until_joined(timeout); }
-  std::string halted() const override { return member_->halted(); }
-  LimitersHealth health() const override { return member_->health(); }
-
- private:
-  const std::shared_ptr<DomainMember> member_;
-};
-
-}  // namespace
-
-std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
-                                               std::shared_ptr<spdlog::logger> logger) {
-  if (!logger) logger = make_logger({});
-  return std::make_shared<DomainHandle>(std::make_shared<DomainMember>(std::move(log), settings, std::move(logger)));
 }
 
 }  // namespace turnstile

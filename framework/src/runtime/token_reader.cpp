@@ -27,6 +27,8 @@ using tokens::Count;
 constexpr milliseconds kPatience{10'000};
 constexpr milliseconds kLook{100};
 constexpr std::size_t kTimesKept = 1'000'000;
+/// So many snapshots from before the log's beginning, and those before them are older still: two members write them, one after another.
+constexpr int kOldSnapshots = 4;
 
 /// Events of who is no member need an id that no other event has, to be known again.
 tokens::MemberId random_id() {
@@ -163,8 +165,10 @@ struct TokenReader::Impl {
   void restore(std::int64_t from) {
     // What is saved beyond the end is of another log, which had this name before.
     std::optional<tokens::State> oldest;
-    for (const std::string& bytes : log->snapshots()) {
-      auto saved = tokens::restore(bytes);
+    int too_old = 0;
+    for (auto kept = log->snapshot(); kept; kept = log->snapshot(kept->number)) {
+      auto saved = tokens::restore(kept->bytes);
+      if (saved && saved->last + 1 < begin && ++too_old == kOldSnapshots) break;
       if (!saved || saved->last + 1 < begin || saved->last >= end) continue;
       oldest = std::move(saved);
       if (oldest->last < from) break;

@@ -4,7 +4,9 @@ namespace turnstile::tokens {
 
 namespace {
 
-std::string text(const Partition& p) { return p.topic + "[" + std::to_string(p.number) + "]"; }
+std::string text(const Partition& p) {
+  return p.topic + "[" + std::to_string(p.number) + "]" + (p.group.empty() ? "" : " of group " + p.group);
+}
 
 std::string text(const Line& line) {
   std::string all = line.limiter + ": wants " + std::to_string(line.wants);
@@ -12,7 +14,9 @@ std::string text(const Line& line) {
   if (line.least > 1) all += ", at least " + std::to_string(line.least) + " at once";
   all += ", busy " + std::to_string(line.busy) + ", given back " + std::to_string(line.given_back);
   if (line.set_aside > 0) all += ", " + std::to_string(line.set_aside) + " set aside";
+  if (line.reserve > 0) all += ", " + std::to_string(line.reserve) + " of them for itself";
   if (line.turn_over) all += ", its turn is over";
+  if (line.gone) all += ", not used any more";
   return all;
 }
 
@@ -46,8 +50,8 @@ struct Describe {
   }
   Description operator()(const Drained&) const { return {"drained", "nothing of it runs any more"}; }
   Description operator()(const Expire& e) const {
-    return {"expire",
-            "member " + std::to_string(e.member) + ", silent since position " + std::to_string(e.silent_since)};
+    return {"expire", (e.reserve ? "the reserve of member " : "member ") + std::to_string(e.member) +
+                          ", silent since position " + std::to_string(e.silent_since)};
   }
   Description operator()(const LimitSet& e) const {
     if (!e.limit) return {"limit unset", e.limiter};

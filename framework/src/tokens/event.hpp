@@ -48,13 +48,19 @@ struct Line {
   bool turn_over = false;  ///< goes to the end of the line of those who wait
   /// Calls run under these permits that no fence of the database refuses: they come back with the lease alone.
   bool outlives_fence = false;
+  Count reserve = 0;  ///< of set_aside, what this member asks for itself
+  bool gone = false;  ///< this process does not use the limiter any more: it holds nothing, and reserves nothing
 
   bool operator==(const Line&) const = default;
 };
 
+/// A partition as one consumer group with one store has it. Only claims of the same group and store follow each other: the
+/// database counts epochs for each group, and another group's owner runs beside this one.
 struct Partition {
   std::string topic;
   std::int32_t number = 0;
+  std::string group{};
+  std::string store{};  ///< whose epochs are counted; empty without a database
   auto operator<=>(const Partition&) const = default;
 };
 
@@ -65,6 +71,10 @@ struct Joined {
   std::uint32_t lease_ms = 0;  ///< silent for longer, and it may be expired
   std::uint32_t weight = 1;    ///< its share is in proportion
   std::uint32_t knows = 1;     ///< newest version that it can apply
+  /// So long after its last event it may go on with what it has reserved; others count that for used until then.
+  std::uint32_t reserve_ms = 0;
+  std::uint32_t most_limiters = 0;  ///< of the domain; the most that a member says holds. 0: the default
+  std::vector<MemberId> was{};      ///< lives of the same process before this one, whose reserves it takes over
   bool operator==(const Joined&) const = default;
 };
 
@@ -113,6 +123,7 @@ struct Drained {
 struct Expire {
   MemberId member = 0;
   Position silent_since = kNowhere;
+  bool reserve = false;  ///< of a member that has ended: it has been silent for its reserve_ms, too
   bool operator==(const Expire&) const = default;
 };
 /// By an operator; goes before what configurations say, until it is unset.

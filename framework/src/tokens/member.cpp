@@ -12,6 +12,8 @@ namespace {
 
 /// Own checkpoints that others may still speak of.
 constexpr std::size_t kCheckpointsKept = 4;
+/// Lives of this process whose reserve the next one takes over: those that came to nothing, since one that did.
+constexpr std::size_t kLivesKept = 16;
 /// The older a member, the sooner it says that another is silent; the step between two, and the most, in parts of the lease.
 constexpr Micros kRankSteps = 64;
 constexpr Micros kRankMost = 8;
@@ -22,13 +24,25 @@ Member::Member(MemberSettings settings) : settings_(std::move(settings)), id_(se
 
 // --- what it is told ---------------------------------------------------------------------------------------------------
 
-void Member::declare(const std::string& limiter, Count limit, bool strict, Count set_aside, bool outlives_fence) {
+void Member::declare(const std::string& limiter, Count limit, bool strict, Count set_aside, Count reserve,
+                     bool outlives_fence) {
   Use& use = uses_[limiter];
   use.limit = limit;
   use.strict = strict;
-  use.outlives_fence = use.outlives_fence || outlives_fence;
+  use.outlives_fence = (use.outlives_fence && !use.closing) || outlives_fence;
   use.set_aside = set_aside;
+  use.reserve = reserve;
+  use.closing = false;
   next_keep_ = 0;
+  next_tick_ = 0;
+}
+
+void Member::undeclare(const std::string& limiter, Micros now) {
+  const auto found = uses_.find(limiter);
+  if (found == uses_.end()) return;
+  found->second.closing = true;
+  if (phase_ != Phase::joined) uses_.erase(found);
+  else if (!found->second.letting_go) let_go(limiter, found->second, now);
   next_tick_ = 0;
 }
 
@@ -76,6 +90,10 @@ void Member::sending_failed() {
   next_tick_ = 0;
 }
 
+void Member::begin_anew() {
+  if (phase_ != Phase::halted && phase_ != Phase::left) begin_life();
+}
+
 void Member::distrust(Micros now) {
   trusted_from_ = now;
   renewed_at_ = 0;
@@ -92,7 +110,7 @@ void Member::halt(std::string why) {
   if (phase_ == Phase::halted) return;
   phase_ = Phase::halted;
   why_halted_ = std::move(why);
-  for (auto& [name, use] : uses_) orders_.push_back({Order::Kind::forfeit, name, 0});
+  for (auto& [name, use] : uses_) forfeit(name, 0);
 }
 
 // --- what was read -----------------------------------------------------------------------------------------------------
@@ -109,6 +127,8 @@ void Member::read(const State& state, Position position, const Event& event, con
   if (event.member == id_) read_own(state, position, event, effects, now);
   if (effects.ended) {
     forget(*effects.ended);
+    if (const auto left = state.reserves.find(*effects.ended); left != state.reserves.end())
+      expect(*effects.ended, {.at = now + Micros{left->second.ms} * 1'000});
     if (*effects.ended == id_) {
       ++expired_;
       begin_life();
@@ -118,8 +138,7 @@ void Member::read(const State& state, Position position, const Event& event, con
   if (sender != state.members.end() && sender->second.last == position && event.member != id_)
     expect(event.member, {.at = now + Micros{sender->second.about.lease_ms} * 1'000});
   check_point(state, position, event);
-  if (phase_ != Phase::joined) return;
-  for (auto& [name, use] : uses_) follow(state, name, use, now);
+  if (phase_ == Phase::joined) follow_all(state);
 }
 
 void Member::read_own(const State& state, Position position, const Event& event, const Effects& effects, Micros now) {
@@ -148,12 +167,17 @@ void Member::read_own(const State& state, Position position, const Event& event,
     }
     if (phase_ == Phase::joining) {
       phase_ = Phase::joined;
+      was_.clear();
       next_keep_ = 0;
       for (const auto& [id, member] : state.members) {
         if (id != id_) expect(id, {.at = now + Micros{member.about.lease_ms} * 1'000});
       }
+      for (const auto& [id, reserve] : state.reserves) {
+        if (!state.members.contains(id)) expect(id, {.at = now + Micros{reserve.ms} * 1'000});
+      }
     }
   }
+  see_what_is_gone(state, event);
   // What the state did not count keeps nobody's lease: others go by the same.
   const auto self = state.members.find(id_);
   const bool counted = self != state.members.end() && self->second.last == position;
@@ -187,16 +211,72 @@ void Member::check_point(const State& state, Position position, const Event& eve
   }
 }
 
+void Member::follow_all(const State& state) {
+  for (auto& [name, use] : uses_) follow(state, name, use);
+}
+
+/// What of our own words on limiters the domain has taken, and what it has not.
+void Member::see_what_is_gone(const State& state, const Event& event) {
+  const auto heard = [&](const std::string& name, Use& use) {
+    use.letting_go = false;
+    use.known = state.holding(name, id_) != nullptr;
+    next_keep_ = 0;
+  };
+  const auto look = [&](const Line& line) {
+    const auto use = uses_.find(line.limiter);
+    if (use == uses_.end()) return;
+    if (line.gone) heard(use->first, use->second);
+    else use->second.refused = !use->second.letting_go && state.holding(line.limiter, id_) == nullptr;
+  };
+  if (const auto* keep = std::get_if<Keep>(&event.body)) std::for_each(keep->lines.begin(), keep->lines.end(), look);
+  if (const auto* release = std::get_if<Release>(&event.body)) look(release->line);
+  // What was said before this epoch counts no more, unless it has counted by now.
+  if (std::holds_alternative<Joined>(event.body)) {
+    for (auto& [name, use] : uses_) {
+      if (use.letting_go && use.gone_in < event.epoch) heard(name, use);
+    }
+  }
+  std::erase_if(uses_, [](const auto& of) { return of.second.closing && !of.second.letting_go && !of.second.known; });
+}
+
+void Member::reset(Use& use) {
+  use.granted = use.given_back = use.surrender_to = 0;
+  use.turn_over = false;
+  use.turn_since.reset();
+  use.idle_since.reset();
+  use.fell_since.reset();
+  use.said = {};
+}
+
+/// The state has no holding of ours: an account that begins anew.
+void Member::start_over(const std::string& name, Use& use) {
+  use.known = use.letting_go = false;
+  reset(use);
+  forfeit(name, 0);
+}
+
+/// What was ordered and not taken yet concerns permits that are lost now: a gate that opened them would start handlers on them.
+void Member::forfeit(const std::string& name, Count total) {
+  if (!TURNSTILE_PLANTED(opened_before_the_forfeit))
+    std::erase_if(orders_, [&](const Order& order) { return order.limiter == name; });
+  orders_.push_back({Order::Kind::forfeit, name, total});
+}
+
 /// What the state says that we hold, as orders to the gate.
-void Member::follow(const State& state, const std::string& name, Use& use, Micros now) {
+void Member::follow(const State& state, const std::string& name, Use& use) {
   const Holding* holding = state.holding(name, id_);
-  if (holding == nullptr) return;
+  if (use.letting_go && !TURNSTILE_PLANTED(gone_said_and_opened)) return;
+  if (holding == nullptr) {
+    if (use.known) start_over(name, use);
+    return;
+  }
+  use.known = true;
+  use.refused = false;
   if (holding->given_back > use.given_back && !TURNSTILE_PLANTED(fence_not_followed)) {  // taken from us, by a fence
-    orders_.push_back({Order::Kind::forfeit, name, holding->given_back});
+    forfeit(name, holding->given_back);
     use.granted = use.given_back = use.surrender_to = holding->given_back;
   }
   if (holding->granted > use.granted) {
-    if (use.held() == 0) use.turn_since = now;
     use.granted = holding->granted;
     orders_.push_back({Order::Kind::open, name, use.granted});
   }
@@ -220,14 +300,18 @@ void Member::tick(const State& state, Micros now) {
 void Member::join(Micros now) {
   join_sent_ = true;
   if (epoch_ == 0) epoch_ = 1;
-  send(now, settings_.about);
+  Joined about = settings_.about;
+  about.was = was_;
+  send(now, std::move(about));
   if (phase_ == Phase::joined) next_keep_ = 0;
 }
 
 void Member::keep(const State& state, Micros now) {
   next_keep_ = now + settings_.lease() / settings_.keeps_per_lease;
   Keep keep;
-  for (auto& [name, use] : uses_) keep.lines.push_back(line(name, use, std::max(use.peak, use.demand.wants)));
+  for (auto& [name, use] : uses_) {
+    if (!use.closing && !use.letting_go) keep.lines.push_back(line(name, use, std::max(use.peak, use.demand.wants)));
+  }
   if (!checkpoint_said_) {
     checkpoint_said_ = true;
     keep.checkpoint = checkpoints_.back();
@@ -246,12 +330,20 @@ void Member::keep(const State& state, Micros now) {
   for (const Partition& partition : state.members.at(id_).owns) {
     if (!partitions_.contains(partition)) to_revoke_.push_back(partition);
   }
+  // ... and so is what was let go of.
+  for (const auto& [name, limiter] : state.limiters) {
+    if (!limiter.holdings.contains(id_) || uses_.contains(name)) continue;
+    Use& use = uses_[name];
+    use.closing = use.known = true;
+    let_go(name, use, now);
+  }
 }
 
 /// Gives back what is too much, asks for what is missing.
 void Member::balance(const State& state, const std::string& name, Use& use, Micros now) {
   const Holding* holding = state.holding(name, id_);
-  if (holding == nullptr) return;
+  if (holding == nullptr || use.letting_go) return;
+  if (use.closing) return let_go(name, use, now);
   const LimiterEntry& limiter = state.limiters.find(name)->second;
   const Count limit = limiter.shared();
   const Count held = use.held();
@@ -267,18 +359,15 @@ void Member::balance(const State& state, const std::string& name, Use& use, Micr
   } else {
     use.idle_since.reset();
   }
-  // What nobody here waits for any more must not keep permits from others until the next Keep. A short lull is no change of mind.
-  bool withdraws = false;
-  if (contended && use.said.wants > std::max(held, demand.wants)) {
-    if (!use.unwanted_since) use.unwanted_since = now;
-    withdraws = now - *use.unwanted_since >= settings_.turn;
-    if (!withdraws) wake_at(*use.unwanted_since + settings_.turn);
-  } else {
-    use.unwanted_since.reset();
-  }
-  if (limiter.starved && held > 0) {
-    if (now - use.turn_since >= settings_.turn) use.turn_over = true;
-    else wake_at(use.turn_since + settings_.turn);
+  // A turn begins when there is enough to use: who collects permits that are taken together has not had one. It goes on while some are
+  // given back and asked for again, or such a member would stand first in line for ever.
+  const bool enough = held > 0 && (held >= use.demand.least || TURNSTILE_PLANTED(turn_from_the_first_permit));
+  if ((held == 0 && use.demand.wants == 0) || (!enough && TURNSTILE_PLANTED(turn_ends_with_what_is_held)))
+    use.turn_since.reset();
+  else if (enough && !use.turn_since) use.turn_since = now;
+  if (limiter.starved && use.turn_since) {
+    if (now - *use.turn_since >= settings_.turn) use.turn_over = true;
+    else wake_at(*use.turn_since + settings_.turn);
   }
   if (use.turn_over && held > 0) target = 0;
   if (const Count to = use.given_back + (held - target); to != use.surrender_to) {
@@ -286,15 +375,39 @@ void Member::balance(const State& state, const std::string& name, Use& use, Micr
     orders_.push_back({Order::Kind::surrender, name, to});
   }
 
+  // What was said and is not wanted any more keeps permits from others. A short lull is no change of mind.
+  const bool fell = demand.urgent < use.said.urgent || demand.least < use.said.least ||
+                    (demand.wants < use.said.wants && held < use.said.wants);
+  bool overdue = false;
+  if (fell && (contended || limiter.starved) && !TURNSTILE_PLANTED(falls_not_said)) {
+    if (!use.fell_since) use.fell_since = now;
+    overdue = now - *use.fell_since >= settings_.turn;
+    if (!overdue) wake_at(*use.fell_since + settings_.turn);
+  } else {
+    use.fell_since.reset();
+  }
   if (use.given_back > use.said.given_back) {
-    if (use.turn_over) use.turn_since = now;
+    if (use.turn_over) use.turn_since.reset();
     send(now, Release{line(name, use, idle ? demand.wants : std::max(use.peak, demand.wants))});
   } else if (const Count wants = std::min(demand.wants, limit);
              !holding->draining &&
-             (withdraws || wants > use.said.wants ||
+             (overdue || (use.turn_over && held == 0) || wants > use.said.wants ||
               (demand.wants > held && (demand.urgent > use.said.urgent || demand.least > use.said.least)))) {
+    if (use.turn_over) use.turn_since.reset();
     send(now, Acquire{line(name, use, demand.wants)});
   }
+}
+
+void Member::let_go(const std::string& name, Use& use, Micros now) {
+  Line last = line(name, use, 0);
+  last.gone = true;
+  last.reserve = 0;
+  reset(use);
+  use.demand = {};
+  use.peak = 0;
+  use.letting_go = true;
+  use.gone_in = epoch_;
+  send(now, Release{std::move(last)});
 }
 
 void Member::say_partitions(const State& state, Micros now) {
@@ -335,7 +448,8 @@ void Member::watch(const State& state, Micros now) {
   while (!due_order_.empty() && due_order_.begin()->first <= now) {
     const MemberId id = due_order_.begin()->second;
     const auto silent = state.members.find(id);
-    if (silent == state.members.end()) {
+    const bool reserves = silent == state.members.end() && state.reserves.contains(id);
+    if (silent == state.members.end() && !reserves) {
       forget(id);
       continue;
     }
@@ -348,7 +462,7 @@ void Member::watch(const State& state, Micros now) {
       expect(id, {.at = due.at + std::min(older * (lease / kRankSteps), lease / kRankMost), .ranked = true});
       continue;
     }
-    send(now, Expire{id, silent->second.last});
+    send(now, reserves ? Expire{id, kNowhere, true} : Expire{id, silent->second.last});
     expect(id, {.at = now + lease / kRankMost, .ranked = true});
   }
   if (!due_order_.empty()) wake_at(due_order_.begin()->first);
@@ -370,6 +484,8 @@ void Member::forget(MemberId id) {
 // --- what it says ------------------------------------------------------------------------------------------------------
 
 void Member::begin_life() {
+  if (join_sent_) was_.push_back(id_);
+  if (was_.size() > kLivesKept) was_.erase(was_.begin());
   id_ = settings_.next_id();
   epoch_ = 0;
   seq_ = 0;
@@ -382,14 +498,9 @@ void Member::begin_life() {
   due_order_.clear();
   to_revoke_.clear();
   for (auto& [partition, owned] : partitions_) owned.said = false;
+  std::erase_if(uses_, [](const auto& of) { return of.second.closing; });
   for (auto& [name, use] : uses_) {
-    if (TURNSTILE_PLANTED(new_life_keeps_grants)) continue;
-    use.granted = use.given_back = use.surrender_to = 0;
-    use.turn_over = false;
-    use.idle_since.reset();
-    use.unwanted_since.reset();
-    use.said = {};
-    orders_.push_back({Order::Kind::forfeit, name, 0});
+    if (!TURNSTILE_PLANTED(new_life_keeps_grants)) start_over(name, use);
   }
   next_tick_ = 0;
 }
@@ -405,7 +516,9 @@ Line Member::line(const std::string& name, Use& use, Count wants) {
               .given_back = use.given_back,
               .set_aside = use.set_aside,
               .turn_over = std::exchange(use.turn_over, false),
-              .outlives_fence = use.outlives_fence};
+              .outlives_fence = use.outlives_fence,
+
+              .reserve = use.reserve};
   use.peak = use.demand.wants;
   return use.said;
 }
@@ -417,6 +530,23 @@ void Member::send(Micros now, decltype(Event::body) body) {
 
 std::vector<Event> Member::take_events() { return std::exchange(events_, {}); }
 std::vector<Order> Member::take_orders() { return std::exchange(orders_, {}); }
+
+Micros Member::reserve_until() const {
+  if (phase_ != Phase::joined || renewed_at_ == 0) return 0;
+  const Micros lasts = Micros{settings_.about.reserve_ms} * 1'000;
+  return renewed_at_ + lasts - lasts / settings_.margin_divisor;
+}
+
+Count Member::reserved(const State& state, const std::string& limiter) const {
+  const auto use = uses_.find(limiter);
+  if (phase_ != Phase::joined || use == uses_.end() || use->second.closing || use->second.letting_go) return 0;
+  return state.reserved(limiter, id_);
+}
+
+bool Member::is_refused(const std::string& limiter) const {
+  const auto use = uses_.find(limiter);
+  return use != uses_.end() && use->second.refused;
+}
 
 Micros Member::open_until() const {
   if (phase_ != Phase::joined || renewed_at_ == 0) return 0;

@@ -76,9 +76,12 @@ class Member {
   explicit Member(MemberSettings settings);
 
   // --- what it is told ---
-  /// A limiter that this process uses, and what its configuration says of it.
+  /// A limiter that this process uses, and what its configuration says of it. `reserve`: of `set_aside`, for this member.
   /// `outlives_fence`: also for calls that no fence of the database refuses; from then on it is so.
-  void declare(const std::string& limiter, Count limit, bool strict, Count set_aside = 0, bool outlives_fence = false);
+  void declare(const std::string& limiter, Count limit, bool strict, Count set_aside = 0, Count reserve = 0,
+               bool outlives_fence = false);
+  /// Not used any more: nothing of it is in use, and nobody reaches its gate. If it is declared again, that is for a new gate.
+  void undeclare(const std::string& limiter, Micros now);
   void demand(const std::string& limiter, const Demand& demand);
   /// Permits that its gate has surrendered, in all of this life.
   void given_back(const std::string& limiter, Count total);
@@ -94,6 +97,9 @@ class Member {
   void tick(const State& state, Micros now);
   /// Something may not have been written: goes on in a new epoch.
   void sending_failed();
+  /// Some records that it should have read are gone, and `state` is what a newer snapshot says: what it held is lost, and it joins
+  /// again in a new life.
+  void begin_anew();
   /// It may have slept: nothing starts until something that it sends from here on is read back.
   void distrust(Micros now);
   /// Gives everything back and ends.
@@ -106,6 +112,12 @@ class Member {
   std::vector<Order> take_orders();
   /// Nothing may start at this time or after.
   [[nodiscard]] Micros open_until() const;
+  /// Nothing may be started on its reserve at this time or after, as long as nothing newer is read.
+  [[nodiscard]] Micros reserve_until() const;
+  /// Permits of the limiter that it may use while it is cut off.
+  [[nodiscard]] Count reserved(const State& state, const std::string& limiter) const;
+  /// Declared, and not taken by the domain, since it has as many limiters as it can have.
+  [[nodiscard]] bool is_refused(const std::string& limiter) const;
   [[nodiscard]] Phase phase() const { return phase_; }
   [[nodiscard]] const std::string& why_halted() const { return why_halted_; }
   [[nodiscard]] MemberId id() const { return id_; }
@@ -123,15 +135,21 @@ class Member {
     bool strict = false;
     bool outlives_fence = false;
     Count set_aside = 0;
+    Count reserve = 0;
     Demand demand;
     Count peak = 0;  ///< of demand.wants since it was last said
     Count granted = 0;
     Count given_back = 0;
-    Count surrender_to = 0;  ///< as ordered
-    Micros turn_since = 0;
-    std::optional<Micros> idle_since;      ///< has held more than it wants since
-    std::optional<Micros> unwanted_since;  ///< the log has had a wish of ours since that nobody has any more
-    bool turn_over = false;                ///< to be said with the next line
+    Count surrender_to = 0;            ///< as ordered
+    std::optional<Micros> turn_since;  ///< has held enough to use it since
+    std::optional<Micros> idle_since;  ///< has held more than it wants since
+    std::optional<Micros> fell_since;  ///< has wanted less than it said since
+    bool known = false;                ///< the state has a holding of ours
+    bool refused = false;              ///< it was said, and the state has none
+    bool closing = false;              ///< not declared any more
+    bool letting_go = false;  ///< said to be gone, and that not read back: nothing is opened, and nothing else is said
+    std::uint32_t gone_in = 0;  ///< the epoch in which it was said
+    bool turn_over = false;     ///< to be said with the next line
     Line said;
     [[nodiscard]] Count held() const { return granted - given_back; }
   };
@@ -146,11 +164,17 @@ class Member {
 
   void send(Micros now, decltype(Event::body) body);
   void begin_life();
+  static void reset(Use& use);
+  void forfeit(const std::string& name, Count total);
+  void start_over(const std::string& name, Use& use);
+  void let_go(const std::string& name, Use& use, Micros now);
   void join(Micros now);
   void keep(const State& state, Micros now);
   void read_own(const State& state, Position position, const Event& event, const Effects& effects, Micros now);
   void check_point(const State& state, Position position, const Event& event);
-  void follow(const State& state, const std::string& name, Use& use, Micros now);
+  void follow(const State& state, const std::string& name, Use& use);
+  void see_what_is_gone(const State& state, const Event& event);
+  void follow_all(const State& state);
   void balance(const State& state, const std::string& name, Use& use, Micros now);
   void say_partitions(const State& state, Micros now);
   void drain(const State& state, Micros now);
@@ -165,6 +189,7 @@ class Member {
   Phase phase_ = Phase::joining;
   std::string why_halted_;
   MemberId id_ = 0;
+  std::vector<MemberId> was_;  ///< lives before this one that may have reserved something
   std::uint32_t epoch_ = 0;
   std::uint64_t seq_ = 0;
   bool join_sent_ = false;

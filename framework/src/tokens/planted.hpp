@@ -19,6 +19,7 @@ enum class Planted : std::uint8_t {
   late_joined_revives,
   stale_claim_accepted,
   fence_reclaims_strict,
+  fence_reclaims_services,
   unfenced_reclaimed_at_once,
   release_frees_twice,
   draining_not_counted,
@@ -27,6 +28,9 @@ enum class Planted : std::uint8_t {
   lowered_limit_grants,
   limit_set_unseen,
   turns_not_taken,
+  reserve_without_room,
+  reserve_ends_with_the_lease,
+  groups_share_partitions,
   // snapshot
   snapshot_forgets_draining,
   snapshot_forgets_ended_lives,
@@ -37,10 +41,17 @@ enum class Planted : std::uint8_t {
   fence_not_followed,
   drained_said_once,
   void_event_renews,
+  turn_from_the_first_permit,
+  turn_ends_with_what_is_held,
+  falls_not_said,
+  gone_said_and_opened,
+  opened_before_the_forfeit,
   // gate
   late_permit_not_credited,
+  // domain
+  trimmed_is_broken,
 };
-inline constexpr std::array<std::string_view, 24> kPlantedNames{
+inline constexpr std::array<std::string_view, 34> kPlantedNames{
     "none",
     "duplicates_applied",
     "late_release_of_an_old_epoch",
@@ -48,6 +59,7 @@ inline constexpr std::array<std::string_view, 24> kPlantedNames{
     "late_joined_revives",
     "stale_claim_accepted",
     "fence_reclaims_strict",
+    "fence_reclaims_services",
     "unfenced_reclaimed_at_once",
     "release_frees_twice",
     "draining_not_counted",
@@ -56,6 +68,9 @@ inline constexpr std::array<std::string_view, 24> kPlantedNames{
     "lowered_limit_grants",
     "limit_set_unseen",
     "turns_not_taken",
+    "reserve_without_room",
+    "reserve_ends_with_the_lease",
+    "groups_share_partitions",
     "snapshot_forgets_draining",
     "snapshot_forgets_ended_lives",
     "lease_from_the_answer",
@@ -64,7 +79,13 @@ inline constexpr std::array<std::string_view, 24> kPlantedNames{
     "fence_not_followed",
     "drained_said_once",
     "void_event_renews",
+    "turn_from_the_first_permit",
+    "turn_ends_with_what_is_held",
+    "falls_not_said",
+    "gone_said_and_opened",
+    "opened_before_the_forfeit",
     "late_permit_not_credited",
+    "trimmed_is_broken",
 };
 
 /// The one that is in force. Set it while no other thread runs.

@@ -25,7 +25,9 @@ class Bytes {
     bytes_ += text;
     return *this;
   }
-  Bytes& operator<<(const Partition& p) { return *this << p.topic << static_cast<std::uint64_t>(p.number); }
+  Bytes& operator<<(const Partition& p) {
+    return *this << p.topic << static_cast<std::uint64_t>(p.number) << p.group << p.store;
+  }
   Bytes& operator<<(const std::set<Partition>& all) {
     *this << all.size();
     for (const Partition& p : all) *this << p;
@@ -44,7 +46,8 @@ std::uint64_t digest(const State& s) {
   b << s.last << s.version << s.limits_set_at << s.ignored << s.unknown << s.members.size();
   for (const auto& [id, m] : s.members)
     b << id << m.about.host << m.about.pid << m.about.client << m.about.lease_ms << m.about.weight << m.about.knows
-      << m.epoch << m.seq << m.joined_at << m.last << m.draining << m.owns << m.unfenced;
+      << m.about.reserve_ms << m.about.most_limiters << m.epoch << m.seq << m.joined_at << m.last << m.draining
+      << m.owns << m.unfenced;
   b << s.limiters.size();
   for (const auto& [name, l] : s.limiters) {
     b << name << l.set.has_value() << l.set.value_or(0) << l.wanted << l.starved << l.holdings.size();
@@ -56,6 +59,11 @@ std::uint64_t digest(const State& s) {
   }
   b << s.partitions.size();
   for (const auto& [p, e] : s.partitions) b << p << e.owner << e.claimed_at << e.fence;
+  b << s.reserves.size();
+  for (const auto& [id, r] : s.reserves) {
+    b << id << r.ms << r.of.size();
+    for (const auto& [name, count] : r.of) b << name << count;
+  }
   b << s.ended.size();
   for (const auto& [at, id] : s.ended) b << at << id;
   const Sha256 hash = sha256(b.bytes());
@@ -116,6 +124,16 @@ std::string save(const State& s) {
     entry->set_claimed_at(e.claimed_at);
     entry->set_fence(e.fence);
   }
+  for (const auto& [id, r] : s.reserves) {
+    auto* reserve = to.add_reserves();
+    reserve->set_member(id);
+    reserve->set_ms(r.ms);
+    for (const auto& [name, count] : r.of) {
+      auto* of = reserve->add_of();
+      of->set_limiter(name);
+      of->set_count(count);
+    }
+  }
   for (const auto& [at, id] : s.ended) {
     auto* ended = to.add_ended();
     ended->set_at(at);
@@ -171,6 +189,16 @@ std::optional<State> restore(std::string_view bytes) {
   }
   for (const auto& entry : from.partitions())
     s.partitions[read_partition(entry.partition())] = {entry.owner(), entry.claimed_at(), entry.fence()};
+  for (const auto& reserve : from.reserves()) {
+    Reserve& r = s.reserves[reserve.member()];
+    r.ms = reserve.ms();
+    for (const auto& of : reserve.of()) {
+      r.of[of.limiter()] = of.count();
+      const auto limiter = s.limiters.find(of.limiter());
+      if (limiter == s.limiters.end()) return std::nullopt;
+      limiter->second.reserved += of.count();
+    }
+  }
   for (const auto& ended : from.ended()) {
     s.ended[ended.at()] = ended.member();
     if (!TURNSTILE_PLANTED(snapshot_forgets_ended_lives)) s.ended_ids.insert(ended.member());

@@ -15,6 +15,7 @@ using Outcome = Effects::Outcome;
 constexpr std::uint32_t kShortestLeaseMs = 10;
 constexpr std::uint32_t kLongestLeaseMs = 24 * 3'600 * 1'000;
 constexpr std::uint32_t kMostWeight = 1'000;
+constexpr std::size_t kMostLives = 16;
 
 /// Applies one event; lives for as long as that takes.
 class Application {
@@ -29,7 +30,7 @@ class Application {
     if (state_.ended_ids.contains(event_.member) && !TURNSTILE_PLANTED(late_joined_revives)) return Outcome::revived;
     if (joined.lease_ms < kShortestLeaseMs || joined.lease_ms > kLongestLeaseMs || joined.weight < 1 ||
         joined.weight > kMostWeight || joined.knows < state_.version || joined.host.size() > kLongestName ||
-        joined.client.size() > kLongestName)
+        joined.client.size() > kLongestName || joined.most_limiters > kMostLimiters || joined.was.size() > kMostLives)
       return Outcome::not_allowed;
     const auto known = state_.members.find(event_.member);
     if (known == state_.members.end()) {
@@ -37,6 +38,7 @@ class Application {
       MemberEntry& member = state_.members[event_.member];
       member.joined_at = at_;
       begin_epoch(member, joined);
+      for (const MemberId was : joined.was) take_over_reserve(was, joined.reserve_ms);
       return Outcome::applied;
     }
     if (event_.epoch < known->second.epoch) return Outcome::old_epoch;
@@ -72,9 +74,11 @@ class Application {
       Outcome outcome = claimed.claims.empty() ? Outcome::applied : Outcome::stale;
       std::set<MemberId> displaced;
       for (const auto& claim : claimed.claims) {
-        if (claim.partition.topic.size() > kLongestName) continue;
+        if (claim.partition.topic.size() > kLongestName || claim.partition.group.size() > kLongestName ||
+            claim.partition.store.size() > kLongestName)
+          continue;
         const auto known = state_.partitions.find(claim.partition);
-        if (known == state_.partitions.end() && state_.partitions.size() >= kMostPartitions) continue;
+        if (known == state_.partitions.end() && !make_room_for_a_partition()) continue;
         const PartitionEntry before = known == state_.partitions.end() ? PartitionEntry{} : known->second;
         if (!follows(claim, before)) continue;
         if (before.owner != event_.member) displace(before.owner, claim, displaced);
@@ -118,6 +122,11 @@ class Application {
   Outcome operator()(const Expire& expire) {
     return as_member([&](MemberEntry&) {
       const auto silent = state_.members.find(expire.member);
+      if (expire.reserve) {
+        if (silent != state_.members.end() || !state_.reserves.contains(expire.member)) return Outcome::stale;
+        drop_reserve(expire.member);
+        return Outcome::applied;
+      }
       // The one who says so has just written something itself.
       if (silent == state_.members.end()) return Outcome::stale;
       if (silent->second.last > expire.silent_since && !TURNSTILE_PLANTED(expire_despite_later_writing))
@@ -130,6 +139,7 @@ class Application {
   Outcome operator()(const Left&) {
     return as_member([&](MemberEntry&) {
       end(event_.member);
+      drop_reserve(event_.member);
       return Outcome::applied;
     });
   }
@@ -142,13 +152,13 @@ class Application {
     const auto known = state_.limiters.find(change.limiter);
     if (known == state_.limiters.end()) {
       if (!change.limit) return Outcome::stale;
-      if (state_.limiters.size() >= kMostLimiters) return Outcome::not_allowed;
+      if (state_.limiters.size() >= state_.most_limiters()) return Outcome::not_allowed;
     }
     state_.limits_set_at = at_;
     LimiterEntry& limiter = state_.limiters[change.limiter];
     limiter.set = change.limit;
     settle(limiter);
-    if (limiter.holdings.empty() && !limiter.set) state_.limiters.erase(change.limiter);
+    if (is_unused(limiter)) state_.limiters.erase(change.limiter);
     return Outcome::applied;
   }
 
@@ -164,6 +174,7 @@ class Application {
  private:
   void begin_epoch(MemberEntry& member, const Joined& joined) {
     member.about = joined;
+    member.about.was.clear();  // it has had its effect
     member.epoch = event_.epoch;
     member.seq = event_.seq;
     member.last = at_;
@@ -188,11 +199,12 @@ class Application {
   Outcome take(const MemberEntry& member, const Line& line) {
     if (line.limiter.empty() || line.limiter.size() > kLongestName || line.limit > kMostPermits ||
         line.wants > kMostPermits || line.least > kMostPermits || line.busy > kMostPermits ||
-        line.set_aside > kMostPermits)
+        line.set_aside > kMostPermits || line.reserve > kMostPermits)
       return Outcome::not_allowed;
+    if (line.gone) return let_go(line.limiter);
     auto found = state_.limiters.find(line.limiter);
     if (found == state_.limiters.end()) {
-      if (state_.limiters.size() >= kMostLimiters) return Outcome::not_allowed;
+      if (state_.limiters.size() >= state_.most_limiters()) return Outcome::not_allowed;
       found = state_.limiters.try_emplace(line.limiter).first;
     }
     auto& holdings = found->second.holdings;
@@ -225,7 +237,88 @@ class Application {
     if (is_new || holding != before) settle(found->second);
     holding.strict = line.strict;
     holding.busy = line.busy;
+    reserve(line, found->second);
     return Outcome::applied;
+  }
+
+  /// The member does not use the limiter any more.
+  Outcome let_go(const std::string& name) {
+    const auto found = state_.limiters.find(name);
+    if (found == state_.limiters.end() || found->second.holdings.erase(event_.member) == 0) return Outcome::stale;
+    set_reserve(event_.member, name, found->second, 0);
+    if (is_unused(found->second)) state_.limiters.erase(found);
+    else settle(found->second);
+    return Outcome::applied;
+  }
+
+  static bool is_unused(const LimiterEntry& limiter) {
+    return limiter.holdings.empty() && !limiter.set && limiter.reserved == 0;
+  }
+
+  /// A member gets a reserve while what is kept back has room for it, and what is held leaves it: all that is held and all that is
+  /// reserved are never more than the limit, unless the limit was lowered.
+  void reserve(const Line& line, LimiterEntry& limiter) {
+    const Count has = state_.reserved(line.limiter, event_.member);
+    if (line.reserve == has) return;
+    Count gets = line.reserve;
+    if (line.reserve > has) {
+      if (state_.reserves.size() >= kMostMembers && !state_.reserves.contains(event_.member)) return;
+      const Count limit = limiter.limit();
+      Count room = std::min(limiter.aside(), limit - std::min(limit, limiter.held()));
+      room -= std::min(room, limiter.reserved);
+      gets = TURNSTILE_PLANTED(reserve_without_room) ? line.reserve : std::min(line.reserve, has + room);
+      if (gets == has) return;
+    }
+    set_reserve(event_.member, line.limiter, limiter, gets);
+    settle(limiter);
+  }
+
+  void set_reserve(MemberId id, const std::string& name, LimiterEntry& limiter, Count count) {
+    const Count had = state_.reserved(name, id);
+    if (had == count) return;
+    limiter.reserved = limiter.reserved - had + count;
+    Reserve& reserve = state_.reserves[id];
+    if (count > 0) reserve.of[name] = count;
+    else reserve.of.erase(name);
+    if (const auto member = state_.members.find(id); member != state_.members.end())
+      reserve.ms = member->second.about.reserve_ms;
+    if (reserve.of.empty()) state_.reserves.erase(id);
+  }
+
+  /// An earlier life of the same process, which vouches for what it has in use of it.
+  void take_over_reserve(MemberId was, std::uint32_t ms) {
+    if (was == event_.member) return;
+    const auto left = state_.reserves.extract(was);
+    if (!left) return;
+    Reserve& reserve = state_.reserves[event_.member];
+    reserve.ms = ms;
+    for (const auto& [name, count] : left.mapped().of) reserve.of[name] += count;
+  }
+
+  void drop_reserve(MemberId id) {
+    const auto found = state_.reserves.find(id);
+    if (found == state_.reserves.end()) return;
+    for (const auto& [name, count] : found->second.of) {
+      const auto entry = state_.limiters.find(name);
+      entry->second.reserved -= count;
+      if (is_unused(entry->second)) state_.limiters.erase(entry);
+      else settle(entry->second);
+    }
+    state_.reserves.erase(found);
+  }
+
+  /// What nobody owns any more, and was let go of first, is forgotten first: the database, or the claim after it, has the last word
+  /// there. False: all are owned.
+  bool make_room_for_a_partition() {
+    if (state_.partitions.size() < kMostPartitions) return true;
+    auto oldest = state_.partitions.end();
+    for (auto at = state_.partitions.begin(); at != state_.partitions.end(); ++at) {
+      if (state_.members.contains(at->second.owner)) continue;
+      if (oldest == state_.partitions.end() || at->second.claimed_at < oldest->second.claimed_at) oldest = at;
+    }
+    if (oldest == state_.partitions.end()) return false;
+    state_.partitions.erase(oldest);
+    return true;
   }
 
   /// With a fence the database has decided who came last; equal ones are two lives of one process. Without, the log decides.
@@ -278,7 +371,7 @@ class Application {
       const auto holding = limiter.holdings.find(id);
       if (holding == limiter.holdings.end()) continue;
       if (limiter.strict() && !TURNSTILE_PLANTED(fence_reclaims_strict)) continue;
-      if (holding->second.outlives_fence) continue;
+      if (holding->second.outlives_fence && !TURNSTILE_PLANTED(fence_reclaims_services)) continue;
       holding->second.given_back = holding->second.granted;
       settle(limiter);
     }
@@ -290,8 +383,9 @@ class Application {
     for (auto entry = state_.limiters.begin(); entry != state_.limiters.end();) {
       LimiterEntry& limiter = entry->second;
       if (limiter.holdings.erase(id) > 0) settle(limiter);
-      entry = limiter.holdings.empty() && !limiter.set ? state_.limiters.erase(entry) : std::next(entry);
+      entry = is_unused(limiter) ? state_.limiters.erase(entry) : std::next(entry);
     }
+    if (TURNSTILE_PLANTED(reserve_ends_with_the_lease)) drop_reserve(id);
     state_.ended[at_] = id;
     state_.ended_ids.insert(id);
     if (state_.ended.size() > kRememberedLives) {
@@ -361,11 +455,15 @@ Count LimiterEntry::held() const {
   return sum;
 }
 
+Count LimiterEntry::aside() const {
+  Count most = reserved;
+  for (const auto& [id, holding] : holdings) most = std::max(most, holding.set_aside);
+  return most;
+}
+
 Count LimiterEntry::shared() const {
   const Count all = limit();
-  Count aside = 0;
-  for (const auto& [id, holding] : holdings) aside = std::max(aside, holding.set_aside);
-  return all - std::min(all, aside);
+  return all - std::min(all, aside());
 }
 
 bool LimiterEntry::strict() const {
@@ -382,6 +480,19 @@ const Holding* State::holding(std::string_view limiter, MemberId member) const {
 Count State::held(std::string_view limiter, MemberId member) const {
   const Holding* found = holding(limiter, member);
   return found == nullptr ? 0 : found->held();
+}
+
+Count State::reserved(std::string_view limiter, MemberId member) const {
+  const auto reserve = reserves.find(member);
+  if (reserve == reserves.end()) return 0;
+  const auto of = reserve->second.of.find(limiter);
+  return of == reserve->second.of.end() ? 0 : of->second;
+}
+
+std::size_t State::most_limiters() const {
+  std::size_t most = 0;
+  for (const auto& [id, member] : members) most = std::max<std::size_t>(most, member.about.most_limiters);
+  return most > 0 ? most : kDefaultLimiters;
 }
 
 std::string_view to_text(Effects::Outcome outcome) {

@@ -27,7 +27,8 @@ inline constexpr std::uint32_t kNewestVersion = 1;
 
 /// Above these an event is void, so that nobody's memory is filled from outside.
 inline constexpr std::size_t kMostMembers = 4'096;
-inline constexpr std::size_t kMostLimiters = 1'024;
+/// Unless a member says another number, which is at most the second.
+inline constexpr std::size_t kDefaultLimiters = 1'024, kMostLimiters = 16'384;
 inline constexpr std::size_t kMostPartitions = 65'536;
 inline constexpr std::size_t kLongestName = 255;
 /// The lives that ended last are remembered, so that a late copy of their Joined revives nobody.
@@ -59,11 +60,14 @@ struct LimiterEntry {
   std::map<MemberId, Holding> holdings;
   Count wanted = 0;      ///< by all that do not drain
   bool starved = false;  ///< somebody who wants has less than it can use: turns are taken
+  Count reserved = 0;    ///< the sum of State::reserves
 
   /// What holds now: what the operator set, else the lowest that a member's configuration says, else 0.
   [[nodiscard]] Count limit() const;
   [[nodiscard]] Count held() const;  ///< by all, also those that drain
-  /// What is granted at most: the limit, less what the members set aside for those of them that are cut off.
+  /// Of the limit, kept back for members that are cut off: what their configurations say, or more where more is reserved still.
+  [[nodiscard]] Count aside() const;
+  /// What is granted at most: the limit, less what is kept back.
   [[nodiscard]] Count shared() const;
   /// By a fence only if everybody says so.
   [[nodiscard]] bool strict() const;
@@ -89,14 +93,23 @@ struct PartitionEntry {
   bool operator==(const PartitionEntry&) const = default;
 };
 
+/// Permits that a member may use while it is cut off. They stay its own when its lease ends, since nobody knows whether they are in
+/// use: until it says so itself (Left, Line::gone, Joined::was), or has been silent for its reserve_ms (Expire::reserve).
+struct Reserve {
+  std::uint32_t ms = 0;
+  std::map<std::string, Count, std::less<>> of;  ///< by limiter
+  bool operator==(const Reserve&) const = default;
+};
+
 struct State {
   Position last = kNowhere;  ///< of the last record applied
   std::uint32_t version = 1;
   std::map<MemberId, MemberEntry> members;
   std::map<std::string, LimiterEntry, std::less<>> limiters;
   std::map<Partition, PartitionEntry> partitions;
-  Position limits_set_at = kNowhere;   ///< of the last LimitSet that counted
-  std::map<Position, MemberId> ended;  ///< lives that ended, by when
+  std::map<MemberId, Reserve> reserves;  ///< also of members that have ended
+  Position limits_set_at = kNowhere;     ///< of the last LimitSet that counted
+  std::map<Position, MemberId> ended;    ///< lives that ended, by when
   std::set<MemberId> ended_ids;
   std::uint64_t ignored = 0;  ///< records that changed nothing, for whatever reason
   std::uint64_t unknown = 0;  ///< of these: no events at all
@@ -104,6 +117,10 @@ struct State {
   [[nodiscard]] const Holding* holding(std::string_view limiter, MemberId member) const;
   /// Permits that the member holds; 0 where it is not known.
   [[nodiscard]] Count held(std::string_view limiter, MemberId member) const;
+  /// Permits of the limiter that the member has reserved.
+  [[nodiscard]] Count reserved(std::string_view limiter, MemberId member) const;
+  /// Limiters that the domain can have.
+  [[nodiscard]] std::size_t most_limiters() const;
   bool operator==(const State&) const = default;
 };
 

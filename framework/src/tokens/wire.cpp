@@ -18,6 +18,8 @@ wire::Line* write(const Line& line, wire::Line* to) {
   to->set_set_aside(line.set_aside);
   to->set_turn_over(line.turn_over);
   to->set_outlives_fence(line.outlives_fence);
+  to->set_reserve(line.reserve);
+  to->set_gone(line.gone);
   return to;
 }
 
@@ -32,7 +34,10 @@ Line read(const wire::Line& from) {
           .given_back = from.given_back(),
           .set_aside = from.set_aside(),
           .turn_over = from.turn_over(),
-          .outlives_fence = from.outlives_fence()};
+          .outlives_fence = from.outlives_fence(),
+
+          .reserve = from.reserve(),
+          .gone = from.gone()};
 }
 
 struct Writer {
@@ -66,6 +71,7 @@ struct Writer {
   void operator()(const Expire& e) const {
     to.mutable_expire()->set_member(e.member);
     to.mutable_expire()->set_silent_since(e.silent_since);
+    to.mutable_expire()->set_reserve(e.reserve);
   }
   void operator()(const LimitSet& e) const {
     to.mutable_limit_set()->set_limiter(e.limiter);
@@ -100,7 +106,8 @@ decltype(Event::body) read_body(const wire::Event& from) {
       return revoked;
     }
     case wire::Event::kDrained: return Drained{};
-    case wire::Event::kExpire: return Expire{from.expire().member(), from.expire().silent_since()};
+    case wire::Event::kExpire:
+      return Expire{from.expire().member(), from.expire().silent_since(), from.expire().reserve()};
     case wire::Event::kLimitSet: {
       LimitSet set{.limiter = from.limit_set().limiter(), .limit = {}, .seen = from.limit_set().seen()};
       if (from.limit_set().has_limit()) set.limit = from.limit_set().limit();

@@ -11,8 +11,12 @@ inline constexpr std::uint32_t kMagic = 0x7473'746c;  // "tstl"
 inline void write_partition(const Partition& partition, wire::Partition& to) {
   to.set_topic(partition.topic);
   to.set_number(partition.number);
+  to.set_group(partition.group);
+  to.set_store(partition.store);
 }
-inline Partition read_partition(const wire::Partition& from) { return {from.topic(), from.number()}; }
+inline Partition read_partition(const wire::Partition& from) {
+  return {from.topic(), from.number(), from.group(), from.store()};
+}
 
 inline void write_joined(const Joined& joined, wire::Joined& to) {
   to.set_host(joined.host);
@@ -21,6 +25,9 @@ inline void write_joined(const Joined& joined, wire::Joined& to) {
   to.set_lease_ms(joined.lease_ms);
   to.set_weight(joined.weight);
   to.set_knows(joined.knows);
+  to.set_reserve_ms(joined.reserve_ms);
+  to.set_most_limiters(joined.most_limiters);
+  for (const MemberId was : joined.was) to.add_was(was);
 }
 inline Joined read_joined(const wire::Joined& from) {
   return {.host = from.host(),
@@ -28,7 +35,10 @@ inline Joined read_joined(const wire::Joined& from) {
           .client = from.client(),
           .lease_ms = from.lease_ms(),
           .weight = from.weight(),
-          .knows = from.knows()};
+          .knows = from.knows(),
+          .reserve_ms = from.reserve_ms(),
+          .most_limiters = from.most_limiters(),
+          .was = {from.was().begin(), from.was().end()}};
 }
 
 }  // namespace turnstile::tokens

@@ -112,6 +112,7 @@ struct PartitionClaim {
   std::optional<Offset> progress{};
   std::int32_t incarnation = 0;  ///< how often the topic was found recreated; part of an `offset` message id
   bool is_clean = true;  ///< the last owner has released it, or there was none; false: it may have died (see Trials)
+  std::string store{};           ///< which store counts the epoch; another one has another name, in all processes alike
 };
 
 struct WatermarkUpdate {

@@ -140,14 +140,16 @@ class Limiters {
   virtual std::shared_ptr<Limiter> open_for_partitions(const std::string& name, std::int64_t limit) {
     return open(name, limit);
   }
-  /// A partition that this process owns now, for those who take back what its dead owner held. `epoch`: the database's, already
-  /// committed there; 0 where it knows nothing of the partition. Called on the polling thread, like the next; does not wait.
-  virtual void on_claimed(const TopicPartition& /*at*/, Epoch /*epoch*/) {}
+  /// A partition that this process owns now for its consumer group, for those who take back what its dead owner held. `epoch`: the one
+  /// that `store` counts for this group and partition, already committed there; 0, and no store, where none does. Called on the polling
+  /// thread, like the next; does not wait.
+  virtual void on_claimed(const std::string& /*group*/, const std::string& /*store*/, const TopicPartition& /*at*/,
+                          Epoch /*epoch*/) {}
   /// Waits until all know what on_claimed() said, or nothing can start here anyway; ten seconds at most. Nothing may start on those
   /// partitions before: what this process held under earlier claims may have been given to others.
   virtual void wait_until_claimed() {}
-  /// Nothing of them runs in this process any more.
-  virtual void on_revoked(std::span<const TopicPartition> /*partitions*/) {}
+  /// Nothing of them runs in this process any more, for this group.
+  virtual void on_revoked(const std::string& /*group*/, std::span<const TopicPartition> /*partitions*/) {}
   [[nodiscard]] virtual LimitersHealth health() const { return {}; }
 };
 

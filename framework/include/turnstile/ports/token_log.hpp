@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,11 @@ struct TokenLogBroken : Error {
   using Error::Error;
 };
 
+/// Records that were not read yet were deleted. Where a newer snapshot stands for them, a reader goes on from there.
+struct TokenLogTrimmed : TokenLogBroken {
+  using TokenLogBroken::TokenLogBroken;
+};
+
 /// All calls from one thread at a time, except wake(). Positions are those of records, from 0 on; what was never written at one (Kafka's
 /// transaction markers) is a record without bytes.
 class TokenLog {
@@ -27,17 +34,25 @@ class TokenLog {
     std::int64_t time_ms = 0;   ///< since 1970, by whose clock it may be; for people. 0: unknown
   };
 
+  /// What was kept of the log's meaning at some position.
+  struct Snapshot {
+    std::int64_t number = 0;  ///< rises from each that was kept to the next
+    std::string bytes;
+  };
+  static constexpr std::int64_t kNewest = std::numeric_limits<std::int64_t>::max();
+
   virtual ~TokenLog() = default;
-  /// What is kept of the log's meaning, newest first; empty where nothing was ever saved. Throws BrokerError.
-  virtual std::vector<std::string> snapshots() = 0;
+  /// The newest snapshot with a number below `before`; nothing: there is none. Throws BrokerError, also when it was not there in time:
+  /// "none" is never said for "not yet".
+  virtual std::optional<Snapshot> snapshot(std::int64_t before = kNewest) = 0;
   /// First position that the log still has. Throws BrokerError.
   virtual std::int64_t begin() = 0;
   /// The position that the next record will have. Throws BrokerError.
   virtual std::int64_t end() = 0;
-  /// Reading goes on from here; to be called before the first read(). Throws BrokerError.
+  /// Reading goes on from here; to be called before the first read(), and after TokenLogTrimmed. Throws BrokerError.
   virtual void seek(std::int64_t position) = 0;
   /// Waits until there are records, wake() was called, or `timeout` is over; then what there is, perhaps nothing. While the log is out of
-  /// reach there is nothing. Throws TokenLogBroken, and BrokerError for what no waiting mends.
+  /// reach there is nothing. Throws TokenLogTrimmed (seek() may follow), TokenLogBroken, and BrokerError for what no waiting mends.
   virtual std::vector<Record> read(std::chrono::milliseconds timeout) = 0;
   /// Appends, in the order of the calls; does not wait. What becomes of it is seen by reading, and in failed().
   virtual void append(std::string bytes) = 0;

@@ -27,7 +27,7 @@ class MemoryTokenTopic {
   void away(bool is);
   [[nodiscard]] bool is_away() const { return away_; }
   void save(std::string snapshot);
-  [[nodiscard]] std::vector<std::string> snapshots() const;
+  [[nodiscard]] std::optional<TokenLog::Snapshot> snapshot(std::int64_t before) const;
 
  private:
   mutable std::mutex mutex_;
@@ -47,7 +47,7 @@ class MemoryTokenLog final : public TokenLog {
   explicit MemoryTokenLog(std::shared_ptr<MemoryTokenTopic> topic, std::shared_ptr<MemoryTokenCable> cable = nullptr)
       : topic_(std::move(topic)), cable_(std::move(cable)) {}
 
-  std::vector<std::string> snapshots() override { return topic_->snapshots(); }
+  std::optional<Snapshot> snapshot(std::int64_t before = kNewest) override;
   std::int64_t begin() override { return topic_->begin(); }
   std::int64_t end() override { return topic_->end(); }
   void seek(std::int64_t position) override { next_ = position; }
