@@ -106,7 +106,7 @@ TEST_P(LimiterContract, equal_names_are_the_same_limiter) {
 }
 
 TEST_P(LimiterContract, one_name_with_two_limits_is_refused_with_both) {
-  limiters_->open("psp", 64);
+  const auto kept = limiters_->open("psp", 64);
   const std::string why = refusal(*limiters_, "psp", 32);
   EXPECT_NE(why.find("'psp'"), std::string::npos) << why;
   EXPECT_NE(why.find("64"), std::string::npos) << why;

@@ -286,7 +286,7 @@ TEST_F(CliLimits, PermitsShowsWhoDrains) {
     return eventually([&] { return cli_.run("log", "tail").out.find(text) != std::string::npos; });
   };
   billing->on_claimed("billing", "db", orders, Epoch{1});
-  ASSERT_TRUE(log_says("partitions claimed: orders[0] fenced by epoch 1"));
+  ASSERT_TRUE(log_says("partitions claimed: orders[0] of group billing fenced by epoch 1"));
   heir->on_claimed("billing", "db", orders, Epoch{2});
   ASSERT_TRUE(log_says("partitions claimed: orders[0] of group billing fenced by epoch 2 | drains: billing@"));
   const auto shown = cli_.run("permits");

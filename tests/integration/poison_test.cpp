@@ -124,13 +124,14 @@ TEST(Poison, leaves_nothing_in_doubt_that_had_not_begun) {
   world.publish("poison", "abort", "7");
   world.publish(49, "after");
   const std::string toml = world.toml("mode = \"leased\"\nlease = \"1s\"\nbatch = 100\n", kLocks);
-  Orchestrator one(1, [&] { return world.consumer(toml, {{"ELSEWHERE", "1"}}); });
+  // 1 ms: the starts of handlers below 0.2 ms are recorded together.
+  Orchestrator one(1, [&] { return world.consumer(toml, {{"ELSEWHERE", "1"}, {"EFFECT_MS", "1"}}); });
   EXPECT_TRUE(one.keep_until([&] { return world.effects().distinct == 99 && world.caught_up(); })) << world.output();
   EXPECT_EQ(world.effects().rows, 99) << "an effect was made twice";
-  EXPECT_EQ(
-      world.query(
-          "SELECT count(*) FROM dead d WHERE NOT EXISTS (SELECT 1 FROM effect e WHERE e.record_offset = d.record_offset)"),
-      "1")
+  // Of an id that came twice both records are dead letters, and one of them has run.
+  EXPECT_EQ(world.query("SELECT count(DISTINCT message_id) FROM dead WHERE message_id NOT IN (SELECT message_id FROM dead"
+                        " JOIN effect USING (record_offset))"),
+            "1")
       << "parked without having begun: " << reasons(world);
   EXPECT_EQ(one.deaths(), 1) << world.output();
   EXPECT_EQ(one.stop(), 1) << world.output();
