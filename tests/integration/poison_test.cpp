@@ -129,9 +129,10 @@ TEST(Poison, leaves_nothing_in_doubt_that_had_not_begun) {
   EXPECT_TRUE(one.keep_until([&] { return world.effects().distinct == 99 && world.caught_up(); })) << world.output();
   EXPECT_EQ(world.effects().rows, 99) << "an effect was made twice";
   // Of an id that came twice both records are dead letters, and one of them has run.
-  EXPECT_EQ(world.query("SELECT count(DISTINCT message_id) FROM dead WHERE message_id NOT IN (SELECT message_id FROM dead"
-                        " JOIN effect USING (record_offset))"),
-            "1")
+  EXPECT_EQ(
+      world.query("SELECT count(DISTINCT message_id) FROM dead WHERE message_id NOT IN (SELECT message_id FROM dead"
+                  " JOIN effect USING (record_offset))"),
+      "1")
       << "parked without having begun: " << reasons(world);
   EXPECT_EQ(one.deaths(), 1) << world.output();
   EXPECT_EQ(one.stop(), 1) << world.output();

@@ -62,8 +62,13 @@ void Chaos::pause(Process& process) {
   if (process.is_paused()) return;
   Random& random = random_;
   const Time length = random.chance(30) ? random.between(10, 900) : random.between(900, 5'000);
-  world_.say([&] { return process.name() + " is paused for " + std::to_string(length) + " ms"; });
-  process.pause(length * kMillisecond, random.chance(50));
+  const bool holds_back = random.chance(50);
+  const bool stops_clock = random.chance(30) && world_.has(Fault::stopped_clocks);
+  world_.say([&] {
+    return process.name() + (stops_clock ? " and its clock are" : " is") + " paused for " + std::to_string(length) +
+           " ms";
+  });
+  process.pause(length * kMillisecond, holds_back, stops_clock);
 }
 
 void Chaos::cut(Process& process) {

@@ -45,8 +45,12 @@ enum class Mark : std::uint8_t {
   reserve_over,
   let_go,
   waited_wide,
+  took_a_wish_back,
+  clock_stopped,
+  record_unread,
+  no_room_for_a_name,
 };
-inline constexpr std::array<std::string_view, 37> kMarkNames{
+inline constexpr std::array<std::string_view, 41> kMarkNames{
     "a duplicate was ignored",
     "an event of an old epoch was ignored",
     "a stranger was ignored",
@@ -84,6 +88,10 @@ inline constexpr std::array<std::string_view, 37> kMarkNames{
     "the reserve of one that had ended came free",
     "a process let go of a limiter",
     "everybody waited for several permits",
+    "a request for all permits was taken back",
+    "a process's clock stopped while it was paused",
+    "a record could not be read for a while",
+    "the domain had no room for a limiter's name",
 };
 
 using Marks = std::array<std::uint64_t, kMarkNames.size()>;

@@ -33,14 +33,16 @@ enum class Fault : std::uint8_t {
   late_readers,      ///< a process reads what was written up to two seconds late
   snapshots_unread,  ///< a snapshot cannot be read now, or is not kept
   unused_names,      ///< a process lets go of limiters that it does not use for a while
+  stopped_clocks,    ///< a pause stops the process's clock too, as a hypervisor does
+  unread_records,    ///< a record cannot be read for a while: it is damaged on its way, and read again
   version_skew,      ///< some know a newer version of the log, some do not
 };
-inline constexpr std::size_t kFaults = 20;
+inline constexpr std::size_t kFaults = 22;
 inline constexpr std::array<std::string_view, kFaults> kFaultNames{
-    "slow_log",     "lost_answers",   "late_retries",  "gaps",          "copies",       "garbage",
-    "forgery",      "cuts",           "pauses",        "crashes",       "deaths",       "departures",
-    "drift",        "late_rebalance", "odd_rebalance", "limit_changes", "late_readers", "snapshots_unread",
-    "unused_names", "version_skew"};
+    "slow_log",     "lost_answers",   "late_retries",   "gaps",          "copies",       "garbage",
+    "forgery",      "cuts",           "pauses",         "crashes",       "deaths",       "departures",
+    "drift",        "late_rebalance", "odd_rebalance",  "limit_changes", "late_readers", "snapshots_unread",
+    "unused_names", "stopped_clocks", "unread_records", "version_skew"};
 
 struct Plan {
   std::uint64_t seed = 0;

@@ -62,6 +62,7 @@ void Process::begin() {
   settings.reserve_for = site_.reserve_for;
   settings.reserve_time = std::chrono::milliseconds{site_.reserve_ms};
   settings.snapshot_every = site_.snapshot_every;
+  if (site_.most_limiters > 0) settings.most_limiters = site_.most_limiters;
   DomainEnvironment environment{
       .clock = [this] { return local_now(); }, .next_id = [this] { return random_.next() | 1; }, .knows = site_.knows};
   try {
@@ -85,8 +86,9 @@ std::shared_ptr<Limiter> Process::open(const LimiterUse& use, bool service) {
 // --- time --------------------------------------------------------------------------------------------------------------
 
 Micros Process::local_now() const {
-  const Time now = world_.schedule.now();
-  return site_.clock_offset + now + now * site_.clock_ppm / 1'000'000;
+  const Time stands = stops_clock_ ? std::min(world_.schedule.now(), paused_until_) - paused_since_ : 0;
+  const Time ran = world_.schedule.now() - clock_stood_ - stands;
+  return site_.clock_offset + ran + ran * site_.clock_ppm / 1'000'000;
 }
 
 Time Process::true_delay(Micros local) const { return local * 1'000'000 / (1'000'000 + site_.clock_ppm) + 1; }
@@ -109,11 +111,17 @@ void Process::later(Time delay, Schedule::Action action) {
   });
 }
 
-void Process::pause(Time length, bool holds_back) {
+void Process::pause(Time length, bool holds_back, bool stops_clock) {
   paused_since_ = world_.schedule.now();
   paused_until_ = paused_since_ + length;
   holds_back_ = holds_back;
-  world_.schedule.after(length, [this] {
+  stops_clock_ = stops_clock;
+  if (stops_clock) {
+    world_.mark(Mark::clock_stopped);
+    for (Life& life : lives_) life.clock_stopped = true;
+  }
+  world_.schedule.after(length, [this, length, stops_clock] {
+    if (std::exchange(stops_clock_, false) && stops_clock) clock_stood_ += length;
     if (!alive_ || is_paused()) return;
     if (!lives_.empty() && local_now() > lives_.back().deadline) world_.mark(Mark::woke_past_deadline);
     // Which of its threads runs first is up to the machine.
@@ -322,7 +330,8 @@ bool Process::is_taken_by_fences(const std::string& name, MemberId id) const {
 }
 
 bool Process::is_fenced_unknowingly(const std::string& limiter) const {
-  return lives_.back().fenced_at > state().last && is_taken_by_fences(limiter, lives_.back().id);
+  const Life& now = lives_.back();
+  return !now.clock_stopped && now.fenced_at > state().last && is_taken_by_fences(limiter, now.id);
 }
 
 }  // namespace turnstile::simulation

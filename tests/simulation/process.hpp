@@ -28,6 +28,7 @@ struct Site {
   std::uint32_t lease_ms = 2'000;
   std::uint32_t weight = 1;
   std::uint32_t knows = 1;
+  std::uint32_t most_limiters = 0;  ///< 0: as the default is
   bool strict = false;
   std::uint32_t reserve = 0, reserve_for = 0, reserve_ms = 0;
   std::int64_t snapshot_every = 64;
@@ -52,7 +53,7 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   // --- what happens to it ---
-  void pause(Time length, bool holds_back);
+  void pause(Time length, bool holds_back, bool stops_clock);
   void cut(Time length, bool from_group_too);
   void kill();
   /// Ends as it should: drains, says so, and is gone.
@@ -81,6 +82,9 @@ class Process {
   std::size_t life();
   [[nodiscard]] tokens::Micros deadline(std::size_t life) const { return lives_[life].deadline; }
   [[nodiscard]] tokens::Micros reserve_deadline() const { return reserve_deadline_; }
+  /// Its clock has stopped for a while, so that this life may take its lease for valid when it is over. What it runs counts for nobody.
+  [[nodiscard]] bool is_late(std::size_t life) const { return lives_[life].clock_stopped; }
+  [[nodiscard]] bool is_reserve_late() const { return clock_stood_ > 0; }
   [[nodiscard]] bool is_fenced_unknowingly(const std::string& limiter) const;
   /// Whether a fence takes back what this life holds of the limiter, as the log says.
   [[nodiscard]] bool is_taken_by_fences(const std::string& limiter, tokens::MemberId id) const;
@@ -111,6 +115,7 @@ class Process {
     tokens::MemberId id = 0;
     tokens::Micros deadline = 0;                    ///< the latest that it ever had
     tokens::Position fenced_at = tokens::kNowhere;  ///< by a record that it may not have read
+    bool clock_stopped = false;
   };
   struct Owned {
     bool assigned = false;
@@ -152,6 +157,8 @@ class Process {
   Time paused_since_ = 0;
   Time paused_until_ = 0;
   bool holds_back_ = false;
+  bool stops_clock_ = false;  ///< the pause
+  Time clock_stood_ = 0;      ///< in the pauses that are over
   Time cut_until_ = 0;
   bool cut_from_group_ = false;
   std::deque<Schedule::Action> missed_;  ///< while paused

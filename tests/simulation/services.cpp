@@ -55,7 +55,12 @@ std::int64_t ProcessLog::end() { return world_.log.end(); }
 
 std::vector<TokenLog::Record> ProcessLog::read(std::chrono::milliseconds) {
   std::vector<Record> records;
-  if (world_.schedule.now() < process_.cut_until()) return records;
+  if (world_.schedule.now() < std::max(process_.cut_until(), unread_until_)) return records;
+  if (next_ < world_.log.end() && world_.has(Fault::unread_records) && process_.random().chance(1)) {
+    unread_until_ = world_.schedule.now() + process_.random().between(100, 3'000) * kMillisecond;
+    world_.mark(Mark::record_unread);
+    return records;
+  }
   if (next_ < world_.log.begin()) {
     world_.mark(Mark::read_too_late);
     throw TokenLogTrimmed("positions " + std::to_string(next_) + " to " + std::to_string(world_.log.begin() - 1) +

@@ -134,6 +134,7 @@ class ProcessLog final : public TokenLog {
   bool broken_ = false;                ///< this producer writes nothing more
   bool failed_ = false;
   bool closed_ = false;
+  std::int64_t unread_until_ = 0;  ///< a record cannot be read
 };
 
 }  // namespace turnstile::simulation

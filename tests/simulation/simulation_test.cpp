@@ -10,9 +10,9 @@ namespace turnstile::simulation {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kSeeds = 500;  // these builds are slow
+constexpr std::uint64_t kSeeds = 300;  // these builds are slow
 #else
-constexpr std::uint64_t kSeeds = 2'000;
+constexpr std::uint64_t kSeeds = 1'000;
 #endif
 
 TEST(Simulation, AllInvariantsHold) {

@@ -39,7 +39,7 @@ void Workers::want(int workers, std::int64_t longest_ms, int wide) {
 
 void Workers::settle() {
   const int wanted = has_work() ? wanted_ : 0;
-  if (wanted > 0 && !limiter_) limiter_ = process_.open(use_, service_);
+  if (wanted > 0 && !limiter_) open();
   while (limiter_ && static_cast<int>(handlers_.size() + waiting_.size()) < wanted) ask();
   while (static_cast<int>(handlers_.size() + waiting_.size()) > wanted && !waiting_.empty()) {
     const auto last = std::prev(waiting_.end());
@@ -51,6 +51,19 @@ void Workers::settle() {
     limiter_.reset();
     world_.mark(Mark::let_go);
   }
+}
+
+void Workers::open() {
+  try {
+    limiter_ = process_.open(use_, service_);
+  } catch (const Error&) {
+    world_.mark(Mark::no_room_for_a_name);
+  }
+}
+
+bool Workers::is_served() const {
+  return wanted_ > 0 && limiter_ && has_work() &&
+         process_.state().holding(use_.name, process_.member().id()) != nullptr;
 }
 
 Count Workers::some_count() {
@@ -173,7 +186,8 @@ void Workers::fenced(std::size_t life) {
 }
 
 bool Workers::counts(const Handler& handler) const {
-  return !handler.fenced && !handler.on_reserve && process_.local_now() < process_.deadline(handler.life);
+  return !handler.fenced && !handler.on_reserve && !process_.is_late(handler.life) &&
+         process_.local_now() < process_.deadline(handler.life);
 }
 
 Count Workers::counted(std::size_t life) const {
@@ -193,7 +207,7 @@ Count Workers::counted() const {
 }
 
 Count Workers::counted_on_reserve() const {
-  if (process_.local_now() >= process_.reserve_deadline()) return 0;
+  if (process_.is_reserve_late() || process_.local_now() >= process_.reserve_deadline()) return 0;
   Count sum = 0;
   for (const Handler& handler : handlers_) {
     if (handler.on_reserve) sum += handler.count;

@@ -40,6 +40,8 @@ class Workers {
   void let_go() { lets_go_ = true; }
   [[nodiscard]] int wanted() const { return wanted_; }
   [[nodiscard]] bool has_work() const;
+  /// Somebody works or waits, and the domain has had room for the limiter's name.
+  [[nodiscard]] bool is_served() const;
   /// Asks for permits, or stops asking, so that it is so.
   void settle();
   /// Handlers whose permits are lost, or whose partition is, are told to stop; they take a moment.
@@ -57,6 +59,7 @@ class Workers {
   void fenced(std::size_t life);
 
   [[nodiscard]] const LimiterUse& use() const { return use_; }
+  [[nodiscard]] Process& process() const { return process_; }
   [[nodiscard]] std::uint64_t finished() const { return finished_; }
   [[nodiscard]] tokens::Count in_use() const;
   /// When the one that waits longest began to wait; nothing waits: now.
@@ -80,6 +83,7 @@ class Workers {
   };
 
   void ask();
+  void open();
   [[nodiscard]] tokens::Count some_count();
   void begin(Permit permit, tokens::Count count);
   void end(std::uint64_t number);

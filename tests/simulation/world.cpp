@@ -87,6 +87,7 @@ void World::set_up() {
     uses.push_back({.name = "limiter-" + std::to_string(i),
                     .limit = most_aside + static_cast<Count>(random.between(1, 9)),
                     .set_aside = most_aside});
+  const auto most_limiters = static_cast<std::uint32_t>(uses.size() > 1 && random.chance(20) ? uses.size() - 1 : 0);
   const bool strict = random.chance(40);
   const bool weighted = random.chance(20);
   const std::int64_t oldest = plan_.has(Fault::version_skew) ? random.between(0, count) : -1;
@@ -98,6 +99,7 @@ void World::set_up() {
               .lease_ms = lease_ms,
               .weight = static_cast<std::uint32_t>(weighted ? random.between(1, 3) : 1),
               .knows = oldest >= 0 && i != oldest ? kNewestVersion + 1 : kNewestVersion,
+              .most_limiters = most_limiters,
               .strict = strict,
               .reserve = reserves ? static_cast<std::uint32_t>(random.between(1, kMostReserve)) : 0,
               .reserve_for = reserve_for,
@@ -157,7 +159,9 @@ void World::nobody_ends_early(const Event& event, const Effects& effects) const 
   if (!effects.ended || !std::holds_alternative<Expire>(event.body)) return;
   for (const Process* process : living()) {
     for (std::size_t life = 0; life < process->lives(); ++life) {
-      if (process->life_id(life) != *effects.ended || process->local_now() >= process->deadline(life)) continue;
+      if (process->life_id(life) != *effects.ended || process->is_late(life) ||
+          process->local_now() >= process->deadline(life))
+        continue;
       throw Broken(process->name() + " was expired " +
                    std::to_string((process->deadline(life) - process->local_now()) / kMillisecond) +
                    " ms before its own deadline");
@@ -223,7 +227,7 @@ void World::heal() {
   const auto all = living();
   if (std::none_of(all.begin(), all.end(), [](const Process* process) { return process->stays(); }))
     start(sites_.front());
-  wide_ = random.chance(30);
+  wide_ = random.chance(50);
   if (wide_) longest_ms_ = std::array<std::int64_t, 4>{10, 100, 700, 3'000}[random.index(random.chance(15) ? 4 : 3)];
   for (Process* process : living()) {
     process->heal();
@@ -261,12 +265,13 @@ void World::must_progress() {
   for (Process* process : all) {
     if (!process->is_alive()) continue;
     for (const auto& workers : process->limiters()) {
-      if (workers->wanted() > 0 && workers->has_work() && workers->waits_since() <= since)
+      if (workers->is_served() && workers->waits_since() <= since)
         throw Broken(process->name() + " has waited for permits of " + workers->use().name + " for " +
                      std::to_string((schedule.now() - workers->waits_since()) / kMillisecond) +
                      " ms, and no handler takes longer than " + std::to_string(longest_ms_));
     }
   }
+  must_not_withhold();
   for (Process* process : all) {
     for (auto& limiter : process->limiters()) {
       process->later(0, [&workers = *limiter, wanted = limiter->wanted()] {
@@ -276,6 +281,49 @@ void World::must_progress() {
     }
   }
   schedule.run_until(schedule.now() + longest_ms_ * kMillisecond + Time{sites_.front().lease_ms} * kMillisecond);
+}
+
+/// One asks for all the permits that another's handlers use, and takes that back: they are the other's again after a turn.
+void World::must_not_withhold() {
+  std::vector<Workers*> able;
+  const LimiterUse& use = sites_.front().limiters[random.index(sites_.front().limiters.size())];
+  for (Process* process : living()) {
+    const auto has_it = [&](const auto& workers) { return workers->use().name == use.name && workers->is_served(); };
+    const auto found = std::find_if(process->limiters().begin(), process->limiters().end(), has_it);
+    if (found != process->limiters().end()) able.push_back(found->get());
+  }
+  const Count most = shared(use.name);
+  if (able.size() < 2 || most < 2 || most > 10) return;
+  Workers& asks = *able.front();
+  Workers& works = *able.back();
+  const auto let = [&](Workers& workers, int count, std::int64_t longest_ms, int wide) {
+    workers.process().later(0, [=, &workers] { workers.want(count, longest_ms, wide); });
+  };
+  const auto run_for = [&](std::int64_t ms) { schedule.run_until(schedule.now() + ms * kMillisecond); };
+  std::vector<std::pair<Workers*, int>> before;
+  for (Process* process : living()) {
+    for (auto& workers : process->limiters()) {
+      before.emplace_back(workers.get(), workers->wanted());
+      let(*workers, 0, 1, 0);
+    }
+  }
+  run_for(longest_ms_ + 300);
+  let(works, static_cast<int>(most), 600, 0);
+  run_for(120);
+  const auto held = [&] { return checks.state().held(use.name, works.process().member().id()); };
+  const bool had_all = held() == most;
+  let(asks, 1, 50, 100);
+  run_for(60);  // none of those handlers has ended yet
+  if (had_all && !asks.runs()) {
+    mark(Mark::took_a_wish_back);
+    say([&] { return asks.process().name() + " takes its request for all of " + use.name + " back"; });
+    let(asks, 0, 1, 0);
+    run_for(300);
+    if (held() < most)
+      throw Broken(works.process().name() + " wants all " + text(most) + " permits of " + use.name + " and holds " +
+                   text(held()) + ", although nobody else has wanted any for 300 ms");
+  }
+  for (const auto& [workers, wanted] : before) let(*workers, wanted, 50, 0);
 }
 
 /// Invariants 7 and 8; and where all have what they can get, nothing is said but that they are there.
@@ -297,7 +345,7 @@ void World::must_be_fair() {
     for (Process* process : all) {
       Count wanted = 0;
       for (const auto& workers : process->limiters()) {
-        if (workers->use().name == use.name && workers->has_work()) wanted += static_cast<Count>(workers->wanted());
+        if (workers->use().name == use.name && workers->is_served()) wanted += static_cast<Count>(workers->wanted());
       }
       if (wanted == 0) continue;
       wanting.push_back(process);
@@ -328,7 +376,7 @@ void World::must_be_fair() {
   }
   for (Process* process : all) {
     for (const auto& workers : process->limiters()) {
-      if (workers->wanted() > 0 && workers->has_work() && workers->finished() == finished.at(workers.get()))
+      if (workers->is_served() && workers->finished() == finished.at(workers.get()))
         throw Broken(process->name() + " has waited for a permit of " + workers->use().name + " for four seconds");
     }
   }

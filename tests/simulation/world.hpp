@@ -8,6 +8,7 @@
 //   deadline  nobody is expired before its own deadline has passed
 //   fence     permits come back by a fence only where the database refuses what still runs
 //   progress  nobody waits for ever: not for one permit, and not for all of them, whatever others do
+//   free      what somebody asked for and does not want any more is others' within a moment
 //   healed    all members that want get their fair share, and turns are taken where there are too few
 //   quiet     once nobody wants anything, nothing is held, and all have come to the same state
 
@@ -71,6 +72,7 @@ class World {
   Process& start(const Site& site);
   void heal();
   void must_progress();
+  void must_not_withhold();
   void must_be_fair();
   void must_be_quiet();
   void nobody_ends_early(const tokens::Event& event, const tokens::Effects& effects) const;

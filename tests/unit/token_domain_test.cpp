@@ -163,6 +163,20 @@ TEST(TokenDomain, a_newcomer_begins_from_a_snapshot_when_the_log_was_trimmed) {
   EXPECT_EQ(take_all(*c->open("psp", 9), 3).size(), 3u);
 }
 
+TEST(TokenDomain, a_newcomer_passes_over_the_snapshots_of_one_that_read_late) {
+  Cluster cluster;
+  cluster.settings.lease = 500ms;
+  cluster.settings.snapshot_every = 8;
+  const auto a = cluster.join(), b = cluster.join();
+  ASSERT_TRUE(a->set_limit("psp", 3, 20s));
+  ASSERT_TRUE(eventually([&] { return cluster.topic->begin() > 8; }));
+  const auto oldest = cluster.topic->snapshot(1);
+  ASSERT_TRUE(oldest);
+  for (int i = 0; i < 20; ++i) cluster.topic->save(oldest->bytes);
+  const auto c = cluster.join();
+  EXPECT_EQ(c->permits().limiters.at(0).set, 3);
+}
+
 TEST(TokenDomain, a_log_without_its_beginning_and_without_a_snapshot_is_refused_with_what_to_do) {
   Cluster cluster;
   cluster.join();

@@ -192,6 +192,18 @@ TEST_F(TokensMember, ALifeThatWasExpiredIsOverAndAnotherBegins) {
   EXPECT_THAT(a.take_orders(), ElementsAre(Order{Order::Kind::forfeit, "psp", 0}));
 }
 
+/// A gate that opened them first would start handlers on them.
+TEST_F(TokensMember, OpensNoPermitThatIsLostBeforeItsGateHasHeardOfIt) {
+  Member& a = joined("a");
+  Member& b = joined("b");
+  a.demand("psp", {.wants = 2});
+  a.tick(state_, now_);
+  for (const Event& event : a.take_events()) append(event);
+  ASSERT_EQ(held(a), 2U);
+  append({b.id(), 1, 90, Expire{a.id(), state_.last}});
+  EXPECT_THAT(a.take_orders(), ElementsAre(Order{Order::Kind::forfeit, "psp", 0}));
+}
+
 TEST_F(TokensMember, WhatIsSaidInItsNameByAnotherEndsTheLife) {
   Member& member = joined("a");
   const MemberId id = member.id();

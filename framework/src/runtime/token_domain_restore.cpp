@@ -7,8 +7,9 @@ namespace turnstile {
 
 namespace {
 
-/// So many snapshots from before the log's beginning, and those before them are older still: two members write them, one after another.
-constexpr int kOldSnapshots = 4;
+/// After so many snapshots from before the log's beginning no other is looked at. A member that reads late writes them late, one after
+/// another while it catches up, behind the one that the log was trimmed for.
+constexpr int kOldSnapshots = 64;
 /// A snapshot that cannot be read now is tried again after this.
 constexpr tokens::Micros kReadAgain = 1'000'000;
 

@@ -257,8 +257,7 @@ void Member::start_over(const std::string& name, Use& use) {
 
 /// What was ordered and not taken yet concerns permits that are lost now: a gate that opened them would start handlers on them.
 void Member::forfeit(const std::string& name, Count total) {
-  if (!TURNSTILE_PLANTED(opened_before_the_forfeit))
-    std::erase_if(orders_, [&](const Order& order) { return order.limiter == name; });
+  std::erase_if(orders_, [&](const Order& order) { return order.limiter == name; });
   orders_.push_back({Order::Kind::forfeit, name, total});
 }
 
@@ -499,9 +498,7 @@ void Member::begin_life() {
   to_revoke_.clear();
   for (auto& [partition, owned] : partitions_) owned.said = false;
   std::erase_if(uses_, [](const auto& of) { return of.second.closing; });
-  for (auto& [name, use] : uses_) {
-    if (!TURNSTILE_PLANTED(new_life_keeps_grants)) start_over(name, use);
-  }
+  for (auto& [name, use] : uses_) start_over(name, use);
   next_tick_ = 0;
 }
 

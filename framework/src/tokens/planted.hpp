@@ -37,7 +37,6 @@ enum class Planted : std::uint8_t {
   // member
   lease_from_the_answer,
   no_clock_margin,
-  new_life_keeps_grants,
   fence_not_followed,
   drained_said_once,
   void_event_renews,
@@ -45,13 +44,12 @@ enum class Planted : std::uint8_t {
   turn_ends_with_what_is_held,
   falls_not_said,
   gone_said_and_opened,
-  opened_before_the_forfeit,
   // gate
   late_permit_not_credited,
   // domain
   trimmed_is_broken,
 };
-inline constexpr std::array<std::string_view, 34> kPlantedNames{
+inline constexpr std::array<std::string_view, 32> kPlantedNames{
     "none",
     "duplicates_applied",
     "late_release_of_an_old_epoch",
@@ -75,7 +73,6 @@ inline constexpr std::array<std::string_view, 34> kPlantedNames{
     "snapshot_forgets_ended_lives",
     "lease_from_the_answer",
     "no_clock_margin",
-    "new_life_keeps_grants",
     "fence_not_followed",
     "drained_said_once",
     "void_event_renews",
@@ -83,7 +80,6 @@ inline constexpr std::array<std::string_view, 34> kPlantedNames{
     "turn_ends_with_what_is_held",
     "falls_not_said",
     "gone_said_and_opened",
-    "opened_before_the_forfeit",
     "late_permit_not_credited",
     "trimmed_is_broken",
 };
