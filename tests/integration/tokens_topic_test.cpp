@@ -1,6 +1,9 @@
 // The token log as a topic that anybody may write to, misconfigure or delete.
 
 #include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <fstream>
 
 #include "support/running.hpp"
 #include "tokens/wire.hpp"
@@ -227,6 +230,45 @@ TEST(TokensTopic, created_anew_is_read_from_its_own_beginning_though_snapshots_o
   EXPECT_TRUE(domain->permits().limiters.empty()) << "what was set before went with the topic";
   EXPECT_TRUE(domain->set_limit("psp", 3, 20s));
   EXPECT_EQ(domain->halted(), "");
+}
+
+/// Of this process, in MB: the most since the last call.
+std::int64_t most_memory() {
+  std::int64_t most = 0;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) most = std::stoll(line.substr(6)) / 1'024;
+  }
+  std::ofstream("/proc/self/clear_refs") << 5;
+  return most;
+}
+
+/// Compaction leaves the segment that is written to alone, so that a snapshot topic holds more than anybody needs.
+TEST(TokensTopic, a_newcomer_reads_one_snapshot_of_many) {
+  if (kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set";
+  const std::string topic = "tokens-" + std::to_string(::getpid()) + "-" + std::to_string(monotonic_ns());
+  const auto join = [&] {
+    auto domain = kafka::open_limiters(brokers(), {.name = topic}, {.lease = 1s, .snapshot_every = 8},
+                                       make_logger({"off", "text"}));
+    EXPECT_TRUE(domain->wait_until_joined(20s));
+    return domain;
+  };
+  const auto one = join(), other = join();
+  const auto set_limits = [&] {
+    for (int limit = 1; limit < 40; ++limit) EXPECT_TRUE(one->set_limit("psp", limit, 20s));
+  };
+  const std::string snapshots = topic + ".snapshots";
+  set_limits();
+  ASSERT_TRUE(eventually([&] { return end_of_topic(snapshots) > 0; }));
+  for (int i = 0; i < 10; ++i) append_to_topic(snapshots, std::vector<std::string>(30, std::string(900'000, 'x')), "x");
+  const auto before = end_of_topic(snapshots);
+  set_limits();
+  ASSERT_TRUE(eventually([&] { return end_of_topic(snapshots) > before; }));
+  ::malloc_trim(0);
+  most_memory();
+  const auto without = most_memory();
+  EXPECT_EQ(join()->permits().limiters.at(0).set, 39);
+  EXPECT_LT(most_memory() - without, 60) << "MB, of 270 in the topic";
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, TokensTopicGone, ::testing::Bool(),

@@ -16,17 +16,28 @@ using TopicPtr = std::unique_ptr<rd_kafka_topic_t, decltype(&rd_kafka_topic_dest
 
 }  // namespace
 
-std::vector<LoggedEvent> read_token_topic(const std::string& topic) {
+namespace {
+
+std::pair<std::int64_t, std::int64_t> bounds(const std::string& topic) {
   std::int64_t low = 0, high = 0;
   const auto asking = plain_client(RD_KAFKA_CONSUMER, kafka_servers());
   const auto code = rd_kafka_query_watermark_offsets(asking.get(), topic.c_str(), 0, &low, &high, kWait_ms);
   if (code) throw std::runtime_error(topic + ": " + rd_kafka_err2str(code));
+  return {low, high};
+}
+
+}  // namespace
+
+std::int64_t end_of_topic(const std::string& topic) { return bounds(topic).second; }
+
+std::vector<LoggedEvent> read_token_topic(const std::string& topic) {
+  const auto [low, high] = bounds(topic);
   std::vector<LoggedEvent> records;
   if (low == high) return records;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kWait_ms);
-  tail_token_topic(kafka_servers(), topic, [&](const LoggedEvent* record) {
+  tail_token_topic(kafka_servers(), topic, [&, end = high](const LoggedEvent* record) {
     if (record != nullptr) records.push_back(*record);
-    return (records.empty() || records.back().position + 1 < high) && std::chrono::steady_clock::now() < deadline;
+    return (records.empty() || records.back().position + 1 < end) && std::chrono::steady_clock::now() < deadline;
   });
   return records;
 }
@@ -37,12 +48,12 @@ tokens::State replay(const std::vector<LoggedEvent>& records) {
   return state;
 }
 
-void append_to_topic(const std::string& topic, const std::vector<std::string>& records) {
+void append_to_topic(const std::string& topic, const std::vector<std::string>& records, const std::string& key) {
   const auto producer = plain_client(RD_KAFKA_PRODUCER, kafka_servers());
   const TopicPtr handle{rd_kafka_topic_new(producer.get(), topic.c_str(), nullptr), &rd_kafka_topic_destroy};
   for (const auto& record : records) {
     const int refused = rd_kafka_produce(handle.get(), 0, RD_KAFKA_MSG_F_COPY, const_cast<char*>(record.data()),
-                                         record.size(), nullptr, 0, nullptr);
+                                         record.size(), key.empty() ? nullptr : key.data(), key.size(), nullptr);
     if (refused != 0) throw std::runtime_error(topic + ": " + rd_kafka_err2str(rd_kafka_last_error()));
   }
   if (rd_kafka_flush(producer.get(), kWait_ms)) throw std::runtime_error(topic + ": not acknowledged");
