@@ -66,13 +66,27 @@ Kafka subscribe(const std::string& brokers, const std::string& topic, PollLoop& 
   return kafka;
 }
 
-/// Runs the message to its end; only then may its offset be committed. False: it belongs to somebody else now.
-bool settle(PollLoop& loop, const rd_kafka_message_t* record) {
+/// The database was restarted or failed over, and may have lost its last transactions: their messages are read again.
+void read_again(rd_kafka_t* kafka, PollLoop& loop, const TopicPartitionOffset& from) {
+  const Topics where{rd_kafka_topic_partition_list_new(1), rd_kafka_topic_partition_list_destroy};
+  rd_kafka_topic_partition_list_add(where.get(), from.at.topic.c_str(), from.at.partition)->offset = from.offset;
+  const std::unique_ptr<rd_kafka_error_t, decltype(&rd_kafka_error_destroy)> error{
+      rd_kafka_seek_partitions(kafka, where.get(), 10'000), rd_kafka_error_destroy};
+  if (error) throw std::runtime_error(rd_kafka_error_string(error.get()));
+  loop.revoked(from.at);
+}
+
+/// Runs the message to its end; only then may its offset be committed. False: it belongs to somebody else now, or comes again.
+bool settle(rd_kafka_t* kafka, PollLoop& loop, const rd_kafka_message_t* record) {
   while (true) {
     try {
       loop.handle(kafka::view(record));
       return true;
     } catch (const Fenced&) {
+      return false;
+    } catch (const ReadAgain& error) {
+      std::cerr << error.what() << '\n';
+      read_again(kafka, loop, error.from);
       return false;
     } catch (const StoreUnavailable& error) {
       // PostgreSQL is away: nothing was decided, so the message must be handled again. Waiting here is the simple way; a
@@ -108,7 +122,7 @@ int main(int argc, char** argv) try {
       std::cerr << "Kafka: " << rd_kafka_message_errstr(record.get()) << '\n';
       continue;
     }
-    if (settle(loop, record.get())) rd_kafka_commit_message(kafka.get(), record.get(), 1);
+    if (settle(kafka.get(), loop, record.get())) rd_kafka_commit_message(kafka.get(), record.get(), 1);
   }
   rd_kafka_consumer_close(kafka.get());
 } catch (const std::exception& error) {
