@@ -80,6 +80,13 @@ int main(int argc, char** argv) try {
       loop.handle(kafka::view(record.get()));
     } catch (const Fenced&) {
       continue;
+    } catch (const ReadAgain& error) {
+      const Topics where{rd_kafka_topic_partition_list_new(1), rd_kafka_topic_partition_list_destroy};
+      rd_kafka_topic_partition_list_add(where.get(), error.from.at.topic.c_str(), error.from.at.partition)->offset =
+          error.from.offset;
+      rd_kafka_error_destroy(rd_kafka_seek_partitions(kafka.get(), where.get(), 10'000));
+      loop.revoked(error.from.at);
+      continue;
     }
     rd_kafka_commit_message(kafka.get(), record.get(), 1);
   }

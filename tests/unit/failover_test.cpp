@@ -416,6 +416,54 @@ TEST_F(PollLoopFailover, effects_elsewhere_whose_records_were_lost_are_parked) {
   EXPECT_THAT(std::vector<int>(ran.begin(), ran.begin() + 12), Each(1));
 }
 
+/// The process that would have noticed the failover ended with it.
+TEST_F(PollLoopFailover, a_new_process_is_told_from_where_to_read_again) {
+  make_loop(handler() | transactional());
+  publish(20);
+  for (Offset offset = 0; offset < 5; ++offset) handle(offset);
+  const auto replica = inbox->replica();
+  for (Offset offset = 5; offset < 10; ++offset) handle(offset);
+  inbox->fail_over(replica);
+  make_loop(handler() | transactional());
+  const Offset from = read_again(10);
+  EXPECT_LE(from, 5);
+  loop->revoked({"t", 0});
+  for (Offset offset = from; offset < 12; ++offset) {
+    EXPECT_EQ(handle(offset), offset < 5 ? Settled::duplicate : Settled::done) << offset;
+  }
+  EXPECT_THAT(inbox->committed(), SizeIs(12));
+}
+
+TEST_F(PollLoopFailover, effects_elsewhere_that_a_new_process_cannot_know_are_parked) {
+  transactions = false;
+  make_loop(handler() | leased());
+  publish(20);
+  for (Offset offset = 0; offset < 5; ++offset) handle(offset);
+  const auto replica = inbox->replica();
+  for (Offset offset = 5; offset < 10; ++offset) handle(offset);
+  inbox->fail_over(replica);
+  make_loop(handler() | leased());
+  const Offset from = read_again(10);
+  loop->revoked({"t", 0});
+  for (Offset offset = from; offset < 12; ++offset) {
+    const Settled expected = offset < 5 ? Settled::duplicate : offset < 10 ? Settled::dead_letter : Settled::done;
+    EXPECT_EQ(handle(offset), expected) << offset;
+  }
+}
+
+/// Offsets that are no messages lie between the watermark and the first message.
+TEST_F(PollLoopFailover, goes_on_where_nothing_lies_between) {
+  make_loop(handler() | transactional());
+  publish(20);
+  handle(0);
+  loop->revoked({"t", 0});
+  EXPECT_EQ(handle(1), Settled::done) << "what was settled is recorded when a partition is revoked";
+  loop->revoked({"t", 0});
+  EXPECT_EQ(read_again(5), 2);
+  loop->revoked({"t", 0});
+  EXPECT_EQ(handle(5), Settled::done);
+}
+
 TEST_F(PollLoopFailover, another_member_is_no_failover) {
   make_loop(handler() | transactional());
   publish(2);

@@ -75,7 +75,7 @@ struct LimitsSettings {
   /// So long after the token log was last in reach. The reserve of a process that died is another's only after this time.
   std::chrono::milliseconds reserve_time{3'600'000};
   std::int32_t most_limiters = 1'024;  ///< names of limits in the domain; the most that a living process says holds
-  std::int32_t replication = 0;  ///< least replicas of the token log; 0: 3, or as many as there are brokers
+  std::int32_t replication = 0;        ///< least replicas of the token log; 0: 3, or as many as there are brokers
 };
 
 struct LogSettings {

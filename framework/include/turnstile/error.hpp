@@ -55,8 +55,9 @@ struct Fenced : Error {
   using Error::Error;
 };
 
-/// Thrown by a PollLoop: the database was restarted, failed over or restored, and may have lost what it had committed of a
-/// partition. Seek it to `from`: what the database still has is settled as a duplicate. Then call PollLoop::revoked().
+/// Thrown by a PollLoop: the database may have lost what it had committed of a partition. It was restarted, failed over or restored;
+/// or the first message lies above the database's watermark, because the last owner ended without revoked(). Seek the partition to
+/// `from`: what the database still has is settled as a duplicate. Then call PollLoop::revoked().
 struct ReadAgain : Error {
   ReadAgain(const std::string& message, TopicPartitionOffset where) : Error(message), from(std::move(where)) {}
   TopicPartitionOffset from;

@@ -39,7 +39,7 @@ class PollLoop {
   /// The first message of a partition claims it: the epoch is bumped, and an older owner's transactions are refused.
   /// Of one partition messages come one after another, in the order of their offsets.
   /// Throws Fenced (another member has the partition now: drop it, do not commit), ReadAgain (the database may have lost what was
-  /// settled: seek the partition, call revoked(); thrown for each of its messages until then), Duplicate (where the policy is raise),
+  /// settled, also before this process began: seek the partition, call revoked(); thrown for each of its messages until then), Duplicate (where the policy is raise),
   /// StoreUnavailable (nothing decided: handle the message again), BrokerError (the dead letter topic refused), Halted (its token log is
   /// gone or damaged, or stop_after_dead messages in a row were dead: stop, do not commit), ConfigError / SchemaError at the first call.
   Settled handle(const Message& message);

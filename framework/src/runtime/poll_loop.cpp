@@ -34,8 +34,7 @@ Permit wait_for_permit(Limiter& limiter, const Limiters& limiters) {
   std::unique_lock lock(seat->mutex);
   while (!seat->called.wait_for(lock, kAskAgain, [&] { return static_cast<bool>(seat->permit); })) {
     const LimitersHealth health = limiters.health();
-    if (health.state == LimitersHealth::State::halted)
-      throw Halted("limiter '" + limiter.name() + "': " + health.why);
+    if (health.state == LimitersHealth::State::halted) throw Halted("limiter '" + limiter.name() + "': " + health.why);
   }
   return std::move(seat->permit);
 }
@@ -77,6 +76,7 @@ struct PollLoop::State {
   };
   std::map<TopicPartition, Progress> progress;
   std::map<TopicPartition, Offset> read_again;     ///< from where; until the caller has gone there
+  std::map<TopicPartition, Offset> gone_back;      ///< the watermark that the caller was sent back to
   std::map<TopicPartition, Offset> in_doubt;       ///< below which, when it has
   std::map<TopicPartition, std::size_t> unproved;  ///< under suspicion: so many messages have to run until it is over
   std::vector<std::unique_ptr<InboxSession>> sessions;  // idle ones
@@ -87,6 +87,7 @@ struct PollLoop::State {
   Place place_of(const Message& message, const TopicState& topic);
   PartitionClaim claim(const TopicPartition& at, const TopicState& topic);
   void settled(const Message& message, const Place& place, const TopicState& topic);
+  void start_at_the_watermark(const Message& message, const PartitionClaim& claim);
   void fenced(const Place& place, const TopicState& topic);
   void guard(Place& place, const PartitionClaim& claim);
   void guard_unfenced(Place& place, const TopicState& topic);
@@ -137,7 +138,9 @@ Place PollLoop::State::place_of(const Message& message, const TopicState& topic)
     place.in_doubt = std::make_shared<const SettledOffsets>(SettledOffsets{it->second});
   guard(place, claimed);
   progress[at] = {.first = message.offset()};
-  return places[at] = std::move(place);
+  places[at] = place;
+  if (!topic.fails_open()) start_at_the_watermark(message, claimed);
+  return place;
 }
 
 /// Call with the mutex held.
@@ -149,6 +152,24 @@ PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState
   } catch (const StoreBusy& e) {
     throw StoreUnavailable(to_string(at) + ": a transaction of its last owner is still open: " + e.what());
   }
+}
+
+/// What lies between the watermark and the first message was settled, as its caller believes. The database may have lost that since, with
+/// the process that could have noticed it. Where nothing lies between them, the same message comes again.
+void PollLoop::State::start_at_the_watermark(const Message& message, const PartitionClaim& claim) {
+  if (!claim.watermark || *claim.watermark >= message.offset()) return;
+  const TopicPartition at{std::string(message.topic()), message.partition()};
+  const auto [back, is_new] = gone_back.try_emplace(at, *claim.watermark);
+  if (!is_new && std::exchange(back->second, *claim.watermark) == *claim.watermark) return;
+  read_again[at] = *claim.watermark;
+  Offset& doubted = in_doubt[at];
+  doubted = std::max(doubted, message.offset());
+  throw ReadAgain(to_string(at) + ": the first message has offset " + std::to_string(message.offset()) +
+                      ", and the database records what was done only below offset " + std::to_string(*claim.watermark) +
+                      ": the last owner ended without releasing the partition, or the database lost its last "
+                      "transactions; seek the partition to offset " +
+                      std::to_string(*claim.watermark) + ", and call revoked()",
+                  {at, *claim.watermark});
 }
 
 /// Writes the watermark now and then: whatever lies below it is in the database, so it says from where to read again if the database
@@ -221,13 +242,16 @@ void PollLoop::State::ran(const Place& place) {
 /// Nothing of these runs any more: their next owners need not suspect that a message has killed us.
 void PollLoop::State::release(std::span<const TopicPartition> partitions) {
   std::vector<Trials::Release> released;
+  std::vector<WatermarkUpdate> watermarks;
   {
     const std::lock_guard lock(mutex);
     for (const TopicPartition& at : partitions) {
-      progress.erase(at);
+      const auto known = progress.extract(at);
       if (read_again.erase(at) == 0) in_doubt.erase(at);
       const auto mine = places.find(at);
       if (mine == places.end()) continue;
+      if (known && known.mapped().settled && mine->second.fence)
+        watermarks.push_back({*mine->second.fence, *known.mapped().settled});
       if (mine->second.guard) released.push_back({*mine->second.guard, mine->second.suspicion == nullptr});
       places.erase(mine);
       unproved.erase(at);
@@ -235,6 +259,7 @@ void PollLoop::State::release(std::span<const TopicPartition> partitions) {
   }
   if (released.empty()) return;
   try {
+    if (!watermarks.empty()) blueprint.backends.store->advance_watermarks(watermarks);
     blueprint.backends.store->trials()->release(released);
   } catch (const std::exception& e) {
     journal->info(
