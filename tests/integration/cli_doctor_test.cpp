@@ -258,8 +258,12 @@ TEST_F(CliDoctor, ClaimsOfWhichNobodyKnowsAndAnOutboxThatStandsStill) {
 TEST_F(CliDoctor, AGroupThatIsBehindAndStandsStill) {
   migrate();
   const auto topic = kafka_.create_topic(1);
-  cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"" + kafka_.brokers() +
-                                            "\"\n\"group.id\" = \"g-" + topic + "\"\n[topics." + topic + "]\n");
+  const auto configure = [&](const std::string& settings) {
+    cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"" + kafka_.brokers() +
+                                              "\"\n\"group.id\" = \"g-" + topic + "\"\n[topics." + topic + "]\n" +
+                                              settings);
+  };
+  configure("");
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +lag of .* +group g-.* has committed nothing yet"));
   const auto broker =
       kafka::open_broker({{"bootstrap.servers", kafka_.brokers()}, {"group.id", "g-" + topic}}, nullptr);
@@ -278,6 +282,9 @@ TEST_F(CliDoctor, AGroupThatIsBehindAndStandsStill) {
   EXPECT_THAT(
       cli_.run("doctor").out,
       ContainsRegex("warning +lag of .* +group g-.* is 3 records behind; 3 of them, in 1 partition, have not moved"));
+  configure("mode = \"leased\"\nhandler_timeout = \"1h\"\n");
+  EXPECT_THAT(cli_.run("doctor").out,
+              ContainsRegex("ok +lag of .* have not moved .*a handler of this topic may run for 1h"));
   commit(5);
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +lag of .* +group g-.* has read all of it"));
 }

@@ -126,9 +126,19 @@ TEST(ConfigTest, topic_names_with_dots_and_dashes_stand_in_quotes) {
                   "quotes: [topics.\"payments.v2\"]"});
 }
 
-TEST(ConfigTest, a_retry_policy_of_which_one_part_is_given_has_the_defaults_for_the_other) {
-  EXPECT_EQ(parse("[topics.a]\nretry = { attempts = 2 }").topics.at("a").retry, (RetryPolicy{2, 100ms, 30s}));
-  EXPECT_EQ(parse("[topics.a.retry]\nbackoff = '1s..2s'").topics.at("a").retry, (RetryPolicy{5, 1s, 2s}));
+TEST(ConfigTest, a_limiters_name_is_as_long_as_the_token_log_takes) {
+  const std::string limiter = "[topics.a]\nlimit = 1\nlimiter = '";
+  EXPECT_EQ(problems(limiter + std::string(256, 'x') + "'"),
+            Lines{"turnstile.toml:3: topics.a.limiter: has 256 bytes; a limiter's name has at most 255"});
+  EXPECT_EQ(parse(limiter + std::string(255, 'x') + "'").topics.at("a").limiter->size(), 255U);
+}
+
+TEST(ConfigTest, a_retry_policy_of_which_one_part_is_given_leaves_the_other_to_the_pipeline) {
+  EXPECT_EQ(parse("[topics.a]\nretry = { attempts = 2 }").topics.at("a").retry->over(RetryPolicy{7, 1s, 2s}),
+            (RetryPolicy{2, 1s, 2s}))
+      << "the rest is as the pipeline says";
+  EXPECT_EQ(parse("[topics.a.retry]\nbackoff = '1s..2s'").topics.at("a").retry->over(RetryPolicy{7, 3s, 4s}),
+            (RetryPolicy{7, 1s, 2s}));
 }
 
 TEST(ConfigTest, all_problems_come_at_once_in_the_order_of_their_lines) {
@@ -214,6 +224,13 @@ INSTANTIATE_TEST_SUITE_P(
             "[topics.a]\nhandler_timeout = 30",
             "2: topics.a.handler_timeout: must be a duration in quotes, a whole number and a unit (ms, s, m, h, d) such as "
             "\"30s\", not 30"},
+        Wrong{"[topics.a]\nlimit = 1000000001",
+              "2: topics.a.limit: must be a whole number from 1 to 1000000000, not 1000000001"},
+        Wrong{"[limits]\nlease = \"25h\"", "2: limits.lease: must be at most 1d, not 25h"},
+        Wrong{"[limits]\nreserve_time = \"60d\"", "2: limits.reserve_time: must be at most 49d, not 60d"},
+        Wrong{"[limits]\ntopic = \"a b\"",
+              "2: limits.topic: 'a b' is no name that Kafka allows for a topic: "
+              "1 to 249 letters, digits, '.', '_' and '-'"},
         Wrong{"[topics.a]\nretry = 5",
               "2: topics.a.retry: must be a table, such as { attempts = 5, backoff = \"100ms..30s\" }"},
         Wrong{"[topics.a]\nretry = { attempts = 0 }",

@@ -372,8 +372,7 @@ TEST_F(Requests, WaitWhileTheStoreIsAway) {
 // --- the producer's part ---
 
 /// Each takes effect once, however often it arrives.
-void send_orders(Broker& broker, InboxStore& store, const std::vector<OwnedMessage>& orders) {
-  NumberedSender sender{broker, store.producers(), {.name = "shop"}};
+void send_orders(NumberedSender& sender, const std::vector<OwnedMessage>& orders) {
   for (const auto& fate : sender.send(orders)) {
     if (fate.kind != BrokerSender::Fate::Kind::sent) throw std::runtime_error("not sent: " + fate.why);
   }
@@ -443,7 +442,8 @@ TEST_F(Sender, NumbersByTopicAndAcknowledgesWhatWasTaken) {
 }
 
 TEST_F(Sender, DoesAllThatAProducerHasToDo) {
-  send_orders(broker_, *inbox_, {message("t", "a"), message("t", "b")});
+  const auto sender = open();
+  send_orders(*sender, {message("t", "a"), message("t", "b")});
   std::set<std::int64_t> numbers;
   for (const auto& record : broker_.records("t")) numbers.insert(request(record).number);
   EXPECT_THAT(numbers, ElementsAre(1, 2));

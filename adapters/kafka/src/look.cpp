@@ -26,6 +26,8 @@ using text::duration;
 constexpr milliseconds kPatience{3'000};
 /// A group that commits does so in this time; consumer.commit_interval is 1 s unless it is set.
 constexpr milliseconds kWatch{2'500};
+/// A topic whose handlers may run for longer stands still without being stuck.
+constexpr milliseconds kLongHandler{30'000};
 
 std::string create_command(const std::string& topic, const std::string& brokers) {
   return fmt::format("kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions N", brokers, topic);
@@ -158,14 +160,18 @@ class GroupLook {
   }
 
   /// A lag that shrinks is a busy day; one that stands still is trouble.
-  void tell(Findings& findings) {
+  void tell(const Config& config, Findings& findings) {
     const bool any = std::any_of(topics_.begin(), topics_.end(), [](const auto& t) { return t.second.lag() > 0; });
     if (any) std::this_thread::sleep_until(began_ + kWatch);
-    for (auto& [topic, behind] : topics_) tell(topic, behind, findings);
+    for (auto& [topic, behind] : topics_) {
+      const auto settings = config.topics.find(topic);
+      tell(topic, behind, settings == config.topics.end() ? std::nullopt : settings->second.handler_timeout, findings);
+    }
   }
 
  private:
-  void tell(const std::string& topic, const Behind& before, Findings& findings) {
+  void tell(const std::string& topic, const Behind& before, std::optional<milliseconds> handler_timeout,
+            Findings& findings) {
     const std::string subject = "lag of " + topic;
     if (std::none_of(before.committed.begin(), before.committed.end(), [](const auto& at) { return at.has_value(); })) {
       findings.ok(subject, fmt::format("group {} has committed nothing yet", group_));
@@ -187,10 +193,15 @@ class GroupLook {
       findings.ok(subject, behind + ", and goes on");
       return;
     }
+    const auto still = fmt::format("{}; {} of them, in {}, have not moved for {}", behind, text::number(standing),
+                                   count(partitions, "partition"), duration(kWatch));
+    if (handler_timeout && *handler_timeout > kLongHandler) {
+      findings.ok(subject,
+                  fmt::format("{}: a handler of this topic may run for {}", still, duration(*handler_timeout)));
+      return;
+    }
     findings.warning(
-        subject,
-        fmt::format("{}; {} of them, in {}, have not moved for {}", behind, text::number(standing),
-                    count(partitions, "partition"), duration(kWatch)),
+        subject, still,
         "look whether consumers run, and what they log about these partitions (no progress, paused, fenced)");
   }
 
@@ -295,7 +306,7 @@ void look_at(const Config& config, Findings& findings) {
           "write a [topics.NAME] section for each, or call Consumer::check() in the program, which knows them");
     }
     look_at_tokens(*broker, config, findings);
-    group.tell(findings);
+    group.tell(config, findings);
   } catch (const ConfigError& error) {
     for (const auto& problem : error.problems) findings.problem("broker", problem);
   } catch (const TokenLogBroken& error) {

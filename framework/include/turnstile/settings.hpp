@@ -23,6 +23,19 @@ struct RetryPolicy {
   bool operator==(const RetryPolicy&) const = default;
 };
 
+/// The parts of a RetryPolicy that are set. The others are as another place sets them (the pipeline, for the configuration), or as the
+/// default is.
+struct RetrySettings {
+  RetrySettings() = default;
+  RetrySettings(const RetryPolicy& all) : attempts(all.attempts), first(all.first), cap(all.cap) {}  // NOLINT
+  std::optional<int> attempts{};
+  std::optional<std::chrono::milliseconds> first{}, cap{};
+  [[nodiscard]] RetryPolicy over(const RetryPolicy& base) const {
+    return {attempts.value_or(base.attempts), first.value_or(base.first), cap.value_or(base.cap)};
+  }
+  bool operator==(const RetrySettings&) const = default;
+};
+
 /// How long ids are kept when nothing says otherwise: a day longer than Kafka keeps records by default (retention.ms, 7 days),
 /// because the broker deletes whole segments and a group lags (trap 40).
 inline constexpr std::chrono::seconds kKeepIdsByDefault = std::chrono::hours(8 * 24);
@@ -47,7 +60,7 @@ struct TopicSettings {
       request_window;  ///< mode sequence, request: how many numbers back are told apart; default 1,024
   std::optional<std::chrono::seconds> keep_ids_for;  ///< must exceed the topic's retention; see keep_ids_by_default()
   std::optional<std::chrono::milliseconds> handler_timeout;  ///< stop_token is set after it; default 30 s
-  std::optional<RetryPolicy> retry;                          ///< default: 5 attempts, 100 ms doubling to 30 s
+  std::optional<RetrySettings> retry;                        ///< default: 5 attempts, 100 ms doubling to 30 s
   std::optional<std::string>
       dead_letter;  ///< topic; "" = "<topic>.dlq"; not set: a failing message is retried for ever
   /// So many dead letters in a row for the same reason, and nothing else between, and the partition stops; 0: never. Default 100

@@ -190,13 +190,13 @@ class TopicCheck {
 
   void retry() {
     if (!s_.retry) return;
-    if (s_.retry->attempts < 1) {
-      add("retry.attempts",
-          "is " + std::to_string(s_.retry->attempts) + "; the first run is counted, so it is at least 1");
+    const RetryPolicy all = s_.retry->over(RetryPolicy{});
+    if (all.attempts < 1) {
+      add("retry.attempts", "is " + std::to_string(all.attempts) + "; the first run is counted, so it is at least 1");
     }
-    if (s_.retry->first.count() < 1) add("retry.backoff", "must begin at 1ms or more");
-    if (s_.retry->cap < s_.retry->first) {
-      add("retry.backoff", "ends at " + to_text(s_.retry->cap) + ", before it begins at " + to_text(s_.retry->first));
+    if (all.first.count() < 1) add("retry.backoff", "must begin at 1ms or more");
+    if (all.cap < all.first) {
+      add("retry.backoff", "ends at " + to_text(all.cap) + ", before it begins at " + to_text(all.first));
     }
   }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/config_check.hpp"
+#include "core/duration.hpp"
 #include "core/message_id.hpp"
 #include "core/reply.hpp"
 
@@ -13,6 +14,11 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
+// What the token log takes (tokens/event.hpp, tokens/state.hpp).
+constexpr std::int64_t highest_limit = 1'000'000'000;
+constexpr std::size_t longest_limiter = 255;
+constexpr milliseconds shortest_lease{500}, longest_lease = std::chrono::hours(24);
+constexpr milliseconds longest_reserve_time = std::chrono::hours(24 * 49);  // 32 bits of milliseconds
 constexpr std::int64_t most_threads = 1'024;          // more than any one process has use for: a slip of the keyboard
 constexpr std::int64_t largest_response = 256 << 20;  // PostgreSQL's bytea ends at 1 GB, and its rows are read whole
 constexpr std::int64_t most_connections = 10'000;     // PostgreSQL's own max_connections is rarely in the thousands
@@ -87,6 +93,33 @@ constexpr std::pair<std::string_view, StoreDownPolicy> kStoreDown[] = {{"wait", 
 constexpr std::pair<std::string_view, HaltPolicy> kHalted[] = {{"end", HaltPolicy::end},
                                                                {"release", HaltPolicy::release}};
 
+Problem read_between(const ConfigValue& value, milliseconds least, milliseconds most, milliseconds& into) {
+  milliseconds duration{};
+  if (auto problem = read(value, least, duration)) return problem;
+  if (duration > most) return "must be at most " + to_text(most) + ", not " + to_text(duration);
+  into = duration;
+  return std::nullopt;
+}
+
+Problem read_topic(const ConfigValue& value, std::string& into) {
+  std::string text;
+  if (auto problem = read(value, text)) return problem;
+  if (auto problem = check_topic_name(text)) return problem;
+  into = std::move(text);
+  return std::nullopt;
+}
+
+Problem read_limiter(const ConfigValue& value, std::optional<std::string>& into) {
+  std::optional<std::string> name;
+  if (auto problem = read_non_empty(value, name)) return problem;
+  if (name->size() > longest_limiter) {
+    return "has " + std::to_string(name->size()) + " bytes; a limiter's name has at most " +
+           std::to_string(longest_limiter);
+  }
+  into = std::move(name);
+  return std::nullopt;
+}
+
 Problem read_limit(const ConfigValue& value, std::optional<std::int64_t>& into) {
   const auto* number = std::get_if<std::int64_t>(&value.value);
   const auto* text = std::get_if<std::string>(&value.value);
@@ -96,7 +129,7 @@ Problem read_limit(const ConfigValue& value, std::optional<std::int64_t>& into) 
   if (number != nullptr && *number < 0) {
     return "is " + std::to_string(*number) + "; a limit is the number of handlers that may run at once, at least 1";
   }
-  return read_optional(value, into, std::int64_t{1}, any_number);
+  return read_optional(value, into, std::int64_t{1}, highest_limit);
 }
 
 Problem read_message_id(const ConfigValue& value, std::optional<std::string>& into) {
@@ -137,8 +170,7 @@ Problem read_reply_topics(const ConfigValue& value, std::optional<std::string>& 
   return std::nullopt;
 }
 
-/// A policy of which one part is read; the other part is as it was, or the default.
-RetryPolicy& retry_of(TopicSettings& settings) {
+RetrySettings& retry_of(TopicSettings& settings) {
   if (!settings.retry) settings.retry.emplace();
   return *settings.retry;
 }
@@ -185,7 +217,6 @@ Problem read_over(const ConfigValue& value, std::string& into) {
 }
 
 /// A Keep goes out four times a lease, and must come back in time.
-constexpr milliseconds shortest_lease{500};
 
 using V = const ConfigValue&;
 
@@ -220,13 +251,16 @@ std::span<const Setting<ConsumerSettings>> consumer_keys() {
 std::span<const Setting<LimitsSettings>> limits_keys() {
   static constexpr std::array<Setting<LimitsSettings>, 10> keys{{
       {"over", [](V v, LimitsSettings& s) { return read_over(v, s.over); }},
-      {"topic", [](V v, LimitsSettings& s) { return read(v, s.topic); }},
-      {"lease", [](V v, LimitsSettings& s) { return read(v, shortest_lease, s.lease); }},
+      {"topic", [](V v, LimitsSettings& s) { return read_topic(v, s.topic); }},
+      {"lease", [](V v, LimitsSettings& s) { return read_between(v, shortest_lease, longest_lease, s.lease); }},
       {"weight", [](V v, LimitsSettings& s) { return read_number(v, 1, 1'000, s.weight); }},
       {"strict", [](V v, LimitsSettings& s) { return read(v, s.strict); }},
       {"reserve", [](V v, LimitsSettings& s) { return read_number(v, 0, 1'000'000, s.reserve); }},
       {"reserve_for", [](V v, LimitsSettings& s) { return read_number(v, 0, 1'000, s.reserve_for); }},
-      {"reserve_time", [](V v, LimitsSettings& s) { return read(v, milliseconds(1'000), s.reserve_time); }},
+      {"reserve_time",
+       [](V v, LimitsSettings& s) {
+         return read_between(v, milliseconds(1'000), longest_reserve_time, s.reserve_time);
+       }},
       {"most_limiters", [](V v, LimitsSettings& s) { return read_number(v, 1, 16'384, s.most_limiters); }},
       {"replication", [](V v, LimitsSettings& s) { return read_number(v, 0, 100, s.replication); }},
   }};
@@ -247,7 +281,7 @@ std::span<const Setting<TopicSettings>> topic_keys() {
       {"mode", [](V v, TopicSettings& s) { return read_optional_choice(v, kModes, s.mode); }},
       {"order", [](V v, TopicSettings& s) { return read_optional_choice(v, kOrders, s.order); }},
       {"limit", [](V v, TopicSettings& s) { return read_limit(v, s.limit); }},
-      {"limiter", [](V v, TopicSettings& s) { return read_non_empty(v, s.limiter); }},
+      {"limiter", [](V v, TopicSettings& s) { return read_limiter(v, s.limiter); }},
       {"message_id", [](V v, TopicSettings& s) { return read_message_id(v, s.message_id); }},
       {"keep_ids_for", [](V v, TopicSettings& s) { return read_keep_ids_for(v, s.keep_ids_for); }},
       {"handler_timeout", [](V v, TopicSettings& s) { return read_optional(v, s.handler_timeout, milliseconds(1)); }},

@@ -226,6 +226,11 @@ const Message* Lane::oldest() const {
   return seq ? tracker_.entry(*seq).message : nullptr;
 }
 
+int Lane::attempt_of_oldest() const {
+  const auto seq = tracker_.oldest();
+  return seq ? tracker_.entry(*seq).attempt : 1;
+}
+
 void Lane::queue_key(KeyHash key, Stream& stream) {
   if (stream.queued || stream.blocked || stream.running > 0 || stream.waiting.empty()) return;
   stream.queued = true;

@@ -89,6 +89,8 @@ class Lane {
   [[nodiscard]] std::size_t running() const noexcept { return running_; }
   /// The oldest message that is not settled: what holds the partition.
   [[nodiscard]] const Message* oldest() const;
+  /// The number of the run of `oldest` that is under way, or comes next.
+  [[nodiscard]] int attempt_of_oldest() const;
   /// Blocks of which every message is settled, and at which nobody looks. Destroy them outside the lock.
   std::vector<std::unique_ptr<Block>> take_spent() {
     if (lent_ > 0) return {};

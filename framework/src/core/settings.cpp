@@ -49,7 +49,12 @@ TopicSettings merge(const TopicSettings& base, const TopicSettings& over) {
   take(merged.message_id, over.message_id);
   take(merged.keep_ids_for, over.keep_ids_for);
   take(merged.handler_timeout, over.handler_timeout);
-  take(merged.retry, over.retry);
+  if (over.retry) {
+    RetrySettings& retry = merged.retry ? *merged.retry : merged.retry.emplace();
+    take(retry.attempts, over.retry->attempts);
+    take(retry.first, over.retry->first);
+    take(retry.cap, over.retry->cap);
+  }
   take(merged.dead_letter, over.dead_letter);
   take(merged.stop_after_dead, over.stop_after_dead);
   take(merged.batch, over.batch);

@@ -51,7 +51,7 @@ TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings) {
                  .limiter = {},
                  .id_source = id_source(topic, settings.message_id.value_or(
                                                    settings.mode == Mode::sequence ? "offset" : "header:message-id")),
-                 .retry = settings.retry.value_or(RetryPolicy{}),
+                 .retry = settings.retry.value_or(RetrySettings{}).over(RetryPolicy{}),
                  .dead_letter = dead_letter_name(topic, settings)};
   plan.mode = settings.mode.value_or(Mode::none);
   plan.order = settings.order.value_or(Order::partition);

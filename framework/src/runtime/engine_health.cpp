@@ -79,7 +79,11 @@ void Engine::describe(Health& health) const {
   scheduler.locked([&] {
     const auto& lanes = scheduler.lanes_unlocked();
     health.partitions = lanes.size();
-    if (const auto& store = scheduler.store_trouble_unlocked(); !store.empty())
+    // A topic that goes on without the database keeps the process at work.
+    const bool all_wait = std::all_of(lanes.begin(), lanes.end(), [](const LanePtr& lane) {
+      return lane->topic.needs_store() && !lane->topic.fails_open();
+    });
+    if (const auto& store = scheduler.store_trouble_unlocked(); !store.empty() && all_wait)
       health.reason = "the database cannot be used: " + store;
     else if (limiters.state != LimitersHealth::State::working) health.reason = limiters.why;
     for (const LanePtr& lane : lanes) {

@@ -69,9 +69,13 @@ std::optional<Hold> Holds::running_on(const LaneState& lane, Offset oldest, Stea
     }
   }
   if (!at_work || lane.lane.running() == 0) return std::nullopt;
-  return Hold{
-      oldest,
-      "a worker has this message, and runs no handler: it waits for the database, or for the dead letter topic"};
+  if (const int failed = lane.lane.attempt_of_oldest() - 1; failed > 0) {
+    return Hold{oldest, "this message holds the partition: it has failed " + std::to_string(failed) +
+                            (failed == 1 ? " time" : " times") + ", and a worker runs it again"};
+  }
+  const auto& dead_letter = lane.topic.runner.plan().dead_letter;
+  return Hold{oldest, "a worker has this message, and runs no handler: it waits for the database" +
+                          (dead_letter ? ", or for the dead letter topic " + *dead_letter : std::string())};
 }
 
 std::string Holds::why_no_permit(const TopicState& topic) const {

@@ -358,7 +358,9 @@ void Scheduler::note_store(const UnitResult& result, SteadyTime now, const Topic
 void Scheduler::store_changed(bool available, const std::string& why) {
   store_trouble_ = available ? std::string() : why;
   if (available) journal_->info("the database answers again: going on");
-  else journal_->error("the database cannot be used, no handlers start until it can; polling goes on: " + why);
+  else
+    journal_->error(
+        "the database cannot be used, so handlers that need it do not start until it can; polling goes on: " + why);
   std::set<TopicState*> open;
   for (const auto& lane : lanes_) {
     if (lane->topic.fails_open()) open.insert(&lane->topic);
