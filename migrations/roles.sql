@@ -3,7 +3,7 @@
 --   psql -v ON_ERROR_STOP=1 -v schema=turnstile -v role=app -f migrations/roles.sql
 --
 -- The role must exist. It can neither change the tables nor take an id, a dead letter or an effect back, but for ids that are
--- older than anybody needs them; `turnstile inbox forget`, `purge` and `dlq replay` are for the owner. Rights on the
+-- older than anybody needs them; `turnstile dlq replay`, `inbox forget`, `inbox unpark --done` and `inbox purge` are for the owner. Rights on the
 -- application's own tables are the application's matter.
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 GRANT SELECT ON :"schema".migration TO :"role";

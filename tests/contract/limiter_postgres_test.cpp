@@ -180,7 +180,7 @@ TEST_F(LimiterPostgres, the_role_with_the_least_rights_can_use_limits_and_not_se
     EXPECT_TRUE(eventually([&] { return sql().one("SELECT count(*) FROM permit_wait") == "1"; }));
     one.give_back();
     EXPECT_TRUE(acquire(other));
-    EXPECT_THAT(error_of([&] { postgres::set_limit(app, "psp", 5); }), HasSubstr("refuses the role"));
+    EXPECT_THAT(error_of([&] { postgres::set_limit(app, "psp", 5); }), HasSubstr("only the owner of the schema"));
   }
   EXPECT_EQ(sql().one("SELECT count(*) FROM permit_wait"), "0") << "who leaves waits no more";
   sql().exec("DROP OWNED BY " + role);

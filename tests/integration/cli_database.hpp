@@ -9,6 +9,7 @@
 #include <string>
 
 #include "support/cli.hpp"
+#include "support/postgres_role.hpp"
 #include "turnstile/config.hpp"
 
 namespace turnstile::test {
@@ -31,7 +32,9 @@ class CliDatabase : public ::testing::Test {
   }
 
   void TearDown() override {
-    if (!url_.empty()) sql("DROP SCHEMA IF EXISTS " + schema_ + " CASCADE");
+    if (url_.empty()) return;
+    if (!consumer_.empty()) sql("DROP OWNED BY " + consumer_ + "; DROP ROLE " + consumer_);
+    sql("DROP SCHEMA IF EXISTS " + schema_ + " CASCADE");
   }
 
   void migrate() {
@@ -58,6 +61,16 @@ class CliDatabase : public ::testing::Test {
         "INSERT INTO watermark (slot, watermark) VALUES (1, 1042)");
   }
 
+  /// The database's URL for a role with the rights of migrations/roles.sql and no others.
+  std::string consumer_url() {
+    if (consumer_.empty()) {
+      consumer_ = schema_ + "_consumer";
+      sql("CREATE ROLE " + consumer_ + " LOGIN PASSWORD 'app'");
+      sql(least_rights(schema_, consumer_));
+    }
+    return with_parameter(with_parameter(url_, "user", consumer_), "password", "app");
+  }
+
   void see(int handler, const MessageId& id, const std::string& seen_at = "now()") {
     sql("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) VALUES (" + std::to_string(handler) + ", '" +
         id.text() + "', 1, 1041, " + seen_at + ")");
@@ -66,6 +79,7 @@ class CliDatabase : public ::testing::Test {
   Cli cli_;
   std::string url_;
   std::string schema_;
+  std::string consumer_;  ///< a role; empty until a test has asked for it
 };
 
 }  // namespace turnstile::test

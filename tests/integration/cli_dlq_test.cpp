@@ -148,6 +148,41 @@ TEST_F(CliReplay, ASecondTimeIsRefusedUnlessAskedFor) {
   EXPECT_EQ(kafka_.read(topic_, 2).size(), 2U);
 }
 
+/// It published the record, failed, and published it again at each try.
+TEST_F(CliReplay, ARoleThatCannotMarkTheRowPublishesNothing) {
+  bury(7, "'{}'");
+  bury(8, "'by its place'");
+  sql("UPDATE dead SET message_id = '" + id_of_place({{topic_, 3}, 8}, 0).text() + "' WHERE record_offset = 8");
+  for (const std::vector<std::string>& which : {std::vector<std::string>{"1"}, {"1", "--again"}, {"2"}, {"--all"}}) {
+    std::vector<std::string> verb{"dlq", "replay", "--postgres", consumer_url()};
+    verb.insert(verb.end(), which.begin(), which.end());
+    const auto refused = cli_.run_all(verb);
+    EXPECT_EQ(refused.code, 3) << refused.out;
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("permission denied for table dead"),
+                                   HasSubstr("only the owner of the schema " + schema_), Not(HasSubstr("GRANT"))));
+  }
+  EXPECT_EQ(sql("SELECT count(*) FROM dead WHERE replayed_at IS NULL"), "2");
+  ASSERT_EQ(cli_.run("dlq", "replay", "2").code, 0);
+  EXPECT_EQ(kafka_.read(topic_, 1).at(0).payload, "by its place") << "the first record that was published";
+}
+
+TEST_F(CliReplay, OperatorsAtOneTimePublishOneRecord) {
+  bury(7, "'{}'");
+  bury(8, "'the last'");
+  std::vector<std::future<Finished>> operators;
+  for (int i = 0; i < 4; ++i)
+    operators.push_back(std::async(std::launch::async, [&] { return cli_.run("dlq", "replay", "1"); }));
+  int published = 0;
+  for (auto& run : operators) {
+    const auto result = run.get();
+    published += result.out.find("1 -> ") != std::string::npos;
+    EXPECT_TRUE(result.code == 0 || result.code == 4) << result.err;
+  }
+  EXPECT_EQ(published, 1);
+  ASSERT_EQ(cli_.run("dlq", "replay", "2").code, 0);
+  EXPECT_EQ(kafka_.read(topic_, 2).at(1).payload, "the last");
+}
+
 TEST_F(CliReplay, AllOfThoseThatWait) {
   bury(0, "'{}'");
   // More than replay reads at a time.

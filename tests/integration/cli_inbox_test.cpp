@@ -107,6 +107,27 @@ TEST_F(CliInbox, AHeldRowIsNotWaitedForForEver) {
   EXPECT_THAT(forgotten.err, AllOf(HasSubstr("too busy"), HasSubstr("rolled back"), HasSubstr("try again later")));
 }
 
+TEST_F(CliInbox, WhatAConsumerMayNotDoNamesTheOwnerAndNoGrants) {
+  see(1, kOrder, "now() - interval '90 days'");
+  sql("INSERT INTO claim (handler, id, state, owner, fence, slot, record_offset, expires_at) VALUES "
+      "(1, '" +
+      MessageId::from("order-18").text() + "', 'parked', gen_random_uuid(), 1, 1, 5, now())");
+  const std::vector<std::vector<std::string>> verbs{
+      {"inbox", "forget", "order-17", "--handler", "charge", "--yes"},
+      {"inbox", "unpark", "order-18", "--handler", "charge", "--done"},
+      {"inbox", "purge", "--older-than", "30d", "--force"},
+  };
+  for (auto verb : verbs) {
+    verb.insert(verb.end(), {"--postgres", consumer_url()});
+    const auto refused = cli_.run_all(verb);
+    EXPECT_EQ(refused.code, 3) << verb[1] << refused.out;
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("only the owner of the schema " + schema_), Not(HasSubstr("GRANT"))))
+        << verb[1];
+  }
+  EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "1");
+  EXPECT_EQ(sql("SELECT state FROM claim"), "parked");
+}
+
 TEST_F(CliInbox, ForgetLeavesOtherHandlersAlone) {
   see(1, kOrder);
   see(2, kOrder);

@@ -10,6 +10,19 @@
 
 namespace turnstile::test {
 
+/// migrations/roles.sql as psql runs it.
+inline std::string least_rights(const std::string& schema, const std::string& role) {
+  std::ifstream in(TURNSTILE_SOURCE_DIR "/migrations/roles.sql");
+  std::stringstream text;
+  text << in.rdbuf();
+  std::string script = text.str();
+  for (const auto& [variable, value] : {std::pair{std::string(":\"schema\""), schema}, {":\"role\"", role}}) {
+    for (auto at = script.find(variable); at != std::string::npos; at = script.find(variable))
+      script.replace(at, variable.size(), value);
+  }
+  return script;
+}
+
 /// A role that may log in and nothing else. What it owns and may do goes with it, and it with this.
 class PostgresRole {
  public:
@@ -24,19 +37,7 @@ class PostgresRole {
   [[nodiscard]] std::string url() const { return as_role(schema_.url()); }
   [[nodiscard]] PostgresSettings settings() const { return as_role(schema_.settings()); }
   [[nodiscard]] PostgresSettings settings_through(int port) const { return as_role(schema_.settings_through(port)); }
-  /// migrations/roles.sql as psql runs it.
-  void grant_from_file() {
-    std::ifstream in(TURNSTILE_SOURCE_DIR "/migrations/roles.sql");
-    std::stringstream text;
-    text << in.rdbuf();
-    std::string script = text.str();
-    for (const auto& [variable, value] :
-         {std::pair{std::string(":\"schema\""), schema_.name()}, {":\"role\"", name_}}) {
-      for (auto at = script.find(variable); at != std::string::npos; at = script.find(variable))
-        script.replace(at, variable.size(), value);
-    }
-    schema_.sql().exec(script);
-  }
+  void grant_from_file() { schema_.sql().exec(least_rights(schema_.name(), name_)); }
 
  private:
   [[nodiscard]] std::string as_role(const std::string& url) const {

@@ -1,6 +1,7 @@
-// turnstile dlq replay: back to the topic that it came from. Published and acknowledged first, marked afterwards: a crash
-// between the two publishes it again, and the inbox refuses the second one. Where the place of a record is its id the inbox could
-// not: there it is marked first.
+// turnstile dlq replay: publishes a dead letter to the topic that it came from. The row is marked in a transaction that commits once
+// the broker has acknowledged the record: what cannot be marked is not published. After a crash before the commit the record is
+// published again, and the inbox refuses the second one. Where the place of a record is its id, the inbox could not refuse it: there
+// the mark is committed first.
 
 #include "turnstile/replay.hpp"
 
@@ -184,13 +185,16 @@ class Replayer {
     if (anew) number_anew(summary, message);
     const TopicPartitionOffset place{summary.from.at, summary.offset};
     const bool marked_first = !anew && summary.id == id_of_place(place, dead.incarnation);
-    if (marked_first && !admin_.mark_replayed(summary.number) && !again_) {
-      if (!json_) fmt::print("{} passed over: somebody else has replayed it meanwhile\n", summary.number);
-      return;
-    }
     BrokerProducer::Sent sent;
     try {
-      sent = producer_->send(message);
+      const auto send = [&] { sent = producer_->send(message); };
+      const bool free = marked_first ? admin_.mark_replayed(summary.number) || again_
+                                     : admin_.mark_replayed(summary.number, again_, send);
+      if (!free) {
+        if (!json_) fmt::print("{} passed over: another operator has replayed it meanwhile\n", summary.number);
+        return;
+      }
+      if (marked_first) send();
     } catch (const BrokerError& e) {
       if (!marked_first && all_ && still_answers(summary.from.at.topic)) throw CannotBeSent(e.what());
       if (!marked_first) throw;
@@ -199,7 +203,6 @@ class Replayer {
           "replayed. Look for a record of {} with header {}: {}; when there is none: turnstile dlq replay {} --again",
           summary.number, e.what(), place.at.topic, kReplayedFrom, to_string(place), summary.number));
     }
-    if (!marked_first) admin_.mark_replayed(summary.number);
     const TopicPartitionOffset at{{summary.from.at.topic, sent.partition}, sent.offset};
     replayed_.push_back(
         {{"number", summary.number}, {"topic", at.at.topic}, {"partition", at.at.partition}, {"offset", at.offset}});

@@ -135,4 +135,16 @@ bool Admin::mark_replayed(std::int64_t number) {
              .affected() > 0;
 }
 
+bool Admin::mark_replayed(std::int64_t number, bool again, const std::function<void()>& publish) {
+  return session_->transact(Patience{}, [&] {
+    const Rows marked = session_->run(
+        "UPDATE dead SET replayed_at = coalesce(replayed_at, clock_timestamp()) "
+        "WHERE id = $1::bigint AND ($2::boolean OR replayed_at IS NULL)",
+        {std::to_string(number), again ? "true" : "false"});
+    if (marked.affected() == 0) return false;
+    publish();
+    return true;
+  });
+}
+
 }  // namespace turnstile::postgres

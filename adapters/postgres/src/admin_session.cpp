@@ -50,13 +50,13 @@ Rows Admin::Session::run(std::string_view sql, const Arguments& arguments) {
                           values.data(), nullptr, nullptr, 0) == 0) {
       connection_->fail();
     }
-    return collect();
+    return collect(!sql.starts_with("SELECT"));
   } catch (const ConnectionLost& lost) {
     throw_lost(lost);
   }
 }
 
-Rows Admin::Session::collect() {
+Rows Admin::Session::collect(bool writes) {
   Rows rows;
   std::optional<ServerError> refusal;
   while (Result result = connection_->next_result()) {
@@ -64,16 +64,18 @@ Rows Admin::Session::collect() {
     if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) rows = copy_rows(result.get());
     else refusal = server_error(result.get());
   }
-  if (refusal) refuse(*refusal);
+  if (refusal) refuse(*refusal, writes);
   return rows;
 }
 
-void Admin::Session::refuse(const ServerError& error) const {
+void Admin::Session::refuse(const ServerError& error, bool writes) const {
   for (const std::string_view missing : {"42P01", "42703", "3F000"}) {
     if (error.sqlstate != missing) continue;
     throw SchemaError("the schema " + settings_.schema +
                       " is missing or not what this build needs: " + describe(error) + "; run: turnstile migrate up");
   }
+  // The GRANT statements of throw_operator_error() are those of a consumer. They allow every question, and no verb that changes rows.
+  if (writes && error.sqlstate == "42501") throw_needs_owner(error, settings_.schema, connection_->user());
   throw_operator_error(error, settings_.schema, connection_->user());
 }
 

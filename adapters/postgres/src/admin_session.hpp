@@ -55,8 +55,8 @@ class Admin::Session {
 
  private:
   void begin(const Patience& patience);
-  Rows collect();
-  [[noreturn]] void refuse(const ServerError& error) const;
+  Rows collect(bool writes);
+  [[noreturn]] void refuse(const ServerError& error, bool writes) const;
 
   PostgresSettings settings_;
   std::unique_ptr<Connection> connection_;

@@ -107,13 +107,20 @@ void throw_operator_error(const ServerError& error, std::string_view schema, std
   throw SqlError(describe(error), error.sqlstate);
 }
 
+void throw_needs_owner(const ServerError& error, std::string_view schema, std::string_view user) {
+  throw StoreUnavailable("PostgreSQL refuses the role " + std::string(user) + ": " + describe(error) +
+                         "; only the owner of the schema " + std::string(schema) +
+                         " may do this: connect as that role (postgres.url, or --postgres URL on the command line)");
+}
+
 void throw_lost(const ConnectionLost& lost) {
   const std::string& state = lost.last_words.sqlstate;
   if (classify(state) == Kind::busy) throw StoreBusy(describe(lost.last_words));
   if (is_overdue(state)) {
-    throw SqlError("PostgreSQL ended the transaction because the handler left it open for longer than handler_timeout: " +
-                       describe(lost.last_words),
-                   state);
+    throw SqlError(
+        "PostgreSQL ended the transaction because the handler left it open for longer than handler_timeout: " +
+            describe(lost.last_words),
+        state);
   }
   throw StoreUnavailable("lost the connection to PostgreSQL: " + describe(lost.last_words));
 }

@@ -58,6 +58,8 @@ std::string describe(const ServerError& error);
 [[noreturn]] void throw_store_error(const ServerError& error, std::string_view schema, std::string_view user);
 /// The same for what an operator asked for (Admin, migrations), where the refusal is the answer: SqlError in place of StoreFailed.
 [[noreturn]] void throw_operator_error(const ServerError& error, std::string_view schema, std::string_view user);
+/// The role lacks a right that consumers do not have and must not get: throws StoreUnavailable, which names the owner and no GRANT.
+[[noreturn]] void throw_needs_owner(const ServerError& error, std::string_view schema, std::string_view user);
 /// The connection was lost while no COMMIT was under way: throws StoreUnavailable, StoreBusy, or SqlError where the transaction was
 /// overdue.
 [[noreturn]] void throw_lost(const ConnectionLost& lost);

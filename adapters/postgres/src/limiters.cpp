@@ -99,7 +99,11 @@ std::int64_t run(const PostgresSettings& settings, const std::function<void(Pipe
     fill(link.pipeline);
     Answers answers;
     link.pipeline.finish(answers);
-    if (answers.failure) throw_operator_error(answers.failure->error, settings.schema, link.connection.user());
+    if (answers.failure) {
+      const ServerError& error = answers.failure->error;
+      if (error.sqlstate == "42501") throw_needs_owner(error, settings.schema, link.connection.user());
+      throw_operator_error(error, settings.schema, link.connection.user());
+    }
     return std::stoll(PQcmdTuples(answers.kept[0].get()));
   } catch (const ConnectionLost& lost) {
     throw_lost(lost);

@@ -230,6 +230,10 @@ class Admin {
   std::optional<DeadRecord> load_dead(std::int64_t number);
   /// False when there is no such row, or it is marked already.
   bool mark_replayed(std::int64_t number);
+  /// Marks the row, then calls `publish`, then commits: nothing is published that this role cannot mark, or that another operator
+  /// publishes meanwhile. If `publish` throws, the row is not marked. A crash before the commit leaves the row unmarked and the record
+  /// possibly published. Returns false, without a call of `publish`, when there is no such row, or it is marked already and `again` is false.
+  bool mark_replayed(std::int64_t number, bool again, const std::function<void()>& publish);
   WaitingReport waiting();
 
   OutboxStats outbox();
