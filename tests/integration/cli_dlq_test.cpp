@@ -197,6 +197,22 @@ TEST_F(CliReplay, AllOfThoseThatWait) {
   EXPECT_THAT(cli_.run("dlq", "list").out, HasSubstr("no dead letters that wait"));
 }
 
+/// A running consumer buries what was replayed while the replay is still under way.
+TEST_F(CliReplay, AllLeavesTheLettersThatItsOwnReplayMakes) {
+  for (int offset = 0; offset < 3; ++offset) bury(offset, "'{}'");
+  sql("CREATE FUNCTION die_again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+      "INSERT INTO " +
+      schema_ +
+      ".dead (handler, slot, incarnation, record_offset, reason, error, attempts, header_names, header_values) "
+      "VALUES (new.handler, new.slot, 0, new.record_offset + 1000, 'failed', 'card declined', 5, '{}', '{}'); RETURN NULL; END $$");
+  sql("CREATE TRIGGER die_again AFTER UPDATE ON dead FOR EACH ROW EXECUTE FUNCTION die_again()");
+  const auto all = cli_.run("dlq", "replay", "--all");
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_THAT(all.out, HasSubstr("3 dead letters replayed"));
+  EXPECT_EQ(sql("SELECT string_agg(record_offset::text, ' ' ORDER BY id) FROM dead WHERE replayed_at IS NULL"),
+            "1000 1001 1002");
+}
+
 TEST_F(CliReplay, WarnsOfWhatWillBeRefusedAgain) {
   bury(7, "'{}'", "duplicate");
   const auto refused = cli_.run("dlq", "replay", "1");

@@ -104,6 +104,8 @@ class Replayer {
     filter.handler = options.handler;
     filter.topic = options.topic;
     filter.most = kPage;
+    // A running consumer makes new letters of what is replayed here. They wait for the next replay.
+    filter.up_to = admin_.newest_dead();
     for (auto page = admin_.dead(filter); !page.empty(); page = admin_.dead(filter)) {
       for (const auto& letter : page) {
         filter.after = letter.number;
@@ -291,7 +293,8 @@ void add_replay(CLI::App& dlq, Command& command) {
   const auto options = std::make_shared<Options>();
   auto* verb = dlq.add_subcommand("replay", "publish to the topic that it came from; the inbox decides the rest");
   verb->add_option("NUMBER", options->number, "as dlq list has it")->check(CLI::PositiveNumber);
-  verb->add_flag("--all", options->all, "all that wait");
+  verb->add_flag("--all", options->all,
+                 "all that wait when it starts; a letter that is added meanwhile waits for the next replay");
   verb->add_flag("--again", options->again, "although it was replayed already");
   verb->add_option("--handler", options->handler, "with --all: of this handler only")->type_name("NAME");
   verb->add_option("--topic", options->topic, "with --all: of this topic only")->type_name("NAME");

@@ -65,10 +65,10 @@ std::vector<DeadSummary> Admin::dead(const DeadFilter& filter) {
       std::string(kSummary) + std::string(kFrom) +
           "WHERE d.id > $1::bigint AND ($2::text IS NULL OR h.name = $2) AND ($3::text IS NULL OR f.topic = $3) "
           "AND ($4::uuid IS NULL OR d.message_id = $4) AND ($5::boolean OR d.replayed_at IS NULL) "
-          "ORDER BY d.id LIMIT $6::bigint",
+          "AND ($7::bigint IS NULL OR d.id <= $7) ORDER BY d.id LIMIT $6::bigint",
       {std::to_string(filter.after), filter.handler, filter.topic,
        filter.id ? std::optional(filter.id->text()) : std::nullopt, filter.with_replayed ? "true" : "false",
-       std::to_string(filter.most)});
+       std::to_string(filter.most), filter.up_to ? std::optional(std::to_string(*filter.up_to)) : std::nullopt});
   std::vector<DeadSummary> all;
   for (std::size_t row = 0; row < rows.size(); ++row) all.push_back(summary_at(rows, row));
   return all;
@@ -101,6 +101,10 @@ std::optional<DeadRecord> Admin::load_dead(std::int64_t number) {
         which));
     return dead;
   });
+}
+
+std::int64_t Admin::newest_dead() {
+  return session_->ask("SELECT coalesce(max(id), 0) FROM dead").get<std::int64_t>(0, 0);
 }
 
 WaitingReport Admin::waiting() {

@@ -135,7 +135,8 @@ struct DeadFilter {
   std::optional<std::string> topic;
   std::optional<MessageId> id;
   bool with_replayed = false;
-  std::int64_t after = 0;  ///< only numbers greater than this
+  std::int64_t after = 0;               ///< only numbers greater than this
+  std::optional<std::int64_t> up_to{};  ///< only numbers up to this
   std::int64_t most = 50;
 };
 
@@ -228,6 +229,8 @@ class Admin {
   /// In the order of their numbers.
   std::vector<DeadSummary> dead(const DeadFilter& filter);
   std::optional<DeadRecord> load_dead(std::int64_t number);
+  /// The highest number of a dead letter, replayed or not; 0 when there is none.
+  std::int64_t newest_dead();
   /// False when there is no such row, or it is marked already.
   bool mark_replayed(std::int64_t number);
   /// Marks the row, then calls `publish`, then commits: nothing is published that this role cannot mark, or that another operator
