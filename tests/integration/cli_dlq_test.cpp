@@ -352,5 +352,21 @@ TEST_F(CliReplay, KeepsTheFirstOriginOfWhatDiesAgain) {
   EXPECT_EQ(headers["turnstile-replayed-from"], topic_ + "[3]@7");
 }
 
+/// Or a letter that a program replays again and again never comes to the limit of 16 deaths.
+TEST_F(CliReplay, CountsDeathsOverReplays) {
+  bury(7, "'first death'");
+  bury(8, "'fifth'");
+  sql("UPDATE dead SET header_names = ARRAY['turnstile-deaths'::bytea], header_values = ARRAY['4'::bytea] WHERE record_offset = 8");
+  ASSERT_EQ(cli_.run("dlq", "replay", "--all").code, 0);
+  std::map<std::string, std::vector<std::string>> deaths;
+  for (const auto& record : kafka_.read(topic_, 2)) {
+    for (const auto& header : record.headers) {
+      if (header.name == kDeaths) deaths[*record.payload].push_back(*header.value);
+    }
+  }
+  EXPECT_EQ(deaths["first death"], std::vector<std::string>{"1"});
+  EXPECT_EQ(deaths["fifth"], std::vector<std::string>{"5"});
+}
+
 }  // namespace
 }  // namespace turnstile::test

@@ -55,11 +55,14 @@ OwnedMessage republished(const postgres::DeadRecord& dead, std::int32_t partitio
   const auto earlier = before.header(kReplayedFrom);
   if (earlier && !before.header(kFirstOrigin))
     message.headers.push_back({std::string(kFirstOrigin), std::string(*earlier)});
-  std::erase_if(message.headers,
-                [](const Header& header) { return header.name == kReplayedFrom || header.name == kReplayedFor; });
+  std::erase_if(message.headers, [](const Header& header) {
+    return header.name == kReplayedFrom || header.name == kReplayedFor || header.name == kDeaths;
+  });
   message.headers.push_back(
       {std::string(kReplayedFrom), to_string(TopicPartitionOffset{dead.summary.from.at, dead.summary.offset})});
   message.headers.push_back({std::string(kReplayedFor), dead.summary.handler});
+  // The row has the headers from before this death.
+  message.headers.push_back({std::string(kDeaths), std::to_string(deaths_of(before) + 1)});
   const auto was_sent = [](const Header& header) { return header.name == kSentAt; };
   if (message.timestamp != Timestamp{} && std::none_of(message.headers.begin(), message.headers.end(), was_sent))
     message.headers.push_back({std::string(kSentAt), std::to_string(message.timestamp.time_since_epoch().count())});

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "turnstile/message.hpp"
 #include "turnstile/types.hpp"
 
 namespace turnstile {
@@ -17,6 +18,12 @@ inline constexpr std::string_view kReplayedFor = "turnstile-replayed-for";
 inline constexpr std::string_view kFirstOrigin = "turnstile-first-origin";
 /// When it was sent at first, in milliseconds since 1970: a session that has expired since then may still vouch for it.
 inline constexpr std::string_view kSentAt = "turnstile-sent-at";
+
+/// How often the record has been a dead letter. A record that was one kMostDeaths times is parked.
+inline constexpr std::string_view kDeaths = "turnstile-deaths";
+inline constexpr int kMostDeaths = 16;
+/// What that header of the record says, at most kMostDeaths; 0 without it.
+int deaths_of(const Message& message);
 
 /// The id of a record where its place is its id (message_id = "offset"): published again, it is another message.
 MessageId id_of_place(const TopicPartitionOffset& at, std::int32_t incarnation);

@@ -1,6 +1,16 @@
 #include "core/replay.hpp"
 
+#include <algorithm>
+#include <charconv>
+
 namespace turnstile {
+
+int deaths_of(const Message& message) {
+  const auto header = message.header(kDeaths);
+  int deaths = 0;
+  if (header) std::from_chars(header->data(), header->data() + header->size(), deaths);
+  return std::clamp(deaths, 0, kMostDeaths);
+}
 
 std::optional<std::string> first_origin(const Message& message) {
   if (const auto known = message.header(kFirstOrigin)) return std::string(*known);

@@ -1,8 +1,6 @@
 #include "runtime/dead_letters.hpp"
 
-#include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 
 #include "core/replay.hpp"
@@ -14,18 +12,6 @@ namespace turnstile {
 namespace {
 
 constexpr std::string_view kPrefix = "turnstile-";
-
-/// How often the record has been a dead letter, this death included.
-constexpr const char* kDeaths = "turnstile-deaths";
-/// Dead letters that go round, from topic to topic, end here. Retries by way of several topics have fewer stations.
-constexpr int kMostDeaths = 16;
-
-int deaths_of(const Message& message) {
-  const auto header = message.header(kDeaths);
-  int deaths = 0;
-  if (header) std::from_chars(header->data(), header->data() + header->size(), deaths);
-  return std::clamp(deaths, 0, kMostDeaths);
-}
 
 /// Headers are for people and programs that read the dead letter topic; a stack of kilobytes helps neither.
 constexpr std::size_t kErrorBytes = 1000;
@@ -41,7 +27,7 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
   // A dead letter that dies again says where it came from at first and where it died last, and each once.
   const auto first = first_origin(message);
   std::erase_if(record.headers, [](const Header& h) { return h.name.starts_with(kPrefix); });
-  const std::array<std::pair<const char*, std::string>, 9> why{{
+  const std::array<std::pair<std::string_view, std::string>, 9> why{{
       {"turnstile-original-topic", std::string(message.topic())},
       {"turnstile-original-partition", std::to_string(message.partition())},
       {"turnstile-original-offset", std::to_string(message.offset())},
@@ -52,7 +38,7 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
       {"turnstile-attempts", std::to_string(death.attempts)},
       {kDeaths, std::to_string(deaths_of(message) + 1)},
   }};
-  for (const auto& [name, value] : why) record.headers.push_back({name, value});
+  for (const auto& [name, value] : why) record.headers.push_back({std::string(name), value});
   if (first) record.headers.push_back({std::string(kFirstOrigin), *first});
   return record;
 }

@@ -27,7 +27,8 @@ std::string text_of(DeadLetters::Buried buried, const TopicPlan& plan) {
     case DeadLetters::Buried::parked: return "parked";
     case DeadLetters::Buried::went_round:
       return "parked, and not sent to '" + plan.dead_letter.value_or("") +
-             "': it has been a dead letter 16 times (header turnstile-deaths). Do dead letter topics lead in a circle?";
+             "': it has been a dead letter 16 times (header turnstile-deaths). Do dead letter topics lead in a circle, "
+             "or is it replayed again and again?";
     case DeadLetters::Buried::before: return "has died again: it was buried before, and is not sent a second time";
   }
   return {};
