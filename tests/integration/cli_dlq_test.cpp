@@ -41,7 +41,25 @@ TEST_F(CliDlq, ListSaysWhatDiedAndWhy) {
   const auto list = cli_.run("dlq", "list");
   EXPECT_EQ(list.code, 0) << list.err;
   EXPECT_THAT(list.out, ::testing::ContainsRegex("1 .*charge +payments.3.@7 +failed +5 +card declined"));
+  sql("INSERT INTO fence (consumer_group, topic, partition) VALUES ('billing', 'emails', 0)");
   EXPECT_THAT(cli_.run("dlq", "list", "--topic", "emails").out, HasSubstr("no dead letters"));
+}
+
+TEST_F(CliDlq, ANameThatDoesNotExistIsNotTakenForOneWithoutDeadLetters) {
+  bury(7, "'{}'");
+  const auto refused = [&](const std::vector<std::string>& verb) {
+    const auto result = cli_.run_all(verb);
+    EXPECT_EQ(result.code, 2) << result.out;
+    return result.err;
+  };
+  const auto topic =
+      AllOf(HasSubstr("no consumer has ever read a topic \"paymets\""), HasSubstr("there are: payments"));
+  EXPECT_THAT(refused({"dlq", "list", "--topic", "paymets"}), topic);
+  EXPECT_THAT(refused({"dlq", "replay", "--all", "--topic", "paymets", "--kafka", "127.0.0.1:1"}), topic);
+  EXPECT_THAT(refused({"dlq", "list", "--handler", "chrage"}), HasSubstr("there are: charge, mail"));
+  EXPECT_THAT(
+      refused({"dlq", "replay", "--all", "--reason", "bogus", "--kafka", "127.0.0.1:1"}),
+      AllOf(HasSubstr("no dead letter can have the reason \"bogus\""), HasSubstr("failed, rejected, missing_id")));
 }
 
 TEST_F(CliDlq, ListStopsAndSaysSo) {

@@ -20,13 +20,25 @@ std::string place(const postgres::GroupPartition& from, Offset offset) {
   return fmt::format("{} (group {})", to_string(TopicPartitionOffset{from.at, offset}), from.group);
 }
 
-void require_handler(postgres::Admin& admin, const std::string& handler) {
-  const auto names = admin.handlers();
-  if (std::find(names.begin(), names.end(), handler) != names.end()) return;
+namespace {
+
+void require_one_of(const std::vector<std::string>& names, const std::string& name, const std::string& problem) {
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
   std::string known;
-  for (const auto& name : names) known += (known.empty() ? "" : ", ") + one_line(name, 80);
-  throw UsageError(fmt::format("no handler \"{}\" has ever registered here; {}", one_line(handler, 80),
-                               known.empty() ? "there is none at all" : "there are: " + known));
+  for (const auto& other : names) known += (known.empty() ? "" : ", ") + one_line(other, 80);
+  throw UsageError(problem + "; " + (known.empty() ? "there is none at all" : "there are: " + known));
+}
+
+}  // namespace
+
+void require_handler(postgres::Admin& admin, const std::string& handler) {
+  require_one_of(admin.handlers(), handler,
+                 fmt::format("no handler \"{}\" has ever registered here", one_line(handler, 80)));
+}
+
+void require_topic(postgres::Admin& admin, const std::string& topic) {
+  require_one_of(admin.topics(), topic,
+                 fmt::format("no consumer has ever read a topic \"{}\" with this database", one_line(topic, 80)));
 }
 
 }  // namespace turnstile::cli

@@ -14,5 +14,7 @@ std::string place(const postgres::GroupPartition& from, Offset offset);
 
 /// Throws UsageError, naming those that there are, when no handler has that name.
 void require_handler(postgres::Admin& admin, const std::string& handler);
+/// The same for a topic of which no consumer has ever claimed a partition.
+void require_topic(postgres::Admin& admin, const std::string& topic);
 
 }  // namespace turnstile::cli

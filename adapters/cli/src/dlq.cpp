@@ -54,6 +54,7 @@ void print_list(const std::vector<postgres::DeadSummary>& dead) {
 Exit list(const Global& global, const Options& options) {
   auto admin = open_admin(load_settings(global));
   if (options.handler) require_handler(admin, *options.handler);
+  if (options.topic) require_topic(admin, *options.topic);
   postgres::DeadFilter filter;
   filter.handler = options.handler;
   filter.topic = options.topic;

@@ -103,6 +103,7 @@ class Replayer {
   Exit all(const Options& options) {
     all_ = true;
     if (options.handler) require_handler(admin_, *options.handler);
+    if (options.topic) require_topic(admin_, *options.topic);
     postgres::DeadFilter filter;
     filter.handler = options.handler;
     filter.topic = options.topic;
@@ -277,6 +278,16 @@ class Replayer {
   Json replayed_ = Json::array();
 };
 
+void require_reason(const std::string& reason) {
+  std::string known;
+  for (const auto name : postgres::dead_reasons()) {
+    if (name == reason) return;
+    known.append(known.empty() ? "" : ", ").append(name);
+  }
+  throw UsageError(fmt::format("dlq replay: no dead letter can have the reason \"{}\"; the reasons are: {}",
+                               one_line(reason, 80), known));
+}
+
 Exit replay(const Global& global, const Options& options) {
   if (options.all == (options.number != 0))
     throw UsageError("dlq replay: give the number of one dead letter, or --all");
@@ -285,6 +296,7 @@ Exit replay(const Global& global, const Options& options) {
   if (options.reason == kForged)
     throw UsageError(
         "dlq replay: what is forged is replayed by its number, one by one, once somebody has looked at it");
+  if (options.reason) require_reason(*options.reason);
   const Config config = load_settings(global);
   Replayer replayer(global, config, options.again);
   return options.all ? replayer.all(options) : replayer.one(options);

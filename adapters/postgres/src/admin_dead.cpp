@@ -1,3 +1,5 @@
+#include <array>
+
 #include "admin_session.hpp"
 #include "text.hpp"
 
@@ -59,6 +61,13 @@ std::optional<std::string> damage_of(const Rows& rows) {
 }
 
 }  // namespace
+
+std::span<const std::string_view> dead_reasons() {
+  static constexpr std::array<std::string_view, 11> kReasons{
+      "failed",  "rejected",       "missing_id", "duplicate", "mismatch",      "too_old",
+      "unknown", "outside_window", "no_session", "forged",    "killed_process"};
+  return kReasons;
+}
 
 std::vector<DeadSummary> Admin::dead(const DeadFilter& filter) {
   const Rows rows = session_->ask(

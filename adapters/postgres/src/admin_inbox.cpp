@@ -103,11 +103,20 @@ InboxStats Admin::stats() {
   });
 }
 
-std::vector<std::string> Admin::handlers() {
-  const Rows rows = session_->ask("SELECT name FROM handler ORDER BY name");
+namespace {
+
+std::vector<std::string> names_of(const Rows& rows) {
   std::vector<std::string> names;
   for (std::size_t row = 0; row < rows.size(); ++row) names.push_back(rows.get<std::string>(row, 0));
   return names;
+}
+
+}  // namespace
+
+std::vector<std::string> Admin::handlers() { return names_of(session_->ask("SELECT name FROM handler ORDER BY name")); }
+
+std::vector<std::string> Admin::topics() {
+  return names_of(session_->ask("SELECT DISTINCT topic FROM fence ORDER BY topic"));
 }
 
 std::vector<ClaimedMessage> Admin::claims(const MessageId& id, const std::optional<std::string>& handler) {

@@ -11,7 +11,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "turnstile/config.hpp"
@@ -113,12 +115,15 @@ struct DeadSummary {
   GroupPartition from;
   Offset offset = 0;
   std::optional<MessageId> id;
-  std::string reason;  ///< failed | rejected | missing_id | mismatch | duplicate
+  std::string reason;  ///< one of dead_reasons()
   std::string error;
   int attempts = 0;
   DatabaseTime died_at;
   std::optional<DatabaseTime> replayed_at;
 };
+
+/// Each reason that a dead letter may have.
+std::span<const std::string_view> dead_reasons();
 
 /// With the record, byte by byte, as it was first consumed.
 struct DeadRecord {
@@ -212,6 +217,8 @@ class Admin {
   std::vector<ClaimedMessage> claims(const MessageId& id, const std::optional<std::string>& handler);
   InboxStats stats();
   [[nodiscard]] std::vector<std::string> handlers();
+  /// The topics of which a consumer has claimed a partition in this schema, in the order of their names.
+  [[nodiscard]] std::vector<std::string> topics();
   /// Decides about a message of which nobody knows whether it took effect: it is done, or it may run again when it is delivered again.
   /// The numbers of its dead letters that wait; nothing when it is not parked.
   std::optional<std::vector<std::int64_t>> unpark(const MessageId& id, const std::string& handler, bool done);
