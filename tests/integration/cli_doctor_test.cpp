@@ -93,6 +93,20 @@ TEST(CliDoctorAlone, LooksAtTimeLimitsAgainstOneAnother) {
   EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +configuration +turnstile.toml:9.*handler_timeout.*session"));
 }
 
+TEST(CliDoctorAlone, RefusesWhatEveryConsumerRefuses) {
+  Cli cli;
+  cli.folder().write("turnstile.toml",
+                     "[postgres]\nurl = \"postgresql://me@127.0.0.1:1/app\"\n"
+                     "[topics.numbered]\nmode = \"sequence\"\norder = \"none\"\nmessage_id = \"header:x\"\n"
+                     "[topics.plain]\nmode = \"none\"\nreply_topics = \"replies\"\n");
+  const auto doctor = cli.run("doctor");
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_THAT(doctor.out, AllOf(ContainsRegex("PROBLEM +configuration +turnstile.toml:5: topics.numbered.order"),
+                                ContainsRegex("PROBLEM +configuration +turnstile.toml:6: topics.numbered.message_id"),
+                                ContainsRegex("PROBLEM +configuration +turnstile.toml:9: topics.plain.reply_topics")));
+  EXPECT_THAT(doctor.out, Not(HasSubstr("ok ")));
+}
+
 class CliDoctor : public CliDatabase {
  protected:
   void SetUp() override {

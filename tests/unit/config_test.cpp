@@ -257,6 +257,42 @@ INSTANTIATE_TEST_SUITE_P(
               "1: topics.a b: 'a b' is no name that Kafka allows for a topic: 1 to 249 letters, digits, "
               "'.', '_' and '-'"}));
 
+/// What contradicts the mode that the file sets; no program can mend it, since the file wins over the code.
+INSTANTIATE_TEST_SUITE_P(
+    Modes, WrongConfigTest,
+    ::testing::Values(
+        Wrong{
+            "[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"sequence\"\norder = \"none\"",
+            "5: topics.a.order: mode sequence needs the order of the partition: what lies below a done record is taken for "
+            "done"},
+        Wrong{
+            "[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"sequence\"\nmessage_id = \"header:x\"",
+            "5: topics.a.message_id: is header:x, and in mode sequence messages are numbered: by the partition (offset) or by "
+            "their producers (request); or use transactional"},
+        Wrong{"[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"sequence\"\nfingerprint = true",
+              "5: topics.a.fingerprint: is of ids, and mode sequence keeps none; use transactional"},
+        Wrong{"[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"sequence\"\nstore_down = \"run\"",
+              "5: topics.a.store_down: is for mode leased alone; set the mode to leased, or leave it out"},
+        Wrong{
+            "[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"transactional\"\nmessage_id = \"key\"\nrequest_window = 8",
+            "6: topics.a.request_window: is for producers that number what they send; set message_id to request, or leave it "
+            "out"},
+        Wrong{"[topics.a]\nmode = \"none\"\nlease = \"30s\"",
+              "3: topics.a.lease: is for mode leased alone; set the mode to leased, or leave it out"},
+        Wrong{"[topics.a]\nmode = \"none\"\nduplicates = \"replay\"",
+              "3: topics.a.duplicates: replay needs responses to be kept: set the mode to transactional or leased"},
+        Wrong{"[topics.a]\nmode = \"none\"\nreply_topics = \"b\"",
+              "3: topics.a.reply_topics: needs responses to be kept: set the mode to transactional or leased"}));
+
+TEST(ConfigTest, what_the_program_may_still_set_is_not_missed_in_the_file) {
+  const std::string postgres = "[postgres]\nurl = \"host=x\"\n[topics.a]\n";
+  EXPECT_EQ(problems(postgres + "lease = \"30s\"\nduplicates = \"replay\"\nreply_topics = \"b\""), Lines{});
+  EXPECT_EQ(problems(postgres + "mode = \"transactional\"\nduplicates = \"raise\""), Lines{});
+  EXPECT_EQ(problems(postgres + "mode = \"transactional\"\nduplicates = \"replay\""), Lines{});
+  EXPECT_EQ(problems(postgres + "mode = \"sequence\"\nrequest_window = 64"), Lines{});
+  EXPECT_EQ(problems(postgres + "mode = \"none\"\nlimiter = \"psp\""), Lines{});
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Others, WrongConfigTest,
     ::testing::Values(

@@ -126,21 +126,13 @@ class TopicCheck {
     }
   }
 
-  void merged(RunBy run_by) {
+  /// Settings that are set, and that this mode has no use for or cannot do. What is not set may still come from the program.
+  void combinations() {
     const Mode mode = s_.mode.value_or(Mode::none);
-    if (s_.duplicates == DuplicatePolicy::raise) {
-      if (mode == Mode::none) add("duplicates", "raise needs ids to be kept: set the mode to transactional or leased");
-      if (run_by == RunBy::consumer && !s_.dead_letter) {
-        add("duplicates",
-            "raise makes a dead letter of each duplicate, and the topic has no dead_letter; set it, or "
-            "duplicates to skip");
-      }
-    }
-    if (s_.duplicates == DuplicatePolicy::replay) {
-      if (mode == Mode::none)
-        add("duplicates", "replay needs responses to be kept: set the mode to transactional or leased");
-      if (!s_.reply_topics) add("duplicates", "replay has nowhere to send a response to; set reply_topics");
-    }
+    if (s_.duplicates == DuplicatePolicy::raise && mode == Mode::none)
+      add("duplicates", "raise needs ids to be kept: set the mode to transactional or leased");
+    if (s_.duplicates == DuplicatePolicy::replay && mode == Mode::none)
+      add("duplicates", "replay needs responses to be kept: set the mode to transactional or leased");
     if (s_.reply_topics && mode == Mode::none)
       add("reply_topics", "needs responses to be kept: set the mode to transactional or leased");
     if (s_.fingerprint == true && mode == Mode::none) {
@@ -150,8 +142,7 @@ class TopicCheck {
     if (by_requests && mode != Mode::sequence)
       add("message_id",
           "request is for mode sequence, whose producers number what they send; set the mode to sequence");
-    if (s_.request_window && !by_requests)
-      add("request_window", "is for producers that number what they send; set message_id to request, or leave it out");
+    if (s_.message_id && !by_requests) window_needs_requests();
     if (mode == Mode::sequence) {
       if (s_.message_id && !by_requests && *s_.message_id != "offset")
         add("message_id",
@@ -170,6 +161,17 @@ class TopicCheck {
     of_leases("unknown", s_.unknown.has_value());
     of_leases("while_running", s_.while_running.has_value());
     of_leases("store_down", s_.store_down == StoreDownPolicy::run);
+  }
+
+  /// What is missing, now that nothing more is set.
+  void merged(RunBy run_by) {
+    if (s_.duplicates == DuplicatePolicy::raise && run_by == RunBy::consumer && !s_.dead_letter) {
+      add("duplicates",
+          "raise makes a dead letter of each duplicate, and the topic has no dead_letter; set it, or duplicates to skip");
+    }
+    if (s_.duplicates == DuplicatePolicy::replay && !s_.reply_topics)
+      add("duplicates", "replay has nowhere to send a response to; set reply_topics");
+    if (!s_.message_id) window_needs_requests();
     if (run_by == RunBy::poll_loop && s_.store_down == StoreDownPolicy::run)
       add("store_down",
           "is for a Consumer; a PollLoop tells its caller that the database is away (StoreUnavailable); leave it out");
@@ -180,6 +182,11 @@ class TopicCheck {
  private:
   void add(const std::string& key, const std::string& problem) {
     problems_.push_back(config_.where("topics." + topic_ + "." + key) + ": " + problem);
+  }
+
+  void window_needs_requests() {
+    if (s_.request_window)
+      add("request_window", "is for producers that number what they send; set message_id to request, or leave it out");
   }
 
   void message_id() {
@@ -353,7 +360,12 @@ std::vector<std::string> check_config(const Config& config) {
   check_kafka(config, problems);
   check_postgres(config, problems);
   check_consumer(config, problems);
-  for (const auto& [topic, settings] : config.topics) TopicCheck(config, topic, settings, problems).relations();
+  for (const auto& [topic, settings] : config.topics) {
+    TopicCheck check(config, topic, settings, problems);
+    check.relations();
+    // Where the configuration sets no mode, the program does: then these come up when both are merged.
+    if (settings.mode) check.combinations();
+  }
   check_reserve(config, problems);
   check_shared_limiters(config, problems);
   check_handlers(config, problems);
@@ -366,6 +378,7 @@ std::vector<std::string> check_topic(const Config& config, const std::string& to
   TopicCheck check(config, topic, effective, problems);
   check.values();
   check.relations();
+  check.combinations();
   check.merged(run_by);
   return problems;
 }
