@@ -259,14 +259,34 @@ TEST_F(CliDoctor, ClaimsOfWhichNobodyKnowsAndAnOutboxThatStandsStill) {
       "(1, gen_random_uuid(), 'claimed', gen_random_uuid(), 1, 1, 7, now() + interval '1 hour')");
   sql("INSERT INTO outbox (topic, record_payload, written_at) VALUES ('orders', 'x', now() - interval '10 minutes')");
   auto out = cli_.run("doctor").out;
-  EXPECT_THAT(out, ContainsRegex("warning +claims of charge +of 2 messages nobody knows whether they took effect .1 "
-                                 "parked.; 1 running, 0 to be retried"));
+  EXPECT_THAT(out, ContainsRegex("warning +claims of charge +2 messages may have taken effect or not .1 parked.: "
+                                 "[-0-9a-f]{36}, [-0-9a-f]{36}; 1 running, 0 to be retried"));
+  EXPECT_THAT(out, HasSubstr(sql("SELECT id FROM claim WHERE record_offset = 6")));
+  EXPECT_THAT(out, HasSubstr("unpark ID --handler charge --done"));
   EXPECT_THAT(out, ContainsRegex("warning +outbox +1 message published by handlers waits to be sent, the oldest for 10m"
                                  ".*; no process sends them"));
   sql("UPDATE outbox SET shard = -1, refused = 'no such topic'");
   const auto refused = cli_.run("doctor");
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.out, ContainsRegex("PROBLEM +outbox +the broker refuses 1 message"));
+}
+
+/// No dead letter names them until they are delivered again: the doctor does.
+TEST_F(CliDoctor, ManyClaimsInDoubtAreNamedByTheOldestOfThem) {
+  migrate();
+  register_handlers();
+  sql("INSERT INTO claim (handler, id, state, owner, fence, slot, record_offset, claimed_at, expires_at) "
+      "SELECT 1, gen_random_uuid(), 'claimed', gen_random_uuid(), 1, 1, n, now() - n * interval '1 hour', now() - interval '1 minute' "
+      "FROM generate_series(1, 8) n");
+  // Its handler had not begun: the next consumer runs it.
+  sql("UPDATE claim SET unbegun_by = owner, unbegun_in = pg_postmaster_start_time() WHERE record_offset = 8");
+  const auto out = cli_.run("doctor").out;
+  EXPECT_THAT(out, ContainsRegex("warning +claims of charge +7 messages may have .* and 2 more; 1 running"));
+  const auto id = [&](int offset) {
+    return sql("SELECT id FROM claim WHERE record_offset = " + std::to_string(offset));
+  };
+  EXPECT_THAT(out, AllOf(HasSubstr(id(7)), HasSubstr(id(3)), Not(HasSubstr(id(2))), Not(HasSubstr(id(8)))));
+  EXPECT_EQ(cli_.run("inbox", "unpark", id(7), "--handler", "charge", "--done").code, 0);
 }
 
 TEST_F(CliDoctor, AGroupThatIsBehindAndStandsStill) {

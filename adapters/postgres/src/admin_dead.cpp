@@ -1,4 +1,5 @@
 #include <array>
+#include <sstream>
 
 #include "admin_session.hpp"
 #include "text.hpp"
@@ -58,6 +59,14 @@ std::optional<std::string> damage_of(const Rows& rows) {
   if (names == values) return std::nullopt;
   return "it has " + std::to_string(names) + " names of headers and " + std::to_string(values) +
          " values, so its row was changed by hand, and its headers are not known any more";
+}
+
+/// "UUID,UUID"; nothing when it is NULL.
+std::vector<MessageId> ids_at(const Rows& rows, std::size_t row, std::size_t column) {
+  std::vector<MessageId> ids;
+  std::istringstream list(text_or_empty(rows, row, column));
+  for (std::string id; std::getline(list, id, ',');) ids.push_back(MessageId::from(id));
+  return ids;
 }
 
 }  // namespace
@@ -127,14 +136,17 @@ WaitingReport Admin::waiting() {
                              dead.get<std::int64_t>(row, 2), time_at(dead, row, 3)});
     }
     const Rows claims = session_->run(
-        "SELECT coalesce(h.name, ''), count(*) FILTER (WHERE c.state = 'claimed' AND c.expires_at >= clock_timestamp()), "
-        "       count(*) FILTER (WHERE c.state = 'claimed' AND c.expires_at < clock_timestamp()), "
-        "       count(*) FILTER (WHERE c.state = 'failed'), count(*) FILTER (WHERE c.state = 'parked') "
-        "FROM claim c LEFT JOIN handler h ON h.id = c.handler GROUP BY 1 ORDER BY 1");
+        "SELECT coalesce(h.name, ''), count(*) FILTER (WHERE c.state = 'claimed' AND NOT c.is_unknown), "
+        "       count(*) FILTER (WHERE c.is_unknown), "
+        "       count(*) FILTER (WHERE c.state = 'failed'), count(*) FILTER (WHERE c.state = 'parked'), "
+        "       array_to_string((array_agg(c.id ORDER BY c.claimed_at, c.id) "
+        "                        FILTER (WHERE c.is_unknown OR c.state = 'parked'))[1:5], ',') "
+        "FROM (SELECT *, state = 'claimed' AND expires_at < clock_timestamp() AND NOT (" +
+        not_begun + ") AS is_unknown FROM claim) c LEFT JOIN handler h ON h.id = c.handler GROUP BY 1 ORDER BY 1");
     for (std::size_t row = 0; row < claims.size(); ++row) {
       report.claims.push_back({claims.get<std::string>(row, 0), claims.get<std::int64_t>(row, 1),
                                claims.get<std::int64_t>(row, 2), claims.get<std::int64_t>(row, 3),
-                               claims.get<std::int64_t>(row, 4)});
+                               claims.get<std::int64_t>(row, 4), ids_at(claims, row, 5)});
     }
     report.now = time_at(session_->run("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"), 0, 0);
     return report;

@@ -4,10 +4,6 @@ namespace turnstile::postgres {
 
 namespace {
 
-/// Of a claim whose lease has ended: its handler had not begun, so that whoever gets the message runs it.
-const std::string not_begun =
-    "coalesce(unbegun_by = owner AND unbegun_in = pg_catalog.pg_postmaster_start_time(), false)";
-
 // Counting reads the whole inbox; a person who asks for it can wait, or interrupt it.
 constexpr Patience kCounting{600'000, 5'000};
 

@@ -62,6 +62,10 @@ class Admin::Session {
   std::unique_ptr<Connection> connection_;
 };
 
+/// A condition on a claim whose lease has ended: its handler had not begun, so that the next consumer runs the message.
+inline const std::string not_begun =
+    "coalesce(unbegun_by = owner AND unbegun_in = pg_catalog.pg_postmaster_start_time(), false)";
+
 /// A column that the statements select as microseconds since 1970: `extract(epoch FROM t) * 1000000`, as bigint.
 DatabaseTime time_at(const Rows& rows, std::size_t row, std::size_t column);
 std::optional<DatabaseTime> time_or_none(const Rows& rows, std::size_t row, std::size_t column);

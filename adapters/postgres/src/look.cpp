@@ -140,10 +140,19 @@ void look_at_claims(const WaitingReport& report, Findings& findings) {
     if (of.unknown + of.parked == 0) {
       findings.ok(subject, others);
     } else {
-      findings.warning(subject,
-                       fmt::format("{} nobody knows whether they took effect ({} parked); {}",
-                                   "of " + count(of.unknown + of.parked, "message"), text::number(of.parked), others),
-                       "turnstile dlq list; then turnstile inbox unpark ID --handler NAME --done, or --rerun");
+      const std::int64_t undecided = of.unknown + of.parked;
+      std::string which;
+      for (const auto& id : of.undecided) which += (which.empty() ? "" : ", ") + id.text();
+      const std::int64_t more = undecided - static_cast<std::int64_t>(of.undecided.size());
+      if (more > 0) which += fmt::format(" and {} more", text::number(more));
+      findings.warning(
+          subject,
+          fmt::format("{} may have taken effect or not ({} parked): {}; {}", count(undecided, "message"),
+                      text::number(of.parked), which, others),
+          fmt::format(
+              "for each: turnstile inbox inspect ID; find out whether it took effect; then turnstile inbox unpark ID "
+              "--handler {} --done, or --rerun",
+              of.handler));
     }
   }
 }
