@@ -65,7 +65,8 @@ TEST_F(PostgresMigrations, OfTenThatStartAtOnceOneRunsThem) {
 }
 
 TEST_F(PostgresMigrations, AMissingSchemaNamesTheCommand) {
-  EXPECT_THAT(schema_error(), AllOf(HasSubstr("no schema " + schema_->name()), HasSubstr("turnstile migrate up")));
+  EXPECT_THAT(schema_error(), AllOf(HasSubstr("no schema " + schema_->name()), HasSubstr("turnstile migrate up"),
+                                    HasSubstr("--schema NAME (TURNSTILE_POSTGRES_SCHEMA")));
 }
 
 TEST_F(PostgresMigrations, AnOlderSchemaNamesTheFileAndTheCommand) {

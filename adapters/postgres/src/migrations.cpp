@@ -259,7 +259,10 @@ void check_ledger(Connection& connection, const PostgresSettings& settings) {
   const auto& known = embedded_migration_list();
   const std::string remedy = "; run: turnstile migrate up";
   const auto ledger = read_ledger(connection, settings);
-  if (!ledger) throw SchemaError("the database has no schema " + settings.schema + " with Turnstile's tables" + remedy);
+  if (!ledger) {
+    throw SchemaError("the database has no schema " + settings.schema + " with Turnstile's tables" + remedy +
+                      "; or name the schema that is used: --schema NAME (TURNSTILE_POSTGRES_SCHEMA, postgres.schema)");
+  }
   const auto states = compare(*ledger, known);
   refuse_strange(states, known, settings.schema);
   for (const MigrationState& state : states) {
