@@ -62,6 +62,19 @@ TEST_F(CliInbox, InspectAsJsonListsHandlersAndDeadLetters) {
   EXPECT_EQ(json["dead"][0]["replayed_at"], nullptr);
 }
 
+TEST_F(CliInbox, InspectSaysThatAnIdCameByACall) {
+  // As over HTTP and through Inbox::once().
+  sql("INSERT INTO inbox (handler, id, slot, record_offset) VALUES (1, '" + kOrder.text() + "', 0, 0)");
+  sql("INSERT INTO inbox (handler, id, slot, record_offset) VALUES (2, '" + kOrder.text() + "', 99, 5)");
+  const auto found = cli_.run("inbox", "inspect", "order-17");
+  EXPECT_THAT(found.out, AllOf(::testing::ContainsRegex("charge .* a call .HTTP or Inbox."),
+                               ::testing::ContainsRegex("mail .* a partition that is no longer known, @5")));
+  const auto json = nlohmann::json::parse(cli_.run("inbox", "inspect", "order-17", "--json").out);
+  EXPECT_EQ(json["seen"][0]["topic"], nullptr);
+  EXPECT_EQ(json["seen"][0]["offset"], nullptr);
+  EXPECT_EQ(json["seen"][1]["offset"], 5);
+}
+
 TEST_F(CliInbox, AnUnknownHandlerIsNotTakenForAnEmptyOne) {
   const auto found = cli_.run("inbox", "inspect", "order-17", "--handler", "chrage");
   EXPECT_EQ(found.code, 2);

@@ -23,9 +23,24 @@ struct Options {
 
 // --- inspect ---
 
+/// All null for a message that came from no partition.
+template <class Message>
+void add_place(Json& json, const Message& message) {
+  const auto unless_called = [&](const auto& value) { return message.by_call ? Json(nullptr) : Json(value); };
+  json["group"] = unless_called(message.from.group);
+  json["topic"] = unless_called(message.from.at.topic);
+  json["partition"] = unless_called(message.from.at.partition);
+  json["offset"] = unless_called(message.offset);
+}
+
+template <class Message>
+std::string place_of(const Message& message) {
+  return message.by_call ? "a call (HTTP or Inbox)" : place(message.from, message.offset);
+}
+
 Json to_json(const postgres::SeenMessage& seen) {
-  Json json{{"handler", seen.handler},     {"seen_at", iso(seen.seen_at)},        {"group", seen.from.group},
-            {"topic", seen.from.at.topic}, {"partition", seen.from.at.partition}, {"offset", seen.offset}};
+  Json json{{"handler", seen.handler}, {"seen_at", iso(seen.seen_at)}};
+  add_place(json, seen);
   if (seen.fingerprint) json["fingerprint"] = *seen.fingerprint;
   return json;
 }
@@ -35,11 +50,8 @@ Json to_json(const postgres::ClaimedMessage& claim) {
             {"state", claim.state},
             {"fence", claim.fence},
             {"claimed_at", iso(claim.claimed_at)},
-            {"expires_at", iso(claim.expires_at)},
-            {"group", claim.from.group},
-            {"topic", claim.from.at.topic},
-            {"partition", claim.from.at.partition},
-            {"offset", claim.offset}};
+            {"expires_at", iso(claim.expires_at)}};
+  add_place(json, claim);
   if (!claim.error.empty()) json["error"] = claim.error;
   return json;
 }
@@ -55,7 +67,7 @@ Json to_json(const postgres::DeadSummary& dead) {
 void print_seen(const std::vector<postgres::SeenMessage>& seen) {
   std::vector<std::vector<std::string>> rows{{"HANDLER", "TOOK EFFECT", "FROM"}};
   for (const auto& message : seen) {
-    rows.push_back({one_line(message.handler, 60), when(message.seen_at), place(message.from, message.offset)});
+    rows.push_back({one_line(message.handler, 60), when(message.seen_at), place_of(message)});
   }
   fmt::print("{}", table(rows));
 }
@@ -63,7 +75,7 @@ void print_seen(const std::vector<postgres::SeenMessage>& seen) {
 void print_claims(const std::string& id, const std::vector<postgres::ClaimedMessage>& claims) {
   for (const auto& claim : claims) {
     fmt::print("{} by {}, {} (claim {}), from {}{}{}\n", claim.state, one_line(claim.handler, 60),
-               when(claim.claimed_at), claim.fence, place(claim.from, claim.offset),
+               when(claim.claimed_at), claim.fence, place_of(claim),
                claim.state == "claimed" ? ", until " + when(claim.expires_at) : "",
                claim.error.empty() ? "" : ": " + one_line(claim.error, 200));
     if (claim.state == "parked" || claim.state == "unknown") {

@@ -52,14 +52,18 @@ std::vector<SeenMessage> Admin::inspect(const MessageId& id, const std::optional
   // By each handler's id and the message's: the primary key answers, however large the inbox.
   const Rows rows = session_->ask(
       "SELECT h.name, f.consumer_group, f.topic, f.partition, i.record_offset, "
-      "       (extract(epoch FROM i.seen_at) * 1000000)::bigint, i.fingerprint "
+      "       (extract(epoch FROM i.seen_at) * 1000000)::bigint, i.fingerprint, i.slot = 0 "
       "FROM handler h JOIN inbox i ON i.handler = h.id AND i.id = $1::uuid LEFT JOIN fence f ON f.slot = i.slot "
       "WHERE $2::text IS NULL OR h.name = $2 ORDER BY h.name",
       {id.text(), handler});
   std::vector<SeenMessage> seen;
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    SeenMessage message{rows.get<std::string>(row, 0), partition_at(rows, row, 1), rows.get<Offset>(row, 4),
-                        time_at(rows, row, 5), std::nullopt};
+    SeenMessage message{rows.get<std::string>(row, 0),
+                        partition_at(rows, row, 1),
+                        rows.get<Offset>(row, 4),
+                        time_at(rows, row, 5),
+                        std::nullopt,
+                        rows.get<bool>(row, 7)};
     if (rows.at(row, 6)) message.fingerprint = rows.get<std::int64_t>(row, 6);
     seen.push_back(std::move(message));
   }
@@ -121,7 +125,7 @@ std::vector<ClaimedMessage> Admin::claims(const MessageId& id, const std::option
           ") THEN 'unknown' ELSE c.state END, "
           "       c.fence, (extract(epoch FROM c.claimed_at) * 1000000)::bigint, "
           "       (extract(epoch FROM c.expires_at) * 1000000)::bigint, f.consumer_group, f.topic, f.partition, "
-          "       c.record_offset, coalesce(c.error, '') "
+          "       c.record_offset, coalesce(c.error, ''), c.slot = 0 "
           "FROM handler h JOIN claim c ON c.handler = h.id AND c.id = $1::uuid LEFT JOIN fence f ON f.slot = c.slot "
           "WHERE $2::text IS NULL OR h.name = $2 ORDER BY h.name",
       {id.text(), handler});
@@ -129,7 +133,7 @@ std::vector<ClaimedMessage> Admin::claims(const MessageId& id, const std::option
   for (std::size_t row = 0; row < rows.size(); ++row) {
     claims.push_back({rows.get<std::string>(row, 0), rows.get<std::string>(row, 1), rows.get<std::int64_t>(row, 2),
                       time_at(rows, row, 3), time_at(rows, row, 4), partition_at(rows, row, 5),
-                      rows.get<Offset>(row, 8), rows.get<std::string>(row, 9)});
+                      rows.get<Offset>(row, 8), rows.get<std::string>(row, 9), rows.get<bool>(row, 10)});
   }
   return claims;
 }

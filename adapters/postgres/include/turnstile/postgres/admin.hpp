@@ -38,6 +38,7 @@ struct SeenMessage {
   Offset offset = 0;
   DatabaseTime seen_at;
   std::optional<std::int64_t> fingerprint;
+  bool by_call = false;  ///< it came over HTTP or through Inbox, and from no partition: `from` and `offset` say nothing
 };
 
 /// A message of a leased topic that is not done.
@@ -49,7 +50,8 @@ struct ClaimedMessage {
   DatabaseTime expires_at;
   GroupPartition from;
   Offset offset = 0;
-  std::string error;  ///< failed: why
+  std::string error;     ///< failed: why
+  bool by_call = false;  ///< as in SeenMessage
 };
 
 struct HandlerRows {
