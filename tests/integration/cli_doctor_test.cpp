@@ -289,6 +289,19 @@ TEST_F(CliDoctor, ManyClaimsInDoubtAreNamedByTheOldestOfThem) {
   EXPECT_EQ(cli_.run("inbox", "unpark", id(7), "--handler", "charge", "--done").code, 0);
 }
 
+TEST_F(CliDoctor, AFailedClaimWithADeadLetterIsNotToBeRetried) {
+  migrate();
+  register_handlers();
+  sql("INSERT INTO claim (handler, id, state, owner, fence, slot, record_offset, expires_at) "
+      "SELECT 1, gen_random_uuid(), 'failed', gen_random_uuid(), 1, 1, n, now() FROM generate_series(1, 3) n");
+  sql("INSERT INTO dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, header_names, header_values) "
+      "SELECT handler, slot, 0, record_offset, id, 'failed', 'why', 5, '{}', '{}' FROM claim WHERE record_offset < 3");
+  EXPECT_THAT(cli_.run("doctor").out,
+              ContainsRegex("ok +claims of charge +0 running, 1 to be retried, 2 dead letters"));
+  sql("UPDATE dead SET replayed_at = now() WHERE record_offset = 1");
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +claims of charge +0 running, 2 to be retried, 1 dead letter"));
+}
+
 TEST_F(CliDoctor, AGroupThatIsBehindAndStandsStill) {
   migrate();
   const auto topic = kafka_.create_topic(1);

@@ -140,13 +140,18 @@ WaitingReport Admin::waiting() {
         "       count(*) FILTER (WHERE c.is_unknown), "
         "       count(*) FILTER (WHERE c.state = 'failed'), count(*) FILTER (WHERE c.state = 'parked'), "
         "       array_to_string((array_agg(c.id ORDER BY c.claimed_at, c.id) "
-        "                        FILTER (WHERE c.is_unknown OR c.state = 'parked'))[1:5], ',') "
+        "                        FILTER (WHERE c.is_unknown OR c.state = 'parked'))[1:5], ','), "
+        "       count(d.message_id) FILTER (WHERE c.state = 'failed') "
         "FROM (SELECT *, state = 'claimed' AND expires_at < clock_timestamp() AND NOT (" +
-        not_begun + ") AS is_unknown FROM claim) c LEFT JOIN handler h ON h.id = c.handler GROUP BY 1 ORDER BY 1");
+        not_begun +
+        ") AS is_unknown FROM claim) c LEFT JOIN handler h ON h.id = c.handler "
+        "LEFT JOIN (SELECT DISTINCT handler, message_id FROM dead WHERE replayed_at IS NULL AND reason IN ('failed', 'rejected')) d "
+        "  ON d.handler = c.handler AND d.message_id = c.id GROUP BY 1 ORDER BY 1");
     for (std::size_t row = 0; row < claims.size(); ++row) {
       report.claims.push_back({claims.get<std::string>(row, 0), claims.get<std::int64_t>(row, 1),
                                claims.get<std::int64_t>(row, 2), claims.get<std::int64_t>(row, 3),
-                               claims.get<std::int64_t>(row, 4), ids_at(claims, row, 5)});
+                               claims.get<std::int64_t>(row, 4), ids_at(claims, row, 5),
+                               claims.get<std::int64_t>(row, 6)});
     }
     report.now = time_at(session_->run("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"), 0, 0);
     return report;

@@ -136,7 +136,8 @@ void look_at_claims(const WaitingReport& report, Findings& findings) {
   for (const auto& of : report.claims) {
     const std::string subject = "claims of " + of.handler;
     const std::string others =
-        fmt::format("{} running, {} to be retried", text::number(of.claimed), text::number(of.failed));
+        fmt::format("{} running, {} to be retried{}", text::number(of.claimed), text::number(of.failed - of.dead),
+                    of.dead > 0 ? ", " + count(of.dead, "dead letter") : "");
     if (of.unknown + of.parked == 0) {
       findings.ok(subject, others);
     } else {

@@ -175,6 +175,8 @@ struct WaitingReport {
     std::string handler;
     std::int64_t claimed = 0, unknown = 0, failed = 0, parked = 0;  ///< as in HandlerRows
     std::vector<MessageId> undecided{};  ///< of the unknown and the parked ones the oldest, at most 5
+    std::int64_t dead =
+        0;  ///< of the failed ones: their dead letters wait, so they run again only if these are replayed
   };
   std::vector<Dead> dead;         ///< not replayed yet; the most frequent first
   std::vector<OfHandler> claims;  ///< of handlers that have any, in the order of their names
