@@ -8,6 +8,7 @@
 
 #include "client.hpp"
 #include "topics.hpp"
+#include "turnstile/error.hpp"
 #include "turnstile/kafka/admin.hpp"
 
 namespace turnstile::kafka {
@@ -121,9 +122,9 @@ bool token_topic_exists(const Settings& settings, const std::string& topic, std:
   const auto client = Client::open(Role::inspector, settings, std::move(logger));
   const auto found = shape(*client, topic, patience);
   if (found.partitions > 1 && !is_mock(*client, patience)) {
-    throw BrokerError(
-        fmt::format("topic {} at {} has {} partitions and so is no token log, which has exactly 1: name another topic",
-                    topic, setting(settings, "bootstrap.servers"), found.partitions));
+    throw ConfigError(
+        {fmt::format("topic {} at {} has {} partitions and so is no token log, which has exactly 1: name another topic",
+                     topic, setting(settings, "bootstrap.servers"), found.partitions)});
   }
   return found.partitions > 0;
 }

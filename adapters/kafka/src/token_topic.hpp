@@ -10,7 +10,7 @@ namespace turnstile::kafka {
 
 std::string snapshot_topic(const std::string& topic);
 
-/// Creates nothing. Throws BrokerError when no broker answers, or the topic cannot be a token log.
+/// Creates nothing. Throws BrokerError when no broker answers, ConfigError when the topic cannot be a token log.
 bool token_topic_exists(const Settings& settings, const std::string& topic, std::shared_ptr<spdlog::logger> logger);
 
 /// Throws BrokerError, with the command that puts it right.

@@ -27,7 +27,7 @@ std::unique_ptr<TokenLog> open_token_log(const Settings& settings, const TokenTo
                                          std::shared_ptr<spdlog::logger> logger);
 
 /// The log as it is, for those who look at it from outside (turnstile/token_reader.hpp): creates nothing. Nothing when there is no
-/// such topic. Throws ConfigError; BrokerError, also for a topic that cannot be a token log.
+/// such topic. Throws ConfigError, also for a topic that cannot be a token log, and BrokerError.
 std::unique_ptr<TokenLog> find_token_log(const Settings& settings, const std::string& topic,
                                          std::shared_ptr<spdlog::logger> logger);
 
