@@ -1,5 +1,5 @@
 #pragma once
-// Limits over all processes, with PostgreSQL (12 and later) as the one who counts: each permit is a row with a lease, by the
+// Limits over all processes, with PostgreSQL (13 and later) as the one who counts: each permit is a row with a lease, by the
 // clock of the database. For programs that have the database but no token log in Kafka, and for small clusters: a process that
 // holds a permit or waits for one asks the database once in every poll interval, and each change of hands is a commit. While a
 // process has its share and uses it, a permit goes from one of its threads to the next without the database.

@@ -1,5 +1,5 @@
 #pragma once
-// The inbox in PostgreSQL (12 and later). Connections are opened when they are first needed, so a store can be made
+// The inbox in PostgreSQL (13 and later). Connections are opened when they are first needed, so a store can be made
 // while the database is away; what it cannot reach it reports as StoreUnavailable, and goes on by itself later.
 
 #include <memory>
