@@ -6,7 +6,7 @@ namespace turnstile::cli {
 enum class Exit : int {
   ok = 0,
   problems = 1,     ///< problems were found, or nothing was found
-  usage = 2,        ///< wrong arguments or configuration
+  usage = 2,        ///< wrong arguments or configuration; a --yes that is missing
   unreachable = 3,  ///< the broker or the database cannot be reached, is too busy, or does not let us in
   refused = 4,      ///< done would be worse than not done: an unknown schema, a changed migration, ids still needed
 };
@@ -15,7 +15,7 @@ inline constexpr const char* kExitCodes =
     "Exit codes:\n"
     "  0  done, and all is well\n"
     "  1  problems were found, or what was asked for does not exist\n"
-    "  2  wrong arguments or configuration\n"
+    "  2  wrong arguments or configuration, or --yes is missing\n"
     "  3  Kafka or PostgreSQL cannot be reached, is too busy, or does not let us in\n"
     "  4  refused: a schema that this build does not know, a changed migration, ids that are still needed\n";
 
