@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include <condition_variable>
+#include <future>
 #include <sstream>
 
 #include "support/eventually.hpp"
@@ -249,6 +250,54 @@ TEST(TokenDomain, a_member_that_is_cut_off_keeps_its_reserve_and_its_replacement
   EXPECT_FALSE(of_cut_off->try_acquire());
   EXPECT_TRUE(eventually([&] { return replacement->permits().limiters.at(0).holders.at(0).reserved == 1; }));
 }
+
+class LostToken : public ::testing::TestWithParam<std::chrono::milliseconds> {
+ protected:
+  LostToken() {
+    tokens_.limit("psp", 1);
+    held_ = std::get<Granted>(tokens_.request("psp", 1, Priority::normal, 20s));
+  }
+
+  Cluster cluster_;
+  const std::shared_ptr<TokenDomain> domain_ = cluster_.join();
+  TokenService tokens_{domain_, {.hold_timeout = GetParam()}};
+  Granted held_;
+};
+
+TEST_P(LostToken, is_told_when_the_lease_of_its_permit_ends) {
+  EXPECT_FALSE(held_.lost.stop_requested());
+  cluster_.topic->away(true);
+  EXPECT_TRUE(eventually([&] { return held_.lost.stop_requested(); }));
+  EXPECT_TRUE(tokens_.outstanding().at(0).lost);
+  EXPECT_EQ(tokens_.keep(held_.token), KeepAnswer::lost);
+  EXPECT_EQ(tokens_.release(held_.token), ReleaseAnswer::too_late);
+}
+
+TEST_P(LostToken, may_be_released_where_that_is_told) {
+  std::promise<ReleaseAnswer> released;
+  const std::stop_callback release(held_.lost, [&] { released.set_value(tokens_.release(held_.token)); });
+  cluster_.topic->away(true);
+  EXPECT_EQ(released.get_future().get(), ReleaseAnswer::too_late);
+}
+
+TEST_P(LostToken, may_be_released_while_that_is_told) {
+  std::promise<void> told, released;
+  std::jthread releases([&] {
+    told.get_future().wait();
+    EXPECT_EQ(tokens_.release(held_.token), ReleaseAnswer::too_late);
+    released.set_value();
+  });
+  const std::stop_callback on_lost(held_.lost, [&] {
+    told.set_value();
+    EXPECT_EQ(released.get_future().wait_for(20s), std::future_status::ready) << "release() waits for this callback";
+  });
+  cluster_.topic->away(true);
+  releases.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, LostToken, ::testing::Values(0ms, 60'000ms), [](const auto& tested) {
+  return tested.param == 0ms ? "without_a_hold_timeout" : "with_a_hold_timeout";
+});
 
 TEST(TokenDomain, a_member_that_was_cut_off_across_a_trim_begins_anew_from_the_newer_snapshot) {
   Cluster cluster;

@@ -57,14 +57,58 @@ class Periodic final : public ExpiryStrategy {
   std::jthread thread_;
 };
 
+/// The `lost` of a token with a hold_timeout: set when its time is over, and when the permit under it is lost. The permit's own
+/// stop_token cannot be handed out in its place, since it is shared by all permits that are lost together.
+class Loss {
+ public:
+  /// Does not wait for callbacks of `lost` that run: their thread may wait for the one that releases the token.
+  struct LetGo {
+    void operator()(Loss* loss) const {
+      if (loss->stage_.exchange(Stage::let_go) != Stage::telling) delete loss;
+    }
+  };
+  using Ptr = std::unique_ptr<Loss, LetGo>;
+
+  static Ptr of(const std::stop_token& permit) { return Ptr(new Loss(permit)); }
+  /// To be set without a lock: it runs the callbacks of `lost`.
+  [[nodiscard]] const std::stop_source& source() const { return source_; }
+
+ private:
+  enum class Stage : std::uint8_t {
+    waiting,
+    telling,  ///< the permit is lost: callbacks may run
+    told,
+    let_go,
+  };
+  struct Tell {
+    Loss* loss;
+    void operator()() const noexcept { loss->tell(); }
+  };
+
+  explicit Loss(const std::stop_token& permit) : permit_lost_(permit, Tell{this}) {}
+
+  void tell() {
+    Stage was = Stage::waiting;
+    if (!stage_.compare_exchange_strong(was, Stage::telling)) return;
+    source_.request_stop();
+    was = Stage::telling;
+    // A stop_callback may end itself. On any other thread its destructor waits for it.
+    if (!stage_.compare_exchange_strong(was, Stage::told)) delete this;
+  }
+
+  std::stop_source source_;
+  std::atomic<Stage> stage_{Stage::waiting};
+  const std::stop_callback<Tell> permit_lost_;  ///< last: it may call at once
+};
+
 struct Held {
   Permit permit;
   const Limiter* limiter = nullptr;
   Time since{}, due{};
-  bool overdue = false;                         ///< its hold_timeout has passed
-  std::shared_ptr<std::stop_source> cancelled;  ///< with a hold_timeout only; otherwise the permit's own says it
+  bool overdue = false;  ///< its hold_timeout has passed
+  Loss::Ptr loss{};      ///< with a hold_timeout only; otherwise the permit's own says it
   [[nodiscard]] bool lost() const {
-    return permit.lost().stop_requested() || (cancelled && cancelled->stop_requested());
+    return permit.lost().stop_requested() || (loss && loss->source().stop_requested());
   }
 };
 
@@ -235,17 +279,12 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limit
 Granted TokenService::State::enter(Permit permit, const Limiter* limiter) {
   const std::uint64_t number = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
   Granted answer{.token = {id, number}, .lost = permit.lost()};
-  Held held{.permit = std::move(permit),
-            .limiter = limiter,
-            .since = steady_clock::now(),
-            .due = {},
-            .overdue = false,
-            .cancelled = nullptr};
+  Held held{.permit = std::move(permit), .limiter = limiter, .since = steady_clock::now(), .due = {}, .overdue = false};
   Shard& into = shard(number);
   if (settings.hold_timeout.count() > 0) {
     held.due = held.since + settings.hold_timeout;
-    held.cancelled = std::make_shared<std::stop_source>();
-    answer.lost = held.cancelled->get_token();
+    held.loss = Loss::of(held.permit.lost());
+    answer.lost = held.loss->source().get_token();
   }
   const std::lock_guard lock(into.mutex);
   if (settings.hold_timeout.count() > 0) into.due.insert({held.due, number});
@@ -288,7 +327,7 @@ ReleaseAnswer TokenService::release(const TokenId& token) {
   if (found == shard.held.end()) return s.about_absent<ReleaseAnswer>(shard, token.number);
   Held held = std::move(found->second);
   shard.held.erase(found);
-  if (held.cancelled) shard.due.erase({held.due, token.number});
+  if (held.loss) shard.due.erase({held.due, token.number});
   lock.unlock();
   const bool lost = held.permit.lost().stop_requested();
   held.permit.give_back();  // without the lock: it may wake others
@@ -304,7 +343,7 @@ KeepAnswer TokenService::keep(const TokenId& token) {
   if (found == shard.held.end()) return s.about_absent<KeepAnswer>(shard, token.number);
   Held& held = found->second;
   if (held.lost()) return KeepAnswer::lost;
-  if (!held.cancelled) return KeepAnswer::kept;
+  if (!held.loss) return KeepAnswer::kept;
   shard.due.erase({held.due, token.number});
   held.due = steady_clock::now() + s.settings.hold_timeout;
   held.overdue = false;
@@ -327,7 +366,7 @@ std::size_t TokenService::State::expire(std::size_t most, std::chrono::microseco
   for (Shard& shard : shards) {
     for (bool more = true; more;) {
       Held taken;
-      std::shared_ptr<std::stop_source> cancel;
+      std::stop_source cancel{std::nostopstate};
       {
         const std::lock_guard lock(shard.mutex);
         const Time now = steady_clock::now();
@@ -346,13 +385,13 @@ std::size_t TokenService::State::expire(std::size_t most, std::chrono::microseco
           taken = std::move(held);
           shard.held.erase(number);
           shard.note_expired(number);
-          cancel = taken.cancelled;
+          cancel = taken.loss->source();
         } else {
           shard.due.insert({held.due, number});
-          if (settings.on_hold == OnHold::cancel) cancel = held.cancelled;
+          if (settings.on_hold == OnHold::cancel) cancel = held.loss->source();
         }
       }
-      if (cancel) cancel->request_stop();  // without the lock: it may run callbacks
+      cancel.request_stop();  // without the lock: it may run callbacks
       if (!taken.permit) continue;
       taken.permit.give_back();
       taken_back.fetch_add(1, std::memory_order_relaxed);
