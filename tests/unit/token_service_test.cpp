@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "support/eventually.hpp"
+#include "turnstile/error.hpp"
 
 namespace turnstile {
 namespace {
@@ -81,6 +82,22 @@ TEST_F(Tokens, answer_for_each_wrong_release_and_keep_what_it_was) {
   EXPECT_EQ(tokens_.keep(mine.token), KeepAnswer::already);
   EXPECT_EQ(granted(ask(2)).token.number, mine.token.number + 1) << "released twice, it came back once";
   EXPECT_TRUE(std::holds_alternative<TimedOut>(ask()));
+}
+
+TEST_F(Tokens, keep_their_limiter_when_it_is_made_known_again) {
+  const auto both = granted(ask(2));
+  std::atomic<bool> got{false};
+  std::jthread waits([&] { got = std::holds_alternative<Granted>(ask(1, patience)); });
+  EXPECT_TRUE(eventually([&] { return tokens_.waiting() == 1; }));
+  tokens_.limit("psp", 2);
+  tokens_.release(both.token);
+  waits.join();
+  EXPECT_TRUE(got);
+  tokens_.limit("psp", 2);
+  EXPECT_EQ(tokens_.outstanding().at(0).limiter, "psp");
+  EXPECT_THROW(tokens_.limit("psp", 3), Error);
+  EXPECT_TRUE(std::holds_alternative<Granted>(ask())) << "of the 2";
+  EXPECT_TRUE(std::holds_alternative<TimedOut>(ask())) << "no third";
 }
 
 TEST_F(Tokens, are_handed_to_those_who_wait_in_their_order_and_urgent_ones_first) {

@@ -132,7 +132,8 @@ class TokenService {
   TokenService& operator=(const TokenService&) = delete;
 
   /// Makes a limiter known; before the first request() for it. Over a cluster this is what the program is configured with: of
-  /// several programs' limits the lowest holds, unless an operator has set one. Throws as Limiters::open() does.
+  /// several programs' limits the lowest holds, unless an operator has set one. A second call with the same limit changes nothing.
+  /// Throws as Limiters::open() does: Error when the limiter is known with another limit, for one.
   void limit(const std::string& limiter, std::int64_t limit);
 
   /// `count` permits, as one token. Waits up to `timeout`, or until `stop` is set; 0 does not wait, milliseconds::max() waits

@@ -103,7 +103,7 @@ class Loss {
 
 struct Held {
   Permit permit;
-  const Limiter* limiter = nullptr;
+  const Limiter* limiter = nullptr;  ///< one of State::names, which lets go of none
   Time since{}, due{};
   bool overdue = false;  ///< its hold_timeout has passed
   Loss::Ptr loss{};      ///< with a hold_timeout only; otherwise the permit's own says it
@@ -439,7 +439,8 @@ TokenService::~TokenService() {
 void TokenService::limit(const std::string& limiter, std::int64_t limit) {
   auto opened = state_->limiters->open(limiter, limit);
   const std::unique_lock lock(state_->names_mutex);
-  state_->names[limiter] = std::move(opened);
+  // The one that is known stays: tokens that are out name it, and requests wait in its line.
+  state_->names.try_emplace(limiter, std::move(opened));
 }
 
 std::vector<TokenView> TokenService::outstanding(std::size_t most) const {
