@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <thread>
 
 #include "hand_over.hpp"
 #include "token_topic.hpp"
@@ -15,6 +16,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int ask_timeout_ms = 10'000;
+constexpr milliseconds ask_timeout{ask_timeout_ms};
+constexpr milliseconds ask_once_more_after{100};
 constexpr std::size_t most_at_once = 1'024;
 // A broker that has just started may not know of a topic yet: all answers of so long must say that it is gone. Nothing is lost by
 // waiting: without its topic nobody can renew, and each stops at its own deadline.
@@ -37,6 +40,8 @@ Settings reader_settings(Settings settings, LogUse use) {
   settings["fetch.error.backoff.ms"] = "50";
   // A damaged batch must be noticed by all who read it, and not only by those to whom its bytes make no sense.
   settings["check.crcs"] = "true";
+  // A connection on which nothing is answered any more is given up after this, not after librdkafka's 60 s.
+  settings.try_emplace("socket.timeout.ms", std::to_string(ask_timeout_ms));
   if (use == LogUse::reader) {
     // A log may end in marks of somebody's transaction, after which no record comes. Members need not know at once, and would be
     // woken twice for each record.
@@ -98,24 +103,38 @@ std::string KafkaTokenLog::name() const {
 
 // --- reading -----------------------------------------------------------------------------------------------------------
 
-std::pair<std::int64_t, std::int64_t> KafkaTokenLog::bounds(const std::string& topic) const {
-  std::int64_t low = 0, high = 0;
-  const auto code =
-      rd_kafka_query_watermark_offsets(consumer_->handle(), topic.c_str(), 0, &low, &high, ask_timeout_ms);
-  if (code) throw consumer_->no_answer(code, "asking where it begins and ends", topic);
-  return {low, high};
+/// `edge`: RD_KAFKA_OFFSET_BEGINNING or RD_KAFKA_OFFSET_END. Not by rd_kafka_query_watermark_offsets(): of librdkafka 2.0.2, its
+/// timeout does not end a request that is on its way, so that a broker that hangs would hold up the caller until socket.timeout.ms.
+std::int64_t KafkaTokenLog::ask_for(std::int64_t edge, const std::string& topic, milliseconds patience) const {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
+    const PartitionList list{rd_kafka_topic_partition_list_new(1)};
+    auto* asked = rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), 0);
+    asked->offset = edge;
+    auto code = rd_kafka_offsets_for_times(consumer_->handle(), list.get(),
+                                           static_cast<int>(std::max<std::int64_t>(left.count(), 1)));
+    if (!code) code = asked->err;
+    if (!code) return asked->offset;
+    // A broker that has just come back may not lead the partition yet, or not know it.
+    if (for_good(code) || std::chrono::steady_clock::now() + ask_once_more_after >= until) {
+      consumer_->hear_failures();
+      throw consumer_->no_answer(code, "asking where it begins and ends", topic);
+    }
+    std::this_thread::sleep_for(ask_once_more_after);
+  }
 }
 
-std::int64_t KafkaTokenLog::begin() { return bounds(topic_).first; }
+std::int64_t KafkaTokenLog::begin() { return ask_for(RD_KAFKA_OFFSET_BEGINNING, topic_, ask_timeout); }
 
-std::int64_t KafkaTokenLog::end() { return bounds(topic_).second; }
+std::int64_t KafkaTokenLog::end() { return ask_for(RD_KAFKA_OFFSET_END, topic_, ask_timeout); }
 
 /// From the end, one at a time: nobody needs more than the newest, and until the topic is compacted it may hold thousands.
 std::optional<TokenLog::Snapshot> KafkaTokenLog::snapshot(std::int64_t before) {
   const std::string topic = snapshot_topic(topic_);
   if (!topic_exists(*consumer_, topic)) return std::nullopt;
-  const auto [low, high] = bounds(topic);
-  before = std::min(before, high);
+  const auto low = ask_for(RD_KAFKA_OFFSET_BEGINNING, topic, ask_timeout);
+  before = std::min(before, ask_for(RD_KAFKA_OFFSET_END, topic, ask_timeout));
   // Compaction leaves holes, so that the record before an offset may be far before it.
   for (std::int64_t step = 1; before > low; step *= 2) {
     const std::int64_t from = std::max(low, before - step);
@@ -216,11 +235,7 @@ void KafkaTokenLog::take(const rd_kafka_message_t& record, std::vector<Record>& 
     return;
   }
   if (record.offset < next_) return;
-  if (record.offset > next_) {
-    const auto low = bounds(topic_).first;
-    if (low > next_) throw trimmed(low);
-    fill(record.offset, into);
-  }
+  fill(record.offset, into);
   rd_kafka_timestamp_type_t kind{};
   const auto time_ms = std::max<std::int64_t>(rd_kafka_message_timestamp(&record, &kind), 0);
   into.push_back({.position = record.offset,
@@ -231,7 +246,9 @@ void KafkaTokenLog::take(const rd_kafka_message_t& record, std::vector<Record>& 
   unreadable_since_ = {};
 }
 
-/// What is between were never records (the marks of somebody's transaction). They mean nothing, to all members alike.
+/// What is between were never records (the marks of somebody's transaction). They mean nothing, to all members alike. They cannot have
+/// been deleted: a broker answers a fetch below the log's beginning with an error, and librdkafka asks on from where the last answer
+/// ended. So there is nothing to ask it, and a broker that does not answer holds up nobody who has records to read.
 void KafkaTokenLog::fill(std::int64_t up_to, std::vector<Record>& into) {
   for (; next_ < up_to; ++next_) into.push_back({.position = next_, .bytes = {}});
 }
@@ -247,7 +264,7 @@ TokenLogTrimmed KafkaTokenLog::trimmed(std::int64_t low) const {
 void KafkaTokenLog::look_where_it_begins() {
   std::int64_t low = 0;
   try {
-    low = bounds(topic_).first;
+    low = ask_for(RD_KAFKA_OFFSET_BEGINNING, topic_, look_timeout);
   } catch (const BrokerError&) {
     return;  // nobody answers: not known yet
   }

@@ -50,7 +50,8 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   void look_whether_it_is_gone();
   [[nodiscard]] TokenLogBroken gone() const;
   [[nodiscard]] TokenLogTrimmed trimmed(std::int64_t low) const;
-  [[nodiscard]] std::pair<std::int64_t, std::int64_t> bounds(const std::string& topic) const;
+  [[nodiscard]] std::int64_t ask_for(std::int64_t edge, const std::string& topic,
+                                     std::chrono::milliseconds patience) const;
   void not_written(rd_kafka_resp_err_t code);
   void not_saved(std::int64_t position, rd_kafka_resp_err_t code) noexcept;
   void produce(const std::string& topic, const std::string& key, std::string_view bytes, std::int64_t snapshot_of);

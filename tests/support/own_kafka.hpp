@@ -1,0 +1,55 @@
+#pragma once
+// An Apache Kafka of the test's own, to be frozen. For as long as this lives.
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+namespace turnstile::test {
+
+class OwnKafka {
+ public:
+  OwnKafka() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "turnstile-kafka.XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no folder for Kafka");
+    root_ = pattern;
+    EXPECT_EQ(run("start"), 0) << "see " << root_ << "/problem";
+    std::string answer;
+    std::getline(std::ifstream(root_ + "/answer"), answer);
+    servers_ = answer.substr(answer.find('=') + 1);
+    std::ifstream(root_ + "/kafka/pid") >> pid_;
+  }
+  ~OwnKafka() {
+    thaw();
+    run("stop");
+    std::filesystem::remove_all(root_);
+  }
+  OwnKafka(const OwnKafka&) = delete;
+  OwnKafka& operator=(const OwnKafka&) = delete;
+
+  [[nodiscard]] const std::string& servers() const noexcept { return servers_; }
+  /// Connections stay, and nothing is answered.
+  void freeze() const { signal(SIGSTOP); }
+  void thaw() const { signal(SIGCONT); }
+
+ private:
+  int run(const std::string& verb) const {
+    return std::system((std::string(TURNSTILE_SOURCE_DIR) + "/tests/support/scratch-kafka " + verb + " " + root_ +
+                        "/kafka >" + root_ + "/answer 2>" + root_ + "/problem")
+                           .c_str());
+  }
+  void signal(int number) const {
+    if (pid_ > 0) ::kill(pid_, number);
+  }
+
+  std::string root_;
+  std::string servers_;
+  pid_t pid_ = 0;
+};
+
+}  // namespace turnstile::test
