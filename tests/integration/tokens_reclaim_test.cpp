@@ -120,7 +120,7 @@ TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_
   ASSERT_TRUE(joined) << world->output();
   EXPECT_GT(*first, *joined);
   tell("SIGCONT: to the first handler", *first - woken);
-  for (const char* said : {"this process did not run for", "the other members have expired this one"})
+  for (const char* said : {"this process did not look at the token log for", "the other members have expired this one"})
     EXPECT_NE(world->output().find(said), std::string::npos) << said << "\n" << world->output();
 
   // What it ran before was told to stop, did not commit, and ran again under a permit of its own.
@@ -158,7 +158,8 @@ TEST(TokensReclaim, a_fenced_consumer_that_wakes_commits_nothing_and_the_limit_h
   end(*world, {&stays, &frozen});
   EXPECT_EQ(world->effects().rows, 220) << "an effect was made twice";
   EXPECT_LE(world.most_that_counts(), 4);
-  EXPECT_NE(world->output().find("this process did not run for"), std::string::npos) << world->output();
+  EXPECT_NE(world->output().find("this process did not look at the token log for"), std::string::npos)
+      << world->output();
 }
 
 }  // namespace

@@ -366,8 +366,8 @@ void DomainMember::drop_unused(Micros at) {
 
 void DomainMember::look_at_the_clock(Micros now) {
   if (now - last_step_ > kFresh) {
-    journal_.warn("this process did not run for " + std::to_string((now - last_step_) / 1'000) +
-                  " ms: nothing starts until the token log has been read up to now");
+    journal_.warn("this process did not look at the token log for " + std::to_string((now - last_step_) / 1'000) +
+                  " ms (it was paused, or a call hung): nothing starts until the log has been read up to now");
     member_.distrust(now);
   }
   last_step_ = now;
