@@ -77,8 +77,8 @@ TEST(EnvironmentTest, an_empty_variable_counts_as_not_set) {
 TEST(EnvironmentTest, what_is_wrong_names_the_variable) {
   EXPECT_EQ(
       problems("[topics.a]", {{"TURNSTILE_TOPICS_A_LIMIT", "many"}}),
-      std::vector<std::string>{"environment TURNSTILE_TOPICS_A_LIMIT: topics.a.limit: must be a whole number of at "
-                               "least 1, not the text 'many'"});
+      std::vector<std::string>{"environment TURNSTILE_TOPICS_A_LIMIT: topics.a.limit: must be a whole number from 1 "
+                               "to 1000000000, not the text 'many'"});
   EXPECT_EQ(problems("[topics.a]", {{"TURNSTILE_TOPICS_A_LIMIT", "0"}}).at(0).substr(0, 65),
             "environment TURNSTILE_TOPICS_A_LIMIT: topics.a.limit: is 0, which");
   EXPECT_EQ(
