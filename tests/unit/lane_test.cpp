@@ -124,10 +124,12 @@ TEST(Lane, settles_a_message_that_waits) {
     const auto waiting = lane.lend_waiting(0, 10);
     ASSERT_EQ(waiting.size(), 3U);
     lane.return_lent();
-    lane.settle_waiting(waiting[0].seq);
-    lane.settle_waiting(waiting[1].seq);
+    EXPECT_TRUE(lane.settle_waiting(waiting[0].seq));
+    EXPECT_TRUE(lane.settle_waiting(waiting[1].seq));
+    EXPECT_FALSE(lane.settle_waiting(waiting[1].seq)) << "it has gone by";
     EXPECT_EQ(lane.position(), 2);
     EXPECT_EQ(offsets(hand_out(lane, 10)), std::vector<Offset>{2});
+    EXPECT_FALSE(lane.settle_waiting(waiting[2].seq)) << "whoever runs it reports it";
     EXPECT_TRUE(lane.lend_waiting(0, 10).empty());
     lane.settle({waiting[2].message, waiting[2].seq, 1});
     EXPECT_EQ(lane.take_spent().size(), 1U) << "there was nothing to lend";

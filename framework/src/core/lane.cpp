@@ -204,8 +204,8 @@ std::vector<Work> Lane::lend_waiting(Seq from, std::size_t most) {
   return found;
 }
 
-void Lane::settle_waiting(Seq seq) {
-  if (!tracker_.is_open(seq) || tracker_.entry(seq).running) return;
+bool Lane::settle_waiting(Seq seq) {
+  if (!tracker_.is_open(seq) || tracker_.entry(seq).running) return false;
   returned_.erase(seq);
   const bool delayed = std::erase_if(delayed_, [&](const auto& d) { return d.second == seq; }) > 0;
   if (order_ == Order::key) {
@@ -219,6 +219,7 @@ void Lane::settle_waiting(Seq seq) {
   }
   if (tracker_.entry(seq).alone) suspects_.erase(tracker_.offset(seq));
   settled(seq);
+  return true;
 }
 
 const Message* Lane::oldest() const {

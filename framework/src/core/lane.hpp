@@ -69,8 +69,8 @@ class Lane {
   [[nodiscard]] std::vector<Work> lend_waiting(Seq from, std::size_t most);
   /// Who has looked up looks at them no more.
   void return_lent() noexcept { --lent_; }
-  /// A message that waits turned out to be settled. Nothing happens when it runs meanwhile, or has gone by.
-  void settle_waiting(Seq seq);
+  /// A message that waits turned out to be settled. False, and nothing happens, when it runs meanwhile, or has gone by.
+  bool settle_waiting(Seq seq);
 
   /// Offset up to which all is settled; nothing before the first message.
   [[nodiscard]] std::optional<Offset> position() const noexcept { return tracker_.position(); }

@@ -291,18 +291,23 @@ void Scheduler::finish(Unit& unit, UnitResult result, WorkerSlot& slot) {
     else if (waiting_ > 0 && lane.lane.ready(now)) work_.notify_one();
   }
   if (feed) room_again_();
+  if (unit.look_up && result.counts.duplicates > 0)
+    unit.lane->topic.runner.services().observers.tell(&Observer::on_batch, result.counts);
   unit.works.clear();
   unit.lane.reset();
 }
 
-void Scheduler::apply(Unit& unit, const UnitResult& result, SteadyTime now) {
+void Scheduler::apply(Unit& unit, UnitResult& result, SteadyTime now) {
   LaneState& lane = *unit.lane;
   if (unit.unclaimed) lane.topic.unclaimed += result.counts.unclaimed;
   else note_store(result, now, lane.topic);
   if (unit.look_up) {
     lane.lane.return_lent();
     for (std::size_t i = 0; i < unit.works.size(); ++i) {
-      if (result.verdicts[i].kind == Verdict::Kind::settled) lane.lane.settle_waiting(unit.works[i].seq);
+      if (result.verdicts[i].kind != Verdict::Kind::settled) continue;
+      // One that was handed out meanwhile is reported by who runs it.
+      if (lane.phase != LaneState::Phase::open || !lane.lane.settle_waiting(unit.works[i].seq))
+        --result.counts.duplicates;
     }
     return;
   }

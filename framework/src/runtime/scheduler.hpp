@@ -188,7 +188,7 @@ class Scheduler {
   bool pick_look_up(const LanePtr& lane, Unit& unit);
   std::size_t unit_size(const LaneState& lane) const;
   [[nodiscard]] SteadyTime next_event() const;
-  void apply(Unit& unit, const UnitResult& result, SteadyTime now);
+  void apply(Unit& unit, UnitResult& result, SteadyTime now);
   void note_store(const UnitResult& result, SteadyTime now, const TopicState& topic);
   void store_changed(bool available, const std::string& why);
 

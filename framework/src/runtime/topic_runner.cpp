@@ -116,7 +116,6 @@ UnitResult TopicRunner::look_up(std::span<const Work> works, const Place& place,
     result.why = e.what();
   }
   result.counts.took = std::chrono::steady_clock::now() - started;
-  if (result.counts.duplicates > 0) services_.observers.tell(&Observer::on_batch, result.counts);
   return result;
 }
 
