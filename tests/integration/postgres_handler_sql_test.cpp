@@ -4,6 +4,10 @@
 #include <pqxx/result>
 #include <pqxx/transaction_base>
 
+#include <functional>
+#include <utility>
+#include <vector>
+
 #include "tests/integration/postgres_fixture.hpp"
 #include "turnstile/postgres/pqxx.hpp"
 
@@ -115,6 +119,92 @@ TEST_F(PostgresHandlerSql, SavepointsWorkOnBothSidesOfLibpqxx) {
   session_->commit();
   EXPECT_THAT(effects(), ElementsAre("kept"));
   EXPECT_EQ(ids(), "1");
+}
+
+/// Each way to send a statement of the message that is under way.
+const std::vector<std::pair<const char*, std::function<void(Transaction&, const std::string&)>>> kWays{
+    {"exec", [](Transaction& tx, const std::string& sql) { tx.exec(sql); }},
+    {"defer", [](Transaction& tx, const std::string& sql) { tx.defer(sql); }},
+    {"native", [](Transaction& tx, const std::string& sql) { postgres::native(tx).exec(sql); }}};
+
+TEST_F(PostgresHandlerSql, NoMessageGoesBackToASavepointOfAnother) {
+  for (const auto& [made, make] : kWays) {
+    for (const auto& [undone, undo] : kWays) {
+      for (const char* back : {"ROLLBACK TO SAVEPOINT s", "RELEASE SAVEPOINT s"}) {
+        begin("a", 2);
+        session_->at_message(0);
+        make(tx(), "SAVEPOINT s");
+        make(tx(), "INSERT INTO effect (what) VALUES ('of the first message')");
+        session_->at_message(1);
+        EXPECT_THROW(
+            {
+              undo(tx(), back);
+              session_->commit();
+            },
+            std::exception)
+            << made << " " << undone << " " << back;
+        session_->rollback();
+        EXPECT_EQ(ids(), "0") << made << " " << undone << " " << back;
+      }
+    }
+  }
+}
+
+TEST_F(PostgresHandlerSql, SavepointsOfOneNameInTwoMessagesAreTwo) {
+  for (const auto& [way, send] : kWays) {
+    begin(way, 3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      session_->at_message(i);
+      effect(way + std::to_string(i));
+      send(tx(), "SAVEPOINT s");
+      send(tx(), "INSERT INTO effect (what) VALUES ('taken back')");
+      send(tx(), "ROLLBACK TO SAVEPOINT s");
+      if (i == 1) send(tx(), "RELEASE SAVEPOINT s");
+    }
+    session_->commit();
+  }
+  EXPECT_THAT(effects(), ElementsAre("exec0", "exec1", "exec2", "defer0", "defer1", "defer2", "native0", "native1", "native2"));
+  EXPECT_EQ(ids(), "9");
+}
+
+TEST_F(PostgresHandlerSql, AFailureOfAnotherMessageIsNotUndoneByASavepoint) {
+  for (const auto& [way, undo] : kWays) {
+    for (const bool swallowed : {false, true}) {
+      begin("a", 2);
+      session_->at_message(0);
+      tx().exec("SAVEPOINT s");
+      if (swallowed) EXPECT_EQ(sqlstate_of([&] { tx().exec("SELECT 1 / 0"); }), "22012");
+      else tx().defer("SELECT 1 / 0");
+      session_->at_message(1);
+      for (int i = 0; i < 2; ++i) {
+        try {
+          undo(tx(), "ROLLBACK TO SAVEPOINT s");
+        } catch (const std::exception&) {  // the handler goes on
+        }
+      }
+      try {
+        session_->commit();
+        FAIL() << way << " " << swallowed;
+      } catch (const DeferredSqlError& error) {
+        EXPECT_EQ(error.message_index, 0U) << way << " " << swallowed;
+      } catch (const SqlError& error) {
+        EXPECT_EQ(error.sqlstate, "25P02") << way << " " << swallowed;
+        EXPECT_TRUE(swallowed) << way;
+      }
+      EXPECT_EQ(ids(), "0") << way << " " << swallowed;
+    }
+  }
+}
+
+TEST_F(PostgresHandlerSql, ADeferredFailureIsReadBeforeTheCommit) {
+  begin("a");
+  tx().defer("SAVEPOINT s");
+  tx().defer("SELECT 1 / 0");
+  // The pipeline sends what it has in chunks, and an error skips the rest of its chunk only.
+  tx().defer("SELECT length($1)", std::string(100'000, 'x'));
+  tx().defer("ROLLBACK TO SAVEPOINT s");
+  EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "22012");
+  EXPECT_EQ(ids(), "0");
 }
 
 TEST_F(PostgresHandlerSql, SettingsOfTheSessionAreNotLeftToOtherMessages) {

@@ -123,6 +123,13 @@ TEST(HandlerSql, InATextOfSeveralStatementsEachIsLookedAt) {
   }
 }
 
+TEST(HandlerSql, ASavepointIsKnownHoweverItIsWritten) {
+  for (const char* sql : {"SAVEPOINT s", "savepoint \"s\"", " ; -- a\n/* b */Savepoint s"})
+    EXPECT_TRUE(makes_savepoint(sql)) << sql;
+  for (const char* sql : {"", "RELEASE SAVEPOINT s", "ROLLBACK TO SAVEPOINT s", "SELECT 'SAVEPOINT s'", "SAVEPOINTS"})
+    EXPECT_FALSE(makes_savepoint(sql)) << sql;
+}
+
 TEST(HandlerSql, ANulIsNotTheEndOfAStatement) {
   const std::string cut("DELETE FROM account\0 WHERE id = 1", 33);
   EXPECT_EQ(of_handler(cut), "22021");

@@ -31,6 +31,10 @@ constexpr std::string_view kAllowCommit = R"(
 DO $$
 DECLARE the_cursor refcursor := 'turnstile_transaction';
 BEGIN CLOSE the_cursor; EXCEPTION WHEN invalid_cursor_name THEN NULL; END $$)";
+/// Encloses the savepoints of one message. Its release takes all of them away, so that no later message goes back to one of them: that
+/// would undo the work of others, whose ids stay.
+constexpr std::string_view kEncloseSavepoints = "SAVEPOINT turnstile_message";
+constexpr std::string_view kReleaseSavepoints = "RELEASE SAVEPOINT turnstile_message";
 
 Rows rows_of(const PGresult* result) {
   const char* affected = PQcmdTuples(const_cast<PGresult*>(result));
@@ -103,6 +107,8 @@ std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const I
   handler_ = scope.handler;
   message_ = 0;
   first_failure_.reset();
+  doom_.reset();
+  enclosed_ = savepoints_ = false;
   requests_.clear();
   pipeline.next_transaction();
   pipeline.add(sql.begin, kCaller);
@@ -186,8 +192,28 @@ void Session::throw_ended() {
 
 bool Session::aborted() const { return PQtransactionStatus(loan_->connection.raw()) == PQTRANS_INERROR; }
 
+void Session::at_message(std::size_t index) {
+  if (index != message_ && enclosed_ && loan_) {
+    try {
+      // Fails, and names the message, where the message has left the transaction aborted.
+      loan_->pipeline.add(kReleaseSavepoints, message_, Pipeline::Keep::nothing, Author::handler);
+    } catch (const ConnectionLost&) {
+      // The next statement finds that out again, and says it.
+    }
+    enclosed_ = false;
+  }
+  message_ = index;
+}
+
+void Session::enclose_savepoints() {
+  if (enclosed_) return;
+  loan_->pipeline.add(kEncloseSavepoints, message_);
+  enclosed_ = savepoints_ = true;
+}
+
 void Session::note(const Failure& failure) {
   if (!first_failure_) first_failure_ = failure;
+  if (!doom_ && failure.owner != kCaller && failure.owner != message_) doom_ = failure;
 }
 
 void Session::throw_failure(const Failure& failure) {
@@ -222,12 +248,21 @@ Rows Session::run(std::string_view sql, std::span<const Param> params) {
   require_open("exec()");
   check_handler_sql(sql);
   if (!aborted()) first_failure_.reset();
+  if (makes_savepoint(sql)) {
+    try {
+      enclose_savepoints();
+    } catch (const ConnectionLost& lost) {
+      close();
+      throw_lost(lost);
+    }
+  }
   loan_->pipeline.add(sql, params, kCaller, Pipeline::Keep::text, Author::handler);
   return rows_of(send_and_read().kept.back().get());
 }
 
 /// Sends what waits, and reads all answers; the last one is the caller's.
 Answers Session::send_and_read() {
+  if (doom_) throw_failure(*doom_);
   Pipeline& pipeline = loan_->pipeline;
   Answers answers;
   try {
@@ -250,6 +285,7 @@ void Session::queue(std::string_view sql, std::span<const Param> params) {
   require_open("defer()");
   check_handler_sql(sql);
   try {
+    if (makes_savepoint(sql)) enclose_savepoints();
     loan_->pipeline.add(sql, params, message_, Pipeline::Keep::nothing, Author::handler);
   } catch (const ConnectionLost& lost) {
     close();
@@ -259,8 +295,9 @@ void Session::queue(std::string_view sql, std::span<const Param> params) {
 
 void Session::commit() {
   require_open("commit()");
-  if (aborted()) {
+  if (doom_ || aborted()) {
     try {
+      if (doom_) throw_failure(*doom_);
       throw_aborted();
     } catch (...) {
       rollback();
@@ -274,6 +311,13 @@ void Session::commit() {
   try {
     // A server that has hung up already certainly commits nothing.
     if (loan_->connection.hung_up()) loan_->connection.fail();
+    // A ROLLBACK TO that went out after a failure would let a COMMIT pass that is sent before the failure is read.
+    if (savepoints_) pipeline.finish(answers);
+    if (answers.failure) {
+      const Failure failure = *answers.failure;
+      rollback();
+      throw_failure(failure);
+    }
     if (bridge_) {
       loan_->connection.own_notices();
       pipeline.add(kSameTransaction, kIdentity);
@@ -335,11 +379,13 @@ void Session::close() noexcept {
 
 pqxx::transaction_base& Session::native() {
   require_open("native()");
+  if (doom_) throw_failure(*doom_);
   if (!aborted()) first_failure_.reset();
   Pipeline& pipeline = loan_->pipeline;
   if (!bridge_) pipeline.add(kRefuseCommit, kCaller);
   Answers answers;
   try {
+    enclose_savepoints();  // libpqxx may make some
     pipeline.finish(answers);
   } catch (const ConnectionLost& lost) {
     close();

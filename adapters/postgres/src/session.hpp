@@ -32,7 +32,7 @@ class Session final : public InboxSession, public Transaction {
 
   std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override;
   Transaction& transaction() override { return *this; }
-  void at_message(std::size_t index) override { message_ = index; }
+  void at_message(std::size_t index) override;
   void respond(const MessageId& id, std::string_view body) override;
   void publish(const OwnedMessage& message, const MessageId& id) override;
   void commit() override;
@@ -69,6 +69,8 @@ class Session final : public InboxSession, public Transaction {
                  const std::function<void(ArgumentBlock&)>& add_more = {});
   void require_open(const char* what);
   [[noreturn]] void throw_ended();
+  /// Before a savepoint of the current message: begins the one that encloses them all.
+  void enclose_savepoints();
   [[nodiscard]] bool aborted() const;
   void note(const Failure& failure);
   [[noreturn]] void throw_failure(const Failure& failure);
@@ -81,6 +83,9 @@ class Session final : public InboxSession, public Transaction {
   HandlerId handler_{};
   std::size_t message_ = 0;
   std::optional<Failure> first_failure_;  // since the transaction was last sound
+  std::optional<Failure> doom_;           // of a message before the current one: no ROLLBACK TO undoes it
+  bool enclosed_ = false;                 // the savepoints of the current message, by one of ours
+  bool savepoints_ = false;               // there were some in this transaction
   bool ended_ = false;                    // by the handler, in this transaction
   std::vector<std::uint32_t> order_;      // the batch's distinct ids, as indices, sorted
   std::int32_t slot_ = 0;

@@ -203,6 +203,12 @@ void check_handler_sql(std::string_view sql) {
   check_statement(scanner, scanner.word(), Whose::framework);
 }
 
+bool makes_savepoint(std::string_view sql) noexcept {
+  Scanner scanner(sql);
+  scanner.skip_semicolons();
+  return equals(scanner.word(), "SAVEPOINT");
+}
+
 void check_borrowed_sql(std::string_view sql) {
   refuse_nul(sql);
   Scanner scanner(sql);
