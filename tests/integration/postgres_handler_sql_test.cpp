@@ -1,10 +1,9 @@
 // What a handler's SQL may do to the transaction that the framework has opened, and whose fault an error is.
 
+#include <functional>
 #include <pqxx/except>
 #include <pqxx/result>
 #include <pqxx/transaction_base>
-
-#include <functional>
 #include <utility>
 #include <vector>
 
@@ -80,6 +79,47 @@ TEST_F(PostgresHandlerSql, LibpqxxCannotCommitIt) {
     EXPECT_EQ(ids(), "0") << statement;
     EXPECT_THAT(effects(), IsEmpty()) << statement;
   }
+}
+
+TEST_F(PostgresHandlerSql, LibpqxxCannotCommitItAfterASavepointEither) {
+  for (const bool deferred : {false, true}) {
+    begin("a", 3);
+    if (deferred) tx().defer("SAVEPOINT s");
+    else tx().exec("SAVEPOINT s");
+    pqxx::transaction_base& native = postgres::native(tx());
+    native.exec("ROLLBACK TO SAVEPOINT s");
+    EXPECT_THROW(native.exec("COMMIT"), pqxx::sql_error);
+    EXPECT_THROW(session_->commit(), Error);
+    EXPECT_EQ(ids(), "0");
+  }
+}
+
+TEST_F(PostgresHandlerSql, LibpqxxCannotCommitItAfterCloseAll) {
+  begin("a", 3);
+  EXPECT_EQ(sqlstate_of([&] { tx().exec("CLOSE ALL"); }), "2D000");
+  pqxx::transaction_base& native = postgres::native(tx());
+  try {
+    native.exec("CLOSE ALL");
+  } catch (const std::exception&) {  // libpqxx finds the connection lost
+  }
+  EXPECT_ANY_THROW(native.exec("COMMIT"));
+  EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "2D000");
+  session_->rollback();
+  EXPECT_EQ(ids(), "0");
+  begin("b");
+  session_->commit();
+}
+
+TEST_F(PostgresHandlerSql, ACommitThatDidSucceedIsCalledOne) {
+  begin("a", 3);
+  try {
+    postgres::native(tx()).exec("CLOSE turnstile_transaction; COMMIT");
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
+  EXPECT_THAT(message_of<TransactionEnded>([&] { session_->commit(); }),
+              HasSubstr("the ids of the whole batch are in"));
+  EXPECT_EQ(ids(), "3");
 }
 
 TEST_F(PostgresHandlerSql, ARollbackThroughLibpqxxIsFoundOut) {
@@ -163,7 +203,8 @@ TEST_F(PostgresHandlerSql, SavepointsOfOneNameInTwoMessagesAreTwo) {
     }
     session_->commit();
   }
-  EXPECT_THAT(effects(), ElementsAre("exec0", "exec1", "exec2", "defer0", "defer1", "defer2", "native0", "native1", "native2"));
+  EXPECT_THAT(effects(),
+              ElementsAre("exec0", "exec1", "exec2", "defer0", "defer1", "defer2", "native0", "native1", "native2"));
   EXPECT_EQ(ids(), "9");
 }
 

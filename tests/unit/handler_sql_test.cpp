@@ -64,7 +64,7 @@ TEST(HandlerSql, TransactionControlIsRefusedHoweverItIsWritten) {
 TEST(HandlerSql, WhatOutlastsTheTransactionIsRefused) {
   for (const char* sql :
        {"SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", "SET SESSION AUTHORIZATION x", "SET search_path = x",
-        "SET ROLE x", "set statement_timeout to 1", "RESET ALL", "DISCARD TEMP"}) {
+        "SET ROLE x", "set statement_timeout to 1", "RESET ALL", "DISCARD TEMP", "CLOSE ALL"}) {
     EXPECT_EQ(of_handler(sql), "2D000") << sql;
     EXPECT_EQ(borrowed(sql), "") << sql;  // the session is the caller's
   }
@@ -76,6 +76,7 @@ TEST(HandlerSql, TheRestPasses) {
                           "--",
                           "/*",
                           "SELECT 1",
+                          "CLOSE all_of_it",
                           "SAVEPOINT a",
                           "RELEASE SAVEPOINT a",
                           "ROLLBACK TO a",

@@ -1,6 +1,7 @@
 #include "connection.hpp"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -162,6 +163,26 @@ void Connection::on_notice(void* self, const PGresult* notice) {
   ServerError error = server_error(notice);
   if (error.sqlstate == "25P01") static_cast<Connection*>(self)->ended_nothing_ = true;
   if (error.fatal) static_cast<Connection*>(self)->last_words_ = std::move(error);
+}
+
+void Connection::watch() {
+  if (watched_) return;
+  watched_ = PQregisterEventProc(connection_, &Connection::on_event, "turnstile", this) != 0;
+  if (!watched_) throw StoreUnavailable("cannot watch the connection to PostgreSQL: out of memory");
+}
+
+int Connection::on_event(PGEventId event, void* info, void* self) {
+  if (event != PGEVT_RESULTCREATE) return 1;
+  const auto& created = *static_cast<const PGEventResultCreate*>(info);
+  if (PQpipelineStatus(created.conn) != PQ_PIPELINE_OFF) return 1;
+  auto& connection = *static_cast<Connection*>(self);
+  const std::string_view command = PQcmdStatus(created.result);
+  if (command == "COMMIT") connection.saw_commit_ = true;
+  if (command == "CLOSE CURSOR ALL") {
+    connection.saw_close_all_ = true;
+    shutdown(PQsocket(created.conn), SHUT_RDWR);
+  }
+  return 1;
 }
 
 void Connection::wait(short events) {

@@ -1,6 +1,7 @@
 #pragma once
 // One connection, made by libpq and never reconnected: a lost one is thrown away (trap 15).
 
+#include <libpq-events.h>
 #include <libpq-fe.h>
 
 #include <chrono>
@@ -42,6 +43,14 @@ class Connection {
   /// Since it was last asked: the server was told to end a transaction where none was open.
   [[nodiscard]] bool ended_nothing() noexcept { return std::exchange(ended_nothing_, false); }
 
+  /// From here on looks at what somebody else (libpqxx) sends on it, which is all that goes out of pipeline mode.
+  void watch();
+  /// Somebody else's COMMIT has succeeded since forget_seen().
+  [[nodiscard]] bool saw_commit() const noexcept { return saw_commit_; }
+  /// Somebody else's CLOSE ALL has: the connection is lost, so that no COMMIT follows it.
+  [[nodiscard]] bool saw_close_all() const noexcept { return saw_close_all_; }
+  void forget_seen() noexcept { saw_commit_ = saw_close_all_ = false; }
+
   /// Whether the server has hung up while nothing was asked of it. Costs one poll(2).
   [[nodiscard]] bool hung_up();
   /// The next result of what was sent, sending on meanwhile: blocking on a write while the server blocks on its own would
@@ -54,6 +63,7 @@ class Connection {
 
  private:
   static void on_notice(void* self, const PGresult* notice);
+  static int on_event(PGEventId event, void* info, void* self);
   void wait(short events);
   [[nodiscard]] bool server_answers() const;
 
@@ -64,6 +74,9 @@ class Connection {
   bool condemned_ = false;
   bool ended_nothing_ = false;
   bool end_of_input_ = false;
+  bool watched_ = false;
+  bool saw_commit_ = false;
+  bool saw_close_all_ = false;
   std::optional<ServerError> last_words_;
 };
 

@@ -20,13 +20,14 @@ constexpr Owner kIdentity = kCaller - 1;
 
 /// What libpqxx sends does not pass check_handler_sql(). A COMMIT among it must not make the ids of the whole batch permanent, so it has
 /// to fail: at COMMIT, PostgreSQL runs the query of a cursor WITH HOLD, and this one's fails. concat() is not run before, since it is not immutable.
+/// It is declared before the transaction's first savepoint, so that no ROLLBACK TO drops it. After CLOSE ALL, which does, see Connection::watch().
 constexpr std::string_view kRefuseCommit = R"(
 DECLARE turnstile_transaction CURSOR WITH HOLD FOR
 SELECT pg_catalog.concat('Turnstile commits the transaction of a handler: remove COMMIT from the handler')::integer)";
 /// begin() has set it, for its transaction only; another one makes this an error, so that what follows is not run.
 constexpr std::string_view kSameTransaction =
     "SELECT coalesce(pg_catalog.current_setting('turnstile.transaction', true), '')::boolean";
-/// It is gone where the handler has gone back to a savepoint from before it.
+/// The handler may have closed it by its name.
 constexpr std::string_view kAllowCommit = R"(
 DO $$
 DECLARE the_cursor refcursor := 'turnstile_transaction';
@@ -108,7 +109,8 @@ std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const I
   message_ = 0;
   first_failure_.reset();
   doom_.reset();
-  enclosed_ = savepoints_ = false;
+  guarded_ = enclosed_ = savepoints_ = false;
+  loan_->connection.forget_seen();
   requests_.clear();
   pipeline.next_transaction();
   pipeline.add(sql.begin, kCaller);
@@ -176,14 +178,28 @@ void Session::require_open(const char* what) {
   if (ended_) throw_ended();
   if (!loan_)
     throw Error(std::string(what) + " outside of a transaction: it was committed, rolled back or lost before");
+  if (loan_->connection.saw_close_all() && !loan_->connection.saw_commit()) {
+    close();
+    throw SqlError(
+        "CLOSE ALL through libpqxx closes a cursor of Turnstile's own: close your cursors by their names; the transaction was rolled back "
+        "(SQLSTATE 2D000)",
+        "2D000");
+  }
   if (bridge_ && PQtransactionStatus(loan_->connection.raw()) == PQTRANS_IDLE) throw_ended();
 }
 
 void Session::throw_ended() {
   ended_ = true;
+  const bool committed = loan_ && loan_->connection.saw_commit();
   if (loan_)
     loan_->connection.condemn();  // it may be in any state, and what is queued is for a transaction that is over
   close();
+  if (committed) {
+    throw TransactionEnded(
+        "a handler has committed the transaction that Turnstile had opened for its batch (COMMIT through libpqxx): the ids of the whole "
+        "batch are in the inbox, also those of messages whose handlers had not run, and these are taken for duplicates from now on. Remove "
+        "the statement from the handler; before the consumer starts again, run turnstile inbox forget ID for each message that had no effect");
+  }
   throw TransactionEnded(
       "a handler has ended the transaction that Turnstile had opened for its batch (COMMIT or ROLLBACK through libpqxx?): what it sent "
       "after that may be in effect although no id says so, and takes effect again when the batch is run again; remove the statement from the handler, and "
@@ -205,8 +221,15 @@ void Session::at_message(std::size_t index) {
   message_ = index;
 }
 
+void Session::guard_commit() {
+  if (guarded_) return;
+  loan_->pipeline.add(kRefuseCommit, kCaller);
+  guarded_ = true;
+}
+
 void Session::enclose_savepoints() {
   if (enclosed_) return;
+  guard_commit();
   loan_->pipeline.add(kEncloseSavepoints, message_);
   enclosed_ = savepoints_ = true;
 }
@@ -318,8 +341,8 @@ void Session::commit() {
       rollback();
       throw_failure(failure);
     }
-    if (bridge_) {
-      loan_->connection.own_notices();
+    if (bridge_) loan_->connection.own_notices();
+    if (guarded_) {
       pipeline.add(kSameTransaction, kIdentity);
       pipeline.add(kAllowCommit, kIdentity);
     }
@@ -382,7 +405,6 @@ pqxx::transaction_base& Session::native() {
   if (doom_) throw_failure(*doom_);
   if (!aborted()) first_failure_.reset();
   Pipeline& pipeline = loan_->pipeline;
-  if (!bridge_) pipeline.add(kRefuseCommit, kCaller);
   Answers answers;
   try {
     enclose_savepoints();  // libpqxx may make some
@@ -397,6 +419,7 @@ pqxx::transaction_base& Session::native() {
   }
   pipeline.leave();
   pipeline.hold(true);
+  loan_->connection.watch();
   if (!bridge_) bridge_ = std::make_unique<PqxxBridge>(loan_->connection.raw());
   return bridge_->transaction();
 }

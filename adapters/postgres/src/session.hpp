@@ -69,6 +69,8 @@ class Session final : public InboxSession, public Transaction {
                  const std::function<void(ArgumentBlock&)>& add_more = {});
   void require_open(const char* what);
   [[noreturn]] void throw_ended();
+  /// Before anything could commit the transaction, or go back behind this: makes a COMMIT of the handler's fail.
+  void guard_commit();
   /// Before a savepoint of the current message: begins the one that encloses them all.
   void enclose_savepoints();
   [[nodiscard]] bool aborted() const;
@@ -84,6 +86,7 @@ class Session final : public InboxSession, public Transaction {
   std::size_t message_ = 0;
   std::optional<Failure> first_failure_;  // since the transaction was last sound
   std::optional<Failure> doom_;           // of a message before the current one: no ROLLBACK TO undoes it
+  bool guarded_ = false;                  // against a COMMIT of the handler's
   bool enclosed_ = false;                 // the savepoints of the current message, by one of ours
   bool savepoints_ = false;               // there were some in this transaction
   bool ended_ = false;                    // by the handler, in this transaction

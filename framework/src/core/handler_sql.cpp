@@ -140,6 +140,8 @@ constexpr const char* kFrameworksOwn =
 constexpr const char* kBeyondTransaction =
     "it would outlast the transaction, on a connection that other messages use; write SET LOCAL";
 
+constexpr const char* kAllCursors = "it would close a cursor of Turnstile's own; close your cursors by their names";
+
 enum class Whose { framework, caller };
 
 /// Reads the statement's first words; `first` is the first of them.
@@ -154,6 +156,7 @@ void check_statement(Scanner& scanner, std::string_view first, Whose session) {
       break;
     case 'C':
       if (is("COMMIT")) refuse("COMMIT", kFrameworksOwn);
+      if (session == Whose::framework && is("CLOSE") && equals(scanner.word(), "ALL")) refuse("CLOSE ALL", kAllCursors);
       break;
     case 'D':
       if (session == Whose::framework && is("DISCARD")) refuse("DISCARD", kBeyondTransaction);

@@ -7,7 +7,7 @@
 namespace turnstile {
 
 /// For one statement on the framework's connection. Throws SqlError before anything is sent: 2D000 for a statement that begins or ends
-/// the transaction (savepoints pass) or changes the session beyond it (SET without LOCAL), 22021 for text that holds a NUL byte. Reads no further than
+/// the transaction (savepoints pass) or changes the session beyond it (SET without LOCAL), or for CLOSE ALL, which closes cursors of the framework's, too; 22021 for text that holds a NUL byte. Reads no further than
 /// the statement's first keywords: PostgreSQL itself refuses a second statement in a text that it prepares.
 void check_handler_sql(std::string_view sql);
 
