@@ -320,6 +320,44 @@ TEST_F(PostgresHandlerSql, AnErrorInTheFrameworksStatementsIsTheStores) {
   session_->commit();
 }
 
+TEST_F(PostgresHandlerSql, ADeferredTriggerOnATableOfTheFrameworksIsTheStores) {
+  sql().exec(
+      "CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '23514'; END $$");
+  sql().exec(
+      "CREATE CONSTRAINT TRIGGER auditing AFTER INSERT ON inbox DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION audit()");
+  begin("a");
+  EXPECT_THAT(message_of<StoreFailed>([&] { session_->commit(); }), HasSubstr("23514"));
+  sql().exec("DROP TRIGGER auditing ON inbox");
+  sql().exec("CREATE UNIQUE INDEX ON effect (number)");
+  sql().exec("CREATE TABLE parent (number bigint PRIMARY KEY)");
+  sql().exec("ALTER TABLE effect ADD FOREIGN KEY (number) REFERENCES parent DEFERRABLE INITIALLY DEFERRED");
+  // In the same schema, but the handler's.
+  begin("a");
+  effect("without a parent");
+  EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "23503");
+  sql().exec("ALTER TABLE effect DROP CONSTRAINT effect_number_fkey");
+  sql().exec(
+      "CREATE CONSTRAINT TRIGGER auditing AFTER INSERT ON effect DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION audit()");
+  begin("a");
+  effect("refused");
+  EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "23514");
+}
+
+TEST_F(PostgresHandlerSql, AServerThatFailsAtCommitIsNoFaultOfTheMessage) {
+  sql().exec(
+      "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = TG_ARGV[0]; END $$");
+  for (const char* state : {"53100", "57P01", "58030", "XX001"}) {
+    sql().exec(
+        "CREATE CONSTRAINT TRIGGER refusing AFTER INSERT ON effect DEFERRABLE INITIALLY DEFERRED FOR EACH ROW "
+        "EXECUTE FUNCTION refuse('" +
+        std::string(state) + "')");
+    begin("a");
+    effect("refused");
+    EXPECT_THAT(message_of<StoreUnavailable>([&] { session_->commit(); }), HasSubstr(state));
+    sql().exec("DROP TRIGGER refusing ON effect");
+  }
+}
+
 TEST_F(PostgresHandlerSql, ATopicThatCannotBeOneIsTheMessagesFault) {
   begin("a");
   for (const std::string& topic : {std::string("bad\xff"), std::string("nul\0", 4), std::string()}) {

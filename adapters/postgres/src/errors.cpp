@@ -30,6 +30,9 @@ ServerError server_error(const PGresult* result) {
     error.message = text ? text : "";
     while (!error.message.empty() && error.message.back() == '\n') error.message.pop_back();
   }
+  error.schema = field(result, PG_DIAG_SCHEMA_NAME);
+  error.table = field(result, PG_DIAG_TABLE_NAME);
+  error.context = field(result, PG_DIAG_CONTEXT);
   const std::string severity = field(result, PG_DIAG_SEVERITY_NONLOCALIZED);
   error.fatal = severity == "FATAL" || severity == "PANIC";
   return error;
@@ -123,6 +126,14 @@ void throw_lost(const ConnectionLost& lost) {
         state);
   }
   throw StoreUnavailable("lost the connection to PostgreSQL: " + describe(lost.last_words));
+}
+
+bool is_commit_failure_of_server(std::string_view state) {
+  // Out of resources, operator intervention (but not a cancelled query), I/O, damage.
+  for (const std::string_view theirs : {"53", "57P", "58", "XX"}) {
+    if (starts_with(state, theirs)) return true;
+  }
+  return false;
 }
 
 void throw_fenced(const Fence& fence) {

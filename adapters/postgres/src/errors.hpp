@@ -20,7 +20,10 @@ using Result = std::unique_ptr<PGresult, ClearResult>;
 struct ServerError {
   std::string sqlstate;
   std::string message;
-  bool fatal = false;  ///< the server ends the connection after it
+  bool fatal = false;    ///< the server ends the connection after it
+  std::string schema{};  ///< of the table, where the error has one
+  std::string table{};
+  std::string context{};  ///< the functions that were running. Can hold the text of statements: never to be shown
 };
 
 ServerError server_error(const PGresult* result);
@@ -63,6 +66,9 @@ std::string describe(const ServerError& error);
 /// The connection was lost while no COMMIT was under way: throws StoreUnavailable, StoreBusy, or SqlError where the transaction was
 /// overdue.
 [[noreturn]] void throw_lost(const ConnectionLost& lost);
+
+/// Whether a COMMIT was refused for what the server or its storage is, and not for what the transaction has done.
+bool is_commit_failure_of_server(std::string_view sqlstate);
 
 /// Another member owns the partition.
 [[noreturn]] void throw_fenced(const Fence& fence);

@@ -1,6 +1,8 @@
 #include "rights.hpp"
 
+#include <algorithm>
 #include <initializer_list>
+#include <iterator>
 
 #include "identifier.hpp"
 
@@ -61,6 +63,10 @@ std::string grants(std::string_view schema, std::string_view user) {
   for (const auto& [rights, table] : kTables) text += " " + grant(rights, "", table);
   for (const auto function : kFunctions) text += " " + grant("EXECUTE", "FUNCTION ", function);
   return text;
+}
+
+bool is_own_table(std::string_view name) {
+  return std::any_of(std::begin(kTables), std::end(kTables), [&](const Rights& row) { return row.table == name; });
 }
 
 std::string missing_rights() {

@@ -7,6 +7,7 @@
 #include "decode.hpp"
 #include "encode.hpp"
 #include "entries.hpp"
+#include "rights.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/handler_sql.hpp"
 #include "turnstile/postgres/pqxx.hpp"
@@ -36,6 +37,15 @@ BEGIN CLOSE the_cursor; EXCEPTION WHEN invalid_cursor_name THEN NULL; END $$)";
 /// would undo the work of others, whose ids stay.
 constexpr std::string_view kEncloseSavepoints = "SAVEPOINT turnstile_message";
 constexpr std::string_view kReleaseSavepoints = "RELEASE SAVEPOINT turnstile_message";
+
+/// The tables of schema $1 that have a trigger which can wait for COMMIT, and its function as an error's context writes it.
+constexpr std::string_view kDeferredTriggers = R"(
+SELECT c.relname, pg_catalog.quote_ident(p.proname)
+  FROM pg_catalog.pg_trigger t
+  JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+ WHERE n.nspname = $1::text AND t.tgdeferrable AND NOT t.tgisinternal)";
 
 Rows rows_of(const PGresult* result) {
   const char* affected = PQcmdTuples(const_cast<PGresult*>(result));
@@ -267,6 +277,37 @@ void Session::throw_aborted() {
                  "25P02");
 }
 
+void Session::throw_commit_failure(const Failure& failure) {
+  const ServerError& error = failure.error;
+  if (classify(error.sqlstate) != Kind::busy &&
+      (is_commit_failure_of_server(error.sqlstate) || is_of_own_table(error))) {
+    throw_store_error(error, shared_->settings.schema, "of postgres.url");
+  }
+  throw_failure(failure);
+}
+
+/// Someone may have added a deferred constraint or trigger to a table of ours: it refuses every message. A trigger's error names its
+/// function only.
+bool Session::is_of_own_table(const ServerError& error) const {
+  if (!error.table.empty()) return error.schema == shared_->settings.schema && is_own_table(error.table);
+  if (error.context.empty()) return false;
+  try {
+    const auto rows = call(*shared_, [&](Pipeline& pipeline) {
+      pipeline.arguments().add(Param(shared_->settings.schema));
+      pipeline.add(kDeferredTriggers, kCaller, Pipeline::Keep::text);
+    });
+    const PGresult* triggers = rows.back().get();
+    for (int row = 0; row < PQntuples(triggers); ++row) {
+      if (is_own_table(PQgetvalue(triggers, row, 0)) &&
+          error.context.find(std::string(PQgetvalue(triggers, row, 1)) + "(") != std::string::npos)
+        return true;
+    }
+  } catch (const Error&) {
+    // Who refuses is not known: the message is tried again, as its policy says.
+  }
+  return false;
+}
+
 Rows Session::run(std::string_view sql, std::span<const Param> params) {
   require_open("exec()");
   check_handler_sql(sql);
@@ -361,8 +402,14 @@ void Session::commit() {
                         describe(lost.last_words));
   }
   if (answers.failure) {
+    const Failure failure = *answers.failure;
+    // Nothing else in here is the caller's and the handlers'.
+    if (failure.owner == kCaller && failure.author == Author::handler) {
+      rollback();
+      throw_commit_failure(failure);
+    }
     try {
-      throw_failure(*answers.failure);
+      throw_failure(failure);
     } catch (...) {
       rollback();
       throw;

@@ -77,6 +77,9 @@ class Session final : public InboxSession, public Transaction {
   void note(const Failure& failure);
   [[noreturn]] void throw_failure(const Failure& failure);
   [[noreturn]] void throw_aborted();
+  /// For an error of COMMIT itself; no transaction is open any more.
+  [[noreturn]] void throw_commit_failure(const Failure& failure);
+  [[nodiscard]] bool is_of_own_table(const ServerError& error) const;
   void close() noexcept;
 
   std::shared_ptr<Shared> shared_;
