@@ -160,6 +160,20 @@ void TopicRunner::drop_pending(const Place& place, Offset offset) {
   pending_count_ = pending_.size();
 }
 
+int TopicRunner::count_busy(const Place& place, Offset offset) {
+  const std::lock_guard lock(mutex_);
+  const int count = ++busy_[{place.at.partition, offset}];
+  busy_count_ = busy_.size();
+  return count;
+}
+
+void TopicRunner::forget_busy(const Place& place, Offset offset) {
+  if (busy_count_.load(std::memory_order_relaxed) == 0) return;
+  const std::lock_guard lock(mutex_);
+  busy_.erase({place.at.partition, offset});
+  busy_count_ = busy_.size();
+}
+
 void TopicRunner::note_unrecorded(const MessageId& id) {
   const std::lock_guard lock(mutex_);
   unrecorded_.insert(id);

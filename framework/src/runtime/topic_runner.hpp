@@ -114,6 +114,9 @@ class TopicRunner {
   std::optional<Death> pending_death(const Place& place, Offset offset) const;
   void keep_pending(const Place& place, Offset offset, const Death& death, const std::string& refused);
   void drop_pending(const Place& place, Offset offset);
+  /// Mode transactional: how often in a row the database was busy when the message's handler, or the commit, asked for something.
+  int count_busy(const Place& place, Offset offset);
+  void forget_busy(const Place& place, Offset offset);
   /// Mode leased: messages that took effect, whose claims were gone when that was to be written down.
   void note_unrecorded(const MessageId& id);
   void drop_unrecorded(const MessageId& id);
@@ -135,6 +138,8 @@ class TopicRunner {
   };
   std::map<std::pair<std::int32_t, Offset>, Pending> pending_;
   std::atomic<std::size_t> pending_count_{0};
+  std::map<std::pair<std::int32_t, Offset>, int> busy_;
+  std::atomic<std::size_t> busy_count_{0};
   std::set<MessageId> unrecorded_;
   std::atomic<std::size_t> unrecorded_count_{0};
   std::atomic<std::int64_t> timed_{0};            ///< handlers of one message each

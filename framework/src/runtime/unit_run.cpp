@@ -218,14 +218,15 @@ void UnitRun::settle(Range whole) {
     Range& range = piece.range;
     std::erase_if(range, [&](std::size_t at) { return held(at); });
     if (range.empty()) continue;
-    const Attempt result = watch_.is_over() ? Attempt{.end = Attempt::End::cancelled} : attempt(range);
+    Attempt result = watch_.is_over() ? Attempt{.end = Attempt::End::cancelled} : attempt(range);
+    if (result.end == Attempt::End::busy) result = busy(range, std::move(result));
     switch (result.end) {
       case Attempt::End::committed: committed(range); break;
       case Attempt::End::failed:
         if (range.size() == 1) failed_alone(range.front(), result);
         else look_for_culprit(stack, piece, result);
         break;
-      case Attempt::End::busy: again_soon(range, result.why); break;
+      case Attempt::End::busy: again_soon(range, result.why, busy_tries_); break;
       case Attempt::End::cancelled: return;
       case Attempt::End::broken:
         result_.end = UnitResult::End::broken;
@@ -448,7 +449,7 @@ UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size
   // A handler may have gone on past the end of its permit, or of its partition: what it did here is not made permanent.
   if (watch_.cancelled()) return {.end = Attempt::End::cancelled};
   std::optional<std::string> in_doubt;
-  const auto result = guarded(std::nullopt, [&] {
+  auto result = guarded(std::nullopt, [&] {
     try {
       session_->commit();
     } catch (const CommitInDoubt& e) {
@@ -457,6 +458,7 @@ UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size
     return Attempt{};
   });
   if (in_doubt) return decide_doubt(range, fresh, *in_doubt);
+  result.by_handler = result.end == Attempt::End::busy;
   if (published_ > 0 && runner_.services_.on_published) runner_.services_.on_published();
   TURNSTILE_FAILPOINT("after-commit");
   return result;
@@ -492,6 +494,7 @@ UnitRun::Attempt UnitRun::handle(std::span<const Message> messages, Context& con
     return Attempt{.end = Attempt::End::failed, .culprit = culprit, .why = outcome.why(), .outcome = outcome};
   });
   watch_.finish();
+  result.by_handler = result.end == Attempt::End::busy;
   return result;
 }
 

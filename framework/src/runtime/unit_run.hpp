@@ -36,6 +36,7 @@ class UnitRun {
     std::string why{};
     std::optional<Outcome> outcome{};  ///< failed: what the handler answered, where it did not throw
     std::optional<Death> death{};      ///< failed: it was not run, and never will be
+    bool by_handler = false;           ///< busy: when the handler's statements, or the commit, were under way
   };
 
   void identify(Range& todo);
@@ -131,7 +132,9 @@ class UnitRun {
   void note_what_went_well();
   void leave_dead(std::size_t at);
   void retry(std::size_t at, std::chrono::milliseconds delay, int attempt, const std::string& why);
-  void again_soon(const Range& range, const std::string& why);
+  /// Busy in its handlers: counts that, and makes a failure of it when it was so too often in a row.
+  Attempt busy(const Range& range, Attempt attempt);
+  void again_soon(const Range& range, const std::string& why, int tries = 0);
   void wait_for_store(const Range& range);
   /// An earlier message, in the scope that the topic's order gives, is not settled.
   [[nodiscard]] bool held(std::size_t at) const;
@@ -155,7 +158,8 @@ class UnitRun {
   std::size_t published_ = 0;             ///< in the last attempt
   std::size_t handled_ = 0;               ///< messages whose handler was called in the last attempt
   std::optional<std::size_t>
-      overdue_;  ///< place in the last attempt's range of one that ran for longer than handler_timeout
+      overdue_;         ///< place in the last attempt's range of one that ran for longer than handler_timeout
+  int busy_tries_ = 0;  ///< in a row, of the last attempt's range
   std::vector<std::size_t> holding_;
   std::int64_t went_well_ = 0;  ///< messages, as of the last note
   std::chrono::steady_clock::time_point started_;
@@ -173,7 +177,7 @@ UnitRun::Attempt UnitRun::guarded(std::optional<std::size_t> culprit, Call&& cal
   } catch (const StoreUnavailable& e) {
     return {.end = Attempt::End::away, .why = e.what()};
   } catch (const StoreBusy& e) {
-    return {.end = Attempt::End::busy, .why = e.what()};
+    return {.end = Attempt::End::busy, .culprit = culprit, .why = e.what()};
   } catch (const DeferredSqlError& e) {
     return {.end = Attempt::End::failed, .culprit = e.message_index, .why = e.what()};
   } catch (const std::exception& e) {

@@ -14,6 +14,11 @@ namespace {
 
 /// A rival's transaction is short; what collided with it comes again after this, with jitter (traps 1, 4).
 constexpr std::chrono::milliseconds kBusyDelay{20};
+/// From so many times in a row on, a database that is busy when the handler's statements run counts as a failure of the message: of a
+/// handler that locks against itself, say, no waiting makes an end.
+constexpr int kMostBusy = 10;
+/// Up to it kBusyDelay doubles with each time: locks that are held for seconds do not make a dead letter.
+constexpr std::chrono::milliseconds kMostBusyDelay{2'000};
 /// A handler that cannot do without the store, in a topic that goes on without it, is tried again so often.
 constexpr std::chrono::milliseconds kWithoutStoreDelay{500};
 /// Between two tries to put a message into a dead letter topic that refuses it.
@@ -39,6 +44,7 @@ std::string text_of(DeadLetters::Buried buried, const TopicPlan& plan) {
 void UnitRun::committed(const Range& range) {
   for (std::size_t k = 0; k < range.size(); ++k) {
     const std::size_t at = range[k];
+    runner_.forget_busy(place_, message(at).offset());
     switch (admissions_[k]) {
       case Admission::fresh:
         result_.verdicts[at].kind = Verdict::Kind::settled;
@@ -117,6 +123,7 @@ void UnitRun::settle_duplicate(std::size_t at) {
 
 void UnitRun::failed_alone(std::size_t at, const Attempt& attempt) {
   const Work& work = works_[at];
+  runner_.forget_busy(place_, message(at).offset());
   if (attempt.death) return bury(at, *attempt.death);
   const std::string why = attempt.why.empty() ? "the handler gave no reason" : attempt.why;
   if (attempt.outcome && attempt.outcome->kind() == Outcome::Kind::dead_letter) {
@@ -225,13 +232,28 @@ void UnitRun::leave_dead(std::size_t at) {
                                   "is a dead letter already: not run (turnstile dlq replay runs it)");
 }
 
+UnitRun::Attempt UnitRun::busy(const Range& range, Attempt attempt) {
+  busy_tries_ = 0;
+  if (!attempt.by_handler) return attempt;
+  for (const std::size_t at : range)
+    busy_tries_ = std::max(busy_tries_, runner_.count_busy(place_, message(at).offset()));
+  if (busy_tries_ < kMostBusy) return attempt;
+  return {
+      .end = Attempt::End::failed,
+      .culprit = attempt.culprit,
+      .why =
+          "the database was busy (a lock that was not free in time, a deadlock or a serialization failure, see the SQLSTATE) " +
+          std::to_string(busy_tries_) +
+          " times in a row while the handler's statements ran, which counts as one attempt: " + attempt.why};
+}
+
 /// Not a failure of the messages: no attempt is counted.
-void UnitRun::again_soon(const Range& range, const std::string& why) {
+void UnitRun::again_soon(const Range& range, const std::string& why, int tries) {
   runner_.services_.journal->debug(place_.at, plan_.handler, message(range.front()).offset(),
                                    "busy, again soon: " + why);
+  const auto most = std::min(kBusyDelay * (1 << std::clamp(tries - 1, 0, kMostBusy)), kMostBusyDelay);
   for (const std::size_t at : range) {
-    const auto delay =
-        std::chrono::milliseconds(1 + static_cast<int>(chance() * static_cast<double>(kBusyDelay.count())));
+    const auto delay = std::chrono::milliseconds(1 + static_cast<int>(chance() * static_cast<double>(most.count())));
     result_.verdicts[at] = {Verdict::Kind::retry, delay, works_[at].attempt};
     hold(at);
   }
