@@ -76,7 +76,9 @@ class BlindSession final : public InboxSession {
 class BlindTrials final : public Trials {
  public:
   explicit BlindTrials(std::shared_ptr<InboxStore> store) : inner_(store->trials()), store_(std::move(store)) {}
-  std::vector<Suspect> take_over(const Fence& fence) override { return inner_->take_over(shown(fence, *store_)); }
+  std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
+    return inner_->take_over(shown(fence, *store_), first);
+  }
   void begin(const Fence& fence, std::span<const Offset> offsets, bool alone) override {
     inner_->begin(shown(fence, *store_), offsets, alone);
   }
@@ -124,8 +126,9 @@ class BlindStore final : public test::ForwardingStore {
     now.fence = shown(message.fence, *store_);
     return store_->record_dead(now);
   }
-  std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last) override {
-    return store_->dead_between(handler, shown(fence, *store_), first, last);
+  std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
+                                std::string_view reason) override {
+    return store_->dead_between(handler, shown(fence, *store_), first, last, reason);
   }
 
  private:

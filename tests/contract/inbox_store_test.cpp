@@ -276,6 +276,18 @@ TEST_P(InboxStoreContract, ADeadMessageIsKeptOnce) {
   EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), IsEmpty());
 }
 
+TEST_P(InboxStoreContract, TheDeadOfOneReasonAreFound) {
+  watermark();
+  DeadMessage killer = dead(8);
+  killer.reason = "killed_process";
+  EXPECT_TRUE(store().record_dead(dead(7)));
+  EXPECT_TRUE(store().record_dead(killer));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast, "killed_process"), ElementsAre(8));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 9, kLast, "killed_process"), IsEmpty());
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast, "too_old"), IsEmpty());
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast, {}), ElementsAre(7, 8));
+}
+
 TEST_P(InboxStoreContract, ADeadMessageOfAnEarlierOwnerIsRefused) {
   EXPECT_TRUE(store().record_dead(dead(7)));
   DeadMessage late = dead(8);

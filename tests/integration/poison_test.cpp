@@ -138,6 +138,43 @@ TEST(Poison, leaves_nothing_in_doubt_that_had_not_begun) {
   EXPECT_EQ(one.stop(), 1) << world.output();
 }
 
+/// The group reads the partition again from there. It has no members.
+void lower_the_offset(const World& world, Offset to) {
+  const TopicPartitionOffset lower{{world.topic(), 0}, to};
+  world.broker().open_consumer()->commit({&lower, 1}, true);
+  ASSERT_EQ(world.committed(0), to);
+}
+
+TEST(Poison, that_was_buried_does_not_run_when_it_is_read_again) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(quick(1));
+  world.publish("before", "p", "7");
+  world.publish("poison", "abort", "7");
+  world.publish("after", "p", "7");
+  const std::string toml = world.toml("retry.attempts = 1\n", kLocks);
+  Orchestrator first(1, [&] { return world.consumer(toml); });
+  EXPECT_TRUE(first.keep_until([&] { return world.effects().distinct == 2 && world.caught_up(); })) << world.output();
+  EXPECT_EQ(first.deaths(), 3) << world.output();
+  EXPECT_EQ(first.stop(), 1) << world.output();
+
+  lower_the_offset(world, 1);
+  Orchestrator second(1, [&] { return world.consumer(toml); });
+  EXPECT_TRUE(second.keep_until([&] { return world.caught_up(); })) << world.output();
+  EXPECT_EQ(second.deaths(), 0) << world.output();
+  EXPECT_EQ(second.stop(), 1) << world.output();
+  EXPECT_EQ(reasons(world), "killed_process after 1");
+
+  // Without its row it runs, below the watermark: then it is found again.
+  EXPECT_EQ(world.query("WITH gone AS (DELETE FROM dead RETURNING 1) SELECT count(*) FROM gone"), "1");
+  lower_the_offset(world, 1);
+  Orchestrator third(1, [&] { return world.consumer(toml); });
+  EXPECT_TRUE(third.keep_until([&] { return world.caught_up(); })) << world.output();
+  EXPECT_EQ(third.deaths(), 3) << world.output();
+  EXPECT_EQ(third.stop(), 1) << world.output();
+  EXPECT_EQ(reasons(world), "killed_process after 1");
+  EXPECT_EQ(world.effects().rows, 2);
+}
+
 /// PostgreSQL ends its transaction each time.
 TEST(Poison, that_is_always_slower_than_handler_timeout_is_a_dead_letter_in_the_end) {
   TURNSTILE_NEEDS_SERVERS();

@@ -35,8 +35,9 @@ class ForwardingStore : public InboxStore {
     return inner_->begin_incarnation(fence, first);
   }
   bool record_dead(const DeadMessage& message) override { return inner_->record_dead(message); }
-  std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last) override {
-    return inner_->dead_between(handler, fence, first, last);
+  std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
+                                std::string_view reason) override {
+    return inner_->dead_between(handler, fence, first, last, reason);
   }
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override {
     return inner_->keep_ids(handler, keep_for);

@@ -115,7 +115,7 @@ class SuspectsTest : public ::testing::Test {
   void die_of(int partition, const std::vector<Offset>& offsets, bool alone) {
     const TopicPartition at{"t", partition};
     const Fence fence = inbox->claim_partitions(config().group(), {&at, 1}, 1s).front().fence;
-    inbox->trials()->take_over(fence);
+    inbox->trials()->take_over(fence, 0);
     inbox->trials()->begin(fence, offsets, alone);
   }
   static Config config() {
@@ -136,6 +136,27 @@ class SuspectsTest : public ::testing::Test {
   bool is_clean(int partition) {
     const TopicPartition at{"t", partition};
     return inbox->claim_partitions(config().group(), {&at, 1}, 1s).front().is_clean;
+  }
+  std::vector<Suspect> suspects() {
+    const TopicPartition at{"t", 0};
+    return inbox->trials()->take_over(inbox->claim_partitions("g", {&at, 1}, 1s).front().fence, 0);
+  }
+  /// What the group has committed, as an operator or a crash before the commit may leave it.
+  void commit_lower(const TopicPartition& at, Offset offset) {
+    struct Nothing final : AssignmentListener {
+      std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
+      void on_revoked(std::span<const TopicPartition>, bool) override {}
+    } nothing;
+    const auto consumer = broker->open_consumer();
+    const std::vector<std::string> topics{at.topic};
+    consumer->subscribe(topics, nothing);
+    const TopicPartitionOffset lower{at, offset};
+    EXPECT_TRUE(eventually([&] {
+      consumer->poll(1ms);
+      consumer->commit({&lower, 1}, true);
+      return broker->committed(at) == offset;
+    }));
+    consumer->close();
   }
   /// Runs until all is settled, and stops.
   void run(Pipeline pipeline) {
@@ -218,7 +239,7 @@ TEST_F(SuspectsTest, run_while_nothing_else_does_in_each_mode) {
     EXPECT_EQ(runs.attempts.size(), 80U);
     EXPECT_TRUE(is_clean(0) && is_clean(1)) << which << text.str();
     EXPECT_THAT(
-        inbox->trials()->take_over(inbox->claim_partitions("g", std::vector{TopicPartition{"t", 0}}, 1s)[0].fence),
+        inbox->trials()->take_over(inbox->claim_partitions("g", std::vector{TopicPartition{"t", 0}}, 1s)[0].fence, 0),
         IsEmpty());
   }
 }
@@ -241,6 +262,60 @@ TEST_F(SuspectsTest, that_kill_again_and_again_are_dead_letters_in_each_mode) {
     EXPECT_EQ(header(dead[0], "turnstile-attempts"), "3");
     EXPECT_THAT(text.str(), HasSubstr("t[0]@5: 3 processes have died while running only this message"));
   }
+}
+
+/// With dead_letter(), or parked; after the last owner stopped, or died.
+TEST_F(SuspectsTest, that_were_buried_do_not_run_when_they_are_read_again) {
+  for (const Mode mode : {Mode::transactional, Mode::leased, Mode::sequence}) {
+    for (const bool dies : {false, true}) {
+      const std::string which = std::to_string(static_cast<int>(mode)) + (dies ? ", died" : ", stopped");
+      broker = std::make_shared<MemoryBroker>("g");
+      inbox = std::make_shared<MemoryInbox>();
+      broker->create_topic("t", 2);
+      broker->create_topic("t.dlq", 1);
+      publish(0, 20);
+      for (int i = 0; i < 3; ++i) die_of(0, {5}, true);
+      Runs runs;
+      run(in_mode(mode, runs) | retry(exponential{1ms, 3}) | dead_letter());
+      ASSERT_EQ(broker->records("t.dlq").size(), 1U) << which;
+      commit_lower({"t", 0}, 3);
+      if (dies) die_of(0, {7}, false);
+      publish(0, 1);
+      run(in_mode(mode, runs) | retry(exponential{1ms, 3}) | dead_letter());
+      EXPECT_FALSE(runs.attempts.contains("0-5")) << which;
+      EXPECT_EQ(broker->records("t.dlq").size(), 1U) << which;
+      EXPECT_THAT(text.str(), HasSubstr("starting at Kafka's offset 3, below the database's watermark 20"));
+      EXPECT_THAT(text.str(), HasSubstr("is a dead letter already: not run"));
+    }
+  }
+}
+
+/// Its row may have been deleted.
+TEST_F(SuspectsTest, are_counted_below_the_watermark_where_reading_starts_there) {
+  publish(0, 20);
+  Runs runs;
+  run(in_mode(Mode::transactional, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  commit_lower({"t", 0}, 3);
+  for (int i = 0; i < 3; ++i) die_of(0, {5}, true);
+  run(in_mode(Mode::transactional, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  EXPECT_THAT(text.str(), HasSubstr("t[0]@5: 3 processes have died while running only this message"));
+}
+
+/// In mode none no row tells of it.
+TEST_F(SuspectsTest, that_were_buried_without_a_row_are_known_by_their_deaths) {
+  publish(0, 20);
+  for (int i = 0; i < 3; ++i) die_of(0, {5}, true);
+  Runs runs;
+  run(in_mode(Mode::none, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  ASSERT_EQ(broker->records("t.dlq").size(), 1U) << text.str();
+  commit_lower({"t", 0}, 3);
+  die_of(0, {7}, false);
+  run(in_mode(Mode::none, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  EXPECT_FALSE(runs.attempts.contains("0-5"));
+  die_of(0, {7}, false);
+  publish(0, 1);
+  run(in_mode(Mode::none, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  EXPECT_THAT(suspects(), IsEmpty()) << "reading has passed them";
 }
 
 TEST_F(SuspectsTest, that_have_taken_effect_are_no_dead_letters) {
@@ -267,9 +342,9 @@ TEST_F(SuspectsTest, cost_nothing_while_owners_release_their_partitions) {
   class Counting final : public Trials {
    public:
     explicit Counting(std::shared_ptr<Trials> inner) : inner_(std::move(inner)) {}
-    std::vector<Suspect> take_over(const Fence& fence) override {
+    std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
       ++calls;
-      return inner_->take_over(fence);
+      return inner_->take_over(fence, first);
     }
     void begin(const Fence& fence, std::span<const Offset> offsets, bool alone) override {
       ++calls;
@@ -333,6 +408,23 @@ TEST_F(SuspectsTest, of_a_poll_loop_are_dead_letters_in_the_end) {
     }
     EXPECT_FALSE(is_clean(0)) << "fewer messages have run than the last owner can have had in hand";
   }
+}
+
+TEST_F(SuspectsTest, of_a_poll_loop_that_were_buried_do_not_run_when_they_are_read_again) {
+  publish(0, 8);
+  for (int i = 0; i < 3; ++i) die_of(0, {5}, true);
+  Runs runs;
+  for (const bool again : {false, true}) {
+    PollLoop loop(config(), Backends{broker, inbox});
+    loop.topic("t", in_mode(Mode::transactional, runs) | retry(exponential{1ms, 3}) | dead_letter()).logger(logger);
+    for (const auto& record : broker->records("t")) {
+      EXPECT_EQ(loop.handle(Message(record)), record.offset == 5 ? Settled::dead_letter
+                                              : again            ? Settled::duplicate
+                                                                 : Settled::done);
+    }
+  }
+  EXPECT_FALSE(runs.attempts.contains("0-5"));
+  EXPECT_EQ(broker->records("t.dlq").size(), 1U);
 }
 
 TEST_F(SuspectsTest, are_over_for_a_poll_loop_after_a_window) {

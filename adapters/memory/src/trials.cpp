@@ -15,7 +15,7 @@ class MemoryTrials final : public Trials {
  public:
   explicit MemoryTrials(std::shared_ptr<MemoryInbox::State> state) : state_(std::move(state)) {}
 
-  std::vector<Suspect> take_over(const Fence& fence) override {
+  std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
     const std::lock_guard lock(state_->mutex);
     state_->require_available();
     const FenceRow& owned = state_->owned(fence);
@@ -30,7 +30,7 @@ class MemoryTrials final : public Trials {
     }
     std::vector<Suspect> suspects;
     for (auto at = state_->suspects.lower_bound({fence.slot, kFirst}); in_slot(at, state_->suspects);) {
-      if (at->second.incarnation != owned.incarnation || at->first.second < owned.watermark.value_or(0)) {
+      if (at->second.incarnation != owned.incarnation || at->first.second < first) {
         at = state_->suspects.erase(at);
         continue;
       }

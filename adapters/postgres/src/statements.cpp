@@ -247,13 +247,14 @@ constexpr std::string_view kRenewClaims = R"(
 )
 SELECT id FROM held)";
 
-/// No row: the epoch is no longer ours, or the database has another history. What lies below the watermark is settled.
+/// No row: the epoch is no longer ours, or the database has another history. Below $4 nothing is read. The watermark is no bound: where
+/// Kafka's offset is lower, what lies below it runs again.
 constexpr std::string_view kBlame = R"(
 WITH owner AS MATERIALIZED (
   SELECT slot, incarnation FROM @.fence WHERE slot = $1::integer AND epoch = $2::bigint AND @history = $3::bigint FOR SHARE
 ), past AS (
-  DELETE FROM @.suspect s USING owner o LEFT JOIN @.watermark w ON w.slot = o.slot
-   WHERE s.slot = o.slot AND (s.record_offset < w.watermark OR s.incarnation <> o.incarnation)
+  DELETE FROM @.suspect s USING owner o
+   WHERE s.slot = o.slot AND (s.record_offset < $4::bigint OR s.incarnation <> o.incarnation)
 ), left_behind AS (
   DELETE FROM @.trial t USING owner o WHERE t.slot = o.slot AND t.epoch < $2::bigint
   RETURNING t.offsets, t.alone, t.epoch, t.incarnation
@@ -262,8 +263,7 @@ WITH owner AS MATERIALIZED (
   SELECT o.slot, u.record_offset, o.incarnation, max(l.alone::integer), max(l.epoch)
     FROM owner o JOIN left_behind l ON l.incarnation = o.incarnation
    CROSS JOIN LATERAL unnest(l.offsets) AS u (record_offset)
-    LEFT JOIN @.watermark w ON w.slot = o.slot
-   WHERE u.record_offset >= coalesce(w.watermark, 0)
+   WHERE u.record_offset >= $4::bigint
    GROUP BY o.slot, o.incarnation, u.record_offset ORDER BY u.record_offset
   ON CONFLICT (slot, record_offset) DO UPDATE
      SET deaths = s.deaths + excluded.deaths, epoch = excluded.epoch, died_at = excluded.died_at
@@ -405,7 +405,7 @@ SELECT (SELECT count(*) FROM buried) FROM owner)";
 constexpr std::string_view kDeadBetween = R"(
 SELECT d.record_offset FROM @.dead d JOIN @.fence f ON f.slot = d.slot AND f.incarnation = d.incarnation
  WHERE d.handler = $1::smallint AND d.slot = $2::integer AND d.record_offset BETWEEN $3::bigint AND $4::bigint
-   AND @history = $5::bigint)";
+   AND @history = $5::bigint AND ($6::text IS NULL OR d.reason = $6::text))";
 
 /// max + 1 instead of a sequence: a sequence burns a number for each conflict, and these are few. A rival that takes the
 /// same number makes this a conflict, with no row; then look again.

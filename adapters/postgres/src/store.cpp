@@ -53,7 +53,8 @@ class Store final : public InboxStore {
   std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override;
   std::int32_t begin_incarnation(const Fence& fence, Offset first) override;
   bool record_dead(const DeadMessage& message) override;
-  std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last) override;
+  std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
+                                std::string_view reason) override;
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override;
   PurgeStep purge_step(std::int64_t most) override;
 
@@ -251,7 +252,8 @@ bool Store::record_dead(const DeadMessage& message) {
   return number_at(kept[0], 0, 0) == 1;
 }
 
-std::set<Offset> Store::dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last) {
+std::set<Offset> Store::dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
+                                     std::string_view reason) {
   const auto kept = call([&](Pipeline& pipeline) {
     pipeline.arguments().add_int(handler.value);
     pipeline.arguments().add_int(fence.slot);
@@ -263,6 +265,8 @@ std::set<Offset> Store::dead_between(HandlerId handler, const Fence& fence, Offs
   std::set<Offset> offsets;
   for (int row = 0; row < PQntuples(kept[0].get()); ++row) offsets.insert(number_at(kept[0], row, 0));
   return offsets;
+    if (reason.empty()) pipeline.arguments().add_null(0);
+    else pipeline.arguments().add_text(reason);
 }
 
 KeptIds Store::keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) {

@@ -16,9 +16,10 @@ class PostgresTrials final : public Trials {
  public:
   explicit PostgresTrials(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
-  std::vector<Suspect> take_over(const Fence& fence) override {
+  std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
     const auto kept = call_in_transaction(*shared_, shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
       add_fence(pipeline, fence);
+      pipeline.arguments().add_int(first);
       pipeline.add(sql().blame, kCaller, Pipeline::Keep::text);
       pipeline.arguments().add_int(fence.slot);
       pipeline.add(sql().suspects, kCaller, Pipeline::Keep::text);

@@ -44,9 +44,10 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
 }
 
 void DeadLetters::find(Place& place, const TopicPlan& plan, HandlerId handler, Offset first) const {
-  if (!store_ || !place.fence || !plan.id_source.is_offset()) return;
-  place.dead = std::make_shared<const std::set<Offset>>(
-      store_->dead_between(handler, *place.fence, first, std::numeric_limits<Offset>::max()));
+  if (!store_ || !place.fence) return;
+  auto dead = store_->dead_between(handler, *place.fence, first, std::numeric_limits<Offset>::max(),
+                                   plan.id_source.is_offset() ? std::string_view() : kKilledProcess);
+  place.dead = dead.empty() ? nullptr : std::make_shared<const std::set<Offset>>(std::move(dead));
 }
 
 DeadLetters::Buried DeadLetters::bury(const Message& message, const std::optional<MessageId>& id, const Place& place,

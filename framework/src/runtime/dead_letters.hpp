@@ -13,9 +13,12 @@
 
 namespace turnstile {
 
+/// Reason of the messages that ended their process, each time alone.
+inline constexpr std::string_view kKilledProcess = "killed_process";
+
 /// Why, in the words that the `dead` table and the headers use.
 struct Death {
-  std::string reason;  ///< failed | rejected | missing_id | mismatch | duplicate
+  std::string reason;  ///< as in DeadMessage::reason
   std::string error;
   int attempts = 0;
 };
@@ -33,9 +36,9 @@ class DeadLetters {
   [[nodiscard]] bool possible(const TopicPlan& plan, const Place& place) const noexcept {
     return plan.dead_letter.has_value() || (store_ && place.fence);
   }
-  /// Which records of a partition that was just claimed are dead already, from this offset on. Only where the offset is the id: run once
-  /// more after a crash, such a record could take effect, and its dead letter would take effect under another offset. Throws as the
-  /// store does.
+  /// Which records of a partition that was just claimed are dead already and must not run when they are read again, from this offset on.
+  /// Those that killed their process would kill the next one. Where the offset is the id, it is all of them: such a record could take
+  /// effect, and its dead letter would take effect under another offset. Throws as the store does.
   void find(Place& place, const TopicPlan& plan, HandlerId handler, Offset first) const;
   enum class Buried : std::uint8_t {
     sent,        ///< to the dead letter topic, and a row is kept where there is a store

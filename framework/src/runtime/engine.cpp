@@ -353,13 +353,14 @@ Place Engine::place_of(LaneState& lane, const PartitionClaim& claim, millisecond
   lane.start = start_of(lane, claim, place, wait);
   lane.flushed = place.incarnation == claim.incarnation && claim.watermark ? claim.watermark : lane.start;
   lane.topic.runner.find_dead(place, lane.start);
-  watch_over(place, lane.place, claim, wait);
+  watch_over(place, lane.place, claim, lane.start, wait);
   return place;
 }
 
 /// What may have killed the last owner is to be found before it kills the others.
-/// `before`: as this process owned it until now, if it did.
-void Engine::watch_over(Place& place, const Place& before, const PartitionClaim& claim, milliseconds wait) {
+/// `before`: as this process owned it until now, if it did. `start`: nothing below it is read; nothing: that is not known.
+void Engine::watch_over(Place& place, const Place& before, const PartitionClaim& claim, std::optional<Offset> start,
+                        milliseconds wait) {
   place.guard = claim.fence;
   if (claim.is_clean) return;
   const auto& own = before.guard;
@@ -368,7 +369,8 @@ void Engine::watch_over(Place& place, const Place& before, const PartitionClaim&
     return;
   }
   const auto bounds = consumer_->bounds(claim.at, wait);
-  place.suspicion = suspect(*trials_, claim, bounds ? std::optional(bounds->second) : std::nullopt, *journal_);
+  place.suspicion =
+      suspect(*trials_, claim, start.value_or(0), bounds ? std::optional(bounds->second) : std::nullopt, *journal_);
 }
 
 /// Mode none needs no store. Where the program has one all the same, it finds messages that kill their process there.
@@ -379,7 +381,14 @@ void Engine::guard(const std::vector<LanePtr>& lanes) {
   try {
     const auto claims = store_->claim_partitions(settings_.group, partitions, settings_.lock_timeout);
     for (std::size_t i = 0; i < lanes.size(); ++i) {
-      watch_over(lanes[i]->place, Place{.at = claims[i].at, .fence = {}}, claims[i], kBrokerWaitAgain);
+      std::optional<Offset> start;
+      if (!claims[i].is_clean) {
+        try {
+          start = consumer_->committed({&claims[i].at, 1}, kBrokerWaitAgain).front();
+        } catch (const BrokerError&) {  // then no suspect is dropped
+        }
+      }
+      watch_over(lanes[i]->place, Place{.at = claims[i].at, .fence = {}}, claims[i], start, kBrokerWaitAgain);
       if (const auto& suspicion = lanes[i]->place.suspicion) lanes[i]->lane.single_out(suspicion->suspects);
     }
   } catch (const std::exception& e) {
@@ -470,7 +479,7 @@ void Engine::take_late_claims() {
         if (lane->start) consumer_->seek({claim.at, *lane->start});
       } else {
         lane->topic.runner.find_dead(place, lane->start);
-        watch_over(place, lane->place, claim, kBrokerWaitAgain);
+        watch_over(place, lane->place, claim, lane->start, kBrokerWaitAgain);
       }
       limiters_->on_claimed(settings_.group, claim.store, claim.at, claim.fence.epoch);
       limiters_->wait_until_claimed();

@@ -78,7 +78,8 @@ class Engine final : private AssignmentListener {
                                const LogWatch::Known& known);
   Offset not_below(const TopicPartition& at, Offset start, Offset first);
   void guard(const std::vector<LanePtr>& lanes);
-  void watch_over(Place& place, const Place& before, const PartitionClaim& claim, std::chrono::milliseconds wait);
+  void watch_over(Place& place, const Place& before, const PartitionClaim& claim, std::optional<Offset> start,
+                  std::chrono::milliseconds wait);
   void give_up(const std::vector<LanePtr>& lanes);
   Place place_of(LaneState& lane, const PartitionClaim& claim, std::chrono::milliseconds wait);
   std::optional<Offset> start_of(LaneState& lane, const PartitionClaim& claim, Place& place,

@@ -89,8 +89,8 @@ struct PollLoop::State {
   void settled(const Message& message, const Place& place, const TopicState& topic);
   void start_at_the_watermark(const Message& message, const PartitionClaim& claim);
   void fenced(const Place& place, const TopicState& topic);
-  void guard(Place& place, const PartitionClaim& claim);
-  void guard_unfenced(Place& place, const TopicState& topic);
+  void guard(Place& place, const PartitionClaim& claim, Offset message);
+  void guard_unfenced(Place& place, const TopicState& topic, Offset message);
   void ran(const Place& place);
   void release(std::span<const TopicPartition> partitions);
   UnitResult run(TopicState& topic, const Work& work, const Place& place, RunWatch& watch);
@@ -127,7 +127,7 @@ Place PollLoop::State::place_of(const Message& message, const TopicState& topic)
   if (const auto it = places.find(at); it != places.end()) return it->second;
   Place place{.at = at, .fence = {}};
   if (!topic.needs_store()) {
-    guard_unfenced(place, topic);
+    guard_unfenced(place, topic, message.offset());
     return places[at] = std::move(place);
   }
   const PartitionClaim claimed = claim(at, topic);
@@ -136,7 +136,7 @@ Place PollLoop::State::place_of(const Message& message, const TopicState& topic)
   topic.runner.find_dead(place, std::nullopt);  // where its caller starts, the caller knows
   if (const auto it = in_doubt.find(at); it != in_doubt.end() && topic.runner.plan().mode == Mode::leased)
     place.in_doubt = std::make_shared<const SettledOffsets>(SettledOffsets{it->second});
-  guard(place, claimed);
+  guard(place, claimed, message.offset());
   progress[at] = {.first = message.offset()};
   places[at] = place;
   if (!topic.fails_open()) start_at_the_watermark(message, claimed);
@@ -211,17 +211,21 @@ void PollLoop::State::fenced(const Place& place, const TopicState& topic) {
   throw_read_again(place.at, from);
 }
 
-/// How far the last owner came is not known here: it can have had a window of messages in hand, behind what is settled.
-void PollLoop::State::guard(Place& place, const PartitionClaim& claim) {
+/// How far the last owner came is not known here: it can have had a window of messages in hand, behind what is settled. Nor is it known
+/// where the caller begins: of those that it has in hand, `message` is only the first that came here.
+void PollLoop::State::guard(Place& place, const PartitionClaim& claim, Offset message) {
   place.guard = claim.fence;
-  place.suspicion = suspect(*blueprint.backends.store->trials(), claim, std::nullopt, *journal);
-  if (place.suspicion) unproved[place.at] = blueprint.config.consumer.window;
+  const auto window = blueprint.config.consumer.window;
+  const Offset first = std::min(message, claim.watermark.value_or(message)) - static_cast<Offset>(window);
+  place.suspicion =
+      suspect(*blueprint.backends.store->trials(), claim, std::max<Offset>(first, 0), std::nullopt, *journal);
+  if (place.suspicion) unproved[place.at] = window;
 }
 
 /// Mode none needs no store. Where the program has one all the same, it finds messages that kill their process there.
-void PollLoop::State::guard_unfenced(Place& place, const TopicState& topic) {
+void PollLoop::State::guard_unfenced(Place& place, const TopicState& topic, Offset message) {
   try {
-    guard(place, claim(place.at, topic));
+    guard(place, claim(place.at, topic), message);
   } catch (const std::exception& e) {
     journal->info(
         place.at,

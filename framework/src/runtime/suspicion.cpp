@@ -4,11 +4,13 @@
 
 namespace turnstile {
 
-SuspicionPtr suspect(Trials& trials, const PartitionClaim& claim, std::optional<Offset> until, const Journal& journal) {
+SuspicionPtr suspect(Trials& trials, const PartitionClaim& claim, Offset first, std::optional<Offset> until,
+                     const Journal& journal) {
   if (claim.is_clean) return nullptr;
   auto suspicion = std::make_shared<Suspicion>();
   if (until) suspicion->until = *until;
-  for (const Suspect& suspect : trials.take_over(claim.fence)) suspicion->suspects[suspect.offset] = suspect.deaths;
+  for (const Suspect& suspect : trials.take_over(claim.fence, first))
+    suspicion->suspects[suspect.offset] = suspect.deaths;
   const std::string bound = until ? " below offset " + std::to_string(*until) : std::string();
   journal.info(claim.at, "the last owner ended without releasing the partition: messages" + bound +
                              " are recorded in the database before they run");

@@ -26,8 +26,9 @@ struct Suspicion {
 };
 using SuspicionPtr = std::shared_ptr<const Suspicion>;
 
-/// Null where the last owner has released the partition. `until`: where the partition ends now; nothing: that is not known.
-/// Throws as Trials::take_over() does.
-SuspicionPtr suspect(Trials& trials, const PartitionClaim& claim, std::optional<Offset> until, const Journal& journal);
+/// Null where the last owner has released the partition. `first`: nothing below it is read. `until`: where the partition ends now;
+/// nothing: that is not known. Throws as Trials::take_over() does.
+SuspicionPtr suspect(Trials& trials, const PartitionClaim& claim, Offset first, std::optional<Offset> until,
+                     const Journal& journal);
 
 }  // namespace turnstile

@@ -55,8 +55,12 @@ UnitResult TopicRunner::run_recorded(std::span<const Work> works, const Place& p
     if (plan_.mode != Mode::none) return refused;
   }
   UnitResult result = run_mode(works, place, session, watch);
+  // Without a fence there is no row that tells of a killer that was buried: its deaths do, when it is read again.
+  const auto is_remembered = [&](Offset offset) {
+    return !place.fence && place.suspicion->deaths(offset) >= plan_.retry.attempts;
+  };
   for (std::size_t i = 0; i < works.size(); ++i) {
-    if (result.verdicts[i].kind == Verdict::Kind::settled) settled.push_back(offsets[i]);
+    if (result.verdicts[i].kind == Verdict::Kind::settled && !is_remembered(offsets[i])) settled.push_back(offsets[i]);
   }
   try {
     services_.trials->end(*place.guard, offsets, settled);

@@ -65,7 +65,7 @@ bool UnitRun::is_killer(std::size_t at) const {
 Death UnitRun::death_of_killer(std::size_t at) const {
   const int deaths = place_.suspicion->deaths(message(at).offset());
   return {
-      "killed_process",
+      std::string(kKilledProcess),
       std::to_string(deaths) +
           " processes died while they ran only this message. Find out of what (their logs, core dumps, the kernel's log of "
           "processes killed for lack of memory), mend the handler, then: turnstile dlq replay",

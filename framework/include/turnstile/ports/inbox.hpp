@@ -112,7 +112,7 @@ struct PartitionClaim {
   std::optional<Offset> progress{};
   std::int32_t incarnation = 0;  ///< how often the topic was found recreated; part of an `offset` message id
   bool is_clean = true;  ///< the last owner has released it, or there was none; false: it may have died (see Trials)
-  std::string store{};           ///< which store counts the epoch; another one has another name, in all processes alike
+  std::string store{};   ///< which store counts the epoch; another one has another name, in all processes alike
 };
 
 struct WatermarkUpdate {
@@ -191,9 +191,10 @@ class InboxStore {
   virtual std::int32_t begin_incarnation(const Fence& fence, Offset first) = 0;
   /// Keeps it for `turnstile dlq`. False when this record of this handler is there already: nothing is changed then. Throws Fenced.
   virtual bool record_dead(const DeadMessage& message) = 0;
-  /// Which of the partition's records from `first` to `last` record_dead() knows; none where the store has another history than the
-  /// fence. Whoever has claimed the partition alone adds to them.
-  virtual std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last) = 0;
+  /// Which of the partition's records from `first` to `last` record_dead() knows, with this reason (empty: with any); none where the
+  /// store has another history than the fence. Whoever has claimed the partition alone adds to them.
+  virtual std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
+                                        std::string_view reason = {}) = 0;
 
   /// Says that this consumer needs the handler's ids for so long (nothing: for ever); to be said again every ten minutes. What is said
   /// holds for as long as it says: who says less than others have said changes nothing for the ids that they count on.

@@ -14,7 +14,7 @@
 
 namespace turnstile {
 
-/// A message that was running when a process died. It has not been settled since.
+/// A message that was running when a process died, and is not known to have been settled since.
 struct Suspect {
   Offset offset = 0;
   int deaths = 0;  ///< processes that died while they ran nothing else
@@ -27,8 +27,9 @@ class Trials {
  public:
   virtual ~Trials() = default;
   /// Makes suspects of what earlier owners have begun and not ended, and counts a death for each message that ran alone. Returns the
-  /// suspects of the partition, in the order of offsets. Throws Fenced.
-  virtual std::vector<Suspect> take_over(const Fence& fence) = 0;
+  /// suspects of the partition, in the order of offsets. The new owner reads from `first` on: suspects below it are dropped. The
+  /// watermark is no such bound, since an owner may read from below it. Throws Fenced.
+  virtual std::vector<Suspect> take_over(const Fence& fence, Offset first) = 0;
   /// These messages are about to run together. `alone`: the process runs nothing else. When it returns, the record outlives this
   /// process; a crash of the database server may lose it. Throws Fenced.
   virtual void begin(const Fence& fence, std::span<const Offset> offsets, bool alone) = 0;
