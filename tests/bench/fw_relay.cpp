@@ -24,9 +24,9 @@ class TimedOutbox final : public Outbox {
     return real_->keep_shards(owner, lease);
   }
   void leave_shards(const std::string& owner) override { real_->leave_shards(owner); }
-  std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most) override {
+  std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most, std::size_t bytes) override {
     if (start_ns_ == 0) start_ns_ = bench::now_ns();
-    return real_->waiting(shards, most);
+    return real_->waiting(shards, most, bytes);
   }
   void remove(std::span<const OutboxRecord* const> records) override {
     real_->remove(records);

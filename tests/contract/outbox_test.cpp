@@ -117,6 +117,16 @@ TEST_P(OutboxContract, AFullShardDoesNotStarveTheOthers) {
   EXPECT_THAT(shards, SizeIs(16));
 }
 
+TEST_P(OutboxContract, LargeRecordsComeAFewAtATime) {
+  std::vector<std::pair<std::string, std::string>> large;
+  for (int i = 0; i < 6; ++i) large.emplace_back("k", std::string(100'000, static_cast<char>('a' + i)));
+  publish(large);
+  const auto shards = outbox_->keep_shards("relay", 30s);
+  EXPECT_THAT(outbox_->waiting(shards, 1'000, 1), SizeIs(1)) << "one, however large";
+  EXPECT_THAT(outbox_->waiting(shards, 1'000, 250'000 * shards.size()), SizeIs(3)) << "none is begun past its part";
+  EXPECT_THAT(outbox_->waiting(shards, 1'000, 10'000'000 * shards.size()), SizeIs(6));
+}
+
 TEST_P(OutboxContract, AShardHasOneRelayAtATime) {
   EXPECT_THAT(outbox_->keep_shards("one", 30s), SizeIs(16));
   EXPECT_THAT(outbox_->keep_shards("two", 30s), IsEmpty());

@@ -11,6 +11,12 @@ OutboxShard shard_of(const OwnedMessage& message, const MessageId& id) {
   return static_cast<OutboxShard>(hash % kOutboxShards);
 }
 
+std::size_t bytes_of(const OwnedMessage& message) {
+  std::size_t bytes = message.key.value_or("").size() + message.payload.value_or("").size();
+  for (const Header& header : message.headers) bytes += header.name.size() + header.value.value_or("").size();
+  return bytes;
+}
+
 class MemoryOutbox final : public Outbox {
  public:
   explicit MemoryOutbox(std::shared_ptr<MemoryInbox::State> state) : state_(std::move(state)) {}
@@ -36,12 +42,17 @@ class MemoryOutbox final : public Outbox {
     }
   }
 
-  std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most) override {
+  std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most, std::size_t bytes) override {
     const auto lock = enter();
     std::vector<OutboxRecord> records;
+    std::map<OutboxShard, std::size_t> before;
     for (const OutboxRow& row : state_->outbox) {
       if (records.size() == most) break;
-      if (std::find(shards.begin(), shards.end(), row.record.shard) != shards.end()) records.push_back(row.record);
+      if (std::find(shards.begin(), shards.end(), row.record.shard) == shards.end()) continue;
+      std::size_t& used = before[row.record.shard];
+      if (used > 0 && used >= bytes / shards.size()) continue;
+      used += bytes_of(row.record.message);
+      records.push_back(row.record);
     }
     return records;
   }

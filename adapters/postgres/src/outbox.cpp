@@ -66,12 +66,13 @@ class PostgresOutbox final : public Outbox {
     });
   }
 
-  std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most) override {
+  std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most, std::size_t bytes) override {
     if (shards.empty()) return {};
     const auto kept = call(*shared_, [&](Pipeline& pipeline) {
       add_int8_array(pipeline.arguments(), shards.size(),
                      [&](std::size_t i) { return std::optional<std::int64_t>(shards[i]); });
       pipeline.arguments().add_int(static_cast<std::int64_t>(std::max<std::size_t>(most / shards.size(), 1)));
+      pipeline.arguments().add_int(static_cast<std::int64_t>(std::max<std::size_t>(bytes / shards.size(), 1)));
       pipeline.add(sql().waiting, kCaller, Pipeline::Keep::binary);
     });
     std::vector<OutboxRecord> records;

@@ -319,11 +319,18 @@ UPDATE @.outbox_relay r
                       FOR UPDATE SKIP LOCKED)
 RETURNING r.shard::bigint)";
 
-/// Each shard gives its part, so that none starves behind a full one.
+/// Each shard gives its part, so that none starves behind a full one. The sum is of what stands before a record: the first always comes.
+/// Lengths are read without the values. Headers count as they are stored, perhaps compressed: to unpack those of each row costs more
+/// than they weigh.
 constexpr std::string_view kWaiting = R"(
 SELECT o.shard::bigint, o.id, o.message_id, o.topic, o.record_key, o.record_payload, o.header_names, o.header_values
   FROM unnest($1::bigint[]) AS s (shard)
- CROSS JOIN LATERAL (SELECT * FROM @.outbox WHERE shard = s.shard::smallint ORDER BY id LIMIT $2::bigint) o)";
+ CROSS JOIN LATERAL (
+   SELECT w.*, sum(w.bytes) OVER (ORDER BY w.id) - w.bytes AS before
+     FROM (SELECT *, coalesce(length(record_key), 0) + coalesce(length(record_payload), 0)
+                       + pg_column_size(header_names) + pg_column_size(header_values) AS bytes
+             FROM @.outbox WHERE shard = s.shard::smallint ORDER BY id LIMIT $2::bigint) w) o
+ WHERE o.before < $3::bigint)";
 
 constexpr std::string_view kRemoveSent = R"(
 DELETE FROM @.outbox o USING unnest($1::bigint[], $2::bigint[]) AS d (shard, id)

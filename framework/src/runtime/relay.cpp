@@ -93,7 +93,7 @@ void Relay::step(Time now) {
 
 /// When there is something to do: published here, or left behind by somebody else.
 bool Relay::wake_up(Time now, bool rung) {
-  if (!rung && outbox_->waiting(all_shards(), 1).empty()) return false;
+  if (!rung && outbox_->waiting(all_shards(), 1, 1).empty()) return false;
   auto sender = open_sender_();
   const std::lock_guard lock(mutex_);
   if (stopping_) return false;
@@ -117,7 +117,7 @@ void Relay::fall_asleep() {
 
 /// How many it has found.
 std::size_t Relay::send_some() {
-  auto records = outbox_->waiting(shards_, settings_.batch);
+  auto records = outbox_->waiting(shards_, settings_.batch, settings_.batch_bytes);
   if (records.empty()) return 0;
   const std::size_t found = records.size();
   std::erase_if(records, [&](const OutboxRecord& record) {

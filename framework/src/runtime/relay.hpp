@@ -28,7 +28,8 @@ class Relay {
     /// ... but while nobody publishes anything it is asleep: it has no shards and no sender, and looks so often only.
     std::chrono::milliseconds look_asleep_every{10'000};
     std::chrono::milliseconds asleep_after{60'000};
-    std::size_t batch = 1'000;  ///< most records sent at once
+    std::size_t batch = 1'000;               ///< most records sent at once
+    std::size_t batch_bytes = kOutboxBytes;  ///< and about so many bytes of them
   };
   Relay(Settings settings, std::shared_ptr<Outbox> outbox, OpenSender open_sender,
         std::shared_ptr<const Journal> journal);

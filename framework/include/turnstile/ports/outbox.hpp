@@ -18,6 +18,9 @@ namespace turnstile {
 using OutboxShard = std::int16_t;
 inline constexpr OutboxShard kOutboxShards = 16;
 
+/// A relay holds about so many bytes of records at a time.
+inline constexpr std::size_t kOutboxBytes = 16 << 20;
+
 /// The header that a record's id is sent in.
 inline constexpr std::string_view kMessageIdHeader = "message-id";
 /// Gives the record the header message-id. One that its writer has given is kept as it is: exactly one, not empty.
@@ -48,8 +51,10 @@ class Outbox {
   virtual std::vector<OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) = 0;
   /// Gives them back at once.
   virtual void leave_shards(const std::string& owner) = 0;
-  /// What waits in these shards, at most `most`, each shard's in its order.
-  virtual std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most) = 0;
+  /// What waits in these shards, at most `most`, each shard's in its order. Each shard has an equal part of `bytes` (of keys, payloads and
+  /// headers), and gives no more once that is reached: the sum goes past `bytes` by one record of each shard at most.
+  virtual std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most,
+                                            std::size_t bytes = kOutboxBytes) = 0;
   /// They were sent. Those that are gone already are passed over in silence.
   virtual void remove(std::span<const OutboxRecord* const> records) = 0;
   /// The broker will never take it: it is put aside, and those behind it go on.
