@@ -104,6 +104,33 @@ TEST(Database, may_hang_and_the_consumer_says_so_and_ends_when_asked) {
   EXPECT_EQ(world.effects().rows, 100);
 }
 
+/// 3 s after drain_timeout, or after the second signal; and 3 s for a machine that is busy.
+TEST(Database, may_hang_and_the_process_ends_in_time) {
+  TURNSTILE_NEEDS_SERVERS();
+  OwnPostgres postgres;
+  World world(WorldOptions{.postgres_url = postgres.url()});
+  for (const bool twice : {false, true}) {
+    const std::string drain = twice ? "30s" : "2s";
+    world.publish(300, "m" + drain);
+    const auto before = world.effects().rows;
+    Process consumer =
+        world.consumer(world.toml("", "[consumer]\ndrain_timeout = \"" + drain + "\"\n"), {{"EFFECT_MS", "20"}});
+    ASSERT_TRUE(eventually([&] { return world.effects().rows > before + 10; }, 60s)) << world.output();
+    postgres.run("freeze");
+    const auto began = std::chrono::steady_clock::now();
+    consumer.signal(SIGTERM);
+    if (twice) {
+      std::this_thread::sleep_for(300ms);
+      consumer.signal(SIGTERM);
+    }
+    const auto code = consumer.wait(60s);
+    const auto took = std::chrono::steady_clock::now() - began;
+    postgres.run("thaw");
+    EXPECT_EQ(code, 0) << world.output();
+    EXPECT_LT(took, twice ? 6'300ms : 8'000ms) << world.output();
+  }
+}
+
 TEST(Database, may_crash_while_loaded_and_the_consumer_goes_on_by_itself) {
   TURNSTILE_NEEDS_SERVERS();
   OwnPostgres postgres;

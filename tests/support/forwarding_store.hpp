@@ -13,6 +13,7 @@ class ForwardingStore : public InboxStore {
 
   std::unique_ptr<InboxSession> open_session() override { return inner_->open_session(); }
   std::unique_ptr<InboxSession> join(Transaction& transaction) override { return inner_->join(transaction); }
+  void cut(bool now) noexcept override { inner_->cut(now); }
   std::optional<Recorded> find(HandlerId handler, const MessageId& id) override { return inner_->find(handler, id); }
   std::shared_ptr<Claims> claims() override { return inner_->claims(); }
   std::shared_ptr<Producers> producers() override { return inner_->producers(); }

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <future>
+#include <thread>
 #include <vector>
 
 #include "identifier.hpp"
@@ -70,7 +72,28 @@ std::string seconds(std::chrono::milliseconds time) {
   return std::to_string(std::max<std::int64_t>(whole, 2));
 }
 
-PGconn* connect(const PostgresSettings& settings) {
+/// How late a cut is seen at most.
+constexpr milliseconds kCutSeen{50};
+
+/// Waits for what libpq does without a way to end it: on a thread of its own, which is left behind when the wait is cut. Nothing: it was.
+template <class Work>
+std::optional<std::invoke_result_t<Work>> unless_cut(const Cut& cut, Work work) {
+  if (!cut) return work();
+  std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));
+  auto result = task.get_future();
+  std::thread(std::move(task)).detach();
+  while (result.wait_for(kCutSeen) != std::future_status::ready) {
+    if (*cut) return std::nullopt;
+  }
+  return result.get();
+}
+
+struct FinishConnection {
+  void operator()(PGconn* connection) const noexcept { PQfinish(connection); }
+};
+using OwnedConnection = std::unique_ptr<PGconn, FinishConnection>;
+
+OwnedConnection connect(const PostgresSettings& settings) {
   const std::string timeout = seconds(settings.connect_timeout);
   // What stands before the URL is a default that the URL may change. Keepalives and the user timeout bound the time for which
   // a host that vanished without a word can hold a worker: 20 s.
@@ -82,7 +105,7 @@ PGconn* connect(const PostgresSettings& settings) {
   const char* const values[] = {
       timeout.c_str(), "turnstile", "10", "5", "2", "20000", several ? "read-write" : "", settings.url.reveal().c_str(),
       "UTF8",          nullptr};
-  return PQconnectdbParams(keywords, values, 1);
+  return OwnedConnection(PQconnectdbParams(keywords, values, 1));
 }
 
 std::string connect_problem(PGconn* connection, const PostgresSettings& settings) {
@@ -129,8 +152,11 @@ void check_settings(const PostgresSettings& settings) {
   if (!problems.empty()) throw ConfigError(std::move(problems));
 }
 
-Connection::Connection(const PostgresSettings& settings)
-    : connection_(connect(settings)), connect_timeout_(settings.connect_timeout) {
+Connection::Connection(const PostgresSettings& settings, Cut cut)
+    : connect_timeout_(settings.connect_timeout), cut_(std::move(cut)) {
+  auto connection = unless_cut(cut_, [settings] { return connect(settings); });
+  if (!connection) throw StoreUnavailable("PostgreSQL did not answer before this process ended");
+  connection_ = connection->release();
   if (!connection_) throw StoreUnavailable("cannot connect to PostgreSQL: out of memory");
   if (PQstatus(connection_) != CONNECTION_OK) {
     std::string problem = connect_problem(connection_, settings);
@@ -190,14 +216,21 @@ void Connection::wait(short events) {
   const auto began = steady_clock::now();
   const milliseconds slice = patience_.value_or(2 * connect_timeout_);
   for (auto until = began + slice;;) {
-    const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
+    const auto silent = std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now() - began);
+    if (is_cut()) {
+      lost_ = true;
+      throw ConnectionLost{
+          {"", "it had not answered for " + std::to_string(silent.count()) + " s when this process ended", true}, true};
+    }
+    auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
+    const bool is_part = cut_ && left > kCutSeen;
+    if (is_part) left = kCutSeen;
     const int ready = poll(&descriptor, 1, static_cast<int>(std::max<milliseconds::rep>(left.count(), 0)));
     if (ready > 0) break;
     if (ready < 0 && errno != EINTR) fail();
-    if (ready < 0) continue;
+    if (ready < 0 || is_part) continue;
     if (patience_ || !server_answers()) {
       lost_ = true;
-      const auto silent = std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now() - began);
       throw ConnectionLost{{"", "it has not answered for " + std::to_string(silent.count()) + " s", true}, true};
     }
     until = steady_clock::now() + slice;
@@ -208,16 +241,16 @@ void Connection::wait(short events) {
 
 /// By a new connection to the same address, which is not asked to let us in.
 bool Connection::server_answers() const {
-  const std::string timeout = seconds(connect_timeout_);
-  const char* const keywords[] = {"host", "hostaddr", "port", "user", "dbname", "connect_timeout", nullptr};
-  const char* const values[] = {PQhost(connection_),
-                                PQhostaddr(connection_),
-                                PQport(connection_),
-                                PQuser(connection_),
-                                PQdb(connection_),
-                                timeout.c_str(),
-                                nullptr};
-  return PQpingParams(keywords, values, 0) != PQPING_NO_RESPONSE;
+  const auto text = [](const char* value) { return std::string(value ? value : ""); };
+  const auto answers = unless_cut(cut_, [host = text(PQhost(connection_)), address = text(PQhostaddr(connection_)),
+                                         port = text(PQport(connection_)), user = text(PQuser(connection_)),
+                                         database = text(PQdb(connection_)), timeout = seconds(connect_timeout_)] {
+    const char* const keywords[] = {"host", "hostaddr", "port", "user", "dbname", "connect_timeout", nullptr};
+    const char* const values[] = {host.c_str(),     address.c_str(), port.c_str(), user.c_str(),
+                                  database.c_str(), timeout.c_str(), nullptr};
+    return PQpingParams(keywords, values, 0) != PQPING_NO_RESPONSE;
+  });
+  return answers.value_or(true);  // the wait goes on, and finds the cut
 }
 
 bool Connection::hung_up() {

@@ -4,6 +4,7 @@
 #include <libpq-events.h>
 #include <libpq-fe.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -20,11 +21,14 @@ std::string describe_target(const PostgresSettings& settings);
 /// Throws ConfigError with the key "postgres.url" or "postgres.schema", never showing the URL.
 void check_settings(const PostgresSettings& settings);
 
+/// True: nobody waits for the server any more (InboxStore::cut). Null: never.
+using Cut = std::shared_ptr<const std::atomic<bool>>;
+
 /// Used by one thread at a time.
 class Connection {
  public:
-  /// Waits at most settings.connect_timeout. Throws StoreUnavailable, saying which host, database and user.
-  explicit Connection(const PostgresSettings& settings);
+  /// Waits at most settings.connect_timeout, or until `cut`. Throws StoreUnavailable, saying which host, database and user.
+  explicit Connection(const PostgresSettings& settings, Cut cut = {});
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -66,9 +70,11 @@ class Connection {
   static int on_event(PGEventId event, void* info, void* self);
   void wait(short events);
   [[nodiscard]] bool server_answers() const;
+  [[nodiscard]] bool is_cut() const noexcept { return cut_ && *cut_; }
 
   PGconn* connection_ = nullptr;
   std::chrono::milliseconds connect_timeout_;
+  Cut cut_;
   std::optional<std::chrono::milliseconds> patience_;
   bool lost_ = false;
   bool condemned_ = false;

@@ -21,6 +21,7 @@ Pool::Loan Pool::take() {
   {
     std::unique_lock lock(mutex_);
     wait_for_room(lock);
+    if (is_cut()) throw StoreUnavailable("this process ends, and waits for PostgreSQL no longer");
     borrowers_.push_back(std::this_thread::get_id());
     generation = generation_;
     if (auto link = take_idle()) {
@@ -29,7 +30,7 @@ Pool::Loan Pool::take() {
     }
   }
   try {
-    auto link = std::make_unique<Link>(settings_);
+    auto link = std::make_unique<Link>(settings_, cut_);
     link->generation = generation;
     return {*this, std::move(link)};
   } catch (...) {
@@ -39,7 +40,7 @@ Pool::Loan Pool::take() {
 }
 
 void Pool::wait_for_room(std::unique_lock<std::mutex>& lock) {
-  const auto has_room = [&] { return most_ == 0 || borrowers_.size() < static_cast<std::size_t>(most_); };
+  const auto has_room = [&] { return is_cut() || most_ == 0 || borrowers_.size() < static_cast<std::size_t>(most_); };
   if (has_room()) return;
   const auto me = std::this_thread::get_id();
   const bool borrower = std::find(borrowers_.begin(), borrowers_.end(), me) != borrowers_.end();
@@ -77,6 +78,11 @@ void Pool::give_back(std::unique_ptr<Link> link, std::thread::id borrower) noexc
   }
   returned_.notify_one();
 }  // a link of an older generation is closed here
+
+void Pool::look_at_cut() noexcept {
+  { const std::lock_guard lock(mutex_); }  // whoever waits has seen the old value, and waits
+  returned_.notify_all();
+}
 
 void Pool::renew() noexcept {
   std::vector<std::unique_ptr<Link>> closing;

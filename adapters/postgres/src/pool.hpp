@@ -17,8 +17,8 @@ namespace turnstile::postgres {
 
 /// A connection with what was prepared on it.
 struct Link {
-  explicit Link(const PostgresSettings& settings)
-      : connection(settings), pipeline(connection, settings.prepared_statements) {}
+  explicit Link(const PostgresSettings& settings, Cut cut = {})
+      : connection(settings, std::move(cut)), pipeline(connection, settings.prepared_statements) {}
   Connection connection;
   Pipeline pipeline;
   std::thread::id user;         ///< who had it last
@@ -63,8 +63,9 @@ class Pool {
     std::thread::id borrower_;
   };
 
-  /// At most `most` at once; 0: no bound.
-  Pool(const PostgresSettings& settings, int most) : settings_(settings), most_(most) {}
+  /// At most `most` at once; 0: no bound. While `cut` is true, take() throws StoreUnavailable.
+  Pool(const PostgresSettings& settings, int most, Cut cut = {})
+      : settings_(settings), most_(most), cut_(std::move(cut)) {}
 
   /// Waits while `most` are lent, for 30 s at most: then throws StoreUnavailable. A thread that has one already, as a handler's that calls
   /// Inbox::once(), may keep it from others that wait like itself: it waits for 5 s at most, and gets an Error that says what to do.
@@ -73,16 +74,20 @@ class Pool {
   /// Closes the idle ones, and those that are lent when they come back: after a restart or a failover of the server all of them are lost, or lead to
   /// the wrong one.
   void renew() noexcept;
+  /// `cut` has changed.
+  void look_at_cut() noexcept;
 
  private:
   /// The one that this thread had last, if it is there: the processors of this thread and of the server's process know one another then.
   /// Else the last one returned.
   std::unique_ptr<Link> take_idle();
+  [[nodiscard]] bool is_cut() const noexcept { return cut_ && *cut_; }
   void wait_for_room(std::unique_lock<std::mutex>& lock);
   void give_back(std::unique_ptr<Link> link, std::thread::id borrower) noexcept;
 
   const PostgresSettings settings_;
   const int most_;
+  const Cut cut_;
   std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<std::thread::id> borrowers_;  ///< one for each that is lent

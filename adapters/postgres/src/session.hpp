@@ -18,7 +18,8 @@ namespace turnstile::postgres {
 /// What the store and its sessions share; sessions keep it alive.
 struct Shared {
   explicit Shared(const PostgresSettings& given)
-      : settings(given), statements(given.schema), handlers(given, given.connections), calls(given, 4) {}
+      : settings(given), statements(given.schema), handlers(given, given.connections, cut), calls(given, 4, cut) {}
+  const std::shared_ptr<std::atomic<bool>> cut = std::make_shared<std::atomic<bool>>(false);
   const PostgresSettings settings;
   const Statements statements;
   Pool handlers;  ///< for the batches

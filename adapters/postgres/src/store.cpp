@@ -37,6 +37,11 @@ class Store final : public InboxStore {
  public:
   explicit Store(const PostgresSettings& settings) : shared_(std::make_shared<Shared>(settings)) {}
 
+  void cut(bool now) noexcept override {
+    *shared_->cut = now;
+    shared_->handlers.look_at_cut();
+    shared_->calls.look_at_cut();
+  }
   std::unique_ptr<InboxSession> open_session() override { return std::make_unique<Session>(shared_); }
   std::unique_ptr<InboxSession> join(Transaction& transaction) override { return postgres::join(shared_, transaction); }
   std::optional<Recorded> find(HandlerId handler, const MessageId& id) override;
@@ -260,13 +265,13 @@ std::set<Offset> Store::dead_between(HandlerId handler, const Fence& fence, Offs
     pipeline.arguments().add_int(first);
     pipeline.arguments().add_int(last);
     pipeline.arguments().add_int(fence.history);
+    if (reason.empty()) pipeline.arguments().add_null(0);
+    else pipeline.arguments().add_text(reason);
     pipeline.add(shared_->statements.dead_between, kCaller, Pipeline::Keep::text);
   });
   std::set<Offset> offsets;
   for (int row = 0; row < PQntuples(kept[0].get()); ++row) offsets.insert(number_at(kept[0], row, 0));
   return offsets;
-    if (reason.empty()) pipeline.arguments().add_null(0);
-    else pipeline.arguments().add_text(reason);
 }
 
 KeptIds Store::keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <csignal>
 
+#include "runtime/end_bound.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/process_name.hpp"
 #include "runtime/setup.hpp"
@@ -113,6 +114,7 @@ void Consumer::run_until_stopped() {
   const Blueprint& blueprint = state_->blueprint;
   if (!blueprint.backends.broker) throw ConfigError({"a Consumer needs a broker: Backends::broker is null"});
   const SignalWatch signals(state_->stop, state_->handle_signals);
+  const EndBound bound(blueprint.backends.store, state_->stop, blueprint.config.consumer.drain_timeout);
   const auto journal = open_journal(blueprint);
   const auto relay = make_relay(blueprint, journal);
   auto topics = build_topics(blueprint, journal, false, [relay] { relay->ring(); });

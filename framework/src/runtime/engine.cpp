@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/end_bound.hpp"
 #include "runtime/engine_shared.hpp"
 #include "runtime/failpoint.hpp"
 #include "runtime/setup.hpp"
@@ -22,8 +23,6 @@ constexpr std::size_t kTake = 1'000;
 constexpr milliseconds kBrokerWait{5'000};
 /// The same where it has just given no answer, and how long it is left alone then: nothing is polled meanwhile.
 constexpr milliseconds kBrokerWaitAgain{500}, kBrokerRest{5'000};
-/// After the drain time has passed and what runs was asked to stop: how long it may take to notice.
-constexpr milliseconds kGrace{2'000};
 
 /// Nothing of this process may go on.
 struct HandlerRenumbered : Error {
@@ -522,7 +521,7 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
     const bool ended = shared_->scheduler.drain(lanes, steady_clock::now() + kGrace, [] { return false; });
     if (!ended) {
       journal_->error(
-          "handlers still run " + std::to_string(kGrace.count()) +
+          "handlers, or the transactions that they end with, still run " + std::to_string(kGrace.count()) +
           " ms after their stop_token was set; their partitions are let go, and what they do in the database is "
           "refused once another member has claimed them");
     }

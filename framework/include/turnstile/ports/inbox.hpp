@@ -162,6 +162,9 @@ class InboxStore {
   /// transaction would, commit() and rollback() do nothing, and what throws SqlError or StoreBusy has spoilt the transaction.
   /// Throws Error for a transaction of another store.
   virtual std::unique_ptr<InboxSession> join(Transaction& transaction) = 0;
+  /// While true: calls that wait for the store's answer end, and new ones are not begun; both throw StoreUnavailable, a commit
+  /// CommitInDoubt. For the end of a process whose store hangs. From any thread.
+  virtual void cut(bool /*now*/) noexcept {}
   /// What is kept of an id; nothing when it has not taken effect (or no transaction with it has committed yet).
   virtual std::optional<Recorded> find(HandlerId handler, const MessageId& id) = 0;
   /// Who is at work on what, for effects elsewhere. Lives as long as somebody holds it.
