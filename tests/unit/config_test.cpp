@@ -175,13 +175,15 @@ INSTANTIATE_TEST_SUITE_P(
               "without one only the workers bound the topic"},
         Wrong{"[topics.a]\nlimit = -3",
               "2: topics.a.limit: is -3; a limit is the number of handlers that may run at once, at least 1"},
-        Wrong{"[topics.a]\nlimit = \"64\"",
-              "2: topics.a.limit: must be a whole number from 1 to 1000000000, not the text '64'; write it without quotes"},
+        Wrong{
+            "[topics.a]\nlimit = \"64\"",
+            "2: topics.a.limit: must be a whole number from 1 to 1000000000, not the text '64'; write it without quotes"},
         Wrong{"[topics.a]\nlimit = \"many\"",
               "2: topics.a.limit: must be a whole number from 1 to 1000000000, not the text 'many'"},
         Wrong{"[topics.a]\nlimit = 1.5",
               "2: topics.a.limit: must be a whole number from 1 to 1000000000, not a number with a fraction"},
-        Wrong{"[topics.a]\nlimit = [1]", "2: topics.a.limit: must be a whole number from 1 to 1000000000, not an array"},
+        Wrong{"[topics.a]\nlimit = [1]",
+              "2: topics.a.limit: must be a whole number from 1 to 1000000000, not an array"},
         Wrong{
             "[topics.a]\nlimit = 1\n[topics.b]\nlimiter = \"a\"\nlimit = 2",
             "5: topics.b.limit: limiter 'a' cannot have a limit of 2 here and of 1 in topic 'a'; set the same limit, or "
