@@ -63,7 +63,8 @@ class OwnPostgres {
   std::string url_;
 };
 
-constexpr const char* kAway = "the database cannot be used, no handlers start until it can; polling goes on";
+constexpr const char* kAway =
+    "the database cannot be used, so handlers that need it do not start until it can; polling goes on";
 constexpr const char* kBack = "the database answers again: going on";
 
 void expect_settled(World& world, std::int64_t distinct, const Running& consumer) {
