@@ -70,6 +70,16 @@ TEST(HandlerSql, WhatOutlastsTheTransactionIsRefused) {
   }
 }
 
+/// What Turnstile writes at the end of the message would be refused, and taken for an outage.
+TEST(HandlerSql, WhatChangesTheRightsOfTheTransactionIsRefused) {
+  for (const char* sql :
+       {"SET LOCAL ROLE x", "set local role none", "SET LOCAL SESSION AUTHORIZATION x",
+        "SET LOCAL transaction_read_only = on", "set local Transaction_Isolation to 'serializable'"}) {
+    EXPECT_EQ(of_handler(sql), "2D000") << sql;
+    EXPECT_EQ(borrowed(sql), "") << sql;
+  }
+}
+
 TEST(HandlerSql, TheRestPasses) {
   for (const char* sql : {"",
                           ";",
@@ -87,7 +97,6 @@ TEST(HandlerSql, TheRestPasses) {
                           "PREPARE x AS SELECT 1",
                           "SET LOCAL search_path = x",
                           "SET CONSTRAINTS ALL IMMEDIATE",
-                          "set local role x",
                           "CALL commit_all()",
                           "(SELECT 1)",
                           "INSERT INTO t VALUES ('; COMMIT')",

@@ -140,9 +140,18 @@ constexpr const char* kFrameworksOwn =
 constexpr const char* kBeyondTransaction =
     "it would outlast the transaction, on a connection that other messages use; write SET LOCAL";
 
+constexpr const char* kFrameworksToo =
+    "Turnstile's own statements of the transaction would run with it too; reach what needs another role through a function that is "
+    "SECURITY DEFINER";
 constexpr const char* kAllCursors = "it would close a cursor of Turnstile's own; close your cursors by their names";
 
 enum class Whose { framework, caller };
+
+/// What changes the rights, or the kind, of a transaction up to its end.
+bool is_of_whole_transaction(std::string_view setting) {
+  constexpr std::string_view kind = "TRANSACTION_";
+  return equals(setting, "ROLE") || equals(setting, "SESSION") || equals(setting.substr(0, kind.size()), kind);
+}
 
 /// Reads the statement's first words; `first` is the first of them.
 void check_statement(Scanner& scanner, std::string_view first, Whose session) {
@@ -182,7 +191,9 @@ void check_statement(Scanner& scanner, std::string_view first, Whose session) {
         const auto next = scanner.word();
         const bool local = equals(next, "LOCAL");
         if (session == Whose::caller) break;
-        if (equals(local ? scanner.word() : next, "TRANSACTION")) refuse("SET TRANSACTION", kFrameworksOwn);
+        const auto what = local ? scanner.word() : next;
+        if (equals(what, "TRANSACTION")) refuse("SET TRANSACTION", kFrameworksOwn);
+        if (local && is_of_whole_transaction(what)) refuse("SET LOCAL " + std::string(what), kFrameworksToo);
         if (!local && !equals(next, "CONSTRAINTS")) refuse("SET " + std::string(next), kBeyondTransaction);
       }
       break;
