@@ -41,12 +41,12 @@ void write_transactions(const std::string& servers, const std::string& topic, in
     return text;
   };
   ASSERT_EQ(succeeded(rd_kafka_init_transactions(producer.get(), 20'000)), "");
+  const std::unique_ptr<rd_kafka_topic_t, decltype(&rd_kafka_topic_destroy)> handle{
+      rd_kafka_topic_new(producer.get(), topic.c_str(), nullptr), &rd_kafka_topic_destroy};
   for (int i = 0; i < count; ++i) {
     ASSERT_EQ(succeeded(rd_kafka_begin_transaction(producer.get())), "");
     std::string text = "record";
-    rd_kafka_producev(producer.get(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_PARTITION(0),
-                      RD_KAFKA_V_VALUE(text.data(), text.size()), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-                      RD_KAFKA_V_END);
+    ASSERT_EQ(rd_kafka_produce(handle.get(), 0, RD_KAFKA_MSG_F_COPY, text.data(), text.size(), nullptr, 0, nullptr), 0);
     ASSERT_EQ(succeeded(rd_kafka_commit_transaction(producer.get(), 20'000)), "");
   }
 }
