@@ -378,40 +378,40 @@ class PollLoopFailover : public Failover {
     ADD_FAILURE() << "it was handled";
     return -1;
   }
+  /// Messages 0 to 9 were handled, and the new primary knows of 0 to 4.
+  void fail_over_after_ten() {
+    publish(20);
+    for (Offset offset = 0; offset < 5; ++offset) handle(offset);
+    const auto replica = inbox->replica();
+    for (Offset offset = 5; offset < 10; ++offset) handle(offset);
+    inbox->fail_over(replica);
+  }
+  /// The caller goes back to `from`: `lost` is what becomes of those that the new primary does not know.
+  void go_on(Offset from, Settled lost) {
+    loop->revoked({"t", 0});
+    for (Offset offset = from; offset < 12; ++offset) {
+      const Settled expected = offset < 5 ? Settled::duplicate : offset < 10 ? lost : Settled::done;
+      EXPECT_EQ(handle(offset), expected) << offset;
+    }
+  }
   std::unique_ptr<PollLoop> loop;
 };
 
 TEST_F(PollLoopFailover, its_caller_is_told_from_where_to_read_again) {
   make_loop(handler() | transactional());
-  publish(20);
-  for (Offset offset = 0; offset < 5; ++offset) handle(offset);
-  const auto replica = inbox->replica();
-  for (Offset offset = 5; offset < 10; ++offset) handle(offset);
-  inbox->fail_over(replica);
+  fail_over_after_ten();
   const Offset from = read_again(10);
   EXPECT_LE(from, 5);
   EXPECT_EQ(read_again(11), from) << "until the caller has gone there";
-  loop->revoked({"t", 0});
-  for (Offset offset = from; offset < 12; ++offset) {
-    EXPECT_EQ(handle(offset), offset < 5 ? Settled::duplicate : Settled::done) << offset;
-  }
+  go_on(from, Settled::done);
   EXPECT_THAT(inbox->committed(), SizeIs(12));
 }
 
 TEST_F(PollLoopFailover, effects_elsewhere_whose_records_were_lost_are_parked) {
   transactions = false;
   make_loop(handler() | leased());
-  publish(20);
-  for (Offset offset = 0; offset < 5; ++offset) handle(offset);
-  const auto replica = inbox->replica();
-  for (Offset offset = 5; offset < 10; ++offset) handle(offset);
-  inbox->fail_over(replica);
-  const Offset from = read_again(10);
-  loop->revoked({"t", 0});
-  for (Offset offset = from; offset < 12; ++offset) {
-    const Settled expected = offset < 5 ? Settled::duplicate : offset < 10 ? Settled::dead_letter : Settled::done;
-    EXPECT_EQ(handle(offset), expected) << offset;
-  }
+  fail_over_after_ten();
+  go_on(read_again(10), Settled::dead_letter);
   const auto ran = all_runs();
   EXPECT_THAT(std::vector<int>(ran.begin(), ran.begin() + 12), Each(1));
 }
@@ -419,36 +419,20 @@ TEST_F(PollLoopFailover, effects_elsewhere_whose_records_were_lost_are_parked) {
 /// The process that would have noticed the failover ended with it.
 TEST_F(PollLoopFailover, a_new_process_is_told_from_where_to_read_again) {
   make_loop(handler() | transactional());
-  publish(20);
-  for (Offset offset = 0; offset < 5; ++offset) handle(offset);
-  const auto replica = inbox->replica();
-  for (Offset offset = 5; offset < 10; ++offset) handle(offset);
-  inbox->fail_over(replica);
+  fail_over_after_ten();
   make_loop(handler() | transactional());
   const Offset from = read_again(10);
   EXPECT_LE(from, 5);
-  loop->revoked({"t", 0});
-  for (Offset offset = from; offset < 12; ++offset) {
-    EXPECT_EQ(handle(offset), offset < 5 ? Settled::duplicate : Settled::done) << offset;
-  }
+  go_on(from, Settled::done);
   EXPECT_THAT(inbox->committed(), SizeIs(12));
 }
 
 TEST_F(PollLoopFailover, effects_elsewhere_that_a_new_process_cannot_know_are_parked) {
   transactions = false;
   make_loop(handler() | leased());
-  publish(20);
-  for (Offset offset = 0; offset < 5; ++offset) handle(offset);
-  const auto replica = inbox->replica();
-  for (Offset offset = 5; offset < 10; ++offset) handle(offset);
-  inbox->fail_over(replica);
+  fail_over_after_ten();
   make_loop(handler() | leased());
-  const Offset from = read_again(10);
-  loop->revoked({"t", 0});
-  for (Offset offset = from; offset < 12; ++offset) {
-    const Settled expected = offset < 5 ? Settled::duplicate : offset < 10 ? Settled::dead_letter : Settled::done;
-    EXPECT_EQ(handle(offset), expected) << offset;
-  }
+  go_on(read_again(10), Settled::dead_letter);
 }
 
 /// Offsets that are no messages lie between the watermark and the first message.
