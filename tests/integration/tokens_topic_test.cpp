@@ -210,16 +210,21 @@ TEST_P(TokensTopicGone, ends_all_starts_with_one_clear_error) {
   EXPECT_TRUE(world.runs(again, 4, idle)) << world->output();
 }
 
+std::string new_token_topic() { return "tokens-" + std::to_string(::getpid()) + "-" + std::to_string(monotonic_ns()); }
+
+/// A member that keeps a snapshot every eight positions.
+auto join_with_snapshots(const std::string& topic) {
+  auto domain = kafka::open_limiters(brokers(), {.name = topic}, {.lease = 1s, .snapshot_every = 8},
+                                     make_logger({"off", "text"}));
+  EXPECT_TRUE(domain->wait_until_joined(20s));
+  return domain;
+}
+
 /// The remedy that is printed when a token topic is gone has to work, whatever was left of it.
 TEST(TokensTopic, created_anew_is_read_from_its_own_beginning_though_snapshots_of_the_old_one_are_left) {
   if (kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set";
-  const std::string topic = "tokens-" + std::to_string(::getpid()) + "-" + std::to_string(monotonic_ns());
-  const auto join = [&] {
-    auto domain = kafka::open_limiters(brokers(), {.name = topic}, {.lease = 1s, .snapshot_every = 8},
-                                       make_logger({"off", "text"}));
-    EXPECT_TRUE(domain->wait_until_joined(20s));
-    return domain;
-  };
+  const std::string topic = new_token_topic();
+  const auto join = [&] { return join_with_snapshots(topic); };
   {
     const auto domain = join();
     for (int limit = 1; limit < 40; ++limit) ASSERT_TRUE(domain->set_limit("psp", limit, 20s));
@@ -246,13 +251,8 @@ std::int64_t most_memory() {
 /// Compaction leaves the segment that is written to alone, so that a snapshot topic holds more than anybody needs.
 TEST(TokensTopic, a_newcomer_reads_one_snapshot_of_many) {
   if (kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set";
-  const std::string topic = "tokens-" + std::to_string(::getpid()) + "-" + std::to_string(monotonic_ns());
-  const auto join = [&] {
-    auto domain = kafka::open_limiters(brokers(), {.name = topic}, {.lease = 1s, .snapshot_every = 8},
-                                       make_logger({"off", "text"}));
-    EXPECT_TRUE(domain->wait_until_joined(20s));
-    return domain;
-  };
+  const std::string topic = new_token_topic();
+  const auto join = [&] { return join_with_snapshots(topic); };
   const auto one = join(), other = join();
   const auto set_limits = [&] {
     for (int limit = 1; limit < 40; ++limit) EXPECT_TRUE(one->set_limit("psp", limit, 20s));
