@@ -272,7 +272,7 @@ bool Process::is_confirmed(Place place, const Owned& owned) const {
   auto entry = state().partitions.find(Partition{kTopic, place.second, group.name, group.store});
   if (TURNSTILE_PLANTED(groups_share_partitions)) entry = state().partitions.find(Partition{kTopic, place.second});
   return entry != state().partitions.end() && entry->second.owner == member().id() &&
-         entry->second.fence == owned.fence;
+         entry->second.fence == owned.fence && !member().is_claiming();
 }
 
 bool Process::can_work_on(Place place, const Owned& owned) const {

@@ -43,6 +43,13 @@ TEST(Simulation, SomebodyIsThereAfterChaos) {
   }
 }
 
+/// Found beyond the seeds that the tests ran: a process worked on a partition that it had given up and been given again, before it had
+/// claimed it again (TokensMember.ClaimsAgainWhatItHasOnlyJustGivenUp).
+TEST(Simulation, WhatWasGivenUpIsClaimedAgain) {
+  Marks marks{};
+  EXPECT_EQ(run(plan_for(17'713), marks), std::nullopt);
+}
+
 TEST(Simulation, OneSeedIsOneRun) {
   for (const std::uint64_t seed : {1U, 2U, 3U, 4U, 5U}) {
     Marks marks{};

@@ -413,7 +413,9 @@ void Member::say_partitions(const State& state, Micros now) {
   if (!to_revoke_.empty()) send(now, PartitionsRevoked{std::exchange(to_revoke_, {})});
   PartitionsClaimed claimed;
   for (auto& [partition, owned] : partitions_) {
-    if (std::exchange(owned.said, true)) continue;
+    // Until our own revocation is read back, the state shows a claim that is already given up.
+    if (owned.said || is_revoking(partition)) continue;
+    owned.said = true;
     const auto entry = state.partitions.find(partition);
     const bool known = entry != state.partitions.end();
     if (known && entry->second.owner == id_ && entry->second.fence == owned.fence) continue;
@@ -421,6 +423,14 @@ void Member::say_partitions(const State& state, Micros now) {
         {.partition = partition, .fence = owned.fence, .previous = known ? entry->second.claimed_at : kNowhere});
   }
   if (!claimed.claims.empty()) send(now, std::move(claimed));
+}
+
+bool Member::is_revoking(const Partition& partition) const {
+  return std::any_of(unread_.begin(), unread_.end(), [&](const Sent& sent) {
+    const auto* revoked = std::get_if<PartitionsRevoked>(&sent.event.body);
+    return revoked != nullptr &&
+           std::find(revoked->partitions.begin(), revoked->partitions.end(), partition) != revoked->partitions.end();
+  });
 }
 
 bool Member::is_draining(const State& state) const {

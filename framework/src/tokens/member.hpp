@@ -177,6 +177,7 @@ class Member {
   void follow_all(const State& state);
   void balance(const State& state, const std::string& name, Use& use, Micros now);
   void say_partitions(const State& state, Micros now);
+  [[nodiscard]] bool is_revoking(const Partition& partition) const;
   void drain(const State& state, Micros now);
   void watch(const State& state, Micros now);
   void expect(MemberId id, Due due);
