@@ -1,5 +1,6 @@
 #include "tokens/snapshot.hpp"
 
+#include <array>
 #include <cstring>
 
 #include "core/digest.hpp"
@@ -14,7 +15,9 @@ namespace {
 class Bytes {
  public:
   Bytes& operator<<(std::uint64_t number) {
-    for (int shift = 0; shift < 64; shift += 8) bytes_ += static_cast<char>(number >> shift & 0xff);
+    std::array<char, 8> little_endian;  // appended at once: a snapshot has tens of thousands of numbers
+    for (std::size_t i = 0; i < 8; ++i) little_endian[i] = static_cast<char>(number >> (8 * i) & 0xff);
+    bytes_.append(little_endian.data(), little_endian.size());
     return *this;
   }
   Bytes& operator<<(Position number) { return *this << static_cast<std::uint64_t>(number); }
