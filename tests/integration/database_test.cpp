@@ -9,6 +9,9 @@
 #include "support/postgres_schema.hpp"
 #include "support/running.hpp"
 #include "support/world.hpp"
+#include "turnstile/log.hpp"
+#include "turnstile/ports/limiter.hpp"
+#include "turnstile/postgres/limiters.hpp"
 #include "turnstile/turnstile.hpp"
 
 namespace turnstile::test {
@@ -133,6 +136,49 @@ TEST(Database, may_hang_and_the_process_ends_in_time) {
     EXPECT_EQ(code, 0) << world.output();
     EXPECT_LT(took, twice ? 6'300ms : 8'000ms) << world.output();
   }
+}
+
+/// 3 s for a poll loop, 2 s for limiters; and 3 s for a machine that is busy.
+TEST(Database, may_hang_and_a_poll_loop_and_limiters_end_in_time) {
+  TURNSTILE_NEEDS_SERVERS();
+  OwnPostgres postgres;
+  World world(WorldOptions{.postgres_url = postgres.url()});
+  auto loop = std::make_unique<PollLoop>(world.config());
+  loop->topic(world.topic(), slow_effect(world));
+  OwnedMessage message;
+  message.topic = world.topic();
+  message.headers = {{"message-id", "one"}};
+  ASSERT_EQ(loop->handle(Message(message)), Settled::done);
+  PostgresSettings settings;
+  settings.url = Secret(postgres.url());
+  settings.schema = world.schema();
+  settings.connect_timeout = 20s;
+  const auto limiters_of = [&] { return postgres::open_limiters(settings, {}, make_logger({.level = "off"})); };
+  auto connected = limiters_of();
+  auto limiter = connected->open("psp", 1);
+  Permit permit;
+  ASSERT_TRUE(eventually([&] { return static_cast<bool>(permit = limiter->try_acquire()); }));
+  postgres.run("freeze");
+  auto unconnected = limiters_of();
+  auto waits = unconnected->open("psp", 1);
+  const auto took = [](auto&& end) {
+    const auto began = std::chrono::steady_clock::now();
+    end();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - began);
+  };
+  EXPECT_LT(took([&] { loop.reset(); }), 6s);
+  EXPECT_LT(took([&] {
+              permit = {};
+              limiter.reset();
+              connected.reset();
+            }),
+            5s);
+  EXPECT_LT(took([&] {
+              waits.reset();
+              unconnected.reset();
+            }),
+            5s);
+  postgres.run("thaw");
 }
 
 TEST(Database, may_crash_while_loaded_and_the_consumer_goes_on_by_itself) {

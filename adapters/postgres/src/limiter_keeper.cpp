@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kFirstBackoff = 50ms, kLastBackoff = 1'000ms;
-/// How long the last words may take.
+/// How long stop() may take, whatever the database does.
 constexpr std::chrono::milliseconds kFarewell = 2'000ms;
 
 std::int64_t micros(std::chrono::milliseconds time) { return std::chrono::microseconds(time).count(); }
@@ -66,7 +66,7 @@ void LimiterKeeper::stop() noexcept {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    give_up_at_ = std::min(give_up_at_, LeaseClock::now() + kFarewell);
+    end_at_ = LeaseClock::now() + kFarewell;
   }
   rung_.notify_all();
   clock_changed_.notify_all();
@@ -124,6 +124,8 @@ void LimiterKeeper::watch() {
     }
     std::unique_lock lock(mutex_);
     if (ended_) return;
+    if (end_at_ <= now) *cut_ = true;
+    else next = std::min(next, end_at_);
     if (socket_ >= 0) {
       // A host that vanished without a word would hold the other thread for as long as TCP likes.
       if (give_up_at_ <= now) ::shutdown(socket_, SHUT_RDWR);
@@ -206,7 +208,7 @@ void LimiterKeeper::round() {
 void LimiterKeeper::connect() {
   if (link_) return;
   all_anew_ = true;
-  link_ = std::make_unique<Link>(settings_);
+  link_ = std::make_unique<Link>(settings_, cut_);
 }
 
 void LimiterKeeper::disconnect() noexcept {
@@ -246,7 +248,7 @@ std::vector<Result> LimiterKeeper::ask(Fill fill, bool writes) {
   {
     const std::lock_guard lock(mutex_);
     socket_ = PQsocket(link_->connection.raw());
-    give_up_at_ = LeaseClock::now() + (stopping_ ? kFarewell : pace_.lease / 2);
+    give_up_at_ = LeaseClock::now() + pace_.lease / 2;
   }
   Answers answers;
   const auto no_more_waiting = [&] {

@@ -4,6 +4,7 @@
 
 #include <spdlog/logger.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -25,7 +26,7 @@ class LimiterKeeper : public std::enable_shared_from_this<LimiterKeeper> {
   LimiterKeeper(const PostgresSettings& settings, const LimiterPace& pace, std::string holder,
                 std::shared_ptr<spdlog::logger> logger);
   void start();
-  /// Gives everything back. Called once, by whoever lets go last, on any thread, also on one of the two.
+  /// Gives everything back, which takes 2 s at most. Called once, by whoever lets go last, on any thread, also on one of the two.
   void stop() noexcept;
   /// Throws Error when the name is known with another limit.
   std::shared_ptr<LimiterBook> open(const std::string& name, std::int64_t limit);
@@ -65,10 +66,13 @@ class LimiterKeeper : public std::enable_shared_from_this<LimiterKeeper> {
   std::condition_variable clock_changed_;
   bool has_rung_ = false;
   bool stopping_ = false;
-  bool ended_ = false;  ///< the thread that speaks has
+  bool ended_ = false;         ///< the thread that speaks has
+  Time end_at_ = Time::max();  ///< once it is to stop: when nobody waits for the database any more
   std::map<std::string, std::shared_ptr<LimiterBook>> by_name_;
   int socket_ = -1;    ///< while an answer is waited for
   Time give_up_at_{};  ///< then it is cut
+
+  const std::shared_ptr<std::atomic<bool>> cut_ = std::make_shared<std::atomic<bool>>(false);
 
   // Of the thread that speaks alone.
   std::unique_ptr<Link> link_;

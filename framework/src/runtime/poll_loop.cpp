@@ -7,6 +7,7 @@
 #include <shared_mutex>
 #include <thread>
 
+#include "runtime/end_bound.hpp"
 #include "runtime/setup.hpp"
 #include "turnstile/error.hpp"
 
@@ -313,6 +314,8 @@ PollLoop::PollLoop(Config config, Backends backends) : state_(std::make_unique<S
 }
 
 PollLoop::~PollLoop() {
+  const std::atomic<int> stop{2};
+  const EndBound bound(state_->blueprint.backends.store, stop, {});
   std::vector<TopicPartition> all;
   for (const auto& [at, place] : state_->places) all.push_back(at);
   state_->release(all);

@@ -38,7 +38,7 @@ struct LimiterSettings {
 
 /// Starts two threads, and connects when the first limiter is opened; the database may be away. Its one connection is not counted in
 /// `settings.connections`. The last permit, limiter or Limiters to go ends the threads and gives everything back, which
-/// takes a round trip, and at most `settings.connect_timeout` and 2 s when the database is away.
+/// takes a round trip, and at most 2 s when the database is away or does not answer.
 /// Limits are 1 to 1,000,000,000. Of programs that are configured differently, the one that started last decides, unless
 /// set_limit() has. Waiters of one process are served in the order in which they asked; processes share by max-min fairness, and
 /// take turns when there are fewer permits than processes.
