@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include "settings.hpp"
+
 namespace demo {
 
 struct Board::Head {
@@ -19,6 +21,8 @@ struct Board::Head {
   std::atomic<std::int64_t> redelivered{0};
   std::atomic<std::uint64_t> running{0};
   std::atomic<int> most_running{0};
+  std::atomic<std::chrono::steady_clock::rep> above_lowered_at{0};  // the clock is the same in all processes
+  std::atomic<int> most_since_above_lowered{0};
   std::array<Slot, most_consumers> slots{};
 };
 
@@ -41,6 +45,11 @@ int sum(std::uint64_t running) {
   std::uint64_t total = 0;
   for (; running != 0; running >>= bits_each) total += running & ((1U << bits_each) - 1);
   return static_cast<int>(total);
+}
+
+void raise(std::atomic<int>& most, int now) {
+  for (int before = most; before < now && !most.compare_exchange_weak(before, now);) {
+  }
 }
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
@@ -102,7 +111,12 @@ void Board::delivered(int consumer, std::int32_t partition, std::int64_t offset)
 void Board::handler_starts(int consumer) const {
   slot(consumer).starts.fetch_add(1);
   const int now = sum(head_->running.fetch_add(one_of(consumer)) + one_of(consumer));
-  for (int most = head_->most_running; most < now && !head_->most_running.compare_exchange_weak(most, now);) {
+  raise(head_->most_running, now);
+  if (now > lowered_limit) {
+    head_->most_since_above_lowered = 0;
+    head_->above_lowered_at = std::chrono::steady_clock::now().time_since_epoch().count();
+  } else {
+    raise(head_->most_since_above_lowered, now);
   }
 }
 
@@ -111,7 +125,14 @@ void Board::handler_stops(int consumer) const {
   slot(consumer).stops.fetch_add(1);
 }
 
+Board::AtLowered Board::at_lowered() const {
+  using Clock = std::chrono::steady_clock;
+  return {Clock::time_point(Clock::duration(head_->above_lowered_at.load())), head_->most_since_above_lowered.load()};
+}
+
 int Board::running() const { return sum(head_->running); }
+
+int Board::most_running() const { return head_->most_running.load(); }
 
 int Board::take_most_running() const { return head_->most_running.exchange(running()); }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -11,7 +12,8 @@
 namespace demo {
 
 inline constexpr int partitions = 6;
-/// Three at first, and one that joins after the kill.
+inline constexpr int first_consumers = 3;
+/// With the one that joins after the kill.
 inline constexpr int most_consumers = 4;
 
 /// What one consumer process writes of itself. Counted by the demo's own handler and broker, except where said.
@@ -51,8 +53,17 @@ class Board {
   void handler_stops(int consumer) const;
   /// Handlers that run now, in all living processes.
   [[nodiscard]] int running() const;
-  /// The most that ran at once since it was last asked; begins anew with those that run.
+  /// The most that ran at once since take_most_running() was last called.
+  [[nodiscard]] int most_running() const;
+  /// The same; begins anew with those that run.
   [[nodiscard]] int take_most_running() const;
+
+  /// When a handler last began while lowered_limit others ran, and the most that ran at a handler's begin since then.
+  struct AtLowered {
+    std::chrono::steady_clock::time_point last_above;
+    int most_since = 0;
+  };
+  [[nodiscard]] AtLowered at_lowered() const;
 
   /// Kafka handed the record to the consumer.
   void delivered(int consumer, std::int32_t partition, std::int64_t offset) const;

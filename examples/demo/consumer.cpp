@@ -65,16 +65,16 @@ int consume(const ConsumerOptions& options) try {
   Backends backends = connect(config);
   backends.broker = watched(backends.broker, board, tally, options.number);
 
-  auto charge = [&board, consumer = options.number](const Message& message, Context& ctx) {
+  auto charge = [&board, consumer = options.number, work = options.handler_time](const Message& message, Context& ctx) {
     const Running running(board, consumer);
-    std::this_thread::sleep_for(handler_time);  // stands for the real work, which is what the limit is for
+    std::this_thread::sleep_for(work);  // stands for the real work, which is what the limit is for
     ctx.defer("INSERT INTO charge (id, account, consumer) VALUES ($1, $2, $3)", message.header("message-id").value(),
               message.key().value(), consumer);
   };
 
   Consumer app{config, backends};
-  app.topic(options.topic, charge | transactional() | limit("psp", handler_limit) | ordered_by(Order::key) | batch(20) |
-                               handler_timeout(2s) | retry(exponential{100ms, 5}));
+  app.topic(options.topic, charge | transactional() | limit("psp", handler_limit) | ordered_by(Order::key) |
+                               batch(batch_of(options.handler_time)) | handler_timeout(2s));
   app.observe(std::make_shared<Reporter>(slot, tally));
   app.run();
   return 0;

@@ -149,12 +149,13 @@ std::string id_of(const rd_kafka_message_t& record) {
   return {static_cast<const char*>(value), size};
 }
 
-void handle_all(Queue& queue, const Board& board, int consumer, const std::string& url) {
+void handle_all(Queue& queue, const Board& board, const ConsumerOptions& options, const std::string& url) {
+  const int consumer = options.number;
   const Database database(url);
   while (const Record record = queue.pop()) {
     const std::string id = id_of(*record);
     board.handler_starts(consumer);
-    std::this_thread::sleep_for(handler_time);
+    std::this_thread::sleep_for(options.handler_time);
     database.charge(id, {static_cast<const char*>(record->key), record->key_len}, std::to_string(consumer));
     board.handler_stops(consumer);
     board.slot(consumer).done.fetch_add(1);
@@ -174,7 +175,7 @@ int consume_plain(const ConsumerOptions& options) try {
   for (int i = 0; i < handler_limit; ++i) {
     threads.emplace_back([&] {
       try {
-        handle_all(queue, board, options.number, config.postgres.value().url.reveal());
+        handle_all(queue, board, options, config.postgres.value().url.reveal());
       } catch (const std::exception& error) {
         std::fprintf(stderr, "plain consumer %d: %s\n", options.number, error.what());
         std::_Exit(1);

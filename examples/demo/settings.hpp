@@ -1,7 +1,9 @@
 #pragma once
 // The figures of the demo, in one place.
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 
 namespace demo {
 
@@ -9,12 +11,32 @@ namespace demo {
 inline constexpr int handler_limit = 12;
 /// What an operator lowers it to while it runs.
 inline constexpr int lowered_limit = 5;
-/// Of how many of the records the plain consumer gets a copy: two seconds of its work.
+/// The plain consumer gets a copy of this part of the records: a quarter.
 inline constexpr int control_part = 4;
-/// How long the pretended work of one message takes. 12 handlers of 20 ms: at most 600 messages a second.
-inline constexpr std::chrono::milliseconds handler_time{20};
+/// Records to publish. Fewer would leave some step without work; more would take many minutes, and the embedded broker
+/// keeps no more than 5 MiB of each partition.
+inline constexpr int least_messages = 300;
+inline constexpr int most_messages = 100'000;
+/// From here on the pretended work of a message takes no more than 20 ms: 12 handlers, at most 600 messages a second.
+inline constexpr int messages_at_full_speed = 9'000;
+inline constexpr std::chrono::milliseconds least_handler_time{20};
+/// Seconds that each wait of the story may take.
+inline constexpr int most_timeout = 3'600;
+
+/// What the handlers have to do in all, where they run at the limit: enough that no step runs out of work.
+inline constexpr std::chrono::milliseconds least_work{12'000};
+/// How long the pretended work of one message takes: the fewer the messages, the longer.
+constexpr std::chrono::milliseconds handler_time(std::int64_t different_ids) {
+  return std::max(least_handler_time, least_work * handler_limit / different_ids);
+}
+/// How many messages the handler may take into one transaction: 400 ms of work, and no more than 20.
+constexpr std::int64_t batch_of(std::chrono::milliseconds handler_time) {
+  return std::clamp<std::int64_t>(std::chrono::milliseconds{400} / handler_time, 1, 20);
+}
 /// How soon the group takes notice of a dead member. Kafka allows no less than 6 s by default.
 inline constexpr std::chrono::milliseconds session_timeout{6'000};
+/// The same on the embedded broker, whose rebalances take this less a second.
+inline constexpr std::chrono::milliseconds embedded_session_timeout{4'000};
 
 /// How long permits outlive a member that nobody fences: far longer than the demo, so that what comes back sooner comes back by
 /// the rebalance.
