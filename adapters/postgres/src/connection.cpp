@@ -163,6 +163,11 @@ Connection::Connection(const PostgresSettings& settings, Cut cut)
     PQfinish(connection_);
     throw StoreUnavailable(problem);
   }
+  for (const char* name : {"client_encoding", "application_name", "DateStyle", "IntervalStyle", "TimeZone",
+                           "standard_conforming_strings"}) {
+    const char* value = PQparameterStatus(connection_, name);
+    if (value) client_settings_.insert(client_settings_.end(), {name, value});
+  }
   own_notices();
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "errors.hpp"
 #include "turnstile/config.hpp"
@@ -36,6 +37,8 @@ class Connection {
   [[nodiscard]] PGconn* raw() const noexcept { return connection_; }
   [[nodiscard]] bool lost() const noexcept { return lost_; }
   [[nodiscard]] std::string user() const;
+  /// The settings that a client can give when it connects, as the server or a pooler confirmed them: names and values in turn.
+  [[nodiscard]] const std::vector<std::string>& client_settings() const noexcept { return client_settings_; }
   /// No transaction open, nothing on its way, not condemned: may be lent to somebody else.
   [[nodiscard]] bool idle() const noexcept;
   /// It leads to a server that cannot serve us: not to be used again.
@@ -75,6 +78,7 @@ class Connection {
   PGconn* connection_ = nullptr;
   std::chrono::milliseconds connect_timeout_;
   Cut cut_;
+  std::vector<std::string> client_settings_;
   std::optional<std::chrono::milliseconds> patience_;
   bool lost_ = false;
   bool condemned_ = false;

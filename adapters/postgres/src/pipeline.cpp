@@ -45,8 +45,9 @@ void Pipeline::add(std::string_view sql, Owner owner, Keep keep, Author author) 
   if (!statement.prepared || statement.prepared->state == Prepared::State::unknown) sql_.append(sql).push_back('\0');
   queued_arguments_ = arguments_.size();
   unsent_.push_back(statement);
-  // The caller's own statements are followed by finish() at once.
-  if (owner != kCaller && !held_ && arguments_.bytes() + sql_.size() + 32 * unsent_.size() >= kChunkBytes) send_chunk();
+  // All others are followed by finish() at once.
+  if (is_message(owner) && !held_ && arguments_.bytes() + sql_.size() + 32 * unsent_.size() >= kChunkBytes)
+    send_chunk();
 }
 
 Pipeline::Prepared* Pipeline::find_prepared(std::string_view sql, ArgumentBlock::Mark from) {

@@ -23,6 +23,11 @@ namespace turnstile::postgres {
 /// Whose statement it is: the place of a message in its batch, or the caller's own.
 using Owner = std::size_t;
 inline constexpr Owner kCaller = std::numeric_limits<Owner>::max();
+/// An error means that the transaction is no longer the one that was opened.
+inline constexpr Owner kIdentity = kCaller - 1;
+/// Sent behind the end of the transaction. An error means that the connection cannot be used again.
+inline constexpr Owner kReset = kCaller - 2;
+inline constexpr bool is_message(Owner owner) noexcept { return owner < kReset; }
 
 /// Who wrote a statement, and so whose fault an error in it is.
 enum class Author : std::uint8_t { framework, handler };

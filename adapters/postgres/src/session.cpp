@@ -16,9 +16,6 @@ namespace turnstile::postgres {
 
 namespace {
 
-/// Whose errors mean that the transaction is no longer the one that begin() opened.
-constexpr Owner kIdentity = kCaller - 1;
-
 /// What libpqxx sends does not pass check_handler_sql(). A COMMIT among it must not make the ids of the whole batch permanent, so it has
 /// to fail: at COMMIT, PostgreSQL runs the query of a cursor WITH HOLD, and this one's fails. concat() is not run before, since it is not immutable.
 /// It is declared before the transaction's first savepoint, so that no ROLLBACK TO drops it. After CLOSE ALL, which does, see Connection::watch().
@@ -37,6 +34,27 @@ BEGIN CLOSE the_cursor; EXCEPTION WHEN invalid_cursor_name THEN NULL; END $$)";
 /// would undo the work of others, whose ids stay.
 constexpr std::string_view kEncloseSavepoints = "SAVEPOINT turnstile_message";
 constexpr std::string_view kReleaseSavepoints = "RELEASE SAVEPOINT turnstile_message";
+
+/// These undo what a handler did to the session. The text of a statement does not tell whether they are needed: a function or a trigger may
+/// have changed the session. They go out behind COMMIT and before its Sync: after that a pooler in transaction mode may lend the server's
+/// connection to another client. DISCARD ALL would also drop the framework's prepared statements.
+constexpr std::string_view kResets[] = {
+    "RESET SESSION AUTHORIZATION", "RESET ROLE", "RESET ALL", "CLOSE ALL", "UNLISTEN *", "DISCARD TEMP"};
+/// The last of them. Behind a pooler, RESET ALL restores the settings of the pooler's connection: $1 are those of ours.
+constexpr std::string_view kResetRest = R"(
+SELECT pg_catalog.pg_advisory_unlock_all(),
+       pg_catalog.count(pg_catalog.set_config(($1::text[])[i], ($1::text[])[i + 1], false))
+  FROM pg_catalog.generate_series(1, pg_catalog.cardinality($1::text[]), 2) AS i)";
+/// Statements that a handler prepared; the other names are the framework's, and PgBouncer's.
+constexpr std::string_view kDeallocate = R"(
+DO $$
+DECLARE the_name text;
+BEGIN
+  FOR the_name IN SELECT name FROM pg_catalog.pg_prepared_statements
+                   WHERE name NOT LIKE 'turnstile\_%' AND name NOT LIKE 'PGBOUNCER\_%' LOOP
+    EXECUTE pg_catalog.format('DEALLOCATE %I', the_name);
+  END LOOP;
+END $$)";
 
 /// The tables of schema $1 that have a trigger which can wait for COMMIT, and its function as an error's context writes it.
 constexpr std::string_view kDeferredTriggers = R"(
@@ -119,7 +137,7 @@ std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const I
   message_ = 0;
   first_failure_.reset();
   doom_.reset();
-  guarded_ = enclosed_ = savepoints_ = false;
+  guarded_ = enclosed_ = savepoints_ = touched_ = prepared_ = false;
   loan_->connection.forget_seen();
   requests_.clear();
   pipeline.next_transaction();
@@ -320,6 +338,7 @@ Rows Session::run(std::string_view sql, std::span<const Param> params) {
       throw_lost(lost);
     }
   }
+  note_statement(sql);
   loan_->pipeline.add(sql, params, kCaller, Pipeline::Keep::text, Author::handler);
   return rows_of(send_and_read().kept.back().get());
 }
@@ -350,11 +369,31 @@ void Session::queue(std::string_view sql, std::span<const Param> params) {
   check_handler_sql(sql);
   try {
     if (makes_savepoint(sql)) enclose_savepoints();
+    note_statement(sql);
     loan_->pipeline.add(sql, params, message_, Pipeline::Keep::nothing, Author::handler);
   } catch (const ConnectionLost& lost) {
     close();
     throw_lost(lost);
   }
+}
+
+void Session::note_statement(std::string_view sql) {
+  touched_ = true;
+  prepared_ = prepared_ || makes_prepared(sql);
+}
+
+void Session::add_reset() {
+  if (!touched_) return;
+  Pipeline& pipeline = loan_->pipeline;
+  for (const std::string_view sql : kResets) pipeline.add(sql, kReset);
+  if (prepared_) pipeline.add(kDeallocate, kReset);
+  pipeline.arguments().add(Param(loan_->connection.client_settings()));
+  pipeline.add(kResetRest, kReset, Pipeline::Keep::text);
+}
+
+/// An error in one of the statements keeps the last of them from running.
+bool Session::is_reset(const Answers& answers) const {
+  return !touched_ || (!answers.kept.empty() && PQresultStatus(answers.kept.back().get()) == PGRES_TUPLES_OK);
 }
 
 void Session::commit() {
@@ -372,6 +411,10 @@ void Session::commit() {
   Pipeline& pipeline = loan_->pipeline;
   Answers answers;
   bool asked = false;
+  // COMMIT of an aborted transaction succeeds and answers ROLLBACK.
+  const auto is_committed = [&] {
+    return !answers.kept.empty() && std::strcmp(PQcmdStatus(answers.kept.front().get()), "COMMIT") == 0;
+  };
   try {
     // A server that has hung up already certainly commits nothing.
     if (loan_->connection.hung_up()) loan_->connection.fail();
@@ -390,18 +433,21 @@ void Session::commit() {
     static_cast<void>(loan_->connection.ended_nothing());  // only what COMMIT is answered counts
     // What it refuses (a constraint that was deferred) the handlers have done.
     pipeline.add("COMMIT", kCaller, Pipeline::Keep::text, Author::handler);
+    add_reset();
     asked = true;
     pipeline.finish(answers);
   } catch (const ConnectionLost& lost) {
     const bool sent = asked && pipeline.all_sent();
+    const bool committed = is_committed() && !loan_->connection.ended_nothing();
     close();
+    if (committed) return;  // it was lost with the answers that come after
     if (answers.failure) throw_failure(*answers.failure);
     const std::string& state = lost.last_words.sqlstate;
     if (!sent || classify(state) == Kind::busy || is_overdue(state)) throw_lost(lost);
     throw CommitInDoubt("lost the connection to PostgreSQL between COMMIT and its answer: " +
                         describe(lost.last_words));
   }
-  if (answers.failure) {
+  if (answers.failure && answers.failure->owner != kReset) {
     const Failure failure = *answers.failure;
     // Nothing else in here is the caller's and the handlers'.
     if (failure.owner == kCaller && failure.author == Author::handler) {
@@ -416,10 +462,9 @@ void Session::commit() {
     }
   }
   if (loan_->connection.ended_nothing()) throw_ended();
-  // COMMIT of an aborted transaction succeeds and answers ROLLBACK.
-  const bool committed = std::strcmp(PQcmdStatus(answers.kept.back().get()), "COMMIT") == 0;
+  if (!is_reset(answers)) loan_->connection.condemn();
   close();
-  if (!committed) throw_aborted();
+  if (!is_committed()) throw_aborted();
 }
 
 void Session::rollback() noexcept {
@@ -430,7 +475,9 @@ void Session::rollback() noexcept {
     if (!loan_->connection.lost()) {
       Answers answers;
       if (PQtransactionStatus(loan_->connection.raw()) != PQTRANS_IDLE) pipeline.add("ROLLBACK", kCaller);
+      add_reset();
       pipeline.finish(answers);
+      if (!is_reset(answers)) loan_->connection.condemn();
     }
   } catch (...) {
     // The connection is lost, and with it the transaction. close() drops it.
@@ -464,6 +511,7 @@ pqxx::transaction_base& Session::native() {
     note(*answers.failure);
     throw_failure(*answers.failure);
   }
+  touched_ = prepared_ = true;
   pipeline.leave();
   pipeline.hold(true);
   loan_->connection.watch();

@@ -82,6 +82,11 @@ class Session final : public InboxSession, public Transaction {
   [[noreturn]] void throw_commit_failure(const Failure& failure);
   [[nodiscard]] bool is_of_own_table(const ServerError& error) const;
   void close() noexcept;
+  /// Before a statement of a handler's goes out.
+  void note_statement(std::string_view sql);
+  /// Queues what undoes a handler's changes to the session, to go out with the end of the transaction.
+  void add_reset();
+  [[nodiscard]] bool is_reset(const Answers& answers) const;
 
   std::shared_ptr<Shared> shared_;
   Pool::Loan loan_;  // held exactly while a transaction is open
@@ -94,6 +99,8 @@ class Session final : public InboxSession, public Transaction {
   bool enclosed_ = false;                 // the savepoints of the current message, by one of ours
   bool savepoints_ = false;               // there were some in this transaction
   bool ended_ = false;                    // by the handler, in this transaction
+  bool touched_ = false;                  // a handler has sent a statement, which may have changed the session
+  bool prepared_ = false;                 // it may have prepared statements of its own
   std::vector<std::uint32_t> order_;      // the batch's distinct ids, as indices, sorted
   std::int32_t slot_ = 0;
   std::int64_t window_ = 0;

@@ -217,11 +217,18 @@ void check_handler_sql(std::string_view sql) {
   check_statement(scanner, scanner.word(), Whose::framework);
 }
 
-bool makes_savepoint(std::string_view sql) noexcept {
+namespace {
+
+bool begins_with(std::string_view sql, std::string_view keyword) {
   Scanner scanner(sql);
   scanner.skip_semicolons();
-  return equals(scanner.word(), "SAVEPOINT");
+  return equals(scanner.word(), keyword);
 }
+
+}  // namespace
+
+bool makes_savepoint(std::string_view sql) noexcept { return begins_with(sql, "SAVEPOINT"); }
+bool makes_prepared(std::string_view sql) noexcept { return begins_with(sql, "PREPARE"); }
 
 void check_borrowed_sql(std::string_view sql) {
   refuse_nul(sql);

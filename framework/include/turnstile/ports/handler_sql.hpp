@@ -14,6 +14,9 @@ void check_handler_sql(std::string_view sql);
 /// Whether the statement, as check_handler_sql() reads it, is a SAVEPOINT.
 [[nodiscard]] bool makes_savepoint(std::string_view sql) noexcept;
 
+/// Whether the statement, read in the same way, is a PREPARE.
+[[nodiscard]] bool makes_prepared(std::string_view sql) noexcept;
+
 /// For a text on the caller's own connection, which may hold several statements. Throws as check_handler_sql(), and looks at each of
 /// them; the session is the caller's, so SET passes.
 void check_borrowed_sql(std::string_view sql);
