@@ -60,6 +60,7 @@ class BlindSession final : public InboxSession {
   void publish(const OwnedMessage& message, const MessageId& id) override { inner_->publish(message, id); }
   void commit() override { inner_->commit(); }
   void rollback() noexcept override { inner_->rollback(); }
+  Standing standing() noexcept override { return inner_->standing(); }
   std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
                             std::span<const MessageId> ids) override {
     return inner_->settled(handler, shown(fence, *store_), ids);

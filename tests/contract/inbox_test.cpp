@@ -199,7 +199,9 @@ TEST_P(InboxContract, ADeferredErrorComesUpInAnotherMessagesStatement) {
 TEST_P(InboxContract, ASwallowedErrorIsNeverCommitted) {
   const auto session = store().open_session();
   admit(*session, {"a"});
+  EXPECT_EQ(session->standing(), Standing::sound);
   EXPECT_THROW(session->transaction().exec(kRefused, "x"), SqlError);
+  EXPECT_EQ(session->standing(), Standing::failed);
   try {
     session->commit();
     FAIL() << "was committed";

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "support/running.hpp"
 #include "support/world.hpp"
+#include "turnstile/inbox.hpp"
 #include "turnstile/postgres/pqxx.hpp"
+#include "turnstile/postgres/store.hpp"
 #include "turnstile/turnstile.hpp"
 
 namespace turnstile::test {
@@ -81,6 +85,46 @@ TEST(EndedTransaction, through_libpqxx_stops_the_consumer_with_the_place_and_the
   });
   ASSERT_TRUE(eventually([&] { return world.effects().rows == kMessages; }, 60s)) << healed.log_text();
   EXPECT_EQ(world.effects().distinct, kMessages);
+}
+
+/// What the tenth message does becomes a failure of that message, and costs no other message its effect.
+void expect_one_dead(const std::function<void(Context&)>& what, const std::string& error) {
+  World world(1);
+  publish_with(world, "mischief");
+  Running consumer(world.config("batch = 20\nretry.attempts = 2\ndead_letter = \"\"\n"), [&](Consumer& app) {
+    app.topic(world.topic(), [&](const Message& message, Context& context) {
+      make_effect(world.schema(), message, context);
+      if (message.text() == "mischief") what(context);
+    } | transactional());
+  });
+  ASSERT_TRUE(eventually([&] { return world.caught_up(); }, 90s)) << consumer.log_text();
+  EXPECT_EQ(consumer.stop(), "");
+  EXPECT_EQ(world.effects().rows, kMessages - 1);
+  EXPECT_EQ(world.query("SELECT reason || ' after ' || attempts FROM dead"), "failed after 2") << consumer.log_text();
+  EXPECT_NE(world.query("SELECT error FROM dead").find(error), std::string::npos) << consumer.log_text();
+}
+
+TEST(LostConnection, through_a_statement_of_the_handler_is_its_failure_in_the_end) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_one_dead([](Context& context) { context.tx().exec("SELECT pg_terminate_backend(pg_backend_pid())"); },
+                  "57P01");
+}
+
+TEST(LostConnection, through_a_deferred_statement_is_its_failure_too) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_one_dead([](Context& context) { context.defer("SELECT pg_terminate_backend(pg_backend_pid())"); }, "57P01");
+}
+
+TEST(AnotherStore, that_is_unavailable_is_a_failure_of_the_handler_and_no_outage) {
+  TURNSTILE_NEEDS_SERVERS();
+  PostgresSettings nowhere;
+  nowhere.url = Secret("postgresql://nobody@127.0.0.1:1/nothing");
+  expect_one_dead(
+      [&](Context&) {
+        Inbox other(postgres::open_store(nowhere));
+        other.once("charge", "id", [](Context&) {});
+      },
+      "cannot connect to PostgreSQL");
 }
 
 }  // namespace

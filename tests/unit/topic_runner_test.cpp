@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <functional>
 #include <map>
 #include <set>
 
@@ -152,6 +153,93 @@ TEST(TopicRunner, a_statement_that_is_always_busy_fails_its_message_and_no_other
     EXPECT_NE(world.inbox->dead()[0].error.find("55P03"), std::string::npos);
     EXPECT_EQ(world.inbox->committed().size(), 4U);
   }
+}
+
+/// Five messages; at the third one `what` happens, each time.
+struct OfFive {
+  std::vector<Planned> plan = {{0}, {1}, {2}, {3}, {4}};
+  int runs = 0;
+  RunnerWorld world;
+  explicit OfFive(std::function<void(Context&)> what)
+      : world(settings(), [this, what = std::move(what)](const Message& message, Context& context) {
+          if (message.offset() == 2) ++runs, what(context);
+          context.tx().exec(kInsert, message.text());
+        }) {}
+  static TopicSettings settings() {
+    TopicSettings settings;
+    settings.retry = RetryPolicy{3, std::chrono::milliseconds(1), std::chrono::milliseconds(4)};
+    return settings;
+  }
+  void expect_one_dead() {
+    ASSERT_EQ(world.inbox->dead().size(), 1U);
+    EXPECT_EQ(world.inbox->dead()[0].record.offset, 2);
+    EXPECT_EQ(world.inbox->dead()[0].reason, "failed");
+    EXPECT_EQ(world.inbox->dead()[0].attempts, 3);
+    EXPECT_EQ(world.inbox->committed().size(), 4U);
+  }
+};
+
+TEST(TopicRunner, an_error_of_another_store_is_a_failure_of_the_handler) {
+  const std::vector<std::function<void(Context&)>> errors = {
+      [](Context&) { throw StoreUnavailable("the other database is away"); },
+      [](Context&) { throw StoreFailed("the other database refuses it", "42P01"); },
+      [](Context&) { throw StoreBusy("the other database is busy (SQLSTATE 55P03)"); },
+      [](Context&) { throw TransactionEnded("of the other database"); },
+      [](Context&) { throw Fenced("of the other database"); },
+      [](Context&) { throw DeferredSqlError("of the other database", "23505", 7); },
+  };
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    OfFive five(errors[i]);
+    ASSERT_TRUE(drive(five.world, five.plan, Order::partition, 5)) << i;
+    five.expect_one_dead();
+    EXPECT_EQ(five.runs, 3 + 1) << i;  // once more when it was singled out
+  }
+}
+
+TEST(TopicRunner, a_statement_that_always_loses_its_connection_fails_its_message_and_no_other) {
+  for (const bool deferred : {false, true}) {
+    OfFive five([&](Context& context) {
+      if (deferred) context.defer("kill");
+      else context.tx().exec("kill");
+    });
+    int lost = 0;
+    five.world.inbox->on_statement([&](const auto& statement) -> std::optional<Rows> {
+      if (statement.sql != "kill") return std::nullopt;
+      ++lost;
+      throw StoreUnavailable("terminating connection due to administrator command (SQLSTATE 57P01)");
+    });
+    ASSERT_TRUE(drive(five.world, five.plan, Order::partition, 5)) << deferred;
+    five.expect_one_dead();
+    EXPECT_GE(lost, 3 * 10 + 1) << deferred;
+    EXPECT_LE(lost, 3 * 10 + 4) << deferred;
+    EXPECT_NE(five.world.inbox->dead()[0].error.find("57P01"), std::string::npos);
+  }
+}
+
+TEST(TopicRunner, an_outage_under_a_statement_counts_as_no_attempt) {
+  OfFive five([](Context& context) { context.tx().exec("down"); });
+  bool down = true;
+  five.world.inbox->on_statement([&](const auto& statement) -> std::optional<Rows> {
+    if (statement.sql != "down" || !down) return std::nullopt;
+    five.world.inbox->set_unavailable(true);
+    throw StoreUnavailable("lost the connection");
+  });
+  const OneBlock block(five.plan);
+  const auto messages = block.messages();
+  std::vector<Work> works;
+  for (const Message& message : messages) works.push_back({.message = &message});
+  const auto session = five.world.inbox->open_session();
+  RunWatch watch;
+  for (int i = 0; i < 50; ++i) {
+    const auto result = five.world.runner->run(works, five.world.place, session.get(), watch);
+    EXPECT_EQ(result.end, UnitResult::End::store_away);
+    for (const Verdict& verdict : result.verdicts) EXPECT_EQ(verdict.kind, Verdict::Kind::put_back);
+  }
+  EXPECT_EQ(five.runs, 1);
+  five.world.inbox->set_unavailable(false);
+  down = false;
+  ASSERT_TRUE(drive(five.world, five.plan, Order::partition, 5));
+  EXPECT_TRUE(five.world.inbox->dead().empty());
 }
 
 RC_GTEST_PROP(TopicRunner, a_batch_equals_one_at_a_time, ()) {

@@ -22,6 +22,7 @@ class JoinedSession final : public InboxSession {
   void publish(const OwnedMessage& message, const MessageId& id) override { of_.publish(message, id); }
   void commit() override {}
   void rollback() noexcept override {}
+  Standing standing() noexcept override { return of_.standing(); }
   std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
                             std::span<const MessageId> ids) override {
     return of_.settled(handler, fence, ids);

@@ -74,6 +74,7 @@ std::vector<Admission> MemorySession::begin(const InboxScope& scope, std::span<c
   }
   if (scope.fence) ++state_->owned(*scope.fence).sharers;
   open_ = true;
+  lost_ = false;
   outage_ = state_->outages;
   history_ = state_->history;
   scope_ = scope;
@@ -133,8 +134,9 @@ void MemorySession::require_open() {
 }
 
 void MemorySession::check_still_there(Lock&) {
-  if (outage_ != state_->outages || state_->unavailable)
-    throw StoreUnavailable("the store was made unavailable by the test");
+  if (outage_ == state_->outages && !state_->unavailable) return;
+  lost_ = true;
+  throw StoreUnavailable("the store was made unavailable by the test");
 }
 
 void MemorySession::throw_spoiled() {
@@ -170,6 +172,7 @@ Rows MemorySession::execute(const Statement& statement) {
     done_.push_back(statement);
     return *answer;
   } catch (const StoreUnavailable&) {
+    lost_ = true;
     rollback();
     throw;
   } catch (const SqlError& error) {
@@ -245,6 +248,12 @@ void MemorySession::commit() {
 
 void MemorySession::rollback() noexcept {
   if (open_) end(false);
+}
+
+Standing MemorySession::standing() noexcept {
+  const std::lock_guard lock(state_->mutex);
+  if (lost_ || (open_ && outage_ != state_->outages)) return Standing::lost;
+  return open_ && !failure_ ? Standing::sound : Standing::failed;
 }
 
 void MemorySession::end(bool commit) noexcept {

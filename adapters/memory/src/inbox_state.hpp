@@ -160,6 +160,7 @@ class MemorySession final : public InboxSession, public Transaction {
   void publish(const OwnedMessage& message, const MessageId& id) override;
   void commit() override;
   void rollback() noexcept override;
+  Standing standing() noexcept override;
   /// Takes more ids into the open transaction.
   std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries);
   void respond(HandlerId handler, const MessageId& id, std::string_view body);
@@ -194,6 +195,7 @@ class MemorySession final : public InboxSession, public Transaction {
 
   std::shared_ptr<MemoryInbox::State> state_;
   bool open_ = false;
+  bool lost_ = false;
   std::uint64_t outage_ = 0;
   std::int64_t history_ = 0;
   InboxScope scope_{};

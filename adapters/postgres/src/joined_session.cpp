@@ -26,6 +26,7 @@ class JoinedSession final : public InboxSession {
   void publish(const OwnedMessage& message, const MessageId& id) override;
   void commit() override {}
   void rollback() noexcept override {}
+  Standing standing() noexcept override { return Standing::sound; }  // its owner knows
   std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
                             std::span<const MessageId> ids) override;
   std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override;

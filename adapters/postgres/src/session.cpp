@@ -85,7 +85,7 @@ Rows rows_of(const PGresult* result) {
 std::vector<Admission> Session::begin(const InboxScope& scope, std::span<const InboxEntry> entries) {
   rollback();
   sort_distinct(entries, order_);
-  ended_ = false;
+  ended_ = lost_ = false;
   for (;;) {
     loan_ = shared_->handlers.take();
     const bool may_be_old = loan_->used;
@@ -334,7 +334,7 @@ Rows Session::run(std::string_view sql, std::span<const Param> params) {
     try {
       enclose_savepoints();
     } catch (const ConnectionLost& lost) {
-      close();
+      lose();
       throw_lost(lost);
     }
   }
@@ -351,7 +351,7 @@ Answers Session::send_and_read() {
   try {
     pipeline.finish(answers);
   } catch (const ConnectionLost& lost) {
-    close();
+    lose();
     if (answers.failure) throw_failure(*answers.failure);
     throw_lost(lost);
   }
@@ -372,7 +372,7 @@ void Session::queue(std::string_view sql, std::span<const Param> params) {
     note_statement(sql);
     loan_->pipeline.add(sql, params, message_, Pipeline::Keep::nothing, Author::handler);
   } catch (const ConnectionLost& lost) {
-    close();
+    lose();
     throw_lost(lost);
   }
 }
@@ -439,7 +439,7 @@ void Session::commit() {
   } catch (const ConnectionLost& lost) {
     const bool sent = asked && pipeline.all_sent();
     const bool committed = is_committed() && !loan_->connection.ended_nothing();
-    close();
+    lose();
     if (committed) return;  // it was lost with the answers that come after
     if (answers.failure) throw_failure(*answers.failure);
     const std::string& state = lost.last_words.sqlstate;
@@ -485,6 +485,16 @@ void Session::rollback() noexcept {
   close();
 }
 
+Standing Session::standing() noexcept {
+  if (lost_ || (loan_ && loan_->connection.hung_up())) return Standing::lost;
+  return !ended_ && loan_ && !doom_ && !aborted() ? Standing::sound : Standing::failed;
+}
+
+void Session::lose() noexcept {
+  close();
+  lost_ = true;
+}
+
 void Session::close() noexcept {
   if (bridge_) {
     bridge_.reset();
@@ -504,7 +514,7 @@ pqxx::transaction_base& Session::native() {
     enclose_savepoints();  // libpqxx may make some
     pipeline.finish(answers);
   } catch (const ConnectionLost& lost) {
-    close();
+    lose();
     throw_lost(lost);
   }
   if (answers.failure) {

@@ -38,6 +38,7 @@ class Session final : public InboxSession, public Transaction {
   void publish(const OwnedMessage& message, const MessageId& id) override;
   void commit() override;
   void rollback() noexcept override;
+  Standing standing() noexcept override;
   std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
                             std::span<const MessageId> ids) override;
   std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override;
@@ -82,6 +83,8 @@ class Session final : public InboxSession, public Transaction {
   [[noreturn]] void throw_commit_failure(const Failure& failure);
   [[nodiscard]] bool is_of_own_table(const ServerError& error) const;
   void close() noexcept;
+  /// The same, as the connection is lost.
+  void lose() noexcept;
   /// Before a statement of a handler's goes out.
   void note_statement(std::string_view sql);
   /// Queues what undoes a handler's changes to the session, to go out with the end of the transaction.
@@ -99,6 +102,7 @@ class Session final : public InboxSession, public Transaction {
   bool enclosed_ = false;                 // the savepoints of the current message, by one of ours
   bool savepoints_ = false;               // there were some in this transaction
   bool ended_ = false;                    // by the handler, in this transaction
+  bool lost_ = false;                     // the connection, in this transaction
   bool touched_ = false;                  // a handler has sent a statement, which may have changed the session
   bool prepared_ = false;                 // it may have prepared statements of its own
   std::vector<std::uint32_t> order_;      // the batch's distinct ids, as indices, sorted

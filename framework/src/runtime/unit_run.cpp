@@ -218,8 +218,9 @@ void UnitRun::settle(Range whole) {
     Range& range = piece.range;
     std::erase_if(range, [&](std::size_t at) { return held(at); });
     if (range.empty()) continue;
+    busy_tries_ = 0;
     Attempt result = watch_.is_over() ? Attempt{.end = Attempt::End::cancelled} : attempt(range);
-    if (result.end == Attempt::End::busy) result = busy(range, std::move(result));
+    if (result.by_handler) result = busy(range, std::move(result));
     switch (result.end) {
       case Attempt::End::committed: committed(range); break;
       case Attempt::End::failed:
@@ -275,7 +276,7 @@ std::vector<UnitRun::Range> UnitRun::split(const Range& range, std::optional<std
     return Range(range.begin() + static_cast<std::ptrdiff_t>(from), range.begin() + static_cast<std::ptrdiff_t>(to));
   };
   const std::size_t n = range.size();
-  if (!culprit) return {piece(0, n / 2), piece(n / 2, n)};
+  if (!culprit || *culprit >= n) return {piece(0, n / 2), piece(n / 2, n)};
   return {piece(0, *culprit), piece(*culprit, *culprit + 1), piece(*culprit + 1, n)};
 }
 
@@ -458,7 +459,8 @@ UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size
     return Attempt{};
   });
   if (in_doubt) return decide_doubt(range, fresh, *in_doubt);
-  result.by_handler = result.end == Attempt::End::busy;
+  result.by_handler =
+      result.end == Attempt::End::busy || (result.end == Attempt::End::away && session_->standing() == Standing::lost);
   if (published_ > 0 && runner_.services_.on_published) runner_.services_.on_published();
   TURNSTILE_FAILPOINT("after-commit");
   return result;
@@ -472,7 +474,8 @@ UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std
                                   "commit in doubt, looking it up: " + why);
   // The next try is told: it waits for the row that the one in doubt may still have locked. What was only answered again has no id
   // to look for; a reply that goes out twice has the same one.
-  if (plan_.mode == Mode::sequence || fresh.empty()) return {.end = Attempt::End::busy, .why = why};
+  const Attempt lost{.end = Attempt::End::busy, .why = why, .by_handler = true};
+  if (plan_.mode == Mode::sequence || fresh.empty()) return lost;
   std::vector<MessageId> ids;
   for (const std::size_t k : fresh) ids.push_back(*ids_[range[k]]);
   return guarded(std::nullopt, [&] {
@@ -481,7 +484,7 @@ UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std
     runner_.services_.journal->info(
         place_.at, plan_.handler, message(range.front()).offset(),
         all ? "commit in doubt: it was committed" : "commit in doubt: not there, running it again");
-    return all ? Attempt{} : Attempt{.end = Attempt::End::busy, .why = why};
+    return all ? Attempt{} : lost;
   });
 }
 
@@ -494,7 +497,15 @@ UnitRun::Attempt UnitRun::handle(std::span<const Message> messages, Context& con
     return Attempt{.end = Attempt::End::failed, .culprit = culprit, .why = outcome.why(), .outcome = outcome};
   });
   watch_.finish();
-  result.by_handler = result.end == Attempt::End::busy;
+  if (result.end == Attempt::End::committed || result.outcome) return result;
+  if (unclaimed_ && result.end == Attempt::End::away) return result;
+  // Another store throws errors of the same types. Its errors leave our transaction sound, and are failures of the handler.
+  const Standing now = standing();
+  if (now == Standing::sound || result.end == Attempt::End::fenced) {
+    result.end = Attempt::End::failed;
+    result.culprit = culprit;
+  }
+  result.by_handler = result.end == Attempt::End::busy || (result.end == Attempt::End::away && now == Standing::lost);
   return result;
 }
 

@@ -36,7 +36,8 @@ class UnitRun {
     std::string why{};
     std::optional<Outcome> outcome{};  ///< failed: what the handler answered, where it did not throw
     std::optional<Death> death{};      ///< failed: it was not run, and never will be
-    bool by_handler = false;           ///< busy: when the handler's statements, or the commit, were under way
+    /// busy, away: when the handler's statements, or the commit, were under way; away: with the connection alone
+    bool by_handler = false;
   };
 
   void identify(Range& todo);
@@ -78,6 +79,8 @@ class UnitRun {
   Attempt handle(std::span<const Message> messages, Context& context, std::optional<std::size_t> culprit,
                  bool& skipped);
   Outcome invoke(std::span<const Message> messages, Context& context);
+  /// After a handler failed: whether its transaction, where it has one, could go on.
+  [[nodiscard]] Standing standing() const { return session_ ? session_->standing() : Standing::sound; }
 
   /// What a Context of this run gives to the outside, for one place in the range, or for all of a span handler's.
   class Outlet final : public Outgoing {
@@ -132,8 +135,9 @@ class UnitRun {
   void note_what_went_well();
   void leave_dead(std::size_t at);
   void retry(std::size_t at, std::chrono::milliseconds delay, int attempt, const std::string& why);
-  /// Busy in its handlers: counts that, and makes a failure of it when it was so too often in a row.
+  /// Busy in its handlers, or its connection lost: counts that, and makes a failure of it when it was so too often in a row.
   Attempt busy(const Range& range, Attempt attempt);
+  [[nodiscard]] bool store_answers() const;
   void again_soon(const Range& range, const std::string& why, int tries = 0);
   void wait_for_store(const Range& range);
   /// An earlier message, in the scope that the topic's order gives, is not settled.
@@ -175,7 +179,7 @@ UnitRun::Attempt UnitRun::guarded(std::optional<std::size_t> culprit, Call&& cal
   } catch (const TransactionEnded& e) {
     return {.end = Attempt::End::broken, .why = e.what()};
   } catch (const StoreUnavailable& e) {
-    return {.end = Attempt::End::away, .why = e.what()};
+    return {.end = Attempt::End::away, .culprit = culprit, .why = e.what()};
   } catch (const StoreBusy& e) {
     return {.end = Attempt::End::busy, .culprit = culprit, .why = e.what()};
   } catch (const DeferredSqlError& e) {

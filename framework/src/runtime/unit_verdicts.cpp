@@ -14,8 +14,9 @@ namespace {
 
 /// A rival's transaction is short; what collided with it comes again after this, with jitter (traps 1, 4).
 constexpr std::chrono::milliseconds kBusyDelay{20};
-/// From so many times in a row on, a database that is busy when the handler's statements run counts as a failure of the message: of a
-/// handler that locks against itself, say, no waiting makes an end.
+/// From so many times in a row on, a database that is busy, or ends the connection, when the handler's statements run counts as a failure
+/// of the message: of a handler that locks against itself, or crashes the server's process, no waiting makes an end. In an outage begin()
+/// fails, which is not counted.
 constexpr int kMostBusy = 10;
 /// Up to it kBusyDelay doubles with each time: locks that are held for seconds do not make a dead letter.
 constexpr std::chrono::milliseconds kMostBusyDelay{2'000};
@@ -233,18 +234,37 @@ void UnitRun::leave_dead(std::size_t at) {
 }
 
 UnitRun::Attempt UnitRun::busy(const Range& range, Attempt attempt) {
-  busy_tries_ = 0;
-  if (!attempt.by_handler) return attempt;
   for (const std::size_t at : range)
     busy_tries_ = std::max(busy_tries_, runner_.count_busy(place_, message(at).offset()));
-  if (busy_tries_ < kMostBusy) return attempt;
+  if (busy_tries_ < kMostBusy) {
+    // Where the store answers, it is no outage: nothing but this message waits.
+    if (attempt.end == Attempt::End::away && store_answers()) {
+      runner_.services_.journal->warn(
+          place_.at, plan_.handler, message(range.front()).offset(),
+          "the connection to the database was lost while statements of the handler ran; the "
+          "database answers, and they run again: " +
+              attempt.why);
+      attempt.end = Attempt::End::busy;
+    }
+    return attempt;
+  }
   return {
       .end = Attempt::End::failed,
       .culprit = attempt.culprit,
       .why =
-          "the database was busy (a lock that was not free in time, a deadlock or a serialization failure, see the SQLSTATE) " +
+          "the database was busy (a lock that was not free in time, a deadlock or a serialization failure, see the SQLSTATE), or "
+          "ended the connection, " +
           std::to_string(busy_tries_) +
           " times in a row while the handler's statements ran, which counts as one attempt: " + attempt.why};
+}
+
+bool UnitRun::store_answers() const {
+  try {
+    static_cast<void>(runner_.services_.store->history());
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 /// Not a failure of the messages: no attempt is counted.

@@ -68,6 +68,13 @@ struct Recorded {
   std::optional<std::string> response;
 };
 
+/// How the transaction stands that begin() opened last.
+enum class Standing : std::uint8_t {
+  sound,   ///< as far as is known, it can be committed
+  failed,  ///< the store refused something in it, or it is not open any more
+  lost,    ///< the connection to the store was lost under it
+};
+
 /// One transaction at a time, on one thread at a time. Destroying a session with an open transaction rolls it back.
 class InboxSession {
  public:
@@ -93,6 +100,8 @@ class InboxSession {
   virtual void commit() = 0;
   /// Never throws; safe without an open transaction, or on a dead connection.
   virtual void rollback() noexcept = 0;
+  /// Tells an error of this session from one of the same type that a handler got from another store: that one leaves it sound.
+  [[nodiscard]] virtual Standing standing() noexcept = 0;
 
   /// Which ids are in the inbox, committed, in the order asked; none where the store has another history than the fence. Opens no
   /// transaction. Throws StoreUnavailable.

@@ -63,7 +63,8 @@ class MemoryInbox final : public InboxStore {
   void answer(const std::string& sql, Rows rows);
   /// Statements with exactly this text fail with SqlError.
   void fail(const std::string& sql, const std::string& sqlstate);
-  /// Asked before those two, for every statement; may return nothing, or throw SqlError or StoreBusy. Deferred statements reach
+  /// Asked before those two, for every statement; may return nothing, or throw SqlError, StoreBusy, or StoreUnavailable, which loses the
+  /// transaction's connection and no other. Deferred statements reach
   /// it when they would reach the server. Runs on the handler's thread, under no lock.
   void on_statement(std::function<std::optional<Rows>(const Statement&)> hook);
   /// The commits that come next fail so, one each, in the order of these calls.
