@@ -136,6 +136,8 @@ TEST(Database, may_hang_and_the_process_ends_in_time) {
     EXPECT_EQ(code, 0) << world.output();
     EXPECT_LT(took, twice ? 6'300ms : 8'000ms) << world.output();
   }
+  EXPECT_EQ(world.output().find("no broker took our leave"), std::string::npos) << "Kafka does not hang\n"
+                                                                                << world.output();
 }
 
 /// 3 s for a poll loop, 2 s for limiters; and 3 s for a machine that is busy.

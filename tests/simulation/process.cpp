@@ -313,9 +313,10 @@ std::optional<Process::Work> Process::next_work(bool service) {
 void Process::fenced(MemberId id, Position position) {
   for (std::size_t life = 0; life < lives_.size(); ++life) {
     if (lives_[life].id != id) continue;
-    lives_[life].fenced_at = position;
     for (auto& limiter : limiters_) {
-      if (is_taken_by_fences(limiter->use().name, id)) limiter->fenced(life);
+      if (!is_taken_by_fences(limiter->use().name, id)) continue;
+      lives_[life].fenced_at[limiter->use().name] = position;
+      limiter->fenced(life);
     }
   }
 }
@@ -331,7 +332,8 @@ bool Process::is_taken_by_fences(const std::string& name, MemberId id) const {
 
 bool Process::is_fenced_unknowingly(const std::string& limiter) const {
   const Life& now = lives_.back();
-  return !now.clock_stopped && now.fenced_at > state().last && is_taken_by_fences(limiter, now.id);
+  const auto fenced = now.fenced_at.find(limiter);
+  return !now.clock_stopped && fenced != now.fenced_at.end() && fenced->second > state().last;
 }
 
 }  // namespace turnstile::simulation

@@ -113,8 +113,9 @@ class Process {
  private:
   struct Life {
     tokens::MemberId id = 0;
-    tokens::Micros deadline = 0;                    ///< the latest that it ever had
-    tokens::Position fenced_at = tokens::kNowhere;  ///< by a record that it may not have read
+    tokens::Micros deadline = 0;  ///< the latest that it ever had
+    std::map<std::string, tokens::Position>
+        fenced_at{};  ///< where a fence took its permits of a limiter; it may not have read that
     bool clock_stopped = false;
   };
   struct Owned {

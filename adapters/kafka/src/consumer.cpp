@@ -21,6 +21,9 @@ constexpr milliseconds longest_wait{1'000};
 constexpr milliseconds seek_timeout{2'000};
 // What waits for a broker at the end, and after how much of that the log says what is waited for.
 constexpr milliseconds commit_timeout{5'000}, leave_timeout{10'000}, quiet_wait{1'000};
+// Time for a round trip: a member that has not left the group costs more. The others wait for its session to end, and librdkafka 2.0.2 does not
+// end its threads.
+constexpr milliseconds hurried_wait{500};
 // Metadata of one topic: a broker that is there answers within milliseconds. Nothing is polled meanwhile.
 constexpr milliseconds topic_timeout{500}, topic_rest{2'000};
 constexpr std::size_t chunk = 1'024;
@@ -176,7 +179,7 @@ bool KafkaConsumer::wait_for(const char* what, milliseconds most, const std::fun
   bool told = false;
   while (!step()) {
     const auto waited = Clock::now() - begin;
-    if (waited >= most || (hurry_ && hurry_())) return false;
+    if (waited >= most || (waited >= hurried_wait && hurry_ && hurry_())) return false;
     if (waited < quiet_wait || std::exchange(told, true)) continue;
     client_->logger().info("kafka: waiting up to {} s for {}", most.count() / 1000, what);
   }

@@ -73,7 +73,8 @@ class BrokerConsumer {
   virtual std::optional<Offset> read_up_to(const TopicPartition& of) = 0;
   /// Leaves the group, waiting for some seconds at most; on_revoked is called from within. No other call afterwards.
   virtual void close() = 0;
-  /// From now on commit() and close() stop waiting as soon as `hurry` says so; it is called on the thread that calls them.
+  /// From now on commit() and close() each wait no longer than a round trip needs (500 ms) once `hurry` says so; it is called on the thread
+  /// that calls them.
   virtual void hurry_when(std::function<bool()> hurry) = 0;
 };
 
