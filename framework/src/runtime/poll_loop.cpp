@@ -320,6 +320,7 @@ PollLoop::~PollLoop() {
   for (const auto& [at, place] : state_->places) all.push_back(at);
   state_->release(all);
   if (state_->relay) state_->relay->stop();
+  state_.reset();  // within the bound: its cleaner may be waiting for the store
 }
 
 PollLoop& PollLoop::topic(const std::string& name, Pipeline pipeline) {
