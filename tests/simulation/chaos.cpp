@@ -84,7 +84,7 @@ void Chaos::end(Process& process, Fault how) {
   if (how != Fault::crashes && random.chance(50)) return;
   const Site site = process.site();
   world_.say([&] { return process.name() + ": " + std::string(kFaultNames[static_cast<std::size_t>(how)]); });
-  if (how == Fault::departures) process.later(0, [&process] { process.leave(); });
+  if (how == Fault::departures) process.ask_to_leave();
   else process.kill();
   if (how == Fault::deaths) return;
   Site next = site;  // as a rollout may change it

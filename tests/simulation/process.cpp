@@ -148,6 +148,11 @@ void Process::kill() {
   if (log_ != nullptr && random_.chance(50)) log_->close();  // else what it sent is on its way
 }
 
+void Process::ask_to_leave() {
+  asked_to_leave_ = true;
+  later(0, [this] { leave(); });
+}
+
 void Process::leave() {
   leaving_ = true;
   for (auto& limiter : limiters_) limiter->want(0, 1, 0);

@@ -56,8 +56,8 @@ class Process {
   void pause(Time length, bool holds_back, bool stops_clock);
   void cut(Time length, bool from_group_too);
   void kill();
-  /// Ends as it should: drains, says so, and is gone.
-  void leave();
+  /// Ends as it should: drains, says so, and is gone. If it is paused, then when it wakes.
+  void ask_to_leave();
   void heal();
   void assigned(int group, std::uint64_t generation, const std::vector<int>& partitions);
   void record_written();
@@ -100,7 +100,7 @@ class Process {
   [[nodiscard]] const tokens::State& state() const { return domain_->state(); }
   [[nodiscard]] bool is_alive() const { return alive_; }
   /// Alive, and not about to leave.
-  [[nodiscard]] bool stays() const { return alive_ && !leaving_; }
+  [[nodiscard]] bool stays() const { return alive_ && !asked_to_leave_; }
   [[nodiscard]] bool is_paused() const;
   [[nodiscard]] Time cut_until() const { return cut_until_; }
   [[nodiscard]] bool answers_the_group(int group) const;
@@ -129,6 +129,7 @@ class Process {
   using Place = std::pair<int, int>;  ///< group, partition
 
   void begin();
+  void leave();
   void loop();
   void loop_within(Time delay);
   void look_after_round();
@@ -153,6 +154,7 @@ class Process {
   std::size_t next_place_ = 0;
 
   bool alive_ = true;
+  bool asked_to_leave_ = false;
   bool leaving_ = false;
   bool reads_on_ = false;
   Time paused_since_ = 0;
