@@ -162,5 +162,56 @@ TEST(HandlerSql, TheRefusalSaysWhatToDo) {
   }
 }
 
+TEST(HandlerSql, WhatCallsOnlyKnownFunctionsLeavesTheSessionAlone) {
+  for (const char* sql :
+       {"INSERT INTO effect (id, what) VALUES ($1, $2)", "insert into app.effect(id) values (nextval('s'))",
+        "INSERT INTO \"Odd\".\"name\" AS e (id) SELECT * FROM unnest($1::bigint[], $2::text[]) AS t(id, what)",
+        "INSERT INTO t VALUES (now(), 'set_config(''a'', ''b'', false)', E'\\'pg_advisory_lock(', $$dblink('')$$)",
+        "INSERT INTO t (a) VALUES ($1) ON CONFLICT (a) DO UPDATE SET (b, c) = (1, 2) RETURNING (a)",
+        "UPDATE account SET balance = balance - $1 WHERE id = $2 AND (balance >= $1 OR limit_ IN (1, 2))",
+        "DELETE FROM t USING u WHERE t.id = u.id /* set_config( */ AND EXISTS (SELECT 1)",
+        "WITH x AS MATERIALIZED (SELECT count(*) AS n FROM t) SELECT coalesce(n, 0)::numeric(5, 2) FROM x -- f(",
+        "SELECT CAST(a AS varchar(10)), row_number() OVER (PARTITION BY b ORDER BY c) FROM t", "SAVEPOINT a",
+        "ROLLBACK TO a", "RELEASE a", "SET LOCAL lock_timeout = '1s'", "SET CONSTRAINTS ALL IMMEDIATE",
+        "VALUES (1.5e3, 2)", "; SELECT pg_advisory_xact_lock(hashtext($1))"}) {
+    EXPECT_FALSE(may_change_session(sql)) << sql;
+  }
+}
+
+TEST(HandlerSql, WhatMayLeaveSomethingInTheSessionIsSeen) {
+  for (const char* sql : {"CREATE TEMP TABLE effect (id bigint)",
+                          "CREATE TABLE pg_temp.effect (id bigint)",
+                          "SELECT 1 INTO TEMP effect",
+                          "SELECT * INTO pg_temp.effect FROM t",
+                          "select set_config('a', 'b', false)",
+                          "INSERT INTO t (a) VALUES (set_config('a', 'b', false))",
+                          "INSERT INTO t SELECT pg_advisory_lock(1)",
+                          "UPDATE t SET a = pg_catalog.set_config('a', 'b', false)",
+                          "SELECT report()",
+                          "SELECT report /* x */ ()",
+                          "SELECT app.count(1)",
+                          "SELECT \"report\"()",
+                          "SELECT U&\"report\" (1)",
+                          "SELECT a AS b, report(c) FROM t",
+                          "WITH x AS (SELECT pg_try_advisory_lock(1)) SELECT 1",
+                          "SELECT * FROM t AS x(a) WHERE report(a)",
+                          "DO $$ BEGIN END $$",
+                          "CALL report()",
+                          "LISTEN news",
+                          "PREPARE mine AS SELECT 1",
+                          "EXECUTE mine",
+                          "LOAD 'x'",
+                          "DECLARE c CURSOR WITH HOLD FOR SELECT 1",
+                          "COPY t FROM STDIN",
+                          "EXPLAIN ANALYZE SELECT report()",
+                          "",
+                          "(SELECT report())",
+                          "INSERT INTO t (a) VALUES (1) RETURNING report(a)",
+                          "TABLE t",
+                          "/* nothing */"}) {
+    EXPECT_TRUE(may_change_session(sql)) << sql;
+  }
+}
+
 }  // namespace
 }  // namespace turnstile

@@ -35,9 +35,9 @@ BEGIN CLOSE the_cursor; EXCEPTION WHEN invalid_cursor_name THEN NULL; END $$)";
 constexpr std::string_view kEncloseSavepoints = "SAVEPOINT turnstile_message";
 constexpr std::string_view kReleaseSavepoints = "RELEASE SAVEPOINT turnstile_message";
 
-/// These undo what a handler did to the session. The text of a statement does not tell whether they are needed: a function or a trigger may
-/// have changed the session. They go out behind COMMIT and before its Sync: after that a pooler in transaction mode may lend the server's
-/// connection to another client. DISCARD ALL would also drop the framework's prepared statements.
+/// These undo what a handler did to the session, where it may have done something: for the server they are as much work as a small
+/// transaction. They go out behind COMMIT and before its Sync: after that a pooler in transaction mode may lend the server's connection to
+/// another client. DISCARD ALL would also drop the framework's prepared statements.
 constexpr std::string_view kResets[] = {
     "RESET SESSION AUTHORIZATION", "RESET ROLE", "RESET ALL", "CLOSE ALL", "UNLISTEN *", "DISCARD TEMP"};
 /// The last of them. Behind a pooler, RESET ALL restores the settings of the pooler's connection: $1 are those of ours.
@@ -378,6 +378,12 @@ void Session::queue(std::string_view sql, std::span<const Param> params) {
 }
 
 void Session::note_statement(std::string_view sql) {
+  if (touched_ && prepared_) return;
+  if (std::find(plain_.begin(), plain_.end(), sql) != plain_.end()) return;
+  if (!may_change_session(sql)) {
+    plain_[next_plain_++ % plain_.size()] = sql;
+    return;
+  }
   touched_ = true;
   prepared_ = prepared_ || makes_prepared(sql);
 }

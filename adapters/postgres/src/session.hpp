@@ -1,10 +1,12 @@
 #pragma once
 // A worker's transactions, one after another.
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "pool.hpp"
@@ -103,9 +105,11 @@ class Session final : public InboxSession, public Transaction {
   bool savepoints_ = false;               // there were some in this transaction
   bool ended_ = false;                    // by the handler, in this transaction
   bool lost_ = false;                     // the connection, in this transaction
-  bool touched_ = false;                  // a handler has sent a statement, which may have changed the session
+  bool touched_ = false;                  // a handler has sent a statement that may have changed the session
   bool prepared_ = false;                 // it may have prepared statements of its own
-  std::vector<std::uint32_t> order_;      // the batch's distinct ids, as indices, sorted
+  std::array<std::string, 4> plain_;      // statements that cannot, so that each is read once
+  std::size_t next_plain_ = 0;
+  std::vector<std::uint32_t> order_;  // the batch's distinct ids, as indices, sorted
   std::int32_t slot_ = 0;
   std::int64_t window_ = 0;
   std::map<MessageId, Request> requests_;  // of the batch, where producers number them

@@ -1,6 +1,7 @@
 #include "turnstile/ports/handler_sql.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "core/known_bad.hpp"
@@ -42,6 +43,19 @@ class Scanner {
   void skip_semicolons() {
     for (skip_blank(); !at_end() && sql_[at_] == ';'; skip_blank()) ++at_;
   }
+  /// The next word, past whatever is no word: texts, numbers, arguments, comments, signs. Empty at the end.
+  std::string_view next_word();
+  /// Whether a parenthesis opens next.
+  bool opens() {
+    skip_blank();
+    return !at_end() && sql_[at_] == '(';
+  }
+  /// Of the words that next_word() went past to the last one: something in double quotes stood before a parenthesis.
+  [[nodiscard]] bool called_quoted() const { return called_quoted_; }
+  /// The last word came behind a dot: it is of another schema, or of a table.
+  [[nodiscard]] bool qualified() const { return qualified_; }
+  /// Past a table's name, its alias, and the parenthesis of its list of columns.
+  void skip_target();
   /// To the semicolon that ends the statement. `creates`: it may define a function, whose body has semicolons of its own.
   void skip_statement(bool creates);
 
@@ -58,6 +72,8 @@ class Scanner {
 
   std::string_view sql_;
   std::size_t at_ = 0;
+  bool called_quoted_ = false;
+  bool qualified_ = false;
 };
 
 void Scanner::skip_blank() {
@@ -102,6 +118,43 @@ void Scanner::skip_dollar() {
   const std::string_view tag = sql_.substr(at_, end + 1 - at_);
   at_ = end + 1;
   skip_past(tag);
+}
+
+std::string_view Scanner::next_word() {
+  qualified_ = false;
+  for (skip_blank(); !at_end(); skip_blank()) {
+    const char c = sql_[at_];
+    if (begins_word(c)) {
+      const std::string_view name = word();
+      if (at_end() || sql_[at_] != '\'' || !equals(name, "E")) return name;
+      skip_quoted('\'', true);
+    } else if (c == '\'' || c == '"') {
+      skip_quoted(c, false);
+      if (c == '"' && opens()) called_quoted_ = true;
+    } else if (c == '$') {
+      skip_dollar();
+    } else if (is_digit(c)) {
+      while (!at_end() && (continues_word(sql_[at_]) || sql_[at_] == '.')) ++at_;
+    } else {
+      ++at_;
+    }
+    qualified_ = c == '.';
+  }
+  return {};
+}
+
+void Scanner::skip_target() {
+  const auto name = [&] {
+    skip_blank();
+    if (!at_end() && sql_[at_] == '"') skip_quoted('"', false);
+    else static_cast<void>(word());
+    skip_blank();
+  };
+  for (name(); !at_end() && sql_[at_] == '.'; name()) ++at_;
+  const std::size_t alias = at_;
+  if (equals(word(), "AS")) name();
+  else at_ = alias;
+  if (opens()) ++at_;
 }
 
 void Scanner::skip_statement(bool creates) {
@@ -226,6 +279,204 @@ bool begins_with(std::string_view sql, std::string_view keyword) {
 }
 
 }  // namespace
+
+namespace {
+
+/// What may stand before a parenthesis and leaves nothing behind in a session: keywords, types and functions. In alphabetical order.
+constexpr std::string_view kLeavesNothing[] = {"ABS",
+                                               "AGE",
+                                               "ALL",
+                                               "AND",
+                                               "ANY",
+                                               "ARRAY",
+                                               "ARRAY_AGG",
+                                               "ARRAY_APPEND",
+                                               "ARRAY_LENGTH",
+                                               "ARRAY_POSITION",
+                                               "ARRAY_REMOVE",
+                                               "ARRAY_TO_STRING",
+                                               "AS",
+                                               "AVG",
+                                               "BETWEEN",
+                                               "BIT",
+                                               "BOOL_AND",
+                                               "BOOL_OR",
+                                               "BTRIM",
+                                               "BY",
+                                               "CARDINALITY",
+                                               "CASE",
+                                               "CAST",
+                                               "CEIL",
+                                               "CEILING",
+                                               "CHAR",
+                                               "CHARACTER",
+                                               "CLOCK_TIMESTAMP",
+                                               "COALESCE",
+                                               "CONCAT",
+                                               "CONCAT_WS",
+                                               "CONFLICT",
+                                               "COUNT",
+                                               "CUBE",
+                                               "CURRVAL",
+                                               "DATE_PART",
+                                               "DATE_TRUNC",
+                                               "DECIMAL",
+                                               "DECODE",
+                                               "DENSE_RANK",
+                                               "DISTINCT",
+                                               "ELSE",
+                                               "ENCODE",
+                                               "EVERY",
+                                               "EXCEPT",
+                                               "EXISTS",
+                                               "EXTRACT",
+                                               "FILTER",
+                                               "FIRST_VALUE",
+                                               "FLOOR",
+                                               "FORMAT",
+                                               "FROM",
+                                               "GENERATE_SERIES",
+                                               "GEN_RANDOM_UUID",
+                                               "GREATEST",
+                                               "GROUP",
+                                               "HASHTEXT",
+                                               "HASHTEXTEXTENDED",
+                                               "HAVING",
+                                               "ILIKE",
+                                               "IN",
+                                               "INTERSECT",
+                                               "INTERVAL",
+                                               "JOIN",
+                                               "JSONB_AGG",
+                                               "JSONB_ARRAY_ELEMENTS",
+                                               "JSONB_ARRAY_ELEMENTS_TEXT",
+                                               "JSONB_BUILD_ARRAY",
+                                               "JSONB_BUILD_OBJECT",
+                                               "JSONB_EACH",
+                                               "JSONB_EACH_TEXT",
+                                               "JSONB_SET",
+                                               "JSONB_TO_RECORDSET",
+                                               "JSON_AGG",
+                                               "JSON_BUILD_OBJECT",
+                                               "LAG",
+                                               "LAST_VALUE",
+                                               "LATERAL",
+                                               "LEAD",
+                                               "LEAST",
+                                               "LEFT",
+                                               "LENGTH",
+                                               "LIKE",
+                                               "LIMIT",
+                                               "LOWER",
+                                               "LPAD",
+                                               "MAKE_DATE",
+                                               "MAKE_INTERVAL",
+                                               "MATERIALIZED",
+                                               "MAX",
+                                               "MD5",
+                                               "MIN",
+                                               "MOD",
+                                               "NEXTVAL",
+                                               "NOT",
+                                               "NOW",
+                                               "NULLIF",
+                                               "NUMERIC",
+                                               "OFFSET",
+                                               "ON",
+                                               "OR",
+                                               "OVER",
+                                               "OVERLAY",
+                                               "PG_ADVISORY_XACT_LOCK",
+                                               "PG_TRY_ADVISORY_XACT_LOCK",
+                                               "POSITION",
+                                               "POWER",
+                                               "RANDOM",
+                                               "RANK",
+                                               "REGEXP_REPLACE",
+                                               "REPLACE",
+                                               "RETURNING",
+                                               "RIGHT",
+                                               "ROLLUP",
+                                               "ROUND",
+                                               "ROW",
+                                               "ROW_NUMBER",
+                                               "RPAD",
+                                               "SELECT",
+                                               "SET",
+                                               "SHA256",
+                                               "SIGN",
+                                               "SOME",
+                                               "SPLIT_PART",
+                                               "SQRT",
+                                               "STATEMENT_TIMESTAMP",
+                                               "STRING_AGG",
+                                               "STRPOS",
+                                               "SUBSTR",
+                                               "SUBSTRING",
+                                               "SUM",
+                                               "THEN",
+                                               "TIME",
+                                               "TIMESTAMP",
+                                               "TIMESTAMPTZ",
+                                               "TO_CHAR",
+                                               "TO_DATE",
+                                               "TO_JSON",
+                                               "TO_JSONB",
+                                               "TO_NUMBER",
+                                               "TO_TIMESTAMP",
+                                               "TRIM",
+                                               "TRUNC",
+                                               "UNION",
+                                               "UNNEST",
+                                               "UPPER",
+                                               "USING",
+                                               "VALUES",
+                                               "VARCHAR",
+                                               "VARYING",
+                                               "WHEN",
+                                               "WHERE",
+                                               "WITHIN"};
+
+static_assert(std::is_sorted(std::begin(kLeavesNothing), std::end(kLeavesNothing)));
+
+bool leaves_nothing(std::string_view word) {
+  std::array<char, 32> capitals;
+  if (word.size() > capitals.size()) return false;
+  std::transform(word.begin(), word.end(), capitals.begin(),
+                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  return std::binary_search(std::begin(kLeavesNothing), std::end(kLeavesNothing),
+                            std::string_view(capitals.data(), word.size()));
+}
+
+bool is_temporary(std::string_view word) {
+  constexpr std::string_view schema = "PG_TEMP";  // pg_temp_3, too
+  return equals(word, "TEMP") || equals(word, "TEMPORARY") || equals(word.substr(0, schema.size()), schema);
+}
+
+}  // namespace
+
+bool may_change_session(std::string_view sql) noexcept {
+  Scanner scanner(sql);
+  scanner.skip_semicolons();
+  const std::string_view first = scanner.word();
+  const auto is = [&](std::string_view keyword) { return equals(first, keyword); };
+  // What check_handler_sql() lets pass of these ends with the transaction.
+  if (is("SAVEPOINT") || is("RELEASE") || is("ROLLBACK") || is("SET")) return false;
+  if (is("INSERT")) {
+    if (!equals(scanner.word(), "INTO")) return true;
+    scanner.skip_target();
+  } else if (!is("SELECT") && !is("UPDATE") && !is("DELETE") && !is("WITH") && !is("VALUES") && !is("MERGE")) {
+    return true;
+  }
+  bool is_alias = false;  // or a type: what its parenthesis holds is no argument
+  for (std::string_view word = scanner.next_word(); !word.empty(); word = scanner.next_word()) {
+    if (scanner.called_quoted() || is_temporary(word)) return true;
+    const bool opens = scanner.opens();
+    if (opens && !is_alias && (scanner.qualified() || !leaves_nothing(word))) return true;
+    is_alias = !opens && equals(word, "AS");
+  }
+  return scanner.called_quoted();
+}
 
 bool makes_savepoint(std::string_view sql) noexcept { return begins_with(sql, "SAVEPOINT"); }
 bool makes_prepared(std::string_view sql) noexcept { return begins_with(sql, "PREPARE"); }

@@ -17,6 +17,11 @@ void check_handler_sql(std::string_view sql);
 /// Whether the statement, read in the same way, is a PREPARE.
 [[nodiscard]] bool makes_prepared(std::string_view sql) noexcept;
 
+/// Whether the statement may leave something behind in its session: a temporary table, a setting, a lock. False for SELECT, INSERT, UPDATE
+/// and the like that call only functions of PostgreSQL's which are known to leave nothing. It does not see what triggers, rules, defaults and
+/// operators do.
+[[nodiscard]] bool may_change_session(std::string_view sql) noexcept;
+
 /// For a text on the caller's own connection, which may hold several statements. Throws as check_handler_sql(), and looks at each of
 /// them; the session is the caller's, so SET passes.
 void check_borrowed_sql(std::string_view sql);
