@@ -234,7 +234,8 @@ void UnitRun::leave_dead(std::size_t at) {
 }
 
 UnitRun::Attempt UnitRun::busy(const Range& range, Attempt attempt) {
-  for (const std::size_t at : range)
+  const bool is_known = attempt.culprit && *attempt.culprit < range.size();
+  for (const std::size_t at : is_known ? Range{range[*attempt.culprit]} : range)
     busy_tries_ = std::max(busy_tries_, runner_.count_busy(place_, message(at).offset()));
   if (busy_tries_ < kMostBusy) {
     // Where the store answers, it is no outage: nothing but this message waits.
@@ -247,6 +248,10 @@ UnitRun::Attempt UnitRun::busy(const Range& range, Attempt attempt) {
       attempt.end = Attempt::End::busy;
     }
     return attempt;
+  }
+  // The parts of the range are tried next: it is not known which of them the tries were of.
+  if (!is_known && range.size() > 1) {
+    for (const std::size_t at : range) runner_.forget_busy(place_, message(at).offset());
   }
   return {
       .end = Attempt::End::failed,
