@@ -4,12 +4,14 @@
 #include <malloc.h>
 
 #include <fstream>
+#include <future>
 
 #include "support/running.hpp"
 #include "tokens/wire.hpp"
 #include "tokens_world.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/admin.hpp"
+#include "turnstile/token_service.hpp"
 #include "turnstile/turnstile.hpp"
 
 namespace turnstile::test {
@@ -221,6 +223,28 @@ auto join_with_snapshots(const std::string& topic) {
 }
 
 /// The remedy that is printed when a token topic is gone has to work, whatever was left of it.
+/// Over the limiters of connect(), which a TokenService and a Consumer of one program share.
+TEST(TokensTopic, that_is_deleted_refuses_tokens_to_those_who_wait_and_to_those_who_ask) {
+  if (kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set";
+  Config config;
+  config.kafka = {{"bootstrap.servers", kafka_servers()}, {"group.id", "tokens"}};
+  config.limits.topic = new_token_topic();
+  config.limits.lease = 2s;
+  TokenService tokens{connect(config).limiters};
+  tokens.limit("psp", 1);
+  const auto held = tokens.request("psp", 1, Priority::normal, 20s);
+  ASSERT_TRUE(std::holds_alternative<Granted>(held));
+  const auto refusal = [](const TokenAnswer& answer) {
+    const auto* refused = std::get_if<Refused>(&answer);
+    return refused != nullptr && refused->why == Refused::Why::no_more_starts ? refused->text : std::string();
+  };
+  auto waits = std::async(std::launch::async, [&] { return tokens.request("psp", 1, Priority::normal, 120s); });
+  ASSERT_TRUE(eventually([&] { return tokens.waiting() == 1; }));
+  delete_topic(config.limits.topic);
+  EXPECT_NE(refusal(waits.get()).find(config.limits.topic), std::string::npos);
+  EXPECT_NE(refusal(tokens.request("psp", 1, Priority::normal, 1s)), "");
+}
+
 TEST(TokensTopic, created_anew_is_read_from_its_own_beginning_though_snapshots_of_the_old_one_are_left) {
   if (kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set";
   const std::string topic = new_token_topic();

@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -227,6 +229,70 @@ TEST(TokenQueue, is_told_when_the_service_ends) {
   tokens.reset();
   waits.join();
   EXPECT_TRUE(stopped);
+}
+
+/// No TokenDomain, as the limiters of connect(): all that is known of them is the port.
+class HaltingLimiters final : public Limiters {
+ public:
+  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override { return of_->open(name, limit); }
+  LimitersHealth health() const override {
+    if (halted) return {LimitersHealth::State::halted, "the token log was deleted: start all members again"};
+    return {};
+  }
+  std::atomic<bool> halted{false};
+
+ private:
+  const std::shared_ptr<Limiters> of_ = make_local_limiters();
+};
+
+class HaltedTokens : public ::testing::Test {
+ protected:
+  HaltedTokens() { tokens_.limit("psp", 1); }
+  static void expect_no_more_starts(const TokenAnswer& answer) {
+    const auto* refused = std::get_if<Refused>(&answer);
+    ASSERT_NE(refused, nullptr);
+    EXPECT_EQ(refused->why, Refused::Why::no_more_starts);
+    EXPECT_NE(refused->text.find("start all members again"), std::string::npos) << refused->text;
+  }
+  std::shared_ptr<HaltingLimiters> limiters_ = std::make_shared<HaltingLimiters>();
+  TokenService tokens_{limiters_};
+};
+
+TEST_F(HaltedTokens, are_refused_to_those_who_ask) {
+  const auto held = std::get<Granted>(tokens_.request("psp", 1, Priority::normal, 0ms));
+  limiters_->halted = true;
+  expect_no_more_starts(tokens_.request("psp", 1, Priority::normal, 0ms));
+  expect_no_more_starts(tokens_.request("psp", 1, Priority::normal, patience));
+  EXPECT_FALSE(tokens_.acquire("psp", patience));
+  EXPECT_EQ(tokens_.counts().refused, 2U);
+  EXPECT_EQ(tokens_.release(held.token), ReleaseAnswer::released);
+}
+
+/// They waited for ever.
+TEST_F(HaltedTokens, are_refused_to_those_who_wait_already) {
+  const auto held = std::get<Granted>(tokens_.request("psp", 1, Priority::normal, 0ms));
+  std::promise<TokenAnswer> answer;
+  std::promise<bool> acquired;
+  std::thread([&] {
+    answer.set_value(tokens_.request("psp", 1, Priority::normal, std::chrono::milliseconds::max()));
+  }).detach();
+  std::thread([&] {
+    acquired.set_value(static_cast<bool>(tokens_.acquire("psp", std::chrono::milliseconds::max())));
+  }).detach();
+  ASSERT_TRUE(eventually([&] { return tokens_.waiting() == 2; }));
+  limiters_->halted = true;
+  auto answered = answer.get_future();
+  auto came = acquired.get_future();
+  const bool all =
+      answered.wait_for(patience) == std::future_status::ready && came.wait_for(patience) == std::future_status::ready;
+  EXPECT_TRUE(all);
+  if (!all) std::_Exit(1);  // their threads use what would be destroyed here
+  expect_no_more_starts(answered.get());
+  EXPECT_FALSE(came.get());
+  EXPECT_EQ(tokens_.waiting(), 0U);
+  limiters_->halted = false;
+  EXPECT_EQ(tokens_.release(held.token), ReleaseAnswer::released);
+  EXPECT_TRUE(tokens_.acquire("psp", 0ms)) << "those who gave up hold nothing";
 }
 
 class Held : public ::testing::TestWithParam<OnHold> {

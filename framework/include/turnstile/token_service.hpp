@@ -52,7 +52,7 @@ struct Refused {
     queue_full,      ///< as many wait as may (TokenServiceSettings::most_waiting)
     stopped,         ///< the service ends
     cancelled,       ///< the caller's stop_token was set
-    no_more_starts,  ///< the domain's log cannot be trusted; the text says what to do
+    no_more_starts,  ///< Limiters::health() is halted: the token log was deleted, say; the text says what to do
   };
   Why why;
   std::string text;  ///< for people: which limiter, and what to do
@@ -138,7 +138,8 @@ class TokenService {
 
   /// `count` permits, as one token. Waits up to `timeout`, or until `stop` is set; 0 does not wait, milliseconds::max() waits
   /// without end. Those who wait are served in the order in which they came, urgent ones first; in turn with the handlers of a
-  /// consumer in this process that has the same limit; and over all processes fairly by process, not by request.
+  /// consumer in this process that has the same limit; and over all processes fairly by process, not by request. When the limiters
+  /// halt, those who wait are refused within a second (no_more_starts).
   ///
   /// Over Kafka, a process that has no permits yet cannot be granted any without waiting. A request with a timeout of 0 that fails
   /// asks the other processes for permits, and one within the next half second finds them.
@@ -149,7 +150,7 @@ class TokenService {
   /// Still in use: its hold_timeout starts again.
   KeepAnswer keep(const TokenId& token);
 
-  /// One permit as an object, which gives itself back; empty when it was refused (then at once), cancelled or timed out. Not subject to
+  /// One permit as an object, which gives itself back; empty when request() would refuse or time out. Not subject to
   /// hold_timeout, and neither in outstanding() nor in counts(). It may outlive the service.
   Permit acquire(std::string_view limiter, std::chrono::milliseconds timeout, std::stop_token stop = {});
 

@@ -1,13 +1,13 @@
 #include "turnstile/poll_loop.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
 #include <thread>
 
 #include "runtime/end_bound.hpp"
+#include "runtime/permit_seat.hpp"
 #include "runtime/setup.hpp"
 #include "turnstile/error.hpp"
 
@@ -15,29 +15,13 @@ namespace turnstile {
 
 namespace {
 
-/// Whether permits can still come is asked so often.
-constexpr std::chrono::milliseconds kAskAgain{500};
-
 /// Waits on the caller's thread for what the engine does with its queues. Throws Halted.
 Permit wait_for_permit(Limiter& limiter, const Limiters& limiters) {
   if (auto permit = limiter.try_acquire_fairly(1)) return permit;
-  struct Seat {
-    std::mutex mutex;
-    std::condition_variable called;
-    Permit permit;
-  };
-  const auto seat = std::make_shared<Seat>();  // shared: the limiter may call after we have gone
-  limiter.acquire_later(1, Priority::normal, [seat](Permit permit) {
-    const std::lock_guard lock(seat->mutex);
-    seat->permit = std::move(permit);
-    seat->called.notify_one();
-  });
-  std::unique_lock lock(seat->mutex);
-  while (!seat->called.wait_for(lock, kAskAgain, [&] { return static_cast<bool>(seat->permit); })) {
-    const LimitersHealth health = limiters.health();
-    if (health.state == LimitersHealth::State::halted) throw Halted("limiter '" + limiter.name() + "': " + health.why);
-  }
-  return std::move(seat->permit);
+  auto waited = std::make_shared<PermitSeat>()->wait(limiter, limiters, 1, Priority::normal,
+                                                     std::chrono::steady_clock::time_point::max());
+  if (!waited.permit) throw Halted("limiter '" + limiter.name() + "': " + waited.why_halted);
+  return std::move(waited.permit);
 }
 
 /// How often the watermark of a partition is written.

@@ -17,8 +17,8 @@
 #include <unordered_set>
 
 #include "runtime/deadline.hpp"
+#include "runtime/permit_seat.hpp"
 #include "turnstile/error.hpp"
-#include "turnstile/tokens.hpp"
 
 namespace turnstile {
 
@@ -128,15 +128,6 @@ struct Shard {
   }
 };
 
-/// What somebody waits at.
-struct Seat {
-  std::mutex mutex;
-  std::condition_variable called;
-  Permit permit;
-  bool over = false;       ///< the service ends
-  bool cancelled = false;  ///< by the caller
-};
-
 std::uint64_t random_id() {
   std::random_device random;
   return std::uint64_t{random()} << 32 | random();
@@ -146,7 +137,6 @@ std::uint64_t random_id() {
 
 struct TokenService::State : std::enable_shared_from_this<State> {
   std::shared_ptr<Limiters> limiters;
-  std::shared_ptr<TokenDomain> domain;  ///< the same, where there is one
   TokenServiceSettings settings;
   std::unique_ptr<ExpiryStrategy> expiry;
   const std::uint64_t id = random_id();
@@ -159,7 +149,7 @@ struct TokenService::State : std::enable_shared_from_this<State> {
 
   std::mutex seats_mutex;
   std::condition_variable seat_left;
-  std::set<std::shared_ptr<Seat>> seats;
+  std::set<std::shared_ptr<PermitSeat>> seats;
   bool stopping = false;
 
   std::atomic<std::uint64_t> granted{0}, refused{0}, timed_out{0}, held_too_long{0}, taken_back{0};
@@ -219,9 +209,8 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::take(std::string_vi
   const auto limiter = find(name);
   if (auto refusal = cannot(name, limiter.get(), count)) return *refusal;
   if (Permit permit = limiter->try_acquire_fairly(count)) return permit;
-  if (domain) {
-    if (auto why = domain->halted(); !why.empty()) return Refused{Refused::Why::no_more_starts, std::move(why)};
-  }
+  if (auto why = PermitSeat::why_halted(*limiters); !why.empty())
+    return Refused{Refused::Why::no_more_starts, std::move(why)};
   if (timeout <= milliseconds(0)) {
     limiter->refused(count);
     return TimedOut{};
@@ -233,7 +222,7 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::take(std::string_vi
 std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limiter, std::int64_t count,
                                                                   Priority priority, milliseconds timeout,
                                                                   const std::stop_token& stop) {
-  const auto seat = std::make_shared<Seat>();
+  const auto seat = std::make_shared<PermitSeat>();
   {
     const std::lock_guard lock(seats_mutex);
     if (stopping) return Refused{Refused::Why::stopped, "the token service ends"};
@@ -243,36 +232,22 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limit
     }
     seats.insert(seat);
   }
-  const auto withdraw = limiter.acquire_later(count, priority, [seat](Permit permit) {
-    const std::lock_guard lock(seat->mutex);
-    seat->permit = std::move(permit);
-    seat->called.notify_one();
-  });
-  const std::stop_callback on_stop(stop, [seat] {
-    const std::lock_guard lock(seat->mutex);
-    seat->cancelled = true;
-    seat->called.notify_one();
-  });
-  std::unique_lock lock(seat->mutex);
-  seat->called.wait_until(lock, deadline_after(timeout), [&] { return seat->permit || seat->over || seat->cancelled; });
-  if (!seat->permit) {
-    lock.unlock();
-    const bool withdrawn = withdraw();
-    lock.lock();
-    // Too late to withdraw: it is on its way, and would be lost if nobody took it.
-    if (!withdrawn) seat->called.wait(lock, [&] { return static_cast<bool>(seat->permit); });
+  PermitSeat::Waited waited;
+  {
+    const std::stop_callback on_stop(stop, [seat] { seat->leave(); });
+    waited = seat->wait(limiter, *limiters, count, priority, deadline_after(timeout));
   }
-  const bool over = seat->over, cancelled = seat->cancelled;
-  Permit permit = std::move(seat->permit);
-  lock.unlock();
+  bool over = false;
   {
     const std::lock_guard guard(seats_mutex);
+    over = stopping;
     seats.erase(seat);
     seat_left.notify_all();  // under the lock: the service may end as soon as it is released
   }
-  if (permit) return permit;
+  if (waited.permit) return std::move(waited.permit);
   if (over) return Refused{Refused::Why::stopped, "the token service ends"};
-  if (cancelled) return Refused{Refused::Why::cancelled, "the caller's stop_token was set"};
+  if (stop.stop_requested()) return Refused{Refused::Why::cancelled, "the caller's stop_token was set"};
+  if (!waited.why_halted.empty()) return Refused{Refused::Why::no_more_starts, std::move(waited.why_halted)};
   return TimedOut{};
 }
 
@@ -409,7 +384,6 @@ std::unique_ptr<ExpiryStrategy> make_expiry(const PeriodicExpiry& settings) {
 TokenService::TokenService(std::shared_ptr<Limiters> limiters, TokenServiceSettings settings,
                            std::unique_ptr<ExpiryStrategy> expiry)
     : state_(std::make_shared<State>()) {
-  state_->domain = std::dynamic_pointer_cast<TokenDomain>(limiters);
   state_->limiters = std::move(limiters);
   state_->settings = settings;
   if (settings.hold_timeout.count() <= 0) return;
@@ -421,17 +395,13 @@ TokenService::TokenService(std::shared_ptr<Limiters> limiters, TokenServiceSetti
 
 TokenService::~TokenService() {
   if (state_->expiry) state_->expiry->stop();
-  std::set<std::shared_ptr<Seat>> seats;
+  std::set<std::shared_ptr<PermitSeat>> seats;
   {
     const std::lock_guard lock(state_->seats_mutex);
     state_->stopping = true;
     seats = state_->seats;
   }
-  for (const auto& seat : seats) {
-    const std::lock_guard lock(seat->mutex);
-    seat->over = true;
-    seat->called.notify_one();
-  }
+  for (const auto& seat : seats) seat->leave();
   std::unique_lock lock(state_->seats_mutex);  // those who wait look at this object once more
   state_->seat_left.wait(lock, [this] { return state_->seats.empty(); });
 }
