@@ -312,6 +312,22 @@ TEST_P(InboxStoreContract, ADeadMessageMayHoldAnything) {
   EXPECT_THAT(store().dead_between(handler_, fence_, 8, kLast), ElementsAre(8));
 }
 
+/// The timestamp comes from the producer, and a dead letter that is refused stops its partition.
+TEST_P(InboxStoreContract, ADeadMessageMayHaveAnyTimestamp) {
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kFirst = -210'866'803'200'000, kExact = std::int64_t{1} << 53;  // of PostgreSQL
+  std::set<Offset> all;
+  for (const std::int64_t ms :
+       {kMost, std::numeric_limits<std::int64_t>::min(), kMost / 1'000, kMost / 1'000 + 1, std::int64_t{-1}, kFirst,
+        kFirst - 1, kExact, kExact + 1, std::int64_t{1'700'000'000'123'456'789}, std::int64_t{253'402'300'800'000}}) {
+    DeadMessage message = dead(static_cast<Offset>(all.size()));
+    message.record.timestamp = Timestamp(std::chrono::milliseconds(ms));
+    EXPECT_TRUE(store().record_dead(message)) << ms;
+    all.insert(message.record.offset);
+  }
+  EXPECT_EQ(store().dead_between(handler_, fence_, 0, kLast), all);
+}
+
 TEST_P(InboxStoreContract, ARecreatedTopicHasDeadOfItsOwn) {
   EXPECT_TRUE(store().record_dead(dead(7)));
   store().begin_incarnation(fence_, 0);

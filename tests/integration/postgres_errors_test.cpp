@@ -180,5 +180,23 @@ TEST_F(PostgresErrors, WeakSettingsOfTheServerAreFound) {  // trap 18
   EXPECT_THAT(findings[0].remedy, HasSubstr("ALTER SYSTEM SET synchronous_commit = on"));
 }
 
+/// The table holds what PostgreSQL can; the header turnstile-original-timestamp has each.
+TEST_F(PostgresErrors, ADeadLettersTimestampIsKeptWherePostgresCanHoldIt) {
+  Offset offset = 0;
+  for (const std::int64_t ms : {std::int64_t{1'700'000'000'123}, std::int64_t{-1}, std::int64_t{1} << 53,
+                                (std::int64_t{1} << 53) + 1, std::int64_t{1'700'000'000'123'456'789}}) {
+    DeadMessage dead;
+    dead.handler = handler_;
+    dead.fence = fence_;
+    dead.record.offset = offset++;
+    dead.record.timestamp = Timestamp(std::chrono::milliseconds(ms));
+    EXPECT_TRUE(store_->record_dead(dead)) << ms;
+  }
+  EXPECT_THAT(sql().column("SELECT (extract(epoch FROM record_timestamp) * 1000)::bigint::text FROM dead "
+                           "WHERE record_timestamp IS NOT NULL ORDER BY record_offset"),
+              ::testing::ElementsAre("1700000000123", "-1", "9007199254740992"));
+  EXPECT_EQ(sql().one("SELECT count(*) FROM dead WHERE record_timestamp IS NULL"), "2");
+}
+
 }  // namespace
 }  // namespace turnstile::test

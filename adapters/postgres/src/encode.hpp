@@ -1,12 +1,15 @@
 #pragma once
 // Arrays of the framework's types in PostgreSQL's binary form.
 
+#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "arguments.hpp"
+#include "turnstile/message.hpp"
 #include "turnstile/types.hpp"
 
 namespace turnstile::postgres {
@@ -73,6 +76,16 @@ inline void add_epoch(ArgumentBlock& to, const std::optional<Fence>& fence) {
 inline void add_bytea(ArgumentBlock& to, const std::optional<std::string>& bytes) {
   if (!bytes) return to.add_null(kBytea);
   BinaryWriter(to.add_binary(kBytea, bytes->size())).bytes(bytes->data(), bytes->size());
+}
+
+/// A record's timestamp, in milliseconds since 1970. NULL where the record has none, and where PostgreSQL could not count it: a
+/// producer may send any number, and one that the statement refuses would stop the partition. A timestamptz begins in 4713 BC; an
+/// interval is multiplied as a double, which is exact up to 2^53 (the year 287396).
+inline void add_record_time(ArgumentBlock& to, Timestamp time) {
+  constexpr Timestamp kFirst{std::chrono::milliseconds(-210'866'803'200'000)};
+  constexpr Timestamp kLast{std::chrono::milliseconds(std::int64_t{1} << 53)};
+  if (time == Timestamp{} || time < kFirst || time > kLast) to.add_null(0);
+  else to.add_int(time.time_since_epoch().count());
 }
 
 }  // namespace turnstile::postgres

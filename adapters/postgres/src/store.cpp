@@ -235,8 +235,7 @@ bool Store::record_dead(const DeadMessage& message) {
     to.add_text(printable(message.reason));
     to.add_text(printable(message.error));
     to.add_int(message.attempts);
-    if (record.timestamp == Timestamp{}) to.add_null(0);
-    else to.add_int(record.timestamp.time_since_epoch().count());
+    add_record_time(to, record.timestamp);
     add_bytea(to, record.key);
     add_bytea(to, record.payload);
     add_bytea_array(to, headers.size(),

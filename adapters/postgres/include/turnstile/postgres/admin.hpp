@@ -127,7 +127,8 @@ struct DeadSummary {
 /// Each reason that a dead letter may have.
 std::span<const std::string_view> dead_reasons();
 
-/// With the record, byte by byte, as it was first consumed.
+/// With the record, byte by byte, as it was first consumed; without its timestamp where that is after the year 287396, which the table
+/// does not hold.
 struct DeadRecord {
   DeadSummary summary;
   OwnedMessage record;
