@@ -14,6 +14,7 @@ namespace turnstile::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -93,6 +94,26 @@ TEST_F(CliDlq, ShowCutsALongPayloadUnlessAskedForAll) {
   bury(7, "convert_to(repeat('x', 100000), 'UTF8')");
   EXPECT_THAT(cli_.run("dlq", "show", "1").out, HasSubstr("95.9 kB more; --full shows all"));
   EXPECT_THAT(cli_.run("dlq", "show", "1", "--full").out, HasSubstr(std::string(100000, 'x')));
+}
+
+/// Times of rows that were changed by hand. All of the list was refused.
+TEST_F(CliDlq, AnInfiniteTimeDoesNotHideTheOthers) {
+  for (int offset = 1; offset <= 5; ++offset) bury(offset, "'{}'");
+  sql("UPDATE dead SET died_at = 'infinity', replayed_at = '-infinity' WHERE record_offset = 1");
+  sql("UPDATE dead SET died_at = '-infinity' WHERE record_offset = 2");
+  sql("UPDATE dead SET died_at = '294276-12-31 23:59:59+00' WHERE record_offset = 3");
+  sql("UPDATE dead SET record_timestamp = 'infinity' WHERE record_offset = 4");
+  const auto list = cli_.run("dlq", "list", "--all");
+  EXPECT_EQ(list.code, 0) << list.err;
+  for (int offset = 1; offset <= 5; ++offset) EXPECT_THAT(list.out, HasSubstr("payments[3]@" + std::to_string(offset)));
+  EXPECT_EQ(cli_.run("dlq", "list", "--json").code, 0);
+  for (const char* number : {"1", "2", "3", "4"}) EXPECT_EQ(cli_.run("dlq", "show", number).code, 0) << number;
+  see(1, MessageId::from("order-18"), "'infinity'");
+  EXPECT_EQ(cli_.run("inbox", "stats").code, 0);
+  EXPECT_EQ(cli_.run("inbox", "inspect", "order-18").code, 0);
+  EXPECT_THAT(cli_.run("doctor").out, HasSubstr("4 messages wait: 4 failed of charge"));
+  EXPECT_THAT(cli_.run("dlq", "show", "4").out,
+              AllOf(HasSubstr("its record_timestamp is 'infinity'"), ContainsRegex("timestamp +none")));
 }
 
 TEST_F(CliDlq, ANumberThatDoesNotExistIsSaid) {
@@ -351,6 +372,23 @@ TEST_F(CliReplay, OneThatCannotBeSentDoesNotKeepTheOthersBack) {
   EXPECT_THAT(cli_.run("dlq", "show", "3").out, HasSubstr("changed by hand"));
   const auto json = nlohmann::json::parse(cli_.run("dlq", "replay", "--all", "--json").out);
   EXPECT_EQ(json["cannot_be_sent"].size(), 3U);
+}
+
+TEST_F(CliReplay, AllPassesOverATimestampThatIsNone) {
+  for (int offset = 1; offset <= 5; ++offset) bury(offset, "'{}'");
+  sql("UPDATE dead SET record_timestamp = 'infinity' WHERE record_offset = 1");
+  sql("UPDATE dead SET record_timestamp = '-infinity' WHERE record_offset = 2");
+  sql("UPDATE dead SET record_timestamp = '294276-12-31 23:59:59+00' WHERE record_offset = 3");
+  sql("UPDATE dead SET died_at = 'infinity' WHERE record_offset = 4");
+  const auto all = cli_.run("dlq", "replay", "--all");
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_THAT(all.out, AllOf(HasSubstr("1 passed over: dead letter 1: its record_timestamp is 'infinity'"),
+                             HasSubstr("2 passed over: dead letter 2: its record_timestamp is '-infinity'"),
+                             HasSubstr("3 passed over: "), HasSubstr("2 dead letters replayed")));
+  EXPECT_EQ(sql("SELECT string_agg(record_offset::text, ' ' ORDER BY id) FROM dead WHERE replayed_at IS NULL"),
+            "1 2 3");
+  sql("UPDATE dead SET record_timestamp = NULL");
+  EXPECT_EQ(cli_.run("dlq", "replay", "3").code, 0);
 }
 
 /// Replayed, died again, replayed again: two places are known, the first one and the last one.

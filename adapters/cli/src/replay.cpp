@@ -181,8 +181,8 @@ class Replayer {
     }
     if (dead.damage) {
       throw CannotBeSent(fmt::format(
-          "dead letter {}: {}. It is not sent, since it would not be the message that died; correct header_names and "
-          "header_values in the table dead",
+          "dead letter {}: {}. It is not sent, since it would not be the message that died; correct header_names, "
+          "header_values and record_timestamp in the table dead",
           summary.number, *dead.damage));
     }
     if (!producer_) producer_ = broker_->open_producer();

@@ -11,12 +11,14 @@ namespace {
 /// Counts what waits, which is little, or else there is more to worry about than an answer that does not come.
 constexpr Patience kLooking{10'000, 2'000};
 
-constexpr std::string_view kSummary =
+const std::string kSummary =
     "SELECT d.id, coalesce(h.name, ''), f.consumer_group, f.topic, f.partition, d.record_offset, d.message_id, d.reason, "
-    "       d.error, d.attempts, (extract(epoch FROM d.died_at) * 1000000)::bigint, "
-    "       (extract(epoch FROM d.replayed_at) * 1000000)::bigint, "
-    "       d.dead_topic, d.dead_partition, d.dead_offset, "
-    "       (extract(epoch FROM d.record_timestamp) * 1000)::bigint";
+    "       d.error, d.attempts, " +
+    microseconds_of("d.died_at") + ", " + microseconds_of("d.replayed_at") +
+    ", d.dead_topic, d.dead_partition, d.dead_offset";
+/// Whether 64 bits can count it in microseconds: infinity they cannot.
+constexpr std::string_view kTimeIsKnown =
+    "extract(epoch FROM d.record_timestamp) BETWEEN -210866803200 AND 9223372036854";
 constexpr std::string_view kFrom =
     " FROM dead d LEFT JOIN handler h ON h.id = d.handler LEFT JOIN fence f ON f.slot = d.slot ";
 
@@ -53,8 +55,10 @@ std::vector<Header> headers_of(const Rows& rows) {
   return headers;
 }
 
-/// A table cannot hold lists of pairs; a shorter list would be filled up with nulls, in silence.
 std::optional<std::string> damage_of(const Rows& rows) {
+  if (const auto time = rows.at(0, 21))
+    return "its record_timestamp is '" + std::string(*time) + "', so its row was changed by hand";
+  // A table cannot hold lists of pairs; a shorter list would be filled up with nulls, in silence.
   const auto names = rows.get<std::int64_t>(0, 19), values = rows.get<std::int64_t>(0, 20);
   if (names == values) return std::nullopt;
   return "it has " + std::to_string(names) + " names of headers and " + std::to_string(values) +
@@ -80,7 +84,7 @@ std::span<const std::string_view> dead_reasons() {
 
 std::vector<DeadSummary> Admin::dead(const DeadFilter& filter) {
   const Rows rows = session_->ask(
-      std::string(kSummary) + std::string(kFrom) +
+      kSummary + std::string(kFrom) +
           "WHERE d.id > $1::bigint AND ($2::text IS NULL OR h.name = $2) AND ($3::text IS NULL OR f.topic = $3) "
           "AND ($4::uuid IS NULL OR d.message_id = $4) AND ($5::boolean OR d.replayed_at IS NULL) "
           "AND ($7::bigint IS NULL OR d.id <= $7) ORDER BY d.id LIMIT $6::bigint",
@@ -95,12 +99,14 @@ std::vector<DeadSummary> Admin::dead(const DeadFilter& filter) {
 std::optional<DeadRecord> Admin::load_dead(std::int64_t number) {
   return session_->transact(Patience{}, [&]() -> std::optional<DeadRecord> {
     const Arguments which{std::to_string(number)};
-    const Rows rows = session_->run(std::string(kSummary) +
-                                        ", d.record_key, d.record_payload, d.incarnation, "
-                                        "cardinality(d.header_names)::bigint, "
-                                        "cardinality(d.header_values)::bigint" +
-                                        std::string(kFrom) + "WHERE d.id = $1::bigint",
-                                    which);
+    const std::string time_is_known(kTimeIsKnown);
+    const Rows rows = session_->run(
+        kSummary + ", CASE WHEN " + time_is_known +
+            " THEN (extract(epoch FROM d.record_timestamp) * 1000)::bigint END, "
+            "d.record_key, d.record_payload, d.incarnation, cardinality(d.header_names)::bigint, "
+            "cardinality(d.header_values)::bigint, CASE WHEN NOT (" +
+            time_is_known + ") THEN d.record_timestamp::text END" + std::string(kFrom) + "WHERE d.id = $1::bigint",
+        which);
     if (rows.empty()) return std::nullopt;
     DeadRecord dead;
     dead.summary = summary_at(rows, 0);
@@ -129,8 +135,8 @@ WaitingReport Admin::waiting() {
   return session_->transact(kLooking, [&] {
     WaitingReport report;
     const Rows dead = session_->run(
-        "SELECT coalesce(h.name, ''), d.reason, count(*), (extract(epoch FROM min(d.died_at)) * 1000000)::bigint "
-        "FROM dead d LEFT JOIN handler h ON h.id = d.handler WHERE d.replayed_at IS NULL GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2");
+        "SELECT coalesce(h.name, ''), d.reason, count(*), " + microseconds_of("min(d.died_at)") +
+        " FROM dead d LEFT JOIN handler h ON h.id = d.handler WHERE d.replayed_at IS NULL GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2");
     for (std::size_t row = 0; row < dead.size(); ++row) {
       report.dead.push_back({dead.get<std::string>(row, 0), dead.get<std::string>(row, 1),
                              dead.get<std::int64_t>(row, 2), time_at(dead, row, 3)});
@@ -153,7 +159,7 @@ WaitingReport Admin::waiting() {
                                claims.get<std::int64_t>(row, 4), ids_at(claims, row, 5),
                                claims.get<std::int64_t>(row, 6)});
     }
-    report.now = time_at(session_->run("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"), 0, 0);
+    report.now = time_at(session_->run("SELECT " + microseconds_of("clock_timestamp()")), 0, 0);
     return report;
   });
 }

@@ -51,10 +51,10 @@ Admin& Admin::operator=(Admin&&) noexcept = default;
 std::vector<SeenMessage> Admin::inspect(const MessageId& id, const std::optional<std::string>& handler) {
   // By each handler's id and the message's: the primary key answers, however large the inbox.
   const Rows rows = session_->ask(
-      "SELECT h.name, f.consumer_group, f.topic, f.partition, i.record_offset, "
-      "       (extract(epoch FROM i.seen_at) * 1000000)::bigint, i.fingerprint, i.slot = 0 "
-      "FROM handler h JOIN inbox i ON i.handler = h.id AND i.id = $1::uuid LEFT JOIN fence f ON f.slot = i.slot "
-      "WHERE $2::text IS NULL OR h.name = $2 ORDER BY h.name",
+      "SELECT h.name, f.consumer_group, f.topic, f.partition, i.record_offset, " + microseconds_of("i.seen_at") +
+          ", i.fingerprint, i.slot = 0 "
+          "FROM handler h JOIN inbox i ON i.handler = h.id AND i.id = $1::uuid LEFT JOIN fence f ON f.slot = i.slot "
+          "WHERE $2::text IS NULL OR h.name = $2 ORDER BY h.name",
       {id.text(), handler});
   std::vector<SeenMessage> seen;
   for (std::size_t row = 0; row < rows.size(); ++row) {
@@ -77,9 +77,9 @@ InboxStats Admin::stats() {
         "SELECT h.name, coalesce(i.n, 0), i.oldest, i.newest, "
         "       (SELECT count(*) FROM dead d WHERE d.handler = h.id AND d.replayed_at IS NULL), "
         "       coalesce(c.claimed, 0), coalesce(c.unknown, 0), coalesce(c.failed, 0), coalesce(c.parked, 0) "
-        "FROM handler h LEFT JOIN (SELECT handler, count(*) AS n, "
-        "    (extract(epoch FROM min(seen_at)) * 1000000)::bigint AS oldest, "
-        "    (extract(epoch FROM max(seen_at)) * 1000000)::bigint AS newest FROM inbox GROUP BY handler) i "
+        "FROM handler h LEFT JOIN (SELECT handler, count(*) AS n, " +
+        microseconds_of("min(seen_at)") + " AS oldest, " + microseconds_of("max(seen_at)") +
+        " AS newest FROM inbox GROUP BY handler) i "
         "  ON i.handler = h.id "
         "LEFT JOIN (SELECT handler, count(*) FILTER (WHERE state = 'claimed' AND (expires_at >= clock_timestamp() OR " +
         not_begun +
@@ -90,10 +90,9 @@ InboxStats Admin::stats() {
         "    count(*) FILTER (WHERE state = 'failed') AS failed, count(*) FILTER (WHERE state = 'parked') AS parked "
         "    FROM claim GROUP BY handler) c ON c.handler = h.id ORDER BY h.name"));
     stats.partitions = partition_states(session_->run(
-        "SELECT f.consumer_group, f.topic, f.partition, f.epoch, f.incarnation, "
-        "       (extract(epoch FROM f.claimed_at) * 1000000)::bigint, w.watermark, "
-        "       (extract(epoch FROM w.moved_at) * 1000000)::bigint "
-        "FROM fence f LEFT JOIN watermark w USING (slot) ORDER BY f.consumer_group, f.topic, f.partition"));
+        "SELECT f.consumer_group, f.topic, f.partition, f.epoch, f.incarnation, " + microseconds_of("f.claimed_at") +
+        ", w.watermark, " + microseconds_of("w.moved_at") +
+        " FROM fence f LEFT JOIN watermark w USING (slot) ORDER BY f.consumer_group, f.topic, f.partition"));
     const Rows size = session_->run(
         "SELECT coalesce(sum(pg_table_size(relid)), 0)::bigint, coalesce(sum(pg_indexes_size(relid)), 0)::bigint "
         "FROM (SELECT 'inbox'::regclass AS relid UNION SELECT inhrelid FROM pg_inherits WHERE inhparent = 'inbox'::regclass) t");
@@ -123,8 +122,9 @@ std::vector<ClaimedMessage> Admin::claims(const MessageId& id, const std::option
   const Rows rows = session_->ask(
       "SELECT h.name, CASE WHEN c.state = 'claimed' AND c.expires_at < clock_timestamp() AND NOT (" + not_begun +
           ") THEN 'unknown' ELSE c.state END, "
-          "       c.fence, (extract(epoch FROM c.claimed_at) * 1000000)::bigint, "
-          "       (extract(epoch FROM c.expires_at) * 1000000)::bigint, f.consumer_group, f.topic, f.partition, "
+          "       c.fence, " +
+          microseconds_of("c.claimed_at") + ", " + microseconds_of("c.expires_at") +
+          ", f.consumer_group, f.topic, f.partition, "
           "       c.record_offset, coalesce(c.error, ''), c.slot = 0 "
           "FROM handler h JOIN claim c ON c.handler = h.id AND c.id = $1::uuid LEFT JOIN fence f ON f.slot = c.slot "
           "WHERE $2::text IS NULL OR h.name = $2 ORDER BY h.name",

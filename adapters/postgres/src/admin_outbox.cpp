@@ -6,9 +6,9 @@ namespace turnstile::postgres {
 
 OutboxStats Admin::outbox() {
   return session_->transact(Patience{}, [&] {
-    const Rows rows = session_->run(
-        "SELECT count(*) FILTER (WHERE shard >= 0), (extract(epoch FROM min(written_at) FILTER (WHERE shard >= 0)) * 1000000)::bigint, "
-        "count(*) FILTER (WHERE shard = -1) FROM outbox");
+    const Rows rows = session_->run("SELECT count(*) FILTER (WHERE shard >= 0), " +
+                                    microseconds_of("min(written_at) FILTER (WHERE shard >= 0)") +
+                                    ", count(*) FILTER (WHERE shard = -1) FROM outbox");
     OutboxStats stats{.waiting = rows.get<std::int64_t>(0, 0),
                       .oldest = time_or_none(rows, 0, 1),
                       .refused = rows.get<std::int64_t>(0, 2),
@@ -21,10 +21,10 @@ OutboxStats Admin::outbox() {
 }
 
 std::vector<RefusedRecord> Admin::refused(std::int64_t most) {
-  const Rows rows = session_->ask(
-      "SELECT id, topic, record_key, coalesce(octet_length(record_payload), 0), refused, "
-      "(extract(epoch FROM written_at) * 1000000)::bigint FROM outbox WHERE shard = -1 ORDER BY id LIMIT $1::bigint",
-      {std::to_string(most)});
+  const Rows rows =
+      session_->ask("SELECT id, topic, record_key, coalesce(octet_length(record_payload), 0), refused, " +
+                        microseconds_of("written_at") + " FROM outbox WHERE shard = -1 ORDER BY id LIMIT $1::bigint",
+                    {std::to_string(most)});
   std::vector<RefusedRecord> all;
   for (std::size_t row = 0; row < rows.size(); ++row) {
     all.push_back({.number = rows.get<std::int64_t>(row, 0),

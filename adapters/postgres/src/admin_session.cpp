@@ -81,6 +81,12 @@ void Admin::Session::refuse(const ServerError& error, bool writes) const {
 
 int Admin::Session::server_version() const { return PQserverVersion(connection_->raw()); }
 
+std::string microseconds_of(std::string_view time) {
+  const std::string seconds = "extract(epoch FROM " + std::string(time) + ")";
+  return "(CASE WHEN " + seconds + " IS NOT NULL THEN least(greatest(" + seconds +
+         ", -210866803200), 9223372036854) * 1000000 END)::bigint";
+}
+
 DatabaseTime time_at(const Rows& rows, std::size_t row, std::size_t column) {
   return DatabaseTime(std::chrono::microseconds(rows.get<std::int64_t>(row, column)));
 }

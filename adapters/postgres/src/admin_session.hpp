@@ -66,7 +66,10 @@ class Admin::Session {
 inline const std::string not_begun =
     "coalesce(unbegun_by = owner AND unbegun_in = pg_catalog.pg_postmaster_start_time(), false)";
 
-/// A column that the statements select as microseconds since 1970: `extract(epoch FROM t) * 1000000`, as bigint.
+/// SQL for a timestamptz as microseconds since 1970, as bigint; NULL for NULL. In a row that was changed by hand it may be a time
+/// that 64 bits cannot count, or 'infinity': then the nearest time that they can.
+std::string microseconds_of(std::string_view time);
+/// A column that the statements select with microseconds_of().
 DatabaseTime time_at(const Rows& rows, std::size_t row, std::size_t column);
 std::optional<DatabaseTime> time_or_none(const Rows& rows, std::size_t row, std::size_t column);
 std::string text_or_empty(const Rows& rows, std::size_t row, std::size_t column);

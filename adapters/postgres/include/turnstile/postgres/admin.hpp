@@ -22,7 +22,7 @@
 
 namespace turnstile::postgres {
 
-/// Of the database's clock.
+/// Of the database's clock. A time in a row that was changed by hand to 'infinity' is given as the year 292277, '-infinity' as 4713 BC.
 using DatabaseTime = std::chrono::sys_time<std::chrono::microseconds>;
 
 /// A partition as one consumer group reads it.
