@@ -448,6 +448,68 @@ TEST_F(PollLoopFailover, goes_on_where_nothing_lies_between) {
   EXPECT_EQ(handle(5), Settled::done);
 }
 
+/// The partition may come back at Kafka's offset, above what has not been read again.
+TEST_F(PollLoopFailover, a_rebalance_before_the_messages_are_read_again_does_not_lose_them) {
+  make_loop(handler() | transactional());
+  fail_over_after_ten();
+  const Offset from = read_again(10);
+  for (const bool is_new_process : {false, true}) {
+    if (is_new_process) {
+      make_loop(handler() | transactional());
+      ASSERT_EQ(read_again(10), from);
+    }
+    loop->revoked({"t", 0});  // after the seek
+    loop->revoked({"t", 0});  // the rebalance
+    EXPECT_EQ(read_again(10), from) << is_new_process;
+  }
+  go_on(from, Settled::done);
+  EXPECT_THAT(inbox->committed(), SizeIs(12));
+}
+
+TEST_F(PollLoopFailover, a_database_that_goes_back_twice_to_the_same_time_is_read_again_twice) {
+  make_loop(handler() | transactional());
+  publish(20);
+  for (Offset offset = 0; offset < 5; ++offset) handle(offset);
+  const auto backup = inbox->replica();
+  for (Offset offset = 5; offset < 10; ++offset) handle(offset);
+  inbox->fail_over(backup);
+  make_loop(handler() | transactional());
+  const Offset from = read_again(10);
+  go_on(from, Settled::done);
+  inbox->fail_over(backup);
+  loop->revoked({"t", 0});
+  EXPECT_EQ(read_again(12), from);
+}
+
+/// Then only the database can tell the next owner, which has no watermark of the partition.
+TEST_F(PollLoopFailover, a_rebalance_after_the_first_watermark_was_lost_does_not_lose_messages) {
+  make_loop(handler() | transactional());
+  publish(20);
+  inbox->register_handler("t");
+  const auto backup = inbox->replica();
+  for (Offset offset = 0; offset < 10; ++offset) handle(offset);
+  inbox->fail_over(backup);
+  EXPECT_EQ(read_again(10), 0);
+  make_loop(handler() | transactional());
+  EXPECT_EQ(read_again(10), 0);
+  loop->revoked({"t", 0});
+  for (Offset offset = 0; offset < 12; ++offset) EXPECT_EQ(handle(offset), Settled::done) << offset;
+}
+
+TEST_F(PollLoopFailover, goes_on_where_nothing_lies_between_also_after_a_rebalance) {
+  make_loop(handler() | transactional());
+  publish(20);
+  handle(0);
+  loop->revoked({"t", 0});
+  EXPECT_EQ(read_again(5), 1);
+  loop->revoked({"t", 0});  // after the seek
+  loop->revoked({"t", 0});  // the rebalance
+  EXPECT_EQ(read_again(5), 1);
+  loop->revoked({"t", 0});
+  EXPECT_EQ(handle(5), Settled::done);
+  EXPECT_EQ(handle(6), Settled::done);
+}
+
 TEST_F(PollLoopFailover, another_member_is_no_failover) {
   make_loop(handler() | transactional());
   publish(2);

@@ -44,7 +44,9 @@ class PollLoop {
   /// gone or damaged, or stop_after_dead messages in a row were dead: stop, do not commit), ConfigError / SchemaError at the first call.
   Settled handle(const Message& message);
   /// Call it from your rebalance callback when partitions are taken away, and after the seek that ReadAgain asks for: the next message
-  /// claims them anew.
+  /// claims them anew. A rebalance between that seek and the next message is a second call: if the partition comes back above the
+  /// database's watermark, ReadAgain is thrown again. Repeat a seek that failed before you call this. If a rebalance took the
+  /// partition away before the seek, call this a second time instead of the seek.
   void revoked(const TopicPartition& partition);
 
  private:

@@ -61,7 +61,7 @@ struct PollLoop::State {
   };
   std::map<TopicPartition, Progress> progress;
   std::map<TopicPartition, Offset> read_again;     ///< from where; until the caller has gone there
-  std::map<TopicPartition, Offset> gone_back;      ///< the watermark that the caller was sent back to
+  std::map<TopicPartition, Offset> gone_back;      ///< the watermark that the caller sought; until its next message
   std::map<TopicPartition, Offset> in_doubt;       ///< below which, when it has
   std::map<TopicPartition, std::size_t> unproved;  ///< under suspicion: so many messages have to run until it is over
   std::vector<std::unique_ptr<InboxSession>> sessions;  // idle ones
@@ -73,6 +73,7 @@ struct PollLoop::State {
   PartitionClaim claim(const TopicPartition& at, const TopicState& topic);
   void settled(const Message& message, const Place& place, const TopicState& topic);
   void start_at_the_watermark(const Message& message, const PartitionClaim& claim);
+  void send_back(const TopicPartition& at, Offset from);
   void fenced(const Place& place, const TopicState& topic);
   void guard(Place& place, const PartitionClaim& claim, Offset message);
   void guard_unfenced(Place& place, const TopicState& topic, Offset message);
@@ -140,13 +141,13 @@ PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState
 }
 
 /// What lies between the watermark and the first message was settled, as its caller believes. The database may have lost that since, with
-/// the process that could have noticed it. Where nothing lies between them, the same message comes again.
+/// the process that could have noticed it. Where nothing lies between them, the same message is the next one after the seek.
 void PollLoop::State::start_at_the_watermark(const Message& message, const PartitionClaim& claim) {
-  if (!claim.watermark || *claim.watermark >= message.offset()) return;
   const TopicPartition at{std::string(message.topic()), message.partition()};
-  const auto [back, is_new] = gone_back.try_emplace(at, *claim.watermark);
-  if (!is_new && std::exchange(back->second, *claim.watermark) == *claim.watermark) return;
-  read_again[at] = *claim.watermark;
+  const auto been = gone_back.extract(at);
+  if (!claim.watermark || *claim.watermark >= message.offset()) return;
+  if (been && been.mapped() == *claim.watermark) return;
+  send_back(at, *claim.watermark);
   Offset& doubted = in_doubt[at];
   doubted = std::max(doubted, message.offset());
   throw ReadAgain(to_string(at) + ": the first message has offset " + std::to_string(message.offset()) +
@@ -155,6 +156,13 @@ void PollLoop::State::start_at_the_watermark(const Message& message, const Parti
                       "transactions; seek the partition to offset " +
                       std::to_string(*claim.watermark) + ", and call revoked()",
                   {at, *claim.watermark});
+}
+
+/// Until revoked() is called once, each message of the partition throws ReadAgain. By a second call before the next message the seek
+/// means nothing any more: the partition was taken away, and comes back where Kafka says.
+void PollLoop::State::send_back(const TopicPartition& at, Offset from) {
+  read_again[at] = from;
+  gone_back[at] = from;
 }
 
 /// Writes the watermark now and then: whatever lies below it is in the database, so it says from where to read again if the database
@@ -187,12 +195,17 @@ void PollLoop::State::fenced(const Place& place, const TopicState& topic) {
   const PartitionClaim claimed = claim(place.at, topic);
   const Progress& known = progress[place.at];
   const Offset from = std::min(claimed.watermark.value_or(known.first), known.settled.value_or(known.first));
+  if (!claimed
+           .watermark) {  // an owner that takes over before the caller has read it again knows only what the database says
+    const WatermarkUpdate update{claimed.fence, from};
+    blueprint.backends.store->advance_watermarks({&update, 1});
+  }
   if (known.settled) {
     Offset& doubted = in_doubt[place.at];
     doubted = std::max(doubted, *known.settled);
   }
   places.erase(found);
-  read_again[place.at] = from;
+  send_back(place.at, from);
   throw_read_again(place.at, from);
 }
 
@@ -236,7 +249,10 @@ void PollLoop::State::release(std::span<const TopicPartition> partitions) {
     const std::lock_guard lock(mutex);
     for (const TopicPartition& at : partitions) {
       const auto known = progress.extract(at);
-      if (read_again.erase(at) == 0) in_doubt.erase(at);
+      if (read_again.erase(at) == 0) {
+        in_doubt.erase(at);
+        gone_back.erase(at);
+      }
       const auto mine = places.find(at);
       if (mine == places.end()) continue;
       if (known && known.mapped().settled && mine->second.fence)
