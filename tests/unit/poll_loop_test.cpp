@@ -8,8 +8,10 @@
 #include <spdlog/spdlog.h>
 
 #include <sstream>
+#include <stop_token>
 
 #include "turnstile/error.hpp"
+#include "turnstile/ports/limiter.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
 #include "turnstile/turnstile.hpp"
@@ -17,6 +19,7 @@
 namespace turnstile {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -25,8 +28,8 @@ struct Loop {
   PollLoop loop;
 
   Loop(const Config& config, Pipeline pipeline, const std::shared_ptr<testing::MemoryBroker>& broker,
-       const std::shared_ptr<testing::MemoryInbox>& inbox)
-      : loop(config, Backends{broker, inbox}) {
+       const std::shared_ptr<testing::MemoryInbox>& inbox, const std::shared_ptr<Limiters>& limiters = nullptr)
+      : loop(config, Backends{broker, inbox, limiters}) {
     loop.logger(std::make_shared<spdlog::logger>("t", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
     loop.topic("t", std::move(pipeline));
   }
@@ -70,6 +73,50 @@ TEST_F(PollLoopTest, needs_the_topics_that_it_sends_to) {
     EXPECT_THAT(error.what(), HasSubstr("dead letter topic 't.dlq' does not exist"));
     EXPECT_THAT(error.what(), Not(HasSubstr("topic 't' does not exist")));
   }
+}
+
+/// Each permit can be lost, as one whose lease ends.
+class LosableLimiter final : public Limiter {
+ public:
+  std::stop_source lease;
+
+  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
+  Permit try_acquire() override {
+    lease = std::stop_source();
+    return {shared_from_this(), 1, lease.get_token()};
+  }
+  Permit try_acquire_fairly(std::int64_t) override { return try_acquire(); }
+  void when_free(std::function<void()> wake) override { wake(); }
+  [[nodiscard]] LimiterState state() const override { return {.limit = 1}; }
+
+ private:
+  void release(std::uint64_t) noexcept override {}
+  std::string name_ = "losable";
+};
+
+struct LosableLimiters final : Limiters {
+  std::shared_ptr<LosableLimiter> limiter = std::make_shared<LosableLimiter>();
+  std::shared_ptr<Limiter> open(const std::string&, std::int64_t) override { return limiter; }
+};
+
+/// A run that its permit's loss ended is no attempt, and takes none of those before it away.
+TEST_F(PollLoopTest, counts_attempts_on_after_a_permit_was_lost) {
+  broker_->create_topic("t.dlq", 1);
+  const auto limiters = std::make_shared<LosableLimiters>();
+  std::vector<int> attempts;
+  Loop loop(Config{},
+            Pipeline([&](const Message&, Context& ctx) {
+              attempts.push_back(ctx.attempt());
+              if (attempts.size() == 3 || attempts.size() == 5) {
+                limiters->limiter->lease.request_stop();
+                return;
+              }
+              throw std::runtime_error("always");
+            }) | transactional() |
+                limit(1) | retry(exponential{std::chrono::milliseconds(1), 3}) | dead_letter(),
+            broker_, inbox_, limiters);
+  EXPECT_EQ(loop.handle(0), Settled::dead_letter);
+  EXPECT_THAT(attempts, ElementsAre(1, 2, 3, 3));
 }
 
 /// As its header says: a partition must be with one loop of a group at a time.

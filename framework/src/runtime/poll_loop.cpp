@@ -375,7 +375,7 @@ Settled PollLoop::handle(const Message& message) {
       throw BrokerError(where(message) + ": the message is dead and its dead letter was refused: " + result.why);
     }
     std::this_thread::sleep_for(verdict.delay);  // outside the transaction and without a permit
-    work.attempt = verdict.attempt;
+    if (verdict.kind == Verdict::Kind::retry) work.attempt = verdict.attempt;
   }
 }
 
