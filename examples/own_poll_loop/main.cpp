@@ -122,7 +122,11 @@ int main(int argc, char** argv) try {
       std::cerr << "Kafka: " << rd_kafka_message_errstr(record.get()) << '\n';
       continue;
     }
-    if (settle(kafka.get(), loop, record.get())) rd_kafka_commit_message(kafka.get(), record.get(), 1);
+    if (!settle(kafka.get(), loop, record.get())) continue;
+    const Message settled = kafka::view(record.get());
+    if (loop.may_commit({{std::string(settled.topic()), settled.partition()}, settled.offset() + 1})) {
+      rd_kafka_commit_message(kafka.get(), record.get(), 1);
+    }
   }
   rd_kafka_consumer_close(kafka.get());
 } catch (const std::exception& error) {

@@ -435,6 +435,57 @@ TEST_F(PollLoopFailover, effects_elsewhere_that_a_new_process_cannot_know_are_pa
   go_on(read_again(10), Settled::dead_letter);
 }
 
+/// The rest of what was lost is in doubt, whoever reads it again.
+TEST_F(PollLoopFailover, effects_elsewhere_are_parked_also_after_a_rebalance_while_they_are_read_again) {
+  transactions = false;
+  for (const bool is_new_process : {false, true}) {
+    make_loop(handler() | leased());
+    publish(20);
+    const Offset first = published - 20;
+    const auto handle_all = [&](Offset from, Offset end) {
+      for (Offset offset = from; offset < end; ++offset) EXPECT_EQ(handle(first + offset), Settled::done) << offset;
+    };
+    handle_all(0, 5);
+    loop->revoked({"t", 0});  // writes the watermark
+    const auto replica = inbox->replica();
+    handle_all(5, 10);
+    inbox->fail_over(replica);
+    const Offset from = read_again(first + 10);
+    EXPECT_EQ(from, first + 5);
+    loop->revoked({"t", 0});
+    EXPECT_EQ(handle(first + 5), Settled::dead_letter);
+    EXPECT_FALSE(loop->may_commit({{"t", 0}, first + 6}));
+    EXPECT_TRUE(loop->may_commit({{"t", 0}, first + 10}));
+    EXPECT_TRUE(loop->may_commit({{"t", 1}, 0})) << "another partition";
+
+    loop->revoked({"t", 0});
+    if (is_new_process) make_loop(handler() | leased());
+    const Offset rest = read_again(first + 10);  // Kafka's offset
+    EXPECT_EQ(rest, first + 6);
+    loop->revoked({"t", 0});
+    for (Offset offset = rest; offset < first + 10; ++offset) EXPECT_EQ(handle(offset), Settled::dead_letter) << offset;
+    EXPECT_TRUE(loop->may_commit({{"t", 0}, first + 10}));
+    EXPECT_EQ(handle(first + 10), Settled::done);
+    EXPECT_TRUE(loop->may_commit({{"t", 0}, first + 6})) << "it is over";
+    handle_all(11, 20);
+    loop->revoked({"t", 0});
+  }
+  EXPECT_THAT(all_runs(), Each(1));
+}
+
+/// Also where the partition comes back in the middle of them.
+TEST_F(PollLoopFailover, effects_elsewhere_stay_in_doubt_until_all_are_read_again) {
+  transactions = false;
+  make_loop(handler() | leased());
+  fail_over_after_ten();
+  const Offset from = read_again(10);
+  loop->revoked({"t", 0});
+  for (Offset offset = from; offset < 7; ++offset) handle(offset);
+  loop->revoked({"t", 0});
+  for (Offset offset = 7; offset < 10; ++offset) EXPECT_EQ(handle(offset), Settled::dead_letter) << offset;
+  EXPECT_EQ(handle(10), Settled::done);
+}
+
 /// Offsets that are no messages lie between the watermark and the first message.
 TEST_F(PollLoopFailover, goes_on_where_nothing_lies_between) {
   make_loop(handler() | transactional());

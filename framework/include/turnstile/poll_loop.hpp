@@ -8,7 +8,7 @@
 
 namespace turnstile {
 
-/// What became of the message. After any of them its offset may be committed.
+/// What became of the message. After any of them its offset may be committed, if may_commit() allows it.
 enum class Settled : std::uint8_t { done, skipped, duplicate, dead_letter };
 
 /// Where it starts reading is the loop's own affair: in mode sequence, and where offsets are the ids, a topic that was deleted and made
@@ -43,6 +43,11 @@ class PollLoop {
   /// StoreUnavailable (nothing decided: handle the message again), BrokerError (the dead letter topic refused), Halted (its token log is
   /// gone or damaged, or stop_after_dead messages in a row were dead: stop, do not commit), ConfigError / SchemaError at the first call.
   Settled handle(const Message& message);
+  /// Whether `position` may be committed to Kafka; its offset is 1 past the last settled message. **In mode leased, ask before each
+  /// commit, and switch automatic commits off.** It is false only while messages are read again after ReadAgain, and below the offset
+  /// where that began. Kafka's offset then tells the next owner that the messages below it were settled before. After a
+  /// lower commit, the next owner runs those of them again that the database has lost. Does not ask the database, and does not throw.
+  [[nodiscard]] bool may_commit(const TopicPartitionOffset& position) const;
   /// Call it from your rebalance callback when partitions are taken away, and after the seek that ReadAgain asks for: the next message
   /// claims them anew. A rebalance between that seek and the next message is a second call: if the partition comes back above the
   /// database's watermark, ReadAgain is thrown again. Repeat a seek that failed before you call this. If a rebalance took the

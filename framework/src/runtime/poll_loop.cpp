@@ -60,9 +60,10 @@ struct PollLoop::State {
     SteadyTime next_flush{};
   };
   std::map<TopicPartition, Progress> progress;
-  std::map<TopicPartition, Offset> read_again;     ///< from where; until the caller has gone there
-  std::map<TopicPartition, Offset> gone_back;      ///< the watermark that the caller sought; until its next message
-  std::map<TopicPartition, Offset> in_doubt;       ///< below which, when it has
+  std::map<TopicPartition, Offset> read_again;  ///< from where; until the caller has gone there
+  std::map<TopicPartition, Offset> gone_back;   ///< the watermark that the caller sought; until its next message
+  /// Mode leased: below which the caller had settled everything when it was sent back. Until a message from there on is settled.
+  std::map<TopicPartition, Offset> in_doubt;
   std::map<TopicPartition, std::size_t> unproved;  ///< under suspicion: so many messages have to run until it is over
   std::vector<std::unique_ptr<InboxSession>> sessions;  // idle ones
   std::mutex door;                                      // to `quiet`: in the order of coming
@@ -72,7 +73,8 @@ struct PollLoop::State {
   Place place_of(const Message& message, const TopicState& topic);
   PartitionClaim claim(const TopicPartition& at, const TopicState& topic);
   void settled(const Message& message, const Place& place, const TopicState& topic);
-  void start_at_the_watermark(const Message& message, const PartitionClaim& claim);
+  void start_at_the_watermark(const Message& message, const TopicState& topic, const PartitionClaim& claim);
+  void doubt(const TopicPartition& at, const TopicState& topic, Offset below);
   void send_back(const TopicPartition& at, Offset from);
   void fenced(const Place& place, const TopicState& topic);
   void guard(Place& place, const PartitionClaim& claim, Offset message);
@@ -120,12 +122,12 @@ Place PollLoop::State::place_of(const Message& message, const TopicState& topic)
   place.fence = claimed.fence;
   place.incarnation = claimed.incarnation;
   topic.runner.find_dead(place, std::nullopt);  // where its caller starts, the caller knows
-  if (const auto it = in_doubt.find(at); it != in_doubt.end() && topic.runner.plan().mode == Mode::leased)
+  if (const auto it = in_doubt.find(at); it != in_doubt.end())
     place.in_doubt = std::make_shared<const SettledOffsets>(SettledOffsets{it->second});
   guard(place, claimed, message.offset());
   progress[at] = {.first = message.offset()};
   places[at] = place;
-  if (!topic.fails_open()) start_at_the_watermark(message, claimed);
+  if (!topic.fails_open()) start_at_the_watermark(message, topic, claimed);
   return place;
 }
 
@@ -142,20 +144,27 @@ PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState
 
 /// What lies between the watermark and the first message was settled, as its caller believes. The database may have lost that since, with
 /// the process that could have noticed it. Where nothing lies between them, the same message is the next one after the seek.
-void PollLoop::State::start_at_the_watermark(const Message& message, const PartitionClaim& claim) {
+void PollLoop::State::start_at_the_watermark(const Message& message, const TopicState& topic,
+                                             const PartitionClaim& claim) {
   const TopicPartition at{std::string(message.topic()), message.partition()};
   const auto been = gone_back.extract(at);
   if (!claim.watermark || *claim.watermark >= message.offset()) return;
   if (been && been.mapped() == *claim.watermark) return;
   send_back(at, *claim.watermark);
-  Offset& doubted = in_doubt[at];
-  doubted = std::max(doubted, message.offset());
+  doubt(at, topic, message.offset());
   throw ReadAgain(to_string(at) + ": the first message has offset " + std::to_string(message.offset()) +
                       ", and the database records what was done only below offset " + std::to_string(*claim.watermark) +
                       ": the last owner ended without releasing the partition, or the database lost its last "
                       "transactions; seek the partition to offset " +
                       std::to_string(*claim.watermark) + ", and call revoked()",
                   {at, *claim.watermark});
+}
+
+/// What the caller settled may have taken effect where no transaction holds it, also where the database has no record of it.
+void PollLoop::State::doubt(const TopicPartition& at, const TopicState& topic, Offset below) {
+  if (topic.runner.plan().mode != Mode::leased) return;
+  Offset& known = in_doubt[at];
+  known = std::max(known, below);
 }
 
 /// Until revoked() is called once, each message of the partition throws ReadAgain. By a second call before the next message the seek
@@ -172,6 +181,8 @@ void PollLoop::State::settled(const Message& message, const Place& place, const 
   const WatermarkUpdate update{*place.fence, message.offset() + 1};
   {
     const std::lock_guard lock(mutex);
+    const auto doubted = in_doubt.find(place.at);
+    if (doubted != in_doubt.end() && message.offset() >= doubted->second) in_doubt.erase(doubted);
     Progress& now = progress[place.at];
     now.settled = std::max(now.settled.value_or(0), update.watermark);
     if (std::chrono::steady_clock::now() < now.next_flush) return;
@@ -200,10 +211,7 @@ void PollLoop::State::fenced(const Place& place, const TopicState& topic) {
     const WatermarkUpdate update{claimed.fence, from};
     blueprint.backends.store->advance_watermarks({&update, 1});
   }
-  if (known.settled) {
-    Offset& doubted = in_doubt[place.at];
-    doubted = std::max(doubted, *known.settled);
-  }
+  if (known.settled) doubt(place.at, topic, *known.settled);
   places.erase(found);
   send_back(place.at, from);
   throw_read_again(place.at, from);
@@ -249,10 +257,7 @@ void PollLoop::State::release(std::span<const TopicPartition> partitions) {
     const std::lock_guard lock(mutex);
     for (const TopicPartition& at : partitions) {
       const auto known = progress.extract(at);
-      if (read_again.erase(at) == 0) {
-        in_doubt.erase(at);
-        gone_back.erase(at);
-      }
+      if (read_again.erase(at) == 0) gone_back.erase(at);
       const auto mine = places.find(at);
       if (mine == places.end()) continue;
       if (known && known.mapped().settled && mine->second.fence)
@@ -377,6 +382,13 @@ Settled PollLoop::handle(const Message& message) {
     std::this_thread::sleep_for(verdict.delay);  // outside the transaction and without a permit
     if (verdict.kind == Verdict::Kind::retry) work.attempt = verdict.attempt;
   }
+}
+
+/// As a Consumer commits: by Kafka's offset a later owner knows what was settled, and it starts at the database's watermark anyway.
+bool PollLoop::may_commit(const TopicPartitionOffset& position) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto doubted = state_->in_doubt.find(position.at);
+  return doubted == state_->in_doubt.end() || position.offset >= doubted->second;
 }
 
 void PollLoop::revoked(const TopicPartition& partition) { state_->release({&partition, 1}); }
