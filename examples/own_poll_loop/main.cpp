@@ -21,6 +21,29 @@ namespace {
 
 volatile std::sig_atomic_t stopping = 0;
 
+/// While this lives, SIGINT and SIGTERM end the loop, also one that waits for a permit or for the next attempt. It must end before
+/// the PollLoop does.
+class StopAtSignal {
+ public:
+  explicit StopAtSignal(PollLoop& loop) {
+    loop_ = &loop;
+    set([](int) {
+      stopping = 1;
+      loop_->stop();
+    });
+  }
+  ~StopAtSignal() { set(SIG_DFL); }
+  StopAtSignal(const StopAtSignal&) = delete;
+  StopAtSignal& operator=(const StopAtSignal&) = delete;
+
+ private:
+  static void set(void (*handler)(int)) {
+    std::signal(SIGINT, handler);
+    std::signal(SIGTERM, handler);
+  }
+  static inline PollLoop* loop_ = nullptr;
+};
+
 void book(const Message& message, Context& ctx) { ctx.defer("INSERT INTO booking (what) VALUES ($1)", message.text()); }
 
 /// Partitions that are taken away must be claimed anew when they come back: say so to the PollLoop.
@@ -84,6 +107,8 @@ bool settle(rd_kafka_t* kafka, PollLoop& loop, const rd_kafka_message_t* record)
       return true;
     } catch (const Fenced&) {
       return false;
+    } catch (const Stopped&) {
+      return false;
     } catch (const ReadAgain& error) {
       std::cerr << error.what() << '\n';
       read_again(kafka, loop, error.from);
@@ -105,15 +130,13 @@ int main(int argc, char** argv) try {
     std::cerr << "usage: own_poll_loop BROKERS POSTGRES_URL TOPIC\n";
     return 2;
   }
-  std::signal(SIGINT, [](int) { stopping = 1; });
-  std::signal(SIGTERM, [](int) { stopping = 1; });
-
   Config config;
   config.kafka = {{"bootstrap.servers", argv[1]}, {"group.id", "own-poll-loop"}};
   config.postgres.emplace().url = Secret(argv[2]);
   PollLoop loop{config};
   loop.topic(argv[3], book | transactional() | limit(4) | retry(exponential{100ms, 5}) | dead_letter());
 
+  const StopAtSignal stop_at_signal(loop);
   const Kafka kafka = subscribe(argv[1], argv[3], loop);
   while (stopping == 0) {
     const Record record{rd_kafka_consumer_poll(kafka.get(), 200), rd_kafka_message_destroy};

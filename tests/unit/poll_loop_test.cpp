@@ -9,6 +9,7 @@
 
 #include <sstream>
 #include <stop_token>
+#include <thread>
 
 #include "turnstile/error.hpp"
 #include "turnstile/ports/limiter.hpp"
@@ -19,8 +20,10 @@
 namespace turnstile {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 struct Loop {
@@ -117,6 +120,76 @@ TEST_F(PollLoopTest, counts_attempts_on_after_a_permit_was_lost) {
             broker_, inbox_, limiters);
   EXPECT_EQ(loop.handle(0), Settled::dead_letter);
   EXPECT_THAT(attempts, ElementsAre(1, 2, 3, 3));
+}
+
+/// Calls handle() on a thread, and tells what it threw.
+class Handling {
+ public:
+  Handling(Loop& loop, Offset offset)
+      : thread_([this, &loop, offset] {
+          try {
+            loop.handle(offset);
+            ended_ = "settled";
+          } catch (const Stopped& stopped) {
+            ended_ = stopped.what();
+          } catch (const std::exception& e) {
+            ended_ = std::string("another: ") + e.what();
+          }
+        }) {}
+  /// How long it takes until handle() has ended.
+  std::chrono::steady_clock::duration join() {
+    const auto since = std::chrono::steady_clock::now();
+    thread_.join();
+    return std::chrono::steady_clock::now() - since;
+  }
+  [[nodiscard]] const std::string& ended() const { return ended_; }
+
+ private:
+  std::string ended_;
+  std::thread thread_;
+};
+
+TEST_F(PollLoopTest, stop_ends_the_wait_for_a_permit) {
+  const auto limiters = make_local_limiters();
+  const Permit all = limiters->open("t", 1)->try_acquire();
+  ASSERT_TRUE(all);
+  int runs = 0;
+  Loop loop(Config{}, Pipeline([&](const Message&, Context&) { ++runs; }) | transactional() | limit("t", 1), broker_,
+            inbox_, limiters);
+  Handling waiting(loop, 0);
+  std::this_thread::sleep_for(100ms);
+  loop.loop.stop();
+  EXPECT_LT(waiting.join(), 1s);
+  EXPECT_THAT(waiting.ended(), HasSubstr("t[0]@0: not handled: stop() was called"));
+  EXPECT_EQ(runs, 0);
+  EXPECT_THROW(loop.handle(1), Stopped) << "and none later";
+}
+
+TEST_F(PollLoopTest, stop_ends_the_wait_for_the_next_attempt) {
+  Loop loop(Config{},
+            Pipeline([](const Message&, Context&) { throw std::runtime_error("always"); }) | transactional() |
+                retry(exponential{1h, 3, 1h}),
+            broker_, inbox_);
+  Handling waiting(loop, 0);
+  std::this_thread::sleep_for(100ms);
+  loop.loop.stop();
+  EXPECT_LT(waiting.join(), 1s);
+  EXPECT_THAT(waiting.ended(), HasSubstr("stop() was called"));
+  EXPECT_THAT(inbox_->committed(), IsEmpty());
+}
+
+TEST_F(PollLoopTest, stop_is_seen_by_a_handler_and_its_transaction_is_rolled_back) {
+  Loop loop(Config{}, Pipeline([](const Message&, Context& ctx) {
+                        ctx.tx().exec("INSERT");
+                        while (!ctx.stop_token().stop_requested()) std::this_thread::sleep_for(1ms);
+                      }) | transactional(),
+            broker_, inbox_);
+  Handling running(loop, 0);
+  std::this_thread::sleep_for(100ms);
+  loop.loop.stop();
+  EXPECT_LT(running.join(), 1s);
+  EXPECT_THAT(running.ended(), HasSubstr("stop() was called"));
+  EXPECT_THAT(inbox_->committed(), IsEmpty());
 }
 
 /// As its header says: a partition must be with one loop of a group at a time.

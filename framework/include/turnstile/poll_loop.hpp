@@ -5,11 +5,17 @@
 #include <string>
 
 #include "turnstile/consumer.hpp"
+#include "turnstile/error.hpp"
 
 namespace turnstile {
 
 /// What became of the message. After any of them its offset may be committed, if may_commit() allows it.
 enum class Settled : std::uint8_t { done, skipped, duplicate, dead_letter };
+
+/// Thrown by PollLoop::handle() after PollLoop::stop(): nothing was decided. Do not commit the message; it comes again.
+struct Stopped : Error {
+  using Error::Error;
+};
 
 /// Where it starts reading is the loop's own affair: in mode sequence, and where offsets are the ids, a topic that was deleted and made
 /// again must have another name, for its records would be taken for those of the old one. A Consumer finds that by itself. For the same
@@ -41,8 +47,15 @@ class PollLoop {
   /// Throws Fenced (another member has the partition now: drop it, do not commit), ReadAgain (the database may have lost what was
   /// settled, also before this process began: seek the partition, call revoked(); thrown for each of its messages until then), Duplicate (where the policy is raise),
   /// StoreUnavailable (nothing decided: handle the message again), BrokerError (the dead letter topic refused), Halted (its token log is
-  /// gone or damaged, or stop_after_dead messages in a row were dead: stop, do not commit), ConfigError / SchemaError at the first call.
+  /// gone or damaged, or stop_after_dead messages in a row were dead: stop, do not commit), ConfigError / SchemaError at the first call,
+  /// Stopped (stop() was called: do not commit).
   Settled handle(const Message& message);
+  /// Ends each handle(), also those that other threads are in, and all later ones; there is no way back. It may be called from any
+  /// thread and from a signal handler, while this object lives: it sets a flag, and a thread of the loop looks for that every 50 ms.
+  /// Then waits for permits and between attempts end, and the `stop_token` of running handlers is set. A handle() that has not
+  /// settled its message throws Stopped; one that has settled it returns as always. A handler that ignores its `stop_token`, and
+  /// calls to PostgreSQL and Kafka that are under way, are waited for.
+  void stop() noexcept;
   /// Whether `position` may be committed to Kafka; its offset is 1 past the last settled message. **In mode leased, ask before each
   /// commit, and switch automatic commits off.** It is false only while messages are read again after ReadAgain, and below the offset
   /// where that began. Kafka's offset then tells the next owner that the messages below it were settled before. After a

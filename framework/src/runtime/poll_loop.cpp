@@ -1,9 +1,12 @@
 #include "turnstile/poll_loop.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
+#include <stop_token>
 #include <thread>
 
 #include "runtime/end_bound.hpp"
@@ -15,12 +18,50 @@ namespace turnstile {
 
 namespace {
 
-/// Waits on the caller's thread for what the engine does with its queues. Throws Halted.
-Permit wait_for_permit(Limiter& limiter, const Limiters& limiters) {
+/// How soon what waits or runs learns of stop().
+constexpr std::chrono::milliseconds kLookForStop{50};
+
+/// stop() may come from a signal handler, which must not wake a thread: a thread of this looks for it.
+class Stop {
+ public:
+  void request() noexcept { requested_.store(true, std::memory_order_release); }
+  [[nodiscard]] bool is_requested() const noexcept { return requested_.load(std::memory_order_acquire); }
+  /// Call once, before token() is used.
+  void start_looking() {
+    thread_ = std::jthread([this](const std::stop_token& end) {
+      while (!end.stop_requested()) {
+        if (is_requested()) {
+          source_.request_stop();
+          return;
+        }
+        sleep(kLookForStop, end);
+      }
+    });
+  }
+  [[nodiscard]] std::stop_token token() const noexcept { return source_.get_token(); }
+  /// Ends early once `stop` is set.
+  static void sleep(std::chrono::milliseconds time, const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock lock(mutex);
+    wake.wait_for(lock, stop, time, [] { return false; });
+  }
+
+ private:
+  static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
+  std::atomic<bool> requested_{false};
+  std::stop_source source_;
+  std::jthread thread_;
+};
+
+/// Waits on the caller's thread for what the engine does with its queues. Empty once `stop` is set. Throws Halted.
+Permit wait_for_permit(Limiter& limiter, const Limiters& limiters, const std::stop_token& stop) {
   if (auto permit = limiter.try_acquire_fairly(1)) return permit;
-  auto waited = std::make_shared<PermitSeat>()->wait(limiter, limiters, 1, Priority::normal,
-                                                     std::chrono::steady_clock::time_point::max());
-  if (!waited.permit) throw Halted("limiter '" + limiter.name() + "': " + waited.why_halted);
+  const auto seat = std::make_shared<PermitSeat>();
+  const std::stop_callback leaves(stop, [&seat] { seat->leave(); });
+  auto waited = seat->wait(limiter, limiters, 1, Priority::normal, std::chrono::steady_clock::time_point::max());
+  if (!waited.permit && !waited.why_halted.empty())
+    throw Halted("limiter '" + limiter.name() + "': " + waited.why_halted);
   return std::move(waited.permit);
 }
 
@@ -51,7 +92,8 @@ struct PollLoop::State {
   std::map<std::string, std::unique_ptr<TopicState>, std::less<>> topics;
   std::unique_ptr<Cleaner> cleaner;  // null without handlers that keep ids
   std::shared_ptr<Relay> relay;      // null without a broker or a store
-  std::mutex mutex;                  // guards what follows
+  Stop stop;
+  std::mutex mutex;  // guards what follows
   std::map<TopicPartition, Place> places;
   /// Of a partition that was claimed: what was settled under its fence.
   struct Progress {
@@ -101,6 +143,7 @@ void PollLoop::State::build() {
     topics[name] = std::move(topic);
   }
   if (relay && stores) relay->start();
+  stop.start_looking();
   if (kept.empty() && !producers) return;
   cleaner = std::make_unique<Cleaner>(
       Cleaner::Settings{.purge = blueprint.config.consumer.purge, .producers = std::move(producers)}, std::move(kept),
@@ -339,6 +382,10 @@ PollLoop& PollLoop::logger(std::shared_ptr<spdlog::logger> logger) {
 }
 
 Settled PollLoop::handle(const Message& message) {
+  const auto throw_stopped = [&message] {
+    throw Stopped(where(message) + ": not handled: stop() was called; do not commit it, it comes again");
+  };
+  if (state_->stop.is_requested()) throw_stopped();
   std::call_once(state_->built, [this] { state_->build(); });
   const auto found = state_->topics.find(message.topic());
   if (found == state_->topics.end()) {
@@ -346,15 +393,19 @@ Settled PollLoop::handle(const Message& message) {
   }
   TopicState& topic = *found->second;
   const Place place = state_->place_of(message, topic);
+  const std::stop_token stop = state_->stop.token();
   RunWatch watch;
   Work work{&message, 0, 1};
   if (place.suspicion) work.attempt += place.suspicion->deaths(message.offset());
   for (;;) {
+    if (stop.stop_requested()) throw_stopped();
     UnitResult result;
     {
       watch.reset();
       const Permit permit =
-          topic.limiter ? wait_for_permit(*topic.limiter, *state_->blueprint.backends.limiters) : Permit{};
+          topic.limiter ? wait_for_permit(*topic.limiter, *state_->blueprint.backends.limiters, stop) : Permit{};
+      if (topic.limiter && !permit) throw_stopped();
+      const std::stop_callback on_stop(stop, [&watch] { watch.cancel(); });
       const std::stop_callback on_lost_permit(permit.lost(), [&watch] { watch.cancel(); });
       watch.under(permit);
       result = state_->run(topic, work, place, watch);
@@ -379,10 +430,12 @@ Settled PollLoop::handle(const Message& message) {
     if (verdict.kind == Verdict::Kind::retry && verdict.attempt == work.attempt && result.refused) {
       throw BrokerError(where(message) + ": the message is dead and its dead letter was refused: " + result.why);
     }
-    std::this_thread::sleep_for(verdict.delay);  // outside the transaction and without a permit
+    Stop::sleep(verdict.delay, stop);  // outside the transaction and without a permit
     if (verdict.kind == Verdict::Kind::retry) work.attempt = verdict.attempt;
   }
 }
+
+void PollLoop::stop() noexcept { state_->stop.request(); }
 
 /// As a Consumer commits: by Kafka's offset a later owner knows what was settled, and it starts at the database's watermark anyway.
 bool PollLoop::may_commit(const TopicPartitionOffset& position) const {
