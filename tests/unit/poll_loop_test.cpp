@@ -36,11 +36,12 @@ struct Loop {
     loop.logger(std::make_shared<spdlog::logger>("t", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
     loop.topic("t", std::move(pipeline));
   }
-  Settled handle(Offset offset) {
+  Settled handle(Offset offset) { return handle(offset, {{"message-id", "id-" + std::to_string(offset)}}); }
+  Settled handle(Offset offset, std::vector<Header> headers) {
     OwnedMessage message;
     message.topic = "t";
     message.offset = offset;
-    message.headers = {{"message-id", "id-" + std::to_string(offset)}};
+    message.headers = std::move(headers);
     return loop.handle(Message(message));
   }
 };
@@ -190,6 +191,18 @@ TEST_F(PollLoopTest, stop_is_seen_by_a_handler_and_its_transaction_is_rolled_bac
   EXPECT_LT(running.join(), 1s);
   EXPECT_THAT(running.ended(), HasSubstr("stop() was called"));
   EXPECT_THAT(inbox_->committed(), IsEmpty());
+}
+
+/// A dead letter that is published again for another handler of the topic is no duplicate to raise.
+TEST_F(PollLoopTest, raises_duplicates_but_not_what_it_passes_over) {
+  Loop loop(Config{}, insert() | transactional() | on_duplicate(DuplicatePolicy::raise), broker_, inbox_);
+  EXPECT_EQ(loop.handle(0), Settled::done);
+  EXPECT_EQ(
+      loop.handle(
+          1, {{"message-id", "id-0"}, {"turnstile-replayed-for", "another"}, {"turnstile-replayed-from", "t[0]@0"}}),
+      Settled::duplicate);
+  EXPECT_THROW(loop.handle(2, {{"message-id", "id-0"}}), Duplicate);
+  EXPECT_EQ(loop.handle(3), Settled::done);
 }
 
 /// As its header says: a partition must be with one loop of a group at a time.

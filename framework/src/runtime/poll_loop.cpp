@@ -421,7 +421,7 @@ Settled PollLoop::handle(const Message& message) {
     if (verdict.kind == Verdict::Kind::settled) {
       state_->settled(message, place, topic);
       if (result.counts.duplicates == 0) state_->ran(place);
-      if (result.counts.duplicates > 0 && topic.runner.plan().duplicates == DuplicatePolicy::raise) {
+      if (result.raises) {
         throw Duplicate(where(message) + ": its id was seen before by handler '" + topic.runner.plan().handler + "'");
       }
       return what_became(result.counts);

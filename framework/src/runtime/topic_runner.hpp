@@ -55,6 +55,7 @@ struct UnitResult {
   End end = End::ran;
   bool refused = false;  ///< a dead message found no place: it waits (its verdict is retry)
   bool stopped = false;  ///< the same, since too many died in a row
+  bool raises = false;   ///< an id was seen before, which the caller is to raise
   std::string why;       ///< for store_away, fenced, broken and refused
   BatchReport counts;
 };

@@ -114,9 +114,12 @@ Death UnitRun::death_of_window(std::size_t at) const {
 }
 
 void UnitRun::settle_duplicate(std::size_t at) {
-  if (plan_.duplicates == DuplicatePolicy::raise && !runner_.services_.caller_raises) {
-    bury(at, {"duplicate", "the id was seen before, and this topic raises duplicates", 0});
-    return;
+  if (plan_.duplicates == DuplicatePolicy::raise) {
+    if (!runner_.services_.caller_raises) {
+      bury(at, {"duplicate", "the id was seen before, and this topic raises duplicates", 0});
+      return;
+    }
+    result_.raises = true;
   }
   result_.verdicts[at].kind = Verdict::Kind::settled;
   ++result_.counts.duplicates;
