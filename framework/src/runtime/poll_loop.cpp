@@ -249,8 +249,8 @@ void PollLoop::State::fenced(const Place& place, const TopicState& topic) {
   const PartitionClaim claimed = claim(place.at, topic);
   const Progress& known = progress[place.at];
   const Offset from = std::min(claimed.watermark.value_or(known.first), known.settled.value_or(known.first));
-  if (!claimed
-           .watermark) {  // an owner that takes over before the caller has read it again knows only what the database says
+  // An owner that takes over before the caller has read it again knows only what the database says.
+  if (!claimed.watermark) {
     const WatermarkUpdate update{claimed.fence, from};
     blueprint.backends.store->advance_watermarks({&update, 1});
   }

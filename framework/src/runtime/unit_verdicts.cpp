@@ -252,10 +252,6 @@ UnitRun::Attempt UnitRun::busy(const Range& range, Attempt attempt) {
     }
     return attempt;
   }
-  // The parts of the range are tried next: it is not known which of them the tries were of.
-  if (!is_known && range.size() > 1) {
-    for (const std::size_t at : range) runner_.forget_busy(place_, message(at).offset());
-  }
   return {
       .end = Attempt::End::failed,
       .culprit = attempt.culprit,
