@@ -145,8 +145,9 @@ TEST(TopicRunner, a_statement_that_is_always_busy_fails_its_message_and_no_other
       throw StoreBusy("canceling statement due to lock timeout (SQLSTATE 55P03)");
     });
     ASSERT_TRUE(drive(world, plan, Order::partition, 5));
-    EXPECT_GE(busy, 3 * 10 + 1) << deferred;  // once more when it was singled out
-    EXPECT_LE(busy, 3 * 10 + 4) << deferred;
+    // Once more when it was singled out. A deferred statement is found busy in the next message, which the tries are counted for first.
+    EXPECT_GE(busy, 3 * 10 + 1) << deferred;
+    EXPECT_LE(busy, 3 * 10 * (deferred ? 2 : 1) + 4) << deferred;
     ASSERT_EQ(world.inbox->dead().size(), 1U);
     EXPECT_EQ(world.inbox->dead()[0].record.offset, 2);
     EXPECT_EQ(world.inbox->dead()[0].attempts, 3);
