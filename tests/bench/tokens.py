@@ -216,8 +216,11 @@ class Tokens:
     def log_of(self, group, last):
         """The last records of the group's token log."""
         line = [os.path.join(self.p.bin, "turnstile"), "log", "tail", "-n", str(last), "--topic", group + ".tokens", "--json"]
-        done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.p.bin,
-                              env={**os.environ, "TURNSTILE_KAFKA_BOOTSTRAP_SERVERS": self.p.kafka})
+        for _ in range(10):  # the log may be trimmed while it is read
+            done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.p.bin,
+                                  env={**os.environ, "TURNSTILE_KAFKA_BOOTSTRAP_SERVERS": self.p.kafka})
+            if "were deleted before they were read" not in done.stderr:
+                break
         if done.returncode != 0:
             raise self.failed(f"turnstile log tail: {done.stderr.strip()}")
         return [json.loads(line) for line in done.stdout.splitlines()]
