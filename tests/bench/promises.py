@@ -47,7 +47,7 @@ class Promises:
     def poison_survivors(self, _):
         """Processes alive of three, after one message that aborts its process; none where another message was lost or took effect twice."""
         os.environ.update({"TURNSTILE_BIN_DIR": self.p.bin, "TURNSTILE_TEST_KAFKA": self.p.kafka,
-                           "TURNSTILE_TEST_POSTGRES_URL": self.p.postgres})
+                           "TURNSTILE_TEST_POSTGRES_URL": self.p.postgres, "TURNSTILE_CHAOS": "bench_chaos"})
         values = []
         for _ in range(self.rounds):
             folder = tempfile.mkdtemp(prefix="turnstile-poison-")

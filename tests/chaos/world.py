@@ -38,6 +38,7 @@ class Run:
                  way=None, topic_settings=""):
         """`limits`: the section [limits] of the configuration. `way`: what the consumers do, see chaos_main.cpp."""
         self.bin = environment("TURNSTILE_BIN_DIR")
+        self.program = os.path.join(self.bin, os.environ.get("TURNSTILE_CHAOS", "chaos"))
         self.kafka = kafka or environment("TURNSTILE_TEST_KAFKA")
         self.postgres = postgres or environment("TURNSTILE_TEST_POSTGRES_URL")
         self.topic = self.schema = f"chaos_{name}_{os.getpid()}"
@@ -82,7 +83,7 @@ handler_timeout = "2s"
                  "record_key text, seq bigint GENERATED ALWAYS AS IDENTITY)")
 
     def start_load(self, rate):
-        self.loader = subprocess.Popen([os.path.join(self.bin, "chaos"), "load", self.kafka, self.topic, str(rate)],
+        self.loader = subprocess.Popen([self.program, "load", self.kafka, self.topic, str(rate)],
                                        stdout=subprocess.PIPE, text=True)
         if self.loader.stdout.readline() != "ready\n":
             raise SystemExit("chaos: the load did not start")
@@ -91,7 +92,7 @@ handler_timeout = "2s"
         number = len(self.journals) + 1
         journal = os.path.join(self.folder, f"{self.topic}-{number}.journal")
         with open(os.path.join(self.folder, f"{self.topic}-{number}.log"), "w") as log:
-            process = subprocess.Popen([os.path.join(self.bin, "chaos"), "consume", self.config, self.topic, self.schema,
+            process = subprocess.Popen([self.program, "consume", self.config, self.topic, self.schema,
                                         str(WORK_MS), journal] + ([self.way] if self.way else []), stdout=log, stderr=log)
         self.journals[process.pid] = journal
         self.living.append(process)
