@@ -115,6 +115,59 @@ TEST(LostConnection, through_a_deferred_statement_is_its_failure_too) {
   expect_one_dead([](Context& context) { context.defer("SELECT pg_terminate_backend(pg_backend_pid())"); }, "57P01");
 }
 
+/// Two tries of the tenth message are in somebody's way, and the third is not. One failed attempt would make it a dead letter.
+void expect_no_failed_attempt(const std::function<void(pqxx::transaction_base&)>& in_the_way) {
+  World world(1);
+  publish_with(world, "mischief");
+  int tries = 0;
+  Running consumer(world.config("batch = 20\nretry.attempts = 1\ndead_letter = \"\"\n"), [&](Consumer& app) {
+    app.topic(world.topic(), [&](const Message& message, Context& context) {
+      make_effect(world.schema(), message, context);
+      if (message.text() == "mischief" && ++tries <= 2) in_the_way(postgres::native(context.tx()));
+    } | transactional());
+  });
+  ASSERT_TRUE(eventually([&] { return world.caught_up(); }, 60s)) << consumer.log_text();
+  EXPECT_EQ(consumer.stop(), "");
+  EXPECT_EQ(tries, 3) << consumer.log_text();
+  EXPECT_EQ(world.effects().rows, kMessages);
+  EXPECT_EQ(world.effects().distinct, kMessages);
+  EXPECT_EQ(world.query("SELECT count(*) FROM dead"), "0") << consumer.log_text();
+}
+
+constexpr const char* kSerializationFailure = "DO $$ BEGIN RAISE 'in the way' USING ERRCODE = '40001'; END $$";
+
+TEST(BusyDatabase, through_libpqxx_is_no_failed_attempt) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_no_failed_attempt([](pqxx::transaction_base& tx) { tx.exec(kSerializationFailure); });
+}
+
+TEST(BusyDatabase, that_the_handler_passes_over_is_no_failed_attempt) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_no_failed_attempt(
+      [](pqxx::transaction_base& tx) { EXPECT_THROW(tx.exec(kSerializationFailure), pqxx::serialization_failure); });
+}
+
+TEST(BusyDatabase, that_the_handler_says_in_its_own_words_is_no_failed_attempt) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_no_failed_attempt([](pqxx::transaction_base& tx) {
+    EXPECT_THROW(tx.exec(kSerializationFailure), pqxx::serialization_failure);
+    throw std::runtime_error("no charge");
+  });
+}
+
+TEST(BusyDatabase, within_a_savepoint_leaves_the_handler_its_own_failures) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_one_dead(
+      [](Context& context) {
+        pqxx::transaction_base& tx = postgres::native(context.tx());
+        tx.exec("SAVEPOINT theirs");
+        EXPECT_THROW(tx.exec(kSerializationFailure), pqxx::serialization_failure);
+        tx.exec("ROLLBACK TO SAVEPOINT theirs");
+        throw std::runtime_error("no charge");
+      },
+      "no charge");
+}
+
 TEST(AnotherStore, that_is_unavailable_is_a_failure_of_the_handler_and_no_outage) {
   TURNSTILE_NEEDS_SERVERS();
   PostgresSettings nowhere;

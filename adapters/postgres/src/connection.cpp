@@ -207,6 +207,7 @@ int Connection::on_event(PGEventId event, void* info, void* self) {
   const auto& created = *static_cast<const PGEventResultCreate*>(info);
   if (PQpipelineStatus(created.conn) != PQ_PIPELINE_OFF) return 1;
   auto& connection = *static_cast<Connection*>(self);
+  connection.note_seen(created.result);
   const std::string_view command = PQcmdStatus(created.result);
   if (command == "COMMIT") connection.saw_commit_ = true;
   if (command == "CLOSE CURSOR ALL") {
@@ -214,6 +215,13 @@ int Connection::on_event(PGEventId event, void* info, void* self) {
     shutdown(PQsocket(created.conn), SHUT_RDWR);
   }
   return 1;
+}
+
+void Connection::note_seen(const PGresult* result) {
+  if (PQresultStatus(result) != PGRES_FATAL_ERROR) return seen_failure_.reset();
+  ServerError error = server_error(result);
+  // Of a statement that came after the one that failed; the first is the reason.
+  if (error.sqlstate != "25P02") seen_failure_ = std::move(error);
 }
 
 void Connection::wait(short events) {

@@ -56,7 +56,12 @@ class Connection {
   [[nodiscard]] bool saw_commit() const noexcept { return saw_commit_; }
   /// Somebody else's CLOSE ALL has: the connection is lost, so that no COMMIT follows it.
   [[nodiscard]] bool saw_close_all() const noexcept { return saw_close_all_; }
-  void forget_seen() noexcept { saw_commit_ = saw_close_all_ = false; }
+  /// The error of the last statement of somebody else's, unless that statement succeeded.
+  [[nodiscard]] const std::optional<ServerError>& seen_failure() const noexcept { return seen_failure_; }
+  void forget_seen() noexcept {
+    saw_commit_ = saw_close_all_ = false;
+    seen_failure_.reset();
+  }
 
   /// Whether the server has hung up while nothing was asked of it. Costs one poll(2).
   [[nodiscard]] bool hung_up();
@@ -71,6 +76,7 @@ class Connection {
  private:
   static void on_notice(void* self, const PGresult* notice);
   static int on_event(PGEventId event, void* info, void* self);
+  void note_seen(const PGresult* result);
   void wait(short events);
   [[nodiscard]] bool server_answers() const;
   [[nodiscard]] bool is_cut() const noexcept { return cut_ && *cut_; }
@@ -87,6 +93,7 @@ class Connection {
   bool watched_ = false;
   bool saw_commit_ = false;
   bool saw_close_all_ = false;
+  std::optional<ServerError> seen_failure_;
   std::optional<ServerError> last_words_;
 };
 

@@ -283,10 +283,16 @@ void Session::throw_failure(const Failure& failure) {
   throw DeferredSqlError(describe(error), error.sqlstate, failure.owner);
 }
 
+/// The failure that it has had since it was last sound; libpqxx's are only seen.
+std::optional<Failure> Session::why_aborted() const {
+  if (first_failure_ || !loan_->connection.seen_failure()) return first_failure_;
+  return Failure{.error = *loan_->connection.seen_failure(), .author = Author::handler};
+}
+
 void Session::throw_aborted() {
-  if (!first_failure_)
-    throw SqlError("the transaction is aborted by an error that was not reported (SQLSTATE 25P02)", "25P02");
-  const Failure failure = *first_failure_;
+  const auto why = why_aborted();
+  if (!why) throw SqlError("the transaction is aborted by an error that was not reported (SQLSTATE 25P02)", "25P02");
+  const Failure& failure = *why;
   const bool to_blame = failure.owner == kCaller && failure.author == Author::handler && !failure.stale_plan &&
                         !failure.pooler && classify(failure.error.sqlstate) != Kind::busy;
   if (!to_blame) throw_failure(failure);
@@ -493,7 +499,10 @@ void Session::rollback() noexcept {
 
 Standing Session::standing() noexcept {
   if (lost_ || (loan_ && loan_->connection.hung_up())) return Standing::lost;
-  return !ended_ && loan_ && !doom_ && !aborted() ? Standing::sound : Standing::failed;
+  if (ended_ || !loan_ || doom_) return Standing::failed;
+  if (!aborted()) return Standing::sound;
+  const auto why = why_aborted();
+  return why && classify(why->error.sqlstate) == Kind::busy ? Standing::busy : Standing::failed;
 }
 
 void Session::lose() noexcept {

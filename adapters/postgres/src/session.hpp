@@ -80,6 +80,7 @@ class Session final : public InboxSession, public Transaction {
   [[nodiscard]] bool aborted() const;
   void note(const Failure& failure);
   [[noreturn]] void throw_failure(const Failure& failure);
+  [[nodiscard]] std::optional<Failure> why_aborted() const;
   [[noreturn]] void throw_aborted();
   /// For an error of COMMIT itself; no transaction is open any more.
   [[noreturn]] void throw_commit_failure(const Failure& failure);

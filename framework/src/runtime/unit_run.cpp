@@ -505,6 +505,8 @@ UnitRun::Attempt UnitRun::handle(std::span<const Message> messages, Context& con
     result.end = Attempt::End::failed;
     result.culprit = culprit;
   }
+  // libpqxx throws its own types for what exec() throws as StoreBusy.
+  if (now == Standing::busy && result.end == Attempt::End::failed) result.end = Attempt::End::busy;
   result.by_handler = result.end == Attempt::End::busy || (result.end == Attempt::End::away && now == Standing::lost);
   return result;
 }

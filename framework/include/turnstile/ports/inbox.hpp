@@ -72,6 +72,7 @@ struct Recorded {
 enum class Standing : std::uint8_t {
   sound,   ///< as far as is known, it can be committed
   failed,  ///< the store refused something in it, or it is not open any more
+  busy,    ///< it failed because another transaction was in its way: the whole may be tried again
   lost,    ///< the connection to the store was lost under it
 };
 
