@@ -217,6 +217,7 @@ std::size_t Process::life() {
 void Process::look_after_round() {
   life();
   if (Checks::is_compared(state().last)) world_.checks.reached(state().last, state());
+  for (auto& [place, owned] : partitions_) owned.is_ours = is_ours(place, owned);
   for (auto& limiter : limiters_) {
     limiter->stop_lost();
     limiter->settle();
@@ -233,13 +234,18 @@ void Process::assigned(int group, std::uint64_t generation, const std::vector<in
     owned.assigned = false;
     if (site_.eager && owned.claimed) owned.give_up_first = true;
   }
-  for (const int partition : partitions) partitions_[{group, partition}].assigned = true;
+  for (const int partition : partitions) {
+    Owned& owned = partitions_[{group, partition}];
+    const Group& of = world_.groups[static_cast<std::size_t>(group)];
+    owned.partition = {kTopic, partition, of.name, of.store};
+    owned.assigned = true;
+  }
   loop_within(0);
 }
 
 void Process::settle_partitions() {
   for (auto& [place, owned] : partitions_) {
-    if (owned.claimed && is_confirmed(place, owned)) owned.confirmed_at = local_now();
+    if (owned.claimed && is_confirmed(owned)) owned.confirmed_at = local_now();
     if (owned.claimed && owned.fence > 0 && local_now() - owned.confirmed_at > kClaimAgain) owned.give_up_first = true;
     if (owned.claimed && (!owned.assigned || owned.give_up_first || leaving_)) {
       for (auto& limiter : limiters_) limiter->stop_on(place);
@@ -267,22 +273,21 @@ void Process::fence_and_claim(Place place) {
   const Group& group = world_.groups[static_cast<std::size_t>(place.first)];
   owned.fence = group.store.empty() ? 0 : world_.databases.count_up({group.store, group.name, place.second});
   owned.claimed = true;
+  owned.is_ours = false;
   owned.confirmed_at = local_now();
   domain_->on_claimed(group.name, group.store, {kTopic, place.second}, Epoch{static_cast<std::int64_t>(owned.fence)});
   loop_within(0);
 }
 
-bool Process::is_confirmed(Place place, const Owned& owned) const {
-  const Group& group = world_.groups[static_cast<std::size_t>(place.first)];
-  auto entry = state().partitions.find(Partition{kTopic, place.second, group.name, group.store});
+bool Process::is_ours(Place place, const Owned& owned) const {
+  auto entry = state().partitions.find(owned.partition);
   if (TURNSTILE_PLANTED(groups_share_partitions)) entry = state().partitions.find(Partition{kTopic, place.second});
   return entry != state().partitions.end() && entry->second.owner == member().id() &&
-         entry->second.fence == owned.fence && !member().is_claiming();
+         entry->second.fence == owned.fence;
 }
 
-bool Process::can_work_on(Place place, const Owned& owned) const {
-  return owned.assigned && owned.claimed && !owned.give_up_first &&
-         (world_.plan().hasty_host || is_confirmed(place, owned));
+bool Process::can_work_on(const Owned& owned) const {
+  return owned.assigned && owned.claimed && !owned.give_up_first && (world_.plan().hasty_host || is_confirmed(owned));
 }
 
 bool Process::runs_on(Place place) const {
@@ -296,8 +301,7 @@ bool Process::runs() const {
 bool Process::has_work(bool service) const {
   if (leaving_ || !domain_) return false;
   if (service) return true;
-  return std::any_of(partitions_.begin(), partitions_.end(),
-                     [&](const auto& p) { return can_work_on(p.first, p.second); });
+  return std::any_of(partitions_.begin(), partitions_.end(), [&](const auto& p) { return can_work_on(p.second); });
 }
 
 bool Process::has_work() const {
@@ -309,8 +313,7 @@ std::optional<Process::Work> Process::next_work(bool service) {
   if (service) return Work{};
   std::vector<Work> all;
   for (const auto& [place, owned] : partitions_) {
-    if (can_work_on(place, owned))
-      all.push_back({.group = place.first, .partition = place.second, .fence = owned.fence});
+    if (can_work_on(owned)) all.push_back({.group = place.first, .partition = place.second, .fence = owned.fence});
   }
   return all[++next_place_ % all.size()];
 }

@@ -119,9 +119,11 @@ class Process {
     bool clock_stopped = false;
   };
   struct Owned {
+    tokens::Partition partition;
     bool assigned = false;
     bool give_up_first = false;  ///< although assigned: it was taken away in between
     bool claimed = false;        ///< the member was told
+    bool is_ours = false;        ///< as far as it has read the log
     bool fencing = false;        ///< the database is being asked
     std::uint64_t fence = 0;
     tokens::Micros confirmed_at = 0;
@@ -135,8 +137,9 @@ class Process {
   void look_after_round();
   void settle_partitions();
   void fence_and_claim(Place place);
-  [[nodiscard]] bool is_confirmed(Place place, const Owned& owned) const;
-  [[nodiscard]] bool can_work_on(Place place, const Owned& owned) const;
+  [[nodiscard]] bool is_ours(Place place, const Owned& owned) const;
+  [[nodiscard]] bool is_confirmed(const Owned& owned) const { return owned.is_ours && !member().is_claiming(); }
+  [[nodiscard]] bool can_work_on(const Owned& owned) const;
   [[nodiscard]] bool runs_on(Place place) const;
   [[nodiscard]] bool runs() const;
   Time moment() { return random_.between(0, 2 * kMillisecond); }

@@ -39,7 +39,7 @@ void Workers::want(int workers, std::int64_t longest_ms, int wide) {
 
 void Workers::settle() {
   const int wanted = has_work() ? wanted_ : 0;
-  if (wanted > 0 && !limiter_) open();
+  if (wanted > 0 && !limiter_ && world_.schedule.now() >= opens_again_) open();
   while (limiter_ && static_cast<int>(handlers_.size() + waiting_.size()) < wanted) ask();
   while (static_cast<int>(handlers_.size() + waiting_.size()) > wanted && !waiting_.empty()) {
     const auto last = std::prev(waiting_.end());
@@ -58,6 +58,7 @@ void Workers::open() {
     limiter_ = process_.open(use_, service_);
   } catch (const Error&) {
     world_.mark(Mark::no_room_for_a_name);
+    if (!world_.chaotic()) opens_again_ = world_.schedule.now() + kSecond / 10;
   }
 }
 

@@ -36,6 +36,8 @@ class Workers {
   /// So many are to be busy all the time, with handlers that take up to `longest_ms`; so many in a hundred ask for several permits at
   /// once, for all that there are at most.
   void want(int workers, std::int64_t longest_ms, int wide);
+  /// From here on, handlers take up to so long.
+  void take_up_to(std::int64_t longest_ms) { longest_ms_ = longest_ms; }
   /// Lets go of the limiter as soon as nobody works.
   void let_go() { lets_go_ = true; }
   [[nodiscard]] int wanted() const { return wanted_; }
@@ -99,6 +101,7 @@ class Workers {
   int wanted_ = 0;
   std::int64_t longest_ms_ = 100;
   int wide_ = 0;
+  Time opens_again_ = 0;
   bool lets_go_ = false;
   bool ended_ = false;
   std::list<Handler> handlers_;

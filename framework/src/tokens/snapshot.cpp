@@ -15,8 +15,9 @@ namespace {
 class Bytes {
  public:
   Bytes& operator<<(std::uint64_t number) {
-    std::array<char, 8> little_endian;  // appended at once: a snapshot has tens of thousands of numbers
-    for (std::size_t i = 0; i < 8; ++i) little_endian[i] = static_cast<char>(number >> (8 * i) & 0xff);
+    const auto byte = [&](int i) { return static_cast<char>(number >> (8 * i) & 0xff); };
+    // Without a loop this is one store; a snapshot has tens of thousands of numbers.
+    const std::array little_endian{byte(0), byte(1), byte(2), byte(3), byte(4), byte(5), byte(6), byte(7)};
     bytes_.append(little_endian.data(), little_endian.size());
     return *this;
   }
