@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <pqxx/pqxx>
 
 #include "support/running.hpp"
 #include "support/world.hpp"
@@ -87,9 +88,11 @@ TEST(EndedTransaction, through_libpqxx_stops_the_consumer_with_the_place_and_the
   EXPECT_EQ(world.effects().distinct, kMessages);
 }
 
-/// What the tenth message does becomes a failure of that message, and costs no other message its effect.
-void expect_one_dead(const std::function<void(Context&)>& what, const std::string& error) {
-  World world(1);
+/// What the tenth message does becomes a failure of that message, and costs no other message its effect. `error` is a part of its dead
+/// letter's; libpqxx has words of its own in each version.
+void expect_one_dead(const std::function<void(Context&)>& what, const std::string& error,
+                     const WorldOptions& options = {.partitions = 1}) {
+  World world(options);
   publish_with(world, "mischief");
   Running consumer(world.config("batch = 20\nretry.attempts = 2\ndead_letter = \"\"\n"), [&](Consumer& app) {
     app.topic(world.topic(), [&](const Message& message, Context& context) {
@@ -115,15 +118,15 @@ TEST(LostConnection, through_a_deferred_statement_is_its_failure_too) {
   expect_one_dead([](Context& context) { context.defer("SELECT pg_terminate_backend(pg_backend_pid())"); }, "57P01");
 }
 
-/// Two tries of the tenth message are in somebody's way, and the third is not. One failed attempt would make it a dead letter.
-void expect_no_failed_attempt(const std::function<void(pqxx::transaction_base&)>& in_the_way) {
+/// The database ends two tries of the tenth message, and the third takes effect. One failed attempt would make it a dead letter.
+void expect_no_failed_attempt(const std::function<void(Context&)>& what) {
   World world(1);
   publish_with(world, "mischief");
   int tries = 0;
   Running consumer(world.config("batch = 20\nretry.attempts = 1\ndead_letter = \"\"\n"), [&](Consumer& app) {
     app.topic(world.topic(), [&](const Message& message, Context& context) {
       make_effect(world.schema(), message, context);
-      if (message.text() == "mischief" && ++tries <= 2) in_the_way(postgres::native(context.tx()));
+      if (message.text() == "mischief" && ++tries <= 2) what(context);
     } | transactional());
   });
   ASSERT_TRUE(eventually([&] { return world.caught_up(); }, 60s)) << consumer.log_text();
@@ -135,22 +138,24 @@ void expect_no_failed_attempt(const std::function<void(pqxx::transaction_base&)>
 }
 
 constexpr const char* kSerializationFailure = "DO $$ BEGIN RAISE 'in the way' USING ERRCODE = '40001'; END $$";
+constexpr const char* kEndOfConnection = "SELECT pg_terminate_backend(pg_backend_pid())";
+
+void is_busy(Context& context) { postgres::native(context.tx()).exec(kSerializationFailure); }
 
 TEST(BusyDatabase, through_libpqxx_is_no_failed_attempt) {
   TURNSTILE_NEEDS_SERVERS();
-  expect_no_failed_attempt([](pqxx::transaction_base& tx) { tx.exec(kSerializationFailure); });
+  expect_no_failed_attempt(is_busy);
 }
 
 TEST(BusyDatabase, that_the_handler_passes_over_is_no_failed_attempt) {
   TURNSTILE_NEEDS_SERVERS();
-  expect_no_failed_attempt(
-      [](pqxx::transaction_base& tx) { EXPECT_THROW(tx.exec(kSerializationFailure), pqxx::serialization_failure); });
+  expect_no_failed_attempt([](Context& context) { EXPECT_THROW(is_busy(context), pqxx::serialization_failure); });
 }
 
 TEST(BusyDatabase, that_the_handler_says_in_its_own_words_is_no_failed_attempt) {
   TURNSTILE_NEEDS_SERVERS();
-  expect_no_failed_attempt([](pqxx::transaction_base& tx) {
-    EXPECT_THROW(tx.exec(kSerializationFailure), pqxx::serialization_failure);
+  expect_no_failed_attempt([](Context& context) {
+    EXPECT_THROW(is_busy(context), pqxx::serialization_failure);
     throw std::runtime_error("no charge");
   });
 }
@@ -166,6 +171,62 @@ TEST(BusyDatabase, within_a_savepoint_leaves_the_handler_its_own_failures) {
         throw std::runtime_error("no charge");
       },
       "no charge");
+}
+
+TEST(LostConnection, through_libpqxx_is_no_failed_attempt) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_no_failed_attempt([](Context& context) { postgres::native(context.tx()).exec(kEndOfConnection); });
+}
+
+TEST(LostConnection, through_libpqxx_is_the_handlers_failure_in_the_end) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_one_dead([](Context& context) { postgres::native(context.tx()).exec(kEndOfConnection); },
+                  "ended the connection, 10 times in a row");
+}
+
+TEST(LostConnection, that_the_handler_says_in_its_own_words_is_no_failed_attempt) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_no_failed_attempt([](Context& context) {
+    EXPECT_THROW(context.tx().exec(kEndOfConnection), StoreUnavailable);
+    throw std::runtime_error("no charge");
+  });
+}
+
+/// Waits until the connection of this transaction is gone, and asks it nothing more.
+void wait_for_the_end_of(const std::string& pid) {
+  pqxx::connection other(*postgres_url());
+  pqxx::nontransaction look(other);
+  const std::string gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = " + pid;
+  EXPECT_TRUE(eventually([&] { return look.exec(gone)[0][0].as<bool>(); }, 20s));
+}
+
+std::string pid_of(Context& context) { return *context.tx().exec("SELECT pg_backend_pid()").at(0, 0); }
+
+/// What the handler fails at has nothing to do with the connection then.
+TEST(LostConnection, that_no_statement_has_met_leaves_the_handler_its_own_failures) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_one_dead(
+      [](Context& context) {
+        const std::string pid = pid_of(context);
+        {
+          pqxx::connection other(*postgres_url());
+          pqxx::nontransaction(other).exec("SELECT pg_terminate_backend(" + pid + ")");
+        }
+        wait_for_the_end_of(pid);
+        throw std::runtime_error("no charge");
+      },
+      "no charge");
+}
+
+TEST(LostConnection, for_a_transaction_that_was_open_for_too_long_is_a_failed_attempt_through_libpqxx_too) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_one_dead(
+      [](Context& context) {
+        pqxx::transaction_base& tx = postgres::native(context.tx());
+        wait_for_the_end_of(tx.exec("SELECT pg_backend_pid()")[0][0].c_str());
+        tx.exec("SELECT 1");
+      },
+      "", {.partitions = 1, .handler_timeout = "1s"});
 }
 
 TEST(AnotherStore, that_is_unavailable_is_a_failure_of_the_handler_and_no_outage) {

@@ -252,7 +252,8 @@ void MemorySession::rollback() noexcept {
 
 Standing MemorySession::standing() noexcept {
   const std::lock_guard lock(state_->mutex);
-  if (lost_ || (open_ && outage_ != state_->outages)) return Standing::lost;
+  if (lost_) return Standing::lost;
+  if (open_ && outage_ != state_->outages) return Standing::lost_unseen;
   return open_ && !failure_ ? Standing::sound : Standing::failed;
 }
 

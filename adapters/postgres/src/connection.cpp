@@ -220,6 +220,7 @@ int Connection::on_event(PGEventId event, void* info, void* self) {
 void Connection::note_seen(const PGresult* result) {
   if (PQresultStatus(result) != PGRES_FATAL_ERROR) return seen_failure_.reset();
   ServerError error = server_error(result);
+  if (error.fatal) last_words_ = error;
   // Of a statement that came after the one that failed; the first is the reason.
   if (error.sqlstate != "25P02") seen_failure_ = std::move(error);
 }

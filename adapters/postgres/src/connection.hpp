@@ -47,6 +47,8 @@ class Connection {
   /// How long the server may be silent from here on before the connection counts as lost. Nothing (as in the beginning): for as long as it
   /// takes, since a statement of a handler may be slow, while a new connection to the server is answered; that is tried after each two connect_timeouts.
   void patience(std::optional<std::chrono::milliseconds> most) noexcept { patience_ = most; }
+  /// The last FATAL error of the server; without a SQLSTATE where there was none.
+  [[nodiscard]] ServerError last_words() const { return last_words_.value_or(ServerError{}); }
   /// Since it was last asked: the server was told to end a transaction where none was open.
   [[nodiscard]] bool ended_nothing() noexcept { return std::exchange(ended_nothing_, false); }
 

@@ -85,7 +85,7 @@ Rows rows_of(const PGresult* result) {
 std::vector<Admission> Session::begin(const InboxScope& scope, std::span<const InboxEntry> entries) {
   rollback();
   sort_distinct(entries, order_);
-  ended_ = lost_ = false;
+  ended_ = lost_ = overdue_ = false;
   for (;;) {
     loan_ = shared_->handlers.take();
     const bool may_be_old = loan_->used;
@@ -340,7 +340,7 @@ Rows Session::run(std::string_view sql, std::span<const Param> params) {
     try {
       enclose_savepoints();
     } catch (const ConnectionLost& lost) {
-      lose();
+      lose(lost);
       throw_lost(lost);
     }
   }
@@ -357,7 +357,7 @@ Answers Session::send_and_read() {
   try {
     pipeline.finish(answers);
   } catch (const ConnectionLost& lost) {
-    lose();
+    lose(lost);
     if (answers.failure) throw_failure(*answers.failure);
     throw_lost(lost);
   }
@@ -378,7 +378,7 @@ void Session::queue(std::string_view sql, std::span<const Param> params) {
     note_statement(sql);
     loan_->pipeline.add(sql, params, message_, Pipeline::Keep::nothing, Author::handler);
   } catch (const ConnectionLost& lost) {
-    lose();
+    lose(lost);
     throw_lost(lost);
   }
 }
@@ -451,7 +451,7 @@ void Session::commit() {
   } catch (const ConnectionLost& lost) {
     const bool sent = asked && pipeline.all_sent();
     const bool committed = is_committed() && !loan_->connection.ended_nothing();
-    lose();
+    lose(lost);
     if (committed) return;  // it was lost with the answers that come after
     if (answers.failure) throw_failure(*answers.failure);
     const std::string& state = lost.last_words.sqlstate;
@@ -498,16 +498,24 @@ void Session::rollback() noexcept {
 }
 
 Standing Session::standing() noexcept {
-  if (lost_ || (loan_ && loan_->connection.hung_up())) return Standing::lost;
+  if (lost_) return overdue_ ? Standing::failed : Standing::lost;
+  if (loan_) {
+    const bool is_seen = PQstatus(loan_->connection.raw()) != CONNECTION_OK;  // by a statement of libpqxx's
+    const bool is_lost = is_seen || loan_->connection.hung_up();
+    // The server ends a transaction that its handler has left open for too long: that is no outage.
+    if (is_lost && is_overdue(loan_->connection.last_words().sqlstate)) return Standing::failed;
+    if (is_lost) return is_seen ? Standing::lost : Standing::lost_unseen;
+  }
   if (ended_ || !loan_ || doom_) return Standing::failed;
   if (!aborted()) return Standing::sound;
   const auto why = why_aborted();
   return why && classify(why->error.sqlstate) == Kind::busy ? Standing::busy : Standing::failed;
 }
 
-void Session::lose() noexcept {
+void Session::lose(const ConnectionLost& lost) noexcept {
   close();
   lost_ = true;
+  overdue_ = is_overdue(lost.last_words.sqlstate);
 }
 
 void Session::close() noexcept {
@@ -529,7 +537,7 @@ pqxx::transaction_base& Session::native() {
     enclose_savepoints();  // libpqxx may make some
     pipeline.finish(answers);
   } catch (const ConnectionLost& lost) {
-    lose();
+    lose(lost);
     throw_lost(lost);
   }
   if (answers.failure) {

@@ -87,7 +87,7 @@ class Session final : public InboxSession, public Transaction {
   [[nodiscard]] bool is_of_own_table(const ServerError& error) const;
   void close() noexcept;
   /// The same, as the connection is lost.
-  void lose() noexcept;
+  void lose(const ConnectionLost& lost) noexcept;
   /// Before a statement of a handler's goes out.
   void note_statement(std::string_view sql);
   /// Queues what undoes a handler's changes to the session, to go out with the end of the transaction.
@@ -106,6 +106,7 @@ class Session final : public InboxSession, public Transaction {
   bool savepoints_ = false;               // there were some in this transaction
   bool ended_ = false;                    // by the handler, in this transaction
   bool lost_ = false;                     // the connection, in this transaction
+  bool overdue_ = false;                  // lost because the handler had left the transaction open for too long
   bool touched_ = false;                  // a handler has sent a statement that may have changed the session
   bool prepared_ = false;                 // it may have prepared statements of its own
   std::array<std::string, 4> plain_;      // statements that cannot, so that each is read once

@@ -47,7 +47,7 @@ void Session::queue_own(const std::string& sql) {
   try {
     loan_->pipeline.add(sql, message_);
   } catch (const ConnectionLost& lost) {
-    lose();
+    lose(lost);
     throw_lost(lost);
   }
 }

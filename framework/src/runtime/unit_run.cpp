@@ -16,6 +16,8 @@ namespace {
 /// How often a range is split because of messages that are known to have failed, before each of it runs by itself.
 constexpr int kMostSplits = 2;
 
+bool is_lost(Standing standing) { return standing == Standing::lost || standing == Standing::lost_unseen; }
+
 }  // namespace
 
 UnitRun::UnitRun(TopicRunner& runner, std::span<const Work> works, const Place& place, InboxSession* session,
@@ -460,7 +462,7 @@ UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size
   });
   if (in_doubt) return decide_doubt(range, fresh, *in_doubt);
   result.by_handler =
-      result.end == Attempt::End::busy || (result.end == Attempt::End::away && session_->standing() == Standing::lost);
+      result.end == Attempt::End::busy || (result.end == Attempt::End::away && is_lost(session_->standing()));
   if (published_ > 0 && runner_.services_.on_published) runner_.services_.on_published();
   TURNSTILE_FAILPOINT("after-commit");
   return result;
@@ -505,9 +507,10 @@ UnitRun::Attempt UnitRun::handle(std::span<const Message> messages, Context& con
     result.end = Attempt::End::failed;
     result.culprit = culprit;
   }
-  // libpqxx throws its own types for what exec() throws as StoreBusy.
-  if (now == Standing::busy && result.end == Attempt::End::failed) result.end = Attempt::End::busy;
-  result.by_handler = result.end == Attempt::End::busy || (result.end == Attempt::End::away && now == Standing::lost);
+  // libpqxx throws its own types for what exec() throws as StoreBusy and StoreUnavailable.
+  if (result.end == Attempt::End::failed && now == Standing::busy) result.end = Attempt::End::busy;
+  if (result.end == Attempt::End::failed && now == Standing::lost) result.end = Attempt::End::away;
+  result.by_handler = result.end == Attempt::End::busy || (result.end == Attempt::End::away && is_lost(now));
   return result;
 }
 

@@ -70,10 +70,11 @@ struct Recorded {
 
 /// How the transaction stands that begin() opened last.
 enum class Standing : std::uint8_t {
-  sound,   ///< as far as is known, it can be committed
-  failed,  ///< the store refused something in it, or it is not open any more
-  busy,    ///< it failed because another transaction was in its way: the whole may be tried again
-  lost,    ///< the connection to the store was lost under it
+  sound,        ///< as far as is known, it can be committed
+  failed,       ///< the store refused something in it, or it is not open any more
+  busy,         ///< it failed because another transaction was in its way: the whole may be tried again
+  lost,         ///< a statement in it found that the connection to the store is lost
+  lost_unseen,  ///< the connection was lost, and no statement in it has found that yet
 };
 
 /// One transaction at a time, on one thread at a time. Destroying a session with an open transaction rolls it back.
