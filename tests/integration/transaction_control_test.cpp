@@ -202,6 +202,12 @@ void wait_for_the_end_of(const std::string& pid) {
 
 std::string pid_of(Context& context) { return *context.tx().exec("SELECT pg_backend_pid()").at(0, 0); }
 
+TEST(LostConnection, that_the_handler_passes_over_is_no_failed_attempt) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_no_failed_attempt(
+      [](Context& context) { EXPECT_THROW(context.tx().exec(kEndOfConnection), StoreUnavailable); });
+}
+
 /// What the handler fails at has nothing to do with the connection then.
 TEST(LostConnection, that_no_statement_has_met_leaves_the_handler_its_own_failures) {
   TURNSTILE_NEEDS_SERVERS();
@@ -227,6 +233,38 @@ TEST(LostConnection, for_a_transaction_that_was_open_for_too_long_is_a_failed_at
         tx.exec("SELECT 1");
       },
       "", {.partitions = 1, .handler_timeout = "1s"});
+}
+
+TEST(RefusedCommit, that_the_handler_passes_over_is_its_failure) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_one_dead([](Context& context) { EXPECT_ANY_THROW(postgres::native(context.tx()).exec("COMMIT")); }, "2D000");
+}
+
+TEST(RefusedCommit, after_which_the_handler_goes_on_is_its_failure) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_one_dead(
+      [](Context& context) {
+        EXPECT_ANY_THROW(postgres::native(context.tx()).exec("COMMIT"));
+        context.tx().exec("SELECT 1");
+      },
+      "2D000");
+}
+
+TEST(RefusedCommit, after_which_the_handler_writes_stops_the_consumer) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  publish_with(world, "mischief");
+  Running consumer(world.config("batch = 20"), [&](Consumer& app) {
+    app.topic(world.topic(), [&](const Message& message, Context& context) {
+      make_effect(world.schema(), message, context);
+      if (message.text() != "mischief") return;
+      pqxx::transaction_base& tx = postgres::native(context.tx());
+      EXPECT_ANY_THROW(tx.exec("COMMIT"));
+      tx.exec("CREATE TABLE " + world.schema() + ".outside (n integer)");
+      EXPECT_ANY_THROW(tx.exec("SELECT 1 / 0"));
+    } | transactional());
+  });
+  EXPECT_NE(consumer.failure(60s).find("remove the statement from the handler"), std::string::npos);
 }
 
 TEST(AnotherStore, that_is_unavailable_is_a_failure_of_the_handler_and_no_outage) {

@@ -22,6 +22,8 @@ namespace {
 constexpr std::string_view kRefuseCommit = R"(
 DECLARE turnstile_transaction CURSOR WITH HOLD FOR
 SELECT pg_catalog.concat('Turnstile commits the transaction of a handler: remove COMMIT from the handler')::integer)";
+/// In the error that it makes.
+constexpr std::string_view kCommitIsOurs = "Turnstile commits the transaction of a handler";
 /// begin() has set it, for its transaction only; another one makes this an error, so that what follows is not run.
 constexpr std::string_view kSameTransaction =
     "SELECT coalesce(pg_catalog.current_setting('turnstile.transaction', true), '')::boolean";
@@ -85,7 +87,8 @@ Rows rows_of(const PGresult* result) {
 std::vector<Admission> Session::begin(const InboxScope& scope, std::span<const InboxEntry> entries) {
   rollback();
   sort_distinct(entries, order_);
-  ended_ = lost_ = overdue_ = false;
+  ended_ = false;
+  lost_.reset();
   for (;;) {
     loan_ = shared_->handlers.take();
     const bool may_be_old = loan_->used;
@@ -204,6 +207,7 @@ Answers Session::finish() {
 
 void Session::require_open(const char* what) {
   if (ended_) throw_ended();
+  if (lost_) throw_lost(*lost_);  // a handler has gone on without it
   if (!loan_)
     throw Error(std::string(what) + " outside of a transaction: it was committed, rolled back or lost before");
   if (loan_->connection.saw_close_all() && !loan_->connection.saw_commit()) {
@@ -213,7 +217,21 @@ void Session::require_open(const char* what) {
         "(SQLSTATE 2D000)",
         "2D000");
   }
-  if (bridge_ && PQtransactionStatus(loan_->connection.raw()) == PQTRANS_IDLE) throw_ended();
+  if (!bridge_ || PQtransactionStatus(loan_->connection.raw()) != PQTRANS_IDLE) return;
+  if (!doom_) doom_ = refused_commit();
+  if (doom_) throw_failure(*doom_);
+  throw_ended();
+}
+
+/// A COMMIT through libpqxx that failed, as it should, has rolled all back. Where nothing has been sent since, that is a failure of the
+/// current message, also if its handler has passed over it.
+std::optional<Failure> Session::refused_commit() const {
+  if (!bridge_ || PQtransactionStatus(loan_->connection.raw()) != PQTRANS_IDLE) return std::nullopt;
+  const auto& seen = loan_->connection.seen_failure();
+  if (!seen || seen->message.find(kCommitIsOurs) == std::string::npos) return std::nullopt;
+  ServerError error = *seen;
+  error.sqlstate = "2D000";
+  return Failure{.error = std::move(error), .owner = message_, .author = Author::handler};
 }
 
 void Session::throw_ended() {
@@ -237,6 +255,7 @@ void Session::throw_ended() {
 bool Session::aborted() const { return PQtransactionStatus(loan_->connection.raw()) == PQTRANS_INERROR; }
 
 void Session::at_message(std::size_t index) {
+  if (index != message_ && loan_ && !doom_) doom_ = refused_commit();
   if (index != message_ && enclosed_ && loan_) {
     try {
       // Fails, and names the message, where the message has left the transaction aborted.
@@ -498,7 +517,7 @@ void Session::rollback() noexcept {
 }
 
 Standing Session::standing() noexcept {
-  if (lost_) return overdue_ ? Standing::failed : Standing::lost;
+  if (lost_) return is_overdue(lost_->last_words.sqlstate) ? Standing::failed : Standing::lost;
   if (loan_) {
     const bool is_seen = PQstatus(loan_->connection.raw()) != CONNECTION_OK;  // by a statement of libpqxx's
     const bool is_lost = is_seen || loan_->connection.hung_up();
@@ -514,8 +533,7 @@ Standing Session::standing() noexcept {
 
 void Session::lose(const ConnectionLost& lost) noexcept {
   close();
-  lost_ = true;
-  overdue_ = is_overdue(lost.last_words.sqlstate);
+  lost_ = lost;
 }
 
 void Session::close() noexcept {

@@ -81,6 +81,7 @@ class Session final : public InboxSession, public Transaction {
   void note(const Failure& failure);
   [[noreturn]] void throw_failure(const Failure& failure);
   [[nodiscard]] std::optional<Failure> why_aborted() const;
+  [[nodiscard]] std::optional<Failure> refused_commit() const;
   [[noreturn]] void throw_aborted();
   /// For an error of COMMIT itself; no transaction is open any more.
   [[noreturn]] void throw_commit_failure(const Failure& failure);
@@ -105,8 +106,7 @@ class Session final : public InboxSession, public Transaction {
   bool enclosed_ = false;                 // the savepoints of the current message, by one of ours
   bool savepoints_ = false;               // there were some in this transaction
   bool ended_ = false;                    // by the handler, in this transaction
-  bool lost_ = false;                     // the connection, in this transaction
-  bool overdue_ = false;                  // lost because the handler had left the transaction open for too long
+  std::optional<ConnectionLost> lost_;    // in this transaction
   bool touched_ = false;                  // a handler has sent a statement that may have changed the session
   bool prepared_ = false;                 // it may have prepared statements of its own
   std::array<std::string, 4> plain_;      // statements that cannot, so that each is read once
