@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "turnstile/error.hpp"
 #include "turnstile/testing/inbox.hpp"
 
 namespace turnstile {
@@ -23,6 +24,17 @@ TEST(Inbox, ChargesOnceAndAnswersAllAlike) {
   EXPECT_EQ(charge(inbox, "r1", 12), "receipt: 12 cents");
   EXPECT_EQ(charge(inbox, "r1", 12), "receipt: 12 cents");
   EXPECT_EQ(store->committed().size(), 1U);
+}
+
+/// Requests whose id is missing are not all one.
+TEST(Inbox, RefusesAnEmptyId) {
+  const auto store = std::make_shared<testing::MemoryInbox>();
+  Inbox inbox{store};
+  EXPECT_THROW(charge(inbox, "", 12), Error);
+  EXPECT_THROW(inbox.check("charge", ""), Error);
+  EXPECT_THROW(inbox.record("charge", "", "receipt"), Error);
+  EXPECT_THROW(inbox.once("", "r1", [](Context&) {}), Error);
+  EXPECT_EQ(store->committed().size(), 0U);
 }
 
 }  // namespace

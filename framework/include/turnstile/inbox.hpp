@@ -61,7 +61,8 @@ class Inbox {
   explicit Inbox(std::shared_ptr<InboxStore> store) : store_(std::move(store)) {}
 
   /// Runs the effect in a transaction of its own, with the id, unless the id is known. What the effect throws passes through, and leaves
-  /// nothing. Throws StoreUnavailable (nothing is known; ask again with the same id), SqlError, ResponseTooLarge.
+  /// nothing. Throws StoreUnavailable (nothing is known; ask again with the same id), SqlError, ResponseTooLarge; Error, like all that
+  /// take an id, where the id or the handler's name is empty.
   Once once(std::string_view handler, std::string_view id, const Effect& effect, const OnceOptions& options = {});
   /// The same within the caller's transaction (a handler's ctx.tx(), or postgres::borrow() of one of libpqxx), which also commits it.
   /// After an exception it must be rolled back. A rival is waited for until its transaction ends: StoreBusy when that was too long.

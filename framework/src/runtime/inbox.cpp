@@ -51,8 +51,15 @@ Once seen_before(const Recorded& recorded, const InboxEntry& entry) {
   return {Once::Kind::repeated, recorded.response};
 }
 
-InboxEntry entry_of(std::string_view id, const OnceOptions& options) {
-  InboxEntry entry{.id = MessageId::from(id)};
+MessageId message_id(std::string_view handler, std::string_view id) {
+  if (!id.empty()) return MessageId::from(id);
+  throw Error(
+      "handler '" + std::string(handler) +
+      "': the id is empty, and all requests without an id would be one; refuse such a request, or give it an id");
+}
+
+InboxEntry entry_of(std::string_view handler, std::string_view id, const OnceOptions& options) {
+  InboxEntry entry{.id = message_id(handler, id)};
   if (options.body) entry.fingerprint = fingerprint(*options.body);
   return entry;
 }
@@ -61,7 +68,7 @@ InboxEntry entry_of(std::string_view id, const OnceOptions& options) {
 
 Once Inbox::once(std::string_view handler, std::string_view id, const Effect& effect, const OnceOptions& options) {
   const HandlerId number = id_of(handler);
-  const InboxEntry entry = entry_of(id, options);
+  const InboxEntry entry = entry_of(handler, id, options);
   const auto deadline = Clock::now() + options.wait;
   for (;;) {
     // Most who ask again ask for what is done: that is one statement, and no transaction.
@@ -94,7 +101,7 @@ Once Inbox::once(std::string_view handler, std::string_view id, const Effect& ef
 Once Inbox::once(Transaction& transaction, std::string_view handler, std::string_view id, const Effect& effect,
                  const OnceOptions& options) {
   const HandlerId number = id_of(handler);
-  const InboxEntry entry = entry_of(id, options);
+  const InboxEntry entry = entry_of(handler, id, options);
   const auto session = store_->join(transaction);
   const Admission admission = session->begin({.handler = number}, {&entry, 1}).at(0);
   if (admission == Admission::mismatch) return {Once::Kind::mismatch, std::nullopt};
@@ -106,7 +113,7 @@ Once Inbox::once(Transaction& transaction, std::string_view handler, std::string
 }
 
 std::optional<Recorded> Inbox::check(std::string_view handler, std::string_view id) {
-  return store_->find(id_of(handler), MessageId::from(id));
+  return store_->find(id_of(handler), message_id(handler, id));
 }
 
 namespace {
