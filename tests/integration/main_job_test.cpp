@@ -33,15 +33,20 @@ bool a_handler_runs(const World& world) {
              world.schema() + ".inbox'::regclass") != "0";
 }
 
+/// The world's configuration, with so much behind the name of its group.
+Config of_group(const World& world, const std::string& more, const std::string& settings = {}) {
+  std::string toml = world.toml(settings);
+  const std::string own = "\"group.id\" = \"" + world.topic();
+  return Config::parse(toml.replace(toml.find(own), own.size(), own + more), "test.toml");
+}
+
 /// Two services with one database: each is to have every message.
 TEST(Groups, that_handle_one_topic_in_one_schema_are_told_to_name_their_handlers) {
   TURNSTILE_NEEDS_SERVERS();
   World world(2);
   const auto records = world.publish(100);
   const auto config = [&](const std::string& group, const std::string& settings = {}) {
-    std::string toml = world.toml(settings);
-    const std::string own = "\"group.id\" = \"" + world.topic();
-    return Config::parse(toml.replace(toml.find(own), own.size(), own + group), "test.toml");
+    return of_group(world, group, settings);
   };
   std::atomic<int> mails = 0;
   const auto mail = [&](Consumer& app) {
@@ -68,6 +73,30 @@ TEST(Groups, that_handle_one_topic_in_one_schema_are_told_to_name_their_handlers
   EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM watermark") == "6"; })) << renamed.log_text();
   EXPECT_EQ(renamed.stop(), "");
   EXPECT_EQ(mails, 100) << "what the same service did under its old group's name is done";
+}
+
+/// In mode sequence nobody can tell what another group has counted, and all would run again.
+TEST(Groups, that_count_under_one_handler_are_refused) {
+  TURNSTILE_NEEDS_SERVERS();
+  for (const std::string handler : {"", "\nhandler = \"ledger\""}) {
+    World world(1);
+    world.publish("m", "plain");
+    const std::string settings = "mode = \"sequence\"" + handler;
+    std::atomic<int> runs = 0;
+    const auto set_up = [&](Consumer& app) {
+      app.topic(world.topic(), [&](const Message&, Context&) { ++runs; } | sequence());
+    };
+    Running first(of_group(world, "", settings), set_up);
+    ASSERT_TRUE(eventually([&] { return world.caught_up(); })) << first.log_text();
+    EXPECT_EQ(first.stop(), "");
+    Running renamed(of_group(world, "-renamed", settings), set_up);
+    const std::string refused = renamed.failure();
+    EXPECT_NE(refused.find("keep group.id = \"" + world.topic() + "\""), std::string::npos) << refused;
+    Running again(of_group(world, "", settings), set_up);
+    EXPECT_TRUE(again.says("assigned")) << again.log_text();
+    EXPECT_EQ(again.stop(), "");
+    EXPECT_EQ(runs, 1);
+  }
 }
 
 class MainJobIn : public ::testing::TestWithParam<const char*> {};

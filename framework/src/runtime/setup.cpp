@@ -65,6 +65,19 @@ std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool c
   return all;
 }
 
+/// Offsets and producers' numbers are counted for each group by itself.
+void check_counting_group(InboxStore& store, HandlerId handler, const TopicPlan& plan, const std::string& group) {
+  const std::string first = store.first_group(handler, group);
+  if (first == group) return;
+  throw ConfigError(
+      {"topic '" + plan.topic + "': consumer group '" + first + "' counts records under the handler's name '" +
+       plan.handler + "' in this schema. Mode sequence counts for each group by itself: in the group '" + group +
+       "' all records would run again. For the same service keep group.id = \"" + first +
+       "\"; for another one that is to run all records too, give the handler a name of its own with handler_id(), or "
+       "handler in [topics.\"" +
+       plan.topic + "\"]"});
+}
+
 /// Nobody has named the handler.
 void check_first_group(InboxStore& store, HandlerId handler, const std::string& topic, const std::string& group) {
   const std::string first = store.first_group(handler, group);
@@ -242,7 +255,8 @@ std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::
                                    .caller_raises = caller_raises};
     if (blueprint.config.postgres) services.lock_timeout = blueprint.config.postgres->lock_timeout;
     const HandlerId handler = services.store ? store->register_handler(plan.handler) : HandlerId{};
-    if (services.store && plan.mode != Mode::sequence) {
+    if (plan.mode == Mode::sequence) check_counting_group(*store, handler, plan, blueprint.config.group());
+    else if (services.store) {
       if (!settings[i].handler) check_first_group(*store, handler, plan.topic, blueprint.config.group());
       services.retention = retain(*store, handler, plan.handler, settings[i], infos[i]);
     }
