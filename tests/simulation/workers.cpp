@@ -90,7 +90,7 @@ void Workers::ask() {
                                 waiting_.erase(number);
                                 // Within the shipped code, which lets nothing out.
                                 try {
-                                  if (!ended_) begin(std::move(permit), count);
+                                  if (!ended_ && !world_.is_over()) begin(std::move(permit), count);
                                 } catch (const Broken& broken) {
                                   world_.note(broken.what());
                                 }

@@ -31,6 +31,7 @@ class World {
  public:
   /// `trace`: says what happens, if given.
   World(const Plan& plan, Marks& marks, std::ostream* trace);
+  ~World() { is_over_ = true; }
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
@@ -39,6 +40,8 @@ class World {
 
   // --- for the parts ---
   [[nodiscard]] const Plan& plan() const { return plan_; }
+  /// It is being taken apart: permits that come back go to nobody.
+  [[nodiscard]] bool is_over() const { return is_over_; }
   [[nodiscard]] bool chaotic() const { return schedule.now() < plan_.chaos; }
   [[nodiscard]] bool has(Fault fault) const { return chaotic() && plan_.has(fault); }
   [[nodiscard]] const std::vector<std::unique_ptr<Process>>& processes() const { return processes_; }
@@ -52,6 +55,7 @@ class World {
     if (!broken_.empty()) throw Broken(broken_);
   }
 
+  bool is_over_ = false;
   const Plan plan_;
   Marks& marks_;
   std::ostream* trace_;
