@@ -370,6 +370,18 @@ TEST_F(HealthTest, a_handler_that_fails_for_every_message_stops_the_partition) {
       start(fails | transactional() | retry(exponential{1ms, 1}) | dead_letter() | stop_after_dead(10), config());
   EXPECT_TRUE(reports(app, "10 messages in a row became dead letters for the same reason, failed")) << log();
   EXPECT_EQ(broker->records("t.dlq").size(), 10u);
+  EXPECT_THAT(log(), HasSubstr("What is dead already: turnstile dlq replay --all"));
+}
+
+/// In mode none a dead letter has no row that `turnstile dlq replay` could take.
+TEST_F(HealthTest, a_partition_that_stopped_in_mode_none_names_the_topic_of_its_dead_letters) {
+  broker->create_topic("t", 1);
+  broker->create_topic("t.dlq", 1);
+  publish(100, 0, "m");
+  const auto fails = [](const Message&) { throw std::runtime_error("no such table"); };
+  Consumer& app = start(fails | retry(exponential{1ms, 1}) | dead_letter() | stop_after_dead(10), config());
+  EXPECT_TRUE(reports(app, "publish the records in the topic 't.dlq' to 't' again")) << log();
+  EXPECT_THAT(log(), Not(HasSubstr("turnstile dlq replay")));
 }
 
 TEST_F(HealthTest, a_topic_may_be_told_never_to_stop) {

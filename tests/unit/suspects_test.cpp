@@ -261,6 +261,12 @@ TEST_F(SuspectsTest, that_kill_again_and_again_are_dead_letters_in_each_mode) {
     EXPECT_EQ(header(dead[0], "turnstile-reason"), "killed_process");
     EXPECT_EQ(header(dead[0], "turnstile-attempts"), "3");
     EXPECT_THAT(text.str(), HasSubstr("t[0]@5: 3 processes have died while running only this message"));
+    // In mode none there is no row that `turnstile dlq replay` could take.
+    const std::string error = header(dead[0], "turnstile-error");
+    const std::string from_topic = "publish its record in the topic 't.dlq' to 't' again";
+    EXPECT_EQ(error.find("turnstile dlq replay") == std::string::npos, mode == Mode::none) << error;
+    EXPECT_EQ(error.find(from_topic) != std::string::npos, mode == Mode::none) << error;
+    EXPECT_EQ(text.str().find(from_topic) != std::string::npos, mode == Mode::none) << text.str();
   }
 }
 

@@ -44,7 +44,7 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
 }
 
 void DeadLetters::find(Place& place, const TopicPlan& plan, HandlerId handler, Offset first) const {
-  if (!store_ || !place.fence) return;
+  if (!keeps_rows(place)) return;
   auto dead = store_->dead_between(handler, *place.fence, first, std::numeric_limits<Offset>::max(),
                                    plan.id_source.is_offset() ? std::string_view() : kKilledProcess);
   place.dead = dead.empty() ? nullptr : std::make_shared<const std::set<Offset>>(std::move(dead));
@@ -52,13 +52,13 @@ void DeadLetters::find(Place& place, const TopicPlan& plan, HandlerId handler, O
 
 DeadLetters::Buried DeadLetters::bury(const Message& message, const std::optional<MessageId>& id, const Place& place,
                                       const TopicPlan& plan, HandlerId handler, const Death& death) {
-  const bool keeps_rows = store_ && place.fence;
-  if (keeps_rows && !store_->dead_between(handler, *place.fence, message.offset(), message.offset()).empty())
+  const bool has_row = keeps_rows(place);
+  if (has_row && !store_->dead_between(handler, *place.fence, message.offset(), message.offset()).empty())
     return Buried::before;
   TURNSTILE_FAILPOINT("before-dead-letter");
   std::optional<TopicPartitionOffset> where;
   const bool goes_round = deaths_of(message) >= kMostDeaths;
-  if (goes_round && !keeps_rows) {
+  if (goes_round && !has_row) {
     throw BrokerError("it has been a dead letter " + std::to_string(kMostDeaths) +
                       " times (header turnstile-deaths): do dead letter topics lead back to '" + plan.topic +
                       "'? End the circle, or have the handler answer done() to it");
@@ -69,7 +69,7 @@ DeadLetters::Buried DeadLetters::bury(const Message& message, const std::optiona
     where = TopicPartitionOffset{{*plan.dead_letter, sent.partition}, sent.offset};
   }
   TURNSTILE_FAILPOINT("dead-letter-sent");
-  if (keeps_rows) {
+  if (has_row) {
     store_->record_dead(DeadMessage{.handler = handler,
                                     .fence = *place.fence,
                                     .record = message.own(),

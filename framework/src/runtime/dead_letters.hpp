@@ -34,8 +34,10 @@ class DeadLetters {
 
   /// True when there is somewhere to put a message of this topic.
   [[nodiscard]] bool possible(const TopicPlan& plan, const Place& place) const noexcept {
-    return plan.dead_letter.has_value() || (store_ && place.fence);
+    return plan.dead_letter.has_value() || keeps_rows(place);
   }
+  /// False in mode none, and without a store: then the table `dead` has no row of what is buried, and only the dead letter topic has it.
+  [[nodiscard]] bool keeps_rows(const Place& place) const noexcept { return store_ && place.fence; }
   /// Which records of a partition that was just claimed are dead already and must not run when they are read again, from this offset on.
   /// Those that killed their process would kill the next one. Where the offset is the id, it is all of them: such a record could take
   /// effect, and its dead letter would take effect under another offset. Throws as the store does.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/dead_letters.hpp"
+
 namespace turnstile {
 
 std::optional<std::int64_t> DeathStreaks::count(const Place& place, const std::string& reason) {
@@ -37,18 +39,25 @@ bool DeathStreaks::tell_of(const Place& place) {
   return it != by_partition_.end() && !std::exchange(it->second.told, true);
 }
 
-std::string remedy_for(const std::string& reason, const TopicPlan& plan) {
+std::string remedy_for(const std::string& reason, const TopicPlan& plan, bool rows) {
+  const auto replay = [&](const std::string& options) {
+    const std::string text = ". What is dead already: ";
+    if (rows) return text + "turnstile dlq replay --all" + options;
+    return text + "publish the records in the topic '" + plan.dead_letter.value_or("") + "' to '" + plan.topic +
+           "' again";
+  };
   const std::string section = "[topics." + plan.topic + "]";
   if (reason == "missing_id" && plan.numbering == Numbering::requests)
     return "its producers do not number what they send: let them use NumberedSender, or set another mode in " + section;
   if (reason == "missing_id") {
     return "tell where its records have their ids, in " + section +
            ": message_id = \"key\", \"header:NAME\", \"json:/pointer\" or \"cloudevents\"; where they have none, mode = "
-           "\"sequence\". What is dead already: turnstile dlq replay --all --reason missing_id";
+           "\"sequence\"" +
+           replay(" --reason missing_id");
   }
   if (reason == "too_old") {
     return "if old times are no sign of old deliveries, as when history is imported, set too_old = \"run\" in " +
-           section + ". What is dead already: turnstile dlq replay --all --reason too_old";
+           section + replay(" --reason too_old");
   }
   if (reason == "duplicate")
     return "offsets may have been reset: duplicates = \"skip\" in " + section + " passes over what has taken effect";
@@ -59,7 +68,9 @@ std::string remedy_for(const std::string& reason, const TopicPlan& plan) {
     return "raise request_window (" + std::to_string(plan.request_window) + ") in " + section;
   if (reason == "no_session" || reason == "forged")
     return "look at its producers: their sessions must be kept in the consumers' database, and signed for this topic";
-  return "see what the handler reports, and mend it or what it depends on. What is dead already: turnstile dlq replay --all";
+  // --all leaves those that kill their process.
+  return "see what the handler reports, and mend it or what it depends on" +
+         replay(reason == kKilledProcess ? " --reason " + reason : "");
 }
 
 }  // namespace turnstile

@@ -43,7 +43,7 @@ class DeathStreaks {
   std::map<std::int32_t, Streak> by_partition_;
 };
 
-/// What to do when a partition has stopped for dead letters of this reason.
-std::string remedy_for(const std::string& reason, const TopicPlan& plan);
+/// What to do when a partition has stopped for dead letters of this reason. `rows`: `turnstile dlq replay` finds them in the table `dead`.
+std::string remedy_for(const std::string& reason, const TopicPlan& plan, bool rows);
 
 }  // namespace turnstile

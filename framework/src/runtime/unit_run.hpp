@@ -63,6 +63,8 @@ class UnitRun {
   std::optional<std::size_t> too_old(const Range& range, const std::vector<std::size_t>& fresh);
   /// It was alone with its process as often as it may be, and each time the process died.
   [[nodiscard]] bool is_killer(std::size_t at) const;
+  /// Continues "then …": how a dead message runs again.
+  [[nodiscard]] std::string how_to_publish_again() const;
   [[nodiscard]] Death death_of_killer(std::size_t at) const;
   [[nodiscard]] Death death_of_age(std::size_t at) const;
   [[nodiscard]] Death death_of_session(std::size_t at) const;

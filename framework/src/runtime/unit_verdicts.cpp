@@ -63,13 +63,21 @@ bool UnitRun::is_killer(std::size_t at) const {
   return place_.suspicion && place_.suspicion->deaths(message(at).offset()) >= plan_.retry.attempts;
 }
 
+/// Where no row is kept, `turnstile dlq replay` has nothing to take.
+std::string UnitRun::how_to_publish_again() const {
+  if (runner_.services_.dead_letters->keeps_rows(place_)) return "publish it again: turnstile dlq replay";
+  const std::string to = " to '" + plan_.topic + "' again";
+  return plan_.dead_letter ? "publish its record in the topic '" + *plan_.dead_letter + "'" + to : "publish it" + to;
+}
+
 Death UnitRun::death_of_killer(std::size_t at) const {
   const int deaths = place_.suspicion->deaths(message(at).offset());
   return {
       std::string(kKilledProcess),
       std::to_string(deaths) +
           " processes died while they ran only this message. Find out of what (their logs, core dumps, the kernel's log of "
-          "processes killed for lack of memory), mend the handler, then: turnstile dlq replay",
+          "processes killed for lack of memory), mend the handler, then " +
+          how_to_publish_again(),
       deaths};
 }
 
@@ -77,13 +85,12 @@ Death UnitRun::death_of_age(std::size_t at) const {
   const auto text = [](Timestamp time) {
     return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
   };
-  return {
-      "too_old",
-      "it is from " + text(message(at).timestamp()) + ", and ids are all remembered since " +
-          text(runner_.services_.retention->all_since()) +
-          ": whether it has taken effect is not known. If it has not, publish it again (turnstile dlq replay); if old times are no "
-          "sign of old deliveries, set too_old = \"run\"",
-      0};
+  return {"too_old",
+          "it is from " + text(message(at).timestamp()) + ", and ids are all remembered since " +
+              text(runner_.services_.retention->all_since()) +
+              ": whether it has taken effect is not known. If it has not, " + how_to_publish_again() +
+              "; if old times are no sign of old deliveries, set too_old = \"run\"",
+          0};
 }
 
 Death UnitRun::death_of_session(std::size_t at) const {
@@ -91,7 +98,8 @@ Death UnitRun::death_of_session(std::size_t at) const {
       "no_session",
       "its producer session " + requests_[at].request.producer.text() +
           " is not known, or had expired when it was sent, so that nobody can tell whether it was sent before. If it has not taken "
-          "effect, publish it again: turnstile dlq replay",
+          "effect, " +
+          how_to_publish_again(),
       0};
 }
 
@@ -107,8 +115,8 @@ Death UnitRun::death_of_window(std::size_t at) const {
       "outside_window",
       "its number " + std::to_string(requests_[at].request.number) +
           " is outside the window of its producer's last numbers: too far behind them, or further ahead than any producer counts. "
-          "Whether it took effect is not known. If it has not, publish it again: turnstile dlq replay; if this happens often, raise "
-          "request_window (" +
+          "Whether it took effect is not known. If it has not, " +
+          how_to_publish_again() + "; if this happens often, raise request_window (" +
           std::to_string(plan_.request_window) + ")",
       0};
 }
@@ -211,7 +219,8 @@ bool UnitRun::stops_for(std::size_t at, const Death& death) {
   const std::string why =
       std::to_string(*count) + " messages in a row became dead letters for the same reason, " + death.reason +
       ", and nothing went well between them (stop_after_dead = " + std::to_string(plan_.stop_after_dead) + "). " +
-      remedy_for(death.reason, plan_) + ". Then restart the consumer";
+      remedy_for(death.reason, plan_, runner_.services_.dead_letters->keeps_rows(place_)) +
+      ". Then restart the consumer";
   wait_to_bury(at, death, why, kStoppedDelay);
   result_.stopped = true;
   if (runner_.streaks_.tell_of(place_)) {
