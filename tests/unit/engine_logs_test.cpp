@@ -265,6 +265,51 @@ TEST_F(EngineLogs, names_the_records_that_retention_deleted_before_they_were_rea
   EXPECT_THAT(log_text(), HasSubstr("Kafka has deleted records before they were read: offsets 10 to 24"));
 }
 
+/// As after a process died between its commit to Kafka and its watermark in the database.
+TEST_F(EngineLogs, distinguishes_deleted_records_that_the_group_has_committed_from_lost_ones) {
+  struct Nothing final : AssignmentListener {
+    std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
+    void on_revoked(std::span<const TopicPartition>, bool) override {}
+  };
+  for (const Offset first : {25, 30, 35}) {
+    broker = std::make_shared<MemoryBroker>();
+    inbox = std::make_shared<MemoryInbox>();
+    text.str("");
+    topic("t", 1);
+    produce(10, "m");
+    auto app = consumer("t", kEffect | transactional(), config());
+    auto thread = start(*app);
+    ASSERT_TRUE(eventually([&] { return all_committed("t", 1); }));
+    app->stop();
+    thread.join();
+    produce(40, "m", 10);
+    {
+      Nothing nothing;
+      const auto member = broker->open_consumer();
+      member->subscribe({"t"}, nothing);
+      const TopicPartitionOffset ahead{{"t", 0}, 30};
+      ASSERT_TRUE(eventually([&] {
+        member->poll(1ms);
+        member->commit({&ahead, 1}, true);
+        return broker->committed({"t", 0}) == 30;
+      }));
+      member->close();
+    }
+    broker->delete_before({{"t", 0}, first});
+    auto next = consumer("t", kEffect | transactional(), config());
+    thread = start(*next);
+    EXPECT_TRUE(eventually([&] { return inbox->size() == 10 + 40 - static_cast<std::size_t>(first); }));
+    next->stop();
+    thread.join();
+    const std::string settled = "Kafka has deleted offsets 10 to " + std::to_string(std::min<Offset>(first, 30) - 1) +
+                                " (retention). The group had committed them as settled";
+    EXPECT_THAT(log_text(), HasSubstr(settled));
+    if (first > 30)
+      EXPECT_THAT(log_text(), HasSubstr("Kafka has deleted records before they were read: offsets 30 to 34"));
+    else EXPECT_THAT(log_text(), Not(HasSubstr("lost;")));
+  }
+}
+
 /// What ends the consumer is told before the waits of its end, and its partitions are given up in order.
 TEST_F(EngineLogs, ends_in_order_when_the_broker_refuses_it_while_it_holds_partitions) {
   class Refusing final : public Broker {

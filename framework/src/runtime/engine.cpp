@@ -308,7 +308,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
     mark_in_doubt(lane, committed, start, place);
     return start;
   }
-  if (!claim.watermark && committed) return not_below(claim.at, *committed, known.first);
+  if (!claim.watermark && committed) return not_below(claim.at, *committed, known);
   if (!claim.watermark) return suspect ? std::optional(known.first) : std::nullopt;
   Offset start = committed && (topic.fails_open() || *committed < *claim.watermark) ? *committed : *claim.watermark;
   if (!committed) {
@@ -332,7 +332,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
             " (the group's offset was lowered, or not committed before a crash): the records between are read "
             "again, and those that took effect are duplicates");
   }
-  start = not_below(claim.at, start, known.first);
+  start = not_below(claim.at, start, known);
   mark_in_doubt(lane, committed, start, place);
   return start;
 }

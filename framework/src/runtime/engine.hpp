@@ -76,7 +76,8 @@ class Engine final : private AssignmentListener {
   void leave_other_logs(const std::vector<LanePtr>& lanes);
   std::optional<Offset> act_on(const LogWatch::Verdict& verdict, const TopicState& topic, Place& place,
                                const LogWatch::Known& known);
-  Offset not_below(const TopicPartition& at, Offset start, Offset first);
+  /// `start`, or the first record that Kafka still has. Warns of records between the two: those that the group has not committed are lost.
+  Offset not_below(const TopicPartition& at, Offset start, const LogWatch::Known& known);
   void guard(const std::vector<LanePtr>& lanes);
   void watch_over(Place& place, const Place& before, const PartitionClaim& claim, std::optional<Offset> start,
                   std::chrono::milliseconds wait);

@@ -145,7 +145,7 @@ bool Engine::begin_without_store(const LanePtr& lane) {
     Place place{.at = at, .fence = {}};
     place.guard = lane->place.guard;
     const auto other = act_on(verdict, lane->topic, place, known);
-    const Offset start = other ? *other : not_below(at, known.committed.value_or(known.first), known.first);
+    const Offset start = other ? *other : not_below(at, known.committed.value_or(known.first), known);
     logs_.settle(at, verdict);
     shared_->scheduler.close({&lane, 1});
     auto fresh = std::make_shared<LaneState>(lane->topic, place);
@@ -205,12 +205,27 @@ std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const Top
   return start;
 }
 
-Offset Engine::not_below(const TopicPartition& at, Offset start, Offset first) {
-  if (start >= first) return start;
-  journal_->warn(at, "Kafka has deleted records before they were read: offsets " + std::to_string(start) + " to " +
-                         std::to_string(first - 1) + " (retention). They are lost; reading goes on at offset " +
-                         std::to_string(first));
-  return first;
+Offset Engine::not_below(const TopicPartition& at, Offset start, const LogWatch::Known& known) {
+  if (start >= known.first) return start;
+  const auto offsets = [](Offset from, Offset to) {
+    return "offsets " + std::to_string(from) + " to " + std::to_string(to - 1);
+  };
+  const std::string goes_on = "; reading goes on at offset " + std::to_string(known.first);
+  const Offset settled = std::clamp(known.committed.value_or(start), start, known.first);
+  if (settled > start) {
+    journal_->warn(at,
+                   "Kafka has deleted " + offsets(start, settled) +
+                       " (retention). The group had committed them as settled, but the database's watermark is only " +
+                       std::to_string(start) +
+                       ". If the database has lost transactions since (a failover to a lagging replica, or a restore), "
+                       "their effects may be missing, and they cannot be read again. Otherwise nothing is missing" +
+                       goes_on);
+  }
+  if (settled < known.first) {
+    journal_->warn(at, "Kafka has deleted records before they were read: " + offsets(settled, known.first) +
+                           " (retention). They are lost" + goes_on);
+  }
+  return known.first;
 }
 
 }  // namespace turnstile
