@@ -427,6 +427,25 @@ TEST_F(EngineTest, refuses_to_start_with_settings_that_contradict_each_other_all
   EXPECT_NE(failure.find("limit"), std::string::npos) << failure;
 }
 
+TEST_F(EngineTest, names_its_topics_when_the_configuration_has_another_one) {
+  auto c = config();
+  c.topics["paymnets"].limit = 1;
+  auto app = consumer("orders", kEffect | transactional(), c);
+  app->topic("payments", kEffect | transactional());
+  start(*app).join();
+  EXPECT_NE(failure.find("topics.paymnets: the program has no handler for this topic; known: orders, payments; did you "
+                         "mean 'payments'?"),
+            std::string::npos)
+      << failure;
+  for (int i = 10; i < 22; ++i) app->topic("topic" + std::to_string(i), kEffect | transactional());
+  start(*app).join();
+  EXPECT_NE(
+      failure.find("known: orders, payments, topic10, topic11, topic12, topic13, topic14, topic15, topic16, topic17 "
+                   "and 4 more; did you mean 'payments'?"),
+      std::string::npos)
+      << failure;
+}
+
 TEST_F(EngineTest, names_topics_that_do_not_exist_and_how_to_create_them) {
   auto app = consumer("nowhere", kEffect | transactional() | dead_letter() | replies("nowhere.replies"), config());
   start(*app).join();

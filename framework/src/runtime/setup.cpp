@@ -6,6 +6,7 @@
 
 #include "core/config_check.hpp"
 #include "core/config_environment.hpp"
+#include "core/suggest.hpp"
 #include "runtime/logging.hpp"
 #include "runtime/process_name.hpp"
 #include "turnstile/error.hpp"
@@ -17,6 +18,8 @@ namespace turnstile {
 namespace {
 
 constexpr std::chrono::milliseconds kDescribeWait{10'000};
+/// So many topics are named in an error.
+constexpr std::size_t kMostTopics = 10;
 
 /// What the environment says of the topics that only the program names. Gives the variables that mean nothing to it.
 std::vector<std::string> add_environment(Blueprint& blueprint, std::vector<std::string>& problems) {
@@ -25,6 +28,20 @@ std::vector<std::string> add_environment(Blueprint& blueprint, std::vector<std::
   const auto found = read_environment(topics, blueprint.config);
   problems.insert(problems.end(), found.begin(), found.end());
   return unread_variables(topics, blueprint.config);
+}
+
+/// The topics that the program has, and which of them this name may mean.
+std::string known_topics(const std::set<std::string>& topics, const std::string& name) {
+  if (topics.empty()) return "known: none";
+  std::string text = "known: ";
+  std::size_t shown = 0;
+  for (const auto& topic : topics) {
+    if (shown == kMostTopics) break;
+    text += (shown++ == 0 ? "" : ", ") + topic;
+  }
+  if (shown < topics.size()) text += " and " + std::to_string(topics.size() - shown) + " more";
+  const auto near = suggest(name, std::vector<std::string_view>(topics.begin(), topics.end()));
+  return text + (near ? "; did you mean '" + std::string(*near) + "'?" : "");
 }
 
 /// Settings with what code and configuration say; reports what contradicts itself.
@@ -58,9 +75,8 @@ std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool c
   for (auto& problem : check_dead_letters(dead_letters)) problems.push_back(std::move(problem));
   for (const auto& [name, ignored] : blueprint.config.topics) {
     if (names.contains(name)) continue;
-    problems.push_back(blueprint.config.where("topics." + name) +
-                       ": the program has no handler for this topic; known: " +
-                       (names.empty() ? std::string("none") : *names.begin() + (names.size() > 1 ? ", …" : "")));
+    problems.push_back(blueprint.config.where("topics." + name) + ": the program has no handler for this topic; " +
+                       known_topics(names, name));
   }
   return all;
 }
