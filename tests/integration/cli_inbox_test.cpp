@@ -299,6 +299,38 @@ TEST_F(CliPurge, RefusesWhatConsumersHaveSaidThatTheyNeed) {
   EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "9d", "--force").out, HasSubstr("10 ids deleted"));
 }
 
+// A consumer without keep_ids_for takes it from the topic's retention, and declares that.
+TEST_F(CliPurge, FollowsTheDatabaseForATopicWithoutKeepIdsFor) {
+  fill(10, 10);
+  cli_.folder().write("turnstile.toml",
+                      "[kafka]\n\"bootstrap.servers\" = \"localhost:9092\"\n"
+                      "[topics.payments]\nhandler = \"charge\"\nmode = \"transactional\"\n");
+  EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "1h").err,
+              HasSubstr("1h is less than the 8d for which ids are kept when nobody has declared otherwise"));
+  sql("SELECT keep_ids(1::smallint, 86400 * 15)");
+  const auto refused = cli_.run("inbox", "purge", "--older-than", "1h");
+  EXPECT_EQ(refused.code, 4);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("handler charge"), HasSubstr("for 15d, which is more than 1h")));
+  sql("DELETE FROM retention");
+  sql("INSERT INTO retention (handler, keep_s) VALUES (1, 86400)");
+  const auto purged = cli_.run("inbox", "purge", "--older-than", "24h");
+  EXPECT_EQ(purged.code, 0) << purged.err;
+  EXPECT_THAT(purged.out, HasSubstr("10 ids deleted"));
+}
+
+// So that what is older than it says is not refused once more.
+TEST_F(CliPurge, NamesTheLongestTimeOfSeveral) {
+  fill(10, 0);
+  cli_.folder().write("turnstile.toml",
+                      "[kafka]\n\"bootstrap.servers\" = \"localhost:9092\"\n"
+                      "[topics.a]\nmode = \"transactional\"\nkeep_ids_for = \"9d\"\n"
+                      "[topics.payments]\nhandler = \"charge\"\nmode = \"transactional\"\nkeep_ids_for = \"14d\"\n");
+  EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "1h").err, HasSubstr("14d, which is more than 1h"));
+  sql("SELECT keep_ids(1::smallint, 86400 * 15)");
+  EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "1h").err, HasSubstr("for 15d, which is more than 1h"));
+  EXPECT_EQ(cli_.run("inbox", "purge", "--older-than", "15d").code, 0);
+}
+
 TEST_F(CliPurge, LeavesWrittenWhatWasForgottenAndWhen) {
   fill(10, 10);
   EXPECT_EQ(cli_.run("inbox", "purge", "--older-than", "8d").code, 0);

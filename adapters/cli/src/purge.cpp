@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <memory>
 
@@ -33,42 +34,59 @@ std::chrono::seconds parse_age(const std::string& text) {
 constexpr const char* kOutcome =
     "a message that is delivered again after that would take effect a second time. Purge what is older, or say --force";
 
-/// Shorter than a topic keeps ids: the topic and the line that says so, and what would happen.
-void refuse_what_is_configured(const Config& config, const Options& options, std::chrono::seconds age) {
+/// Ids are needed for this time.
+struct Need {
+  std::optional<std::chrono::seconds> time;  ///< nothing: for ever
+  std::string refusal;                       ///< why what is younger is not deleted
+};
+
+/// Of topics that set a time: the line that says so. A consumer without keep_ids_for declares in the database what it takes from the topic.
+void add_configured(std::vector<Need>& needs, const Config& config, const Options& options, std::chrono::seconds age) {
   for (const auto& [topic, settings] : config.topics) {
-    if (options.handler && settings.handler.value_or(topic) != *options.handler) continue;
-    const auto kept = settings.keep_ids_for.value_or(kKeepIdsByDefault);
-    if (age >= kept) continue;
-    const std::string setting = settings.keep_ids_for ? config.where("topics." + topic + ".keep_ids_for")
-                                                      : fmt::format("keep_ids_for of topic {} (the default)", topic);
-    throw Refusal(
-        fmt::format("refused: {} = {}, which is more than {}; {}", setting, duration(kept), duration(age), kOutcome));
+    const auto& kept = settings.keep_ids_for;
+    if (!kept || (options.handler && settings.handler.value_or(topic) != *options.handler)) continue;
+    needs.push_back(
+        {kept, fmt::format("{} = {}, which is more than {}", config.where("topics." + topic + ".keep_ids_for"),
+                           duration(*kept), duration(age))});
   }
 }
 
-/// The same by what programs have declared in the database, whatever the configuration here says. Those without topics (HTTP,
-/// Inbox::once()) declare nothing anywhere else. What nobody has declared anything of is kept for the default.
-void refuse_what_was_declared(postgres::Admin& admin, const Config& config, const Options& options,
-                              std::chrono::seconds age) {
-  const auto declared = admin.kept(options.handler);
-  for (const auto& [handler, kept] : declared) {
-    if (kept && age >= *kept) continue;
-    throw Refusal(
-        fmt::format("refused: consumers of handler {} have said that they need its ids {}, which is more than {}; {}",
-                    one_line(handler, 60), kept ? "for " + duration(*kept) : "for ever", duration(age), kOutcome));
+/// What programs have declared in the database, whatever the configuration here says. Those without topics (HTTP, Inbox::once()) declare
+/// nothing anywhere else.
+void add_declared(std::vector<Need>& needs, postgres::Admin& admin, const Options& options, std::chrono::seconds age) {
+  for (const auto& [handler, kept] : admin.kept(options.handler)) {
+    needs.push_back(
+        {kept, fmt::format("consumers of handler {} have said that they need its ids {}, which is more than {}",
+                           one_line(handler, 60), kept ? "for " + duration(*kept) : "for ever", duration(age))});
   }
-  if (age >= kKeepIdsByDefault) return;
+}
+
+/// What nobody has declared anything of is kept for the default.
+void add_default(std::vector<Need>& needs, postgres::Admin& admin, const Options& options, std::chrono::seconds age) {
   const auto undeclared = admin.undeclared(options.handler);
-  if (undeclared.empty() && (!declared.empty() || !config.topics.empty())) return;
-  throw Refusal(fmt::format(
-      "refused: {} is less than the {} for which ids are kept when nobody has declared otherwise{}; {}", duration(age),
-      duration(kKeepIdsByDefault),
-      undeclared.empty()
-          ? std::string()
-          : fmt::format(
-                ", and nobody has for handler {} (a topic's keep_ids_for, or Inbox::keep_ids() at the start of the program)",
-                one_line(undeclared.front(), 60)),
-      kOutcome));
+  if (undeclared.empty() && !needs.empty()) return;
+  needs.push_back(
+      {kKeepIdsByDefault,
+       fmt::format("{} is less than the {} for which ids are kept when nobody has declared otherwise{}", duration(age),
+                   duration(kKeepIdsByDefault),
+                   undeclared.empty() ? std::string()
+                                      : fmt::format(", and nobody has for handler {} (a topic's keep_ids_for, or "
+                                                    "Inbox::keep_ids() at the start of the program)",
+                                                    one_line(undeclared.front(), 60)))});
+}
+
+/// Names the longest time: what is older than that is not refused for another one.
+void refuse_what_is_needed(postgres::Admin& admin, const Config& config, const Options& options,
+                           std::chrono::seconds age) {
+  std::vector<Need> needs;
+  add_configured(needs, config, options, age);
+  add_declared(needs, admin, options, age);
+  if (age < kKeepIdsByDefault) add_default(needs, admin, options, age);
+  const auto time = [](const Need& need) { return need.time.value_or(std::chrono::seconds::max()); };
+  const auto longest =
+      std::max_element(needs.begin(), needs.end(), [&](const Need& a, const Need& b) { return time(a) < time(b); });
+  if (longest == needs.end() || age >= time(*longest)) return;
+  throw Refusal(fmt::format("refused: {}; {}", longest->refusal, kOutcome));
 }
 
 void report(const Global& global, const postgres::PurgeResult& result) {
@@ -89,11 +107,10 @@ void report(const Global& global, const postgres::PurgeResult& result) {
 Exit purge(const Global& global, const Options& options) {
   const auto age = parse_age(options.older_than);
   const Config config = load_settings(global);
-  if (!options.force) refuse_what_is_configured(config, options, age);
   auto admin = open_admin(config);
   if (options.handler) require_handler(admin, *options.handler);
   if (!options.force) {
-    refuse_what_was_declared(admin, config, options, age);
+    refuse_what_is_needed(admin, config, options, age);
     if (const auto clock = admin.clock(); !clock.held.empty())
       throw Refusal("refused: " + clock.held + ". Or say --force");
   }
