@@ -19,6 +19,7 @@ using postgres::Migration;
 using Kind = postgres::MigrationState::Kind;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class PostgresMigrations : public EmptySchemaTest {
  protected:
@@ -102,6 +103,26 @@ TEST_F(PostgresMigrations, AFileThatFailsChangesNothingAndSaysWhere) {
   EXPECT_THAT(message_of<SchemaError>([&] { migrate_up(settings_, broken); }),
               AllOf(HasSubstr("0099_more.up.sql:3: "), HasSubstr("42P01"), HasSubstr("nothing was changed")));
   EXPECT_EQ(tables(), "0");
+}
+
+TEST_F(PostgresMigrations, WhatStandsInTheWayIsNamed) {
+  const auto& known = embedded_migration_list();
+  migrate_up(settings_, known);
+  const std::string schema = schema_->name();
+  sql().exec("CREATE TABLE " + schema + ".invoice (handler smallint REFERENCES " + schema + ".handler)");
+  sql().exec("CREATE TABLE " + schema + ".refund (handler smallint REFERENCES " + schema + ".handler)");
+  EXPECT_THAT(message_of<SchemaError>([&] { migrate_down(settings_, known, 100); }),
+              AllOf(HasSubstr("0001_inbox.down.sql: "), HasSubstr("2BP01"),
+                    HasSubstr("nothing was changed. PostgreSQL's detail: constraint "), HasSubstr("invoice"),
+                    HasSubstr("; constraint "), HasSubstr("refund"), HasSubstr(". PostgreSQL's hint: Use DROP")));
+  EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
+}
+
+TEST_F(PostgresMigrations, ARowThatAMigrationMeetsIsNotShown) {
+  migrate_up(settings_, embedded_migration_list());
+  const auto clash = with_next("CREATE TABLE more (n text UNIQUE);\nINSERT INTO more VALUES ('secret'), ('secret');\n");
+  EXPECT_THAT(message_of<SchemaError>([&] { migrate_up(settings_, clash); }),
+              AllOf(HasSubstr("23505"), HasSubstr("nothing was changed"), Not(HasSubstr("secret"))));
 }
 
 TEST_F(PostgresMigrations, WhatPsqlRanIsTakenOver) {

@@ -116,6 +116,21 @@ std::size_t line_of(const std::string& text, const PGresult* result) {
   return 1 + static_cast<std::size_t>(std::count(text.begin(), end, '\n'));
 }
 
+/// What stands in the way of a migration, and what PostgreSQL advises. Without the detail of errors in data, which shows rows (trap 17).
+std::string detail_and_hint(const ServerError& error, const PGresult* result) {
+  std::string text;
+  const auto add = [&](const char* what, int field) {
+    const char* value = PQresultErrorField(result, field);
+    if (!value) return;
+    text += std::string(". PostgreSQL's ") + what + ": ";
+    for (const char* c = value; *c != '\0'; ++c) text += *c == '\n' ? std::string("; ") : std::string(1, *c);
+    if (text.ends_with('.')) text.pop_back();
+  };
+  if (!error.sqlstate.starts_with("22") && !error.sqlstate.starts_with("23")) add("detail", PG_DIAG_MESSAGE_DETAIL);
+  add("hint", PG_DIAG_MESSAGE_HINT);
+  return text;
+}
+
 void run_file(Connection& connection, const std::string& file, const std::string& text) {
   const Result result = query(connection, text);
   if (ok(result) || PQresultStatus(result.get()) == PGRES_EMPTY_QUERY) return;
@@ -123,7 +138,8 @@ void run_file(Connection& connection, const std::string& file, const std::string
   const std::size_t line = line_of(text, result.get());
   throw SchemaError(file + (line == 0 ? "" : ":" + std::to_string(line)) + ": " + describe(error) +
                     "; nothing was changed" +
-                    (error.sqlstate == "42501" ? "; the role " + connection.user() + " must own the schema" : ""));
+                    (error.sqlstate == "42501" ? "; the role " + connection.user() + " must own the schema" : "") +
+                    detail_and_hint(error, result.get()));
 }
 
 /// In a transaction, alone among all who migrate this schema, with its tables found by their plain names.
