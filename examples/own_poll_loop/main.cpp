@@ -67,6 +67,7 @@ using Topics = std::unique_ptr<rd_kafka_topic_partition_list_t, decltype(&rd_kaf
 Kafka subscribe(const std::string& brokers, const std::string& topic, PollLoop& loop) {
   char error[512];
   rd_kafka_conf_t* conf = rd_kafka_conf_new();
+  // auto.offset.reset: with librdkafka's "latest", a seek to an offset that retention has deleted meanwhile would skip what is unread.
   const char* settings[][2] = {{"bootstrap.servers", brokers.c_str()},
                                {"group.id", "own-poll-loop"},
                                {"auto.offset.reset", "earliest"},

@@ -57,7 +57,7 @@ struct Fenced : Error {
 
 /// Thrown by a PollLoop: the database may have lost what it had committed of a partition. It was restarted, failed over or restored;
 /// or the first message lies above the database's watermark, because the last owner ended without revoked(). Seek the partition to
-/// `from`: what the database still has is settled as a duplicate. Then call PollLoop::revoked().
+/// `from` (see PollLoop on auto.offset.reset): what the database still has is settled as a duplicate. Then call PollLoop::revoked().
 struct ReadAgain : Error {
   ReadAgain(const std::string& message, TopicPartitionOffset where) : Error(message), from(std::move(where)) {}
   TopicPartitionOffset from;

@@ -22,6 +22,12 @@ struct Stopped : Error {
 /// reason a loop that starts after the database has lost what was committed (a failover to a replica that lagged, a restored backup)
 /// has to start early enough: at the partition's watermark, which `turnstile inbox` shows.
 ///
+/// **The consumer that it polls needs `auto.offset.reset=earliest`**, or `error`. ReadAgain can name an offset that Kafka has deleted by the
+/// time of the seek (retention). With `latest`, librdkafka's default, the consumer then goes to the end of the log, and the messages in
+/// between are never handled. If the loop's topic is in the Kafka of [kafka], ReadAgain names no offset below the start of the log, as far as that Kafka answers;
+/// records between the watermark and that start are named in the log (warning). A topic of that name there is taken for the loop's own.
+/// Without that Kafka, compare the offset with rd_kafka_query_watermark_offsets() before the seek.
+///
 /// A partition must be with one loop of a group at a time, as Kafka's assignment gives it. Each loop claims a partition with its first
 /// message: two loops that handle one partition fence each other, and both throw Fenced again and again. Two groups have nothing to do
 /// with each other.

@@ -13,6 +13,7 @@
 #include "runtime/permit_seat.hpp"
 #include "runtime/setup.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/ports/broker.hpp"
 
 namespace turnstile {
 
@@ -68,6 +69,9 @@ Permit wait_for_permit(Limiter& limiter, const Limiters& limiters, const std::st
 /// How often the watermark of a partition is written.
 constexpr std::chrono::milliseconds kFlush{1'000};
 
+/// How long the broker may take to say where a log begins.
+constexpr std::chrono::seconds kKafkaWait{5};
+
 [[noreturn]] void throw_read_again(const TopicPartition& at, Offset from) {
   throw ReadAgain(
       to_string(at) +
@@ -102,8 +106,11 @@ struct PollLoop::State {
     SteadyTime next_flush{};
   };
   std::map<TopicPartition, Progress> progress;
-  std::map<TopicPartition, Offset> read_again;  ///< from where; until the caller has gone there
-  std::map<TopicPartition, Offset> gone_back;   ///< the watermark that the caller sought; until its next message
+  /// From where. Until revoked() is called once, each message of the partition throws ReadAgain.
+  std::map<TopicPartition, Offset> read_again;
+  /// The watermark for which the caller was sent back; until its next message. By a second revoked() before that the seek means nothing
+  /// any more: the partition was taken away, and comes back where Kafka says.
+  std::map<TopicPartition, Offset> gone_back;
   /// Mode leased: below which the caller had settled everything when it was sent back. Until a message from there on is settled.
   std::map<TopicPartition, Offset> in_doubt;
   std::map<TopicPartition, std::size_t> unproved;  ///< under suspicion: so many messages have to run until it is over
@@ -117,8 +124,9 @@ struct PollLoop::State {
   void settled(const Message& message, const Place& place, const TopicState& topic);
   void start_at_the_watermark(const Message& message, const TopicState& topic, const PartitionClaim& claim);
   void doubt(const TopicPartition& at, const TopicState& topic, Offset below);
-  void send_back(const TopicPartition& at, Offset from);
-  void fenced(const Place& place, const TopicState& topic);
+  std::optional<Offset> begin_of_log(const TopicPartition& at) const;
+  Offset not_below_the_log(const TopicPartition& at, Offset from, Offset message) const;
+  void fenced(const Place& place, const TopicState& topic, Offset message);
   void guard(Place& place, const PartitionClaim& claim, Offset message);
   void guard_unfenced(Place& place, const TopicState& topic, Offset message);
   void ran(const Place& place);
@@ -193,14 +201,43 @@ void PollLoop::State::start_at_the_watermark(const Message& message, const Topic
   const auto been = gone_back.extract(at);
   if (!claim.watermark || *claim.watermark >= message.offset()) return;
   if (been && been.mapped() == *claim.watermark) return;
-  send_back(at, *claim.watermark);
+  const Offset from = not_below_the_log(at, *claim.watermark, message.offset());
+  if (from == message.offset()) return;
+  read_again[at] = from;
+  gone_back[at] = *claim.watermark;
   doubt(at, topic, message.offset());
   throw ReadAgain(to_string(at) + ": the first message has offset " + std::to_string(message.offset()) +
                       ", and the database records what was done only below offset " + std::to_string(*claim.watermark) +
                       ": the last owner ended without releasing the partition, or the database lost its last "
                       "transactions; seek the partition to offset " +
-                      std::to_string(*claim.watermark) + ", and call revoked()",
-                  {at, *claim.watermark});
+                      std::to_string(from) + ", and call revoked()",
+                  {at, from});
+}
+
+/// Nothing where no broker says it: without one, for a topic that it does not have, and while it does not answer.
+std::optional<Offset> PollLoop::State::begin_of_log(const TopicPartition& at) const {
+  if (!blueprint.backends.broker) return std::nullopt;
+  try {
+    const auto bounds = blueprint.backends.broker->open_consumer()->bounds(at, kKafkaWait);
+    if (bounds) return bounds->first;
+    journal->warn(at, "Kafka does not say where the log begins, so the position to read again from may lie below that");
+  } catch (const std::exception& e) {
+    journal->warn(
+        at, std::string("where the log begins is not known, so the position to read again from may lie below that: ") +
+                e.what());
+  }
+  return std::nullopt;
+}
+
+/// A seek below the log's start is answered by auto.offset.reset, which can be the log's end. `message` is there, so it bounds the answer.
+Offset PollLoop::State::not_below_the_log(const TopicPartition& at, Offset from, Offset message) const {
+  const Offset first = std::min(begin_of_log(at).value_or(from), message);
+  if (from >= first) return from;
+  journal->warn(at, "Kafka has deleted records that the database does not record as settled: offsets " +
+                        std::to_string(from) + " to " + std::to_string(first - 1) +
+                        " (retention). What of them was not settled is lost; reading goes on at offset " +
+                        std::to_string(first));
+  return first;
 }
 
 /// What the caller settled may have taken effect where no transaction holds it, also where the database has no record of it.
@@ -208,13 +245,6 @@ void PollLoop::State::doubt(const TopicPartition& at, const TopicState& topic, O
   if (topic.runner.plan().mode != Mode::leased) return;
   Offset& known = in_doubt[at];
   known = std::max(known, below);
-}
-
-/// Until revoked() is called once, each message of the partition throws ReadAgain. By a second call before the next message the seek
-/// means nothing any more: the partition was taken away, and comes back where Kafka says.
-void PollLoop::State::send_back(const TopicPartition& at, Offset from) {
-  read_again[at] = from;
-  gone_back[at] = from;
 }
 
 /// Writes the watermark now and then: whatever lies below it is in the database, so it says from where to read again if the database
@@ -241,7 +271,7 @@ void PollLoop::State::settled(const Message& message, const Place& place, const 
 }
 
 /// Throws ReadAgain where it was not another member, but another history of the database.
-void PollLoop::State::fenced(const Place& place, const TopicState& topic) {
+void PollLoop::State::fenced(const Place& place, const TopicState& topic, Offset message) {
   const std::lock_guard lock(mutex);
   const auto found = places.find(place.at);
   if (found == places.end() || found->second.fence != place.fence || topic.fails_open()) return;
@@ -256,8 +286,8 @@ void PollLoop::State::fenced(const Place& place, const TopicState& topic) {
   }
   if (known.settled) doubt(place.at, topic, *known.settled);
   places.erase(found);
-  send_back(place.at, from);
-  throw_read_again(place.at, from);
+  gone_back[place.at] = from;
+  throw_read_again(place.at, read_again[place.at] = not_below_the_log(place.at, from, message));
 }
 
 /// How far the last owner came is not known here: it can have had a window of messages in hand, behind what is settled. Nor is it known
@@ -411,7 +441,7 @@ Settled PollLoop::handle(const Message& message) {
       result = state_->run(topic, work, place, watch);
     }
     if (result.end == UnitResult::End::fenced) {
-      state_->fenced(place, topic);
+      state_->fenced(place, topic, message.offset());
       revoked(place.at);
       throw Fenced(where(message) + ": " + result.why);
     }

@@ -1,0 +1,135 @@
+// Where a PollLoop has its caller read again, on the twins in memory: what the database's watermark and the log's start have to do with it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "turnstile/error.hpp"
+#include "turnstile/poll_loop.hpp"
+#include "turnstile/testing/broker.hpp"
+#include "turnstile/testing/inbox.hpp"
+#include "turnstile/turnstile.hpp"
+
+namespace turnstile {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PollLoopWatermark : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    broker->create_topic("t", 1);
+    broker->create_topic("t.dlq", 1);
+    for (int i = 0; i < 12; ++i) {
+      OwnedMessage message;
+      message.topic = "t";
+      message.partition = 0;
+      message.headers = {{"message-id", "m" + std::to_string(i)}};
+      broker->produce(message);
+    }
+    records = broker->records("t");
+  }
+
+  static Pipeline insert() {
+    return [](const Message& message, Context& context) { context.tx().exec("INSERT", message.offset()); };
+  }
+  std::unique_ptr<PollLoop> make_loop(Pipeline pipeline) {
+    auto loop = std::make_unique<PollLoop>(Config{}, Backends{broker, inbox});
+    loop->topic("t", std::move(pipeline) | dead_letter()).logger(logger);
+    return loop;
+  }
+  Settled handle(PollLoop& loop, Offset offset) {
+    return loop.handle(Message(records.at(static_cast<std::size_t>(offset))));
+  }
+  Offset read_again(PollLoop& loop, Offset offset) {
+    try {
+      handle(loop, offset);
+    } catch (const ReadAgain& again) {
+      return again.from.offset;
+    }
+    ADD_FAILURE() << "it was handled";
+    return -1;
+  }
+  std::string log_text() {
+    logger->flush();
+    return text.str();
+  }
+
+  const TopicPartition at{"t", 0};
+  std::shared_ptr<testing::MemoryBroker> broker = std::make_shared<testing::MemoryBroker>();
+  std::shared_ptr<testing::MemoryInbox> inbox = std::make_shared<testing::MemoryInbox>();
+  std::vector<OwnedMessage> records;  // by offset, also those that the broker has deleted since
+  std::ostringstream text;
+  std::shared_ptr<spdlog::logger> logger =
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+};
+
+/// A process that is killed writes no last watermark. Its next life must not be sent below the log's start: from there librdkafka goes
+/// where auto.offset.reset says, and with "latest" what is unread would never be read.
+class PollLoopRetention : public PollLoopWatermark {
+ protected:
+  /// Messages 0 to 4 were settled, the database's watermark is 1, and retention has deleted what lies below `first_kept`.
+  void be_killed_after_five(const std::function<std::unique_ptr<PollLoop>()>& make, Offset first_kept) {
+    killed = make();
+    for (Offset offset = 0; offset < 5; ++offset) handle(*killed, offset);
+    ASSERT_EQ(inbox->watermark(1), 1);
+    broker->delete_before({at, first_kept});
+    loop = make();
+  }
+  std::unique_ptr<PollLoop> killed;  // it lives on, so that nothing is released
+  std::unique_ptr<PollLoop> loop;
+};
+
+TEST_F(PollLoopRetention, goes_on_where_nothing_is_left_to_read_again) {
+  be_killed_after_five([this] { return make_loop(insert() | transactional()); }, 5);
+  for (Offset offset = 5; offset < 9; ++offset) EXPECT_EQ(handle(*loop, offset), Settled::done) << offset;
+  EXPECT_THAT(log_text(), HasSubstr("does not record as settled: offsets 1 to 4 (retention)"));
+}
+
+TEST_F(PollLoopRetention, reads_again_from_where_the_log_begins) {
+  be_killed_after_five([this] { return make_loop(insert() | transactional()); }, 3);
+  EXPECT_EQ(read_again(*loop, 5), 3);
+  EXPECT_EQ(read_again(*loop, 6), 3) << "until the caller has gone there";
+  EXPECT_THAT(log_text(), HasSubstr("offsets 1 to 2 (retention)"));
+  loop->revoked(at);
+  for (Offset offset = 3; offset < 9; ++offset)
+    EXPECT_EQ(handle(*loop, offset), offset < 5 ? Settled::duplicate : Settled::done) << offset;
+}
+
+TEST_F(PollLoopRetention, has_nothing_in_doubt_where_nothing_is_left_to_read_again) {
+  be_killed_after_five([this] { return make_loop(Pipeline([](const Message&, Context&) {}) | leased()); }, 5);
+  EXPECT_EQ(handle(*loop, 5), Settled::done);
+  EXPECT_TRUE(loop->may_commit({at, 6}));
+}
+
+TEST_F(PollLoopRetention, reads_again_from_where_the_log_begins_after_a_failover) {
+  loop = make_loop(insert() | transactional());
+  for (Offset offset = 0; offset < 5; ++offset) handle(*loop, offset);
+  const auto replica = inbox->replica();
+  for (Offset offset = 5; offset < 10; ++offset) handle(*loop, offset);
+  inbox->fail_over(replica);
+  broker->delete_before({at, 7});
+  EXPECT_EQ(read_again(*loop, 10), 7);
+  loop->revoked(at);
+  for (Offset offset = 7; offset < 12; ++offset) EXPECT_EQ(handle(*loop, offset), Settled::done) << offset;
+}
+
+TEST_F(PollLoopRetention, reads_from_the_watermark_without_a_broker) {
+  const auto make = [this] {
+    auto without = std::make_unique<PollLoop>(Config{}, Backends{nullptr, inbox});
+    without->topic("t", insert() | transactional()).logger(logger);
+    return without;
+  };
+  be_killed_after_five(make, 5);
+  EXPECT_EQ(read_again(*loop, 5), 1) << "where the log begins, only its caller can know";
+}
+
+}  // namespace
+}  // namespace turnstile
