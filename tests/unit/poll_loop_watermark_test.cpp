@@ -9,8 +9,10 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "support/forwarding_store.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/poll_loop.hpp"
 #include "turnstile/testing/broker.hpp"
@@ -129,6 +131,72 @@ TEST_F(PollLoopRetention, reads_from_the_watermark_without_a_broker) {
   };
   be_killed_after_five(make, 5);
   EXPECT_EQ(read_again(*loop, 5), 1) << "where the log begins, only its caller can know";
+}
+
+/// Another member claims the partition before the first message's transaction begins.
+class ClaimedMeanwhile final : public test::ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  std::unique_ptr<InboxSession> open_session() override {
+    const TopicPartition at{"t", 0};
+    if (std::exchange(is_first_, false)) claim_partitions(Config{}.group(), {&at, 1}, std::chrono::seconds(1));
+    return ForwardingStore::open_session();
+  }
+
+ private:
+  bool is_first_ = true;
+};
+
+/// A loop that hands records to threads may have the next message in hand when it is fenced.
+TEST_F(PollLoopWatermark, the_first_message_is_not_passed_over_by_the_loop_that_was_fenced_in_it) {
+  PollLoop loop(Config{}, Backends{broker, std::make_shared<ClaimedMeanwhile>(inbox)});
+  loop.topic("t", insert() | transactional() | dead_letter());
+  EXPECT_THROW(handle(loop, 0), Fenced);
+  EXPECT_EQ(read_again(loop, 1), 0);
+  EXPECT_EQ(read_again(loop, 2), 0) << "until the caller has gone there";
+  loop.revoked(at);
+  for (Offset offset = 0; offset < 3; ++offset) EXPECT_EQ(handle(loop, offset), Settled::done) << offset;
+}
+
+/// Does something before the first watermark is written.
+class BeforeWriting final : public test::ForwardingStore {
+ public:
+  BeforeWriting(std::shared_ptr<InboxStore> inner, std::function<void()> act)
+      : ForwardingStore(std::move(inner)), act_(std::move(act)) {}
+  std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override {
+    if (const auto act = std::exchange(act_, nullptr)) act();
+    return ForwardingStore::advance_watermarks(updates);
+  }
+
+ private:
+  std::function<void()> act_;
+};
+
+TEST_F(PollLoopWatermark, the_first_watermark_is_written_also_by_a_loop_that_another_one_came_before) {
+  const auto claim = [&] { inbox->claim_partitions(Config{}.group(), {&at, 1}, std::chrono::seconds(1)); };
+  PollLoop loop(Config{}, Backends{broker, std::make_shared<BeforeWriting>(inbox, claim)});
+  loop.topic("t",
+             [this](const Message&, Context&) { EXPECT_EQ(inbox->watermark(1), 3); } | transactional() | dead_letter());
+  EXPECT_EQ(handle(loop, 3), Settled::done);
+  EXPECT_EQ(inbox->watermark(1), 4);
+}
+
+/// As with auto.offset.reset=latest: the group begins at the first message that it is given.
+TEST_F(PollLoopWatermark, a_group_may_begin_in_the_middle_of_the_log) {
+  auto loop = make_loop(insert() | transactional());
+  for (Offset offset = 6; offset < 8; ++offset) EXPECT_EQ(handle(*loop, offset), Settled::done);
+  const auto killed = std::exchange(loop, make_loop(insert() | transactional()));
+  EXPECT_EQ(read_again(*loop, 8), 7);
+}
+
+TEST_F(PollLoopWatermark, nothing_runs_before_the_first_watermark_is_written) {
+  const auto fail = [] { throw StoreUnavailable("away"); };
+  PollLoop loop(Config{}, Backends{broker, std::make_shared<BeforeWriting>(inbox, fail)});
+  loop.topic("t", insert() | transactional() | dead_letter());
+  EXPECT_THROW(handle(loop, 3), StoreUnavailable);
+  EXPECT_TRUE(inbox->committed().empty());
+  EXPECT_EQ(handle(loop, 3), Settled::done);
+  EXPECT_EQ(inbox->watermark(1), 4);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ struct Stopped : Error {
 ///
 /// A partition must be with one loop of a group at a time, as Kafka's assignment gives it. Each loop claims a partition with its first
 /// message: two loops that handle one partition fence each other, and both throw Fenced again and again. Two groups have nothing to do
-/// with each other.
+/// with each other. The first message that a group handles of a partition is where the group begins there: those before it are not missed.
 ///
 /// Thread-safe: handle() may be called from several threads, for different partitions at once.
 class PollLoop {
@@ -50,7 +50,7 @@ class PollLoop {
   /// Runs the message to its end on this thread: waits for a permit, retries with backoff, dead-letters.
   /// The first message of a partition claims it: the epoch is bumped, and an older owner's transactions are refused.
   /// Of one partition messages come one after another, in the order of their offsets.
-  /// Throws Fenced (another member has the partition now: drop it, do not commit), ReadAgain (the database may have lost what was
+  /// Throws Fenced (another member has the partition now: drop it and those after it, do not commit), ReadAgain (the database may have lost what was
   /// settled, also before this process began: seek the partition, call revoked(); thrown for each of its messages until then), Duplicate (where the policy is raise),
   /// StoreUnavailable (nothing decided: handle the message again), BrokerError (the dead letter topic refused), Halted (its token log is
   /// gone or damaged, or stop_after_dead messages in a row were dead: stop, do not commit), ConfigError / SchemaError at the first call,
@@ -68,7 +68,8 @@ class PollLoop {
   /// lower commit, the next owner runs those of them again that the database has lost. Does not ask the database, and does not throw.
   [[nodiscard]] bool may_commit(const TopicPartitionOffset& position) const;
   /// Call it from your rebalance callback when partitions are taken away, and after the seek that ReadAgain asks for: the next message
-  /// claims them anew. A rebalance between that seek and the next message is a second call: if the partition comes back above the
+  /// claims them anew. Before that, drop the partition's messages that you have in hand: handle() takes the next one for what the seek
+  /// has brought. A rebalance between that seek and the next message is a second call: if the partition comes back above the
   /// database's watermark, ReadAgain is thrown again. Repeat a seek that failed before you call this. If a rebalance took the
   /// partition away before the seek, call this a second time instead of the seek.
   void revoked(const TopicPartition& partition);

@@ -121,6 +121,7 @@ struct PollLoop::State {
   void build();
   Place place_of(const Message& message, const TopicState& topic);
   PartitionClaim claim(const TopicPartition& at, const TopicState& topic);
+  PartitionClaim claim_from(const TopicPartition& at, const TopicState& topic, Offset first);
   void settled(const Message& message, const Place& place, const TopicState& topic);
   void start_at_the_watermark(const Message& message, const TopicState& topic, const PartitionClaim& claim);
   void doubt(const TopicPartition& at, const TopicState& topic, Offset below);
@@ -169,7 +170,7 @@ Place PollLoop::State::place_of(const Message& message, const TopicState& topic)
     guard_unfenced(place, topic, message.offset());
     return places[at] = std::move(place);
   }
-  const PartitionClaim claimed = claim(at, topic);
+  const PartitionClaim claimed = topic.fails_open() ? claim(at, topic) : claim_from(at, topic, message.offset());
   place.fence = claimed.fence;
   place.incarnation = claimed.incarnation;
   topic.runner.find_dead(place, std::nullopt);  // where its caller starts, the caller knows
@@ -190,6 +191,19 @@ PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState
         .front();
   } catch (const StoreBusy& e) {
     throw StoreUnavailable(to_string(at) + ": a transaction of its last owner is still open: " + e.what());
+  }
+}
+
+/// With a watermark, which is `first` where there was none: before anything is settled, so that nobody who settles a later message than
+/// the first one passes it over. Another member may claim the partition before it is written, and may then have a later first message.
+/// Call with the mutex held.
+PartitionClaim PollLoop::State::claim_from(const TopicPartition& at, const TopicState& topic, Offset first) {
+  for (;;) {
+    PartitionClaim claimed = claim(at, topic);
+    if (claimed.watermark) return claimed;
+    const WatermarkUpdate update{claimed.fence, first};
+    claimed.watermark = first;
+    if (blueprint.backends.store->advance_watermarks({&update, 1}).front() == WatermarkState::moved) return claimed;
   }
 }
 
@@ -276,14 +290,10 @@ void PollLoop::State::fenced(const Place& place, const TopicState& topic, Offset
   const auto found = places.find(place.at);
   if (found == places.end() || found->second.fence != place.fence || topic.fails_open()) return;
   if (blueprint.backends.store->history() == place.fence->history) return;
-  const PartitionClaim claimed = claim(place.at, topic);
   const Progress& known = progress[place.at];
-  const Offset from = std::min(claimed.watermark.value_or(known.first), known.settled.value_or(known.first));
   // An owner that takes over before the caller has read it again knows only what the database says.
-  if (!claimed.watermark) {
-    const WatermarkUpdate update{claimed.fence, from};
-    blueprint.backends.store->advance_watermarks({&update, 1});
-  }
+  const PartitionClaim claimed = claim_from(place.at, topic, known.first);
+  const Offset from = std::min(*claimed.watermark, known.settled.value_or(known.first));
   if (known.settled) doubt(place.at, topic, *known.settled);
   places.erase(found);
   gone_back[place.at] = from;
