@@ -10,7 +10,9 @@
 #include <sstream>
 #include <stop_token>
 #include <thread>
+#include <utility>
 
+#include "support/forwarding_store.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/limiter.hpp"
 #include "turnstile/testing/broker.hpp"
@@ -77,6 +79,42 @@ TEST_F(PollLoopTest, needs_the_topics_that_it_sends_to) {
     EXPECT_THAT(error.what(), HasSubstr("dead letter topic 't.dlq' does not exist"));
     EXPECT_THAT(error.what(), Not(HasSubstr("topic 't' does not exist")));
   }
+}
+
+/// The store is away when the row of the first dead letter is to be written.
+class AwayForARow final : public test::ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  bool record_dead(const DeadMessage& message) override {
+    if (std::exchange(is_first_, false)) throw StoreUnavailable("it is away");
+    return ForwardingStore::record_dead(message);
+  }
+
+ private:
+  bool is_first_ = true;
+};
+
+TEST_F(PollLoopTest, a_dead_letter_whose_row_cannot_be_written_is_an_outage_of_the_database) {
+  broker_->create_topic("t.dlq", 1);
+  int runs = 0;
+  PollLoop loop(Config{}, Backends{broker_, std::make_shared<AwayForARow>(inbox_)});
+  loop.topic("t", Pipeline([&](const Message&, Context&) {
+                    ++runs;
+                    throw std::runtime_error("always");
+                  }) | transactional() |
+                      retry(exponential{std::chrono::milliseconds(1), 2}) | dead_letter());
+  OwnedMessage owned;
+  owned.topic = "t";
+  owned.headers = {{"message-id", "one"}};
+  const Message message(owned);
+  try {
+    loop.handle(message);
+    ADD_FAILURE() << "no StoreUnavailable";
+  } catch (const StoreUnavailable& e) {
+    EXPECT_THAT(e.what(), HasSubstr("the row of its dead letter was not written: it is away"));
+  }
+  EXPECT_EQ(loop.handle(message), Settled::dead_letter);
+  EXPECT_EQ(runs, 2) << "it is dead already";
 }
 
 /// Each permit can be lost, as one whose lease ends.

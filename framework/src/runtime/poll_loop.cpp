@@ -468,6 +468,10 @@ Settled PollLoop::handle(const Message& message) {
     }
     if (result.stopped) throw Halted(where(message) + ": " + result.why);
     if (verdict.kind == Verdict::Kind::retry && verdict.attempt == work.attempt && result.refused) {
+      if (result.row_waits) {
+        throw StoreUnavailable(where(message) +
+                               ": the message is dead and the row of its dead letter was not written: " + result.why);
+      }
       throw BrokerError(where(message) + ": the message is dead and its dead letter was refused: " + result.why);
     }
     Stop::sleep(verdict.delay, stop);  // outside the transaction and without a permit

@@ -53,10 +53,11 @@ struct UnitResult {
   };
   std::vector<Verdict> verdicts;  ///< one for each message, in their order
   End end = End::ran;
-  bool refused = false;  ///< a dead message found no place: it waits (its verdict is retry)
-  bool stopped = false;  ///< the same, since too many died in a row
-  bool raises = false;   ///< an id was seen before, which the caller is to raise
-  std::string why;       ///< for store_away, fenced, broken and refused
+  bool refused = false;    ///< a dead message found no place: it waits (its verdict is retry)
+  bool row_waits = false;  ///< the same, since the store is away that its row goes to
+  bool stopped = false;    ///< the same, since too many died in a row
+  bool raises = false;     ///< an id was seen before, which the caller is to raise
+  std::string why;         ///< for store_away, fenced, broken and refused
   BatchReport counts;
 };
 

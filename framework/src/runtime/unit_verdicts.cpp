@@ -188,6 +188,9 @@ void UnitRun::bury(std::size_t at, const Death& death) {
     result_.end = UnitResult::End::fenced;
     result_.why = e.what();
     return hold(at);
+  } catch (const StoreUnavailable& e) {
+    result_.row_waits = true;
+    refused = e.what();
   } catch (const std::exception& e) {
     refused = e.what();
   }
