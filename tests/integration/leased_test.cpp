@@ -153,7 +153,7 @@ TEST(Leased, who_wakes_past_its_lease_changes_nothing) {
   ASSERT_TRUE(eventually([&] { return frozen.is_stopped(); }, 60s)) << world->output();
   Process successor = world.consumer();
   EXPECT_TRUE(eventually([&] { return world.parked() == 1; }, 60s)) << world->output();
-  frozen.signal(SIGCONT);
+  frozen.thaw();
   EXPECT_TRUE(
       eventually([&] { return world->output().find("its claim was lost meanwhile") != std::string::npos; }, 30s))
       << world->output();

@@ -67,7 +67,7 @@ TEST(Rebalance, fences_a_member_that_wakes_after_it_was_given_up) {
   EXPECT_TRUE(eventually([&] { return world.effects().distinct == 401; }, 60s)) << world.effects().distinct << "\n"
                                                                                 << world.output();
   const auto before = effects_of(world, frozen);
-  frozen.signal(SIGCONT);
+  frozen.thaw();
   // It lives on: it rejoins, and takes its share of what comes now.
   int rounds = 0;
   ASSERT_TRUE(eventually(

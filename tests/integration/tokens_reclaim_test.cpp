@@ -92,7 +92,7 @@ TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_
   Process stays = world.consumer();
   Process frozen = world.consumer();
   ASSERT_TRUE(world.all_at_work({&stays, &frozen})) << world->output();
-  frozen.signal(SIGSTOP);
+  frozen.freeze();
   const Nanos stopped = monotonic_ns();
   const auto all = world.runs(stays, 4, stopped);
   ASSERT_TRUE(all) << world->output();
@@ -106,7 +106,7 @@ TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_
   EXPECT_FALSE(in_flight.empty()) << "frozen between two handlers: nothing was shown";
 
   const Nanos woken = monotonic_ns();
-  frozen.signal(SIGCONT);
+  frozen.thaw();
   const auto first = world.begins(frozen, woken);
   ASSERT_TRUE(first) << world->output();
   EXPECT_EQ(world.outside().first_begin(frozen.pid(), stopped), first) << "it started something while it was stopped?";
@@ -147,12 +147,12 @@ TEST(TokensReclaim, a_fenced_consumer_that_wakes_commits_nothing_and_the_limit_h
   Process stays = world.consumer();
   Process frozen = world.consumer();
   ASSERT_TRUE(world.all_at_work({&stays, &frozen})) << world->output();
-  frozen.signal(SIGSTOP);
+  frozen.freeze();
   const Nanos stopped = monotonic_ns();
   const auto all = world.runs(stays, 4, stopped);
   ASSERT_TRUE(all) << world->output();
   const Nanos woken = monotonic_ns();
-  frozen.signal(SIGCONT);
+  frozen.thaw();
   ASSERT_TRUE(world.begins(frozen, woken)) << "it does not come back to work\n" << world->output();
   ASSERT_TRUE(eventually([&] { return world->effects().distinct == 220; }, 120s)) << world->output();
   end(*world, {&stays, &frozen});

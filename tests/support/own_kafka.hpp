@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "support/process.hpp"
+
 namespace turnstile::test {
 
 class OwnKafka {
@@ -34,17 +36,16 @@ class OwnKafka {
 
   [[nodiscard]] const std::string& servers() const noexcept { return servers_; }
   /// Connections stay, and nothing is answered.
-  void freeze() const { signal(SIGSTOP); }
-  void thaw() const { signal(SIGCONT); }
+  void freeze() const { stop_and_wait(pid_); }
+  void thaw() const {
+    if (pid_ > 0) ::kill(pid_, SIGCONT);
+  }
 
  private:
   int run(const std::string& verb) const {
     return std::system((std::string(TURNSTILE_SOURCE_DIR) + "/tests/support/scratch-kafka " + verb + " " + root_ +
                         "/kafka >" + root_ + "/answer 2>" + root_ + "/problem")
                            .c_str());
-  }
-  void signal(int number) const {
-    if (pid_ > 0) ::kill(pid_, number);
   }
 
   std::string root_;

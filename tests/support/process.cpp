@@ -5,13 +5,35 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "support/eventually.hpp"
 
 namespace turnstile::test {
+
+bool is_stopped(pid_t pid) {
+  std::error_code gone;
+  bool any = false;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+    std::ifstream file(thread.path() / "stat");
+    const std::string stat(std::istreambuf_iterator<char>(file), {});
+    const auto state = stat.rfind(')') + 2;  // pid (name) state …
+    if (stat.size() <= state) continue;      // the thread has just ended
+    if (stat[state] != 'T') return false;
+    any = true;
+  }
+  return any;
+}
+
+void stop_and_wait(pid_t pid) {
+  if (::kill(pid, SIGSTOP) != 0 || !eventually([&] { return is_stopped(pid); }, std::chrono::seconds(10)))
+    throw std::runtime_error("process " + std::to_string(pid) + " does not stop at SIGSTOP");
+}
 
 Process::Process(const std::string& program, const std::vector<std::string>& arguments,
                  const std::map<std::string, std::string>& environment, const std::string& output) {
@@ -40,13 +62,6 @@ Process::~Process() {
   if (pid_ < 0 || ended()) return;
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
-}
-
-bool Process::is_stopped() const {
-  std::ifstream stat("/proc/" + std::to_string(pid_) + "/stat");
-  std::string pid, name, state;
-  stat >> pid >> name >> state;
-  return state == "T";
 }
 
 void Process::signal(int number) const { ::kill(pid_, number); }

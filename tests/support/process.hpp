@@ -12,6 +12,11 @@
 
 namespace turnstile::test {
 
+/// Not one of its threads runs: SIGSTOP arrives some time after kill() has returned, as each thread meets it.
+[[nodiscard]] bool is_stopped(pid_t pid);
+/// Sends SIGSTOP and waits until it has arrived. Throws std::runtime_error after 10 s.
+void stop_and_wait(pid_t pid);
+
 class Process {
  public:
   /// `environment` is added to this process's own. What the child writes goes to the file `output` (both streams).
@@ -22,8 +27,10 @@ class Process {
   Process& operator=(Process&&) = delete;
 
   void signal(int number) const;
+  void freeze() const { stop_and_wait(pid_); }
+  void thaw() const { signal(SIGCONT); }
   /// It has been stopped (SIGSTOP), by itself or by others.
-  [[nodiscard]] bool is_stopped() const;
+  [[nodiscard]] bool is_stopped() const { return test::is_stopped(pid_); }
   /// Nothing: it still runs. Negative: ended by that signal.
   std::optional<int> ended();
   std::optional<int> wait(std::chrono::milliseconds timeout);

@@ -30,3 +30,17 @@ within() {
 # The process runs, and is no zombie that nobody has collected yet.
 alive() { [[ -r /proc/$1/stat ]] && ! grep -q '^State:\sZ' "/proc/$1/status" 2>/dev/null; }
 gone() { ! alive "$1"; }
+
+# SIGSTOP has arrived at each of these processes, which takes a moment after `kill` has returned.
+stopped() {
+  local pid
+  for pid in "$@"; do
+    gone "$pid" || grep -q '^State:\sT' "/proc/$pid/status" 2>/dev/null || return 1
+  done
+}
+
+# Stops each of these processes (SIGSTOP), and returns when it does nothing more.
+freeze() {
+  kill -STOP "$@" 2>/dev/null || true
+  within 10 stopped "$@" || die "not all of the processes $* stop at SIGSTOP"
+}
