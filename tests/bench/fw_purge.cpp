@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/cleaner.hpp"
+#include "inbox/cleaner.hpp"
 #include "tests/bench/fw_common.hpp"
 #include "tests/bench/raw_postgres.hpp"
 #include "turnstile/log.hpp"

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "runtime/relay.hpp"
+#include "outbox/relay.hpp"
 #include "tests/bench/fw_common.hpp"
 #include "tests/bench/raw_kafka.hpp"
 #include "turnstile/kafka/broker.hpp"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/token_domain.hpp"
+#include "permits/token_domain.hpp"
 #include "simulation/random.hpp"
 #include "simulation/schedule.hpp"
 #include "simulation/services.hpp"

@@ -5,8 +5,8 @@
 
 #include <mutex>
 
-#include "runtime/logging.hpp"
 #include "support/eventually.hpp"
+#include "support/logging.hpp"
 
 namespace turnstile::test {
 

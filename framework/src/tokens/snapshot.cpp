@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "core/digest.hpp"
+#include "message/digest.hpp"
 #include "tokens/planted.hpp"
 #include "tokens/wire_parts.hpp"
 

@@ -1,0 +1,385 @@
+#include "config/check.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+
+#include "config/duration.hpp"
+#include "message/message_id.hpp"
+#include "message/names.hpp"
+
+namespace turnstile {
+namespace {
+
+using std::chrono::milliseconds;
+using Problems = std::vector<std::string>;
+
+constexpr milliseconds default_handler_timeout{30'000};     // as TopicSettings says
+constexpr milliseconds default_session_timeout{45'000};     // librdkafka's, CONFIGURATION.md
+constexpr milliseconds default_max_poll_interval{300'000};  // librdkafka's, CONFIGURATION.md
+
+bool is_port(std::string_view text) {
+  unsigned port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc{} && end == text.data() + text.size() && port >= 1 && port <= 65'535;
+}
+
+/// The port in HOST, HOST:PORT, [IPV6] or [IPV6]:PORT, without the colon.
+std::optional<std::string_view> port_of(std::string_view address) {
+  const auto bracket = address.rfind(']');
+  const auto colon = address.rfind(':');
+  if (colon == std::string_view::npos || (bracket != std::string_view::npos && colon < bracket)) return std::nullopt;
+  return address.substr(colon + 1);
+}
+
+std::vector<std::string_view> split(std::string_view list) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const auto end = std::min(list.find(',', begin), list.size());
+    parts.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// A librdkafka setting in milliseconds; nothing when it is not set, or is no number (librdkafka then refuses it).
+std::optional<milliseconds> kafka_ms(const Config& config, const std::string& key) {
+  const auto found = config.kafka.find(key);
+  if (found == config.kafka.end()) return std::nullopt;
+  const std::string& text = found->second;
+  milliseconds::rep number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return milliseconds(number);
+}
+
+std::string session_text(const Config& config) {
+  const auto set = kafka_ms(config, "session.timeout.ms");
+  return "Kafka's session timeout of " + to_text(set.value_or(default_session_timeout)) +
+         (set ? "" : " (librdkafka's default)") + "; shorten it, or raise kafka.\"session.timeout.ms\"";
+}
+
+std::optional<milliseconds> session_timeout(const Config& config) {
+  // Without brokers of ours there is no session: a poll loop of somebody else's has its own settings.
+  if (!config.kafka.contains("bootstrap.servers") && !config.kafka.contains("session.timeout.ms")) return std::nullopt;
+  return kafka_ms(config, "session.timeout.ms").value_or(default_session_timeout);
+}
+
+/// Collects the problems of one topic.
+class TopicCheck {
+ public:
+  TopicCheck(const Config& config, const std::string& topic, const TopicSettings& settings, Problems& problems)
+      : config_(config), topic_(topic), s_(settings), problems_(problems) {}
+
+  void values() {
+    if (auto problem = check_topic_name(topic_))
+      problems_.push_back(config_.where("topics." + topic_) + ": " + *problem);
+    if (s_.handler && s_.handler->empty()) add("handler", "must not be empty");
+    if (s_.limiter && s_.limiter->empty()) add("limiter", "must not be empty");
+    if (s_.limit && *s_.limit < 1) {
+      add("limit",
+          "is " + std::to_string(*s_.limit) + "; a limit is the number of handlers that may run at once, at least 1");
+    }
+    if (s_.batch && *s_.batch < 1)
+      add("batch", "is " + std::to_string(*s_.batch) + "; a batch holds at least 1 message");
+    if (s_.stop_after_dead && *s_.stop_after_dead < 0)
+      add("stop_after_dead", "is " + std::to_string(*s_.stop_after_dead) +
+                                 "; it is a number of dead letters, or 0 for a topic that never stops for them");
+    if (s_.keep_ids_for && s_.keep_ids_for->count() < 1) add("keep_ids_for", "must be at least 1s");
+    if (s_.handler_timeout && s_.handler_timeout->count() < 1) add("handler_timeout", "must be at least 1ms");
+    if (s_.lease && *s_.lease < kShortestClaimLease) {
+      add("lease", "is " + to_text(*s_.lease) + ", and must be at least " + to_text(kShortestClaimLease) +
+                       ": what is done must be written down before it ends");
+    }
+    if (s_.request_window && (*s_.request_window < kLeastRequestWindow || *s_.request_window > kMostRequestWindow)) {
+      add("request_window", "is " + std::to_string(*s_.request_window) + ", and must be from " +
+                                std::to_string(kLeastRequestWindow) + " to " + std::to_string(kMostRequestWindow));
+    }
+    if (s_.dead_letter && !s_.dead_letter->empty()) {
+      if (auto problem = check_topic_name(*s_.dead_letter)) add("dead_letter", *problem);
+    }
+    message_id();
+    retry();
+  }
+
+  void relations() {
+    if (s_.mode && *s_.mode != Mode::none && !config_.postgres) {
+      add("mode", std::string(s_.mode == Mode::leased     ? "leased"
+                              : s_.mode == Mode::sequence ? "sequence"
+                                                          : "transactional") +
+                      " needs a database, and there is no [postgres]; give postgres.url (TURNSTILE_POSTGRES_URL), "
+                      "or set the mode to none");
+    }
+    // PostgreSQL ends a transaction whose owner has frozen after handler_timeout. The next owner of the partition, which Kafka names after the
+    // session timeout, waits for that. Without a transaction nobody waits, and a handler may take hours: polling goes on beside it.
+    const bool has_transaction = s_.mode == Mode::transactional || s_.mode == Mode::sequence;
+    const auto session = has_transaction ? session_timeout(config_) : std::nullopt;
+    const auto timeout = s_.handler_timeout.value_or(default_handler_timeout);
+    if (session && timeout >= *session) {
+      add("handler_timeout",
+          to_text(timeout) + (s_.handler_timeout ? "" : " (the default)") + " must be below " + session_text(config_));
+    }
+    if (s_.dead_letter == topic_) {
+      add("dead_letter", "is the topic itself: what fails would come round for ever; name another topic");
+    }
+  }
+
+  /// Settings that are set, and that this mode has no use for or cannot do. What is not set may still come from the program.
+  void combinations() {
+    const Mode mode = s_.mode.value_or(Mode::none);
+    if (s_.duplicates == DuplicatePolicy::raise && mode == Mode::none)
+      add("duplicates", "raise needs ids to be kept: set the mode to transactional or leased");
+    if (s_.duplicates == DuplicatePolicy::replay && mode == Mode::none)
+      add("duplicates", "replay needs responses to be kept: set the mode to transactional or leased");
+    if (s_.reply_topics && mode == Mode::none)
+      add("reply_topics", "needs responses to be kept: set the mode to transactional or leased");
+    if (s_.fingerprint == true && mode == Mode::none) {
+      add("fingerprint", "needs ids to be kept: set the mode to transactional or leased");
+    }
+    const bool by_requests = s_.message_id == "request";
+    if (by_requests && mode != Mode::sequence)
+      add("message_id",
+          "request is for mode sequence, whose producers number what they send; set the mode to sequence");
+    if (s_.message_id && !by_requests) window_needs_requests();
+    if (mode == Mode::sequence) {
+      if (s_.message_id && !by_requests && *s_.message_id != "offset")
+        add("message_id",
+            "is " + *s_.message_id +
+                ", and in mode sequence messages are numbered: by the partition (offset) or by their producers "
+                "(request); or use transactional");
+      if (s_.order && *s_.order != Order::partition)
+        add("order", "mode sequence needs the order of the partition: what lies below a done record is taken for done");
+      if (s_.fingerprint == true) add("fingerprint", "is of ids, and mode sequence keeps none; use transactional");
+      if (s_.keep_ids_for) add("keep_ids_for", "is for ids, and mode sequence keeps none; leave it out");
+    }
+    const auto of_leases = [&](const char* key, bool set) {
+      if (set && mode != Mode::leased) add(key, "is for mode leased alone; set the mode to leased, or leave it out");
+    };
+    of_leases("lease", s_.lease.has_value());
+    of_leases("unknown", s_.unknown.has_value());
+    of_leases("while_running", s_.while_running.has_value());
+    of_leases("store_down", s_.store_down == StoreDownPolicy::run);
+  }
+
+  /// What is missing, now that nothing more is set.
+  void merged(RunBy run_by) {
+    if (s_.duplicates == DuplicatePolicy::raise && run_by == RunBy::consumer && !s_.dead_letter) {
+      add("duplicates",
+          "raise makes a dead letter of each duplicate, and the topic has no dead_letter; set it, or duplicates to skip");
+    }
+    if (s_.duplicates == DuplicatePolicy::replay && !s_.reply_topics)
+      add("duplicates", "replay has nowhere to send a response to; set reply_topics");
+    if (!s_.message_id) window_needs_requests();
+    if (run_by == RunBy::poll_loop && s_.store_down == StoreDownPolicy::run)
+      add("store_down",
+          "is for a Consumer; a PollLoop tells its caller that the database is away (StoreUnavailable); leave it out");
+    if (s_.limiter && !s_.limit)
+      add("limiter", "names '" + *s_.limiter + "' without a limit; set the topic's limit too");
+  }
+
+ private:
+  void add(const std::string& key, const std::string& problem) {
+    problems_.push_back(config_.where("topics." + topic_ + "." + key) + ": " + problem);
+  }
+
+  void window_needs_requests() {
+    if (s_.request_window)
+      add("request_window", "is for producers that number what they send; set message_id to request, or leave it out");
+  }
+
+  void message_id() {
+    if (!s_.message_id) return;
+    const auto source = IdSource::parse(*s_.message_id);
+    if (const auto* why = std::get_if<std::string>(&source)) add("message_id", *why);
+  }
+
+  void retry() {
+    if (!s_.retry) return;
+    const RetryPolicy all = s_.retry->over(RetryPolicy{});
+    if (all.attempts < 1) {
+      add("retry.attempts", "is " + std::to_string(all.attempts) + "; the first run is counted, so it is at least 1");
+    }
+    if (all.first.count() < 1) add("retry.backoff", "must begin at 1ms or more");
+    if (all.cap < all.first) {
+      add("retry.backoff", "ends at " + to_text(all.cap) + ", before it begins at " + to_text(all.first));
+    }
+  }
+
+  const Config& config_;
+  const std::string& topic_;
+  const TopicSettings& s_;
+  Problems& problems_;
+};
+
+void check_postgres(const Config& config, Problems& problems) {
+  if (!config.postgres) return;
+  // One that was written and is wrong has its own message already.
+  if (config.postgres->url.empty() && !config.lines.contains("postgres.url")) {
+    problems.push_back(config.where("postgres") +
+                       ": the database's url is missing; set url in [postgres], or TURNSTILE_POSTGRES_URL");
+  }
+  const auto session = session_timeout(config);
+  if (session && config.postgres->lock_timeout >= *session) {
+    problems.push_back(config.where("postgres.lock_timeout") + ": " + to_text(config.postgres->lock_timeout) +
+                       " must be below " + session_text(config));
+  }
+}
+
+void check_consumer(const Config& config, Problems& problems) {
+  const auto interval = kafka_ms(config, "max.poll.interval.ms").value_or(default_max_poll_interval);
+  if (config.consumer.drain_timeout < interval) return;
+  problems.push_back(config.where("consumer.drain_timeout") + ": " + to_text(config.consumer.drain_timeout) +
+                     " must be below kafka.\"max.poll.interval.ms\" (" + to_text(interval) +
+                     "), or the group goes on without this member while it drains");
+}
+
+void check_kafka(const Config& config, Problems& problems) {
+  const auto servers = config.kafka.find("bootstrap.servers");
+  if (servers == config.kafka.end()) return;
+  if (auto problem = check_servers(servers->second)) {
+    problems.push_back(config.where("kafka.bootstrap.servers") + ": " + *problem);
+  }
+}
+
+void check_reserve(const Config& config, Problems& problems) {
+  const LimitsSettings& limits = config.limits;
+  if (limits.reserve == 0) return;
+  if (limits.reserve_for == 0) {
+    problems.push_back(config.where("limits.reserve") +
+                       ": needs limits.reserve_for: for how many processes it is set aside of each limit");
+    return;
+  }
+  const std::int64_t aside = std::int64_t{limits.reserve} * limits.reserve_for;
+  for (const auto& [topic, settings] : config.topics) {
+    if (!settings.limit || *settings.limit > aside) continue;
+    problems.push_back(config.where("topics." + topic + ".limit") + ": a limit of " + std::to_string(*settings.limit) +
+                       " leaves nothing to share, since limits.reserve and limits.reserve_for set " +
+                       std::to_string(aside) + " aside; raise the limit, or lower the reserve");
+  }
+}
+
+void check_shared_limiters(const Config& config, Problems& problems) {
+  std::map<std::string, std::string> first_topic;  // by limiter
+  for (const auto& [topic, settings] : config.topics) {
+    if (!settings.limit) continue;
+    const std::string limiter = settings.limiter.value_or(topic);
+    const auto [first, is_first] = first_topic.try_emplace(limiter, topic);
+    if (is_first) continue;
+    const auto known = *config.topics.at(first->second).limit;
+    if (known == *settings.limit) continue;
+    problems.push_back(config.where("topics." + topic + ".limit") + ": limiter '" + limiter +
+                       "' cannot have a limit of " + std::to_string(*settings.limit) + " here and of " +
+                       std::to_string(known) + " in topic '" + first->second +
+                       "'; set the same limit, or name another limiter");
+  }
+}
+
+/// Two topics whose ids would be taken for one another's.
+void check_handlers(const Config& config, Problems& problems) {
+  std::map<std::string, std::string> first_topic;  // by handler
+  for (const auto& [topic, settings] : config.topics) {
+    const auto [first, is_first] = first_topic.try_emplace(settings.handler.value_or(topic), topic);
+    if (is_first) continue;
+    problems.push_back(config.where("topics." + topic + ".handler") + ": handler '" + first->first +
+                       "' is used by topic '" + first->second +
+                       "' too: their ids would be taken for one another's; give each a name of its own");
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> check_postgres_url(const std::string& url) {
+  constexpr const char* form =
+      "; it looks like postgresql://USER@HOST:5432/DATABASE, or like \"host=HOST dbname=DATABASE\"";
+  if (url.empty()) return std::string("is empty") + form;
+  const auto scheme_end = url.find("://");
+  if (scheme_end == std::string::npos) {
+    if (url.find('=') == std::string::npos) return std::string("is no address of a database") + form;
+    return std::nullopt;
+  }
+  const auto scheme = std::string_view(url).substr(0, scheme_end);
+  if (scheme != "postgresql" && scheme != "postgres") {
+    return scheme.find('=') != std::string_view::npos
+               ? std::nullopt
+               : std::optional(std::string("has another scheme than postgresql") + form);
+  }
+  const auto begin = scheme_end + 3;
+  auto authority = std::string_view(url).substr(begin, url.find_first_of("/?", begin) - begin);
+  if (const auto at = authority.rfind('@'); at != std::string_view::npos) authority.remove_prefix(at + 1);
+  for (const auto host : split(authority)) {
+    const auto port = port_of(host);
+    if (port && !port->empty() && !is_port(*port)) {
+      return "has a port that is no number from 1 to 65535 (a password with '/', '@' or ':' must be percent-encoded)";
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> check_servers(std::string_view servers) {
+  for (auto server : split(servers)) {
+    const auto begin = server.find_first_not_of(' ');
+    server = begin == std::string_view::npos ? "" : server.substr(begin, server.find_last_not_of(' ') - begin + 1);
+    if (const auto scheme = server.find("://"); scheme != std::string_view::npos) server.remove_prefix(scheme + 3);
+    if (server.empty()) return "lacks an address; it is a list of HOST:PORT, such as \"localhost:9092\"";
+    const auto port = port_of(server);
+    if (port && !is_port(*port)) {
+      return "'" + std::string(server) + "' has no valid port; it is HOST:PORT with a port from 1 to 65535";
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> check_config(const Config& config) {
+  Problems problems;
+  check_kafka(config, problems);
+  check_postgres(config, problems);
+  check_consumer(config, problems);
+  for (const auto& [topic, settings] : config.topics) {
+    TopicCheck check(config, topic, settings, problems);
+    check.relations();
+    // Where the configuration sets no mode, the program does: then these come up when both are merged.
+    if (settings.mode) check.combinations();
+  }
+  check_reserve(config, problems);
+  check_shared_limiters(config, problems);
+  check_handlers(config, problems);
+  return problems;
+}
+
+std::vector<std::string> check_topic(const Config& config, const std::string& topic, const TopicSettings& effective,
+                                     RunBy run_by) {
+  Problems problems;
+  TopicCheck check(config, topic, effective, problems);
+  check.values();
+  check.relations();
+  check.combinations();
+  check.merged(run_by);
+  return problems;
+}
+
+std::vector<std::string> check_dead_letters(const std::map<std::string, std::string>& dead_letters) {
+  Problems problems;
+  std::set<std::string> seen;
+  for (const auto& [begin, ignored] : dead_letters) {
+    std::vector<std::string> path;
+    std::string topic = begin;
+    while (seen.insert(topic).second) {
+      path.push_back(topic);
+      const auto next = dead_letters.find(topic);
+      if (next == dead_letters.end()) break;
+      topic = next->second;
+    }
+    const auto back = std::find(path.begin(), path.end(), topic);
+    // A topic that names itself has its own message.
+    if (!dead_letters.contains(topic) || path.end() - back < 2) continue;
+    std::string circle;
+    for (auto it = back; it != path.end(); ++it) circle += *it + " -> ";
+    problems.push_back(
+        "dead_letter: the dead letters of these topics go in a circle, so a message that fails would go round forever: " +
+        circle + topic + "; give one of them a dead letter topic that this program does not consume");
+  }
+  return problems;
+}
+
+}  // namespace turnstile

@@ -1,0 +1,78 @@
+#include "turnstile/config.hpp"
+
+#include <algorithm>
+
+#include "config/check.hpp"
+#include "config/environment.hpp"
+#include "config/file.hpp"
+#include "config/suggest.hpp"
+#include "config/toml.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+namespace {
+
+constexpr const char* default_group = "turnstile";
+
+/// In the order in which a person meets them: by line, what has none last.
+std::vector<std::string> in_order(std::vector<ConfigProblem> problems) {
+  std::stable_sort(problems.begin(), problems.end(), [](const auto& a, const auto& b) {
+    if ((a.line == 0) != (b.line == 0)) return b.line == 0;
+    return a.line < b.line;
+  });
+  std::vector<std::string> texts;
+  for (auto& problem : problems) texts.push_back(std::move(problem.text));
+  return texts;
+}
+
+/// Each with its line and, for a name that does not exist, the nearest one that does.
+void check_kafka(const Config& config, const KafkaCheck& check, std::vector<ConfigProblem>& problems) {
+  for (const auto& [key, why, known] : check(config.kafka)) {
+    const std::string setting = "kafka." + key;
+    const auto line = config.lines.find(setting);
+    const auto near = suggest(key, std::vector<std::string_view>(known.begin(), known.end()));
+    problems.push_back(
+        {line == config.lines.end() ? 0 : line->second,
+         config.where(setting) + ": " + why + (near ? "; did you mean '" + std::string(*near) + "'?" : "")});
+  }
+}
+
+}  // namespace
+
+Config Config::parse(std::string_view toml, std::string_view name, const Environment& environment,
+                     const KafkaCheck& kafka_check) {
+  auto parsed = parse_toml(toml, name);
+  if (auto* problem = std::get_if<std::string>(&parsed)) throw ConfigError({std::move(*problem)});
+
+  Config config;
+  config.source = name;
+  auto problems = read_file(std::get<TomlTable>(parsed), config);
+  if (environment) {
+    for (auto& problem : read_environment(environment, config)) problems.push_back({0, std::move(problem)});
+  }
+  if (kafka_check) check_kafka(config, kafka_check, problems);
+  // What was not read well keeps its default: relations are checked all the same, so that one start shows everything.
+  for (auto& problem : check_config(config)) problems.push_back({0, std::move(problem)});
+  if (!problems.empty()) throw ConfigError(in_order(std::move(problems)));
+  config.kafka.try_emplace("group.id", default_group);
+  return config;
+}
+
+std::string Config::where(const std::string& key) const {
+  const auto found = lines.find(key);
+  if (found == lines.end()) return key;
+  if (found->second == 0) return "environment " + environment_name(key) + ": " + key;
+  return source + ":" + std::to_string(found->second) + ": " + key;
+}
+
+std::string Config::client() const {
+  const auto found = kafka.find("client.id");
+  return found == kafka.end() || found->second.empty() ? group() : found->second;
+}
+
+std::string Config::group() const {
+  const auto found = kafka.find("group.id");
+  return found == kafka.end() ? default_group : found->second;
+}
+
+}  // namespace turnstile

@@ -1,0 +1,186 @@
+#include "config/environment.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "config/keys.hpp"
+#include "config/suggest.hpp"
+
+namespace turnstile {
+namespace {
+
+constexpr std::string_view kPrefix = "TURNSTILE_";
+/// Read by others than the configuration: failpoints, and the tests of this project.
+constexpr std::string_view kFailpoint = "TURNSTILE_FAILPOINT";
+constexpr std::string_view kTestPrefix = "TURNSTILE_TEST_";
+
+/// The keys of [kafka] that have a variable.
+std::set<std::string> kafka_keys(const Config& config) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : config.kafka) keys.insert(key);
+  for (const auto key : kafka_environment_keys()) keys.insert(std::string(key));
+  return keys;
+}
+
+std::set<std::string> all_topics(std::set<std::string> topics, const Config& config) {
+  for (const auto& [topic, settings] : config.topics) topics.insert(topic);
+  return topics;
+}
+
+class EnvironmentReader {
+ public:
+  EnvironmentReader(const Config::Environment& environment, Config& config)
+      : environment_(environment), config_(config) {}
+
+  std::vector<std::string> read() {
+    kafka();
+    postgres();
+    section("consumer", consumer_keys(), config_.consumer);
+    section("limits", limits_keys(), config_.limits);
+    section("log", log_keys(), config_.log);
+    topics(all_topics({}, config_));
+    return std::move(problems_);
+  }
+
+  std::vector<std::string> read_topics_too(const std::set<std::string>& topics_of_program) {
+    topics(all_topics(topics_of_program, config_));
+    return std::move(problems_);
+  }
+
+ private:
+  std::optional<ConfigValue> look_up(const std::string& key) const {
+    auto text = environment_(environment_name(key));
+    if (!text || text->empty()) return std::nullopt;
+    return ConfigValue{std::move(*text), true};
+  }
+
+  void problem(const std::string& key, const std::string& why) {
+    problems_.push_back("environment " + environment_name(key) + ": " + key + ": " + why);
+  }
+
+  /// True when any variable of the section is set.
+  template <class Section>
+  bool section(const std::string& prefix, std::span<const Setting<Section>> keys, Section& into) {
+    bool any = false;
+    for (const auto& setting : keys) {
+      const std::string key = prefix + "." + std::string(setting.name);
+      const auto value = look_up(key);
+      if (!value) continue;
+      any = true;
+      if (auto why = setting.read(*value, into)) {
+        problem(key, *why);
+        config_.lines.try_emplace(key, 0);
+      } else {
+        config_.lines[key] = 0;
+      }
+    }
+    return any;
+  }
+
+  void kafka() {
+    for (const auto& key : kafka_keys(config_)) {
+      auto value = look_up("kafka." + key);
+      if (!value) continue;
+      config_.kafka[key] = std::move(std::get<std::string>(value->value));
+      config_.lines["kafka." + key] = 0;
+    }
+  }
+
+  void postgres() {
+    PostgresSettings settings = config_.postgres.value_or(PostgresSettings{});
+    if (section("postgres", postgres_keys(), settings)) config_.postgres = std::move(settings);
+  }
+
+  void topics(const std::set<std::string>& names) {
+    std::map<std::string, std::string> topic_of;  // by the variable's name: 'pay.v2' and 'pay-v2' have the same
+    for (const auto& topic : names) {
+      const std::string prefix = "topics." + topic;
+      const auto [other, is_first] = topic_of.try_emplace(environment_name(prefix), topic);
+      if (!is_first) {
+        ambiguous(topic, other->second);
+        continue;
+      }
+      const auto known = config_.topics.find(topic);
+      TopicSettings settings = known == config_.topics.end() ? TopicSettings{} : known->second;
+      if (section(prefix, topic_keys(), settings)) config_.topics[topic] = std::move(settings);
+    }
+  }
+
+  void ambiguous(const std::string& topic, const std::string& other) {
+    for (const auto& setting : topic_keys()) {
+      const std::string key = "topics." + topic + "." + std::string(setting.name);
+      if (!look_up(key)) continue;
+      problems_.push_back("environment " + environment_name(key) + ": may mean topic '" + other + "' or '" + topic +
+                          "', whose variables have the same names; set it in the file");
+    }
+  }
+
+  const Config::Environment& environment_;
+  Config& config_;
+  std::vector<std::string> problems_;
+};
+
+template <class Section>
+void add_names(std::set<std::string>& names, const std::string& section, std::span<const Setting<Section>> keys) {
+  for (const auto& setting : keys) names.insert(environment_name(section + "." + std::string(setting.name)));
+}
+
+std::set<std::string> variables_that_are_read(const std::set<std::string>& topics, const Config& config) {
+  std::set<std::string> names;
+  for (const auto& key : kafka_keys(config)) names.insert(environment_name("kafka." + key));
+  add_names(names, "postgres", postgres_keys());
+  add_names(names, "consumer", consumer_keys());
+  add_names(names, "limits", limits_keys());
+  add_names(names, "log", log_keys());
+  for (const auto& topic : topics) add_names(names, "topics." + topic, topic_keys());
+  return names;
+}
+
+std::string unread(const std::string& variable, const std::set<std::string>& names) {
+  // Without what all of them begin with, which would make any two look alike.
+  const auto own_part = [](std::string_view name) { return name.substr(kPrefix.size()); };
+  std::vector<std::string_view> candidates;
+  for (const auto& name : names) candidates.push_back(own_part(name));
+  const std::string text = "environment " + variable + ": nothing reads this variable, so it changes nothing; ";
+  if (const auto near = suggest(own_part(variable), candidates))
+    return text + "did you mean " + std::string(kPrefix) + std::string(*near) + "?";
+  if (variable.starts_with("TURNSTILE_KAFKA_"))
+    return text + "a setting of librdkafka must stand in the file's [kafka] before the environment can override it";
+  if (variable.starts_with("TURNSTILE_TOPICS_"))
+    return text + "the program has no such topic, or a topic has no such setting";
+  return text + "unset it, or correct its name: TURNSTILE_SECTION_KEY, such as TURNSTILE_POSTGRES_URL";
+}
+
+}  // namespace
+
+std::string environment_name(std::string_view key) {
+  std::string name(kPrefix);
+  for (const char c : key) {
+    if (c >= 'a' && c <= 'z') name += static_cast<char>(c - 'a' + 'A');
+    else if ((c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')) name += c;
+    else name += '_';
+  }
+  return name;
+}
+
+std::vector<std::string> read_environment(const Config::Environment& environment, Config& config) {
+  return EnvironmentReader(environment, config).read();
+}
+
+std::vector<std::string> read_environment(const std::set<std::string>& topics_of_program, Config& config) {
+  if (!config.environment) return {};
+  return EnvironmentReader(config.environment, config).read_topics_too(topics_of_program);
+}
+
+std::vector<std::string> unread_variables(const std::set<std::string>& topics_of_program, const Config& config) {
+  const auto names = variables_that_are_read(all_topics(topics_of_program, config), config);
+  std::vector<std::string> found;
+  for (const auto& variable : config.variables) {
+    if (names.contains(variable) || variable == kFailpoint || variable.starts_with(kTestPrefix)) continue;
+    found.push_back(unread(variable, names));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace turnstile

@@ -1,0 +1,45 @@
+#include "config/secrets.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace turnstile {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return out;
+}
+
+bool holds(const std::string& text, std::string_view word) { return text.find(word) != std::string::npos; }
+
+}  // namespace
+
+bool is_secret_kafka_key(std::string_view key) {
+  // By word rather than by list, so that a setting of a newer librdkafka is safe too.
+  constexpr std::array<std::string_view, 7> words{"password", "secret",      "token",  "credential",
+                                                  "jaas",     "ssl.key.pem", "ssl_key"};
+  const std::string name = lower(key);
+  // Free text that may hold a token; "sasl.oauthbearer.token.endpoint.url" and the like are kept back as well.
+  if (name == "sasl.oauthbearer.config") return true;
+  return std::any_of(words.begin(), words.end(), [&](auto word) { return holds(name, word); });
+}
+
+std::map<std::string, std::string> redacted(const std::map<std::string, std::string>& kafka) {
+  auto shown = kafka;
+  for (auto& [key, value] : shown) {
+    if (is_secret_kafka_key(key)) value = "***";
+  }
+  return shown;
+}
+
+bool may_hold_secret(std::string_view line) {
+  constexpr std::array<std::string_view, 11> words{"url",  "pass", "pwd",  "secret", "token", "credential",
+                                                   "sasl", "ssl",  "jaas", "auth",   "://"};
+  const std::string text = lower(line);
+  return std::any_of(words.begin(), words.end(), [&](auto word) { return holds(text, word); });
+}
+
+}  // namespace turnstile

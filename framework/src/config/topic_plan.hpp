@@ -1,0 +1,54 @@
+#pragma once
+// What a topic's settings come to when code, configuration and defaults are laid over one another: nothing optional
+// is left. Made once at start, read by all threads.
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "message/message_id.hpp"
+#include "turnstile/handler.hpp"
+#include "turnstile/ports/inbox.hpp"
+#include "turnstile/settings.hpp"
+
+namespace turnstile {
+
+struct TopicPlan {
+  std::string topic{};
+  std::string handler{};
+  Mode mode = Mode::none;
+  Order order = Order::partition;
+  std::string limiter{};  ///< empty: no limit but the workers
+  std::int64_t limit = 0;
+  IdSource id_source;
+  RetryPolicy retry{};
+  std::optional<std::string> dead_letter{};  ///< a topic's name, never ""
+  std::int64_t stop_after_dead = 100;        ///< 0: never
+  std::size_t batch = 500;
+  DuplicatePolicy duplicates = DuplicatePolicy::skip;
+  std::vector<std::string> reply_topics{};  ///< the first one is where who names none is answered
+  std::size_t max_response = 64 * 1024;     ///< bytes
+  std::chrono::milliseconds lease{30'000};
+  UnknownPolicy unknown = UnknownPolicy::park;
+  RunningPolicy while_running = RunningPolicy::wait;
+  HorizonPolicy too_old = HorizonPolicy::park;
+  StoreDownPolicy store_down = StoreDownPolicy::wait;
+  Numbering numbering = Numbering::ids;
+  std::int64_t request_window = 1'024;
+  bool fingerprint = false;
+  std::chrono::milliseconds handler_timeout{30'000};
+
+  /// A record is known by where it stands, and not by something that it holds: what was done of a topic says nothing of another topic of
+  /// its name.
+  [[nodiscard]] bool knows_by_offset() const noexcept { return numbering != Numbering::ids || id_source.is_offset(); }
+};
+
+/// One line for people: handler, mode, ids, order, limit, retries, dead letters.
+std::string describe(const TopicPlan& plan);
+
+/// `settings` must have passed check_topic(): throws ConfigError otherwise.
+TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings);
+
+}  // namespace turnstile

@@ -1,0 +1,18 @@
+#include "delivery/backoff.hpp"
+
+#include <algorithm>
+
+namespace turnstile {
+
+std::chrono::milliseconds backoff(const RetryPolicy& policy, int failed, double random) {
+  const auto cap = std::max(policy.cap, policy.first);
+  auto delay = policy.first;
+  for (int i = 1; i < failed && delay < cap; ++i) {
+    // Compared before it is doubled: a cap near the type's end must not overflow.
+    delay = delay > cap / 2 ? cap : delay * 2;
+  }
+  const auto off = static_cast<double>(delay.count()) / 2 * std::clamp(random, 0.0, 1.0);
+  return delay - std::chrono::milliseconds(static_cast<std::chrono::milliseconds::rep>(off));
+}
+
+}  // namespace turnstile

@@ -1,0 +1,140 @@
+#include "delivery/claim_keeper.hpp"
+
+#include <algorithm>
+
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+
+/// Three times a lease: two renewals may fail before it ends.
+constexpr int kRenewals = 3;
+/// So often the clock is looked at, at least, while anything is claimed.
+constexpr std::chrono::milliseconds kLookAgain{500};
+/// How many calls without an answer are remembered: one each time the store goes away, and some probes of it.
+constexpr std::size_t kMostAbandoned = 256;
+
+}  // namespace
+
+ClaimKeeper::ClaimKeeper(std::shared_ptr<Claims> claims, std::shared_ptr<const Journal> journal)
+    : claims_(std::move(claims)), journal_(std::move(journal)), late_(claims_, journal_) {}
+
+ClaimKeeper::~ClaimKeeper() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+ClaimKeeper::Hold::Hold(ClaimKeeper& keeper, Held held) : keeper_(keeper) {
+  const auto due = held.since + held.lease / kRenewals;
+  bool sooner = false;
+  {
+    const std::lock_guard lock(keeper_.mutex_);
+    place_ = keeper_.held_.insert(keeper_.held_.end(), std::move(held));
+    sooner = due < keeper_.wakes_at_;
+    if (!keeper_.thread_.joinable()) keeper_.thread_ = std::thread([&keeper] { keeper.run(); });
+  }
+  if (sooner) keeper_.wake_.notify_all();
+}
+
+ClaimKeeper::Hold::~Hold() {
+  const std::lock_guard lock(keeper_.mutex_);
+  if (keeper_.renewing_ == &*place_) keeper_.gone_ = true;
+  keeper_.held_.erase(place_);
+}
+
+void ClaimKeeper::Hold::let_go(std::span<const ClaimEnd> ends) {
+  const std::lock_guard lock(keeper_.mutex_);
+  std::erase_if(place_->claims, [&](const HeldClaim& claim) {
+    return std::any_of(ends.begin(), ends.end(), [&](const ClaimEnd& end) { return end.claim.id == claim.id; });
+  });
+}
+
+bool ClaimKeeper::Hold::is_over() const {
+  const std::lock_guard lock(keeper_.mutex_);
+  return Clock::now() >= end_of(*place_);
+}
+
+void ClaimKeeper::abandon(const MessageId& owner) {
+  const std::lock_guard lock(mutex_);
+  if (abandoned_.size() == kMostAbandoned) abandoned_.erase(abandoned_.begin());
+  abandoned_.push_back(owner);
+}
+
+std::vector<MessageId> ClaimKeeper::abandoned() const {
+  const std::lock_guard lock(mutex_);
+  return abandoned_;
+}
+
+ClaimKeeper::Clock::time_point ClaimKeeper::next_due() const {
+  auto due = Clock::time_point::max();
+  for (const Held& held : held_) {
+    if (!held.claims.empty()) due = std::min(due, held.since + held.lease / kRenewals);
+  }
+  return due;
+}
+
+void ClaimKeeper::run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    wakes_at_ = next_due();
+    if (wakes_at_ == Clock::time_point::max()) {
+      wake_.wait(lock);
+      continue;
+    }
+    if (Clock::now() < wakes_at_) {
+      // A wait does not count the time for which the machine is suspended.
+      wake_.wait_until(lock, std::min(wakes_at_, Clock::now() + kLookAgain));
+      continue;
+    }
+    const auto due = std::find_if(held_.begin(), held_.end(), [&](const Held& held) {
+      return !held.claims.empty() && held.since + held.lease / kRenewals <= wakes_at_;
+    });
+    renew(lock, due);
+  }
+}
+
+void ClaimKeeper::renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place) {
+  const Held asked = *place;
+  renewing_ = &*place;
+  gone_ = false;
+  lock.unlock();
+  const auto sent = Clock::now();
+  std::vector<bool> still;
+  std::string failure;
+  try {
+    still = claims_->renew(asked.handler, asked.owner, asked.lease, asked.claims);
+  } catch (const std::exception& e) {
+    failure = e.what();
+  }
+  lock.lock();
+  renewing_ = nullptr;
+  if (gone_) return;
+  if (still.empty()) {
+    if (sent >= end_of(asked)) {
+      lose(*place, "its lease ended while it could not be renewed: " + failure);
+    } else {
+      wake_.wait_for(lock, std::min(asked.lease / 20, std::chrono::milliseconds(500)), [&] { return stopping_; });
+    }
+    return;
+  }
+  place->since = sent;
+  for (std::size_t i = 0; i < still.size(); ++i) {
+    const auto same = [&](const HeldClaim& claim) { return claim.id == asked.claims[i].id; };
+    if (!still[i] && std::any_of(place->claims.begin(), place->claims.end(), same))
+      return lose(*place, "another one has it, somebody has decided about it, or the database has lost it");
+  }
+}
+
+/// What runs under it is asked to stop, and nothing of its unit starts any more.
+void ClaimKeeper::lose(Held& held, const std::string& why) {
+  held.claims.clear();
+  held.watch->cancel();
+  journal_->error(held.at, "a claim was lost, its handler is asked to stop: " + why);
+}
+
+}  // namespace turnstile

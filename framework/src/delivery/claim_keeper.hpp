@@ -1,0 +1,92 @@
+#pragma once
+// Renews the claims of what runs, and cancels what has lost its claim. Its thread starts with the first claim.
+
+#include <chrono>
+#include <condition_variable>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "delivery/late_ends.hpp"
+#include "delivery/run_watch.hpp"
+#include "support/journal.hpp"
+#include "turnstile/lease_clock.hpp"
+#include "turnstile/ports/claims.hpp"
+
+namespace turnstile {
+
+/// Thread-safe. Must outlive its holds.
+class ClaimKeeper {
+ public:
+  using Clock = LeaseClock;
+
+  ClaimKeeper(std::shared_ptr<Claims> claims, std::shared_ptr<const Journal> journal);
+  ~ClaimKeeper();
+  ClaimKeeper(const ClaimKeeper&) = delete;
+  ClaimKeeper& operator=(const ClaimKeeper&) = delete;
+
+  /// What a worker has claimed for its unit.
+  struct Held {
+    HandlerId handler;
+    MessageId owner;
+    std::chrono::milliseconds lease{};
+    Clock::time_point since{};  ///< when the claim was sent: its lease ends no sooner than that and `lease`
+    TopicPartition at;
+    RunWatch* watch = nullptr;  ///< cancelled when one of the claims is lost
+    std::vector<HeldClaim> claims;
+  };
+
+  /// Renewed while it lives. Belongs to one worker.
+  class Hold {
+   public:
+    Hold(ClaimKeeper& keeper, Held held);
+    ~Hold();
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+    /// These are not to be renewed any more: they are about to end.
+    void let_go(std::span<const ClaimEnd> ends);
+    /// By the clock: who has just woken has not been told of it yet.
+    [[nodiscard]] bool is_over() const;
+
+   private:
+    ClaimKeeper& keeper_;
+    std::list<Held>::iterator place_;
+  };
+
+  [[nodiscard]] LateEnds& late() noexcept { return late_; }
+  [[nodiscard]] Claims& claims() noexcept { return *claims_; }
+
+  /// Nothing has run under this owner, and whether it has claimed anything is not known.
+  void abandon(const MessageId& owner);
+  [[nodiscard]] std::vector<MessageId> abandoned() const;
+
+ private:
+  /// Clocks of one machine and another run differently by less than this part; ours must say first that a lease is over.
+  static constexpr int kDrift = 16;
+
+  void run();
+  [[nodiscard]] Clock::time_point next_due() const;
+  [[nodiscard]] static Clock::time_point end_of(const Held& held) {
+    return held.since + held.lease - held.lease / kDrift;
+  }
+  void renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place);
+  void lose(Held& held, const std::string& why);
+
+  std::shared_ptr<Claims> claims_;
+  std::shared_ptr<const Journal> journal_;
+  LateEnds late_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::list<Held> held_;
+  std::vector<MessageId> abandoned_;
+  const Held* renewing_ = nullptr;  ///< the thread is asking for this one, without the lock
+  bool gone_ = false;               ///< and it has gone meanwhile
+  Clock::time_point wakes_at_ = Clock::time_point::max();
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace turnstile

@@ -1,0 +1,86 @@
+#include "delivery/dead_letters.hpp"
+
+#include <array>
+#include <limits>
+
+#include "message/replay.hpp"
+#include "support/failpoint.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+
+constexpr std::string_view kPrefix = "turnstile-";
+
+/// Headers are for people and programs that read the dead letter topic; a stack of kilobytes helps neither.
+constexpr std::size_t kErrorBytes = 1000;
+
+}  // namespace
+
+OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, const Death& death) {
+  OwnedMessage record = message.own();
+  record.topic = plan.dead_letter.value_or("");
+  record.partition = -1;
+  // The time of its death: with the record's own, the retention of the dead letter topic could delete it at once.
+  record.timestamp = {};
+  // A dead letter that dies again says where it came from at first and where it died last, and each once.
+  const auto first = first_origin(message);
+  std::erase_if(record.headers, [](const Header& h) { return h.name.starts_with(kPrefix); });
+  const std::array<std::pair<std::string_view, std::string>, 9> why{{
+      {"turnstile-original-topic", std::string(message.topic())},
+      {"turnstile-original-partition", std::to_string(message.partition())},
+      {"turnstile-original-offset", std::to_string(message.offset())},
+      {"turnstile-original-timestamp", std::to_string(message.timestamp().time_since_epoch().count())},
+      {"turnstile-handler", plan.handler},
+      {"turnstile-reason", death.reason},
+      {"turnstile-error", death.error.substr(0, kErrorBytes)},
+      {"turnstile-attempts", std::to_string(death.attempts)},
+      {kDeaths, std::to_string(deaths_of(message) + 1)},
+  }};
+  for (const auto& [name, value] : why) record.headers.push_back({std::string(name), value});
+  if (first) record.headers.push_back({std::string(kFirstOrigin), *first});
+  return record;
+}
+
+void DeadLetters::find(Place& place, const TopicPlan& plan, HandlerId handler, Offset first) const {
+  if (!keeps_rows(place)) return;
+  auto dead = store_->dead_between(handler, *place.fence, first, std::numeric_limits<Offset>::max(),
+                                   plan.id_source.is_offset() ? std::string_view() : kKilledProcess);
+  place.dead = dead.empty() ? nullptr : std::make_shared<const std::set<Offset>>(std::move(dead));
+}
+
+DeadLetters::Buried DeadLetters::bury(const Message& message, const std::optional<MessageId>& id, const Place& place,
+                                      const TopicPlan& plan, HandlerId handler, const Death& death) {
+  const bool has_row = keeps_rows(place);
+  if (has_row && !store_->dead_between(handler, *place.fence, message.offset(), message.offset()).empty())
+    return Buried::before;
+  TURNSTILE_FAILPOINT("before-dead-letter");
+  std::optional<TopicPartitionOffset> where;
+  const bool goes_round = deaths_of(message) >= kMostDeaths;
+  if (goes_round && !has_row) {
+    throw BrokerError("it has been a dead letter " + std::to_string(kMostDeaths) +
+                      " times (header turnstile-deaths): do dead letter topics lead back to '" + plan.topic +
+                      "'? End the circle, or have the handler answer done() to it");
+  }
+  if (plan.dead_letter && !goes_round) {
+    if (!producer_) throw BrokerError("no producer for dead letters of topic '" + plan.topic + "'");
+    const auto sent = producer_->send(dead_letter_record(message, plan, death));
+    where = TopicPartitionOffset{{*plan.dead_letter, sent.partition}, sent.offset};
+  }
+  TURNSTILE_FAILPOINT("dead-letter-sent");
+  if (has_row) {
+    store_->record_dead(DeadMessage{.handler = handler,
+                                    .fence = *place.fence,
+                                    .record = message.own(),
+                                    .id = id,
+                                    .reason = death.reason,
+                                    .error = death.error,
+                                    .attempts = death.attempts,
+                                    .dead_letter = where});
+  }
+  TURNSTILE_FAILPOINT("after-dead-letter");
+  return where ? Buried::sent : goes_round ? Buried::went_round : Buried::parked;
+}
+
+}  // namespace turnstile

@@ -1,0 +1,76 @@
+#include "delivery/death_streaks.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "delivery/dead_letters.hpp"
+
+namespace turnstile {
+
+std::optional<std::int64_t> DeathStreaks::count(const Place& place, const std::string& reason) {
+  // The crash or the failover that left messages in doubt is over, and a stop would not settle one of them.
+  if (most_ == 0 || reason == "unknown") return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  Streak& streak = by_partition_[place.at.partition];
+  if (streak.reason != reason || streak.fence != place.fence) streak = {place.fence, reason, 0, false};
+  running_ = by_partition_.size();
+  if (streak.count >= most_) return streak.count;
+  ++streak.count;
+  return std::nullopt;
+}
+
+void DeathStreaks::take_back(const Place& place, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  const auto it = by_partition_.find(place.at.partition);
+  if (it == by_partition_.end() || it->second.reason != reason || it->second.fence != place.fence) return;
+  it->second.count = std::max<std::int64_t>(it->second.count - 1, 0);
+}
+
+void DeathStreaks::went_well(const Place& place) {
+  if (running_.load(std::memory_order_relaxed) == 0) return;
+  const std::lock_guard lock(mutex_);
+  by_partition_.erase(place.at.partition);
+  running_ = by_partition_.size();
+}
+
+bool DeathStreaks::tell_of(const Place& place) {
+  const std::lock_guard lock(mutex_);
+  const auto it = by_partition_.find(place.at.partition);
+  return it != by_partition_.end() && !std::exchange(it->second.told, true);
+}
+
+std::string remedy_for(const std::string& reason, const TopicPlan& plan, bool rows) {
+  const auto replay = [&](const std::string& options) {
+    const std::string text = ". What is dead already: ";
+    if (rows) return text + "turnstile dlq replay --all" + options;
+    return text + "publish the records in the topic '" + plan.dead_letter.value_or("") + "' to '" + plan.topic +
+           "' again";
+  };
+  const std::string section = "[topics." + plan.topic + "]";
+  if (reason == "missing_id" && plan.numbering == Numbering::requests)
+    return "its producers do not number what they send: let them use NumberedSender, or set another mode in " + section;
+  if (reason == "missing_id") {
+    return "tell where its records have their ids, in " + section +
+           ": message_id = \"key\", \"header:NAME\", \"json:/pointer\" or \"cloudevents\"; where they have none, mode = "
+           "\"sequence\"" +
+           replay(" --reason missing_id");
+  }
+  if (reason == "too_old") {
+    return "if old times are no sign of old deliveries, as when history is imported, set too_old = \"run\" in " +
+           section + replay(" --reason too_old");
+  }
+  if (reason == "duplicate")
+    return "offsets may have been reset: duplicates = \"skip\" in " + section + " passes over what has taken effect";
+  if (reason == "mismatch")
+    return "equal ids come with different payloads: message_id in " + section +
+           " names something that is not one message's alone, or a producer uses ids twice";
+  if (reason == "outside_window")
+    return "raise request_window (" + std::to_string(plan.request_window) + ") in " + section;
+  if (reason == "no_session" || reason == "forged")
+    return "look at its producers: their sessions must be kept in the consumers' database, and signed for this topic";
+  // --all leaves those that kill their process.
+  return "see what the handler reports, and mend it or what it depends on" +
+         replay(reason == kKilledProcess ? " --reason " + reason : "");
+}
+
+}  // namespace turnstile

@@ -1,0 +1,49 @@
+#pragma once
+// Dead letters that follow one another: many in a row for one reason mean that something else is wrong than the messages. The
+// partition then stops before all of it is dead.
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "config/topic_plan.hpp"
+#include "delivery/place.hpp"
+
+namespace turnstile {
+
+/// Of one topic. Thread-safe.
+class DeathStreaks {
+ public:
+  /// After `most` in a row no more is to be buried; 0: never. Messages in doubt (`unknown`) do not count.
+  explicit DeathStreaks(std::int64_t most) : most_(most) {}
+
+  /// Counts a death that is about to be buried. How many there were, when it is one too many: then it is not counted. Workers bury side
+  /// by side, and none goes past the number.
+  std::optional<std::int64_t> count(const Place& place, const std::string& reason);
+  /// It could not be buried.
+  void take_back(const Place& place, const std::string& reason);
+  /// A message of the partition took effect, or was seen to have done so.
+  void went_well(const Place& place);
+  /// True the first time for this streak.
+  bool tell_of(const Place& place);
+
+ private:
+  struct Streak {
+    std::optional<Fence> fence;
+    std::string reason;
+    std::int64_t count = 0;
+    bool told = false;
+  };
+  const std::int64_t most_;
+  std::atomic<std::size_t> running_{0};  ///< how many there are, for who has nothing to end
+  mutable std::mutex mutex_;
+  std::map<std::int32_t, Streak> by_partition_;
+};
+
+/// What to do when a partition has stopped for dead letters of this reason. `rows`: `turnstile dlq replay` finds them in the table `dead`.
+std::string remedy_for(const std::string& reason, const TopicPlan& plan, bool rows);
+
+}  // namespace turnstile

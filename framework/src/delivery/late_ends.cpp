@@ -1,0 +1,97 @@
+#include "delivery/late_ends.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "delivery/end_trouble.hpp"
+
+namespace turnstile {
+
+namespace {
+
+/// Between two tries while the store is away.
+constexpr std::chrono::milliseconds kEvery{250};
+
+}  // namespace
+
+LateEnds::LateEnds(std::shared_ptr<Claims> claims, std::shared_ptr<const Journal> journal)
+    : claims_(std::move(claims)), journal_(std::move(journal)) {}
+
+LateEnds::~LateEnds() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  for (const Late& late : late_) {
+    journal_->error(late.at,
+                    std::to_string(late.ends.size()) +
+                        " ended while the database was away, and that was never written down: they stay claimed, "
+                        "and are parked if they are delivered again after their lease");
+  }
+}
+
+void LateEnds::add(Late late) {
+  const std::lock_guard lock(mutex_);
+  late_.push_back(std::move(late));
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  wake_.notify_all();
+}
+
+bool LateEnds::any(HandlerId handler, const MessageId& id, bool (*which)(const ClaimEnd&)) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(late_.begin(), late_.end(), [&](const Late& late) {
+    return late.handler == handler && std::any_of(late.ends.begin(), late.ends.end(), [&](const ClaimEnd& end) {
+             return end.claim.id == id && which(end);
+           });
+  });
+}
+
+void LateEnds::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return stopping_ || !late_.empty(); });
+    if (stopping_) return;
+    const auto first = late_.begin();
+    lock.unlock();
+    const bool said = say(*first);
+    lock.lock();
+    if (said) late_.erase(first);
+    else if (wake_.wait_for(lock, kEvery, [this] { return stopping_; })) return;
+  }
+}
+
+/// False: to be said again.
+bool LateEnds::say(const Late& late) {
+  std::vector<bool> held;
+  const auto trouble = trouble_with([&] { held = claims_->end(late.handler, late.owner, late.ends); });
+  if (!trouble) {
+    told(late, held);
+    return true;
+  }
+  if (!trouble->for_good) return false;
+  if (late.ends.size() == 1) {
+    journal_->error(late.at,
+                    "one ended while the database was away, which refuses to write that down: " + trouble->why);
+    return true;
+  }
+  // Each by itself, so that one that is refused takes no other along.
+  const std::lock_guard lock(mutex_);
+  for (const ClaimEnd& end : late.ends) late_.push_back({late.handler, late.owner, late.at, {end}});
+  return true;
+}
+
+void LateEnds::told(const Late& late, const std::vector<bool>& held) const {
+  const auto ours = std::count(held.begin(), held.end(), true);
+  const std::string what = std::to_string(late.ends.size()) + " ended while the database was away: ";
+  if (ours == static_cast<std::ptrdiff_t>(held.size())) {
+    journal_->info(late.at, what + "that is written down now");
+  } else {
+    journal_->warn(late.at,
+                   what + std::to_string(ours) +
+                       " are written down now; the others were already, or somebody has decided about them meanwhile");
+  }
+}
+
+}  // namespace turnstile

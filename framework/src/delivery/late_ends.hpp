@@ -1,0 +1,58 @@
+#pragma once
+// How claims ended that nobody waits for any more, because the store did not answer: said on a thread of its own as soon as it does. The
+// thread starts with the first of them.
+
+#include <condition_variable>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "support/journal.hpp"
+#include "turnstile/ports/claims.hpp"
+
+namespace turnstile {
+
+/// Thread-safe.
+class LateEnds {
+ public:
+  struct Late {
+    HandlerId handler;
+    MessageId owner;
+    TopicPartition at;
+    std::vector<ClaimEnd> ends;
+  };
+
+  LateEnds(std::shared_ptr<Claims> claims, std::shared_ptr<const Journal> journal);
+  /// Those that are left are told, and stay claimed.
+  ~LateEnds();
+  LateEnds(const LateEnds&) = delete;
+  LateEnds& operator=(const LateEnds&) = delete;
+
+  void add(Late late);
+  /// Whether this message is among them.
+  [[nodiscard]] bool holds(HandlerId handler, const MessageId& id) const {
+    return any(handler, id, [](const ClaimEnd&) { return true; });
+  }
+  /// Whether it has taken effect, so that it must not be run before that is written down.
+  [[nodiscard]] bool has_done(HandlerId handler, const MessageId& id) const {
+    return any(handler, id, [](const ClaimEnd& end) { return end.kind == ClaimEnd::Kind::done; });
+  }
+
+ private:
+  [[nodiscard]] bool any(HandlerId handler, const MessageId& id, bool (*which)(const ClaimEnd&)) const;
+  void run();
+  bool say(const Late& late);
+  void told(const Late& late, const std::vector<bool>& held) const;
+
+  const std::shared_ptr<Claims> claims_;
+  const std::shared_ptr<const Journal> journal_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::list<Late> late_;  ///< only the thread takes any away
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace turnstile

@@ -1,0 +1,20 @@
+#pragma once
+// One message on its way through a worker.
+
+#include <cstdint>
+
+#include "turnstile/message.hpp"
+
+namespace turnstile {
+
+/// A message's number in its partition, in the order of taking, from 0. Offsets have gaps.
+using Seq = std::uint64_t;
+
+struct Work {
+  const Message* message = nullptr;  ///< lives in the lane until the message is settled
+  Seq seq = 0;
+  int attempt = 1;     ///< the number of the run that is about to start
+  bool alone = false;  ///< it is to run while the process runs nothing else
+};
+
+}  // namespace turnstile

@@ -1,0 +1,117 @@
+#pragma once
+// The consumer engine. One thread (that of run()) owns the Kafka consumer; workers run handlers; one keeper thread looks
+// after time: late claims, watermarks, the watchdog.
+//
+//   poll -> feed a lane -> worker takes a unit -> TopicRunner -> lane -> position -> commit
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/keeper.hpp"
+#include "engine/log_watch.hpp"
+#include "engine/scheduler.hpp"
+#include "support/health_board.hpp"
+#include "turnstile/config.hpp"
+#include "turnstile/ports/broker.hpp"
+#include "turnstile/ports/limiter.hpp"
+
+namespace turnstile {
+
+struct EngineSettings {
+  ConsumerSettings consumer;
+  std::string group;
+  int workers = 4;
+  std::chrono::milliseconds lock_timeout{5'000};
+  std::shared_ptr<HealthBoard> health = std::make_shared<HealthBoard>();
+};
+
+class Engine final : private AssignmentListener {
+ public:
+  Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store, std::shared_ptr<Limiters> limiters,
+         std::shared_ptr<const Journal> journal);
+  ~Engine() override;
+
+  /// Before run().
+  TopicState& add_topic(std::unique_ptr<TopicState> topic);
+  /// Until `stop` is positive; 2 and more ends the drain as well. Throws BrokerError, TransactionEnded, Halted.
+  void run(const std::atomic<int>& stop);
+
+ private:
+  std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) override;
+  void on_revoked(std::span<const TopicPartition> partitions, bool lost) override;
+  void on_commit_end(std::span<const TopicPartitionOffset> offsets, bool committed) override;
+  void on_topic_change(const std::string& topic, bool exists) override;
+
+  [[nodiscard]] TopicState* topic_of(const TopicPartition& at) const;
+  void start_workers();
+  std::string poll_until(const std::atomic<int>& stop);
+  void feed_all();
+  void pass_gap(LaneState& lane);
+  std::unique_ptr<Block> take(const LanePtr& lane, std::size_t most);
+  void commit(bool wait);
+  void release(const std::vector<LanePtr>& lanes, bool lost);
+  void shut_down();
+  [[nodiscard]] std::string why_halted() const;
+  void halt(const std::string& why);
+  void tell_of_waiting();
+  void count_partitions(std::size_t now);
+  void describe(Health& health) const;
+  void take_late_claims();
+  LanePtr begin_anew(const LanePtr& lane);
+  void expect_same_handler(const LaneState& lane);
+  // The broker's log is another one than was read (engine_logs.cpp).
+  void doubt(const LanePtr& lane);
+  bool has_offset_now(const TopicPartition& at);
+  void begin_other_logs();
+  bool begin_other_log(const LanePtr& lane);
+  bool begin_without_store(const LanePtr& lane);
+  [[nodiscard]] LogWatch::Known ask_kafka(const TopicPartition& at, std::chrono::milliseconds wait);
+  std::vector<TopicPartitionOffset> still_there(std::vector<TopicPartitionOffset> positions, bool wait);
+  void leave_other_logs(const std::vector<LanePtr>& lanes);
+  std::optional<Offset> act_on(const LogWatch::Verdict& verdict, const TopicState& topic, Place& place,
+                               const LogWatch::Known& known);
+  /// `start`, or the first record that Kafka still has. Warns of records between the two: those that the group has not committed are lost.
+  Offset not_below(const TopicPartition& at, Offset start, const LogWatch::Known& known);
+  void guard(const std::vector<LanePtr>& lanes);
+  void watch_over(Place& place, const Place& before, const PartitionClaim& claim, std::optional<Offset> start,
+                  std::chrono::milliseconds wait);
+  void give_up(const std::vector<LanePtr>& lanes);
+  Place place_of(LaneState& lane, const PartitionClaim& claim, std::chrono::milliseconds wait);
+  std::optional<Offset> start_of(LaneState& lane, const PartitionClaim& claim, Place& place,
+                                 std::chrono::milliseconds wait);
+  void mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start, Place& place);
+
+  const EngineSettings settings_;
+  std::shared_ptr<InboxStore> store_;
+  std::shared_ptr<Trials> trials_;  ///< null without a store
+  std::shared_ptr<Limiters> limiters_;
+  std::shared_ptr<const Journal> journal_;
+  struct Waker;
+  std::shared_ptr<Waker> waker_;
+  /// Shared with the workers, which may outlive the engine when a handler never returns.
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+  std::unique_ptr<Keeper> keeper_;
+  std::vector<std::thread> workers_;
+  const std::atomic<int>* stop_ = nullptr;
+  SteadyTime next_commit_{};
+  LogWatch logs_;
+  std::vector<LanePtr> other_logs_;  ///< of these Kafka has another log
+  SteadyTime next_other_logs_{};
+  std::exception_ptr fatal_;        ///< nothing may go on: run() ends with it
+  SteadyTime look_again_{};         ///< whether it can continue
+  std::vector<std::string> names_;  ///< of the topics
+  std::size_t partitions_ = 0;
+  bool at_work_ = false;                     ///< from the subscription to the shutdown
+  std::optional<SteadyTime> waiting_since_;  ///< for partitions; nothing: it has some, or has told of it
+  /// Last, so that it goes first: what it calls from close() needs the others.
+  std::unique_ptr<BrokerConsumer> consumer_;
+};
+
+}  // namespace turnstile

@@ -1,0 +1,231 @@
+// The engine's part about logs that are not what was read: topics that were deleted and created again, and logs that were cut off.
+
+#include <algorithm>
+
+#include "engine/engine.hpp"
+#include "engine/engine_shared.hpp"
+#include "support/known_bad.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+/// Between two polls: a broker that is there answers within milliseconds.
+constexpr milliseconds kKafkaWait{500};
+/// How long a broker that has given no answer is left alone.
+constexpr milliseconds kKafkaRest{2'000};
+
+/// A known bug, for the test that must catch it: offsets that were taken before are dropped, whatever log they are of.
+bool drops_what_was_taken() { return known_bad("taken_before"); }
+
+}  // namespace
+
+/// The lane's records, if they are what follows those that were read.
+std::unique_ptr<Block> Engine::take(const LanePtr& lane, std::size_t most) {
+  const TopicPartition& at = lane->place.at;
+  auto block = consumer_->take(at, most);
+  if (!block) return nullptr;
+  const auto look = logs_.look(at, block->messages());
+  if (look == LogWatch::Look::follow || drops_what_was_taken()) return block;
+  // The lane drops what is repeated. But an offset that Kafka has dropped says that they are records of another topic.
+  if (look == LogWatch::Look::repeat && (!logs_.had_offset(at) || has_offset_now(at))) return block;
+  doubt(lane);
+  return nullptr;
+}
+
+bool Engine::has_offset_now(const TopicPartition& at) try {
+  return consumer_->committed({&at, 1}, kKafkaWait).front().has_value();
+} catch (const BrokerError&) {
+  return false;  // begin_other_logs() asks until there is an answer
+}
+
+/// Nothing of it is taken any more, and no position of it counts. begin_other_logs() reads it again.
+void Engine::doubt(const LanePtr& lane) {
+  shared_->scheduler.locked([&] {
+    lane->replaced = true;
+    if (lane->phase == LaneState::Phase::open) lane->phase = LaneState::Phase::draining;
+  });
+  if (std::find(other_logs_.begin(), other_logs_.end(), lane) == other_logs_.end()) other_logs_.push_back(lane);
+}
+
+void Engine::on_topic_change(const std::string& topic, bool exists) {
+  if (exists) {
+    journal_->warn("topic " + topic + " exists again: its partitions are read from their beginning");
+  } else {
+    journal_->error(
+        "topic " + topic +
+        " was deleted in Kafka: its records that were not read yet are lost, and nothing of it runs until it is created "
+        "again. Other topics go on");
+  }
+  for (const auto& lane : shared_->scheduler.lanes()) {
+    if (lane->place.at.topic != topic) continue;
+    logs_.is_gone(lane->place.at);
+    if (exists && !drops_what_was_taken()) doubt(lane);
+  }
+}
+
+LogWatch::Known Engine::ask_kafka(const TopicPartition& at, milliseconds wait) {
+  LogWatch::Known known;
+  known.committed = consumer_->committed({&at, 1}, wait).front();
+  const auto bounds = consumer_->bounds(at, wait);
+  if (!bounds) throw BrokerError(to_string(at) + ": the broker does not say where it ends");
+  known.first = bounds->first;
+  known.end = bounds->second;
+  return known;
+}
+
+/// Without the positions in topics that were deleted meanwhile: Kafka drops a group's offsets with its topic. An offset that was read in the
+/// old topic must not be committed in the new one, where it would stand for records that nobody has read.
+std::vector<TopicPartitionOffset> Engine::still_there(std::vector<TopicPartitionOffset> positions, bool wait) {
+  std::vector<TopicPartition> asked;
+  for (const auto& position : positions) {
+    if (logs_.had_offset(position.at)) asked.push_back(position.at);
+  }
+  if (asked.empty() || drops_what_was_taken()) return positions;
+  std::vector<std::optional<Offset>> committed;
+  try {
+    committed = consumer_->committed(asked, kKafkaWait);
+  } catch (const BrokerError&) {
+    if (wait) return positions;  // the last chance
+    on_commit_end(positions, false);
+    next_commit_ = steady_clock::now() + kKafkaRest;
+    return {};
+  }
+  const auto lanes = shared_->scheduler.lanes();
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    if (committed[i]) continue;
+    std::erase_if(positions, [&](const auto& position) { return position.at == asked[i]; });
+    for (const auto& lane : lanes) {
+      if (lane->place.at == asked[i]) doubt(lane);
+    }
+  }
+  return positions;
+}
+
+void Engine::begin_other_logs() {
+  if (other_logs_.empty() || steady_clock::now() < next_other_logs_) return;
+  const auto all = shared_->scheduler.lanes();
+  std::vector<LanePtr> left;
+  for (const auto& lane : std::exchange(other_logs_, {})) {
+    if (std::find(all.begin(), all.end(), lane) == all.end()) continue;  // taken away
+    if (!begin_other_log(lane)) left.push_back(lane);
+  }
+  other_logs_.insert(other_logs_.end(), left.begin(), left.end());
+  if (!left.empty()) next_other_logs_ = steady_clock::now() + kKafkaRest;
+}
+
+/// What runs of the old log may end: nobody can read its records again.
+bool Engine::begin_other_log(const LanePtr& lane) {
+  const TopicPartition at = lane->place.at;
+  if (!consumer_->bounds(at, kKafkaWait)) return false;  // the topic is not there, or has no leader yet
+  journal_->info(at, "Kafka may have another log under its name: what runs ends, then reading begins anew");
+  const auto hurry = [this] { return stop_ != nullptr && stop_->load(std::memory_order_relaxed) > 0; };
+  if (!shared_->scheduler.drain({&lane, 1}, steady_clock::now() + settings_.consumer.drain_timeout, hurry))
+    shared_->scheduler.cancel({&lane, 1});
+  if (!lane->topic.needs_store()) return begin_without_store(lane);
+  shared_->scheduler.close({&lane, 1});
+  logs_.begin(at);
+  Place place{.at = at, .fence = {}};
+  place.guard = lane->place.guard;  // and not its suspicion, which is of offsets of the old log
+  auto fresh = std::make_shared<LaneState>(lane->topic, std::move(place));
+  fresh->phase = LaneState::Phase::claiming;
+  shared_->scheduler.open(std::move(fresh));
+  return true;
+}
+
+bool Engine::begin_without_store(const LanePtr& lane) {
+  const TopicPartition at = lane->place.at;
+  try {
+    const auto known = ask_kafka(at, kKafkaWait);
+    const auto verdict = logs_.judge(at, known);
+    Place place{.at = at, .fence = {}};
+    place.guard = lane->place.guard;
+    const auto other = act_on(verdict, lane->topic, place, known);
+    const Offset start = other ? *other : not_below(at, known.committed.value_or(known.first), known);
+    logs_.settle(at, verdict);
+    shared_->scheduler.close({&lane, 1});
+    auto fresh = std::make_shared<LaneState>(lane->topic, place);
+    fresh->start = start;
+    shared_->scheduler.open(std::move(fresh));
+    consumer_->seek({at, start});
+    return true;
+  } catch (const BrokerError& e) {
+    journal_->warn(at, std::string("where to go on could not be found; trying again: ") + e.what());
+    return false;
+  }
+}
+
+/// They are given up before begin_other_logs() came to them: their next owner must not take the old topic's watermark for the new one's.
+void Engine::leave_other_logs(const std::vector<LanePtr>& lanes) {
+  for (const auto& lane : lanes) {
+    if (!lane->replaced || !lane->place.fence) continue;
+    try {
+      auto known = ask_kafka(lane->place.at, kKafkaWait);
+      known.done = lane->flushed;
+      Place place = lane->place;
+      act_on(logs_.judge(place.at, known), lane->topic, place, known);
+    } catch (const std::exception& e) {
+      journal_->warn(
+          lane->place.at,
+          std::string("Kafka has another log under its name, which its next owner has to find out by itself: ") +
+              e.what());
+    }
+  }
+}
+
+/// Where to start, if not where the log that was read goes on.
+std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const TopicState& topic, Place& place,
+                                     const LogWatch::Known& known) {
+  using Kind = LogWatch::Verdict::Kind;
+  if (verdict.kind == Kind::same) return verdict.from;
+  const bool by_offset = topic.runner.plan().knows_by_offset();
+  Offset start = *verdict.from;
+  std::string where = "from its beginning, offset ";
+  if (verdict.kind == Kind::truncated && (verdict.exact || by_offset || !topic.needs_store())) {
+    where = "from offset ";
+  } else if (verdict.kind == Kind::truncated) {
+    start = known.first;  // ids tell what has taken effect of it
+  }
+  std::string as;
+  if (place.fence) {
+    place.incarnation = store_->begin_incarnation(*place.fence, start);
+    as = " as incarnation " + std::to_string(place.incarnation);
+  }
+  const bool recreated = verdict.kind == Kind::recreated;
+  journal_->warn(
+      place.at, (recreated ? "the topic was recreated: " : "records were cut off the partition's end: ") + verdict.why +
+                    "; reading it " + where + std::to_string(start) + as +
+                    (recreated || verdict.exact || !by_offset ? ""
+                                                              : ". Records that were written below that since then "
+                                                                "cannot be told from those that were read"));
+  return start;
+}
+
+Offset Engine::not_below(const TopicPartition& at, Offset start, const LogWatch::Known& known) {
+  if (start >= known.first) return start;
+  const auto offsets = [](Offset from, Offset to) {
+    return "offsets " + std::to_string(from) + " to " + std::to_string(to - 1);
+  };
+  const std::string goes_on = "; reading goes on at offset " + std::to_string(known.first);
+  const Offset settled = std::clamp(known.committed.value_or(start), start, known.first);
+  if (settled > start) {
+    journal_->warn(at,
+                   "Kafka has deleted " + offsets(start, settled) +
+                       " (retention). The group had committed them as settled, but the database's watermark is only " +
+                       std::to_string(start) +
+                       ". If the database has lost transactions since (a failover to a lagging replica, or a restore), "
+                       "their effects may be missing, and they cannot be read again. Otherwise nothing is missing" +
+                       goes_on);
+  }
+  if (settled < known.first) {
+    journal_->warn(at, "Kafka has deleted records before they were read: " + offsets(settled, known.first) +
+                           " (retention). They are lost" + goes_on);
+  }
+  return known.first;
+}
+
+}  // namespace turnstile

@@ -1,0 +1,98 @@
+#include "engine/holds.hpp"
+
+#include <algorithm>
+
+namespace turnstile {
+
+namespace {
+
+std::string seconds_text(std::chrono::steady_clock::duration time) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  if (ms < 10'000) return std::to_string(ms) + " ms";
+  return std::to_string(ms / 1'000) + " s";
+}
+
+bool is_unclaimed(const LaneState& lane) {
+  return lane.phase == LaneState::Phase::claiming || lane.phase == LaneState::Phase::fenced;
+}
+
+}  // namespace
+
+bool is_stuck(const LaneState& lane, SteadyTime now, std::chrono::milliseconds patience) {
+  const Message* oldest = lane.lane.oldest();
+  if (oldest == nullptr && !is_unclaimed(lane)) return false;
+  if (now - lane.moved_at >= patience) return true;
+  return oldest != nullptr && lane.topic.runner.why_not_buried(lane.place, oldest->offset()).has_value();
+}
+
+Holds::Holds(Scheduler& scheduler, const Limiters* limiters) : scheduler_(scheduler), running_(scheduler.running()) {
+  if (limiters != nullptr) limiters_ = limiters->health();
+  for (const LanePtr& lane : scheduler.lanes()) {
+    if (lane->topic.limiter && !limits_.contains(&lane->topic)) limits_[&lane->topic] = lane->topic.limiter->state();
+  }
+}
+
+Hold Holds::of(const LaneState& lane, SteadyTime now) const {
+  const TopicState& topic = lane.topic;
+  const Message* oldest = lane.lane.oldest();
+  const auto& store = scheduler_.store_trouble_unlocked();
+  if (is_unclaimed(lane)) {
+    if (!store.empty()) return {std::nullopt, "the partition waits for the database, which cannot be used: " + store};
+    return {std::nullopt, "the partition could not be claimed in the database (" + lane.unclaimed_why +
+                              "); pg_stat_activity shows whose transaction is open"};
+  }
+  if (oldest == nullptr) return {std::nullopt, "nothing holds it: it has no messages"};
+  const Offset offset = oldest->offset();
+  if (auto hold = running_on(lane, offset, now)) return *hold;
+  if (!store.empty() && topic.needs_store() && !topic.fails_open())
+    return {offset, "the database cannot be used, so no handler of the topic starts: " + store};
+  if (auto why = topic.runner.why_not_buried(lane.place, offset)) return {offset, std::move(*why)};
+  if (topic.delivered.empty() && topic.asked > 0) return {offset, why_no_permit(topic)};
+  if (const auto due = lane.lane.next_due(); due && *due > now)
+    return {offset, "this message holds the partition: its last run failed, and the next one begins in " +
+                        seconds_text(*due - now)};
+  const bool all_busy =
+      !running_.empty() && std::all_of(running_.begin(), running_.end(), [](const auto& r) { return r.first; });
+  return {offset, all_busy ? "this message holds the partition: it waits for a worker, and all " +
+                                 std::to_string(running_.size()) + " are busy (consumer.workers)"
+                           : "this message holds the partition"};
+}
+
+std::optional<Hold> Holds::running_on(const LaneState& lane, Offset oldest, SteadyTime now) const {
+  bool at_work = false;
+  for (const auto& [where, watch] : running_) {
+    if (where.get() != &lane) continue;
+    at_work = true;
+    if (const auto run = watch->look()) {
+      return Hold{run->offset, "this message holds the partition: its handler has been running for " +
+                                   seconds_text(now - run->since)};
+    }
+  }
+  if (!at_work || lane.lane.running() == 0) return std::nullopt;
+  if (const int failed = lane.lane.attempt_of_oldest() - 1; failed > 0) {
+    return Hold{oldest, "this message holds the partition: it has failed " + std::to_string(failed) +
+                            (failed == 1 ? " time" : " times") + ", and a worker runs it again"};
+  }
+  const auto& dead_letter = lane.topic.runner.plan().dead_letter;
+  return Hold{oldest, "a worker has this message, and runs no handler: it waits for the database" +
+                          (dead_letter ? ", or for the dead letter topic " + *dead_letter : std::string())};
+}
+
+std::string Holds::why_no_permit(const TopicState& topic) const {
+  const std::string& name = topic.runner.plan().limiter;
+  if (limiters_.state == LimitersHealth::State::halted)
+    return "no handler under a limit starts any more: " + limiters_.why;
+  if (limiters_.state == LimitersHealth::State::cut_off)
+    return "no handler under a limit starts for now: " + limiters_.why;
+  const auto limit = limits_.find(&topic);
+  if (limit == limits_.end()) return "it waits for a permit of limiter '" + name + "'";
+  if (limit->second.limit == 0) {
+    return "limiter '" + name + "' is paused, its limit is 0: turnstile limits set " + name +
+           " N, or turnstile limits unset " + name + ", lets handlers start again";
+  }
+  return "it waits for a permit of limiter '" + name + "': of " + std::to_string(limit->second.limit) +
+         " at once this process uses " + std::to_string(limit->second.in_use) +
+         "; turnstile permits shows who holds the others";
+}
+
+}  // namespace turnstile

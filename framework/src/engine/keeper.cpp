@@ -1,0 +1,264 @@
+#include "engine/keeper.hpp"
+
+#include <algorithm>
+
+#include "engine/holds.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+
+/// How often the watchdog looks: well below any sensible handler_timeout, and nothing to measure.
+constexpr std::chrono::milliseconds kTick{100};
+/// Between two tries to claim a partition.
+constexpr std::chrono::milliseconds kClaimRetry{500};
+/// How often it is asked whether the store still knows the watermarks that have not moved.
+constexpr std::chrono::milliseconds kLookBack{10'000};
+
+}  // namespace
+
+Keeper::Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,
+               std::shared_ptr<const Journal> journal, Calls calls)
+    : settings_(std::move(settings)),
+      scheduler_(scheduler),
+      store_(std::move(store)),
+      journal_(std::move(journal)),
+      calls_(std::move(calls)),
+      thread_([this] { run(); }),
+      watchdog_([this] { run_watchdog(); }) {
+  if (!store_ || (settings_.retained.empty() && !settings_.producers)) return;
+  cleaner_ = std::make_unique<Cleaner>(Cleaner::Settings{.purge = settings_.purge, .producers = settings_.producers},
+                                       settings_.retained, store_, journal_);
+}
+
+Keeper::~Keeper() { stop(); }
+
+void Keeper::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  if (watchdog_.joinable()) watchdog_.join();
+  cleaner_.reset();
+}
+
+void Keeper::run() {
+  SteadyTime next_flush = std::chrono::steady_clock::now() + settings_.flush_interval;
+  SteadyTime next_look_back = std::chrono::steady_clock::now() + kLookBack;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    wake_.wait_for(lock, kTick, [this] { return stopping_; });
+    if (stopping_) return;
+    lock.unlock();
+    const SteadyTime now = std::chrono::steady_clock::now();
+    if (store_) {
+      claim_late(now);
+      if (now >= next_flush) {
+        const bool all = now >= next_look_back;
+        flush(scheduler_.lanes(), all);
+        next_flush = now + settings_.flush_interval;
+        if (all) next_look_back = now + kLookBack;
+      }
+    }
+    lock.lock();
+  }
+}
+
+void Keeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
+  if (!store_) return;
+  std::vector<WatermarkUpdate> updates;
+  std::vector<LanePtr> whose;
+  scheduler_.locked([&] {
+    for (const auto& lane : lanes) {
+      const bool ours = lane->phase == LaneState::Phase::open || lane->phase == LaneState::Phase::draining;
+      if (!ours || !lane->place.fence || lane->replaced) continue;
+      // Kafka first: where the store has a watermark, Kafka has had an offset of the group. If it has none any more, its topic is another.
+      if (!lane->committed) continue;
+      const auto position = lane->lane.position() ? lane->lane.position() : lane->flushed;
+      if (!position || (position == lane->flushed && !unmoved_too)) continue;
+      updates.push_back({*lane->place.fence, *position, lane->flushed});
+      whose.push_back(lane);
+    }
+  });
+  if (updates.empty()) return;
+  std::vector<WatermarkState> states;
+  try {
+    states = store_->advance_watermarks(updates);
+  } catch (const StoreUnavailable& e) {
+    scheduler_.store_failed(e.what());  // told of once, not at every try
+    return;
+  } catch (const std::exception& e) {
+    journal_->warn(std::string("watermarks not written, they lag until the next time: ") + e.what());
+    return;
+  }
+  scheduler_.store_answered();
+  scheduler_.locked([&] {
+    const auto now = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < whose.size(); ++i) {
+      LaneState& lane = *whose[i];
+      if (lane.place.fence != updates[i].fence) continue;  // claimed anew meanwhile
+      switch (states[i]) {
+        case WatermarkState::moved: lane.flushed = updates[i].watermark; break;
+        case WatermarkState::not_ours:
+          scheduler_.fence_unlocked(lane, now,
+                                    "its watermark was refused: another member owns the partition, or the database has "
+                                    "changed");
+          break;
+        case WatermarkState::behind:
+          if (lane.topic.fails_open()) {
+            lane.flushed.reset();  // Kafka's offset counts
+            break;
+          }
+          scheduler_.fence_unlocked(lane, now, "the database has a lower watermark than it had");
+          lane.went_back = lane.phase == LaneState::Phase::fenced;
+          if (lane.went_back) lane.claim_at = now;
+          break;
+      }
+    }
+  });
+}
+
+void Keeper::run_watchdog() {
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, kTick, [this] { return stopping_; })) {
+    lock.unlock();
+    const SteadyTime now = std::chrono::steady_clock::now();
+    watch_handlers(now);
+    watch_progress(now);
+    lock.lock();
+  }
+}
+
+void Keeper::watch_handlers(SteadyTime now) {
+  for (const auto& [lane, watch] : scheduler_.running()) {
+    if (!lane) continue;
+    const auto running = watch->look();
+    const TopicPlan& plan = lane->topic.runner.plan();
+    if (!running || now - running->since < plan.handler_timeout || !watch->time_out()) continue;
+    journal_->warn(lane->place.at, plan.handler, running->offset,
+                   "the handler has run for longer than handler_timeout (" +
+                       std::to_string(plan.handler_timeout.count()) +
+                       " ms): its stop_token is set; make it look at it, or raise handler_timeout");
+  }
+}
+
+void Keeper::watch_progress(SteadyTime now) {
+  struct Stall {
+    LanePtr lane;
+    Hold hold;
+    std::chrono::milliseconds lasted;
+  };
+  std::vector<Stall> stalls;
+  const Holds holds(scheduler_, settings_.limiters.get());
+  scheduler_.locked([&] {
+    for (const auto& lane : scheduler_.lanes_unlocked()) {
+      const auto position = lane->lane.position();
+      const Message* oldest = lane->lane.oldest();
+      const bool unclaimed = lane->phase == LaneState::Phase::claiming || lane->phase == LaneState::Phase::fenced;
+      if (!unclaimed && (position != lane->last_position || oldest == nullptr)) {
+        lane->last_position = position;
+        lane->moved_at = now;
+        lane->stalled_for = {};
+        continue;
+      }
+      const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(now - lane->moved_at);
+      if (lasted < settings_.stall_after + lane->stalled_for) continue;
+      lane->stalled_for = lasted;
+      stalls.push_back({lane, holds.of(*lane, now), lasted});
+    }
+  });
+  for (const auto& stall : stalls) {
+    const auto& runner = stall.lane->topic.runner;
+    const std::string since = "no progress for " + std::to_string(stall.lasted.count() / 1000) + " s: ";
+    const auto& [offset, why] = stall.hold;
+    if (offset) journal_->warn(stall.lane->place.at, runner.plan().handler, *offset, since + why);
+    else journal_->warn(stall.lane->place.at, since + why);
+    runner.services().observers.tell(
+        &Observer::on_stall, MessageReport{runner.plan().topic, stall.lane->place.at.partition, offset.value_or(-1),
+                                           runner.plan().handler, 0, why, stall.lasted});
+  }
+}
+
+/// A lane that another member has fenced waits for the rebalance. One that the database fenced, since it has another history, does not.
+void Keeper::hurry_after_failover(SteadyTime now) {
+  const auto waits = [&](const LaneState& lane) {
+    return lane.phase == LaneState::Phase::fenced && lane.place.fence && now < lane.claim_at &&
+           lane.claim_at != SteadyTime::max();
+  };
+  const bool any = scheduler_.locked([&] {
+    const auto& lanes = scheduler_.lanes_unlocked();
+    return std::any_of(lanes.begin(), lanes.end(), [&](const auto& lane) { return waits(*lane); });
+  });
+  if (!any || now < next_history_) return;
+  next_history_ = now + kClaimRetry;
+  try {
+    const std::int64_t history = store_->history();
+    scheduler_.locked([&] {
+      for (const auto& lane : scheduler_.lanes_unlocked()) {
+        if (waits(*lane) && lane->place.fence->history != history) lane->claim_at = now;
+      }
+    });
+  } catch (const std::exception& e) {
+    scheduler_.store_failed(e.what());
+  }
+}
+
+void Keeper::await_claims(std::span<const LanePtr> lanes) {
+  std::unique_lock lock(mutex_);
+  claimed_.wait(lock, [&] { return std::find(lanes.begin(), lanes.end(), claiming_) == lanes.end(); });
+}
+
+void Keeper::claim_late(SteadyTime now) {
+  hurry_after_failover(now);
+  const auto is_unclaimed = [](const LaneState& lane) {
+    return lane.phase == LaneState::Phase::claiming || lane.phase == LaneState::Phase::fenced;
+  };
+  // False: it was let go meanwhile.
+  const auto begin = [&](const LanePtr& lane) {
+    const std::lock_guard lock(mutex_);
+    if (!scheduler_.locked([&] { return is_unclaimed(*lane); })) return false;
+    claiming_ = lane;
+    return true;
+  };
+  struct End {
+    Keeper& keeper;
+    ~End() {
+      {
+        const std::lock_guard lock(keeper.mutex_);
+        keeper.claiming_.reset();
+      }
+      keeper.claimed_.notify_all();
+    }
+  };
+  std::vector<LanePtr> due;
+  scheduler_.locked([&] {
+    for (const auto& lane : scheduler_.lanes_unlocked()) {
+      if (!is_unclaimed(*lane) || now < lane->claim_at || lane->lane.running() > 0) continue;
+      lane->claim_at = now + kClaimRetry;
+      due.push_back(lane);
+    }
+  });
+  for (const auto& lane : due) {
+    if (!begin(lane)) continue;
+    const End end{*this};
+    try {
+      const auto claims = store_->claim_partitions(settings_.group, {&lane->place.at, 1}, settings_.lock_timeout);
+      scheduler_.store_answered();
+      // Until the engine has taken it: another claim would fence this one.
+      scheduler_.locked([&] { lane->claim_at = SteadyTime::max(); });
+      calls_.claimed(lane, claims.front());
+    } catch (const StoreBusy& e) {
+      // The old owner's transaction is still open; the server ends it within its idle timeout, unless it is sending.
+      scheduler_.locked([&] { lane->unclaimed_why = e.what(); });
+    } catch (const std::exception& e) {
+      scheduler_.locked([&] { lane->unclaimed_why = e.what(); });
+      scheduler_.store_failed(e.what());
+      return;
+    }
+  }
+}
+
+}  // namespace turnstile

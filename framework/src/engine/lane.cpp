@@ -1,0 +1,274 @@
+#include "engine/lane.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <string_view>
+
+namespace turnstile {
+
+namespace {
+
+/// What librdkafka keeps of a record besides its key and its payload (measured on 2.0.2).
+constexpr std::size_t kRecordBytes = 350;
+
+std::size_t bytes_of(const Message& message) {
+  return kRecordBytes + (message.key() ? message.key()->size() : 0) +
+         (message.payload() ? message.payload()->size() : 0);
+}
+
+}  // namespace
+
+void Lane::add(std::unique_ptr<Block> block) {
+  Held held;
+  for (const Message& message : block->messages()) {
+    if (!tracker_.take(message.offset(), Entry{&message, 1, false, false, 0})) continue;
+    ++held.unsettled;
+    held.bytes += bytes_of(message);
+    const Seq seq = tracker_.end() - 1;
+    if (!suspects_.empty()) mark(tracker_.entry(seq));
+    if (order_ != Order::key) continue;
+    // Keyless records get streams of their own, out of the way of hashes as far as 64 bits can be.
+    const KeyHash key = message.key() ? std::hash<std::string_view>{}(*message.key()) : ~(keyless_++);
+    tracker_.entry(seq).key = key;
+    Stream& stream = streams_[key];
+    stream.waiting.push_back(seq);
+    queue_key(key, stream);
+  }
+  if (held.unsettled == 0) {
+    spent_.push_back(std::move(block));
+    return;
+  }
+  held.block = std::move(block);
+  held.end = tracker_.end();
+  bytes_ += held.bytes;
+  mean_bytes_ = held.bytes / held.unsettled;
+  blocks_.push_back(std::move(held));
+}
+
+void Lane::single_out(std::map<Offset, int> suspects) {
+  suspects_ = std::move(suspects);
+  for (Seq seq = tracker_.base(); seq < tracker_.end(); ++seq) {
+    if (tracker_.is_open(seq)) mark(tracker_.entry(seq));
+  }
+}
+
+void Lane::mark(Entry& entry) {
+  const auto suspect = suspects_.find(entry.message->offset());
+  entry.alone = suspect != suspects_.end();
+  if (entry.alone) entry.attempt = std::max(entry.attempt, suspect->second + 1);
+}
+
+void Lane::hand_out(std::size_t most, SteadyTime now, std::vector<Work>& out) {
+  release_due(now);
+  switch (order_) {
+    case Order::partition: hand_out_in_sequence(most, out); break;
+    case Order::key: hand_out_by_key(most, out); break;
+    case Order::none: hand_out_free(most, out); break;
+  }
+}
+
+void Lane::hand_out_in_sequence(std::size_t most, std::vector<Work>& out) {
+  if (running_ > 0 || !delayed_.empty()) return;
+  hand_out_free(most, out);
+}
+
+void Lane::hand_out_free(std::size_t most, std::vector<Work>& out) {
+  while (most > 0 && !returned_.empty()) {
+    if (!may_join(*returned_.begin(), out)) return;
+    give(*returned_.begin(), out);
+    returned_.erase(returned_.begin());
+    --most;
+  }
+  for (cursor_ = std::max(cursor_, tracker_.base()); most > 0 && cursor_ < tracker_.end(); ++cursor_) {
+    if (!tracker_.is_open(cursor_)) continue;
+    if (!may_join(cursor_, out)) return;
+    give(cursor_, out);
+    --most;
+  }
+}
+
+void Lane::hand_out_by_key(std::size_t most, std::vector<Work>& out) {
+  const std::size_t from = out.size();
+  while (most > 0) {
+    const auto key = next_key();
+    if (!key) break;
+    Stream& stream = streams_[*key];
+    if (!may_join(stream.waiting.front(), out)) {
+      queue_key(*key, stream);
+      break;
+    }
+    // One of each key, so that a hand-out spreads over keys; more of the same only when it is the last that is ready.
+    do {
+      give(stream.waiting.front(), out);
+      stream.waiting.pop_front();
+      ++stream.running;
+      --most;
+    } while (most > 0 && !stream.waiting.empty() && may_join(stream.waiting.front(), out) &&
+             std::all_of(std::begin(ready_keys_), std::end(ready_keys_), [](const auto& q) { return q.empty(); }));
+  }
+  std::sort(out.begin() + static_cast<std::ptrdiff_t>(from), out.end(),
+            [](const Work& a, const Work& b) { return a.seq < b.seq; });
+}
+
+bool Lane::may_join(Seq seq, const std::vector<Work>& out) const {
+  // What has failed runs by itself, so that nobody else is rolled back with it time and again.
+  const Entry& entry = tracker_.entry(seq);
+  return out.empty() || !(out.back().alone || out.back().attempt > 1 || entry.alone || entry.attempt > 1);
+}
+
+void Lane::give(Seq seq, std::vector<Work>& out) {
+  Entry& entry = tracker_.entry(seq);
+  out.push_back({entry.message, seq, entry.attempt, entry.alone});
+  entry.running = true;
+  ++running_;
+}
+
+void Lane::release_due(SteadyTime now) {
+  while (!delayed_.empty() && delayed_.begin()->first <= now) {
+    const Seq seq = delayed_.begin()->second;
+    delayed_.erase(delayed_.begin());
+    if (order_ == Order::key) {
+      const KeyHash key = tracker_.entry(seq).key;
+      Stream& stream = streams_[key];
+      stream.blocked = false;
+      queue_key(key, stream);
+    } else {
+      returned_.insert(seq);
+    }
+  }
+}
+
+bool Lane::ready(SteadyTime now) const {
+  const bool due = !delayed_.empty() && delayed_.begin()->first <= now;
+  if (order_ == Order::key) {
+    return due || std::any_of(std::begin(ready_keys_), std::end(ready_keys_), [](const auto& q) { return !q.empty(); });
+  }
+  const bool waiting = !returned_.empty() || cursor_ < tracker_.end();
+  if (order_ == Order::none) return due || waiting;
+  return running_ == 0 && (due || (delayed_.empty() && waiting));
+}
+
+std::optional<SteadyTime> Lane::next_due() const {
+  if (delayed_.empty()) return std::nullopt;
+  return delayed_.begin()->first;
+}
+
+void Lane::finish_running(Seq seq) {
+  tracker_.entry(seq).running = false;
+  --running_;
+}
+
+void Lane::settle(const Work& work) {
+  finish_running(work.seq);
+  if (order_ == Order::key) done_in_stream(tracker_.entry(work.seq).key);
+  if (work.alone) suspects_.erase(work.message->offset());
+  settled(work.seq);
+}
+
+/// A block is spent when each of its messages is settled, whatever became of older ones.
+void Lane::settled(Seq seq) {
+  if (!tracker_.settle(seq)) return;
+  tracker_.put_aside([this](Seq aside) {
+    if (order_ != Order::key && aside >= cursor_) returned_.insert(aside);
+  });
+  auto held = blocks_.begin();
+  if (seq >= held->end)
+    held = std::upper_bound(held, blocks_.end(), seq, [](Seq number, const Held& block) { return number < block.end; });
+  if (--held->unsettled > 0) return;
+  bytes_ -= held->bytes;
+  spent_.push_back(std::move(held->block));
+  blocks_.erase(held);
+}
+
+void Lane::put_back(const Work& work) {
+  finish_running(work.seq);
+  if (order_ == Order::key) return_to_stream(work.seq, tracker_.entry(work.seq).key, false);
+  else returned_.insert(work.seq);
+}
+
+void Lane::retry(const Work& work, SteadyTime due, int attempt) {
+  finish_running(work.seq);
+  tracker_.entry(work.seq).attempt = attempt;
+  delayed_.emplace(due, work.seq);
+  if (order_ == Order::key) return_to_stream(work.seq, tracker_.entry(work.seq).key, true);
+}
+
+std::vector<Work> Lane::lend_waiting(Seq from, std::size_t most) {
+  std::vector<Work> found;
+  for (Seq seq = std::max(from, tracker_.base()); seq < tracker_.end() && found.size() < most; ++seq) {
+    if (!tracker_.is_open(seq) || tracker_.entry(seq).running) continue;
+    found.push_back({tracker_.entry(seq).message, seq, tracker_.entry(seq).attempt});
+  }
+  if (!found.empty()) ++lent_;
+  return found;
+}
+
+bool Lane::settle_waiting(Seq seq) {
+  if (!tracker_.is_open(seq) || tracker_.entry(seq).running) return false;
+  returned_.erase(seq);
+  const bool delayed = std::erase_if(delayed_, [&](const auto& d) { return d.second == seq; }) > 0;
+  if (order_ == Order::key) {
+    const KeyHash key = tracker_.entry(seq).key;
+    Stream& stream = streams_[key];
+    std::erase(stream.waiting, seq);
+    if (delayed) stream.blocked = false;
+    // A key without messages may still stand among the ready ones: next_key() passes over it.
+    if (stream.waiting.empty() && stream.running == 0 && !stream.queued) streams_.erase(key);
+    else queue_key(key, stream);
+  }
+  if (tracker_.entry(seq).alone) suspects_.erase(tracker_.offset(seq));
+  settled(seq);
+  return true;
+}
+
+const Message* Lane::oldest() const {
+  const auto seq = tracker_.oldest();
+  return seq ? tracker_.entry(*seq).message : nullptr;
+}
+
+int Lane::attempt_of_oldest() const {
+  const auto seq = tracker_.oldest();
+  return seq ? tracker_.entry(*seq).attempt : 1;
+}
+
+void Lane::queue_key(KeyHash key, Stream& stream) {
+  if (stream.queued || stream.blocked || stream.running > 0 || stream.waiting.empty()) return;
+  stream.queued = true;
+  const auto length = static_cast<std::size_t>(std::bit_width(stream.waiting.size())) - 1;
+  ready_keys_[std::min(length, kClasses - 1)].push_back(key);
+}
+
+std::optional<Lane::KeyHash> Lane::next_key() {
+  const bool shortest_first = ++turn_ % 8 == 0;
+  for (std::size_t i = 0; i < kClasses; ++i) {
+    auto& queue = ready_keys_[shortest_first ? i : kClasses - 1 - i];
+    if (queue.empty()) continue;
+    const KeyHash key = queue.front();
+    queue.pop_front();
+    const auto it = streams_.find(key);
+    it->second.queued = false;
+    if (!it->second.waiting.empty()) return key;
+    if (it->second.running == 0) streams_.erase(it);
+    return next_key();
+  }
+  return std::nullopt;
+}
+
+void Lane::return_to_stream(Seq seq, KeyHash key, bool blocked) {
+  Stream& stream = streams_[key];
+  --stream.running;
+  stream.blocked = stream.blocked || blocked;
+  stream.waiting.insert(std::lower_bound(stream.waiting.begin(), stream.waiting.end(), seq), seq);
+  queue_key(key, stream);
+}
+
+void Lane::done_in_stream(KeyHash key) {
+  const auto it = streams_.find(key);
+  Stream& stream = it->second;
+  --stream.running;
+  if (stream.running == 0 && stream.waiting.empty()) streams_.erase(it);
+  else queue_key(key, stream);
+}
+
+}  // namespace turnstile

@@ -1,0 +1,122 @@
+#include "engine/log_watch.hpp"
+
+#include <algorithm>
+
+namespace turnstile {
+
+std::uint64_t LogMemory::mark_of(const Message& message) noexcept {
+  // The body's bytes would be a better mark, and cost more than all the rest of the way through a lane.
+  const std::uint64_t sizes = (message.payload() ? message.payload()->size() + 1 : 0) * 1'000'003 +
+                              (message.key() ? message.key()->size() + 1 : 0);
+  return static_cast<std::uint64_t>(message.timestamp().time_since_epoch().count()) * 0x9E3779B97F4A7C15U ^ sizes;
+}
+
+LogMemory::Finding LogMemory::compare(const Message& message) const noexcept {
+  if (count_ == 0 || message.offset() > at(count_ - 1).offset) return Finding::ahead;
+  if (message.offset() < at(0).offset) return Finding::older;
+  std::size_t low = 0, high = count_ - 1;
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    if (at(middle).offset < message.offset()) low = middle + 1;
+    else high = middle;
+  }
+  const Entry& found = at(low);
+  return found.offset == message.offset() && found.mark == mark_of(message) ? Finding::same : Finding::other;
+}
+
+void LogMemory::note(const Message& message) {
+  if (ring_.empty()) ring_.resize(kMost);
+  ring_[next_] = {message.offset(), mark_of(message)};
+  next_ = (next_ + 1) % kMost;
+  count_ = std::min(count_ + 1, kMost);
+}
+
+std::optional<Offset> LogMemory::first() const noexcept {
+  if (count_ == 0) return std::nullopt;
+  return at(0).offset;
+}
+
+LogWatch::Look LogWatch::look(const TopicPartition& at, std::span<const Message> messages) {
+  Log& log = logs_[at];
+  Look look = Look::follow;
+  for (const Message& message : messages) {
+    const bool goes_back = log.taken && message.offset() <= *log.taken;
+    switch (log.memory.compare(message)) {
+      case LogMemory::Finding::ahead: log.memory.note(message); break;
+      case LogMemory::Finding::same:
+        if (goes_back) look = Look::repeat;
+        break;
+      case LogMemory::Finding::other: log.other_from = message.offset(); return Look::broken;
+      case LogMemory::Finding::older:
+        if (!goes_back) break;  // reading began there
+        log.went_back = true;
+        return Look::broken;
+    }
+    log.taken = std::max(log.taken, std::optional(message.offset()));
+  }
+  return look;
+}
+
+void LogWatch::assigned(const TopicPartition& at) {
+  Log& log = logs_[at];
+  log.memory.forget();
+  log.taken.reset();
+  log.other_from.reset();
+  log.went_back = false;
+}
+
+bool LogWatch::had_offset(const TopicPartition& at) const {
+  const auto found = logs_.find(at);
+  return found != logs_.end() && found->second.has_offset;
+}
+
+bool LogWatch::suspects(const TopicPartition& at) const {
+  const auto found = logs_.find(at);
+  if (found == logs_.end()) return false;
+  const Log& log = found->second;
+  return log.other_from || log.went_back || log.has_offset || log.gone;
+}
+
+LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) const {
+  static const Log kNothing{};
+  const auto found = logs_.find(at);
+  const Log& log = found == logs_.end() ? kNothing : found->second;
+  const std::string ends = "it ends at offset " + std::to_string(known.end);
+  const bool too_short = known.done && *known.done > known.end;
+  // Kafka drops the offsets of its groups with a topic. It also drops those of a group that has had no members for a week, so that
+  // alone says nothing.
+  if (!known.committed && (log.has_offset || log.gone || log.other_from || too_short)) {
+    std::string why = too_short        ? ends + " and the database has settled it up to " + std::to_string(*known.done)
+                      : log.has_offset ? "Kafka has dropped the offset that the group had committed"
+                      : log.gone       ? "it did not exist for a while"
+                                       : "offset " + std::to_string(*log.other_from) + " holds another record";
+    return {Verdict::Kind::recreated, known.first, true, std::move(why)};
+  }
+  if (log.other_from) {
+    return {Verdict::Kind::truncated, std::max(*log.other_from, known.first), true,
+            "offset " + std::to_string(*log.other_from) + " holds another record than the one that was read there"};
+  }
+  const bool cut = too_short || (known.committed && *known.committed > known.end);
+  if (cut && log.memory.first()) {
+    // What was read lately is read once more, and compared: so the first of the others is found.
+    return {Verdict::Kind::same, std::max(std::min(*log.memory.first(), known.end), known.first), true, {}};
+  }
+  if (cut) {
+    return {Verdict::Kind::truncated, known.end, false,
+            ends + ", and was read up to " + std::to_string(too_short ? *known.done : *known.committed)};
+  }
+  return {};
+}
+
+void LogWatch::settle(const TopicPartition& at, const Verdict& verdict) {
+  Log& log = logs_[at];
+  log.taken.reset();
+  log.other_from.reset();
+  log.went_back = false;
+  log.gone = false;
+  if (verdict.kind == Verdict::Kind::same) return;
+  log.memory.forget();
+  if (verdict.kind == Verdict::Kind::recreated) log.has_offset = false;
+}
+
+}  // namespace turnstile

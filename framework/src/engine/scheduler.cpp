@@ -1,0 +1,530 @@
+#include "engine/scheduler.hpp"
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "support/failpoint.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using std::chrono::steady_clock;
+
+/// How long one unit should take: long enough that the cost of a commit (0.3 to 1 ms here) is spread over many messages,
+/// short enough that a rival who meets its ids does not wait for long (trap 47).
+constexpr double kTransactionNs = 50e6;
+/// Without a transaction only the hand-over (a few microseconds) is spread.
+constexpr double kPlainNs = 1.5e6;
+/// How many messages the first unit of a topic has, when nothing is known of its handler.
+constexpr std::size_t kFirstUnit = 8;
+/// A transaction that takes less than this a message is short: it costs processors, not waiting.
+constexpr double kShortNs = 5e6;
+/// How many messages are taken of a partition when nothing is known of their size.
+constexpr std::size_t kFirstTake = 16;
+/// After this an offset that was handed to Kafka and of which nothing was heard is handed to it again.
+constexpr std::chrono::seconds kCommitForgotten{30};
+/// So few messages are not worth a transaction of their own while the processors are busy with others.
+constexpr std::size_t kFewMessages = 16;
+
+}  // namespace
+
+LaneState::Before what_was_settled(const LaneState& lane) {
+  LaneState::Before before;
+  before.settled.below = lane.lane.taken_up_to().value_or(lane.start.value_or(0));
+  before.settled.except = lane.lane.open_offsets();
+  if (lane.place.in_doubt) before.settled.add(*lane.place.in_doubt);  // it was reading again itself
+  if (lane.before) before.first = lane.before->first;
+  else if (!lane.start) before.first = lane.lane.first();
+  return before;
+}
+
+Scheduler::Scheduler(Window window, std::shared_ptr<const Journal> journal, std::function<void()> room_again)
+    : window_(window),
+      processors_(std::max(2U, std::thread::hardware_concurrency())),
+      journal_(std::move(journal)),
+      room_again_(std::move(room_again)) {
+  bell_->scheduler = this;
+}
+
+Scheduler::~Scheduler() {
+  const std::lock_guard lock(bell_->mutex);
+  bell_->scheduler = nullptr;
+}
+
+WorkerSlot& Scheduler::add_worker() {
+  const std::lock_guard lock(mutex_);
+  return slots_.emplace_back();
+}
+
+bool Scheduler::all_idle_unlocked() const noexcept {
+  return std::all_of(slots_.begin(), slots_.end(), [](const WorkerSlot& slot) { return slot.lane == nullptr; });
+}
+
+std::vector<std::pair<LanePtr, RunWatch*>> Scheduler::running() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<LanePtr, RunWatch*>> all;
+  for (WorkerSlot& slot : slots_) all.emplace_back(slot.lane, &slot.watch);
+  return all;
+}
+
+// --- workers ---------------------------------------------------------------------------------------------------------
+
+bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
+  unit = Unit{};
+  std::vector<TopicState*> starved;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    starved.clear();
+    const bool picked = pick(unit, steady_clock::now(), starved);
+    if (picked) {
+      slot.lane = unit.lane;
+      slot.since = steady_clock::now();
+      slot.watch.reset();
+    }
+    std::vector<Permit> unusable = unusable_permits(picked);
+    if (!starved.empty() || !unusable.empty()) {  // also when there is a look-up to do: nobody else asks
+      ++asking_;
+      lock.unlock();
+      unusable.clear();
+      for (TopicState* topic : starved) ask_for_permit(*topic);
+      lock.lock();
+      --asking_;
+    }
+    if (picked) {
+      if (waiting_ > 0) work_.notify_one();  // there may be more: each that is woken wakes the next
+      return true;
+    }
+    if (!delivered_to_.empty()) continue;
+    ++waiting_;
+    const SteadyTime until = std::min(next_event(), crowded_until_);
+    if (until == SteadyTime::max()) work_.wait(lock);
+    else work_.wait_until(lock, until);
+    --waiting_;
+  }
+  return false;
+}
+
+/// Waits in the limiter's line, with all others of this process who want its permits.
+void Scheduler::ask_for_permit(TopicState& topic) {
+  topic.limiter->acquire_later(1, Priority::normal, [bell = bell_, &topic](Permit permit) {
+    // What is left of the permit is given back when both locks are released: that may call us again, for the next one.
+    const std::lock_guard ringing(bell->mutex);
+    if (bell->scheduler != nullptr) bell->scheduler->deliver(topic, permit);
+  });
+}
+
+/// Takes it if there is a worker for it.
+void Scheduler::deliver(TopicState& topic, Permit& permit) {
+  {
+    const std::lock_guard lock(mutex_);
+    --topic.asked;
+    if (waiting_ + asking_ > 0 && !stopping_) {
+      topic.delivered.push_back(std::move(permit));
+      delivered_to_.push_back(&topic);
+    }
+  }
+  work_.notify_one();
+}
+
+/// What was delivered, and nobody will use soon: no lane of its topic is ready, or all workers are busy.
+std::vector<Permit> Scheduler::unusable_permits(bool picked) {
+  std::vector<Permit> all;
+  if (picked && waiting_ > 0) return all;
+  for (TopicState* topic : delivered_to_) {
+    std::move(topic->delivered.begin(), topic->delivered.end(), std::back_inserter(all));
+    topic->delivered.clear();
+  }
+  delivered_to_.clear();
+  return all;
+}
+
+bool Scheduler::pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
+  crowded_until_ = SteadyTime::max();
+  if (broken_) return false;
+  if (runs_alone_) return false;
+  if (wants_quiet_) {
+    const bool still = wants_quiet_->phase == LaneState::Phase::open && wants_quiet_->lane.ready(now);
+    if (still && !all_idle_unlocked()) return false;
+    const LanePtr lane = std::exchange(wants_quiet_, nullptr);
+    if (still && pick_from(lane, unit, now, starved)) return true;
+  }
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    const LanePtr lane = lanes_[turn_++ % lanes_.size()];
+    if (lane->phase == LaneState::Phase::open && pick_from(lane, unit, now, starved)) return true;
+  }
+  return false;
+}
+
+bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
+  TopicState& topic = lane->topic;
+  if (topic.delivered.empty() && topic.asked > waiting_) return gate_.is_open() && pick_look_up(lane, unit);
+  if (!lane->lane.ready(now) || is_crowded(*lane, now)) return false;
+  const bool entered = topic.needs_store() && gate_.enter(now);
+  const bool unclaimed = topic.needs_store() && !entered;
+  if (unclaimed && !topic.fails_open()) return false;
+  // Where suspects are, the permit comes last: given back under our lock, it would ring us.
+  const bool careful = lane->lane.has_suspects();
+  const auto undo = [&] {
+    for (const Work& work : unit.works) lane->lane.put_back(work);
+    unit.works.clear();
+    if (entered) gate_.leave();
+  };
+  if (careful) {
+    lane->lane.hand_out(unit_size(*lane), now, unit.works);
+    if (unit.works.empty() || (unit.works.front().alone && (unclaimed || !is_quiet_for(lane)))) {
+      undo();
+      return false;
+    }
+  }
+  if (topic.limiter && !find_permit(topic, unit, starved)) {
+    undo();
+    return gate_.is_open() && pick_look_up(lane, unit);
+  }
+  if (!careful) lane->lane.hand_out(unit_size(*lane), now, unit.works);
+  unit.lane = lane;
+  unit.unclaimed = unclaimed;
+  unit.alone = runs_alone_ = !unit.works.empty() && unit.works.front().alone;
+  return true;
+}
+
+bool Scheduler::find_permit(TopicState& topic, Unit& unit, std::vector<TopicState*>& starved) {
+  if (!topic.delivered.empty()) {
+    unit.permit = std::move(topic.delivered.back());
+    topic.delivered.pop_back();
+  } else if (topic.asked == 0) {
+    unit.permit = topic.limiter->try_acquire_fairly(1);
+  }
+  if (unit.permit) return true;
+  ++topic.asked;
+  starved.push_back(&topic);
+  return false;
+}
+
+/// For a message that was running when a process died: nothing else is to die with it, or to be suspected.
+bool Scheduler::is_quiet_for(const LanePtr& lane) {
+  if (all_idle_unlocked()) return true;
+  wants_quiet_ = lane;
+  return false;
+}
+
+void Scheduler::want_no_quiet(std::span<const LanePtr> lanes) {
+  if (!wants_quiet_ || std::find(lanes.begin(), lanes.end(), wants_quiet_) == lanes.end()) return;
+  wants_quiet_.reset();
+  work_.notify_all();
+}
+
+/// More short transactions at once than there are processors only queue for these. A message that comes while as many run waits
+/// for the first to end, and shares the next one with what has come meanwhile; no longer than a short transaction takes.
+bool Scheduler::is_crowded(const LaneState& lane, SteadyTime now) {
+  const TopicState& topic = lane.topic;
+  if (!topic.needs_store() || topic.mean_ns <= 0 || topic.mean_ns > kShortNs) return false;
+  if (lane.lane.unsettled() - lane.lane.running() >= kFewMessages) return false;
+  constexpr std::chrono::nanoseconds kShort{static_cast<std::int64_t>(kShortNs)};
+  std::size_t running = 0;
+  SteadyTime first_over = SteadyTime::max();
+  for (const WorkerSlot& slot : slots_) {
+    if (!slot.lane || !slot.lane->topic.needs_store() || now - slot.since >= kShort) continue;
+    ++running;
+    first_over = std::min(first_over, slot.since + kShort);
+  }
+  if (running < processors_) return false;
+  crowded_until_ = std::min(crowded_until_, first_over);
+  return true;
+}
+
+bool Scheduler::pick_look_up(const LanePtr& lane, Unit& unit) {
+  if (!lane->topic.runner.can_look_up()) return false;
+  unit.works = lane->lane.lend_waiting(lane->looked_up, lane->topic.runner.plan().batch);
+  if (unit.works.empty()) return false;
+  lane->looked_up = unit.works.back().seq + 1;
+  unit.lane = lane;
+  unit.look_up = true;
+  return true;
+}
+
+std::size_t Scheduler::unit_size(const LaneState& lane) const {
+  const TopicState& topic = lane.topic;
+  const TopicPlan& plan = topic.runner.plan();
+  if (topic.mean_ns <= 0) return std::min({plan.batch, kFirstUnit, lane.unit_most});
+  const double target = plan.mode == Mode::none ? kPlainNs : kTransactionNs;
+  const double fits = target / topic.mean_ns;
+  if (fits >= static_cast<double>(plan.batch)) return std::min(plan.batch, lane.unit_most);
+  return std::clamp<std::size_t>(static_cast<std::size_t>(fits), 1, lane.unit_most);
+}
+
+SteadyTime Scheduler::next_event() const {
+  SteadyTime until = SteadyTime::max();
+  for (const auto& lane : lanes_) {
+    if (lane->phase != LaneState::Phase::open) continue;
+    if (lane->topic.needs_store() && !lane->topic.fails_open() && !gate_.is_open())
+      until = std::min(until, gate_.next_probe());
+    else if (const auto due = lane->lane.next_due()) until = std::min(until, *due);
+  }
+  return until;
+}
+
+void Scheduler::finish(Unit& unit, UnitResult result, WorkerSlot& slot) {
+  TURNSTILE_FAILPOINT("before-release");
+  unit.permit.give_back();
+  const SteadyTime now = steady_clock::now();
+  std::vector<std::unique_ptr<Block>> spent;
+  bool feed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    slot.lane.reset();
+    apply(unit, result, now);
+    if (std::exchange(unit.alone, false)) {
+      runs_alone_ = false;
+      work_.notify_all();
+    }
+    LaneState& lane = *unit.lane;
+    spent = lane.lane.take_spent();
+    feed = broken_.has_value();  // the polling thread is to see it
+    if (lane.wants_feed && has_room(lane.lane)) {
+      lane.wants_feed = false;
+      feed = true;
+    }
+    if (lane.phase != LaneState::Phase::open && lane.lane.running() == 0) idle_.notify_all();
+    else if (waiting_ > 0 && lane.lane.ready(now)) work_.notify_one();
+  }
+  if (feed) room_again_();
+  if (unit.look_up && result.counts.duplicates > 0)
+    unit.lane->topic.runner.services().observers.tell(&Observer::on_batch, result.counts);
+  unit.works.clear();
+  unit.lane.reset();
+}
+
+void Scheduler::apply(Unit& unit, UnitResult& result, SteadyTime now) {
+  LaneState& lane = *unit.lane;
+  if (unit.unclaimed) lane.topic.unclaimed += result.counts.unclaimed;
+  else note_store(result, now, lane.topic);
+  if (unit.look_up) {
+    lane.lane.return_lent();
+    for (std::size_t i = 0; i < unit.works.size(); ++i) {
+      if (result.verdicts[i].kind != Verdict::Kind::settled) continue;
+      // One that was handed out meanwhile is reported by who runs it.
+      if (lane.phase != LaneState::Phase::open || !lane.lane.settle_waiting(unit.works[i].seq))
+        --result.counts.duplicates;
+    }
+    return;
+  }
+  for (std::size_t i = 0; i < unit.works.size(); ++i) {
+    const Verdict& verdict = result.verdicts[i];
+    switch (verdict.kind) {
+      case Verdict::Kind::settled: lane.lane.settle(unit.works[i]); break;
+      case Verdict::Kind::put_back: lane.lane.put_back(unit.works[i]); break;
+      case Verdict::Kind::retry: lane.lane.retry(unit.works[i], now + verdict.delay, verdict.attempt); break;
+    }
+  }
+  if (result.end == UnitResult::End::ran && !unit.works.empty()) {
+    const double mean = static_cast<double>(result.counts.took.count()) / static_cast<double>(unit.works.size());
+    TopicState& topic = lane.topic;
+    topic.mean_ns = topic.mean_ns <= 0 ? mean : topic.mean_ns * 0.75 + mean * 0.25;
+  }
+  // Where one has failed there may be more: small units first, so that the good ones between them do not run time and again.
+  if (result.counts.rerun > 0) lane.unit_most = 1;
+  else if (result.counts.retried + result.counts.dead == 0 && lane.unit_most < lane.topic.runner.plan().batch)
+    lane.unit_most *= 2;
+  if (result.end == UnitResult::End::fenced) fence_unlocked(lane, now, result.why);
+  if (result.end == UnitResult::End::broken && !broken_) {
+    broken_ = result.why;
+    journal_->error("stopping: " + result.why);
+  }
+}
+
+std::optional<std::string> Scheduler::broken() const {
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+void Scheduler::fence_unlocked(LaneState& lane, SteadyTime now, const std::string& why) {
+  if (lane.phase != LaneState::Phase::open) return;
+  lane.phase = LaneState::Phase::fenced;
+  // The rebalance that made another one the owner should reach us soon; if it does not, nobody else reads this partition.
+  lane.claim_at = now + std::chrono::seconds(10);
+  journal_->warn(lane.place.at,
+                 "fenced: what is not committed is dropped, and the partition is claimed again (" + why + ")");
+}
+
+void Scheduler::note_store(const UnitResult& result, SteadyTime now, const TopicState& topic) {
+  if (!topic.needs_store()) return;
+  if (result.end == UnitResult::End::store_away) {
+    thread_local std::minstd_rand generator{std::random_device{}()};
+    if (gate_.failed(now, std::uniform_real_distribution<double>(0.0, 1.0)(generator)))
+      store_changed(false, result.why);
+  } else if (gate_.answered()) {
+    store_changed(true, {});
+  }
+}
+
+void Scheduler::store_changed(bool available, const std::string& why) {
+  store_trouble_ = available ? std::string() : why;
+  if (available) journal_->info("the database answers again: going on");
+  else
+    journal_->error(
+        "the database cannot be used, so handlers that need it do not start until it can; polling goes on: " + why);
+  std::set<TopicState*> open;
+  for (const auto& lane : lanes_) {
+    if (lane->topic.fails_open()) open.insert(&lane->topic);
+  }
+  for (TopicState* topic : open) {
+    const std::string& name = topic->runner.plan().topic;
+    if (!available) {
+      journal_->warn("topic " + name + ": store_down is run, so its handlers go on, and nothing is claimed");
+    } else if (const auto count = std::exchange(topic->unclaimed, 0); count > 0) {
+      journal_->warn(
+          "topic " + name + ": " + std::to_string(count) +
+          " messages ran without the database: those that were or will be delivered again take effect again");
+    }
+  }
+  for (const auto& lane : lanes_) {
+    lane->topic.runner.services().observers.tell(&Observer::on_store, available);
+    break;
+  }
+  work_.notify_all();
+}
+
+void Scheduler::store_answered() {
+  const std::lock_guard lock(mutex_);
+  if (gate_.answered()) store_changed(true, {});
+}
+
+void Scheduler::store_failed(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (gate_.failed(steady_clock::now(), 0)) store_changed(false, why);
+}
+
+bool Scheduler::store_available() const {
+  const std::lock_guard lock(mutex_);
+  return gate_.is_open();
+}
+
+// --- polling thread --------------------------------------------------------------------------------------------------
+
+void Scheduler::open(LanePtr lane) {
+  const std::lock_guard lock(mutex_);
+  lane->moved_at = steady_clock::now();
+  lanes_.push_back(std::move(lane));
+}
+
+std::vector<LanePtr> Scheduler::lanes() const {
+  const std::lock_guard lock(mutex_);
+  return lanes_;
+}
+
+std::size_t Scheduler::room(LaneState& lane) {
+  const std::lock_guard lock(mutex_);
+  if (lane.phase != LaneState::Phase::open) return 0;
+  if (!has_room(lane.lane)) {
+    lane.wants_feed = true;
+    return 0;
+  }
+  const std::size_t count = window_.messages - lane.lane.unsettled();
+  const std::size_t mean = lane.lane.mean_bytes();
+  if (mean == 0) return std::min(count, kFirstTake);
+  return std::clamp<std::size_t>((window_.bytes - lane.lane.bytes()) / mean, 1, count);
+}
+
+/// A quarter of the window at a time: taking records one by one would cost a lock each.
+bool Scheduler::has_room(const Lane& lane) const noexcept {
+  return lane.unsettled() + std::max<std::size_t>(window_.messages / 4, 1) <= window_.messages &&
+         lane.bytes() <= window_.bytes - window_.bytes / 4;
+}
+
+void Scheduler::pass(LaneState& lane, Offset offset) {
+  const std::lock_guard lock(mutex_);
+  lane.lane.pass(offset);
+}
+
+void Scheduler::feed(LaneState& lane, std::unique_ptr<Block> block) {
+  std::vector<std::unique_ptr<Block>> spent;
+  const std::lock_guard lock(mutex_);
+  if (lane.lane.unsettled() == 0) lane.moved_at = steady_clock::now();
+  lane.lane.add(std::move(block));
+  spent = lane.lane.take_spent();
+  if (waiting_ > 0) work_.notify_one();
+}
+
+std::vector<TopicPartitionOffset> Scheduler::positions_to_commit() {
+  const std::lock_guard lock(mutex_);
+  const SteadyTime now = steady_clock::now();
+  std::vector<TopicPartitionOffset> moved;
+  for (const auto& lane : lanes_) {
+    if (lane->replaced) continue;
+    // Also where nothing has come yet: the last owner may have died between its database's commit and Kafka's.
+    const auto position = lane->lane.position() ? lane->lane.position() : lane->start;
+    if (!position || position == lane->committed) continue;
+    // By Kafka's offset the next owner knows what was settled, and it starts at the database's watermark anyway.
+    if (lane->place.in_doubt && *position < lane->place.in_doubt->below) continue;
+    if (position == lane->committing && now - lane->committing_since < kCommitForgotten) continue;
+    lane->committing = position;
+    lane->committing_since = now;
+    moved.push_back({lane->place.at, *position});
+  }
+  return moved;
+}
+
+void Scheduler::commit_ended(const TopicPartitionOffset& position, bool committed) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& lane : lanes_) {
+    if (lane->place.at != position.at) continue;
+    if (committed) lane->committed = position.offset;
+    if (lane->committing == position.offset) lane->committing.reset();
+  }
+}
+
+bool Scheduler::drain(std::span<const LanePtr> lanes, SteadyTime deadline, const std::function<bool()>& give_up) {
+  std::unique_lock lock(mutex_);
+  for (const auto& lane : lanes) lane->phase = LaneState::Phase::draining;
+  want_no_quiet(lanes);
+  const auto idle = [&] {
+    return std::all_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane->lane.running() == 0; });
+  };
+  while (!idle()) {
+    const auto now = steady_clock::now();
+    if (now >= deadline || give_up()) return false;
+    idle_.wait_until(lock, std::min(deadline, now + std::chrono::milliseconds(50)));
+  }
+  return true;
+}
+
+void Scheduler::cancel(std::span<const LanePtr> lanes) {
+  const std::lock_guard lock(mutex_);
+  for (WorkerSlot& slot : slots_) {
+    if (slot.lane && std::find(lanes.begin(), lanes.end(), slot.lane) != lanes.end()) slot.watch.cancel();
+  }
+}
+
+void Scheduler::close(std::span<const LanePtr> lanes) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& lane : lanes) {
+    lane->phase = LaneState::Phase::gone;
+    lane->wants_feed = false;
+    std::erase(lanes_, lane);
+  }
+  want_no_quiet(lanes);
+}
+
+void Scheduler::admit(LaneState& lane, const Place& place) {
+  const std::lock_guard lock(mutex_);
+  if (lane.phase != LaneState::Phase::claiming && lane.phase != LaneState::Phase::fenced) return;
+  lane.place = place;
+  lane.lane.single_out(place.suspicion ? place.suspicion->suspects : std::map<Offset, int>{});
+  lane.phase = LaneState::Phase::open;
+  lane.moved_at = steady_clock::now();
+  lane.stalled_for = {};
+  work_.notify_all();
+}
+
+void Scheduler::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+}
+
+}  // namespace turnstile

@@ -1,0 +1,336 @@
+#include "engine/setup.hpp"
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "config/check.hpp"
+#include "config/environment.hpp"
+#include "config/suggest.hpp"
+#include "support/logging.hpp"
+#include "support/process_name.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/log.hpp"
+#include "turnstile/ports/broker.hpp"
+
+namespace turnstile {
+
+namespace {
+
+constexpr std::chrono::milliseconds kDescribeWait{10'000};
+/// So many topics are named in an error.
+constexpr std::size_t kMostTopics = 10;
+
+/// What the environment says of the topics that only the program names. Gives the variables that mean nothing to it.
+std::vector<std::string> add_environment(Blueprint& blueprint, std::vector<std::string>& problems) {
+  std::set<std::string> topics;
+  for (const auto& [name, pipeline] : blueprint.topics) topics.insert(name);
+  const auto found = read_environment(topics, blueprint.config);
+  problems.insert(problems.end(), found.begin(), found.end());
+  return unread_variables(topics, blueprint.config);
+}
+
+/// The topics that the program has, and which of them this name may mean.
+std::string known_topics(const std::set<std::string>& topics, const std::string& name) {
+  if (topics.empty()) return "known: none";
+  std::string text = "known: ";
+  std::size_t shown = 0;
+  for (const auto& topic : topics) {
+    if (shown == kMostTopics) break;
+    text += (shown++ == 0 ? "" : ", ") + topic;
+  }
+  if (shown < topics.size()) text += " and " + std::to_string(topics.size() - shown) + " more";
+  const auto near = suggest(name, std::vector<std::string_view>(topics.begin(), topics.end()));
+  return text + (near ? "; did you mean '" + std::string(*near) + "'?" : "");
+}
+
+/// Settings with what code and configuration say; reports what contradicts itself.
+std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool caller_raises,
+                                              std::vector<std::string>& problems) {
+  std::vector<TopicSettings> all;
+  std::set<std::string> names;
+  std::map<std::string, std::string> handlers;  // handler id -> topic
+  Config config = blueprint.config;
+  if (blueprint.backends.store && !config.postgres) config.postgres.emplace();  // a store of the program's own will do
+  for (const auto& [name, pipeline] : blueprint.topics) {
+    const auto configured = blueprint.config.topics.find(name);
+    const TopicSettings settings =
+        configured == blueprint.config.topics.end() ? pipeline.settings : merge(pipeline.settings, configured->second);
+    if (!names.insert(name).second) problems.push_back("topic '" + name + "': given twice; a topic has one handler");
+    const std::string handler = settings.handler.value_or(name);
+    const auto [other, is_new] = handlers.emplace(handler, name);
+    if (!is_new && other->second != name) {
+      problems.push_back("topic '" + name + "': handler id '" + handler + "' is used by topic '" + other->second +
+                         "' too: their ids would be taken for one another's; name them apart with handler_id()");
+    }
+    const auto found = check_topic(config, name, settings, caller_raises ? RunBy::poll_loop : RunBy::consumer);
+    problems.insert(problems.end(), found.begin(), found.end());
+    all.push_back(settings);
+  }
+  std::map<std::string, std::string> dead_letters;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (auto to = dead_letter_name(blueprint.topics[i].first, all[i]))
+      dead_letters.emplace(blueprint.topics[i].first, *to);
+  }
+  for (auto& problem : check_dead_letters(dead_letters)) problems.push_back(std::move(problem));
+  for (const auto& [name, ignored] : blueprint.config.topics) {
+    if (names.contains(name)) continue;
+    problems.push_back(blueprint.config.where("topics." + name) + ": the program has no handler for this topic; " +
+                       known_topics(names, name));
+  }
+  return all;
+}
+
+/// Offsets and producers' numbers are counted for each group by itself.
+void check_counting_group(InboxStore& store, HandlerId handler, const TopicPlan& plan, const std::string& group) {
+  const std::string first = store.first_group(handler, group);
+  if (first == group) return;
+  throw ConfigError(
+      {"topic '" + plan.topic + "': consumer group '" + first + "' counts records under the handler's name '" +
+       plan.handler + "' in this schema. Mode sequence counts for each group by itself: in the group '" + group +
+       "' all records would run again. For the same service keep group.id = \"" + first +
+       "\"; for another one that is to run all records too, give the handler a name of its own with handler_id(), or "
+       "handler in [topics.\"" +
+       plan.topic + "\"]"});
+}
+
+/// Nobody has named the handler.
+void check_first_group(InboxStore& store, HandlerId handler, const std::string& topic, const std::string& group) {
+  const std::string first = store.first_group(handler, group);
+  if (first == group) return;
+  throw ConfigError(
+      {"topic '" + topic + "': consumer group '" + first +
+       "' keeps ids in this schema under the topic's name already: what one of the two groups has done would be a "
+       "duplicate to the other, '" +
+       group + "'. Give this handler a name of its own with handler_id(), or handler = \"" + group +
+       "\" in [topics.\"" + topic + "\"]. If it is the same service under another group's name: handler = \"" + topic +
+       "\""});
+}
+
+std::string hours_text(std::chrono::milliseconds time) {
+  return std::to_string(std::chrono::ceil<std::chrono::hours>(time).count()) + " h";
+}
+
+/// Ids that would be forgotten before the topic forgets its messages (trap 40): a problem, or nothing.
+std::optional<std::string> check_retention(const TopicInfo& info, std::chrono::seconds keep) {
+  if (!info.retention || keep > *info.retention) return std::nullopt;
+  const bool for_ever = *info.retention == std::chrono::milliseconds::max();
+  const auto enough = keep_ids_by_default(info.retention, info.segment);
+  return "ids are kept for " + std::to_string(keep.count() / 3600) + " h, but the topic keeps messages for " +
+         (for_ever ? std::string("ever (retention.ms = -1, or it is compacted)") : hours_text(*info.retention)) +
+         ": after a reset of offsets they would take effect again; raise it above the topic's retention.ms, or leave it out" +
+         (enough ? " (then it is " + hours_text(*enough) + " here)" : " (then they are kept for ever here)");
+}
+
+/// Longer than its retention.ms a record stays where few are written: until its segment is full, or old enough.
+std::optional<std::string> warn_of_retention(const TopicInfo& info, std::chrono::seconds keep) {
+  const auto stay = longest_stay(info.retention, info.segment);
+  if (!stay || keep >= *stay) return std::nullopt;
+  return "keep_ids_for is " + hours_text(keep) + ", and a record can stay for " + hours_text(*stay) +
+         " where few are written (retention.ms and segment.ms): if offsets are reset, those older than their ids are not known any "
+         "more. Leave keep_ids_for out, raise it to " +
+         hours_text(*keep_ids_by_default(info.retention, info.segment)) + ", or lower the topic's segment.ms";
+}
+
+/// Topics that do not exist are a problem, and so are ids that are kept for too short a time. What the broker says of each; nothing
+/// without a broker. `reads`: from this broker; a poll loop may have its records from anywhere.
+std::vector<std::optional<TopicInfo>> check_broker(const Blueprint& blueprint, const std::vector<TopicPlan>& plans,
+                                                   const std::vector<TopicSettings>& settings, const Journal& journal,
+                                                   bool reads) {
+  std::vector<std::optional<TopicInfo>> infos(plans.size());
+  if (!blueprint.backends.broker) return infos;
+  std::string missing;
+  std::vector<std::string> problems;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const auto& info = infos[i] = blueprint.backends.broker->describe(plans[i].topic, kDescribeWait);
+    const auto need = [&](const std::string& topic, const char* what) {
+      missing += (missing.empty() ? "" : "\n") + std::string(what) + " '" + topic +
+                 "' does not exist; create it: kafka-topics.sh --bootstrap-server BROKER --create --topic " + topic +
+                 " --partitions N";
+    };
+    if (!info && reads) need(plans[i].topic, "topic");
+    if (!info && !reads && !settings[i].keep_ids_for && plans[i].mode != Mode::none && plans[i].mode != Mode::sequence)
+      journal.warn("topic " + plans[i].topic +
+                   " is not in the Kafka of [kafka], so how long it keeps its records is not known: its ids are kept "
+                   "forever. Set keep_ids_for to more than its retention.ms");
+    if (plans[i].dead_letter && !blueprint.backends.broker->describe(*plans[i].dead_letter, kDescribeWait)) {
+      need(*plans[i].dead_letter, "dead letter topic");
+    }
+    for (const std::string& topic : plans[i].reply_topics) {
+      if (!blueprint.backends.broker->describe(topic, kDescribeWait)) need(topic, "reply topic");
+    }
+    const auto keep = settings[i].keep_ids_for;
+    if (!info || !keep || plans[i].mode == Mode::none) continue;
+    if (const auto problem = check_retention(*info, *keep)) {
+      problems.push_back(blueprint.config.where("topics." + plans[i].topic + ".keep_ids_for") + ": " + *problem);
+    } else if (const auto warning = warn_of_retention(*info, *keep)) {
+      journal.warn("topic " + plans[i].topic + ": " + *warning);
+    }
+  }
+  if (!missing.empty()) throw BrokerError(missing);
+  if (!problems.empty()) throw ConfigError(problems);
+  return infos;
+}
+
+/// One line for each topic, so that the log shows what code, file and environment came to.
+void tell_of_topic(const TopicPlan& plan, const TopicSettings& settings, const Journal& journal) {
+  journal.info("topic " + plan.topic + ": " + describe(plan));
+  if (!settings.retry || plan.dead_letter) return;
+  journal.warn("topic " + plan.topic + ": retry says " + std::to_string(plan.retry.attempts) +
+               " attempts, and without a dead_letter a message that fails is retried for ever" +
+               (plan.order == Order::none  ? ""
+                : plan.order == Order::key ? " and holds the messages of its key"
+                                           : " and holds its partition") +
+               ". Add dead_letter(), or dead_letter = \"\" (that is " + plan.topic + ".dlq) in [topics." + plan.topic +
+               "]");
+}
+
+/// What a handler's ids are needed for: as configured, or as the topic keeps its records.
+std::shared_ptr<Retention> retain(InboxStore& store, HandlerId handler, const std::string& name,
+                                  const TopicSettings& settings, const std::optional<TopicInfo>& info) {
+  const auto by_default = info ? keep_ids_by_default(info->retention, info->segment) : std::nullopt;
+  return std::make_shared<Retention>(store, handler, name, settings.keep_ids_for ? settings.keep_ids_for : by_default);
+}
+
+}  // namespace
+
+namespace {
+
+/// Two consumers of one process are two relays.
+std::string random_name() {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::random_device random;
+  std::string id;
+  for (int i = 0; i < 8; ++i) id += kDigits[random() % 16];
+  return id;
+}
+
+}  // namespace
+
+std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint) {
+  const auto& given = blueprint.logger ? blueprint.logger : blueprint.backends.logger;
+  return std::make_shared<Journal>(given ? given : make_logger(blueprint.config.log),
+                                   own_name(blueprint.config.client()));
+}
+
+void log_through(Blueprint& blueprint, std::shared_ptr<spdlog::logger> logger) {
+  if (blueprint.backends.logger && logger) redirect(*blueprint.backends.logger, logger);
+  blueprint.logger = std::move(logger);
+}
+
+std::shared_ptr<Relay> make_relay(const Blueprint& blueprint, const std::shared_ptr<const Journal>& journal) {
+  const auto& broker = blueprint.backends.broker;
+  const auto& store = blueprint.backends.store;
+  if (!store || !broker) return nullptr;
+  return std::make_shared<Relay>(
+      Relay::Settings{.owner = journal->member() + " " + random_name()}, store->outbox(),
+      [broker = broker] { return broker->open_sender(); }, journal);
+}
+
+std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::shared_ptr<const Journal> journal,
+                                                      bool caller_raises, std::function<void()> on_published) {
+  std::vector<std::string> problems;
+  if (blueprint.topics.empty()) problems.emplace_back("no topic was given: call topic(name, handler) before running");
+  for (const auto& unread : add_environment(blueprint, problems)) journal->warn(unread);
+  const auto settings = effective_settings(blueprint, caller_raises, problems);
+  if (!problems.empty()) throw ConfigError(problems);
+
+  std::vector<TopicPlan> plans;
+  for (std::size_t i = 0; i < settings.size(); ++i) plans.push_back(plan_topic(blueprint.topics[i].first, settings[i]));
+  for (std::size_t i = 0; i < settings.size(); ++i) tell_of_topic(plans[i], settings[i], *journal);
+  const bool stores = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode != Mode::none; });
+  const auto store = stores ? blueprint.backends.store : nullptr;
+  if (stores && !store) throw ConfigError({"a topic whose mode is not none needs a database: set [postgres] url"});
+  if (store) store->check_schema();
+
+  const auto infos = check_broker(blueprint, plans, settings, *journal, !caller_raises);
+  const bool dies = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.dead_letter.has_value(); });
+  const auto producer = dies && blueprint.backends.broker ? blueprint.backends.broker->open_producer() : nullptr;
+  const auto dead_letters = std::make_shared<DeadLetters>(producer, store);
+  const auto trials = blueprint.backends.store ? blueprint.backends.store->trials() : nullptr;
+
+  const bool leases = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::leased; });
+  const auto claims = leases ? std::make_shared<ClaimKeeper>(store->claims(), journal) : nullptr;
+
+  const bool numbered =
+      std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.numbering == Numbering::requests; });
+  const auto producers = numbered ? std::make_shared<ProducerBook>(store->producers()) : nullptr;
+
+  std::vector<std::unique_ptr<TopicState>> topics;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const TopicPlan& plan = plans[i];
+    TopicRunner::Services services{.store = plan.mode == Mode::none ? nullptr : store,
+                                   .claims = plan.mode == Mode::leased ? claims : nullptr,
+                                   .producers = plan.numbering == Numbering::requests ? producers : nullptr,
+                                   .trials = trials,
+                                   .dead_letters = dead_letters,
+                                   .journal = journal,
+                                   .observers = blueprint.observers,
+                                   .idle_timeout = plan.handler_timeout,
+                                   .on_published = on_published,
+                                   .caller_raises = caller_raises};
+    if (blueprint.config.postgres) services.lock_timeout = blueprint.config.postgres->lock_timeout;
+    const HandlerId handler = services.store ? store->register_handler(plan.handler) : HandlerId{};
+    if (plan.mode == Mode::sequence) check_counting_group(*store, handler, plan, blueprint.config.group());
+    else if (services.store) {
+      if (!settings[i].handler) check_first_group(*store, handler, plan.topic, blueprint.config.group());
+      services.retention = retain(*store, handler, plan.handler, settings[i], infos[i]);
+    }
+    std::shared_ptr<Limiter> limiter;
+    if (!plan.limiter.empty()) {
+      Limiters& limiters = *blueprint.backends.limiters;
+      // Partitions of a caller that polls itself are not claimed from the limiters.
+      limiter = caller_raises ? limiters.open(plan.limiter, plan.limit)
+                              : limiters.open_for_partitions(plan.limiter, plan.limit);
+    }
+    topics.push_back(std::make_unique<TopicState>(plan, blueprint.topics[i].second, handler, std::move(services),
+                                                  std::move(limiter)));
+  }
+  return topics;
+}
+
+void check_blueprint(Blueprint blueprint, Findings& findings) {
+  std::vector<std::string> problems;
+  for (const auto& unread : add_environment(blueprint, problems)) findings.warning("configuration", unread);
+  const auto settings = effective_settings(blueprint, false, problems);
+  for (const std::string& problem : problems) findings.problem("configuration", problem);
+  if (problems.empty()) findings.ok("configuration", std::to_string(settings.size()) + " topics with their handlers");
+  if (!blueprint.backends.look) return;
+  Config config = blueprint.config;
+  for (std::size_t i = 0; i < settings.size(); ++i) config.topics[blueprint.topics[i].first] = settings[i];
+  blueprint.backends.look(config, findings);
+}
+
+bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics) {
+  return std::any_of(topics.begin(), topics.end(), [](const auto& topic) { return topic->needs_store(); });
+}
+
+std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics) {
+  std::vector<std::shared_ptr<Retention>> all;
+  for (const auto& topic : topics) {
+    if (const auto& retention = topic->runner.services().retention) all.push_back(retention);
+  }
+  return all;
+}
+
+std::shared_ptr<Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics) {
+  for (const auto& topic : topics) {
+    if (const auto& book = topic->runner.services().producers) return book->producers();
+  }
+  return nullptr;
+}
+
+int worker_count(const Config& config, const std::vector<std::unique_ptr<TopicState>>& topics) {
+  if (config.consumer.workers > 0) return config.consumer.workers;
+  constexpr std::int64_t kWithoutLimit = 8;
+  std::set<std::string> seen;
+  std::int64_t sum = 0;
+  for (const auto& topic : topics) {
+    const auto& plan = topic->runner.plan();
+    if (plan.limiter.empty()) sum += kWithoutLimit;
+    else if (seen.insert(plan.limiter).second) sum += plan.limit;
+  }
+  return static_cast<int>(std::clamp<std::int64_t>(sum, 4, 64));
+}
+
+}  // namespace turnstile

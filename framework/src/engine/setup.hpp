@@ -1,0 +1,59 @@
+#pragma once
+// From a configuration and pipelines to topics that can run: what Consumer and PollLoop share. All that is wrong is
+// reported at once.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/scheduler.hpp"
+#include "outbox/relay.hpp"
+#include "support/journal.hpp"
+#include "turnstile/config.hpp"
+#include "turnstile/consumer.hpp"
+
+namespace turnstile {
+
+/// What the program has asked for, before anything was checked.
+struct Blueprint {
+  Config config;
+  Backends backends;
+  std::vector<std::pair<std::string, Pipeline>> topics;  ///< in the order of asking, names may repeat
+  Observers observers;
+  std::shared_ptr<spdlog::logger> logger;
+};
+
+/// The logger that was given, or the backends', or one as [log] says. Its lines carry the process's name.
+std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint);
+
+/// Consumer::logger(), PollLoop::logger().
+void log_through(Blueprint& blueprint, std::shared_ptr<spdlog::logger> logger);
+
+/// Sends what handlers have published. Null where there is no outbox, or no broker.
+std::shared_ptr<Relay> make_relay(const Blueprint& blueprint, const std::shared_ptr<const Journal>& journal);
+
+/// Checks settings, schema and topics, registers handlers, opens limiters. Throws ConfigError, SchemaError,
+/// StoreUnavailable, BrokerError.
+/// `blueprint`: a copy, to which the environment's settings of the program's topics are added.
+/// `caller_raises`, `on_published`: see TopicRunner::Services.
+std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::shared_ptr<const Journal> journal,
+                                                      bool caller_raises, std::function<void()> on_published = {});
+
+/// What is wrong with the settings and topics of the program, and what the backends find. Throws nothing of what it finds.
+void check_blueprint(Blueprint blueprint, Findings& findings);
+
+/// Whether any of them keeps something in the store.
+bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics);
+
+/// Of the handlers that keep ids.
+std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics);
+
+/// Null unless producers number their requests to one of the topics.
+std::shared_ptr<Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics);
+
+/// Threads that run handlers: as configured, or as many as the limits allow.
+int worker_count(const Config& config, const std::vector<std::unique_ptr<TopicState>>& topics);
+
+}  // namespace turnstile

@@ -1,0 +1,125 @@
+#include "inbox/cleaner.hpp"
+
+#include <algorithm>
+
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+/// Between two steps it rests for three times as long as a step took, so that a server that has become slow by it is left alone.
+constexpr int kRestFactor = 3;
+constexpr milliseconds kShortestRest{20};
+/// How long it sleeps at most, however late the next ids are due: somebody may come to need them for less long.
+constexpr milliseconds kLongestRest{600'000};
+
+std::string seconds_text(const std::optional<std::chrono::seconds>& time) {
+  if (!time) return "ever";
+  const auto s = time->count();
+  if (s % 86'400 == 0) return std::to_string(s / 86'400) + " d";
+  if (s % 3'600 == 0) return std::to_string(s / 3'600) + " h";
+  return std::to_string(s) + " s";
+}
+
+}  // namespace
+
+Cleaner::Cleaner(Settings settings, std::vector<std::shared_ptr<Retention>> handlers, std::shared_ptr<InboxStore> store,
+                 std::shared_ptr<const Journal> journal)
+    : settings_(settings),
+      handlers_(std::move(handlers)),
+      store_(std::move(store)),
+      journal_(std::move(journal)),
+      random_(std::random_device{}()) {
+  for (const auto& handler : handlers_) {
+    if (handler->kept_for() == handler->keep_for()) continue;
+    journal_->info("ids of handler " + handler->name() + " are kept for " + seconds_text(handler->kept_for()) +
+                   ", as others have said; this process needs them for " + seconds_text(handler->keep_for()));
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+Cleaner::~Cleaner() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+/// So that what started together does not go on together.
+milliseconds Cleaner::any_up_to(milliseconds most) {
+  return milliseconds(std::uniform_int_distribution<milliseconds::rep>(0, most.count())(random_));
+}
+
+void Cleaner::run() {
+  auto next_say = steady_clock::now() + some(settings_.say_every);
+  auto next_clean =
+      settings_.purge ? steady_clock::now() + any_up_to(settings_.look_first) : steady_clock::time_point::max();
+  auto next_expire =
+      settings_.producers ? steady_clock::now() + some(settings_.expire_every) : steady_clock::time_point::max();
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_until(lock, std::min({next_say, next_clean, next_expire}), [this] { return stopping_; })) {
+    lock.unlock();
+    const auto now = steady_clock::now();
+    if (now >= next_say) {
+      say();
+      next_say = now + some(settings_.say_every);
+    }
+    if (now >= next_clean) {
+      const milliseconds rest = clean();
+      next_clean = steady_clock::now() + rest;
+    }
+    if (now >= next_expire) {
+      expire();
+      next_expire = now + some(settings_.expire_every);
+    }
+    lock.lock();
+  }
+}
+
+/// One line when it fails for the second time in a row. Of a database that is away for a while the engine speaks.
+template <class Work>
+bool Cleaner::attempt(int& failures, Work work) {
+  try {
+    work();
+    failures = 0;
+    return true;
+  } catch (const StoreBusy&) {
+    return false;  // somebody works on what is old: next time
+  } catch (const std::exception& e) {
+    if (++failures == 2) journal_->warn(std::string("what is old is not deleted until this works again: ") + e.what());
+    return false;
+  }
+}
+
+void Cleaner::say() {
+  attempt(say_failures_, [this] {
+    for (const auto& handler : handlers_) handler->say(*store_);
+  });
+}
+
+void Cleaner::expire() {
+  attempt(expire_failures_, [this] {
+    if (const auto expired = settings_.producers->expire(); expired > 0)
+      journal_->info(std::to_string(expired) + " producer sessions have expired: no heartbeat came for their time");
+  });
+}
+
+milliseconds Cleaner::clean() {
+  PurgeStep step;
+  const auto began = steady_clock::now();
+  if (!attempt(clean_failures_, [&] { step = store_->purge_step(settings_.most); })) return some(settings_.look_every);
+  const auto took = std::chrono::ceil<milliseconds>(steady_clock::now() - began);
+  deleted_ += step.deleted;
+  if (!step.rivalled && step.wait.count() == 0) return std::max(kShortestRest, kRestFactor * took);
+  if (deleted_ > 0) journal_->info("deleted " + std::to_string(deleted_) + " ids that nobody needs any more");
+  deleted_ = 0;
+  return some(std::clamp(step.wait, settings_.look_every, std::max(settings_.look_every, kLongestRest)));
+}
+
+}  // namespace turnstile

@@ -1,0 +1,158 @@
+#include "turnstile/inbox.hpp"
+
+#include <mutex>
+#include <stdexcept>
+
+#include "message/message_id.hpp"
+#include "support/failpoint.hpp"
+#include "support/published_id.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The server bounds by it also short waits for the table itself, which say nothing of a rival.
+constexpr std::chrono::milliseconds kShortestWait{50};
+
+/// What an effect says to the outside, into its transaction.
+class Outlet final : public Outgoing {
+ public:
+  Outlet(InboxSession& session, const MessageId& id, std::string_view handler, std::size_t max_response)
+      : session_(session), id_(id), handler_(handler), max_response_(max_response) {}
+
+  void reply(const Message* to, std::string_view body) override {
+    const std::string who = "the effect of handler '" + std::string(handler_) + "' ";
+    if (to != nullptr) throw std::logic_error(who + "replied to a message; it has none, use ctx.reply(body)");
+    if (response_) throw std::logic_error(who + "replied twice");
+    if (body.size() > max_response_) {
+      throw ResponseTooLarge("a response of " + std::to_string(body.size()) +
+                             " bytes, and OnceOptions::max_response is " + std::to_string(max_response_) +
+                             "; raise it, or reply with less");
+    }
+    session_.respond(id_, body);
+    response_ = body;
+  }
+  void publish(const OwnedMessage& message) override { session_.publish(message, published_id(message)); }
+
+  std::optional<std::string> response_;
+
+ private:
+  InboxSession& session_;
+  const MessageId& id_;
+  std::string_view handler_;
+  std::size_t max_response_;
+};
+
+Once seen_before(const Recorded& recorded, const InboxEntry& entry) {
+  if (entry.differs_from(recorded.fingerprint)) return {Once::Kind::mismatch, std::nullopt};
+  return {Once::Kind::repeated, recorded.response};
+}
+
+MessageId message_id(std::string_view handler, std::string_view id) {
+  if (!id.empty()) return MessageId::from(id);
+  throw Error(
+      "handler '" + std::string(handler) +
+      "': the id is empty, and all requests without an id would be one; refuse such a request, or give it an id");
+}
+
+InboxEntry entry_of(std::string_view handler, std::string_view id, const OnceOptions& options) {
+  InboxEntry entry{.id = message_id(handler, id)};
+  if (options.body) entry.fingerprint = fingerprint(*options.body);
+  return entry;
+}
+
+}  // namespace
+
+Once Inbox::once(std::string_view handler, std::string_view id, const Effect& effect, const OnceOptions& options) {
+  const HandlerId number = id_of(handler);
+  const InboxEntry entry = entry_of(handler, id, options);
+  const auto deadline = Clock::now() + options.wait;
+  for (;;) {
+    // Most who ask again ask for what is done: that is one statement, and no transaction.
+    if (const auto recorded = store_->find(number, entry.id)) return seen_before(*recorded, entry);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    const InboxScope scope{number, std::nullopt, std::max(left, kShortestWait), options.idle_timeout};
+    const auto session = store_->open_session();
+    bool began = false;
+    try {
+      const Admission admission = session->begin(scope, {&entry, 1}).at(0);
+      began = true;
+      if (admission != Admission::fresh) continue;  // a rival has just committed it
+      Outlet outlet(*session, entry.id, handler, options.max_response);
+      Context context({.tx = &session->transaction(), .outgoing = &outlet, .message_id = entry.id, .handler = handler});
+      effect(context);
+      TURNSTILE_FAILPOINT("once-before-commit");
+      session->commit();
+      TURNSTILE_FAILPOINT("once-after-commit");
+      return {Once::Kind::ran, std::move(outlet.response_)};
+    } catch (const StoreBusy&) {
+      if (Clock::now() < deadline) continue;
+      if (began) throw;
+      return {Once::Kind::running, std::nullopt};
+    } catch (const CommitInDoubt&) {
+      // Looked for again; while it may yet commit, begin() waits for it.
+    }
+  }
+}
+
+Once Inbox::once(Transaction& transaction, std::string_view handler, std::string_view id, const Effect& effect,
+                 const OnceOptions& options) {
+  const HandlerId number = id_of(handler);
+  const InboxEntry entry = entry_of(handler, id, options);
+  const auto session = store_->join(transaction);
+  const Admission admission = session->begin({.handler = number}, {&entry, 1}).at(0);
+  if (admission == Admission::mismatch) return {Once::Kind::mismatch, std::nullopt};
+  if (admission != Admission::fresh) return {Once::Kind::repeated, session->responses(number, {&entry.id, 1}).at(0)};
+  Outlet outlet(*session, entry.id, handler, options.max_response);
+  Context context({.tx = &transaction, .outgoing = &outlet, .message_id = entry.id, .handler = handler});
+  effect(context);
+  return {Once::Kind::ran, std::move(outlet.response_)};
+}
+
+std::optional<Recorded> Inbox::check(std::string_view handler, std::string_view id) {
+  return store_->find(id_of(handler), message_id(handler, id));
+}
+
+namespace {
+Inbox::Effect reply_with(std::optional<std::string_view> response) {
+  return [response](Context& context) {
+    if (response) context.reply(*response);
+  };
+}
+}  // namespace
+
+bool Inbox::record(std::string_view handler, std::string_view id, std::optional<std::string_view> response) {
+  OnceOptions options;
+  if (response) options.max_response = response->size();
+  const Once recorded = once(handler, id, reply_with(response), options);
+  if (recorded.kind == Once::Kind::running)
+    throw StoreBusy("handler '" + std::string(handler) + "': a transaction with this id is open; ask again");
+  return recorded.kind == Once::Kind::ran;
+}
+
+bool Inbox::record(Transaction& transaction, std::string_view handler, std::string_view id,
+                   std::optional<std::string_view> response) {
+  OnceOptions options;
+  if (response) options.max_response = response->size();
+  return once(transaction, handler, id, reply_with(response), options).kind == Once::Kind::ran;
+}
+
+KeptIds Inbox::keep_ids(std::string_view handler, std::chrono::seconds keep_for) {
+  return store_->keep_ids(id_of(handler), keep_for);
+}
+
+HandlerId Inbox::id_of(std::string_view handler) {
+  if (handler.empty()) throw Error("once(): the handler has no name; it is the scope of its ids, such as \"charge\"");
+  {
+    const std::shared_lock lock(mutex_);
+    if (const auto known = handlers_.find(handler); known != handlers_.end()) return known->second;
+  }
+  const HandlerId id = store_->register_handler(std::string(handler));
+  const std::unique_lock lock(mutex_);
+  return handlers_.try_emplace(std::string(handler), id).first->second;
+}
+
+}  // namespace turnstile

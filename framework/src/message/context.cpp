@@ -1,0 +1,51 @@
+#include "turnstile/context.hpp"
+
+#include <stdexcept>
+#include <string>
+
+#include "message/names.hpp"
+#include "message/published_id.hpp"
+
+namespace turnstile {
+
+namespace {
+
+std::logic_error without_transaction(std::string_view handler, Mode mode, const std::string& asked_for) {
+  if (mode == Mode::leased) {
+    return std::logic_error(
+        "handler '" + std::string(handler) + "' " + asked_for +
+        ", but its topic's mode is leased: it runs outside of any transaction; use a connection of its own, or "
+        "transactional() if all its effects are in PostgreSQL");
+  }
+  return std::logic_error("handler '" + std::string(handler) + "' " + asked_for +
+                          ", but its topic's mode is none; add transactional() to its decorators, or mode = "
+                          "\"transactional\" to the topic's configuration");
+}
+
+}  // namespace
+
+Transaction& Context::tx() const {
+  if (fields_.tx == nullptr) throw without_transaction(fields_.handler, fields_.mode, "asked for a transaction");
+  return *fields_.tx;
+}
+
+void Context::reply(std::string_view body) const {
+  if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, fields_.mode, "replied");
+  fields_.outgoing->reply(nullptr, body);
+}
+
+void Context::reply(const Message& to, std::string_view body) const {
+  if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, fields_.mode, "replied");
+  fields_.outgoing->reply(&to, body);
+}
+
+void Context::publish(const OwnedMessage& message) const {
+  if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, fields_.mode, "published a message");
+  const std::string asked_for = "handler '" + std::string(fields_.handler) + "' published a message";
+  if (const auto problem = check_topic_name(message.topic)) throw std::logic_error(asked_for + ": " + *problem);
+  if (const auto problem = check_published_id(message))
+    throw std::logic_error(asked_for + " to topic '" + message.topic + "': " + *problem);
+  fields_.outgoing->publish(message);
+}
+
+}  // namespace turnstile

@@ -1,0 +1,37 @@
+#include "message/names.hpp"
+
+#include <algorithm>
+
+namespace turnstile {
+
+namespace {
+
+bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
+
+}  // namespace
+
+std::optional<std::string> check_topic_name(std::string_view topic) {
+  constexpr std::size_t longest = 249;  // Kafka's
+  const bool allowed = !topic.empty() && topic.size() <= longest && topic != "." && topic != ".." &&
+                       std::all_of(topic.begin(), topic.end(),
+                                   [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
+  if (allowed) return std::nullopt;
+  return "'" + std::string(topic) +
+         "' is no name that Kafka allows for a topic: 1 to 249 letters, digits, '.', '_' and '-'";
+}
+
+std::optional<std::string> check_schema_name(std::string_view schema) {
+  constexpr std::size_t longest = 63;  // PostgreSQL's NAMEDATALEN - 1
+  const bool plain =
+      !schema.empty() && schema.size() <= longest && !(schema.front() >= '0' && schema.front() <= '9') &&
+      std::all_of(schema.begin(), schema.end(), [](char c) { return is_letter_or_digit(c) || c == '_'; });
+  if (!plain) {
+    return "'" + std::string(schema) +
+           "' is no schema's name: at most 63 letters, digits and underscores, no digit first";
+  }
+  if (schema.starts_with("pg_"))
+    return "'" + std::string(schema) + "' begins with pg_, which PostgreSQL keeps for itself";
+  return std::nullopt;
+}
+
+}  // namespace turnstile

@@ -1,0 +1,175 @@
+#include "outbox/relay.hpp"
+
+#include <numeric>
+#include <utility>
+
+#include "support/failpoint.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+
+/// The lease is prolonged so often in its time.
+constexpr int kKeepsPerLease = 3;
+/// After a failure.
+constexpr std::chrono::milliseconds kPause{500};
+
+std::vector<OutboxShard> all_shards() {
+  std::vector<OutboxShard> all(kOutboxShards);
+  std::iota(all.begin(), all.end(), OutboxShard{0});
+  return all;
+}
+
+}  // namespace
+
+Relay::Relay(Settings settings, std::shared_ptr<Outbox> outbox, OpenSender open_sender,
+             std::shared_ptr<const Journal> journal)
+    : settings_(std::move(settings)),
+      outbox_(std::move(outbox)),
+      open_sender_(std::move(open_sender)),
+      journal_(std::move(journal)) {}
+
+void Relay::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Relay::stop(std::chrono::milliseconds grace) {
+  if (!thread_.joinable()) return;
+  {
+    std::unique_lock lock(mutex_);
+    finishing_ = true;
+    wake_.notify_all();
+    wake_.wait_for(lock, grace, [this] { return ended_; });
+    stopping_ = true;
+    if (sender_) sender_->cancel();
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void Relay::ring() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(rung_, true)) return;
+  }
+  wake_.notify_all();
+}
+
+void Relay::run() {
+  for (;;) {
+    found_some_ = false;
+    try {
+      step(LeaseClock::now());
+      told(true, "");
+    } catch (const std::exception& e) {
+      told(false, e.what());
+    }
+    wait();
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || (finishing_ && !found_some_ && !rung_)) break;
+  }
+  fall_asleep();
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  wake_.notify_all();
+}
+
+void Relay::step(Time now) {
+  bool rung = false;
+  {
+    const std::lock_guard lock(mutex_);
+    rung = std::exchange(rung_, false);
+  }
+  if (!awake_ && !wake_up(now, rung)) return;
+  if (now >= keep_again_) {
+    shards_ = outbox_->keep_shards(settings_.owner, settings_.lease);
+    keep_again_ = now + settings_.lease / kKeepsPerLease;
+  }
+  found_some_ = !shards_.empty() && send_some() > 0;
+  if (found_some_) found_at_ = now;
+  else if (now - found_at_ > settings_.asleep_after) fall_asleep();
+}
+
+/// When there is something to do: published here, or left behind by somebody else.
+bool Relay::wake_up(Time now, bool rung) {
+  if (!rung && outbox_->waiting(all_shards(), 1, 1).empty()) return false;
+  auto sender = open_sender_();
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return false;
+  sender_ = std::move(sender);
+  found_at_ = now;
+  keep_again_ = {};
+  return awake_ = true;
+}
+
+void Relay::fall_asleep() {
+  awake_ = false;
+  try {
+    if (!shards_.empty()) outbox_->leave_shards(settings_.owner);
+  } catch (const std::exception&) {
+    // They are free when the lease ends.
+  }
+  shards_.clear();
+  const std::lock_guard lock(mutex_);
+  sender_.reset();
+}
+
+/// How many it has found.
+std::size_t Relay::send_some() {
+  auto records = outbox_->waiting(shards_, settings_.batch, settings_.batch_bytes);
+  if (records.empty()) return 0;
+  const std::size_t found = records.size();
+  std::erase_if(records, [&](const OutboxRecord& record) {
+    if (record.unreadable.empty()) return false;
+    put_aside(record, record.unreadable);
+    return true;
+  });
+  if (records.empty()) return found;
+  std::vector<OwnedMessage> messages;
+  messages.reserve(records.size());
+  for (const auto& record : records) messages.push_back(record.message);
+  TURNSTILE_FAILPOINT("before-relay");
+  const auto fates = sender_->send(messages);
+  TURNSTILE_FAILPOINT("after-relay");
+  std::vector<const OutboxRecord*> sent, refused;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (fates[i].kind == BrokerSender::Fate::Kind::sent) sent.push_back(&records[i]);
+    if (fates[i].kind == BrokerSender::Fate::Kind::refused) refused.push_back(&records[i]);
+  }
+  // First what was sent: whatever becomes of the others, it must not be sent again.
+  if (!sent.empty()) outbox_->remove(sent);
+  for (const OutboxRecord* record : refused) send_alone(*record);
+  return found;
+}
+
+/// A broker refuses a batch as a whole, also those records in it that it would take: the one to blame is refused by itself as well.
+void Relay::send_alone(const OutboxRecord& record) {
+  const auto fate = sender_->send({&record.message, 1}).front();
+  if (fate.kind == BrokerSender::Fate::Kind::refused) put_aside(record, fate.why);
+  const OutboxRecord* const sent = &record;
+  if (fate.kind == BrokerSender::Fate::Kind::sent) outbox_->remove({&sent, 1});
+}
+
+void Relay::put_aside(const OutboxRecord& record, const std::string& why) {
+  outbox_->refuse(record, why);
+  journal_->error("outbox: record " + std::to_string(record.id) + " for topic '" + record.message.topic +
+                  "' is not taken and was put aside: " + why + " Then run: turnstile outbox retry " +
+                  std::to_string(record.id));
+}
+
+void Relay::wait() {
+  std::unique_lock lock(mutex_);
+  const auto pause = !well_ ? kPause : awake_ ? settings_.look_every : settings_.look_asleep_every;
+  if (!well_) wake_.wait_for(lock, pause, [this] { return finishing_ || stopping_; });
+  else if (!found_some_) wake_.wait_for(lock, pause, [this] { return rung_ || finishing_ || stopping_; });
+}
+
+/// One line for each change.
+void Relay::told(bool well, const std::string& why) {
+  if (std::exchange(well_, well) == well) return;
+  if (well) journal_->info("outbox: going on");
+  else journal_->warn("outbox: nothing is sent for now, trying again and again: " + why);
+}
+
+}  // namespace turnstile

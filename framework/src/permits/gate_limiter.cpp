@@ -1,0 +1,101 @@
+#include "permits/gate_limiter.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+namespace turnstile {
+
+namespace {
+
+PermitGate::Count count_of(std::int64_t count) {
+  return static_cast<PermitGate::Count>(std::max<std::int64_t>(count, 0));
+}
+
+/// Asks a limiter that knows only wakes, again and again, until it gives a permit or nobody wants it any more.
+class Asker : public std::enable_shared_from_this<Asker> {
+ public:
+  Asker(std::shared_ptr<Limiter> limiter, std::function<void(Permit)> deliver)
+      : limiter_(std::move(limiter)), deliver_(std::move(deliver)) {}
+
+  void ask() {
+    limiter_->when_free([self = shared_from_this()] {
+      if (self->over_) return;
+      Permit permit = self->limiter_->try_acquire();
+      if (!permit) self->ask();
+      else if (!self->over_.exchange(true)) self->deliver_(std::move(permit));
+    });
+  }
+  bool withdraw() { return !over_.exchange(true); }
+
+ private:
+  const std::shared_ptr<Limiter> limiter_;
+  const std::function<void(Permit)> deliver_;
+  std::atomic<bool> over_{false};
+};
+
+}  // namespace
+
+// --- what every limiter can ----------------------------------------------------------------------------------------------
+
+Permit Limiter::try_acquire_fairly(std::int64_t count) { return count == 1 ? try_acquire() : Permit(); }
+
+std::function<bool()> Limiter::acquire_later(std::int64_t /*count*/, Priority /*priority*/,
+                                             std::function<void(Permit)> deliver) {
+  const auto asker = std::make_shared<Asker>(shared_from_this(), std::move(deliver));
+  asker->ask();
+  return [asker] { return asker->withdraw(); };
+}
+
+// --- over a gate ---------------------------------------------------------------------------------------------------------
+
+GateLimiter::GateLimiter(std::string name, std::shared_ptr<PermitGate> gate, std::function<std::int64_t()> limit,
+                         bool outlives_fence)
+    : name_(std::move(name)),
+      gate_(std::move(gate)),
+      limit_(std::move(limit)),
+      party_(gate_->add_party(outlives_fence)) {}
+
+GateLimiter::~GateLimiter() { gate_->remove_party(party_); }
+
+Permit GateLimiter::permit(PermitGate::Taken taken, std::int64_t count) {
+  if (!taken) return {};
+  return {shared_from_this(), taken.token, std::move(taken.lost), count};
+}
+
+Permit GateLimiter::try_acquire() {
+  Permit taken = permit(gate_->try_take_as_woken(party_), 1);
+  if (!taken) gate_->refused(1);
+  return taken;
+}
+
+void GateLimiter::when_free(std::function<void()> wake) { gate_->when_free(std::move(wake), party_); }
+
+Permit GateLimiter::try_acquire_fairly(std::int64_t count) {
+  return permit(gate_->try_take(count_of(count), party_), count);
+}
+
+std::function<bool()> GateLimiter::acquire_later(std::int64_t count, Priority priority,
+                                                 std::function<void(Permit)> deliver) {
+  const std::shared_ptr<Limiter> self = shared_from_this();
+  const auto number = gate_->take_later(
+      count_of(count), priority == Priority::urgent,
+      [self, count, deliver = std::move(deliver)](PermitGate::Taken taken) {
+        deliver(Permit(self, taken.token, std::move(taken.lost), count));
+      },
+      party_);
+  return [gate = gate_, number] { return gate->withdraw(number); };
+}
+
+void GateLimiter::expect(std::int64_t at_once) { gate_->expect(count_of(at_once)); }
+
+LimiterState GateLimiter::state() const {
+  return {.limit = limit_(),
+          .in_use = static_cast<std::int64_t>(gate_->in_use()),
+          .most_in_use = static_cast<std::int64_t>(gate_->most_in_use())};
+}
+
+void GateLimiter::release_several(std::uint64_t token, std::int64_t count) noexcept {
+  gate_->give_back(token, count_of(count));
+}
+
+}  // namespace turnstile

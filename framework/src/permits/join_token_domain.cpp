@@ -1,0 +1,55 @@
+// What callers of a token domain hold: turnstile/tokens.hpp over a DomainMember.
+
+#include <memory>
+#include <string>
+
+#include "permits/token_domain.hpp"
+#include "turnstile/log.hpp"
+
+namespace turnstile {
+
+namespace {
+
+/// What callers hold. A limiter keeps it, and so does a permit; the member leaves when none is left.
+class DomainHandle final : public TokenDomain, public std::enable_shared_from_this<DomainHandle> {
+ public:
+  explicit DomainHandle(std::shared_ptr<DomainMember> member) : member_(std::move(member)) { member_->start(); }
+  ~DomainHandle() override { member_->stop(); }
+  DomainHandle(const DomainHandle&) = delete;
+  DomainHandle& operator=(const DomainHandle&) = delete;
+
+  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
+    return member_->open(name, limit, true, shared_from_this());
+  }
+  std::shared_ptr<Limiter> open_for_partitions(const std::string& name, std::int64_t limit) override {
+    return member_->open(name, limit, false, shared_from_this());
+  }
+  void on_claimed(const std::string& group, const std::string& store, const TopicPartition& at, Epoch epoch) override {
+    member_->on_claimed(group, store, at, epoch);
+  }
+  void wait_until_claimed() override { member_->wait_until_claimed(); }
+  void on_revoked(const std::string& group, std::span<const TopicPartition> partitions) override {
+    member_->on_revoked(group, partitions);
+  }
+  PermitsView permits() const override { return member_->permits(); }
+  bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit,
+                 std::chrono::milliseconds timeout) override {
+    return member_->set_limit(limiter, limit, timeout);
+  }
+  bool wait_until_joined(std::chrono::milliseconds timeout) override { return member_->wait_until_joined(timeout); }
+  std::string halted() const override { return member_->halted(); }
+  LimitersHealth health() const override { return member_->health(); }
+
+ private:
+  const std::shared_ptr<DomainMember> member_;
+};
+
+}  // namespace
+
+std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
+                                               std::shared_ptr<spdlog::logger> logger) {
+  if (!logger) logger = make_logger({});
+  return std::make_shared<DomainHandle>(std::make_shared<DomainMember>(std::move(log), settings, std::move(logger)));
+}
+
+}  // namespace turnstile

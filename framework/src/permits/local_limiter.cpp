@@ -1,0 +1,48 @@
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "permits/gate_limiter.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+namespace {
+
+/// A gate that nobody closes: all of the limit is this process's.
+std::shared_ptr<PermitGate> open_gate(const std::string& name, std::int64_t limit) {
+  auto gate = std::make_shared<PermitGate>([] { return tokens::Micros{0}; }, [] {});
+  gate->open_until(std::numeric_limits<tokens::Micros>::max());
+  gate->order({tokens::Order::Kind::open, name, static_cast<tokens::Count>(limit)});
+  return gate;
+}
+
+class LocalLimiters final : public Limiters {
+ public:
+  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
+    if (limit < 1) {
+      throw Error("limiter '" + name + "': a limit of " + std::to_string(limit) +
+                  " lets nothing run; it must be at least 1");
+    }
+    const std::lock_guard lock(mutex_);
+    auto& [known, gate] = by_name_[name];
+    if (!gate) {
+      known = limit;
+      gate = open_gate(name, limit);
+    }
+    if (known != limit) {
+      throw Error("limiter '" + name + "' has a limit of " + std::to_string(known) + " and cannot also have " +
+                  std::to_string(limit) + "; set the same limit wherever it is named, or name another limiter");
+    }
+    return std::make_shared<GateLimiter>(name, gate, [limit] { return limit; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::pair<std::int64_t, std::shared_ptr<PermitGate>>> by_name_;
+};
+
+}  // namespace
+
+std::shared_ptr<Limiters> make_local_limiters() { return std::make_shared<LocalLimiters>(); }
+
+}  // namespace turnstile

@@ -1,0 +1,69 @@
+#include "permits/permits_view.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace turnstile {
+
+namespace {
+
+template <class Figure>
+std::int64_t sum(const std::vector<PermitsView::Holder>& holders, Figure figure) {
+  return std::accumulate(holders.begin(), holders.end(), std::int64_t{0},
+                         [&](std::int64_t so_far, const auto& holder) { return so_far + figure(holder); });
+}
+
+PermitsView::Holder holder_of(tokens::MemberId id, const tokens::MemberEntry& member, const tokens::Holding& holding,
+                              tokens::Count reserved) {
+  return {.member = id,
+          .client = member.about.client,
+          .host = member.about.host,
+          .pid = member.about.pid,
+          .held = static_cast<std::int64_t>(holding.held()),
+          .busy = static_cast<std::int64_t>(holding.busy),
+          .wants = static_cast<std::int64_t>(holding.wants),
+          .share = static_cast<std::int64_t>(holding.share),
+          .draining = holding.draining,
+          .held_since = holding.held_since,
+          .configured = static_cast<std::int64_t>(holding.limit),
+          .strict = holding.strict,
+          .heard_at = member.last,
+          .lease = std::chrono::milliseconds{member.about.lease_ms},
+          .reserved = static_cast<std::int64_t>(reserved)};
+}
+
+}  // namespace
+
+std::int64_t PermitsView::Entry::held() const {
+  return sum(holders, [](const Holder& holder) { return holder.held; });
+}
+
+std::int64_t PermitsView::Entry::busy() const {
+  return sum(holders, [](const Holder& holder) { return holder.busy; });
+}
+
+std::int64_t PermitsView::Entry::waiting() const {
+  return sum(holders, [](const Holder& holder) {
+    return holder.draining ? 0 : std::max<std::int64_t>(holder.wants - holder.held, 0);
+  });
+}
+
+PermitsView view_of(const tokens::State& state) {
+  PermitsView view;
+  view.position = state.last;
+  for (const auto& [name, limiter] : state.limiters) {
+    auto& entry = view.limiters.emplace_back();
+    entry.limiter = name;
+    entry.limit = static_cast<std::int64_t>(limiter.limit());
+    entry.reserved = static_cast<std::int64_t>(limiter.reserved);
+    entry.set_aside = static_cast<std::int64_t>(limiter.limit() - limiter.shared());
+    if (limiter.set) entry.set = static_cast<std::int64_t>(*limiter.set);
+    for (const auto& [id, holding] : limiter.holdings) {
+      if (holding.limit > 0) entry.configured.push_back(static_cast<std::int64_t>(holding.limit));
+      entry.holders.push_back(holder_of(id, state.members.at(id), holding, state.reserved(name, id)));
+    }
+  }
+  return view;
+}
+
+}  // namespace turnstile

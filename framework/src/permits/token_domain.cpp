@@ -1,0 +1,533 @@
+#include "permits/token_domain.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+
+#include "message/digest.hpp"
+#include "permits/gate_limiter.hpp"
+#include "permits/permits_view.hpp"
+#include "support/deadline.hpp"
+#include "support/process_name.hpp"
+#include "tokens/planted.hpp"
+#include "tokens/snapshot.hpp"
+#include "tokens/wire.hpp"
+#include "turnstile/lease_clock.hpp"
+#include "turnstile/log.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using std::chrono::milliseconds;
+using tokens::Count;
+using tokens::Micros;
+
+/// The thread looks around at least so often.
+constexpr milliseconds kLongestWait{50};
+/// Whoever has not looked around for so long may have slept through anything: what it held may be held by others.
+constexpr Micros kFresh = 1'000'000;
+/// How long a rebalance waits for the claims of its partitions to be read back.
+constexpr milliseconds kLongestClaim{10'000};
+/// Who cannot write tries again at once, then after this, twice this, ... at most so long.
+constexpr Micros kFirstRetry = 100'000, kLongestRetry = 5'000'000;
+/// How long leaving may take.
+constexpr milliseconds kFarewell{2'000};
+/// Members that keep snapshots: the oldest ones, so that one may be away.
+constexpr std::ptrdiff_t kKeepers = 2;
+
+Micros now_us() { return LeaseClock::now_us(); }
+
+tokens::MemberId random_id() {
+  std::random_device random;
+  return (tokens::MemberId{random()} << 32 | random()) | 1;
+}
+
+std::uint32_t milliseconds_of(milliseconds time) {
+  constexpr milliseconds longest{std::numeric_limits<std::uint32_t>::max()};
+  return static_cast<std::uint32_t>(std::clamp(time, milliseconds{0}, longest).count());
+}
+
+tokens::MemberSettings member_settings(const TokenSettings& settings, const DomainEnvironment& environment) {
+  tokens::MemberSettings member;
+  member.about = {.host = host_name(),
+                  .pid = static_cast<std::uint32_t>(::getpid()),
+                  .client = settings.client.substr(0, tokens::kLongestName),
+                  .lease_ms = static_cast<std::uint32_t>(settings.lease.count()),
+                  .weight = settings.weight,
+                  .knows = environment.knows,
+                  .reserve_ms = settings.reserve > 0 ? milliseconds_of(settings.reserve_time) : 0,
+                  .most_limiters = settings.most_limiters};
+  member.next_id = environment.next_id;
+  member.turn = std::chrono::microseconds(settings.turn).count();
+  member.checkpoint_every = settings.snapshot_every;
+  return member;
+}
+
+/// As long as a name in the log may be.
+std::string short_name(const std::string& name) {
+  if (name.size() <= tokens::kLongestName) return name;
+  std::string hex;
+  for (const auto byte : sha256(name)) hex += fmt::format("{:02x}", byte);
+  return hex;
+}
+
+}  // namespace
+
+DomainEnvironment DomainEnvironment::of_this_process() { return {.clock = now_us, .next_id = random_id}; }
+
+void DomainMember::Bell::ring() {
+  if (rung.exchange(true)) return;
+  const std::lock_guard lock(mutex);
+  if (domain != nullptr) domain->log_->wake();
+}
+
+DomainMember::DomainMember(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
+                           std::shared_ptr<spdlog::logger> logger, DomainEnvironment environment)
+    : settings_(settings),
+      environment_(std::move(environment)),
+      journal_(std::move(logger), own_name(settings.client.substr(0, tokens::kLongestName))),
+      log_(std::move(log)),
+      member_(member_settings(settings, environment_)) {
+  state_ = newest_state();
+  log_->seek(state_.last + 1);
+}
+
+void DomainMember::attach() {
+  bell_->domain = this;
+  last_step_ = now();
+}
+
+void DomainMember::detach() {
+  const std::lock_guard lock(bell_->mutex);
+  bell_->domain = nullptr;
+}
+
+void DomainMember::start() {
+  attach();
+  thread_ = std::thread([self = shared_from_this()] { self->run(); });
+}
+
+void DomainMember::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  log_->wake();
+  // The last one to let go may be somebody whom this very thread has called.
+  if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
+  else thread_.join();
+}
+
+// --- for callers -------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_t limit, bool outlives_fence,
+                                            std::shared_ptr<void> owner) {
+  if (limit < 1) {
+    throw Error("limiter '" + name + "': a limit of " + std::to_string(limit) +
+                " lets nothing run; it must be at least 1 (turnstile limits set pauses a limiter)");
+  }
+  if (name.empty() || name.size() > tokens::kLongestName || static_cast<Count>(limit) > tokens::kMostPermits) {
+    throw Error("limiter '" + name.substr(0, 40) + "': a name has 1 to " + std::to_string(tokens::kLongestName) +
+                " characters, and a limit is at most " + std::to_string(tokens::kMostPermits));
+  }
+  if (static_cast<Count>(limit) <= set_aside()) {
+    throw Error("limiter '" + name + "': its limit of " + std::to_string(limit) + " leaves nothing to share, since " +
+                std::to_string(settings_.reserve) + " are reserved for each of " +
+                std::to_string(settings_.reserve_for) + " processes; raise the limit, or lower limits.reserve");
+  }
+  const std::lock_guard lock(mutex_);
+  refuse_one_too_many(name);
+  Named& named = limiters_[name];
+  if (named.gate && named.limit != limit && !named.users.expired()) {
+    throw Error("limiter '" + name + "' has a limit of " + std::to_string(named.limit) + " and cannot also have " +
+                std::to_string(limit) + "; set the same limit wherever it is named, or name another limiter");
+  }
+  const bool is_new = !named.gate, is_unused = named.users.expired();
+  if (is_new) {
+    named.gate = std::make_shared<PermitGate>(environment_.clock, [bell = bell_] { bell->ring(); });
+    named.gate->admit(false);  // until the log has it that no fence takes these permits back
+    limiters_changed_ = true;
+  }
+  auto users = is_unused ? std::make_shared<int>(0) : named.users.lock();
+  named.users = users;
+  if (is_unused) named.limit = named.told_limit = limit;
+  if (is_unused || (outlives_fence && !named.outlives_fence)) {
+    named.outlives_fence = named.outlives_fence || outlives_fence;
+    member_.declare(name, static_cast<Count>(limit), settings_.strict, set_aside(), settings_.reserve, outlives_fence);
+    log_->wake();
+  }
+  const auto limit_now = [this, name, limit, owner = std::move(owner), users = std::move(users)] {
+    const std::lock_guard guard(mutex_);
+    const auto entry = state_.limiters.find(name);
+    return entry == state_.limiters.end() ? limit : static_cast<std::int64_t>(entry->second.shared());
+  };
+  return std::make_shared<GateLimiter>(name, named.gate, limit_now, outlives_fence);
+}
+
+Count DomainMember::set_aside() const { return Count{settings_.reserve} * settings_.reserve_for; }
+
+/// Throws when the domain, as far as this process knows it, has as many limiters as it can have, and this is another one.
+void DomainMember::refuse_one_too_many(const std::string& name) const {
+  if (limiters_.contains(name) || state_.limiters.contains(name)) return;
+  const auto ours = std::count_if(limiters_.begin(), limiters_.end(),
+                                  [&](const auto& named) { return !state_.limiters.contains(named.first); });
+  const std::size_t most = std::max<std::size_t>(state_.most_limiters(), settings_.most_limiters);
+  if (state_.limiters.size() + static_cast<std::size_t>(ours) < most) return;
+  throw Error(too_many_limiters(name, most));
+}
+
+/// What this process may use of a limiter while it is cut off, as of the last that it has read; at all other times others know
+/// better. Less than it has reserved where the limit was lowered so far that not all that is reserved fits beside what is held.
+Count DomainMember::reserve_of(const std::string& name) const {
+  const Count reserved = member_.reserved(state_, name);
+  if (reserved == 0) return 0;
+  const tokens::LimiterEntry& limiter = state_.limiters.find(name)->second;
+  const Count room = limiter.limit() - std::min(limiter.limit(), limiter.held());
+  return room >= limiter.reserved ? reserved : reserved * room / limiter.reserved;
+}
+
+/// Of those that joined before this one; 0 for who has not joined.
+std::ptrdiff_t DomainMember::older_members() const {
+  const auto self = state_.members.find(member_.id());
+  if (self == state_.members.end()) return 0;
+  return std::count_if(state_.members.begin(), state_.members.end(),
+                       [&](const auto& m) { return m.second.joined_at < self->second.joined_at; });
+}
+
+tokens::Partition DomainMember::partition_of(const std::string& group, const std::string& store,
+                                             const TopicPartition& at) const {
+  if (TURNSTILE_PLANTED(groups_share_partitions)) return {at.topic, at.partition};
+  return {at.topic, at.partition, short_name(group), short_name(store)};
+}
+
+void DomainMember::on_claimed(const std::string& group, const std::string& store, const TopicPartition& at,
+                              Epoch epoch) {
+  {
+    const std::lock_guard lock(mutex_);
+    const tokens::Partition claimed = partition_of(group, store, at);
+    tokens::Partition& known = claimed_[{group, at}];
+    if (!known.topic.empty() && known != claimed) member_.revoke({known});
+    known = claimed;
+    member_.claim(claimed, static_cast<std::uint64_t>(epoch.value));
+  }
+  log_->wake();
+}
+
+/// Who has not joined holds nothing; what it is granted later, it is granted after its claims. Without an answer the gates close,
+/// and only an answer to what is written after the claims opens them again.
+void DomainMember::wait_until_claimed() {
+  std::unique_lock lock(mutex_);
+  const bool claimed = changed_.wait_for(lock, kLongestClaim, [this] {
+    // What was taken from us together with the claims must have reached the gates.
+    const bool known = member_.phase() != tokens::Member::Phase::joined || !member_.is_claiming();
+    return (known && obeyed_) || stopping_;
+  });
+  if (claimed) return;
+  journal_.warn("the claims of partitions have not come back from " + log_->name() + " for " +
+                std::to_string(kLongestClaim.count()) + " ms: nothing starts under a limit until they do");
+  member_.distrust(now());
+  log_->wake();
+}
+
+void DomainMember::on_revoked(const std::string& group, std::span<const TopicPartition> partitions) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<tokens::Partition> all;
+    for (const auto& at : partitions) {
+      if (const auto known = claimed_.extract({group, at})) all.push_back(known.mapped());
+    }
+    member_.revoke(all);
+  }
+  log_->wake();
+}
+
+PermitsView DomainMember::permits() const {
+  const std::lock_guard lock(mutex_);
+  return view_of(state_);
+}
+
+bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
+  if (limit && (*limit < 0 || static_cast<Count>(*limit) > tokens::kMostPermits)) {
+    throw Error("limiter '" + limiter + "': a limit is 0 (pauses it) to " + std::to_string(tokens::kMostPermits) +
+                ", not " + std::to_string(*limit));
+  }
+  const auto change = std::make_shared<Change>();
+  change->limiter = limiter;
+  change->limit = limit;
+  std::unique_lock lock(mutex_);
+  changes_.push_back(change);
+  log_->wake();
+  changed_.wait_until(lock, deadline_after(timeout), [&] { return change->over || stopping_; });
+  std::erase(changes_, change);
+  if (change->not_allowed) {
+    throw Error("limiter '" + limiter + "': the domain did not take its limit: its name is not 1 to " +
+                std::to_string(tokens::kLongestName) + " bytes long, or it would be one more than the " +
+                std::to_string(state_.most_limiters()) + " limiters that the domain can have");
+  }
+  return change->done;
+}
+
+bool DomainMember::wait_until_joined(milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline_after(timeout),
+                             [&] { return member_.phase() == tokens::Member::Phase::joined; });
+}
+
+std::string DomainMember::halted() const {
+  const std::lock_guard lock(mutex_);
+  return member_.why_halted();
+}
+
+// --- the thread --------------------------------------------------------------------------------------------------------
+
+void DomainMember::run() {
+  for (;;) {
+    round();
+    std::unique_lock lock(mutex_);
+    if (member_.phase() == tokens::Member::Phase::halted) changed_.wait(lock, [this] { return stopping_; });
+    if (!behind_.empty()) changed_.wait_for(lock, kLongestWait, [this] { return stopping_; });
+    if (stopping_) break;
+  }
+  depart();
+  detach();
+}
+
+void DomainMember::round() {
+  try {
+    step();
+  } catch (const TokenLogTrimmed& trimmed) {
+    if (TURNSTILE_PLANTED(trimmed_is_broken)) return halt(trimmed.what());
+    const std::lock_guard lock(mutex_);
+    behind_ = trimmed.what();
+  } catch (const std::exception& error) {
+    halt(error.what());
+  }
+}
+
+Micros DomainMember::due() const {
+  const std::lock_guard lock(mutex_);
+  const Micros tick = std::max(member_.next_tick(), write_again_at_);
+  Micros due = behind_.empty() ? tick : begin_anew_at_;
+  for (const Micros deadline : {deadline_, reserve_deadline_}) {
+    if (deadline != 0) due = std::min(due, deadline);
+  }
+  return due;
+}
+
+void DomainMember::step() {
+  const Micros left = std::max<Micros>(due() - now(), 0);
+  const auto wait = std::min(kLongestWait, std::chrono::ceil<milliseconds>(std::chrono::microseconds(left)));
+  if (!behind_.empty() && now() >= begin_anew_at_) begin_anew(now());
+  const auto records = behind_.empty() ? log_->read(wait) : std::vector<TokenLog::Record>{};
+  const bool failed = log_->failed();  // without the lock: it may open a new producer
+  bell_->rung.store(false);
+  std::vector<tokens::Order> orders;
+  {
+    const std::lock_guard lock(mutex_);
+    const Micros at = now();
+    obeyed_ = obeyed_ && records.empty();
+    look_at_the_clock(at);
+    for (const auto& record : records) take(record, at);
+    if (failed) writing_failed(at);
+    if (at >= write_again_at_ && behind_.empty()) send_changes();
+    drop_unused(at);
+    orders = pump(at);
+    keep_snapshot();
+    tell_of_coordination(at);
+    if (!records.empty()) tell_of_limits();
+    if (member_.phase() == tokens::Member::Phase::halted) journal_.error(member_.why_halted());
+  }
+  carry_out(std::move(orders));
+  if (records.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    obeyed_ = true;
+  }
+  changed_.notify_all();
+}
+
+/// A limiter without a permit and without anybody who could take one: its name is for others.
+void DomainMember::drop_unused(Micros at) {
+  std::erase_if(limiters_, [&](const auto& of) {
+    const auto& [name, named] = of;
+    const PermitGate& gate = *named.gate;
+    if (!named.users.expired() || gate.in_use() + gate.overstaying() + gate.reserved_in_use() + gate.waiting() > 0)
+      return false;
+    member_.undeclare(name, at);
+    limiters_changed_ = true;
+    return true;
+  });
+}
+
+void DomainMember::look_at_the_clock(Micros now) {
+  if (now - last_step_ > kFresh) {
+    journal_.warn("this process did not look at the token log for " + std::to_string((now - last_step_) / 1'000) +
+                  " ms (it was paused, or a call hung): nothing starts until the log has been read up to now");
+    member_.distrust(now);
+  }
+  last_step_ = now;
+}
+
+/// Goes on in a new epoch: at once the first time, since mostly a broker was away, and later and later while nothing gets through.
+void DomainMember::writing_failed(Micros now) {
+  member_.sending_failed();
+  for (const auto& change : changes_) change->sent = false;
+  const std::string why = log_->why_failed();
+  if (std::exchange(told_failure_, why) != why)
+    journal_.warn("writing to " + log_->name() + " failed: " + why + ". Going on in a new epoch, again and again");
+  write_again_at_ = now + write_delay_;
+  write_delay_ = std::clamp(2 * write_delay_, kFirstRetry, kLongestRetry);
+}
+
+void DomainMember::take(const TokenLog::Record& record, Micros now) {
+  if (record.position <= state_.last) return;
+  if (record.position != state_.last + 1) {
+    throw TokenLogTrimmed("positions " + std::to_string(state_.last + 1) + " to " +
+                          std::to_string(record.position - 1) + " are missing in " + log_->name());
+  }
+  const tokens::Event event = tokens::decode(record.bytes);
+  const tokens::Effects effects = tokens::apply(state_, record.position, event);
+  if (event.member == member_.id() && write_delay_ > 0) {
+    write_delay_ = 0;
+    told_failure_.clear();
+  }
+  member_.read(state_, record.position, event, effects, now);
+  for (const auto& change : changes_) {
+    if (!change->sent || change->event != event) continue;
+    change->done = effects.outcome == tokens::Effects::Outcome::applied;
+    change->not_allowed = effects.outcome == tokens::Effects::Outcome::not_allowed;
+    // Stale: another change came between, so once more. But what nobody knows cannot be unset.
+    change->over =
+        change->done || change->not_allowed || (!change->limit && !state_.limiters.contains(change->limiter));
+    change->sent = false;
+  }
+}
+
+/// What the member has to say and to order, after it was told what the gates know.
+std::vector<tokens::Order> DomainMember::pump(Micros now) {
+  if (std::exchange(limiters_changed_, false)) {
+    gates_.clear();
+    for (const auto& [name, named] : limiters_) gates_.push_back({.name = name, .gate = named.gate});
+  }
+  for (const auto& [name, gate, limit, admits] : gates_) {
+    member_.given_back(name, gate->surrendered());
+    member_.demand(name, gate->demand());
+  }
+  if (now >= write_again_at_ && behind_.empty()) {
+    member_.tick(state_, now);
+    for (const auto& event : member_.take_events()) log_->append(tokens::encode(event));
+  }
+  return member_.take_orders();
+}
+
+/// Without the lock, since a gate calls those who wait. Until nothing moves any more: what a gate surrenders at once is written in
+/// the same round.
+void DomainMember::carry_out(std::vector<tokens::Order> orders) {
+  while (!orders.empty()) {
+    for (const auto& order : orders) {
+      for (const auto& known : gates_) {
+        if (known.name == order.limiter) known.gate->order(order);
+      }
+    }
+    const std::lock_guard lock(mutex_);
+    orders = pump(now());
+  }
+  Micros open_until = 0, held_until = 0, reserve_until = 0;
+  bool cancel = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const bool knows = member_.phase() == tokens::Member::Phase::joined && member_.open_until() > now();
+    reserve_deadline_ = std::max(reserve_deadline_, member_.reserve_until());
+    reserve_until = member_.phase() == tokens::Member::Phase::halted ? 0 : reserve_deadline_;
+    for (auto& [name, gate, limit, admits] : gates_) {
+      if (knows) gate->reserve(reserve_of(name));
+      const auto entry = state_.limiters.find(name);
+      if (entry != state_.limiters.end()) limit = entry->second.shared();
+      const auto* holding = state_.holding(name, member_.id());
+      admits = holding != nullptr && holding->outlives_fence;
+    }
+    open_until = std::min(member_.open_until(), last_step_ + kFresh);
+    if (member_.open_until() != 0) deadline_ = std::max(deadline_, member_.open_until());
+    held_until = deadline_;
+    cancel = deadline_ != 0 && now() >= deadline_;
+    if (cancel) deadline_ = 0;
+    if (reserve_deadline_ != 0 && now() >= reserve_deadline_) reserve_deadline_ = 0;
+  }
+  for (const auto& [name, gate, limit, admits] : gates_) {
+    gate->limit(limit);
+    gate->admit(admits);
+    if (held_until != 0) gate->held_until(held_until);
+    gate->open_until(open_until);
+    if (cancel) gate->cancel();
+    gate->reserve_until(reserve_until);
+  }
+}
+
+void DomainMember::send_changes() {
+  for (const auto& change : changes_) {
+    if (change->sent || change->over) continue;
+    change->sent = true;
+    change->event = {.member = random_id(), .epoch = 1, .seq = 1, .body = tokens::Unknown{}};
+    tokens::LimitSet body{.limiter = change->limiter, .limit = {}, .seen = state_.last};
+    if (change->limit) body.limit = static_cast<Count>(*change->limit);
+    change->event.body = body;
+    log_->append(tokens::encode(change->event));
+  }
+}
+
+void DomainMember::keep_snapshot() {
+  if (!state_.members.contains(member_.id())) return;
+  const std::int64_t every = settings_.snapshot_every;
+  if (state_.last >= every && state_.last / every > std::max<std::int64_t>(saved_, 0) / every) {
+    if (older_members() < kKeepers) log_->save(state_.last, tokens::save(state_));
+    saved_ = state_.last;
+  }
+  // Below both: a state that two members agree on, and a snapshot that is there.
+  const std::int64_t below = std::min(member_.agreed(), log_->saved());
+  if (below <= trimmed_) return;
+  trimmed_ = below;
+  log_->trim(below + 1);
+}
+
+void DomainMember::halt(const std::string& why) {
+  std::vector<tokens::Order> orders;
+  {
+    const std::lock_guard lock(mutex_);
+    member_.halt(why);
+    obeyed_ = false;
+    orders = member_.take_orders();
+    journal_.error(why);
+  }
+  carry_out(std::move(orders));
+  {
+    const std::lock_guard lock(mutex_);
+    obeyed_ = true;
+  }
+  changed_.notify_all();
+}
+
+/// Gives everything back, unless something still runs: that is left to the lease.
+void DomainMember::depart() {
+  const std::lock_guard lock(mutex_);
+  const bool quiet = std::all_of(limiters_.begin(), limiters_.end(), [](const auto& named) {
+    const PermitGate& gate = *named.second.gate;
+    return gate.in_use() == 0 && gate.overstaying() == 0 && gate.reserved_in_use() == 0;
+  });
+  for (const auto& [name, named] : limiters_) named.gate->open_until(0);
+  if (!quiet) return;
+  member_.leave();
+  try {
+    for (const auto& event : member_.take_events()) log_->append(tokens::encode(event));
+    log_->flush(kFarewell);
+  } catch (const std::exception& error) {
+    journal_.warn(std::string("leaving the token domain: ") + error.what() +
+                  "; what it held comes back with its lease");
+  }
+}
+
+}  // namespace turnstile

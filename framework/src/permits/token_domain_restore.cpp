@@ -1,0 +1,84 @@
+// Where a member of a token domain begins: at the newest snapshot, also when it was cut off across a trim.
+
+#include "permits/token_domain.hpp"
+#include "tokens/snapshot.hpp"
+
+namespace turnstile {
+
+namespace {
+
+/// After so many snapshots from before the log's beginning no other is looked at. A member that reads late writes them late, one after
+/// another while it catches up, behind the one that the log was trimmed for.
+constexpr int kOldSnapshots = 64;
+/// A snapshot that cannot be read now is tried again after this.
+constexpr tokens::Micros kReadAgain = 1'000'000;
+
+}  // namespace
+
+/// What the newest snapshot says that can be read and that the log goes on from. Where the log begins is asked first: a snapshot is
+/// kept before what it stands for is deleted.
+tokens::State DomainMember::newest_state() {
+  const std::int64_t begin = log_->begin();
+  int found = 0, too_old = 0;
+  for (auto kept = log_->snapshot(); kept && too_old < kOldSnapshots; kept = log_->snapshot(kept->number)) {
+    ++found;
+    auto state = tokens::restore(kept->bytes);
+    if (!state) {
+      journal_.warn("a snapshot of the token log, " + log_->name() + ", cannot be read (" +
+                    std::to_string(kept->bytes.size()) + " bytes); trying the one before it");
+      continue;
+    }
+    if (state->last + 1 < begin) {
+      ++too_old;
+      continue;
+    }
+    const std::int64_t end = log_->end();
+    if (state->last >= end) {  // of a topic that was here before
+      journal_.warn("a snapshot of the token log was made at position " + std::to_string(state->last) + ", but " +
+                    log_->name() + " ends at " + std::to_string(end) +
+                    ": the topic was created anew since; passing the snapshot over");
+      continue;
+    }
+    return std::move(*state);
+  }
+  if (begin == 0) return {};
+  throw TokenLogBroken(log_->name() + " begins at position " + std::to_string(begin) +
+                       ", and there is no snapshot that reaches so far (" + std::to_string(found) +
+                       " were found): who holds which permits cannot be known. Stop all members of the domain, delete "
+                       "the topic and its snapshots, and start them again");
+}
+
+/// Records that it has not read are deleted, since others have agreed on a newer snapshot: it goes on from that, as a new member. What
+/// it held under its old name comes back with the lease of that, which its own deadline has passed or will pass first.
+void DomainMember::begin_anew(tokens::Micros at) {
+  tokens::State newer;
+  try {
+    newer = newest_state();
+    if (newer.last <= state_.last) throw TokenLogBroken(behind_ + "; and there is no newer snapshot");
+    log_->seek(newer.last + 1);
+  } catch (const BrokerError& error) {
+    const std::lock_guard lock(mutex_);
+    begin_anew_at_ = at + kReadAgain;
+    if (std::exchange(told_behind_, error.what()) != error.what())
+      journal_.warn(std::string("the newest snapshot of the token log could not be read, and is tried again: ") +
+                    error.what());
+    return;
+  }
+  std::vector<tokens::Order> orders;
+  {
+    const std::lock_guard lock(mutex_);
+    journal_.error("this member was cut off from " + log_->name() +
+                   " for longer than the log keeps what a snapshot stands for (" + std::exchange(behind_, {}) +
+                   "). The permits that it held are lost, and handlers that run under them were asked to stop. "
+                   "Joining again from the snapshot of position " +
+                   std::to_string(newer.last));
+    told_behind_.clear();
+    state_ = std::move(newer);
+    member_.begin_anew();
+    for (const auto& change : changes_) change->sent = false;
+    orders = member_.take_orders();
+  }
+  carry_out(std::move(orders));
+}
+
+}  // namespace turnstile

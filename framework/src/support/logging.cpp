@@ -1,0 +1,215 @@
+#include "support/logging.hpp"
+
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "turnstile/error.hpp"
+#include "turnstile/log.hpp"
+
+namespace turnstile {
+namespace {
+
+namespace level = spdlog::level;
+
+constexpr const char* logger_name = "turnstile";
+constexpr const char* text_pattern = "%Y-%m-%dT%H:%M:%S.%e%z %-5l %v";
+
+struct NamedLevel {
+  std::string_view name;
+  level::level_enum value;
+};
+// spdlog's own names differ between releases ("warn", "warning"); these are what [log] documents.
+constexpr std::array levels{NamedLevel{"trace", level::trace}, NamedLevel{"debug", level::debug},
+                            NamedLevel{"info", level::info},   NamedLevel{"warn", level::warn},
+                            NamedLevel{"error", level::err},   NamedLevel{"off", level::off}};
+
+std::string_view name_of(level::level_enum value) {
+  const auto* found = std::find_if(levels.begin(), levels.end(), [&](const auto& l) { return l.value == value; });
+  return found == levels.end() ? "critical" : found->name;
+}
+
+level::level_enum level_of(const std::string& name) {
+  const auto* found = std::find_if(levels.begin(), levels.end(), [&](const auto& l) { return l.name == name; });
+  if (found == levels.end()) {
+    throw ConfigError({"log.level: '" + name + "' is no level; use trace, debug, info, warn, error or off"});
+  }
+  return found->value;
+}
+
+std::string utc(std::chrono::system_clock::time_point time) {
+  using std::chrono::milliseconds;
+  const auto since_epoch = std::chrono::duration_cast<milliseconds>(time.time_since_epoch()).count();
+  const std::time_t seconds = since_epoch / 1000;
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  std::array<char, 32> text{};
+  const auto length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  const std::string ms = std::to_string(since_epoch % 1000 + 1000).substr(1);
+  return std::string(text.data(), length) + "." + ms + "Z";
+}
+
+std::string_view as_std(spdlog::string_view_t text) { return {text.data(), text.size()}; }
+spdlog::string_view_t as_spdlog(std::string_view text) { return {text.data(), text.size()}; }
+
+std::string json_line(const spdlog::details::log_msg& message, const LogFields& fields) {
+  nlohmann::ordered_json line;
+  line["time"] = utc(message.time);
+  line["level"] = name_of(message.level);
+  line["message"] = as_std(message.payload);
+  if (!fields.topic.empty()) line["topic"] = fields.topic;
+  if (fields.partition) line["partition"] = *fields.partition;
+  if (fields.offset) line["offset"] = *fields.offset;
+  if (!fields.handler.empty()) line["handler"] = fields.handler;
+  if (!fields.member.empty()) line["member"] = fields.member;
+  // An error's text may hold any bytes: what is not UTF-8 is replaced, so that each line stays valid JSON.
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+/// Turns every message into one JSON object. Its sinks must print the payload alone.
+class JsonLogger final : public spdlog::logger {
+ public:
+  using spdlog::logger::logger;
+  JsonLogger(const JsonLogger&) = default;
+
+  void write(level::level_enum level, std::string_view message, const LogFields& fields) {
+    write(spdlog::details::log_msg(as_spdlog(name()), level, as_spdlog(message)), fields);
+  }
+  std::shared_ptr<spdlog::logger> clone(std::string name) override {
+    auto copy = std::make_shared<JsonLogger>(*this);
+    copy->name_ = std::move(name);
+    return copy;
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override { write(message, {}); }
+
+ private:
+  void write(const spdlog::details::log_msg& message, const LogFields& fields) {
+    const std::string line = json_line(message, fields);
+    spdlog::details::log_msg replaced = message;
+    replaced.payload = as_spdlog(line);
+    spdlog::logger::sink_it_(replaced);
+  }
+};
+
+/// Hands everything to another logger, whose level and form count.
+class RedirectedLogger final : public spdlog::logger {
+ public:
+  explicit RedirectedLogger(std::shared_ptr<spdlog::logger> to) : spdlog::logger(logger_name), to_(std::move(to)) {
+    set_level(level::trace);
+  }
+
+  void redirect(std::shared_ptr<spdlog::logger> to) {
+    if (to.get() == this) return;
+    const std::lock_guard lock(mutex_);
+    to_ = std::move(to);
+  }
+  [[nodiscard]] std::shared_ptr<spdlog::logger> target() const {
+    const std::lock_guard lock(mutex_);
+    return to_;
+  }
+  std::shared_ptr<spdlog::logger> clone(std::string) override { return std::make_shared<RedirectedLogger>(target()); }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override { target()->log(message.level, message.payload); }
+  void flush_() override { target()->flush(); }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<spdlog::logger> to_;
+};
+
+void append_escaped(std::string& out, std::string_view text, bool in_quotes) {
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') out += "\\n";
+    else if (c == '\r') out += "\\r";
+    else if (c == '\t') out += "\\t";
+    else if (byte < 0x20 || byte == 0x7F) {
+      constexpr char digits[] = "0123456789abcdef";
+      out += "\\x";
+      out += digits[byte >> 4];
+      out += digits[byte & 0xF];
+    } else {
+      if (in_quotes && (c == '"' || c == '\\')) out += '\\';
+      out += c;
+    }
+  }
+}
+
+void append_field(std::string& out, std::string_view name, std::string_view value) {
+  if (value.empty()) return;
+  out += ' ';
+  out += name;
+  out += '=';
+  const bool plain = std::none_of(value.begin(), value.end(), [](char c) {
+    return static_cast<unsigned char>(c) <= 0x20 || c == 0x7F || c == '"' || c == '=' || c == '\\';
+  });
+  if (!plain) out += '"';
+  append_escaped(out, value, !plain);
+  if (!plain) out += '"';
+}
+
+std::string text_line(std::string_view message, const LogFields& fields) {
+  std::string line;
+  append_escaped(line, message, false);
+  append_field(line, "topic", fields.topic);
+  if (fields.partition) append_field(line, "partition", std::to_string(*fields.partition));
+  if (fields.offset) append_field(line, "offset", std::to_string(*fields.offset));
+  append_field(line, "handler", fields.handler);
+  append_field(line, "member", fields.member);
+  return line;
+}
+
+}  // namespace
+
+std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings) {
+  return make_logger(settings, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+}
+
+std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings, spdlog::sink_ptr sink) {
+  const auto least = level_of(settings.level);
+  std::shared_ptr<spdlog::logger> logger;
+  if (settings.format == "json") {
+    logger = std::make_shared<JsonLogger>(logger_name, std::move(sink));
+    logger->set_pattern("%v");
+  } else if (settings.format == "text") {
+    logger = std::make_shared<spdlog::logger>(logger_name, std::move(sink));
+    logger->set_pattern(text_pattern);
+  } else {
+    throw ConfigError({"log.format: '" + settings.format + "' is no format; use text or json"});
+  }
+  logger->set_level(least);
+  return logger;
+}
+
+std::shared_ptr<spdlog::logger> make_redirectable_logger(const LogSettings& settings) {
+  return std::make_shared<RedirectedLogger>(make_logger(settings));
+}
+
+void redirect(spdlog::logger& from, std::shared_ptr<spdlog::logger> to) {
+  if (auto* redirected = dynamic_cast<RedirectedLogger*>(&from); redirected != nullptr && to) {
+    redirected->redirect(std::move(to));
+  }
+}
+
+void log(spdlog::logger& logger, spdlog::level::level_enum level, std::string_view message, const LogFields& fields) {
+  if (const auto* redirected = dynamic_cast<RedirectedLogger*>(&logger)) {
+    return log(*redirected->target(), level, message, fields);
+  }
+  if (!logger.should_log(level)) return;
+  if (auto* json = dynamic_cast<JsonLogger*>(&logger)) {
+    json->write(level, message, fields);
+  } else {
+    logger.log(level, as_spdlog(text_line(message, fields)));
+  }
+}
+
+}  // namespace turnstile

@@ -1,0 +1,54 @@
+#include "turnstile/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "config/duration.hpp"
+
+namespace turnstile::text {
+
+std::string duration(std::chrono::milliseconds time) { return to_text(time); }
+
+std::string age(std::chrono::milliseconds time) {
+  constexpr std::array<std::pair<const char*, std::int64_t>, 4> units{
+      {{"d", 86'400}, {"h", 3'600}, {"m", 60}, {"s", 1}}};
+  std::int64_t left = std::max<std::int64_t>(time.count() / 1'000, 0);
+  std::string text;
+  int parts = 0;
+  for (const auto& [name, seconds] : units) {
+    const std::int64_t n = left / seconds;
+    if (n == 0 && parts == 0) continue;
+    if (n > 0) text += fmt::format("{}{}{}", text.empty() ? "" : " ", n, name);
+    left -= n * seconds;
+    if (++parts == 2) break;
+  }
+  return text.empty() ? "0s" : text;
+}
+
+std::string bytes(std::int64_t count) {
+  if (count < 1000) return fmt::format("{} B", count);
+  auto value = static_cast<double>(count);
+  const char* unit = "";
+  for (const char* next : {"kB", "MB", "GB", "TB"}) {
+    if (value < 999.95) break;
+    value /= 1000;
+    unit = next;
+  }
+  return fmt::format("{:.1f} {}", value, unit);
+}
+
+std::string number(std::int64_t value) {
+  std::string digits = std::to_string(value);
+  const std::size_t sign = value < 0 ? 1 : 0;
+  for (std::size_t at = digits.size(); at > sign + 3;) digits.insert(at -= 3, ",");
+  return digits;
+}
+
+std::string count(std::int64_t value, std::string_view singular) {
+  return fmt::format("{} {}{}", number(value), singular, value == 1 ? "" : "s");
+}
+
+}  // namespace turnstile::text

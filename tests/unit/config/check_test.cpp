@@ -1,0 +1,133 @@
+// Relations between settings, once code and configuration are merged.
+
+#include <gtest/gtest.h>
+
+#include "config/check.hpp"
+
+namespace turnstile {
+namespace {
+
+using namespace std::chrono_literals;
+using Lines = std::vector<std::string>;
+
+Config with_database() {
+  Config config;
+  config.postgres.emplace().url = Secret("host=x");
+  return config;
+}
+
+TopicSettings transactional() {
+  TopicSettings settings;
+  settings.mode = Mode::transactional;
+  return settings;
+}
+
+TEST(CheckTopicTest, defaults_are_right) {
+  EXPECT_EQ(check_topic(Config{}, "payments", {}), Lines{});
+  EXPECT_EQ(check_topic(with_database(), "payments", transactional()), Lines{});
+}
+
+TEST(CheckTopicTest, what_code_set_wrong_is_told_like_the_file) {
+  TopicSettings settings;
+  settings.handler = "";
+  settings.limit = 0;
+  settings.limiter = "";
+  settings.batch = 0;
+  settings.keep_ids_for = 0s;
+  settings.handler_timeout = 0ms;
+  settings.message_id = "uuid";
+  settings.retry = RetryPolicy{0, 0ms, -1ms};
+  settings.dead_letter = "no good";
+  EXPECT_EQ(
+      check_topic(Config{}, "payments", settings),
+      (Lines{
+          "topics.payments.handler: must not be empty", "topics.payments.limiter: must not be empty",
+          "topics.payments.limit: is 0; a limit is the number of handlers that may run at once, at least 1",
+          "topics.payments.batch: is 0; a batch holds at least 1 message",
+          "topics.payments.keep_ids_for: must be at least 1s", "topics.payments.handler_timeout: must be at least 1ms",
+          "topics.payments.dead_letter: 'no good' is no name that Kafka allows for a topic: 1 to 249 letters, digits, "
+          "'.', '_' and '-'",
+          "topics.payments.message_id: 'uuid' is no source of ids; use header:NAME, key, json:/pointer, cloudevents "
+          "or offset, and in mode sequence offset or request",
+          "topics.payments.retry.attempts: is 0; the first run is counted, so it is at least 1",
+          "topics.payments.retry.backoff: must begin at 1ms or more",
+          "topics.payments.retry.backoff: ends at -1ms, before it begins at 0ms"}));
+}
+
+TEST(CheckTopicTest, a_topic_that_kafka_would_not_take) {
+  EXPECT_EQ(
+      check_topic(Config{}, "pay ments", {}),
+      Lines{
+          "topics.pay ments: 'pay ments' is no name that Kafka allows for a topic: 1 to 249 letters, digits, '.', '_' "
+          "and '-'"});
+}
+
+TEST(CheckTopicTest, transactional_needs_a_database) {
+  EXPECT_EQ(check_topic(Config{}, "payments", transactional()),
+            Lines{"topics.payments.mode: transactional needs a database, and there is no [postgres]; give postgres.url "
+                  "(TURNSTILE_POSTGRES_URL), or set the mode to none"});
+}
+
+TEST(CheckTopicTest, raise_needs_a_dead_letter_topic_in_a_consumer) {
+  TopicSettings settings = transactional();
+  settings.duplicates = DuplicatePolicy::raise;
+  EXPECT_EQ(
+      check_topic(with_database(), "payments", settings),
+      Lines{
+          "topics.payments.duplicates: raise makes a dead letter of each duplicate, and the topic has no dead_letter; "
+          "set it, or duplicates to skip"});
+  EXPECT_EQ(check_topic(with_database(), "payments", settings, RunBy::poll_loop), Lines{});
+  settings.dead_letter = "";
+  EXPECT_EQ(check_topic(with_database(), "payments", settings), Lines{});
+}
+
+TEST(CheckTopicTest, what_needs_kept_ids_is_refused_without_them) {
+  TopicSettings settings;
+  settings.duplicates = DuplicatePolicy::raise;
+  settings.dead_letter = "";
+  settings.fingerprint = true;
+  EXPECT_EQ(check_topic(with_database(), "payments", settings),
+            (Lines{"topics.payments.duplicates: raise needs ids to be kept: set the mode to transactional or leased",
+                   "topics.payments.fingerprint: needs ids to be kept: set the mode to transactional or leased"}));
+}
+
+TEST(CheckTopicTest, a_limiter_needs_a_limit) {
+  TopicSettings settings;
+  settings.limiter = "psp";
+  EXPECT_EQ(check_topic(Config{}, "payments", settings),
+            Lines{"topics.payments.limiter: names 'psp' without a limit; set the topic's limit too"});
+}
+
+TEST(CheckTopicTest, a_setting_from_the_file_is_told_with_its_line) {
+  Config config;
+  config.source = "turnstile.toml";
+  config.lines["topics.payments.limiter"] = 12;
+  TopicSettings settings;
+  settings.limiter = "psp";
+  EXPECT_TRUE(
+      check_topic(config, "payments", settings).at(0).starts_with("turnstile.toml:12: topics.payments.limiter: "));
+}
+
+TEST(CheckPostgresUrlTest, what_libpq_takes_passes) {
+  for (const char* url : {"postgresql://localhost/app", "postgres://u:p@h:5432/d?sslmode=require",
+                          "postgresql:///d?host=/tmp", "postgresql://h1:1,h2:2/d", "postgresql://[::1]:5432/d",
+                          "postgresql://[::1]/d", "host=x dbname=y", "dbname='a://b'", "postgresql://u:p%40@h/d"}) {
+    EXPECT_EQ(check_postgres_url(url), std::nullopt) << url;
+  }
+  for (const char* url : {"", "localhost", "mysql://h/d", "postgresql://h:0/d", "postgresql://h:70000/d",
+                          "postgresql://h:x/d", "postgresql://u:p/w@h/d"}) {
+    EXPECT_NE(check_postgres_url(url), std::nullopt) << url;
+  }
+}
+
+TEST(CheckServersTest, a_list_of_addresses) {
+  for (const char* servers : {"localhost", "localhost:9092", "a:1, b:2", "PLAINTEXT://a:1", "[::1]:9092", "[::1]"}) {
+    EXPECT_EQ(check_servers(servers), std::nullopt) << servers;
+  }
+  for (const char* servers : {"", "a:1,,b:2", "a:0", "a:65536", "a:x", "a:"}) {
+    EXPECT_NE(check_servers(servers), std::nullopt) << servers;
+  }
+}
+
+}  // namespace
+}  // namespace turnstile

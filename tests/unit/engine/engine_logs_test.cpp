@@ -1,0 +1,433 @@
+// Topics that are deleted and created again under a running consumer, logs that are cut off, commits that are refused, and windows.
+
+#include <set>
+
+#include "tests/unit/engine/engine_fixture.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+namespace {
+
+using namespace test;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct ModeCase {
+  const char* name;
+  Pipeline (*over)(Pipeline);
+  bool keeps_place = true;  ///< what was read is known after a restart
+};
+void PrintTo(const ModeCase& c, std::ostream* out) { *out << c.name; }
+
+class EngineLogs : public EngineTest {
+ protected:
+  /// What ran, by payload.
+  Pipeline noting(Pipeline (*over)(Pipeline)) {
+    return over(Pipeline([this](const Message& message, Context&) {
+      const std::lock_guard lock(runs_mutex);
+      runs.insert(std::string(message.text()));
+    }));
+  }
+  std::multiset<std::string> ran() {
+    const std::lock_guard lock(runs_mutex);
+    return runs;
+  }
+  bool ran_all(const std::string& prefix, int n, int from = 0) {
+    const auto all = ran();
+    for (int i = from; i < n; ++i) {
+      if (!all.contains(prefix + std::to_string(i))) return false;
+    }
+    return true;
+  }
+  void produce(int n, const std::string& prefix, int from = 0) {
+    for (int i = from; i < n; ++i) {
+      OwnedMessage message;
+      message.topic = "t";
+      message.partition = 0;
+      message.payload = prefix + std::to_string(i);
+      message.headers = {{"message-id", prefix + std::to_string(i)}};
+      broker->produce(message);
+    }
+  }
+  std::multiset<std::string> runs;
+  std::mutex runs_mutex;
+};
+
+class RecreatedTopic : public EngineLogs, public ::testing::WithParamInterface<ModeCase> {};
+
+/// Its records have offsets that were read before. None of them is a duplicate.
+TEST_P(RecreatedTopic, is_read_from_its_beginning) {
+  topic("t", 1);
+  produce(300, "old-");
+  auto app = consumer("t", noting(GetParam().over), config());
+  auto thread = start(*app);
+  ASSERT_TRUE(eventually([&] { return ran_all("old-", 300) && all_committed("t", 1); })) << log_text();
+  broker->delete_topic("t");
+  ASSERT_TRUE(eventually([&] { return log_text().find("topic t was deleted in Kafka") != std::string::npos; }));
+  broker->create_topic("t", 1);
+  produce(200, "another-");
+  EXPECT_TRUE(eventually([&] { return ran_all("another-", 200) && all_committed("t", 1); }))
+      << ran().size() << log_text();
+  app->stop();
+  thread.join();
+  EXPECT_EQ(failure, "");
+  const auto all = ran();
+  EXPECT_EQ(all.size(), 500U) << "each once";
+}
+
+/// Nobody sees it missing, and it is longer than the one that was read by the time that it is read.
+TEST_P(RecreatedTopic, is_read_from_its_beginning_where_it_has_outgrown_what_was_read) {
+  topic("t", 1);
+  produce(30, "old-");
+  auto app = consumer("t", noting(GetParam().over), config());
+  auto thread = start(*app);
+  ASSERT_TRUE(eventually([&] { return ran_all("old-", 30) && all_committed("t", 1); })) << log_text();
+  const TopicPartition at{"t", 0};
+  broker->replace_topic("t", [&](auto& append) {
+    for (int i = 0; i < 100; ++i) {
+      OwnedMessage message;
+      message.topic = at.topic;
+      message.partition = 0;
+      message.payload = "another-" + std::to_string(i);
+      message.headers = {{"message-id", *message.payload}};
+      append(message);
+    }
+  });
+  EXPECT_TRUE(eventually([&] { return ran_all("another-", 100) && all_committed("t", 1); }))
+      << ran().size() << log_text();
+  app->stop();
+  thread.join();
+  EXPECT_EQ(failure, "");
+}
+
+/// An unclean election: a record is gone, and another one has its offset.
+TEST_P(RecreatedTopic, is_not_what_a_truncated_log_is_taken_for) {
+  topic("t", 1);
+  produce(300, "m");
+  auto app = consumer("t", noting(GetParam().over), config());
+  auto thread = start(*app);
+  ASSERT_TRUE(eventually([&] { return ran_all("m", 300) && all_committed("t", 1); })) << log_text();
+  broker->truncate({{"t", 0}, 298});
+  produce(310, "instead-", 298);
+  EXPECT_TRUE(eventually([&] { return ran_all("instead-", 310, 298); })) << ran().size() << log_text();
+  app->stop();
+  thread.join();
+  if (!GetParam().keeps_place) return;
+  EXPECT_EQ(ran().size(), 312U) << "what is still there ran once";
+}
+
+TEST_P(RecreatedTopic, is_not_what_a_log_is_taken_for_that_was_truncated_while_nobody_read_it) {
+  topic("t", 1);
+  produce(300, "m");
+  auto app = consumer("t", noting(GetParam().over), config());
+  auto thread = start(*app);
+  ASSERT_TRUE(eventually([&] { return ran_all("m", 300) && all_committed("t", 1); })) << log_text();
+  app->stop();
+  thread.join();
+  broker->truncate({{"t", 0}, 299});
+  auto next = consumer("t", noting(GetParam().over), config());
+  thread = start(*next);
+  // Where nothing but Kafka knows what was read, all that is left is read again.
+  ASSERT_TRUE(eventually([&] {
+    return GetParam().keeps_place ? log_text().find("records were cut off") != std::string::npos : ran().size() > 300;
+  })) << log_text();
+  produce(301, "instead-", 299);
+  EXPECT_TRUE(eventually([&] { return ran_all("instead-", 301, 299); })) << log_text();
+  next->stop();
+  thread.join();
+  if (!GetParam().keeps_place) return;
+  EXPECT_EQ(ran().size(), 302U) << "nothing that it retains ran again";
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, RecreatedTopic,
+                         ::testing::Values(ModeCase{"ids", [](Pipeline p) { return std::move(p) | transactional(); }},
+                                           ModeCase{"offsets",
+                                                    [](Pipeline p) {
+                                                      return std::move(p) | transactional() | id_from("offset");
+                                                    }},
+                                           ModeCase{"sequence", [](Pipeline p) { return std::move(p) | sequence(); }},
+                                           ModeCase{"leased", [](Pipeline p) { return std::move(p) | leased(5s); }},
+                                           ModeCase{"none", [](Pipeline p) { return p; }, false}),
+                         [](const auto& c) { return std::string(c.param.name); });
+
+/// It has the offset of one of the old topic: it is another message all the same.
+TEST_F(EngineLogs, buries_a_message_of_a_recreated_topic_at_the_offset_of_an_old_dead_letter) {
+  topic("t", 1);
+  topic("t.dlq", 1);
+  produce(3, "old-");
+  auto app = consumer(
+      "t",
+      Pipeline([](const Message&, Context&) { return Outcome::dead_letter("no"); }) | transactional() | dead_letter(),
+      config());
+  auto thread = start(*app);
+  ASSERT_TRUE(broker->wait_records("t.dlq", 3, 20s));
+  ASSERT_TRUE(eventually([&] { return all_committed("t", 1); }));
+  broker->delete_topic("t");
+  ASSERT_TRUE(eventually([&] { return log_text().find("topic t was deleted in Kafka") != std::string::npos; }));
+  broker->create_topic("t", 1);
+  produce(3, "another-");
+  EXPECT_TRUE(broker->wait_records("t.dlq", 6, 20s)) << log_text();
+  EXPECT_TRUE(eventually([&] { return inbox->dead().size() == 6; }));
+  app->stop();
+  thread.join();
+}
+
+TEST_F(EngineLogs, repeats_an_offset_commit_that_was_refused_although_nothing_more_comes) {
+  topic("t", 1);
+  std::atomic<int> ran_{0};
+  auto app = consumer(
+      "t", [&](const Message&) { ++ran_; }, config());
+  auto thread = start(*app);
+  ASSERT_TRUE(broker->wait_committed({{"t", 0}, 0}, 20s));
+  broker->refuse_commits(3);
+  produce(10, "m");
+  ASSERT_TRUE(eventually([&] { return ran_ == 10; }));
+  EXPECT_TRUE(broker->wait_committed({{"t", 0}, 10}, 20s));
+  app->stop();
+  thread.join();
+}
+
+TEST_F(EngineLogs, goes_on_beside_two_slow_messages_for_longer_than_a_window) {
+  topic("t", 1);
+  Door door;
+  std::atomic<int> fast{0};
+  produce(5'000, "m");
+  auto c = config();
+  c.consumer.window = 100;
+  auto app = consumer("t",
+                      Pipeline([&](const Message& message, Context&) {
+                        if (message.offset() == 3 || message.offset() == 50) door.wait();
+                        else ++fast;
+                      }) | ordered_by(Order::none) |
+                          batch(1),
+                      c);
+  auto thread = start(*app);
+  EXPECT_TRUE(eventually([&] { return fast == 4'998; })) << fast;
+  EXPECT_TRUE(broker->wait_committed({{"t", 0}, 3}, 20s));
+  EXPECT_EQ(broker->committed({"t", 0}), 3) << "all below it is settled, and it is not";
+  door.open();
+  EXPECT_TRUE(eventually([&] { return all_committed("t", 1); }));
+  app->stop();
+  thread.join();
+}
+
+TEST_F(EngineLogs, commits_past_offsets_that_can_never_be_messages) {
+  topic("t", 2);
+  produce(5, "m");
+  broker->skip_offsets({"t", 0}, 4);
+  auto app = consumer("t", kEffect | transactional(), config());
+  auto thread = start(*app);
+  EXPECT_TRUE(broker->wait_committed({{"t", 0}, 9}, 20s)) << *broker->committed({"t", 0});
+  broker->skip_offsets({"t", 1}, 2);
+  produce(6, "m", 5);
+  EXPECT_TRUE(broker->wait_committed({{"t", 0}, 10}, 20s));
+  app->stop();
+  thread.join();
+  EXPECT_EQ(inbox->size(), 6U);
+}
+
+TEST_F(EngineLogs, holds_no_more_than_a_windows_bytes_of_a_partition) {
+  topic("t", 1);
+  Door door;
+  for (int i = 0; i < 200; ++i) publish("t", 1, "m" + std::to_string(i), std::string(100'000, 'x'));
+  auto c = config();
+  c.consumer.window_bytes = 1'000'000;
+  std::atomic<int> ran_{0};
+  auto app = consumer("t", Pipeline([&](const Message&, Context&) {
+                             door.wait();
+                             ++ran_;
+                           }) | batch(1),
+                      c);
+  auto thread = start(*app);
+  ASSERT_TRUE(broker->wait_taken({"t", 0}, 1, 20s));
+  EXPECT_LE(broker->taken({"t", 0}), 16) << "no more than before their size was known";
+  door.open();
+  EXPECT_TRUE(eventually([&] { return ran_ == 200 && all_committed("t", 1); }));
+  app->stop();
+  thread.join();
+}
+
+TEST_F(EngineLogs, names_the_records_that_retention_deleted_before_they_were_read) {
+  topic("t", 1);
+  produce(10, "m");
+  auto app = consumer("t", kEffect | transactional(), config());
+  auto thread = start(*app);
+  ASSERT_TRUE(eventually([&] { return all_committed("t", 1); }));
+  app->stop();
+  thread.join();
+  produce(40, "m", 10);
+  broker->delete_before({{"t", 0}, 25});
+  auto next = consumer("t", kEffect | transactional(), config());
+  thread = start(*next);
+  EXPECT_TRUE(eventually([&] { return inbox->size() == 25 && all_committed("t", 1); }));
+  next->stop();
+  thread.join();
+  EXPECT_THAT(log_text(), HasSubstr("Kafka has deleted records before they were read: offsets 10 to 24"));
+}
+
+/// As after a process died between its commit to Kafka and its watermark in the database.
+TEST_F(EngineLogs, distinguishes_deleted_records_that_the_group_has_committed_from_lost_ones) {
+  struct Nothing final : AssignmentListener {
+    std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
+    void on_revoked(std::span<const TopicPartition>, bool) override {}
+  };
+  for (const Offset first : {25, 30, 35}) {
+    broker = std::make_shared<MemoryBroker>();
+    inbox = std::make_shared<MemoryInbox>();
+    text.str("");
+    topic("t", 1);
+    produce(10, "m");
+    auto app = consumer("t", kEffect | transactional(), config());
+    auto thread = start(*app);
+    ASSERT_TRUE(eventually([&] { return all_committed("t", 1); }));
+    app->stop();
+    thread.join();
+    produce(40, "m", 10);
+    {
+      Nothing nothing;
+      const auto member = broker->open_consumer();
+      member->subscribe({"t"}, nothing);
+      const TopicPartitionOffset ahead{{"t", 0}, 30};
+      ASSERT_TRUE(eventually([&] {
+        member->poll(1ms);
+        member->commit({&ahead, 1}, true);
+        return broker->committed({"t", 0}) == 30;
+      }));
+      member->close();
+    }
+    broker->delete_before({{"t", 0}, first});
+    auto next = consumer("t", kEffect | transactional(), config());
+    thread = start(*next);
+    EXPECT_TRUE(eventually([&] { return inbox->size() == 10 + 40 - static_cast<std::size_t>(first); }));
+    next->stop();
+    thread.join();
+    const std::string settled = "Kafka has deleted offsets 10 to " + std::to_string(std::min<Offset>(first, 30) - 1) +
+                                " (retention). The group had committed them as settled";
+    EXPECT_THAT(log_text(), HasSubstr(settled));
+    if (first > 30)
+      EXPECT_THAT(log_text(), HasSubstr("Kafka has deleted records before they were read: offsets 30 to 34"));
+    else EXPECT_THAT(log_text(), Not(HasSubstr("lost;")));
+  }
+}
+
+/// What ends the consumer is told before the waits of its end, and its partitions are given up in order.
+TEST_F(EngineLogs, ends_in_order_when_the_broker_refuses_it_while_it_holds_partitions) {
+  class Refusing final : public Broker {
+   public:
+    explicit Refusing(std::shared_ptr<Broker> inner) : inner_(std::move(inner)) {}
+    class Member final : public BrokerConsumer {
+     public:
+      Member(std::unique_ptr<BrokerConsumer> inner, const std::atomic<bool>& refused)
+          : inner_(std::move(inner)), refused_(refused) {}
+      void subscribe(const std::vector<std::string>& topics, AssignmentListener& listener) override {
+        inner_->subscribe(topics, listener);
+      }
+      void poll(std::chrono::milliseconds timeout) override {
+        inner_->poll(timeout);
+        if (refused_)
+          throw BrokerError("kafka: Broker: Static consumer fenced by other consumer with same group.instance.id.");
+      }
+      std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) override {
+        return inner_->take(from, most);
+      }
+      void wake() noexcept override { inner_->wake(); }
+      std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of,
+                                                   std::chrono::milliseconds t) override {
+        return inner_->committed(of, t);
+      }
+      void commit(std::span<const TopicPartitionOffset> offsets, bool wait) override { inner_->commit(offsets, wait); }
+      void seek(const TopicPartitionOffset& to) override { inner_->seek(to); }
+      std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds t) override {
+        return inner_->bounds(of, t);
+      }
+      std::optional<Offset> read_up_to(const TopicPartition& of) override { return inner_->read_up_to(of); }
+      void close() override { inner_->close(); }
+      void hurry_when(std::function<bool()> hurry) override { inner_->hurry_when(std::move(hurry)); }
+
+     private:
+      std::unique_ptr<BrokerConsumer> inner_;
+      const std::atomic<bool>& refused_;
+    };
+    std::unique_ptr<BrokerConsumer> open_consumer() override {
+      return std::make_unique<Member>(inner_->open_consumer(), refused);
+    }
+    std::shared_ptr<BrokerProducer> open_producer() override { return inner_->open_producer(); }
+    std::unique_ptr<BrokerSender> open_sender() override { return inner_->open_sender(); }
+    std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds t) override {
+      return inner_->describe(topic, t);
+    }
+    std::atomic<bool> refused{false};
+
+   private:
+    std::shared_ptr<Broker> inner_;
+  };
+  topic("t", 2);
+  publish("t", 10);
+  const auto refusing = std::make_shared<Refusing>(broker);
+  Consumer app(config(), Backends{refusing, inbox});
+  app.topic("t", kEffect | transactional()).observe(counts).handle_signals(false).logger(logger);
+  auto thread = start(app);
+  ASSERT_TRUE(eventually([&] { return inbox->size() == 10; }));
+  refusing->refused = true;
+  thread.join();
+  EXPECT_THAT(failure, HasSubstr("Static consumer fenced"));
+  EXPECT_THAT(log_text(), HasSubstr("the consumer ends: kafka: Broker: Static consumer fenced"));
+  EXPECT_THAT(log_text(), HasSubstr("stopped"));
+  EXPECT_TRUE(all_committed("t", 2)) << "what was done is committed all the same";
+}
+
+TEST_F(EngineLogs, refuses_dead_letter_topics_that_lead_in_a_circle) {
+  for (const auto* const name : {"a", "b", "c"}) topic(name, 1);
+  auto app = consumer("a", kEffect | transactional() | dead_letter("b"), config());
+  app->topic("b", kEffect | transactional() | dead_letter("c"));
+  app->topic("c", kEffect | transactional() | dead_letter("a"));
+  start(*app).join();
+  EXPECT_THAT(failure, HasSubstr("go in a circle, so a message that fails would go round forever: a -> b -> c -> a"));
+}
+
+/// Two programs, each with one of the topics: neither sees the circle.
+TEST_F(EngineLogs, ends_a_circle_of_dead_letter_topics_over_two_programs) {
+  topic("a", 1);
+  topic("b", 1);
+  const auto reject = [](const Message&, Context&) { return Outcome::dead_letter("no"); };
+  auto one = consumer("a", Pipeline(reject) | transactional() | dead_letter("b"), config());
+  Consumer two(config(), Backends{std::shared_ptr<Broker>(broker), inbox});
+  two.topic("b", Pipeline(reject) | transactional() | dead_letter("a")).handle_signals(false).logger(logger);
+  auto other = start(two);
+  auto thread = start(*one);
+  publish("a", 1);
+  EXPECT_TRUE(eventually([&] { return log_text().find("it has been a dead letter 16 times") != std::string::npos; }))
+      << log_text();
+  EXPECT_TRUE(eventually([&] { return all_committed("a", 1) && all_committed("b", 1); }));
+  one->stop();
+  two.stop();
+  thread.join();
+  other.join();
+  EXPECT_EQ(broker->records("a").size() + broker->records("b").size(), 17U);
+}
+
+TEST_F(EngineLogs, a_dead_letter_has_the_time_of_its_death_and_the_records_in_a_header) {
+  topic("t", 1);
+  topic("t.dlq", 1);
+  OwnedMessage message;
+  message.topic = "t";
+  message.partition = 0;
+  message.timestamp = Timestamp(1'000'000'000'000ms);
+  message.headers = {{"message-id", "old"}};
+  broker->produce(message);
+  auto app = consumer(
+      "t", Pipeline([](const Message&, Context&) { return Outcome::dead_letter("no"); }) | dead_letter(), config());
+  auto thread = start(*app);
+  ASSERT_TRUE(broker->wait_records("t.dlq", 1, 20s));
+  app->stop();
+  thread.join();
+  const auto letter = broker->records("t.dlq").front();
+  EXPECT_GT(letter.timestamp,
+            std::chrono::time_point_cast<std::chrono::milliseconds>(std::chrono::system_clock::now()) - 1h);
+  const Message view(letter);
+  EXPECT_EQ(view.header("turnstile-original-timestamp"), "1000000000000");
+  EXPECT_EQ(view.header("turnstile-deaths"), "1");
+}
+
+}  // namespace
+}  // namespace turnstile

@@ -1,0 +1,128 @@
+// A log that was deleted and created again, or cut off, against the one that was read.
+
+#include "engine/log_watch.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace turnstile {
+namespace {
+
+using Kind = LogWatch::Verdict::Kind;
+using Look = LogWatch::Look;
+
+/// Records from `first` on, of the log of that name: their time is theirs alone.
+class Records {
+ public:
+  Records(Offset first, std::size_t count, int log) {
+    for (std::size_t i = 0; i < count; ++i) {
+      OwnedMessage message;
+      message.topic = "t";
+      message.offset = first + static_cast<Offset>(i);
+      message.timestamp = Timestamp(std::chrono::milliseconds(1'000'000 * log + message.offset));
+      owned_.push_back(std::move(message));
+    }
+    for (const auto& message : owned_) views_.emplace_back(message);
+  }
+  [[nodiscard]] std::span<const Message> all() const { return views_; }
+
+ private:
+  std::vector<OwnedMessage> owned_;
+  std::vector<Message> views_;
+};
+
+class LogWatchTest : public ::testing::Test {
+ protected:
+  Look look(Offset first, std::size_t count, int log = 1) { return watch.look(at, Records(first, count, log).all()); }
+  LogWatch::Verdict judge(std::optional<Offset> committed, std::optional<Offset> done, Offset first, Offset end) {
+    return watch.judge(at, {committed, done, first, end});
+  }
+  const TopicPartition at{"t", 0};
+  LogWatch watch;
+};
+
+TEST_F(LogWatchTest, finds_nothing_in_a_log_that_goes_on) {
+  EXPECT_EQ(look(0, 100), Look::follow);
+  EXPECT_EQ(look(150, 5'000), Look::follow) << "offsets have gaps";
+  watch.begin(at);
+  EXPECT_EQ(look(3, 5'147), Look::follow) << "read again from an earlier place";
+  EXPECT_EQ(judge(5'150, 5'150, 0, 5'150).kind, Kind::same);
+}
+
+TEST_F(LogWatchTest, tells_a_record_that_comes_twice_from_another_at_its_offset) {
+  EXPECT_EQ(look(0, 100), Look::follow);
+  EXPECT_EQ(look(95, 5), Look::repeat);
+  EXPECT_EQ(look(100, 5), Look::follow);
+  EXPECT_EQ(look(0, 1, 2), Look::broken);
+}
+
+TEST_F(LogWatchTest, takes_a_record_where_there_was_none_for_one_of_another_log) {
+  EXPECT_EQ(look(0, 10), Look::follow);
+  EXPECT_EQ(look(20, 10), Look::follow);
+  watch.begin(at);
+  EXPECT_EQ(look(15, 1), Look::broken);
+}
+
+TEST_F(LogWatchTest, doubts_offsets_that_begin_again_before_all_that_it_remembers) {
+  EXPECT_EQ(look(0, 5'000), Look::follow);
+  EXPECT_EQ(look(0, 100), Look::broken);
+  EXPECT_EQ(judge(4'000, 4'000, 0, 5'000).kind, Kind::same) << "Kafka has the offset, so it has the topic";
+}
+
+TEST_F(LogWatchTest, knows_a_recreated_topic_by_the_offset_that_kafka_has_dropped) {
+  watch.has_offset(at);
+  const auto verdict = judge(std::nullopt, 300, 0, 5'000);
+  EXPECT_EQ(verdict.kind, Kind::recreated);
+  EXPECT_EQ(verdict.from, 0);
+  watch.settle(at, verdict);
+  EXPECT_FALSE(watch.suspects(at));
+}
+
+TEST_F(LogWatchTest, does_not_take_a_group_whose_offsets_were_dropped_for_a_recreated_topic) {
+  EXPECT_EQ(judge(std::nullopt, 300, 0, 5'000).kind, Kind::same) << "a week without members";
+}
+
+TEST_F(LogWatchTest, knows_a_recreated_topic_by_its_end_or_its_absence) {
+  EXPECT_EQ(judge(std::nullopt, 300, 2, 299).kind, Kind::recreated);
+  watch.is_gone(at);
+  EXPECT_EQ(judge(std::nullopt, 300, 2, 5'000).kind, Kind::recreated);
+  EXPECT_EQ(judge(std::nullopt, 300, 2, 5'000).from, 2);
+  EXPECT_EQ(judge(300, 300, 2, 5'000).kind, Kind::same) << "a broker did not know it for a moment";
+}
+
+TEST_F(LogWatchTest, does_not_take_a_truncated_log_for_a_recreated_topic) {
+  const auto verdict = judge(1'000, 1'000, 0, 999);
+  EXPECT_EQ(verdict.kind, Kind::truncated);
+  EXPECT_EQ(verdict.from, 999);
+  EXPECT_FALSE(verdict.exact) << "it may have been cut off further down, and have grown since";
+}
+
+TEST_F(LogWatchTest, finds_where_a_log_was_cut_off_by_reading_again_what_it_remembers) {
+  EXPECT_EQ(look(0, 3'000), Look::follow);
+  watch.has_offset(at);
+  const auto again = judge(3'000, 3'000, 0, 2'995);
+  EXPECT_EQ(again.kind, Kind::same);
+  ASSERT_TRUE(again.from.has_value());
+  EXPECT_EQ(*again.from, 3'000 - 1'024);
+  watch.settle(at, again);
+  EXPECT_EQ(look(*again.from, static_cast<std::size_t>(2'990 - *again.from)), Look::follow);
+  EXPECT_EQ(look(2'990, 5, 2), Look::broken);
+  const auto verdict = judge(3'000, 3'000, 0, 2'995);
+  EXPECT_EQ(verdict.kind, Kind::truncated);
+  EXPECT_EQ(verdict.from, 2'990);
+  EXPECT_TRUE(verdict.exact);
+  watch.settle(at, verdict);
+  EXPECT_EQ(look(2'990, 20, 2), Look::follow);
+}
+
+TEST_F(LogWatchTest, forgets_what_was_read_when_the_partition_comes_back_from_another_member) {
+  EXPECT_EQ(look(0, 10), Look::follow);
+  watch.assigned(at);
+  EXPECT_EQ(look(0, 10, 2), Look::follow);
+}
+
+}  // namespace
+}  // namespace turnstile

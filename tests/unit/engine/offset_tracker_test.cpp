@@ -1,0 +1,105 @@
+// The watermark of a partition, against a model that is too simple to be wrong.
+
+#include "engine/offset_tracker.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <map>
+#include <set>
+
+namespace turnstile {
+namespace {
+
+TEST(OffsetTracker, has_no_position_before_the_first_message) {
+  OffsetTracker<int> tracker;
+  EXPECT_FALSE(tracker.position());
+}
+
+TEST(OffsetTracker, starts_at_the_first_message_that_it_sees) {
+  OffsetTracker<int> tracker;
+  tracker.take(42, 0);
+  EXPECT_EQ(tracker.position(), 42);
+}
+
+TEST(OffsetTracker, does_not_pass_an_open_message) {
+  OffsetTracker<int> tracker;
+  tracker.take(0, 0);
+  tracker.take(1, 0);
+  tracker.settle(1);
+  EXPECT_EQ(tracker.position(), 0);
+  tracker.settle(0);
+  EXPECT_EQ(tracker.position(), 2);
+}
+
+TEST(OffsetTracker, takes_gaps_in_offsets_for_normal) {
+  OffsetTracker<int> tracker;
+  tracker.take(10, 0);
+  tracker.take(20, 0);
+  tracker.settle(0);
+  EXPECT_EQ(tracker.position(), 11);
+  tracker.settle(1);
+  EXPECT_EQ(tracker.position(), 21);
+}
+
+TEST(OffsetTracker, drops_an_offset_that_is_delivered_twice) {  // trap 22
+  OffsetTracker<int> tracker;
+  EXPECT_TRUE(tracker.take(5, 0));
+  EXPECT_FALSE(tracker.take(5, 0));
+  EXPECT_FALSE(tracker.take(4, 0));
+  EXPECT_EQ(tracker.kept(), 1U);
+}
+
+TEST(OffsetTracker, settles_once) {
+  OffsetTracker<int> tracker;
+  tracker.take(0, 0);
+  tracker.take(1, 0);
+  EXPECT_TRUE(tracker.settle(1));
+  EXPECT_FALSE(tracker.settle(1));
+  EXPECT_EQ(tracker.unsettled(), 1U);
+}
+
+RC_GTEST_PROP(OffsetTracker, agrees_with_the_model, ()) {
+  OffsetTracker<int> tracker(*rc::gen::inRange<std::size_t>(1, 5));
+  std::set<Seq> aside;
+  std::map<Offset, bool> model;  // offset -> settled
+  std::map<Seq, Offset> numbers;
+  Offset next = *rc::gen::inRange<Offset>(0, 1000);
+  const int steps = *rc::gen::inRange(1, 200);
+  for (int i = 0; i < steps; ++i) {
+    const bool take = numbers.empty() || *rc::gen::inRange(0, 2) == 0;
+    if (take) {
+      next += *rc::gen::inRange<Offset>(1, 4);  // gaps
+      const Seq seq = tracker.end();
+      RC_ASSERT(tracker.take(next, 7));
+      model[next] = false;
+      numbers[seq] = next;
+    } else {
+      const auto it =
+          std::next(numbers.begin(), *rc::gen::inRange<std::ptrdiff_t>(0, static_cast<std::ptrdiff_t>(numbers.size())));
+      RC_ASSERT(tracker.settle(it->first) == !model[it->second]);
+      model[it->second] = true;
+      tracker.put_aside([&](Seq seq) { RC_ASSERT(aside.insert(seq).second); });
+      for (const auto& [seq, offset] : numbers) RC_ASSERT(tracker.is_open(seq) == !model[offset]);
+    }
+    // The model's position: the first open offset, or one past the last that was taken.
+    const auto open = std::find_if(model.begin(), model.end(), [](const auto& m) { return !m.second; });
+    const auto unsettled =
+        static_cast<std::size_t>(std::count_if(model.begin(), model.end(), [](const auto& m) { return !m.second; }));
+    RC_ASSERT(tracker.unsettled() == unsettled);
+    if (open != model.end()) {
+      RC_ASSERT(*tracker.position() <= open->first);
+      const bool all_below = std::all_of(model.begin(), open, [](const auto& m) { return m.second; });
+      RC_ASSERT(all_below);
+      // No open message is below the position, and the position is past every settled one before the first open.
+      if (open != model.begin()) RC_ASSERT(*tracker.position() > std::prev(open)->first);
+      RC_ASSERT(tracker.offset(*tracker.oldest()) == open->first);
+    } else {
+      RC_ASSERT(*tracker.position() == model.rbegin()->first + 1);
+      RC_ASSERT(!tracker.oldest());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace turnstile

@@ -1,0 +1,451 @@
+// After an owner has died: what was running runs alone, and what kills its process again and again is a dead letter.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "engine/lane.hpp"
+#include "support/eventually.hpp"
+#include "tests/support/forwarding_store.hpp"
+#include "tests/support/owned_block.hpp"
+#include "turnstile/testing/broker.hpp"
+#include "turnstile/testing/harness.hpp"
+#include "turnstile/testing/inbox.hpp"
+#include "turnstile/turnstile.hpp"
+
+namespace turnstile {
+namespace {
+
+using namespace std::chrono_literals;
+using test::eventually;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MemoryBroker;
+using testing::MemoryInbox;
+
+// --- the lane --------------------------------------------------------------------------------------------------------
+
+const SteadyTime kNow{std::chrono::seconds(1000)};
+
+std::unique_ptr<Block> block(int count) {
+  std::vector<OwnedMessage> owned;
+  for (int i = 0; i < count; ++i) {
+    OwnedMessage message;
+    message.topic = "t";
+    message.offset = i;
+    message.key = std::to_string(i);
+    owned.push_back(std::move(message));
+  }
+  return std::make_unique<test::OwnedBlock>(std::move(owned));
+}
+
+/// The offsets of each unit, settled before the next one; "!" before what is alone.
+std::string units(Lane& lane) {
+  std::string text;
+  for (std::vector<Work> works; lane.hand_out(3, kNow, works), !works.empty(); works.clear()) {
+    text += text.empty() ? "" : " ";
+    for (const Work& work : works) {
+      text += (work.alone ? "!" : "") + std::to_string(work.message->offset());
+      if (work.alone) text += "/" + std::to_string(work.attempt);
+      lane.settle(work);
+    }
+  }
+  return text;
+}
+
+TEST(Suspects, are_handed_out_one_at_a_time) {
+  for (const Order order : {Order::partition, Order::none}) {
+    Lane lane(order);
+    lane.add(block(8));
+    lane.single_out({{2, 0}, {3, 4}, {6, 1}, {99, 0}});
+    EXPECT_EQ(units(lane), "01 !2/1 !3/5 45 !6/2 7");
+    EXPECT_EQ(lane.position(), 8);
+  }
+}
+
+TEST(Suspects, are_handed_out_one_at_a_time_where_keys_are_ordered) {
+  Lane lane(Order::key);
+  lane.single_out({{2, 0}, {3, 4}});
+  lane.add(block(5));
+  const std::string all = units(lane);
+  EXPECT_THAT(" " + all + " ", HasSubstr(" !2/1 "));
+  EXPECT_THAT(" " + all + " ", HasSubstr(" !3/5 "));
+  EXPECT_EQ(lane.position(), 5);
+  EXPECT_FALSE(lane.has_suspects());
+}
+
+TEST(Suspects, are_singled_out_of_what_waits_already) {
+  Lane lane(Order::partition);
+  lane.add(block(3));
+  std::vector<Work> works;
+  lane.hand_out(3, kNow, works);
+  for (const Work& work : works) lane.put_back(work);
+  lane.single_out({{1, 0}});
+  EXPECT_EQ(units(lane), "0 !1/1 2");
+}
+
+// --- the engine ------------------------------------------------------------------------------------------------------
+
+class SuspectsTest : public ::testing::Test {
+ protected:
+  SuspectsTest() {
+    broker->create_topic("t", 2);
+    broker->create_topic("t.dlq", 1);
+  }
+  void publish(int partition, int n) {
+    for (int i = 0; i < n; ++i) {
+      OwnedMessage message;
+      message.topic = "t";
+      message.partition = partition;
+      message.key = std::to_string(i);
+      message.payload = "p";
+      message.headers = {{"message-id", std::to_string(partition) + "-" + std::to_string(i)}};
+      broker->produce(message);
+    }
+  }
+  /// An owner that dies while these messages run.
+  void die_of(int partition, const std::vector<Offset>& offsets, bool alone) {
+    const TopicPartition at{"t", partition};
+    const Fence fence = inbox->claim_partitions(config().group(), {&at, 1}, 1s).front().fence;
+    inbox->trials()->take_over(fence, 0);
+    inbox->trials()->begin(fence, offsets, alone);
+  }
+  static Config config() {
+    Config c;
+    c.kafka = {{"group.id", "g"}};
+    c.consumer.commit_interval = 20ms;
+    c.consumer.workers = 4;
+    return c;
+  }
+  bool all_settled() {
+    std::map<int, Offset> ends;
+    for (const auto& record : broker->records("t")) ends[record.partition] = record.offset + 1;
+    for (const auto& [partition, end] : ends) {
+      if (broker->committed({"t", partition}) != end) return false;
+    }
+    return true;
+  }
+  bool is_clean(int partition) {
+    const TopicPartition at{"t", partition};
+    return inbox->claim_partitions(config().group(), {&at, 1}, 1s).front().is_clean;
+  }
+  std::vector<Suspect> suspects() {
+    const TopicPartition at{"t", 0};
+    return inbox->trials()->take_over(inbox->claim_partitions("g", {&at, 1}, 1s).front().fence, 0);
+  }
+  /// What the group has committed, as an operator or a crash before the commit may leave it.
+  void commit_lower(const TopicPartition& at, Offset offset) {
+    struct Nothing final : AssignmentListener {
+      std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
+      void on_revoked(std::span<const TopicPartition>, bool) override {}
+    } nothing;
+    const auto consumer = broker->open_consumer();
+    const std::vector<std::string> topics{at.topic};
+    consumer->subscribe(topics, nothing);
+    const TopicPartitionOffset lower{at, offset};
+    EXPECT_TRUE(eventually([&] {
+      consumer->poll(1ms);
+      consumer->commit({&lower, 1}, true);
+      return broker->committed(at) == offset;
+    }));
+    consumer->close();
+  }
+  /// Runs until all is settled, and stops.
+  void run(Pipeline pipeline) {
+    Consumer app(config(), Backends{broker, inbox});
+    app.topic("t", std::move(pipeline)).handle_signals(false).logger(logger);
+    std::thread thread([&] { app.run(); });
+    EXPECT_TRUE(eventually([&] { return all_settled(); })) << text.str();
+    app.stop();
+    thread.join();
+  }
+  std::string header(const OwnedMessage& message, const std::string& name) {
+    for (const auto& header : message.headers) {
+      if (header.name == name) return header.value.value_or("");
+    }
+    return "none";
+  }
+
+  std::shared_ptr<MemoryBroker> broker = std::make_shared<MemoryBroker>("g");
+  std::shared_ptr<MemoryInbox> inbox = std::make_shared<MemoryInbox>();
+  std::ostringstream text;
+  std::shared_ptr<spdlog::logger> logger =
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+};
+
+/// What runs, and what beside it.
+struct Runs {
+  void operator()(const Message& message, const Context& context) {
+    const std::string place = std::to_string(message.partition()) + "-" + std::to_string(message.offset());
+    {
+      const std::lock_guard lock(mutex);
+      running.insert(place);
+      attempts[place] = context.attempt();
+      for (const auto& other : running) {
+        beside[place].insert(other);
+        beside[other].insert(place);
+      }
+    }
+    std::this_thread::sleep_for(1ms);
+    const std::lock_guard lock(mutex);
+    running.erase(place);
+  }
+  std::mutex mutex;
+  std::set<std::string> running;
+  std::map<std::string, int> attempts;
+  std::map<std::string, std::set<std::string>> beside;
+};
+
+Pipeline in_mode(Mode mode, Runs& runs) {
+  const auto handler = [&runs](const Message& message, Context& context) { runs(message, context); };
+  switch (mode) {
+    case Mode::transactional: return handler | transactional() | ordered_by(Order::none) | batch(2);
+    case Mode::leased: return handler | leased(5s) | ordered_by(Order::none) | batch(2);
+    case Mode::sequence: return handler | sequence() | batch(2);
+    case Mode::none: return handler | limit(8) | ordered_by(Order::none) | batch(2);
+  }
+  throw std::logic_error("no such mode");
+}
+
+constexpr Mode kModes[] = {Mode::transactional, Mode::leased, Mode::sequence, Mode::none};
+
+TEST_F(SuspectsTest, run_while_nothing_else_does_in_each_mode) {
+  for (const Mode mode : kModes) {
+    broker = std::make_shared<MemoryBroker>("g");
+    inbox = std::make_shared<MemoryInbox>();
+    broker->create_topic("t", 2);
+    broker->create_topic("t.dlq", 1);
+    publish(0, 40);
+    publish(1, 40);
+    die_of(0, {5, 6}, false);
+    die_of(0, {5}, true);
+    die_of(1, {7}, false);
+    Runs runs;
+    run(in_mode(mode, runs) | retry(exponential{1ms, 3}) | dead_letter());
+    const int which = static_cast<int>(mode);
+    EXPECT_THAT(runs.beside["0-5"], ElementsAre("0-5")) << which;
+    EXPECT_THAT(runs.beside["0-6"], ElementsAre("0-6")) << which;
+    EXPECT_THAT(runs.beside["1-7"], ElementsAre("1-7")) << which;
+    EXPECT_EQ(runs.attempts["0-5"], 2) << "the death counts";
+    EXPECT_EQ(runs.attempts["0-6"], 1) << "that another one may have caused does not";
+    EXPECT_EQ(runs.attempts.size(), 80U);
+    EXPECT_TRUE(is_clean(0) && is_clean(1)) << which << text.str();
+    EXPECT_THAT(
+        inbox->trials()->take_over(inbox->claim_partitions("g", std::vector{TopicPartition{"t", 0}}, 1s)[0].fence, 0),
+        IsEmpty());
+  }
+}
+
+TEST_F(SuspectsTest, that_kill_again_and_again_are_dead_letters_in_each_mode) {
+  for (const Mode mode : kModes) {
+    broker = std::make_shared<MemoryBroker>("g");
+    inbox = std::make_shared<MemoryInbox>();
+    broker->create_topic("t", 2);
+    broker->create_topic("t.dlq", 1);
+    publish(0, 20);
+    for (int i = 0; i < 3; ++i) die_of(0, {5}, true);
+    Runs runs;
+    run(in_mode(mode, runs) | retry(exponential{1ms, 3}) | dead_letter());
+    EXPECT_EQ(runs.attempts.size(), 19U);
+    EXPECT_FALSE(runs.attempts.contains("0-5"));
+    const auto dead = broker->records("t.dlq");
+    ASSERT_EQ(dead.size(), 1U) << text.str();
+    EXPECT_EQ(header(dead[0], "turnstile-reason"), "killed_process");
+    EXPECT_EQ(header(dead[0], "turnstile-attempts"), "3");
+    EXPECT_THAT(text.str(), HasSubstr("t[0]@5: 3 processes have died while running only this message"));
+    // In mode none there is no row that `turnstile dlq replay` could take.
+    const std::string error = header(dead[0], "turnstile-error");
+    const std::string from_topic = "publish its record in the topic 't.dlq' to 't' again";
+    EXPECT_EQ(error.find("turnstile dlq replay") == std::string::npos, mode == Mode::none) << error;
+    EXPECT_EQ(error.find(from_topic) != std::string::npos, mode == Mode::none) << error;
+    EXPECT_EQ(text.str().find(from_topic) != std::string::npos, mode == Mode::none) << text.str();
+  }
+}
+
+/// With dead_letter(), or parked; after the last owner stopped, or died.
+TEST_F(SuspectsTest, that_were_buried_do_not_run_when_they_are_read_again) {
+  for (const Mode mode : {Mode::transactional, Mode::leased, Mode::sequence}) {
+    for (const bool dies : {false, true}) {
+      const std::string which = std::to_string(static_cast<int>(mode)) + (dies ? ", died" : ", stopped");
+      broker = std::make_shared<MemoryBroker>("g");
+      inbox = std::make_shared<MemoryInbox>();
+      broker->create_topic("t", 2);
+      broker->create_topic("t.dlq", 1);
+      publish(0, 20);
+      for (int i = 0; i < 3; ++i) die_of(0, {5}, true);
+      Runs runs;
+      run(in_mode(mode, runs) | retry(exponential{1ms, 3}) | dead_letter());
+      ASSERT_EQ(broker->records("t.dlq").size(), 1U) << which;
+      commit_lower({"t", 0}, 3);
+      if (dies) die_of(0, {7}, false);
+      publish(0, 1);
+      run(in_mode(mode, runs) | retry(exponential{1ms, 3}) | dead_letter());
+      EXPECT_FALSE(runs.attempts.contains("0-5")) << which;
+      EXPECT_EQ(broker->records("t.dlq").size(), 1U) << which;
+      EXPECT_THAT(text.str(), HasSubstr("starting at Kafka's offset 3, below the database's watermark 20"));
+      EXPECT_THAT(text.str(), HasSubstr("is a dead letter already: not run"));
+    }
+  }
+}
+
+/// Its row may have been deleted.
+TEST_F(SuspectsTest, are_counted_below_the_watermark_where_reading_starts_there) {
+  publish(0, 20);
+  Runs runs;
+  run(in_mode(Mode::transactional, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  commit_lower({"t", 0}, 3);
+  for (int i = 0; i < 3; ++i) die_of(0, {5}, true);
+  run(in_mode(Mode::transactional, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  EXPECT_THAT(text.str(), HasSubstr("t[0]@5: 3 processes have died while running only this message"));
+}
+
+/// In mode none no row tells of it.
+TEST_F(SuspectsTest, that_were_buried_without_a_row_are_known_by_their_deaths) {
+  publish(0, 20);
+  for (int i = 0; i < 3; ++i) die_of(0, {5}, true);
+  Runs runs;
+  run(in_mode(Mode::none, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  ASSERT_EQ(broker->records("t.dlq").size(), 1U) << text.str();
+  commit_lower({"t", 0}, 3);
+  die_of(0, {7}, false);
+  run(in_mode(Mode::none, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  EXPECT_FALSE(runs.attempts.contains("0-5"));
+  die_of(0, {7}, false);
+  publish(0, 1);
+  run(in_mode(Mode::none, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  EXPECT_THAT(suspects(), IsEmpty()) << "reading has passed them";
+}
+
+TEST_F(SuspectsTest, that_have_taken_effect_are_no_dead_letters) {
+  publish(0, 6);
+  for (int i = 0; i < 3; ++i) die_of(0, {5}, true);
+  inbox->insert(inbox->register_handler("t"), {MessageId::from("0-5"), 5});
+  Runs runs;
+  run(in_mode(Mode::transactional, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  EXPECT_EQ(runs.attempts.size(), 5U);
+  EXPECT_THAT(broker->records("t.dlq"), IsEmpty());
+}
+
+TEST_F(SuspectsTest, are_parked_without_a_dead_letter_topic) {
+  publish(0, 6);
+  for (int i = 0; i < 5; ++i) die_of(0, {5}, true);
+  Runs runs;
+  run(in_mode(Mode::transactional, runs));
+  ASSERT_EQ(inbox->dead().size(), 1U);
+  EXPECT_EQ(inbox->dead()[0].reason, "killed_process");
+}
+
+/// What the healthy path pays: nothing.
+TEST_F(SuspectsTest, cost_nothing_while_owners_release_their_partitions) {
+  class Counting final : public Trials {
+   public:
+    explicit Counting(std::shared_ptr<Trials> inner) : inner_(std::move(inner)) {}
+    std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
+      ++calls;
+      return inner_->take_over(fence, first);
+    }
+    void begin(const Fence& fence, std::span<const Offset> offsets, bool alone) override {
+      ++calls;
+      inner_->begin(fence, offsets, alone);
+    }
+    void end(const Fence& fence, std::span<const Offset> offsets, std::span<const Offset> settled) override {
+      ++calls;
+      inner_->end(fence, offsets, settled);
+    }
+    void release(std::span<const Release> partitions) override { inner_->release(partitions); }
+    std::atomic<int> calls = 0;
+
+   private:
+    const std::shared_ptr<Trials> inner_;
+  };
+  class Store final : public test::ForwardingStore {
+   public:
+    Store(std::shared_ptr<InboxStore> inner, std::shared_ptr<Trials> trials)
+        : ForwardingStore(std::move(inner)), trials_(std::move(trials)) {}
+    std::shared_ptr<Trials> trials() override { return trials_; }
+
+   private:
+    const std::shared_ptr<Trials> trials_;
+  };
+  const auto counting = std::make_shared<Counting>(inbox->trials());
+  for (const bool dies : {false, false, true}) {
+    publish(0, 20);
+    if (dies) die_of(0, {39}, false);
+    counting->calls = 0;
+    Consumer app(config(), Backends{broker, std::make_shared<Store>(inbox, counting)});
+    app.topic("t", [](const Message&, Context&) {} | transactional()).handle_signals(false).logger(logger);
+    std::thread thread([&] { app.run(); });
+    EXPECT_TRUE(eventually([&] { return all_settled(); })) << text.str();
+    app.stop();
+    thread.join();
+    EXPECT_EQ(counting->calls > 0, dies);
+  }
+}
+
+// --- the loop of one's own -------------------------------------------------------------------------------------------
+
+TEST_F(SuspectsTest, of_a_poll_loop_are_dead_letters_in_the_end) {
+  for (const Mode mode : kModes) {
+    inbox = std::make_shared<MemoryInbox>();
+    broker = std::make_shared<MemoryBroker>("g");
+    broker->create_topic("t", 2);
+    broker->create_topic("t.dlq", 1);
+    publish(0, 8);
+    for (int i = 0; i < 3; ++i) die_of(0, {5}, true);
+    die_of(0, {6}, true);
+    Runs runs;
+    {
+      PollLoop loop(config(), Backends{broker, inbox});
+      loop.topic("t", in_mode(mode, runs) | retry(exponential{1ms, 3}) | dead_letter()).logger(logger);
+      for (const auto& record : broker->records("t")) {
+        EXPECT_EQ(loop.handle(Message(record)), record.offset == 5 ? Settled::dead_letter : Settled::done);
+      }
+      EXPECT_EQ(runs.attempts["0-6"], 2);
+      EXPECT_FALSE(runs.attempts.contains("0-5"));
+      if (mode == Mode::transactional) loop.revoked({"t", 0});
+    }
+    EXPECT_FALSE(is_clean(0)) << "fewer messages have run than the last owner can have had in hand";
+  }
+}
+
+TEST_F(SuspectsTest, of_a_poll_loop_that_were_buried_do_not_run_when_they_are_read_again) {
+  publish(0, 8);
+  for (int i = 0; i < 3; ++i) die_of(0, {5}, true);
+  Runs runs;
+  for (const bool again : {false, true}) {
+    PollLoop loop(config(), Backends{broker, inbox});
+    loop.topic("t", in_mode(Mode::transactional, runs) | retry(exponential{1ms, 3}) | dead_letter()).logger(logger);
+    for (const auto& record : broker->records("t")) {
+      EXPECT_EQ(loop.handle(Message(record)), record.offset == 5 ? Settled::dead_letter
+                                              : again            ? Settled::duplicate
+                                                                 : Settled::done);
+    }
+  }
+  EXPECT_FALSE(runs.attempts.contains("0-5"));
+  EXPECT_EQ(broker->records("t.dlq").size(), 1U);
+}
+
+TEST_F(SuspectsTest, are_over_for_a_poll_loop_after_a_window) {
+  publish(0, 8);
+  die_of(0, {5}, false);
+  Runs runs;
+  Config small = config();
+  small.consumer.window = 6;
+  {
+    PollLoop loop(small, Backends{broker, inbox});
+    loop.topic("t", in_mode(Mode::transactional, runs)).logger(logger);
+    for (const auto& record : broker->records("t")) loop.handle(Message(record));
+  }
+  EXPECT_TRUE(is_clean(0));
+}
+
+}  // namespace
+}  // namespace turnstile

@@ -1,0 +1,193 @@
+// The cleaner says how long ids are needed, takes its turn, and gives way.
+
+#include "inbox/cleaner.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <deque>
+#include <sstream>
+
+#include "tests/support/eventually.hpp"
+#include "tests/support/forwarding_store.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/settings.hpp"
+#include "turnstile/testing/inbox.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// Answers steps as the test says, and counts them. The rest is the twin's.
+class SteppedStore final : public ForwardingStore {
+ public:
+  SteppedStore() : ForwardingStore(std::make_shared<turnstile::testing::MemoryInbox>()) {}
+  KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override {
+    ++said;
+    auto kept = ForwardingStore::keep_ids(handler, keep_for);
+    const std::lock_guard lock(mutex_);
+    kept.all_since = all_since_;
+    return kept;
+  }
+  PurgeStep purge_step(std::int64_t) override {
+    ++steps;
+    const std::lock_guard lock(mutex_);
+    if (!failure_.empty()) throw StoreUnavailable(failure_);
+    if (answers_.empty()) return {0, 24h, false};
+    const PurgeStep step = answers_.front();
+    answers_.pop_front();
+    return step;
+  }
+
+  void answer(std::deque<PurgeStep> answers) {
+    const std::lock_guard lock(mutex_);
+    answers_ = std::move(answers);
+  }
+  void fail(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    failure_ = why;
+  }
+  void forget_before(Timestamp time) {
+    const std::lock_guard lock(mutex_);
+    all_since_ = time;
+  }
+
+  std::atomic<int> said{0};
+  std::atomic<int> steps{0};
+
+ private:
+  std::mutex mutex_;
+  std::deque<PurgeStep> answers_;
+  std::string failure_;
+  std::optional<Timestamp> all_since_;
+};
+
+class CleanerTest : public ::testing::Test {
+ protected:
+  CleanerTest() {
+    const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(out_);
+    journal_ = std::make_shared<Journal>(std::make_shared<spdlog::logger>("cleaner", sink), "member");
+  }
+  std::shared_ptr<Retention> retention(std::optional<std::chrono::seconds> keep_for) {
+    return std::make_shared<Retention>(*store_, store_->register_handler("charge"), "charge", keep_for);
+  }
+  void start(Cleaner::Settings settings, std::shared_ptr<Retention> handler) {
+    cleaner_ = std::make_unique<Cleaner>(settings, std::vector{std::move(handler)}, store_, journal_);
+  }
+  /// Once the cleaner has gone.
+  std::string log() {
+    cleaner_.reset();
+    return out_.str();
+  }
+  static int count(const std::string& text, const std::string& what) {
+    int found = 0;
+    for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
+    return found;
+  }
+
+  static inline const Cleaner::Settings kQuick{
+      .purge = true, .most = 100, .say_every = 10ms, .look_first = 10ms, .look_every = 10ms};
+  std::ostringstream out_;
+  std::shared_ptr<Journal> journal_;
+  std::shared_ptr<SteppedStore> store_ = std::make_shared<SteppedStore>();
+  std::unique_ptr<Cleaner> cleaner_;
+};
+
+TEST_F(CleanerTest, GoesOnWhileThereIsMoreAndThenSaysHowMuch) {
+  store_->answer({{100, 0ms, false}, {100, 0ms, false}, {7, 0ms, false}, {0, 24h, false}});
+  start(kQuick, retention(1h));
+  EXPECT_TRUE(eventually([&] { return store_->steps >= 4; }));
+  EXPECT_THAT(log(), HasSubstr("deleted 207 ids"));
+  EXPECT_EQ(store_->steps, 4) << "then it sleeps for minutes";
+}
+
+TEST_F(CleanerTest, LeavesTheRestToARival) {
+  store_->answer({{0, 0ms, true}});
+  auto settings = kQuick;
+  settings.look_every = 50ms;
+  start(settings, retention(1h));
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_TRUE(eventually([&] { return store_->steps >= 2; }));
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 25ms) << "half of look_every, at least";
+}
+
+TEST_F(CleanerTest, WithPurgeOffItOnlySaysHowLongIdsAreNeeded) {
+  auto settings = kQuick;
+  settings.purge = false;
+  start(settings, retention(1h));
+  EXPECT_TRUE(eventually([&] { return store_->said >= 4; }));
+  log();
+  EXPECT_EQ(store_->steps, 0);
+}
+
+TEST_F(CleanerTest, HearsHowFarBackIdsAreKnown) {
+  const auto handler = retention(1h);
+  EXPECT_EQ(handler->all_since(), Timestamp::min());
+  start(kQuick, handler);
+  const Timestamp since(std::chrono::milliseconds(1'700'000'000'123));
+  store_->forget_before(since);
+  EXPECT_TRUE(eventually([&] { return handler->all_since() == since; }));
+}
+
+TEST_F(CleanerTest, SaysATroubleOnceAndGoesOn) {
+  store_->fail("the database is away");
+  start(kQuick, retention(1h));
+  EXPECT_TRUE(eventually([&] { return store_->steps >= 5; }));
+  store_->answer({{3, 0ms, false}});
+  store_->fail("");
+  const int before = store_->steps;
+  EXPECT_TRUE(eventually([&] { return store_->steps >= before + 2; }));
+  const std::string text = log();
+  EXPECT_THAT(text, HasSubstr("deleted 3 ids"));
+  EXPECT_EQ(count(text, "the database is away"), 1) << text;
+}
+
+TEST_F(CleanerTest, SaysNothingOfAnOutageThatIsSoonOver) {
+  store_->fail("the database is away");
+  auto settings = kQuick;
+  settings.look_every = 300ms;
+  start(settings, retention(1h));
+  EXPECT_TRUE(eventually([&] { return store_->steps >= 1; }));
+  store_->fail("");
+  EXPECT_TRUE(eventually([&] { return store_->steps >= 2; }));
+  EXPECT_THAT(log(), Not(HasSubstr("the database is away")));
+}
+
+TEST_F(CleanerTest, SaysWhenOthersNeedIdsForLonger) {
+  retention(14 * 24h);
+  start(kQuick, retention(24h));
+  EXPECT_THAT(
+      log(),
+      HasSubstr("ids of handler charge are kept for 14 d, as others have said; this process needs them for 1 d"));
+  store_ = std::make_shared<SteppedStore>();
+  out_.str("");
+  start(kQuick, retention(24h));
+  EXPECT_THAT(log(), Not(HasSubstr("as others have said")));
+}
+
+TEST_F(CleanerTest, EndsAtOnceWhileItSleeps) {
+  start({.say_every = 1h, .look_first = 1h, .look_every = 1h}, retention(1h));
+  const auto began = std::chrono::steady_clock::now();
+  cleaner_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 5s);
+}
+
+TEST(KeepIdsByDefault, IsADayLongerThanARecordCanStay) {
+  constexpr auto kEver = std::chrono::milliseconds::max();
+  EXPECT_EQ(keep_ids_by_default(1h, 1h), kKeepIdsByDefault) << "8 days at least";
+  EXPECT_EQ(keep_ids_by_default(7 * 24h, 7 * 24h), 15 * 24h) << "Kafka's defaults";
+  EXPECT_EQ(keep_ids_by_default(30 * 24h, std::nullopt), 38 * 24h);
+  EXPECT_EQ(longest_stay(1h, 2h), 3h);
+  EXPECT_EQ(keep_ids_by_default(kEver, 1h), std::nullopt);
+  EXPECT_EQ(keep_ids_by_default(std::nullopt, 1h), std::nullopt);
+  EXPECT_EQ(keep_ids_by_default(7 * 24h, kEver), std::nullopt);
+  EXPECT_EQ(keep_ids_by_default(std::chrono::milliseconds(std::int64_t{1} << 62), 1h), std::nullopt);
+}
+
+}  // namespace
+}  // namespace turnstile::test

@@ -1,0 +1,170 @@
+// The relay: what transactions published is sent, once it can be, in order, and by one process at a time.
+
+#include "outbox/relay.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "tests/support/eventually.hpp"
+#include "turnstile/testing/broker.hpp"
+#include "turnstile/testing/inbox.hpp"
+
+namespace turnstile {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+/// Counts what is told.
+class CountingSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  std::atomic<int> lines{0};
+
+ private:
+  void sink_it_(const spdlog::details::log_msg&) override { ++lines; }
+  void flush_() override {}
+};
+
+class RelayTest : public ::testing::Test {
+ protected:
+  RelayTest() { broker.create_topic("orders", 1); }
+
+  void publish(const std::string& payload, const std::string& topic = "orders") {
+    const auto session = inbox->open_session();
+    session->begin({handler, fence}, {});
+    OwnedMessage message;
+    message.topic = topic;
+    message.key = "k";
+    message.payload = payload;
+    session->publish(message, MessageId::from(payload));
+    session->commit();
+  }
+  std::shared_ptr<Relay> relay(const std::string& owner = "one", Relay::Settings settings = {}) {
+    settings.owner = owner;
+    settings.look_every = 5ms;
+    auto quiet = std::make_shared<spdlog::logger>("quiet", told);
+    auto made = std::make_shared<Relay>(
+        settings, inbox->outbox(),
+        [this] {
+          ++senders;
+          return broker.open_sender();
+        },
+        std::make_shared<Journal>(quiet, owner));
+    made->start();
+    return made;
+  }
+  std::vector<std::string> sent() {
+    std::vector<std::string> payloads;
+    for (const auto& record : broker.records("orders")) payloads.push_back(*record.payload);
+    return payloads;
+  }
+
+  std::shared_ptr<CountingSink> told = std::make_shared<CountingSink>();
+  std::shared_ptr<testing::MemoryInbox> inbox = std::make_shared<testing::MemoryInbox>();
+  testing::MemoryBroker broker;
+  HandlerId handler = inbox->register_handler("h");
+  TopicPartition at{"t", 0};
+  Fence fence = inbox->claim_partitions("g", {&at, 1}, 1s).front().fence;
+  std::atomic<int> senders{0};
+};
+
+TEST_F(RelayTest, sends_in_order_what_was_published_with_its_id) {
+  const auto one = relay();
+  publish("1");
+  publish("2");
+  one->ring();
+  ASSERT_TRUE(test::eventually([&] { return sent().size() == 2; }));
+  EXPECT_THAT(sent(), ElementsAre("1", "2"));
+  EXPECT_THAT(broker.records("orders").front().headers, Contains(Header{"message-id", MessageId::from("1").text()}));
+  EXPECT_TRUE(test::eventually([&] { return inbox->outbox()->lag().waiting == 0; }));
+}
+
+TEST_F(RelayTest, finds_what_others_left_behind) {
+  publish("left");
+  const auto one = relay();
+  EXPECT_TRUE(test::eventually([&] { return sent().size() == 1; }));
+}
+
+TEST_F(RelayTest, opens_nothing_while_there_is_nothing_to_send) {
+  Relay::Settings quick;
+  quick.look_asleep_every = 1ms;
+  relay("one", quick)->stop();
+  EXPECT_EQ(senders, 0);
+  EXPECT_THAT(inbox->outbox()->keep_shards("other", 1s), SizeIs(16));
+}
+
+TEST_F(RelayTest, falls_asleep_and_wakes_again) {
+  Relay::Settings drowsy;
+  drowsy.look_asleep_every = 5ms;
+  drowsy.asleep_after = 1ms;
+  const auto one = relay("one", drowsy);
+  publish("1");
+  ASSERT_TRUE(test::eventually([&] { return sent().size() == 1; }));
+  ASSERT_TRUE(test::eventually([&] { return !inbox->outbox()->keep_shards("other", 1ms).empty(); }))
+      << "asleep, it has no shards";
+  publish("2");
+  ASSERT_TRUE(test::eventually([&] { return sent().size() == 2; }));
+  EXPECT_GE(senders, 2);
+}
+
+TEST_F(RelayTest, of_two_one_sends) {
+  const auto one = relay("one"), two = relay("two");
+  for (int i = 0; i < 50; ++i) {
+    publish(std::to_string(i));
+    one->ring();
+    two->ring();
+  }
+  ASSERT_TRUE(test::eventually([&] { return inbox->outbox()->lag().waiting == 0; }));
+  EXPECT_THAT(sent(), SizeIs(50));
+}
+
+TEST_F(RelayTest, takes_over_from_one_that_died) {
+  ASSERT_THAT(inbox->outbox()->keep_shards("dead", 100ms), SizeIs(16));
+  publish("1");
+  Relay::Settings impatient;
+  impatient.lease = 100ms;
+  const auto one = relay("one", impatient);
+  EXPECT_TRUE(test::eventually([&] { return sent().size() == 1; }));
+}
+
+TEST_F(RelayTest, what_is_refused_is_put_aside_and_the_rest_goes_on) {
+  publish("nowhere", "no-such-topic");
+  publish("1");
+  const auto one = relay();
+  ASSERT_TRUE(test::eventually([&] { return sent().size() == 1; }));
+  ASSERT_TRUE(test::eventually([&] { return inbox->outbox()->lag().refused == 1; }));
+  EXPECT_EQ(inbox->outbox()->lag().waiting, 0);
+}
+
+TEST_F(RelayTest, goes_on_when_the_store_comes_back) {
+  const auto one = relay();
+  publish("1");
+  one->ring();
+  ASSERT_TRUE(test::eventually([&] { return sent().size() == 1; }));
+  inbox->set_unavailable(true);
+  ASSERT_TRUE(test::eventually([&] { return told->lines == 1; })) << "it says that it waits";
+  inbox->set_unavailable(false);
+  publish("2");
+  EXPECT_TRUE(test::eventually([&] { return sent().size() == 2; }));
+  EXPECT_TRUE(test::eventually([&] { return told->lines == 2; })) << "and that it goes on";
+}
+
+TEST_F(RelayTest, sends_what_is_there_before_it_stops_and_gives_its_shards_back) {
+  const auto one = relay();
+  for (int i = 0; i < 100; ++i) publish(std::to_string(i));
+  one->ring();
+  one->stop();
+  EXPECT_THAT(sent(), SizeIs(100));
+  EXPECT_THAT(inbox->outbox()->keep_shards("other", 1s), SizeIs(16));
+  one->ring();  // too late, and harmless
+}
+
+}  // namespace
+}  // namespace turnstile

@@ -1,0 +1,204 @@
+// The gate between the domain's member and the threads of a process: no permit is lost or made, however they meet.
+
+#include "permits/permit_gate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <limits>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace turnstile {
+namespace {
+
+using tokens::Count;
+using tokens::Micros;
+using tokens::Order;
+
+constexpr Micros kNever = std::numeric_limits<Micros>::max();
+
+Order order(Order::Kind kind, Count total) { return {kind, "psp", total}; }
+
+/// Takes all that is free, one at a time.
+Count take_all(PermitGate& gate) {
+  Count taken = 0;
+  while (gate.try_take(1)) ++taken;
+  return taken;
+}
+
+/// Threads that take and give back as fast as they can.
+class HotThreads {
+ public:
+  HotThreads(PermitGate& gate, int threads) {
+    for (int i = 0; i < threads; ++i) {
+      threads_.emplace_back([this, &gate] {
+        while (!over_.load(std::memory_order_relaxed)) {
+          if (const auto taken = gate.try_take(1)) gate.give_back(taken.token, 1);
+          rounds_.fetch_add(1, std::memory_order_relaxed);
+        }
+      });
+    }
+  }
+  ~HotThreads() {
+    over_ = true;
+    for (auto& thread : threads_) thread.join();
+  }
+  /// Until they have done something since the last time.
+  void wait() {
+    for (const auto before = std::exchange(seen_, rounds_.load()); rounds_.load() == before;) std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::atomic<std::uint64_t> rounds_{0};
+  std::uint64_t seen_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+TEST(PermitGate, loses_no_permit_when_deadlines_pass_while_threads_give_back) {
+  PermitGate gate([] { return Micros{0}; }, [] {});
+  gate.open_until(kNever);
+  gate.order(order(Order::Kind::open, 4));
+  {
+    HotThreads hot(gate, 2);
+    for (int i = 0; i < 10'000; ++i) {
+      if (i % 500 == 0) hot.wait();
+      gate.cancel();
+    }
+  }
+  EXPECT_EQ(gate.surrendered(), 0U);
+  EXPECT_EQ(take_all(gate), 4U);
+}
+
+TEST(PermitGate, keeps_the_sum_of_free_in_use_and_surrendered_whatever_is_ordered_meanwhile) {
+  PermitGate gate([] { return Micros{0}; }, [] {});
+  gate.open_until(kNever);
+  Count opened = 8, surrendered = 0;
+  gate.order(order(Order::Kind::open, opened));
+  {
+    HotThreads hot(gate, 2);
+    for (int i = 0; i < 5'000; ++i) {
+      if (i % 500 == 0) hot.wait();
+      if (i % 3 == 0) gate.cancel();
+      gate.order(order(Order::Kind::surrender, surrendered += 3));
+      gate.order(order(Order::Kind::open, opened += 3));
+    }
+  }
+  // Nobody has any: all that was ordered has been surrendered, and the rest is free.
+  EXPECT_EQ(gate.surrendered(), surrendered);
+  EXPECT_EQ(take_all(gate), opened - surrendered);
+}
+
+/// All permits are out; those who wait take down who was served.
+class PermitLine : public ::testing::Test {
+ protected:
+  PermitLine() {
+    gate_.open_until(kNever);
+    gate_.order(order(Order::Kind::open, 2));
+    held_ = gate_.try_take(2);
+  }
+  std::uint64_t wait(const std::string& name, PermitGate::Party party, Count count = 1, bool urgent = false) {
+    return gate_.take_later(
+        count, urgent,
+        [this, name, count](const PermitGate::Taken& taken) {
+          served_ += name;
+          out_.emplace_back(taken.token, count);
+        },
+        party);
+  }
+  /// Gives one after another back, of those that come as well, until nobody waits.
+  std::string serve_all() {
+    if (held_) gate_.give_back(std::exchange(held_.token, 0), 2);
+    while (!out_.empty()) {
+      const auto [token, count] = out_.front();
+      out_.pop_front();
+      gate_.give_back(token, count);
+    }
+    return served_;
+  }
+
+  Micros now_ = 1;
+  PermitGate gate_{[this] { return now_; }, [] {}};
+  PermitGate::Taken held_;
+  std::string served_;
+  std::deque<std::pair<std::uint64_t, Count>> out_;
+};
+
+TEST_F(PermitLine, serves_two_parties_in_turn_however_many_of_each_wait) {
+  const auto service = gate_.add_party(true);
+  for (int i = 0; i < 6; ++i) wait("s", service);
+  for (int i = 0; i < 3; ++i) wait("c", 0);
+  EXPECT_EQ(serve_all(), "scscscsss");
+}
+
+TEST_F(PermitLine, counts_permits_and_not_requests) {
+  const auto service = gate_.add_party(true);
+  for (int i = 0; i < 2; ++i) wait("S", service, 2);
+  for (int i = 0; i < 5; ++i) wait("c", 0);
+  EXPECT_EQ(serve_all(), "SccSccc");
+}
+
+TEST_F(PermitLine, serves_urgent_ones_of_all_parties_first) {
+  const auto service = gate_.add_party(true);
+  wait("c", 0);
+  wait("s", service);
+  wait("S", service, 2, true);
+  wait("C", 0, 1, true);
+  EXPECT_EQ(serve_all(), "SCcs");
+}
+
+TEST_F(PermitLine, is_not_held_up_by_a_request_above_the_limit_until_the_limit_is_raised) {
+  wait("4", 0, 4);
+  wait("1", 0);
+  gate_.limit(2);
+  EXPECT_EQ(gate_.demand().least, 1U);
+  EXPECT_EQ(gate_.waiting(), 1U);
+  EXPECT_EQ(serve_all(), "1");
+  EXPECT_TRUE(gate_.try_take(1)) << "nobody waits who could be served";
+  gate_.limit(4);
+  EXPECT_EQ(gate_.demand().least, 4U);
+  gate_.order(order(Order::Kind::open, 6));
+  EXPECT_EQ(served_, "14");
+}
+
+TEST_F(PermitLine, gives_nothing_to_a_party_that_outlives_a_fence_before_it_is_admitted) {
+  const auto service = gate_.add_party(true);
+  gate_.admit(false);
+  wait("s", service);
+  wait("c", 0);
+  EXPECT_EQ(serve_all(), "c");
+  EXPECT_FALSE(gate_.try_take(1, service));
+  gate_.admit(true);
+  EXPECT_EQ(served_, "cs");
+}
+
+TEST_F(PermitLine, wants_what_a_failed_try_wanted_for_a_moment) {
+  EXPECT_EQ(gate_.demand().wants, 2U);
+  EXPECT_FALSE(gate_.try_take(2));
+  gate_.refused(2);
+  EXPECT_EQ(gate_.demand().wants, 4U);
+  EXPECT_EQ(gate_.demand().least, 2U);
+  now_ += PermitGate::kTryCounts;
+  EXPECT_EQ(gate_.demand().wants, 2U);
+  gate_.refused(1);
+  EXPECT_EQ(gate_.demand().wants, 4U) << "as many again as are in use: a program that tries grows quickly";
+  serve_all();
+  EXPECT_TRUE(gate_.try_take(1));
+  EXPECT_EQ(gate_.demand().wants, 1U) << "a try that succeeds ends the wish";
+}
+
+TEST_F(PermitLine, forgets_those_who_wait_for_a_party_that_leaves) {
+  const auto service = gate_.add_party(true);
+  wait("s", service);
+  wait("c", 0);
+  gate_.remove_party(service);
+  EXPECT_EQ(gate_.waiting(), 1U);
+  EXPECT_EQ(serve_all(), "c");
+}
+
+}  // namespace
+}  // namespace turnstile

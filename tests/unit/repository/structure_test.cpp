@@ -1,0 +1,232 @@
+// Who may include whom (ARCHITECTURE.md, "Dependencies point inwards"). Reads the source tree, so that a wrong #include fails
+// here with its file, its line and the rule that it breaks.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path root{TURNSTILE_SOURCE_DIR};
+
+bool begins_with_any(std::string_view text, std::initializer_list<std::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return text.starts_with(prefix); });
+}
+
+/// <vector>, <cstdint>: no folder, no suffix.
+bool is_standard(std::string_view header) { return header.find_first_of("/.") == std::string_view::npos; }
+
+/// "kafka" for adapters/kafka/src/x.cpp; empty outside adapters/.
+std::string adapter_of(const std::string& file) {
+  static const std::regex pattern{"adapters/([^/]+)/.*"};
+  std::smatch match;
+  return std::regex_match(file, match, pattern) ? match[1].str() : std::string{};
+}
+
+/// "kafka" for turnstile/kafka/broker.hpp, when adapters/kafka has that header.
+std::string adapter_that_offers(const std::string& header) {
+  static const std::regex pattern{"(?:turnstile|adapters)/([^/]+)/.*"};
+  std::smatch match;
+  if (!std::regex_match(header, match, pattern)) return {};
+  const auto name = match[1].str();
+  const auto folder = name == "testing" ? std::string{"memory"} : name;
+  return fs::is_directory(root / "adapters" / folder) ? folder : std::string{};
+}
+
+/// framework/src, from the top: a folder may know those of the lines below its own.
+const std::vector<std::vector<std::string_view>> layers{
+    {"engine"}, {"delivery"}, {"permits", "inbox", "outbox"}, {"support"}, {"tokens", "config"}, {"message"},
+};
+/// No clock, no thread, no I/O.
+const std::vector<std::string_view> pure_folders{"tokens", "config", "message"};
+/// Reads the file and the environment.
+constexpr std::string_view the_impure_one = "framework/src/config/load.cpp";
+
+/// "engine" for framework/src/engine/x.cpp; empty elsewhere.
+std::string source_folder_of(const std::string& file) {
+  static const std::regex pattern{"framework/src/([^/]+)/.*"};
+  std::smatch match;
+  return std::regex_match(file, match, pattern) ? match[1].str() : std::string{};
+}
+
+std::size_t layer_of(std::string_view folder) {
+  const auto at = std::find_if(layers.begin(), layers.end(), [&](const auto& layer) {
+    return std::find(layer.begin(), layer.end(), folder) != layer.end();
+  });
+  return static_cast<std::size_t>(at - layers.begin());
+}
+
+/// The rule that is broken when a file in `folder` includes one of `other`, or empty.
+std::string broken_layer(std::string_view folder, std::string_view other) {
+  if (layer_of(folder) == layers.size())
+    return "framework/src/" + std::string(folder) + " has no place in the order of folders; give it one in this test";
+  if (folder == other || layer_of(other) == layers.size() || layer_of(folder) < layer_of(other)) return {};
+  return std::string(folder) + " may not know " + std::string(other) +
+         ": engine, delivery, {permits, inbox, outbox}, support, {tokens, config}, message, each knows only what comes after it";
+}
+
+/// A file of a pure folder, and one whose header says so of itself in its first comment.
+bool is_pure(const std::string& file) {
+  const auto folder = source_folder_of(file);
+  if (folder.empty() || file == the_impure_one) return false;
+  if (std::find(pure_folders.begin(), pure_folders.end(), folder) != pure_folders.end()) return true;
+  std::ifstream header{(root / file).replace_extension(".hpp")};
+  static const std::regex pure{R"re(//.*\bPure\b.*)re"};
+  for (std::string line; std::getline(header, line) && (line.starts_with("#pragma") || line.starts_with("//"));) {
+    if (std::regex_match(line, pure)) return true;
+  }
+  return false;
+}
+
+/// The rule that `header` in `file` (relative to the root) breaks, or empty.
+std::string broken_rule(const std::string& file, const std::string& header) {
+  const auto adapter = adapter_of(file);
+
+  if (begins_with_any(header, {"librdkafka/", "rdkafka"}) && adapter != "kafka")
+    return "only adapters/kafka includes librdkafka; go through the port turnstile/ports/broker.hpp";
+  if (begins_with_any(header, {"pqxx/", "libpq-fe.h", "libpq/", "postgresql/"}) && adapter != "postgres")
+    return "only adapters/postgres includes libpqxx and libpq; go through the port turnstile/ports/inbox.hpp";
+  if (header == "httplib.h" && adapter != "http")
+    return "only adapters/http includes cpp-httplib, which users of the rest need not have";
+
+  const auto offered_by = adapter_that_offers(header);
+  if (!adapter.empty() && !offered_by.empty() && offered_by != adapter && adapter != "assembly" && adapter != "cli")
+    return "an adapter knows the framework and never another adapter; adapters/assembly joins them";
+
+  if (file.starts_with("framework/")) {
+    if (!offered_by.empty()) return "the framework knows no adapter; dependencies point inwards";
+    if (file.starts_with("framework/include/") && !is_standard(header) &&
+        !(header.starts_with("turnstile/") && fs::exists(root / "framework/include" / header)))
+      return "public headers include the standard library and other public headers of the framework, nothing else";
+  }
+
+  const auto folder = source_folder_of(file);
+  if (!folder.empty()) {
+    const auto rule = broken_layer(folder, header.substr(0, header.find('/')));
+    if (!rule.empty()) return rule;
+  }
+  if (is_pure(file)) {
+    static const std::vector<std::string_view> impure{
+        "thread", "mutex",   "shared_mutex", "condition_variable", "semaphore",     "latch",        "barrier",
+        "future", "fstream", "iostream",     "filesystem",         "unordered_map", "unordered_set"};
+    if (std::find(impure.begin(), impure.end(), header) != impure.end())
+      return "this file is pure: no thread, no lock, no file, no order that differs from run to run";
+    if (begins_with_any(header, {"spdlog/", "sys/", "unistd.h", "signal.h", "csignal"}))
+      return "this file is pure: what it has to say goes out as a value";
+  }
+  if (folder == "tokens" && (header == "chrono" || header == "ctime" || header == "random"))
+    return "the token state machine reads no clock and throws no dice: members would come to different states";
+  return {};
+}
+
+struct Line {
+  std::string file;  ///< relative to the root
+  int number;
+  std::string text;
+};
+
+bool is_source(const fs::path& path) { return path.extension() == ".hpp" || path.extension() == ".cpp"; }
+
+std::vector<Line> lines_under(const std::string& folder) {
+  std::vector<Line> lines;
+  if (!fs::is_directory(root / folder)) return lines;
+  for (const auto& entry : fs::recursive_directory_iterator{root / folder}) {
+    if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+    std::ifstream in{entry.path()};
+    std::string text;
+    for (int number = 1; std::getline(in, text); ++number)
+      lines.push_back({fs::relative(entry.path(), root).generic_string(), number, text});
+  }
+  return lines;
+}
+
+std::string included(const std::string& line) {
+  static const std::regex pattern{R"re(\s*#\s*include\s*[<"]([^>"]+)[>"].*)re"};
+  std::smatch match;
+  return std::regex_match(line, match, pattern) ? match[1].str() : std::string{};
+}
+
+TEST(Structure, EveryIncludePointsInwards) {
+  int includes = 0;
+  for (const auto* folder : {"framework", "adapters"}) {
+    for (const auto& line : lines_under(folder)) {
+      const auto header = included(line.text);
+      if (header.empty()) continue;
+      ++includes;
+      const auto rule = broken_rule(line.file, header);
+      EXPECT_TRUE(rule.empty()) << line.file << ':' << line.number << ": includes \"" << header << "\", but " << rule;
+    }
+  }
+  EXPECT_GT(includes, 100) << "the sources were not found under " << root;
+}
+
+TEST(Structure, PureFilesReadNoClock) {
+  int pure = 0;
+  for (const auto& line : lines_under("framework/src")) {
+    if (!is_pure(line.file)) continue;
+    ++pure;
+    const auto code = line.text.substr(0, line.text.find("//"));
+    EXPECT_EQ(code.find("clock::now"), std::string::npos)
+        << line.file << ':' << line.number << ": reads a clock, but this file is pure: time is an input";
+  }
+  EXPECT_GT(pure, 5'000);
+  for (const auto* file : {"engine/lane.hpp", "engine/lane.cpp", "engine/offset_tracker.hpp", "engine/log_watch.cpp",
+                           "delivery/backoff.cpp"})
+    EXPECT_TRUE(is_pure(std::string("framework/src/") + file)) << file;
+  EXPECT_FALSE(is_pure("framework/src/engine/engine.cpp"));
+}
+
+TEST(Structure, FilesStayShort) {
+  for (const auto* folder : {"framework", "adapters", "tests", "examples"}) {
+    for (const auto& line : lines_under(folder)) {
+      if (line.number == 600)
+        ADD_FAILURE() << line.file << ": has 600 lines or more; a file that long holds two things, so split it";
+    }
+  }
+}
+
+TEST(Structure, ARuleThatIsBrokenIsNoticed) {
+  const auto breaks = [](const char* file, const char* header) { return !broken_rule(file, header).empty(); };
+
+  EXPECT_TRUE(breaks("framework/src/engine/engine.cpp", "librdkafka/rdkafka.h"));
+  EXPECT_TRUE(breaks("adapters/postgres/src/store.cpp", "librdkafka/rdkafka.h"));
+  EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "pqxx/pqxx"));
+  EXPECT_TRUE(breaks("adapters/cli/src/doctor.cpp", "libpq-fe.h"));
+  EXPECT_TRUE(breaks("adapters/cli/src/doctor.cpp", "httplib.h"));
+  EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "turnstile/postgres/store.hpp"));
+  EXPECT_TRUE(breaks("adapters/http/src/tokens.cpp", "turnstile/postgres/guards.hpp"));
+  EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "turnstile/testing/broker.hpp"));
+  EXPECT_TRUE(breaks("framework/src/engine/engine.cpp", "turnstile/kafka/broker.hpp"));
+  EXPECT_TRUE(breaks("framework/include/turnstile/config.hpp", "fmt/format.h"));
+  EXPECT_TRUE(breaks("framework/include/turnstile/config.hpp", "message/digest.hpp"));
+  EXPECT_TRUE(breaks("framework/src/message/types.cpp", "engine/engine.hpp"));
+  EXPECT_TRUE(breaks("framework/src/engine/lane.cpp", "mutex"));
+  EXPECT_TRUE(breaks("framework/src/tokens/state.cpp", "chrono"));
+  EXPECT_TRUE(breaks("framework/src/config/file.cpp", "fstream"));
+  EXPECT_TRUE(breaks("framework/src/message/types.cpp", "tokens/state.hpp"));
+  EXPECT_TRUE(breaks("framework/src/config/file.cpp", "tokens/state.hpp"));
+  EXPECT_TRUE(breaks("framework/src/delivery/backoff.cpp", "engine/lane.hpp"));
+  EXPECT_TRUE(breaks("framework/src/inbox/inbox.cpp", "outbox/relay.hpp"));
+  EXPECT_TRUE(breaks("framework/src/things/thing.cpp", "message/digest.hpp"));
+
+  EXPECT_FALSE(breaks("adapters/kafka/src/broker.cpp", "librdkafka/rdkafka.h"));
+  EXPECT_FALSE(breaks("adapters/postgres/src/store.cpp", "pqxx/pqxx"));
+  EXPECT_FALSE(breaks("adapters/http/src/tokens.cpp", "httplib.h"));
+  EXPECT_FALSE(breaks("adapters/cli/src/doctor.cpp", "turnstile/kafka/broker.hpp"));
+  EXPECT_FALSE(breaks("adapters/kafka/src/broker.cpp", "turnstile/ports/broker.hpp"));
+  EXPECT_FALSE(breaks("framework/src/engine/engine.cpp", "message/digest.hpp"));
+  EXPECT_FALSE(breaks("framework/src/tokens/snapshot.cpp", "message/digest.hpp"));
+  EXPECT_FALSE(breaks("framework/src/config/load.cpp", "fstream"));
+  EXPECT_FALSE(breaks("framework/include/turnstile/config.hpp", "turnstile/types.hpp"));
+}
+
+}  // namespace

@@ -1,0 +1,62 @@
+// States as bytes, and their digests (tokens/snapshot.hpp).
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "tokens/snapshot.hpp"
+#include "unit/tokens/arbitrary.hpp"
+
+namespace turnstile::tokens {
+namespace {
+
+RC_GTEST_PROP(TokensSnapshot, WhatWasSavedIsRestored, ()) {
+  const State state = replay(any_log());
+  const auto restored = restore(save(state));
+  RC_ASSERT(restored.has_value());
+  RC_ASSERT(*restored == state);
+}
+
+RC_GTEST_PROP(TokensSnapshot, ASnapshotAndTheRestOfTheLogMakeTheSameState, ()) {
+  const std::vector<Event> log = any_log();
+  const auto cut = *rc::gen::inRange<std::size_t>(0, log.size() + 1);
+  auto state = restore(save(replay({log.begin(), log.begin() + static_cast<std::ptrdiff_t>(cut)})));
+  RC_ASSERT(state.has_value());
+  for (std::size_t i = cut; i < log.size(); ++i) apply(*state, static_cast<Position>(i), log[i]);
+  RC_ASSERT(*state == replay(log));
+  RC_ASSERT(digest(*state) == digest(replay(log)));
+}
+
+RC_GTEST_PROP(TokensSnapshot, StatesThatDifferHaveOtherDigests, ()) {
+  const std::vector<Event> log = any_log();
+  std::vector<Event> other = log;
+  const auto where = *rc::gen::inRange<std::size_t>(0, log.size());
+  other[where] = *any_event();
+  const State a = replay(log), b = replay(other);
+  RC_ASSERT((a == b) == (digest(a) == digest(b)));
+}
+
+RC_GTEST_PROP(TokensSnapshot, AnyBytesAreRefusedOrTheStateThatWasSaved, ()) {
+  const State state = replay(any_log());
+  std::string bytes = save(state);
+  for (int times = *rc::gen::inRange(1, 4); times > 0; --times)
+    bytes[*rc::gen::inRange<std::size_t>(0, bytes.size())] = *rc::gen::arbitrary<char>();
+  const auto restored = restore(bytes);
+  if (restored) RC_ASSERT(*restored == state);
+}
+
+TEST(TokensSnapshot, GarbageIsRefused) {
+  EXPECT_FALSE(restore(""));
+  EXPECT_FALSE(restore("not a snapshot"));
+  EXPECT_TRUE(restore(save(State{})));
+}
+
+/// The digest is compared between versions of this program: it must not change with its code.
+TEST(TokensSnapshot, TheDigestOfALogIsKnown) {
+  const State state = replay({{1, 1, 1, Joined{"host", 1, "client", 1'000, 1, 1}},
+                              {1, 1, 2, Acquire{{.limiter = "psp", .limit = 4, .wants = 3, .busy = 1}}},
+                              {1, 1, 3, PartitionsClaimed{{{{"orders", 0}, 1, kNowhere}}}}});
+  EXPECT_EQ(digest(state), 6819994189600898993U);
+}
+
+}  // namespace
+}  // namespace turnstile::tokens

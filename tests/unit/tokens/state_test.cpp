@@ -1,0 +1,147 @@
+// The state machine (tokens/state.hpp) against what no log may ever bring about. What single events mean is told by the transcripts
+// (tests/simulation/transcripts).
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+
+#include "tokens/state.hpp"
+#include "unit/tokens/arbitrary.hpp"
+
+namespace turnstile::tokens {
+namespace {
+
+using Outcome = Effects::Outcome;
+
+/// A Keep that names a limiter twice may raise its limit with one line and lower it with the next. No member writes such a one.
+bool names_twice(const Event& event, const std::string& name) {
+  const auto* keep = std::get_if<Keep>(&event.body);
+  return keep != nullptr && std::count_if(keep->lines.begin(), keep->lines.end(),
+                                          [&](const Line& line) { return line.limiter == name; }) > 1;
+}
+
+RC_GTEST_PROP(TokensState, NeverMoreHeldThanTheLimitButWhatWasHeldWhenItWasLowered, ()) {
+  State state;
+  for (const Event& event : any_log()) {
+    std::map<std::string, Count> before;
+    for (const auto& [name, limiter] : state.limiters) before[name] = limiter.held();
+    apply(state, state.last + 1, event);
+    for (const auto& [name, limiter] : state.limiters)
+      RC_ASSERT(limiter.held() <= std::max(limiter.limit(), before[name]) || names_twice(event, name));
+  }
+}
+
+/// Nobody knows whether a member that is cut off is at work: what it has reserved is nobody else's, whatever becomes of it.
+RC_GTEST_PROP(TokensState, WhatIsReservedAndWhatIsHeldFitTogetherUnlessTheLimitWasLowered, ()) {
+  State state;
+  for (const Event& event : any_log()) {
+    std::map<std::string, Count> before;
+    for (const auto& [name, limiter] : state.limiters) before[name] = limiter.held() + limiter.reserved;
+    apply(state, state.last + 1, event);
+    std::map<std::string, Count> reserved;
+    for (const auto& [id, reserve] : state.reserves) {
+      for (const auto& [name, count] : reserve.of) reserved[name] += count;
+    }
+    for (const auto& [name, limiter] : state.limiters) {
+      RC_ASSERT(limiter.reserved == reserved[name]);
+      RC_ASSERT(limiter.held() + limiter.reserved <= std::max(limiter.limit(), before[name]) ||
+                names_twice(event, name));
+    }
+  }
+}
+
+RC_GTEST_PROP(TokensState, ReplayingWhatAMemberSaidChangesNothing, ()) {
+  const std::vector<Event> log = any_log();
+  State state;
+  std::vector<Event> counted;
+  for (const Event& event : log) {
+    const Effects effects = apply(state, state.last + 1, event);
+    const bool of_a_member =
+        !std::holds_alternative<LimitSet>(event.body) && !std::holds_alternative<VersionSet>(event.body);
+    if (effects.outcome == Outcome::applied && of_a_member) counted.push_back(event);
+    for (const Event& old : counted) {
+      State again = state;
+      RC_ASSERT(apply(again, state.last + 1, old).outcome != Outcome::applied);
+      again.last = state.last;
+      again.ignored = state.ignored;
+      RC_ASSERT(again == state);
+    }
+  }
+}
+
+RC_GTEST_PROP(TokensState, WhatIsRefusedLeavesNoTrace, ()) {
+  State state = replay(any_log());
+  State after = state;
+  const Effects effects = apply(after, state.last + 1, *any_event());
+  if (effects.outcome == Outcome::applied || effects.outcome == Outcome::stale ||
+      effects.outcome == Outcome::not_allowed)
+    return;  // a member that says what is void has written something all the same
+  RC_ASSERT(after.ignored == state.ignored + 1);
+  after.last = state.last;
+  after.ignored = state.ignored;
+  after.unknown = state.unknown;
+  RC_ASSERT(after == state);
+}
+
+/// A share that is known to everybody is worth nothing if a permit lies idle next to who may have it; what is set
+/// aside for those who are cut off is nobody's.
+RC_GTEST_PROP(TokensState, NoPermitIsFreeWhileSomebodyHasLessThanItsShare, ()) {
+  const State state = replay(any_log());
+  for (const auto& [name, limiter] : state.limiters) {
+    const bool free = limiter.held() < limiter.shared();
+    for (const auto& [id, holding] : limiter.holdings) RC_ASSERT(!free || holding.held() >= holding.share);
+  }
+}
+
+TEST(TokensState, WhatIsNotAboveTheLastPositionChangesNothing) {
+  State state;
+  apply(state, 5, {1, 1, 1, Joined{"host", 1, "client", 1'000, 1, 1}});
+  const State before = state;
+  EXPECT_EQ(apply(state, 5, {1, 1, 2, Left{}}).outcome, Outcome::duplicate);
+  EXPECT_EQ(apply(state, -7, {1, 1, 2, Left{}}).outcome, Outcome::duplicate);
+  EXPECT_EQ(state, before);
+}
+
+TEST(TokensState, NobodysMemoryIsFilledFromOutside) {
+  State state;
+  const Joined joined{"host", 1, "client", 1'000, 1, 1};
+  for (MemberId id = 1; id <= kMostMembers; ++id)
+    ASSERT_EQ(apply(state, state.last + 1, {id, 1, 1, joined}).outcome, Outcome::applied);
+  EXPECT_EQ(apply(state, state.last + 1, {kMostMembers + 1, 1, 1, joined}).outcome, Outcome::not_allowed);
+
+  std::uint64_t seq = 1;
+  const auto acquire = [&](std::size_t limiter) {
+    return apply(state, state.last + 1,
+                 {1, 1, ++seq, Acquire{{.limiter = std::to_string(limiter), .limit = 1, .wants = 1}}})
+        .outcome;
+  };
+  for (std::size_t limiter = 0; limiter < kDefaultLimiters; ++limiter) ASSERT_EQ(acquire(limiter), Outcome::applied);
+  EXPECT_EQ(acquire(kDefaultLimiters), Outcome::not_allowed);
+}
+
+TEST(TokensState, TheLastLivesAreRememberedAndTheFirstForgotten) {
+  State state;
+  const Joined joined{"host", 1, "client", 1'000, 1, 1};
+  for (MemberId id = 1; id <= kRememberedLives + 1; ++id) {
+    apply(state, state.last + 1, {id, 1, 1, joined});
+    apply(state, state.last + 1, {id, 1, 2, Left{}});
+  }
+  EXPECT_EQ(state.ended.size(), kRememberedLives);
+  EXPECT_EQ(apply(state, state.last + 1, {2, 1, 1, joined}).outcome, Outcome::revived);
+  EXPECT_EQ(apply(state, state.last + 1, {1, 1, 1, joined}).outcome, Outcome::applied);
+}
+
+TEST(TokensState, ABillionPermitsAreCountedRight) {
+  State state;
+  for (MemberId id = 1; id <= 3; ++id) {
+    apply(state, state.last + 1, {id, 1, 1, Joined{"host", 1, "client", 1'000, 1, 1}});
+    apply(state, state.last + 1,
+          {id, 1, 2, Acquire{{.limiter = "all", .limit = kMostPermits, .wants = kMostPermits, .urgent = ~Count{0}}}});
+  }
+  EXPECT_EQ(state.limiters.at("all").held(), kMostPermits);
+  EXPECT_EQ(state.holding("all", 3)->share, kMostPermits / 3);
+}
+
+}  // namespace
+}  // namespace turnstile::tokens
