@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "adapters/postgres/src/limiter_statements.hpp"
+#include "adapters/postgres/src/limits/limiter_statements.hpp"
 #include "tests/contract/limiter_world.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/postgres_schema.hpp"

@@ -1,6 +1,6 @@
 // How processes divide a limit in PostgreSQL: max-min fair shares, and turns for what cannot be divided.
 
-#include "adapters/postgres/src/limiter_shares.hpp"
+#include "adapters/postgres/src/limits/limiter_shares.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

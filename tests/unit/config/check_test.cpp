@@ -1,8 +1,8 @@
 // Relations between settings, once code and configuration are merged.
 
-#include <gtest/gtest.h>
-
 #include "config/check.hpp"
+
+#include <gtest/gtest.h>
 
 namespace turnstile {
 namespace {

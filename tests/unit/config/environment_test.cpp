@@ -1,5 +1,7 @@
 // The environment over the file.
 
+#include "config/environment.hpp"
+
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
@@ -7,7 +9,6 @@
 #include <map>
 #include <sstream>
 
-#include "config/environment.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/turnstile.hpp"

@@ -1,9 +1,10 @@
 // What may stand in Idempotency-Key, and how a response is kept.
 
+#include "adapters/http/src/key.hpp"
+
 #include <gmock/gmock.h>
 
 #include "adapters/http/src/kept.hpp"
-#include "adapters/http/src/key.hpp"
 
 namespace turnstile::http {
 namespace {

@@ -1,5 +1,7 @@
 // One-time tokens over HTTP, on the memory twin and a book of tokens of the test's own.
 
+#include "turnstile/http/tokens.hpp"
+
 #include <gmock/gmock.h>
 #include <spdlog/logger.h>
 
@@ -8,7 +10,6 @@
 #include <mutex>
 
 #include "tests/support/http_server.hpp"
-#include "turnstile/http/tokens.hpp"
 #include "turnstile/testing/inbox.hpp"
 
 namespace turnstile::test {

@@ -17,7 +17,8 @@ struct Compiled {
 Compiled compile(const std::string& file) {
   const std::string source = TURNSTILE_SOURCE_DIR;
   const std::string command = std::string("LC_ALL=C '") + TURNSTILE_CXX + "' -std=c++20 -fsyntax-only -I'" + source +
-                              "/framework/include' '" + source + "/tests/unit/repository/compile_fail/" + file + "' 2>&1";
+                              "/framework/include' '" + source + "/tests/unit/repository/compile_fail/" + file +
+                              "' 2>&1";
   Compiled result;
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("cannot run " + command);

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "adapters/cli/src/exit_code.hpp"
+#include "cli/src/exit_code.hpp"
 #include "config/keys.hpp"
 #include "tests/support/read_file.hpp"
 #include "tokens/snapshot.hpp"

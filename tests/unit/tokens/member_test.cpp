@@ -1,11 +1,11 @@
 // The member (tokens/member.hpp): what it says, and what it orders its gates. Many members under chaos: tests/simulation.
 
+#include "tokens/member.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
-
-#include "tokens/member.hpp"
 
 namespace turnstile::tokens {
 namespace {

@@ -1,12 +1,12 @@
 // How permits are divided (tokens/shares.hpp).
 
+#include "tokens/shares.hpp"
+
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <numeric>
 #include <vector>
-
-#include "tokens/shares.hpp"
 
 namespace turnstile::tokens {
 namespace {

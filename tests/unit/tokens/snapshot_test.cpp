@@ -1,9 +1,10 @@
 // States as bytes, and their digests (tokens/snapshot.hpp).
 
+#include "tokens/snapshot.hpp"
+
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "tokens/snapshot.hpp"
 #include "unit/tokens/arbitrary.hpp"
 
 namespace turnstile::tokens {

@@ -1,12 +1,13 @@
 // The state machine (tokens/state.hpp) against what no log may ever bring about. What single events mean is told by the transcripts
 // (tests/simulation/transcripts).
 
+#include "tokens/state.hpp"
+
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
 
-#include "tokens/state.hpp"
 #include "unit/tokens/arbitrary.hpp"
 
 namespace turnstile::tokens {

@@ -1,9 +1,10 @@
 // Events as bytes (tokens/wire.hpp).
 
+#include "tokens/wire.hpp"
+
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "tokens/wire.hpp"
 #include "unit/tokens/arbitrary.hpp"
 
 namespace turnstile::tokens {

@@ -1,0 +1,186 @@
+#include <array>
+#include <sstream>
+
+#include "admin/session.hpp"
+#include "wire/text.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+/// Counts what waits, which is little, or else there is more to worry about than an answer that does not come.
+constexpr Patience kLooking{10'000, 2'000};
+
+const std::string kSummary =
+    "SELECT d.id, coalesce(h.name, ''), f.consumer_group, f.topic, f.partition, d.record_offset, d.message_id, d.reason, "
+    "       d.error, d.attempts, " +
+    microseconds_of("d.died_at") + ", " + microseconds_of("d.replayed_at") +
+    ", d.dead_topic, d.dead_partition, d.dead_offset";
+/// Whether 64 bits can count it in microseconds: infinity they cannot.
+constexpr std::string_view kTimeIsKnown =
+    "extract(epoch FROM d.record_timestamp) BETWEEN -210866803200 AND 9223372036854";
+constexpr std::string_view kFrom =
+    " FROM dead d LEFT JOIN handler h ON h.id = d.handler LEFT JOIN fence f ON f.slot = d.slot ";
+
+DeadSummary summary_at(const Rows& rows, std::size_t row) {
+  DeadSummary dead;
+  dead.number = rows.get<std::int64_t>(row, 0);
+  dead.handler = rows.get<std::string>(row, 1);
+  dead.from.group = text_or_empty(rows, row, 2);
+  dead.from.at.topic = text_or_empty(rows, row, 3);
+  if (rows.at(row, 4)) dead.from.at.partition = rows.get<std::int32_t>(row, 4);
+  dead.offset = rows.get<Offset>(row, 5);
+  if (rows.at(row, 6)) dead.id = id_at(rows, row, 6);
+  dead.reason = rows.get<std::string>(row, 7);
+  dead.error = rows.get<std::string>(row, 8);
+  dead.attempts = rows.get<int>(row, 9);
+  dead.died_at = time_at(rows, row, 10);
+  dead.replayed_at = time_or_none(rows, row, 11);
+  return dead;
+}
+
+std::optional<TopicPartitionOffset> dead_letter_at(const Rows& rows, std::size_t row) {
+  if (!rows.at(row, 12)) return std::nullopt;
+  TopicPartitionOffset at{{rows.get<std::string>(row, 12), 0}, 0};
+  if (rows.at(row, 13)) at.at.partition = rows.get<std::int32_t>(row, 13);
+  if (rows.at(row, 14)) at.offset = rows.get<Offset>(row, 14);
+  return at;
+}
+
+std::vector<Header> headers_of(const Rows& rows) {
+  std::vector<Header> headers;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    headers.push_back({bytes_at(rows, row, 0).value_or(""), bytes_at(rows, row, 1)});
+  }
+  return headers;
+}
+
+std::optional<std::string> damage_of(const Rows& rows) {
+  if (const auto time = rows.at(0, 21))
+    return "its record_timestamp is '" + std::string(*time) + "', so its row was changed by hand";
+  // A table cannot hold lists of pairs; a shorter list would be filled up with nulls, in silence.
+  const auto names = rows.get<std::int64_t>(0, 19), values = rows.get<std::int64_t>(0, 20);
+  if (names == values) return std::nullopt;
+  return "it has " + std::to_string(names) + " names of headers and " + std::to_string(values) +
+         " values, so its row was changed by hand, and its headers are not known any more";
+}
+
+/// "UUID,UUID"; nothing when it is NULL.
+std::vector<MessageId> ids_at(const Rows& rows, std::size_t row, std::size_t column) {
+  std::vector<MessageId> ids;
+  std::istringstream list(text_or_empty(rows, row, column));
+  for (std::string id; std::getline(list, id, ',');) ids.push_back(MessageId::from(id));
+  return ids;
+}
+
+}  // namespace
+
+std::span<const std::string_view> dead_reasons() {
+  static constexpr std::array<std::string_view, 11> kReasons{
+      "failed",  "rejected",       "missing_id", "duplicate", "mismatch",      "too_old",
+      "unknown", "outside_window", "no_session", "forged",    "killed_process"};
+  return kReasons;
+}
+
+std::vector<DeadSummary> Admin::dead(const DeadFilter& filter) {
+  const Rows rows = session_->ask(
+      kSummary + std::string(kFrom) +
+          "WHERE d.id > $1::bigint AND ($2::text IS NULL OR h.name = $2) AND ($3::text IS NULL OR f.topic = $3) "
+          "AND ($4::uuid IS NULL OR d.message_id = $4) AND ($5::boolean OR d.replayed_at IS NULL) "
+          "AND ($7::bigint IS NULL OR d.id <= $7) ORDER BY d.id LIMIT $6::bigint",
+      {std::to_string(filter.after), filter.handler, filter.topic,
+       filter.id ? std::optional(filter.id->text()) : std::nullopt, filter.with_replayed ? "true" : "false",
+       std::to_string(filter.most), filter.up_to ? std::optional(std::to_string(*filter.up_to)) : std::nullopt});
+  std::vector<DeadSummary> all;
+  for (std::size_t row = 0; row < rows.size(); ++row) all.push_back(summary_at(rows, row));
+  return all;
+}
+
+std::optional<DeadRecord> Admin::load_dead(std::int64_t number) {
+  return session_->transact(Patience{}, [&]() -> std::optional<DeadRecord> {
+    const Arguments which{std::to_string(number)};
+    const std::string time_is_known(kTimeIsKnown);
+    const Rows rows = session_->run(
+        kSummary + ", CASE WHEN " + time_is_known +
+            " THEN (extract(epoch FROM d.record_timestamp) * 1000)::bigint END, "
+            "d.record_key, d.record_payload, d.incarnation, cardinality(d.header_names)::bigint, "
+            "cardinality(d.header_values)::bigint, CASE WHEN NOT (" +
+            time_is_known + ") THEN d.record_timestamp::text END" + std::string(kFrom) + "WHERE d.id = $1::bigint",
+        which);
+    if (rows.empty()) return std::nullopt;
+    DeadRecord dead;
+    dead.summary = summary_at(rows, 0);
+    dead.dead_letter = dead_letter_at(rows, 0);
+    dead.record.topic = dead.summary.from.at.topic;
+    dead.record.partition = dead.summary.from.at.partition;
+    dead.record.offset = dead.summary.offset;
+    if (rows.at(0, 15)) dead.record.timestamp = Timestamp(std::chrono::milliseconds(rows.get<std::int64_t>(0, 15)));
+    dead.record.key = bytes_at(rows, 0, 16);
+    dead.record.payload = bytes_at(rows, 0, 17);
+    dead.incarnation = rows.get<std::int32_t>(0, 18);
+    dead.damage = damage_of(rows);
+    dead.record.headers = headers_of(session_->run(
+        "SELECT u.name, u.value FROM dead d, unnest(d.header_names, d.header_values) WITH ORDINALITY AS u (name, value, n) "
+        "WHERE d.id = $1::bigint ORDER BY u.n",
+        which));
+    return dead;
+  });
+}
+
+std::int64_t Admin::newest_dead() {
+  return session_->ask("SELECT coalesce(max(id), 0) FROM dead").get<std::int64_t>(0, 0);
+}
+
+WaitingReport Admin::waiting() {
+  return session_->transact(kLooking, [&] {
+    WaitingReport report;
+    const Rows dead = session_->run(
+        "SELECT coalesce(h.name, ''), d.reason, count(*), " + microseconds_of("min(d.died_at)") +
+        " FROM dead d LEFT JOIN handler h ON h.id = d.handler WHERE d.replayed_at IS NULL GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2");
+    for (std::size_t row = 0; row < dead.size(); ++row) {
+      report.dead.push_back({dead.get<std::string>(row, 0), dead.get<std::string>(row, 1),
+                             dead.get<std::int64_t>(row, 2), time_at(dead, row, 3)});
+    }
+    const Rows claims = session_->run(
+        "SELECT coalesce(h.name, ''), count(*) FILTER (WHERE c.state = 'claimed' AND NOT c.is_unknown), "
+        "       count(*) FILTER (WHERE c.is_unknown), "
+        "       count(*) FILTER (WHERE c.state = 'failed'), count(*) FILTER (WHERE c.state = 'parked'), "
+        "       array_to_string((array_agg(c.id ORDER BY c.claimed_at, c.id) "
+        "                        FILTER (WHERE c.is_unknown OR c.state = 'parked'))[1:5], ','), "
+        "       count(d.message_id) FILTER (WHERE c.state = 'failed') "
+        "FROM (SELECT *, state = 'claimed' AND expires_at < clock_timestamp() AND NOT (" +
+        not_begun +
+        ") AS is_unknown FROM claim) c LEFT JOIN handler h ON h.id = c.handler "
+        "LEFT JOIN (SELECT DISTINCT handler, message_id FROM dead WHERE replayed_at IS NULL AND reason IN ('failed', 'rejected')) d "
+        "  ON d.handler = c.handler AND d.message_id = c.id GROUP BY 1 ORDER BY 1");
+    for (std::size_t row = 0; row < claims.size(); ++row) {
+      report.claims.push_back({claims.get<std::string>(row, 0), claims.get<std::int64_t>(row, 1),
+                               claims.get<std::int64_t>(row, 2), claims.get<std::int64_t>(row, 3),
+                               claims.get<std::int64_t>(row, 4), ids_at(claims, row, 5),
+                               claims.get<std::int64_t>(row, 6)});
+    }
+    report.now = time_at(session_->run("SELECT " + microseconds_of("clock_timestamp()")), 0, 0);
+    return report;
+  });
+}
+
+bool Admin::mark_replayed(std::int64_t number) {
+  return session_
+             ->ask("UPDATE dead SET replayed_at = clock_timestamp() WHERE id = $1::bigint AND replayed_at IS NULL",
+                   {std::to_string(number)})
+             .affected() > 0;
+}
+
+bool Admin::mark_replayed(std::int64_t number, bool again, const std::function<void()>& publish) {
+  return session_->transact(Patience{}, [&] {
+    const Rows marked = session_->run(
+        "UPDATE dead SET replayed_at = coalesce(replayed_at, clock_timestamp()) "
+        "WHERE id = $1::bigint AND ($2::boolean OR replayed_at IS NULL)",
+        {std::to_string(number), again ? "true" : "false"});
+    if (marked.affected() == 0) return false;
+    publish();
+    return true;
+  });
+}
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,107 @@
+#include "admin/session.hpp"
+
+#include "turnstile/error.hpp"
+#include "wire/identifier.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+Rows copy_rows(const PGresult* result) {
+  const char* affected = PQcmdTuples(const_cast<PGresult*>(result));
+  const auto columns = static_cast<std::size_t>(PQnfields(result));
+  Rows rows(columns, *affected ? std::stoull(affected) : 0);
+  for (int row = 0; row < PQntuples(result); ++row) {
+    for (int column = 0; column < PQnfields(result); ++column) {
+      if (PQgetisnull(result, row, column)) {
+        rows.add(std::nullopt);
+      } else {
+        rows.add(std::string_view(PQgetvalue(result, row, column),
+                                  static_cast<std::size_t>(PQgetlength(result, row, column))));
+      }
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+Admin::Session::Session(const PostgresSettings& settings) : settings_(settings) { check_settings(settings_); }
+
+void Admin::Session::begin(const Patience& patience) {
+  if (!connection_) connection_ = std::make_unique<Connection>(settings_);
+  try {
+    run("BEGIN ISOLATION LEVEL READ COMMITTED");
+    // All by SET LOCAL: behind a pooler the session is not ours (trap 14).
+    run("SELECT set_config('search_path', $1, true), set_config('statement_timeout', $2, true), "
+        "set_config('lock_timeout', $3, true)",
+        {quote_identifier(settings_.schema), std::to_string(patience.statement_ms), std::to_string(patience.lock_ms)});
+  } catch (...) {
+    connection_.reset();
+    throw;
+  }
+}
+
+Rows Admin::Session::run(std::string_view sql, const Arguments& arguments) {
+  std::vector<const char*> values;
+  for (const auto& argument : arguments) values.push_back(argument ? argument->c_str() : nullptr);
+  try {
+    if (PQsendQueryParams(connection_->raw(), std::string(sql).c_str(), static_cast<int>(values.size()), nullptr,
+                          values.data(), nullptr, nullptr, 0) == 0) {
+      connection_->fail();
+    }
+    return collect(!sql.starts_with("SELECT"));
+  } catch (const ConnectionLost& lost) {
+    throw_lost(lost);
+  }
+}
+
+Rows Admin::Session::collect(bool writes) {
+  Rows rows;
+  std::optional<ServerError> refusal;
+  while (Result result = connection_->next_result()) {
+    const auto status = PQresultStatus(result.get());
+    if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) rows = copy_rows(result.get());
+    else refusal = server_error(result.get());
+  }
+  if (refusal) refuse(*refusal, writes);
+  return rows;
+}
+
+void Admin::Session::refuse(const ServerError& error, bool writes) const {
+  for (const std::string_view missing : {"42P01", "42703", "3F000"}) {
+    if (error.sqlstate != missing) continue;
+    throw SchemaError("the schema " + settings_.schema +
+                      " is missing or not what this build needs: " + describe(error) + "; run: turnstile migrate up");
+  }
+  // The GRANT statements of throw_operator_error() are those of a consumer. They allow every question, and no verb that changes rows.
+  if (writes && error.sqlstate == "42501") throw_needs_owner(error, settings_.schema, connection_->user());
+  throw_operator_error(error, settings_.schema, connection_->user());
+}
+
+int Admin::Session::server_version() const { return PQserverVersion(connection_->raw()); }
+
+std::string microseconds_of(std::string_view time) {
+  const std::string seconds = "extract(epoch FROM " + std::string(time) + ")";
+  return "(CASE WHEN " + seconds + " IS NOT NULL THEN least(greatest(" + seconds +
+         ", -210866803200), 9223372036854) * 1000000 END)::bigint";
+}
+
+DatabaseTime time_at(const Rows& rows, std::size_t row, std::size_t column) {
+  return DatabaseTime(std::chrono::microseconds(rows.get<std::int64_t>(row, column)));
+}
+
+std::optional<DatabaseTime> time_or_none(const Rows& rows, std::size_t row, std::size_t column) {
+  if (!rows.at(row, column)) return std::nullopt;
+  return time_at(rows, row, column);
+}
+
+std::string text_or_empty(const Rows& rows, std::size_t row, std::size_t column) {
+  return rows.at(row, column).value_or("");
+}
+
+MessageId id_at(const Rows& rows, std::size_t row, std::size_t column) {
+  return MessageId::from(rows.get<std::string>(row, column));
+}
+
+}  // namespace turnstile::postgres

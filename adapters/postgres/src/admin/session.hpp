@@ -1,0 +1,78 @@
+#pragma once
+// One statement at a time on one connection, for what operators ask. Consumers never come through here.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "turnstile/postgres/admin.hpp"
+#include "turnstile/transaction.hpp"
+#include "wire/connection.hpp"
+
+namespace turnstile::postgres {
+
+/// Statement arguments as text; nothing is NULL. Statements cast them: `$1::uuid`.
+using Arguments = std::vector<std::optional<std::string>>;
+
+/// How long the server works on one statement before it gives up (then StoreBusy).
+struct Patience {
+  int statement_ms = 30'000;
+  int lock_ms = 5'000;
+};
+
+class Admin::Session {
+ public:
+  explicit Session(const PostgresSettings& settings);
+
+  /// Runs `work` in a transaction of its own, with unqualified names in the configured schema, and commits. After an
+  /// error the connection is thrown away, and with it the transaction.
+  template <class Work>
+  auto transact(const Patience& patience, Work work) {
+    begin(patience);
+    try {
+      auto answer = work();
+      run("COMMIT");
+      return answer;
+    } catch (...) {
+      connection_.reset();
+      throw;
+    }
+  }
+
+  /// One statement of the open transaction.
+  Rows run(std::string_view sql, const Arguments& arguments = {});
+  /// One statement in a transaction.
+  Rows ask(std::string_view sql, const Arguments& arguments = {}, const Patience& patience = {}) {
+    return transact(patience, [&] { return run(sql, arguments); });
+  }
+
+  [[nodiscard]] const std::string& schema() const noexcept { return settings_.schema; }
+  /// Of the last connection, e.g. 150018.
+  [[nodiscard]] int server_version() const;
+  [[nodiscard]] std::string user() const { return connection_->user(); }
+
+ private:
+  void begin(const Patience& patience);
+  Rows collect(bool writes);
+  [[noreturn]] void refuse(const ServerError& error, bool writes) const;
+
+  PostgresSettings settings_;
+  std::unique_ptr<Connection> connection_;
+};
+
+/// A condition on a claim whose lease has ended: its handler had not begun, so that the next consumer runs the message.
+inline const std::string not_begun =
+    "coalesce(unbegun_by = owner AND unbegun_in = pg_catalog.pg_postmaster_start_time(), false)";
+
+/// SQL for a timestamptz as microseconds since 1970, as bigint; NULL for NULL. In a row that was changed by hand it may be a time
+/// that 64 bits cannot count, or 'infinity': then the nearest time that they can.
+std::string microseconds_of(std::string_view time);
+/// A column that the statements select with microseconds_of().
+DatabaseTime time_at(const Rows& rows, std::size_t row, std::size_t column);
+std::optional<DatabaseTime> time_or_none(const Rows& rows, std::size_t row, std::size_t column);
+std::string text_or_empty(const Rows& rows, std::size_t row, std::size_t column);
+MessageId id_at(const Rows& rows, std::size_t row, std::size_t column);
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,150 @@
+// A libpqxx transaction as one of ours. pqxx_bridge.cpp is the other way round.
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <pqxx/connection>
+#include <pqxx/except>
+#include <pqxx/result>
+#include <pqxx/version>
+#include <string>
+#include <vector>
+
+#include "turnstile/error.hpp"
+#include "turnstile/ports/handler_sql.hpp"
+#include "turnstile/postgres/pqxx.hpp"
+#include "wire/errors.hpp"
+#include "wire/text.hpp"
+
+#if PQXX_VERSION_MAJOR > 7 || (PQXX_VERSION_MAJOR == 7 && PQXX_VERSION_MINOR >= 6)
+#include <pqxx/params>
+#else
+#include <pqxx/prepared_statement>
+#endif
+
+namespace turnstile::postgres {
+
+namespace {
+
+/// libpqxx ends a text at its first NUL, without a word.
+std::string_view whole(std::string_view text) {
+  if (text.find('\0') != text.npos) {
+    throw SqlError("a text argument holds a NUL byte, which PostgreSQL's text cannot; pass bytes (SQLSTATE 22021)",
+                   "22021");
+  }
+  return text;
+}
+
+std::string bytea(std::span<const std::byte> bytes) {
+  return "\\x" + hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+/// {"one","t\"wo"}
+template <class Elements, class Write>
+std::string array_of(const Elements& elements, Write write) {
+  std::string text = "{";
+  for (const auto& element : elements) {
+    if (text.size() > 1) text += ',';
+    write(text, element);
+  }
+  return text += '}';
+}
+
+void write_quoted(std::string& to, std::string_view text) {
+  to += '"';
+  for (const char c : whole(text)) {
+    if (c == '"' || c == '\\') to += '\\';
+    to += c;
+  }
+  to += '"';
+}
+
+/// An argument as PostgreSQL's text; nothing for NULL.
+struct AsText {
+  using Text = std::optional<std::string>;
+  Text operator()(std::monostate) const { return std::nullopt; }
+  Text operator()(bool value) const { return value ? "t" : "f"; }
+  Text operator()(std::int64_t value) const { return std::to_string(value); }
+  Text operator()(double value) const {
+    if (std::isnan(value)) return "NaN";
+    if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+    char text[32];
+    return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+  }
+  Text operator()(std::string_view text) const { return std::string(whole(text)); }
+  Text operator()(std::span<const std::byte> bytes) const { return bytea(bytes); }
+  Text operator()(std::span<const std::int64_t> numbers) const {
+    return array_of(numbers, [](std::string& to, std::int64_t number) { to += std::to_string(number); });
+  }
+  Text operator()(std::span<const std::string> texts) const { return array_of(texts, write_quoted); }
+  Text operator()(std::span<const std::string_view> texts) const { return array_of(texts, write_quoted); }
+};
+
+using Arguments = std::vector<std::optional<std::string>>;
+
+// A template, so that of the calls only the one that this libpqxx has must exist.
+template <class Pqxx>
+pqxx::result send(Pqxx& transaction, const std::string& sql, const Arguments& arguments) {
+  if (arguments.empty()) return transaction.exec(sql);
+#if PQXX_VERSION_MAJOR > 7 || (PQXX_VERSION_MAJOR == 7 && PQXX_VERSION_MINOR >= 6)
+  pqxx::params params;
+  for (const auto& argument : arguments) {
+    if (argument) params.append(*argument);
+    else params.append();
+  }
+  // From 7.9.3 exec() takes them, and exec_params() is deprecated.
+  if constexpr (requires { transaction.exec(sql, params); }) return transaction.exec(sql, params);
+  else return transaction.exec_params(sql, params);
+#else
+  std::vector<const char*> texts;
+  for (const auto& argument : arguments) texts.push_back(argument ? argument->c_str() : nullptr);
+  return transaction.exec_params(sql, pqxx::prepare::make_dynamic_params(texts));
+#endif
+}
+
+Rows rows_of(const pqxx::result& result) {
+  Rows rows(static_cast<std::size_t>(result.columns()), static_cast<std::size_t>(result.affected_rows()));
+  for (const auto& row : result) {
+    for (const auto& field : row) {
+      if (field.is_null()) rows.add(std::nullopt);
+      else rows.add(std::string_view(field.c_str(), field.size()));
+    }
+  }
+  return rows;
+}
+
+/// libpqxx gives the server's whole text: "ERROR:  the message", then DETAIL and more, which may hold values (trap 17).
+ServerError server_error(std::string_view what, std::string_view sqlstate) {
+  what = what.substr(0, what.find('\n'));
+  if (const auto colon = what.find(":  "); colon != what.npos && colon < 8) what.remove_prefix(colon + 3);
+  return {std::string(sqlstate), std::string(what), false};
+}
+
+}  // namespace
+
+Rows BorrowedTransaction::run(std::string_view sql, std::span<const Param> params) {
+  check_borrowed_sql(sql);
+  Arguments arguments;
+  for (const Param& param : params) arguments.push_back(std::visit(AsText{}, param.value()));
+  try {
+    return rows_of(send(transaction_, std::string(sql), arguments));
+  } catch (const pqxx::deadlock_detected& error) {
+    throw_handler_error(server_error(error.what(), "40P01"));
+  } catch (const pqxx::serialization_failure& error) {
+    throw_handler_error(server_error(error.what(), "40001"));
+  } catch (const pqxx::broken_connection& error) {
+    // libpqxx also throws it for a class 08 that a foreign server raised.
+    if (transaction_.conn().is_open()) throw_handler_error(server_error(error.what(), "08000"));
+    throw_lost({server_error(error.what(), "")});
+  } catch (const pqxx::sql_error& error) {
+    throw_handler_error(server_error(error.what(), error.sqlstate()));
+  } catch (const pqxx::usage_error& error) {
+    throw Error(std::string("borrow(): ") + error.what());
+  }
+}
+
+void BorrowedTransaction::queue(std::string_view sql, std::span<const Param> params) { run(sql, params); }
+
+BorrowedTransaction borrow(pqxx::transaction_base& transaction) { return BorrowedTransaction(transaction); }
+
+}  // namespace turnstile::postgres

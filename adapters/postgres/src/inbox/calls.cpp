@@ -1,0 +1,52 @@
+#include "inbox/calls.hpp"
+
+#include <algorithm>
+
+#include "turnstile/error.hpp"
+
+namespace turnstile::postgres {
+
+std::vector<Result> call(Shared& shared, const Fill& fill) { return call(shared, shared.calls, fill); }
+
+std::vector<Result> call(Shared& shared, Pool& pool, const Fill& fill) {
+  return call(shared, pool, shared.settings.lock_timeout, fill);
+}
+
+std::vector<Result> call(Shared& shared, Pool& pool, std::chrono::milliseconds lock_timeout, const Fill& fill) {
+  for (;;) {
+    Pool::Loan link = pool.take();
+    try {
+      link->connection.patience(answer_within(shared.settings, lock_timeout));
+      link->pipeline.next_transaction();
+      fill(link->pipeline);
+      Answers answers;
+      link->pipeline.finish(answers);
+      if (!answers.failure) return std::move(answers.kept);
+      const Failure failure = *answers.failure;
+      const std::string user = link->connection.user();
+      // In a transaction it is not idle any more, so that the pool closes it; that ends the transaction as well.
+      if (failure.pooler || is_of_this_server(failure.error.sqlstate)) {
+        link->connection.condemn();
+        pool.renew();
+      }
+      if (failure.stale_plan) throw StoreBusy(describe(failure.error));
+      throw_store_error(failure.error, shared.settings.schema, user);
+    } catch (const ConnectionLost& lost) {
+      if (!link->used || lost.unanswered) throw_lost(lost);
+      pool.renew();
+    }
+  }
+}
+
+std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill) {
+  return call(shared, shared.calls, std::max(lock_timeout, shared.settings.lock_timeout), [&](Pipeline& pipeline) {
+    pipeline.add(shared.statements.begin, kCaller);
+    pipeline.arguments().add_int(lock_timeout.count());
+    pipeline.arguments().add_int(std::max(lock_timeout, shared.settings.lock_timeout).count());
+    pipeline.add(shared.statements.timeouts, kCaller);
+    fill(pipeline);
+    pipeline.add("COMMIT", kCaller);
+  });
+}
+
+}  // namespace turnstile::postgres

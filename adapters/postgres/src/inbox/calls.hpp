@@ -1,0 +1,28 @@
+#pragma once
+// The store's own calls: short, on connections of their own, and such that each may be repeated.
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "inbox/session.hpp"
+
+namespace turnstile::postgres {
+
+using Fill = std::function<void(Pipeline&)>;
+
+/// How long a statement of the adapter's own may stay unanswered.
+inline std::chrono::milliseconds answer_within(const PostgresSettings& settings,
+                                               std::chrono::milliseconds lock_timeout) {
+  return 2 * settings.connect_timeout + lock_timeout;
+}
+
+/// Runs what `fill` queues, and returns what it keeps; a connection that was lost while it lay idle is replaced once.
+std::vector<Result> call(Shared& shared, const Fill& fill);
+std::vector<Result> call(Shared& shared, Pool& pool, const Fill& fill);
+/// The same for statements that may wait for locks so long.
+std::vector<Result> call(Shared& shared, Pool& pool, std::chrono::milliseconds lock_timeout, const Fill& fill);
+/// The same in one transaction, which waits for locks at most so long.
+std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill);
+
+}  // namespace turnstile::postgres

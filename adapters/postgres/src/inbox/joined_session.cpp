@@ -1,0 +1,124 @@
+#include "inbox/joined_session.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "inbox/outbox.hpp"
+#include "turnstile/error.hpp"
+#include "wire/errors.hpp"
+#include "wire/text.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+Param bytes(std::string_view text) { return {std::as_bytes(std::span(text))}; }
+
+class JoinedSession final : public InboxSession {
+ public:
+  JoinedSession(std::shared_ptr<Shared> shared, Transaction& transaction)
+      : shared_(std::move(shared)), transaction_(transaction) {}
+
+  std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override;
+  Transaction& transaction() override { return transaction_; }
+  void at_message(std::size_t) override {}
+  void respond(const MessageId& id, std::string_view body) override;
+  void publish(const OwnedMessage& message, const MessageId& id) override;
+  void commit() override {}
+  void rollback() noexcept override {}
+  Standing standing() noexcept override { return Standing::sound; }  // its owner knows
+  std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
+                            std::span<const MessageId> ids) override;
+  std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override;
+
+ private:
+  Rows look_up(HandlerId handler, const MessageId& id) {
+    return exec(shared_->statements.find, handler.value, id.text());
+  }
+  /// Statements of ours in the caller's transaction: data of the caller's cannot be why the server refuses one for its data, or for a
+  /// damaged table.
+  template <class... P>
+  Rows exec(const std::string& sql, const P&... params) {
+    try {
+      return transaction_.exec(sql, params...);
+    } catch (const DeferredSqlError&) {
+      throw;  // a statement of the caller's, which went out first
+    } catch (const SqlError& error) {
+      for (const char* ours : {"22", "23", "P0", "XX"}) {
+        if (error.sqlstate.starts_with(ours))
+          throw_store_error({error.sqlstate, error.what()}, shared_->settings.schema, "");
+      }
+      throw;
+    }
+  }
+  bool other_body(HandlerId handler, const InboxEntry& entry);
+
+  std::shared_ptr<Shared> shared_;
+  Transaction& transaction_;
+  HandlerId handler_{};
+};
+
+std::vector<Admission> JoinedSession::begin(const InboxScope& scope, std::span<const InboxEntry> entries) {
+  if (scope.fence || scope.numbering != Numbering::ids)
+    throw Error("somebody's own transaction takes ids in, and cannot be fenced");
+  handler_ = scope.handler;
+  std::vector<std::size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  // In the order of ids, so that two who have the same ones do not wait for each other (trap 4).
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return entries[a].id < entries[b].id; });
+  std::vector<Admission> admissions(entries.size());
+  for (const std::size_t i : order) {
+    const InboxEntry& entry = entries[i];
+    const Rows rows = exec(shared_->statements.join, handler_.value, entry.id.text(), entry.offset, entry.fingerprint);
+    if (rows.affected() == 1) admissions[i] = Admission::fresh;
+    else admissions[i] = other_body(handler_, entry) ? Admission::mismatch : Admission::duplicate;
+  }
+  return admissions;
+}
+
+bool JoinedSession::other_body(HandlerId handler, const InboxEntry& entry) {
+  if (!entry.fingerprint) return false;
+  const Rows rows = look_up(handler, entry.id);
+  return !rows.empty() && rows.at(0, 0) && entry.differs_from(rows.get<std::int64_t>(0, 0));
+}
+
+void JoinedSession::respond(const MessageId& id, std::string_view body) {
+  exec(shared_->statements.respond, handler_.value, id.text(), bytes(body));
+}
+
+void JoinedSession::publish(const OwnedMessage& message, const MessageId& id) {
+  std::vector<std::string> names, values;
+  for (const Header& header : message.headers) {
+    names.push_back(hex(header.name));
+    values.push_back(header.value ? hex(*header.value) : "-");
+  }
+  const auto optional_bytes = [](const std::optional<std::string>& text) {
+    return text ? bytes(*text) : Param(std::nullopt);
+  };
+  exec(shared_->statements.publish_text, outbox_shard(message, id), id.text(), message.topic,
+       optional_bytes(message.key), optional_bytes(message.payload), names, values);
+}
+
+std::vector<bool> JoinedSession::settled(HandlerId handler, const std::optional<Fence>&,
+                                         std::span<const MessageId> ids) {
+  std::vector<bool> found;
+  for (const MessageId& id : ids) found.push_back(!look_up(handler, id).empty());
+  return found;
+}
+
+std::vector<std::optional<std::string>> JoinedSession::responses(HandlerId handler, std::span<const MessageId> ids) {
+  std::vector<std::optional<std::string>> found;
+  for (const MessageId& id : ids) {
+    const Rows rows = look_up(handler, id);
+    found.push_back(rows.empty() ? std::nullopt : bytes_at(rows, 0, 1));
+  }
+  return found;
+}
+
+}  // namespace
+
+std::unique_ptr<InboxSession> join(std::shared_ptr<Shared> shared, Transaction& transaction) {
+  return std::make_unique<JoinedSession>(std::move(shared), transaction);
+}
+
+}  // namespace turnstile::postgres

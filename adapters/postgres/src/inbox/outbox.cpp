@@ -1,0 +1,137 @@
+#include "inbox/outbox.hpp"
+
+#include <algorithm>
+
+#include "inbox/calls.hpp"
+#include "turnstile/error.hpp"
+#include "wire/decode.hpp"
+#include "wire/encode.hpp"
+#include "wire/text.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+std::optional<std::string> optional_bytes(const PGresult* result, int row, int column) {
+  if (PQgetisnull(result, row, column)) return std::nullopt;
+  return std::string(bytes_in(result, row, column));
+}
+
+OutboxRecord record_in(const PGresult* rows, int row) {
+  OutboxRecord record;
+  record.shard = static_cast<OutboxShard>(int64_in(rows, row, 0));
+  record.id = int64_in(rows, row, 1);
+  OwnedMessage& message = record.message;
+  message.partition = -1;
+  message.topic = bytes_in(rows, row, 3);
+  message.key = optional_bytes(rows, row, 4);
+  message.payload = optional_bytes(rows, row, 5);
+  // Anybody who may insert may have written the row, or a table without today's constraints may have taken it.
+  auto names = bytea_array_in(bytes_in(rows, row, 6)), values = bytea_array_in(bytes_in(rows, row, 7));
+  if (!names || !values || names->size() != values->size() ||
+      std::count(names->begin(), names->end(), std::nullopt) > 0) {
+    record.unreadable =
+        "header_names and header_values of its row are no two lists of the same length, of one dimension, with a name for each "
+        "header. Correct them (UPDATE outbox SET header_names = …, header_values = … WHERE shard = -1 AND id = " +
+        std::to_string(record.id) + ").";
+    return record;
+  }
+  for (std::size_t i = 0; i < names->size(); ++i)
+    message.headers.push_back({*std::move((*names)[i]), std::move((*values)[i])});
+  put_id(message, id_in(rows, row, 2));
+  return record;
+}
+
+class PostgresOutbox final : public Outbox {
+ public:
+  explicit PostgresOutbox(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+
+  std::vector<OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) override {
+    const auto kept = call(*shared_, [&](Pipeline& pipeline) {
+      pipeline.arguments().add(Param(owner));
+      pipeline.arguments().add_int(lease.count());
+      pipeline.add(sql().keep_shards, kCaller, Pipeline::Keep::binary);
+    });
+    std::vector<OutboxShard> shards;
+    for (int row = 0; row < PQntuples(kept[0].get()); ++row)
+      shards.push_back(static_cast<OutboxShard>(int64_in(kept[0].get(), row, 0)));
+    std::sort(shards.begin(), shards.end());
+    return shards;
+  }
+
+  void leave_shards(const std::string& owner) override {
+    call(*shared_, [&](Pipeline& pipeline) {
+      pipeline.arguments().add(Param(owner));
+      pipeline.add(sql().leave_shards, kCaller);
+    });
+  }
+
+  std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most, std::size_t bytes) override {
+    if (shards.empty()) return {};
+    const auto kept = call(*shared_, [&](Pipeline& pipeline) {
+      add_int8_array(pipeline.arguments(), shards.size(),
+                     [&](std::size_t i) { return std::optional<std::int64_t>(shards[i]); });
+      pipeline.arguments().add_int(static_cast<std::int64_t>(std::max<std::size_t>(most / shards.size(), 1)));
+      pipeline.arguments().add_int(static_cast<std::int64_t>(std::max<std::size_t>(bytes / shards.size(), 1)));
+      pipeline.add(sql().waiting, kCaller, Pipeline::Keep::binary);
+    });
+    std::vector<OutboxRecord> records;
+    for (int row = 0; row < PQntuples(kept[0].get()); ++row) records.push_back(record_in(kept[0].get(), row));
+    return records;
+  }
+
+  void remove(std::span<const OutboxRecord* const> records) override {
+    call_in_transaction(*shared_, shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
+      // What a crash of the server brings back is sent again, with the same id.
+      pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
+      ArgumentBlock& to = pipeline.arguments();
+      add_int8_array(to, records.size(), [&](std::size_t i) { return std::optional<std::int64_t>(records[i]->shard); });
+      add_int8_array(to, records.size(), [&](std::size_t i) { return std::optional(records[i]->id); });
+      pipeline.add(sql().remove_sent, kCaller);
+    });
+  }
+
+  void refuse(const OutboxRecord& record, const std::string& why) override {
+    call(*shared_, [&](Pipeline& pipeline) {
+      pipeline.arguments().add_int(record.shard);
+      pipeline.arguments().add_int(record.id);
+      pipeline.arguments().add_text(printable(why));
+      pipeline.add(sql().refuse, kCaller);
+    });
+  }
+
+  OutboxLag lag() override {
+    const auto kept =
+        call(*shared_, [&](Pipeline& pipeline) { pipeline.add(sql().lag, kCaller, Pipeline::Keep::binary); });
+    const PGresult* row = kept[0].get();
+    return {int64_in(row, 0, 0), std::chrono::milliseconds(int64_in(row, 0, 1)), int64_in(row, 0, 2)};
+  }
+
+ private:
+  [[nodiscard]] const Statements& sql() const { return shared_->statements; }
+
+  const std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace
+
+/// FNV-1a.
+OutboxShard shard_of(std::string_view key) {
+  std::uint32_t hash = 2'166'136'261U;
+  for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 16'777'619U;
+  return static_cast<OutboxShard>((hash ^ hash >> 16) % static_cast<std::uint32_t>(kOutboxShards));
+}
+
+OutboxShard outbox_shard(const OwnedMessage& message, const MessageId& id) {
+  // Where the table refused it, all that its transaction holds would count as refused by the store.
+  if (message.topic.empty() || printable(message.topic) != message.topic)
+    throw Error("publish(): \"" + printable(message.topic) +
+                "\" cannot be the name of a topic; the message was not published");
+  return message.key ? shard_of(*message.key) : static_cast<OutboxShard>(id.bytes.back() % kOutboxShards);
+}
+
+std::shared_ptr<Outbox> open_outbox(std::shared_ptr<Shared> shared) {
+  return std::make_shared<PostgresOutbox>(std::move(shared));
+}
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,580 @@
+#include "inbox/session.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "inbox/calls.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/ports/handler_sql.hpp"
+#include "turnstile/postgres/pqxx.hpp"
+#include "wire/decode.hpp"
+#include "wire/encode.hpp"
+#include "wire/entries.hpp"
+#include "wire/rights.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+/// What libpqxx sends does not pass check_handler_sql(). A COMMIT among it must not make the ids of the whole batch permanent, so it has
+/// to fail: at COMMIT, PostgreSQL runs the query of a cursor WITH HOLD, and this one's fails. concat() is not run before, since it is not immutable.
+/// It is declared before the transaction's first savepoint, so that no ROLLBACK TO drops it. After CLOSE ALL, which does, see Connection::watch().
+constexpr std::string_view kRefuseCommit = R"(
+DECLARE turnstile_transaction CURSOR WITH HOLD FOR
+SELECT pg_catalog.concat('Turnstile commits the transaction of a handler: remove COMMIT from the handler')::integer)";
+/// In the error that it makes.
+constexpr std::string_view kCommitIsOurs = "Turnstile commits the transaction of a handler";
+/// begin() has set it, for its transaction only; another one makes this an error, so that what follows is not run.
+constexpr std::string_view kSameTransaction =
+    "SELECT coalesce(pg_catalog.current_setting('turnstile.transaction', true), '')::boolean";
+/// The handler may have closed it by its name.
+constexpr std::string_view kAllowCommit = R"(
+DO $$
+DECLARE the_cursor refcursor := 'turnstile_transaction';
+BEGIN CLOSE the_cursor; EXCEPTION WHEN invalid_cursor_name THEN NULL; END $$)";
+/// Encloses the savepoints of one message. Its release takes all of them away, so that no later message goes back to one of them: that
+/// would undo the work of others, whose ids stay.
+constexpr std::string_view kEncloseSavepoints = "SAVEPOINT turnstile_message";
+constexpr std::string_view kReleaseSavepoints = "RELEASE SAVEPOINT turnstile_message";
+
+/// These undo what a handler did to the session, where it may have done something: for the server they are as much work as a small
+/// transaction. They go out behind COMMIT and before its Sync: after that a pooler in transaction mode may lend the server's connection to
+/// another client. DISCARD ALL would also drop the framework's prepared statements.
+constexpr std::string_view kResets[] = {
+    "RESET SESSION AUTHORIZATION", "RESET ROLE", "RESET ALL", "CLOSE ALL", "UNLISTEN *", "DISCARD TEMP"};
+/// The last of them. Behind a pooler, RESET ALL restores the settings of the pooler's connection: $1 are those of ours.
+constexpr std::string_view kResetRest = R"(
+SELECT pg_catalog.pg_advisory_unlock_all(),
+       pg_catalog.count(pg_catalog.set_config(($1::text[])[i], ($1::text[])[i + 1], false))
+  FROM pg_catalog.generate_series(1, pg_catalog.cardinality($1::text[]), 2) AS i)";
+/// Statements that a handler prepared; the other names are the framework's, and PgBouncer's.
+constexpr std::string_view kDeallocate = R"(
+DO $$
+DECLARE the_name text;
+BEGIN
+  FOR the_name IN SELECT name FROM pg_catalog.pg_prepared_statements
+                   WHERE name NOT LIKE 'turnstile\_%' AND name NOT LIKE 'PGBOUNCER\_%' LOOP
+    EXECUTE pg_catalog.format('DEALLOCATE %I', the_name);
+  END LOOP;
+END $$)";
+
+/// The tables of schema $1 that have a trigger which can wait for COMMIT, and its function as an error's context writes it.
+constexpr std::string_view kDeferredTriggers = R"(
+SELECT c.relname, pg_catalog.quote_ident(p.proname)
+  FROM pg_catalog.pg_trigger t
+  JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+ WHERE n.nspname = $1::text AND t.tgdeferrable AND NOT t.tgisinternal)";
+
+Rows rows_of(const PGresult* result) {
+  const char* affected = PQcmdTuples(const_cast<PGresult*>(result));
+  const int columns = PQnfields(result), count = PQntuples(result);
+  Rows rows(static_cast<std::size_t>(columns), static_cast<std::size_t>(std::strtoull(affected, nullptr, 10)));
+  for (int row = 0; row < count; ++row) {
+    for (int column = 0; column < columns; ++column) {
+      if (PQgetisnull(result, row, column)) rows.add(std::nullopt);
+      else
+        rows.add(std::string_view(PQgetvalue(result, row, column),
+                                  static_cast<std::size_t>(PQgetlength(result, row, column))));
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<Admission> Session::begin(const InboxScope& scope, std::span<const InboxEntry> entries) {
+  rollback();
+  sort_distinct(entries, order_);
+  ended_ = false;
+  lost_.reset();
+  for (;;) {
+    loan_ = shared_->handlers.take();
+    const bool may_be_old = loan_->used;
+    try {
+      loan_->connection.patience(answer_within(shared_->settings, scope.lock_timeout));
+      auto admissions = admit(scope, entries);
+      loan_->connection.patience(std::nullopt);
+      return admissions;
+    } catch (const ConnectionLost& lost) {
+      close();
+      if (!may_be_old || lost.unanswered) throw_lost(lost);
+      // Lost while it lay idle, as after a restart of the server: nothing was done, so a new one may do it.
+      shared_->handlers.renew();
+    } catch (...) {
+      rollback();
+      throw;
+    }
+  }
+}
+
+void Session::send_entries(std::span<const InboxEntry> entries) {
+  ArgumentBlock& to = loan_->pipeline.arguments();
+  const auto at = [&](std::size_t i) -> const InboxEntry& { return entries[order_[i]]; };
+  if (order_.size() == 1) {
+    add_uuid(to, at(0).id);
+    to.add_int(at(0).offset);
+    if (at(0).fingerprint) to.add_int(*at(0).fingerprint);
+    else to.add_null(0);
+    return;
+  }
+  add_uuid_array(to, order_.size(), [&](std::size_t i) -> const MessageId& { return at(i).id; });
+  add_int8_array(to, order_.size(), [&](std::size_t i) { return std::optional(at(i).offset); });
+  add_int8_array(to, order_.size(), [&](std::size_t i) { return at(i).fingerprint; });
+}
+
+void Session::add_scope(const InboxScope& scope) {
+  ArgumentBlock& to = loan_->pipeline.arguments();
+  to.add_int(scope.lock_timeout.count());
+  to.add_int(scope.idle_timeout.count());
+  to.add_int(scope.handler.value);
+  to.add_int(scope.fence ? scope.fence->slot : 0);
+  add_epoch(to, scope.fence);
+}
+
+std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const InboxEntry> entries) {
+  const Statements& sql = shared_->statements;
+  Pipeline& pipeline = loan_->pipeline;
+  handler_ = scope.handler;
+  message_ = 0;
+  first_failure_.reset();
+  doom_.reset();
+  guarded_ = enclosed_ = savepoints_ = touched_ = prepared_ = false;
+  loan_->connection.forget_seen();
+  requests_.clear();
+  pipeline.next_transaction();
+  pipeline.add(sql.begin, kCaller);
+  if (scope.numbering != Numbering::ids && !entries.empty()) return admit_numbered(scope, entries);
+  add_scope(scope);
+  send_entries(entries);
+  const Statements::Admit& admit = scope.fence ? sql.fenced : sql.free;
+  pipeline.add(order_.size() == 1 ? admit.one : admit.many, kCaller, Pipeline::Keep::binary);
+  const Answers answers = finish();
+
+  const PGresult* rows = answers.kept.back().get();
+  if (PQntuples(rows) == 0) throw_fenced(*scope.fence);
+  std::vector<Admission> admissions(entries.size(), Admission::duplicate);
+  auto expected = order_.begin();
+  for (int row = 0; row < PQntuples(rows); ++row) {
+    if (PQgetisnull(rows, row, 0)) continue;
+    const MessageId id = id_in(rows, row);
+    // They come back in the order in which they went, as a rule.
+    if (expected == order_.end() || entries[*expected].id != id) {
+      expected = std::lower_bound(order_.begin(), order_.end(), id, [&](std::uint32_t index, const MessageId& sought) {
+        return entries[index].id < sought;
+      });
+    }
+    admissions[*expected++] = Admission::fresh;
+  }
+  compare_fingerprints(scope.handler, entries, admissions);
+  return admissions;
+}
+
+void Session::compare_fingerprints(HandlerId handler, std::span<const InboxEntry> entries,
+                                   std::vector<Admission>& admissions) {
+  std::vector<std::uint32_t> asked;
+  for (std::uint32_t i = 0; i < entries.size(); ++i) {
+    if (admissions[i] == Admission::duplicate && entries[i].fingerprint) asked.push_back(i);
+  }
+  if (asked.empty()) return;
+  Pipeline& pipeline = loan_->pipeline;
+  pipeline.arguments().add_int(handler.value);
+  add_uuid_array(pipeline.arguments(), asked.size(),
+                 [&](std::size_t i) -> const MessageId& { return entries[asked[i]].id; });
+  pipeline.add(shared_->statements.fingerprints, kCaller, Pipeline::Keep::binary);
+  const Answers answers = finish();
+
+  const PGresult* rows = answers.kept.back().get();
+  std::vector<std::pair<MessageId, std::int64_t>> stored;
+  for (int row = 0; row < PQntuples(rows); ++row) stored.emplace_back(id_in(rows, row), int64_in(rows, row, 1));
+  std::sort(stored.begin(), stored.end());
+  for (const std::uint32_t i : asked) {
+    const auto found = std::lower_bound(stored.begin(), stored.end(), entries[i].id,
+                                        [](const auto& kept, const MessageId& id) { return kept.first < id; });
+    const bool known = found != stored.end() && found->first == entries[i].id;
+    if (known && found->second != *entries[i].fingerprint) admissions[i] = Admission::mismatch;
+  }
+}
+
+/// For the session's own statements in begin(): nothing of a handler is under way.
+Answers Session::finish() {
+  Answers answers;
+  loan_->pipeline.finish(answers);
+  if (answers.failure) throw_failure(*answers.failure);
+  return answers;
+}
+
+void Session::require_open(const char* what) {
+  if (ended_) throw_ended();
+  if (lost_) throw_lost(*lost_);  // a handler has gone on without it
+  if (!loan_)
+    throw Error(std::string(what) + " outside of a transaction: it was committed, rolled back or lost before");
+  if (loan_->connection.saw_close_all() && !loan_->connection.saw_commit()) {
+    close();
+    throw SqlError(
+        "CLOSE ALL through libpqxx closes a cursor of Turnstile's own: close your cursors by their names; the transaction was rolled back "
+        "(SQLSTATE 2D000)",
+        "2D000");
+  }
+  if (!bridge_ || PQtransactionStatus(loan_->connection.raw()) != PQTRANS_IDLE) return;
+  if (!doom_) doom_ = refused_commit();
+  if (doom_) throw_failure(*doom_);
+  throw_ended();
+}
+
+/// A COMMIT through libpqxx that failed, as it should, has rolled all back. Where nothing has been sent since, that is a failure of the
+/// current message, also if its handler has passed over it.
+std::optional<Failure> Session::refused_commit() const {
+  if (!bridge_ || PQtransactionStatus(loan_->connection.raw()) != PQTRANS_IDLE) return std::nullopt;
+  const auto& seen = loan_->connection.seen_failure();
+  if (!seen || seen->message.find(kCommitIsOurs) == std::string::npos) return std::nullopt;
+  ServerError error = *seen;
+  error.sqlstate = "2D000";
+  return Failure{.error = std::move(error), .owner = message_, .author = Author::handler};
+}
+
+void Session::throw_ended() {
+  ended_ = true;
+  const bool committed = loan_ && loan_->connection.saw_commit();
+  if (loan_)
+    loan_->connection.condemn();  // it may be in any state, and what is queued is for a transaction that is over
+  close();
+  if (committed) {
+    throw TransactionEnded(
+        "a handler has committed the transaction that Turnstile had opened for its batch (COMMIT through libpqxx): the ids of the whole "
+        "batch are in the inbox, also those of messages whose handlers had not run, and these are taken for duplicates from now on. Remove "
+        "the statement from the handler; before the consumer starts again, run turnstile inbox forget ID for each message that had no effect");
+  }
+  throw TransactionEnded(
+      "a handler has ended the transaction that Turnstile had opened for its batch (COMMIT or ROLLBACK through libpqxx?): what it sent "
+      "after that may be in effect although no id says so, and takes effect again when the batch is run again; remove the statement from the handler, and "
+      "throw to have a message's work rolled back");
+}
+
+bool Session::aborted() const { return PQtransactionStatus(loan_->connection.raw()) == PQTRANS_INERROR; }
+
+void Session::at_message(std::size_t index) {
+  if (index != message_ && loan_ && !doom_) doom_ = refused_commit();
+  if (index != message_ && enclosed_ && loan_) {
+    try {
+      // Fails, and names the message, where the message has left the transaction aborted.
+      loan_->pipeline.add(kReleaseSavepoints, message_, Pipeline::Keep::nothing, Author::handler);
+    } catch (const ConnectionLost&) {
+      // The next statement finds that out again, and says it.
+    }
+    enclosed_ = false;
+  }
+  message_ = index;
+}
+
+void Session::guard_commit() {
+  if (guarded_) return;
+  loan_->pipeline.add(kRefuseCommit, kCaller);
+  guarded_ = true;
+}
+
+void Session::enclose_savepoints() {
+  if (enclosed_) return;
+  guard_commit();
+  loan_->pipeline.add(kEncloseSavepoints, message_);
+  enclosed_ = savepoints_ = true;
+}
+
+void Session::note(const Failure& failure) {
+  if (!first_failure_) first_failure_ = failure;
+  if (!doom_ && failure.owner != kCaller && failure.owner != message_) doom_ = failure;
+}
+
+void Session::throw_failure(const Failure& failure) {
+  const ServerError& error = failure.error;
+  if (failure.stale_plan) throw StoreBusy(describe(error));
+  if (failure.owner == kIdentity && error.sqlstate == "22P02") throw_ended();
+  const bool ours = failure.author == Author::framework;
+  if (failure.pooler || (ours && is_of_this_server(error.sqlstate))) {
+    if (loan_) loan_->connection.condemn();
+    shared_->handlers.renew();
+  }
+  if (failure.pooler) throw_pooler_error(error);
+  if (ours && error.sqlstate == "25P02") throw_handler_error(error);  // a handler's statement had failed before
+  if (ours) throw_store_error(error, shared_->settings.schema, loan_ ? loan_->connection.user() : "of postgres.url");
+  if (failure.owner == kCaller || classify(error.sqlstate) == Kind::busy) throw_handler_error(error);
+  throw DeferredSqlError(describe(error), error.sqlstate, failure.owner);
+}
+
+/// The failure that it has had since it was last sound; libpqxx's are only seen.
+std::optional<Failure> Session::why_aborted() const {
+  if (first_failure_ || !loan_->connection.seen_failure()) return first_failure_;
+  return Failure{.error = *loan_->connection.seen_failure(), .author = Author::handler};
+}
+
+void Session::throw_aborted() {
+  const auto why = why_aborted();
+  if (!why) throw SqlError("the transaction is aborted by an error that was not reported (SQLSTATE 25P02)", "25P02");
+  const Failure& failure = *why;
+  const bool to_blame = failure.owner == kCaller && failure.author == Author::handler && !failure.stale_plan &&
+                        !failure.pooler && classify(failure.error.sqlstate) != Kind::busy;
+  if (!to_blame) throw_failure(failure);
+  throw SqlError("a statement failed and the handler went on, which cannot be committed (SQLSTATE 25P02): " +
+                     describe(failure.error),
+                 "25P02");
+}
+
+void Session::throw_commit_failure(const Failure& failure) {
+  const ServerError& error = failure.error;
+  if (classify(error.sqlstate) != Kind::busy &&
+      (is_commit_failure_of_server(error.sqlstate) || is_of_own_table(error))) {
+    throw_store_error(error, shared_->settings.schema, "of postgres.url");
+  }
+  throw_failure(failure);
+}
+
+/// Someone may have added a deferred constraint or trigger to a table of ours: it refuses every message. A trigger's error names its
+/// function only.
+bool Session::is_of_own_table(const ServerError& error) const {
+  if (!error.table.empty()) return error.schema == shared_->settings.schema && is_own_table(error.table);
+  if (error.context.empty()) return false;
+  try {
+    const auto rows = call(*shared_, [&](Pipeline& pipeline) {
+      pipeline.arguments().add(Param(shared_->settings.schema));
+      pipeline.add(kDeferredTriggers, kCaller, Pipeline::Keep::text);
+    });
+    const PGresult* triggers = rows.back().get();
+    for (int row = 0; row < PQntuples(triggers); ++row) {
+      if (is_own_table(PQgetvalue(triggers, row, 0)) &&
+          error.context.find(std::string(PQgetvalue(triggers, row, 1)) + "(") != std::string::npos)
+        return true;
+    }
+  } catch (const Error&) {
+    // Who refuses is not known: the message is tried again, as its policy says.
+  }
+  return false;
+}
+
+Rows Session::run(std::string_view sql, std::span<const Param> params) {
+  require_open("exec()");
+  check_handler_sql(sql);
+  if (!aborted()) first_failure_.reset();
+  if (makes_savepoint(sql)) {
+    try {
+      enclose_savepoints();
+    } catch (const ConnectionLost& lost) {
+      lose(lost);
+      throw_lost(lost);
+    }
+  }
+  note_statement(sql);
+  loan_->pipeline.add(sql, params, kCaller, Pipeline::Keep::text, Author::handler);
+  return rows_of(send_and_read().kept.back().get());
+}
+
+/// Sends what waits, and reads all answers; the last one is the caller's.
+Answers Session::send_and_read() {
+  if (doom_) throw_failure(*doom_);
+  Pipeline& pipeline = loan_->pipeline;
+  Answers answers;
+  try {
+    pipeline.finish(answers);
+  } catch (const ConnectionLost& lost) {
+    lose(lost);
+    if (answers.failure) throw_failure(*answers.failure);
+    throw_lost(lost);
+  }
+  if (bridge_) pipeline.leave();
+  if (answers.failure) {
+    note(*answers.failure);
+    throw_failure(*answers.failure);
+  }
+  if (PQtransactionStatus(loan_->connection.raw()) == PQTRANS_IDLE) throw_ended();
+  return answers;
+}
+
+void Session::queue(std::string_view sql, std::span<const Param> params) {
+  require_open("defer()");
+  check_handler_sql(sql);
+  try {
+    if (makes_savepoint(sql)) enclose_savepoints();
+    note_statement(sql);
+    loan_->pipeline.add(sql, params, message_, Pipeline::Keep::nothing, Author::handler);
+  } catch (const ConnectionLost& lost) {
+    lose(lost);
+    throw_lost(lost);
+  }
+}
+
+void Session::note_statement(std::string_view sql) {
+  if (touched_ && prepared_) return;
+  if (std::find(plain_.begin(), plain_.end(), sql) != plain_.end()) return;
+  if (!may_change_session(sql)) {
+    plain_[next_plain_++ % plain_.size()] = sql;
+    return;
+  }
+  touched_ = true;
+  prepared_ = prepared_ || makes_prepared(sql);
+}
+
+void Session::add_reset() {
+  if (!touched_) return;
+  Pipeline& pipeline = loan_->pipeline;
+  for (const std::string_view sql : kResets) pipeline.add(sql, kReset);
+  if (prepared_) pipeline.add(kDeallocate, kReset);
+  pipeline.arguments().add(Param(loan_->connection.client_settings()));
+  pipeline.add(kResetRest, kReset, Pipeline::Keep::text);
+}
+
+/// An error in one of the statements keeps the last of them from running.
+bool Session::is_reset(const Answers& answers) const {
+  return !touched_ || (!answers.kept.empty() && PQresultStatus(answers.kept.back().get()) == PGRES_TUPLES_OK);
+}
+
+void Session::commit() {
+  require_open("commit()");
+  if (doom_ || aborted()) {
+    try {
+      if (doom_) throw_failure(*doom_);
+      throw_aborted();
+    } catch (...) {
+      rollback();
+      throw;
+    }
+  }
+  first_failure_.reset();
+  Pipeline& pipeline = loan_->pipeline;
+  Answers answers;
+  bool asked = false;
+  // COMMIT of an aborted transaction succeeds and answers ROLLBACK.
+  const auto is_committed = [&] {
+    return !answers.kept.empty() && std::strcmp(PQcmdStatus(answers.kept.front().get()), "COMMIT") == 0;
+  };
+  try {
+    // A server that has hung up already certainly commits nothing.
+    if (loan_->connection.hung_up()) loan_->connection.fail();
+    // A ROLLBACK TO that went out after a failure would let a COMMIT pass that is sent before the failure is read.
+    if (savepoints_) pipeline.finish(answers);
+    if (answers.failure) {
+      const Failure failure = *answers.failure;
+      rollback();
+      throw_failure(failure);
+    }
+    if (bridge_) loan_->connection.own_notices();
+    if (guarded_) {
+      pipeline.add(kSameTransaction, kIdentity);
+      pipeline.add(kAllowCommit, kIdentity);
+    }
+    static_cast<void>(loan_->connection.ended_nothing());  // only what COMMIT is answered counts
+    // What it refuses (a constraint that was deferred) the handlers have done.
+    pipeline.add("COMMIT", kCaller, Pipeline::Keep::text, Author::handler);
+    add_reset();
+    asked = true;
+    pipeline.finish(answers);
+  } catch (const ConnectionLost& lost) {
+    const bool sent = asked && pipeline.all_sent();
+    const bool committed = is_committed() && !loan_->connection.ended_nothing();
+    lose(lost);
+    if (committed) return;  // it was lost with the answers that come after
+    if (answers.failure) throw_failure(*answers.failure);
+    const std::string& state = lost.last_words.sqlstate;
+    if (!sent || classify(state) == Kind::busy || is_overdue(state)) throw_lost(lost);
+    throw CommitInDoubt("lost the connection to PostgreSQL between COMMIT and its answer: " +
+                        describe(lost.last_words));
+  }
+  if (answers.failure && answers.failure->owner != kReset) {
+    const Failure failure = *answers.failure;
+    // Nothing else in here is the caller's and the handlers'.
+    if (failure.owner == kCaller && failure.author == Author::handler) {
+      rollback();
+      throw_commit_failure(failure);
+    }
+    try {
+      throw_failure(failure);
+    } catch (...) {
+      rollback();
+      throw;
+    }
+  }
+  if (loan_->connection.ended_nothing()) throw_ended();
+  if (!is_reset(answers)) loan_->connection.condemn();
+  close();
+  if (!is_committed()) throw_aborted();
+}
+
+void Session::rollback() noexcept {
+  if (!loan_) return;
+  try {
+    Pipeline& pipeline = loan_->pipeline;
+    pipeline.drop_unsent();
+    if (!loan_->connection.lost()) {
+      Answers answers;
+      if (PQtransactionStatus(loan_->connection.raw()) != PQTRANS_IDLE) pipeline.add("ROLLBACK", kCaller);
+      add_reset();
+      pipeline.finish(answers);
+      if (!is_reset(answers)) loan_->connection.condemn();
+    }
+  } catch (...) {
+    // The connection is lost, and with it the transaction. close() drops it.
+  }
+  close();
+}
+
+Standing Session::standing() noexcept {
+  if (lost_) return is_overdue(lost_->last_words.sqlstate) ? Standing::failed : Standing::lost;
+  if (loan_) {
+    const bool is_seen = PQstatus(loan_->connection.raw()) != CONNECTION_OK;  // by a statement of libpqxx's
+    const bool is_lost = is_seen || loan_->connection.hung_up();
+    // The server ends a transaction that its handler has left open for too long: that is no outage.
+    if (is_lost && is_overdue(loan_->connection.last_words().sqlstate)) return Standing::failed;
+    if (is_lost) return is_seen ? Standing::lost : Standing::lost_unseen;
+  }
+  if (ended_ || !loan_ || doom_) return Standing::failed;
+  if (!aborted()) return Standing::sound;
+  const auto why = why_aborted();
+  return why && classify(why->error.sqlstate) == Kind::busy ? Standing::busy : Standing::failed;
+}
+
+void Session::lose(const ConnectionLost& lost) noexcept {
+  close();
+  lost_ = lost;
+}
+
+void Session::close() noexcept {
+  if (bridge_) {
+    bridge_.reset();
+    loan_->connection.own_notices();
+    loan_->pipeline.hold(false);
+  }
+  loan_.reset();
+}
+
+pqxx::transaction_base& Session::native() {
+  require_open("native()");
+  if (doom_) throw_failure(*doom_);
+  if (!aborted()) first_failure_.reset();
+  Pipeline& pipeline = loan_->pipeline;
+  Answers answers;
+  try {
+    enclose_savepoints();  // libpqxx may make some
+    pipeline.finish(answers);
+  } catch (const ConnectionLost& lost) {
+    lose(lost);
+    throw_lost(lost);
+  }
+  if (answers.failure) {
+    note(*answers.failure);
+    throw_failure(*answers.failure);
+  }
+  touched_ = prepared_ = true;
+  pipeline.leave();
+  pipeline.hold(true);
+  loan_->connection.watch();
+  if (!bridge_) bridge_ = std::make_unique<PqxxBridge>(loan_->connection.raw());
+  return bridge_->transaction();
+}
+
+pqxx::transaction_base& native(Transaction& transaction) {
+  auto* session = dynamic_cast<Session*>(&transaction);
+  if (!session)
+    throw Error("native(): this transaction is not PostgreSQL's; in tests with the memory twin use exec() and defer()");
+  return session->native();
+}
+
+}  // namespace turnstile::postgres

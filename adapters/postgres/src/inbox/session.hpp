@@ -1,0 +1,120 @@
+#pragma once
+// A worker's transactions, one after another.
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "inbox/pqxx_bridge.hpp"
+#include "inbox/statements.hpp"
+#include "turnstile/ports/inbox.hpp"
+#include "turnstile/requests.hpp"
+#include "wire/pool.hpp"
+
+namespace turnstile::postgres {
+
+/// What the store and its sessions share; sessions keep it alive.
+struct Shared {
+  explicit Shared(const PostgresSettings& given)
+      : settings(given), statements(given.schema), handlers(given, given.connections, cut), calls(given, 4, cut) {}
+  const std::shared_ptr<std::atomic<bool>> cut = std::make_shared<std::atomic<bool>>(false);
+  const PostgresSettings settings;
+  const Statements statements;
+  Pool handlers;  ///< for the batches
+  Pool calls;     ///< for the store's own calls and look-ups
+};
+
+class Session final : public InboxSession, public Transaction {
+ public:
+  explicit Session(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+  ~Session() override { rollback(); }
+
+  std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override;
+  Transaction& transaction() override { return *this; }
+  void at_message(std::size_t index) override;
+  void respond(const MessageId& id, std::string_view body) override;
+  void publish(const OwnedMessage& message, const MessageId& id) override;
+  void commit() override;
+  void rollback() noexcept override;
+  Standing standing() noexcept override;
+  std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
+                            std::span<const MessageId> ids) override;
+  std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override;
+
+  Rows run(std::string_view sql, std::span<const Param> params) override;
+  void queue(std::string_view sql, std::span<const Param> params) override;
+
+  pqxx::transaction_base& native();
+  /// Statements of the adapter's own in the open transaction, in one round trip. Throws as run().
+  std::vector<Result> run_own(const std::function<void(Pipeline&)>& fill);
+
+ private:
+  std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries);
+  void add_scope(const InboxScope& scope);
+  // Where messages are numbered (session_numbered.cpp).
+  std::vector<Admission> admit_numbered(const InboxScope& scope, std::span<const InboxEntry> entries);
+  std::vector<Admission> admit_requests(std::span<const InboxEntry> entries, Offset next, const PGresult* rows);
+  void add_progress(const InboxScope& scope, Offset next);
+  void add_window_key();
+  void move_windows(const RequestBook& book);
+  void respond_request(const Request& request, std::string_view body);
+  std::vector<std::optional<std::string>> request_responses(std::span<const MessageId> ids);
+  void compare_fingerprints(HandlerId handler, std::span<const InboxEntry> entries, std::vector<Admission>& admissions);
+  void send_entries(std::span<const InboxEntry> entries);
+  Answers finish();
+  Answers send_and_read();
+  void queue_own(const std::string& sql);
+  /// `add_more`: the arguments after these.
+  Result look_up(const std::string& sql, HandlerId handler, std::span<const MessageId> ids,
+                 const std::function<void(ArgumentBlock&)>& add_more = {});
+  void require_open(const char* what);
+  [[noreturn]] void throw_ended();
+  /// Before anything could commit the transaction, or go back behind this: makes a COMMIT of the handler's fail.
+  void guard_commit();
+  /// Before a savepoint of the current message: begins the one that encloses them all.
+  void enclose_savepoints();
+  [[nodiscard]] bool aborted() const;
+  void note(const Failure& failure);
+  [[noreturn]] void throw_failure(const Failure& failure);
+  [[nodiscard]] std::optional<Failure> why_aborted() const;
+  [[nodiscard]] std::optional<Failure> refused_commit() const;
+  [[noreturn]] void throw_aborted();
+  /// For an error of COMMIT itself; no transaction is open any more.
+  [[noreturn]] void throw_commit_failure(const Failure& failure);
+  [[nodiscard]] bool is_of_own_table(const ServerError& error) const;
+  void close() noexcept;
+  /// The same, as the connection is lost.
+  void lose(const ConnectionLost& lost) noexcept;
+  /// Before a statement of a handler's goes out.
+  void note_statement(std::string_view sql);
+  /// Queues what undoes a handler's changes to the session, to go out with the end of the transaction.
+  void add_reset();
+  [[nodiscard]] bool is_reset(const Answers& answers) const;
+
+  std::shared_ptr<Shared> shared_;
+  Pool::Loan loan_;  // held exactly while a transaction is open
+  std::unique_ptr<PqxxBridge> bridge_;
+  HandlerId handler_{};
+  std::size_t message_ = 0;
+  std::optional<Failure> first_failure_;  // since the transaction was last sound
+  std::optional<Failure> doom_;           // of a message before the current one: no ROLLBACK TO undoes it
+  bool guarded_ = false;                  // against a COMMIT of the handler's
+  bool enclosed_ = false;                 // the savepoints of the current message, by one of ours
+  bool savepoints_ = false;               // there were some in this transaction
+  bool ended_ = false;                    // by the handler, in this transaction
+  std::optional<ConnectionLost> lost_;    // in this transaction
+  bool touched_ = false;                  // a handler has sent a statement that may have changed the session
+  bool prepared_ = false;                 // it may have prepared statements of its own
+  std::array<std::string, 4> plain_;      // statements that cannot, so that each is read once
+  std::size_t next_plain_ = 0;
+  std::vector<std::uint32_t> order_;  // the batch's distinct ids, as indices, sorted
+  std::int32_t slot_ = 0;
+  std::int64_t window_ = 0;
+  std::map<MessageId, Request> requests_;  // of the batch, where producers number them
+};
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,546 @@
+#include "inbox/statements.hpp"
+
+#include <string_view>
+
+#include "wire/identifier.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+// "@." stands for the schema, "@history" for the number of the database's history (Fence::history).
+
+/// Another one after each start of a server, and on each other server: a replica that was promoted has another start than the primary
+/// that it follows, and a restored copy has one of its own. Callable by every role, read from memory, and not of the session, so that
+/// poolers do not change it. A restart of the backends alone (after one of them crashed) keeps the number, and loses nothing.
+constexpr std::string_view kHistory =
+    "pg_catalog.floor(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint";
+
+/// One row with NULL says that the fence holds; the other rows are the ids that are new. Without any row the epoch is no
+/// longer ours, or the database has another history. FOR SHARE reads the row anew after waiting for a claim; a read beside the lock would see the snapshot from
+/// before it (trap 42). The timeouts are set in the same statement, before anything is locked: the lock's scan waits for
+/// them (a statement of their own costs a fifth of a transaction of one message).
+constexpr std::string_view kOwner = R"(
+WITH timeouts AS MATERIALIZED (
+  SELECT pg_catalog.set_config('lock_timeout', $1::text, true),
+         pg_catalog.set_config('idle_in_transaction_session_timeout', $2::text, true),
+         pg_catalog.set_config('turnstile.transaction', 'on', true)
+), owner AS MATERIALIZED ()";
+constexpr std::string_view kFenced = R"(
+  SELECT 1 FROM @.fence
+   WHERE (SELECT true FROM timeouts) AND slot = $4::integer AND epoch = $5::bigint AND @history = $6::bigint FOR SHARE)";
+/// No partition is behind it; the same arguments.
+constexpr std::string_view kFree = R"(
+  SELECT 1 WHERE (SELECT true FROM timeouts) AND $5::bigint IS NULL AND $6::bigint IS NULL)";
+constexpr std::string_view kTakeIn = R"(
+), fresh AS (
+  INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint))";
+
+/// The ids come sorted, and ORDER BY says so to the planner too (trap 4).
+constexpr std::string_view kMany = R"(
+  SELECT $3::smallint, e.id, $4::integer, e.record_offset, e.fingerprint
+    FROM unnest($7::uuid[], $8::bigint[], $9::bigint[]) AS e (id, record_offset, fingerprint)
+   WHERE EXISTS (SELECT 1 FROM owner) ORDER BY e.id)";
+
+/// A batch of one does without arrays and sorting.
+constexpr std::string_view kOne = R"(
+  SELECT $3::smallint, $7::uuid, $4::integer, $8::bigint, $9::bigint FROM owner)";
+
+constexpr std::string_view kAdmitted = R"(
+  ON CONFLICT DO NOTHING RETURNING id
+)
+SELECT NULL::uuid FROM owner UNION ALL SELECT id FROM fresh)";
+
+/// Three statements, one round trip. The first waits for a rival's insert of the row, the second for his update, and reads it anew: one
+/// statement for both would decide by what it saw before it waited (trap 42).
+constexpr std::string_view kAddProgress = R"(
+), added AS (
+  INSERT INTO @.progress (handler, slot, incarnation, next_offset)
+  SELECT $3::smallint, $4::integer, $7::integer, 0 FROM owner ON CONFLICT DO NOTHING
+)
+SELECT 1 FROM owner)";
+
+constexpr std::string_view kLockProgress = R"(
+SELECT CASE incarnation WHEN $3::integer THEN next_offset ELSE 0 END FROM @.progress
+ WHERE handler = $1::smallint AND slot = $2::integer FOR NO KEY UPDATE)";
+
+constexpr std::string_view kMoveProgress = R"(
+UPDATE @.progress SET next_offset = CASE incarnation WHEN $3::integer THEN greatest(next_offset, $4::bigint) ELSE $4::bigint END,
+                      incarnation = $3::integer, moved_at = clock_timestamp()
+ WHERE handler = $1::smallint AND slot = $2::integer)";
+
+/// What is kept of the producers of a batch, under the lock of the partition's progress: nobody else changes it.
+constexpr std::string_view kReadWindows = R"(
+SELECT p.id, pg_catalog.floor(extract(epoch FROM p.expired_at) * 1000)::bigint, w.high, w.low, w.acked, w.seen
+  FROM @.producer p LEFT JOIN @.producer_window w ON w.producer = p.id AND w.handler = $1::smallint AND w.slot = $2::integer
+ WHERE p.id = ANY ($3::uuid[]))";
+
+constexpr std::string_view kMoveWindows = R"(
+INSERT INTO @.producer_window (handler, slot, producer, high, low, acked, seen)
+SELECT $1::smallint, $2::integer, g.producer, g.high, g.low, g.acked, g.seen
+  FROM unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[]) AS g (producer, high, low, acked, seen)
+ ORDER BY g.producer
+ON CONFLICT (producer, handler, slot) DO UPDATE
+   SET high = excluded.high, low = excluded.low, acked = excluded.acked, seen = excluded.seen, moved_at = clock_timestamp())";
+
+constexpr std::string_view kDropResponses = R"(
+DELETE FROM @.producer_response r USING unnest($3::uuid[], $4::bigint[]) AS g (producer, forgotten)
+ WHERE r.handler = $1::smallint AND r.slot = $2::integer AND r.producer = g.producer AND r.number <= g.forgotten)";
+
+constexpr std::string_view kRespondRequest = R"(
+INSERT INTO @.producer_response (handler, slot, producer, number, body)
+VALUES ($1::smallint, $2::integer, $3::uuid, $4::bigint, $5::bytea))";
+
+constexpr std::string_view kRequestResponses = R"(
+SELECT r.producer, r.number, r.body FROM @.producer_response r
+  JOIN unnest($3::uuid[], $4::bigint[]) AS g (producer, number) ON g.producer = r.producer AND g.number = r.number
+ WHERE r.handler = $1::smallint AND r.slot = $2::integer)";
+
+/// The random bits of two UUIDs: 244.
+constexpr std::string_view kOpenProducer = R"(
+INSERT INTO @.producer AS p (id, name, secret, expiry, keep_for)
+VALUES (coalesce($1::uuid, gen_random_uuid()), $2::text, uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()),
+        $3::bigint * interval '1 millisecond', $4::bigint * interval '1 second')
+ON CONFLICT (id) DO UPDATE SET heartbeat_at = clock_timestamp(), expired_at = NULL RETURNING p.id, p.secret)";
+
+constexpr std::string_view kProducerHeartbeat = R"(
+UPDATE @.producer SET heartbeat_at = clock_timestamp()
+ WHERE id = $1::uuid AND expired_at IS NULL)";
+
+/// After a start of the server producers are given a while to find it again.
+constexpr std::string_view kExpireProducers = R"(
+WITH due AS MATERIALIZED (
+  SELECT id FROM @.producer
+   WHERE expired_at IS NULL AND heartbeat_at + expiry < clock_timestamp()
+     AND pg_postmaster_start_time() + least(expiry, interval '30 seconds') < clock_timestamp()
+   ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED
+), marked AS (
+  UPDATE @.producer p SET expired_at = clock_timestamp() FROM due WHERE p.id = due.id
+), dropped AS (
+  DELETE FROM @.producer_response r USING due WHERE r.producer = due.id
+)
+SELECT count(*) FROM due)";
+
+constexpr std::string_view kForgetProducers = R"(
+WITH due AS MATERIALIZED (
+  SELECT id FROM @.producer WHERE expired_at + keep_for < clock_timestamp() ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED
+), dropped AS (
+  DELETE FROM @.producer_response r USING due WHERE r.producer = due.id
+)
+DELETE FROM @.producer p USING due WHERE p.id = due.id)";
+
+/// In somebody's transaction, whose timeouts are his.
+constexpr std::string_view kJoin = R"(
+INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
+VALUES ($1::smallint, $2::uuid, 0, $3::bigint, $4::bigint) ON CONFLICT DO NOTHING)";
+
+constexpr std::string_view kFind = R"(
+SELECT i.fingerprint, r.body FROM @.inbox i LEFT JOIN @.response r ON r.handler = i.handler AND r.id = i.id
+ WHERE i.handler = $1::smallint AND i.id = $2::uuid)";
+
+/// A response that outlived its id is written over.
+constexpr std::string_view kRespond = R"(
+INSERT INTO @.response (handler, id, body) VALUES ($1::smallint, $2::uuid, $3::bytea)
+ON CONFLICT (handler, id) DO UPDATE SET body = excluded.body, replied_at = excluded.replied_at)";
+
+constexpr std::string_view kPublish = R"(
+INSERT INTO @.outbox (shard, message_id, topic, record_key, record_payload, header_names, header_values)
+VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea, $6::bytea[], $7::bytea[]))";
+
+/// The same where arrays of bytes cannot be sent: headers as hexadecimal digits, a value of NULL as '-'.
+constexpr std::string_view kPublishText = R"(
+INSERT INTO @.outbox (shard, message_id, topic, record_key, record_payload, header_names, header_values)
+VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea,
+        ARRAY(SELECT pg_catalog.decode(h, 'hex') FROM unnest($6::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n),
+        ARRAY(SELECT CASE WHEN h <> '-' THEN pg_catalog.decode(h, 'hex') END FROM unnest($7::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n)))";
+
+/// One row with NULL says that the fence holds. Of the others each is a message: claimed by us (with its fence), parked by us just
+/// now, or somebody else's, as it was when the statement began. What is not answered was claimed by somebody meanwhile. $10 are our
+/// owners: this call's, and those of calls whose answer was lost, so that nothing ran under them. What is in doubt and has no row may
+/// have had one that the database lost: it is parked, unless the next statement finds its id in the inbox.
+constexpr std::string_view kTakeClaims = R"(
+), given AS MATERIALIZED (
+  SELECT * FROM unnest($7::uuid[], $8::bigint[], $9::bigint[], $13::bigint[]) AS e (id, record_offset, fingerprint, in_doubt)
+), taken AS (
+  INSERT INTO @.claim AS c (handler, id, owner, slot, record_offset, fingerprint, expires_at, state, unbegun_by, unbegun_in)
+  SELECT $3::smallint, e.id, ($10::uuid[])[1], $4::integer, e.record_offset, e.fingerprint,
+         clock_timestamp() + $11::bigint * interval '1 millisecond',
+         CASE WHEN e.in_doubt = 1 AND NOT $12::boolean THEN 'parked' ELSE 'claimed' END,
+         CASE WHEN NOT $14::boolean THEN ($10::uuid[])[1] END, pg_catalog.pg_postmaster_start_time()
+    FROM given e WHERE EXISTS (SELECT 1 FROM owner) ORDER BY e.id
+  ON CONFLICT (handler, id) DO UPDATE
+     SET state = CASE WHEN c.state = 'failed' OR c.owner = ANY ($10::uuid[]) OR $12::boolean
+                        OR (c.unbegun_by = c.owner AND c.unbegun_in = pg_catalog.pg_postmaster_start_time())
+                      THEN 'claimed' ELSE 'parked' END,
+         owner = excluded.owner, fence = c.fence + 1, expires_at = excluded.expires_at, slot = excluded.slot,
+         record_offset = excluded.record_offset, fingerprint = coalesce(excluded.fingerprint, c.fingerprint), error = NULL,
+         claimed_at = excluded.claimed_at, unbegun_by = excluded.unbegun_by, unbegun_in = excluded.unbegun_in
+   WHERE c.state = 'failed' OR (c.state = 'claimed' AND (c.owner = ANY ($10::uuid[]) OR c.expires_at < clock_timestamp()))
+  RETURNING id, state, fence
+)
+SELECT NULL::uuid, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::boolean FROM owner
+UNION ALL SELECT id, state, fence, NULL, NULL, NULL FROM taken
+UNION ALL
+SELECT c.id, CASE c.state WHEN 'claimed' THEN 'running' ELSE c.state END, c.fence, c.fingerprint,
+       greatest(0, extract(epoch FROM c.expires_at - clock_timestamp()) * 1000)::bigint,
+       (c.slot, c.record_offset) <> ($4::integer, g.record_offset)
+  FROM given g JOIN @.claim c ON c.handler = $3::smallint AND c.id = g.id
+ WHERE EXISTS (SELECT 1 FROM owner) AND NOT EXISTS (SELECT 1 FROM taken t WHERE t.id = g.id))";
+
+/// A claim waits for the transaction that ends another one of the same message, and cannot see the id that it leaves: a statement
+/// of its own can, with the claim in hand.
+constexpr std::string_view kDropDoneClaims = R"(
+DELETE FROM @.claim c USING @.inbox i
+ WHERE c.handler = $1::smallint AND c.id = ANY ($2::uuid[]) AND c.owner = $3::uuid AND i.handler = c.handler AND i.id = c.id
+RETURNING i.id, i.fingerprint)";
+
+/// What the owner still has of what it names.
+constexpr std::string_view kHeld = R"(
+WITH given AS MATERIALIZED (
+  SELECT * FROM unnest($2::uuid[], $3::bigint[]{}) AS g (id, fence{}) ORDER BY g.id
+), held AS MATERIALIZED (
+  SELECT h.id, h.fence, h.slot, h.record_offset, h.fingerprint{}
+    FROM given g CROSS JOIN LATERAL (
+         SELECT c.id, c.fence, c.slot, c.record_offset, c.fingerprint FROM @.claim c
+          WHERE c.handler = $1::smallint AND c.id = g.id AND c.fence = g.fence AND c.owner = $4::uuid AND c.state = 'claimed'
+            FOR UPDATE) h
+)";
+
+/// The owner counts as well: a process of an older version takes claims over and does not know of this.
+constexpr std::string_view kBeginClaims = R"(
+), begun AS (
+  UPDATE @.claim SET unbegun_by = NULL WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held))
+)
+SELECT id FROM held)";
+
+constexpr std::string_view kEndClaims = R"(
+), gone AS (
+  DELETE FROM @.claim WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held))
+), taken_in AS (
+  INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
+  SELECT $1::smallint, id, slot, record_offset, fingerprint FROM held ORDER BY id ON CONFLICT DO NOTHING
+), replied AS (
+  INSERT INTO @.response (handler, id, body) SELECT $1::smallint, id, more FROM held WHERE more IS NOT NULL ORDER BY id
+  ON CONFLICT (handler, id) DO UPDATE SET body = excluded.body, replied_at = excluded.replied_at
+)
+SELECT id FROM held)";
+
+constexpr std::string_view kFailClaims = R"(
+), failed AS (
+  UPDATE @.claim c SET state = 'failed', error = h.more FROM held h WHERE c.handler = $1::smallint AND c.id = h.id
+)
+SELECT id FROM held)";
+
+/// Nobody has seen the first one's fence. That of a later one must go on growing, so its row stays.
+constexpr std::string_view kGiveClaimsBack = R"(
+), gone AS (
+  DELETE FROM @.claim WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held WHERE fence = 1))
+), kept AS (
+  UPDATE @.claim SET state = 'failed' WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held WHERE fence > 1))
+)
+SELECT id FROM held)";
+
+constexpr std::string_view kRenewClaims = R"(
+), renewed AS (
+  UPDATE @.claim SET expires_at = clock_timestamp() + $5::bigint * interval '1 millisecond'
+   WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held))
+)
+SELECT id FROM held)";
+
+/// No row: the epoch is no longer ours, or the database has another history. Below $4 nothing is read. The watermark is no bound: where
+/// Kafka's offset is lower, what lies below it runs again.
+constexpr std::string_view kBlame = R"(
+WITH owner AS MATERIALIZED (
+  SELECT slot, incarnation FROM @.fence WHERE slot = $1::integer AND epoch = $2::bigint AND @history = $3::bigint FOR SHARE
+), past AS (
+  DELETE FROM @.suspect s USING owner o
+   WHERE s.slot = o.slot AND (s.record_offset < $4::bigint OR s.incarnation <> o.incarnation)
+), left_behind AS (
+  DELETE FROM @.trial t USING owner o WHERE t.slot = o.slot AND t.epoch < $2::bigint
+  RETURNING t.offsets, t.alone, t.epoch, t.incarnation
+), blamed AS (
+  INSERT INTO @.suspect AS s (slot, record_offset, incarnation, deaths, epoch)
+  SELECT o.slot, u.record_offset, o.incarnation, max(l.alone::integer), max(l.epoch)
+    FROM owner o JOIN left_behind l ON l.incarnation = o.incarnation
+   CROSS JOIN LATERAL unnest(l.offsets) AS u (record_offset)
+   WHERE u.record_offset >= $4::bigint
+   GROUP BY o.slot, o.incarnation, u.record_offset ORDER BY u.record_offset
+  ON CONFLICT (slot, record_offset) DO UPDATE
+     SET deaths = s.deaths + excluded.deaths, epoch = excluded.epoch, died_at = excluded.died_at
+)
+SELECT 1 FROM owner)";
+
+/// A statement of its own: it sees what the one above has written.
+constexpr std::string_view kSuspects = R"(
+SELECT record_offset, deaths FROM @.suspect WHERE slot = $1::integer ORDER BY record_offset)";
+
+constexpr std::string_view kBeginTrial = R"(
+WITH owner AS MATERIALIZED (
+  SELECT slot, incarnation FROM @.fence WHERE slot = $1::integer AND epoch = $2::bigint AND @history = $3::bigint FOR SHARE
+), begun AS (
+  INSERT INTO @.trial (slot, first_offset, offsets, alone, epoch, incarnation)
+  SELECT slot, ($4::bigint[])[1], $4::bigint[], $5::boolean, $2::bigint, incarnation FROM owner
+  ON CONFLICT (slot, first_offset) DO UPDATE
+     SET offsets = excluded.offsets, alone = excluded.alone, epoch = excluded.epoch, incarnation = excluded.incarnation
+)
+SELECT 1 FROM owner)";
+
+/// In another history the commit that settled these may be lost, and the epoch may be another owner's: nothing is changed.
+constexpr std::string_view kEndTrial = R"(
+WITH ended AS (
+  DELETE FROM @.trial
+   WHERE slot = $1::integer AND first_offset = ($4::bigint[])[1] AND epoch = $2::bigint AND @history = $3::bigint
+), settled AS (
+  DELETE FROM @.suspect WHERE slot = $1::integer AND record_offset = ANY ($5::bigint[]) AND @history = $3::bigint
+)
+UPDATE @.suspect SET deaths = greatest(0, deaths - 1), epoch = NULL
+ WHERE slot = $1::integer AND epoch = $2::bigint AND @history = $3::bigint
+   AND record_offset = ANY ($4::bigint[]) AND record_offset <> ALL ($5::bigint[]))";
+
+constexpr std::string_view kClearTrials = R"(
+DELETE FROM @.trial t USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS g (slot, epoch, history)
+ WHERE t.slot = g.slot AND t.epoch = g.epoch AND g.history = @history)";
+
+constexpr std::string_view kRelease = R"(
+WITH owned AS MATERIALIZED (
+  SELECT f.slot FROM @.fence f
+    JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS g (slot, epoch, history) ON f.slot = g.slot AND f.epoch = g.epoch
+   WHERE g.history = @history ORDER BY f.slot FOR NO KEY UPDATE OF f
+)
+UPDATE @.fence f SET released_epoch = f.epoch FROM owned o WHERE f.slot = o.slot)";
+
+/// Whoever is about to take a shard, and so has it locked, is not waited for.
+constexpr std::string_view kKeepShards = R"(
+UPDATE @.outbox_relay r
+   SET owner = $1::text, expires_at = clock_timestamp() + $2::bigint * interval '1 millisecond',
+       fence = r.fence + (r.owner IS DISTINCT FROM $1::text)::integer
+ WHERE r.shard IN (SELECT f.shard FROM @.outbox_relay f
+                    WHERE f.owner IS NULL OR f.owner = $1::text OR f.expires_at < clock_timestamp()
+                      FOR UPDATE SKIP LOCKED)
+RETURNING r.shard::bigint)";
+
+/// Each shard gives its part, so that none starves behind a full one. The sum is of what stands before a record: the first always comes.
+/// Lengths are read without the values. Headers count as they are stored, perhaps compressed: to unpack those of each row costs more
+/// than they weigh.
+constexpr std::string_view kWaiting = R"(
+SELECT o.shard::bigint, o.id, o.message_id, o.topic, o.record_key, o.record_payload, o.header_names, o.header_values
+  FROM unnest($1::bigint[]) AS s (shard)
+ CROSS JOIN LATERAL (
+   SELECT w.*, sum(w.bytes) OVER (ORDER BY w.id) - w.bytes AS before
+     FROM (SELECT *, coalesce(length(record_key), 0) + coalesce(length(record_payload), 0)
+                       + pg_column_size(header_names) + pg_column_size(header_values) AS bytes
+             FROM @.outbox WHERE shard = s.shard::smallint ORDER BY id LIMIT $2::bigint) w) o
+ WHERE o.before < $3::bigint)";
+
+constexpr std::string_view kRemoveSent = R"(
+DELETE FROM @.outbox o USING unnest($1::bigint[], $2::bigint[]) AS d (shard, id)
+ WHERE o.shard = d.shard::smallint AND o.id = d.id)";
+
+constexpr std::string_view kLag = R"(
+SELECT count(*) FILTER (WHERE shard >= 0),
+       coalesce(extract(epoch FROM clock_timestamp() - min(written_at) FILTER (WHERE shard >= 0)) * 1000, 0)::bigint,
+       count(*) FILTER (WHERE shard = -1) FROM @.outbox)";
+
+/// Only what is missing, or each claim would burn the slots' numbers.
+constexpr std::string_view kAddFences = R"(
+INSERT INTO @.fence (consumer_group, topic, partition)
+SELECT $1::text, t.topic, t.partition FROM unnest($2::text[], $3::bigint[]) AS t (topic, partition)
+ WHERE NOT EXISTS (SELECT 1 FROM @.fence f
+                    WHERE f.consumer_group = $1::text AND f.topic = t.topic AND f.partition = t.partition)
+ ORDER BY t.topic, t.partition ON CONFLICT DO NOTHING)";
+
+/// Locked in the order of slots, so that two members that claim the same partitions do not deadlock.
+constexpr std::string_view kClaim = R"(
+WITH locked AS MATERIALIZED (
+  SELECT f.slot FROM @.fence f
+    JOIN unnest($2::text[], $3::bigint[]) AS t (topic, partition) ON f.topic = t.topic AND f.partition = t.partition
+   WHERE f.consumer_group = $1::text ORDER BY f.slot FOR NO KEY UPDATE OF f
+)
+UPDATE @.fence f SET epoch = f.epoch + 1, claimed_at = clock_timestamp() FROM locked WHERE f.slot = locked.slot
+RETURNING f.topic, f.partition, f.slot, f.epoch, @history, f.incarnation,
+          (SELECT w.watermark FROM @.watermark w WHERE w.slot = f.slot),
+          (SELECT max(p.next_offset) FROM @.progress p WHERE p.slot = f.slot AND p.incarnation = f.incarnation),
+          (f.epoch = 1 OR f.epoch - 1 IS NOT DISTINCT FROM f.released_epoch)::integer,
+
+          current_database() || '/' || (SELECT extract(epoch FROM min(m.applied_at))::text FROM @.migration m))";
+
+/// The fences are locked before the watermarks are touched, both in the order of slots; the epoch is read under the lock.
+constexpr std::string_view kAdvance = R"(
+WITH given AS (
+  SELECT slot, epoch, max(watermark) AS watermark, max(known) AS known
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS g (slot, epoch, history, watermark, known)
+   WHERE history = @history GROUP BY slot, epoch
+), owned AS MATERIALIZED (
+  SELECT f.slot, g.watermark, g.known FROM @.fence f JOIN given g ON g.slot = f.slot AND g.epoch = f.epoch
+   ORDER BY f.slot FOR SHARE OF f
+), looked_at AS MATERIALIZED (
+  SELECT o.slot, o.watermark, o.known IS NOT NULL AND coalesce(w.watermark < o.known, true) AS is_behind
+    FROM owned o LEFT JOIN @.watermark w ON w.slot = o.slot
+), moved AS (
+  INSERT INTO @.watermark AS w (slot, watermark) SELECT slot, watermark FROM looked_at WHERE NOT is_behind ORDER BY slot
+  ON CONFLICT (slot) DO UPDATE SET watermark = excluded.watermark, moved_at = clock_timestamp()
+   WHERE w.watermark < excluded.watermark
+)
+SELECT slot, is_behind::integer FROM looked_at)";
+
+constexpr std::string_view kIncarnation = R"(
+WITH counted AS (
+  UPDATE @.fence SET incarnation = incarnation + 1
+   WHERE slot = $1::integer AND epoch = $2::bigint AND @history = $4::bigint
+  RETURNING slot, incarnation
+), moved AS (
+  INSERT INTO @.watermark (slot, watermark) SELECT slot, $3::bigint FROM counted
+  ON CONFLICT (slot) DO UPDATE SET watermark = excluded.watermark, moved_at = clock_timestamp()
+)
+SELECT incarnation FROM counted)";
+
+/// No row: the epoch is no longer ours, or the database has another history.
+constexpr std::string_view kRecordDead = R"(
+WITH owner AS MATERIALIZED (
+  SELECT slot, incarnation FROM @.fence WHERE slot = $2::integer AND epoch = $3::bigint AND @history = $17::bigint FOR SHARE
+), buried AS (
+  INSERT INTO @.dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, record_timestamp,
+                      record_key, record_payload, header_names, header_values, dead_topic, dead_partition, dead_offset)
+  SELECT $1::smallint, slot, incarnation, $4::bigint, $5::uuid, $6::text, $7::text, $8::integer,
+         timestamptz 'epoch' + $9::bigint * interval '1 millisecond',
+         $10::bytea, $11::bytea, $12::bytea[], $13::bytea[], $14::text, $15::integer, $16::bigint
+    FROM owner
+  ON CONFLICT DO NOTHING RETURNING 1
+)
+SELECT (SELECT count(*) FROM buried) FROM owner)";
+
+constexpr std::string_view kDeadBetween = R"(
+SELECT d.record_offset FROM @.dead d JOIN @.fence f ON f.slot = d.slot AND f.incarnation = d.incarnation
+ WHERE d.handler = $1::smallint AND d.slot = $2::integer AND d.record_offset BETWEEN $3::bigint AND $4::bigint
+   AND @history = $5::bigint AND ($6::text IS NULL OR d.reason = $6::text))";
+
+/// max + 1 instead of a sequence: a sequence burns a number for each conflict, and these are few. A rival that takes the
+/// same number makes this a conflict, with no row; then look again.
+constexpr std::string_view kRegisterHandler = R"(
+INSERT INTO @.handler (id, name) SELECT coalesce(max(id), 0)::integer + 1, $1::text FROM @.handler
+ON CONFLICT DO NOTHING RETURNING id)";
+
+/// Without a row another group was first just now: then look again.
+constexpr std::string_view kFirstGroup = R"(
+WITH first AS (
+  UPDATE @.handler SET consumer_group = $2::text WHERE id = $1::smallint AND consumer_group IS NULL RETURNING consumer_group
+)
+SELECT consumer_group FROM first
+UNION ALL SELECT consumer_group FROM @.handler WHERE id = $1::smallint AND consumer_group IS NOT NULL)";
+
+/// Rounded up: an id of the same millisecond may be gone.
+constexpr std::string_view kKeepIds = R"(
+SELECT kept_s, pg_catalog.ceil(extract(epoch FROM all_since) * 1000)::bigint FROM @.keep_ids($1::smallint, $2::bigint))";
+
+/// By the caller's own clock, and by what it heard last (in microseconds, in UTC).
+constexpr std::string_view kPurgeStep = R"(
+SELECT deleted, pg_catalog.ceil(wait_s * 1000)::bigint, pg_catalog.floor(extract(epoch FROM now_at) * 1000000)::bigint,
+       ahead_s, step_s, pg_catalog.to_char(held_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI')
+  FROM @.purge_by_clock($1::integer, timestamptz 'epoch' + $2::bigint * interval '1 microsecond',
+                        timestamptz 'epoch' + $3::bigint * interval '1 microsecond'))";
+
+class InSchema {
+ public:
+  explicit InSchema(const std::string& schema) : prefix_(quote_identifier(schema) + ".") {}
+  std::string operator()(std::string_view text) const {
+    constexpr std::string_view kSchemaMark = "@.", kHistoryMark = "@history";
+    std::string out;
+    for (auto at = text.find('@'); at != std::string_view::npos; at = text.find('@')) {
+      out.append(text.substr(0, at));
+      text.remove_prefix(at);
+      const bool history = text.starts_with(kHistoryMark);
+      out.append(history ? kHistory : std::string_view(prefix_));
+      text.remove_prefix(history ? kHistoryMark.size() : kSchemaMark.size());
+    }
+    return out.append(text);
+  }
+
+ private:
+  std::string prefix_;
+};
+
+/// With a third array of what is said of each, or without.
+std::string held(std::string_view with) {
+  std::string text;
+  std::string_view rest = kHeld;
+  const std::string parts[] = {with.empty() ? "" : ", $5::" + std::string(with) + "[]", with.empty() ? "" : ", more",
+                               with.empty() ? "" : ", g.more"};
+  for (const std::string& part : parts) {
+    const auto at = rest.find("{}");
+    text.append(rest.substr(0, at)).append(part);
+    rest.remove_prefix(at + 2);
+  }
+  return text.append(rest);
+}
+
+}  // namespace
+
+Statements::Statements(const std::string& schema) {
+  const InSchema in(schema);
+  begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
+  fenced = {in(kOwner) + in(kFenced) + in(kTakeIn) + in(kMany) + in(kAdmitted),
+            in(kOwner) + in(kFenced) + in(kTakeIn) + in(kOne) + in(kAdmitted)};
+  free = {in(kOwner) + in(kFree) + in(kTakeIn) + in(kMany) + in(kAdmitted),
+          in(kOwner) + in(kFree) + in(kTakeIn) + in(kOne) + in(kAdmitted)};
+  add_progress = in(kOwner) + in(kFenced) + in(kAddProgress);
+  lock_progress = in(kLockProgress);
+  move_progress = in(kMoveProgress);
+  read_windows = in(kReadWindows);
+  move_windows = in(kMoveWindows);
+  drop_responses = in(kDropResponses);
+  respond_request = in(kRespondRequest);
+  request_responses = in(kRequestResponses);
+  join = in(kJoin);
+  find = in(kFind);
+  fingerprints = in(
+      "SELECT id, fingerprint FROM @.inbox WHERE handler = $1::smallint AND id = ANY ($2::uuid[]) AND fingerprint IS NOT NULL");
+  settled =
+      in("SELECT id FROM @.inbox WHERE handler = $1::smallint AND id = ANY ($2::uuid[]) "
+         "AND ($3::bigint IS NULL OR @history = $3::bigint)");
+  respond = in(kRespond);
+  responses = in("SELECT id, body FROM @.response WHERE handler = $1::smallint AND id = ANY ($2::uuid[])");
+  publish = in(kPublish);
+  publish_text = in(kPublishText);
+  take_claims = in(kOwner) + in(kFenced) + in(kTakeClaims);
+  take_free_claims = in(kOwner) + in(kFree) + in(kTakeClaims);
+  drop_done_claims = in(kDropDoneClaims);
+  begin_claims = in(held("")) + in(kBeginClaims);
+  end_claims = in(held("bytea")) + in(kEndClaims);
+  fail_claims = in(held("text")) + in(kFailClaims);
+  give_claims_back = in(held("")) + in(kGiveClaimsBack);
+  renew_claims = in(held("")) + in(kRenewClaims);
+  blame = in(kBlame);
+  suspects = in(kSuspects);
+  begin_trial = in(kBeginTrial);
+  end_trial = in(kEndTrial);
+  clear_trials = in(kClearTrials);
+  release = in(kRelease);
+  open_producer = in(kOpenProducer);
+  producer_heartbeat = in(kProducerHeartbeat);
+  producer_secrets = in("SELECT id, secret FROM @.producer WHERE id = ANY ($1::uuid[])");
+  expire_producers = in(kExpireProducers);
+  forget_producers = in(kForgetProducers);
+  keep_shards = in(kKeepShards);
+  leave_shards = in("UPDATE @.outbox_relay SET owner = NULL WHERE owner = $1::text");
+  waiting = in(kWaiting);
+  remove_sent = in(kRemoveSent);
+  refuse = in("UPDATE @.outbox SET shard = -1, refused = $3::text WHERE shard = $1::smallint AND id = $2::bigint");
+  lag = in(kLag);
+  timeouts =
+      "SELECT pg_catalog.set_config('lock_timeout', $1::text, true), "
+      "pg_catalog.set_config('idle_in_transaction_session_timeout', $2::text, true)";
+  history = in("SELECT @history");
+  add_fences = in(kAddFences);
+  claim = in(kClaim);
+  advance = in(kAdvance);
+  incarnation = in(kIncarnation);
+  record_dead = in(kRecordDead);
+  dead_between = in(kDeadBetween);
+  find_handler = in("SELECT id FROM @.handler WHERE name = $1::text");
+  register_handler = in(kRegisterHandler);
+  first_group = in(kFirstGroup);
+  keep_ids = in(kKeepIds);
+  purge_step = in(kPurgeStep);
+}
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,104 @@
+#include "inbox/trials.hpp"
+
+#include "inbox/calls.hpp"
+#include "wire/decode.hpp"
+#include "wire/encode.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+void add_offsets(ArgumentBlock& to, std::span<const Offset> offsets) {
+  add_int8_array(to, offsets.size(), [&](std::size_t i) { return std::optional(offsets[i]); });
+}
+
+class PostgresTrials final : public Trials {
+ public:
+  explicit PostgresTrials(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+
+  std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
+    const auto kept = call_in_transaction(*shared_, shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
+      add_fence(pipeline, fence);
+      pipeline.arguments().add_int(first);
+      pipeline.add(sql().blame, kCaller, Pipeline::Keep::text);
+      pipeline.arguments().add_int(fence.slot);
+      pipeline.add(sql().suspects, kCaller, Pipeline::Keep::text);
+    });
+    if (PQntuples(kept[0].get()) == 0) throw_fenced(fence);
+    std::vector<Suspect> suspects;
+    const auto number = [rows = kept[1].get()](int row, int column) {
+      return std::stoll(PQgetvalue(rows, row, column));
+    };
+    for (int row = 0; row < PQntuples(kept[1].get()); ++row)
+      suspects.push_back({number(row, 0), static_cast<int>(number(row, 1))});
+    return suspects;
+  }
+
+  void begin(const Fence& fence, std::span<const Offset> offsets, bool alone) override {
+    const auto kept = call([&](Pipeline& pipeline) {
+      add_fence(pipeline, fence);
+      add_offsets(pipeline.arguments(), offsets);
+      pipeline.arguments().add_text(alone ? "t" : "f");
+      pipeline.add(sql().begin_trial, kCaller, Pipeline::Keep::text);
+    });
+    if (PQntuples(kept[0].get()) == 0) throw_fenced(fence);
+  }
+
+  void end(const Fence& fence, std::span<const Offset> offsets, std::span<const Offset> settled) override {
+    call([&](Pipeline& pipeline) {
+      add_fence(pipeline, fence);
+      add_offsets(pipeline.arguments(), offsets);
+      add_offsets(pipeline.arguments(), settled);
+      pipeline.add(sql().end_trial, kCaller);
+    });
+  }
+
+  void release(std::span<const Release> partitions) override {
+    std::vector<Fence> all, proved;
+    for (const Release& release : partitions) {
+      all.push_back(release.fence);
+      if (release.is_proved) proved.push_back(release.fence);
+    }
+    if (all.empty()) return;
+    call_in_transaction(*shared_, shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
+      add_fences(pipeline, all);
+      pipeline.add(sql().clear_trials, kCaller);
+      add_fences(pipeline, proved);
+      pipeline.add(sql().release, kCaller);
+    });
+  }
+
+ private:
+  [[nodiscard]] const Statements& sql() const { return shared_->statements; }
+  static void add_fence(Pipeline& pipeline, const Fence& fence) {
+    pipeline.arguments().add_int(fence.slot);
+    pipeline.arguments().add_int(fence.epoch.value);
+    pipeline.arguments().add_int(fence.history);
+  }
+  static void add_fences(Pipeline& pipeline, std::span<const Fence> fences) {
+    ArgumentBlock& to = pipeline.arguments();
+    add_int8_array(to, fences.size(), [&](std::size_t i) { return std::optional<std::int64_t>(fences[i].slot); });
+    add_int8_array(to, fences.size(), [&](std::size_t i) { return std::optional(fences[i].epoch.value); });
+    add_int8_array(to, fences.size(), [&](std::size_t i) { return std::optional(fences[i].history); });
+  }
+  /// On the connections of transactions: the caller is about to open one, or has ended one. What is recorded here has to survive this
+  /// process, and not a crash of the server, which kills no handler: no reason to wait for the disk.
+  std::vector<Result> call(const Fill& fill) {
+    return postgres::call(*shared_, shared_->handlers, [&](Pipeline& pipeline) {
+      pipeline.add(sql().begin, kCaller);
+      pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
+      fill(pipeline);
+      pipeline.add("COMMIT", kCaller);
+    });
+  }
+
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace
+
+std::shared_ptr<Trials> open_trials(std::shared_ptr<Shared> shared) {
+  return std::make_shared<PostgresTrials>(std::move(shared));
+}
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,355 @@
+#include "limits/limiter_book.hpp"
+
+#include <algorithm>
+
+namespace turnstile::postgres {
+
+namespace {
+
+constexpr Time kNever = Time::max();
+/// Permits asked for in one statement, so that one is never long.
+constexpr std::int64_t kMostAtOnce = 1'000;
+
+}  // namespace
+
+LimiterBook::LimiterBook(std::string name, std::int64_t configured, const LimiterPace& pace, std::function<void()> ring)
+    : name_(std::move(name)), configured_(configured), pace_(pace), ring_(std::move(ring)) {
+  dice_ = static_cast<std::uint32_t>(std::hash<std::string>{}(name_) ^ reinterpret_cast<std::uintptr_t>(this)) | 1U;
+}
+
+// --- threads -----------------------------------------------------------------------------------------------------------
+
+LimiterBook::Held* LimiterBook::find_idle(Time now) {
+  // A limit that was lowered counts at once for what is not in use.
+  if (in_use_ == static_cast<std::int64_t>(held_.size()) || is_over()) return nullptr;
+  for (auto& [token, held] : held_) {
+    if (!held.in_use && held.deadline > now) return &held;
+  }
+  return nullptr;
+}
+
+LimiterBook::Taken LimiterBook::try_take() {
+  const auto now = LeaseClock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    if (Held* held = find_idle(now)) {
+      held->in_use = true;
+      held->fresh = false;
+      held->lost = std::stop_source();
+      most_in_use_ = std::max(most_in_use_, ++in_use_);
+      return {token_of(held->slot), held->lost.get_token()};
+    }
+    const bool asked = refused_at_ && now - *refused_at_ < pace_.poll;
+    refused_at_ = now;
+    if (asked || !line_.empty()) return {};
+  }
+  ring_();
+  return {};
+}
+
+void LimiterBook::when_free(std::function<void()> wake) {
+  bool waits = false, rings = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = LeaseClock::now();
+    waits = !line_.empty() || !find_idle(now);
+    if (waits) line_.push_back(std::move(wake));
+    rings = waits && now >= next_take_;
+  }
+  if (!waits) wake();
+  else if (rings) ring_();
+}
+
+/// One after another in the order in which they asked, until what is idle is taken: a waiter that has lost its interest must
+/// not keep the permit from those behind it.
+void LimiterBook::serve() {
+  std::unique_lock lock(mutex_);
+  while (!line_.empty() && find_idle(LeaseClock::now())) {
+    const auto wake = std::move(line_.front());
+    line_.pop_front();
+    lock.unlock();
+    wake();
+    lock.lock();
+  }
+}
+
+/// All processes together have more than the limit.
+bool LimiterBook::is_over() const { return view_ && view_->free < 0; }
+
+bool LimiterBook::surrenders() const {
+  return is_over() || (view_ && view_->rivals && static_cast<std::int64_t>(held_.size()) > view_->share);
+}
+
+bool LimiterBook::holds(std::uint64_t token) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = held_.find(token);
+  return found != held_.end() && LeaseClock::now() < found->second.deadline;
+}
+
+void LimiterBook::give_back(std::uint64_t token) noexcept {
+  bool rings = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto late = overstaying_.find(token); late != overstaying_.end()) {
+      returning_.push_back(late->second);  // the row is compared: if it is another's by now, nothing changes
+      overstaying_.erase(late);
+      rings = true;
+    } else if (const auto found = held_.find(token); found != held_.end() && found->second.in_use) {
+      --in_use_;
+      found->second.in_use = false;
+      found->second.lost = std::stop_source(std::nostopstate);
+      found->second.idle_since = LeaseClock::now();
+      if (surrenders()) {
+        returning_.push_back(found->second.slot);
+        held_.erase(found);
+        note_returned();
+        rings = true;
+      }
+    }
+  }
+  if (!rings) {
+    serve();
+    const std::lock_guard lock(mutex_);
+    rings = view_ && view_->rivals && line_.empty() && in_use_ < static_cast<std::int64_t>(held_.size());
+  }
+  if (rings) ring_();
+}
+
+void LimiterBook::expect(std::int64_t at_once) {
+  const std::lock_guard lock(mutex_);
+  expected_ = std::max(expected_, at_once);
+}
+
+LimiterState LimiterBook::state() const {
+  const std::lock_guard lock(mutex_);
+  const auto now = LeaseClock::now();
+  LimiterState state;
+  state.limit = view_ ? view_->limit : configured_;
+  state.in_use = std::count_if(held_.begin(), held_.end(),
+                               [&](const auto& held) { return held.second.in_use && held.second.deadline > now; });
+  state.most_in_use = most_in_use_;
+  return state;
+}
+
+// --- the database ------------------------------------------------------------------------------------------------------
+
+std::int64_t LimiterBook::wanted() const {
+  const std::lock_guard lock(mutex_);
+  return wanted(LeaseClock::now());
+}
+
+bool LimiterBook::is_turn_over() const {
+  const std::lock_guard lock(mutex_);
+  return turn_over_;
+}
+
+std::int64_t LimiterBook::wanted(Time now) const {
+  const auto idle = static_cast<std::int64_t>(held_.size()) - in_use_;
+  auto waiting = static_cast<std::int64_t>(line_.size());
+  if (waiting > 0) waiting = std::max(waiting, expected_ - in_use_);
+  else if (refused_at_ && now - *refused_at_ < pace_.linger()) waiting = 1;
+  return std::max<std::int64_t>(waiting - idle, 0);
+}
+
+Time LimiterBook::idle_until(const Held& held) const {
+  if (held.in_use) return kNever;
+  if (view_ && view_->rivals) return held.fresh ? held.idle_since + pace_.poll : held.idle_since;
+  return held.idle_since + pace_.linger();
+}
+
+Time LimiterBook::wait_due() const { return told_waiting_ > 0 ? told_at_ + pace_.wait_counts() / 2 : kNever; }
+
+Time LimiterBook::due() const {
+  const std::lock_guard lock(mutex_);
+  if (!view_ || !returning_.empty()) return {};
+  Time due = std::min(kNever, wait_due());
+  const auto now = LeaseClock::now();
+  if (!held_.empty() || !line_.empty() || told_waiting_ > 0) due = std::min(due, next_view_);
+  if (wanted(now) > 0) due = std::min(due, next_take_);
+  if (line_.empty()) {
+    for (const auto& [token, held] : held_) due = std::min(due, idle_until(held));
+  }
+  return due;
+}
+
+std::optional<LimiterView> LimiterBook::known() const {
+  const std::lock_guard lock(mutex_);
+  return view_;
+}
+
+std::chrono::milliseconds LimiterBook::jittered(std::chrono::milliseconds time) {
+  dice_ = dice_ * 1664525U + 1013904223U;  // so that processes that started together do not ask together
+  return std::max(std::chrono::milliseconds(1), time * (75 + (dice_ >> 16U) % 50) / 100);
+}
+
+/// What is given back while others wait is theirs: our turn is over until we have looked again.
+void LimiterBook::note_returned() {
+  ++view_->free;
+  if (!view_->rivals) return;
+  view_->share = std::min(view_->share, static_cast<std::int64_t>(held_.size()));
+  turn_over_ = true;
+}
+
+void LimiterBook::return_idle(Time now, std::vector<Slot>& to) {
+  for (auto at = held_.begin(); at != held_.end();) {
+    const bool unwanted = line_.empty() && idle_until(at->second) <= now;
+    if (at->second.in_use || !(unwanted || surrenders())) {
+      ++at;
+      continue;
+    }
+    to.push_back(at->second.slot);
+    at = held_.erase(at);
+    note_returned();
+  }
+}
+
+/// A wait is written down when the database could not give what was wanted, and changed when it is another than was said by far.
+void LimiterBook::plan_wait(Time now, std::int64_t wanted, LimiterErrand& errand) {
+  if (wanted == 0 || (!short_ && told_waiting_ == 0)) {
+    errand.wait_no_more = told_waiting_ > 0 && line_.empty() && now >= next_view_;
+    return;
+  }
+  const bool other = wanted > 2 * told_waiting_ || 2 * wanted < told_waiting_;
+  if (!other && !turn_over_ && now < wait_due()) return;
+  errand.waiting = wanted;
+  errand.wait_anew = turn_over_;
+}
+
+LimiterErrand LimiterBook::errand(Time now) {
+  const std::lock_guard lock(mutex_);
+  LimiterErrand errand;
+  errand.give_back = std::move(returning_);
+  returning_.clear();
+  if (!view_) return errand;
+  return_idle(now, errand.give_back);
+  errand.sweep = view_->overdue;
+  const std::int64_t want = wanted(now);
+  plan_wait(now, want, errand);
+  if (now < next_take_) return errand;
+  // What was seen just now is believed, since asking for what is not there would cost a commit.
+  const std::int64_t there = now - viewed_at_ < 3 * pace_.poll ? room() : view_->limit;
+  errand.take = std::clamp<std::int64_t>(std::min(want, there), 0, kMostAtOnce);
+  return errand;
+}
+
+/// How many more we may have, as it was seen last.
+std::int64_t LimiterBook::room() const {
+  return std::min(view_->free, view_->share - static_cast<std::int64_t>(held_.size()));
+}
+
+void LimiterBook::done(const LimiterErrand& errand, const std::vector<Slot>& granted, Time sent,
+                       const LimiterView& view) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = LeaseClock::now();
+    const bool changed = !view_ || view_->version != view.version;
+    view_ = view;
+    viewed_at_ = now;
+    for (const Slot& slot : granted) {
+      Held held;
+      held.slot = slot;
+      held.deadline = pace_.deadline(sent);
+      held.idle_since = now;
+      held_.emplace(token_of(slot), std::move(held));
+    }
+    if (errand.waiting > 0) {
+      told_waiting_ = errand.waiting;
+      told_at_ = sent;
+      if (errand.wait_anew) turn_over_ = false;
+    }
+    if (errand.wait_no_more) told_waiting_ = 0;
+    short_ = wanted(now) > 0;
+    // Whose turn it is looks more often, since the permit that it waits for may lie idle.
+    const bool ours = told_waiting_ > 0 && view.share > static_cast<std::int64_t>(held_.size());
+    next_view_ = next_take_ = now + jittered(ours ? pace_.poll / 4 : pace_.poll);
+    // A change of the version is no lack of permits.
+    const bool got_all = static_cast<std::int64_t>(granted.size()) == errand.take;
+    if (!short_ || (room() > 0 && (got_all || changed))) next_take_ = now;
+  }
+  serve();
+}
+
+void LimiterBook::undone(const LimiterErrand&) {
+  const std::lock_guard lock(mutex_);
+  // What was to come back does so when the keeper says what it holds.
+  told_waiting_ = 0;
+  next_view_ = next_take_ = LeaseClock::now() + jittered(pace_.poll);
+}
+
+std::vector<Slot> LimiterBook::held() const {
+  const std::lock_guard lock(mutex_);
+  const auto now = LeaseClock::now();
+  std::vector<Slot> slots;
+  for (const auto& [token, held] : held_) {
+    if (held.deadline > now) slots.push_back(held.slot);
+  }
+  return slots;
+}
+
+std::vector<Slot> LimiterBook::overstaying() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Slot> slots;
+  for (const auto& [token, slot] : overstaying_) slots.push_back(slot);
+  // Not seen yet by the thread that looks at the clock.
+  const auto now = LeaseClock::now();
+  for (const auto& [token, held] : held_) {
+    if (held.deadline <= now && held.in_use) slots.push_back(held.slot);
+  }
+  return slots;
+}
+
+/// Returns 1 when it was in use.
+std::int64_t LimiterBook::lose(HeldMap::iterator held, std::vector<std::stop_source>& told) {
+  const bool in_use = held->second.in_use;
+  if (in_use) {
+    --in_use_;
+    overstaying_.emplace(held->first, held->second.slot);
+    told.push_back(held->second.lost);
+  }
+  held_.erase(held);
+  return in_use ? 1 : 0;
+}
+
+std::int64_t LimiterBook::renewed(const std::vector<Slot>& asked, const std::vector<Slot>& renewed, Time sent) {
+  std::vector<std::stop_source> told;
+  std::int64_t lost = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = LeaseClock::now();
+    for (const Slot& slot : asked) {
+      const auto found = held_.find(token_of(slot));
+      if (found == held_.end()) continue;
+      if (std::find(renewed.begin(), renewed.end(), slot) == renewed.end()) lost += lose(found, told);
+      // What was over before the answer came stays so: it may have been told already.
+      else if (found->second.deadline > now)
+        found->second.deadline = std::max(found->second.deadline, pace_.deadline(sent));
+    }
+  }
+  for (auto& source : told) source.request_stop();
+  return lost;
+}
+
+// --- the clock ---------------------------------------------------------------------------------------------------------
+
+Time LimiterBook::next_deadline() const {
+  const std::lock_guard lock(mutex_);
+  Time next = kNever;
+  for (const auto& [token, held] : held_) next = std::min(next, held.deadline);
+  return next;
+}
+
+std::int64_t LimiterBook::expire(Time now) {
+  std::vector<std::stop_source> told;
+  std::int64_t lost = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto at = held_.begin(); at != held_.end();) {
+      const auto held = at++;
+      if (held->second.deadline <= now) lost += lose(held, told);
+    }
+  }
+  for (auto& source : told) source.request_stop();
+  return lost;
+}
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,441 @@
+#include "limits/limiter_keeper.hpp"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "limits/limiter_shares.hpp"
+#include "turnstile/error.hpp"
+#include "wire/encode.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::milliseconds kFirstBackoff = 50ms, kLastBackoff = 1'000ms;
+/// How long stop() may take, whatever the database does.
+constexpr std::chrono::milliseconds kFarewell = 2'000ms;
+
+std::int64_t micros(std::chrono::milliseconds time) { return std::chrono::microseconds(time).count(); }
+
+/// The numbers of the slots, and below them their generations.
+void add_slots(ArgumentBlock& to, const std::vector<Slot>& slots) {
+  add_int8_array(to, slots.size(), [&](std::size_t i) { return std::optional(slots[i].number); });
+  add_int8_array(to, slots.size(), [&](std::size_t i) { return std::optional(slots[i].generation); });
+}
+
+std::int64_t number_at(const Result& rows, int row, int column) {
+  return std::stoll(PQgetvalue(rows.get(), row, column));
+}
+std::int64_t number_at(const Result& rows, int row, ViewColumn column) {
+  return number_at(rows, row, static_cast<int>(column));
+}
+bool is_true(const Result& rows, int row, ViewColumn column) {
+  return *PQgetvalue(rows.get(), row, static_cast<int>(column)) == 't';
+}
+
+/// Slots of several limiters, as three arrays.
+struct Holdings {
+  std::vector<std::int64_t> limiters;
+  std::vector<Slot> slots;
+  void add(std::int64_t limiter, const std::vector<Slot>& more) {
+    limiters.insert(limiters.end(), more.size(), limiter);
+    slots.insert(slots.end(), more.begin(), more.end());
+  }
+  void write(ArgumentBlock& to) const {
+    add_int8_array(to, limiters.size(), [&](std::size_t i) { return std::optional(limiters[i]); });
+    add_slots(to, slots);
+  }
+};
+
+}  // namespace
+
+LimiterKeeper::LimiterKeeper(const PostgresSettings& settings, const LimiterPace& pace, std::string holder,
+                             std::shared_ptr<spdlog::logger> logger)
+    : settings_(settings), pace_(pace), holder_(std::move(holder)), logger_(std::move(logger)), sql_(settings.schema) {}
+
+void LimiterKeeper::start() {
+  speaking_ = std::thread([self = shared_from_this()] { self->speak(); });
+  watching_ = std::thread([self = shared_from_this()] { self->watch(); });
+}
+
+void LimiterKeeper::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    end_at_ = LeaseClock::now() + kFarewell;
+  }
+  rung_.notify_all();
+  clock_changed_.notify_all();
+  const auto me = std::this_thread::get_id();
+  const bool on_own_thread = me == speaking_.get_id() || me == watching_.get_id();
+  for (std::thread* thread : {&speaking_, &watching_}) {
+    if (on_own_thread) thread->detach();  // it keeps what it needs
+    else thread->join();
+  }
+}
+
+std::shared_ptr<LimiterBook> LimiterKeeper::open(const std::string& name, std::int64_t limit) {
+  std::shared_ptr<LimiterBook> book;
+  {
+    const std::lock_guard lock(mutex_);
+    auto& known = by_name_[name];
+    if (!known) known = std::make_shared<LimiterBook>(name, limit, pace_, [this] { ring(); });
+    book = known;
+  }
+  if (book->configured() != limit) {
+    throw Error(fmt::format(
+        "limiter '{}' has a limit of {} and cannot also have {}; set the same limit wherever it is named, or name "
+        "another limiter",
+        name, book->configured(), limit));
+  }
+  ring();
+  return book;
+}
+
+void LimiterKeeper::ring() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (has_rung_) return;
+    has_rung_ = true;
+  }
+  rung_.notify_one();
+}
+
+LimiterKeeper::Books LimiterKeeper::books() {
+  const std::lock_guard lock(mutex_);
+  Books all;
+  for (const auto& [name, book] : by_name_) all.push_back(book);
+  return all;
+}
+
+// --- the clock ---------------------------------------------------------------------------------------------------------
+
+void LimiterKeeper::watch() {
+  for (;;) {
+    Time next = Time::max();
+    const auto now = LeaseClock::now();
+    for (const auto& book : books()) {
+      tell_lost(*book, book->expire(now), "their leases ended before PostgreSQL had renewed them");
+      next = std::min(next, book->next_deadline());
+    }
+    std::unique_lock lock(mutex_);
+    if (ended_) return;
+    if (end_at_ <= now) *cut_ = true;
+    else next = std::min(next, end_at_);
+    if (socket_ >= 0) {
+      // A host that vanished without a word would hold the other thread for as long as TCP likes.
+      if (give_up_at_ <= now) ::shutdown(socket_, SHUT_RDWR);
+      else next = std::min(next, give_up_at_);
+    }
+    // A deadline that came up meanwhile is a lease away.
+    clock_changed_.wait_until(lock, std::min(next, now + pace_.lease / 8));
+  }
+}
+
+void LimiterKeeper::tell_lost(const LimiterBook& book, std::int64_t in_use, const char* why) {
+  if (in_use == 0) return;
+  logger_->error("limiter '{}': {} permits in use were lost: {}; what runs under them was told to stop", book.name(),
+                 in_use, why);
+}
+
+// --- the database ------------------------------------------------------------------------------------------------------
+
+Time LimiterKeeper::due() {
+  Time due = Time::max();
+  bool holds = false;
+  for (const auto& book : books()) {
+    due = std::min(due, book->due());
+    holds = holds || book->next_deadline() != Time::max();
+  }
+  if (holds) due = all_anew_ ? Time{} : std::min(due, renewed_at_ + pace_.lease / 4);
+  return std::max(due, retry_at_);
+}
+
+void LimiterKeeper::speak() {
+  for (;;) {
+    const auto next = due();
+    {
+      std::unique_lock lock(mutex_);
+      const auto wakes = [&] { return has_rung_ || stopping_; };
+      if (next == Time::max()) rung_.wait(lock, wakes);
+      else if (next > LeaseClock::now()) rung_.wait_until(lock, next, wakes);
+      has_rung_ = false;
+      if (stopping_) break;
+    }
+    if (LeaseClock::now() >= due()) round();
+    else if (retry_at_ > LeaseClock::now()) {
+      // Rung meanwhile, but the database is away: those who ring are many.
+      std::unique_lock lock(mutex_);
+      rung_.wait_until(lock, retry_at_, [&] { return stopping_; });
+    }
+  }
+  leave();
+  disconnect();
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  clock_changed_.notify_all();
+}
+
+void LimiterKeeper::round() {
+  const auto all = books();
+  try {
+    connect();
+    const auto now = LeaseClock::now();
+    if (all_anew_ || now >= renewed_at_ + pace_.lease / 4) renew();
+    for (const auto& book : all) {
+      if (book->due() <= now) visit(*book);
+    }
+    answered();
+  } catch (const ConnectionLost& lost) {
+    disconnect();
+    failed("lost the connection: " + describe(lost.last_words));
+  } catch (const StoreBusy&) {
+    // Rolled back, as a deadlock or a wait for somebody's lock; the same again.
+    all_anew_ = true;
+    retry_at_ = LeaseClock::now() + pace_.poll;
+  } catch (const std::exception& error) {
+    disconnect();
+    failed(error.what());
+  }
+}
+
+void LimiterKeeper::connect() {
+  if (link_) return;
+  all_anew_ = true;
+  link_ = std::make_unique<Link>(settings_, cut_);
+}
+
+void LimiterKeeper::disconnect() noexcept {
+  link_.reset();
+  all_anew_ = true;
+}
+
+void LimiterKeeper::failed(const std::string& why) {
+  backoff_ = std::clamp(2 * backoff_, kFirstBackoff, kLastBackoff);
+  retry_at_ = LeaseClock::now() + backoff_;
+  if (away_) return;
+  away_ = true;
+  logger_->error(
+      "limiters: PostgreSQL ({}) cannot be used: no new permits until it can, and those held end with their leases of {} ms: {}",
+      describe_target(settings_), pace_.lease.count(), why);
+}
+
+void LimiterKeeper::answered() {
+  backoff_ = {};
+  retry_at_ = {};
+  if (!away_) return;
+  away_ = false;
+  logger_->info("limiters: PostgreSQL answers again: going on");
+}
+
+/// Runs what `fill` queues as one transaction. Throws ConnectionLost, StoreBusy, StoreUnavailable, SqlError.
+template <class Fill>
+std::vector<Result> LimiterKeeper::ask(Fill fill, bool writes) {
+  Pipeline& pipeline = link_->pipeline;
+  pipeline.drop_unsent();
+  pipeline.next_transaction();
+  if (writes) {
+    pipeline.arguments().add_int(std::min(settings_.lock_timeout, pace_.lease / 4).count());
+    pipeline.add(sql_.lock_timeout, kCaller);
+  }
+  fill(pipeline);
+  {
+    const std::lock_guard lock(mutex_);
+    socket_ = PQsocket(link_->connection.raw());
+    give_up_at_ = LeaseClock::now() + pace_.lease / 2;
+  }
+  Answers answers;
+  const auto no_more_waiting = [&] {
+    const std::lock_guard lock(mutex_);
+    socket_ = -1;
+  };
+  try {
+    pipeline.finish(answers);
+  } catch (...) {
+    no_more_waiting();
+    throw;
+  }
+  no_more_waiting();
+  if (!answers.failure) return std::move(answers.kept);
+  if (answers.failure->stale_plan) throw StoreBusy(describe(answers.failure->error));
+  throw_store_error(answers.failure->error, settings_.schema, link_->connection.user());
+}
+
+/// One statement renews whatever this process holds; another gives back what it does not know of.
+void LimiterKeeper::renew() {
+  Holdings held, kept;
+  std::vector<std::pair<std::shared_ptr<LimiterBook>, std::vector<Slot>>> asked;
+  for (const auto& book : books()) {
+    const auto view = book->known();
+    if (!view) continue;
+    auto slots = book->held();
+    held.add(view->id, slots);
+    kept.add(view->id, slots);
+    kept.add(view->id, book->overstaying());
+    asked.emplace_back(book, std::move(slots));
+  }
+  const auto sent = LeaseClock::now();
+  const auto kept_rows = ask([&](Pipeline& pipeline) {
+    held.write(pipeline.arguments());
+    pipeline.arguments().add_text(holder_);
+    pipeline.arguments().add_int(micros(pace_.lease));
+    pipeline.add(sql_.renew, kCaller, Pipeline::Keep::text);
+    kept.write(pipeline.arguments());
+    pipeline.arguments().add_text(holder_);
+    pipeline.add(sql_.keep_only, kCaller);
+  });
+  std::map<std::int64_t, std::vector<Slot>> renewed;
+  for (int row = 0; row < PQntuples(kept_rows[0].get()); ++row) {
+    renewed[number_at(kept_rows[0], row, 0)].push_back(
+        {number_at(kept_rows[0], row, 1), number_at(kept_rows[0], row, 2)});
+  }
+  for (const auto& [book, slots] : asked) {
+    tell_lost(*book, book->renewed(slots, renewed[book->known()->id], sent), "their leases are over in PostgreSQL");
+  }
+  renewed_at_ = sent;
+  all_anew_ = false;
+}
+
+void LimiterKeeper::visit(LimiterBook& book) {
+  const auto known = book.known();
+  const LimiterErrand errand = book.errand(LeaseClock::now());
+  const bool writes = !known || !errand.give_back.empty() || errand.sweep || errand.take > 0 || errand.waiting > 0 ||
+                      errand.wait_no_more;
+  const auto sent = LeaseClock::now();
+  std::vector<Result> kept;
+  try {
+    kept = ask(
+        [&](Pipeline& pipeline) {
+          ArgumentBlock& to = pipeline.arguments();
+          const std::int64_t id = known ? known->id : 0;
+          if (!known) {
+            to.add_text(book.name());
+            to.add_int(book.configured());
+            pipeline.add(sql_.declare, kCaller);
+            to.add_text(book.name());
+            pipeline.add(sql_.tidy, kCaller);
+          }
+          if (!errand.give_back.empty()) {
+            to.add_int(id);
+            add_slots(to, errand.give_back);
+            to.add_text(holder_);
+            pipeline.add(sql_.give_back, kCaller);
+          }
+          if (errand.sweep) {
+            to.add_int(id);
+            pipeline.add(sql_.sweep, kCaller);
+          }
+          if (errand.waiting > 0) {
+            to.add_int(id);
+            to.add_text(holder_);
+            to.add_int(errand.waiting);
+            to.add_int(micros(pace_.wait_counts()));
+            to.add_int(errand.wait_anew ? 1 : 0);
+            pipeline.add(sql_.await, kCaller);
+          } else if (errand.wait_no_more) {
+            to.add_int(id);
+            to.add_text(holder_);
+            pipeline.add(sql_.no_wait, kCaller);
+          }
+          if (errand.take > 0) {
+            to.add_int(id);
+            to.add_int(known->version);
+            to.add_int(errand.take);
+            to.add_text(holder_);
+            to.add_int(micros(pace_.lease));
+            pipeline.add(sql_.take, kCaller, Pipeline::Keep::text);
+          }
+          to.add_text(book.name());
+          pipeline.add(sql_.view, kCaller, Pipeline::Keep::text);
+        },
+        writes);
+  } catch (...) {
+    book.undone(errand);
+    throw;
+  }
+  std::vector<Slot> granted;
+  if (errand.take > 0) {
+    for (int row = 0; row < PQntuples(kept[0].get()); ++row) {
+      granted.push_back({number_at(kept[0], row, 0), number_at(kept[0], row, 1)});
+    }
+  }
+  if (PQntuples(kept.back().get()) == 0) {
+    book.undone(errand);
+    throw StoreUnavailable(
+        fmt::format("limiter '{}' was taken out of the schema {} while it was in use; start the program "
+                    "again",
+                    book.name(), settings_.schema));
+  }
+  const LimiterView view = read_view(book, kept.back());
+  tell_change(book, view);
+  book.done(errand, granted, sent, view);
+  clock_changed_.notify_one();
+}
+
+LimiterView LimiterKeeper::read_view(LimiterBook& book, const Result& rows) {
+  LimiterView view;
+  view.id = number_at(rows, 0, ViewColumn::id);
+  view.version = number_at(rows, 0, ViewColumn::version);
+  view.limit = number_at(rows, 0, ViewColumn::limit);
+  view.ordered = is_true(rows, 0, ViewColumn::ordered);
+  view.overdue = is_true(rows, 0, ViewColumn::overdue);
+  view.free = view.limit;
+  std::vector<LimiterMember> members;
+  LimiterMember me;
+  me.me = true;
+  me.waiting = book.wanted();
+  for (int row = 0; row < PQntuples(rows.get()); ++row) {
+    if (PQgetisnull(rows.get(), row, static_cast<int>(ViewColumn::holder))) continue;
+    LimiterMember member;
+    member.me = PQgetvalue(rows.get(), row, static_cast<int>(ViewColumn::holder)) == holder_;
+    member.held = number_at(rows, row, ViewColumn::held);
+    member.held_for = std::chrono::microseconds(number_at(rows, row, ViewColumn::held_us));
+    member.waiting = number_at(rows, row, ViewColumn::waiting);
+    member.waited_for = std::chrono::microseconds(number_at(rows, row, ViewColumn::waited_us));
+    view.free -= member.held;
+    if (member.me) {
+      member.waiting = me.waiting;
+      if (book.is_turn_over()) member.waited_for = {};
+      me = member;
+    } else {
+      view.rivals = view.rivals || member.waiting > 0;
+      members.push_back(member);
+    }
+  }
+  members.push_back(me);
+  view.share = fair_share(view.limit, members, pace_.turn());
+  return view;
+}
+
+void LimiterKeeper::tell_change(const LimiterBook& book, const LimiterView& view) {
+  const auto before = book.known();
+  if (before ? before->limit == view.limit : view.limit == book.configured()) return;
+  logger_->info("limiter '{}': the limit is {}{}{}", book.name(), view.limit,
+                view.ordered ? ", set by an operator" : ", as the program that started last has it",
+                view.limit == 0 ? ": paused, nothing starts until it is raised"
+                                : fmt::format(" (this one is configured with {})", book.configured()));
+}
+
+void LimiterKeeper::leave() noexcept {
+  if (!link_ || away_) return;
+  try {
+    const Holdings nothing;
+    ask([&](Pipeline& pipeline) {
+      nothing.write(pipeline.arguments());
+      pipeline.arguments().add_text(holder_);
+      pipeline.add(sql_.keep_only, kCaller);
+      pipeline.arguments().add_text(holder_);
+      pipeline.add(sql_.leave, kCaller);
+    });
+  } catch (...) {
+    // It comes back with the leases.
+  }
+}
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,147 @@
+#include "limits/limiter_statements.hpp"
+
+#include <string_view>
+
+#include "wire/identifier.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+// "@." stands for the schema.
+
+constexpr std::string_view kDeclare = R"(
+INSERT INTO @.limiter AS l (name, configured) VALUES ($1::text, $2::bigint)
+ON CONFLICT (name) DO UPDATE
+   SET configured = excluded.configured, version = l.version + 1, changed_at = clock_timestamp()
+ WHERE l.configured <> excluded.configured)";
+
+constexpr std::string_view kTidy = R"(
+DELETE FROM @.permit_wait w USING @.limiter l
+ WHERE l.name = $1::text AND w.limiter = l.id AND w.expires_at < clock_timestamp() - interval '1 minute')";
+
+/// `overdue`: an expired permit stands in the way of a lowered limit (see kTake), and wants to be swept.
+constexpr std::string_view kView = R"(
+SELECT l.id, l.version, l.most, l.ordered,
+       EXISTS (SELECT 1 FROM @.permit p WHERE p.limiter = l.id AND p.slot > l.most AND p.holder IS NOT NULL)
+       AND EXISTS (SELECT 1 FROM @.permit p
+                    WHERE p.limiter = l.id AND p.holder IS NOT NULL AND p.expires_at <= clock_timestamp()),
+       m.holder, m.held, m.held_us, m.waiting, m.waited_us
+  FROM (SELECT id, version, coalesce(ordered, configured) AS most, ordered IS NOT NULL AS ordered
+          FROM @.limiter WHERE name = $1::text) l
+  LEFT JOIN LATERAL (
+    SELECT holder, coalesce(h.held, 0) AS held, coalesce(w.waiting, 0) AS waiting,
+           coalesce((extract(epoch FROM clock_timestamp() - h.granted) * 1000000)::bigint, 0) AS held_us,
+           coalesce((extract(epoch FROM clock_timestamp() - w.since) * 1000000)::bigint, 0) AS waited_us
+      FROM (SELECT p.holder, count(*) AS held, max(p.granted_at) AS granted FROM @.permit p
+             WHERE p.limiter = l.id AND p.holder IS NOT NULL AND p.expires_at > clock_timestamp() GROUP BY p.holder) h
+      FULL JOIN (SELECT w.holder, w.waiting, w.since FROM @.permit_wait w
+                  WHERE w.limiter = l.id AND w.expires_at > clock_timestamp()) w USING (holder)) m ON true)";
+
+/// The limit holds because at most that many rows may be granted: slots 1 to the limit. After it was lowered some above it are
+/// still in use; then only so many of the lowest free ones may be granted as there is room for. That is exact although
+/// others grant at the same time: let b be the highest slot that anybody may grant; b + (in use above b) is at most the limit,
+/// and above b nobody grants. An expired permit above b counts until it is swept, since its renewal may be under way.
+///
+/// The version is compared under the lock, which reads the row anew after waiting for a change. The rest reads the snapshot
+/// from before the lock (trap 42), but who knows the version has it from after the change, and the change waited for all
+/// grants of the version before.
+constexpr std::string_view kTake = R"(
+WITH known AS MATERIALIZED (
+  SELECT l.id, coalesce(l.ordered, l.configured) AS most FROM @.limiter l
+   WHERE l.id = $1::bigint AND l.version = $2::bigint FOR SHARE
+), room AS MATERIALIZED (
+  SELECT k.most, k.most - count(p.holder) AS free, count(p.holder) FILTER (WHERE p.slot > k.most) AS above,
+         coalesce(max(p.slot), 0) AS top
+    FROM known k LEFT JOIN @.permit p ON p.limiter = k.id GROUP BY k.most
+), bound AS MATERIALIZED (
+  SELECT r.top, CASE WHEN r.above = 0 THEN r.most WHEN r.free <= 0 THEN 0
+                     ELSE (SELECT p.slot FROM @.permit p WHERE p.limiter = $1::bigint AND p.holder IS NULL
+                            ORDER BY p.slot OFFSET r.free - 1 LIMIT 1) END AS highest
+    FROM room r
+), found AS MATERIALIZED (
+  SELECT p.slot FROM @.permit p
+   WHERE p.limiter = $1::bigint AND p.slot <= (SELECT highest FROM bound)
+     AND (p.holder IS NULL OR p.expires_at <= clock_timestamp())
+   ORDER BY p.slot LIMIT $3::bigint FOR UPDATE SKIP LOCKED
+), again AS (
+  UPDATE @.permit p SET generation = p.generation + 1, holder = $4::text, granted_at = clock_timestamp(),
+                        expires_at = clock_timestamp() + $5::bigint * interval '1 microsecond'
+    FROM found WHERE p.limiter = $1::bigint AND p.slot = found.slot RETURNING p.slot, p.generation
+), fresh AS (
+  INSERT INTO @.permit (limiter, slot, holder, expires_at)
+  SELECT $1::bigint, n, $4::text, clock_timestamp() + $5::bigint * interval '1 microsecond'
+    FROM bound b, generate_series(b.top + 1, least(b.highest, b.top + $3::bigint - (SELECT count(*) FROM found))) AS n
+  ON CONFLICT DO NOTHING RETURNING slot, generation
+)
+SELECT slot, generation FROM again UNION ALL SELECT slot, generation FROM fresh)";
+
+constexpr std::string_view kSweep = R"(
+UPDATE @.permit p SET holder = NULL
+  FROM (SELECT limiter, slot FROM @.permit
+         WHERE limiter = $1::bigint AND holder IS NOT NULL AND expires_at <= clock_timestamp()
+         ORDER BY slot FOR UPDATE SKIP LOCKED) expired
+ WHERE p.limiter = expired.limiter AND p.slot = expired.slot)";
+
+constexpr std::string_view kGiveBack = R"(
+UPDATE @.permit p SET holder = NULL FROM unnest($2::bigint[], $3::bigint[]) AS t (slot, generation)
+ WHERE p.limiter = $1::bigint AND p.slot = t.slot AND p.generation = t.generation AND p.holder = $4::text)";
+
+/// What has expired stays so, even where nobody has taken it yet.
+constexpr std::string_view kRenew = R"(
+UPDATE @.permit p SET expires_at = clock_timestamp() + $5::bigint * interval '1 microsecond'
+  FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS t (limiter, slot, generation)
+ WHERE p.limiter = t.limiter AND p.slot = t.slot AND p.generation = t.generation AND p.holder = $4::text
+   AND p.expires_at > clock_timestamp()
+RETURNING p.limiter, p.slot, p.generation)";
+
+/// A grant whose answer was lost must not wait for its lease (trap 33).
+constexpr std::string_view kKeepOnly = R"(
+UPDATE @.permit p SET holder = NULL
+ WHERE p.holder = $4::text
+   AND NOT EXISTS (SELECT 1 FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS t (limiter, slot, generation)
+                    WHERE p.limiter = t.limiter AND p.slot = t.slot AND p.generation = t.generation))";
+
+constexpr std::string_view kAwait = R"(
+INSERT INTO @.permit_wait AS w (limiter, holder, waiting, expires_at)
+VALUES ($1::bigint, $2::text, $3::bigint, clock_timestamp() + $4::bigint * interval '1 microsecond')
+ON CONFLICT (limiter, holder) DO UPDATE
+   SET waiting = excluded.waiting, expires_at = excluded.expires_at,
+       since = CASE WHEN $5::bigint = 1 OR w.expires_at <= clock_timestamp() THEN excluded.since ELSE w.since END)";
+
+constexpr std::string_view kOrder = R"(
+UPDATE @.limiter SET ordered = $2::bigint, version = version + 1, changed_at = clock_timestamp() WHERE name = $1::text)";
+
+constexpr std::string_view kUnorder = R"(
+UPDATE @.limiter SET ordered = NULL, version = version + 1, changed_at = clock_timestamp() WHERE name = $1::text)";
+
+std::string in_schema(const std::string& schema, std::string_view text) {
+  const std::string prefix = quote_identifier(schema) + ".";
+  std::string out;
+  for (auto at = text.find("@."); at != std::string_view::npos; at = text.find("@.")) {
+    out.append(text.substr(0, at)).append(prefix);
+    text.remove_prefix(at + 2);
+  }
+  return out.append(text);
+}
+
+}  // namespace
+
+LimiterStatements::LimiterStatements(const std::string& schema) {
+  lock_timeout = "SELECT pg_catalog.set_config('lock_timeout', $1::text, true)";
+  declare = in_schema(schema, kDeclare);
+  tidy = in_schema(schema, kTidy);
+  view = in_schema(schema, kView);
+  take = in_schema(schema, kTake);
+  sweep = in_schema(schema, kSweep);
+  give_back = in_schema(schema, kGiveBack);
+  renew = in_schema(schema, kRenew);
+  keep_only = in_schema(schema, kKeepOnly);
+  await = in_schema(schema, kAwait);
+  no_wait = in_schema(schema, "DELETE FROM @.permit_wait WHERE limiter = $1::bigint AND holder = $2::text");
+  leave = in_schema(schema, "DELETE FROM @.permit_wait WHERE holder = $1::text");
+  order = in_schema(schema, kOrder);
+  unorder = in_schema(schema, kUnorder);
+}
+
+}  // namespace turnstile::postgres

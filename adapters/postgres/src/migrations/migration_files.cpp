@@ -1,0 +1,116 @@
+// Where migrations come from: this library, or a folder.
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "migrations/embedded_migrations.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/postgres/migrations.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+std::string sha256_hex(std::string_view text) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  if (EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr) != 1) throw Error("SHA-256 failed");
+  std::string hex;
+  for (unsigned int i = 0; i < size; ++i) {
+    for (const int nibble : {digest[i] >> 4, digest[i] & 15}) hex += "0123456789abcdef"[nibble];
+  }
+  return hex;
+}
+
+bool cut_suffix(std::string_view& text, std::string_view suffix) {
+  if (text.size() < suffix.size() || text.substr(text.size() - suffix.size()) != suffix) return false;
+  text.remove_suffix(suffix.size());
+  return true;
+}
+
+/// Pairs ups with downs.
+class Pairing {
+ public:
+  void add(const std::string& file, std::string text) {
+    std::string_view stem = file;
+    const bool down = cut_suffix(stem, ".down.sql");
+    if (!down && !cut_suffix(stem, ".up.sql")) {
+      problems_.push_back(file + ": a migration's name ends in .up.sql or .down.sql");
+      return;
+    }
+    const auto digits = std::min(stem.find_first_not_of("0123456789"), stem.size());
+    if (digits == 0 || digits > 9 || digits + 1 >= stem.size() || stem[digits] != '_') {
+      problems_.push_back(file + ": a migration's name begins with its number, as in 0001_inbox.up.sql");
+      return;
+    }
+    auto& migration = found_[std::string(stem)];
+    migration.number = std::stoi(std::string(stem.substr(0, digits)));
+    migration.name = stem.substr(digits + 1);
+    if (down) {
+      migration.down = std::move(text);
+    } else {
+      migration.up_file = file;
+      migration.checksum = sha256_hex(text);
+      migration.up = std::move(text);
+    }
+  }
+
+  std::vector<Migration> all() {
+    std::vector<Migration> ordered;
+    for (auto& [stem, migration] : found_) {
+      if (migration.up_file.empty()) problems_.push_back(stem + ".up.sql: missing beside " + stem + ".down.sql");
+      else if (migration.down.empty())
+        problems_.push_back(stem + ".down.sql: missing or empty beside " + stem + ".up.sql");
+      ordered.push_back(std::move(migration));
+    }
+    std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
+    for (std::size_t i = 0; i < ordered.size(); ++i) {
+      if (ordered[i].number == static_cast<int>(i) + 1) continue;
+      problems_.push_back("migration " + std::to_string(i + 1) + " is missing, or another number is used twice");
+      break;
+    }
+    if (!problems_.empty()) throw ConfigError(std::move(problems_));
+    return ordered;
+  }
+
+ private:
+  std::map<std::string, Migration> found_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+const std::vector<Migration>& embedded_migration_list() {
+  static const std::vector<Migration> all = [] {
+    Pairing pairing;
+    for (const EmbeddedMigration& file : embedded_migrations())
+      pairing.add(std::string(file.name), std::string(file.text));
+    return pairing.all();
+  }();
+  return all;
+}
+
+std::vector<Migration> read_migrations(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::directory_iterator files(folder, error);
+  if (error) throw ConfigError({folder.string() + ": cannot be read: " + error.message()});
+  Pairing pairing;
+  for (const auto& entry : files) {
+    if (!entry.is_regular_file() || entry.path().extension() != ".sql") continue;
+    if (entry.path().filename() == "roles.sql") continue;  // run by hand, as the owner
+    std::ifstream in(entry.path(), std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    if (!in) throw ConfigError({entry.path().string() + ": cannot be read"});
+    pairing.add(entry.path().filename().string(), text.str());
+  }
+  auto all = pairing.all();
+  if (all.empty()) throw ConfigError({folder.string() + ": holds no migrations (NUMBER_NAME.up.sql)"});
+  return all;
+}
+
+}  // namespace turnstile::postgres

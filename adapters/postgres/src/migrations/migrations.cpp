@@ -1,0 +1,291 @@
+// Running migrations, and comparing what was run with what is known.
+
+#include "turnstile/postgres/migrations.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "migrations/schema.hpp"
+#include "turnstile/error.hpp"
+#include "wire/identifier.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+struct LedgerRow {
+  int number = 0;
+  std::string name;
+  std::optional<std::string> checksum;  ///< absent: psql ran the file
+  std::string applied_at;
+  std::string applied_by;
+};
+
+/// Plain statements, one after another, outside of the pipeline.
+Result query(Connection& connection, const std::string& sql) {
+  Result result(PQexec(connection.raw(), sql.c_str()));
+  if (PQstatus(connection.raw()) != CONNECTION_OK) connection.fail();
+  return result;
+}
+
+bool ok(const Result& result) {
+  const auto status = PQresultStatus(result.get());
+  return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+}
+
+Result must(Connection& connection, const PostgresSettings& settings, const std::string& sql) {
+  Result result = query(connection, sql);
+  if (!ok(result)) throw_operator_error(server_error(result.get()), settings.schema, connection.user());
+  return result;
+}
+
+std::string quote_text(Connection& connection, const std::string& text) {
+  char* quoted = PQescapeLiteral(connection.raw(), text.data(), text.size());
+  if (!quoted) throw Error("cannot quote a text for PostgreSQL");
+  std::string copy = quoted;
+  PQfreemem(quoted);
+  return copy;
+}
+
+std::string ledger_table(const PostgresSettings& settings) { return quote_identifier(settings.schema) + ".migration"; }
+
+/// Nothing when there is no ledger.
+std::optional<std::vector<LedgerRow>> read_ledger(Connection& connection, const PostgresSettings& settings) {
+  const Result result = query(connection, "SELECT number, name, checksum, applied_at, applied_by FROM " +
+                                              ledger_table(settings) + " ORDER BY number");
+  if (!ok(result)) {
+    const ServerError error = server_error(result.get());
+    if (error.sqlstate == "42P01" || error.sqlstate == "3F000") return std::nullopt;
+    throw_operator_error(error, settings.schema, connection.user());
+  }
+  std::vector<LedgerRow> rows;
+  for (int row = 0; row < PQntuples(result.get()); ++row) {
+    const auto cell = [&](int column) { return std::string(PQgetvalue(result.get(), row, column)); };
+    LedgerRow& added = rows.emplace_back(LedgerRow{std::stoi(cell(0)), cell(1), std::nullopt, cell(3), cell(4)});
+    if (!PQgetisnull(result.get(), row, 2)) added.checksum = cell(2);
+  }
+  return rows;
+}
+
+std::vector<MigrationState> compare(const std::vector<LedgerRow>& ledger, const std::vector<Migration>& known) {
+  std::map<int, MigrationState> states;
+  for (const Migration& migration : known) {
+    states[migration.number] = {migration.number, migration.name, MigrationState::Kind::pending, "", ""};
+  }
+  for (const LedgerRow& row : ledger) {
+    const auto found = std::find_if(known.begin(), known.end(), [&](const auto& m) { return m.number == row.number; });
+    auto kind = MigrationState::Kind::applied;
+    if (found == known.end()) kind = MigrationState::Kind::unknown;
+    else if (found->name != row.name || (row.checksum && *row.checksum != found->checksum))
+      kind = MigrationState::Kind::changed;
+    states[row.number] = {row.number, row.name, kind, row.applied_at, row.applied_by};
+  }
+  std::vector<MigrationState> ordered;
+  for (auto& [number, state] : states) ordered.push_back(std::move(state));
+  return ordered;
+}
+
+std::string file_name(const std::vector<Migration>& known, const MigrationState& state) {
+  const auto found = std::find_if(known.begin(), known.end(), [&](const auto& m) { return m.number == state.number; });
+  return found == known.end() ? std::to_string(state.number) + "_" + state.name : found->up_file;
+}
+
+/// Throws for what no migration may be run on top of.
+void refuse_strange(const std::vector<MigrationState>& states, const std::vector<Migration>& known,
+                    const std::string& schema) {
+  for (const MigrationState& state : states) {
+    if (state.kind == MigrationState::Kind::changed) {
+      throw SchemaError(file_name(known, state) + ": was changed after it had been run on the schema " + schema + " (" +
+                        state.applied_at + ", by " + state.applied_by +
+                        "); put the old text back, and write what is new as a migration of its own");
+    }
+    if (state.kind == MigrationState::Kind::unknown) {
+      throw SchemaError("the schema " + schema + " is newer than this build: it has migration " +
+                        std::to_string(state.number) + " (" + state.name + "), and this build knows " +
+                        std::to_string(known.size()) +
+                        "; install the newer build, or with it run: turnstile migrate down");
+    }
+  }
+}
+
+std::size_t line_of(const std::string& text, const PGresult* result) {
+  const char* position = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION);
+  if (!position) return 0;
+  const auto end =
+      text.begin() + std::min<std::ptrdiff_t>(std::atoll(position), static_cast<std::ptrdiff_t>(text.size()));
+  return 1 + static_cast<std::size_t>(std::count(text.begin(), end, '\n'));
+}
+
+/// What stands in the way of a migration, and what PostgreSQL advises. Without the detail of errors in data, which shows rows (trap 17).
+std::string detail_and_hint(const ServerError& error, const PGresult* result) {
+  std::string text;
+  const auto add = [&](const char* what, int field) {
+    const char* value = PQresultErrorField(result, field);
+    if (!value) return;
+    text += std::string(". PostgreSQL's ") + what + ": ";
+    for (const char* c = value; *c != '\0'; ++c) text += *c == '\n' ? std::string("; ") : std::string(1, *c);
+    if (text.ends_with('.')) text.pop_back();
+  };
+  if (!error.sqlstate.starts_with("22") && !error.sqlstate.starts_with("23")) add("detail", PG_DIAG_MESSAGE_DETAIL);
+  add("hint", PG_DIAG_MESSAGE_HINT);
+  return text;
+}
+
+void run_file(Connection& connection, const std::string& file, const std::string& text) {
+  const Result result = query(connection, text);
+  if (ok(result) || PQresultStatus(result.get()) == PGRES_EMPTY_QUERY) return;
+  const ServerError error = server_error(result.get());
+  const std::size_t line = line_of(text, result.get());
+  throw SchemaError(file + (line == 0 ? "" : ":" + std::to_string(line)) + ": " + describe(error) +
+                    "; nothing was changed" +
+                    (error.sqlstate == "42501" ? "; the role " + connection.user() + " must own the schema" : "") +
+                    detail_and_hint(error, result.get()));
+}
+
+/// In a transaction, alone among all who migrate this schema, with its tables found by their plain names.
+template <class Work>
+auto exclusively(const PostgresSettings& settings, Work work) {
+  check_settings(settings);
+  Connection connection(settings);
+  try {
+    const std::string schema = quote_text(connection, settings.schema);
+    must(connection, settings, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
+    must(connection, settings,
+         "SELECT pg_advisory_xact_lock(hashtextextended('turnstile migrations ' || " + schema + ", 0))");
+    must(connection, settings, "SET LOCAL search_path = " + quote_identifier(settings.schema));
+    auto done = work(connection, schema);
+    must(connection, settings, "COMMIT");
+    return done;
+  } catch (const ConnectionLost& lost) {
+    throw_lost(lost);
+  }
+}
+
+void create_schema(Connection& connection, const PostgresSettings& settings, const std::string& quoted_text) {
+  const auto found = must(connection, settings, "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = " + quoted_text);
+  if (PQntuples(found.get()) > 0) return;
+  const auto made = query(connection, "CREATE SCHEMA " + quote_identifier(settings.schema));
+  if (ok(made)) return;
+  const ServerError error = server_error(made.get());
+  if (error.sqlstate != "42501") throw_operator_error(error, settings.schema, connection.user());
+  throw SchemaError("the role " + connection.user() + " may not make the schema " + settings.schema + ": " +
+                    describe(error) + "; as the owner of the database run: CREATE SCHEMA " +
+                    quote_identifier(settings.schema) + " AUTHORIZATION " + quote_identifier(connection.user()) + ";");
+}
+
+void write_checksum(Connection& connection, const PostgresSettings& settings, const Migration& migration) {
+  must(connection, settings,
+       "INSERT INTO migration (number, name, checksum) VALUES (" + std::to_string(migration.number) + ", " +
+           quote_text(connection, migration.name) + ", " + quote_text(connection, migration.checksum) +
+           ") ON CONFLICT (number) DO UPDATE SET checksum = excluded.checksum");
+}
+
+/// A function of migration 4, so that psql can do it too.
+void partition_inbox(Connection& connection, int partitions) {
+  const Result result = query(connection, "SELECT partition_inbox(" + std::to_string(partitions) + ")");
+  if (ok(result)) return;
+  const char* hint = PQresultErrorField(result.get(), PG_DIAG_MESSAGE_HINT);
+  throw SchemaError(std::to_string(partitions) + " partitions: " + server_error(result.get()).message +
+                    "; nothing was changed" + (hint ? std::string(". ") + hint : ""));
+}
+
+}  // namespace
+
+int inbox_partitions(const PostgresSettings& settings) {
+  check_settings(settings);
+  Connection connection(settings);
+  try {
+    const auto rows = must(connection, settings,
+                           "SELECT CASE c.relkind WHEN 'p' THEN (SELECT count(*) FROM pg_catalog.pg_inherits WHERE "
+                           "inhparent = c.oid) ELSE 1 END FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON "
+                           "n.oid = c.relnamespace WHERE c.relname = 'inbox' AND n.nspname = " +
+                               quote_text(connection, settings.schema));
+    return PQntuples(rows.get()) == 0 ? 0 : std::atoi(PQgetvalue(rows.get(), 0, 0));
+  } catch (const ConnectionLost& lost) {
+    throw_lost(lost);
+  }
+}
+
+std::vector<MigrationState> migrate_status(const PostgresSettings& settings, const std::vector<Migration>& known) {
+  check_settings(settings);
+  Connection connection(settings);
+  try {
+    return compare(read_ledger(connection, settings).value_or(std::vector<LedgerRow>{}), known);
+  } catch (const ConnectionLost& lost) {
+    throw_lost(lost);
+  }
+}
+
+std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::vector<Migration>& known,
+                                  std::optional<int> partitions) {
+  return exclusively(settings, [&](Connection& connection, const std::string& quoted_schema) {
+    create_schema(connection, settings, quoted_schema);
+    // A missing table would abort the transaction, so look before reading.
+    const auto exists =
+        must(connection, settings,
+             "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'migration' AND schemaname = " + quoted_schema);
+    std::vector<LedgerRow> ledger;
+    if (PQntuples(exists.get()) > 0) ledger = read_ledger(connection, settings).value_or(ledger);
+    const auto states = compare(ledger, known);
+    refuse_strange(states, known, settings.schema);
+
+    std::vector<Migration> done;
+    for (const Migration& migration : known) {
+      const auto row =
+          std::find_if(ledger.begin(), ledger.end(), [&](const auto& r) { return r.number == migration.number; });
+      if (row == ledger.end()) {
+        run_file(connection, migration.up_file, migration.up);
+        done.push_back(migration);
+      }
+      if (row == ledger.end() || !row->checksum) write_checksum(connection, settings, migration);
+    }
+    if (partitions) partition_inbox(connection, *partitions);
+    return done;
+  });
+}
+
+std::vector<Migration> migrate_down(const PostgresSettings& settings, const std::vector<Migration>& known, int steps) {
+  return exclusively(settings, [&](Connection& connection, const std::string& quoted_schema) {
+    const std::string find_ledger =
+        "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'migration' AND schemaname = " + quoted_schema;
+    std::vector<Migration> done;
+    if (PQntuples(must(connection, settings, find_ledger).get()) == 0) return done;
+    auto states = compare(read_ledger(connection, settings).value_or(std::vector<LedgerRow>{}), known);
+    refuse_strange(states, known, settings.schema);
+    std::reverse(states.begin(), states.end());
+    for (const MigrationState& state : states) {
+      if (static_cast<int>(done.size()) == steps) break;
+      if (state.kind != MigrationState::Kind::applied) continue;
+      const auto& migration =
+          *std::find_if(known.begin(), known.end(), [&](const auto& m) { return m.number == state.number; });
+      std::string down_file = migration.up_file;
+      down_file.replace(down_file.rfind(".up.sql"), 7, ".down.sql");
+      run_file(connection, down_file, migration.down);
+      // The first migration takes the ledger itself away.
+      if (PQntuples(must(connection, settings, find_ledger).get()) > 0) {
+        must(connection, settings, "DELETE FROM migration WHERE number = " + std::to_string(migration.number));
+      }
+      done.push_back(migration);
+    }
+    return done;
+  });
+}
+
+void check_ledger(Connection& connection, const PostgresSettings& settings) {
+  const auto& known = embedded_migration_list();
+  const std::string remedy = "; run: turnstile migrate up";
+  const auto ledger = read_ledger(connection, settings);
+  if (!ledger) {
+    throw SchemaError("the database has no schema " + settings.schema + " with Turnstile's tables" + remedy +
+                      "; or name the schema that is used: --schema NAME (TURNSTILE_POSTGRES_SCHEMA, postgres.schema)");
+  }
+  const auto states = compare(*ledger, known);
+  refuse_strange(states, known, settings.schema);
+  for (const MigrationState& state : states) {
+    if (state.kind != MigrationState::Kind::pending) continue;
+    throw SchemaError("the schema " + settings.schema + " is older than this build: " + file_name(known, state) +
+                      " was not run" + remedy);
+  }
+}
+
+}  // namespace turnstile::postgres

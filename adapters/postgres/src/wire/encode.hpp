@@ -1,0 +1,91 @@
+#pragma once
+// Arrays of the framework's types in PostgreSQL's binary form.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "turnstile/message.hpp"
+#include "turnstile/types.hpp"
+#include "wire/arguments.hpp"
+
+namespace turnstile::postgres {
+
+/// `id_at(i)` gives the i-th of `count` ids.
+template <class IdAt>
+void add_uuid_array(ArgumentBlock& to, std::size_t count, IdAt id_at) {
+  BinaryWriter out(to.add_binary(kUuidArray, BinaryWriter::kArrayHeader + 20 * count));
+  out.array_header(kUuid, count);
+  for (std::size_t i = 0; i < count; ++i) {
+    out.int32(16);
+    out.bytes(id_at(i).bytes.data(), 16);
+  }
+}
+
+inline void add_uuid(ArgumentBlock& to, const MessageId& id) {
+  BinaryWriter(to.add_binary(kUuid, 16)).bytes(id.bytes.data(), 16);
+}
+
+/// `number_at(i)` gives the i-th of `count` numbers, nothing for NULL.
+template <class NumberAt>
+void add_int8_array(ArgumentBlock& to, std::size_t count, NumberAt number_at) {
+  std::size_t present = 0;
+  for (std::size_t i = 0; i < count; ++i) present += number_at(i) ? 1 : 0;
+  BinaryWriter out(to.add_binary(kInt8Array, BinaryWriter::kArrayHeader + 4 * count + 8 * present));
+  out.array_header(kInt8, count, present != count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::optional<std::int64_t> number = number_at(i);
+    out.int32(number ? 8 : -1);
+    if (number) out.int64(*number);
+  }
+}
+
+/// `bytes_at(i)` gives the i-th of `count` texts as std::optional<std::string_view>, nothing for NULL.
+template <class BytesAt>
+void add_bytea_array(ArgumentBlock& to, std::size_t count, BytesAt bytes_at) {
+  std::size_t size = BinaryWriter::kArrayHeader + 4 * count;
+  bool with_null = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::optional<std::string_view> bytes = bytes_at(i);
+    if (bytes) size += bytes->size();
+    else with_null = true;
+  }
+  BinaryWriter out(to.add_binary(kByteaArray, size));
+  out.array_header(kBytea, count, with_null);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::optional<std::string_view> bytes = bytes_at(i);
+    out.int32(bytes ? static_cast<std::int32_t>(bytes->size()) : -1);
+    if (bytes) out.bytes(bytes->data(), bytes->size());
+  }
+}
+
+/// Under which epoch, and in which history; NULL for both where no partition is behind it.
+inline void add_epoch(ArgumentBlock& to, const std::optional<Fence>& fence) {
+  if (fence) {
+    to.add_int(fence->epoch.value);
+    to.add_int(fence->history);
+  } else {
+    to.add_null(0);
+    to.add_null(0);
+  }
+}
+
+inline void add_bytea(ArgumentBlock& to, const std::optional<std::string>& bytes) {
+  if (!bytes) return to.add_null(kBytea);
+  BinaryWriter(to.add_binary(kBytea, bytes->size())).bytes(bytes->data(), bytes->size());
+}
+
+/// A record's timestamp, in milliseconds since 1970. NULL where the record has none, and where PostgreSQL could not count it: a
+/// producer may send any number, and one that the statement refuses would stop the partition. A timestamptz begins in 4713 BC; an
+/// interval is multiplied as a double, which is exact up to 2^53 (the year 287396).
+inline void add_record_time(ArgumentBlock& to, Timestamp time) {
+  constexpr Timestamp kFirst{std::chrono::milliseconds(-210'866'803'200'000)};
+  constexpr Timestamp kLast{std::chrono::milliseconds(std::int64_t{1} << 53)};
+  if (time == Timestamp{} || time < kFirst || time > kLast) to.add_null(0);
+  else to.add_int(time.time_since_epoch().count());
+}
+
+}  // namespace turnstile::postgres
