@@ -32,9 +32,9 @@
 #include <thread>
 #include <vector>
 
-#include "support/forwarding_store.hpp"
-#include "support/journal.hpp"
-#include "support/token_records.hpp"
+#include "tests/support/forwarding_store.hpp"
+#include "tests/support/journal.hpp"
+#include "tests/support/token_records.hpp"
 #include "tokens/state.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/broker.hpp"

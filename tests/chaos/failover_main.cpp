@@ -23,7 +23,7 @@
 #include <thread>
 #include <vector>
 
-#include "support/forwarding_store.hpp"
+#include "tests/support/forwarding_store.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/broker.hpp"
 #include "turnstile/sender.hpp"

@@ -7,11 +7,11 @@
 #include <future>
 #include <latch>
 
-#include "support/cli.hpp"
-#include "support/eventually.hpp"
-#include "support/postgres_schema.hpp"
-#include "support/process.hpp"
+#include "tests/support/cli.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/http_server.hpp"
+#include "tests/support/postgres_schema.hpp"
+#include "tests/support/process.hpp"
 
 namespace turnstile::test {
 namespace {

@@ -8,8 +8,8 @@
 #include <pqxx/pqxx>
 #include <string>
 
-#include "support/cli.hpp"
-#include "support/postgres_role.hpp"
+#include "tests/support/cli.hpp"
+#include "tests/support/postgres_role.hpp"
 #include "turnstile/config.hpp"
 
 namespace turnstile::test {

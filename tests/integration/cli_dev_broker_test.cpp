@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "support/cli.hpp"
+#include "tests/support/cli.hpp"
 #include "turnstile/kafka/broker.hpp"
 
 namespace turnstile::test {

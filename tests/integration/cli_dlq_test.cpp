@@ -6,8 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "integration/cli_database.hpp"
-#include "integration/cli_kafka.hpp"
+#include "tests/integration/cli_database.hpp"
+#include "tests/integration/cli_kafka.hpp"
 #include "turnstile/replay.hpp"
 
 namespace turnstile::test {

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "integration/cli_database.hpp"
-#include "integration/cli_kafka.hpp"
-#include "support/token_topic.hpp"
+#include "tests/integration/cli_database.hpp"
+#include "tests/integration/cli_kafka.hpp"
+#include "tests/support/token_topic.hpp"
 #include "turnstile/kafka/limiters.hpp"
 #include "turnstile/log.hpp"
 

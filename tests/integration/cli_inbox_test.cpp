@@ -6,7 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "integration/cli_database.hpp"
+#include "tests/integration/cli_database.hpp"
 
 namespace turnstile::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "integration/cli_kafka.hpp"
+#include "tests/integration/cli_kafka.hpp"
 
 #include <librdkafka/rdkafka.h>
 #include <unistd.h>

@@ -7,9 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "integration/cli_kafka.hpp"
-#include "support/cli.hpp"
-#include "support/eventually.hpp"
+#include "tests/integration/cli_kafka.hpp"
+#include "tests/support/cli.hpp"
+#include "tests/support/eventually.hpp"
 #include "tokens/wire.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/limiters.hpp"

@@ -9,7 +9,7 @@
 #include <regex>
 #include <vector>
 
-#include "integration/cli_database.hpp"
+#include "tests/integration/cli_database.hpp"
 
 namespace turnstile::test {
 namespace {

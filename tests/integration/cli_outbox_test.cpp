@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "integration/cli_database.hpp"
+#include "tests/integration/cli_database.hpp"
 
 namespace turnstile::test {
 namespace {

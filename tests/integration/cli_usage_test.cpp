@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support/cli.hpp"
+#include "tests/support/cli.hpp"
 
 namespace turnstile::test {
 namespace {

@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "support/journal.hpp"
+#include "tests/support/journal.hpp"
 #include "turnstile/turnstile.hpp"
 
 namespace {

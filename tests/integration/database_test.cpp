@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "support/postgres_schema.hpp"
-#include "support/running.hpp"
-#include "support/world.hpp"
+#include "tests/support/postgres_schema.hpp"
+#include "tests/support/running.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/log.hpp"
 #include "turnstile/ports/limiter.hpp"
 #include "turnstile/postgres/limiters.hpp"

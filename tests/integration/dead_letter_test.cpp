@@ -6,9 +6,9 @@
 #include <map>
 #include <mutex>
 
-#include "support/running.hpp"
-#include "support/topic_reader.hpp"
-#include "support/world.hpp"
+#include "tests/support/running.hpp"
+#include "tests/support/topic_reader.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/turnstile.hpp"
 
 namespace turnstile::test {

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "support/cli.hpp"
-#include "support/eventually.hpp"
-#include "support/postgres_schema.hpp"
-#include "support/process.hpp"
+#include "tests/support/cli.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/postgres_schema.hpp"
+#include "tests/support/process.hpp"
 
 namespace turnstile::test {
 namespace {

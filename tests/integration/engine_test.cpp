@@ -7,9 +7,9 @@
 #include <mutex>
 #include <set>
 
-#include "support/postgres_schema.hpp"
-#include "support/running.hpp"
-#include "support/world.hpp"
+#include "tests/support/postgres_schema.hpp"
+#include "tests/support/running.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/turnstile.hpp"
 
 namespace turnstile::test {

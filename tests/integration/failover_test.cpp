@@ -10,10 +10,10 @@
 #include <mutex>
 #include <thread>
 
-#include "support/eventually.hpp"
-#include "support/postgres_schema.hpp"
-#include "support/process.hpp"
-#include "support/read_file.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/postgres_schema.hpp"
+#include "tests/support/process.hpp"
+#include "tests/support/read_file.hpp"
 #include "turnstile/postgres/migrations.hpp"
 #include "turnstile/postgres/store.hpp"
 #include "turnstile/testing/broker.hpp"

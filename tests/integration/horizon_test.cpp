@@ -4,8 +4,8 @@
 
 #include <atomic>
 
-#include "support/running.hpp"
-#include "support/world.hpp"
+#include "tests/support/running.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/turnstile.hpp"
 
 namespace turnstile::test {

@@ -5,9 +5,9 @@
 #include <future>
 #include <latch>
 
-#include "support/tcp_proxy.hpp"
 #include "tests/integration/postgres_fixture.hpp"
 #include "tests/support/http_server.hpp"
+#include "tests/support/tcp_proxy.hpp"
 #include "turnstile/http/idempotent.hpp"
 #include "turnstile/http/tokens.hpp"
 #include "turnstile/postgres_tokens.hpp"

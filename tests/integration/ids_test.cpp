@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "support/running.hpp"
-#include "support/world.hpp"
+#include "tests/support/running.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/turnstile.hpp"
 
 namespace turnstile::test {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "support/eventually.hpp"
+#include "tests/support/eventually.hpp"
 #include "turnstile/kafka/broker.hpp"
 #include "turnstile/kafka/mock.hpp"
 

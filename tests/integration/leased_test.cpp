@@ -6,11 +6,11 @@
 #include <map>
 #include <mutex>
 
-#include "support/cli.hpp"
-#include "support/running.hpp"
-#include "support/tcp_proxy.hpp"
-#include "support/topic_reader.hpp"
-#include "support/world.hpp"
+#include "tests/support/cli.hpp"
+#include "tests/support/running.hpp"
+#include "tests/support/tcp_proxy.hpp"
+#include "tests/support/topic_reader.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/turnstile.hpp"
 
 namespace turnstile::test {

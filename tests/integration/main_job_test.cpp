@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <atomic>
 
-#include "support/running.hpp"
-#include "support/world.hpp"
+#include "tests/support/running.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/turnstile.hpp"
 
 namespace turnstile::test {

@@ -8,9 +8,9 @@
 #include <map>
 #include <set>
 
-#include "support/cli.hpp"
-#include "support/topic_reader.hpp"
-#include "support/world.hpp"
+#include "tests/support/cli.hpp"
+#include "tests/support/topic_reader.hpp"
+#include "tests/support/world.hpp"
 
 namespace turnstile::test {
 namespace {

@@ -7,9 +7,9 @@
 #include <map>
 #include <mutex>
 
-#include "support/own_pgbouncer.hpp"
-#include "support/running.hpp"
-#include "support/world.hpp"
+#include "tests/support/own_pgbouncer.hpp"
+#include "tests/support/running.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/inbox.hpp"
 #include "turnstile/postgres/limiters.hpp"
 #include "turnstile/postgres/migrations.hpp"

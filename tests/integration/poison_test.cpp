@@ -8,8 +8,8 @@
 #include <functional>
 #include <optional>
 
-#include "support/topic_reader.hpp"
-#include "support/world.hpp"
+#include "tests/support/topic_reader.hpp"
+#include "tests/support/world.hpp"
 
 namespace turnstile::test {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <map>
 
-#include "support/tcp_proxy.hpp"
-#include "support/topic_reader.hpp"
-#include "support/world.hpp"
+#include "tests/support/tcp_proxy.hpp"
+#include "tests/support/topic_reader.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/kafka/message.hpp"
 #include "turnstile/turnstile.hpp"
 

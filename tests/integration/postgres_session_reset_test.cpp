@@ -3,8 +3,8 @@
 #include <pqxx/result>
 #include <pqxx/transaction_base>
 
-#include "support/own_pgbouncer.hpp"
 #include "tests/integration/postgres_fixture.hpp"
+#include "tests/support/own_pgbouncer.hpp"
 #include "turnstile/postgres/pqxx.hpp"
 
 namespace turnstile::test {

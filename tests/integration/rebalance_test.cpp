@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/world.hpp"
+#include "tests/support/world.hpp"
 
 namespace turnstile::test {
 namespace {

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <set>
 
-#include "support/running.hpp"
-#include "support/world.hpp"
+#include "tests/support/running.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/turnstile.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "support/world.hpp"
+#include "tests/support/world.hpp"
 
 namespace turnstile::test {
 namespace {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "support/journal.hpp"
+#include "tests/support/journal.hpp"
 #include "turnstile/kafka/limiters.hpp"
 #include "turnstile/log.hpp"
 #include "turnstile/token_service.hpp"

@@ -8,10 +8,10 @@
 #include <array>
 #include <thread>
 
-#include "support/eventually.hpp"
-#include "support/own_kafka.hpp"
-#include "support/token_topic.hpp"
-#include "support/world.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/own_kafka.hpp"
+#include "tests/support/token_topic.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/kafka/limiters.hpp"
 #include "turnstile/log.hpp"
 

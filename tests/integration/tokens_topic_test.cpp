@@ -6,7 +6,7 @@
 #include <fstream>
 #include <future>
 
-#include "support/running.hpp"
+#include "tests/support/running.hpp"
 #include "tokens/wire.hpp"
 #include "tokens_world.hpp"
 #include "turnstile/error.hpp"

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "support/journal.hpp"
-#include "support/outside.hpp"
-#include "support/world.hpp"
+#include "tests/support/journal.hpp"
+#include "tests/support/outside.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/kafka/limiters.hpp"
 #include "turnstile/log.hpp"
 

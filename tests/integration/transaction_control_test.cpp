@@ -5,8 +5,8 @@
 #include <functional>
 #include <pqxx/pqxx>
 
-#include "support/running.hpp"
-#include "support/world.hpp"
+#include "tests/support/running.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/inbox.hpp"
 #include "turnstile/postgres/pqxx.hpp"
 #include "turnstile/postgres/store.hpp"

@@ -6,9 +6,9 @@
 #include <optional>
 #include <sstream>
 
-#include "support/cli.hpp"
-#include "support/postgres_schema.hpp"
-#include "support/process.hpp"
+#include "tests/support/cli.hpp"
+#include "tests/support/postgres_schema.hpp"
+#include "tests/support/process.hpp"
 
 namespace turnstile::test {
 namespace {

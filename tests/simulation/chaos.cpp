@@ -1,4 +1,4 @@
-#include "simulation/chaos.hpp"
+#include "tests/simulation/chaos.hpp"
 
 #include "tokens/wire.hpp"
 

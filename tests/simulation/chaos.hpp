@@ -1,7 +1,7 @@
 #pragma once
 // What goes wrong, and what people do, while chaos lasts.
 
-#include "simulation/world.hpp"
+#include "tests/simulation/world.hpp"
 
 namespace turnstile::simulation {
 

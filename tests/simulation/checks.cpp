@@ -1,6 +1,6 @@
-#include "simulation/checks.hpp"
+#include "tests/simulation/checks.hpp"
 
-#include "simulation/describe.hpp"
+#include "tests/simulation/describe.hpp"
 #include "tokens/snapshot.hpp"
 
 namespace turnstile::simulation {

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "simulation/marks.hpp"
+#include "tests/simulation/marks.hpp"
 #include "tokens/state.hpp"
 
 namespace turnstile::simulation {

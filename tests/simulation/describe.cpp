@@ -1,4 +1,4 @@
-#include "simulation/describe.hpp"
+#include "tests/simulation/describe.hpp"
 
 namespace turnstile::simulation {
 

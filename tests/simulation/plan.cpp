@@ -1,6 +1,6 @@
-#include "simulation/plan.hpp"
+#include "tests/simulation/plan.hpp"
 
-#include "simulation/random.hpp"
+#include "tests/simulation/random.hpp"
 
 namespace turnstile::simulation {
 

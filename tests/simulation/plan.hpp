@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "simulation/schedule.hpp"
+#include "tests/simulation/schedule.hpp"
 
 namespace turnstile::simulation {
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "simulation/simulate.hpp"
+#include "tests/simulation/simulate.hpp"
 
 namespace turnstile::simulation {
 namespace {

@@ -1,4 +1,4 @@
-#include "simulation/process.hpp"
+#include "tests/simulation/process.hpp"
 
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/spdlog.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "simulation/world.hpp"
+#include "tests/simulation/world.hpp"
 #include "tokens/planted.hpp"
 
 namespace turnstile::simulation {

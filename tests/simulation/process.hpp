@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "permits/token_domain.hpp"
-#include "simulation/random.hpp"
-#include "simulation/schedule.hpp"
-#include "simulation/services.hpp"
-#include "simulation/workers.hpp"
+#include "tests/simulation/random.hpp"
+#include "tests/simulation/schedule.hpp"
+#include "tests/simulation/services.hpp"
+#include "tests/simulation/workers.hpp"
 
 namespace turnstile::simulation {
 

@@ -1,9 +1,9 @@
-#include "simulation/services.hpp"
+#include "tests/simulation/services.hpp"
 
 #include <algorithm>
 
-#include "simulation/process.hpp"
-#include "simulation/world.hpp"
+#include "tests/simulation/process.hpp"
+#include "tests/simulation/world.hpp"
 #include "tokens/wire.hpp"
 
 namespace turnstile::simulation {

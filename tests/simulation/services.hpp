@@ -10,8 +10,8 @@
 #include <tuple>
 #include <vector>
 
-#include "simulation/checks.hpp"
-#include "simulation/random.hpp"
+#include "tests/simulation/checks.hpp"
+#include "tests/simulation/random.hpp"
 #include "tokens/event.hpp"
 #include "turnstile/ports/token_log.hpp"
 

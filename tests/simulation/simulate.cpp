@@ -1,11 +1,11 @@
-#include "simulation/simulate.hpp"
+#include "tests/simulation/simulate.hpp"
 
 #include <atomic>
 #include <mutex>
 #include <thread>
 #include <vector>
 
-#include "simulation/world.hpp"
+#include "tests/simulation/world.hpp"
 
 namespace turnstile::simulation {
 

@@ -6,8 +6,8 @@
 #include <ostream>
 #include <string>
 
-#include "simulation/marks.hpp"
-#include "simulation/plan.hpp"
+#include "tests/simulation/marks.hpp"
+#include "tests/simulation/plan.hpp"
 
 namespace turnstile::simulation {
 

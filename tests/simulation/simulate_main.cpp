@@ -6,7 +6,7 @@
 #include <iostream>
 #include <string_view>
 
-#include "simulation/simulate.hpp"
+#include "tests/simulation/simulate.hpp"
 #include "tokens/planted.hpp"
 
 namespace {

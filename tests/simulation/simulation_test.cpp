@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "simulation/simulate.hpp"
+#include "tests/simulation/simulate.hpp"
 
 namespace turnstile::simulation {
 namespace {

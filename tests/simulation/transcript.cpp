@@ -1,4 +1,4 @@
-#include "simulation/transcript.hpp"
+#include "tests/simulation/transcript.hpp"
 
 #include <algorithm>
 #include <sstream>

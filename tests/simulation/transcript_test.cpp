@@ -1,6 +1,6 @@
 // Runs the transcripts. One that does not hold is told with its file and line.
 
-#include "simulation/transcript.hpp"
+#include "tests/simulation/transcript.hpp"
 
 #include <gtest/gtest.h>
 

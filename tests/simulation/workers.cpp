@@ -1,9 +1,9 @@
-#include "simulation/workers.hpp"
+#include "tests/simulation/workers.hpp"
 
 #include <algorithm>
 
-#include "simulation/process.hpp"
-#include "simulation/world.hpp"
+#include "tests/simulation/process.hpp"
+#include "tests/simulation/world.hpp"
 
 namespace turnstile::simulation {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "simulation/schedule.hpp"
+#include "tests/simulation/schedule.hpp"
 #include "tokens/event.hpp"
 #include "turnstile/ports/limiter.hpp"
 

@@ -1,11 +1,11 @@
-#include "simulation/world.hpp"
+#include "tests/simulation/world.hpp"
 
 #include <algorithm>
 #include <array>
 #include <numeric>
 
-#include "simulation/chaos.hpp"
-#include "simulation/describe.hpp"
+#include "tests/simulation/chaos.hpp"
+#include "tests/simulation/describe.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
 

@@ -18,12 +18,12 @@
 #include <string>
 #include <vector>
 
-#include "simulation/checks.hpp"
-#include "simulation/plan.hpp"
-#include "simulation/process.hpp"
-#include "simulation/random.hpp"
-#include "simulation/schedule.hpp"
-#include "simulation/services.hpp"
+#include "tests/simulation/checks.hpp"
+#include "tests/simulation/plan.hpp"
+#include "tests/simulation/process.hpp"
+#include "tests/simulation/random.hpp"
+#include "tests/simulation/schedule.hpp"
+#include "tests/simulation/services.hpp"
 
 namespace turnstile::simulation {
 

@@ -1,4 +1,4 @@
-#include "support/outside.hpp"
+#include "tests/support/outside.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "support/token_topic.hpp"
+#include "tests/support/token_topic.hpp"
 
 namespace turnstile::test {
 

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "support/process.hpp"
+#include "tests/support/process.hpp"
 
 namespace turnstile::test {
 

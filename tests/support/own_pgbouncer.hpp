@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "support/postgres_schema.hpp"
+#include "tests/support/postgres_schema.hpp"
 
 namespace turnstile::test {
 

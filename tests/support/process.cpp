@@ -1,4 +1,4 @@
-#include "support/process.hpp"
+#include "tests/support/process.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "support/eventually.hpp"
+#include "tests/support/eventually.hpp"
 
 namespace turnstile::test {
 

@@ -1,12 +1,12 @@
-#include "support/running.hpp"
+#include "tests/support/running.hpp"
 
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <mutex>
 
-#include "support/eventually.hpp"
 #include "support/logging.hpp"
+#include "tests/support/eventually.hpp"
 
 namespace turnstile::test {
 

@@ -1,10 +1,10 @@
-#include "support/token_topic.hpp"
+#include "tests/support/token_topic.hpp"
 
 #include <chrono>
 #include <memory>
 #include <stdexcept>
 
-#include "support/world.hpp"
+#include "tests/support/world.hpp"
 
 namespace turnstile::test {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "support/token_records.hpp"
+#include "tests/support/token_records.hpp"
 #include "tokens/state.hpp"
 
 namespace turnstile::test {

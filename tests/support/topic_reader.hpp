@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "support/eventually.hpp"
-#include "support/world.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/world.hpp"
 #include "turnstile/kafka/broker.hpp"
 
 namespace turnstile::test {

@@ -1,4 +1,4 @@
-#include "support/world.hpp"
+#include "tests/support/world.hpp"
 
 #include <unistd.h>
 

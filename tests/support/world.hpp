@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "support/eventually.hpp"
-#include "support/postgres_schema.hpp"
-#include "support/process.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/postgres_schema.hpp"
+#include "tests/support/process.hpp"
 #include "turnstile/config.hpp"
 #include "turnstile/context.hpp"
 #include "turnstile/message.hpp"

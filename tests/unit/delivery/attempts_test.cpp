@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "support/eventually.hpp"
+#include "tests/support/eventually.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
 #include "turnstile/turnstile.hpp"

@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "support/eventually.hpp"
+#include "tests/support/eventually.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
 #include "turnstile/turnstile.hpp"

@@ -14,7 +14,7 @@
 #include <sstream>
 #include <thread>
 
-#include "support/eventually.hpp"
+#include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/poll_loop.hpp"
 #include "turnstile/sender.hpp"

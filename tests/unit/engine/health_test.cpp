@@ -11,7 +11,7 @@
 #include <sstream>
 #include <thread>
 
-#include "support/eventually.hpp"
+#include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/limiter.hpp"
 #include "turnstile/testing/broker.hpp"

@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "support/forwarding_store.hpp"
+#include "tests/support/forwarding_store.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/limiter.hpp"
 #include "turnstile/testing/broker.hpp"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "support/forwarding_store.hpp"
+#include "tests/support/forwarding_store.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/poll_loop.hpp"
 #include "turnstile/testing/broker.hpp"

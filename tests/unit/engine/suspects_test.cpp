@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "engine/lane.hpp"
-#include "support/eventually.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/forwarding_store.hpp"
 #include "tests/support/owned_block.hpp"
 #include "turnstile/testing/broker.hpp"

@@ -9,7 +9,7 @@
 #include <future>
 #include <sstream>
 
-#include "support/eventually.hpp"
+#include "tests/support/eventually.hpp"
 #include "turnstile/lease_clock.hpp"
 #include "turnstile/testing/token_log.hpp"
 #include "turnstile/token_service.hpp"

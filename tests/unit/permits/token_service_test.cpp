@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-#include "support/eventually.hpp"
+#include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "unit/tokens/arbitrary.hpp"
+#include "tests/unit/tokens/arbitrary.hpp"
 
 namespace turnstile::tokens {
 namespace {

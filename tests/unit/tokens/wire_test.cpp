@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "unit/tokens/arbitrary.hpp"
+#include "tests/unit/tokens/arbitrary.hpp"
 
 namespace turnstile::tokens {
 namespace {
