@@ -88,7 +88,7 @@ class Domain {
     for (const Event& event : seat.member.take_events()) write(event);
   }
 
-  /// A gate that gives back at once what is asked of it.
+  /// A pool that gives back at once what is asked of it.
   void obey(Seat& seat) {
     for (const Order& order : seat.member.take_orders()) {
       if (order.kind != Order::Kind::surrender) continue;

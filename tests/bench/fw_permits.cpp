@@ -29,7 +29,7 @@ double pair_ns(Limiter& limiter, std::int64_t threads, std::int64_t pairs, std::
       all.emplace_back([&] {
         for (std::int64_t i = 0; i < each;) {
           if (const Permit permit = limiter.try_acquire()) ++i;
-          else ++missed;  // the gate closes for a moment when this machine lets the domain's thread wait for a second
+          else ++missed;  // the pool closes for a moment when this machine lets the domain's thread wait for a second
         }
       });
     }

@@ -1,4 +1,4 @@
-// Whether deleting old ids holds up those who insert: the time of one transaction that takes ids in, while the cleaner works and while
+// Whether deleting old ids holds up those who insert: the time of one transaction that takes ids in, while the purger works and while
 // it does not, in turns, on one table.
 //   --postgres URL --schema S --old 3000000 --connections 4 --batch 20 --rounds 10 --seconds 10 --partitions 1
 // The schema must not exist; it is made, filled with ids of 9 days (of which 8 are kept), and left for the runner to drop.
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "inbox/cleaner.hpp"
+#include "inbox/purger.hpp"
 #include "tests/bench/fw_common.hpp"
 #include "tests/bench/raw_postgres.hpp"
 #include "turnstile/log.hpp"
@@ -106,13 +106,13 @@ int main(int argc, char** argv) {
   std::atomic<std::uint64_t> number{0};
   std::vector<double> without, with;
   for (std::int64_t round = 0; round < 2 * rounds; ++round) {
-    std::unique_ptr<Cleaner> cleaner;
+    std::unique_ptr<Purger> purger;
     if (round % 2 == 1) {
-      cleaner = std::make_unique<Cleaner>(Cleaner::Settings{.look_first = 1ms, .look_every = 1ms},
-                                          std::vector{retention}, store, journal);
+      purger = std::make_unique<Purger>(Purger::Settings{.look_first = 1ms, .look_every = 1ms}, std::vector{retention},
+                                        store, journal);
     }
     const auto times = insert(*store, {handler, fence, 5s, 30s}, shape, number);
-    cleaner.reset();
+    purger.reset();
     auto& into = round % 2 == 1 ? with : without;
     into.insert(into.end(), times.begin(), times.end());
   }

@@ -7,14 +7,14 @@
 #include <ostream>
 #include <string_view>
 
-#include "broker_world.hpp"
+#include "broker_fixture.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::test {
 
 struct BrokerKind {
   const char* name;
-  std::unique_ptr<BrokerWorld> (*make)();
+  std::unique_ptr<BrokerFixture> (*make)();
 };
 
 inline void PrintTo(const BrokerKind& kind, std::ostream* out) { *out << kind.name; }
@@ -43,7 +43,7 @@ class BrokerContract : public ::testing::TestWithParam<BrokerKind> {
   }
 
   std::string group = fresh_name("group");
-  std::unique_ptr<BrokerWorld> world;
+  std::unique_ptr<BrokerFixture> world;
   std::shared_ptr<Broker> broker;
 
  private:

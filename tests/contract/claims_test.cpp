@@ -4,7 +4,7 @@
 
 #include <future>
 
-#include "inbox_world.hpp"
+#include "inbox_fixture.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
 

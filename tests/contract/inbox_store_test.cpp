@@ -7,7 +7,7 @@
 #include <limits>
 #include <set>
 
-#include "tests/contract/inbox_world.hpp"
+#include "tests/contract/inbox_fixture.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::test {

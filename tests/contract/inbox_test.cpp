@@ -6,7 +6,7 @@
 #include <future>
 #include <thread>
 
-#include "tests/contract/inbox_world.hpp"
+#include "tests/contract/inbox_fixture.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::test {
@@ -17,8 +17,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using namespace std::chrono_literals;
 
-constexpr const char* kEffect = InboxWorld::kEffect;
-constexpr const char* kRefused = InboxWorld::kRefused;
+constexpr const char* kEffect = InboxFixture::kEffect;
+constexpr const char* kRefused = InboxFixture::kRefused;
 
 INSTANTIATE_TEST_SUITE_P(Inbox, InboxContract, all_inbox_kinds(), kind_name);
 

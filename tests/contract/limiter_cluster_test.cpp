@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/contract/limiter_world.hpp"
+#include "tests/contract/limiter_fixture.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/ports/limiter.hpp"
 
@@ -38,7 +38,7 @@ class LimiterCluster : public ::testing::TestWithParam<LimiterBackend> {
   bool gets_nothing(const std::shared_ptr<Limiter>& limiter) { return !acquire(limiter, world_->settles_in()); }
   static bool is_lost(const Permit& permit) { return permit.lost().stop_requested(); }
 
-  std::unique_ptr<LimiterWorld> world_;
+  std::unique_ptr<LimiterFixture> world_;
 };
 
 TEST_P(LimiterCluster, the_limit_holds_over_two_processes) {

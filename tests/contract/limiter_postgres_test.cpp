@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "adapters/postgres/src/limits/limiter_statements.hpp"
-#include "tests/contract/limiter_world.hpp"
+#include "tests/contract/limiter_fixture.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/postgres_schema.hpp"
 #include "tests/support/tcp_proxy.hpp"

@@ -1,4 +1,4 @@
-// What every implementation of the Limiter port must do (limiter_world.cpp has the list). What a limit promises over several
+// What every implementation of the Limiter port must do (limiter_fixture.cpp has the list). What a limit promises over several
 // processes: limiter_cluster_test.cpp.
 
 #include "turnstile/ports/limiter.hpp"
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/contract/limiter_world.hpp"
+#include "tests/contract/limiter_fixture.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
 
@@ -29,7 +29,7 @@ class LimiterContract : public ::testing::TestWithParam<LimiterBackend> {
     return !eventually([&] { return static_cast<bool>(limiter->try_acquire()); }, world_->settles_in());
   }
 
-  std::unique_ptr<LimiterWorld> world_;
+  std::unique_ptr<LimiterFixture> world_;
   std::shared_ptr<Limiters> limiters_;
 };
 

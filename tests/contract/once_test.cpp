@@ -6,7 +6,7 @@
 #include <future>
 #include <latch>
 
-#include "inbox_world.hpp"
+#include "inbox_fixture.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/inbox.hpp"
@@ -36,7 +36,7 @@ class OnceContract : public InboxContract {
   /// An effect named so, answered with `response`.
   static Inbox::Effect effect(const std::string& name, const std::string& response) {
     return [=](Context& ctx) {
-      ctx.tx().exec(InboxWorld::kEffect, name);
+      ctx.tx().exec(InboxFixture::kEffect, name);
       ctx.reply(response);
     };
   }
@@ -116,7 +116,8 @@ TEST_P(OnceContract, WrongUseOfAReplyLeavesNothing) {
                             }),
                std::logic_error);
   EXPECT_THROW(inbox().once("charge", "r2", [](Context& ctx) { ctx.publish({}); }), std::logic_error);
-  EXPECT_THROW(inbox().once("charge", "r2", [](Context& ctx) { ctx.tx().exec(InboxWorld::kRefused, "x"); }), SqlError);
+  EXPECT_THROW(inbox().once("charge", "r2", [](Context& ctx) { ctx.tx().exec(InboxFixture::kRefused, "x"); }),
+               SqlError);
   EXPECT_EQ(inbox().check("charge", "r2"), std::nullopt);
   EXPECT_THROW(inbox().once("", "r2", nothing), Error);
 }

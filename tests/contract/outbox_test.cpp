@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "inbox_world.hpp"
+#include "inbox_fixture.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "inbox_world.hpp"
+#include "inbox_fixture.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::test {
@@ -47,7 +47,7 @@ class RequestsContract : public InboxContract {
     const std::string admitted = admit(*session, numbered(), records);
     for (std::size_t i = 0; i < records.size(); ++i) {
       if (admitted[i] == 'f')
-        session->transaction().exec(InboxWorld::kEffect, std::to_string(records[i].request->number));
+        session->transaction().exec(InboxFixture::kEffect, std::to_string(records[i].request->number));
     }
     if (committed) session->commit();
     return admitted;
@@ -119,7 +119,7 @@ TEST_P(RequestsContract, AnAnswerToCommitThatIsLostDoublesNothing) {
     const auto sent = records({carried_out ? 7 : 8});
     const auto session = store().open_session();
     EXPECT_EQ(admit(*session, numbered(), sent), "f");
-    session->transaction().exec(InboxWorld::kEffect, std::to_string(sent[0].request->number));
+    session->transaction().exec(InboxFixture::kEffect, std::to_string(sent[0].request->number));
     world_->lose_next_commit(carried_out);
     EXPECT_THROW(session->commit(), CommitInDoubt);
     EXPECT_EQ(handle(sent), carried_out ? "d" : "f");

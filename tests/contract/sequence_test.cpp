@@ -4,7 +4,7 @@
 
 #include <future>
 
-#include "inbox_world.hpp"
+#include "inbox_fixture.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
 
@@ -32,7 +32,7 @@ class SequenceContract : public InboxContract {
     const auto session = store().open_session();
     const std::string admitted = admit(*session, scope, at(offsets));
     for (std::size_t i = 0; i < offsets.size(); ++i) {
-      if (admitted[i] == 'f') session->transaction().exec(InboxWorld::kEffect, std::to_string(offsets[i]));
+      if (admitted[i] == 'f') session->transaction().exec(InboxFixture::kEffect, std::to_string(offsets[i]));
     }
     if (committed) session->commit();
     return admitted;
@@ -88,7 +88,7 @@ TEST_P(SequenceContract, AnAnswerToCommitThatIsLostDoublesNothing) {
     const Offset offset = carried_out ? 7 : 8;
     const auto session = store().open_session();
     EXPECT_EQ(admit(*session, numbered(), at({offset})), "f");
-    session->transaction().exec(InboxWorld::kEffect, std::to_string(offset));
+    session->transaction().exec(InboxFixture::kEffect, std::to_string(offset));
     world_->lose_next_commit(carried_out);
     EXPECT_THROW(session->commit(), CommitInDoubt);
     EXPECT_EQ(handle(numbered(), {offset}), carried_out ? "d" : "f");

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "inbox_world.hpp"
+#include "inbox_fixture.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::test {

@@ -38,7 +38,7 @@ TEST_P(Horizon, what_may_have_been_forgotten_is_put_aside) {
     EXPECT_TRUE(eventually([&] { return effects == 1 && world.caught_up(); })) << consumer.log_text();
     EXPECT_EQ(consumer.stop(), "");
   }
-  // As the cleaner leaves it, long afterwards.
+  // As the purger leaves it, long afterwards.
   static_cast<void>(world.query(
       "WITH gone AS (DELETE FROM inbox RETURNING handler) INSERT INTO horizon (handler, forgotten_before) "
       "SELECT handler, now() - interval '1 hour' FROM gone "

@@ -24,9 +24,9 @@ constexpr std::int64_t kBatch = 20;
 /// A unit of each of the eight workers that a topic without a limit has.
 constexpr std::int64_t kMostInDoubt = 8 * kBatch;
 
-class LeasedWorld {
+class LeasedFixture {
  public:
-  explicit LeasedWorld(const std::string& more = {}, const std::string& lease = "2s", int partitions = 2)
+  explicit LeasedFixture(const std::string& more = {}, const std::string& lease = "2s", int partitions = 2)
       : world_(WorldOptions{.partitions = partitions, .session_timeout_ms = 3'000, .handler_timeout = "2s"}),
         toml_(world_.toml("mode = \"leased\"\nlease = \"" + lease +
                               "\"\norder = \"key\"\nbatch = " + std::to_string(kBatch) + "\n" + more,
@@ -77,7 +77,7 @@ class LeasedWorld {
 
 TEST(Leased, makes_one_effect_of_each_message) {
   TURNSTILE_NEEDS_SERVERS();
-  LeasedWorld world;
+  LeasedFixture world;
   EXPECT_EQ(world->publish(1'000), 1'100);
   Process one = world.consumer(), other = world.consumer();
   world.expect_all_decided(1'000);
@@ -85,7 +85,7 @@ TEST(Leased, makes_one_effect_of_each_message) {
   EXPECT_EQ(world->effects().rows, 1'000);
   EXPECT_EQ(world->effects().distinct, 1'000);
   EXPECT_EQ(world->out_of_order(), 0);
-  for (Process* process : {&one, &other}) LeasedWorld::end(*process);
+  for (Process* process : {&one, &other}) LeasedFixture::end(*process);
 }
 
 class LeasedKilledAt : public ::testing::TestWithParam<const char*> {
@@ -99,7 +99,7 @@ TEST_P(LeasedKilledAt, loses_nothing_and_repeats_nothing) {
 #if !defined(TURNSTILE_FAILPOINTS)
   GTEST_SKIP() << "this build has no failpoints";
 #endif
-  LeasedWorld world;
+  LeasedFixture world;
   const std::string out = world->add_topic("out");
   world->publish(300);
   Process victim = world.consumer({{"TURNSTILE_FAILPOINT", std::string(GetParam()) + times()}, {"PUBLISH", out}});
@@ -117,7 +117,7 @@ TEST_P(LeasedKilledAt, loses_nothing_and_repeats_nothing) {
       << "done without an effect";
   EXPECT_GE(world->effects().distinct, done);
   EXPECT_LE(world.parked(), kMostInDoubt);
-  LeasedWorld::end(successor);
+  LeasedFixture::end(successor);
 }
 
 /// The same where the other side drops what it has seen: all run in the end, at most those in doubt twice.
@@ -126,7 +126,7 @@ TEST_P(LeasedKilledAt, runs_again_where_that_is_the_policy) {
 #if !defined(TURNSTILE_FAILPOINTS)
   GTEST_SKIP() << "this build has no failpoints";
 #endif
-  LeasedWorld world("unknown = \"rerun\"\n");
+  LeasedFixture world("unknown = \"rerun\"\n");
   world->publish(300);
   Process victim = world.consumer({{"TURNSTILE_FAILPOINT", std::string(GetParam()) + times()}});
   EXPECT_EQ(victim.wait(60s), -SIGKILL) << world->output();
@@ -136,7 +136,7 @@ TEST_P(LeasedKilledAt, runs_again_where_that_is_the_policy) {
   EXPECT_EQ(world->query("SELECT count(*) FROM inbox"), "300");
   EXPECT_LE(world->effects().rows, 300 + kMostInDoubt);
   EXPECT_EQ(world.parked(), 0);
-  LeasedWorld::end(successor);
+  LeasedFixture::end(successor);
 }
 
 INSTANTIATE_TEST_SUITE_P(EachStep, LeasedKilledAt,
@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(EachStep, LeasedKilledAt,
 /// Frozen in its handler past its lease, then woken: what it did is parked, and it writes nothing down for it.
 TEST(Leased, who_wakes_past_its_lease_changes_nothing) {
   TURNSTILE_NEEDS_SERVERS();
-  LeasedWorld world;
+  LeasedFixture world;
   world->publish("freeze", "stop-once:" + world->folder() + "/frozen", "1");
   Process frozen = world.consumer();
   ASSERT_TRUE(eventually([&] { return frozen.is_stopped(); }, 60s)) << world->output();
@@ -168,19 +168,19 @@ TEST(Leased, who_wakes_past_its_lease_changes_nothing) {
   world->publish("freeze", "again", "1");
   EXPECT_TRUE(eventually([&] { return world->caught_up(); }, 30s));
   EXPECT_EQ(world->effects().rows, 1);
-  for (Process* process : {&frozen, &successor}) LeasedWorld::end(*process);
+  for (Process* process : {&frozen, &successor}) LeasedFixture::end(*process);
 }
 
 TEST(Leased, a_handler_longer_than_its_lease_keeps_it) {
   TURNSTILE_NEEDS_SERVERS();
-  LeasedWorld world("", "1s", 1);
+  LeasedFixture world("", "1s", 1);
   world->publish("slow", "sleep:1900");
   world->publish("slow", "its duplicate");
   Process consumer = world.consumer();
   world.expect_all_decided(1);
   EXPECT_EQ(world->effects().rows, 1);
   EXPECT_EQ(world.parked(), 0);
-  LeasedWorld::end(consumer);
+  LeasedFixture::end(consumer);
 }
 
 TEST(Leased, goes_on_without_postgresql_where_that_is_the_policy) {

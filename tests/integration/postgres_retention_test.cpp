@@ -1,4 +1,4 @@
-// How long ids are kept in the database, who may have them deleted, and the cleaner's steps.
+// How long ids are kept in the database, who may have them deleted, and the purger's steps.
 
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
@@ -29,7 +29,7 @@ class PostgresRetention : public PostgresRoleTest {
     sql().exec("INSERT INTO retention (handler, keep_s, said_at) VALUES (" + std::to_string(handler) +
                ", extract(epoch FROM interval '" + keep + "'), now() - interval '" + ago + "')");
   }
-  /// Steps until the cleaner rests. Returns what was deleted in all.
+  /// Steps until the purger rests. Returns what was deleted in all.
   std::int64_t clean(std::int64_t most = 2'000) {
     std::int64_t deleted = 0;
     sql().exec("UPDATE sweep SET due_at = now() WHERE next_block = 0");
@@ -40,7 +40,7 @@ class PostgresRetention : public PostgresRoleTest {
       deleted += step.deleted;
       if (step.wait > 0ms) return deleted;
     }
-    ADD_FAILURE() << "the cleaner comes to no end";
+    ADD_FAILURE() << "the purger comes to no end";
     return deleted;
   }
   std::string ids_of(int handler) {
@@ -205,12 +205,12 @@ TEST_F(PostgresRetention, ARowThatSomebodyHoldsIsNotWaitedFor) {
 TEST_F(PostgresRetention, InsertsGoOnBesideAStepThatIsOpen) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(1'000, "9 days");
-  Sql cleaner(schema_->url());
-  cleaner.exec("BEGIN");
-  cleaner.exec("SELECT purge_step(1000) FROM generate_series(1, 3)");
+  Sql purger(schema_->url());
+  purger.exec("BEGIN");
+  purger.exec("SELECT purge_step(1000) FROM generate_series(1, 3)");
   EXPECT_EQ(begin("a", 3), std::vector(3, Admission::fresh));
   session_->commit();
-  cleaner.exec("COMMIT");
+  purger.exec("COMMIT");
   EXPECT_EQ(ids(), "3");
 }
 

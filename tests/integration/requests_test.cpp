@@ -25,9 +25,9 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-class RequestsWorld {
+class RequestsFixture {
  public:
-  explicit RequestsWorld(int partitions = 3, const std::string& more = {})
+  explicit RequestsFixture(int partitions = 3, const std::string& more = {})
       : world_(WorldOptions{.partitions = partitions, .session_timeout_ms = 3'000, .handler_timeout = "2s"}),
         settings_("mode = \"sequence\"\nmessage_id = \"request\"\n" + more) {}
   World* operator->() noexcept { return &world_; }
@@ -82,7 +82,7 @@ TEST_P(RequestsKilledAt, loses_nothing_and_repeats_nothing) {
 #if !defined(TURNSTILE_FAILPOINTS)
   GTEST_SKIP() << "this build has no failpoints";
 #endif
-  RequestsWorld world;
+  RequestsFixture world;
   const auto sender = world.sender();
   std::vector<OwnedMessage> messages;
   for (int i = 0; i < 500; ++i) {
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(EachStep, RequestsKilledAt,
 TEST(Requests, a_million_of_them_leave_a_row_of_each_producer_and_partition) {
   TURNSTILE_NEEDS_SERVERS();
   constexpr std::int64_t kMessages = 1'000'000, kAtOnce = 20'000, kProducers = 2;
-  RequestsWorld world(2);
+  RequestsFixture world(2);
   static_cast<void>(world->query("CREATE TABLE counted (messages bigint NOT NULL)"));
   const std::string count = "INSERT INTO " + world->schema() + ".counted VALUES ($1)";
   Running consumer(world.config("batch = 2000\n"), [&](Consumer& app) {
@@ -157,7 +157,7 @@ TEST(Requests, a_million_of_them_leave_a_row_of_each_producer_and_partition) {
 /// The response is kept until the producer says that it has it.
 TEST(Requests, a_request_that_is_sent_again_gets_the_same_response) {
   TURNSTILE_NEEDS_SERVERS();
-  RequestsWorld world(1);
+  RequestsFixture world(1);
   const std::string replies = world->add_topic("replies");
   Running consumer(world.config("duplicates = \"replay\"\nreply_topics = \"" + replies + "\"\n"), [&](Consumer& app) {
     app.topic(world->topic(),
@@ -192,7 +192,7 @@ TEST_P(DeadRequestsKilledAt, are_neither_lost_nor_run) {
 #if !defined(TURNSTILE_FAILPOINTS)
   GTEST_SKIP() << "this build has no failpoints";
 #endif
-  RequestsWorld world(1, "request_window = 16\nduplicates = \"replay\"\n");
+  RequestsFixture world(1, "request_window = 16\nduplicates = \"replay\"\n");
   const std::string replies = world->add_topic("replies");
   const std::string answering = "reply_topics = \"" + replies + "\"\n";
   const auto shop = world.producers()->open({.name = "shop"});
@@ -238,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(EachStep, DeadRequestsKilledAt,
 /// A producer lives through an outage of the database: it sends meanwhile, and is the same one afterwards.
 TEST(Requests, keep_their_session_while_the_database_is_away) {
   TURNSTILE_NEEDS_SERVERS();
-  RequestsWorld world(1);
+  RequestsFixture world(1);
   Sql sql(*postgres_url());
   TcpProxy proxy = proxy_to(sql);
   PostgresSettings settings = *world.config().postgres;
@@ -279,7 +279,7 @@ TEST(Requests, keep_their_session_while_the_database_is_away) {
 /// One dies, is sent again and takes effect; the dead letter is then no second effect.
 TEST(Requests, that_took_effect_when_they_were_sent_again_are_not_run_by_a_replay) {
   TURNSTILE_NEEDS_SERVERS();
-  RequestsWorld world(1);
+  RequestsFixture world(1);
   Process consumer = world.consumer();
   const auto shop = world.producers()->open({.name = "shop"});
   const auto send = [&](const std::string& payload) {
@@ -303,7 +303,7 @@ TEST(Requests, that_took_effect_when_they_were_sent_again_are_not_run_by_a_repla
 
 TEST(Requests, that_nobody_can_vouch_for_are_put_aside_and_run_when_somebody_says_so) {
   TURNSTILE_NEEDS_SERVERS();
-  RequestsWorld world(1, "request_window = 16\n");
+  RequestsFixture world(1, "request_window = 16\n");
   Process consumer = world.consumer();
   const auto shop = world.producers()->open({.name = "shop"});
   const auto send = [&](const std::string& id, const ProducerSession& session, std::int64_t number) {
@@ -342,7 +342,7 @@ TEST(Requests, that_nobody_can_vouch_for_are_put_aside_and_run_when_somebody_say
 
 TEST(Requests, of_a_session_that_has_expired_are_not_run) {
   TURNSTILE_NEEDS_SERVERS();
-  RequestsWorld world(1);
+  RequestsFixture world(1);
   Process consumer = world.consumer();
   const auto brief = world.producers()->open({.name = "brief", .expiry = 100ms});
   const auto send = [&](const std::string& id, std::int64_t number) { world.send(world.message(id), brief, number); };

@@ -11,9 +11,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class SequenceWorld {
+class SequenceFixture {
  public:
-  SequenceWorld()
+  SequenceFixture()
       : world_(WorldOptions{.partitions = 3, .session_timeout_ms = 3'000, .handler_timeout = "2s"}),
         toml_(world_.toml("mode = \"sequence\"\nbatch = 20\n", "lock_timeout = \"1s\"\n")) {}
   World* operator->() noexcept { return &world_; }
@@ -45,7 +45,7 @@ TEST_P(SequenceKilledAt, loses_nothing_and_repeats_nothing) {
 #if !defined(TURNSTILE_FAILPOINTS)
   GTEST_SKIP() << "this build has no failpoints";
 #endif
-  SequenceWorld world;
+  SequenceFixture world;
   const auto records = world->publish(500);
   const char* const times = std::string_view(GetParam()) == "before-offset-commit" ? ":1" : ":3";
   Process victim = world.consumer({{"TURNSTILE_FAILPOINT", GetParam() + std::string(times)}});
@@ -69,7 +69,7 @@ TEST_P(DeadRecordsKilledAt, have_an_effect_or_a_dead_letter) {
 #if !defined(TURNSTILE_FAILPOINTS)
   GTEST_SKIP() << "this build has no failpoints";
 #endif
-  SequenceWorld world;
+  SequenceFixture world;
   auto fine = world->publish(50, "a");
   const int failing = 5;
   for (int i = 0; i < failing; ++i) world->publish("bad" + std::to_string(i), "throw", "1");
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(EachStep, DeadRecordsKilledAt,
 
 TEST(Sequence, a_failing_message_holds_its_partition_and_is_a_dead_letter_in_the_end) {
   TURNSTILE_NEEDS_SERVERS();
-  SequenceWorld world;
+  SequenceFixture world;
   const auto before = world->publish(30, "a");
   world->publish("bad", "throw", "1");
   const auto behind = world->publish(30, "b");

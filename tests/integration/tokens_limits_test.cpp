@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tokens_world.hpp"
+#include "tokens_fixture.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -14,7 +14,7 @@ constexpr auto kLease = 4s;
 constexpr Nanos kSoon = 5 * kSecond_ns;
 
 struct Load {
-  LimitedWorld world{{.limit = 8, .lease = kLease, .session_timeout_ms = 20'000, .work_ms = 100}};
+  LimitedFixture world{{.limit = 8, .lease = kLease, .session_timeout_ms = 20'000, .work_ms = 100}};
   Process one, other;
   std::shared_ptr<TokenDomain> operator_;
 
@@ -103,7 +103,7 @@ TEST(TokensLimits, zero_pauses_and_says_so_and_a_billion_is_taken) {
 
 TEST(TokensLimits, of_two_consumers_with_different_limits_and_leases_the_lower_limit_holds_and_is_told) {
   TURNSTILE_NEEDS_SERVERS();
-  LimitedWorld world({.limit = 6, .lease = kLease, .session_timeout_ms = 20'000});
+  LimitedFixture world({.limit = 6, .lease = kLease, .session_timeout_ms = 20'000});
   world->publish(2'000);
   Process wide = world.consumer(6, kLease);
   ASSERT_TRUE(world.runs(wide, 6, 0)) << world->output();

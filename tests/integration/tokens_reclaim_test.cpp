@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "tokens_world.hpp"
+#include "tokens_fixture.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -24,7 +24,7 @@ Nanos last_word(const std::vector<LoggedEvent>& log, pid_t pid) { return deadlin
 
 TEST(TokensReclaim, a_killed_consumers_permits_are_in_use_again_at_the_rebalance_not_at_the_lease) {
   TURNSTILE_NEEDS_SERVERS();
-  LimitedWorld world({.limit = 4, .lease = 60s, .session_timeout_ms = 6'000});
+  LimitedFixture world({.limit = 4, .lease = 60s, .session_timeout_ms = 6'000});
   world->publish(3'000);
   Process stays = world.consumer();
   Process dies = world.consumer();
@@ -44,7 +44,7 @@ TEST(TokensReclaim, a_killed_consumers_permits_are_in_use_again_at_the_rebalance
 TEST(TokensReclaim, under_a_strict_limit_they_come_back_when_the_lease_ends_and_not_before) {
   TURNSTILE_NEEDS_SERVERS();
   constexpr auto lease = 8s;
-  LimitedWorld world({.limit = 4, .lease = lease, .strict = true, .session_timeout_ms = 3'000});
+  LimitedFixture world({.limit = 4, .lease = lease, .strict = true, .session_timeout_ms = 3'000});
   world->publish(2'000);
   Process stays = world.consumer();
   Process dies = world.consumer();
@@ -66,7 +66,7 @@ TEST(TokensReclaim, under_a_strict_limit_they_come_back_when_the_lease_ends_and_
 
 TEST(TokensReclaim, a_clean_leave_gives_permits_back_at_once) {
   TURNSTILE_NEEDS_SERVERS();
-  LimitedWorld world({.limit = 4, .lease = 60s, .session_timeout_ms = 30'000});
+  LimitedFixture world({.limit = 4, .lease = 60s, .session_timeout_ms = 30'000});
   world->publish(1'500);
   Process stays = world.consumer();
   Process leaves = world.consumer();
@@ -87,7 +87,7 @@ TEST(TokensReclaim, a_clean_leave_gives_permits_back_at_once) {
 TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_nothing_and_says_so) {
   TURNSTILE_NEEDS_SERVERS();
   constexpr auto lease = 3s;
-  LimitedWorld world({.limit = 4, .lease = lease, .session_timeout_ms = 45'000, .work_ms = 300});
+  LimitedFixture world({.limit = 4, .lease = lease, .session_timeout_ms = 45'000, .work_ms = 300});
   world->publish(170);
   Process stays = world.consumer();
   Process frozen = world.consumer();
@@ -142,7 +142,7 @@ TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_
 /// The same, but the group has given it up, and the database refuses it: its permits come back sooner than its lease ends.
 TEST(TokensReclaim, a_fenced_consumer_that_wakes_commits_nothing_and_the_limit_holds_meanwhile) {
   TURNSTILE_NEEDS_SERVERS();
-  LimitedWorld world({.limit = 4, .lease = 60s, .session_timeout_ms = 3'000, .work_ms = 200});
+  LimitedFixture world({.limit = 4, .lease = 60s, .session_timeout_ms = 3'000, .work_ms = 200});
   world->publish(220);
   Process stays = world.consumer();
   Process frozen = world.consumer();

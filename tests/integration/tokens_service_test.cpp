@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tokens_world.hpp"
+#include "tokens_fixture.hpp"
 
 namespace turnstile::test {
 namespace {

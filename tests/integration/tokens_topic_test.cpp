@@ -8,7 +8,7 @@
 
 #include "tests/support/running.hpp"
 #include "tokens/wire.hpp"
-#include "tokens_world.hpp"
+#include "tokens_fixture.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/token_service.hpp"
@@ -36,7 +36,7 @@ tokens::Event last_of(const std::vector<LoggedEvent>& log, pid_t pid) {
 /// Faults 25 to 27: bytes that are no events, and events that nobody who is a member wrote.
 TEST(TokensTopic, garbage_and_forged_events_change_nothing) {
   TURNSTILE_NEEDS_SERVERS();
-  LimitedWorld world({.limit = 4, .lease = 3s, .session_timeout_ms = 20'000});
+  LimitedFixture world({.limit = 4, .lease = 3s, .session_timeout_ms = 20'000});
   world->publish(1'200);
   Process one = world.consumer();
   Process other = world.consumer();
@@ -82,7 +82,7 @@ TEST(TokensTopic, garbage_and_forged_events_change_nothing) {
 TEST(TokensTopic, a_member_in_whose_name_others_write_begins_anew_and_the_limit_holds) {
   TURNSTILE_NEEDS_SERVERS();
   constexpr auto lease = 3s;
-  LimitedWorld world({.limit = 4, .lease = lease, .session_timeout_ms = 20'000});
+  LimitedFixture world({.limit = 4, .lease = lease, .session_timeout_ms = 20'000});
   world->publish(1'500);
   Process one = world.consumer();
   Process other = world.consumer();
@@ -121,7 +121,7 @@ class TokensTopicRefused : public ::testing::TestWithParam<WrongTopic> {};
 /// Fault 28.
 TEST_P(TokensTopicRefused, with_the_command_that_puts_it_right) {
   TURNSTILE_NEEDS_SERVERS();
-  LimitedWorld world({.limit = 4});
+  LimitedFixture world({.limit = 4});
   const std::string topic = world.token_topic() + GetParam().suffix;
   kafka::create_topic(brokers(), {topic, GetParam().partitions, 1, GetParam().settings});
   const std::string more = world.limits(60s) + "replication = " + std::to_string(GetParam().replication) + "\n";
@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(TokensTopic, that_cannot_be_created_says_how_to) {
   TURNSTILE_NEEDS_SERVERS();
-  LimitedWorld world({.limit = 4});
+  LimitedFixture world({.limit = 4});
   Running consumer(world->config("limit = 4", world.limits(60s) + "replication = 3\n"),
                    [&](Consumer& app) { app.topic(world->topic(), [](const Message&) {}); });
   const std::string why = consumer.failure(60s);
@@ -179,7 +179,7 @@ class TokensTopicGone : public ::testing::TestWithParam<bool> {};
 /// Fault 29. Created anew under the same name, it is another log.
 TEST_P(TokensTopicGone, ends_all_starts_with_one_clear_error) {
   TURNSTILE_NEEDS_SERVERS();
-  LimitedWorld world({.limit = 4, .lease = 4s, .session_timeout_ms = 20'000});
+  LimitedFixture world({.limit = 4, .lease = 4s, .session_timeout_ms = 20'000});
   world->publish(2'000);
   Process consumer = world.consumer();
   ASSERT_TRUE(world.all_at_work({&consumer})) << world->output();

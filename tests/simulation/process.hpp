@@ -1,5 +1,5 @@
 #pragma once
-// One process: the shipped DomainMember with its member and gates, driven round by round in place of its thread, and around it what a
+// One process: the shipped DomainMember with its member and pools, driven round by round in place of its thread, and around it what a
 // host does: it claims and gives up partitions, and runs handlers under limiters. Its clock runs fast or slow; it may be paused at any
 // time.
 //
@@ -78,7 +78,7 @@ class Process {
   /// Whether anything of it has work.
   [[nodiscard]] bool has_work() const;
   [[nodiscard]] Databases::Key key_of(const Work& work) const;
-  /// Which life it is in, as its gates know; a new one is noted.
+  /// Which life it is in, as its pools know; a new one is noted.
   std::size_t life();
   [[nodiscard]] tokens::Micros deadline(std::size_t life) const { return lives_[life].deadline; }
   [[nodiscard]] tokens::Micros reserve_deadline() const { return reserve_deadline_; }

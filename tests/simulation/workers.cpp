@@ -11,7 +11,7 @@ using tokens::Count;
 
 namespace {
 
-/// A permit of the reserve is of no life of its gate.
+/// A permit of the reserve is of no life of its pool.
 bool is_of_reserve(const Permit& permit) { return permit.token() >> 40 == 0; }
 
 }  // namespace

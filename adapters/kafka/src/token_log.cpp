@@ -24,7 +24,7 @@ constexpr std::size_t most_at_once = 1'024;
 constexpr milliseconds gone_for_good{5'000};
 constexpr milliseconds look_every{1'000};
 constexpr milliseconds look_timeout{500};
-// A record that could not be read is asked for again so often, for so long. Meanwhile nothing is read back, so that the gates close
+// A record that could not be read is asked for again so often, for so long. Meanwhile nothing is read back, so that the permit pools close
 // at the member's own deadline.
 constexpr milliseconds read_again_every{200};
 constexpr milliseconds unreadable_for_good{5'000};

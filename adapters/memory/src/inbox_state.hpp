@@ -201,7 +201,7 @@ class MemorySession final : public InboxSession, public Transaction {
   InboxScope scope_{};
   std::map<InboxKey, std::optional<std::int64_t>> mine_;
   std::optional<Offset> moves_to_;  ///< the partition's progress, with the commit
-  RequestBook book_;
+  RequestWindows book_;
   std::map<MessageId, Request> requests_;  ///< of the batch, where producers number them
   std::map<InboxKey, std::string> responses_;
   std::vector<OutboxRecord> published_;

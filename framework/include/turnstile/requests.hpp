@@ -64,7 +64,7 @@ class RequestWindow {
 };
 
 /// The producers of a batch, as the store knows them in one partition, and what its requests change.
-class RequestBook {
+class RequestWindows {
  public:
   struct Row {
     std::optional<Timestamp> expired;  ///< when its session ended

@@ -5,23 +5,23 @@
 namespace turnstile {
 
 SuspicionPtr suspect(Trials& trials, const PartitionClaim& claim, Offset first, std::optional<Offset> until,
-                     const Journal& journal) {
+                     const RunLog& run_log) {
   if (claim.is_clean) return nullptr;
   auto suspicion = std::make_shared<Suspicion>();
   if (until) suspicion->until = *until;
   for (const Suspect& suspect : trials.take_over(claim.fence, first))
     suspicion->suspects[suspect.offset] = suspect.deaths;
   const std::string bound = until ? " below offset " + std::to_string(*until) : std::string();
-  journal.info(claim.at, "the last owner ended without releasing the partition: messages" + bound +
+  run_log.info(claim.at, "the last owner ended without releasing the partition: messages" + bound +
                              " are recorded in the database before they run");
   if (suspicion->suspects.empty()) return suspicion;
-  journal.warn(claim.at, std::to_string(suspicion->suspects.size()) +
+  run_log.warn(claim.at, std::to_string(suspicion->suspects.size()) +
                              " messages were running when a process died, the first at offset " +
                              std::to_string(suspicion->suspects.begin()->first) +
                              ": each runs while this process runs nothing else");
   for (const auto& [offset, deaths] : suspicion->suspects) {
     if (deaths == 0) continue;
-    journal.warn(to_string(TopicPartitionOffset{claim.at, offset}) + ": " + std::to_string(deaths) +
+    run_log.warn(to_string(TopicPartitionOffset{claim.at, offset}) + ": " + std::to_string(deaths) +
                  (deaths == 1 ? " process has" : " processes have") + " died while running only this message");
   }
   return suspicion;

@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "support/journal.hpp"
+#include "support/run_log.hpp"
 #include "turnstile/ports/inbox.hpp"
 
 namespace turnstile {
@@ -29,6 +29,6 @@ using SuspicionPtr = std::shared_ptr<const Suspicion>;
 /// Null where the last owner has released the partition. `first`: nothing below it is read. `until`: where the partition ends now;
 /// nothing: that is not known. Throws as Trials::take_over() does.
 SuspicionPtr suspect(Trials& trials, const PartitionClaim& claim, Offset first, std::optional<Offset> until,
-                     const Journal& journal);
+                     const RunLog& run_log);
 
 }  // namespace turnstile

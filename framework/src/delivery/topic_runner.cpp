@@ -27,7 +27,7 @@ TopicRunner::TopicRunner(TopicPlan plan, Pipeline pipeline, HandlerId handler, S
   for (const auto& observer : pipeline_.observers) services_.observers.add(observer);
 }
 
-UnitResult TopicRunner::run(std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch,
+UnitResult TopicRunner::run(std::span<const Work> works, const Place& place, InboxSession* session, RunState& watch,
                             bool alone) {
   const bool recorded = place.suspicion && services_.trials &&
                         std::any_of(works.begin(), works.end(),
@@ -38,7 +38,7 @@ UnitResult TopicRunner::run(std::span<const Work> works, const Place& place, Inb
 /// The record goes before the handlers: whoever finds it knows what ran. Without it nothing starts, but in mode none, which does without
 /// the store.
 UnitResult TopicRunner::run_recorded(std::span<const Work> works, const Place& place, InboxSession* session,
-                                     RunWatch& watch, bool alone) {
+                                     RunState& watch, bool alone) {
   std::vector<Offset> offsets, settled;
   for (const Work& work : works) offsets.push_back(work.message->offset());
   UnitResult refused;
@@ -66,14 +66,14 @@ UnitResult TopicRunner::run_recorded(std::span<const Work> works, const Place& p
     services_.trials->end(*place.guard, offsets, settled);
   } catch (const std::exception& e) {
     // Whoever comes next runs alone what is settled already, and finds that out.
-    services_.journal->debug(place.at, plan_.handler, offsets.front(),
+    services_.run_log->debug(place.at, plan_.handler, offsets.front(),
                              std::string("its end could not be recorded: ") + e.what());
   }
   return result;
 }
 
 UnitResult TopicRunner::run_mode(std::span<const Work> works, const Place& place, InboxSession* session,
-                                 RunWatch& watch) {
+                                 RunState& watch) {
   UnitRun unit(*this, works, place, session, watch);
   if (plan_.mode == Mode::none) unit.run_plain();
   else if (plan_.mode == Mode::leased) unit.run_leased();
@@ -81,7 +81,7 @@ UnitResult TopicRunner::run_mode(std::span<const Work> works, const Place& place
   return unit.finish();
 }
 
-UnitResult TopicRunner::run_unclaimed(std::span<const Work> works, const Place& place, RunWatch& watch) {
+UnitResult TopicRunner::run_unclaimed(std::span<const Work> works, const Place& place, RunState& watch) {
   UnitRun unit(*this, works, place, nullptr, watch);
   unit.run_unclaimed();
   return unit.finish();

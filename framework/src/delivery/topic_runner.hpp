@@ -16,16 +16,16 @@
 #include <vector>
 
 #include "config/topic_plan.hpp"
-#include "delivery/claim_keeper.hpp"
 #include "delivery/dead_letters.hpp"
 #include "delivery/death_streaks.hpp"
+#include "delivery/lease_renewer.hpp"
 #include "delivery/place.hpp"
-#include "delivery/producer_book.hpp"
-#include "delivery/run_watch.hpp"
+#include "delivery/producer_secrets.hpp"
+#include "delivery/run_state.hpp"
 #include "delivery/work.hpp"
-#include "inbox/cleaner.hpp"
-#include "support/journal.hpp"
+#include "inbox/purger.hpp"
 #include "support/observers.hpp"
+#include "support/run_log.hpp"
 #include "turnstile/handler.hpp"
 #include "turnstile/ports/inbox.hpp"
 
@@ -64,13 +64,13 @@ struct UnitResult {
 class TopicRunner {
  public:
   struct Services {
-    std::shared_ptr<InboxStore> store;          ///< null where the mode is none
-    std::shared_ptr<Retention> retention{};     ///< how far back ids are known; null without a store
-    std::shared_ptr<ClaimKeeper> claims{};      ///< null unless the mode is leased
-    std::shared_ptr<ProducerBook> producers{};  ///< null unless producers number their requests
-    std::shared_ptr<Trials> trials{};           ///< null where the program has no store
+    std::shared_ptr<InboxStore> store;             ///< null where the mode is none
+    std::shared_ptr<Retention> retention{};        ///< how far back ids are known; null without a store
+    std::shared_ptr<LeaseRenewer> claims{};        ///< null unless the mode is leased
+    std::shared_ptr<ProducerSecrets> producers{};  ///< null unless producers number their requests
+    std::shared_ptr<Trials> trials{};              ///< null where the program has no store
     std::shared_ptr<DeadLetters> dead_letters;
-    std::shared_ptr<const Journal> journal;
+    std::shared_ptr<const RunLog> run_log;
     Observers observers{};
     std::chrono::milliseconds lock_timeout{5'000};
     std::chrono::milliseconds idle_timeout{30'000};
@@ -85,10 +85,10 @@ class TopicRunner {
   /// Runs `works` (of the partition `place`, ascending). `session` is null where the mode is none. Never throws for what a
   /// handler, the store or the broker does; thread-safe, one session and one watch a thread.
   /// `alone`: the process runs nothing else meanwhile.
-  UnitResult run(std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch,
+  UnitResult run(std::span<const Work> works, const Place& place, InboxSession* session, RunState& watch,
                  bool alone = false);
   /// Mode leased: the same without the store, which is away; nothing is claimed.
-  UnitResult run_unclaimed(std::span<const Work> works, const Place& place, RunWatch& watch);
+  UnitResult run_unclaimed(std::span<const Work> works, const Place& place, RunState& watch);
   /// Settles those whose ids are in the inbox already, and puts the others back: needs no permit.
   UnitResult look_up(std::span<const Work> works, const Place& place, InboxSession& session);
   /// For a place that was just claimed, and is read from `start` on (nothing: that is not known).
@@ -108,9 +108,9 @@ class TopicRunner {
  private:
   friend class UnitRun;
 
-  UnitResult run_recorded(std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch,
+  UnitResult run_recorded(std::span<const Work> works, const Place& place, InboxSession* session, RunState& watch,
                           bool alone);
-  UnitResult run_mode(std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch);
+  UnitResult run_mode(std::span<const Work> works, const Place& place, InboxSession* session, RunState& watch);
 
   /// Deaths that could not be put anywhere yet: the handler must not run again for them, while nobody else had the partition.
   std::optional<Death> pending_death(const Place& place, Offset offset) const;

@@ -37,7 +37,7 @@ struct UnitRun::Leases {
   std::vector<Claim> claims;  ///< by place in works_
   bool begun = true;          ///< by the claim itself
   Range begun_so_far;         ///< otherwise: whose handlers may have begun, as far as the store knows
-  std::unique_ptr<ClaimKeeper::Hold> hold;
+  std::unique_ptr<LeaseRenewer::Hold> hold;
   std::vector<ClaimEnd> ends;         ///< not written down yet
   std::vector<std::size_t> ended;     ///< whose: places in works_
   std::vector<std::uint8_t> skipped;  ///< by place in `ended`
@@ -116,21 +116,21 @@ void UnitRun::run_leased() {
 }
 
 bool UnitRun::claim(Leases& leases, const Range& range) {
-  ClaimKeeper& keeper = *runner_.services_.claims;
+  LeaseRenewer& renewer = *runner_.services_.claims;
   // Where the first handler takes all of them, or what is unknown runs again anyway, there is nothing to tell apart.
   leases.begun = range.size() == 1 || !runner_.pipeline_.one_at_a_time || plan_.unknown == UnknownPolicy::rerun;
   const ClaimScope scope{.handler = runner_.handler_,
                          .fence = place_.fence,
                          .owner = leases.owner,
-                         .abandoned = keeper.abandoned(),
+                         .abandoned = renewer.abandoned(),
                          .lease = plan_.lease,
                          .rerun_unknown = plan_.unknown == UnknownPolicy::rerun,
                          .begins = leases.begun,
                          .lock_timeout = runner_.services_.lock_timeout};
-  const auto sent = ClaimKeeper::Clock::now();
+  const auto sent = LeaseRenewer::Clock::now();
   std::vector<Claim> claims;
   const Attempt claimed = guarded(std::nullopt, [&] {
-    claims = keeper.claims().claim(scope, entries_to_claim(range));
+    claims = renewer.claims().claim(scope, entries_to_claim(range));
     return Attempt{};
   });
   switch (claimed.end) {
@@ -142,7 +142,7 @@ bool UnitRun::claim(Leases& leases, const Range& range) {
     case Attempt::End::busy: again_soon(range, claimed.why); return false;
     default:
       // It may have claimed them all the same. Nothing has run, so that whoever is next in this process takes them over.
-      keeper.abandon(leases.owner);
+      renewer.abandon(leases.owner);
       result_.end = UnitResult::End::store_away;
       result_.why = claimed.why;
       return false;
@@ -157,15 +157,15 @@ bool UnitRun::claim(Leases& leases, const Range& range) {
     if (is_in_doubt(range[k])) ++again;
   }
   if (again > 0) {
-    runner_.services_.journal->warn(
+    runner_.services_.run_log->warn(
         place_.at, plan_.handler, message(range.front()).offset(),
         std::to_string(again) +
             " messages from here on may have taken effect before the database went back to an "
             "earlier time; they run again (unknown is rerun, or they had failed)");
   }
-  leases.hold = std::make_unique<ClaimKeeper::Hold>(
-      keeper,
-      ClaimKeeper::Held{runner_.handler_, leases.owner, plan_.lease, sent, place_.at, &watch_, std::move(held)});
+  leases.hold = std::make_unique<LeaseRenewer::Hold>(
+      renewer,
+      LeaseRenewer::Held{runner_.handler_, leases.owner, plan_.lease, sent, place_.at, &watch_, std::move(held)});
   return true;
 }
 
@@ -437,7 +437,7 @@ std::optional<std::vector<bool>> UnitRun::end_claims(Leases& leases, std::span<c
       return std::nullopt;
     }
     if (!told) {
-      runner_.services_.journal->warn(place_.at, plan_.handler, message(leases.ended.front()).offset(),
+      runner_.services_.run_log->warn(place_.at, plan_.handler, message(leases.ended.front()).offset(),
                                       "has ended, which cannot be written down; trying again: " + trouble->why);
     }
     std::this_thread::sleep_for(pause);
@@ -465,14 +465,14 @@ void UnitRun::tell_of_refusal(const Leases& leases, std::size_t i) const {
   const std::size_t at = leases.ended[i];
   const auto refused = leases.refused.find(*ids_[at]);
   if (refused == leases.refused.end()) return;
-  runner_.services_.journal->error(place_.at, plan_.handler, message(at).offset(),
+  runner_.services_.run_log->error(place_.at, plan_.handler, message(at).offset(),
                                    "has ended, which the database refused to write down: " + refused->second);
 }
 
 void UnitRun::write_down_later(const Leases& leases, bool goes_on) {
   runner_.services_.claims->late().add({runner_.handler_, leases.owner, place_.at, leases.ends});
   if (!goes_on) return;
-  runner_.services_.journal->warn(
+  runner_.services_.run_log->warn(
       place_.at, plan_.handler, message(leases.ended.front()).offset(),
       "has ended, and is written down as soon as the database answers (store_down is run): " + result_.why);
 }
@@ -488,7 +488,7 @@ void UnitRun::settle_lost(const Leases& leases, std::size_t i) {
           : "once its lease is over it is parked, for somebody to look at (at once, if the database has lost "
             "its claim)";
   const auto refused = leases.refused.find(*ids_[at]);
-  runner_.services_.journal->error(
+  runner_.services_.run_log->error(
       place_.at, plan_.handler, message(at).offset(),
       (refused != leases.refused.end() ? "done, but the database refused to write that down (" + refused->second + "): "
        : leases.unwritten ? "done, but the store went away before it was written down (" + result_.why + "): "

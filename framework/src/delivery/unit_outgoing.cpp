@@ -57,7 +57,7 @@ std::optional<std::pair<OwnedMessage, MessageId>> UnitRun::reply_record(std::siz
   if (plan_.reply_topics.empty()) return std::nullopt;
   auto reply = reply_to(message(at), plan_.reply_topics);
   if (const auto* none = std::get_if<NoReply>(&reply)) {
-    runner_.services_.journal->warn(place_.at, plan_.handler, message(at).offset(), "not replied to: " + none->why);
+    runner_.services_.run_log->warn(place_.at, plan_.handler, message(at).offset(), "not replied to: " + none->why);
     return std::nullopt;
   }
   auto& record = std::get<OwnedMessage>(reply);

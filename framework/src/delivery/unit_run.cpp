@@ -21,7 +21,7 @@ bool is_lost(Standing standing) { return standing == Standing::lost || standing 
 }  // namespace
 
 UnitRun::UnitRun(TopicRunner& runner, std::span<const Work> works, const Place& place, InboxSession* session,
-                 RunWatch& watch)
+                 RunState& watch)
     : runner_(runner),
       plan_(runner.plan_),
       works_(works),
@@ -71,7 +71,7 @@ void UnitRun::run_unclaimed() {
 namespace {
 
 /// What the handler says cannot be kept: it waits for the store after all.
-class NowhereToSay final : public Outgoing {
+class NoStoreOutgoing final : public Outgoing {
  public:
   void reply(const Message*, std::string_view) override { refuse("reply"); }
   void publish(const OwnedMessage&) override { refuse("message"); }
@@ -87,7 +87,7 @@ class NowhereToSay final : public Outgoing {
 
 void UnitRun::run_plainly(const Range& todo) {
   if (!plan_.fingerprint && !runner_.pipeline_.one_at_a_time) return settle(todo);
-  NowhereToSay nowhere;
+  NoStoreOutgoing nowhere;
   for (const std::size_t at : todo) {
     if (watch_.is_over()) return;
     if (!holding_.empty() && held(at)) continue;
@@ -157,7 +157,7 @@ void UnitRun::identify(Range& todo) {
 bool UnitRun::pass_over(std::size_t at) {
   const auto whom = replayed_for(message(at));
   if (!whom || *whom == plan_.handler) return false;
-  runner_.services_.journal->info(place_.at, plan_.handler, message(at).offset(),
+  runner_.services_.run_log->info(place_.at, plan_.handler, message(at).offset(),
                                   "passed over: it is a dead letter again, of handler " + std::string(*whom));
   result_.verdicts[at].kind = Verdict::Kind::settled;
   ++result_.counts.duplicates;
@@ -183,7 +183,7 @@ bool UnitRun::verify(Range& todo) {
   };
   std::set<std::size_t> forged;
   const Attempt asked = guarded(std::nullopt, [&] {
-    ProducerBook& book = *runner_.services_.producers;
+    ProducerSecrets& book = *runner_.services_.producers;
     secrets = book.secrets(producers);
     std::set<MessageId> doubted;
     for (const std::size_t at : todo) {
@@ -369,7 +369,7 @@ UnitRun::Attempt UnitRun::refuse(const Range& range, const std::vector<std::size
 std::optional<std::size_t> UnitRun::too_old(const Range& range, const std::vector<std::size_t>& fresh) {
   const auto& retention = runner_.services_.retention;
   if (!retention || plan_.too_old == HorizonPolicy::run) return std::nullopt;
-  const Timestamp line = retention->perhaps_forgotten_before();
+  const Timestamp line = retention->horizon_estimate();
   bool asked = false;
   for (const std::size_t k : fresh) {
     const Timestamp time = message(range[k]).timestamp();
@@ -422,7 +422,7 @@ UnitRun::Attempt UnitRun::run_as_batch(const Range& range, const std::vector<std
   }
   if (session_ != nullptr) session_->at_message(fresh.front());
   Outlet outlet(*this, range, std::nullopt);
-  NowhereToSay nowhere;
+  NoStoreOutgoing nowhere;
   Outgoing* const outgoing = session_ != nullptr ? &outlet : unclaimed_ ? static_cast<Outgoing*>(&nowhere) : nullptr;
   Context context({.tx = session_ == nullptr ? nullptr : &session_->transaction(),
                    .outgoing = outgoing,
@@ -443,7 +443,7 @@ UnitRun::Attempt UnitRun::run_as_batch(const Range& range, const std::vector<std
 UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size_t>& fresh) {
   TURNSTILE_FAILPOINT("before-commit");
   if (watch_.permit_is_lost()) {
-    runner_.services_.journal->warn(
+    runner_.services_.run_log->warn(
         place_.at, plan_.handler, message(range.front()).offset(),
         "rolled back: the lease of its permit ended while it ran, so that others may have run "
         "beside it; it runs again");
@@ -472,7 +472,7 @@ UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size
 /// there runs again, and the inbox settles what a transaction still in flight may yet bring.
 UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std::size_t>& fresh,
                                        const std::string& why) {
-  runner_.services_.journal->warn(place_.at, plan_.handler, message(range.front()).offset(),
+  runner_.services_.run_log->warn(place_.at, plan_.handler, message(range.front()).offset(),
                                   "commit in doubt, looking it up: " + why);
   // The next try is told: it waits for the row that the one in doubt may still have locked. What was only answered again has no id
   // to look for; a reply that goes out twice has the same one.
@@ -483,7 +483,7 @@ UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std
   return guarded(std::nullopt, [&] {
     const auto settled = session_->settled(runner_.handler_, place_.fence, ids);
     const bool all = std::all_of(settled.begin(), settled.end(), [](bool there) { return there; });
-    runner_.services_.journal->info(
+    runner_.services_.run_log->info(
         place_.at, plan_.handler, message(range.front()).offset(),
         all ? "commit in doubt: it was committed" : "commit in doubt: not there, running it again");
     return all ? Attempt{} : lost;

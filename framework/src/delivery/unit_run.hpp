@@ -15,7 +15,7 @@ namespace turnstile {
 
 class UnitRun {
  public:
-  UnitRun(TopicRunner& runner, std::span<const Work> works, const Place& place, InboxSession* session, RunWatch& watch);
+  UnitRun(TopicRunner& runner, std::span<const Work> works, const Place& place, InboxSession* session, RunState& watch);
 
   void run_plain();
   void run_transactional();
@@ -153,7 +153,7 @@ class UnitRun {
   std::span<const Work> works_;
   const Place& place_;
   InboxSession* session_;
-  RunWatch& watch_;
+  RunState& watch_;
   UnitResult result_;
   bool unclaimed_ = false;  ///< mode leased, and the store is away
   std::vector<std::optional<MessageId>> ids_;

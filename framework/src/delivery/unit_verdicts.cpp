@@ -157,7 +157,7 @@ void UnitRun::retry(std::size_t at, std::chrono::milliseconds delay, int attempt
   const auto& services = runner_.services_;
   const std::string text =
       "attempt " + std::to_string(attempt - 1) + " failed, again in " + std::to_string(delay.count()) + " ms: " + why;
-  services.journal->warn(place_.at, plan_.handler, message(at).offset(), text);
+  services.run_log->warn(place_.at, plan_.handler, message(at).offset(), text);
   services.observers.tell(&Observer::on_retry, MessageReport{plan_.topic, place_.at.partition, message(at).offset(),
                                                              plan_.handler, attempt - 1, why, delay});
 }
@@ -174,7 +174,7 @@ void UnitRun::bury(std::size_t at, const Death& death) {
       runner_.drop_pending(place_, offset);
       result_.verdicts[at].kind = Verdict::Kind::settled;
       ++result_.counts.dead;
-      services.journal->warn(place_.at, plan_.handler, offset,
+      services.run_log->warn(place_.at, plan_.handler, offset,
                              text_of(buried, plan_) + " (" + death.reason + " after " + std::to_string(death.attempts) +
                                  " attempts): " + death.error);
       services.observers.tell(
@@ -198,7 +198,7 @@ void UnitRun::bury(std::size_t at, const Death& death) {
   const bool first = !runner_.pending_death(place_, offset);
   wait_to_bury(at, death, refused, kRefusedDelay);
   if (first) {
-    services.journal->error(place_.at, plan_.handler, offset,
+    services.run_log->error(place_.at, plan_.handler, offset,
                             "stopped: the message is dead (" + death.reason + ": " + death.error +
                                 ") and its dead letter was refused: " + refused + "; going on as soon as it is taken");
   }
@@ -227,7 +227,7 @@ bool UnitRun::stops_for(std::size_t at, const Death& death) {
   wait_to_bury(at, death, why, kStoppedDelay);
   result_.stopped = true;
   if (runner_.streaks_.tell_of(place_)) {
-    runner_.services_.journal->error(place_.at, plan_.handler, message(at).offset(),
+    runner_.services_.run_log->error(place_.at, plan_.handler, message(at).offset(),
                                      "partition stopped: " + why + ". The last one: " + death.error);
   }
   return true;
@@ -244,7 +244,7 @@ void UnitRun::note_what_went_well() {
 void UnitRun::leave_dead(std::size_t at) {
   result_.verdicts[at].kind = Verdict::Kind::settled;
   ++result_.counts.dead;
-  runner_.services_.journal->info(place_.at, plan_.handler, message(at).offset(),
+  runner_.services_.run_log->info(place_.at, plan_.handler, message(at).offset(),
                                   "is a dead letter already: not run (turnstile dlq replay runs it)");
 }
 
@@ -255,7 +255,7 @@ UnitRun::Attempt UnitRun::busy(const Range& range, Attempt attempt) {
   if (busy_tries_ < kMostBusy) {
     // Where the store answers, it is no outage: nothing but this message waits.
     if (attempt.end == Attempt::End::away && store_answers()) {
-      runner_.services_.journal->warn(
+      runner_.services_.run_log->warn(
           place_.at, plan_.handler, message(range.front()).offset(),
           "the connection to the database was lost while statements of the handler ran; the "
           "database answers, and they run again: " +
@@ -285,7 +285,7 @@ bool UnitRun::store_answers() const {
 
 /// Not a failure of the messages: no attempt is counted.
 void UnitRun::again_soon(const Range& range, const std::string& why, int tries) {
-  runner_.services_.journal->debug(place_.at, plan_.handler, message(range.front()).offset(),
+  runner_.services_.run_log->debug(place_.at, plan_.handler, message(range.front()).offset(),
                                    "busy, again soon: " + why);
   const auto most = std::min(kBusyDelay * (1 << std::clamp(tries - 1, 0, kMostBusy)), kMostBusyDelay);
   for (const std::size_t at : range) {

@@ -13,7 +13,7 @@
 namespace turnstile {
 
 struct Consumer::State {
-  Blueprint blueprint;
+  ConsumerSpec spec;
   std::shared_ptr<HealthBoard> health = std::make_shared<HealthBoard>();
   bool handle_signals = true;
   std::atomic<int> stop{0};
@@ -57,26 +57,26 @@ class SignalWatch {
 }  // namespace
 
 Consumer::Consumer(Config config, Backends backends) : state_(std::make_unique<State>()) {
-  state_->blueprint.config = std::move(config);
-  state_->blueprint.backends = std::move(backends);
-  if (!state_->blueprint.backends.limiters) state_->blueprint.backends.limiters = make_local_limiters();
-  state_->health->name(own_name(state_->blueprint.config.client()));
+  state_->spec.config = std::move(config);
+  state_->spec.backends = std::move(backends);
+  if (!state_->spec.backends.limiters) state_->spec.backends.limiters = make_local_limiters();
+  state_->health->name(own_name(state_->spec.config.client()));
 }
 
 Consumer::~Consumer() = default;
 
 Consumer& Consumer::topic(const std::string& name, Pipeline pipeline) {
-  state_->blueprint.topics.emplace_back(name, std::move(pipeline));
+  state_->spec.topics.emplace_back(name, std::move(pipeline));
   return *this;
 }
 
 Consumer& Consumer::observe(std::shared_ptr<Observer> observer) {
-  state_->blueprint.observers.add(std::move(observer));
+  state_->spec.observers.add(std::move(observer));
   return *this;
 }
 
 Consumer& Consumer::logger(std::shared_ptr<spdlog::logger> logger) {
-  log_through(state_->blueprint, std::move(logger));
+  log_through(state_->spec, std::move(logger));
   return *this;
 }
 
@@ -91,7 +91,7 @@ Health Consumer::health() const { return state_->health->look(); }
 
 std::vector<Finding> Consumer::check() const {
   Findings findings;
-  check_blueprint(state_->blueprint, findings);
+  check_spec(state_->spec, findings);
   const Health now = health();
   if (now.state == Health::State::halted) findings.problem("this consumer", now.reason);
   else if (!now.reason.empty()) findings.warning("this consumer", now.reason);
@@ -111,19 +111,19 @@ void Consumer::run() {
 }
 
 void Consumer::run_until_stopped() {
-  const Blueprint& blueprint = state_->blueprint;
-  if (!blueprint.backends.broker) throw ConfigError({"a Consumer needs a broker: Backends::broker is null"});
+  const ConsumerSpec& spec = state_->spec;
+  if (!spec.backends.broker) throw ConfigError({"a Consumer needs a broker: Backends::broker is null"});
   const SignalWatch signals(state_->stop, state_->handle_signals);
-  const EndBound bound(blueprint.backends.store, state_->stop, blueprint.config.consumer.drain_timeout);
-  const auto journal = open_journal(blueprint);
-  const auto relay = make_relay(blueprint, journal);
-  auto topics = build_topics(blueprint, journal, false, [relay] { relay->ring(); });
-  EngineSettings settings{.consumer = blueprint.config.consumer,
-                          .group = blueprint.config.group(),
-                          .workers = worker_count(blueprint.config, topics),
+  const EndBound bound(spec.backends.store, state_->stop, spec.config.consumer.drain_timeout);
+  const auto run_log = open_run_log(spec);
+  const auto relay = make_relay(spec, run_log);
+  auto topics = build_topics(spec, run_log, false, [relay] { relay->ring(); });
+  EngineSettings settings{.consumer = spec.config.consumer,
+                          .group = spec.config.group(),
+                          .workers = worker_count(spec.config, topics),
                           .health = state_->health};
-  if (blueprint.config.postgres) settings.lock_timeout = blueprint.config.postgres->lock_timeout;
-  Engine engine(settings, *blueprint.backends.broker, blueprint.backends.store, blueprint.backends.limiters, journal);
+  if (spec.config.postgres) settings.lock_timeout = spec.config.postgres->lock_timeout;
+  Engine engine(settings, *spec.backends.broker, spec.backends.store, spec.backends.limiters, run_log);
   const bool stores = need_store(topics);
   for (auto& topic : topics) engine.add_topic(std::move(topic));
   if (stores) relay->start();

@@ -60,14 +60,14 @@ void work(Scheduler& scheduler, WorkerSlot& slot, InboxStore* store) {
 }  // namespace
 
 Engine::Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store,
-               std::shared_ptr<Limiters> limiters, std::shared_ptr<const Journal> journal)
+               std::shared_ptr<Limiters> limiters, std::shared_ptr<const RunLog> run_log)
     : settings_(std::move(settings)),
       store_(std::move(store)),
       trials_(store_ ? store_->trials() : nullptr),
       limiters_(std::move(limiters)),
-      journal_(std::move(journal)),
+      run_log_(std::move(run_log)),
       waker_(std::make_shared<Waker>()),
-      shared_(std::make_shared<Shared>(Window{settings_.consumer.window, settings_.consumer.window_bytes}, journal_,
+      shared_(std::make_shared<Shared>(Window{settings_.consumer.window, settings_.consumer.window_bytes}, run_log_,
                                        [waker = waker_] { waker->wake(); })),
       consumer_(broker.open_consumer()) {
   waker_->point_to(consumer_.get());
@@ -90,7 +90,7 @@ TopicState& Engine::add_topic(std::unique_ptr<TopicState> topic) {
 void Engine::run(const std::atomic<int>& stop) {
   stop_ = &stop;
   start_workers();
-  Keeper::Calls calls;
+  PartitionKeeper::Calls calls;
   calls.claimed = [this](LanePtr lane, PartitionClaim claim) {
     {
       const std::lock_guard lock(shared_->mutex);
@@ -98,14 +98,15 @@ void Engine::run(const std::atomic<int>& stop) {
     }
     consumer_->wake();
   };
-  keeper_ = std::make_unique<Keeper>(Keeper::Settings{.group = settings_.group,
-                                                      .stall_after = settings_.consumer.stall_after,
-                                                      .lock_timeout = settings_.lock_timeout,
-                                                      .limiters = limiters_,
-                                                      .purge = settings_.consumer.purge,
-                                                      .retained = retained(shared_->topics),
-                                                      .producers = numbering_producers(shared_->topics)},
-                                     shared_->scheduler, store_, journal_, std::move(calls));
+  keeper_ =
+      std::make_unique<PartitionKeeper>(PartitionKeeper::Settings{.group = settings_.group,
+                                                                  .stall_after = settings_.consumer.stall_after,
+                                                                  .lock_timeout = settings_.lock_timeout,
+                                                                  .limiters = limiters_,
+                                                                  .purge = settings_.consumer.purge,
+                                                                  .retained = retained(shared_->topics),
+                                                                  .producers = numbering_producers(shared_->topics)},
+                                        shared_->scheduler, store_, run_log_, std::move(calls));
   for (const auto& topic : shared_->topics) names_.push_back(topic->runner.plan().topic);
   consumer_->hurry_when([&stop] { return stop.load(std::memory_order_relaxed) > 1; });
   consumer_->subscribe(names_, *this);
@@ -117,7 +118,7 @@ void Engine::run(const std::atomic<int>& stop) {
     halted = poll_until(stop);
   } catch (const std::exception& e) {
     // Before the waits of an orderly end: they may be long, and who waits should know why.
-    journal_->error(std::string("the consumer ends: ") + e.what());
+    run_log_->error(std::string("the consumer ends: ") + e.what());
     settings_.health->set(Health::State::stopping);
     shut_down();
     throw;
@@ -236,7 +237,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
     lane->topic.runner.services().observers.tell(&Observer::on_assigned, lane->place.at, Epoch{});
     shared_->scheduler.open(std::move(lane));
   }
-  journal_->info("assigned " + std::to_string(partitions.size()) + " partitions");
+  run_log_->info("assigned " + std::to_string(partitions.size()) + " partitions");
   count_partitions(partitions_ + partitions.size());
   std::vector<TopicPartitionOffset> starts;
   if (to_claim.empty()) {
@@ -258,11 +259,11 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
         begin(claim);
       } catch (const BrokerError& e) {  // the others may have a leader
         patience = kBrokerWaitAgain;
-        journal_->warn(claim.at, std::string("its start could not be found; trying again: ") + e.what());
+        run_log_->warn(claim.at, std::string("its start could not be found; trying again: ") + e.what());
       }
     }
   } catch (const StoreBusy& e) {
-    journal_->info(std::string("waiting for the last owner's transaction to end before its partitions are read: ") +
+    run_log_->info(std::string("waiting for the last owner's transaction to end before its partitions are read: ") +
                    e.what());
   } catch (const std::exception& e) {
     shared_->scheduler.store_failed(e.what());  // the keeper claims them when the database is back
@@ -297,7 +298,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
   const auto& committed = known.committed;
   if (!claim.watermark && lane.before) {
     const Offset start = std::max(lane.before->first.value_or(known.first), known.first);
-    journal_->warn(
+    run_log_->warn(
         claim.at,
         "the database went back to a time before its first watermark of the partition; reading again from offset " +
             std::to_string(start));
@@ -315,17 +316,17 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
     // Either the group had no members for so long that Kafka has dropped its offsets, or the topic was deleted and created again. Ids of
     // the records' own tell what has taken effect in both cases.
     if (!topic.runner.plan().knows_by_offset()) start = known.first;
-    journal_->warn(claim.at,
+    run_log_->warn(claim.at,
                    "Kafka has no offset of the group, and the database has settled the partition up to " +
                        std::to_string(*claim.watermark) + "; reading it from offset " + std::to_string(start) +
                        (start < *claim.watermark
                             ? ": what has taken effect is known by its id, and does not run again"
                             : ". If the topic was deleted and created again, its records below that are not read"));
   } else if (start < *committed) {
-    journal_->info(claim.at, "starting at the database's watermark " + std::to_string(start) +
+    run_log_->info(claim.at, "starting at the database's watermark " + std::to_string(start) +
                                  ", below Kafka's offset " + std::to_string(*committed));
   } else if (*committed < *claim.watermark) {
-    journal_->info(
+    run_log_->info(
         claim.at,
         "starting at Kafka's offset " + std::to_string(*committed) + ", below the database's watermark " +
             std::to_string(*claim.watermark) +
@@ -369,7 +370,7 @@ void Engine::watch_over(Place& place, const Place& before, const PartitionClaim&
   }
   const auto bounds = consumer_->bounds(claim.at, wait);
   place.suspicion =
-      suspect(*trials_, claim, start.value_or(0), bounds ? std::optional(bounds->second) : std::nullopt, *journal_);
+      suspect(*trials_, claim, start.value_or(0), bounds ? std::optional(bounds->second) : std::nullopt, *run_log_);
 }
 
 /// Mode none needs no store. Where the program has one all the same, it finds messages that kill their process there.
@@ -391,7 +392,7 @@ void Engine::guard(const std::vector<LanePtr>& lanes) {
       if (const auto& suspicion = lanes[i]->place.suspicion) lanes[i]->lane.single_out(suspicion->suspects);
     }
   } catch (const std::exception& e) {
-    journal_->info("topics in mode none go on without the database, which finds messages that kill their process: " +
+    run_log_->info("topics in mode none go on without the database, which finds messages that kill their process: " +
                    std::string(e.what()));
   }
 }
@@ -412,7 +413,7 @@ void Engine::give_up(const std::vector<LanePtr>& lanes) {
   try {
     trials_->release(released);
   } catch (const std::exception& e) {
-    journal_->info(
+    run_log_->info(
         std::string(
             "the partitions' release could not be recorded: their next owners are careful, as after a death: ") +
         e.what());
@@ -486,13 +487,13 @@ void Engine::take_late_claims() {
       const std::string again = changed ? ", after the database had changed; reading again from offset " +
                                               std::to_string(lane->start.value_or(0))
                                         : "";
-      journal_->info(claim.at, "claimed, epoch " + std::to_string(claim.fence.epoch.value) + again);
+      run_log_->info(claim.at, "claimed, epoch " + std::to_string(claim.fence.epoch.value) + again);
       lane->topic.runner.services().observers.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
     } catch (const HandlerRenumbered&) {
       fatal_ = std::current_exception();
       return;
     } catch (const std::exception& e) {
-      journal_->warn(claim.at, std::string("claimed, but its start could not be found; trying again: ") + e.what());
+      run_log_->warn(claim.at, std::string("claimed, but its start could not be found; trying again: ") + e.what());
       shared_->scheduler.locked([l = lane.get()] { l->claim_at = steady_clock::now() + kBrokerRest; });
     }
   }
@@ -504,7 +505,7 @@ void Engine::on_revoked(std::span<const TopicPartition> partitions, bool lost) {
     if (std::find(partitions.begin(), partitions.end(), lane->place.at) != partitions.end()) lanes.push_back(lane);
   }
   release(lanes, lost);
-  journal_->info((lost ? "lost " : "revoked ") + std::to_string(partitions.size()) + " partitions");
+  run_log_->info((lost ? "lost " : "revoked ") + std::to_string(partitions.size()) + " partitions");
   if (at_work_) count_partitions(partitions_ - std::min(partitions_, partitions.size()));
   for (const auto& at : partitions) {
     if (const TopicState* topic = topic_of(at)) topic->runner.services().observers.tell(&Observer::on_revoked, at);
@@ -520,7 +521,7 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
     shared_->scheduler.cancel(lanes);
     const bool ended = shared_->scheduler.drain(lanes, steady_clock::now() + kGrace, [] { return false; });
     if (!ended) {
-      journal_->error(
+      run_log_->error(
           "handlers, or the transactions that they end with, still run " + std::to_string(kGrace.count()) +
           " ms after their stop_token was set; their partitions are let go, and what they do in the database is "
           "refused once another member has claimed them");
@@ -541,7 +542,7 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
 
 void Engine::shut_down() {
   at_work_ = false;
-  journal_->info("stopping: no new handlers, waiting for those that run");
+  run_log_->info("stopping: no new handlers, waiting for those that run");
   release(shared_->scheduler.lanes(), false);
   consumer_->close();
   waker_->point_to(nullptr);
@@ -553,7 +554,7 @@ void Engine::shut_down() {
     else worker.detach();
   }
   workers_.clear();
-  journal_->info("stopped");
+  run_log_->info("stopped");
 }
 
 }  // namespace turnstile

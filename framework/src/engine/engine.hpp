@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/keeper.hpp"
 #include "engine/log_watch.hpp"
+#include "engine/partition_keeper.hpp"
 #include "engine/scheduler.hpp"
 #include "support/health_board.hpp"
 #include "turnstile/config.hpp"
@@ -34,7 +34,7 @@ struct EngineSettings {
 class Engine final : private AssignmentListener {
  public:
   Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store, std::shared_ptr<Limiters> limiters,
-         std::shared_ptr<const Journal> journal);
+         std::shared_ptr<const RunLog> run_log);
   ~Engine() override;
 
   /// Before run().
@@ -91,13 +91,13 @@ class Engine final : private AssignmentListener {
   std::shared_ptr<InboxStore> store_;
   std::shared_ptr<Trials> trials_;  ///< null without a store
   std::shared_ptr<Limiters> limiters_;
-  std::shared_ptr<const Journal> journal_;
+  std::shared_ptr<const RunLog> run_log_;
   struct Waker;
   std::shared_ptr<Waker> waker_;
   /// Shared with the workers, which may outlive the engine when a handler never returns.
   struct Shared;
   std::shared_ptr<Shared> shared_;
-  std::unique_ptr<Keeper> keeper_;
+  std::unique_ptr<PartitionKeeper> keeper_;
   std::vector<std::thread> workers_;
   const std::atomic<int>* stop_ = nullptr;
   SteadyTime next_commit_{};

@@ -33,7 +33,7 @@ std::string Engine::why_halted() const {
 void Engine::halt(const std::string& why) {
   const bool ends = settings_.consumer.when_halted == HaltPolicy::end;
   settings_.health->set(Health::State::halted, why);
-  journal_->error("this consumer cannot continue: " + why + ". It lets its handlers end and leaves the group" +
+  run_log_->error("this consumer cannot continue: " + why + ". It lets its handlers end and leaves the group" +
                   (ends ? ", and run() throws (consumer.when_halted is end)"
                         : ": other members get its partitions, and this process does nothing until it is stopped "
                           "(consumer.when_halted is release)"));
@@ -44,7 +44,7 @@ void Engine::halt(const std::string& why) {
     std::this_thread::sleep_for(kStopWait);
     if (steady_clock::now() < tell_at) continue;
     tell_at += settings_.consumer.stall_after;
-    journal_->error("this consumer is halted, has left the group and does nothing: " + why);
+    run_log_->error("this consumer is halted, has left the group and does nothing: " + why);
   }
 }
 
@@ -60,7 +60,7 @@ void Engine::tell_of_waiting() {
   waiting_since_.reset();
   std::string topics;
   for (const std::string& name : names_) topics += (topics.empty() ? "" : ", ") + name;
-  journal_->info("no partition of " + topics + " was assigned to this consumer for " + text::duration(patience) +
+  run_log_->info("no partition of " + topics + " was assigned to this consumer for " + text::duration(patience) +
                  ", and it waits for one: the group '" + settings_.group +
                  "' has more members than partitions, its rebalance is not over, or the brokers cannot be reached "
                  "(kafka-consumer-groups.sh --describe --group " +

@@ -54,9 +54,9 @@ void Engine::doubt(const LanePtr& lane) {
 
 void Engine::on_topic_change(const std::string& topic, bool exists) {
   if (exists) {
-    journal_->warn("topic " + topic + " exists again: its partitions are read from their beginning");
+    run_log_->warn("topic " + topic + " exists again: its partitions are read from their beginning");
   } else {
-    journal_->error(
+    run_log_->error(
         "topic " + topic +
         " was deleted in Kafka: its records that were not read yet are lost, and nothing of it runs until it is created "
         "again. Other topics go on");
@@ -122,7 +122,7 @@ void Engine::begin_other_logs() {
 bool Engine::begin_other_log(const LanePtr& lane) {
   const TopicPartition at = lane->place.at;
   if (!consumer_->bounds(at, kKafkaWait)) return false;  // the topic is not there, or has no leader yet
-  journal_->info(at, "Kafka may have another log under its name: what runs ends, then reading begins anew");
+  run_log_->info(at, "Kafka may have another log under its name: what runs ends, then reading begins anew");
   const auto hurry = [this] { return stop_ != nullptr && stop_->load(std::memory_order_relaxed) > 0; };
   if (!shared_->scheduler.drain({&lane, 1}, steady_clock::now() + settings_.consumer.drain_timeout, hurry))
     shared_->scheduler.cancel({&lane, 1});
@@ -154,7 +154,7 @@ bool Engine::begin_without_store(const LanePtr& lane) {
     consumer_->seek({at, start});
     return true;
   } catch (const BrokerError& e) {
-    journal_->warn(at, std::string("where to go on could not be found; trying again: ") + e.what());
+    run_log_->warn(at, std::string("where to go on could not be found; trying again: ") + e.what());
     return false;
   }
 }
@@ -169,7 +169,7 @@ void Engine::leave_other_logs(const std::vector<LanePtr>& lanes) {
       Place place = lane->place;
       act_on(logs_.judge(place.at, known), lane->topic, place, known);
     } catch (const std::exception& e) {
-      journal_->warn(
+      run_log_->warn(
           lane->place.at,
           std::string("Kafka has another log under its name, which its next owner has to find out by itself: ") +
               e.what());
@@ -196,7 +196,7 @@ std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const Top
     as = " as incarnation " + std::to_string(place.incarnation);
   }
   const bool recreated = verdict.kind == Kind::recreated;
-  journal_->warn(
+  run_log_->warn(
       place.at, (recreated ? "the topic was recreated: " : "records were cut off the partition's end: ") + verdict.why +
                     "; reading it " + where + std::to_string(start) + as +
                     (recreated || verdict.exact || !by_offset ? ""
@@ -213,7 +213,7 @@ Offset Engine::not_below(const TopicPartition& at, Offset start, const LogWatch:
   const std::string goes_on = "; reading goes on at offset " + std::to_string(known.first);
   const Offset settled = std::clamp(known.committed.value_or(start), start, known.first);
   if (settled > start) {
-    journal_->warn(at,
+    run_log_->warn(at,
                    "Kafka has deleted " + offsets(start, settled) +
                        " (retention). The group had committed them as settled, but the database's watermark is only " +
                        std::to_string(start) +
@@ -222,7 +222,7 @@ Offset Engine::not_below(const TopicPartition& at, Offset start, const LogWatch:
                        goes_on);
   }
   if (settled < known.first) {
-    journal_->warn(at, "Kafka has deleted records before they were read: " + offsets(settled, known.first) +
+    run_log_->warn(at, "Kafka has deleted records before they were read: " + offsets(settled, known.first) +
                            " (retention). They are lost" + goes_on);
   }
   return known.first;

@@ -26,8 +26,8 @@ struct Engine::Waker {
 };
 
 struct Engine::Shared {
-  Shared(Window window, std::shared_ptr<const Journal> journal, std::function<void()> room_again)
-      : scheduler(window, std::move(journal), std::move(room_again)) {}
+  Shared(Window window, std::shared_ptr<const RunLog> run_log, std::function<void()> room_again)
+      : scheduler(window, std::move(run_log), std::move(room_again)) {}
 
   std::vector<std::unique_ptr<TopicState>> topics;
   Scheduler scheduler;

@@ -36,7 +36,7 @@ class Holds {
 
   Scheduler& scheduler_;
   LimitersHealth limiters_;
-  std::vector<std::pair<LanePtr, RunWatch*>> running_;
+  std::vector<std::pair<LanePtr, RunState*>> running_;
   std::map<const TopicState*, LimiterState> limits_;  ///< of the topics that have a limit
 };
 

@@ -90,12 +90,12 @@ Settled what_became(const BatchReport& counts) {
 }  // namespace
 
 struct PollLoop::State {
-  Blueprint blueprint;
+  ConsumerSpec spec;
   std::once_flag built;
-  std::shared_ptr<const Journal> journal;
+  std::shared_ptr<const RunLog> run_log;
   std::map<std::string, std::unique_ptr<TopicState>, std::less<>> topics;
-  std::unique_ptr<Cleaner> cleaner;  // null without handlers that keep ids
-  std::shared_ptr<Relay> relay;      // null without a broker or a store
+  std::unique_ptr<Purger> purger;  // null without handlers that keep ids
+  std::shared_ptr<Relay> relay;    // null without a broker or a store
   Stop stop;
   std::mutex mutex;  // guards what follows
   std::map<TopicPartition, Place> places;
@@ -132,18 +132,18 @@ struct PollLoop::State {
   void guard_unfenced(Place& place, const TopicState& topic, Offset message);
   void ran(const Place& place);
   void release(std::span<const TopicPartition> partitions);
-  UnitResult run(TopicState& topic, const Work& work, const Place& place, RunWatch& watch);
+  UnitResult run(TopicState& topic, const Work& work, const Place& place, RunState& watch);
   std::unique_ptr<InboxSession> borrow();
   void give_back(std::unique_ptr<InboxSession> session);
 };
 
 void PollLoop::State::build() {
-  journal = open_journal(blueprint);
-  relay = make_relay(blueprint, journal);
+  run_log = open_run_log(spec);
+  relay = make_relay(spec, run_log);
   const auto ring = [relay = relay] {
     if (relay) relay->ring();
   };
-  auto built_topics = build_topics(blueprint, journal, true, ring);
+  auto built_topics = build_topics(spec, run_log, true, ring);
   auto kept = retained(built_topics);
   auto producers = numbering_producers(built_topics);
   const bool stores = need_store(built_topics);
@@ -154,14 +154,14 @@ void PollLoop::State::build() {
   if (relay && stores) relay->start();
   stop.start_looking();
   if (kept.empty() && !producers) return;
-  cleaner = std::make_unique<Cleaner>(
-      Cleaner::Settings{.purge = blueprint.config.consumer.purge, .producers = std::move(producers)}, std::move(kept),
-      blueprint.backends.store, journal);
+  purger =
+      std::make_unique<Purger>(Purger::Settings{.purge = spec.config.consumer.purge, .producers = std::move(producers)},
+                               std::move(kept), spec.backends.store, run_log);
 }
 
 Place PollLoop::State::place_of(const Message& message, const TopicState& topic) {
   const TopicPartition at{std::string(message.topic()), message.partition()};
-  if (!blueprint.backends.store) return {.at = at, .fence = {}};
+  if (!spec.backends.store) return {.at = at, .fence = {}};
   const std::lock_guard lock(mutex);
   if (const auto it = read_again.find(at); it != read_again.end()) throw_read_again(at, it->second);
   if (const auto it = places.find(at); it != places.end()) return it->second;
@@ -186,8 +186,7 @@ Place PollLoop::State::place_of(const Message& message, const TopicState& topic)
 /// Call with the mutex held.
 PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState& topic) {
   try {
-    return blueprint.backends.store
-        ->claim_partitions(blueprint.config.group(), {&at, 1}, topic.runner.services().lock_timeout)
+    return spec.backends.store->claim_partitions(spec.config.group(), {&at, 1}, topic.runner.services().lock_timeout)
         .front();
   } catch (const StoreBusy& e) {
     throw StoreUnavailable(to_string(at) + ": a transaction of its last owner is still open: " + e.what());
@@ -203,7 +202,7 @@ PartitionClaim PollLoop::State::claim_from(const TopicPartition& at, const Topic
     if (claimed.watermark) return claimed;
     const WatermarkUpdate update{claimed.fence, first};
     claimed.watermark = first;
-    if (blueprint.backends.store->advance_watermarks({&update, 1}).front() == WatermarkState::moved) return claimed;
+    if (spec.backends.store->advance_watermarks({&update, 1}).front() == WatermarkState::moved) return claimed;
   }
 }
 
@@ -230,13 +229,13 @@ void PollLoop::State::start_at_the_watermark(const Message& message, const Topic
 
 /// Nothing where no broker says it: without one, for a topic that it does not have, and while it does not answer.
 std::optional<Offset> PollLoop::State::begin_of_log(const TopicPartition& at) const {
-  if (!blueprint.backends.broker) return std::nullopt;
+  if (!spec.backends.broker) return std::nullopt;
   try {
-    const auto bounds = blueprint.backends.broker->open_consumer()->bounds(at, kKafkaWait);
+    const auto bounds = spec.backends.broker->open_consumer()->bounds(at, kKafkaWait);
     if (bounds) return bounds->first;
-    journal->warn(at, "Kafka does not say where the log begins, so the position to read again from may lie below that");
+    run_log->warn(at, "Kafka does not say where the log begins, so the position to read again from may lie below that");
   } catch (const std::exception& e) {
-    journal->warn(
+    run_log->warn(
         at, std::string("where the log begins is not known, so the position to read again from may lie below that: ") +
                 e.what());
   }
@@ -247,7 +246,7 @@ std::optional<Offset> PollLoop::State::begin_of_log(const TopicPartition& at) co
 Offset PollLoop::State::not_below_the_log(const TopicPartition& at, Offset from, Offset message) const {
   const Offset first = std::min(begin_of_log(at).value_or(from), message);
   if (from >= first) return from;
-  journal->warn(at, "Kafka has deleted records that the database does not record as settled: offsets " +
+  run_log->warn(at, "Kafka has deleted records that the database does not record as settled: offsets " +
                         std::to_string(from) + " to " + std::to_string(first - 1) +
                         " (retention). What of them was not settled is lost; reading goes on at offset " +
                         std::to_string(first));
@@ -276,10 +275,10 @@ void PollLoop::State::settled(const Message& message, const Place& place, const 
     now.next_flush = std::chrono::steady_clock::now() + kFlush;
   }
   try {
-    blueprint.backends.store->advance_watermarks(
+    spec.backends.store->advance_watermarks(
         {&update, 1});  // under another fence nothing is done, which the next message tells
   } catch (const std::exception& e) {
-    journal->debug(place.at, topic.runner.plan().handler, message.offset(),
+    run_log->debug(place.at, topic.runner.plan().handler, message.offset(),
                    std::string("its watermark was not written, it lags until the next time: ") + e.what());
   }
 }
@@ -289,7 +288,7 @@ void PollLoop::State::fenced(const Place& place, const TopicState& topic, Offset
   const std::lock_guard lock(mutex);
   const auto found = places.find(place.at);
   if (found == places.end() || found->second.fence != place.fence || topic.fails_open()) return;
-  if (blueprint.backends.store->history() == place.fence->history) return;
+  if (spec.backends.store->history() == place.fence->history) return;
   const Progress& known = progress[place.at];
   // An owner that takes over before the caller has read it again knows only what the database says.
   const PartitionClaim claimed = claim_from(place.at, topic, known.first);
@@ -304,10 +303,9 @@ void PollLoop::State::fenced(const Place& place, const TopicState& topic, Offset
 /// where the caller begins: of those that it has in hand, `message` is only the first that came here.
 void PollLoop::State::guard(Place& place, const PartitionClaim& claim, Offset message) {
   place.guard = claim.fence;
-  const auto window = blueprint.config.consumer.window;
+  const auto window = spec.config.consumer.window;
   const Offset first = std::min(message, claim.watermark.value_or(message)) - static_cast<Offset>(window);
-  place.suspicion =
-      suspect(*blueprint.backends.store->trials(), claim, std::max<Offset>(first, 0), std::nullopt, *journal);
+  place.suspicion = suspect(*spec.backends.store->trials(), claim, std::max<Offset>(first, 0), std::nullopt, *run_log);
   if (place.suspicion) unproved[place.at] = window;
 }
 
@@ -316,7 +314,7 @@ void PollLoop::State::guard_unfenced(Place& place, const TopicState& topic, Offs
   try {
     guard(place, claim(place.at, topic), message);
   } catch (const std::exception& e) {
-    journal->info(
+    run_log->info(
         place.at,
         std::string("mode none goes on without the database, which finds messages that kill their process: ") +
             e.what());
@@ -352,10 +350,10 @@ void PollLoop::State::release(std::span<const TopicPartition> partitions) {
   }
   if (released.empty()) return;
   try {
-    if (!watermarks.empty()) blueprint.backends.store->advance_watermarks(watermarks);
-    blueprint.backends.store->trials()->release(released);
+    if (!watermarks.empty()) spec.backends.store->advance_watermarks(watermarks);
+    spec.backends.store->trials()->release(released);
   } catch (const std::exception& e) {
-    journal->info(
+    run_log->info(
         std::string(
             "the partitions' release could not be recorded: their next owners are careful, as after a death: ") +
         e.what());
@@ -363,7 +361,7 @@ void PollLoop::State::release(std::span<const TopicPartition> partitions) {
 }
 
 /// What was running when a process died runs alone: nothing else is to die with it, or to be suspected.
-UnitResult PollLoop::State::run(TopicState& topic, const Work& work, const Place& place, RunWatch& watch) {
+UnitResult PollLoop::State::run(TopicState& topic, const Work& work, const Place& place, RunState& watch) {
   std::shared_lock together(quiet, std::defer_lock);
   std::unique_lock alone(quiet, std::defer_lock);
   const bool is_suspect = place.suspicion && place.suspicion->is_suspect(work.message->offset());
@@ -387,7 +385,7 @@ std::unique_ptr<InboxSession> PollLoop::State::borrow() {
       return session;
     }
   }
-  return blueprint.backends.store->open_session();
+  return spec.backends.store->open_session();
 }
 
 void PollLoop::State::give_back(std::unique_ptr<InboxSession> session) {
@@ -396,28 +394,28 @@ void PollLoop::State::give_back(std::unique_ptr<InboxSession> session) {
 }
 
 PollLoop::PollLoop(Config config, Backends backends) : state_(std::make_unique<State>()) {
-  state_->blueprint.config = std::move(config);
-  state_->blueprint.backends = std::move(backends);
-  if (!state_->blueprint.backends.limiters) state_->blueprint.backends.limiters = make_local_limiters();
+  state_->spec.config = std::move(config);
+  state_->spec.backends = std::move(backends);
+  if (!state_->spec.backends.limiters) state_->spec.backends.limiters = make_local_limiters();
 }
 
 PollLoop::~PollLoop() {
   const std::atomic<int> stop{2};
-  const EndBound bound(state_->blueprint.backends.store, stop, {});
+  const EndBound bound(state_->spec.backends.store, stop, {});
   std::vector<TopicPartition> all;
   for (const auto& [at, place] : state_->places) all.push_back(at);
   state_->release(all);
   if (state_->relay) state_->relay->stop();
-  state_.reset();  // within the bound: its cleaner may be waiting for the store
+  state_.reset();  // within the bound: its purger may be waiting for the store
 }
 
 PollLoop& PollLoop::topic(const std::string& name, Pipeline pipeline) {
-  state_->blueprint.topics.emplace_back(name, std::move(pipeline));
+  state_->spec.topics.emplace_back(name, std::move(pipeline));
   return *this;
 }
 
 PollLoop& PollLoop::logger(std::shared_ptr<spdlog::logger> logger) {
-  log_through(state_->blueprint, std::move(logger));
+  log_through(state_->spec, std::move(logger));
   return *this;
 }
 
@@ -434,7 +432,7 @@ Settled PollLoop::handle(const Message& message) {
   TopicState& topic = *found->second;
   const Place place = state_->place_of(message, topic);
   const std::stop_token stop = state_->stop.token();
-  RunWatch watch;
+  RunState watch;
   Work work{&message, 0, 1};
   if (place.suspicion) work.attempt += place.suspicion->deaths(message.offset());
   for (;;) {
@@ -443,7 +441,7 @@ Settled PollLoop::handle(const Message& message) {
     {
       watch.reset();
       const Permit permit =
-          topic.limiter ? wait_for_permit(*topic.limiter, *state_->blueprint.backends.limiters, stop) : Permit{};
+          topic.limiter ? wait_for_permit(*topic.limiter, *state_->spec.backends.limiters, stop) : Permit{};
       if (topic.limiter && !permit) throw_stopped();
       const std::stop_callback on_stop(stop, [&watch] { watch.cancel(); });
       const std::stop_callback on_lost_permit(permit.lost(), [&watch] { watch.cancel(); });

@@ -41,10 +41,10 @@ LaneState::Before what_was_settled(const LaneState& lane) {
   return before;
 }
 
-Scheduler::Scheduler(Window window, std::shared_ptr<const Journal> journal, std::function<void()> room_again)
+Scheduler::Scheduler(Window window, std::shared_ptr<const RunLog> run_log, std::function<void()> room_again)
     : window_(window),
       processors_(std::max(2U, std::thread::hardware_concurrency())),
-      journal_(std::move(journal)),
+      run_log_(std::move(run_log)),
       room_again_(std::move(room_again)) {
   bell_->scheduler = this;
 }
@@ -63,9 +63,9 @@ bool Scheduler::all_idle_unlocked() const noexcept {
   return std::all_of(slots_.begin(), slots_.end(), [](const WorkerSlot& slot) { return slot.lane == nullptr; });
 }
 
-std::vector<std::pair<LanePtr, RunWatch*>> Scheduler::running() {
+std::vector<std::pair<LanePtr, RunState*>> Scheduler::running() {
   const std::lock_guard lock(mutex_);
-  std::vector<std::pair<LanePtr, RunWatch*>> all;
+  std::vector<std::pair<LanePtr, RunState*>> all;
   for (WorkerSlot& slot : slots_) all.emplace_back(slot.lane, &slot.watch);
   return all;
 }
@@ -160,9 +160,9 @@ bool Scheduler::pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starv
 
 bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
   TopicState& topic = lane->topic;
-  if (topic.delivered.empty() && topic.asked > waiting_) return gate_.is_open() && pick_look_up(lane, unit);
+  if (topic.delivered.empty() && topic.asked > waiting_) return breaker_.is_closed() && pick_look_up(lane, unit);
   if (!lane->lane.ready(now) || is_crowded(*lane, now)) return false;
-  const bool entered = topic.needs_store() && gate_.enter(now);
+  const bool entered = topic.needs_store() && breaker_.enter(now);
   const bool unclaimed = topic.needs_store() && !entered;
   if (unclaimed && !topic.fails_open()) return false;
   // Where suspects are, the permit comes last: given back under our lock, it would ring us.
@@ -170,7 +170,7 @@ bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::
   const auto undo = [&] {
     for (const Work& work : unit.works) lane->lane.put_back(work);
     unit.works.clear();
-    if (entered) gate_.leave();
+    if (entered) breaker_.leave();
   };
   if (careful) {
     lane->lane.hand_out(unit_size(*lane), now, unit.works);
@@ -181,7 +181,7 @@ bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::
   }
   if (topic.limiter && !find_permit(topic, unit, starved)) {
     undo();
-    return gate_.is_open() && pick_look_up(lane, unit);
+    return breaker_.is_closed() && pick_look_up(lane, unit);
   }
   if (!careful) lane->lane.hand_out(unit_size(*lane), now, unit.works);
   unit.lane = lane;
@@ -259,8 +259,8 @@ SteadyTime Scheduler::next_event() const {
   SteadyTime until = SteadyTime::max();
   for (const auto& lane : lanes_) {
     if (lane->phase != LaneState::Phase::open) continue;
-    if (lane->topic.needs_store() && !lane->topic.fails_open() && !gate_.is_open())
-      until = std::min(until, gate_.next_probe());
+    if (lane->topic.needs_store() && !lane->topic.fails_open() && !breaker_.is_closed())
+      until = std::min(until, breaker_.next_probe());
     else if (const auto due = lane->lane.next_due()) until = std::min(until, *due);
   }
   return until;
@@ -331,7 +331,7 @@ void Scheduler::apply(Unit& unit, UnitResult& result, SteadyTime now) {
   if (result.end == UnitResult::End::fenced) fence_unlocked(lane, now, result.why);
   if (result.end == UnitResult::End::broken && !broken_) {
     broken_ = result.why;
-    journal_->error("stopping: " + result.why);
+    run_log_->error("stopping: " + result.why);
   }
 }
 
@@ -345,7 +345,7 @@ void Scheduler::fence_unlocked(LaneState& lane, SteadyTime now, const std::strin
   lane.phase = LaneState::Phase::fenced;
   // The rebalance that made another one the owner should reach us soon; if it does not, nobody else reads this partition.
   lane.claim_at = now + std::chrono::seconds(10);
-  journal_->warn(lane.place.at,
+  run_log_->warn(lane.place.at,
                  "fenced: what is not committed is dropped, and the partition is claimed again (" + why + ")");
 }
 
@@ -353,18 +353,18 @@ void Scheduler::note_store(const UnitResult& result, SteadyTime now, const Topic
   if (!topic.needs_store()) return;
   if (result.end == UnitResult::End::store_away) {
     thread_local std::minstd_rand generator{std::random_device{}()};
-    if (gate_.failed(now, std::uniform_real_distribution<double>(0.0, 1.0)(generator)))
+    if (breaker_.failed(now, std::uniform_real_distribution<double>(0.0, 1.0)(generator)))
       store_changed(false, result.why);
-  } else if (gate_.answered()) {
+  } else if (breaker_.answered()) {
     store_changed(true, {});
   }
 }
 
 void Scheduler::store_changed(bool available, const std::string& why) {
   store_trouble_ = available ? std::string() : why;
-  if (available) journal_->info("the database answers again: going on");
+  if (available) run_log_->info("the database answers again: going on");
   else
-    journal_->error(
+    run_log_->error(
         "the database cannot be used, so handlers that need it do not start until it can; polling goes on: " + why);
   std::set<TopicState*> open;
   for (const auto& lane : lanes_) {
@@ -373,9 +373,9 @@ void Scheduler::store_changed(bool available, const std::string& why) {
   for (TopicState* topic : open) {
     const std::string& name = topic->runner.plan().topic;
     if (!available) {
-      journal_->warn("topic " + name + ": store_down is run, so its handlers go on, and nothing is claimed");
+      run_log_->warn("topic " + name + ": store_down is run, so its handlers go on, and nothing is claimed");
     } else if (const auto count = std::exchange(topic->unclaimed, 0); count > 0) {
-      journal_->warn(
+      run_log_->warn(
           "topic " + name + ": " + std::to_string(count) +
           " messages ran without the database: those that were or will be delivered again take effect again");
     }
@@ -389,17 +389,17 @@ void Scheduler::store_changed(bool available, const std::string& why) {
 
 void Scheduler::store_answered() {
   const std::lock_guard lock(mutex_);
-  if (gate_.answered()) store_changed(true, {});
+  if (breaker_.answered()) store_changed(true, {});
 }
 
 void Scheduler::store_failed(const std::string& why) {
   const std::lock_guard lock(mutex_);
-  if (gate_.failed(steady_clock::now(), 0)) store_changed(false, why);
+  if (breaker_.failed(steady_clock::now(), 0)) store_changed(false, why);
 }
 
 bool Scheduler::store_available() const {
   const std::lock_guard lock(mutex_);
-  return gate_.is_open();
+  return breaker_.is_closed();
 }
 
 // --- polling thread --------------------------------------------------------------------------------------------------

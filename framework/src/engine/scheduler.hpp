@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "delivery/place.hpp"
-#include "delivery/run_watch.hpp"
+#include "delivery/run_state.hpp"
 #include "delivery/topic_runner.hpp"
 #include "engine/lane.hpp"
-#include "engine/store_gate.hpp"
+#include "engine/store_breaker.hpp"
 #include "turnstile/ports/limiter.hpp"
 
 namespace turnstile {
@@ -99,7 +99,7 @@ struct Unit {
 
 /// A worker thread, as seen from outside.
 struct WorkerSlot {
-  RunWatch watch;
+  RunState watch;
   // Guarded by the scheduler's lock:
   LanePtr lane;  ///< what it works on
   SteadyTime since{};
@@ -114,7 +114,7 @@ struct Window {
 class Scheduler {
  public:
   /// `room_again` is called, without the lock, when a lane whose records were left behind has room (may come too often).
-  Scheduler(Window window, std::shared_ptr<const Journal> journal, std::function<void()> room_again);
+  Scheduler(Window window, std::shared_ptr<const RunLog> run_log, std::function<void()> room_again);
 
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -152,7 +152,7 @@ class Scheduler {
 
   // --- keeper
   /// What each worker runs: a copy of its lane (null when it waits) and its watch.
-  [[nodiscard]] std::vector<std::pair<LanePtr, RunWatch*>> running();
+  [[nodiscard]] std::vector<std::pair<LanePtr, RunState*>> running();
   /// The store answered, or did not, to somebody else than a worker.
   void store_answered();
   void store_failed(const std::string& why);
@@ -201,7 +201,7 @@ class Scheduler {
   const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
   const Window window_;
   const std::size_t processors_;
-  std::shared_ptr<const Journal> journal_;
+  std::shared_ptr<const RunLog> run_log_;
   std::function<void()> room_again_;
   mutable std::mutex mutex_;
   std::condition_variable work_;  ///< something may start
@@ -217,7 +217,7 @@ class Scheduler {
   LanePtr wants_quiet_;      ///< its next unit is to run alone: nothing else starts until nothing runs; may be null
   std::optional<std::string> broken_;
   SteadyTime crowded_until_ = SteadyTime::max();  ///< when the last pick's crowd has an end at the latest
-  StoreGate gate_;
+  StoreBreaker breaker_;
   std::string store_trouble_;  ///< empty: none
 };
 

@@ -22,12 +22,12 @@ constexpr std::chrono::milliseconds kDescribeWait{10'000};
 constexpr std::size_t kMostTopics = 10;
 
 /// What the environment says of the topics that only the program names. Gives the variables that mean nothing to it.
-std::vector<std::string> add_environment(Blueprint& blueprint, std::vector<std::string>& problems) {
+std::vector<std::string> add_environment(ConsumerSpec& spec, std::vector<std::string>& problems) {
   std::set<std::string> topics;
-  for (const auto& [name, pipeline] : blueprint.topics) topics.insert(name);
-  const auto found = read_environment(topics, blueprint.config);
+  for (const auto& [name, pipeline] : spec.topics) topics.insert(name);
+  const auto found = read_environment(topics, spec.config);
   problems.insert(problems.end(), found.begin(), found.end());
-  return unread_variables(topics, blueprint.config);
+  return unread_variables(topics, spec.config);
 }
 
 /// The topics that the program has, and which of them this name may mean.
@@ -45,17 +45,17 @@ std::string known_topics(const std::set<std::string>& topics, const std::string&
 }
 
 /// Settings with what code and configuration say; reports what contradicts itself.
-std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool caller_raises,
+std::vector<TopicSettings> effective_settings(const ConsumerSpec& spec, bool caller_raises,
                                               std::vector<std::string>& problems) {
   std::vector<TopicSettings> all;
   std::set<std::string> names;
   std::map<std::string, std::string> handlers;  // handler id -> topic
-  Config config = blueprint.config;
-  if (blueprint.backends.store && !config.postgres) config.postgres.emplace();  // a store of the program's own will do
-  for (const auto& [name, pipeline] : blueprint.topics) {
-    const auto configured = blueprint.config.topics.find(name);
+  Config config = spec.config;
+  if (spec.backends.store && !config.postgres) config.postgres.emplace();  // a store of the program's own will do
+  for (const auto& [name, pipeline] : spec.topics) {
+    const auto configured = spec.config.topics.find(name);
     const TopicSettings settings =
-        configured == blueprint.config.topics.end() ? pipeline.settings : merge(pipeline.settings, configured->second);
+        configured == spec.config.topics.end() ? pipeline.settings : merge(pipeline.settings, configured->second);
     if (!names.insert(name).second) problems.push_back("topic '" + name + "': given twice; a topic has one handler");
     const std::string handler = settings.handler.value_or(name);
     const auto [other, is_new] = handlers.emplace(handler, name);
@@ -69,13 +69,12 @@ std::vector<TopicSettings> effective_settings(const Blueprint& blueprint, bool c
   }
   std::map<std::string, std::string> dead_letters;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (auto to = dead_letter_name(blueprint.topics[i].first, all[i]))
-      dead_letters.emplace(blueprint.topics[i].first, *to);
+    if (auto to = dead_letter_name(spec.topics[i].first, all[i])) dead_letters.emplace(spec.topics[i].first, *to);
   }
   for (auto& problem : check_dead_letters(dead_letters)) problems.push_back(std::move(problem));
-  for (const auto& [name, ignored] : blueprint.config.topics) {
+  for (const auto& [name, ignored] : spec.config.topics) {
     if (names.contains(name)) continue;
-    problems.push_back(blueprint.config.where("topics." + name) + ": the program has no handler for this topic; " +
+    problems.push_back(spec.config.where("topics." + name) + ": the program has no handler for this topic; " +
                        known_topics(names, name));
   }
   return all;
@@ -134,15 +133,15 @@ std::optional<std::string> warn_of_retention(const TopicInfo& info, std::chrono:
 
 /// Topics that do not exist are a problem, and so are ids that are kept for too short a time. What the broker says of each; nothing
 /// without a broker. `reads`: from this broker; a poll loop may have its records from anywhere.
-std::vector<std::optional<TopicInfo>> check_broker(const Blueprint& blueprint, const std::vector<TopicPlan>& plans,
-                                                   const std::vector<TopicSettings>& settings, const Journal& journal,
+std::vector<std::optional<TopicInfo>> check_broker(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans,
+                                                   const std::vector<TopicSettings>& settings, const RunLog& run_log,
                                                    bool reads) {
   std::vector<std::optional<TopicInfo>> infos(plans.size());
-  if (!blueprint.backends.broker) return infos;
+  if (!spec.backends.broker) return infos;
   std::string missing;
   std::vector<std::string> problems;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    const auto& info = infos[i] = blueprint.backends.broker->describe(plans[i].topic, kDescribeWait);
+    const auto& info = infos[i] = spec.backends.broker->describe(plans[i].topic, kDescribeWait);
     const auto need = [&](const std::string& topic, const char* what) {
       missing += (missing.empty() ? "" : "\n") + std::string(what) + " '" + topic +
                  "' does not exist; create it: kafka-topics.sh --bootstrap-server BROKER --create --topic " + topic +
@@ -150,21 +149,21 @@ std::vector<std::optional<TopicInfo>> check_broker(const Blueprint& blueprint, c
     };
     if (!info && reads) need(plans[i].topic, "topic");
     if (!info && !reads && !settings[i].keep_ids_for && plans[i].mode != Mode::none && plans[i].mode != Mode::sequence)
-      journal.warn("topic " + plans[i].topic +
+      run_log.warn("topic " + plans[i].topic +
                    " is not in the Kafka of [kafka], so how long it keeps its records is not known: its ids are kept "
                    "forever. Set keep_ids_for to more than its retention.ms");
-    if (plans[i].dead_letter && !blueprint.backends.broker->describe(*plans[i].dead_letter, kDescribeWait)) {
+    if (plans[i].dead_letter && !spec.backends.broker->describe(*plans[i].dead_letter, kDescribeWait)) {
       need(*plans[i].dead_letter, "dead letter topic");
     }
     for (const std::string& topic : plans[i].reply_topics) {
-      if (!blueprint.backends.broker->describe(topic, kDescribeWait)) need(topic, "reply topic");
+      if (!spec.backends.broker->describe(topic, kDescribeWait)) need(topic, "reply topic");
     }
     const auto keep = settings[i].keep_ids_for;
     if (!info || !keep || plans[i].mode == Mode::none) continue;
     if (const auto problem = check_retention(*info, *keep)) {
-      problems.push_back(blueprint.config.where("topics." + plans[i].topic + ".keep_ids_for") + ": " + *problem);
+      problems.push_back(spec.config.where("topics." + plans[i].topic + ".keep_ids_for") + ": " + *problem);
     } else if (const auto warning = warn_of_retention(*info, *keep)) {
-      journal.warn("topic " + plans[i].topic + ": " + *warning);
+      run_log.warn("topic " + plans[i].topic + ": " + *warning);
     }
   }
   if (!missing.empty()) throw BrokerError(missing);
@@ -173,10 +172,10 @@ std::vector<std::optional<TopicInfo>> check_broker(const Blueprint& blueprint, c
 }
 
 /// One line for each topic, so that the log shows what code, file and environment came to.
-void tell_of_topic(const TopicPlan& plan, const TopicSettings& settings, const Journal& journal) {
-  journal.info("topic " + plan.topic + ": " + describe(plan));
+void tell_of_topic(const TopicPlan& plan, const TopicSettings& settings, const RunLog& run_log) {
+  run_log.info("topic " + plan.topic + ": " + describe(plan));
   if (!settings.retry || plan.dead_letter) return;
-  journal.warn("topic " + plan.topic + ": retry says " + std::to_string(plan.retry.attempts) +
+  run_log.warn("topic " + plan.topic + ": retry says " + std::to_string(plan.retry.attempts) +
                " attempts, and without a dead_letter a message that fails is retried for ever" +
                (plan.order == Order::none  ? ""
                 : plan.order == Order::key ? " and holds the messages of its key"
@@ -207,54 +206,53 @@ std::string random_name() {
 
 }  // namespace
 
-std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint) {
-  const auto& given = blueprint.logger ? blueprint.logger : blueprint.backends.logger;
-  return std::make_shared<Journal>(given ? given : make_logger(blueprint.config.log),
-                                   own_name(blueprint.config.client()));
+std::shared_ptr<const RunLog> open_run_log(const ConsumerSpec& spec) {
+  const auto& given = spec.logger ? spec.logger : spec.backends.logger;
+  return std::make_shared<RunLog>(given ? given : make_logger(spec.config.log), own_name(spec.config.client()));
 }
 
-void log_through(Blueprint& blueprint, std::shared_ptr<spdlog::logger> logger) {
-  if (blueprint.backends.logger && logger) redirect(*blueprint.backends.logger, logger);
-  blueprint.logger = std::move(logger);
+void log_through(ConsumerSpec& spec, std::shared_ptr<spdlog::logger> logger) {
+  if (spec.backends.logger && logger) redirect(*spec.backends.logger, logger);
+  spec.logger = std::move(logger);
 }
 
-std::shared_ptr<Relay> make_relay(const Blueprint& blueprint, const std::shared_ptr<const Journal>& journal) {
-  const auto& broker = blueprint.backends.broker;
-  const auto& store = blueprint.backends.store;
+std::shared_ptr<Relay> make_relay(const ConsumerSpec& spec, const std::shared_ptr<const RunLog>& run_log) {
+  const auto& broker = spec.backends.broker;
+  const auto& store = spec.backends.store;
   if (!store || !broker) return nullptr;
   return std::make_shared<Relay>(
-      Relay::Settings{.owner = journal->member() + " " + random_name()}, store->outbox(),
-      [broker = broker] { return broker->open_sender(); }, journal);
+      Relay::Settings{.owner = run_log->member() + " " + random_name()}, store->outbox(),
+      [broker = broker] { return broker->open_sender(); }, run_log);
 }
 
-std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::shared_ptr<const Journal> journal,
+std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::shared_ptr<const RunLog> run_log,
                                                       bool caller_raises, std::function<void()> on_published) {
   std::vector<std::string> problems;
-  if (blueprint.topics.empty()) problems.emplace_back("no topic was given: call topic(name, handler) before running");
-  for (const auto& unread : add_environment(blueprint, problems)) journal->warn(unread);
-  const auto settings = effective_settings(blueprint, caller_raises, problems);
+  if (spec.topics.empty()) problems.emplace_back("no topic was given: call topic(name, handler) before running");
+  for (const auto& unread : add_environment(spec, problems)) run_log->warn(unread);
+  const auto settings = effective_settings(spec, caller_raises, problems);
   if (!problems.empty()) throw ConfigError(problems);
 
   std::vector<TopicPlan> plans;
-  for (std::size_t i = 0; i < settings.size(); ++i) plans.push_back(plan_topic(blueprint.topics[i].first, settings[i]));
-  for (std::size_t i = 0; i < settings.size(); ++i) tell_of_topic(plans[i], settings[i], *journal);
+  for (std::size_t i = 0; i < settings.size(); ++i) plans.push_back(plan_topic(spec.topics[i].first, settings[i]));
+  for (std::size_t i = 0; i < settings.size(); ++i) tell_of_topic(plans[i], settings[i], *run_log);
   const bool stores = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode != Mode::none; });
-  const auto store = stores ? blueprint.backends.store : nullptr;
+  const auto store = stores ? spec.backends.store : nullptr;
   if (stores && !store) throw ConfigError({"a topic whose mode is not none needs a database: set [postgres] url"});
   if (store) store->check_schema();
 
-  const auto infos = check_broker(blueprint, plans, settings, *journal, !caller_raises);
+  const auto infos = check_broker(spec, plans, settings, *run_log, !caller_raises);
   const bool dies = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.dead_letter.has_value(); });
-  const auto producer = dies && blueprint.backends.broker ? blueprint.backends.broker->open_producer() : nullptr;
+  const auto producer = dies && spec.backends.broker ? spec.backends.broker->open_producer() : nullptr;
   const auto dead_letters = std::make_shared<DeadLetters>(producer, store);
-  const auto trials = blueprint.backends.store ? blueprint.backends.store->trials() : nullptr;
+  const auto trials = spec.backends.store ? spec.backends.store->trials() : nullptr;
 
   const bool leases = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::leased; });
-  const auto claims = leases ? std::make_shared<ClaimKeeper>(store->claims(), journal) : nullptr;
+  const auto claims = leases ? std::make_shared<LeaseRenewer>(store->claims(), run_log) : nullptr;
 
   const bool numbered =
       std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.numbering == Numbering::requests; });
-  const auto producers = numbered ? std::make_shared<ProducerBook>(store->producers()) : nullptr;
+  const auto producers = numbered ? std::make_shared<ProducerSecrets>(store->producers()) : nullptr;
 
   std::vector<std::unique_ptr<TopicState>> topics;
   for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -264,41 +262,41 @@ std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::
                                    .producers = plan.numbering == Numbering::requests ? producers : nullptr,
                                    .trials = trials,
                                    .dead_letters = dead_letters,
-                                   .journal = journal,
-                                   .observers = blueprint.observers,
+                                   .run_log = run_log,
+                                   .observers = spec.observers,
                                    .idle_timeout = plan.handler_timeout,
                                    .on_published = on_published,
                                    .caller_raises = caller_raises};
-    if (blueprint.config.postgres) services.lock_timeout = blueprint.config.postgres->lock_timeout;
+    if (spec.config.postgres) services.lock_timeout = spec.config.postgres->lock_timeout;
     const HandlerId handler = services.store ? store->register_handler(plan.handler) : HandlerId{};
-    if (plan.mode == Mode::sequence) check_counting_group(*store, handler, plan, blueprint.config.group());
+    if (plan.mode == Mode::sequence) check_counting_group(*store, handler, plan, spec.config.group());
     else if (services.store) {
-      if (!settings[i].handler) check_first_group(*store, handler, plan.topic, blueprint.config.group());
+      if (!settings[i].handler) check_first_group(*store, handler, plan.topic, spec.config.group());
       services.retention = retain(*store, handler, plan.handler, settings[i], infos[i]);
     }
     std::shared_ptr<Limiter> limiter;
     if (!plan.limiter.empty()) {
-      Limiters& limiters = *blueprint.backends.limiters;
+      Limiters& limiters = *spec.backends.limiters;
       // Partitions of a caller that polls itself are not claimed from the limiters.
       limiter = caller_raises ? limiters.open(plan.limiter, plan.limit)
                               : limiters.open_for_partitions(plan.limiter, plan.limit);
     }
-    topics.push_back(std::make_unique<TopicState>(plan, blueprint.topics[i].second, handler, std::move(services),
-                                                  std::move(limiter)));
+    topics.push_back(
+        std::make_unique<TopicState>(plan, spec.topics[i].second, handler, std::move(services), std::move(limiter)));
   }
   return topics;
 }
 
-void check_blueprint(Blueprint blueprint, Findings& findings) {
+void check_spec(ConsumerSpec spec, Findings& findings) {
   std::vector<std::string> problems;
-  for (const auto& unread : add_environment(blueprint, problems)) findings.warning("configuration", unread);
-  const auto settings = effective_settings(blueprint, false, problems);
+  for (const auto& unread : add_environment(spec, problems)) findings.warning("configuration", unread);
+  const auto settings = effective_settings(spec, false, problems);
   for (const std::string& problem : problems) findings.problem("configuration", problem);
   if (problems.empty()) findings.ok("configuration", std::to_string(settings.size()) + " topics with their handlers");
-  if (!blueprint.backends.look) return;
-  Config config = blueprint.config;
-  for (std::size_t i = 0; i < settings.size(); ++i) config.topics[blueprint.topics[i].first] = settings[i];
-  blueprint.backends.look(config, findings);
+  if (!spec.backends.look) return;
+  Config config = spec.config;
+  for (std::size_t i = 0; i < settings.size(); ++i) config.topics[spec.topics[i].first] = settings[i];
+  spec.backends.look(config, findings);
 }
 
 bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics) {

@@ -10,14 +10,14 @@
 
 #include "engine/scheduler.hpp"
 #include "outbox/relay.hpp"
-#include "support/journal.hpp"
+#include "support/run_log.hpp"
 #include "turnstile/config.hpp"
 #include "turnstile/consumer.hpp"
 
 namespace turnstile {
 
 /// What the program has asked for, before anything was checked.
-struct Blueprint {
+struct ConsumerSpec {
   Config config;
   Backends backends;
   std::vector<std::pair<std::string, Pipeline>> topics;  ///< in the order of asking, names may repeat
@@ -26,23 +26,23 @@ struct Blueprint {
 };
 
 /// The logger that was given, or the backends', or one as [log] says. Its lines carry the process's name.
-std::shared_ptr<const Journal> open_journal(const Blueprint& blueprint);
+std::shared_ptr<const RunLog> open_run_log(const ConsumerSpec& spec);
 
 /// Consumer::logger(), PollLoop::logger().
-void log_through(Blueprint& blueprint, std::shared_ptr<spdlog::logger> logger);
+void log_through(ConsumerSpec& spec, std::shared_ptr<spdlog::logger> logger);
 
 /// Sends what handlers have published. Null where there is no outbox, or no broker.
-std::shared_ptr<Relay> make_relay(const Blueprint& blueprint, const std::shared_ptr<const Journal>& journal);
+std::shared_ptr<Relay> make_relay(const ConsumerSpec& spec, const std::shared_ptr<const RunLog>& run_log);
 
 /// Checks settings, schema and topics, registers handlers, opens limiters. Throws ConfigError, SchemaError,
 /// StoreUnavailable, BrokerError.
-/// `blueprint`: a copy, to which the environment's settings of the program's topics are added.
+/// `spec`: a copy, to which the environment's settings of the program's topics are added.
 /// `caller_raises`, `on_published`: see TopicRunner::Services.
-std::vector<std::unique_ptr<TopicState>> build_topics(Blueprint blueprint, std::shared_ptr<const Journal> journal,
+std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::shared_ptr<const RunLog> run_log,
                                                       bool caller_raises, std::function<void()> on_published = {});
 
 /// What is wrong with the settings and topics of the program, and what the backends find. Throws nothing of what it finds.
-void check_blueprint(Blueprint blueprint, Findings& findings);
+void check_spec(ConsumerSpec spec, Findings& findings);
 
 /// Whether any of them keeps something in the store.
 bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics);

@@ -59,7 +59,7 @@ void RequestWindow::advance(std::int64_t to) noexcept {
   kept_.low = std::max(kept_.low, to - size());
 }
 
-Admission RequestBook::admit(const Request& request) {
+Admission RequestWindows::admit(const Request& request) {
   const auto row = rows_.find(request.producer);
   if (row == rows_.end()) return Admission::no_session;
   const auto& expired = row->second.expired;

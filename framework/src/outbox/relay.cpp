@@ -24,11 +24,11 @@ std::vector<OutboxShard> all_shards() {
 }  // namespace
 
 Relay::Relay(Settings settings, std::shared_ptr<Outbox> outbox, OpenSender open_sender,
-             std::shared_ptr<const Journal> journal)
+             std::shared_ptr<const RunLog> run_log)
     : settings_(std::move(settings)),
       outbox_(std::move(outbox)),
       open_sender_(std::move(open_sender)),
-      journal_(std::move(journal)) {}
+      run_log_(std::move(run_log)) {}
 
 void Relay::start() {
   thread_ = std::thread([this] { run(); });
@@ -153,7 +153,7 @@ void Relay::send_alone(const OutboxRecord& record) {
 
 void Relay::put_aside(const OutboxRecord& record, const std::string& why) {
   outbox_->refuse(record, why);
-  journal_->error("outbox: record " + std::to_string(record.id) + " for topic '" + record.message.topic +
+  run_log_->error("outbox: record " + std::to_string(record.id) + " for topic '" + record.message.topic +
                   "' is not taken and was put aside: " + why + " Then run: turnstile outbox retry " +
                   std::to_string(record.id));
 }
@@ -168,8 +168,8 @@ void Relay::wait() {
 /// One line for each change.
 void Relay::told(bool well, const std::string& why) {
   if (std::exchange(well_, well) == well) return;
-  if (well) journal_->info("outbox: going on");
-  else journal_->warn("outbox: nothing is sent for now, trying again and again: " + why);
+  if (well) run_log_->info("outbox: going on");
+  else run_log_->warn("outbox: nothing is sent for now, trying again and again: " + why);
 }
 
 }  // namespace turnstile

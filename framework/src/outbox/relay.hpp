@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "support/journal.hpp"
+#include "support/run_log.hpp"
 #include "turnstile/lease_clock.hpp"
 #include "turnstile/ports/broker.hpp"
 #include "turnstile/ports/outbox.hpp"
@@ -32,7 +32,7 @@ class Relay {
     std::size_t batch_bytes = kOutboxBytes;  ///< and about so many bytes of them
   };
   Relay(Settings settings, std::shared_ptr<Outbox> outbox, OpenSender open_sender,
-        std::shared_ptr<const Journal> journal);
+        std::shared_ptr<const RunLog> run_log);
   ~Relay() { stop({}); }
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
@@ -58,7 +58,7 @@ class Relay {
   const Settings settings_;
   const std::shared_ptr<Outbox> outbox_;
   const OpenSender open_sender_;
-  const std::shared_ptr<const Journal> journal_;
+  const std::shared_ptr<const RunLog> run_log_;
   // The thread's own:
   bool awake_ = false;
   bool well_ = true;

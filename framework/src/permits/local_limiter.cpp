@@ -2,18 +2,18 @@
 #include <map>
 #include <mutex>
 
-#include "permits/gate_limiter.hpp"
+#include "permits/domain_limiter.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
 namespace {
 
-/// A gate that nobody closes: all of the limit is this process's.
-std::shared_ptr<PermitGate> open_gate(const std::string& name, std::int64_t limit) {
-  auto gate = std::make_shared<PermitGate>([] { return tokens::Micros{0}; }, [] {});
-  gate->open_until(std::numeric_limits<tokens::Micros>::max());
-  gate->order({tokens::Order::Kind::open, name, static_cast<tokens::Count>(limit)});
-  return gate;
+/// A pool that nobody closes: all of the limit is this process's.
+std::shared_ptr<PermitPool> open_pool(const std::string& name, std::int64_t limit) {
+  auto pool = std::make_shared<PermitPool>([] { return tokens::Micros{0}; }, [] {});
+  pool->open_until(std::numeric_limits<tokens::Micros>::max());
+  pool->order({tokens::Order::Kind::open, name, static_cast<tokens::Count>(limit)});
+  return pool;
 }
 
 class LocalLimiters final : public Limiters {
@@ -24,21 +24,21 @@ class LocalLimiters final : public Limiters {
                   " lets nothing run; it must be at least 1");
     }
     const std::lock_guard lock(mutex_);
-    auto& [known, gate] = by_name_[name];
-    if (!gate) {
+    auto& [known, pool] = by_name_[name];
+    if (!pool) {
       known = limit;
-      gate = open_gate(name, limit);
+      pool = open_pool(name, limit);
     }
     if (known != limit) {
       throw Error("limiter '" + name + "' has a limit of " + std::to_string(known) + " and cannot also have " +
                   std::to_string(limit) + "; set the same limit wherever it is named, or name another limiter");
     }
-    return std::make_shared<GateLimiter>(name, gate, [limit] { return limit; });
+    return std::make_shared<DomainLimiter>(name, pool, [limit] { return limit; });
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::pair<std::int64_t, std::shared_ptr<PermitGate>>> by_name_;
+  std::map<std::string, std::pair<std::int64_t, std::shared_ptr<PermitPool>>> by_name_;
 };
 
 }  // namespace

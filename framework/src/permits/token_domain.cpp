@@ -8,7 +8,7 @@
 #include <random>
 
 #include "message/digest.hpp"
-#include "permits/gate_limiter.hpp"
+#include "permits/domain_limiter.hpp"
 #include "permits/permits_view.hpp"
 #include "support/deadline.hpp"
 #include "support/process_name.hpp"
@@ -37,7 +37,7 @@ constexpr Micros kFirstRetry = 100'000, kLongestRetry = 5'000'000;
 /// How long leaving may take.
 constexpr milliseconds kFarewell{2'000};
 /// Members that keep snapshots: the oldest ones, so that one may be away.
-constexpr std::ptrdiff_t kKeepers = 2;
+constexpr std::ptrdiff_t kSnapshotWriters = 2;
 
 Micros now_us() { return LeaseClock::now_us(); }
 
@@ -89,7 +89,7 @@ DomainMember::DomainMember(std::unique_ptr<TokenLog> log, const TokenSettings& s
                            std::shared_ptr<spdlog::logger> logger, DomainEnvironment environment)
     : settings_(settings),
       environment_(std::move(environment)),
-      journal_(std::move(logger), own_name(settings.client.substr(0, tokens::kLongestName))),
+      run_log_(std::move(logger), own_name(settings.client.substr(0, tokens::kLongestName))),
       log_(std::move(log)),
       member_(member_settings(settings, environment_)) {
   state_ = newest_state();
@@ -143,14 +143,14 @@ std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_
   const std::lock_guard lock(mutex_);
   refuse_one_too_many(name);
   Named& named = limiters_[name];
-  if (named.gate && named.limit != limit && !named.users.expired()) {
+  if (named.pool && named.limit != limit && !named.users.expired()) {
     throw Error("limiter '" + name + "' has a limit of " + std::to_string(named.limit) + " and cannot also have " +
                 std::to_string(limit) + "; set the same limit wherever it is named, or name another limiter");
   }
-  const bool is_new = !named.gate, is_unused = named.users.expired();
+  const bool is_new = !named.pool, is_unused = named.users.expired();
   if (is_new) {
-    named.gate = std::make_shared<PermitGate>(environment_.clock, [bell = bell_] { bell->ring(); });
-    named.gate->admit(false);  // until the log has it that no fence takes these permits back
+    named.pool = std::make_shared<PermitPool>(environment_.clock, [bell = bell_] { bell->ring(); });
+    named.pool->admit(false);  // until the log has it that no fence takes these permits back
     limiters_changed_ = true;
   }
   auto users = is_unused ? std::make_shared<int>(0) : named.users.lock();
@@ -166,7 +166,7 @@ std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_
     const auto entry = state_.limiters.find(name);
     return entry == state_.limiters.end() ? limit : static_cast<std::int64_t>(entry->second.shared());
   };
-  return std::make_shared<GateLimiter>(name, named.gate, limit_now, outlives_fence);
+  return std::make_shared<DomainLimiter>(name, named.pool, limit_now, outlives_fence);
 }
 
 Count DomainMember::set_aside() const { return Count{settings_.reserve} * settings_.reserve_for; }
@@ -218,17 +218,17 @@ void DomainMember::on_claimed(const std::string& group, const std::string& store
   log_->wake();
 }
 
-/// Who has not joined holds nothing; what it is granted later, it is granted after its claims. Without an answer the gates close,
+/// Who has not joined holds nothing; what it is granted later, it is granted after its claims. Without an answer the pools close,
 /// and only an answer to what is written after the claims opens them again.
 void DomainMember::wait_until_claimed() {
   std::unique_lock lock(mutex_);
   const bool claimed = changed_.wait_for(lock, kLongestClaim, [this] {
-    // What was taken from us together with the claims must have reached the gates.
+    // What was taken from us together with the claims must have reached the pools.
     const bool known = member_.phase() != tokens::Member::Phase::joined || !member_.is_claiming();
     return (known && obeyed_) || stopping_;
   });
   if (claimed) return;
-  journal_.warn("the claims of partitions have not come back from " + log_->name() + " for " +
+  run_log_.warn("the claims of partitions have not come back from " + log_->name() + " for " +
                 std::to_string(kLongestClaim.count()) + " ms: nothing starts under a limit until they do");
   member_.distrust(now());
   log_->wake();
@@ -340,7 +340,7 @@ void DomainMember::step() {
     keep_snapshot();
     tell_of_coordination(at);
     if (!records.empty()) tell_of_limits();
-    if (member_.phase() == tokens::Member::Phase::halted) journal_.error(member_.why_halted());
+    if (member_.phase() == tokens::Member::Phase::halted) run_log_.error(member_.why_halted());
   }
   carry_out(std::move(orders));
   if (records.empty()) return;
@@ -355,8 +355,8 @@ void DomainMember::step() {
 void DomainMember::drop_unused(Micros at) {
   std::erase_if(limiters_, [&](const auto& of) {
     const auto& [name, named] = of;
-    const PermitGate& gate = *named.gate;
-    if (!named.users.expired() || gate.in_use() + gate.overstaying() + gate.reserved_in_use() + gate.waiting() > 0)
+    const PermitPool& pool = *named.pool;
+    if (!named.users.expired() || pool.in_use() + pool.overstaying() + pool.reserved_in_use() + pool.waiting() > 0)
       return false;
     member_.undeclare(name, at);
     limiters_changed_ = true;
@@ -366,7 +366,7 @@ void DomainMember::drop_unused(Micros at) {
 
 void DomainMember::look_at_the_clock(Micros now) {
   if (now - last_step_ > kFresh) {
-    journal_.warn("this process did not look at the token log for " + std::to_string((now - last_step_) / 1'000) +
+    run_log_.warn("this process did not look at the token log for " + std::to_string((now - last_step_) / 1'000) +
                   " ms (it was paused, or a call hung): nothing starts until the log has been read up to now");
     member_.distrust(now);
   }
@@ -379,7 +379,7 @@ void DomainMember::writing_failed(Micros now) {
   for (const auto& change : changes_) change->sent = false;
   const std::string why = log_->why_failed();
   if (std::exchange(told_failure_, why) != why)
-    journal_.warn("writing to " + log_->name() + " failed: " + why + ". Going on in a new epoch, again and again");
+    run_log_.warn("writing to " + log_->name() + " failed: " + why + ". Going on in a new epoch, again and again");
   write_again_at_ = now + write_delay_;
   write_delay_ = std::clamp(2 * write_delay_, kFirstRetry, kLongestRetry);
 }
@@ -408,15 +408,15 @@ void DomainMember::take(const TokenLog::Record& record, Micros now) {
   }
 }
 
-/// What the member has to say and to order, after it was told what the gates know.
+/// What the member has to say and to order, after it was told what the pools know.
 std::vector<tokens::Order> DomainMember::pump(Micros now) {
   if (std::exchange(limiters_changed_, false)) {
-    gates_.clear();
-    for (const auto& [name, named] : limiters_) gates_.push_back({.name = name, .gate = named.gate});
+    pools_.clear();
+    for (const auto& [name, named] : limiters_) pools_.push_back({.name = name, .pool = named.pool});
   }
-  for (const auto& [name, gate, limit, admits] : gates_) {
-    member_.given_back(name, gate->surrendered());
-    member_.demand(name, gate->demand());
+  for (const auto& [name, pool, limit, admits] : pools_) {
+    member_.given_back(name, pool->surrendered());
+    member_.demand(name, pool->demand());
   }
   if (now >= write_again_at_ && behind_.empty()) {
     member_.tick(state_, now);
@@ -425,13 +425,13 @@ std::vector<tokens::Order> DomainMember::pump(Micros now) {
   return member_.take_orders();
 }
 
-/// Without the lock, since a gate calls those who wait. Until nothing moves any more: what a gate surrenders at once is written in
+/// Without the lock, since a pool calls those who wait. Until nothing moves any more: what a pool surrenders at once is written in
 /// the same round.
 void DomainMember::carry_out(std::vector<tokens::Order> orders) {
   while (!orders.empty()) {
     for (const auto& order : orders) {
-      for (const auto& known : gates_) {
-        if (known.name == order.limiter) known.gate->order(order);
+      for (const auto& known : pools_) {
+        if (known.name == order.limiter) known.pool->order(order);
       }
     }
     const std::lock_guard lock(mutex_);
@@ -444,8 +444,8 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
     const bool knows = member_.phase() == tokens::Member::Phase::joined && member_.open_until() > now();
     reserve_deadline_ = std::max(reserve_deadline_, member_.reserve_until());
     reserve_until = member_.phase() == tokens::Member::Phase::halted ? 0 : reserve_deadline_;
-    for (auto& [name, gate, limit, admits] : gates_) {
-      if (knows) gate->reserve(reserve_of(name));
+    for (auto& [name, pool, limit, admits] : pools_) {
+      if (knows) pool->reserve(reserve_of(name));
       const auto entry = state_.limiters.find(name);
       if (entry != state_.limiters.end()) limit = entry->second.shared();
       const auto* holding = state_.holding(name, member_.id());
@@ -458,13 +458,13 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
     if (cancel) deadline_ = 0;
     if (reserve_deadline_ != 0 && now() >= reserve_deadline_) reserve_deadline_ = 0;
   }
-  for (const auto& [name, gate, limit, admits] : gates_) {
-    gate->limit(limit);
-    gate->admit(admits);
-    if (held_until != 0) gate->held_until(held_until);
-    gate->open_until(open_until);
-    if (cancel) gate->cancel();
-    gate->reserve_until(reserve_until);
+  for (const auto& [name, pool, limit, admits] : pools_) {
+    pool->limit(limit);
+    pool->admit(admits);
+    if (held_until != 0) pool->held_until(held_until);
+    pool->open_until(open_until);
+    if (cancel) pool->cancel();
+    pool->reserve_until(reserve_until);
   }
 }
 
@@ -484,7 +484,7 @@ void DomainMember::keep_snapshot() {
   if (!state_.members.contains(member_.id())) return;
   const std::int64_t every = settings_.snapshot_every;
   if (state_.last >= every && state_.last / every > std::max<std::int64_t>(saved_, 0) / every) {
-    if (older_members() < kKeepers) log_->save(state_.last, tokens::save(state_));
+    if (older_members() < kSnapshotWriters) log_->save(state_.last, tokens::save(state_));
     saved_ = state_.last;
   }
   // Below both: a state that two members agree on, and a snapshot that is there.
@@ -501,7 +501,7 @@ void DomainMember::halt(const std::string& why) {
     member_.halt(why);
     obeyed_ = false;
     orders = member_.take_orders();
-    journal_.error(why);
+    run_log_.error(why);
   }
   carry_out(std::move(orders));
   {
@@ -515,17 +515,17 @@ void DomainMember::halt(const std::string& why) {
 void DomainMember::depart() {
   const std::lock_guard lock(mutex_);
   const bool quiet = std::all_of(limiters_.begin(), limiters_.end(), [](const auto& named) {
-    const PermitGate& gate = *named.second.gate;
-    return gate.in_use() == 0 && gate.overstaying() == 0 && gate.reserved_in_use() == 0;
+    const PermitPool& pool = *named.second.pool;
+    return pool.in_use() == 0 && pool.overstaying() == 0 && pool.reserved_in_use() == 0;
   });
-  for (const auto& [name, named] : limiters_) named.gate->open_until(0);
+  for (const auto& [name, named] : limiters_) named.pool->open_until(0);
   if (!quiet) return;
   member_.leave();
   try {
     for (const auto& event : member_.take_events()) log_->append(tokens::encode(event));
     log_->flush(kFarewell);
   } catch (const std::exception& error) {
-    journal_.warn(std::string("leaving the token domain: ") + error.what() +
+    run_log_.warn(std::string("leaving the token domain: ") + error.what() +
                   "; what it held comes back with its lease");
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 // A member of a token domain at work: one thread reads the log, applies it, tells the member, and carries out its orders.
 //
-//   log ──records──▶ apply ──▶ member ──orders──▶ gates ──permits──▶ threads
+//   log ──records──▶ apply ──▶ member ──orders──▶ pools ──permits──▶ threads
 //    ▲                           │                  │
 //    └────────── events ─────────┘◀──── demand ─────┘
 
@@ -15,8 +15,8 @@
 #include <string>
 #include <thread>
 
-#include "permits/permit_gate.hpp"
-#include "support/journal.hpp"
+#include "permits/permit_pool.hpp"
+#include "support/run_log.hpp"
 #include "turnstile/tokens.hpp"
 
 namespace turnstile {
@@ -66,13 +66,13 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
  private:
   struct Named {
     std::int64_t limit = 0;  ///< as this process says
-    std::shared_ptr<PermitGate> gate;
+    std::shared_ptr<PermitPool> pool;
     std::weak_ptr<int> users;     ///< kept by every limiter of the name, which its permits keep
     bool outlives_fence = false;  ///< of one of those that opened it
     std::int64_t told_limit = 0;  ///< the one that holds, as last logged
     bool told_refused = false;
   };
-  /// Rings the thread; outlives the domain in the gates of permits that are still out.
+  /// Rings the thread; outlives the domain in the pools of permits that are still out.
   struct Bell {
     std::mutex mutex;
     DomainMember* domain = nullptr;
@@ -85,10 +85,10 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
     tokens::Event event{};
     bool sent = false, done = false, not_allowed = false, over = false;
   };
-  /// What the thread knows of a gate.
-  struct Gate {
+  /// What the thread knows of a pool.
+  struct Pool {
     std::string name;
-    std::shared_ptr<PermitGate> gate;
+    std::shared_ptr<PermitPool> pool;
     tokens::Count limit = tokens::kMostPermits;  ///< shared by all
     bool admits = false;                         ///< parties that outlive a fence
   };
@@ -119,7 +119,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
 
   const TokenSettings settings_;
   const DomainEnvironment environment_;
-  const Journal journal_;
+  const RunLog run_log_;
   std::unique_ptr<TokenLog> log_;  ///< the thread's, but for wake()
   const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
 
@@ -143,9 +143,9 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   tokens::Micros reserve_deadline_ = 0;  ///< as deadline_
   bool was_open_ = false;
   tokens::Micros deadline_ = 0;  ///< our own, as of the last time that we had one; 0 once it was acted on
-  bool obeyed_ = true;           ///< what was read has reached the gates
+  bool obeyed_ = true;           ///< what was read has reached the pools
   bool stopping_ = false;
-  std::vector<Gate> gates_;  ///< the thread's copy, of limiters_
+  std::vector<Pool> pools_;  ///< the thread's copy, of limiters_
   std::thread thread_;
 };
 

@@ -28,7 +28,7 @@ LimitersHealth DomainMember::health() const {
 void DomainMember::tell_of_coordination(tokens::Micros now) {
   if (member_.expired() != told_expired_) {
     told_expired_ = member_.expired();
-    journal_.error(
+    run_log_.error(
         "the other members have expired this one, since they had heard nothing of it for its lease of " +
         std::to_string(settings_.lease.count()) +
         " ms: the permits that it held are others' now. Handlers that still run under them were asked to stop. "
@@ -39,24 +39,24 @@ void DomainMember::tell_of_coordination(tokens::Micros now) {
   tokens::Count reserved = 0;
   for (const auto& [name, named] : limiters_) reserved += reserve_of(name);
   was_open_ = open;
-  if (open) journal_.info("joined the token domain of " + log_->name() + " as member " + std::to_string(member_.id()));
+  if (open) run_log_.info("joined the token domain of " + log_->name() + " as member " + std::to_string(member_.id()));
   else if (member_.phase() == tokens::Member::Phase::joined)
-    journal_.warn(
+    run_log_.warn(
         "nothing that this member wrote to " + log_->name() +
         " has come back within its lease: no handler under a limit starts until it does" +
         (settings_.reserve == 0 ? "" : ", but those on its " + std::to_string(reserved) + " reserved permits"));
   if (settings_.reserve == 0) return;
   std::uint64_t taken = 0;
-  for (const auto& known : gates_) taken += known.gate->taken_of_reserve();
+  for (const auto& known : pools_) taken += known.pool->taken_of_reserve();
   if (open && taken > told_of_reserve_)
-    journal_.warn(std::to_string(taken - std::exchange(told_of_reserve_, taken)) +
+    run_log_.warn(std::to_string(taken - std::exchange(told_of_reserve_, taken)) +
                   " handlers were started on reserved permits while the token log was out of reach");
 }
 
 void DomainMember::tell_of_limits() {
   for (auto& [name, named] : limiters_) {
     if (const bool refused = member_.is_refused(name); refused != std::exchange(named.told_refused, refused) && refused)
-      journal_.error(too_many_limiters(name, state_.most_limiters()));
+      run_log_.error(too_many_limiters(name, state_.most_limiters()));
     const auto entry = state_.limiters.find(name);
     if (entry == state_.limiters.end() || !entry->second.holdings.contains(member_.id())) continue;
     const auto limit = static_cast<std::int64_t>(entry->second.limit());
@@ -65,7 +65,7 @@ void DomainMember::tell_of_limits() {
     const std::string why = entry->second.set      ? ", set by an operator (turnstile limits)" + here
                             : limit == named.limit ? ", as configured"
                                                    : ", the lowest that a member's configuration says" + here;
-    journal_.info("limiter '" + name +
+    run_log_.info("limiter '" + name +
                   "': " + (limit == 0 ? "paused" : std::to_string(limit) + " at once over the domain") + why);
   }
 }

@@ -24,7 +24,7 @@ tokens::State DomainMember::newest_state() {
     ++found;
     auto state = tokens::restore(kept->bytes);
     if (!state) {
-      journal_.warn("a snapshot of the token log, " + log_->name() + ", cannot be read (" +
+      run_log_.warn("a snapshot of the token log, " + log_->name() + ", cannot be read (" +
                     std::to_string(kept->bytes.size()) + " bytes); trying the one before it");
       continue;
     }
@@ -34,7 +34,7 @@ tokens::State DomainMember::newest_state() {
     }
     const std::int64_t end = log_->end();
     if (state->last >= end) {  // of a topic that was here before
-      journal_.warn("a snapshot of the token log was made at position " + std::to_string(state->last) + ", but " +
+      run_log_.warn("a snapshot of the token log was made at position " + std::to_string(state->last) + ", but " +
                     log_->name() + " ends at " + std::to_string(end) +
                     ": the topic was created anew since; passing the snapshot over");
       continue;
@@ -60,14 +60,14 @@ void DomainMember::begin_anew(tokens::Micros at) {
     const std::lock_guard lock(mutex_);
     begin_anew_at_ = at + kReadAgain;
     if (std::exchange(told_behind_, error.what()) != error.what())
-      journal_.warn(std::string("the newest snapshot of the token log could not be read, and is tried again: ") +
+      run_log_.warn(std::string("the newest snapshot of the token log could not be read, and is tried again: ") +
                     error.what());
     return;
   }
   std::vector<tokens::Order> orders;
   {
     const std::lock_guard lock(mutex_);
-    journal_.error("this member was cut off from " + log_->name() +
+    run_log_.error("this member was cut off from " + log_->name() +
                    " for longer than the log keeps what a snapshot stands for (" + std::exchange(behind_, {}) +
                    "). The permits that it held are lost, and handlers that run under them were asked to stop. "
                    "Joining again from the snapshot of position " +

@@ -1,5 +1,5 @@
 #pragma once
-// Atomics and a lock whose accesses a test can interleave in every order (tests/unit/permits/permit_gate_model_test.cpp). In builds
+// Atomics and a lock whose accesses a test can interleave in every order (tests/unit/permits/permit_pool_model_test.cpp). In builds
 // without TURNSTILE_FAILPOINTS they are std::atomic and std::mutex.
 
 #include <atomic>

@@ -255,13 +255,13 @@ void Member::start_over(const std::string& name, Use& use) {
   forfeit(name, 0);
 }
 
-/// What was ordered and not taken yet concerns permits that are lost now: a gate that opened them would start handlers on them.
+/// What was ordered and not taken yet concerns permits that are lost now: a pool that opened them would start handlers on them.
 void Member::forfeit(const std::string& name, Count total) {
   std::erase_if(orders_, [&](const Order& order) { return order.limiter == name; });
   orders_.push_back({Order::Kind::forfeit, name, total});
 }
 
-/// What the state says that we hold, as orders to the gate.
+/// What the state says that we hold, as orders to the pool.
 void Member::follow(const State& state, const std::string& name, Use& use) {
   const Holding* holding = state.holding(name, id_);
   if (use.letting_go && !TURNSTILE_PLANTED(gone_said_and_opened)) return;

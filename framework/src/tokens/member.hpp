@@ -4,7 +4,7 @@
 //
 //                 read(), tick()                      take_events()  -> appended to the log
 //   token log ──▶ state ──▶ Member ──▶
-//                 demand(), given_back()              take_orders()  -> to the gates, which hand out permits to threads
+//                 demand(), given_back()              take_orders()  -> to the pools, which hand out permits to threads
 //
 // Its own deadline: a lease after it *sent* the last event that it has read back, less a margin. Others may expire it a lease
 // after they *read* its last event, so its deadline passes first, whatever clocks say and however late anybody reads.
@@ -55,7 +55,7 @@ struct Demand {
   bool operator==(const Demand&) const = default;
 };
 
-/// To the gate of a limiter. Totals run from the start of the life.
+/// To the pool of a limiter. Totals run from the start of the life.
 struct Order {
   enum class Kind : std::uint8_t {
     open,       ///< `total` permits have been granted
@@ -80,10 +80,10 @@ class Member {
   /// `outlives_fence`: also for calls that no fence of the database refuses; from then on it is so.
   void declare(const std::string& limiter, Count limit, bool strict, Count set_aside = 0, Count reserve = 0,
                bool outlives_fence = false);
-  /// Not used any more: nothing of it is in use, and nobody reaches its gate. If it is declared again, that is for a new gate.
+  /// Not used any more: nothing of it is in use, and nobody reaches its pool. If it is declared again, that is for a new pool.
   void undeclare(const std::string& limiter, Micros now);
   void demand(const std::string& limiter, const Demand& demand);
-  /// Permits that its gate has surrendered, in all of this life.
+  /// Permits that its pool has surrendered, in all of this life.
   void given_back(const std::string& limiter, Count total);
   /// Partitions that are ours now; the fence is that of the database, 0 where there is none.
   void claim(const Partition& partition, std::uint64_t fence);

@@ -44,7 +44,7 @@ enum class Planted : std::uint8_t {
   turn_ends_with_what_is_held,
   falls_not_said,
   gone_said_and_opened,
-  // gate
+  // pool
   late_permit_not_credited,
   // domain
   trimmed_is_broken,

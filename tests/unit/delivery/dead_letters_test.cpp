@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "tests/unit/delivery/runner_world.hpp"
+#include "tests/unit/delivery/runner_fixture.hpp"
 #include "turnstile/decorators.hpp"
 #include "turnstile/error.hpp"
 
@@ -16,14 +16,14 @@ using namespace test;
 TEST(DeadLetters, holds_a_dead_message_whose_dead_letter_is_refused_and_does_not_run_it_again) {
   const std::vector<Planned> plan{{1, 0, Act::reject, 0}};
   int calls = 0;
-  RunnerWorld world({}, [&](const Message&) {
+  RunnerFixture world({}, [&](const Message&) {
     ++calls;
     return Outcome::dead_letter("no");
   });
   world.broker.refuse("t.dlq", "not authorised");
   const OneBlock block(plan);
   const auto session = world.inbox->open_session();
-  RunWatch watch;
+  RunState watch;
   const Work work{&block.messages()[0], 0, 1};
   for (int i = 0; i < 3; ++i) {
     const auto result = world.runner->run({&work, 1}, world.place, session.get(), watch);
@@ -39,12 +39,12 @@ TEST(DeadLetters, holds_a_dead_message_whose_dead_letter_is_refused_and_does_not
 /// The partition went to another member and came back: that one may have settled the message.
 TEST(DeadLetters, forgets_deaths_that_found_no_place_when_the_partition_was_lost) {
   int calls = 0;
-  RunnerWorld world({}, [&](const Message&) { return ++calls == 1 ? Outcome::dead_letter("no") : Outcome::done(); });
+  RunnerFixture world({}, [&](const Message&) { return ++calls == 1 ? Outcome::dead_letter("no") : Outcome::done(); });
   world.broker.refuse("t.dlq", "not authorised");
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}};
   const OneBlock block(plan);
   const auto session = world.inbox->open_session();
-  RunWatch watch;
+  RunState watch;
   const Work work{&block.messages()[0], 0, 1};
   EXPECT_TRUE(world.runner->run({&work, 1}, world.place, session.get(), watch).refused);
   world.broker.allow("t.dlq");
@@ -60,14 +60,14 @@ TEST(DeadLetters, does_not_run_again_what_died_under_an_earlier_owner_where_offs
     TopicSettings settings;
     settings.message_id = source;
     std::vector<Offset> calls;
-    RunnerWorld world(settings, [&](const Message& message, Context&) {
+    RunnerFixture world(settings, [&](const Message& message, Context&) {
       calls.push_back(message.offset());
       return calls.size() == 1 ? Outcome::dead_letter("no") : Outcome::done();
     });
     const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {2, 0, Act::effect, 0}};
     const OneBlock block(plan);
     const auto session = world.inbox->open_session();
-    RunWatch watch;
+    RunState watch;
     const auto run = [&](std::size_t at) {
       const Work work{&block.messages()[at], static_cast<std::uint32_t>(at), 1};
       return world.runner->run({&work, 1}, world.place, session.get(), watch);
@@ -126,15 +126,15 @@ TEST(DeadLetters, one_that_dies_again_keeps_its_first_and_its_last_origin) {
 
 TEST(DeadLetters, an_owner_that_is_fenced_while_it_sends_a_dead_letter_leaves_the_message_to_the_next) {
   struct Slow final : BrokerProducer {
-    explicit Slow(RunnerWorld& w) : world(w) {}
+    explicit Slow(RunnerFixture& w) : world(w) {}
     Sent send(const OwnedMessage&) override {
       world.inbox->claim_partitions("g", {&world.place.at, 1}, std::chrono::seconds(1));
       return {};
     }
-    RunnerWorld& world;
+    RunnerFixture& world;
   };
   const auto reject = [](const Message&) { return Outcome::dead_letter("no"); };
-  RunnerWorld world({}, reject);
+  RunnerFixture world({}, reject);
   TopicSettings settings;
   settings.mode = Mode::transactional;
   settings.dead_letter = "";
@@ -144,7 +144,7 @@ TEST(DeadLetters, an_owner_that_is_fenced_while_it_sends_a_dead_letter_leaves_th
   const std::vector<Planned> plan{{1, 0, Act::reject, 0}};
   const OneBlock block(plan);
   const auto session = world.inbox->open_session();
-  RunWatch watch;
+  RunState watch;
   const Work work{&block.messages()[0], 0, 1};
   const auto result = runner.run({&work, 1}, world.place, session.get(), watch);
   EXPECT_EQ(result.end, UnitResult::End::fenced);

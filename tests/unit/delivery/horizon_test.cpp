@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/forwarding_store.hpp"
-#include "tests/unit/delivery/runner_world.hpp"
+#include "tests/unit/delivery/runner_fixture.hpp"
 #include "turnstile/decorators.hpp"
 #include "turnstile/error.hpp"
 
@@ -17,7 +17,7 @@ class Horizon : public ::testing::Test {
   Horizon() {
     TopicSettings settings;
     settings.order = Order::none;
-    world_ = std::make_unique<RunnerWorld>(settings, handler_);
+    world_ = std::make_unique<RunnerFixture>(settings, handler_);
   }
   /// Ids from before this second are forgotten from now on.
   void forget_before(std::int64_t second, TopicSettings settings = {}) {
@@ -48,7 +48,7 @@ class Horizon : public ::testing::Test {
     std::vector<Work> works;
     for (std::size_t i = 0; i < messages.size(); ++i) works.push_back({&messages[i], i, 1});
     const auto session = world_->inbox->open_session();
-    RunWatch watch;
+    RunState watch;
     const auto result = world_->runner->run(works, world_->place, session.get(), watch);
     for (const Verdict& verdict : result.verdicts) EXPECT_EQ(verdict.kind, Verdict::Kind::settled) << result.why;
   }
@@ -85,7 +85,7 @@ class Horizon : public ::testing::Test {
     context.tx().exec(kInsert, message.text());
     return Outcome::done();
   }};
-  std::unique_ptr<RunnerWorld> world_;
+  std::unique_ptr<RunnerFixture> world_;
 };
 
 TEST_F(Horizon, WhatMayHaveBeenForgottenIsParkedAndItsNeighboursRun) {

@@ -89,7 +89,7 @@ class Leased : public ::testing::Test {
     services.store = inbox_;
     services.dead_letters = std::make_shared<DeadLetters>(broker_.open_producer(), inbox_);
     services.journal = std::make_shared<Journal>(logger, "test");
-    services.claims = std::make_shared<ClaimKeeper>(claims_, services.journal);
+    services.claims = std::make_shared<LeaseRenewer>(claims_, services.journal);
     services.caller_raises = caller_waits_;
     handler_ = inbox_->register_handler("t");
     runner_ =
@@ -151,7 +151,7 @@ class Leased : public ::testing::Test {
   std::ostringstream log_;
   HandlerId handler_;
   std::unique_ptr<TopicRunner> runner_;
-  RunWatch watch_;
+  RunState watch_;
   bool caller_waits_ = false;  ///< as on a PollLoop
   std::function<void(const Message&, Context&)> act_;
   std::vector<std::string> runs_;

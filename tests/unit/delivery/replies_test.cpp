@@ -104,7 +104,7 @@ struct World {
     std::vector<Work> works;
     for (std::size_t i = 0; i < views.size(); ++i) works.push_back({.message = &views[i], .seq = i});
     const auto session = inbox->open_session();
-    RunWatch watch;
+    RunState watch;
     return runner->run(works, place, session.get(), watch);
   }
   std::vector<std::string> published() {

@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "tests/unit/delivery/runner_world.hpp"
+#include "tests/unit/delivery/runner_fixture.hpp"
 #include "turnstile/decorators.hpp"
 #include "turnstile/error.hpp"
 
@@ -80,11 +80,11 @@ Pipeline handler_of(const std::vector<Planned>& plan, bool spans) {
 }
 
 /// Drives lane and runner until all is settled; false when it never is.
-bool drive(RunnerWorld& world, const std::vector<Planned>& plan, Order order, std::size_t batch) {
+bool drive(RunnerFixture& world, const std::vector<Planned>& plan, Order order, std::size_t batch) {
   Lane lane(order);
   lane.add(std::make_unique<OneBlock>(plan));
   const auto session = world.inbox->open_session();
-  RunWatch watch;
+  RunState watch;
   SteadyTime now{};
   for (int round = 0; lane.unsettled() > 0 && round < 10'000; ++round) {
     now += std::chrono::seconds(10);
@@ -106,7 +106,7 @@ Result run(const std::vector<Planned>& plan, Order order, std::size_t batch, boo
   TopicSettings settings;
   settings.order = order;
   settings.retry = RetryPolicy{3, std::chrono::milliseconds(1), std::chrono::milliseconds(4)};
-  RunnerWorld world(settings, handler_of(plan, spans));
+  RunnerFixture world(settings, handler_of(plan, spans));
   for (const CommitFault fault : faults) world.inbox->fail_next_commit(fault);
   RC_ASSERT(drive(world, plan, order, batch));
   Result result;
@@ -137,7 +137,7 @@ TEST(TopicRunner, a_statement_that_is_always_busy_fails_its_message_and_no_other
     const std::vector<Planned> plan = {{0}, {1}, {2, 0, deferred ? Act::fail_deferred : Act::fail_sql, 100}, {3}, {4}};
     TopicSettings settings;
     settings.retry = RetryPolicy{3, std::chrono::milliseconds(1), std::chrono::milliseconds(4)};
-    RunnerWorld world(settings, handler_of(plan, false));
+    RunnerFixture world(settings, handler_of(plan, false));
     int busy = 0;
     world.inbox->on_statement([&](const auto& statement) -> std::optional<Rows> {
       if (statement.sql != kBadInsert) return std::nullopt;
@@ -162,7 +162,7 @@ TEST(TopicRunner, messages_of_a_batch_that_are_busy_a_few_times_each_have_not_fa
   settings.retry = RetryPolicy{1, std::chrono::milliseconds(1), std::chrono::milliseconds(4)};
   Offset now = 0;
   std::map<Offset, int> tries;
-  RunnerWorld world(settings, [&](const Message& message, Context& context) {
+  RunnerFixture world(settings, [&](const Message& message, Context& context) {
     now = message.offset();
     context.tx().exec(kInsert, message.text());
   });
@@ -179,7 +179,7 @@ TEST(TopicRunner, messages_of_a_batch_that_are_busy_a_few_times_each_have_not_fa
 struct OfFive {
   std::vector<Planned> plan = {{0}, {1}, {2}, {3}, {4}};
   int runs = 0;
-  RunnerWorld world;
+  RunnerFixture world;
   explicit OfFive(std::function<void(Context&)> what)
       : world(settings(), [this, what = std::move(what)](const Message& message, Context& context) {
           if (message.offset() == 2) ++runs, what(context);
@@ -249,7 +249,7 @@ TEST(TopicRunner, an_outage_under_a_statement_counts_as_no_attempt) {
   std::vector<Work> works;
   for (const Message& message : messages) works.push_back({.message = &message});
   const auto session = five.world.inbox->open_session();
-  RunWatch watch;
+  RunState watch;
   for (int i = 0; i < 50; ++i) {
     const auto result = five.world.runner->run(works, five.world.place, session.get(), watch);
     EXPECT_EQ(result.end, UnitResult::End::store_away);
@@ -329,11 +329,11 @@ TEST(TopicRunner, finds_out_that_a_commit_in_doubt_was_committed) {  // trap 13
 
 TEST(TopicRunner, stops_when_a_newer_owner_has_claimed_the_partition) {
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}};
-  RunnerWorld world({}, handler_of(plan, false));
+  RunnerFixture world({}, handler_of(plan, false));
   const OneBlock block(plan);
   const auto newer = world.inbox->claim_partitions("g", {&world.place.at, 1}, std::chrono::seconds(1));
   const auto session = world.inbox->open_session();
-  RunWatch watch;
+  RunState watch;
   const Work work{&block.messages()[0], 0, 1};
   const auto result = world.runner->run({&work, 1}, world.place, session.get(), watch);
   EXPECT_EQ(result.end, UnitResult::End::fenced);
@@ -343,9 +343,9 @@ TEST(TopicRunner, stops_when_a_newer_owner_has_claimed_the_partition) {
 
 TEST(TopicRunner, starts_nothing_once_it_is_cancelled) {
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {2, 0, Act::effect, 0}};
-  RunWatch watch;
+  RunState watch;
   int calls = 0;
-  RunnerWorld world({}, [&](const Message&, Context& context) {
+  RunnerFixture world({}, [&](const Message&, Context& context) {
     ++calls;
     watch.cancel();
     EXPECT_TRUE(context.stop_token().stop_requested());
@@ -361,8 +361,8 @@ TEST(TopicRunner, starts_nothing_once_it_is_cancelled) {
 
 TEST(TopicRunner, commits_nothing_of_a_handler_that_went_on_past_its_permit) {
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}};
-  RunWatch watch;
-  RunnerWorld world({}, [&](const Message&, Context& context) {
+  RunState watch;
+  RunnerFixture world({}, [&](const Message&, Context& context) {
     context.tx().exec("INSERT", "too late");
     watch.cancel();
   });
@@ -391,7 +391,7 @@ TEST(TopicRunner, starts_and_commits_nothing_under_a_permit_whose_lease_ended_wh
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {2, 0, Act::effect, 0}};
   const auto limiter = std::make_shared<Leased>();
   int calls = 0;
-  RunnerWorld world({}, [&](const Message&, Context& context) {
+  RunnerFixture world({}, [&](const Message&, Context& context) {
     ++calls;
     limiter->over = true;  // nobody has been told yet: the process slept
     EXPECT_FALSE(context.stop_token().stop_requested());
@@ -402,7 +402,7 @@ TEST(TopicRunner, starts_and_commits_nothing_under_a_permit_whose_lease_ended_wh
   const Work works[] = {{&block.messages()[0], 0, 1}, {&block.messages()[1], 1, 1}};
   const auto run = [&](std::size_t count, bool under_permit) {
     const Permit permit = limiter->try_acquire();
-    RunWatch watch;
+    RunState watch;
     limiter->over = false;
     if (under_permit) watch.under(permit);
     return world.runner->run({works, count}, world.place, session.get(), watch).verdicts.front().kind;
@@ -420,10 +420,10 @@ TEST(TopicRunner, parks_an_id_that_comes_with_another_payload) {
   TopicSettings settings;
   settings.fingerprint = true;
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {1, 0, Act::effect, 0}};  // same id, payloads "0" and "1"
-  RunnerWorld world(settings, handler_of(plan, false));
+  RunnerFixture world(settings, handler_of(plan, false));
   const OneBlock block(plan);
   const auto session = world.inbox->open_session();
-  RunWatch watch;
+  RunState watch;
   const Work works[] = {{&block.messages()[0], 0, 1}, {&block.messages()[1], 1, 1}};
   const auto result = world.runner->run(works, world.place, session.get(), watch);
   EXPECT_EQ(result.counts.done, 1);
@@ -443,10 +443,10 @@ TEST(TopicRunner, wraps_the_handler_with_a_decorator_of_ones_own) {
   };
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}};
   Pipeline pipeline = [&calls](const Message&) { calls.emplace_back("handler"); };
-  RunnerWorld world({}, std::move(pipeline) | named("inner") | named("outer"));
+  RunnerFixture world({}, std::move(pipeline) | named("inner") | named("outer"));
   const OneBlock block(plan);
   const auto session = world.inbox->open_session();
-  RunWatch watch;
+  RunState watch;
   const Work work{&block.messages()[0], 0, 1};
   world.runner->run({&work, 1}, world.place, session.get(), watch);
   EXPECT_EQ(calls, (std::vector<std::string>{"into outer", "into inner", "handler", "out of inner", "out of outer"}));

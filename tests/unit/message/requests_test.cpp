@@ -186,7 +186,7 @@ class Requests : public ::testing::Test {
   std::unique_ptr<TopicRunner> new_runner(const TopicSettings& settings) {
     TopicRunner::Services services;
     services.store = inbox_;
-    services.producers = std::make_shared<ProducerBook>(inbox_->producers());
+    services.producers = std::make_shared<ProducerSecrets>(inbox_->producers());
     services.dead_letters = std::make_shared<DeadLetters>(broker_.open_producer(), inbox_);
     services.journal = std::make_shared<Journal>(
         std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>()), "test");
@@ -213,7 +213,7 @@ class Requests : public ::testing::Test {
     std::vector<Work> works;
     for (std::size_t i = 0; i < messages.size(); ++i) works.push_back({&messages[i], i, 1});
     const auto session = inbox_->open_session();
-    RunWatch watch;
+    RunState watch;
     return runner_->run(works, place_, session.get(), watch);
   }
   std::vector<std::string> parked() {

@@ -1,4 +1,4 @@
-// The member (tokens/member.hpp): what it says, and what it orders its gates. Many members under chaos: tests/simulation.
+// The member (tokens/member.hpp): what it says, and what it orders its pools. Many members under chaos: tests/simulation.
 
 #include "tokens/member.hpp"
 
@@ -18,7 +18,7 @@ constexpr Micros kMs = 1'000;
 constexpr Micros kLease = 8'000 * kMs;
 constexpr Micros kMargin = kLease / 8;
 
-/// A log, and members that read each record at once and obey their gates' orders at once.
+/// A log, and members that read each record at once and obey their pools' orders at once.
 class TokensMember : public testing::Test {
  protected:
   Member& add(const std::string& client) {
@@ -192,7 +192,7 @@ TEST_F(TokensMember, ALifeThatWasExpiredIsOverAndAnotherBegins) {
   EXPECT_THAT(a.take_orders(), ElementsAre(Order{Order::Kind::forfeit, "psp", 0}));
 }
 
-/// A gate that opened them first would start handlers on them.
+/// A pool that opened them first would start handlers on them.
 TEST_F(TokensMember, OpensNoPermitThatIsLostBeforeItsGateHasHeardOfIt) {
   Member& a = joined("a");
   Member& b = joined("b");
@@ -319,7 +319,7 @@ TEST_F(TokensMember, LetsGoOfALimiterThatNobodyUses) {
   EXPECT_THAT(orders_, ElementsAre(Order{Order::Kind::open, "psp", 2}));
 }
 
-/// Between the word that a limiter is not used and the log's answer another gate may be opened for it: what the old one had is not its.
+/// Between the word that a limiter is not used and the log's answer another pool may be opened for it: what the old one had is not its.
 TEST_F(TokensMember, OpensNothingForALimiterThatItHasLetGoOfAndWantsAgain) {
   Member& member = joined("a");
   want(member, 3);

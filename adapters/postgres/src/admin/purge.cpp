@@ -110,7 +110,7 @@ PurgeResult Admin::purge(const PurgeOptions& options) {
   const std::optional<std::string> before = cut.at(0, 0), handler = cut.at(0, 1);
   if (!handler && !cut.get<bool>(0, 2)) return result;  // nobody of that name has ever registered
 
-  // One window of a table: what was deleted; nothing when another cleaner is at work.
+  // One window of a table: what was deleted; nothing when another purger is at work.
   const auto remove = [&](const Leaf& leaf, std::int64_t first, std::int64_t end) {
     const Arguments arguments{before, handler, tid(first), tid(end), std::to_string(options.batch)};
     return session_->transact(kBatch, [&]() -> std::optional<std::int64_t> {

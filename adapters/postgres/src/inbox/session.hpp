@@ -60,7 +60,7 @@ class Session final : public InboxSession, public Transaction {
   std::vector<Admission> admit_requests(std::span<const InboxEntry> entries, Offset next, const PGresult* rows);
   void add_progress(const InboxScope& scope, Offset next);
   void add_window_key();
-  void move_windows(const RequestBook& book);
+  void move_windows(const RequestWindows& book);
   void respond_request(const Request& request, std::string_view body);
   std::vector<std::optional<std::string>> request_responses(std::span<const MessageId> ids);
   void compare_fingerprints(HandlerId handler, std::span<const InboxEntry> entries, std::vector<Admission>& admissions);

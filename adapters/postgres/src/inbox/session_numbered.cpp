@@ -68,7 +68,7 @@ void Session::add_window_key() {
 }
 
 std::vector<Admission> Session::admit_requests(std::span<const InboxEntry> entries, Offset next, const PGresult* rows) {
-  RequestBook book;
+  RequestWindows book;
   for (int row = 0; row < PQntuples(rows); ++row) {
     const auto window = [&] {
       if (PQgetisnull(rows, row, 2)) return RequestWindow(window_);
@@ -87,8 +87,8 @@ std::vector<Admission> Session::admit_requests(std::span<const InboxEntry> entri
 }
 
 /// Goes out with the handlers' statements.
-void Session::move_windows(const RequestBook& book) {
-  std::vector<const std::pair<const MessageId, RequestBook::Row>*> moved;
+void Session::move_windows(const RequestWindows& book) {
+  std::vector<const std::pair<const MessageId, RequestWindows::Row>*> moved;
   for (const auto& row : book.rows()) {
     if (row.second.changed) moved.push_back(&row);
   }

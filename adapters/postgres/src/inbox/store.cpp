@@ -29,7 +29,7 @@ std::int64_t number_at(const Result& result, int row, int column) {
   return std::stoll(PQgetvalue(result.get(), row, column));
 }
 
-/// A step of the cleaner takes milliseconds. When a lock or a disk makes it longer, it gives way.
+/// A step of the purger takes milliseconds. When a lock or a disk makes it longer, it gives way.
 constexpr std::chrono::milliseconds kPurgePatience{200};
 constexpr const char* kPurgeLimit = "SET LOCAL statement_timeout = '2s'";
 

@@ -271,7 +271,7 @@ void LimiterBook::done(const LimiterErrand& errand, const std::vector<Slot>& gra
 
 void LimiterBook::undone(const LimiterErrand&) {
   const std::lock_guard lock(mutex_);
-  // What was to come back does so when the keeper says what it holds.
+  // What was to come back does so when the worker says what it holds.
   told_waiting_ = 0;
   next_view_ = next_take_ = LeaseClock::now() + jittered(pace_.poll);
 }

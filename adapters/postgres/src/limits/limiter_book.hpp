@@ -1,5 +1,5 @@
 #pragma once
-// What this process has of one limiter, and who of its threads waits for more. The keeper's threads feed it from the database and
+// What this process has of one limiter, and who of its threads waits for more. The worker's threads feed it from the database and
 // collect from it what to ask there; other threads take and give back, without ever waiting for the network.
 //
 // Thread-safe. Nothing is called with its lock held.

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "limits/limiter_keeper.hpp"
+#include "limits/limiter_worker.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/log.hpp"
 
@@ -15,17 +15,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Held by the Limiters, its limiters and so by their permits; the last one to go stops the keeper.
+/// Held by the Limiters, its limiters and so by their permits; the last one to go stops the worker.
 class Office {
  public:
-  explicit Office(std::shared_ptr<LimiterKeeper> keeper) : keeper_(std::move(keeper)) { keeper_->start(); }
-  ~Office() { keeper_->stop(); }
+  explicit Office(std::shared_ptr<LimiterWorker> worker) : worker_(std::move(worker)) { worker_->start(); }
+  ~Office() { worker_->stop(); }
   Office(const Office&) = delete;
   Office& operator=(const Office&) = delete;
-  LimiterKeeper& keeper() { return *keeper_; }
+  LimiterWorker& worker() { return *worker_; }
 
  private:
-  const std::shared_ptr<LimiterKeeper> keeper_;
+  const std::shared_ptr<LimiterWorker> worker_;
 };
 
 class PostgresLimiter final : public Limiter {
@@ -53,8 +53,8 @@ class PostgresLimiter final : public Limiter {
 
 class PostgresLimiters final : public Limiters {
  public:
-  explicit PostgresLimiters(std::shared_ptr<LimiterKeeper> keeper)
-      : office_(std::make_shared<Office>(std::move(keeper))) {}
+  explicit PostgresLimiters(std::shared_ptr<LimiterWorker> worker)
+      : office_(std::make_shared<Office>(std::move(worker))) {}
   std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
     if (limit < 1) {
       throw Error(fmt::format("limiter '{}': a limit of {} lets nothing run; it must be at least 1", name, limit));
@@ -65,7 +65,7 @@ class PostgresLimiters final : public Limiters {
     if (name.empty() || name.find('\0') != std::string::npos) {
       throw Error("a limiter's name must be a text that is not empty and holds no NUL");
     }
-    return std::make_shared<PostgresLimiter>(office_, office_->keeper().open(name, limit));
+    return std::make_shared<PostgresLimiter>(office_, office_->worker().open(name, limit));
   }
 
  private:
@@ -123,7 +123,7 @@ std::shared_ptr<Limiters> open_limiters(const PostgresSettings& settings, const 
   const LimiterPace pace = check(limiters);
   if (!logger) logger = make_logger(LogSettings{});
   return std::make_shared<PostgresLimiters>(
-      std::make_shared<LimiterKeeper>(settings, pace, holder_name(limiters.holder), std::move(logger)));
+      std::make_shared<LimiterWorker>(settings, pace, holder_name(limiters.holder), std::move(logger)));
 }
 
 void set_limit(const PostgresSettings& settings, const std::string& limiter, std::int64_t limit) {

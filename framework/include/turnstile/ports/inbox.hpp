@@ -157,11 +157,11 @@ struct KeptIds {
   std::optional<Timestamp> all_since;            ///< ids that were taken in before may be gone; nothing: all are there
 };
 
-/// What one step of the cleaner did.
+/// What one step of the purger did.
 struct PurgeStep {
   std::int64_t deleted = 0;
   std::chrono::milliseconds wait{0};  ///< come again then; 0: there is more to do now
-  bool rivalled = false;              ///< another cleaner is at work, nothing was done
+  bool rivalled = false;              ///< another purger is at work, nothing was done
 };
 
 /// Thread-safe. Every call may throw StoreUnavailable.

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "support/journal.hpp"
+#include "support/run_log.hpp"
 #include "turnstile/ports/inbox.hpp"
 
 namespace turnstile {
@@ -52,7 +52,7 @@ class Retention {
   }
   /// Ids from before may be gone already, by this process's clock within an hour: ask again. What others have said to need lapses when they
   /// say it no more; what this process says holds while it runs. Thread-safe.
-  [[nodiscard]] Timestamp perhaps_forgotten_before() const noexcept {
+  [[nodiscard]] Timestamp horizon_estimate() const noexcept {
     if (!keep_for_) return all_since();
     const auto now = std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now());
     return std::max(all_since(), now - *keep_for_ + std::chrono::hours(1));
@@ -67,7 +67,7 @@ class Retention {
   std::atomic<std::int64_t> all_since_{Timestamp::min().time_since_epoch().count()};
 };
 
-class Cleaner {
+class Purger {
  public:
   struct Settings {
     bool purge = true;                             ///< off: says how long ids are needed, and leaves deleting to others
@@ -79,12 +79,12 @@ class Cleaner {
     std::shared_ptr<Producers> producers{};          ///< whose sessions may expire; null: nobody's
     std::chrono::milliseconds expire_every{10'000};  ///< as in "Patterns of Distributed Systems" (Idempotent Receiver)
   };
-  Cleaner(Settings settings, std::vector<std::shared_ptr<Retention>> handlers, std::shared_ptr<InboxStore> store,
-          std::shared_ptr<const Journal> journal);
+  Purger(Settings settings, std::vector<std::shared_ptr<Retention>> handlers, std::shared_ptr<InboxStore> store,
+         std::shared_ptr<const RunLog> run_log);
   /// Waits for the step that is under way.
-  ~Cleaner();
-  Cleaner(const Cleaner&) = delete;
-  Cleaner& operator=(const Cleaner&) = delete;
+  ~Purger();
+  Purger(const Purger&) = delete;
+  Purger& operator=(const Purger&) = delete;
 
  private:
   void run();
@@ -100,7 +100,7 @@ class Cleaner {
   const Settings settings_;
   const std::vector<std::shared_ptr<Retention>> handlers_;
   const std::shared_ptr<InboxStore> store_;
-  const std::shared_ptr<const Journal> journal_;
+  const std::shared_ptr<const RunLog> run_log_;
   std::minstd_rand random_;
   int say_failures_ = 0, clean_failures_ = 0, expire_failures_ = 0;  ///< in a row
   std::int64_t deleted_ = 0;                                         ///< since it was last told

@@ -1,4 +1,4 @@
-#include "permits/gate_limiter.hpp"
+#include "permits/domain_limiter.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -7,8 +7,8 @@ namespace turnstile {
 
 namespace {
 
-PermitGate::Count count_of(std::int64_t count) {
-  return static_cast<PermitGate::Count>(std::max<std::int64_t>(count, 0));
+PermitPool::Count count_of(std::int64_t count) {
+  return static_cast<PermitPool::Count>(std::max<std::int64_t>(count, 0));
 }
 
 /// Asks a limiter that knows only wakes, again and again, until it gives a permit or nobody wants it any more.
@@ -46,56 +46,56 @@ std::function<bool()> Limiter::acquire_later(std::int64_t /*count*/, Priority /*
   return [asker] { return asker->withdraw(); };
 }
 
-// --- over a gate ---------------------------------------------------------------------------------------------------------
+// --- over a pool ---------------------------------------------------------------------------------------------------------
 
-GateLimiter::GateLimiter(std::string name, std::shared_ptr<PermitGate> gate, std::function<std::int64_t()> limit,
-                         bool outlives_fence)
+DomainLimiter::DomainLimiter(std::string name, std::shared_ptr<PermitPool> pool, std::function<std::int64_t()> limit,
+                             bool outlives_fence)
     : name_(std::move(name)),
-      gate_(std::move(gate)),
+      pool_(std::move(pool)),
       limit_(std::move(limit)),
-      party_(gate_->add_party(outlives_fence)) {}
+      party_(pool_->add_party(outlives_fence)) {}
 
-GateLimiter::~GateLimiter() { gate_->remove_party(party_); }
+DomainLimiter::~DomainLimiter() { pool_->remove_party(party_); }
 
-Permit GateLimiter::permit(PermitGate::Taken taken, std::int64_t count) {
+Permit DomainLimiter::permit(PermitPool::Taken taken, std::int64_t count) {
   if (!taken) return {};
   return {shared_from_this(), taken.token, std::move(taken.lost), count};
 }
 
-Permit GateLimiter::try_acquire() {
-  Permit taken = permit(gate_->try_take_as_woken(party_), 1);
-  if (!taken) gate_->refused(1);
+Permit DomainLimiter::try_acquire() {
+  Permit taken = permit(pool_->try_take_as_woken(party_), 1);
+  if (!taken) pool_->refused(1);
   return taken;
 }
 
-void GateLimiter::when_free(std::function<void()> wake) { gate_->when_free(std::move(wake), party_); }
+void DomainLimiter::when_free(std::function<void()> wake) { pool_->when_free(std::move(wake), party_); }
 
-Permit GateLimiter::try_acquire_fairly(std::int64_t count) {
-  return permit(gate_->try_take(count_of(count), party_), count);
+Permit DomainLimiter::try_acquire_fairly(std::int64_t count) {
+  return permit(pool_->try_take(count_of(count), party_), count);
 }
 
-std::function<bool()> GateLimiter::acquire_later(std::int64_t count, Priority priority,
-                                                 std::function<void(Permit)> deliver) {
+std::function<bool()> DomainLimiter::acquire_later(std::int64_t count, Priority priority,
+                                                   std::function<void(Permit)> deliver) {
   const std::shared_ptr<Limiter> self = shared_from_this();
-  const auto number = gate_->take_later(
+  const auto number = pool_->take_later(
       count_of(count), priority == Priority::urgent,
-      [self, count, deliver = std::move(deliver)](PermitGate::Taken taken) {
+      [self, count, deliver = std::move(deliver)](PermitPool::Taken taken) {
         deliver(Permit(self, taken.token, std::move(taken.lost), count));
       },
       party_);
-  return [gate = gate_, number] { return gate->withdraw(number); };
+  return [pool = pool_, number] { return pool->withdraw(number); };
 }
 
-void GateLimiter::expect(std::int64_t at_once) { gate_->expect(count_of(at_once)); }
+void DomainLimiter::expect(std::int64_t at_once) { pool_->expect(count_of(at_once)); }
 
-LimiterState GateLimiter::state() const {
+LimiterState DomainLimiter::state() const {
   return {.limit = limit_(),
-          .in_use = static_cast<std::int64_t>(gate_->in_use()),
-          .most_in_use = static_cast<std::int64_t>(gate_->most_in_use())};
+          .in_use = static_cast<std::int64_t>(pool_->in_use()),
+          .most_in_use = static_cast<std::int64_t>(pool_->most_in_use())};
 }
 
-void GateLimiter::release_several(std::uint64_t token, std::int64_t count) noexcept {
-  gate_->give_back(token, count_of(count));
+void DomainLimiter::release_several(std::uint64_t token, std::int64_t count) noexcept {
+  pool_->give_back(token, count_of(count));
 }
 
 }  // namespace turnstile

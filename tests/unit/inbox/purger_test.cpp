@@ -1,6 +1,6 @@
-// The cleaner says how long ids are needed, takes its turn, and gives way.
+// The purger says how long ids are needed, takes its turn, and gives way.
 
-#include "inbox/cleaner.hpp"
+#include "inbox/purger.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,17 +71,17 @@ class CleanerTest : public ::testing::Test {
  protected:
   CleanerTest() {
     const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(out_);
-    journal_ = std::make_shared<Journal>(std::make_shared<spdlog::logger>("cleaner", sink), "member");
+    journal_ = std::make_shared<Journal>(std::make_shared<spdlog::logger>("purger", sink), "member");
   }
   std::shared_ptr<Retention> retention(std::optional<std::chrono::seconds> keep_for) {
     return std::make_shared<Retention>(*store_, store_->register_handler("charge"), "charge", keep_for);
   }
-  void start(Cleaner::Settings settings, std::shared_ptr<Retention> handler) {
-    cleaner_ = std::make_unique<Cleaner>(settings, std::vector{std::move(handler)}, store_, journal_);
+  void start(Purger::Settings settings, std::shared_ptr<Retention> handler) {
+    purger_ = std::make_unique<Purger>(settings, std::vector{std::move(handler)}, store_, journal_);
   }
-  /// Once the cleaner has gone.
+  /// Once the purger has gone.
   std::string log() {
-    cleaner_.reset();
+    purger_.reset();
     return out_.str();
   }
   static int count(const std::string& text, const std::string& what) {
@@ -90,12 +90,12 @@ class CleanerTest : public ::testing::Test {
     return found;
   }
 
-  static inline const Cleaner::Settings kQuick{
+  static inline const Purger::Settings kQuick{
       .purge = true, .most = 100, .say_every = 10ms, .look_first = 10ms, .look_every = 10ms};
   std::ostringstream out_;
   std::shared_ptr<Journal> journal_;
   std::shared_ptr<SteppedStore> store_ = std::make_shared<SteppedStore>();
-  std::unique_ptr<Cleaner> cleaner_;
+  std::unique_ptr<Purger> purger_;
 };
 
 TEST_F(CleanerTest, GoesOnWhileThereIsMoreAndThenSaysHowMuch) {
@@ -173,7 +173,7 @@ TEST_F(CleanerTest, SaysWhenOthersNeedIdsForLonger) {
 TEST_F(CleanerTest, EndsAtOnceWhileItSleeps) {
   start({.say_every = 1h, .look_first = 1h, .look_every = 1h}, retention(1h));
   const auto began = std::chrono::steady_clock::now();
-  cleaner_.reset();
+  purger_.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - began, 5s);
 }
 

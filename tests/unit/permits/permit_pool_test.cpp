@@ -1,6 +1,6 @@
-// The gate between the domain's member and the threads of a process: no permit is lost or made, however they meet.
+// The pool between the domain's member and the threads of a process: no permit is lost or made, however they meet.
 
-#include "permits/permit_gate.hpp"
+#include "permits/permit_pool.hpp"
 
 #include <gtest/gtest.h>
 
@@ -24,20 +24,20 @@ constexpr Micros kNever = std::numeric_limits<Micros>::max();
 Order order(Order::Kind kind, Count total) { return {kind, "psp", total}; }
 
 /// Takes all that is free, one at a time.
-Count take_all(PermitGate& gate) {
+Count take_all(PermitPool& pool) {
   Count taken = 0;
-  while (gate.try_take(1)) ++taken;
+  while (pool.try_take(1)) ++taken;
   return taken;
 }
 
 /// Threads that take and give back as fast as they can.
 class HotThreads {
  public:
-  HotThreads(PermitGate& gate, int threads) {
+  HotThreads(PermitPool& pool, int threads) {
     for (int i = 0; i < threads; ++i) {
-      threads_.emplace_back([this, &gate] {
+      threads_.emplace_back([this, &pool] {
         while (!over_.load(std::memory_order_relaxed)) {
-          if (const auto taken = gate.try_take(1)) gate.give_back(taken.token, 1);
+          if (const auto taken = pool.try_take(1)) pool.give_back(taken.token, 1);
           rounds_.fetch_add(1, std::memory_order_relaxed);
         }
       });
@@ -59,52 +59,52 @@ class HotThreads {
   std::vector<std::thread> threads_;
 };
 
-TEST(PermitGate, loses_no_permit_when_deadlines_pass_while_threads_give_back) {
-  PermitGate gate([] { return Micros{0}; }, [] {});
-  gate.open_until(kNever);
-  gate.order(order(Order::Kind::open, 4));
+TEST(PermitPool, loses_no_permit_when_deadlines_pass_while_threads_give_back) {
+  PermitPool pool([] { return Micros{0}; }, [] {});
+  pool.open_until(kNever);
+  pool.order(order(Order::Kind::open, 4));
   {
-    HotThreads hot(gate, 2);
+    HotThreads hot(pool, 2);
     for (int i = 0; i < 10'000; ++i) {
       if (i % 500 == 0) hot.wait();
-      gate.cancel();
+      pool.cancel();
     }
   }
-  EXPECT_EQ(gate.surrendered(), 0U);
-  EXPECT_EQ(take_all(gate), 4U);
+  EXPECT_EQ(pool.surrendered(), 0U);
+  EXPECT_EQ(take_all(pool), 4U);
 }
 
-TEST(PermitGate, keeps_the_sum_of_free_in_use_and_surrendered_whatever_is_ordered_meanwhile) {
-  PermitGate gate([] { return Micros{0}; }, [] {});
-  gate.open_until(kNever);
+TEST(PermitPool, keeps_the_sum_of_free_in_use_and_surrendered_whatever_is_ordered_meanwhile) {
+  PermitPool pool([] { return Micros{0}; }, [] {});
+  pool.open_until(kNever);
   Count opened = 8, surrendered = 0;
-  gate.order(order(Order::Kind::open, opened));
+  pool.order(order(Order::Kind::open, opened));
   {
-    HotThreads hot(gate, 2);
+    HotThreads hot(pool, 2);
     for (int i = 0; i < 5'000; ++i) {
       if (i % 500 == 0) hot.wait();
-      if (i % 3 == 0) gate.cancel();
-      gate.order(order(Order::Kind::surrender, surrendered += 3));
-      gate.order(order(Order::Kind::open, opened += 3));
+      if (i % 3 == 0) pool.cancel();
+      pool.order(order(Order::Kind::surrender, surrendered += 3));
+      pool.order(order(Order::Kind::open, opened += 3));
     }
   }
   // Nobody has any: all that was ordered has been surrendered, and the rest is free.
-  EXPECT_EQ(gate.surrendered(), surrendered);
-  EXPECT_EQ(take_all(gate), opened - surrendered);
+  EXPECT_EQ(pool.surrendered(), surrendered);
+  EXPECT_EQ(take_all(pool), opened - surrendered);
 }
 
 /// All permits are out; those who wait take down who was served.
 class PermitLine : public ::testing::Test {
  protected:
   PermitLine() {
-    gate_.open_until(kNever);
-    gate_.order(order(Order::Kind::open, 2));
-    held_ = gate_.try_take(2);
+    pool_.open_until(kNever);
+    pool_.order(order(Order::Kind::open, 2));
+    held_ = pool_.try_take(2);
   }
-  std::uint64_t wait(const std::string& name, PermitGate::Party party, Count count = 1, bool urgent = false) {
-    return gate_.take_later(
+  std::uint64_t wait(const std::string& name, PermitPool::Party party, Count count = 1, bool urgent = false) {
+    return pool_.take_later(
         count, urgent,
-        [this, name, count](const PermitGate::Taken& taken) {
+        [this, name, count](const PermitPool::Taken& taken) {
           served_ += name;
           out_.emplace_back(taken.token, count);
         },
@@ -112,38 +112,38 @@ class PermitLine : public ::testing::Test {
   }
   /// Gives one after another back, of those that come as well, until nobody waits.
   std::string serve_all() {
-    if (held_) gate_.give_back(std::exchange(held_.token, 0), 2);
+    if (held_) pool_.give_back(std::exchange(held_.token, 0), 2);
     while (!out_.empty()) {
       const auto [token, count] = out_.front();
       out_.pop_front();
-      gate_.give_back(token, count);
+      pool_.give_back(token, count);
     }
     return served_;
   }
 
   Micros now_ = 1;
-  PermitGate gate_{[this] { return now_; }, [] {}};
-  PermitGate::Taken held_;
+  PermitPool pool_{[this] { return now_; }, [] {}};
+  PermitPool::Taken held_;
   std::string served_;
   std::deque<std::pair<std::uint64_t, Count>> out_;
 };
 
 TEST_F(PermitLine, serves_two_parties_in_turn_however_many_of_each_wait) {
-  const auto service = gate_.add_party(true);
+  const auto service = pool_.add_party(true);
   for (int i = 0; i < 6; ++i) wait("s", service);
   for (int i = 0; i < 3; ++i) wait("c", 0);
   EXPECT_EQ(serve_all(), "scscscsss");
 }
 
 TEST_F(PermitLine, counts_permits_and_not_requests) {
-  const auto service = gate_.add_party(true);
+  const auto service = pool_.add_party(true);
   for (int i = 0; i < 2; ++i) wait("S", service, 2);
   for (int i = 0; i < 5; ++i) wait("c", 0);
   EXPECT_EQ(serve_all(), "SccSccc");
 }
 
 TEST_F(PermitLine, serves_urgent_ones_of_all_parties_first) {
-  const auto service = gate_.add_party(true);
+  const auto service = pool_.add_party(true);
   wait("c", 0);
   wait("s", service);
   wait("S", service, 2, true);
@@ -154,49 +154,49 @@ TEST_F(PermitLine, serves_urgent_ones_of_all_parties_first) {
 TEST_F(PermitLine, is_not_held_up_by_a_request_above_the_limit_until_the_limit_is_raised) {
   wait("4", 0, 4);
   wait("1", 0);
-  gate_.limit(2);
-  EXPECT_EQ(gate_.demand().least, 1U);
-  EXPECT_EQ(gate_.waiting(), 1U);
+  pool_.limit(2);
+  EXPECT_EQ(pool_.demand().least, 1U);
+  EXPECT_EQ(pool_.waiting(), 1U);
   EXPECT_EQ(serve_all(), "1");
-  EXPECT_TRUE(gate_.try_take(1)) << "nobody waits who could be served";
-  gate_.limit(4);
-  EXPECT_EQ(gate_.demand().least, 4U);
-  gate_.order(order(Order::Kind::open, 6));
+  EXPECT_TRUE(pool_.try_take(1)) << "nobody waits who could be served";
+  pool_.limit(4);
+  EXPECT_EQ(pool_.demand().least, 4U);
+  pool_.order(order(Order::Kind::open, 6));
   EXPECT_EQ(served_, "14");
 }
 
 TEST_F(PermitLine, gives_nothing_to_a_party_that_outlives_a_fence_before_it_is_admitted) {
-  const auto service = gate_.add_party(true);
-  gate_.admit(false);
+  const auto service = pool_.add_party(true);
+  pool_.admit(false);
   wait("s", service);
   wait("c", 0);
   EXPECT_EQ(serve_all(), "c");
-  EXPECT_FALSE(gate_.try_take(1, service));
-  gate_.admit(true);
+  EXPECT_FALSE(pool_.try_take(1, service));
+  pool_.admit(true);
   EXPECT_EQ(served_, "cs");
 }
 
 TEST_F(PermitLine, wants_what_a_failed_try_wanted_for_a_moment) {
-  EXPECT_EQ(gate_.demand().wants, 2U);
-  EXPECT_FALSE(gate_.try_take(2));
-  gate_.refused(2);
-  EXPECT_EQ(gate_.demand().wants, 4U);
-  EXPECT_EQ(gate_.demand().least, 2U);
-  now_ += PermitGate::kTryCounts;
-  EXPECT_EQ(gate_.demand().wants, 2U);
-  gate_.refused(1);
-  EXPECT_EQ(gate_.demand().wants, 4U) << "as many again as are in use: a program that tries grows quickly";
+  EXPECT_EQ(pool_.demand().wants, 2U);
+  EXPECT_FALSE(pool_.try_take(2));
+  pool_.refused(2);
+  EXPECT_EQ(pool_.demand().wants, 4U);
+  EXPECT_EQ(pool_.demand().least, 2U);
+  now_ += PermitPool::kTryCounts;
+  EXPECT_EQ(pool_.demand().wants, 2U);
+  pool_.refused(1);
+  EXPECT_EQ(pool_.demand().wants, 4U) << "as many again as are in use: a program that tries grows quickly";
   serve_all();
-  EXPECT_TRUE(gate_.try_take(1));
-  EXPECT_EQ(gate_.demand().wants, 1U) << "a try that succeeds ends the wish";
+  EXPECT_TRUE(pool_.try_take(1));
+  EXPECT_EQ(pool_.demand().wants, 1U) << "a try that succeeds ends the wish";
 }
 
 TEST_F(PermitLine, forgets_those_who_wait_for_a_party_that_leaves) {
-  const auto service = gate_.add_party(true);
+  const auto service = pool_.add_party(true);
   wait("s", service);
   wait("c", 0);
-  gate_.remove_party(service);
-  EXPECT_EQ(gate_.waiting(), 1U);
+  pool_.remove_party(service);
+  EXPECT_EQ(pool_.waiting(), 1U);
   EXPECT_EQ(serve_all(), "c");
 }
 

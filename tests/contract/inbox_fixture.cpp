@@ -1,4 +1,4 @@
-#include "tests/contract/inbox_world.hpp"
+#include "tests/contract/inbox_fixture.hpp"
 
 #include "tests/support/postgres_role.hpp"
 #include "tests/support/postgres_schema.hpp"
@@ -11,9 +11,9 @@ namespace turnstile::test {
 
 namespace {
 
-class MemoryWorld final : public InboxWorld {
+class MemoryFixture final : public InboxFixture {
  public:
-  MemoryWorld() { inbox_.fail(kRefused, "42P01"); }
+  MemoryFixture() { inbox_.fail(kRefused, "42P01"); }
   InboxStore& store() override { return inbox_; }
   std::vector<std::string> effects() override {
     std::vector<std::string> what;
@@ -35,9 +35,9 @@ class MemoryWorld final : public InboxWorld {
 };
 
 /// Its store has the rights of migrations/roles.sql and no more: what the contract asks for, they must suffice for.
-class PostgresWorld final : public InboxWorld {
+class PostgresFixture final : public InboxFixture {
  public:
-  explicit PostgresWorld(int partitions = 1)
+  explicit PostgresFixture(int partitions = 1)
       : role_(schema_),
         proxy_(proxy_to(schema_.sql())),
         store_(postgres::open_store(role_.settings_through(proxy_.port()))) {
@@ -71,13 +71,13 @@ class PostgresWorld final : public InboxWorld {
 
 }  // namespace
 
-std::unique_ptr<InboxWorld> make_memory_world() { return std::make_unique<MemoryWorld>(); }
-std::unique_ptr<InboxWorld> make_postgres_world() {
-  return postgres_url() ? std::make_unique<PostgresWorld>() : nullptr;
+std::unique_ptr<InboxFixture> make_memory_world() { return std::make_unique<MemoryFixture>(); }
+std::unique_ptr<InboxFixture> make_postgres_world() {
+  return postgres_url() ? std::make_unique<PostgresFixture>() : nullptr;
 }
 
-std::unique_ptr<InboxWorld> make_partitioned_world() {
-  return postgres_url() ? std::make_unique<PostgresWorld>(8) : nullptr;
+std::unique_ptr<InboxFixture> make_partitioned_world() {
+  return postgres_url() ? std::make_unique<PostgresFixture>(8) : nullptr;
 }
 
 void InboxContract::SetUp() {
@@ -115,7 +115,7 @@ std::string InboxContract::once(const std::vector<std::string>& ids) {
   const std::string admitted = admit(*session, ids);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     session->at_message(i);
-    if (admitted[i] == 'f') session->transaction().defer(InboxWorld::kEffect, ids[i]);
+    if (admitted[i] == 'f') session->transaction().defer(InboxFixture::kEffect, ids[i]);
   }
   session->commit();
   return admitted;

@@ -10,23 +10,23 @@
 #include <thread>
 #include <vector>
 
-#include "delivery/late_ends.hpp"
-#include "delivery/run_watch.hpp"
-#include "support/journal.hpp"
+#include "delivery/pending_completions.hpp"
+#include "delivery/run_state.hpp"
+#include "support/run_log.hpp"
 #include "turnstile/lease_clock.hpp"
 #include "turnstile/ports/claims.hpp"
 
 namespace turnstile {
 
 /// Thread-safe. Must outlive its holds.
-class ClaimKeeper {
+class LeaseRenewer {
  public:
   using Clock = LeaseClock;
 
-  ClaimKeeper(std::shared_ptr<Claims> claims, std::shared_ptr<const Journal> journal);
-  ~ClaimKeeper();
-  ClaimKeeper(const ClaimKeeper&) = delete;
-  ClaimKeeper& operator=(const ClaimKeeper&) = delete;
+  LeaseRenewer(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log);
+  ~LeaseRenewer();
+  LeaseRenewer(const LeaseRenewer&) = delete;
+  LeaseRenewer& operator=(const LeaseRenewer&) = delete;
 
   /// What a worker has claimed for its unit.
   struct Held {
@@ -35,14 +35,14 @@ class ClaimKeeper {
     std::chrono::milliseconds lease{};
     Clock::time_point since{};  ///< when the claim was sent: its lease ends no sooner than that and `lease`
     TopicPartition at;
-    RunWatch* watch = nullptr;  ///< cancelled when one of the claims is lost
+    RunState* watch = nullptr;  ///< cancelled when one of the claims is lost
     std::vector<HeldClaim> claims;
   };
 
   /// Renewed while it lives. Belongs to one worker.
   class Hold {
    public:
-    Hold(ClaimKeeper& keeper, Held held);
+    Hold(LeaseRenewer& renewer, Held held);
     ~Hold();
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
@@ -52,11 +52,11 @@ class ClaimKeeper {
     [[nodiscard]] bool is_over() const;
 
    private:
-    ClaimKeeper& keeper_;
+    LeaseRenewer& renewer_;
     std::list<Held>::iterator place_;
   };
 
-  [[nodiscard]] LateEnds& late() noexcept { return late_; }
+  [[nodiscard]] PendingCompletions& late() noexcept { return late_; }
   [[nodiscard]] Claims& claims() noexcept { return *claims_; }
 
   /// Nothing has run under this owner, and whether it has claimed anything is not known.
@@ -76,8 +76,8 @@ class ClaimKeeper {
   void lose(Held& held, const std::string& why);
 
   std::shared_ptr<Claims> claims_;
-  std::shared_ptr<const Journal> journal_;
-  LateEnds late_;
+  std::shared_ptr<const RunLog> run_log_;
+  PendingCompletions late_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::list<Held> held_;

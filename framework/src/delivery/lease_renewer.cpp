@@ -1,4 +1,4 @@
-#include "delivery/claim_keeper.hpp"
+#include "delivery/lease_renewer.hpp"
 
 #include <algorithm>
 
@@ -17,10 +17,10 @@ constexpr std::size_t kMostAbandoned = 256;
 
 }  // namespace
 
-ClaimKeeper::ClaimKeeper(std::shared_ptr<Claims> claims, std::shared_ptr<const Journal> journal)
-    : claims_(std::move(claims)), journal_(std::move(journal)), late_(claims_, journal_) {}
+LeaseRenewer::LeaseRenewer(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log)
+    : claims_(std::move(claims)), run_log_(std::move(run_log)), late_(claims_, run_log_) {}
 
-ClaimKeeper::~ClaimKeeper() {
+LeaseRenewer::~LeaseRenewer() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -29,48 +29,48 @@ ClaimKeeper::~ClaimKeeper() {
   if (thread_.joinable()) thread_.join();
 }
 
-ClaimKeeper::Hold::Hold(ClaimKeeper& keeper, Held held) : keeper_(keeper) {
+LeaseRenewer::Hold::Hold(LeaseRenewer& renewer, Held held) : renewer_(renewer) {
   const auto due = held.since + held.lease / kRenewals;
   bool sooner = false;
   {
-    const std::lock_guard lock(keeper_.mutex_);
-    place_ = keeper_.held_.insert(keeper_.held_.end(), std::move(held));
-    sooner = due < keeper_.wakes_at_;
-    if (!keeper_.thread_.joinable()) keeper_.thread_ = std::thread([&keeper] { keeper.run(); });
+    const std::lock_guard lock(renewer_.mutex_);
+    place_ = renewer_.held_.insert(renewer_.held_.end(), std::move(held));
+    sooner = due < renewer_.wakes_at_;
+    if (!renewer_.thread_.joinable()) renewer_.thread_ = std::thread([&renewer] { renewer.run(); });
   }
-  if (sooner) keeper_.wake_.notify_all();
+  if (sooner) renewer_.wake_.notify_all();
 }
 
-ClaimKeeper::Hold::~Hold() {
-  const std::lock_guard lock(keeper_.mutex_);
-  if (keeper_.renewing_ == &*place_) keeper_.gone_ = true;
-  keeper_.held_.erase(place_);
+LeaseRenewer::Hold::~Hold() {
+  const std::lock_guard lock(renewer_.mutex_);
+  if (renewer_.renewing_ == &*place_) renewer_.gone_ = true;
+  renewer_.held_.erase(place_);
 }
 
-void ClaimKeeper::Hold::let_go(std::span<const ClaimEnd> ends) {
-  const std::lock_guard lock(keeper_.mutex_);
+void LeaseRenewer::Hold::let_go(std::span<const ClaimEnd> ends) {
+  const std::lock_guard lock(renewer_.mutex_);
   std::erase_if(place_->claims, [&](const HeldClaim& claim) {
     return std::any_of(ends.begin(), ends.end(), [&](const ClaimEnd& end) { return end.claim.id == claim.id; });
   });
 }
 
-bool ClaimKeeper::Hold::is_over() const {
-  const std::lock_guard lock(keeper_.mutex_);
+bool LeaseRenewer::Hold::is_over() const {
+  const std::lock_guard lock(renewer_.mutex_);
   return Clock::now() >= end_of(*place_);
 }
 
-void ClaimKeeper::abandon(const MessageId& owner) {
+void LeaseRenewer::abandon(const MessageId& owner) {
   const std::lock_guard lock(mutex_);
   if (abandoned_.size() == kMostAbandoned) abandoned_.erase(abandoned_.begin());
   abandoned_.push_back(owner);
 }
 
-std::vector<MessageId> ClaimKeeper::abandoned() const {
+std::vector<MessageId> LeaseRenewer::abandoned() const {
   const std::lock_guard lock(mutex_);
   return abandoned_;
 }
 
-ClaimKeeper::Clock::time_point ClaimKeeper::next_due() const {
+LeaseRenewer::Clock::time_point LeaseRenewer::next_due() const {
   auto due = Clock::time_point::max();
   for (const Held& held : held_) {
     if (!held.claims.empty()) due = std::min(due, held.since + held.lease / kRenewals);
@@ -78,7 +78,7 @@ ClaimKeeper::Clock::time_point ClaimKeeper::next_due() const {
   return due;
 }
 
-void ClaimKeeper::run() {
+void LeaseRenewer::run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     wakes_at_ = next_due();
@@ -98,7 +98,7 @@ void ClaimKeeper::run() {
   }
 }
 
-void ClaimKeeper::renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place) {
+void LeaseRenewer::renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place) {
   const Held asked = *place;
   renewing_ = &*place;
   gone_ = false;
@@ -131,10 +131,10 @@ void ClaimKeeper::renew(std::unique_lock<std::mutex>& lock, std::list<Held>::ite
 }
 
 /// What runs under it is asked to stop, and nothing of its unit starts any more.
-void ClaimKeeper::lose(Held& held, const std::string& why) {
+void LeaseRenewer::lose(Held& held, const std::string& why) {
   held.claims.clear();
   held.watch->cancel();
-  journal_->error(held.at, "a claim was lost, its handler is asked to stop: " + why);
+  run_log_->error(held.at, "a claim was lost, its handler is asked to stop: " + why);
 }
 
 }  // namespace turnstile

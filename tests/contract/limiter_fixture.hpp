@@ -14,9 +14,9 @@
 namespace turnstile::test {
 
 /// What the processes of one cluster share: a database, say. A Limiters object stands for a process.
-class LimiterWorld {
+class LimiterFixture {
  public:
-  virtual ~LimiterWorld() = default;
+  virtual ~LimiterFixture() = default;
   virtual std::shared_ptr<Limiters> join() = 0;
   /// What is not there after this time was not granted.
   [[nodiscard]] virtual std::chrono::milliseconds settles_in() const = 0;
@@ -36,7 +36,7 @@ struct LimiterBackend {
   bool cluster_wide;
   /// Why it cannot run here; nothing when it can.
   std::optional<std::string> (*missing)();
-  std::unique_ptr<LimiterWorld> (*make)();
+  std::unique_ptr<LimiterFixture> (*make)();
 };
 inline void PrintTo(const LimiterBackend& backend, std::ostream* out) { *out << backend.name; }
 

@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "support/journal.hpp"
+#include "support/run_log.hpp"
 #include "turnstile/ports/claims.hpp"
 
 namespace turnstile {
 
 /// Thread-safe.
-class LateEnds {
+class PendingCompletions {
  public:
   struct Late {
     HandlerId handler;
@@ -24,11 +24,11 @@ class LateEnds {
     std::vector<ClaimEnd> ends;
   };
 
-  LateEnds(std::shared_ptr<Claims> claims, std::shared_ptr<const Journal> journal);
+  PendingCompletions(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log);
   /// Those that are left are told, and stay claimed.
-  ~LateEnds();
-  LateEnds(const LateEnds&) = delete;
-  LateEnds& operator=(const LateEnds&) = delete;
+  ~PendingCompletions();
+  PendingCompletions(const PendingCompletions&) = delete;
+  PendingCompletions& operator=(const PendingCompletions&) = delete;
 
   void add(Late late);
   /// Whether this message is among them.
@@ -47,7 +47,7 @@ class LateEnds {
   void told(const Late& late, const std::vector<bool>& held) const;
 
   const std::shared_ptr<Claims> claims_;
-  const std::shared_ptr<const Journal> journal_;
+  const std::shared_ptr<const RunLog> run_log_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::list<Late> late_;  ///< only the thread takes any away

@@ -25,7 +25,7 @@
 
 namespace turnstile {
 
-class PermitGate {
+class PermitPool {
  public:
   using Count = tokens::Count;
   using Micros = tokens::Micros;
@@ -45,9 +45,9 @@ class PermitGate {
 
   /// `clock`: microseconds, the member's. `ring`: something has changed that the member should hear of; called often and from
   /// any thread, must be quick.
-  PermitGate(std::function<Micros()> clock, std::function<void()> ring);
-  PermitGate(const PermitGate&) = delete;
-  PermitGate& operator=(const PermitGate&) = delete;
+  PermitPool(std::function<Micros()> clock, std::function<void()> ring);
+  PermitPool(const PermitPool&) = delete;
+  PermitPool& operator=(const PermitPool&) = delete;
 
   // --- for threads ---
   /// `outlives_fence`: what it runs goes on to have effects after the database has fenced this process's partitions. It gets no
@@ -107,7 +107,7 @@ class PermitGate {
   template <class T>
   using Atomic = stepped::Atomic<T>;
 
-  /// From one forfeit to the next. Kept until the gate ends, like Life, since a thread may be looking at it; there are few.
+  /// From one forfeit to the next. Kept until the pool ends, like Life, since a thread may be looking at it; there are few.
   struct Account {
     Atomic<std::int64_t> opened{0};
     Atomic<std::int64_t> surrender_to{0};

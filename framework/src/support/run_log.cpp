@@ -1,4 +1,4 @@
-#include "support/journal.hpp"
+#include "support/run_log.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -23,34 +23,34 @@ LogFields fields(const TopicPartition& at, std::string_view handler, std::option
 
 }  // namespace
 
-void Journal::debug(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
+void RunLog::debug(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
   log(*logger_, spdlog::level::debug, text, fields(at, handler, offset, member_));
 }
-void Journal::info(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
+void RunLog::info(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
   log(*logger_, spdlog::level::info, text, fields(at, handler, offset, member_));
 }
-void Journal::warn(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
+void RunLog::warn(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
   log(*logger_, spdlog::level::warn, text, fields(at, handler, offset, member_));
 }
-void Journal::error(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
+void RunLog::error(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
   log(*logger_, spdlog::level::err, text, fields(at, handler, offset, member_));
 }
-void Journal::info(const TopicPartition& at, std::string_view text) const {
+void RunLog::info(const TopicPartition& at, std::string_view text) const {
   log(*logger_, spdlog::level::info, text, fields(at, {}, std::nullopt, member_));
 }
-void Journal::warn(const TopicPartition& at, std::string_view text) const {
+void RunLog::warn(const TopicPartition& at, std::string_view text) const {
   log(*logger_, spdlog::level::warn, text, fields(at, {}, std::nullopt, member_));
 }
-void Journal::error(const TopicPartition& at, std::string_view text) const {
+void RunLog::error(const TopicPartition& at, std::string_view text) const {
   log(*logger_, spdlog::level::err, text, fields(at, {}, std::nullopt, member_));
 }
-void Journal::info(std::string_view text) const {
+void RunLog::info(std::string_view text) const {
   log(*logger_, spdlog::level::info, text, fields({}, {}, std::nullopt, member_));
 }
-void Journal::warn(std::string_view text) const {
+void RunLog::warn(std::string_view text) const {
   log(*logger_, spdlog::level::warn, text, fields({}, {}, std::nullopt, member_));
 }
-void Journal::error(std::string_view text) const {
+void RunLog::error(std::string_view text) const {
   log(*logger_, spdlog::level::err, text, fields({}, {}, std::nullopt, member_));
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // Two threads that look after time. One writes watermarks on the side (each handler's transaction would queue for their rows), and claims
 // partitions that could not be claimed at their assignment. The other is the watchdog: it cancels handlers that run too long, and says which message holds a
-// partition; it never waits for the store, so that it also speaks while that hangs. Beside them works the cleaner.
+// partition; it never waits for the store, so that it also speaks while that hangs. Beside them works the purger.
 
 #include <condition_variable>
 #include <functional>
@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "engine/scheduler.hpp"
-#include "inbox/cleaner.hpp"
+#include "inbox/purger.hpp"
 
 namespace turnstile {
 
-class Keeper {
+class PartitionKeeper {
  public:
   struct Settings {
     std::string group;
@@ -31,11 +31,11 @@ class Keeper {
   struct Calls {
     std::function<void(LanePtr, PartitionClaim)> claimed;  ///< a claim came late: admit the lane
   };
-  Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,
-         std::shared_ptr<const Journal> journal, Calls calls);
-  ~Keeper();
-  Keeper(const Keeper&) = delete;
-  Keeper& operator=(const Keeper&) = delete;
+  PartitionKeeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,
+                  std::shared_ptr<const RunLog> run_log, Calls calls);
+  ~PartitionKeeper();
+  PartitionKeeper(const PartitionKeeper&) = delete;
+  PartitionKeeper& operator=(const PartitionKeeper&) = delete;
 
   /// Writes the watermarks of these now, on the caller's thread; a failure is nothing but a watermark that lags. Not while the store is known
   /// to be unavailable: its caller would wait for nothing.
@@ -59,7 +59,7 @@ class Keeper {
   const Settings settings_;
   Scheduler& scheduler_;
   std::shared_ptr<InboxStore> store_;
-  std::shared_ptr<const Journal> journal_;
+  std::shared_ptr<const RunLog> run_log_;
   const Calls calls_;
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -68,7 +68,7 @@ class Keeper {
   SteadyTime next_history_{};  ///< when to ask for the store's history, if a lane is fenced
   LanePtr claiming_;           ///< whose claim is under way
   std::thread thread_, watchdog_;
-  std::unique_ptr<Cleaner> cleaner_;  ///< null without handlers that keep ids
+  std::unique_ptr<Purger> purger_;  ///< null without handlers that keep ids
 };
 
 }  // namespace turnstile

@@ -1,4 +1,4 @@
-#include "limits/limiter_keeper.hpp"
+#include "limits/limiter_worker.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -53,16 +53,16 @@ struct Holdings {
 
 }  // namespace
 
-LimiterKeeper::LimiterKeeper(const PostgresSettings& settings, const LimiterPace& pace, std::string holder,
+LimiterWorker::LimiterWorker(const PostgresSettings& settings, const LimiterPace& pace, std::string holder,
                              std::shared_ptr<spdlog::logger> logger)
     : settings_(settings), pace_(pace), holder_(std::move(holder)), logger_(std::move(logger)), sql_(settings.schema) {}
 
-void LimiterKeeper::start() {
+void LimiterWorker::start() {
   speaking_ = std::thread([self = shared_from_this()] { self->speak(); });
   watching_ = std::thread([self = shared_from_this()] { self->watch(); });
 }
 
-void LimiterKeeper::stop() noexcept {
+void LimiterWorker::stop() noexcept {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -78,7 +78,7 @@ void LimiterKeeper::stop() noexcept {
   }
 }
 
-std::shared_ptr<LimiterBook> LimiterKeeper::open(const std::string& name, std::int64_t limit) {
+std::shared_ptr<LimiterBook> LimiterWorker::open(const std::string& name, std::int64_t limit) {
   std::shared_ptr<LimiterBook> book;
   {
     const std::lock_guard lock(mutex_);
@@ -96,7 +96,7 @@ std::shared_ptr<LimiterBook> LimiterKeeper::open(const std::string& name, std::i
   return book;
 }
 
-void LimiterKeeper::ring() {
+void LimiterWorker::ring() {
   {
     const std::lock_guard lock(mutex_);
     if (has_rung_) return;
@@ -105,7 +105,7 @@ void LimiterKeeper::ring() {
   rung_.notify_one();
 }
 
-LimiterKeeper::Books LimiterKeeper::books() {
+LimiterWorker::Books LimiterWorker::books() {
   const std::lock_guard lock(mutex_);
   Books all;
   for (const auto& [name, book] : by_name_) all.push_back(book);
@@ -114,7 +114,7 @@ LimiterKeeper::Books LimiterKeeper::books() {
 
 // --- the clock ---------------------------------------------------------------------------------------------------------
 
-void LimiterKeeper::watch() {
+void LimiterWorker::watch() {
   for (;;) {
     Time next = Time::max();
     const auto now = LeaseClock::now();
@@ -136,7 +136,7 @@ void LimiterKeeper::watch() {
   }
 }
 
-void LimiterKeeper::tell_lost(const LimiterBook& book, std::int64_t in_use, const char* why) {
+void LimiterWorker::tell_lost(const LimiterBook& book, std::int64_t in_use, const char* why) {
   if (in_use == 0) return;
   logger_->error("limiter '{}': {} permits in use were lost: {}; what runs under them was told to stop", book.name(),
                  in_use, why);
@@ -144,7 +144,7 @@ void LimiterKeeper::tell_lost(const LimiterBook& book, std::int64_t in_use, cons
 
 // --- the database ------------------------------------------------------------------------------------------------------
 
-Time LimiterKeeper::due() {
+Time LimiterWorker::due() {
   Time due = Time::max();
   bool holds = false;
   for (const auto& book : books()) {
@@ -155,7 +155,7 @@ Time LimiterKeeper::due() {
   return std::max(due, retry_at_);
 }
 
-void LimiterKeeper::speak() {
+void LimiterWorker::speak() {
   for (;;) {
     const auto next = due();
     {
@@ -182,7 +182,7 @@ void LimiterKeeper::speak() {
   clock_changed_.notify_all();
 }
 
-void LimiterKeeper::round() {
+void LimiterWorker::round() {
   const auto all = books();
   try {
     connect();
@@ -205,18 +205,18 @@ void LimiterKeeper::round() {
   }
 }
 
-void LimiterKeeper::connect() {
+void LimiterWorker::connect() {
   if (link_) return;
   all_anew_ = true;
   link_ = std::make_unique<Link>(settings_, cut_);
 }
 
-void LimiterKeeper::disconnect() noexcept {
+void LimiterWorker::disconnect() noexcept {
   link_.reset();
   all_anew_ = true;
 }
 
-void LimiterKeeper::failed(const std::string& why) {
+void LimiterWorker::failed(const std::string& why) {
   backoff_ = std::clamp(2 * backoff_, kFirstBackoff, kLastBackoff);
   retry_at_ = LeaseClock::now() + backoff_;
   if (away_) return;
@@ -226,7 +226,7 @@ void LimiterKeeper::failed(const std::string& why) {
       describe_target(settings_), pace_.lease.count(), why);
 }
 
-void LimiterKeeper::answered() {
+void LimiterWorker::answered() {
   backoff_ = {};
   retry_at_ = {};
   if (!away_) return;
@@ -236,7 +236,7 @@ void LimiterKeeper::answered() {
 
 /// Runs what `fill` queues as one transaction. Throws ConnectionLost, StoreBusy, StoreUnavailable, SqlError.
 template <class Fill>
-std::vector<Result> LimiterKeeper::ask(Fill fill, bool writes) {
+std::vector<Result> LimiterWorker::ask(Fill fill, bool writes) {
   Pipeline& pipeline = link_->pipeline;
   pipeline.drop_unsent();
   pipeline.next_transaction();
@@ -268,7 +268,7 @@ std::vector<Result> LimiterKeeper::ask(Fill fill, bool writes) {
 }
 
 /// One statement renews whatever this process holds; another gives back what it does not know of.
-void LimiterKeeper::renew() {
+void LimiterWorker::renew() {
   Holdings held, kept;
   std::vector<std::pair<std::shared_ptr<LimiterBook>, std::vector<Slot>>> asked;
   for (const auto& book : books()) {
@@ -302,7 +302,7 @@ void LimiterKeeper::renew() {
   all_anew_ = false;
 }
 
-void LimiterKeeper::visit(LimiterBook& book) {
+void LimiterWorker::visit(LimiterBook& book) {
   const auto known = book.known();
   const LimiterErrand errand = book.errand(LeaseClock::now());
   const bool writes = !known || !errand.give_back.empty() || errand.sweep || errand.take > 0 || errand.waiting > 0 ||
@@ -378,7 +378,7 @@ void LimiterKeeper::visit(LimiterBook& book) {
   clock_changed_.notify_one();
 }
 
-LimiterView LimiterKeeper::read_view(LimiterBook& book, const Result& rows) {
+LimiterView LimiterWorker::read_view(LimiterBook& book, const Result& rows) {
   LimiterView view;
   view.id = number_at(rows, 0, ViewColumn::id);
   view.version = number_at(rows, 0, ViewColumn::version);
@@ -413,7 +413,7 @@ LimiterView LimiterKeeper::read_view(LimiterBook& book, const Result& rows) {
   return view;
 }
 
-void LimiterKeeper::tell_change(const LimiterBook& book, const LimiterView& view) {
+void LimiterWorker::tell_change(const LimiterBook& book, const LimiterView& view) {
   const auto before = book.known();
   if (before ? before->limit == view.limit : view.limit == book.configured()) return;
   logger_->info("limiter '{}': the limit is {}{}{}", book.name(), view.limit,
@@ -422,7 +422,7 @@ void LimiterKeeper::tell_change(const LimiterBook& book, const LimiterView& view
                                 : fmt::format(" (this one is configured with {})", book.configured()));
 }
 
-void LimiterKeeper::leave() noexcept {
+void LimiterWorker::leave() noexcept {
   if (!link_ || away_) return;
   try {
     const Holdings nothing;

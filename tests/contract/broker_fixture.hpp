@@ -17,9 +17,9 @@
 namespace turnstile::test {
 
 /// One cluster; a test has topics and a group of its own in it.
-class BrokerWorld {
+class BrokerFixture {
  public:
-  virtual ~BrokerWorld() = default;
+  virtual ~BrokerFixture() = default;
   /// A broker whose consumers are in that group.
   virtual std::shared_ptr<Broker> broker(const std::string& group) = 0;
   virtual void create_topic(const std::string& name, std::int32_t partitions) = 0;
@@ -29,10 +29,10 @@ class BrokerWorld {
   virtual std::string refused_topic() = 0;
 };
 
-std::unique_ptr<BrokerWorld> memory_world();
-std::unique_ptr<BrokerWorld> mock_world();
+std::unique_ptr<BrokerFixture> memory_world();
+std::unique_ptr<BrokerFixture> mock_world();
 /// Null when there is no Apache Kafka: TURNSTILE_TEST_KAFKA is not set.
-std::unique_ptr<BrokerWorld> kafka_world();
+std::unique_ptr<BrokerFixture> kafka_world();
 
 /// A member of a group that keeps what it read.
 class Reader final : public AssignmentListener {

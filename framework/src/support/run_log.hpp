@@ -15,9 +15,9 @@ class logger;
 namespace turnstile {
 
 /// Thread-safe.
-class Journal {
+class RunLog {
  public:
-  Journal(std::shared_ptr<spdlog::logger> logger, std::string member)
+  RunLog(std::shared_ptr<spdlog::logger> logger, std::string member)
       : logger_(std::move(logger)), member_(std::move(member)) {}
 
   void debug(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;

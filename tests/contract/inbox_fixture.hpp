@@ -13,9 +13,9 @@
 
 namespace turnstile::test {
 
-class InboxWorld {
+class InboxFixture {
  public:
-  virtual ~InboxWorld() = default;
+  virtual ~InboxFixture() = default;
   virtual InboxStore& store() = 0;
   /// The first arguments of the committed statements kEffect, in the order of commits.
   virtual std::vector<std::string> effects() = 0;
@@ -33,14 +33,14 @@ class InboxWorld {
 };
 
 /// A world in memory, and one in PostgreSQL; null when the environment has no PostgreSQL.
-std::unique_ptr<InboxWorld> make_memory_world();
-std::unique_ptr<InboxWorld> make_postgres_world();
+std::unique_ptr<InboxFixture> make_memory_world();
+std::unique_ptr<InboxFixture> make_postgres_world();
 /// The same with an inbox of hash partitions.
-std::unique_ptr<InboxWorld> make_partitioned_world();
+std::unique_ptr<InboxFixture> make_partitioned_world();
 
 struct InboxKind {
   const char* name;
-  std::unique_ptr<InboxWorld> (*make)();
+  std::unique_ptr<InboxFixture> (*make)();
 };
 inline void PrintTo(const InboxKind& kind, std::ostream* out) { *out << kind.name; }
 /// Both, by their names.
@@ -70,7 +70,7 @@ class InboxContract : public testing::TestWithParam<InboxKind> {
   std::string once(const std::vector<std::string>& ids);
   static std::vector<InboxEntry> entries(const std::vector<std::string>& ids);
 
-  std::unique_ptr<InboxWorld> world_;
+  std::unique_ptr<InboxFixture> world_;
   HandlerId handler_;
   Fence fence_;
 };

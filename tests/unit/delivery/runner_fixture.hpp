@@ -71,13 +71,13 @@ class OneBlock final : public OwnedBlock {
 };
 
 /// Its name is its own: tests/support has a World as well, and one program holds both.
-struct RunnerWorld {
+struct RunnerFixture {
   std::shared_ptr<MemoryInbox> inbox = std::make_shared<MemoryInbox>();
   MemoryBroker broker;
   std::unique_ptr<TopicRunner> runner;
   Place place;
 
-  RunnerWorld(TopicSettings settings, Pipeline pipeline) {
+  RunnerFixture(TopicSettings settings, Pipeline pipeline) {
     broker.create_topic("t", 1);
     broker.create_topic("t.dlq", 1);
     inbox->fail(kBadInsert, "42P01");

@@ -21,9 +21,9 @@
 namespace turnstile::postgres {
 
 /// Thread-safe. Its threads keep it alive until stop().
-class LimiterKeeper : public std::enable_shared_from_this<LimiterKeeper> {
+class LimiterWorker : public std::enable_shared_from_this<LimiterWorker> {
  public:
-  LimiterKeeper(const PostgresSettings& settings, const LimiterPace& pace, std::string holder,
+  LimiterWorker(const PostgresSettings& settings, const LimiterPace& pace, std::string holder,
                 std::shared_ptr<spdlog::logger> logger);
   void start();
   /// Gives everything back, which takes 2 s at most. Called once, by whoever lets go last, on any thread, also on one of the two.

@@ -26,9 +26,9 @@ struct LimitedOptions {
   int work_ms = 50;
 };
 
-class LimitedWorld {
+class LimitedFixture {
  public:
-  explicit LimitedWorld(const LimitedOptions& options)
+  explicit LimitedFixture(const LimitedOptions& options)
       : options_(options),
         world_(WorldOptions{.partitions = 6,
                             .session_timeout_ms = options.session_timeout_ms,

@@ -1,6 +1,6 @@
 // What the keeper does beside the polling thread: claims that come late, and a watchdog that no store holds up.
 
-#include "engine/keeper.hpp"
+#include "engine/partition_keeper.hpp"
 
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ringbuffer_sink.h>
@@ -68,10 +68,10 @@ class KeeperTest : public ::testing::Test {
     lane_ = std::make_shared<LaneState>(*topic_, Place{.at = {"t", 0}, .fence = {}});
     lane_->phase = LaneState::Phase::claiming;
     scheduler_.open(lane_);
-    Keeper::Calls calls;
+    PartitionKeeper::Calls calls;
     calls.claimed = [this](const LanePtr&, const PartitionClaim&) { ++claimed_; };
-    keeper_ = std::make_unique<Keeper>(Keeper::Settings{.group = "g", .stall_after = 200ms}, scheduler_, store_,
-                                       journal_, std::move(calls));
+    keeper_ = std::make_unique<PartitionKeeper>(PartitionKeeper::Settings{.group = "g", .stall_after = 200ms},
+                                                scheduler_, store_, journal_, std::move(calls));
   }
   ~KeeperTest() override { store_->go_on(); }
   [[nodiscard]] std::string log() const {
@@ -90,7 +90,7 @@ class KeeperTest : public ::testing::Test {
   std::unique_ptr<TopicState> topic_;
   LanePtr lane_;
   std::atomic<int> claimed_{0};
-  std::unique_ptr<Keeper> keeper_;
+  std::unique_ptr<PartitionKeeper> keeper_;
 };
 
 // Let go before the claim's answer: the claim that is still to come would count the epoch up after the next owner's.

@@ -1,4 +1,4 @@
-#include "inbox/cleaner.hpp"
+#include "inbox/purger.hpp"
 
 #include <algorithm>
 
@@ -27,22 +27,22 @@ std::string seconds_text(const std::optional<std::chrono::seconds>& time) {
 
 }  // namespace
 
-Cleaner::Cleaner(Settings settings, std::vector<std::shared_ptr<Retention>> handlers, std::shared_ptr<InboxStore> store,
-                 std::shared_ptr<const Journal> journal)
+Purger::Purger(Settings settings, std::vector<std::shared_ptr<Retention>> handlers, std::shared_ptr<InboxStore> store,
+               std::shared_ptr<const RunLog> run_log)
     : settings_(settings),
       handlers_(std::move(handlers)),
       store_(std::move(store)),
-      journal_(std::move(journal)),
+      run_log_(std::move(run_log)),
       random_(std::random_device{}()) {
   for (const auto& handler : handlers_) {
     if (handler->kept_for() == handler->keep_for()) continue;
-    journal_->info("ids of handler " + handler->name() + " are kept for " + seconds_text(handler->kept_for()) +
+    run_log_->info("ids of handler " + handler->name() + " are kept for " + seconds_text(handler->kept_for()) +
                    ", as others have said; this process needs them for " + seconds_text(handler->keep_for()));
   }
   thread_ = std::thread([this] { run(); });
 }
 
-Cleaner::~Cleaner() {
+Purger::~Purger() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -52,11 +52,11 @@ Cleaner::~Cleaner() {
 }
 
 /// So that what started together does not go on together.
-milliseconds Cleaner::any_up_to(milliseconds most) {
+milliseconds Purger::any_up_to(milliseconds most) {
   return milliseconds(std::uniform_int_distribution<milliseconds::rep>(0, most.count())(random_));
 }
 
-void Cleaner::run() {
+void Purger::run() {
   auto next_say = steady_clock::now() + some(settings_.say_every);
   auto next_clean =
       settings_.purge ? steady_clock::now() + any_up_to(settings_.look_first) : steady_clock::time_point::max();
@@ -84,7 +84,7 @@ void Cleaner::run() {
 
 /// One line when it fails for the second time in a row. Of a database that is away for a while the engine speaks.
 template <class Work>
-bool Cleaner::attempt(int& failures, Work work) {
+bool Purger::attempt(int& failures, Work work) {
   try {
     work();
     failures = 0;
@@ -92,32 +92,32 @@ bool Cleaner::attempt(int& failures, Work work) {
   } catch (const StoreBusy&) {
     return false;  // somebody works on what is old: next time
   } catch (const std::exception& e) {
-    if (++failures == 2) journal_->warn(std::string("what is old is not deleted until this works again: ") + e.what());
+    if (++failures == 2) run_log_->warn(std::string("what is old is not deleted until this works again: ") + e.what());
     return false;
   }
 }
 
-void Cleaner::say() {
+void Purger::say() {
   attempt(say_failures_, [this] {
     for (const auto& handler : handlers_) handler->say(*store_);
   });
 }
 
-void Cleaner::expire() {
+void Purger::expire() {
   attempt(expire_failures_, [this] {
     if (const auto expired = settings_.producers->expire(); expired > 0)
-      journal_->info(std::to_string(expired) + " producer sessions have expired: no heartbeat came for their time");
+      run_log_->info(std::to_string(expired) + " producer sessions have expired: no heartbeat came for their time");
   });
 }
 
-milliseconds Cleaner::clean() {
+milliseconds Purger::clean() {
   PurgeStep step;
   const auto began = steady_clock::now();
   if (!attempt(clean_failures_, [&] { step = store_->purge_step(settings_.most); })) return some(settings_.look_every);
   const auto took = std::chrono::ceil<milliseconds>(steady_clock::now() - began);
   deleted_ += step.deleted;
   if (!step.rivalled && step.wait.count() == 0) return std::max(kShortestRest, kRestFactor * took);
-  if (deleted_ > 0) journal_->info("deleted " + std::to_string(deleted_) + " ids that nobody needs any more");
+  if (deleted_ > 0) run_log_->info("deleted " + std::to_string(deleted_) + " ids that nobody needs any more");
   deleted_ = 0;
   return some(std::clamp(step.wait, settings_.look_every, std::max(settings_.look_every, kLongestRest)));
 }

@@ -13,7 +13,7 @@
 
 namespace turnstile {
 
-class RunWatch {
+class RunState {
  public:
   struct Running {
     Offset offset = 0;

@@ -13,9 +13,9 @@
 
 namespace turnstile {
 
-class ProducerBook {
+class ProducerSecrets {
  public:
-  explicit ProducerBook(std::shared_ptr<Producers> producers) : producers_(std::move(producers)) {}
+  explicit ProducerSecrets(std::shared_ptr<Producers> producers) : producers_(std::move(producers)) {}
 
   /// Those of them that are known. A session that was forgotten and opened anew under its id has another secret: before somebody is
   /// held for a forger, ask `anew`. Throws StoreUnavailable.

@@ -1,4 +1,4 @@
-#include "engine/keeper.hpp"
+#include "engine/partition_keeper.hpp"
 
 #include <algorithm>
 
@@ -18,23 +18,23 @@ constexpr std::chrono::milliseconds kLookBack{10'000};
 
 }  // namespace
 
-Keeper::Keeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,
-               std::shared_ptr<const Journal> journal, Calls calls)
+PartitionKeeper::PartitionKeeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,
+                                 std::shared_ptr<const RunLog> run_log, Calls calls)
     : settings_(std::move(settings)),
       scheduler_(scheduler),
       store_(std::move(store)),
-      journal_(std::move(journal)),
+      run_log_(std::move(run_log)),
       calls_(std::move(calls)),
       thread_([this] { run(); }),
       watchdog_([this] { run_watchdog(); }) {
   if (!store_ || (settings_.retained.empty() && !settings_.producers)) return;
-  cleaner_ = std::make_unique<Cleaner>(Cleaner::Settings{.purge = settings_.purge, .producers = settings_.producers},
-                                       settings_.retained, store_, journal_);
+  purger_ = std::make_unique<Purger>(Purger::Settings{.purge = settings_.purge, .producers = settings_.producers},
+                                     settings_.retained, store_, run_log_);
 }
 
-Keeper::~Keeper() { stop(); }
+PartitionKeeper::~PartitionKeeper() { stop(); }
 
-void Keeper::stop() {
+void PartitionKeeper::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -42,10 +42,10 @@ void Keeper::stop() {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   if (watchdog_.joinable()) watchdog_.join();
-  cleaner_.reset();
+  purger_.reset();
 }
 
-void Keeper::run() {
+void PartitionKeeper::run() {
   SteadyTime next_flush = std::chrono::steady_clock::now() + settings_.flush_interval;
   SteadyTime next_look_back = std::chrono::steady_clock::now() + kLookBack;
   std::unique_lock lock(mutex_);
@@ -67,7 +67,7 @@ void Keeper::run() {
   }
 }
 
-void Keeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
+void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
   if (!store_) return;
   std::vector<WatermarkUpdate> updates;
   std::vector<LanePtr> whose;
@@ -91,7 +91,7 @@ void Keeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
     scheduler_.store_failed(e.what());  // told of once, not at every try
     return;
   } catch (const std::exception& e) {
-    journal_->warn(std::string("watermarks not written, they lag until the next time: ") + e.what());
+    run_log_->warn(std::string("watermarks not written, they lag until the next time: ") + e.what());
     return;
   }
   scheduler_.store_answered();
@@ -121,7 +121,7 @@ void Keeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
   });
 }
 
-void Keeper::run_watchdog() {
+void PartitionKeeper::run_watchdog() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, kTick, [this] { return stopping_; })) {
     lock.unlock();
@@ -132,20 +132,20 @@ void Keeper::run_watchdog() {
   }
 }
 
-void Keeper::watch_handlers(SteadyTime now) {
+void PartitionKeeper::watch_handlers(SteadyTime now) {
   for (const auto& [lane, watch] : scheduler_.running()) {
     if (!lane) continue;
     const auto running = watch->look();
     const TopicPlan& plan = lane->topic.runner.plan();
     if (!running || now - running->since < plan.handler_timeout || !watch->time_out()) continue;
-    journal_->warn(lane->place.at, plan.handler, running->offset,
+    run_log_->warn(lane->place.at, plan.handler, running->offset,
                    "the handler has run for longer than handler_timeout (" +
                        std::to_string(plan.handler_timeout.count()) +
                        " ms): its stop_token is set; make it look at it, or raise handler_timeout");
   }
 }
 
-void Keeper::watch_progress(SteadyTime now) {
+void PartitionKeeper::watch_progress(SteadyTime now) {
   struct Stall {
     LanePtr lane;
     Hold hold;
@@ -174,8 +174,8 @@ void Keeper::watch_progress(SteadyTime now) {
     const auto& runner = stall.lane->topic.runner;
     const std::string since = "no progress for " + std::to_string(stall.lasted.count() / 1000) + " s: ";
     const auto& [offset, why] = stall.hold;
-    if (offset) journal_->warn(stall.lane->place.at, runner.plan().handler, *offset, since + why);
-    else journal_->warn(stall.lane->place.at, since + why);
+    if (offset) run_log_->warn(stall.lane->place.at, runner.plan().handler, *offset, since + why);
+    else run_log_->warn(stall.lane->place.at, since + why);
     runner.services().observers.tell(
         &Observer::on_stall, MessageReport{runner.plan().topic, stall.lane->place.at.partition, offset.value_or(-1),
                                            runner.plan().handler, 0, why, stall.lasted});
@@ -183,7 +183,7 @@ void Keeper::watch_progress(SteadyTime now) {
 }
 
 /// A lane that another member has fenced waits for the rebalance. One that the database fenced, since it has another history, does not.
-void Keeper::hurry_after_failover(SteadyTime now) {
+void PartitionKeeper::hurry_after_failover(SteadyTime now) {
   const auto waits = [&](const LaneState& lane) {
     return lane.phase == LaneState::Phase::fenced && lane.place.fence && now < lane.claim_at &&
            lane.claim_at != SteadyTime::max();
@@ -206,12 +206,12 @@ void Keeper::hurry_after_failover(SteadyTime now) {
   }
 }
 
-void Keeper::await_claims(std::span<const LanePtr> lanes) {
+void PartitionKeeper::await_claims(std::span<const LanePtr> lanes) {
   std::unique_lock lock(mutex_);
   claimed_.wait(lock, [&] { return std::find(lanes.begin(), lanes.end(), claiming_) == lanes.end(); });
 }
 
-void Keeper::claim_late(SteadyTime now) {
+void PartitionKeeper::claim_late(SteadyTime now) {
   hurry_after_failover(now);
   const auto is_unclaimed = [](const LaneState& lane) {
     return lane.phase == LaneState::Phase::claiming || lane.phase == LaneState::Phase::fenced;
@@ -224,7 +224,7 @@ void Keeper::claim_late(SteadyTime now) {
     return true;
   };
   struct End {
-    Keeper& keeper;
+    PartitionKeeper& keeper;
     ~End() {
       {
         const std::lock_guard lock(keeper.mutex_);

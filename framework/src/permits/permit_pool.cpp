@@ -1,4 +1,4 @@
-#include "permits/permit_gate.hpp"
+#include "permits/permit_pool.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,7 +21,7 @@ constexpr std::uint64_t kMostAhead = 4;
 
 }  // namespace
 
-PermitGate::PermitGate(std::function<Micros()> clock, std::function<void()> ring)
+PermitPool::PermitPool(std::function<Micros()> clock, std::function<void()> ring)
     : clock_(std::move(clock)), ring_(std::move(ring)) {
   accounts_.push_back(std::make_unique<Account>());
   lives_.push_back(std::make_unique<Life>(1, *accounts_.back()));
@@ -31,7 +31,7 @@ PermitGate::PermitGate(std::function<Micros()> clock, std::function<void()> ring
 
 // --- threads -----------------------------------------------------------------------------------------------------------
 
-PermitGate::Party PermitGate::add_party(bool outlives_fence) {
+PermitPool::Party PermitPool::add_party(bool outlives_fence) {
   const std::lock_guard lock(mutex_);
   const Party party = (last_party_ / 2 + 1) * 2 + (outlives_fence ? 1 : 0);
   last_party_ = party;
@@ -39,7 +39,7 @@ PermitGate::Party PermitGate::add_party(bool outlives_fence) {
   return party;
 }
 
-void PermitGate::remove_party(Party party) {
+void PermitPool::remove_party(Party party) {
   decltype(queues_)::node_type gone;  // what waits is let go of without the lock
   {
     const std::lock_guard lock(mutex_);
@@ -51,15 +51,15 @@ void PermitGate::remove_party(Party party) {
   serve();
 }
 
-PermitGate::Taken PermitGate::try_take(Count count, Party party) {
+PermitPool::Taken PermitPool::try_take(Count count, Party party) {
   if (waiting_.load() > 0) return {};
   return take(count, party);
 }
 
-PermitGate::Taken PermitGate::try_take_as_woken(Party party) { return take(1, party); }
+PermitPool::Taken PermitPool::try_take_as_woken(Party party) { return take(1, party); }
 
-/// The life is read before the clock: under one that was read after a deadline had passed, the gate is found closed.
-PermitGate::Taken PermitGate::take(Count count, Party party) {
+/// The life is read before the clock: under one that was read after a deadline had passed, the pool is found closed.
+PermitPool::Taken PermitPool::take(Count count, Party party) {
   const auto wanted = static_cast<std::int64_t>(count);
   Life& life = *life_.load();
   if (!is_open()) return take_of_reserve(wanted);
@@ -76,7 +76,7 @@ PermitGate::Taken PermitGate::take(Count count, Party party) {
   return {.token = life.number << kSerialBits | (serial & kSerialMask), .lost = life.lost.get_token()};
 }
 
-PermitGate::Taken PermitGate::take_of_reserve(std::int64_t count) {
+PermitPool::Taken PermitPool::take_of_reserve(std::int64_t count) {
   for (std::int64_t used = reserved_in_use_.load();;) {
     if (used + count > reserve_.load() || clock_() >= reserve_until_.load()) return {};
     if (reserved_in_use_.compare_exchange_weak(used, used + count)) break;
@@ -88,19 +88,19 @@ PermitGate::Taken PermitGate::take_of_reserve(std::int64_t count) {
           }()};
 }
 
-bool PermitGate::has_one() const {
+bool PermitPool::has_one() const {
   if (is_open()) return life_.load()->account.free.load() > 0;
   return reserved_in_use_.load() < reserve_.load() && clock_() < reserve_until_.load();
 }
 
-void PermitGate::refused(Count count) {
+void PermitPool::refused(Count count) {
   if (!is_possible(count)) return;
   tried_.store(count);
   tried_until_.store(clock_() + kTryCounts);
   if (in_use() + waiting_.load() + count > told_.load()) ring_();
 }
 
-void PermitGate::give_back(std::uint64_t token, Count count) {
+void PermitPool::give_back(std::uint64_t token, Count count) {
   const auto number = token >> kSerialBits;
   const auto back = static_cast<std::int64_t>(count);
   if (number == 0) {
@@ -121,14 +121,14 @@ void PermitGate::give_back(std::uint64_t token, Count count) {
   credit(life->account, back);
 }
 
-bool PermitGate::holds(std::uint64_t token) const {
+bool PermitPool::holds(std::uint64_t token) const {
   const auto number = token >> kSerialBits;
   if (number == 0) return clock_() < reserve_until_.load();  // of no life: no lease ends it
   return life_.load()->number == number && clock_() < held_until_.load();
 }
 
 /// Permits that nobody uses now: they pay what is owed, and the rest is free.
-void PermitGate::credit(Account& account, std::int64_t back) {
+void PermitPool::credit(Account& account, std::int64_t back) {
   bool paid = false, freed = false;
   while (back > 0) {
     const std::int64_t surrendered = settle_debt(account, back);
@@ -145,7 +145,7 @@ void PermitGate::credit(Account& account, std::int64_t back) {
 }
 
 /// How many of `count` permits, that the caller has, are owed and now surrendered.
-std::int64_t PermitGate::settle_debt(Account& account, std::int64_t count) {
+std::int64_t PermitPool::settle_debt(Account& account, std::int64_t count) {
   for (std::int64_t done = account.surrendered.load();;) {
     const std::int64_t owed = std::min(count, account.surrender_to.load() - done);
     if (owed <= 0) return 0;
@@ -154,7 +154,7 @@ std::int64_t PermitGate::settle_debt(Account& account, std::int64_t count) {
 }
 
 /// Free permits that are owed: the caller has them now.
-std::int64_t PermitGate::withdraw_idle(Account& account) {
+std::int64_t PermitPool::withdraw_idle(Account& account) {
   const std::int64_t owed = account.surrender_to.load() - account.surrendered.load();
   if (owed <= 0) return 0;
   for (std::int64_t free = account.free.load();;) {
@@ -166,13 +166,13 @@ std::int64_t PermitGate::withdraw_idle(Account& account) {
 
 // --- those who wait ----------------------------------------------------------------------------------------------------
 
-std::uint64_t PermitGate::take_later(Count count, bool urgent, std::function<void(Taken)> deliver, Party party) {
+std::uint64_t PermitPool::take_later(Count count, bool urgent, std::function<void(Taken)> deliver, Party party) {
   return stand_in_line({.count = count, .urgent = urgent, .deliver = std::move(deliver)}, party);
 }
 
-void PermitGate::when_free(std::function<void()> wake, Party party) { stand_in_line({.wake = std::move(wake)}, party); }
+void PermitPool::when_free(std::function<void()> wake, Party party) { stand_in_line({.wake = std::move(wake)}, party); }
 
-std::uint64_t PermitGate::stand_in_line(Waiter waiter, Party party) {
+std::uint64_t PermitPool::stand_in_line(Waiter waiter, Party party) {
   std::uint64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -187,7 +187,7 @@ std::uint64_t PermitGate::stand_in_line(Waiter waiter, Party party) {
   return number;
 }
 
-bool PermitGate::withdraw(std::uint64_t waiter) {
+bool PermitPool::withdraw(std::uint64_t waiter) {
   Waiter gone;  // let go of without the lock: it may be the last that keeps its party
   {
     const std::lock_guard lock(mutex_);
@@ -204,7 +204,7 @@ bool PermitGate::withdraw(std::uint64_t waiter) {
 }
 
 template <class Each>
-void PermitGate::each_waiter(Each each) const {
+void PermitPool::each_waiter(Each each) const {
   for (auto& [party, queue] : queues_) {
     for (Line* line : {&queue.urgent, &queue.normal}) {
       for (auto at = line->begin(); at != line->end(); ++at) each(party, queue, *line, at);
@@ -212,19 +212,19 @@ void PermitGate::each_waiter(Each each) const {
   }
 }
 
-PermitGate::Waiter PermitGate::leave_line(const Place& place) {
+PermitPool::Waiter PermitPool::leave_line(const Place& place) {
   Waiter waiter = std::move(*place.at);
   place.line->erase(place.at);
   if (is_possible(waiter.count)) waiting_.fetch_sub(waiter.count);
   return waiter;
 }
 
-std::uint64_t PermitGate::turn_of(const Queue& queue) const {
+std::uint64_t PermitPool::turn_of(const Queue& queue) const {
   return std::max(queue.served, served_ - std::min(served_, kMostAhead));
 }
 
 /// The first that came of the urgent ones, or of the party that has had least. Whoever asks for more than `most` is passed.
-PermitGate::Place PermitGate::next_served(Count most) const {
+PermitPool::Place PermitPool::next_served(Count most) const {
   const bool admits = admits_outliving_.load();
   Place best;
   for (const bool urgent : {true, false}) {
@@ -244,7 +244,7 @@ PermitGate::Place PermitGate::next_served(Count most) const {
 }
 
 /// Hands out what is free, to those whose turn it is, one after another.
-void PermitGate::serve() {
+void PermitPool::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
     const Place next = next_served(is_open() ? limit_.load() : static_cast<Count>(reserve_.load()));
@@ -270,14 +270,14 @@ void PermitGate::serve() {
   }
 }
 
-void PermitGate::expect(Count at_once) {
+void PermitPool::expect(Count at_once) {
   for (Count seen = expected_.load(); seen < at_once && !expected_.compare_exchange_weak(seen, at_once);) {
   }
 }
 
 // --- the member --------------------------------------------------------------------------------------------------------
 
-void PermitGate::order(const tokens::Order& order) {
+void PermitPool::order(const tokens::Order& order) {
   const auto total = static_cast<std::int64_t>(order.total);
   Account& account = life_.load()->account;
   switch (order.kind) {
@@ -298,12 +298,12 @@ void PermitGate::order(const tokens::Order& order) {
   }
 }
 
-void PermitGate::begin_life(Account& account) {
+void PermitPool::begin_life(Account& account) {
   lives_.push_back(std::make_unique<Life>(lives_.size() + 1, account));
   life_.store(lives_.back().get());
 }
 
-void PermitGate::forfeit(std::int64_t total) {
+void PermitPool::forfeit(std::int64_t total) {
   Life* old = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -319,7 +319,7 @@ void PermitGate::forfeit(std::int64_t total) {
   old->lost.request_stop();
 }
 
-void PermitGate::cancel() {
+void PermitPool::cancel() {
   Life* old = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -329,12 +329,12 @@ void PermitGate::cancel() {
   old->lost.request_stop();
 }
 
-void PermitGate::open_until(Micros time) {
+void PermitPool::open_until(Micros time) {
   open_until_.store(time);
   if (waiting_.load() > 0) serve();
 }
 
-void PermitGate::reserve_until(Micros time) {
+void PermitPool::reserve_until(Micros time) {
   reserve_until_.store(time);
   std::stop_source ended(std::nostopstate);
   {
@@ -346,9 +346,9 @@ void PermitGate::reserve_until(Micros time) {
   ended.request_stop();
 }
 
-void PermitGate::reserve(Count count) { reserve_.store(static_cast<std::int64_t>(count)); }
+void PermitPool::reserve(Count count) { reserve_.store(static_cast<std::int64_t>(count)); }
 
-void PermitGate::limit(Count count) {
+void PermitPool::limit(Count count) {
   if (limit_.load() == count) return;
   {
     const std::lock_guard lock(mutex_);
@@ -360,13 +360,13 @@ void PermitGate::limit(Count count) {
   serve();
 }
 
-void PermitGate::admit(bool outliving_fence) {
+void PermitPool::admit(bool outliving_fence) {
   if (admits_outliving_.load() == outliving_fence) return;
   admits_outliving_.store(outliving_fence);
   serve();
 }
 
-tokens::Demand PermitGate::demand() const {
+tokens::Demand PermitPool::demand() const {
   const std::lock_guard lock(mutex_);
   tokens::Demand demand;
   for (const auto& life : lives_) demand.busy += static_cast<Count>(std::max<std::int64_t>(life->in_use.load(), 0));
@@ -389,22 +389,22 @@ tokens::Demand PermitGate::demand() const {
 }
 
 /// In use, also under permits that were cancelled and will come back.
-std::int64_t PermitGate::still_ours() const {
+std::int64_t PermitPool::still_ours() const {
   const Account* account = &life_.load()->account;
   std::int64_t sum = 0;
   for (const auto& other : lives_) sum += &other->account == account ? other->in_use.load() : 0;
   return std::max<std::int64_t>(sum, 0);
 }
 
-PermitGate::Count PermitGate::surrendered() const {
+PermitPool::Count PermitPool::surrendered() const {
   return static_cast<Count>(life_.load()->account.surrendered.load());
 }
 
-PermitGate::Count PermitGate::in_use() const {
+PermitPool::Count PermitPool::in_use() const {
   return static_cast<Count>(std::max<std::int64_t>(life_.load()->in_use.load(), 0));
 }
 
-PermitGate::Count PermitGate::overstaying() const {
+PermitPool::Count PermitPool::overstaying() const {
   const std::lock_guard lock(mutex_);
   const Life* now = life_.load();
   std::int64_t sum = 0;

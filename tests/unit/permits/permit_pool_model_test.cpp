@@ -1,4 +1,4 @@
-// All orders in which a few threads can make their accesses to the gate, with one preemption each (or more, see most_preemptions()): the shipped code, whose
+// All orders in which a few threads can make their accesses to the pool, with one preemption each (or more, see most_preemptions()): the shipped code, whose
 // atomics and lock (support/stepped.hpp) ask here who goes on. In each order free + in use + surrendered = opened at the end, and
 // nobody waits beside a permit that is free.
 
@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "permits/permit_gate.hpp"
+#include "permits/permit_pool.hpp"
 #include "tokens/planted.hpp"
 
 namespace turnstile {
@@ -154,44 +154,44 @@ class Threads {
   bool over_ = false;
 };
 
-/// A gate with permits, what its threads do, and what must hold afterwards.
+/// A pool with permits, what its threads do, and what must hold afterwards.
 struct World {
   Micros now = 0;
-  PermitGate gate{[this] { return now; }, [] {}};
+  PermitPool pool{[this] { return now; }, [] {}};
   Count opened = 0, ordered_back = 0;
   std::atomic<Count> waiting{0}, delivered{0};
 
   explicit World(Count permits) {
-    gate.open_until(kNever);
+    pool.open_until(kNever);
     open(permits);
   }
-  void open(Count more) { gate.order(order(Order::Kind::open, opened += more)); }
-  void surrender(Count more) { gate.order(order(Order::Kind::surrender, ordered_back += more)); }
+  void open(Count more) { pool.order(order(Order::Kind::open, opened += more)); }
+  void surrender(Count more) { pool.order(order(Order::Kind::surrender, ordered_back += more)); }
   void use() {
-    if (const auto taken = gate.try_take(1)) gate.give_back(taken.token, 1);
+    if (const auto taken = pool.try_take(1)) pool.give_back(taken.token, 1);
   }
   /// Waits until it has one, and gives it back.
   void wait_and_use(Count count = 1) {
     waiting += 1;
-    gate.take_later(count, false, [this, count](const PermitGate::Taken& taken) {
+    pool.take_later(count, false, [this, count](const PermitPool::Taken& taken) {
       delivered += 1;
-      gate.give_back(taken.token, count);
+      pool.give_back(taken.token, count);
     });
   }
 
   void check() {
-    EXPECT_EQ(gate.in_use() + gate.overstaying(), 0U);
+    EXPECT_EQ(pool.in_use() + pool.overstaying(), 0U);
     EXPECT_EQ(delivered, waiting) << "somebody waits beside free permits";
     Count free = 0;
-    while (gate.try_take(1)) ++free;
-    EXPECT_EQ(free + gate.surrendered(), opened);
-    EXPECT_EQ(gate.surrendered(), ordered_back) << "what was ordered back lies idle";
+    while (pool.try_take(1)) ++free;
+    EXPECT_EQ(free + pool.surrendered(), opened);
+    EXPECT_EQ(pool.surrendered(), ordered_back) << "what was ordered back lies idle";
   }
 };
 
 /// Runs it in every order; the number of orders.
-template <class MakeWorld, class... Bodies>
-int in_every_order(MakeWorld make_world, Bodies... bodies) {
+template <class MakeFixture, class... Bodies>
+int in_every_order(MakeFixture make_world, Bodies... bodies) {
   Threads threads(sizeof...(bodies));
   Path path;
   for (int orders = 1;; ++orders) {
@@ -210,7 +210,7 @@ auto with(Count permits) {
 
 TEST(PermitGateModel, a_deadline_that_passes_while_permits_are_taken_and_given_back_loses_none) {
   const int orders = in_every_order(
-      with(2), [](World& w) { w.use(); }, [](World& w) { w.use(); }, [](World& w) { w.gate.cancel(); });
+      with(2), [](World& w) { w.use(); }, [](World& w) { w.use(); }, [](World& w) { w.pool.cancel(); });
   EXPECT_GT(orders, 100);
 }
 
@@ -218,8 +218,8 @@ TEST(PermitGateModel, two_deadlines_lose_no_permit_either) {
   in_every_order(
       with(1), [](World& w) { w.use(); },
       [](World& w) {
-        w.gate.cancel();
-        w.gate.cancel();
+        w.pool.cancel();
+        w.pool.cancel();
       });
 }
 
@@ -233,7 +233,7 @@ TEST(PermitGateModel, a_deadline_and_an_order_together_lose_nothing) {
       with(2), [](World& w) { w.use(); },
       [](World& w) {
         w.surrender(1);
-        w.gate.cancel();
+        w.pool.cancel();
         w.open(1);
       });
 }
@@ -251,37 +251,37 @@ TEST(PermitGateModel, nobody_waits_beside_permits_that_a_surrender_left) {
 TEST(PermitGateModel, whoever_begins_to_wait_while_the_gate_opens_is_served) {
   const auto closed = [] {
     auto world = std::make_unique<World>(1);
-    world->gate.open_until(0);
+    world->pool.open_until(0);
     return world;
   };
   in_every_order(
       closed, [](World& w) { w.wait_and_use(); }, [](World& w) { w.wait_and_use(); },
-      [](World& w) { w.gate.open_until(kNever); });
+      [](World& w) { w.pool.open_until(kNever); });
 }
 
 TEST(PermitGateModel, whoever_begins_to_wait_while_the_limit_rises_or_parties_are_admitted_is_served) {
   const auto low = [] {
     auto world = std::make_unique<World>(3);
-    world->gate.limit(1);
-    world->gate.admit(false);
+    world->pool.limit(1);
+    world->pool.admit(false);
     return world;
   };
   in_every_order(
       low, [](World& w) { w.wait_and_use(3); },
       [](World& w) {
-        const auto party = w.gate.add_party(true);
+        const auto party = w.pool.add_party(true);
         w.waiting += 1;
-        w.gate.take_later(
+        w.pool.take_later(
             1, false,
-            [&w](const PermitGate::Taken& taken) {
+            [&w](const PermitPool::Taken& taken) {
               w.delivered += 1;
-              w.gate.give_back(taken.token, 1);
+              w.pool.give_back(taken.token, 1);
             },
             party);
       },
       [](World& w) {
-        w.gate.limit(3);
-        w.gate.admit(true);
+        w.pool.limit(3);
+        w.pool.admit(true);
       });
 }
 
@@ -289,7 +289,7 @@ TEST(PermitGateModel, what_is_forfeited_comes_back_to_nobody) {
   in_every_order(
       with(2), [](World& w) { w.use(); }, [](World& w) { w.use(); },
       [](World& w) {
-        w.gate.order(order(Order::Kind::forfeit, w.ordered_back = w.opened));
+        w.pool.order(order(Order::Kind::forfeit, w.ordered_back = w.opened));
         w.open(1);
       });
 }
@@ -302,8 +302,8 @@ TEST(PermitGateModel, finds_a_gate_that_forgets_permits_which_come_back_late) {
   Path path;
   do {
     World world(1);
-    path = path_after(threads.run(std::move(path), {[&] { world.use(); }, [&] { world.gate.cancel(); }}));
-    found = !world.gate.try_take(1);
+    path = path_after(threads.run(std::move(path), {[&] { world.use(); }, [&] { world.pool.cancel(); }}));
+    found = !world.pool.try_take(1);
   } while (!found && !path.empty());
   tokens::planted = tokens::Planted::none;
   EXPECT_TRUE(found);

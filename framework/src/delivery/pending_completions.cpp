@@ -1,4 +1,4 @@
-#include "delivery/late_ends.hpp"
+#include "delivery/pending_completions.hpp"
 
 #include <algorithm>
 #include <string>
@@ -14,10 +14,10 @@ constexpr std::chrono::milliseconds kEvery{250};
 
 }  // namespace
 
-LateEnds::LateEnds(std::shared_ptr<Claims> claims, std::shared_ptr<const Journal> journal)
-    : claims_(std::move(claims)), journal_(std::move(journal)) {}
+PendingCompletions::PendingCompletions(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log)
+    : claims_(std::move(claims)), run_log_(std::move(run_log)) {}
 
-LateEnds::~LateEnds() {
+PendingCompletions::~PendingCompletions() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -25,21 +25,21 @@ LateEnds::~LateEnds() {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   for (const Late& late : late_) {
-    journal_->error(late.at,
+    run_log_->error(late.at,
                     std::to_string(late.ends.size()) +
                         " ended while the database was away, and that was never written down: they stay claimed, "
                         "and are parked if they are delivered again after their lease");
   }
 }
 
-void LateEnds::add(Late late) {
+void PendingCompletions::add(Late late) {
   const std::lock_guard lock(mutex_);
   late_.push_back(std::move(late));
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   wake_.notify_all();
 }
 
-bool LateEnds::any(HandlerId handler, const MessageId& id, bool (*which)(const ClaimEnd&)) const {
+bool PendingCompletions::any(HandlerId handler, const MessageId& id, bool (*which)(const ClaimEnd&)) const {
   const std::lock_guard lock(mutex_);
   return std::any_of(late_.begin(), late_.end(), [&](const Late& late) {
     return late.handler == handler && std::any_of(late.ends.begin(), late.ends.end(), [&](const ClaimEnd& end) {
@@ -48,7 +48,7 @@ bool LateEnds::any(HandlerId handler, const MessageId& id, bool (*which)(const C
   });
 }
 
-void LateEnds::run() {
+void PendingCompletions::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return stopping_ || !late_.empty(); });
@@ -63,7 +63,7 @@ void LateEnds::run() {
 }
 
 /// False: to be said again.
-bool LateEnds::say(const Late& late) {
+bool PendingCompletions::say(const Late& late) {
   std::vector<bool> held;
   const auto trouble = trouble_with([&] { held = claims_->end(late.handler, late.owner, late.ends); });
   if (!trouble) {
@@ -72,7 +72,7 @@ bool LateEnds::say(const Late& late) {
   }
   if (!trouble->for_good) return false;
   if (late.ends.size() == 1) {
-    journal_->error(late.at,
+    run_log_->error(late.at,
                     "one ended while the database was away, which refuses to write that down: " + trouble->why);
     return true;
   }
@@ -82,13 +82,13 @@ bool LateEnds::say(const Late& late) {
   return true;
 }
 
-void LateEnds::told(const Late& late, const std::vector<bool>& held) const {
+void PendingCompletions::told(const Late& late, const std::vector<bool>& held) const {
   const auto ours = std::count(held.begin(), held.end(), true);
   const std::string what = std::to_string(late.ends.size()) + " ended while the database was away: ";
   if (ours == static_cast<std::ptrdiff_t>(held.size())) {
-    journal_->info(late.at, what + "that is written down now");
+    run_log_->info(late.at, what + "that is written down now");
   } else {
-    journal_->warn(late.at,
+    run_log_->warn(late.at,
                    what + std::to_string(ours) +
                        " are written down now; the others were already, or somebody has decided about them meanwhile");
   }

@@ -1,4 +1,4 @@
-#include "tests/contract/limiter_world.hpp"
+#include "tests/contract/limiter_fixture.hpp"
 
 #include <unistd.h>
 
@@ -20,13 +20,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class LocalWorld final : public LimiterWorld {
+class LocalFixture final : public LimiterFixture {
  public:
   std::shared_ptr<Limiters> join() override { return make_local_limiters(); }
   std::chrono::milliseconds settles_in() const override { return 0ms; }
 };
 
-class PostgresWorld final : public LimiterWorld {
+class PostgresFixture final : public LimiterFixture {
  public:
   std::shared_ptr<Limiters> join() override { return open(schema_.settings()); }
   std::chrono::milliseconds settles_in() const override { return 300ms; }  // 15 poll intervals
@@ -55,7 +55,7 @@ class PostgresWorld final : public LimiterWorld {
 };
 
 /// Members of a token domain, over any log.
-class DomainWorld : public LimiterWorld {
+class DomainFixture : public LimiterFixture {
  public:
   std::chrono::milliseconds lease() const override { return 2s; }
   std::shared_ptr<Limiters> join() override { return joined(open()); }
@@ -70,7 +70,7 @@ class DomainWorld : public LimiterWorld {
   }
 };
 
-class MemoryLogWorld final : public DomainWorld {
+class MemoryLogFixture final : public DomainFixture {
  public:
   std::chrono::milliseconds settles_in() const override { return 300ms; }
   std::shared_ptr<Limiters> join_by_a_cable() override {
@@ -91,7 +91,7 @@ class MemoryLogWorld final : public DomainWorld {
 
 std::atomic<int> worlds{0};
 
-class KafkaLogWorld final : public DomainWorld {
+class KafkaLogFixture final : public DomainFixture {
  public:
   std::chrono::milliseconds settles_in() const override { return 500ms; }
 
@@ -104,7 +104,7 @@ class KafkaLogWorld final : public DomainWorld {
 };
 
 template <class World>
-std::unique_ptr<LimiterWorld> make_world() {
+std::unique_ptr<LimiterFixture> make_world() {
   return std::make_unique<World>();
 }
 
@@ -123,10 +123,10 @@ std::optional<std::string> postgres_missing() {
 
 std::span<const LimiterBackend> limiter_backends() {
   static const LimiterBackend all[] = {
-      {"local", false, nothing_missing, make_world<LocalWorld>},
-      {"memory_log", true, nothing_missing, make_world<MemoryLogWorld>},
-      {"kafka", true, kafka_missing, make_world<KafkaLogWorld>},
-      {"postgres", true, postgres_missing, make_world<PostgresWorld>},
+      {"local", false, nothing_missing, make_world<LocalFixture>},
+      {"memory_log", true, nothing_missing, make_world<MemoryLogFixture>},
+      {"kafka", true, kafka_missing, make_world<KafkaLogFixture>},
+      {"postgres", true, postgres_missing, make_world<PostgresFixture>},
   };
   return all;
 }

@@ -1,4 +1,4 @@
-#include "broker_world.hpp"
+#include "broker_fixture.hpp"
 
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class MemoryWorld final : public BrokerWorld {
+class MemoryFixture final : public BrokerFixture {
  public:
   // One cluster, seen through a broker of each group.
   class InGroup final : public Broker {
@@ -59,7 +59,7 @@ kafka::Settings in_group(kafka::Settings settings, const std::string& group) {
   return settings;
 }
 
-class MockWorld final : public BrokerWorld {
+class MockFixture final : public BrokerFixture {
  public:
   std::shared_ptr<Broker> broker(const std::string& group) override {
     return kafka::open_broker(in_group(mock_.settings(), group), nullptr);
@@ -77,9 +77,9 @@ class MockWorld final : public BrokerWorld {
   kafka::MockBroker mock_;
 };
 
-class KafkaWorld final : public BrokerWorld {
+class KafkaFixture final : public BrokerFixture {
  public:
-  explicit KafkaWorld(const std::string& servers)
+  explicit KafkaFixture(const std::string& servers)
       : settings_{{"bootstrap.servers", servers}, {"session.timeout.ms", "6000"}} {}
   std::shared_ptr<Broker> broker(const std::string& group) override {
     return kafka::open_broker(in_group(settings_, group), nullptr);
@@ -97,11 +97,11 @@ class KafkaWorld final : public BrokerWorld {
 
 }  // namespace
 
-std::unique_ptr<BrokerWorld> memory_world() { return std::make_unique<MemoryWorld>(); }
-std::unique_ptr<BrokerWorld> mock_world() { return std::make_unique<MockWorld>(); }
-std::unique_ptr<BrokerWorld> kafka_world() {
+std::unique_ptr<BrokerFixture> memory_world() { return std::make_unique<MemoryFixture>(); }
+std::unique_ptr<BrokerFixture> mock_world() { return std::make_unique<MockFixture>(); }
+std::unique_ptr<BrokerFixture> kafka_world() {
   const char* servers = std::getenv("TURNSTILE_TEST_KAFKA");
-  return servers && *servers ? std::make_unique<KafkaWorld>(servers) : nullptr;
+  return servers && *servers ? std::make_unique<KafkaFixture>(servers) : nullptr;
 }
 
 Reader::Reader(Broker& broker, const std::vector<std::string>& topics) : consumer(broker.open_consumer()) {
