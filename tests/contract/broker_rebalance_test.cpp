@@ -20,7 +20,7 @@ bool both_until(Reader& a, Reader& b, const std::function<bool()>& condition) {
   return true;
 }
 
-TEST_P(BrokerContract, TwoMembersShareAndTheOneThatStaysTakesOver) {
+TEST_P(BrokerContract, two_members_share_and_the_one_that_stays_takes_over) {
   const auto topic = new_topic(4);
   Reader first(*broker, {topic});
   ASSERT_TRUE(first.until_owns(4));
@@ -36,7 +36,7 @@ TEST_P(BrokerContract, TwoMembersShareAndTheOneThatStaysTakesOver) {
   EXPECT_TRUE(first.until_owns(4));
 }
 
-TEST_P(BrokerContract, AMemberMayCommitWhileItsPartitionsAreTakenAway) {
+TEST_P(BrokerContract, a_member_may_commit_while_its_partitions_are_taken_away) {
   if (is("mock")) GTEST_SKIP() << "librdkafka's mock broker refuses commits while a rebalance goes on";
   const auto topic = new_topic(2);
   produce(topic, 0, 3);
@@ -57,7 +57,7 @@ TEST_P(BrokerContract, AMemberMayCommitWhileItsPartitionsAreTakenAway) {
 
 // Traps 21 and 22: whatever rebalances do, the records of an ownership come in order and without gaps, from where the
 // group's offset was.
-TEST_P(BrokerContract, RecordsComeInOrderAndWithoutGapsOverRebalances) {
+TEST_P(BrokerContract, records_come_in_order_and_without_gaps_over_rebalances) {
   const auto topic = new_topic(2);
   constexpr int records = 400;
   struct Check {
@@ -110,7 +110,7 @@ TEST_P(BrokerContract, RecordsComeInOrderAndWithoutGapsOverRebalances) {
   })) << "every record was read by somebody";
 }
 
-TEST_P(BrokerContract, GroupsReadWithoutKnowingOfEachOther) {
+TEST_P(BrokerContract, groups_read_without_knowing_of_each_other) {
   const auto topic = new_topic(1);
   produce(topic, 0, 5);
   const auto elsewhere = world->broker(fresh_name("other-group"));
@@ -124,7 +124,7 @@ TEST_P(BrokerContract, GroupsReadWithoutKnowingOfEachOther) {
 }
 
 // Trap 23.
-TEST_P(BrokerContract, ACommitThatTheGroupDoesNotAcceptIsNoError) {
+TEST_P(BrokerContract, a_commit_that_the_group_does_not_accept_is_no_error) {
   const auto topic = new_topic(1);
   produce(topic, 0, 3);
   Reader owner(*broker, {topic});
@@ -137,7 +137,7 @@ TEST_P(BrokerContract, ACommitThatTheGroupDoesNotAcceptIsNoError) {
   EXPECT_NO_THROW(newcomer.step());
 }
 
-TEST_P(BrokerContract, ClosingTwiceOrBeforeAnythingWasAssignedIsFine) {
+TEST_P(BrokerContract, closing_twice_or_before_anything_was_assigned_is_fine) {
   const auto topic = new_topic(1);
   Reader reader(*broker, {topic});
   reader.consumer->close();
@@ -145,7 +145,7 @@ TEST_P(BrokerContract, ClosingTwiceOrBeforeAnythingWasAssignedIsFine) {
   EXPECT_EQ(reader.revocations, 0);
 }
 
-TEST_P(BrokerContract, AMemberOfTwoTopicsReadsBoth) {
+TEST_P(BrokerContract, a_member_of_two_topics_reads_both) {
   const auto one = new_topic(1);
   const auto other = new_topic(2);
   produce(one, 0, 2);

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST_P(BrokerContract, TellsNullAndEmptyApart) {
+TEST_P(BrokerContract, tells_null_and_empty_apart) {
   const auto topic = new_topic(1);
   OwnedMessage record = text(topic, 0, "");
   record.key = "";
@@ -29,7 +29,7 @@ TEST_P(BrokerContract, TellsNullAndEmptyApart) {
   EXPECT_EQ(reader.read[1].payload, std::nullopt);
 }
 
-TEST_P(BrokerContract, ATopicThatWasMissingTakesRecordsAsSoonAsItIsThere) {
+TEST_P(BrokerContract, a_topic_that_was_missing_takes_records_as_soon_as_it_is_there) {
   if (is("mock")) GTEST_SKIP() << "librdkafka's mock broker makes every topic that is asked for";
   const auto topic = fresh_name("late");
   const OwnedMessage record = text(topic, 0, "x");
@@ -45,7 +45,7 @@ TEST_P(BrokerContract, ATopicThatWasMissingTakesRecordsAsSoonAsItIsThere) {
   EXPECT_NO_THROW(producer().send(record));
 }
 
-TEST_P(BrokerContract, CarriesKeysPayloadsAndTimestampsAsTheyAre) {
+TEST_P(BrokerContract, carries_keys_payloads_and_timestamps_as_they_are) {
   const auto topic = new_topic(1);
   OwnedMessage record = text(topic, 0, std::string("a\0b\xff", 4));
   record.key = std::string("\0", 1);
@@ -61,7 +61,7 @@ TEST_P(BrokerContract, CarriesKeysPayloadsAndTimestampsAsTheyAre) {
   EXPECT_GT(reader.read[1].timestamp, Timestamp{1'700'000'000'123ms}) << "none given: the time of sending";
 }
 
-TEST_P(BrokerContract, KeepsHeadersInOrderRepeatedNullAndBinary) {
+TEST_P(BrokerContract, keeps_headers_in_order_repeated_null_and_binary) {
   const auto topic = new_topic(1);
   OwnedMessage record = text(topic, 0, "x");
   record.headers = {{"id", "first"}, {"none", std::nullopt}, {"empty", ""}, {"id", std::string("\0\xfe", 2)}};
@@ -84,7 +84,7 @@ TEST_P(BrokerContract, KeepsHeadersInOrderRepeatedNullAndBinary) {
   EXPECT_TRUE(block->messages().front().headers().empty());
 }
 
-TEST_P(BrokerContract, CarriesARecordOfNearlyAMegabyte) {
+TEST_P(BrokerContract, carries_a_record_of_nearly_a_megabyte) {
   const auto topic = new_topic(1);
   const std::string large(1'000'000, 'z');  // with its frame still below the usual message.max.bytes, 1 MiB
   producer().send(text(topic, 0, large));
@@ -95,7 +95,7 @@ TEST_P(BrokerContract, CarriesARecordOfNearlyAMegabyte) {
   EXPECT_EQ(reader.read[1].payload, "small");
 }
 
-TEST_P(BrokerContract, AcknowledgesWithPartitionAndOffset) {
+TEST_P(BrokerContract, acknowledges_with_partition_and_offset) {
   const auto topic = new_topic(3);
   const auto first = producer().send(text(topic, 2, "a"));
   const auto second = producer().send(text(topic, 2, "b"));
@@ -107,7 +107,7 @@ TEST_P(BrokerContract, AcknowledgesWithPartitionAndOffset) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(producer().send(keyed).partition, here);
 }
 
-TEST_P(BrokerContract, SendsFromSeveralThreadsAtOnce) {
+TEST_P(BrokerContract, sends_from_several_threads_at_once) {
   const auto topic = new_topic(1);
   constexpr int senders = 8;
   constexpr int each = 25;
@@ -127,7 +127,7 @@ TEST_P(BrokerContract, SendsFromSeveralThreadsAtOnce) {
   EXPECT_EQ(offsets_of(reader.read, 0), from_to(0, senders * each));
 }
 
-TEST_P(BrokerContract, ARefusedRecordNamesItsTopicAndTheProducerGoesOn) {
+TEST_P(BrokerContract, a_refused_record_names_its_topic_and_the_producer_goes_on) {
   const auto refused = world->refused_topic();
   try {
     producer().send(text(refused, 0, "x"));
@@ -140,7 +140,7 @@ TEST_P(BrokerContract, ARefusedRecordNamesItsTopicAndTheProducerGoesOn) {
   EXPECT_EQ(producer().send(text(topic, 0, "y")).offset, 0);
 }
 
-TEST_P(BrokerContract, DescribesATopicOrSaysThatThereIsNone) {
+TEST_P(BrokerContract, describes_a_topic_or_says_that_there_is_none) {
   const auto topic = new_topic(3);
   const auto info = broker->describe(topic, 10s);
   ASSERT_TRUE(info);
@@ -148,7 +148,7 @@ TEST_P(BrokerContract, DescribesATopicOrSaysThatThereIsNone) {
   EXPECT_FALSE(broker->describe(fresh_name("missing"), 10s));
 }
 
-TEST_P(BrokerContract, TellsTheBoundsOfAPartition) {
+TEST_P(BrokerContract, tells_the_bounds_of_a_partition) {
   const auto topic = new_topic(2);
   produce(topic, 0, 4);
   Reader reader(*broker, {topic});

@@ -19,7 +19,7 @@ OwnedMessage keyed(const std::string& topic, const std::string& key, const std::
   return message;
 }
 
-TEST_P(BrokerContract, SendsManyAtOnceEachKeyInOrder) {
+TEST_P(BrokerContract, sends_many_at_once_each_key_in_order) {
   const auto topic = new_topic(3);
   std::vector<OwnedMessage> records;
   for (int i = 0; i < 2'000; ++i) records.push_back(keyed(topic, std::to_string(i % 7), std::to_string(i)));
@@ -35,7 +35,7 @@ TEST_P(BrokerContract, SendsManyAtOnceEachKeyInOrder) {
   for (const auto& [key, numbers] : of_key) EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end())) << key;
 }
 
-TEST_P(BrokerContract, ARecordThatIsNeverTakenIsRefusedWithAReasonAndTheOthersGo) {
+TEST_P(BrokerContract, a_record_that_is_never_taken_is_refused_with_a_reason_and_the_others_go) {
   const auto refused = world->refused_topic();
   const auto sender = broker->open_sender();
   if (is("mock")) {  // it refuses all topics alike
@@ -54,7 +54,7 @@ TEST_P(BrokerContract, ARecordThatIsNeverTakenIsRefusedWithAReasonAndTheOthersGo
   EXPECT_EQ(sender->send(std::vector{keyed(topic, "k", "4")})[0].kind, Kind::sent) << "and it goes on";
 }
 
-TEST_P(BrokerContract, ACancelledSenderKnowsNothingOfWhatItDidNotSend) {
+TEST_P(BrokerContract, a_cancelled_sender_knows_nothing_of_what_it_did_not_send) {
   const auto topic = new_topic(1);
   const auto sender = broker->open_sender();
   EXPECT_EQ(sender->send(std::vector{keyed(topic, "k", "1")})[0].kind, Kind::sent);
@@ -62,7 +62,7 @@ TEST_P(BrokerContract, ACancelledSenderKnowsNothingOfWhatItDidNotSend) {
   EXPECT_EQ(sender->send(std::vector{keyed(topic, "k", "2")})[0].kind, Kind::unknown);
 }
 
-TEST_P(BrokerContract, SendsNothingWhenNothingIsAsked) { EXPECT_TRUE(broker->open_sender()->send({}).empty()); }
+TEST_P(BrokerContract, sends_nothing_when_nothing_is_asked) { EXPECT_TRUE(broker->open_sender()->send({}).empty()); }
 
 }  // namespace
 }  // namespace turnstile::test

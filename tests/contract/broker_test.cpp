@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST_P(BrokerContract, ReadsEveryRecordOfAPartitionInOrder) {
+TEST_P(BrokerContract, reads_every_record_of_a_partition_in_order) {
   const auto topic = new_topic(2);
   produce(topic, 0, 300);
   produce(topic, 1, 50);
@@ -21,7 +21,7 @@ TEST_P(BrokerContract, ReadsEveryRecordOfAPartitionInOrder) {
   EXPECT_EQ(offsets_of(reader.read, 1), from_to(0, 50));
 }
 
-TEST_P(BrokerContract, TakesAtMostWhatIsAskedForAndGoesOnFromThere) {
+TEST_P(BrokerContract, takes_at_most_what_is_asked_for_and_goes_on_from_there) {
   const auto topic = new_topic(1);
   produce(topic, 0, 10);
   Reader reader(*broker, {topic});
@@ -31,7 +31,7 @@ TEST_P(BrokerContract, TakesAtMostWhatIsAskedForAndGoesOnFromThere) {
   EXPECT_EQ(reader.consumer->take({topic, 0}, 0), nullptr);
 }
 
-TEST_P(BrokerContract, TakesNothingFromAPartitionOfSomebodyElse) {
+TEST_P(BrokerContract, takes_nothing_from_a_partition_of_somebody_else) {
   const auto topic = new_topic(1);
   produce(topic, 0, 1);
   Reader reader(*broker, {topic});
@@ -40,7 +40,7 @@ TEST_P(BrokerContract, TakesNothingFromAPartitionOfSomebodyElse) {
   EXPECT_EQ(reader.consumer->take({topic, 7}, 10), nullptr);
 }
 
-TEST_P(BrokerContract, BlocksStayReadableAfterTheConsumerHasGone) {
+TEST_P(BrokerContract, blocks_stay_readable_after_the_consumer_has_gone) {
   const auto topic = new_topic(1);
   produce(topic, 0, 2);
   std::unique_ptr<Block> kept;
@@ -53,7 +53,7 @@ TEST_P(BrokerContract, BlocksStayReadableAfterTheConsumerHasGone) {
   std::thread([&] { kept.reset(); }).join();
 }
 
-TEST_P(BrokerContract, StartsWhereTheListenerSays) {
+TEST_P(BrokerContract, starts_where_the_listener_says) {
   const auto topic = new_topic(2);
   produce(topic, 0, 10);
   produce(topic, 1, 4);
@@ -64,7 +64,7 @@ TEST_P(BrokerContract, StartsWhereTheListenerSays) {
   EXPECT_EQ(offsets_of(reader.read, 1), from_to(0, 4)) << "the one that the answer does not name";
 }
 
-TEST_P(BrokerContract, TellsCommittedOffsetsAlsoFromWithinTheListener) {
+TEST_P(BrokerContract, tells_committed_offsets_also_from_within_the_listener) {
   const auto topic = new_topic(2);
   produce(topic, 0, 5);
   Reader reader(*broker, {topic});
@@ -77,7 +77,7 @@ TEST_P(BrokerContract, TellsCommittedOffsetsAlsoFromWithinTheListener) {
   EXPECT_THAT(reader.consumer->committed(asked, 10s), ElementsAre(std::nullopt, 5));
 }
 
-TEST_P(BrokerContract, GoesOnBehindTheCommittedOffsetAfterARestart) {
+TEST_P(BrokerContract, goes_on_behind_the_committed_offset_after_a_restart) {
   const auto topic = new_topic(1);
   produce(topic, 0, 5);
   {
@@ -90,7 +90,7 @@ TEST_P(BrokerContract, GoesOnBehindTheCommittedOffsetAfterARestart) {
   EXPECT_EQ(offsets_of(second.read, 0), from_to(3, 5));
 }
 
-TEST_P(BrokerContract, CommitsWithoutWaitingToo) {
+TEST_P(BrokerContract, commits_without_waiting_too) {
   const auto topic = new_topic(1);
   produce(topic, 0, 2);
   Reader reader(*broker, {topic});
@@ -100,7 +100,7 @@ TEST_P(BrokerContract, CommitsWithoutWaitingToo) {
   EXPECT_TRUE(reader.until([&] { return reader.consumer->committed(asked, 10s).front() == 2; }));
 }
 
-TEST_P(BrokerContract, TellsWhatBecameOfEachCommit) {
+TEST_P(BrokerContract, tells_what_became_of_each_commit) {
   const auto topic = new_topic(1);
   produce(topic, 0, 3);
   Reader reader(*broker, {topic});
@@ -116,7 +116,7 @@ TEST_P(BrokerContract, TellsWhatBecameOfEachCommit) {
   }
 }
 
-TEST_P(BrokerContract, SaysHowFarItHasReadOnceItIsAtTheEnd) {
+TEST_P(BrokerContract, says_how_far_it_has_read_once_it_is_at_the_end) {
   const auto topic = new_topic(1);
   Reader reader(*broker, {topic});
   const TopicPartition at{topic, 0};
@@ -128,7 +128,7 @@ TEST_P(BrokerContract, SaysHowFarItHasReadOnceItIsAtTheEnd) {
 }
 
 /// Its partitions may stay assigned; the group's offsets go with it.
-TEST_P(BrokerContract, TellsOfATopicThatIsDeletedAndOfAnotherOneOfItsName) {
+TEST_P(BrokerContract, tells_of_a_topic_that_is_deleted_and_of_another_one_of_its_name) {
   const auto topic = new_topic(1);
   const auto other = new_topic(1);
   produce(topic, 0, 5);
@@ -151,7 +151,7 @@ TEST_P(BrokerContract, TellsOfATopicThatIsDeletedAndOfAnotherOneOfItsName) {
   EXPECT_EQ(reader.read.back().offset, 2);
 }
 
-TEST_P(BrokerContract, SeeksBackAndForth) {
+TEST_P(BrokerContract, seeks_back_and_forth) {
   const auto topic = new_topic(1);
   produce(topic, 0, 20);
   Reader reader(*broker, {topic});
@@ -167,7 +167,7 @@ TEST_P(BrokerContract, SeeksBackAndForth) {
   EXPECT_EQ(offsets_of(reader.read, 0), from_to(18, 20));
 }
 
-TEST_P(BrokerContract, WakeEndsAWaitingPoll) {
+TEST_P(BrokerContract, wake_ends_a_waiting_poll) {
   const auto topic = new_topic(1);
   Reader reader(*broker, {topic});
   ASSERT_TRUE(reader.until_owns(1));
@@ -179,7 +179,7 @@ TEST_P(BrokerContract, WakeEndsAWaitingPoll) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, 10s);
 }
 
-TEST_P(BrokerContract, ARecordThatComesEndsAWaitingPoll) {
+TEST_P(BrokerContract, a_record_that_comes_ends_a_waiting_poll) {
   const auto topic = new_topic(1);
   Reader reader(*broker, {topic});
   produce(topic, 0, 1);
@@ -197,7 +197,7 @@ TEST_P(BrokerContract, ARecordThatComesEndsAWaitingPoll) {
 }
 
 // Trap 19: backpressure is leaving records where they are.
-TEST_P(BrokerContract, APartitionThatIsLeftAloneHoldsUpNoOther) {
+TEST_P(BrokerContract, a_partition_that_is_left_alone_holds_up_no_other) {
   const auto topic = new_topic(2);
   produce(topic, 0, 200);
   produce(topic, 1, 200);
@@ -214,7 +214,7 @@ TEST_P(BrokerContract, APartitionThatIsLeftAloneHoldsUpNoOther) {
   EXPECT_EQ(offsets_of(reader.read, 1), from_to(0, 250));
 }
 
-TEST_P(BrokerContract, APollThatNobodyNeedsWaitsItsTime) {
+TEST_P(BrokerContract, a_poll_that_nobody_needs_waits_its_time) {
   const auto topic = new_topic(1);
   produce(topic, 0, 100);
   Reader reader(*broker, {topic});

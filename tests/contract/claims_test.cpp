@@ -86,7 +86,7 @@ TEST_P(ClaimsContract, who_has_lost_a_claim_does_not_begin) {
   EXPECT_EQ(claim(by("third"), {"a"}), "p") << "the second one's handler had begun with the claim";
 }
 
-TEST_P(ClaimsContract, WhatIsClaimedIsOnesOwnUntilItEnds) {
+TEST_P(ClaimsContract, what_is_claimed_is_ones_own_until_it_ends) {
   EXPECT_EQ(claim(by("one"), {"b", "a"}), "cc");
   EXPECT_EQ(last_[0].fence, 1);
   EXPECT_EQ(claim(by("two"), {"a", "c", "b"}), "rcr");
@@ -98,7 +98,7 @@ TEST_P(ClaimsContract, WhatIsClaimedIsOnesOwnUntilItEnds) {
   EXPECT_TRUE(done("a"));
 }
 
-TEST_P(ClaimsContract, WhatRunsIsTheRecordItselfOrACopy) {
+TEST_P(ClaimsContract, what_runs_is_the_record_itself_or_a_copy) {
   const InboxEntry here{.id = MessageId::from("a"), .offset = 7}, behind{.id = MessageId::from("a"), .offset = 8};
   EXPECT_EQ(claim_entries(by("one"), {here}), "c");
   EXPECT_EQ(claim_entries(by("two"), {here}), "r");
@@ -110,16 +110,18 @@ TEST_P(ClaimsContract, WhatRunsIsTheRecordItselfOrACopy) {
   EXPECT_TRUE(last_[0].is_copy) << "the same offset of another partition";
 }
 
-TEST_P(ClaimsContract, EqualIdsOfOneCallAreClaimedOnce) { EXPECT_EQ(claim(by("one"), {"x", "a", "x", "x"}), "ccee"); }
+TEST_P(ClaimsContract, equal_ids_of_one_call_are_claimed_once) {
+  EXPECT_EQ(claim(by("one"), {"x", "a", "x", "x"}), "ccee");
+}
 
-TEST_P(ClaimsContract, WhatIsDoneIsAnIdOfTheInbox) {
+TEST_P(ClaimsContract, what_is_done_is_an_id_of_the_inbox) {
   once({"m"});
   EXPECT_EQ(claim(by("one"), {"m", "n"}), "dc");
   end("one", {ended("n", 1)});
   EXPECT_EQ(once({"n"}), "d");
 }
 
-TEST_P(ClaimsContract, ResponsesAreKeptBitForBit) {
+TEST_P(ClaimsContract, responses_are_kept_bit_for_bit) {
   using namespace std::string_literals;
   claim(by("one"), {"a", "b", "c"});
   end("one", {ended("a", 1, ClaimEnd::Kind::done, "\0\xff"s), ended("b", 1, ClaimEnd::Kind::done, ""), ended("c", 1)});
@@ -128,7 +130,7 @@ TEST_P(ClaimsContract, ResponsesAreKeptBitForBit) {
   EXPECT_EQ(store().find(handler_, MessageId::from("c"))->response, std::nullopt);
 }
 
-TEST_P(ClaimsContract, AnEndComparesOwnerFenceAndState) {
+TEST_P(ClaimsContract, an_end_compares_owner_fence_and_state) {
   claim(by("one"), {"a", "b", "c"});
   for (const auto kind : {ClaimEnd::Kind::done, ClaimEnd::Kind::failed, ClaimEnd::Kind::given_back}) {
     EXPECT_THAT(end("two", {ended("a", 1, kind)}), ElementsAre(false)) << "another owner";
@@ -141,7 +143,7 @@ TEST_P(ClaimsContract, AnEndComparesOwnerFenceAndState) {
   EXPECT_THAT(end("one", {ended("b", 1)}), ElementsAre(false)) << "it is done already";
 }
 
-TEST_P(ClaimsContract, EndsOfAllKindsGoTogether) {
+TEST_P(ClaimsContract, ends_of_all_kinds_go_together) {
   claim(by("one"), {"done", "failed", "back", "lost"});
   const auto held = end("one", {ended("lost", 7), ended("failed", 1, ClaimEnd::Kind::failed), ended("done", 1),
                                 ended("back", 1, ClaimEnd::Kind::given_back)});
@@ -151,7 +153,7 @@ TEST_P(ClaimsContract, EndsOfAllKindsGoTogether) {
   EXPECT_EQ(last_[2].fence, 1) << "nobody has seen the first one's";
 }
 
-TEST_P(ClaimsContract, AFenceOnlyGrows) {
+TEST_P(ClaimsContract, a_fence_only_grows) {
   std::int64_t before = 0;
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(claim(by("one"), {"a"}), "c");
@@ -163,7 +165,7 @@ TEST_P(ClaimsContract, AFenceOnlyGrows) {
   }
 }
 
-TEST_P(ClaimsContract, WhatIsUnknownIsParkedAndNeverClaimedAgain) {
+TEST_P(ClaimsContract, what_is_unknown_is_parked_and_never_claimed_again) {
   EXPECT_EQ(claim_and_vanish("one", {"a", "b"}), "cc");
   EXPECT_EQ(claim(by("two"), {"a"}), "p");
   EXPECT_EQ(claim(by("three"), {"a", "c"}), "pc");
@@ -176,7 +178,7 @@ TEST_P(ClaimsContract, WhatIsUnknownIsParkedAndNeverClaimedAgain) {
   EXPECT_TRUE(done("b"));
 }
 
-TEST_P(ClaimsContract, WhatIsUnknownIsClaimedAgainWhereThatIsThePolicy) {
+TEST_P(ClaimsContract, what_is_unknown_is_claimed_again_where_that_is_the_policy) {
   claim_and_vanish("one", {"a"});
   ClaimScope rerun = by("two");
   rerun.rerun_unknown = true;
@@ -202,7 +204,7 @@ TEST_P(ClaimsContract, what_is_in_doubt_is_parked_unless_the_store_knows_it) {
   EXPECT_EQ(claim_entries(rerun, another), "c");
 }
 
-TEST_P(ClaimsContract, ALeaseThatIsRenewedGoesOn) {
+TEST_P(ClaimsContract, a_lease_that_is_renewed_goes_on) {
   claim_and_vanish("one", {"a", "b"});
   const HeldClaim held[] = {{MessageId::from("a"), 1}, {MessageId::from("b"), 9}, {MessageId::from("c"), 1}};
   EXPECT_THAT(claims_->renew(handler_, MessageId::from("one"), 60s, held), ElementsAre(true, false, false));
@@ -211,7 +213,7 @@ TEST_P(ClaimsContract, ALeaseThatIsRenewedGoesOn) {
   EXPECT_THAT(claims_->renew(handler_, MessageId::from("two"), 60s, {}), IsEmpty());
 }
 
-TEST_P(ClaimsContract, WhatACallMayHaveClaimedWhoseAnswerWasLostIsTakenOver) {
+TEST_P(ClaimsContract, what_a_call_may_have_claimed_whose_answer_was_lost_is_taken_over) {
   EXPECT_EQ(claim(by("lost"), {"a"}), "c");
   ClaimScope again = by("two");
   again.abandoned = {MessageId::from("other"), MessageId::from("lost")};
@@ -222,20 +224,20 @@ TEST_P(ClaimsContract, WhatACallMayHaveClaimedWhoseAnswerWasLostIsTakenOver) {
   EXPECT_EQ(claim(again, {"c"}), "c") << "however long it took";
 }
 
-TEST_P(ClaimsContract, ParkingThatIsSaidAgainStaysParked) {
+TEST_P(ClaimsContract, parking_that_is_said_again_stays_parked) {
   claim_and_vanish("one", {"a"});
   EXPECT_EQ(claim(by("two"), {"a"}), "p");
   EXPECT_EQ(claim(by("two"), {"a"}), "p");
 }
 
-TEST_P(ClaimsContract, TwoHandlersClaimTheSameIdOnceEach) {
+TEST_P(ClaimsContract, two_handlers_claim_the_same_id_once_each) {
   EXPECT_EQ(claim(by("one"), {"a"}), "c");
   ClaimScope other = by("two");
   other.handler = store().register_handler("mail");
   EXPECT_EQ(claim(other, {"a"}), "c");
 }
 
-TEST_P(ClaimsContract, AFencedOwnerClaimsNothing) {
+TEST_P(ClaimsContract, a_fenced_owner_claims_nothing) {
   const ClaimScope old = by("one");
   claim(old, {"a"});
   fence_ = InboxContract::claim();
@@ -247,7 +249,7 @@ TEST_P(ClaimsContract, AFencedOwnerClaimsNothing) {
   EXPECT_EQ(claim(free, {"c"}), "c");
 }
 
-TEST_P(ClaimsContract, AnotherBodyUnderTheSameIdIsToldApart) {
+TEST_P(ClaimsContract, another_body_under_the_same_id_is_told_apart) {
   const auto entry = [](const char* id, std::int64_t fingerprint) {
     return std::vector{InboxEntry{MessageId::from(id), 0, fingerprint}};
   };
@@ -259,7 +261,7 @@ TEST_P(ClaimsContract, AnotherBodyUnderTheSameIdIsToldApart) {
   EXPECT_EQ(claim_entries(by("two"), entry("a", 2)), "m");
 }
 
-TEST_P(ClaimsContract, MessagesArePublishedWithTheEndAndOnlyByWhoStillHasTheClaim) {
+TEST_P(ClaimsContract, messages_are_published_with_the_end_and_only_by_who_still_has_the_claim) {
   claim(by("one"), {"a", "b"});
   const auto publishing = [&](const std::string& id, std::int64_t fence) {
     ClaimEnd end = ended(id, fence);
@@ -277,7 +279,7 @@ TEST_P(ClaimsContract, MessagesArePublishedWithTheEndAndOnlyByWhoStillHasTheClai
   EXPECT_EQ(waiting[0].message.payload, "a");
 }
 
-TEST_P(ClaimsContract, WhileTheStoreIsAwayEveryCallSaysSo) {
+TEST_P(ClaimsContract, while_the_store_is_away_every_call_says_so) {
   claim(by("one"), {"a"});
   world_->go_away();
   const HeldClaim held[] = {{MessageId::from("a"), 1}};
@@ -288,7 +290,7 @@ TEST_P(ClaimsContract, WhileTheStoreIsAwayEveryCallSaysSo) {
   EXPECT_THAT(end("one", {ended("a", 1)}), ElementsAre(true));
 }
 
-TEST_P(ClaimsContract, OfManyAtOnceOneClaimsEach) {
+TEST_P(ClaimsContract, of_many_at_once_one_claims_each) {
   constexpr int kRivals = 6, kIds = 200;
   std::vector<std::string> ids;
   for (int i = 0; i < kIds; ++i) ids.push_back("id" + std::to_string(i));

@@ -46,16 +46,16 @@ class InboxStoreContract : public InboxContract {
 
 INSTANTIATE_TEST_SUITE_P(Inbox, InboxStoreContract, all_inbox_kinds(), kind_name);
 
-TEST_P(InboxStoreContract, TheSchemaIsWhatThisBuildNeeds) { EXPECT_NO_THROW(store().check_schema()); }
+TEST_P(InboxStoreContract, the_schema_is_what_this_build_needs) { EXPECT_NO_THROW(store().check_schema()); }
 
-TEST_P(InboxStoreContract, AHandlersNameGivesTheSameIdForEver) {
+TEST_P(InboxStoreContract, a_handlers_name_gives_the_same_id_for_ever) {
   const HandlerId first = store().register_handler("first"), second = store().register_handler("second");
   EXPECT_NE(first, second);
   EXPECT_EQ(store().register_handler("first"), first);
   EXPECT_EQ(second.value, first.value + 1) << "numbers are not burnt";
 }
 
-TEST_P(InboxStoreContract, OneGroupIsTheFirstOfAHandler) {
+TEST_P(InboxStoreContract, one_group_is_the_first_of_a_handler) {
   std::vector<std::future<std::string>> groups;
   for (int i = 0; i < 8; ++i) {
     const std::string group = "group " + std::to_string(i);
@@ -70,7 +70,7 @@ TEST_P(InboxStoreContract, OneGroupIsTheFirstOfAHandler) {
   EXPECT_EQ(store().first_group(another, first), "its own");
 }
 
-TEST_P(InboxStoreContract, ManyRegisterAtOnce) {
+TEST_P(InboxStoreContract, many_register_at_once) {
   std::vector<std::future<std::vector<HandlerId>>> members;
   for (int member = 0; member < 8; ++member) {
     members.push_back(std::async(std::launch::async, [&] {
@@ -125,7 +125,7 @@ TEST_P(InboxStoreContract, claims_of_one_history_have_its_number) {
   EXPECT_EQ(store().history(), first.history);
 }
 
-TEST_P(InboxStoreContract, EachClaimCountsTheEpochUp) {
+TEST_P(InboxStoreContract, each_claim_counts_the_epoch_up) {
   const std::vector<TopicPartition> at{{"payments", 2}, {"emails", 1}, {"payments", 1}};
   const auto first = store().claim_partitions("group", at, 5s), second = store().claim_partitions("group", at, 5s);
   ASSERT_EQ(first.size(), 3U);
@@ -144,14 +144,14 @@ TEST_P(InboxStoreContract, EachClaimCountsTheEpochUp) {
   EXPECT_TRUE(store().claim_partitions("group", {}, 5s).empty());
 }
 
-TEST_P(InboxStoreContract, GroupsHaveFencesOfTheirOwn) {
+TEST_P(InboxStoreContract, groups_have_fences_of_their_own) {
   const TopicPartition at{"payments", 0};
   const auto other = store().claim_partitions("another group", {&at, 1}, 5s).at(0);
   EXPECT_NE(other.fence.slot, fence_.slot);
   EXPECT_EQ(once({"a"}), "f") << "the first group's epoch is still good";
 }
 
-TEST_P(InboxStoreContract, TwoClaimersAtOnceBothSucceedWithDifferentEpochs) {
+TEST_P(InboxStoreContract, two_claimers_at_once_both_succeed_with_different_epochs) {
   std::vector<TopicPartition> at, reversed;
   for (int partition = 0; partition < 20; ++partition) at.push_back({"busy", partition});
   reversed.assign(at.rbegin(), at.rend());
@@ -169,7 +169,7 @@ TEST_P(InboxStoreContract, TwoClaimersAtOnceBothSucceedWithDifferentEpochs) {
   EXPECT_EQ(all.size(), 2U * 10U * at.size());
 }
 
-TEST_P(InboxStoreContract, AWatermarkOnlyMovesForward) {
+TEST_P(InboxStoreContract, a_watermark_only_moves_forward) {
   advance(fence_, 100);
   advance(fence_, 40);
   EXPECT_EQ(watermark(), 100);
@@ -177,7 +177,7 @@ TEST_P(InboxStoreContract, AWatermarkOnlyMovesForward) {
   EXPECT_EQ(watermark(), 101);
 }
 
-TEST_P(InboxStoreContract, AWatermarkUnderAnOldEpochIsLeftAlone) {
+TEST_P(InboxStoreContract, a_watermark_under_an_old_epoch_is_left_alone) {
   const Fence old = fence_;
   advance(old, 10);
   EXPECT_EQ(watermark(), 10);
@@ -185,7 +185,7 @@ TEST_P(InboxStoreContract, AWatermarkUnderAnOldEpochIsLeftAlone) {
   EXPECT_EQ(watermark(), 10);
 }
 
-TEST_P(InboxStoreContract, ManyWatermarksMoveInOneCall) {
+TEST_P(InboxStoreContract, many_watermarks_move_in_one_call) {
   const Fence one = claim(1), two = claim(2);
   std::vector<WatermarkUpdate> updates{{two, 7}, {one, 5}, {fence_, 3}, {two, 8}, {{9'999, {1}}, 1}};
   updates.push_back({{one.slot, {one.epoch.value + 5}}, 1'000});
@@ -196,7 +196,7 @@ TEST_P(InboxStoreContract, ManyWatermarksMoveInOneCall) {
   EXPECT_EQ(watermark(2), 8);
 }
 
-TEST_P(InboxStoreContract, AWatermarkMovesBesideAnOpenBatch) {  // trap 43
+TEST_P(InboxStoreContract, a_watermark_moves_beside_an_open_batch) {  // trap 43
   const auto session = store().open_session();
   admit(*session, {"a"});
   advance(fence_, 1);
@@ -205,7 +205,7 @@ TEST_P(InboxStoreContract, AWatermarkMovesBesideAnOpenBatch) {  // trap 43
 }
 
 /// A replica that lagged was promoted, or a backup restored.
-TEST_P(InboxStoreContract, AStoreThatHasLessThanWasKnownSaysSoAndIsLeftAlone) {
+TEST_P(InboxStoreContract, a_store_that_has_less_than_was_known_says_so_and_is_left_alone) {
   const auto say = [&](const Fence& fence, std::optional<Offset> known) {
     const WatermarkUpdate update{fence, 200, known};
     return store().advance_watermarks({&update, 1}).at(0);
@@ -223,7 +223,7 @@ TEST_P(InboxStoreContract, AStoreThatHasLessThanWasKnownSaysSoAndIsLeftAlone) {
   EXPECT_EQ(watermark(), 200);
 }
 
-TEST_P(InboxStoreContract, ARecreatedTopicBeginsAnew) {
+TEST_P(InboxStoreContract, a_recreated_topic_begins_anew) {
   advance(fence_, 500);
   EXPECT_EQ(store().begin_incarnation(fence_, 0), 1);
   EXPECT_EQ(store().begin_incarnation(fence_, 2), 2);
@@ -236,7 +236,7 @@ TEST_P(InboxStoreContract, ARecreatedTopicBeginsAnew) {
   EXPECT_THROW(store().begin_incarnation(old, 0), Fenced);
 }
 
-TEST_P(InboxStoreContract, AClaimSaysHowFarHandlersHaveComeThatNumberItsRecords) {
+TEST_P(InboxStoreContract, a_claim_says_how_far_handlers_have_come_that_number_its_records) {
   const TopicPartition at{"payments", 0};
   const auto progress = [&] {
     const auto claimed = store().claim_partitions("group", {&at, 1}, 5s).at(0);
@@ -261,7 +261,7 @@ TEST_P(InboxStoreContract, AClaimSaysHowFarHandlersHaveComeThatNumberItsRecords)
   EXPECT_EQ(watermark(), 0) << "known at once: a process may die before it has written another";
 }
 
-TEST_P(InboxStoreContract, ADeadMessageIsKeptOnce) {
+TEST_P(InboxStoreContract, a_dead_message_is_kept_once) {
   EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), IsEmpty());
   EXPECT_TRUE(store().record_dead(dead(7)));
   EXPECT_FALSE(store().record_dead(dead(7)));
@@ -276,7 +276,7 @@ TEST_P(InboxStoreContract, ADeadMessageIsKeptOnce) {
   EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), IsEmpty());
 }
 
-TEST_P(InboxStoreContract, TheDeadOfOneReasonAreFound) {
+TEST_P(InboxStoreContract, the_dead_of_one_reason_are_found) {
   watermark();
   DeadMessage killer = dead(8);
   killer.reason = "killed_process";
@@ -288,7 +288,7 @@ TEST_P(InboxStoreContract, TheDeadOfOneReasonAreFound) {
   EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast, {}), ElementsAre(7, 8));
 }
 
-TEST_P(InboxStoreContract, ADeadMessageOfAnEarlierOwnerIsRefused) {
+TEST_P(InboxStoreContract, a_dead_message_of_an_earlier_owner_is_refused) {
   EXPECT_TRUE(store().record_dead(dead(7)));
   DeadMessage late = dead(8);
   watermark();  // claims the partition
@@ -298,7 +298,7 @@ TEST_P(InboxStoreContract, ADeadMessageOfAnEarlierOwnerIsRefused) {
   EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), ElementsAre(7));
 }
 
-TEST_P(InboxStoreContract, ADeadMessageMayHoldAnything) {
+TEST_P(InboxStoreContract, a_dead_message_may_hold_anything) {
   using namespace std::string_literals;
   DeadMessage message = dead(8);
   message.id = MessageId::from("x");
@@ -313,7 +313,7 @@ TEST_P(InboxStoreContract, ADeadMessageMayHoldAnything) {
 }
 
 /// The timestamp comes from the producer, and a dead letter that is refused stops its partition.
-TEST_P(InboxStoreContract, ADeadMessageMayHaveAnyTimestamp) {
+TEST_P(InboxStoreContract, a_dead_message_may_have_any_timestamp) {
   constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
   constexpr std::int64_t kFirst = -210'866'803'200'000, kExact = std::int64_t{1} << 53;  // of PostgreSQL
   std::set<Offset> all;
@@ -328,14 +328,14 @@ TEST_P(InboxStoreContract, ADeadMessageMayHaveAnyTimestamp) {
   EXPECT_EQ(store().dead_between(handler_, fence_, 0, kLast), all);
 }
 
-TEST_P(InboxStoreContract, ARecreatedTopicHasDeadOfItsOwn) {
+TEST_P(InboxStoreContract, a_recreated_topic_has_dead_of_its_own) {
   EXPECT_TRUE(store().record_dead(dead(7)));
   store().begin_incarnation(fence_, 0);
   EXPECT_THAT(store().dead_between(handler_, fence_, 7, kLast), IsEmpty());
   EXPECT_TRUE(store().record_dead(dead(7)));
 }
 
-TEST_P(InboxStoreContract, IdsAreKeptForTheLongestThatAnybodyHasSaid) {
+TEST_P(InboxStoreContract, ids_are_kept_for_the_longest_that_anybody_has_said) {
   EXPECT_EQ(store().keep_ids(handler_, 10 * 24h).kept_for, 10 * 24h);
   EXPECT_EQ(store().keep_ids(handler_, 1h).kept_for, 10 * 24h);
   EXPECT_EQ(store().keep_ids(handler_, 20 * 24h).kept_for, 20 * 24h);
@@ -345,7 +345,7 @@ TEST_P(InboxStoreContract, IdsAreKeptForTheLongestThatAnybodyHasSaid) {
   EXPECT_EQ(store().keep_ids(store().register_handler("another"), 1h).kept_for, 1h);
 }
 
-TEST_P(InboxStoreContract, TheCleanerLeavesWhatIsYoung) {
+TEST_P(InboxStoreContract, the_cleaner_leaves_what_is_young) {
   store().keep_ids(handler_, 1h);
   EXPECT_EQ(once({"a", "b"}), "ff");
   PurgeStep step;

@@ -22,23 +22,23 @@ constexpr const char* kRefused = InboxFixture::kRefused;
 
 INSTANTIATE_TEST_SUITE_P(Inbox, InboxContract, all_inbox_kinds(), kind_name);
 
-TEST_P(InboxContract, TakesAnIdInOnce) {
+TEST_P(InboxContract, takes_an_id_in_once) {
   EXPECT_EQ(once({"a", "b"}), "ff");
   EXPECT_EQ(once({"b", "c", "a"}), "dfd");
   EXPECT_THAT(world_->effects(), ElementsAre("a", "b", "c"));
 }
 
-TEST_P(InboxContract, AnswersInTheOrderAsked) {
+TEST_P(InboxContract, answers_in_the_order_asked) {
   once({"m", "c"});
   EXPECT_EQ(once({"z", "m", "y", "a", "c", "b"}), "fdffdf");
 }
 
-TEST_P(InboxContract, TheFirstOfEqualIdsInABatchIsFresh) {
+TEST_P(InboxContract, the_first_of_equal_ids_in_a_batch_is_fresh) {
   EXPECT_EQ(once({"x", "a", "x", "a", "x"}), "ffddd");
   EXPECT_THAT(world_->effects(), ElementsAre("x", "a"));
 }
 
-TEST_P(InboxContract, AnEmptyBatchIsATransactionToo) {
+TEST_P(InboxContract, an_empty_batch_is_a_transaction_too) {
   EXPECT_EQ(once({}), "");
   const auto session = store().open_session();
   admit(*session, {});
@@ -47,7 +47,7 @@ TEST_P(InboxContract, AnEmptyBatchIsATransactionToo) {
   EXPECT_THAT(world_->effects(), ElementsAre("alone"));
 }
 
-TEST_P(InboxContract, LargeBatchesKeepTheirOrder) {
+TEST_P(InboxContract, large_batches_keep_their_order) {
   std::vector<std::string> ids, even;
   for (int i = 0; i < 3'000; ++i) {
     ids.push_back("id" + std::to_string(i));
@@ -58,7 +58,7 @@ TEST_P(InboxContract, LargeBatchesKeepTheirOrder) {
   for (std::size_t i = 0; i < ids.size(); ++i) ASSERT_EQ(admitted[i], i % 2 == 0 ? 'd' : 'f') << ids[i];
 }
 
-TEST_P(InboxContract, TwoHandlersSeeTheSameIdOnceEach) {  // trap 39
+TEST_P(InboxContract, two_handlers_see_the_same_id_once_each) {  // trap 39
   once({"a"});
   InboxScope other = scope(fence_);
   other.handler = store().register_handler("notify");
@@ -67,7 +67,7 @@ TEST_P(InboxContract, TwoHandlersSeeTheSameIdOnceEach) {  // trap 39
   session->commit();
 }
 
-TEST_P(InboxContract, HostileIdsAreBytesLikeAnyOther) {  // trap 16
+TEST_P(InboxContract, hostile_ids_are_bytes_like_any_other) {  // trap 16
   using namespace std::string_literals;
   const std::vector<std::string> ids{"nul\0one"s,
                                      "nul\0two"s,
@@ -83,7 +83,7 @@ TEST_P(InboxContract, HostileIdsAreBytesLikeAnyOther) {  // trap 16
   session->rollback();
 }
 
-TEST_P(InboxContract, FingerprintsTellAnotherBodyUnderTheSameId) {
+TEST_P(InboxContract, fingerprints_tell_another_body_under_the_same_id) {
   const auto entry = [](const char* id, std::optional<std::int64_t> fingerprint) {
     return InboxEntry{MessageId::from(id), 0, fingerprint};
   };
@@ -97,7 +97,7 @@ TEST_P(InboxContract, FingerprintsTellAnotherBodyUnderTheSameId) {
       "mdddf");
 }
 
-TEST_P(InboxContract, RollbackLeavesNothing) {
+TEST_P(InboxContract, rollback_leaves_nothing) {
   const auto session = store().open_session();
   EXPECT_EQ(admit(*session, {"a"}), "f");
   session->transaction().exec(kEffect, "a");
@@ -109,7 +109,7 @@ TEST_P(InboxContract, RollbackLeavesNothing) {
   session->rollback();
 }
 
-TEST_P(InboxContract, ASessionThatIsDestroyedRollsBack) {
+TEST_P(InboxContract, a_session_that_is_destroyed_rolls_back) {
   {
     const auto session = store().open_session();
     admit(*session, {"a"});
@@ -119,7 +119,7 @@ TEST_P(InboxContract, ASessionThatIsDestroyedRollsBack) {
   EXPECT_THAT(world_->effects(), ElementsAre("a"));
 }
 
-TEST_P(InboxContract, BeginRollsBackWhatWasOpen) {
+TEST_P(InboxContract, begin_rolls_back_what_was_open) {
   const auto session = store().open_session();
   admit(*session, {"a"});
   session->transaction().exec(kEffect, "lost");
@@ -128,14 +128,14 @@ TEST_P(InboxContract, BeginRollsBackWhatWasOpen) {
   EXPECT_THAT(world_->effects(), IsEmpty());
 }
 
-TEST_P(InboxContract, WithoutATransactionThereIsNothingToUse) {
+TEST_P(InboxContract, without_a_transaction_there_is_nothing_to_use) {
   const auto session = store().open_session();
   EXPECT_THROW(session->transaction().exec(kEffect, "a"), Error);
   EXPECT_THROW(session->transaction().defer(kEffect, "a"), Error);
   EXPECT_THROW(session->commit(), Error);
 }
 
-TEST_P(InboxContract, DeferredStatementsRunInOrderBeforeTheNextOne) {
+TEST_P(InboxContract, deferred_statements_run_in_order_before_the_next_one) {
   const auto session = store().open_session();
   admit(*session, {"a", "b"});
   session->transaction().defer(kEffect, "1");
@@ -147,7 +147,7 @@ TEST_P(InboxContract, DeferredStatementsRunInOrderBeforeTheNextOne) {
   EXPECT_THAT(world_->effects(), ElementsAre("1", "2", "3", "4"));
 }
 
-TEST_P(InboxContract, ADeferredStatementCopiesItsArguments) {
+TEST_P(InboxContract, a_deferred_statement_copies_its_arguments) {
   const auto session = store().open_session();
   admit(*session, {"a"});
   {
@@ -159,7 +159,7 @@ TEST_P(InboxContract, ADeferredStatementCopiesItsArguments) {
   EXPECT_THAT(world_->effects(), ElementsAre("as it was then"));
 }
 
-TEST_P(InboxContract, AnErrorInADeferredStatementNamesItsMessage) {
+TEST_P(InboxContract, an_error_in_a_deferred_statement_names_its_message) {
   const auto session = store().open_session();
   admit(*session, {"a", "b", "c"});
   for (std::size_t i = 0; i < 3; ++i) {
@@ -177,7 +177,7 @@ TEST_P(InboxContract, AnErrorInADeferredStatementNamesItsMessage) {
   EXPECT_EQ(once({"a", "b", "c"}), "fff");
 }
 
-TEST_P(InboxContract, ADeferredErrorComesUpInAnotherMessagesStatement) {
+TEST_P(InboxContract, a_deferred_error_comes_up_in_another_messages_statement) {
   const auto session = store().open_session();
   admit(*session, {"a", "b"});
   session->transaction().defer(kRefused, "x");
@@ -196,7 +196,7 @@ TEST_P(InboxContract, ADeferredErrorComesUpInAnotherMessagesStatement) {
   EXPECT_THAT(world_->effects(), IsEmpty());
 }
 
-TEST_P(InboxContract, ASwallowedErrorIsNeverCommitted) {
+TEST_P(InboxContract, a_swallowed_error_is_never_committed) {
   const auto session = store().open_session();
   admit(*session, {"a"});
   EXPECT_EQ(session->standing(), Standing::sound);
@@ -213,7 +213,7 @@ TEST_P(InboxContract, ASwallowedErrorIsNeverCommitted) {
   EXPECT_EQ(once({"a"}), "f");
 }
 
-TEST_P(InboxContract, AStatementAfterASwallowedErrorIsRefused) {
+TEST_P(InboxContract, a_statement_after_a_swallowed_error_is_refused) {
   const auto session = store().open_session();
   admit(*session, {"a"});
   EXPECT_THROW(session->transaction().exec(kRefused, "x"), SqlError);
@@ -226,7 +226,7 @@ TEST_P(InboxContract, AStatementAfterASwallowedErrorIsRefused) {
   session->rollback();
 }
 
-TEST_P(InboxContract, ATextWithANulIsRefusedAndNotCutShort) {
+TEST_P(InboxContract, a_text_with_a_nul_is_refused_and_not_cut_short) {
   const auto session = store().open_session();
   admit(*session, {"a"});
   try {
@@ -238,7 +238,7 @@ TEST_P(InboxContract, ATextWithANulIsRefusedAndNotCutShort) {
   session->rollback();
 }
 
-TEST_P(InboxContract, ARivalsOpenTransactionIsWaitedFor) {  // trap 1
+TEST_P(InboxContract, a_rivals_open_transaction_is_waited_for) {  // trap 1
   for (const bool rival_commits : {true, false}) {
     const std::string id = rival_commits ? "committed" : "rolled back";
     const auto rival = store().open_session();
@@ -250,7 +250,7 @@ TEST_P(InboxContract, ARivalsOpenTransactionIsWaitedFor) {  // trap 1
   }
 }
 
-TEST_P(InboxContract, WaitingForARivalIsBounded) {  // trap 1
+TEST_P(InboxContract, waiting_for_a_rival_is_bounded) {  // trap 1
   const auto rival = store().open_session();
   admit(*rival, {"a"});
   const auto session = store().open_session();
@@ -261,7 +261,7 @@ TEST_P(InboxContract, WaitingForARivalIsBounded) {  // trap 1
   EXPECT_EQ(admit(*session, impatient, entries({"a"})), "f");
 }
 
-TEST_P(InboxContract, BatchesInOppositeOrderDoNotDeadlock) {  // trap 4
+TEST_P(InboxContract, batches_in_opposite_order_do_not_deadlock) {  // trap 4
   std::vector<std::string> ids;
   for (int i = 0; i < 200; ++i) ids.push_back("id" + std::to_string(i));
   const std::vector<std::string> reversed(ids.rbegin(), ids.rend());
@@ -280,7 +280,7 @@ TEST_P(InboxContract, BatchesInOppositeOrderDoNotDeadlock) {  // trap 4
   EXPECT_EQ(mine + other.get(), 200U * 20U);
 }
 
-TEST_P(InboxContract, AStaleEpochIsFenced) {  // trap 42
+TEST_P(InboxContract, a_stale_epoch_is_fenced) {  // trap 42
   const Fence old = fence_;
   fence_ = claim();
   EXPECT_EQ(fence_.slot, old.slot);
@@ -294,7 +294,7 @@ TEST_P(InboxContract, AStaleEpochIsFenced) {  // trap 42
   EXPECT_EQ(once({"a"}), "d");
 }
 
-TEST_P(InboxContract, ABatchThatWaitedForAClaimIsFenced) {  // trap 42
+TEST_P(InboxContract, a_batch_that_waited_for_a_claim_is_fenced) {  // trap 42
   const Fence old = fence_;
   const auto open = store().open_session();
   admit(*open, {"first"});
@@ -307,7 +307,7 @@ TEST_P(InboxContract, ABatchThatWaitedForAClaimIsFenced) {  // trap 42
   EXPECT_EQ(world_->effects().size(), 0U);
 }
 
-TEST_P(InboxContract, AClaimGivesUpOnAnOldOwnerInTime) {
+TEST_P(InboxContract, a_claim_gives_up_on_an_old_owner_in_time) {
   const auto open = store().open_session();
   admit(*open, {"a"});
   const TopicPartition at{"payments", 0};
@@ -316,7 +316,7 @@ TEST_P(InboxContract, AClaimGivesUpOnAnOldOwnerInTime) {
   EXPECT_EQ(claim().epoch.value, fence_.epoch.value + 1) << "a claim that failed changed nothing";
 }
 
-TEST_P(InboxContract, ACommitInDoubtCanBeLookedUp) {  // trap 13
+TEST_P(InboxContract, a_commit_in_doubt_can_be_looked_up) {  // trap 13
   for (const bool carried_out : {true, false}) {
     const std::string id = carried_out ? "carried out" : "lost";
     const auto session = store().open_session();
@@ -331,7 +331,7 @@ TEST_P(InboxContract, ACommitInDoubtCanBeLookedUp) {  // trap 13
   EXPECT_THAT(world_->effects(), ElementsAre("carried out", "lost"));
 }
 
-TEST_P(InboxContract, AResponseIsKeptWithItsId) {
+TEST_P(InboxContract, a_response_is_kept_with_its_id) {
   const std::vector<MessageId> ids{MessageId::from("a"), MessageId::from("b"), MessageId::from("c")};
   const std::string bytes("\0\xff\n", 3);
   const auto session = store().open_session();
@@ -347,7 +347,7 @@ TEST_P(InboxContract, AResponseIsKeptWithItsId) {
   EXPECT_THAT(session->responses(handler_, {}), IsEmpty());
 }
 
-TEST_P(InboxContract, ARolledBackResponseWasNeverGiven) {
+TEST_P(InboxContract, a_rolled_back_response_was_never_given) {
   const std::vector<MessageId> ids{MessageId::from("a")};
   const auto session = store().open_session();
   admit(*session, {"a"});
@@ -359,7 +359,7 @@ TEST_P(InboxContract, ARolledBackResponseWasNeverGiven) {
   EXPECT_THAT(session->responses(handler_, ids), ElementsAre("second"));
 }
 
-TEST_P(InboxContract, WhatIsPublishedWaitsInTheOutboxAfterTheCommitAndNotBefore) {
+TEST_P(InboxContract, what_is_published_waits_in_the_outbox_after_the_commit_and_not_before) {
   const auto outbox = store().outbox();
   const auto shards = outbox->keep_shards("relay", std::chrono::seconds(30));
   EXPECT_EQ(shards.size(), 16U);
@@ -394,7 +394,7 @@ TEST_P(InboxContract, WhatIsPublishedWaitsInTheOutboxAfterTheCommitAndNotBefore)
                 {"type", "made"}, {"none", std::nullopt}, {"message-id", MessageId::from("second").text()}}));
 }
 
-TEST_P(InboxContract, SettledSeesOnlyWhatIsCommitted) {
+TEST_P(InboxContract, settled_sees_only_what_is_committed) {
   once({"a"});
   const auto session = store().open_session();
   admit(*session, {"b"});
@@ -404,7 +404,7 @@ TEST_P(InboxContract, SettledSeesOnlyWhatIsCommitted) {
   EXPECT_THAT(session->settled(handler_, {}, {}), IsEmpty());
 }
 
-TEST_P(InboxContract, AwayIsSaidAndComesBackByItself) {
+TEST_P(InboxContract, away_is_said_and_comes_back_by_itself) {
   const auto session = store().open_session();
   admit(*session, {"a"});
   session->transaction().exec(kEffect, "lost");

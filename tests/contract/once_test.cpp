@@ -47,7 +47,7 @@ class OnceContract : public InboxContract {
 
 INSTANTIATE_TEST_SUITE_P(Once, OnceContract, all_inbox_kinds(), kind_name);
 
-TEST_P(OnceContract, RunsOnceAndAnswersAllAlike) {
+TEST_P(OnceContract, runs_once_and_answers_all_alike) {
   using namespace std::string_literals;
   const std::string receipt = "receipt\0 17\xff"s;
   const Once first = inbox().once("charge", "r1", effect("paid", receipt));
@@ -61,27 +61,27 @@ TEST_P(OnceContract, RunsOnceAndAnswersAllAlike) {
   EXPECT_THAT(world_->effects(), ElementsAre("paid"));
 }
 
-TEST_P(OnceContract, WithoutAReplyThereIsNone) {
+TEST_P(OnceContract, without_a_reply_there_is_none) {
   EXPECT_EQ(inbox().once("charge", "r1", [](Context&) {}).response, std::nullopt);
   EXPECT_EQ(inbox().once("charge", "r1", nothing).response, std::nullopt);
   EXPECT_EQ(inbox().once("charge", "r2", [](Context& ctx) { ctx.reply(""); }).response, "");
   EXPECT_EQ(inbox().once("charge", "r2", nothing).response, "");
 }
 
-TEST_P(OnceContract, TwoHandlersSeeTheSameIdOnceEach) {
+TEST_P(OnceContract, two_handlers_see_the_same_id_once_each) {
   EXPECT_EQ(inbox().once("charge", "r1", effect("a", "")).kind, ran);
   EXPECT_EQ(inbox().once("notify", "r1", effect("b", "")).kind, ran);
   EXPECT_THAT(world_->effects(), ElementsAre("a", "b"));
 }
 
-TEST_P(OnceContract, AMessageOfTheMainJobAndACallAreOneId) {
+TEST_P(OnceContract, a_message_of_the_main_job_and_a_call_are_one_id) {
   EXPECT_EQ(once({"r1"}), "f");
   EXPECT_EQ(inbox().once("charge", "r1", nothing).kind, repeated);
   EXPECT_EQ(inbox().once("charge", "r2", effect("r2", "")).kind, ran);
   EXPECT_EQ(once({"r2"}), "d");
 }
 
-TEST_P(OnceContract, AnotherBodyUnderTheSameIdIsToldApart) {
+TEST_P(OnceContract, another_body_under_the_same_id_is_told_apart) {
   const auto with = [&](std::optional<std::string_view> body, const Inbox::Effect& effect) {
     return inbox().once("charge", "r1", effect, {.body = body}).kind;
   };
@@ -93,7 +93,7 @@ TEST_P(OnceContract, AnotherBodyUnderTheSameIdIsToldApart) {
       << "the answer to another request";
 }
 
-TEST_P(OnceContract, WhatThrowsLeavesNothing) {
+TEST_P(OnceContract, what_throws_leaves_nothing) {
   const auto broken = [](Context& ctx) {
     effect("half", "ok")(ctx);
     throw std::runtime_error("the card was refused");
@@ -105,7 +105,7 @@ TEST_P(OnceContract, WhatThrowsLeavesNothing) {
   EXPECT_THAT(world_->effects(), ElementsAre("whole"));
 }
 
-TEST_P(OnceContract, WrongUseOfAReplyLeavesNothing) {
+TEST_P(OnceContract, wrong_use_of_a_reply_leaves_nothing) {
   EXPECT_THROW(inbox().once("charge", "r1", effect("a", std::string(101, 'x')), {.max_response = 100}),
                ResponseTooLarge);
   EXPECT_EQ(inbox().once("charge", "r1", effect("b", std::string(100, 'x')), {.max_response = 100}).kind, ran);
@@ -122,7 +122,7 @@ TEST_P(OnceContract, WrongUseOfAReplyLeavesNothing) {
   EXPECT_THROW(inbox().once("", "r2", nothing), Error);
 }
 
-TEST_P(OnceContract, OfManyAtOnceOneRunsAndAllGetItsResponse) {
+TEST_P(OnceContract, of_many_at_once_one_runs_and_all_get_its_response) {
   constexpr int kCallers = 8, kIds = 10;
   std::latch together(kCallers);
   std::vector<std::future<std::vector<Once>>> callers;
@@ -151,7 +151,7 @@ TEST_P(OnceContract, OfManyAtOnceOneRunsAndAllGetItsResponse) {
   EXPECT_THAT(world_->effects(), SizeIs(kIds));
 }
 
-TEST_P(OnceContract, ARivalThatTakesTooLongIsToldApart) {
+TEST_P(OnceContract, a_rival_that_takes_too_long_is_told_apart) {
   std::latch inside(1);
   std::promise<void> go;
   auto slow = std::async(std::launch::async, [&] {
@@ -171,7 +171,7 @@ TEST_P(OnceContract, ARivalThatTakesTooLongIsToldApart) {
   EXPECT_EQ(inbox().once("charge", "r1", nothing).response, "done");
 }
 
-TEST_P(OnceContract, AnAnswerToCommitThatIsLostDoublesNothing) {
+TEST_P(OnceContract, an_answer_to_commit_that_is_lost_doubles_nothing) {
   for (const bool carried_out : {true, false}) {
     const std::string id = carried_out ? "carried out" : "not carried out";
     std::atomic<int> calls = 0;
@@ -185,7 +185,7 @@ TEST_P(OnceContract, AnAnswerToCommitThatIsLostDoublesNothing) {
   EXPECT_THAT(world_->effects(), ElementsAre("carried out", "not carried out"));
 }
 
-TEST_P(OnceContract, WhileTheStoreIsAwayNothingRuns) {
+TEST_P(OnceContract, while_the_store_is_away_nothing_runs) {
   inbox().once("charge", "r1", effect("a", ""));
   world_->go_away();
   EXPECT_THROW(inbox().once("charge", "r2", nothing), StoreUnavailable);
@@ -196,7 +196,7 @@ TEST_P(OnceContract, WhileTheStoreIsAwayNothingRuns) {
   EXPECT_THAT(world_->effects(), ElementsAre("a", "b"));
 }
 
-TEST_P(OnceContract, CheckAndRecord) {
+TEST_P(OnceContract, check_and_record) {
   EXPECT_EQ(inbox().check("charge", "r1"), std::nullopt);
   EXPECT_TRUE(inbox().record("charge", "r1"));
   EXPECT_FALSE(inbox().record("charge", "r1", "too late"));
@@ -208,7 +208,7 @@ TEST_P(OnceContract, CheckAndRecord) {
   EXPECT_EQ(inbox().once("charge", "r2", nothing).response, large);
 }
 
-TEST_P(OnceContract, WhatIsPublishedGoesWithTheEffect) {
+TEST_P(OnceContract, what_is_published_goes_with_the_effect) {
   OwnedMessage message;
   message.topic = "orders";
   message.payload = "paid";
@@ -227,7 +227,7 @@ TEST_P(OnceContract, WhatIsPublishedGoesWithTheEffect) {
 
 // --- in somebody's transaction ---
 
-TEST_P(OnceContract, WithinATransactionItsOwnerDecides) {
+TEST_P(OnceContract, within_a_transaction_its_owner_decides) {
   for (const bool committed : {false, true}) {
     const auto session = store().open_session();
     session->begin(scope(fence_), {});
@@ -250,7 +250,7 @@ TEST_P(OnceContract, WithinATransactionItsOwnerDecides) {
   EXPECT_EQ(inbox().once("charge", "r1", nothing).response, "ok");
 }
 
-TEST_P(OnceContract, AHandlersMessageAndACallWithinItHaveIdsOfTheirOwn) {
+TEST_P(OnceContract, a_handlers_message_and_a_call_within_it_have_ids_of_their_own) {
   const auto session = store().open_session();
   EXPECT_EQ(admit(*session, {"m1"}), "f");
   EXPECT_FALSE(inbox().record(session->transaction(), "charge", "m1")) << "the message's own";

@@ -50,7 +50,7 @@ class OutboxContract : public InboxContract {
 
 INSTANTIATE_TEST_SUITE_P(Outbox, OutboxContract, inbox_kinds(), kind_name);
 
-TEST_P(OutboxContract, AnIdThatTheWriterHasGivenIsSentAsItIs) {
+TEST_P(OutboxContract, an_id_that_the_writer_has_given_is_sent_as_it_is) {
   const auto session = store().open_session();
   session->begin(scope(fence_), {});
   OwnedMessage message;
@@ -69,7 +69,7 @@ TEST_P(OutboxContract, AnIdThatTheWriterHasGivenIsSentAsItIs) {
   EXPECT_THAT(headers["no id"], ElementsAre(Header{"b", "2"}, Header{"message-id", MessageId::from("another").text()}));
 }
 
-TEST_P(OutboxContract, OneKeyKeepsItsOrderOverTransactions) {
+TEST_P(OutboxContract, one_key_keeps_its_order_over_transactions) {
   publish({{"k", "1"}, {"other", "x"}, {"k", "2"}});
   publish({{"k", "3"}});
   std::vector<std::string> of_k;
@@ -79,7 +79,7 @@ TEST_P(OutboxContract, OneKeyKeepsItsOrderOverTransactions) {
   EXPECT_THAT(of_k, ElementsAre("1", "2", "3"));
 }
 
-TEST_P(OutboxContract, WhatWasSentIsGone) {
+TEST_P(OutboxContract, what_was_sent_is_gone) {
   publish({{"a", "1"}, {"a", "2"}});
   const auto records = waiting();
   const OutboxRecord* first[] = {&records.at(0)};
@@ -89,7 +89,7 @@ TEST_P(OutboxContract, WhatWasSentIsGone) {
   EXPECT_THAT(payloads(waiting()), ElementsAre("2"));
 }
 
-TEST_P(OutboxContract, WhatIsRefusedIsPutAsideAndTheNextGoesOn) {
+TEST_P(OutboxContract, what_is_refused_is_put_aside_and_the_next_goes_on) {
   publish({{"a", "1"}, {"a", "2"}});
   outbox_->refuse(waiting().at(0), "too large \0 for the broker");
   EXPECT_THAT(payloads(waiting()), ElementsAre("2"));
@@ -98,7 +98,7 @@ TEST_P(OutboxContract, WhatIsRefusedIsPutAsideAndTheNextGoesOn) {
   EXPECT_EQ(lag.refused, 1);
 }
 
-TEST_P(OutboxContract, TheLagGrowsWhileNobodySends) {
+TEST_P(OutboxContract, the_lag_grows_while_nobody_sends) {
   EXPECT_EQ(outbox_->lag().waiting, 0);
   EXPECT_EQ(outbox_->lag().oldest, 0ms);
   publish({{"a", "1"}});
@@ -106,7 +106,7 @@ TEST_P(OutboxContract, TheLagGrowsWhileNobodySends) {
   EXPECT_EQ(outbox_->lag().waiting, 1);
 }
 
-TEST_P(OutboxContract, AFullShardDoesNotStarveTheOthers) {
+TEST_P(OutboxContract, a_full_shard_does_not_starve_the_others) {
   std::vector<std::pair<std::string, std::string>> many(200, {"full", "f"});
   std::set<std::string> seen;
   // Keys enough to be in every shard.
@@ -117,7 +117,7 @@ TEST_P(OutboxContract, AFullShardDoesNotStarveTheOthers) {
   EXPECT_THAT(shards, SizeIs(16));
 }
 
-TEST_P(OutboxContract, LargeRecordsComeAFewAtATime) {
+TEST_P(OutboxContract, large_records_come_a_few_at_a_time) {
   std::vector<std::pair<std::string, std::string>> large;
   for (int i = 0; i < 6; ++i) large.emplace_back("k", std::string(100'000, static_cast<char>('a' + i)));
   publish(large);
@@ -127,7 +127,7 @@ TEST_P(OutboxContract, LargeRecordsComeAFewAtATime) {
   EXPECT_THAT(outbox_->waiting(shards, 1'000, 10'000'000 * shards.size()), SizeIs(6));
 }
 
-TEST_P(OutboxContract, AShardHasOneRelayAtATime) {
+TEST_P(OutboxContract, a_shard_has_one_relay_at_a_time) {
   EXPECT_THAT(outbox_->keep_shards("one", 30s), SizeIs(16));
   EXPECT_THAT(outbox_->keep_shards("two", 30s), IsEmpty());
   EXPECT_THAT(outbox_->keep_shards("one", 30s), SizeIs(16)) << "prolonged";
@@ -137,13 +137,13 @@ TEST_P(OutboxContract, AShardHasOneRelayAtATime) {
   EXPECT_THAT(outbox_->keep_shards("one", 30s), IsEmpty()) << "who has nothing gives nothing back";
 }
 
-TEST_P(OutboxContract, TheShardsOfADeadRelayAreFreeWhenItsLeaseEnds) {
+TEST_P(OutboxContract, the_shards_of_a_dead_relay_are_free_when_its_lease_ends) {
   EXPECT_THAT(outbox_->keep_shards("dead", 50ms), SizeIs(16));
   EXPECT_TRUE(eventually([&] { return outbox_->keep_shards("next", 30s).size() == 16; }));
   EXPECT_THAT(outbox_->keep_shards("dead", 30s), IsEmpty());
 }
 
-TEST_P(OutboxContract, AwayIsSaid) {
+TEST_P(OutboxContract, away_is_said) {
   publish({{"a", "1"}});
   world_->go_away();
   EXPECT_THROW(outbox_->waiting(std::vector<OutboxShard>{0}, 10), StoreUnavailable);

@@ -63,45 +63,45 @@ class RequestsContract : public InboxContract {
 
 INSTANTIATE_TEST_SUITE_P(Requests, RequestsContract, inbox_kinds(), kind_name);
 
-TEST_P(RequestsContract, WhatIsSentAgainIsADuplicate) {
+TEST_P(RequestsContract, what_is_sent_again_is_a_duplicate) {
   EXPECT_EQ(handle({1, 2, 3}), "fff");
   EXPECT_EQ(handle({2, 4, 4, 1}), "dfdd") << "also within one batch";
   EXPECT_THAT(world_->effects(), ElementsAre("1", "2", "3", "4"));
 }
 
-TEST_P(RequestsContract, WhatIsDeliveredAgainIsADuplicateHoweverFarBack) {
+TEST_P(RequestsContract, what_is_delivered_again_is_a_duplicate_however_far_back) {
   const auto first = records({1, 2, 3});
   EXPECT_EQ(handle(first), "fff");
   EXPECT_EQ(handle({500}), "f");
   EXPECT_EQ(handle(first), "ddd") << "its offsets are done";
 }
 
-TEST_P(RequestsContract, TheyMayComeOutOfOrderInsideTheWindow) {
+TEST_P(RequestsContract, they_may_come_out_of_order_inside_the_window) {
   EXPECT_EQ(handle({5, 2, 20}), "fff");
   EXPECT_EQ(handle({3, 19, 5}), "ofd") << "3 is 17 behind 20, and the window is 16";
   EXPECT_EQ(handle({6, 4}), "fo");
 }
 
-TEST_P(RequestsContract, WhatIsBehindTheWindowIsNotRun) {
+TEST_P(RequestsContract, what_is_behind_the_window_is_not_run) {
   EXPECT_EQ(handle({1}), "f");
   EXPECT_EQ(handle({17, 1}), "fo");
   EXPECT_EQ(handle({1'000'000'000'000, 17}), "fo");
   EXPECT_THAT(world_->effects(), ElementsAre("1", "17", "1000000000000"));
 }
 
-TEST_P(RequestsContract, WhatWasAcknowledgedIsKnownToBeDone) {
+TEST_P(RequestsContract, what_was_acknowledged_is_known_to_be_done) {
   EXPECT_EQ(handle({1, 2}), "ff");
   EXPECT_EQ(handle({40}, 2), "f");
   EXPECT_EQ(handle({1, 2, 3}), "ddo");
 }
 
-TEST_P(RequestsContract, GapsAreNormal) {
+TEST_P(RequestsContract, gaps_are_normal) {
   EXPECT_EQ(handle({1, 4, 9}), "fff") << "the others went to other partitions";
   fence_ = claim(1);
   EXPECT_EQ(handle({2, 3, 5}), "fff");
 }
 
-TEST_P(RequestsContract, ProducersAndHandlersCountByThemselves) {
+TEST_P(RequestsContract, producers_and_handlers_count_by_themselves) {
   EXPECT_EQ(handle({1, 2}), "ff");
   const MessageId other = open("other");
   EXPECT_EQ(handle({record(other, 1), record(shop_, 2), record(other, 1)}), "fdd");
@@ -109,12 +109,12 @@ TEST_P(RequestsContract, ProducersAndHandlersCountByThemselves) {
   EXPECT_EQ(handle({1}), "f");
 }
 
-TEST_P(RequestsContract, ARollbackLeavesNoTrace) {
+TEST_P(RequestsContract, a_rollback_leaves_no_trace) {
   EXPECT_EQ(handle(records({1, 2}, 1), false), "ff");
   EXPECT_EQ(handle({1, 2}), "ff");
 }
 
-TEST_P(RequestsContract, AnAnswerToCommitThatIsLostDoublesNothing) {
+TEST_P(RequestsContract, an_answer_to_commit_that_is_lost_doubles_nothing) {
   for (const bool carried_out : {true, false}) {
     const auto sent = records({carried_out ? 7 : 8});
     const auto session = store().open_session();
@@ -128,7 +128,7 @@ TEST_P(RequestsContract, AnAnswerToCommitThatIsLostDoublesNothing) {
   EXPECT_THAT(world_->effects(), ElementsAre("7", "8"));
 }
 
-TEST_P(RequestsContract, AnOldOwnerChangesNothing) {
+TEST_P(RequestsContract, an_old_owner_changes_nothing) {
   const InboxScope old = numbered();
   fence_ = claim();
   const auto session = store().open_session();
@@ -136,7 +136,7 @@ TEST_P(RequestsContract, AnOldOwnerChangesNothing) {
   EXPECT_EQ(handle({1}), "f");
 }
 
-TEST_P(RequestsContract, AWindowOfAnotherSizeGoesOn) {
+TEST_P(RequestsContract, a_window_of_another_size_goes_on) {
   EXPECT_EQ(handle({1, 2, 3, 20}), "ffff");
   window_ = 64;
   EXPECT_EQ(handle({20, 19}), "df");
@@ -147,7 +147,7 @@ TEST_P(RequestsContract, AWindowOfAnotherSizeGoesOn) {
 
 // --- responses ---
 
-TEST_P(RequestsContract, AResponseIsKeptWhileItMayBeAskedFor) {
+TEST_P(RequestsContract, a_response_is_kept_while_it_may_be_asked_for) {
   const auto sent = records({1, 2});
   const auto session = store().open_session();
   admit(*session, numbered(), sent);
@@ -166,7 +166,7 @@ TEST_P(RequestsContract, AResponseIsKeptWhileItMayBeAskedFor) {
   EXPECT_THAT(session->responses(handler_, {ids, 1}), ElementsAre(std::nullopt));
 }
 
-TEST_P(RequestsContract, AResponseBehindTheWindowIsDropped) {
+TEST_P(RequestsContract, a_response_behind_the_window_is_dropped) {
   const auto sent = records({1});
   const auto session = store().open_session();
   admit(*session, numbered(), sent);
@@ -186,11 +186,11 @@ TEST_P(RequestsContract, AResponseBehindTheWindowIsDropped) {
 
 // --- sessions ---
 
-TEST_P(RequestsContract, AnUnknownProducerIsNotRun) {
+TEST_P(RequestsContract, an_unknown_producer_is_not_run) {
   EXPECT_EQ(handle({record(MessageId::from("nobody"), 1), record(shop_, 1)}), "nf");
 }
 
-TEST_P(RequestsContract, WhatIsSentAfterItsSessionHasExpiredIsNotRun) {
+TEST_P(RequestsContract, what_is_sent_after_its_session_has_expired_is_not_run) {
   const auto producers = store().producers();
   const auto before = records({1});
   EXPECT_EQ(producers->expire(), 0);
@@ -209,7 +209,7 @@ TEST_P(RequestsContract, WhatIsSentAfterItsSessionHasExpiredIsNotRun) {
   EXPECT_EQ(handle({timeless}), "n");
 }
 
-TEST_P(RequestsContract, WhatWasSentWhileItsSessionLivedRunsOnceAfterwards) {
+TEST_P(RequestsContract, what_was_sent_while_its_session_lived_runs_once_afterwards) {
   const auto sent = records({1});
   InboxEntry again = sent[0];
   world_->age_producers(300'001ms);
@@ -219,7 +219,7 @@ TEST_P(RequestsContract, WhatWasSentWhileItsSessionLivedRunsOnceAfterwards) {
   EXPECT_EQ(handle({again}), "d");
 }
 
-TEST_P(RequestsContract, ASessionIsForgottenInTheEnd) {
+TEST_P(RequestsContract, a_session_is_forgotten_in_the_end) {
   const auto producers = store().producers();
   EXPECT_EQ(handle({1}), "f");
   world_->age_producers(300'001ms);
@@ -233,7 +233,7 @@ TEST_P(RequestsContract, ASessionIsForgottenInTheEnd) {
   EXPECT_EQ(handle({1}), "n");
 }
 
-TEST_P(RequestsContract, ASessionThatIsOpenedByItsIdGoesOn) {
+TEST_P(RequestsContract, a_session_that_is_opened_by_its_id_goes_on) {
   const auto producers = store().producers();
   const MessageId id = MessageId::from("dead letter 17");
   const auto first = producers->open({.name = "dlq", .id = id});
@@ -247,7 +247,7 @@ TEST_P(RequestsContract, ASessionThatIsOpenedByItsIdGoesOn) {
   EXPECT_EQ(handle({record(id, 1), record(id, 2)}), "df");
 }
 
-TEST_P(RequestsContract, SecretsAreLongAndDiffer) {
+TEST_P(RequestsContract, secrets_are_long_and_differ) {
   const auto producers = store().producers();
   const auto one = producers->open({.name = "o'clock\0"}), other = producers->open({.name = ""});
   EXPECT_NE(one.id, other.id);
@@ -257,7 +257,7 @@ TEST_P(RequestsContract, SecretsAreLongAndDiffer) {
   EXPECT_THAT(producers->secrets(asked), ElementsAre(Optional(other.secret), std::nullopt, Optional(one.secret)));
 }
 
-TEST_P(RequestsContract, AStoreThatIsAwaySaysSo) {
+TEST_P(RequestsContract, a_store_that_is_away_says_so) {
   const auto producers = store().producers();
   world_->go_away();
   EXPECT_THROW(producers->heartbeat(shop_), StoreUnavailable);

@@ -41,26 +41,26 @@ class SequenceContract : public InboxContract {
 
 INSTANTIATE_TEST_SUITE_P(Sequence, SequenceContract, inbox_kinds(), kind_name);
 
-TEST_P(SequenceContract, WhatLiesBelowTheProgressIsADuplicate) {
+TEST_P(SequenceContract, what_lies_below_the_progress_is_a_duplicate) {
   EXPECT_EQ(handle(numbered(), {0, 1, 2}), "fff");
   EXPECT_EQ(handle(numbered(), {1, 2, 3, 4}), "ddff");
   EXPECT_EQ(handle(numbered(), {0, 1, 2, 3, 4}), "ddddd");
   EXPECT_THAT(world_->effects(), ElementsAre("0", "1", "2", "3", "4"));
 }
 
-TEST_P(SequenceContract, GapsAreNormal) {
+TEST_P(SequenceContract, gaps_are_normal) {
   EXPECT_EQ(handle(numbered(), {10, 17}), "ff");
   EXPECT_EQ(handle(numbered(), {17, 40}), "df");
   EXPECT_EQ(handle(numbered(), {18, 39, 41}), "ddf") << "what was passed over is behind";
 }
 
-TEST_P(SequenceContract, ARollbackMovesNothing) {
+TEST_P(SequenceContract, a_rollback_moves_nothing) {
   EXPECT_EQ(handle(numbered(), {0, 1}, false), "ff");
   EXPECT_EQ(handle(numbered(), {0}), "f");
   EXPECT_EQ(handle(numbered(), {0, 1}), "df");
 }
 
-TEST_P(SequenceContract, APartitionBelongsToItsOwner) {
+TEST_P(SequenceContract, a_partition_belongs_to_its_owner) {
   const InboxScope old = numbered();
   handle(old, {0});
   fence_ = claim();
@@ -68,7 +68,7 @@ TEST_P(SequenceContract, APartitionBelongsToItsOwner) {
   EXPECT_EQ(handle(numbered(), {0, 1}), "df") << "the progress is the partition's, not its owner's";
 }
 
-TEST_P(SequenceContract, PartitionsAndHandlersCountByThemselves) {
+TEST_P(SequenceContract, partitions_and_handlers_count_by_themselves) {
   handle(numbered(), {0, 1, 2});
   fence_ = claim(1);
   EXPECT_EQ(handle(numbered(), {0, 1}), "ff");
@@ -77,13 +77,13 @@ TEST_P(SequenceContract, PartitionsAndHandlersCountByThemselves) {
   EXPECT_EQ(handle(mail, {0}), "f");
 }
 
-TEST_P(SequenceContract, ARecreatedTopicBeginsAnew) {
+TEST_P(SequenceContract, a_recreated_topic_begins_anew) {
   handle(numbered(0), {0, 1, 2});
   EXPECT_EQ(handle(numbered(1), {0}), "f");
   EXPECT_EQ(handle(numbered(1), {0, 1}), "df");
 }
 
-TEST_P(SequenceContract, AnAnswerToCommitThatIsLostDoublesNothing) {
+TEST_P(SequenceContract, an_answer_to_commit_that_is_lost_doubles_nothing) {
   for (const bool carried_out : {true, false}) {
     const Offset offset = carried_out ? 7 : 8;
     const auto session = store().open_session();
@@ -97,7 +97,7 @@ TEST_P(SequenceContract, AnAnswerToCommitThatIsLostDoublesNothing) {
 }
 
 /// The commit whose answer was lost may still be under way: whoever comes next waits for it, and sees it.
-TEST_P(SequenceContract, WhoComesNextWaitsForATransactionThatIsOpen) {
+TEST_P(SequenceContract, who_comes_next_waits_for_a_transaction_that_is_open) {
   for (const Offset first : {Offset{0}, Offset{2}}) {  // the row is not there yet; it is
     const auto session = store().open_session();
     EXPECT_EQ(admit(*session, numbered(), at({first, first + 1})), "ff");
@@ -118,7 +118,7 @@ TEST_P(SequenceContract, WhoComesNextWaitsForATransactionThatIsOpen) {
   EXPECT_THROW(handle(impatient, {9}), StoreBusy);
 }
 
-TEST_P(SequenceContract, AnEmptyBatchMovesNothing) {
+TEST_P(SequenceContract, an_empty_batch_moves_nothing) {
   EXPECT_EQ(handle(numbered(), {}), "");
   EXPECT_EQ(handle(numbered(), {0}), "f");
 }

@@ -84,7 +84,7 @@ class ChargeForm : public ::testing::Test {
   int port_ = 0;
 };
 
-TEST_F(ChargeForm, AFormThatIsSentTwiceChargesOnce) {
+TEST_F(ChargeForm, a_form_that_is_sent_twice_charges_once) {
   const std::string form = token();
   const auto first = post_form(form), again = post_form(form);
   EXPECT_EQ(first.status, 201) << first.body;
@@ -97,7 +97,7 @@ TEST_F(ChargeForm, AFormThatIsSentTwiceChargesOnce) {
   EXPECT_EQ(charges(), "charges: 2, cents: 2500\n");
 }
 
-TEST_F(ChargeForm, AFormThatIsSentManyTimesAtOnceChargesOnce) {
+TEST_F(ChargeForm, a_form_that_is_sent_many_times_at_once_charges_once) {
   const std::string form = token();
   constexpr int kClicks = 8;
   std::latch together(kClicks);
@@ -112,7 +112,7 @@ TEST_F(ChargeForm, AFormThatIsSentManyTimesAtOnceChargesOnce) {
   EXPECT_EQ(charges(), "charges: 1, cents: 1250\n");
 }
 
-TEST_F(ChargeForm, ARequestThatIsSentTwiceChargesOnce) {
+TEST_F(ChargeForm, a_request_that_is_sent_twice_charges_once) {
   EXPECT_EQ(post("order-17").status, 201);
   EXPECT_EQ(post("order-17").get_header_value("Idempotent-Replayed"), "true");
   EXPECT_EQ(post("order-17", "9999").status, 422);
@@ -120,7 +120,7 @@ TEST_F(ChargeForm, ARequestThatIsSentTwiceChargesOnce) {
   EXPECT_EQ(charges(), "charges: 1, cents: 1250\n");
 }
 
-TEST_F(ChargeForm, KilledBetweenTheEffectAndTheAnswerItAnswersWhatWasKept) {
+TEST_F(ChargeForm, killed_between_the_effect_and_the_answer_it_answers_what_was_kept) {
   const auto by_key = over_a_death("once-after-commit", [&] { return post("order-17"); });
   EXPECT_EQ(by_key.status, 201);
   EXPECT_EQ(by_key.body, "{\"charge\": 1, \"cents\": 1250}\n");
@@ -131,7 +131,7 @@ TEST_F(ChargeForm, KilledBetweenTheEffectAndTheAnswerItAnswersWhatWasKept) {
   EXPECT_EQ(charges(), "charges: 2, cents: 2500\n");
 }
 
-TEST_F(ChargeForm, KilledBeforeTheEffectIsCommittedItRunsAgain) {
+TEST_F(ChargeForm, killed_before_the_effect_is_committed_it_runs_again) {
   const std::string form = token();
   for (const auto& response : {over_a_death("once-before-commit", [&] { return post("order-17"); }),
                                over_a_death("once-before-commit", [&] { return post_form(form); })}) {
@@ -141,7 +141,7 @@ TEST_F(ChargeForm, KilledBeforeTheEffectIsCommittedItRunsAgain) {
   EXPECT_EQ(charges(), "charges: 2, cents: 2500\n");
 }
 
-TEST_F(ChargeForm, EndsWhenItIsAskedTo) {
+TEST_F(ChargeForm, ends_when_it_is_asked_to) {
   process_->signal(SIGTERM);
   EXPECT_EQ(process_->wait(30s), 0);
 }

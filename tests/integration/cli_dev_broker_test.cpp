@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class CliDevBroker : public ::testing::TestWithParam<int> {};
 
-TEST_P(CliDevBroker, ServesUntilASignal) {
+TEST_P(CliDevBroker, serves_until_a_signal) {
   const TemporaryFolder folder;
   CliProcess broker({"dev-broker", "--topic", "payments:3", "--topic", "emails"}, {}, folder.path());
   const std::string address = broker.first_line(std::chrono::seconds(20));
@@ -37,7 +37,7 @@ TEST_P(CliDevBroker, ServesUntilASignal) {
 
 INSTANTIATE_TEST_SUITE_P(Signals, CliDevBroker, ::testing::Values(SIGINT, SIGTERM));
 
-TEST(CliDevBrokerArguments, ATopicIsANameAndANumber) {
+TEST(CliDevBrokerArguments, a_topic_is_a_name_and_a_number) {
   for (const char* topic : {"payments:0", "payments:x", ":3", "payments:"}) {
     const auto broker = Cli().run("dev-broker", "--topic", topic);
     EXPECT_EQ(broker.code, 2) << topic;

@@ -37,7 +37,7 @@ class CliDlq : public CliDatabase {
   }
 };
 
-TEST_F(CliDlq, ListSaysWhatDiedAndWhy) {
+TEST_F(CliDlq, list_says_what_died_and_why) {
   bury(7, "'{}'");
   const auto list = cli_.run("dlq", "list");
   EXPECT_EQ(list.code, 0) << list.err;
@@ -46,7 +46,7 @@ TEST_F(CliDlq, ListSaysWhatDiedAndWhy) {
   EXPECT_THAT(cli_.run("dlq", "list", "--topic", "emails").out, HasSubstr("no dead letters"));
 }
 
-TEST_F(CliDlq, ANameThatDoesNotExistIsNotTakenForOneWithoutDeadLetters) {
+TEST_F(CliDlq, a_name_that_does_not_exist_is_not_taken_for_one_without_dead_letters) {
   bury(7, "'{}'");
   const auto refused = [&](const std::vector<std::string>& verb) {
     const auto result = cli_.run_all(verb);
@@ -63,7 +63,7 @@ TEST_F(CliDlq, ANameThatDoesNotExistIsNotTakenForOneWithoutDeadLetters) {
       AllOf(HasSubstr("no dead letter can have the reason \"bogus\""), HasSubstr("failed, rejected, missing_id")));
 }
 
-TEST_F(CliDlq, ListStopsAndSaysSo) {
+TEST_F(CliDlq, list_stops_and_says_so) {
   for (int offset = 0; offset < 3; ++offset) bury(offset, "'{}'");
   const auto list = cli_.run("dlq", "list", "--most", "2");
   EXPECT_THAT(list.out,
@@ -71,7 +71,7 @@ TEST_F(CliDlq, ListStopsAndSaysSo) {
   EXPECT_EQ(nlohmann::json::parse(cli_.run("dlq", "list", "--most", "2", "--json").out)["more"], true);
 }
 
-TEST_F(CliDlq, ShowPrintsTheRecord) {
+TEST_F(CliDlq, show_prints_the_record) {
   bury(7, "'{\"amount\": 12}'");
   const auto show = cli_.run("dlq", "show", "1");
   EXPECT_EQ(show.code, 0) << show.err;
@@ -81,7 +81,7 @@ TEST_F(CliDlq, ShowPrintsTheRecord) {
                               HasSubstr("2026-03-01 14:05:09 UTC"), HasSubstr("kept in this table only")));
 }
 
-TEST_F(CliDlq, ShowNeverSendsAPayloadsControlCharactersToTheTerminal) {
+TEST_F(CliDlq, show_never_sends_a_payloads_control_characters_to_the_terminal) {
   bury(7, "'\\x1b5d303b70776e6407'");  // ESC ] 0 ; p w n d BEL: sets the window's title
   const auto show = cli_.run("dlq", "show", "1");
   EXPECT_THAT(show.out, AllOf(Not(HasSubstr("\x1b")), HasSubstr("base64: G10wO3B3bmQH")));
@@ -90,14 +90,14 @@ TEST_F(CliDlq, ShowNeverSendsAPayloadsControlCharactersToTheTerminal) {
   EXPECT_EQ(json["headers"][2]["value"], nullptr);
 }
 
-TEST_F(CliDlq, ShowCutsALongPayloadUnlessAskedForAll) {
+TEST_F(CliDlq, show_cuts_a_long_payload_unless_asked_for_all) {
   bury(7, "convert_to(repeat('x', 100000), 'UTF8')");
   EXPECT_THAT(cli_.run("dlq", "show", "1").out, HasSubstr("95.9 kB more; --full shows all"));
   EXPECT_THAT(cli_.run("dlq", "show", "1", "--full").out, HasSubstr(std::string(100000, 'x')));
 }
 
 /// Times of rows that were changed by hand. All of the list was refused.
-TEST_F(CliDlq, AnInfiniteTimeDoesNotHideTheOthers) {
+TEST_F(CliDlq, an_infinite_time_does_not_hide_the_others) {
   for (int offset = 1; offset <= 5; ++offset) bury(offset, "'{}'");
   sql("UPDATE dead SET died_at = 'infinity', replayed_at = '-infinity' WHERE record_offset = 1");
   sql("UPDATE dead SET died_at = '-infinity' WHERE record_offset = 2");
@@ -116,19 +116,19 @@ TEST_F(CliDlq, AnInfiniteTimeDoesNotHideTheOthers) {
               AllOf(HasSubstr("its record_timestamp is 'infinity'"), ContainsRegex("timestamp +none")));
 }
 
-TEST_F(CliDlq, ANumberThatDoesNotExistIsSaid) {
+TEST_F(CliDlq, a_number_that_does_not_exist_is_said) {
   const auto show = cli_.run("dlq", "show", "99");
   EXPECT_EQ(show.code, 1);
   EXPECT_THAT(show.err, HasSubstr("there is no dead letter 99"));
   EXPECT_EQ(cli_.run("dlq", "replay", "99", "--kafka", "127.0.0.1:1").code, 1);
 }
 
-TEST_F(CliDlq, ReplayNeedsANumberOrAll) {
+TEST_F(CliDlq, replay_needs_a_number_or_all) {
   EXPECT_THAT(cli_.run("dlq", "replay").err, HasSubstr("give the number of one dead letter, or --all"));
   EXPECT_EQ(cli_.run("dlq", "replay", "1", "--all").code, 2);
 }
 
-TEST_F(CliDlq, ReplayWithoutABrokerSaysSoAndMarksNothing) {
+TEST_F(CliDlq, replay_without_a_broker_says_so_and_marks_nothing) {
   bury(7, "'{}'");
   const auto unnamed = cli_.run("dlq", "replay", "1");
   EXPECT_EQ(unnamed.code, 2);
@@ -170,7 +170,7 @@ class CliReplay : public CliDlq {
   std::string topic_;
 };
 
-TEST_F(CliReplay, PublishesTheRecordToItsTopicAndMarksIt) {
+TEST_F(CliReplay, publishes_the_record_to_its_topic_and_marks_it) {
   bury(7, "'{\"amount\": 12}'");
   const auto replay = cli_.run("dlq", "replay", "1");
   EXPECT_EQ(replay.code, 0) << replay.err;
@@ -191,7 +191,7 @@ TEST_F(CliReplay, PublishesTheRecordToItsTopicAndMarksIt) {
   EXPECT_EQ(sql("SELECT replayed_at IS NOT NULL FROM dead"), "t");
 }
 
-TEST_F(CliReplay, ASecondTimeIsRefusedUnlessAskedFor) {
+TEST_F(CliReplay, a_second_time_is_refused_unless_asked_for) {
   bury(7, "'{}'");
   ASSERT_EQ(cli_.run("dlq", "replay", "1").code, 0);
   const auto again = cli_.run("dlq", "replay", "1");
@@ -202,7 +202,7 @@ TEST_F(CliReplay, ASecondTimeIsRefusedUnlessAskedFor) {
 }
 
 /// It published the record, failed, and published it again at each try.
-TEST_F(CliReplay, ARoleThatCannotMarkTheRowPublishesNothing) {
+TEST_F(CliReplay, a_role_that_cannot_mark_the_row_publishes_nothing) {
   bury(7, "'{}'");
   bury(8, "'by its place'");
   sql("UPDATE dead SET message_id = '" + id_of_place({{topic_, 3}, 8}, 0).text() + "' WHERE record_offset = 8");
@@ -219,7 +219,7 @@ TEST_F(CliReplay, ARoleThatCannotMarkTheRowPublishesNothing) {
   EXPECT_EQ(kafka_.read(topic_, 1).at(0).payload, "by its place") << "the first record that was published";
 }
 
-TEST_F(CliReplay, OperatorsAtOneTimePublishOneRecord) {
+TEST_F(CliReplay, operators_at_one_time_publish_one_record) {
   bury(7, "'{}'");
   bury(8, "'the last'");
   EXPECT_EQ(published_by_four("1"), 1);
@@ -227,7 +227,7 @@ TEST_F(CliReplay, OperatorsAtOneTimePublishOneRecord) {
   EXPECT_EQ(kafka_.read(topic_, 2).at(1).payload, "the last");
 }
 
-TEST_F(CliReplay, AllOfThoseThatWait) {
+TEST_F(CliReplay, all_of_those_that_wait) {
   bury(0, "'{}'");
   // More than replay reads at a time.
   sql("INSERT INTO dead (handler, slot, incarnation, record_offset, reason, error, attempts, header_names, header_values) "
@@ -242,7 +242,7 @@ TEST_F(CliReplay, AllOfThoseThatWait) {
 }
 
 /// A running consumer buries what was replayed while the replay is still under way.
-TEST_F(CliReplay, AllLeavesTheLettersThatItsOwnReplayMakes) {
+TEST_F(CliReplay, all_leaves_the_letters_that_its_own_replay_makes) {
   for (int offset = 0; offset < 3; ++offset) bury(offset, "'{}'");
   sql("CREATE FUNCTION die_again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
       "INSERT INTO " +
@@ -257,7 +257,7 @@ TEST_F(CliReplay, AllLeavesTheLettersThatItsOwnReplayMakes) {
             "1000 1001 1002");
 }
 
-TEST_F(CliReplay, WarnsOfWhatWillBeRefusedAgain) {
+TEST_F(CliReplay, warns_of_what_will_be_refused_again) {
   bury(7, "'{}'", "duplicate");
   const auto refused = cli_.run("dlq", "replay", "1");
   EXPECT_EQ(refused.code, 4);
@@ -271,7 +271,7 @@ TEST_F(CliReplay, WarnsOfWhatWillBeRefusedAgain) {
             HasSubstr("turnstile inbox forget " + MessageId::from("order-17").text() + " --handler charge --yes")));
 }
 
-TEST_F(CliReplay, AllPassesOverWhatSomebodyHasToDecide) {
+TEST_F(CliReplay, all_passes_over_what_somebody_has_to_decide) {
   Offset offset = 0;
   for (const char* reason : {"failed", "too_old", "unknown", "outside_window", "no_session", "forged", "rejected"})
     bury(offset++, "'{}'", reason);
@@ -293,7 +293,7 @@ TEST_F(CliReplay, AllPassesOverWhatSomebodyHasToDecide) {
   EXPECT_EQ(waiting(), "unknown outside_window no_session");
 }
 
-TEST_F(CliReplay, AllPassesOverWhatWouldDieOfTheSameAgain) {
+TEST_F(CliReplay, all_passes_over_what_would_die_of_the_same_again) {
   Offset offset = 0;
   for (const char* reason : {"missing_id", "failed", "missing_id", "mismatch"}) bury(offset++, "'{}'", reason);
   const auto waiting = [&] {
@@ -309,14 +309,14 @@ TEST_F(CliReplay, AllPassesOverWhatWouldDieOfTheSameAgain) {
 }
 
 /// Published twice it would run twice, and nothing could tell.
-TEST_F(CliReplay, WhatIsKnownByItsPlaceIsPublishedOnce) {
+TEST_F(CliReplay, what_is_known_by_its_place_is_published_once) {
   bury(7, "'{}'");
   sql("UPDATE dead SET message_id = '" + id_of_place({{topic_, 3}, 7}, 0).text() + "'");
   EXPECT_EQ(published_by_four("1"), 1);
   EXPECT_EQ(kafka_.read(topic_, 1).size(), 1U);
 }
 
-TEST_F(CliReplay, WhatIsKnownByItsPlaceStaysMarkedWhenNobodyKnowsWhetherItWasPublished) {
+TEST_F(CliReplay, what_is_known_by_its_place_stays_marked_when_nobody_knows_whether_it_was_published) {
   bury(7, "convert_to(repeat('x', 2000000), 'UTF8')");  // more than a broker takes
   const auto replay = [&] { return cli_.run("dlq", "replay", "1"); };
   EXPECT_EQ(replay().code, 3);
@@ -330,13 +330,13 @@ TEST_F(CliReplay, WhatIsKnownByItsPlaceStaysMarkedWhenNobodyKnowsWhetherItWasPub
   EXPECT_EQ(replay().code, 4);
 }
 
-TEST_F(CliReplay, ANullPayloadStaysNull) {
+TEST_F(CliReplay, a_null_payload_stays_null) {
   bury(7, "NULL");
   ASSERT_EQ(cli_.run("dlq", "replay", "1").code, 0);
   EXPECT_EQ(kafka_.read(topic_, 1).at(0).payload, std::nullopt);
 }
 
-TEST_F(CliReplay, ATopicThatIsGoneIsSaidAndNothingIsMarked) {
+TEST_F(CliReplay, a_topic_that_is_gone_is_said_and_nothing_is_marked) {
   bury(7, "'{}'");
   sql("UPDATE fence SET topic = 'no-such-topic'");
   const auto replay = cli_.run("dlq", "replay", "1");
@@ -345,7 +345,7 @@ TEST_F(CliReplay, ATopicThatIsGoneIsSaidAndNothingIsMarked) {
   EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead"), "t");
 }
 
-TEST_F(CliReplay, OneThatCannotBeSentDoesNotKeepTheOthersBack) {
+TEST_F(CliReplay, one_that_cannot_be_sent_does_not_keep_the_others_back) {
   const auto other = [&](const char* topic) {
     sql(std::string("INSERT INTO fence (consumer_group, topic, partition) VALUES ('billing', '") + topic + "', 0)");
     return "(SELECT slot FROM fence WHERE topic = '" + std::string(topic) + "')";
@@ -374,7 +374,7 @@ TEST_F(CliReplay, OneThatCannotBeSentDoesNotKeepTheOthersBack) {
   EXPECT_EQ(json["cannot_be_sent"].size(), 3U);
 }
 
-TEST_F(CliReplay, AllPassesOverATimestampThatIsNone) {
+TEST_F(CliReplay, all_passes_over_a_timestamp_that_is_none) {
   for (int offset = 1; offset <= 5; ++offset) bury(offset, "'{}'");
   sql("UPDATE dead SET record_timestamp = 'infinity' WHERE record_offset = 1");
   sql("UPDATE dead SET record_timestamp = '-infinity' WHERE record_offset = 2");
@@ -392,7 +392,7 @@ TEST_F(CliReplay, AllPassesOverATimestampThatIsNone) {
 }
 
 /// Replayed, died again, replayed again: two places are known, the first one and the last one.
-TEST_F(CliReplay, KeepsTheFirstOriginOfWhatDiesAgain) {
+TEST_F(CliReplay, keeps_the_first_origin_of_what_dies_again) {
   bury(7, "'{}'");
   sql("UPDATE dead SET header_names = ARRAY['turnstile-replayed-from'::bytea, 'turnstile-replayed-for'], "
       "header_values = ARRAY['payments[0]@3'::bytea, 'charge']");
@@ -405,7 +405,7 @@ TEST_F(CliReplay, KeepsTheFirstOriginOfWhatDiesAgain) {
 }
 
 /// Or a letter that a program replays again and again never comes to the limit of 16 deaths.
-TEST_F(CliReplay, CountsDeathsOverReplays) {
+TEST_F(CliReplay, counts_deaths_over_replays) {
   bury(7, "'first death'");
   bury(8, "'fifth'");
   sql("UPDATE dead SET header_names = ARRAY['turnstile-deaths'::bytea], header_values = ARRAY['4'::bytea] WHERE record_offset = 8");

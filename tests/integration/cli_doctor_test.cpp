@@ -46,7 +46,7 @@ class Silence {
   std::string address_;
 };
 
-TEST(CliDoctorAlone, ReportsConfigurationProblemsAsLines) {
+TEST(CliDoctorAlone, reports_configuration_problems_as_lines) {
   Cli cli;
   cli.folder().write("turnstile.toml",
                      "[kafka]\n\"bootstrap.servers\" = \"localhost:9092\"\n[topics.payments]\nlimit = 0\n");
@@ -55,7 +55,7 @@ TEST(CliDoctorAlone, ReportsConfigurationProblemsAsLines) {
   EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +configuration +.*turnstile.toml:4.*limit"));
 }
 
-TEST(CliDoctorAlone, NamesServersThatRefuse) {
+TEST(CliDoctorAlone, names_servers_that_refuse) {
   const auto doctor = Cli().run("doctor", "--kafka", "127.0.0.1:1", "--postgres", "postgresql://me@127.0.0.1:1/app");
   EXPECT_EQ(doctor.code, 1);
   EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +broker +.*127.0.0.1:1"));
@@ -64,7 +64,7 @@ TEST(CliDoctorAlone, NamesServersThatRefuse) {
   EXPECT_THAT(doctor.out, HasSubstr("2 problems found"));
 }
 
-TEST(CliDoctorAlone, NeverHangsOnServersThatSayNothing) {
+TEST(CliDoctorAlone, never_hangs_on_servers_that_say_nothing) {
   const Silence kafka, postgres;
   const auto start = std::chrono::steady_clock::now();
   const auto doctor =
@@ -74,7 +74,7 @@ TEST(CliDoctorAlone, NeverHangsOnServersThatSayNothing) {
   EXPECT_THAT(doctor.out, AllOf(ContainsRegex("PROBLEM +broker"), ContainsRegex("PROBLEM +PostgreSQL")));
 }
 
-TEST(CliDoctorAlone, LooksAtTimeLimitsAgainstOneAnother) {
+TEST(CliDoctorAlone, looks_at_time_limits_against_one_another) {
   Cli cli;
   cli.folder().write("turnstile.toml",
                      "[kafka]\n"
@@ -93,7 +93,7 @@ TEST(CliDoctorAlone, LooksAtTimeLimitsAgainstOneAnother) {
   EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +configuration +turnstile.toml:9.*handler_timeout.*session"));
 }
 
-TEST(CliDoctorAlone, RefusesWhatEveryConsumerRefuses) {
+TEST(CliDoctorAlone, refuses_what_every_consumer_refuses) {
   Cli cli;
   cli.folder().write("turnstile.toml",
                      "[postgres]\nurl = \"postgresql://me@127.0.0.1:1/app\"\n"
@@ -124,7 +124,7 @@ class CliDoctor : public CliDatabase {
   TestKafka kafka_;
 };
 
-TEST_F(CliDoctor, AllIsWell) {
+TEST_F(CliDoctor, all_is_well) {
   migrate();
   const auto topic = kafka_.create_topic(4, {{"retention.ms", "86400000"}, {"segment.ms", "3600000"}});
   const auto dead = kafka_.create_topic(1);
@@ -142,7 +142,7 @@ TEST_F(CliDoctor, AllIsWell) {
   EXPECT_EQ(nlohmann::json::parse(cli_.run("doctor", "--json").out)["problems"], 0);
 }
 
-TEST_F(CliDoctor, TopicsThatDoNotExistComeWithTheCommandThatMakesThem) {
+TEST_F(CliDoctor, topics_that_do_not_exist_come_with_the_command_that_makes_them) {
   migrate();
   configure("no-such-topic",
             "mode = \"transactional\"\ndead_letter = \"no-such-topic.dlq\"\nreply_topics = \"no-such-replies\"\n");
@@ -157,7 +157,7 @@ TEST_F(CliDoctor, TopicsThatDoNotExistComeWithTheCommandThatMakesThem) {
 }
 
 // Trap 40.
-TEST_F(CliDoctor, IdsThatAreForgottenBeforeTheirMessages) {
+TEST_F(CliDoctor, ids_that_are_forgotten_before_their_messages) {
   migrate();
   const auto topic = kafka_.create_topic(1, {{"retention.ms", "604800000"}});
   configure(topic, "mode = \"transactional\"\nkeep_ids_for = \"2d\"\n");
@@ -181,7 +181,7 @@ TEST_F(CliDoctor, IdsThatAreForgottenBeforeTheirMessages) {
   EXPECT_THAT(cli_.run("doctor").out, Not(HasSubstr("retention of")));
 }
 
-TEST_F(CliDoctor, WhatHasNoTimeIsKeptForEver) {
+TEST_F(CliDoctor, what_has_no_time_is_kept_for_ever) {
   migrate();
   for (const std::map<std::string, std::string>& settings :
        {std::map<std::string, std::string>{{"retention.ms", "-1"}, {"retention.bytes", "1048576"}},
@@ -203,7 +203,7 @@ TEST_F(CliDoctor, WhatHasNoTimeIsKeptForEver) {
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +retention of "));
 }
 
-TEST_F(CliDoctor, AnInboxThatNobodyCleans) {
+TEST_F(CliDoctor, an_inbox_that_nobody_cleans) {
   migrate();
   register_handlers();
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +inbox +"));
@@ -221,7 +221,7 @@ TEST_F(CliDoctor, AnInboxThatNobodyCleans) {
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +inbox +.*ids of charge are kept for ever"));
 }
 
-TEST_F(CliDoctor, ATopicThatKeepsItsRecordsForEver) {
+TEST_F(CliDoctor, a_topic_that_keeps_its_records_for_ever) {
   migrate();
   configure(kafka_.create_topic(1, {{"retention.ms", "-1"}}), "mode = \"transactional\"\n");
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +retention of .* keeps its records for ever"));
@@ -229,7 +229,7 @@ TEST_F(CliDoctor, ATopicThatKeepsItsRecordsForEver) {
 
 // --- the system as it runs ---
 
-TEST_F(CliDoctor, DeadLettersThatWaitAreCountedByReason) {
+TEST_F(CliDoctor, dead_letters_that_wait_are_counted_by_reason) {
   migrate();
   register_handlers();
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +dead letters +none wait"));
@@ -249,7 +249,7 @@ TEST_F(CliDoctor, DeadLettersThatWaitAreCountedByReason) {
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +dead letters +none wait"));
 }
 
-TEST_F(CliDoctor, ClaimsOfWhichNobodyKnowsAndAnOutboxThatStandsStill) {
+TEST_F(CliDoctor, claims_of_which_nobody_knows_and_an_outbox_that_stands_still) {
   migrate();
   register_handlers();
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +outbox +nothing waits"));
@@ -272,7 +272,7 @@ TEST_F(CliDoctor, ClaimsOfWhichNobodyKnowsAndAnOutboxThatStandsStill) {
 }
 
 /// No dead letter names them until they are delivered again: the doctor does.
-TEST_F(CliDoctor, ManyClaimsInDoubtAreNamedByTheOldestOfThem) {
+TEST_F(CliDoctor, many_claims_in_doubt_are_named_by_the_oldest_of_them) {
   migrate();
   register_handlers();
   sql("INSERT INTO claim (handler, id, state, owner, fence, slot, record_offset, claimed_at, expires_at) "
@@ -289,7 +289,7 @@ TEST_F(CliDoctor, ManyClaimsInDoubtAreNamedByTheOldestOfThem) {
   EXPECT_EQ(cli_.run("inbox", "unpark", id(7), "--handler", "charge", "--done").code, 0);
 }
 
-TEST_F(CliDoctor, AFailedClaimWithADeadLetterIsNotToBeRetried) {
+TEST_F(CliDoctor, a_failed_claim_with_a_dead_letter_is_not_to_be_retried) {
   migrate();
   register_handlers();
   sql("INSERT INTO claim (handler, id, state, owner, fence, slot, record_offset, expires_at) "
@@ -302,7 +302,7 @@ TEST_F(CliDoctor, AFailedClaimWithADeadLetterIsNotToBeRetried) {
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +claims of charge +0 running, 2 to be retried, 1 dead letter"));
 }
 
-TEST_F(CliDoctor, AGroupThatIsBehindAndStandsStill) {
+TEST_F(CliDoctor, a_group_that_is_behind_and_stands_still) {
   migrate();
   const auto topic = kafka_.create_topic(1);
   const auto configure = [&](const std::string& settings) {
@@ -336,7 +336,7 @@ TEST_F(CliDoctor, AGroupThatIsBehindAndStandsStill) {
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +lag of .* +group g-.* has read all of it"));
 }
 
-TEST_F(CliDoctor, ATokenLogThatIsGone) {
+TEST_F(CliDoctor, a_token_log_that_is_gone) {
   migrate();
   const auto topic = kafka_.create_topic(1);
   const std::string log = topic + ".tokens";
@@ -361,7 +361,7 @@ TEST_F(CliDoctor, ATokenLogThatIsGone) {
   EXPECT_THAT(gone.out, ContainsRegex("PROBLEM +token log +.* is gone, and .*snapshots is there: the log was deleted"));
 }
 
-TEST_F(CliDoctor, TwoHandlersOfOneName) {
+TEST_F(CliDoctor, two_handlers_of_one_name) {
   cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"" + kafka_.brokers() +
                                             "\"\n[topics.a]\nhandler = \"charge\"\n[topics.b]\nhandler = \"charge\"\n");
   const auto doctor = cli_.run("doctor");
@@ -369,13 +369,13 @@ TEST_F(CliDoctor, TwoHandlersOfOneName) {
   EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +configuration +turnstile.toml:6.*handler.*charge.*topic 'a'"));
 }
 
-TEST_F(CliDoctor, ASchemaThatIsMissing) {
+TEST_F(CliDoctor, a_schema_that_is_missing) {
   const auto doctor = cli_.run("doctor");
   EXPECT_EQ(doctor.code, 1);
   EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +schema +.*turnstile migrate up"));
 }
 
-TEST_F(CliDoctor, RightsThatAreMissingComeWithTheGrants) {
+TEST_F(CliDoctor, rights_that_are_missing_come_with_the_grants) {
   migrate();
   const std::string role = schema_ + "_role";
   sql("CREATE ROLE " + role + " LOGIN PASSWORD 'p'; GRANT USAGE ON SCHEMA " + schema_ + " TO " + role +

@@ -27,7 +27,7 @@ class CliInbox : public CliDatabase {
   }
 };
 
-TEST_F(CliInbox, InspectFindsAnIdAsAPersonHasIt) {
+TEST_F(CliInbox, inspect_finds_an_id_as_a_person_has_it) {
   see(1, kOrder, "'2026-03-01 14:05:09+00'");
   const auto found = cli_.run("inbox", "inspect", "order-17");
   EXPECT_EQ(found.code, 0) << found.err;
@@ -37,7 +37,7 @@ TEST_F(CliInbox, InspectFindsAnIdAsAPersonHasIt) {
   EXPECT_EQ(cli_.run("inbox", "inspect", kOrder.text()).code, 0);
 }
 
-TEST_F(CliInbox, InspectSaysNotSeen) {
+TEST_F(CliInbox, inspect_says_not_seen) {
   see(1, kOrder);
   const auto other = cli_.run("inbox", "inspect", "order-18");
   EXPECT_EQ(other.code, 1);
@@ -47,7 +47,7 @@ TEST_F(CliInbox, InspectSaysNotSeen) {
   EXPECT_THAT(mail.out, HasSubstr("not seen by mail"));
 }
 
-TEST_F(CliInbox, InspectAsJsonListsHandlersAndDeadLetters) {
+TEST_F(CliInbox, inspect_as_json_lists_handlers_and_dead_letters) {
   see(1, kOrder);
   sql("INSERT INTO dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, header_names, header_values) "
       "VALUES (2, 1, 0, 1041, '" +
@@ -62,7 +62,7 @@ TEST_F(CliInbox, InspectAsJsonListsHandlersAndDeadLetters) {
   EXPECT_EQ(json["dead"][0]["replayed_at"], nullptr);
 }
 
-TEST_F(CliInbox, InspectSaysThatAnIdCameByACall) {
+TEST_F(CliInbox, inspect_says_that_an_id_came_by_a_call) {
   // As over HTTP and through Inbox::once().
   sql("INSERT INTO inbox (handler, id, slot, record_offset) VALUES (1, '" + kOrder.text() + "', 0, 0)");
   sql("INSERT INTO inbox (handler, id, slot, record_offset) VALUES (2, '" + kOrder.text() + "', 99, 5)");
@@ -75,13 +75,13 @@ TEST_F(CliInbox, InspectSaysThatAnIdCameByACall) {
   EXPECT_EQ(json["seen"][1]["offset"], 5);
 }
 
-TEST_F(CliInbox, AnUnknownHandlerIsNotTakenForAnEmptyOne) {
+TEST_F(CliInbox, an_unknown_handler_is_not_taken_for_an_empty_one) {
   const auto found = cli_.run("inbox", "inspect", "order-17", "--handler", "chrage");
   EXPECT_EQ(found.code, 2);
   EXPECT_THAT(found.err, AllOf(HasSubstr("no handler \"chrage\" has ever registered"), HasSubstr("charge, mail")));
 }
 
-TEST_F(CliInbox, StatsCountPerHandlerAndShowPartitions) {
+TEST_F(CliInbox, stats_count_per_handler_and_show_partitions) {
   sql("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
       "CASE n WHEN 1 THEN '2026-01-02 03:04:05+00' ELSE now() END FROM generate_series(1, 1200) n");
   const auto stats = cli_.run("inbox", "stats");
@@ -95,7 +95,7 @@ TEST_F(CliInbox, StatsCountPerHandlerAndShowPartitions) {
   EXPECT_GT(json["table_bytes"].get<std::int64_t>(), 0);
 }
 
-TEST_F(CliInbox, ForgetAsksFirstBecauseTheEffectMayRunAgain) {
+TEST_F(CliInbox, forget_asks_first_because_the_effect_may_run_again) {
   see(1, kOrder);
   const auto asked = cli_.run("inbox", "forget", "order-17", "--handler", "charge");
   EXPECT_EQ(asked.code, 2);
@@ -110,7 +110,7 @@ TEST_F(CliInbox, ForgetAsksFirstBecauseTheEffectMayRunAgain) {
   EXPECT_THAT(again.out, HasSubstr("nothing to forget"));
 }
 
-TEST_F(CliInbox, AHeldRowIsNotWaitedForForEver) {
+TEST_F(CliInbox, a_held_row_is_not_waited_for_for_ever) {
   see(1, kOrder);
   pqxx::connection holder(url_);
   pqxx::work work(holder);
@@ -120,7 +120,7 @@ TEST_F(CliInbox, AHeldRowIsNotWaitedForForEver) {
   EXPECT_THAT(forgotten.err, AllOf(HasSubstr("too busy"), HasSubstr("rolled back"), HasSubstr("try again later")));
 }
 
-TEST_F(CliInbox, WhatAConsumerMayNotDoNamesTheOwnerAndNoGrants) {
+TEST_F(CliInbox, what_a_consumer_may_not_do_names_the_owner_and_no_grants) {
   see(1, kOrder, "now() - interval '90 days'");
   sql("INSERT INTO claim (handler, id, state, owner, fence, slot, record_offset, expires_at) VALUES "
       "(1, '" +
@@ -141,14 +141,14 @@ TEST_F(CliInbox, WhatAConsumerMayNotDoNamesTheOwnerAndNoGrants) {
   EXPECT_EQ(sql("SELECT state FROM claim"), "parked");
 }
 
-TEST_F(CliInbox, ForgetLeavesOtherHandlersAlone) {
+TEST_F(CliInbox, forget_leaves_other_handlers_alone) {
   see(1, kOrder);
   see(2, kOrder);
   EXPECT_EQ(cli_.run("inbox", "forget", "order-17", "--handler", "charge", "--yes").code, 0);
   EXPECT_EQ(sql("SELECT string_agg(handler::text, ',') FROM inbox"), "2");
 }
 
-TEST_F(CliInbox, WithoutTheSchemaSaysWhichCommandMakesIt) {
+TEST_F(CliInbox, without_the_schema_says_which_command_makes_it) {
   sql("DROP SCHEMA " + schema_ + " CASCADE");
   for (const char* verb : {"inspect", "stats"}) {
     const auto stats = cli_.run_all(verb == std::string("stats") ? std::vector<std::string>{"inbox", "stats"}
@@ -173,7 +173,7 @@ class CliPurge : public CliInbox {
   }
 };
 
-TEST_F(CliPurge, DeletesTheOldAndLeavesTheYoung) {
+TEST_F(CliPurge, deletes_the_old_and_leaves_the_young) {
   fill(25'000, 3'000);
   const auto purged = cli_.run("inbox", "purge", "--older-than", "8d", "--batch", "1000");
   EXPECT_EQ(purged.code, 0) << purged.err;
@@ -182,7 +182,7 @@ TEST_F(CliPurge, DeletesTheOldAndLeavesTheYoung) {
   EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "8d").out, HasSubstr("0 ids deleted"));
 }
 
-TEST_F(CliPurge, FindsOldRowsBetweenYoungOnes) {
+TEST_F(CliPurge, finds_old_rows_between_young_ones) {
   // Room that a vacuum made free is used again, so that old and young share blocks.
   sql("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
       "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 30000) n");
@@ -191,7 +191,7 @@ TEST_F(CliPurge, FindsOldRowsBetweenYoungOnes) {
   EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "20000");
 }
 
-TEST_F(CliPurge, OfOneHandlerOnly) {
+TEST_F(CliPurge, of_one_handler_only) {
   fill(10, 0);
   see(2, kOrder, "now() - interval '10 days'");
   EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "8d", "--handler", "mail").out, HasSubstr("1 id deleted"));
@@ -199,7 +199,7 @@ TEST_F(CliPurge, OfOneHandlerOnly) {
 }
 
 // Each transaction is small: no row stays locked while the rest is deleted (trap 9).
-TEST_F(CliPurge, OneTransactionHoldsOneBatch) {
+TEST_F(CliPurge, one_transaction_holds_one_batch) {
   fill(2'500, 0);
   sql("CREATE TABLE seen_batches (xid xid8, n bigint)");
   sql("CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO " + schema_ +
@@ -210,7 +210,7 @@ TEST_F(CliPurge, OneTransactionHoldsOneBatch) {
   EXPECT_EQ(sql("SELECT count(DISTINCT xid) FROM seen_batches WHERE n > 0"), "3");
 }
 
-TEST_F(CliPurge, ASignalEndsItBetweenTwoBatches) {
+TEST_F(CliPurge, a_signal_ends_it_between_two_batches) {
   fill(5'000, 0);
   // Each batch waits for a gate, which the test opens twice.
   sql("CREATE TABLE gate (n integer); CREATE SEQUENCE batches");
@@ -233,7 +233,7 @@ TEST_F(CliPurge, ASignalEndsItBetweenTwoBatches) {
   EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "4000");
 }
 
-TEST_F(CliPurge, OneCleanerAtATime) {
+TEST_F(CliPurge, one_cleaner_at_a_time) {
   fill(10, 0);
   pqxx::connection rival(url_);
   pqxx::work work(rival);
@@ -244,7 +244,7 @@ TEST_F(CliPurge, OneCleanerAtATime) {
   EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "10");
 }
 
-TEST_F(CliPurge, RefusesWhatATopicStillNeeds) {
+TEST_F(CliPurge, refuses_what_a_topic_still_needs) {
   fill(10, 0);
   cli_.folder().write("turnstile.toml",
                       "[kafka]\n\"bootstrap.servers\" = \"localhost:9092\"\n"
@@ -260,14 +260,14 @@ TEST_F(CliPurge, RefusesWhatATopicStillNeeds) {
   EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "8d", "--force").out, HasSubstr("10 ids deleted"));
 }
 
-TEST_F(CliPurge, RefusesLessThanTheDefaultWhenNothingIsConfigured) {
+TEST_F(CliPurge, refuses_less_than_the_default_when_nothing_is_configured) {
   const auto refused = cli_.run("inbox", "purge", "--older-than", "2h");
   EXPECT_EQ(refused.code, 4);
   EXPECT_THAT(refused.err, HasSubstr("2h is less than the 8d for which ids are kept"));
 }
 
 // As in cron, for programs without topics: an endpoint over HTTP, Inbox::once().
-TEST_F(CliPurge, PurgesByWhatProgramsWithoutTopicsHaveDeclared) {
+TEST_F(CliPurge, purges_by_what_programs_without_topics_have_declared) {
   sql("SELECT keep_ids(1::smallint, 86400)");
   fill(10, 10);
   EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "12h").err, HasSubstr("for 1d, which is more than 12h"));
@@ -276,7 +276,7 @@ TEST_F(CliPurge, PurgesByWhatProgramsWithoutTopicsHaveDeclared) {
   EXPECT_THAT(purged.out, HasSubstr("10 ids deleted"));
 }
 
-TEST_F(CliPurge, RefusesLessThanTheDefaultWhereOneHandlerHasDeclaredNothing) {
+TEST_F(CliPurge, refuses_less_than_the_default_where_one_handler_has_declared_nothing) {
   sql("SELECT keep_ids(1::smallint, 86400)");
   sql("INSERT INTO handler (id, name) VALUES (7, 'undeclared')");
   sql("INSERT INTO inbox (handler, id, slot, record_offset) VALUES (7, gen_random_uuid(), 0, 0)");
@@ -286,7 +286,7 @@ TEST_F(CliPurge, RefusesLessThanTheDefaultWhereOneHandlerHasDeclaredNothing) {
 }
 
 // Whatever this machine's configuration says.
-TEST_F(CliPurge, RefusesWhatConsumersHaveSaidThatTheyNeed) {
+TEST_F(CliPurge, refuses_what_consumers_have_said_that_they_need) {
   fill(10, 0);
   sql("SELECT keep_ids(1::smallint, 86400 * 14)");
   const auto refused = cli_.run("inbox", "purge", "--older-than", "9d");
@@ -300,7 +300,7 @@ TEST_F(CliPurge, RefusesWhatConsumersHaveSaidThatTheyNeed) {
 }
 
 // A consumer without keep_ids_for takes it from the topic's retention, and declares that.
-TEST_F(CliPurge, FollowsTheDatabaseForATopicWithoutKeepIdsFor) {
+TEST_F(CliPurge, follows_the_database_for_a_topic_without_keep_ids_for) {
   fill(10, 10);
   cli_.folder().write("turnstile.toml",
                       "[kafka]\n\"bootstrap.servers\" = \"localhost:9092\"\n"
@@ -319,7 +319,7 @@ TEST_F(CliPurge, FollowsTheDatabaseForATopicWithoutKeepIdsFor) {
 }
 
 // So that what is older than it says is not refused once more.
-TEST_F(CliPurge, NamesTheLongestTimeOfSeveral) {
+TEST_F(CliPurge, names_the_longest_time_of_several) {
   fill(10, 0);
   cli_.folder().write("turnstile.toml",
                       "[kafka]\n\"bootstrap.servers\" = \"localhost:9092\"\n"
@@ -331,7 +331,7 @@ TEST_F(CliPurge, NamesTheLongestTimeOfSeveral) {
   EXPECT_EQ(cli_.run("inbox", "purge", "--older-than", "15d").code, 0);
 }
 
-TEST_F(CliPurge, LeavesWrittenWhatWasForgottenAndWhen) {
+TEST_F(CliPurge, leaves_written_what_was_forgotten_and_when) {
   fill(10, 10);
   EXPECT_EQ(cli_.run("inbox", "purge", "--older-than", "8d").code, 0);
   EXPECT_EQ(sql("SELECT forgotten_before BETWEEN now() - interval '8 days 5 minutes' AND now() - interval '8 days' "
@@ -340,7 +340,7 @@ TEST_F(CliPurge, LeavesWrittenWhatWasForgottenAndWhen) {
   EXPECT_EQ(sql("SELECT count(*) FROM sweep WHERE swept_at > now() - interval '5 minutes'"), "2");
 }
 
-TEST_F(CliPurge, AnAgeThatIsNoneIsExplained) {
+TEST_F(CliPurge, an_age_that_is_none_is_explained) {
   for (const char* age : {"week", "7", "-7d", "0d", "99999999999999d"}) {
     const auto purged = cli_.run("inbox", "purge", std::string("--older-than=") + age);
     EXPECT_EQ(purged.code, 2) << age;
@@ -363,7 +363,7 @@ class CliParked : public CliInbox {
   }
 };
 
-TEST_F(CliParked, InspectAndStatsSayWhatIsParkedAndWhatToDo) {
+TEST_F(CliParked, inspect_and_stats_say_what_is_parked_and_what_to_do) {
   const auto found = cli_.run("inbox", "inspect", "order-17");
   EXPECT_EQ(found.code, 1);
   EXPECT_THAT(found.out, AllOf(HasSubstr("parked by charge"), HasSubstr("(claim 3), from payments[3]@1041"),
@@ -378,7 +378,7 @@ TEST_F(CliParked, InspectAndStatsSayWhatIsParkedAndWhatToDo) {
   EXPECT_THAT(cli_.run("inbox", "inspect", "order-17").out, HasSubstr("unknown by charge"));
 }
 
-TEST_F(CliParked, UnparkDoneMakesItAnIdOfTheInbox) {
+TEST_F(CliParked, unpark_done_makes_it_an_id_of_the_inbox) {
   const auto done = cli_.run("inbox", "unpark", "order-17", "--handler", "charge", "--done");
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_THAT(done.out, HasSubstr("a copy of it is a duplicate for charge"));
@@ -389,7 +389,7 @@ TEST_F(CliParked, UnparkDoneMakesItAnIdOfTheInbox) {
       << "nothing to decide any more";
 }
 
-TEST_F(CliParked, UnparkRerunLetsItRunAndSaysHowToDeliverIt) {
+TEST_F(CliParked, unpark_rerun_lets_it_run_and_says_how_to_deliver_it) {
   const auto rerun = cli_.run("inbox", "unpark", "order-17", "--handler", "charge", "--rerun");
   EXPECT_EQ(rerun.code, 0) << rerun.err;
   EXPECT_THAT(rerun.out, HasSubstr("turnstile dlq replay 1"));
@@ -397,7 +397,7 @@ TEST_F(CliParked, UnparkRerunLetsItRunAndSaysHowToDeliverIt) {
   EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "0");
 }
 
-TEST_F(CliParked, UnparkWantsToKnowWhichAndTouchesNothingElse) {
+TEST_F(CliParked, unpark_wants_to_know_which_and_touches_nothing_else) {
   for (const auto& arguments : {std::vector<std::string>{}, {"--done", "--rerun"}}) {
     std::vector<std::string> all{"inbox", "unpark", "order-17", "--handler", "charge"};
     all.insert(all.end(), arguments.begin(), arguments.end());
@@ -410,7 +410,7 @@ TEST_F(CliParked, UnparkWantsToKnowWhichAndTouchesNothingElse) {
   EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "0");
 }
 
-TEST_F(CliParked, ForgetTakesTheResponseWithIt) {
+TEST_F(CliParked, forget_takes_the_response_with_it) {
   see(2, kOrder);
   sql("INSERT INTO response (handler, id, body) VALUES (2, '" + kOrder.text() + "', 'old')");
   EXPECT_EQ(cli_.run("inbox", "forget", "order-17", "--handler", "mail", "--yes").code, 0);

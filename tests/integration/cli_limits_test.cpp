@@ -27,7 +27,7 @@ using Json = nlohmann::json;
 
 // --- what needs no broker ---
 
-TEST(CliLimitsUsage, HelpSaysWhichLimitHolds) {
+TEST(CliLimitsUsage, help_says_which_limit_holds) {
   for (const auto& help :
        {Cli().run("limits", "--help"), Cli().run("limits", "list", "--help"), Cli().run("limits", "set", "--help")}) {
     EXPECT_EQ(help.code, 0);
@@ -35,7 +35,7 @@ TEST(CliLimitsUsage, HelpSaysWhichLimitHolds) {
   }
 }
 
-TEST(CliLimitsUsage, ALimitOutOfRangeIsRefused) {
+TEST(CliLimitsUsage, a_limit_out_of_range_is_refused) {
   for (const char* limit : {"-1", "1000000001", "99999999999999999999"}) {
     const auto set = Cli().run("limits", "set", "psp", limit);
     EXPECT_EQ(set.code, 2) << limit;
@@ -51,14 +51,14 @@ TEST(CliLimitsUsage, ALimitOutOfRangeIsRefused) {
   EXPECT_THAT(Cli().run("limits", "set", "psp", "1", "--timeout", "soon").err, HasSubstr("write 500ms, 30s or 2m"));
 }
 
-TEST(CliLimitsUsage, WithoutABrokerSaysHowToNameOne) {
+TEST(CliLimitsUsage, without_a_broker_says_how_to_name_one) {
   for (const auto& run : {Cli().run("limits", "list"), Cli().run("permits"), Cli().run("log", "tail")}) {
     EXPECT_EQ(run.code, 2);
     EXPECT_THAT(run.err, HasSubstr("no broker is named"));
   }
 }
 
-TEST(CliLimitsUsage, WhereEachProcessCountsByItselfThereIsNothingToSet) {
+TEST(CliLimitsUsage, where_each_process_counts_by_itself_there_is_nothing_to_set) {
   Cli cli;
   cli.folder().write("turnstile.toml",
                      "[kafka]\n\"bootstrap.servers\" = \"127.0.0.1:1\"\n[limits]\nover = \"process\"\n");
@@ -67,7 +67,7 @@ TEST(CliLimitsUsage, WhereEachProcessCountsByItselfThereIsNothingToSet) {
   EXPECT_THAT(list.err, AllOf(HasSubstr("turnstile.toml:4: limits.over"), HasSubstr("each process counts by itself")));
 }
 
-TEST(CliLimitsUsage, APointIsAPositionOrATime) {
+TEST(CliLimitsUsage, a_point_is_a_position_or_a_time) {
   for (const char* at : {"", "yesterday", "-1", "25:00", "2026-13-01 00:00", "2026-02-30 00:00", "2026-03-01",
                          "2026-03-01 10:00 CET", "5 ago", "12:00:00."}) {
     const auto replay = Cli().run("log", "replay", "--kafka", "127.0.0.1:1", std::string("--at=") + at);
@@ -143,7 +143,7 @@ class CliLimits : public ::testing::Test {
   std::string topic_;
 };
 
-TEST_F(CliLimits, AMissingTokenLogIsNamedAndNotMade) {
+TEST_F(CliLimits, a_missing_token_log_is_named_and_not_made) {
   for (const auto& run : {cli_.run("limits", "list"), cli_.run("limits", "set", "psp", "3", "--ahead"),
                           cli_.run("permits"), cli_.run("log", "tail"), cli_.run("log", "replay", "--at", "0")}) {
     EXPECT_EQ(run.code, 1);
@@ -154,7 +154,7 @@ TEST_F(CliLimits, AMissingTokenLogIsNamedAndNotMade) {
   EXPECT_FALSE(log());
 }
 
-TEST_F(CliLimits, ATopicOfSeveralPartitionsIsNoTokenLog) {
+TEST_F(CliLimits, a_topic_of_several_partitions_is_no_token_log) {
   const auto data = kafka_.create_topic(2);
   const auto list = cli_.run("limits", "list", "--topic", data);
   EXPECT_EQ(list.code, 2);
@@ -163,14 +163,14 @@ TEST_F(CliLimits, ATopicOfSeveralPartitionsIsNoTokenLog) {
   EXPECT_EQ(cli_.run("permits", "--topic", data).code, 2);
 }
 
-TEST_F(CliLimits, TheLogIsFoundByTheGroup) {
+TEST_F(CliLimits, the_log_is_found_by_the_group) {
   const std::string group = topic_ + "-group";
   cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"x:1\"\n\"group.id\" = \"" + group + "\"\n");
   EXPECT_THAT(cli_.run("limits", "list").err, AllOf(HasSubstr("there is no token log " + group + ".tokens"),
                                                     HasSubstr("group.id is \"" + group + "\" (turnstile.toml)")));
 }
 
-TEST_F(CliLimits, ListShowsWhichLimitHoldsAndWhoSaysWhat) {
+TEST_F(CliLimits, list_shows_which_limit_holds_and_who_says_what) {
   const auto billing = join("billing"), mailer = join("mailer");
   const auto a = billing->open("psp", 64), b = mailer->open("psp", 8);
   ASSERT_TRUE(says_limit(*a, 8));
@@ -195,7 +195,7 @@ TEST_F(CliLimits, ListShowsWhichLimitHoldsAndWhoSaysWhat) {
   EXPECT_EQ(psp["configured"][0]["pid"], getpid());
 }
 
-TEST_F(CliLimits, SetHoldsForMembersThatRunAndUnsetEndsIt) {
+TEST_F(CliLimits, set_holds_for_members_that_run_and_unset_ends_it) {
   const auto billing = join("billing");
   const auto psp = billing->open("psp", 64);
   ASSERT_TRUE(says_limit(*psp, 64));
@@ -220,7 +220,7 @@ TEST_F(CliLimits, SetHoldsForMembersThatRunAndUnsetEndsIt) {
               HasSubstr("psp: no operator has set it; what holds: 64, by configuration"));
 }
 
-TEST_F(CliLimits, ZeroPausesAndTheMostIsTaken) {
+TEST_F(CliLimits, zero_pauses_and_the_most_is_taken) {
   const auto billing = join("billing");
   const auto psp = billing->open("psp", 4);
   const auto permits = take(*psp, 1);
@@ -236,7 +236,7 @@ TEST_F(CliLimits, ZeroPausesAndTheMostIsTaken) {
   EXPECT_TRUE(says_limit(*psp, 1'000'000'000));
 }
 
-TEST_F(CliLimits, AMisspeltLimiterIsRefusedUnlessItIsSetAhead) {
+TEST_F(CliLimits, a_misspelt_limiter_is_refused_unless_it_is_set_ahead) {
   const auto billing = join("billing");
   const auto psp = billing->open("payments", 64);
   ASSERT_TRUE(eventually([&] { return !billing->permits().limiters.empty(); }));
@@ -254,7 +254,7 @@ TEST_F(CliLimits, AMisspeltLimiterIsRefusedUnlessItIsSetAhead) {
   EXPECT_TRUE(says_limit(*smtp, 7));
 }
 
-TEST_F(CliLimits, PermitsShowsWhoHoldsWhatAndWhenItComesBack) {
+TEST_F(CliLimits, permits_shows_who_holds_what_and_when_it_comes_back) {
   const auto billing = join("billing");
   const auto psp = billing->open("psp", 64);
   const auto permits = take(*psp, 3);
@@ -276,7 +276,7 @@ TEST_F(CliLimits, PermitsShowsWhoHoldsWhatAndWhenItComesBack) {
   EXPECT_LT(permit["heard_at"], permit["expires_at"]);
 }
 
-TEST_F(CliLimits, PermitsShowsWhoDrains) {
+TEST_F(CliLimits, permits_shows_who_drains) {
   TokenSettings strict = with_lease(2s);
   strict.strict = true;
   const auto billing = join("billing", strict), heir = join("heir");
@@ -296,7 +296,7 @@ TEST_F(CliLimits, PermitsShowsWhoDrains) {
   EXPECT_EQ(json("permits")["permits"][0]["draining"], true);
 }
 
-TEST_F(CliLimits, ListShowsWhatIsSetAside) {
+TEST_F(CliLimits, list_shows_what_is_set_aside) {
   TokenSettings reserve = with_lease(2s);
   reserve.reserve = 1;
   reserve.reserve_for = 3;
@@ -308,7 +308,7 @@ TEST_F(CliLimits, ListShowsWhatIsSetAside) {
                         "the log ([limits] reserve), 61 are shared"));
 }
 
-TEST_F(CliLimits, WhatTheDeadHoldIsShownWithItsLeaseOverWhileNobodyIsThereToNotice) {
+TEST_F(CliLimits, what_the_dead_hold_is_shown_with_its_lease_over_while_nobody_is_there_to_notice) {
   join("billing").reset();  // makes the topics, and leaves
   const tokens::Joined dead{.host = "far", .pid = 1, .client = "dead", .lease_ms = 10};
   write(tokens::encode({.member = 99, .epoch = 1, .seq = 1, .body = dead}));
@@ -328,7 +328,7 @@ TEST_F(CliLimits, WhatTheDeadHoldIsShownWithItsLeaseOverWhileNobodyIsThereToNoti
               ContainsRegex("expire: dead@far:1, silent since position [0-9]+ [|] psp 2 -> 0"));
 }
 
-TEST_F(CliLimits, ThoseWhoHoldAndWantNothingAreCounted) {
+TEST_F(CliLimits, those_who_hold_and_want_nothing_are_counted) {
   const auto billing = join("billing");
   const auto psp = billing->open("psp", 64);
   ASSERT_TRUE(eventually([&] { return !billing->permits().limiters.empty(); }));
@@ -337,7 +337,7 @@ TEST_F(CliLimits, ThoseWhoHoldAndWantNothingAreCounted) {
   EXPECT_THAT(cli_.run("permits", "--all").out, HasSubstr("billing@"));
 }
 
-TEST_F(CliLimits, TailShowsWhatWasWrittenAndWhatItMeant) {
+TEST_F(CliLimits, tail_shows_what_was_written_and_what_it_meant) {
   const auto billing = join("billing");
   const auto psp = billing->open("psp", 64);
   auto permits = take(*psp, 3);
@@ -358,7 +358,7 @@ TEST_F(CliLimits, TailShowsWhatWasWrittenAndWhatItMeant) {
   EXPECT_EQ(cli_.run("log", "tail", "-n", "0").out, "");
 }
 
-TEST_F(CliLimits, TailFollowsUntilItIsInterrupted) {
+TEST_F(CliLimits, tail_follows_until_it_is_interrupted) {
   const auto billing = join("billing", with_lease(60s));  // a keep every 15 s
   const auto psp = billing->open("psp", 64);
   ASSERT_TRUE(eventually([&] { return !billing->permits().limiters.empty(); }));
@@ -378,7 +378,7 @@ TEST_F(CliLimits, TailFollowsUntilItIsInterrupted) {
   EXPECT_THAT(ended.out, HasSubstr("\"details\":\"psp: 5\""));
 }
 
-TEST_F(CliLimits, ReplaySaysWhoHeldWhatAtAPositionOrATime) {
+TEST_F(CliLimits, replay_says_who_held_what_at_a_position_or_a_time) {
   const auto billing = join("billing");
   const auto psp = billing->open("psp", 64);
   auto permits = take(*psp, 3);
@@ -407,7 +407,7 @@ TEST_F(CliLimits, ReplaySaysWhoHeldWhatAtAPositionOrATime) {
   EXPECT_THAT(beyond.err, HasSubstr("has no position 1000000: its last is "));
 }
 
-TEST_F(CliLimits, WhatMembersHaveCutOffIsSaid) {
+TEST_F(CliLimits, what_members_have_cut_off_is_said) {
   TokenSettings quick = with_lease(800ms);
   quick.snapshot_every = 16;
   const auto billing = join("billing", quick), mailer = join("mailer", quick);

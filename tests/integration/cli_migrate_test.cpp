@@ -32,7 +32,7 @@ class CliMigrate : public CliDatabase {
   }
 };
 
-TEST_F(CliMigrate, StatusBeforeAndAfter) {
+TEST_F(CliMigrate, status_before_and_after) {
   const auto before = cli_.run("migrate", "status");
   EXPECT_EQ(before.code, 1);
   EXPECT_THAT(before.out, AllOf(ContainsRegex("0001 inbox +pending"), HasSubstr("run turnstile migrate up")));
@@ -47,7 +47,7 @@ TEST_F(CliMigrate, StatusBeforeAndAfter) {
   EXPECT_THAT(cli_.run("migrate", "up").out, HasSubstr("nothing to do"));
 }
 
-TEST_F(CliMigrate, StatusAsJson) {
+TEST_F(CliMigrate, status_as_json) {
   const auto states = nlohmann::json::parse(cli_.run("migrate", "status", "--json").out);
   EXPECT_EQ(states["schema"], schema_);
   EXPECT_EQ(states["migrations"][0]["number"], 1);
@@ -55,7 +55,7 @@ TEST_F(CliMigrate, StatusAsJson) {
   EXPECT_EQ(states["migrations"][0]["applied_at"], nullptr);
 }
 
-TEST_F(CliMigrate, TenAtOnceRunThemOnce) {
+TEST_F(CliMigrate, ten_at_once_run_them_once) {
   std::vector<std::unique_ptr<CliProcess>> replicas;
   for (int i = 0; i < 10; ++i) {
     replicas.push_back(std::make_unique<CliProcess>(std::vector<std::string>{"migrate", "up"}, cli_.environment(),
@@ -72,7 +72,7 @@ TEST_F(CliMigrate, TenAtOnceRunThemOnce) {
   EXPECT_EQ(idle, 9);
 }
 
-TEST_F(CliMigrate, DownAsksFirstBecauseIdsGoAway) {
+TEST_F(CliMigrate, down_asks_first_because_ids_go_away) {
   migrate();
   const auto asked = cli_.run("migrate", "down");
   EXPECT_EQ(asked.code, 2);
@@ -86,13 +86,13 @@ TEST_F(CliMigrate, DownAsksFirstBecauseIdsGoAway) {
   EXPECT_THAT(cli_.run("migrate", "down", "--yes").out, HasSubstr("nothing to do"));
 }
 
-TEST_F(CliMigrate, ANumberThatDoesNotExistIsRefused) {
+TEST_F(CliMigrate, a_number_that_does_not_exist_is_refused) {
   const auto up = cli_.run("migrate", "up", "--to", "99");
   EXPECT_EQ(up.code, 2);
   EXPECT_THAT(up.err, HasSubstr("--to 99: there is no migration of that number"));
 }
 
-TEST_F(CliMigrate, UpToANumberStopsThereAndDoesNotGoBack) {
+TEST_F(CliMigrate, up_to_a_number_stops_there_and_does_not_go_back) {
   const auto known = nlohmann::json::parse(cli_.run("migrate", "status", "--json").out)["migrations"].size();
   const std::string last = std::to_string(known), next = std::to_string(known + 1);
   const std::string padded = std::string(4 - next.size(), '0') + next;
@@ -124,7 +124,7 @@ TEST_F(CliMigrate, UpToANumberStopsThereAndDoesNotGoBack) {
   EXPECT_EQ(sql("SELECT to_regclass('more') IS NULL AND to_regclass('inbox') IS NOT NULL"), "t");
 }
 
-TEST_F(CliMigrate, PartitionsAreMadeOnceAndShown) {
+TEST_F(CliMigrate, partitions_are_made_once_and_shown) {
   const auto up = cli_.run("migrate", "up", "--partitions", "16");
   EXPECT_EQ(up.code, 0) << up.err;
   EXPECT_THAT(up.out, AllOf(HasSubstr("applied 0001 inbox"), HasSubstr("the inbox has 16 hash partitions")));
@@ -142,14 +142,14 @@ TEST_F(CliMigrate, PartitionsAreMadeOnceAndShown) {
   EXPECT_EQ(cli_.run("migrate", "up", "--partitions", "0").code, 2);
 }
 
-TEST_F(CliMigrate, PartitionsNeedTheirMigration) {
+TEST_F(CliMigrate, partitions_need_their_migration) {
   const auto up = cli_.run("migrate", "up", "--to", "2", "--partitions", "16");
   EXPECT_EQ(up.code, 2);
   EXPECT_THAT(up.err, HasSubstr("--partitions needs migration 0004"));
   EXPECT_EQ(nlohmann::json::parse(cli_.run("migrate", "status", "--json").out)["partitions"], nullptr);
 }
 
-TEST_F(CliMigrate, AChangedFileIsRefusedByName) {
+TEST_F(CliMigrate, a_changed_file_is_refused_by_name) {
   migrate();
   copy_migrations();
   std::ofstream(cli_.folder().path() / "sql" / "0001_inbox.up.sql", std::ios::app) << "-- one line more\n";
@@ -161,7 +161,7 @@ TEST_F(CliMigrate, AChangedFileIsRefusedByName) {
   EXPECT_THAT(status.out, AllOf(ContainsRegex("0001 inbox +changed"), HasSubstr("Put the file back as it was")));
 }
 
-TEST_F(CliMigrate, AWrongPasswordIsSaidAndNotPrinted) {
+TEST_F(CliMigrate, a_wrong_password_is_said_and_not_printed) {
   const std::string wrong = std::regex_replace(url_, std::regex("://([^:@]+):[^@]*@"), "://$1:hunter2@");
   ASSERT_NE(wrong, url_) << "the scratch server's URL has a password";
   const auto up = cli_.run("migrate", "up", "--postgres", wrong);
@@ -170,7 +170,7 @@ TEST_F(CliMigrate, AWrongPasswordIsSaidAndNotPrinted) {
                             Not(HasSubstr("hunter2"))));
 }
 
-TEST_F(CliMigrate, AServerThatIsNotThereIsSaid) {
+TEST_F(CliMigrate, a_server_that_is_not_there_is_said) {
   const auto up = cli_.run("migrate", "up", "--postgres", "postgresql://me@127.0.0.1:1/app");
   EXPECT_EQ(up.code, 3);
   EXPECT_THAT(up.err, AllOf(HasSubstr("127.0.0.1:1"), HasSubstr("refused")));

@@ -27,7 +27,7 @@ class CliOutbox : public CliDatabase {
   }
 };
 
-TEST_F(CliOutbox, StatsSayWhatWaitsAndWhoSends) {
+TEST_F(CliOutbox, stats_say_what_waits_and_who_sends) {
   const auto empty = cli_.run("outbox", "stats");
   EXPECT_EQ(empty.code, 0) << empty.err;
   EXPECT_THAT(empty.out,
@@ -43,7 +43,7 @@ TEST_F(CliOutbox, StatsSayWhatWaitsAndWhoSends) {
   EXPECT_EQ(json["relays"], Json::array({"billing 1234"}));
 }
 
-TEST_F(CliOutbox, ListSaysWhatWasRefusedAndWhy) {
+TEST_F(CliOutbox, list_says_what_was_refused_and_why) {
   EXPECT_THAT(cli_.run("outbox", "list").out, HasSubstr("nothing was refused"));
   refuse("'\\x00'", "too large " + std::string(1, 27) + "[2J");
   const auto list = cli_.run("outbox", "list");
@@ -52,7 +52,7 @@ TEST_F(CliOutbox, ListSaysWhatWasRefusedAndWhy) {
   EXPECT_EQ(json["refused"][0]["key"]["base64"], "AA==");
 }
 
-TEST_F(CliOutbox, RetryPutsThemBackWhereTheirKeyBelongs) {
+TEST_F(CliOutbox, retry_puts_them_back_where_their_key_belongs) {
   refuse("'k'");
   refuse("'k'");
   refuse("NULL");
@@ -62,13 +62,13 @@ TEST_F(CliOutbox, RetryPutsThemBackWhereTheirKeyBelongs) {
   EXPECT_EQ(sql("SELECT count(*) FROM outbox WHERE shard >= 0 AND refused IS NULL"), "3");
 }
 
-TEST_F(CliOutbox, DropForgetsOne) {
+TEST_F(CliOutbox, drop_forgets_one) {
   refuse("'k'");
   EXPECT_EQ(cli_.run("outbox", "drop", "1").code, 0);
   EXPECT_EQ(sql("SELECT count(*) FROM outbox"), "0");
 }
 
-TEST_F(CliOutbox, WrongNumbersAreSaid) {
+TEST_F(CliOutbox, wrong_numbers_are_said) {
   sql("INSERT INTO outbox (topic) VALUES ('waits')");
   for (const char* verb : {"retry", "drop"}) {
     const auto run = cli_.run("outbox", verb, "1");

@@ -12,7 +12,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(CliUsage, HelpNamesTheVerbsAndTheExitCodes) {
+TEST(CliUsage, help_names_the_verbs_and_the_exit_codes) {
   const auto help = Cli().run("--help");
   EXPECT_EQ(help.code, 0);
   for (const char* verb :
@@ -21,13 +21,13 @@ TEST(CliUsage, HelpNamesTheVerbsAndTheExitCodes) {
   EXPECT_THAT(help.out, AllOf(HasSubstr("Exit codes:"), HasSubstr("3  Kafka or PostgreSQL cannot be reached")));
 }
 
-TEST(CliUsage, AVerbIsRequired) {
+TEST(CliUsage, a_verb_is_required) {
   const auto nothing = Cli().run_all({});
   EXPECT_EQ(nothing.code, 2);
   EXPECT_THAT(nothing.err, HasSubstr("A subcommand is required"));
 }
 
-TEST(CliUsage, AnUnknownVerbIsNamed) {
+TEST(CliUsage, an_unknown_verb_is_named) {
   const auto unknown = Cli().run("mirgate", "up");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("there is no verb \"mirgate\"; see: turnstile --help"));
@@ -35,27 +35,27 @@ TEST(CliUsage, AnUnknownVerbIsNamed) {
   EXPECT_THAT(Cli().run("--jsn").err, HasSubstr("there is no option \"--jsn\""));
 }
 
-TEST(CliUsage, VersionSaysWhatItRunsWith) {
+TEST(CliUsage, version_says_what_it_runs_with) {
   const auto version = Cli().run("version");
   EXPECT_EQ(version.code, 0);
   EXPECT_THAT(version.out,
               ::testing::MatchesRegex("turnstile [0-9.]+\nlibrdkafka [0-9.]+, libpqxx [0-9.]+, libpq [0-9.]+\n"));
 }
 
-TEST(CliUsage, WithoutADatabaseSaysHowToNameOne) {
+TEST(CliUsage, without_a_database_says_how_to_name_one) {
   const auto stats = Cli().run("inbox", "stats");
   EXPECT_EQ(stats.code, 2);
   EXPECT_THAT(stats.err, AllOf(HasSubstr("no database is named"), HasSubstr("[postgres] url"),
                                HasSubstr("TURNSTILE_POSTGRES_URL"), HasSubstr("--postgres URL")));
 }
 
-TEST(CliUsage, AMissingConfigurationIsNamed) {
+TEST(CliUsage, a_missing_configuration_is_named) {
   const auto stats = Cli().run("--config", "nowhere.toml", "inbox", "stats");
   EXPECT_EQ(stats.code, 2);
   EXPECT_THAT(stats.err, HasSubstr("nowhere.toml: cannot be read: No such file or directory"));
 }
 
-TEST(CliUsage, EveryMistakeInTheConfigurationIsSaidAtOnceWithItsLine) {
+TEST(CliUsage, every_mistake_in_the_configuration_is_said_at_once_with_its_line) {
   Cli cli;
   cli.folder().write("turnstile.toml",
                      "[kafka]\n"
@@ -70,13 +70,13 @@ TEST(CliUsage, EveryMistakeInTheConfigurationIsSaidAtOnceWithItsLine) {
   EXPECT_THAT(up.err, HasSubstr("turnstile.toml:6"));
 }
 
-TEST(CliUsage, OptionsMayStandBehindTheVerb) {
+TEST(CliUsage, options_may_stand_behind_the_verb) {
   const auto stats = Cli().run("inbox", "stats", "--postgres", "postgresql://nobody@127.0.0.1:1/app");
   EXPECT_EQ(stats.code, 3);
   EXPECT_THAT(stats.err, HasSubstr("cannot connect to PostgreSQL (127.0.0.1:1, database app, user nobody)"));
 }
 
-TEST(CliUsage, OptionsWinOverTheEnvironmentAndTheFile) {
+TEST(CliUsage, options_win_over_the_environment_and_the_file) {
   Cli cli;
   cli.environment()["TURNSTILE_POSTGRES_URL"] = "postgresql://env@127.0.0.1:1/env";
   cli.folder().write("turnstile.toml",
@@ -89,7 +89,7 @@ TEST(CliUsage, OptionsWinOverTheEnvironmentAndTheFile) {
   EXPECT_THAT(cli.run("inbox", "stats").err, HasSubstr("user file"));
 }
 
-TEST(CliUsage, APasswordIsNeverPrinted) {
+TEST(CliUsage, a_password_is_never_printed) {
   for (const char* url : {"postgresql://me:hunter2@127.0.0.1:1/app", "postgresql://me:hunter2@[::1/app", "hunter2"}) {
     const auto stats = Cli().run("inbox", "stats", "--postgres", url);
     EXPECT_NE(stats.code, 0);
@@ -98,7 +98,7 @@ TEST(CliUsage, APasswordIsNeverPrinted) {
   }
 }
 
-TEST(CliUsage, AForeignSchemaNameIsRefused) {
+TEST(CliUsage, a_foreign_schema_name_is_refused) {
   const auto up = Cli().run("migrate", "up", "--postgres", "postgresql://me@127.0.0.1:1/app", "--schema", "a;b");
   EXPECT_EQ(up.code, 2);
   EXPECT_THAT(up.err, HasSubstr("a;b"));

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 class GuardsBadInput : public Guards {};
 
-TEST_F(GuardsBadInput, AMissingTableIsNamedWithWhatToDo) {
+TEST_F(GuardsBadInput, a_missing_table_is_named_with_what_to_do) {
   const auto each = [&](const Table& table) {
     return std::vector<std::function<void()>>{
         [&, table] {
@@ -46,7 +46,7 @@ TEST_F(GuardsBadInput, AMissingTableIsNamedWithWhatToDo) {
   }
 }
 
-TEST_F(GuardsBadInput, AMissingColumnIsNamedWithWhatToDo) {
+TEST_F(GuardsBadInput, a_missing_column_is_named_with_what_to_do) {
   const std::vector<std::function<void()>> calls{
       [&] {
         unique(tx(), "payment", {{"id", "1"}}, {{"colour", 1}});
@@ -74,7 +74,7 @@ TEST_F(GuardsBadInput, AMissingColumnIsNamedWithWhatToDo) {
   }
 }
 
-TEST_F(GuardsBadInput, NamesAreQuotedAndNothingInThemIsSql) {
+TEST_F(GuardsBadInput, names_are_quoted_and_nothing_in_them_is_sql) {
   sql().exec(
       "CREATE TABLE \"od\"\"d; DROP TABLE payment; --\" (\"k\"\"ey\" text PRIMARY KEY, \"v.al\" text, \"Select\" bigint)");
   const Table odd("od\"d; DROP TABLE payment; --");
@@ -85,7 +85,7 @@ TEST_F(GuardsBadInput, NamesAreQuotedAndNothingInThemIsSql) {
               ElementsAre("z", "2"));
 }
 
-TEST_F(GuardsBadInput, NamesThatCannotBeNamesAreRefusedBeforeAnythingIsSent) {
+TEST_F(GuardsBadInput, names_that_cannot_be_names_are_refused_before_anything_is_sent) {
   const std::vector<std::pair<std::function<void()>, const char*>> calls{
       {[&] {
          row_lock(tx(), "", {{"id", 1}});
@@ -125,7 +125,7 @@ TEST_F(GuardsBadInput, NamesThatCannotBeNamesAreRefusedBeforeAnythingIsSent) {
   EXPECT_TRUE(unique(tx(), "payment", {{"id", "p1"}}, {{"cents", 1}}).applied());  // the transaction is sound
 }
 
-TEST_F(GuardsBadInput, KeysWithQuotesAndNul) {  // trap 16
+TEST_F(GuardsBadInput, keys_with_quotes_and_nul) {  // trap 16
   for (const std::string& key : {"it's"s, "\"; DROP TABLE payment; --"s, "\\"s, "$1"s, "ünï€"s}) {
     EXPECT_TRUE(unique(tx(), "payment", {{"id", key}}, {{"cents", 1}}).applied()) << key;
     EXPECT_TRUE(unique(tx(), "payment", {{"id", key}}, {{"cents", 1}}).already_applied()) << key;
@@ -150,7 +150,7 @@ TEST_F(GuardsBadInput, KeysWithQuotesAndNul) {  // trap 16
   EXPECT_TRUE(unique(tx(), "raw", {{"id", std::span<const std::byte>(other)}}).applied());
 }
 
-TEST_F(GuardsBadInput, AKeyOfMoreThanOneRowChangesNothing) {
+TEST_F(GuardsBadInput, a_key_of_more_than_one_row_changes_nothing) {
   sql().exec("UPDATE orders SET state = 'open', paid_by = 'ada'");
   const std::vector<std::function<void()>> calls{
       [&] {
@@ -173,7 +173,7 @@ TEST_F(GuardsBadInput, AKeyOfMoreThanOneRowChangesNothing) {
   EXPECT_EQ(sql().one("SELECT count(*) FROM orders WHERE state = 'open'"), "3");
 }
 
-TEST_F(GuardsBadInput, ValuesThatDoNotFitAndColumnsThatCannotBeCompared) {
+TEST_F(GuardsBadInput, values_that_do_not_fit_and_columns_that_cannot_be_compared) {
   EXPECT_THAT(message_of<SqlError>([&] {
                 unique(tx(), "payment", {{"id", "p"}}, {{"cents", "many"}});
               }),

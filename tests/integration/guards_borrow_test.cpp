@@ -27,7 +27,7 @@ class BorrowedGuards : public Guards {
   std::unique_ptr<pqxx::connection> connection_;
 };
 
-TEST_F(BorrowedGuards, GuardsAndTheOwnersStatementsAreOneTransaction) {
+TEST_F(BorrowedGuards, guards_and_the_owners_statements_are_one_transaction) {
   for (const bool committed : {false, true, true}) {
     pqxx::work work(*connection_);
     auto with = postgres::borrow(work);
@@ -42,7 +42,7 @@ TEST_F(BorrowedGuards, GuardsAndTheOwnersStatementsAreOneTransaction) {
   EXPECT_EQ(sql().one("SELECT version FROM account"), "8");
 }
 
-TEST_F(BorrowedGuards, BytesAsKeys) {
+TEST_F(BorrowedGuards, bytes_as_keys) {
   sql().exec("CREATE TABLE raw (id bytea PRIMARY KEY)");
   const std::byte nul[] = {std::byte{0}, std::byte{255}};
   pqxx::work work(*connection_);
@@ -53,7 +53,7 @@ TEST_F(BorrowedGuards, BytesAsKeys) {
   EXPECT_EQ(sql().one("SELECT encode(id, 'hex') FROM raw"), "00ff");
 }
 
-TEST_F(BorrowedGuards, AHandlerAndALibpqxxTransactionMeet) {
+TEST_F(BorrowedGuards, a_handler_and_a_libpqxx_transaction_meet) {
   const auto pay = [](Transaction& with) { return transition(with, "orders", {{"id", 1}}, "state", "open", "paid"); };
   EXPECT_TRUE(pay(tx()).applied());
   pqxx::work work(*connection_);
@@ -67,7 +67,7 @@ TEST_F(BorrowedGuards, AHandlerAndALibpqxxTransactionMeet) {
   EXPECT_TRUE(answer.get().already_applied());
 }
 
-TEST_F(BorrowedGuards, AboveReadCommittedARaceIsBusy) {  // trap 2
+TEST_F(BorrowedGuards, above_read_committed_a_race_is_busy) {  // trap 2
   using Repeatable = pqxx::transaction<pqxx::repeatable_read>;
   Repeatable work(*connection_);
   auto with = postgres::borrow(work);
@@ -80,7 +80,7 @@ TEST_F(BorrowedGuards, AboveReadCommittedARaceIsBusy) {  // trap 2
               HasSubstr("40001"));
 }
 
-TEST_F(BorrowedGuards, ErrorsAreTheSameAsInAHandler) {  // trap 17
+TEST_F(BorrowedGuards, errors_are_the_same_as_in_a_handler) {  // trap 17
   const std::vector<std::function<void(Transaction&)>> calls{
       [](Transaction& with) {
         unique(with, "nothing", {{"id", 1}});
@@ -114,7 +114,7 @@ TEST_F(BorrowedGuards, ErrorsAreTheSameAsInAHandler) {  // trap 17
   }
 }
 
-TEST_F(BorrowedGuards, AWaitThatIsTooLongIsBusy) {
+TEST_F(BorrowedGuards, a_wait_that_is_too_long_is_busy) {
   EXPECT_TRUE(row_lock(tx(), "account", {{"name", "ada"}}).applied());
   pqxx::work work(*connection_);
   work.exec("SET LOCAL lock_timeout = '50ms'");
@@ -122,7 +122,7 @@ TEST_F(BorrowedGuards, AWaitThatIsTooLongIsBusy) {
   EXPECT_THAT(message_of<StoreBusy>([&] { row_lock(with, "account", {{"name", "ada"}}); }), HasSubstr("55P03"));
 }
 
-TEST_F(BorrowedGuards, ADeadlockIsBusyForOneOfTwo) {
+TEST_F(BorrowedGuards, a_deadlock_is_busy_for_one_of_two) {
   const auto pay = [](Transaction& with) { return transition(with, "orders", {{"id", 1}}, "state", "open", "paid"); };
   const auto lock = [](Transaction& with) { return row_lock(with, "account", {{"name", "ada"}}); };
   const auto is_lost = [](Transaction& with, const Call& call) {
@@ -149,7 +149,7 @@ TEST_F(BorrowedGuards, ADeadlockIsBusyForOneOfTwo) {
   EXPECT_EQ(ours + theirs.get(), 1);
 }
 
-TEST_F(BorrowedGuards, AConnectionThatIsGoneIsUnavailableAndIsNotMadeAnew) {  // trap 15
+TEST_F(BorrowedGuards, a_connection_that_is_gone_is_unavailable_and_is_not_made_anew) {  // trap 15
   pqxx::work work(*connection_);
   auto with = postgres::borrow(work);
   const int backend_pid = connection_->backendpid();
@@ -159,7 +159,7 @@ TEST_F(BorrowedGuards, AConnectionThatIsGoneIsUnavailableAndIsNotMadeAnew) {  //
   EXPECT_ANY_THROW(row_lock(with, "account", {{"name", "ada"}}));
 }
 
-TEST_F(BorrowedGuards, EveryKindOfArgumentArrives) {
+TEST_F(BorrowedGuards, every_kind_of_argument_arrives) {
   pqxx::nontransaction work(*connection_);
   auto with = postgres::borrow(work);
   const std::vector<std::int64_t> numbers{1, -2, std::numeric_limits<std::int64_t>::min()};

@@ -20,7 +20,7 @@ using ::testing::Not;
 
 // unique
 
-TEST_F(Guards, UniqueTakesAKeyInOnceAndTellsARepeatFromAnotherRequest) {
+TEST_F(Guards, unique_takes_a_key_in_once_and_tells_a_repeat_from_another_request) {
   EXPECT_TRUE(unique(tx(), "payment", {{"id", "p1"}}, {{"cents", 500}, {"note", nullptr}}).applied());
   commit();
   const Guarded again = unique(tx(), "payment", {{"id", "p1"}}, {{"cents", 500}, {"note", nullptr}});
@@ -33,7 +33,7 @@ TEST_F(Guards, UniqueTakesAKeyInOnceAndTellsARepeatFromAnotherRequest) {
   EXPECT_EQ(sql().one("SELECT count(*) FROM payment"), "1");
 }
 
-TEST_F(Guards, UniqueWithoutValuesIsAboutTheKeyAlone) {
+TEST_F(Guards, unique_without_values_is_about_the_key_alone) {
   sql().exec("CREATE TABLE seen (kind text, number bigint, UNIQUE (number, kind))");
   const std::vector<Cell> key{{"kind", "order"}, {"number", 7}};
   EXPECT_TRUE(unique(tx(), "seen", key).applied());
@@ -41,7 +41,7 @@ TEST_F(Guards, UniqueWithoutValuesIsAboutTheKeyAlone) {
   EXPECT_TRUE(unique(tx(), "seen", {{"kind", "order"}, {"number", 8}}).applied());
 }
 
-TEST_F(Guards, OfTwoUniqueThatMeetTheSecondIsToldWhatTheFirstLeft) {  // trap 1
+TEST_F(Guards, of_two_unique_that_meet_the_second_is_told_what_the_first_left) {  // trap 1
   const auto pay = [](int cents) {
     return [cents](Transaction& with) { return unique(with, "payment", {{"id", "p1"}}, {{"cents", cents}}); };
   };
@@ -55,7 +55,7 @@ TEST_F(Guards, OfTwoUniqueThatMeetTheSecondIsToldWhatTheFirstLeft) {  // trap 1
   EXPECT_THAT(sql().column("SELECT cents FROM payment"), ElementsAre("600"));
 }
 
-TEST_F(Guards, UniqueNeverEndsTheTransaction) {  // trap 3
+TEST_F(Guards, unique_never_ends_the_transaction) {  // trap 3
   EXPECT_TRUE(unique(tx(), "payment", {{"id", "p1"}}, {{"cents", 1}}).applied());
   EXPECT_TRUE(unique(tx(), "payment", {{"id", "p1"}}, {{"cents", 2}}).conflict());
   tx().exec("INSERT INTO effect (what) VALUES ('later')");
@@ -63,7 +63,7 @@ TEST_F(Guards, UniqueNeverEndsTheTransaction) {  // trap 3
   EXPECT_THAT(effects(), ElementsAre("later"));
 }
 
-TEST_F(Guards, UniqueWithoutItsIndexSaysHowToMakeIt) {
+TEST_F(Guards, unique_without_its_index_says_how_to_make_it) {
   const std::string message = message_of<SqlError>([&] { unique(tx(), "payment", {{"note", "x"}, {"cents", 1}}); });
   EXPECT_THAT(message, AllOf(HasSubstr("unique(\"payment\")"), HasSubstr("42P10"),
                              HasSubstr("CREATE UNIQUE INDEX ON \"payment\" (\"note\", \"cents\")")));
@@ -72,7 +72,7 @@ TEST_F(Guards, UniqueWithoutItsIndexSaysHowToMakeIt) {
   EXPECT_THAT(message_of<SqlError>([&] { unique(tx(), "late", {{"id", "x"}}); }), HasSubstr("not deferrable"));
 }
 
-TEST_F(Guards, AnotherUniqueIndexIsNotTheKeys) {
+TEST_F(Guards, another_unique_index_is_not_the_keys) {
   sql().exec("CREATE UNIQUE INDEX one_note ON payment (note)");
   EXPECT_TRUE(unique(tx(), "payment", {{"id", "a"}}, {{"cents", 1}, {"note", "secret"}}).applied());
   const std::string message = message_of<SqlError>([&] {
@@ -82,7 +82,7 @@ TEST_F(Guards, AnotherUniqueIndexIsNotTheKeys) {
               AllOf(HasSubstr("one_note"), HasSubstr("another unique index"), Not(HasSubstr("secret"))));  // trap 17
 }
 
-TEST_F(Guards, ARowThatATriggerKeepsAwayIsAnErrorAndNotAVerdict) {
+TEST_F(Guards, a_row_that_a_trigger_keeps_away_is_an_error_and_not_a_verdict) {
   sql().exec(
       "CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
       "CREATE TRIGGER swallow BEFORE INSERT ON payment FOR EACH ROW EXECUTE FUNCTION swallow()");
@@ -94,7 +94,7 @@ TEST_F(Guards, ARowThatATriggerKeepsAwayIsAnErrorAndNotAVerdict) {
 
 // row_lock
 
-TEST_F(Guards, RowLockHandsBackWhatItFound) {
+TEST_F(Guards, row_lock_hands_back_what_it_found) {
   const Guarded locked = row_lock(tx(), "account", {{"name", "ada"}}, {"cents", "version"});
   EXPECT_TRUE(locked.applied());
   EXPECT_THAT(cells(locked.found), ElementsAre("1000", "7"));
@@ -102,7 +102,7 @@ TEST_F(Guards, RowLockHandsBackWhatItFound) {
   EXPECT_TRUE(row_lock(tx(), "account", {{"name", "nobody"}}).missing());
 }
 
-TEST_F(Guards, OfTwoRowLocksTheSecondWaitsAndSeesWhatTheFirstDid) {
+TEST_F(Guards, of_two_row_locks_the_second_waits_and_sees_what_the_first_did) {
   const auto take = [](Transaction& with) { return row_lock(with, "account", {{"name", "ada"}}, {"cents"}); };
   const auto take_and_spend = [&](Transaction& with) {
     Guarded locked = take(with);
@@ -113,7 +113,7 @@ TEST_F(Guards, OfTwoRowLocksTheSecondWaitsAndSeesWhatTheFirstDid) {
   EXPECT_THAT(cells(meet(take_and_spend, take, false).found), ElementsAre("700"));
 }
 
-TEST_F(Guards, RowLockThatDoesNotWaitSaysThatARivalHasTheRow) {
+TEST_F(Guards, row_lock_that_does_not_wait_says_that_a_rival_has_the_row) {
   Sql rival(schema_->url());
   rival.exec("BEGIN");
   rival.exec("UPDATE account SET cents = 1 WHERE name = 'ada'");
@@ -128,7 +128,7 @@ TEST_F(Guards, RowLockThatDoesNotWaitSaysThatARivalHasTheRow) {
   EXPECT_THAT(cells(after.found), ElementsAre("1"));
 }
 
-TEST_F(Guards, AWaitThatIsTooLongIsBusy) {
+TEST_F(Guards, a_wait_that_is_too_long_is_busy) {
   Sql rival(schema_->url());
   rival.exec("BEGIN");
   rival.exec("UPDATE account SET cents = 1 WHERE name = 'ada'");
@@ -140,7 +140,7 @@ TEST_F(Guards, AWaitThatIsTooLongIsBusy) {
 
 // transition
 
-TEST_F(Guards, TransitionMovesOnceAndSaysWhereItStandsOtherwise) {
+TEST_F(Guards, transition_moves_once_and_says_where_it_stands_otherwise) {
   const auto pay = [&](int order) {
     return transition(tx(), "orders", {{"id", order}}, "state", "open", "paid", {{"paid_by", "ada"}});
   };
@@ -160,14 +160,14 @@ TEST_F(Guards, TransitionMovesOnceAndSaysWhereItStandsOtherwise) {
               ElementsAre("paidada", "cancelled-"));
 }
 
-TEST_F(Guards, TransitionTakesNullAsAState) {
+TEST_F(Guards, transition_takes_null_as_a_state) {
   EXPECT_TRUE(transition(tx(), "orders", {{"id", 3}}, "state", nullptr, "open").applied());
   EXPECT_TRUE(transition(tx(), "orders", {{"id", 3}}, "state", nullptr, "open").already_applied());
   EXPECT_TRUE(transition(tx(), "orders", {{"id", 3}}, "state", "open", nullptr).applied());
   EXPECT_TRUE(transition(tx(), "orders", {{"id", 3}}, "state", nullptr, nullptr).already_applied());
 }
 
-TEST_F(Guards, TransitionKnowsEnumsAndShortTexts) {
+TEST_F(Guards, transition_knows_enums_and_short_texts) {
   sql().exec(
       "CREATE TYPE mood AS ENUM ('calm', 'cross'); CREATE TABLE cat (id varchar(5) PRIMARY KEY, mood mood, tag varchar(3));"
       "INSERT INTO cat VALUES ('tom', 'calm', 'new')");
@@ -177,7 +177,7 @@ TEST_F(Guards, TransitionKnowsEnumsAndShortTexts) {
   EXPECT_EQ(sqlstate_of([&] { transition(tx(), "cat", {{"id", "tom"}}, "mood", "cross", "jolly"); }), "22P02");
 }
 
-TEST_F(Guards, OfTwoTransitionsThatMeetOneMovesAndTheOtherIsTold) {  // trap 42
+TEST_F(Guards, of_two_transitions_that_meet_one_moves_and_the_other_is_told) {  // trap 42
   const auto to = [](const char* state) {
     return [state](Transaction& with) { return transition(with, "orders", {{"id", 1}}, "state", "open", state); };
   };
@@ -191,7 +191,7 @@ TEST_F(Guards, OfTwoTransitionsThatMeetOneMovesAndTheOtherIsTold) {  // trap 42
   EXPECT_EQ(sql().one("SELECT state FROM orders WHERE id = 1"), "cancelled");
 }
 
-TEST_F(Guards, ARowThatIsDeletedMeanwhileIsMissing) {
+TEST_F(Guards, a_row_that_is_deleted_meanwhile_is_missing) {
   const auto remove = [](Transaction& with) {
     with.exec("DELETE FROM orders WHERE id = 1");
     return Guarded{Verdict::applied, {}};
@@ -202,7 +202,7 @@ TEST_F(Guards, ARowThatIsDeletedMeanwhileIsMissing) {
 
 // version
 
-TEST_F(Guards, VersionChangesWhatWasReadAndNothingElse) {
+TEST_F(Guards, version_changes_what_was_read_and_nothing_else) {
   const auto spend = [&](int read) {
     return version(tx(), "account", {{"name", "ada"}}, "version", read, {{"cents", 900}});
   };
@@ -219,7 +219,7 @@ TEST_F(Guards, VersionChangesWhatWasReadAndNothingElse) {
   EXPECT_EQ(sql().one("SELECT cents || ' ' || version FROM account"), "900 9");
 }
 
-TEST_F(Guards, OfTwoVersionsThatMeetOneIsTooLate) {
+TEST_F(Guards, of_two_versions_that_meet_one_is_too_late) {
   const auto spend = [](int left) {
     return [left](Transaction& with) {
       return version(with, "account", {{"name", "ada"}}, "version", 7, {{"cents", left}});
@@ -233,7 +233,7 @@ TEST_F(Guards, OfTwoVersionsThatMeetOneIsTooLate) {
   EXPECT_EQ(sql().one("SELECT cents || ' ' || version FROM account"), "600 8");
 }
 
-TEST(GuardAnswers, MayComeFromATest) {
+TEST(GuardAnswers, may_come_from_a_test) {
   struct Answering final : Transaction {
     explicit Answering(Rows rows) : rows_(std::move(rows)) {}
     Rows run(std::string_view, std::span<const Param>) override { return rows_; }
@@ -254,7 +254,7 @@ TEST(GuardAnswers, MayComeFromATest) {
               HasSubstr("not answered"));
 }
 
-TEST_F(Guards, EachIsOneStatement) {
+TEST_F(Guards, each_is_one_statement) {
   CountingTransaction with(tx());
   for (int round = 0; round < 2; ++round) {  // applied, then not
     unique(with, "payment", {{"id", "p"}}, {{"cents", 1}});

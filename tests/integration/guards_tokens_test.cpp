@@ -31,7 +31,7 @@ class GuardTokens : public Guards {
   std::unique_ptr<Table> tokens_;
 };
 
-TEST_F(GuardTokens, ATokenIsRedeemedOnce) {
+TEST_F(GuardTokens, a_token_is_redeemed_once) {
   const std::string token = issue();
   EXPECT_EQ(token.size(), 32U);
   EXPECT_NE(token, issue());
@@ -52,7 +52,7 @@ TEST_F(GuardTokens, ATokenIsRedeemedOnce) {
       "0");
 }
 
-TEST_F(GuardTokens, OfTwoThatRedeemATokenOneWins) {
+TEST_F(GuardTokens, of_two_that_redeem_a_token_one_wins) {
   const std::string token = issue();
   const auto redeem = [&](Transaction& with) { return one_time_token::redeem(with, token, "ada", *tokens_); };
   EXPECT_TRUE(meet(redeem, false).applied());
@@ -62,7 +62,7 @@ TEST_F(GuardTokens, OfTwoThatRedeemATokenOneWins) {
                   .already_applied());
 }
 
-TEST_F(GuardTokens, WhatIsNoTokenIsUnknown) {
+TEST_F(GuardTokens, what_is_no_token_is_unknown) {
   for (const std::string& token :
        {""s, "'; DROP TABLE one_time_token; --"s, "a\0b"s, std::string(1 << 20, 'x'), "\xff\xfe"s}) {
     EXPECT_TRUE(one_time_token::redeem(tx(), token, "ada", *tokens_).missing());
@@ -74,7 +74,7 @@ TEST_F(GuardTokens, WhatIsNoTokenIsUnknown) {
   EXPECT_TRUE(one_time_token::redeem(tx(), lost, "ada", *tokens_).missing());
 }
 
-TEST_F(GuardTokens, ATokenPastItsTimeIsNotRedeemedAndIsPurged) {
+TEST_F(GuardTokens, a_token_past_its_time_is_not_redeemed_and_is_purged) {
   const std::string old = issue(), used = issue(), young = issue();
   EXPECT_TRUE(one_time_token::redeem(tx(), used, "ada", *tokens_).applied());
   commit();
@@ -94,7 +94,7 @@ TEST_F(GuardTokens, ATokenPastItsTimeIsNotRedeemedAndIsPurged) {
   EXPECT_TRUE(one_time_token::redeem(tx(), young, "ada", *tokens_).applied());
 }
 
-TEST_F(GuardTokens, TokensHaveATimeAndATable) {
+TEST_F(GuardTokens, tokens_have_a_time_and_a_table) {
   EXPECT_THAT(message_of<Error>([&] { one_time_token::issue(tx(), "ada", 0s, *tokens_); }), HasSubstr("valid_for"));
   EXPECT_EQ(sqlstate_of([&] { one_time_token::issue(tx(), "a\0b"s, 1s, *tokens_); }), "22021");
   const std::string message = message_of<SqlError>([&] {
@@ -103,14 +103,14 @@ TEST_F(GuardTokens, TokensHaveATimeAndATable) {
   EXPECT_THAT(message, AllOf(HasSubstr("no_such_schema"), HasSubstr("turnstile migrate up")));
 }
 
-TEST_F(GuardTokens, IssueAndRedeemAreOneStatementEach) {
+TEST_F(GuardTokens, issue_and_redeem_are_one_statement_each) {
   CountingTransaction with(tx());
   const std::string token = one_time_token::issue(with, "ada", 60s, *tokens_);
   for (int round = 0; round < 2; ++round) one_time_token::redeem(with, token, "ada", *tokens_);
   EXPECT_EQ(with.count, 3);
 }
 
-TEST_F(GuardTokens, ALibpqxxTransactionRedeems) {
+TEST_F(GuardTokens, a_libpqxx_transaction_redeems) {
   const std::string token = issue();
   pqxx::connection connection(schema_->url());
   for (const auto verdict : {Verdict::applied, Verdict::already_applied}) {

@@ -56,7 +56,7 @@ class HttpOnPostgres : public PostgresTest {
   HttpServer http_;
 };
 
-TEST_F(HttpOnPostgres, OfManyAtOnceOneRunsAndTheOthersAreToldSoOrAnsweredAlike) {
+TEST_F(HttpOnPostgres, of_many_at_once_one_runs_and_the_others_are_told_so_or_answered_alike) {
   serve(charge);
   int ran = 0;
   for (const auto& response : post_at_once(16)) {
@@ -73,13 +73,13 @@ TEST_F(HttpOnPostgres, OfManyAtOnceOneRunsAndTheOthersAreToldSoOrAnsweredAlike) 
   EXPECT_THAT(effects(), ElementsAre("paid"));
 }
 
-TEST_F(HttpOnPostgres, WhoWaitsIsAnsweredAlike) {
+TEST_F(HttpOnPostgres, who_waits_is_answered_alike) {
   serve(charge, {.wait = 60s});
   for (const auto& response : post_at_once(16)) EXPECT_EQ(response.body, "charge 1");
   EXPECT_THAT(effects(), ElementsAre("paid"));
 }
 
-TEST_F(HttpOnPostgres, ResponsesOfAllBytesAreKept) {
+TEST_F(HttpOnPostgres, responses_of_all_bytes_are_kept) {
   std::string body(50'000, '\0');
   for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>(i * 13);
   serve([&](const auto&, auto& response, Context&) {
@@ -94,7 +94,7 @@ TEST_F(HttpOnPostgres, ResponsesOfAllBytesAreKept) {
   EXPECT_EQ(again.body, body);
 }
 
-TEST_F(HttpOnPostgres, AServersErrorIsRolledBack) {
+TEST_F(HttpOnPostgres, a_servers_error_is_rolled_back) {
   int runs = 0;
   serve([&](const auto& request, auto& response, Context& context) {
     charge(request, response, context);
@@ -107,14 +107,14 @@ TEST_F(HttpOnPostgres, AServersErrorIsRolledBack) {
   EXPECT_THAT(effects(), ElementsAre("paid"));
 }
 
-TEST_F(HttpOnPostgres, AnotherBodyUnderTheSameKeyIsRefused) {
+TEST_F(HttpOnPostgres, another_body_under_the_same_key_is_refused) {
   serve(charge);
   EXPECT_EQ(post("k1", "10 cents").status, 201);
   EXPECT_EQ(post("k1", "99 cents").status, 422);
   EXPECT_THAT(effects(), ElementsAre("10 cents"));
 }
 
-TEST_F(HttpOnPostgres, AnyKeyIsARowOrARefusal) {
+TEST_F(HttpOnPostgres, any_key_is_a_row_or_a_refusal) {
   serve(charge);
   for (const auto& key : {R"("it's \"k1\"; --")"s, "\"" + std::string(255, '\'') + "\"", "$1"s})
     for (int i = 0; i < 2; ++i) EXPECT_EQ(post(key).status, 201) << key;
@@ -125,7 +125,7 @@ TEST_F(HttpOnPostgres, AnyKeyIsARowOrARefusal) {
   EXPECT_EQ(ids(), "3");
 }
 
-TEST_F(HttpOnPostgres, ALockThatTheEffectWaitsForIsNoRival) {
+TEST_F(HttpOnPostgres, a_lock_that_the_effect_waits_for_is_no_rival) {
   sql().exec("CREATE TABLE account (cents integer); INSERT INTO account VALUES (100)");
   serve([](const auto&, auto&, Context& context) { context.tx().exec("UPDATE account SET cents = cents - 10"); },
         {.wait = 0ms, .lock_timeout = 60s});
@@ -143,7 +143,7 @@ TEST_F(HttpOnPostgres, ALockThatTheEffectWaitsForIsNoRival) {
   EXPECT_EQ(sql().one("SELECT cents FROM account"), "90");
 }
 
-TEST_F(HttpOnPostgres, WhileTheDatabaseIsAwayTheClientIsToldToComeAgain) {
+TEST_F(HttpOnPostgres, while_the_database_is_away_the_client_is_told_to_come_again) {
   TcpProxy proxy = proxy_to(sql());
   store_ = postgres::open_store(schema_->settings_through(proxy.port()));
   serve(charge);
@@ -161,7 +161,7 @@ TEST_F(HttpOnPostgres, WhileTheDatabaseIsAwayTheClientIsToldToComeAgain) {
   EXPECT_THAT(effects(), ElementsAre("paid", "paid"));
 }
 
-TEST_F(HttpOnPostgres, AnAnswerToCommitThatIsLostIsLookedUp) {
+TEST_F(HttpOnPostgres, an_answer_to_commit_that_is_lost_is_looked_up) {
   TcpProxy proxy = proxy_to(sql());
   store_ = postgres::open_store(schema_->settings_through(proxy.port()));
   serve([&](const auto& request, auto& response, Context& context) {
@@ -194,7 +194,7 @@ class FormsOnPostgres : public HttpOnPostgres {
   http::Tokens tokens_;
 };
 
-TEST_F(FormsOnPostgres, AFormThatIsSentManyTimesAtOnceTakesEffectOnce) {
+TEST_F(FormsOnPostgres, a_form_that_is_sent_many_times_at_once_takes_effect_once) {
   serve_forms(1h);
   const std::string token = issue("ada");
   std::vector<std::future<httplib::Response>> all;
@@ -203,7 +203,7 @@ TEST_F(FormsOnPostgres, AFormThatIsSentManyTimesAtOnceTakesEffectOnce) {
   EXPECT_EQ(effects().size(), 1U);
 }
 
-TEST_F(FormsOnPostgres, ATokenIsForItsSubjectAndItsTime) {
+TEST_F(FormsOnPostgres, a_token_is_for_its_subject_and_its_time) {
   serve_forms(1h);
   const std::string token = issue("ada");
   EXPECT_EQ(post_form("grace", token).status, 410);
@@ -214,7 +214,7 @@ TEST_F(FormsOnPostgres, ATokenIsForItsSubjectAndItsTime) {
   EXPECT_THAT(effects(), IsEmpty());
 }
 
-TEST_F(FormsOnPostgres, AnAnswerThatIsKeptNoMoreIsAConflict) {
+TEST_F(FormsOnPostgres, an_answer_that_is_kept_no_more_is_a_conflict) {
   serve_forms(1h);
   const std::string token = issue("ada");
   EXPECT_EQ(post_form("ada", token).status, 201);
@@ -223,7 +223,7 @@ TEST_F(FormsOnPostgres, AnAnswerThatIsKeptNoMoreIsAConflict) {
   EXPECT_EQ(effects().size(), 1U);
 }
 
-TEST_F(FormsOnPostgres, OldTokensGoAsNewOnesAreIssued) {
+TEST_F(FormsOnPostgres, old_tokens_go_as_new_ones_are_issued) {
   serve_forms(10s);
   for (int i = 0; i < 5; ++i) issue("ada");
   sql().exec("UPDATE one_time_token SET expires_at = clock_timestamp() - interval '1 minute'");

@@ -25,7 +25,7 @@ class OnceInLibpqxx : public PostgresTest {
   std::optional<Inbox> inbox_;
 };
 
-TEST_F(OnceInLibpqxx, TheEffectTheIdAndTheOwnersStatementsAreOneTransaction) {
+TEST_F(OnceInLibpqxx, the_effect_the_id_and_the_owners_statements_are_one_transaction) {
   const std::string receipt = "receipt\0\xff"s;
   OwnedMessage message;
   message.topic = "orders";
@@ -62,7 +62,7 @@ TEST_F(OnceInLibpqxx, TheEffectTheIdAndTheOwnersStatementsAreOneTransaction) {
   }
 }
 
-TEST_F(OnceInLibpqxx, ARivalWaitsForItsEndAndNoLongerThanItsOwnLockTimeout) {
+TEST_F(OnceInLibpqxx, a_rival_waits_for_its_end_and_no_longer_than_its_own_lock_timeout) {
   pqxx::connection one(schema_->url()), other(schema_->url());
   pqxx::work first(one), second(other);
   auto with_first = postgres::borrow(first), with_second = postgres::borrow(second);
@@ -84,7 +84,7 @@ TEST_F(OnceInLibpqxx, ARivalWaitsForItsEndAndNoLongerThanItsOwnLockTimeout) {
   EXPECT_EQ(rival.get().response, "by the first");
 }
 
-TEST_F(OnceInLibpqxx, AnErrorIsPostgresOwnAndNamesTheRemedy) {
+TEST_F(OnceInLibpqxx, an_error_is_postgres_own_and_names_the_remedy) {
   sql().exec("DROP TABLE response, inbox CASCADE");
   pqxx::connection connection(schema_->url());
   pqxx::work work(connection);

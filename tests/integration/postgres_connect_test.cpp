@@ -33,7 +33,7 @@ class PostgresConnect : public PostgresTest {
   std::string database() { return sql().one("SELECT current_database()"); }
 };
 
-TEST_F(PostgresConnect, AWrongPasswordIsSaidAndNotShown) {
+TEST_F(PostgresConnect, a_wrong_password_is_said_and_not_shown) {
   sql().exec("CREATE ROLE " + schema_->name() + "_app LOGIN PASSWORD 'right'");
   const std::string message =
       refusal("postgresql://" + schema_->name() + "_app:hunter2@" + host() + ":" + port() + "/" + database());
@@ -43,7 +43,7 @@ TEST_F(PostgresConnect, AWrongPasswordIsSaidAndNotShown) {
   EXPECT_THAT(message, Not(HasSubstr("hunter2")));
 }
 
-TEST_F(PostgresConnect, AMissingPasswordIsSaid) {
+TEST_F(PostgresConnect, a_missing_password_is_said) {
   sql().exec("CREATE ROLE " + schema_->name() + "_app LOGIN PASSWORD 'right'");
   unsetenv("PGPASSWORD");
   const std::string message = refusal("postgresql://" + schema_->name() + "_app@" + host() + ":" + port() + "/" +
@@ -52,7 +52,7 @@ TEST_F(PostgresConnect, AMissingPasswordIsSaid) {
   EXPECT_THAT(message, HasSubstr("the server asks for a password, and postgres.url has none"));
 }
 
-TEST_F(PostgresConnect, AMissingDatabaseIsSaid) {
+TEST_F(PostgresConnect, a_missing_database_is_said) {
   std::string url = schema_->url();
   const auto name = url.rfind("/" + database() + "?");
   ASSERT_NE(name, std::string::npos);
@@ -61,7 +61,7 @@ TEST_F(PostgresConnect, AMissingDatabaseIsSaid) {
               AllOf(HasSubstr("\"no_such_database\" does not exist"), HasSubstr("database no_such_database")));
 }
 
-TEST_F(PostgresConnect, ARefusedConnectionIsSaid) {
+TEST_F(PostgresConnect, a_refused_connection_is_said) {
   // Bound and not listening: nobody else gets the port meanwhile.
   const int closed = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -77,7 +77,7 @@ TEST_F(PostgresConnect, ARefusedConnectionIsSaid) {
                              HasSubstr("check postgres.url and that the server runs"), Not(HasSubstr("hunter2"))));
 }
 
-TEST_F(PostgresConnect, AServerThatSaysNothingIsGivenUpInTime) {
+TEST_F(PostgresConnect, a_server_that_says_nothing_is_given_up_in_time) {
   TcpProxy proxy(host(), std::stoi(port()));
   proxy.stall(true);
   PostgresSettings settings = schema_->settings_through(proxy.port());
@@ -88,7 +88,7 @@ TEST_F(PostgresConnect, AServerThatSaysNothingIsGivenUpInTime) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
 }
 
-TEST_F(PostgresConnect, AnUnreadableUrlIsRefusedWithoutShowingIt) {
+TEST_F(PostgresConnect, an_unreadable_url_is_refused_without_showing_it) {
   for (const char* url : {"postgresql://app:hunter2@host:5432/db?nonsense=hunter2", "hunter2",
                           "postgresql://app:hun@ter2/hunter2@host/db"}) {
     const std::string message = unreadable(url);
@@ -100,7 +100,7 @@ TEST_F(PostgresConnect, AnUnreadableUrlIsRefusedWithoutShowingIt) {
   EXPECT_THAT(unreadable("postgresql://host/db", std::string(64, 's')), HasSubstr("at most 63"));
 }
 
-TEST_F(PostgresConnect, MoreSessionsThanConnectionsTakeTurns) {
+TEST_F(PostgresConnect, more_sessions_than_connections_take_turns) {
   PostgresSettings settings = schema_->settings();
   settings.connections = 1;
   open(settings);

@@ -32,7 +32,7 @@ class PostgresConnections : public PostgresRoleTest {
   }
 };
 
-TEST_F(PostgresConnections, ThoseToAReadOnlyServerAreNotUsedAgain) {
+TEST_F(PostgresConnections, those_to_a_read_only_server_are_not_used_again) {
   PostgresSettings settings = app_->settings();
   settings.connections = 2;
   open(settings);
@@ -49,7 +49,7 @@ TEST_F(PostgresConnections, ThoseToAReadOnlyServerAreNotUsedAgain) {
   store_->register_handler("another");
 }
 
-TEST_F(PostgresConnections, OfSeveralHostsTheOneIsChosenThatCanBeWrittenTo) {
+TEST_F(PostgresConnections, of_several_hosts_the_one_is_chosen_that_can_be_written_to) {
   const std::string url = app_->url();
   const auto authority = url.find('@') + 1;
   const std::string host = url.substr(authority, url.find('/', authority) - authority);
@@ -66,7 +66,7 @@ TEST_F(PostgresConnections, OfSeveralHostsTheOneIsChosenThatCanBeWrittenTo) {
   read_only(false);
 }
 
-TEST_F(PostgresConnections, AServerThatHangsIsFoundOut) {
+TEST_F(PostgresConnections, a_server_that_hangs_is_found_out) {
   TcpProxy proxy = proxy_to(sql());
   PostgresSettings settings = schema_->settings_through(proxy.port());
   settings.connect_timeout = 500ms;
@@ -98,7 +98,7 @@ TEST_F(PostgresConnections, AServerThatHangsIsFoundOut) {
   session_->commit();
 }
 
-TEST_F(PostgresConnections, AStatementMayBeSlowWhileTheServerAnswersOthers) {
+TEST_F(PostgresConnections, a_statement_may_be_slow_while_the_server_answers_others) {
   PostgresSettings settings = schema_->settings();
   settings.connect_timeout = 200ms;  // after 400 ms it is tried whether anybody answers
   open(settings);
@@ -107,7 +107,7 @@ TEST_F(PostgresConnections, AStatementMayBeSlowWhileTheServerAnswersOthers) {
   session_->commit();
 }
 
-TEST_F(PostgresConnections, AHandlerThatAsksForAnotherConnectionIsToldWhatToDo) {
+TEST_F(PostgresConnections, a_handler_that_asks_for_another_connection_is_told_what_to_do) {
   PostgresSettings settings = schema_->settings();
   settings.connections = 1;
   open(settings);

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 class PostgresErrors : public PostgresTest {};
 
-TEST_F(PostgresErrors, AConstraintIsTheMessagesFaultAndItsDetailStaysInTheServer) {  // trap 17
+TEST_F(PostgresErrors, a_constraint_is_the_messages_fault_and_its_detail_stays_in_the_server) {  // trap 17
   sql().exec("CREATE UNIQUE INDEX one_of_each ON effect (what)");
   begin("a");
   tx().exec("INSERT INTO effect (what) VALUES ('secret value')");
@@ -26,7 +26,7 @@ TEST_F(PostgresErrors, AConstraintIsTheMessagesFaultAndItsDetailStaysInTheServer
   EXPECT_THAT(message, Not(HasSubstr("secret value")));
 }
 
-TEST_F(PostgresErrors, AConstraintThatIsCheckedAtCommitIsAnSqlError) {
+TEST_F(PostgresErrors, a_constraint_that_is_checked_at_commit_is_an_sql_error) {
   sql().exec("ALTER TABLE effect ADD CONSTRAINT late UNIQUE (what) DEFERRABLE INITIALLY DEFERRED");
   begin("a");
   for (int i = 0; i < 2; ++i) tx().exec("INSERT INTO effect (what) VALUES ('twice')");
@@ -37,7 +37,7 @@ TEST_F(PostgresErrors, AConstraintThatIsCheckedAtCommitIsAnSqlError) {
   EXPECT_EQ(ids(), "1");
 }
 
-TEST_F(PostgresErrors, ALockThatIsNotGotInTimeIsBusy) {  // trap 1
+TEST_F(PostgresErrors, a_lock_that_is_not_got_in_time_is_busy) {  // trap 1
   Sql rival(schema_->url());
   rival.exec("BEGIN");
   rival.exec("LOCK TABLE effect");
@@ -53,7 +53,7 @@ TEST_F(PostgresErrors, ALockThatIsNotGotInTimeIsBusy) {  // trap 1
   EXPECT_THAT(message_of<StoreBusy>([&] { session_->commit(); }), HasSubstr("55P03"));
 }
 
-TEST_F(PostgresErrors, ADeadlockOfHandlersIsBusyForOneOfThem) {
+TEST_F(PostgresErrors, a_deadlock_of_handlers_is_busy_for_one_of_them) {
   sql().exec("INSERT INTO effect (what) VALUES ('one'), ('two')");
   const auto lock = [](Transaction& with, const char* what) {
     with.exec("UPDATE effect SET what = what WHERE what = $1", what);
@@ -79,7 +79,7 @@ TEST_F(PostgresErrors, ADeadlockOfHandlersIsBusyForOneOfThem) {
   EXPECT_EQ(mine + theirs.get(), 1);
 }
 
-TEST_F(PostgresErrors, AHandlerThatLeavesItsTransactionOpenForTooLongHasFailed) {
+TEST_F(PostgresErrors, a_handler_that_leaves_its_transaction_open_for_too_long_has_failed) {
   InboxScope silent = scope();
   silent.idle_timeout = 100ms;
   for (const bool at_commit : {true, false}) {
@@ -96,7 +96,7 @@ TEST_F(PostgresErrors, AHandlerThatLeavesItsTransactionOpenForTooLongHasFailed) 
   session_->commit();
 }
 
-TEST_F(PostgresErrors, ABackendTerminatedInMidTransactionIsUnavailableAndNothingIsCommitted) {
+TEST_F(PostgresErrors, a_backend_terminated_in_mid_transaction_is_unavailable_and_nothing_is_committed) {
   for (const bool at_commit : {true, false}) {
     begin("a");
     tx().exec("INSERT INTO effect (what) VALUES ('x')");
@@ -117,7 +117,7 @@ TEST_F(PostgresErrors, ABackendTerminatedInMidTransactionIsUnavailableAndNothing
   EXPECT_EQ(ids(), "1");
 }
 
-TEST_F(PostgresErrors, IdleConnectionsThatDiedAreReplacedInSilence) {
+TEST_F(PostgresErrors, idle_connections_that_died_are_replaced_in_silence) {
   begin("a");
   const int first = backend();
   session_->commit();
@@ -132,7 +132,7 @@ TEST_F(PostgresErrors, IdleConnectionsThatDiedAreReplacedInSilence) {
   EXPECT_EQ(store_->register_handler("charge"), handler_);
 }
 
-TEST_F(PostgresErrors, ALostAnswerToCommitIsInDoubtAndALostRequestToo) {  // trap 13
+TEST_F(PostgresErrors, a_lost_answer_to_commit_is_in_doubt_and_a_lost_request_too) {  // trap 13
   TcpProxy proxy = proxy_to(sql());
   open(schema_->settings_through(proxy.port()));
   for (const bool carried_out : {true, false}) {
@@ -145,14 +145,14 @@ TEST_F(PostgresErrors, ALostAnswerToCommitIsInDoubtAndALostRequestToo) {  // tra
   EXPECT_THAT(effects(), ::testing::ElementsAre("carried out"));
 }
 
-TEST_F(PostgresErrors, AnErrorBeforeACommitIsCertainEvenWhenTheConnectionGoes) {
+TEST_F(PostgresErrors, an_error_before_a_commit_is_certain_even_when_the_connection_goes) {
   begin("a");
   tx().defer("SELECT 1 / 0");
   tx().defer("SELECT pg_terminate_backend(pg_backend_pid())");  // skipped
   EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "22012");
 }
 
-TEST_F(PostgresErrors, AHandlerMayUseSavepointsOfItsOwn) {
+TEST_F(PostgresErrors, a_handler_may_use_savepoints_of_its_own) {
   begin("a");
   tx().exec("SAVEPOINT mine");
   EXPECT_EQ(sqlstate_of([&] { tx().exec("SELECT 1 / 0"); }), "22012");
@@ -162,7 +162,7 @@ TEST_F(PostgresErrors, AHandlerMayUseSavepointsOfItsOwn) {
   EXPECT_THAT(effects(), ::testing::ElementsAre("saved"));
 }
 
-TEST_F(PostgresErrors, CopyIsRefusedWithTheWayOut) {
+TEST_F(PostgresErrors, copy_is_refused_with_the_way_out) {
   begin("a");
   EXPECT_THAT(message_of<SqlError>([&] { tx().exec("COPY effect (what) FROM STDIN"); }), HasSubstr("native()"));
   session_->rollback();
@@ -170,7 +170,7 @@ TEST_F(PostgresErrors, CopyIsRefusedWithTheWayOut) {
   session_->commit();
 }
 
-TEST_F(PostgresErrors, WeakSettingsOfTheServerAreFound) {  // trap 18
+TEST_F(PostgresErrors, weak_settings_of_the_server_are_found) {  // trap 18
   EXPECT_THAT(postgres::lint_server(schema_->settings()), IsEmpty());
   PostgresSettings weak = schema_->settings();
   weak.url = Secret(schema_->url() + "%20-csynchronous_commit%3Doff");
@@ -181,7 +181,7 @@ TEST_F(PostgresErrors, WeakSettingsOfTheServerAreFound) {  // trap 18
 }
 
 /// The table holds what PostgreSQL can; the header turnstile-original-timestamp has each.
-TEST_F(PostgresErrors, ADeadLettersTimestampIsKeptWherePostgresCanHoldIt) {
+TEST_F(PostgresErrors, a_dead_letters_timestamp_is_kept_where_postgres_can_hold_it) {
   Offset offset = 0;
   for (const std::int64_t ms : {std::int64_t{1'700'000'000'123}, std::int64_t{-1}, std::int64_t{1} << 53,
                                 (std::int64_t{1} << 53) + 1, std::int64_t{1'700'000'000'123'456'789}}) {

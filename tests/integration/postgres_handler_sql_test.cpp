@@ -27,7 +27,7 @@ class PostgresHandlerSql : public PostgresTest {
   }
 };
 
-TEST_F(PostgresHandlerSql, DoesNotEndTheTransaction) {
+TEST_F(PostgresHandlerSql, does_not_end_the_transaction) {
   for (const char* statement : {"COMMIT", "ROLLBACK", " /* a */ rollback and chain", "-- b\nEND", "ABORT", "BEGIN",
                                 "PREPARE TRANSACTION 'x'", ";COMMIT"}) {
     begin(statement);
@@ -46,7 +46,7 @@ TEST_F(PostgresHandlerSql, DoesNotEndTheTransaction) {
   EXPECT_THAT(effects(), ElementsAre("goes on"));
 }
 
-TEST_F(PostgresHandlerSql, SeveralStatementsInOneTextAreRefusedByTheServer) {
+TEST_F(PostgresHandlerSql, several_statements_in_one_text_are_refused_by_the_server) {
   begin("a");
   EXPECT_EQ(sqlstate_of([&] { tx().exec("SELECT 1; COMMIT"); }), "42601");
   session_->rollback();
@@ -56,7 +56,7 @@ TEST_F(PostgresHandlerSql, SeveralStatementsInOneTextAreRefusedByTheServer) {
   EXPECT_EQ(ids(), "0");
 }
 
-TEST_F(PostgresHandlerSql, ProceduresCannotEndTheTransactionEither) {
+TEST_F(PostgresHandlerSql, procedures_cannot_end_the_transaction_either) {
   sql().exec("CREATE PROCEDURE ending() LANGUAGE plpgsql AS $$ BEGIN COMMIT; END $$");
   for (const char* statement : {"CALL ending()", "DO $$ BEGIN COMMIT; END $$", "DO $$ BEGIN ROLLBACK; END $$"}) {
     begin("a");
@@ -69,7 +69,7 @@ TEST_F(PostgresHandlerSql, ProceduresCannotEndTheTransactionEither) {
   EXPECT_EQ(ids(), "0");
 }
 
-TEST_F(PostgresHandlerSql, LibpqxxCannotCommitIt) {
+TEST_F(PostgresHandlerSql, libpqxx_cannot_commit_it) {
   for (const char* statement : {"COMMIT", "COMMIT AND CHAIN", "COMMIT; BEGIN"}) {
     begin("a", 3);
     effect("of the first message");
@@ -81,7 +81,7 @@ TEST_F(PostgresHandlerSql, LibpqxxCannotCommitIt) {
   }
 }
 
-TEST_F(PostgresHandlerSql, LibpqxxCannotCommitItAfterASavepointEither) {
+TEST_F(PostgresHandlerSql, libpqxx_cannot_commit_it_after_a_savepoint_either) {
   for (const bool deferred : {false, true}) {
     begin("a", 3);
     if (deferred) tx().defer("SAVEPOINT s");
@@ -94,7 +94,7 @@ TEST_F(PostgresHandlerSql, LibpqxxCannotCommitItAfterASavepointEither) {
   }
 }
 
-TEST_F(PostgresHandlerSql, LibpqxxCannotCommitItAfterCloseAll) {
+TEST_F(PostgresHandlerSql, libpqxx_cannot_commit_it_after_close_all) {
   begin("a", 3);
   EXPECT_EQ(sqlstate_of([&] { tx().exec("CLOSE ALL"); }), "2D000");
   pqxx::transaction_base& native = postgres::native(tx());
@@ -110,7 +110,7 @@ TEST_F(PostgresHandlerSql, LibpqxxCannotCommitItAfterCloseAll) {
   session_->commit();
 }
 
-TEST_F(PostgresHandlerSql, ACommitThatDidSucceedIsCalledOne) {
+TEST_F(PostgresHandlerSql, a_commit_that_did_succeed_is_called_one) {
   begin("a", 3);
   try {
     postgres::native(tx()).exec("CLOSE turnstile_transaction; COMMIT");
@@ -122,7 +122,7 @@ TEST_F(PostgresHandlerSql, ACommitThatDidSucceedIsCalledOne) {
   EXPECT_EQ(ids(), "3");
 }
 
-TEST_F(PostgresHandlerSql, ARollbackThroughLibpqxxIsFoundOut) {
+TEST_F(PostgresHandlerSql, a_rollback_through_libpqxx_is_found_out) {
   for (const char* statement : {"ROLLBACK", "ROLLBACK AND CHAIN", "ROLLBACK; BEGIN"}) {
     for (const bool at_commit : {true, false}) {
       begin("a", 3);
@@ -147,7 +147,7 @@ TEST_F(PostgresHandlerSql, ARollbackThroughLibpqxxIsFoundOut) {
   session_->commit();
 }
 
-TEST_F(PostgresHandlerSql, SavepointsWorkOnBothSidesOfLibpqxx) {
+TEST_F(PostgresHandlerSql, savepoints_work_on_both_sides_of_libpqxx) {
   begin("a");
   tx().exec("SAVEPOINT mine");
   postgres::native(tx()).exec("INSERT INTO effect (what) VALUES ('taken back')");
@@ -167,7 +167,7 @@ const std::vector<std::pair<const char*, std::function<void(Transaction&, const 
     {"defer", [](Transaction& tx, const std::string& sql) { tx.defer(sql); }},
     {"native", [](Transaction& tx, const std::string& sql) { postgres::native(tx).exec(sql); }}};
 
-TEST_F(PostgresHandlerSql, NoMessageGoesBackToASavepointOfAnother) {
+TEST_F(PostgresHandlerSql, no_message_goes_back_to_a_savepoint_of_another) {
   for (const auto& [made, make] : kWays) {
     for (const auto& [undone, undo] : kWays) {
       for (const char* back : {"ROLLBACK TO SAVEPOINT s", "RELEASE SAVEPOINT s"}) {
@@ -190,7 +190,7 @@ TEST_F(PostgresHandlerSql, NoMessageGoesBackToASavepointOfAnother) {
   }
 }
 
-TEST_F(PostgresHandlerSql, SavepointsOfOneNameInTwoMessagesAreTwo) {
+TEST_F(PostgresHandlerSql, savepoints_of_one_name_in_two_messages_are_two) {
   for (const auto& [way, send] : kWays) {
     begin(way, 3);
     for (std::size_t i = 0; i < 3; ++i) {
@@ -208,7 +208,7 @@ TEST_F(PostgresHandlerSql, SavepointsOfOneNameInTwoMessagesAreTwo) {
   EXPECT_EQ(ids(), "9");
 }
 
-TEST_F(PostgresHandlerSql, AFailureOfAnotherMessageIsNotUndoneByASavepoint) {
+TEST_F(PostgresHandlerSql, a_failure_of_another_message_is_not_undone_by_a_savepoint) {
   for (const auto& [way, undo] : kWays) {
     for (const bool swallowed : {false, true}) {
       begin("a", 2);
@@ -237,7 +237,7 @@ TEST_F(PostgresHandlerSql, AFailureOfAnotherMessageIsNotUndoneByASavepoint) {
   }
 }
 
-TEST_F(PostgresHandlerSql, ADeferredFailureIsReadBeforeTheCommit) {
+TEST_F(PostgresHandlerSql, a_deferred_failure_is_read_before_the_commit) {
   begin("a");
   tx().defer("SAVEPOINT s");
   tx().defer("SELECT 1 / 0");
@@ -248,14 +248,14 @@ TEST_F(PostgresHandlerSql, ADeferredFailureIsReadBeforeTheCommit) {
   EXPECT_EQ(ids(), "0");
 }
 
-TEST_F(PostgresHandlerSql, SettingsOfTheSessionAreNotLeftToOtherMessages) {
+TEST_F(PostgresHandlerSql, settings_of_the_session_are_not_left_to_other_messages) {
   begin("a");
   EXPECT_THAT(message_of<SqlError>([&] { tx().exec("SET search_path = pg_temp"); }), HasSubstr("SET LOCAL"));
   tx().exec("SET LOCAL search_path = pg_temp");
   session_->rollback();
 }
 
-TEST_F(PostgresHandlerSql, ANulDoesNotCutAStatement) {
+TEST_F(PostgresHandlerSql, a_nul_does_not_cut_a_statement) {
   begin("a");
   effect("stays");
   const std::string sql("DELETE FROM effect\0 WHERE what = 'other'", 39);
@@ -265,7 +265,7 @@ TEST_F(PostgresHandlerSql, ANulDoesNotCutAStatement) {
   EXPECT_THAT(effects(), ElementsAre("stays"));
 }
 
-TEST_F(PostgresHandlerSql, AnErrorOnALivingConnectionIsNoOutageWhateverItsClass) {
+TEST_F(PostgresHandlerSql, an_error_on_a_living_connection_is_no_outage_whatever_its_class) {
   for (const char* state : {"08006", "53100", "53400", "58030", "25006", "57P03"}) {
     begin("a");
     EXPECT_EQ(sqlstate_of([&] { tx().exec(raises(state)); }), state);
@@ -284,7 +284,7 @@ TEST_F(PostgresHandlerSql, AnErrorOnALivingConnectionIsNoOutageWhateverItsClass)
   EXPECT_GE(of_the_statement, 2);
 }
 
-TEST_F(PostgresHandlerSql, TooManyArgumentsAreTheStatementsFault) {
+TEST_F(PostgresHandlerSql, too_many_arguments_are_the_statements_fault) {
   begin("a");
   const std::vector<Param> params(65'536, Param(1));
   EXPECT_EQ(sqlstate_of([&] { tx().run("SELECT 1", params); }), "54023");
@@ -294,7 +294,7 @@ TEST_F(PostgresHandlerSql, TooManyArgumentsAreTheStatementsFault) {
   EXPECT_THAT(effects(), ElementsAre("goes on"));
 }
 
-TEST_F(PostgresHandlerSql, AnErrorInTheFrameworksStatementsIsTheStores) {
+TEST_F(PostgresHandlerSql, an_error_in_the_frameworks_statements_is_the_stores) {
   sql().exec(
       "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = TG_ARGV[0]; END $$");
   for (const char* state : {"P0001", "XX002", "23514", "22023"}) {
@@ -320,7 +320,7 @@ TEST_F(PostgresHandlerSql, AnErrorInTheFrameworksStatementsIsTheStores) {
   session_->commit();
 }
 
-TEST_F(PostgresHandlerSql, ADeferredTriggerOnATableOfTheFrameworksIsTheStores) {
+TEST_F(PostgresHandlerSql, a_deferred_trigger_on_a_table_of_the_frameworks_is_the_stores) {
   sql().exec(
       "CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '23514'; END $$");
   sql().exec(
@@ -343,7 +343,7 @@ TEST_F(PostgresHandlerSql, ADeferredTriggerOnATableOfTheFrameworksIsTheStores) {
   EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "23514");
 }
 
-TEST_F(PostgresHandlerSql, AServerThatFailsAtCommitIsNoFaultOfTheMessage) {
+TEST_F(PostgresHandlerSql, a_server_that_fails_at_commit_is_no_fault_of_the_message) {
   sql().exec(
       "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = TG_ARGV[0]; END $$");
   for (const char* state : {"53100", "57P01", "58030", "XX001"}) {
@@ -358,7 +358,7 @@ TEST_F(PostgresHandlerSql, AServerThatFailsAtCommitIsNoFaultOfTheMessage) {
   }
 }
 
-TEST_F(PostgresHandlerSql, ATopicThatCannotBeOneIsTheMessagesFault) {
+TEST_F(PostgresHandlerSql, a_topic_that_cannot_be_one_is_the_messages_fault) {
   begin("a");
   for (const std::string& topic : {std::string("bad\xff"), std::string("nul\0", 4), std::string()}) {
     OwnedMessage published;

@@ -38,7 +38,7 @@ class PostgresMigrations : public EmptySchemaTest {
   }
 };
 
-TEST_F(PostgresMigrations, UpStatusAndDown) {
+TEST_F(PostgresMigrations, up_status_and_down) {
   const auto& known = embedded_migration_list();
   for (const auto& state : migrate_status(settings_, known)) EXPECT_EQ(state.kind, Kind::pending);
   EXPECT_EQ(migrate_up(settings_, known).size(), known.size());
@@ -54,7 +54,7 @@ TEST_F(PostgresMigrations, UpStatusAndDown) {
   EXPECT_EQ(migrate_up(settings_, known).size(), known.size());
 }
 
-TEST_F(PostgresMigrations, OfTenThatStartAtOnceOneRunsThem) {
+TEST_F(PostgresMigrations, of_ten_that_start_at_once_one_runs_them) {
   std::vector<std::future<std::size_t>> replicas;
   for (int i = 0; i < 10; ++i) {
     replicas.push_back(
@@ -65,19 +65,19 @@ TEST_F(PostgresMigrations, OfTenThatStartAtOnceOneRunsThem) {
   EXPECT_EQ(ran, embedded_migration_list().size());
 }
 
-TEST_F(PostgresMigrations, AMissingSchemaNamesTheCommand) {
+TEST_F(PostgresMigrations, a_missing_schema_names_the_command) {
   EXPECT_THAT(schema_error(), AllOf(HasSubstr("no schema " + schema_->name()), HasSubstr("turnstile migrate up"),
                                     HasSubstr("--schema NAME (TURNSTILE_POSTGRES_SCHEMA")));
 }
 
-TEST_F(PostgresMigrations, AnOlderSchemaNamesTheFileAndTheCommand) {
+TEST_F(PostgresMigrations, an_older_schema_names_the_file_and_the_command) {
   migrate_up(settings_, embedded_migration_list());
   sql().exec("DELETE FROM migration");
   EXPECT_THAT(schema_error(), AllOf(HasSubstr("older than this build"), HasSubstr("0001_inbox.up.sql was not run"),
                                     HasSubstr("turnstile migrate up")));
 }
 
-TEST_F(PostgresMigrations, ANewerSchemaIsRefusedByConsumersAndByMigrations) {
+TEST_F(PostgresMigrations, a_newer_schema_is_refused_by_consumers_and_by_migrations) {
   migrate_up(settings_, with_next("CREATE TABLE more (n integer);"));
   EXPECT_THAT(schema_error(), AllOf(HasSubstr("newer than this build"), HasSubstr("(more)")));
   EXPECT_THROW(migrate_up(settings_, embedded_migration_list()), SchemaError);
@@ -87,7 +87,7 @@ TEST_F(PostgresMigrations, ANewerSchemaIsRefusedByConsumersAndByMigrations) {
   EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
 }
 
-TEST_F(PostgresMigrations, AChangedFileIsRefusedWithItsName) {
+TEST_F(PostgresMigrations, a_changed_file_is_refused_with_its_name) {
   migrate_up(settings_, embedded_migration_list());
   auto changed = embedded_migration_list();
   changed[0].checksum[0] = changed[0].checksum[0] == '0' ? '1' : '0';
@@ -98,14 +98,14 @@ TEST_F(PostgresMigrations, AChangedFileIsRefusedWithItsName) {
   EXPECT_THAT(schema_error(), HasSubstr("0001_inbox.up.sql: was changed"));
 }
 
-TEST_F(PostgresMigrations, AFileThatFailsChangesNothingAndSaysWhere) {
+TEST_F(PostgresMigrations, a_file_that_fails_changes_nothing_and_says_where) {
   const auto broken = with_next("CREATE TABLE more (n integer);\nSELECT 1;\nINSERT INTO moore VALUES (1);\n");
   EXPECT_THAT(message_of<SchemaError>([&] { migrate_up(settings_, broken); }),
               AllOf(HasSubstr("0099_more.up.sql:3: "), HasSubstr("42P01"), HasSubstr("nothing was changed")));
   EXPECT_EQ(tables(), "0");
 }
 
-TEST_F(PostgresMigrations, WhatStandsInTheWayIsNamed) {
+TEST_F(PostgresMigrations, what_stands_in_the_way_is_named) {
   const auto& known = embedded_migration_list();
   migrate_up(settings_, known);
   const std::string schema = schema_->name();
@@ -118,14 +118,14 @@ TEST_F(PostgresMigrations, WhatStandsInTheWayIsNamed) {
   EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
 }
 
-TEST_F(PostgresMigrations, ARowThatAMigrationMeetsIsNotShown) {
+TEST_F(PostgresMigrations, a_row_that_a_migration_meets_is_not_shown) {
   migrate_up(settings_, embedded_migration_list());
   const auto clash = with_next("CREATE TABLE more (n text UNIQUE);\nINSERT INTO more VALUES ('secret'), ('secret');\n");
   EXPECT_THAT(message_of<SchemaError>([&] { migrate_up(settings_, clash); }),
               AllOf(HasSubstr("23505"), HasSubstr("nothing was changed"), Not(HasSubstr("secret"))));
 }
 
-TEST_F(PostgresMigrations, WhatPsqlRanIsTakenOver) {
+TEST_F(PostgresMigrations, what_psql_ran_is_taken_over) {
   sql().exec("CREATE SCHEMA " + schema_->name());
   for (const Migration& migration : embedded_migration_list()) sql().exec(migration.up);
   EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
@@ -133,14 +133,14 @@ TEST_F(PostgresMigrations, WhatPsqlRanIsTakenOver) {
   EXPECT_EQ(sql().one("SELECT checksum FROM migration WHERE number = 1"), embedded_migration_list()[0].checksum);
 }
 
-TEST_F(PostgresMigrations, ASchemasNameIsQuoted) {
+TEST_F(PostgresMigrations, a_schemas_name_is_quoted) {
   settings_.schema = "Select_" + schema_->name();
   migrate_up(settings_, embedded_migration_list());
   EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
   sql().exec("DROP SCHEMA \"" + settings_.schema + "\" CASCADE");
 }
 
-TEST_F(PostgresMigrations, WhoMayNotMakeASchemaReadsWhatToRun) {
+TEST_F(PostgresMigrations, who_may_not_make_a_schema_reads_what_to_run) {
   const std::string role = schema_->name() + "_guest";
   sql().exec("CREATE ROLE " + role + " LOGIN PASSWORD 'guest'");
   PostgresSettings guest = settings_;
@@ -151,7 +151,7 @@ TEST_F(PostgresMigrations, WhoMayNotMakeASchemaReadsWhatToRun) {
                              HasSubstr("CREATE SCHEMA \"" + schema_->name() + "\" AUTHORIZATION \"" + role + "\";")));
 }
 
-TEST(PostgresMigrationFiles, TheFolderAndTheLibraryHoldTheSame) {
+TEST(PostgresMigrationFiles, the_folder_and_the_library_hold_the_same) {
   const auto folder = postgres::read_migrations(std::filesystem::path(TURNSTILE_SOURCE_DIR) / "migrations");
   const auto& embedded = embedded_migration_list();
   ASSERT_EQ(folder.size(), embedded.size());
@@ -162,7 +162,7 @@ TEST(PostgresMigrationFiles, TheFolderAndTheLibraryHoldTheSame) {
   }
 }
 
-TEST(PostgresMigrationFiles, BadFoldersAreRefusedWithAllThatIsWrong) {
+TEST(PostgresMigrationFiles, bad_folders_are_refused_with_all_that_is_wrong) {
   const auto folder = std::filesystem::temp_directory_path() / ("turnstile_migrations_" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   for (const char* name : {"0001_one.up.sql", "0003_three.up.sql", "0003_three.down.sql", "readme.sql", "x_y.up.sql"}) {

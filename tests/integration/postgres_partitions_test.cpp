@@ -45,7 +45,7 @@ class PostgresPartitions : public EmptySchemaTest {
   }
 };
 
-TEST_F(PostgresPartitions, ANewSchemaIsMadeWithThem) {
+TEST_F(PostgresPartitions, a_new_schema_is_made_with_them) {
   EXPECT_EQ(inbox_partitions(settings_), 0);
   up(16);
   EXPECT_EQ(inbox_partitions(settings_), 16);
@@ -58,7 +58,7 @@ TEST_F(PostgresPartitions, ANewSchemaIsMadeWithThem) {
   EXPECT_EQ(sql().one("SELECT count(*) FROM inbox"), "2000");
 }
 
-TEST_F(PostgresPartitions, AnyNumberFromTwoTo64) {
+TEST_F(PostgresPartitions, any_number_from_two_to64) {
   up(2);
   up(5);
   up(64);
@@ -71,14 +71,14 @@ TEST_F(PostgresPartitions, AnyNumberFromTwoTo64) {
   }
 }
 
-TEST_F(PostgresPartitions, AnEmptyInboxOfAnOlderSchemaIsMadeAnew) {
+TEST_F(PostgresPartitions, an_empty_inbox_of_an_older_schema_is_made_anew) {
   up();
   EXPECT_EQ(inbox_partitions(settings_), 1);
   up(4);
   EXPECT_EQ(inbox_partitions(settings_), 4);
 }
 
-TEST_F(PostgresPartitions, WhatHoldsIdsIsLeftAloneAndTheWayOutIsSaid) {
+TEST_F(PostgresPartitions, what_holds_ids_is_left_alone_and_the_way_out_is_said) {
   up();
   fill(100);
   EXPECT_THAT(refusal(8), AllOf(HasSubstr("holds ids"), HasSubstr("8 partitions"), HasSubstr("nothing was changed"),
@@ -95,7 +95,7 @@ TEST_F(PostgresPartitions, WhatHoldsIdsIsLeftAloneAndTheWayOutIsSaid) {
   EXPECT_EQ(sql().one("SELECT count(*) FROM inbox"), "100");
 }
 
-TEST_F(PostgresPartitions, NothingElseOfTheTableChanges) {
+TEST_F(PostgresPartitions, nothing_else_of_the_table_changes) {
   up();
   const std::string role = schema_->name() + "_app";
   sql().exec("CREATE ROLE " + role);
@@ -111,7 +111,7 @@ TEST_F(PostgresPartitions, NothingElseOfTheTableChanges) {
   sql().exec("DROP OWNED BY " + role + "; DROP ROLE " + role);
 }
 
-TEST_F(PostgresPartitions, WhatCannotBeCarriedOverIsNotLostInSilence) {
+TEST_F(PostgresPartitions, what_cannot_be_carried_over_is_not_lost_in_silence) {
   up();
   sql().exec(
       "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
@@ -123,7 +123,7 @@ TEST_F(PostgresPartitions, WhatCannotBeCarriedOverIsNotLostInSilence) {
 }
 
 // migrations/README.md: the files and one SELECT, in psql.
-TEST_F(PostgresPartitions, PsqlAloneCanDoIt) {
+TEST_F(PostgresPartitions, psql_alone_can_do_it) {
   sql().exec("CREATE SCHEMA " + schema_->name());
   std::string command = "set -e; export PGOPTIONS='-c search_path=" + schema_->name() + "'; ";
   for (const auto& migration : embedded_migration_list()) {
@@ -140,7 +140,7 @@ TEST_F(PostgresPartitions, PsqlAloneCanDoIt) {
   EXPECT_EQ(inbox_partitions(settings_), 16);
 }
 
-TEST_F(PostgresPartitions, DownMakesOneTableOfIt) {
+TEST_F(PostgresPartitions, down_makes_one_table_of_it) {
   up(6);
   fill(50);
   const auto steps = static_cast<int>(embedded_migration_list().size()) - 3;
@@ -154,7 +154,7 @@ TEST_F(PostgresPartitions, DownMakesOneTableOfIt) {
 }
 
 // Row numbers mean nothing over partitions: each has its own (7, 3).
-TEST_F(PostgresPartitions, PurgeDeletesTheOldOfEachAndNothingElse) {
+TEST_F(PostgresPartitions, purge_deletes_the_old_of_each_and_nothing_else) {
   up(5);
   sql().exec("INSERT INTO handler (id, name) VALUES (1, 'charge')");
   sql().exec(
@@ -175,7 +175,7 @@ TEST_F(PostgresPartitions, PurgeDeletesTheOldOfEachAndNothingElse) {
   EXPECT_GT(admin.stats().table_bytes, 20'000 * 64);
 }
 
-TEST_F(PostgresPartitions, TheCleanerGoesThroughAllOfThem) {
+TEST_F(PostgresPartitions, the_cleaner_goes_through_all_of_them) {
   up(5);
   const auto store = postgres::open_store(settings_);
   const HandlerId handler = store->register_handler("charge");

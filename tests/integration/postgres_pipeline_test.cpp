@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 class PostgresPipeline : public PostgresTest {};
 
-TEST_F(PostgresPipeline, TenThousandLargeStatementsDoNotFillTheSocketsToADeadlock) {  // trap 44
+TEST_F(PostgresPipeline, ten_thousand_large_statements_do_not_fill_the_sockets_to_a_deadlock) {  // trap 44
   begin("a", 1);
   const std::string kilobyte(1'000, 'x');
   for (int i = 0; i < 10'000; ++i) {
@@ -28,7 +28,7 @@ TEST_F(PostgresPipeline, TenThousandLargeStatementsDoNotFillTheSocketsToADeadloc
   EXPECT_EQ(sql().one("SELECT count(*) || ' ' || sum(length(what)) FROM effect"), "10000 10000000");
 }
 
-TEST_F(PostgresPipeline, AnErrorDeepInsideNamesItsMessageAndUndoesAll) {
+TEST_F(PostgresPipeline, an_error_deep_inside_names_its_message_and_undoes_all) {
   begin("a", 1);
   const std::string kilobyte(1'000, 'x');
   for (std::size_t i = 0; i < 2'000; ++i) {
@@ -46,7 +46,7 @@ TEST_F(PostgresPipeline, AnErrorDeepInsideNamesItsMessageAndUndoesAll) {
   EXPECT_EQ(ids(), "0");
 }
 
-TEST_F(PostgresPipeline, WithoutPreparedStatementsAllIsTheSame) {  // trap 14
+TEST_F(PostgresPipeline, without_prepared_statements_all_is_the_same) {  // trap 14
   PostgresSettings settings = schema_->settings();
   settings.prepared_statements = false;
   open(settings);
@@ -59,7 +59,7 @@ TEST_F(PostgresPipeline, WithoutPreparedStatementsAllIsTheSame) {  // trap 14
   EXPECT_EQ(effects().size(), 30U);
 }
 
-TEST_F(PostgresPipeline, StatementsArePreparedOnceAndNotWithoutEnd) {
+TEST_F(PostgresPipeline, statements_are_prepared_once_and_not_without_end) {
   int most = 0;
   for (int round = 0; round < 6; ++round) {
     begin("round " + std::to_string(round));
@@ -73,7 +73,7 @@ TEST_F(PostgresPipeline, StatementsArePreparedOnceAndNotWithoutEnd) {
   EXPECT_EQ(effects().size(), 600U);
 }
 
-TEST_F(PostgresPipeline, APlanThatNoLongerFitsTheTableIsMadeAnew) {
+TEST_F(PostgresPipeline, a_plan_that_no_longer_fits_the_table_is_made_anew) {
   const auto select = [&] { return tx().exec("SELECT * FROM effect"); };
   begin("a");
   EXPECT_EQ(select().columns(), 2U);
@@ -87,7 +87,7 @@ TEST_F(PostgresPipeline, APlanThatNoLongerFitsTheTableIsMadeAnew) {
   session_->commit();
 }
 
-TEST_F(PostgresPipeline, AStatementThatDoesNotParseSpoilsNoOther) {
+TEST_F(PostgresPipeline, a_statement_that_does_not_parse_spoils_no_other) {
   for (int round = 0; round < 2; ++round) {
     begin("a");
     EXPECT_EQ(sqlstate_of([&] { tx().exec("SELEC 1"); }), "42601");
@@ -105,7 +105,7 @@ TEST_F(PostgresPipeline, AStatementThatDoesNotParseSpoilsNoOther) {
   EXPECT_THAT(effects(), ElementsAre("later"));
 }
 
-TEST_F(PostgresPipeline, EveryKindOfArgumentArrives) {
+TEST_F(PostgresPipeline, every_kind_of_argument_arrives) {
   using namespace std::string_literals;
   begin("a");
   const std::vector<std::int64_t> numbers{1, -2, std::numeric_limits<std::int64_t>::min()};
@@ -130,7 +130,7 @@ TEST_F(PostgresPipeline, EveryKindOfArgumentArrives) {
   session_->rollback();
 }
 
-TEST_F(PostgresPipeline, RowsSayHowManyWereAffected) {
+TEST_F(PostgresPipeline, rows_say_how_many_were_affected) {
   begin("a");
   EXPECT_EQ(tx().exec("INSERT INTO effect (what) VALUES ('a'), ('b')").affected(), 2U);
   EXPECT_EQ(tx().exec("UPDATE effect SET what = 'c' WHERE what = 'a'").affected(), 1U);
@@ -139,7 +139,7 @@ TEST_F(PostgresPipeline, RowsSayHowManyWereAffected) {
   session_->rollback();
 }
 
-TEST_F(PostgresPipeline, LibpqxxWorksInTheSameTransaction) {
+TEST_F(PostgresPipeline, libpqxx_works_in_the_same_transaction) {
   begin("a");
   tx().defer("INSERT INTO effect (what) VALUES ('deferred before')");
   pqxx::transaction_base& work = postgres::native(tx());
@@ -159,14 +159,14 @@ TEST_F(PostgresPipeline, LibpqxxWorksInTheSameTransaction) {
   EXPECT_EQ(effects().size(), 4U);
 }
 
-TEST_F(PostgresPipeline, AnErrorThatLibpqxxReportedIsNotCommitted) {
+TEST_F(PostgresPipeline, an_error_that_libpqxx_reported_is_not_committed) {
   begin("a");
   EXPECT_THROW(postgres::native(tx()).exec("SELECT 1 / 0"), pqxx::sql_error);
   EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "25P02");
   EXPECT_EQ(ids(), "0");
 }
 
-TEST_F(PostgresPipeline, LibpqxxDoesNotReconnectBehindOurBack) {  // trap 15
+TEST_F(PostgresPipeline, libpqxx_does_not_reconnect_behind_our_back) {  // trap 15
   begin("a");
   pqxx::transaction_base& work = postgres::native(tx());
   const int backend_pid = work.exec("SELECT pg_backend_pid()")[0][0].as<int>();
@@ -178,7 +178,7 @@ TEST_F(PostgresPipeline, LibpqxxDoesNotReconnectBehindOurBack) {  // trap 15
   EXPECT_TRUE(effects().empty());
 }
 
-TEST_F(PostgresPipeline, AnotherTransactionIsNotLibpqxxs) {
+TEST_F(PostgresPipeline, another_transaction_is_not_libpqxxs) {
   struct Foreign final : Transaction {
     Rows run(std::string_view, std::span<const Param>) override { return {}; }
     void queue(std::string_view, std::span<const Param>) override {}

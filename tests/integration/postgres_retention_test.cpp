@@ -48,7 +48,7 @@ class PostgresRetention : public PostgresRoleTest {
   }
 };
 
-TEST_F(PostgresRetention, WhatIsOldGoesAndWhatIsYoungStays) {
+TEST_F(PostgresRetention, what_is_old_goes_and_what_is_young_stays) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(5'000, "9 days");
   old_ids(3'000, "7 days");
@@ -57,7 +57,7 @@ TEST_F(PostgresRetention, WhatIsOldGoesAndWhatIsYoungStays) {
   EXPECT_EQ(clean(), 0);
 }
 
-TEST_F(PostgresRetention, OldIdsAreFoundAmongYoungOnes) {
+TEST_F(PostgresRetention, old_ids_are_found_among_young_ones) {
   store_->keep_ids(handler_, 8 * 24h);
   sql().exec(
       "INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
@@ -66,7 +66,7 @@ TEST_F(PostgresRetention, OldIdsAreFoundAmongYoungOnes) {
   EXPECT_EQ(sql().one("SELECT count(*) FROM inbox WHERE seen_at < now() - interval '8 days'"), "0");
 }
 
-TEST_F(PostgresRetention, EachHandlerHasItsOwn) {
+TEST_F(PostgresRetention, each_handler_has_its_own) {
   const HandlerId mail = store_->register_handler("mail"), gone = store_->register_handler("gone");
   store_->keep_ids(handler_, 8 * 24h);
   store_->keep_ids(mail, 1h);
@@ -80,7 +80,7 @@ TEST_F(PostgresRetention, EachHandlerHasItsOwn) {
 }
 
 // keep_ids_for set lower while others run with more.
-TEST_F(PostgresRetention, WhoSaysLessTakesNothingAwayFromOthers) {
+TEST_F(PostgresRetention, who_says_less_takes_nothing_away_from_others) {
   store_->keep_ids(handler_, 30 * 24h);
   old_ids(10, "20 days");
   EXPECT_EQ(store_->keep_ids(handler_, 1 * 24h).kept_for, 30 * 24h);
@@ -94,7 +94,7 @@ TEST_F(PostgresRetention, WhoSaysLessTakesNothingAwayFromOthers) {
   EXPECT_EQ(clean(), 10);
 }
 
-TEST_F(PostgresRetention, WhenNobodyRunsAnyMoreWhatWasSaidLastHolds) {
+TEST_F(PostgresRetention, when_nobody_runs_any_more_what_was_said_last_holds) {
   said("30 days", "400 days");
   said("2 days", "100 days");
   old_ids(10, "3 days");
@@ -103,7 +103,7 @@ TEST_F(PostgresRetention, WhenNobodyRunsAnyMoreWhatWasSaidLastHolds) {
   EXPECT_EQ(ids(), "10");
 }
 
-TEST_F(PostgresRetention, ForEverHoldsForAWhileAfterItWasLastSaid) {
+TEST_F(PostgresRetention, for_ever_holds_for_a_while_after_it_was_last_said) {
   store_->keep_ids(handler_, std::nullopt);
   old_ids(10, "3000 days");
   EXPECT_EQ(clean(), 0);
@@ -115,14 +115,14 @@ TEST_F(PostgresRetention, ForEverHoldsForAWhileAfterItWasLastSaid) {
   EXPECT_EQ(clean(), 10);
 }
 
-TEST_F(PostgresRetention, IdsOfWhichNobodyHadSaidAnythingGetTheDefault) {
+TEST_F(PostgresRetention, ids_of_which_nobody_had_said_anything_get_the_default) {
   old_ids(10, "2 days");
   EXPECT_EQ(store_->keep_ids(handler_, 1h).kept_for, kKeepIdsByDefault);
   EXPECT_EQ(clean(), 0);
 }
 
 // The server's clock cannot be set here: the function is told of another time before.
-TEST_F(PostgresRetention, NothingIsDeletedAfterTheClockWasSetForward) {
+TEST_F(PostgresRetention, nothing_is_deleted_after_the_clock_was_set_forward) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(100, "9 days");
   sql().exec("SELECT look_at_clock(now(), now() - interval '30 days')");
@@ -134,7 +134,7 @@ TEST_F(PostgresRetention, NothingIsDeletedAfterTheClockWasSetForward) {
   EXPECT_EQ(clean(), 100);
 }
 
-TEST_F(PostgresRetention, NothingIsDeletedByAProcessWhoseClockDiffers) {
+TEST_F(PostgresRetention, nothing_is_deleted_by_a_process_whose_clock_differs) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(100, "9 days");
   const auto deleted = [&](const std::string& by_wall, const std::string& by_steady) {
@@ -148,7 +148,7 @@ TEST_F(PostgresRetention, NothingIsDeletedByAProcessWhoseClockDiffers) {
   EXPECT_EQ(deleted("now() - interval '4 minutes'", "now() - interval '4 minutes'"), "10");
 }
 
-TEST_F(PostgresRetention, WhatWasForgottenIsKnownBeforeItIsDeleted) {
+TEST_F(PostgresRetention, what_was_forgotten_is_known_before_it_is_deleted) {
   store_->keep_ids(handler_, 8 * 24h);
   EXPECT_EQ(store_->keep_ids(handler_, 8 * 24h).all_since, std::nullopt);
   old_ids(5'000, "9 days");
@@ -163,7 +163,7 @@ TEST_F(PostgresRetention, WhatWasForgottenIsKnownBeforeItIsDeleted) {
             "t");
 }
 
-TEST_F(PostgresRetention, AResponseGoesAfterItsId) {
+TEST_F(PostgresRetention, a_response_goes_after_its_id) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(100, "9 days");
   sql().exec("INSERT INTO response (handler, id, body, replied_at) SELECT handler, id, 'x', seen_at FROM inbox");
@@ -177,7 +177,7 @@ TEST_F(PostgresRetention, AResponseGoesAfterItsId) {
   EXPECT_EQ(sql().one("SELECT count(*) FROM response"), "10") << "those whose ids are there";
 }
 
-TEST_F(PostgresRetention, OneCleanerAtATime) {
+TEST_F(PostgresRetention, one_cleaner_at_a_time) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(10, "9 days");
   Sql rival(schema_->url());
@@ -189,7 +189,7 @@ TEST_F(PostgresRetention, OneCleanerAtATime) {
   EXPECT_EQ(clean(), 10);
 }
 
-TEST_F(PostgresRetention, ARowThatSomebodyHoldsIsNotWaitedFor) {
+TEST_F(PostgresRetention, a_row_that_somebody_holds_is_not_waited_for) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(10, "9 days");
   Sql holder(schema_->url());
@@ -202,7 +202,7 @@ TEST_F(PostgresRetention, ARowThatSomebodyHoldsIsNotWaitedFor) {
   EXPECT_EQ(clean(), 10);
 }
 
-TEST_F(PostgresRetention, InsertsGoOnBesideAStepThatIsOpen) {
+TEST_F(PostgresRetention, inserts_go_on_beside_a_step_that_is_open) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(1'000, "9 days");
   Sql purger(schema_->url());
@@ -214,7 +214,7 @@ TEST_F(PostgresRetention, InsertsGoOnBesideAStepThatIsOpen) {
   EXPECT_EQ(ids(), "3");
 }
 
-TEST_F(PostgresRetention, WhenNothingIsDueAStepOnlyLooksAtTheClock) {
+TEST_F(PostgresRetention, when_nothing_is_due_a_step_only_looks_at_the_clock) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(50'000, "1 hour");
   clean();
@@ -227,7 +227,7 @@ TEST_F(PostgresRetention, WhenNothingIsDueAStepOnlyLooksAtTheClock) {
   holder.exec("COMMIT");
 }
 
-TEST_F(PostgresRetention, ASweepThatFoundLittleHasTheNextOneComeLater) {
+TEST_F(PostgresRetention, a_sweep_that_found_little_has_the_next_one_come_later) {
   store_->keep_ids(handler_, 8h);
   old_ids(10'000, "1 hour");
   clean();
@@ -272,7 +272,7 @@ class Cleaning {
   std::thread thread_;
 };
 
-TEST_F(PostgresRetention, AConsumerDeletesOldIdsByItself) {
+TEST_F(PostgresRetention, a_consumer_deletes_old_ids_by_itself) {
   sql().exec("INSERT INTO retention VALUES (1, 691200, now() - interval '9 days')");
   old_ids(5'000, "9 days");
   old_ids(10, "7 days");
@@ -281,7 +281,7 @@ TEST_F(PostgresRetention, AConsumerDeletesOldIdsByItself) {
   EXPECT_EQ(sql().one("SELECT keep_s FROM kept"), "691200");
 }
 
-TEST_F(PostgresRetention, OneWithPurgeOffSaysWhatItNeedsAndDeletesNothing) {
+TEST_F(PostgresRetention, one_with_purge_off_says_what_it_needs_and_deletes_nothing) {
   old_ids(10, "300 days");
   {
     Cleaning consumer(schema_->settings(), "keep_ids_for = \"100d\"\n", 24h, false);
@@ -291,7 +291,7 @@ TEST_F(PostgresRetention, OneWithPurgeOffSaysWhatItNeedsAndDeletesNothing) {
   EXPECT_EQ(sql().one("SELECT count(*) FROM sweep"), "0");
 }
 
-TEST_F(PostgresRetention, WithoutASettingIdsAreKeptADayLongerThanTheTopicCanHoldARecord) {
+TEST_F(PostgresRetention, without_a_setting_ids_are_kept_a_day_longer_than_the_topic_can_hold_a_record) {
   const auto kept = [&](std::chrono::milliseconds retention) {
     sql().exec("DELETE FROM retention");
     Cleaning consumer(schema_->settings(), "", retention);
@@ -304,7 +304,7 @@ TEST_F(PostgresRetention, WithoutASettingIdsAreKeptADayLongerThanTheTopicCanHold
 }
 
 // keep_ids_for set lower while others run.
-TEST_F(PostgresRetention, AConsumerWithLessDeletesNothingThatOneWithMoreCountsOn) {
+TEST_F(PostgresRetention, a_consumer_with_less_deletes_nothing_that_one_with_more_counts_on) {
   sql().exec("INSERT INTO retention VALUES (1, 3600, now() - interval '99 days')");
   Cleaning longer(schema_->settings(), "keep_ids_for = \"30d\"\n", 24h, false);
   EXPECT_TRUE(eventually([&] { return sql().one("SELECT keep_s FROM kept") == "2592000"; }));
@@ -338,7 +338,7 @@ class PostgresRetentionRights : public PostgresRetention {
   }
 };
 
-TEST_F(PostgresRetentionRights, AConsumerHasOldIdsDeletedAndNoYoungOnes) {
+TEST_F(PostgresRetentionRights, a_consumer_has_old_ids_deleted_and_no_young_ones) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(10, "9 days");
   old_ids(10, "1 day");
@@ -363,7 +363,7 @@ TEST_F(PostgresRetentionRights, AConsumerHasOldIdsDeletedAndNoYoungOnes) {
 }
 
 // Names in a function that runs with the owner's rights must not be found where its caller can put something.
-TEST_F(PostgresRetentionRights, TemporaryTablesAndPathsOfTheCallerMeanNothing) {
+TEST_F(PostgresRetentionRights, temporary_tables_and_paths_of_the_caller_mean_nothing) {
   store_->keep_ids(handler_, 8 * 24h);
   old_ids(10, "1 day");
   Sql app(app_->url());
@@ -381,7 +381,7 @@ TEST_F(PostgresRetentionRights, TemporaryTablesAndPathsOfTheCallerMeanNothing) {
   EXPECT_EQ(app.one("SELECT count(*) FROM pg_temp.sweep"), "0");
 }
 
-TEST_F(PostgresRetentionRights, OthersMayNotEvenAsk) {
+TEST_F(PostgresRetentionRights, others_may_not_even_ask) {
   const std::string guest = schema_->name() + "_guest";
   sql().exec("CREATE ROLE " + guest + " LOGIN PASSWORD 'guest'; GRANT USAGE ON SCHEMA " + schema_->name() + " TO " +
              guest);

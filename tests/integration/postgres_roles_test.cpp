@@ -37,7 +37,7 @@ class PostgresRoles : public PostgresRoleTest {
   }
 };
 
-TEST_F(PostgresRoles, TheRightsInTheFileAreEnoughAndNoMore) {
+TEST_F(PostgresRoles, the_rights_in_the_file_are_enough_and_no_more) {
   app_->grant_from_file();
   do_all_that_the_store_does();
   Sql app(app_->url());
@@ -59,7 +59,7 @@ TEST_F(PostgresRoles, TheRightsInTheFileAreEnoughAndNoMore) {
   }
 }
 
-TEST_F(PostgresRoles, AMissingRightNamesTheGrantsThatHelp) {
+TEST_F(PostgresRoles, a_missing_right_names_the_grants_that_help) {
   const std::string message =
       message_of<StoreUnavailable>([&] { postgres::open_store(app_->settings())->check_schema(); });
   EXPECT_THAT(message, HasSubstr("the role " + app_->name()));
@@ -69,7 +69,7 @@ TEST_F(PostgresRoles, AMissingRightNamesTheGrantsThatHelp) {
   do_all_that_the_store_does();
 }
 
-TEST_F(PostgresRoles, ARightTakenAwayWhileRunningStopsTheStoreAndNotTheMessage) {
+TEST_F(PostgresRoles, a_right_taken_away_while_running_stops_the_store_and_not_the_message) {
   app_->grant_from_file();
   open(app_->settings());
   begin("a");

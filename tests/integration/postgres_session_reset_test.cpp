@@ -40,7 +40,7 @@ SELECT pg_catalog.concat_ws(' ',
   }
 };
 
-TEST_F(PostgresSessionReset, UndoesWhatAHandlerDid) {
+TEST_F(PostgresSessionReset, undoes_what_a_handler_did) {
   begin("before");
   const std::string clean = state();
   const int pid = backend();
@@ -60,7 +60,7 @@ TEST_F(PostgresSessionReset, UndoesWhatAHandlerDid) {
   EXPECT_THAT(effects(), ElementsAre("real", "real"));
 }
 
-TEST_F(PostgresSessionReset, UndoesWhatAFunctionDid) {
+TEST_F(PostgresSessionReset, undoes_what_a_function_did) {
   sql().exec(R"(
 CREATE FUNCTION report() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -81,7 +81,7 @@ END $$)");
   }
 }
 
-TEST_F(PostgresSessionReset, UndoesWhatLibpqxxDid) {
+TEST_F(PostgresSessionReset, undoes_what_libpqxx_did) {
   begin("before");
   const std::string clean = state();
   session_->commit();
@@ -94,7 +94,7 @@ TEST_F(PostgresSessionReset, UndoesWhatLibpqxxDid) {
   session_->commit();
 }
 
-TEST_F(PostgresSessionReset, AFailedCommitKeepsNoAdvisoryLock) {
+TEST_F(PostgresSessionReset, a_failed_commit_keeps_no_advisory_lock) {
   sql().exec("ALTER TABLE effect ADD CONSTRAINT once UNIQUE (what) DEFERRABLE INITIALLY DEFERRED");
   begin("a");
   tx().exec("SELECT pg_advisory_lock(4711)");
@@ -104,7 +104,7 @@ TEST_F(PostgresSessionReset, AFailedCommitKeepsNoAdvisoryLock) {
   EXPECT_THAT(effects(), IsEmpty());
 }
 
-TEST_F(PostgresSessionReset, KeepsWhatTheUrlSets) {
+TEST_F(PostgresSessionReset, keeps_what_the_url_sets) {
   PostgresSettings settings = schema_->settings();
   const std::string url = settings.url.reveal();
   settings.url = Secret(url + (url.find('?') == std::string::npos ? "?" : "&") +
@@ -123,7 +123,7 @@ TEST_F(PostgresSessionReset, KeepsWhatTheUrlSets) {
 }
 
 /// Behind it the transactions share the server's connections.
-TEST_F(PostgresSessionReset, WorksBehindAPoolerInBothModes) {
+TEST_F(PostgresSessionReset, works_behind_a_pooler_in_both_modes) {
   for (const char* mode : {"session", "transaction"}) {
     OwnPgBouncer bouncer(mode);
     if (bouncer.missing()) GTEST_SKIP() << "no PgBouncer: apt-get install pgbouncer";

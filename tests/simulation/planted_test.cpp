@@ -15,7 +15,7 @@ class PlantedBug : public testing::TestWithParam<std::size_t> {
   void TearDown() override { tokens::planted = tokens::Planted::none; }
 };
 
-TEST_P(PlantedBug, IsFoundWithinAThousandSeeds) {
+TEST_P(PlantedBug, is_found_within_a_thousand_seeds) {
   tokens::planted = static_cast<tokens::Planted>(GetParam());
   const Outcome outcome = run_many(1, 1'000, 2);
   ASSERT_TRUE(outcome.failure) << tokens::kPlantedNames[GetParam()] << " survived " << outcome.runs << " seeds";
@@ -28,9 +28,11 @@ INSTANTIATE_TEST_SUITE_P(All, PlantedBug, testing::Range(std::size_t{1}, tokens:
 
 /// Why a host waits for its own claim (process.hpp, rule 3): until then nobody knows that its handlers on that partition are not
 /// among those that the claims of others have fenced.
-TEST(PlantedBug, AHostThatStartsBeforeItHasReadItsClaimIsFound) { EXPECT_TRUE(run_many(1, 1'000, 2, true).failure); }
+TEST(PlantedBug, a_host_that_starts_before_it_has_read_its_claim_is_found) {
+  EXPECT_TRUE(run_many(1, 1'000, 2, true).failure);
+}
 
-TEST(PlantedBug, AFailureIsMadeSmallerAndStillFails) {
+TEST(PlantedBug, a_failure_is_made_smaller_and_still_fails) {
   tokens::planted = tokens::Planted::lease_from_the_answer;
   const Outcome outcome = run_many(1, 1'000, 2);
   ASSERT_TRUE(outcome.failure);

@@ -15,7 +15,7 @@ constexpr std::uint64_t kSeeds = 300;  // these builds are slow
 constexpr std::uint64_t kSeeds = 1'000;
 #endif
 
-TEST(Simulation, AllInvariantsHold) {
+TEST(Simulation, all_invariants_hold) {
   const Outcome outcome = run_many(1, kSeeds, 2);
   if (outcome.failure) {
     FAIL() << outcome.failure->why << "\n  " << command_for(outcome.failure->plan)
@@ -28,7 +28,7 @@ TEST(Simulation, AllInvariantsHold) {
 
 /// Found beyond the seeds that the tests ran. The one process that was left at the end of chaos was about to leave, so that nobody was
 /// there to be judged: a defect of the simulated world.
-TEST(Simulation, SomebodyIsThereAfterChaos) {
+TEST(Simulation, somebody_is_there_after_chaos) {
   for (const std::uint64_t seed : {12'433U, 45'603U, 46'186U}) {
     Marks marks{};
     EXPECT_EQ(run(plan_for(seed), marks), std::nullopt) << seed;
@@ -44,20 +44,20 @@ TEST(Simulation, SomebodyIsThereAfterChaos) {
 }
 
 /// Found beyond the seeds that the tests ran: a process worked on a partition that it had given up and been given again, before it had
-/// claimed it again (TokensMember.ClaimsAgainWhatItHasOnlyJustGivenUp).
-TEST(Simulation, WhatWasGivenUpIsClaimedAgain) {
+/// claimed it again (TokensMember.claims_again_what_it_has_only_just_given_up).
+TEST(Simulation, what_was_given_up_is_claimed_again) {
   Marks marks{};
   EXPECT_EQ(run(plan_for(17'713), marks), std::nullopt);
 }
 
 /// Found beyond the seeds that the tests ran. A fence had taken permits from a consumer that had not read of it, and a service of the same
 /// process then said that it uses the limiter, too. The check forgot that what the consumer starts is refused: a defect of the check.
-TEST(Simulation, WhatAFenceTookStaysTaken) {
+TEST(Simulation, what_a_fence_took_stays_taken) {
   Marks marks{};
   EXPECT_EQ(run(plan_for(29'704), marks), std::nullopt);
 }
 
-TEST(Simulation, OneSeedIsOneRun) {
+TEST(Simulation, one_seed_is_one_run) {
   for (const std::uint64_t seed : {1U, 2U, 3U, 4U, 5U}) {
     Marks marks{};
     std::ostringstream first, second;

@@ -24,7 +24,7 @@ std::vector<std::string> transcripts() {
 
 class TranscriptOf : public testing::TestWithParam<std::string> {};
 
-TEST_P(TranscriptOf, Holds) {
+TEST_P(TranscriptOf, holds) {
   const fs::path file = fs::path{TURNSTILE_SOURCE_DIR} / "tests/simulation/transcripts" / (GetParam() + ".txt");
   std::ifstream in(file);
   ASSERT_TRUE(in) << file;
@@ -45,7 +45,7 @@ TEST_P(TranscriptOf, Holds) {
 INSTANTIATE_TEST_SUITE_P(All, TranscriptOf, testing::ValuesIn(transcripts()),
                          [](const auto& file) { return file.param; });
 
-TEST(Transcript, SaysWhatIsWrong) {
+TEST(Transcript, says_what_is_wrong) {
   Transcript transcript;
   EXPECT_FALSE(transcript.run("alice: joined"));
   EXPECT_EQ(transcript.run("  stale"), "is not so, but: applied");

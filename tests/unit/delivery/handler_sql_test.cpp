@@ -27,7 +27,7 @@ std::string refusal(Check check, std::string_view sql) {
 std::string of_handler(std::string_view sql) { return refusal(check_handler_sql, sql); }
 std::string borrowed(std::string_view sql) { return refusal(check_borrowed_sql, sql); }
 
-TEST(HandlerSql, TransactionControlIsRefusedHoweverItIsWritten) {
+TEST(HandlerSql, transaction_control_is_refused_however_it_is_written) {
   for (const char* sql : {"COMMIT",
                           "commit",
                           "Commit;",
@@ -61,7 +61,7 @@ TEST(HandlerSql, TransactionControlIsRefusedHoweverItIsWritten) {
   }
 }
 
-TEST(HandlerSql, WhatOutlastsTheTransactionIsRefused) {
+TEST(HandlerSql, what_outlasts_the_transaction_is_refused) {
   for (const char* sql :
        {"SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", "SET SESSION AUTHORIZATION x", "SET search_path = x",
         "SET ROLE x", "set statement_timeout to 1", "RESET ALL", "DISCARD TEMP", "CLOSE ALL"}) {
@@ -71,7 +71,7 @@ TEST(HandlerSql, WhatOutlastsTheTransactionIsRefused) {
 }
 
 /// What Turnstile writes at the end of the message would be refused, and taken for an outage.
-TEST(HandlerSql, WhatChangesTheRightsOfTheTransactionIsRefused) {
+TEST(HandlerSql, what_changes_the_rights_of_the_transaction_is_refused) {
   for (const char* sql :
        {"SET LOCAL ROLE x", "set local role none", "SET LOCAL SESSION AUTHORIZATION x",
         "SET LOCAL transaction_read_only = on", "set local Transaction_Isolation to 'serializable'"}) {
@@ -80,7 +80,7 @@ TEST(HandlerSql, WhatChangesTheRightsOfTheTransactionIsRefused) {
   }
 }
 
-TEST(HandlerSql, TheRestPasses) {
+TEST(HandlerSql, the_rest_passes) {
   for (const char* sql : {"",
                           ";",
                           "--",
@@ -111,7 +111,7 @@ TEST(HandlerSql, TheRestPasses) {
   }
 }
 
-TEST(HandlerSql, InATextOfSeveralStatementsEachIsLookedAt) {
+TEST(HandlerSql, in_a_text_of_several_statements_each_is_looked_at) {
   for (const char* sql :
        {"SELECT 1; COMMIT", "SELECT ';'; COMMIT", "SELECT 'it''s;'; COMMIT", "SELECT E'\\';'; COMMIT",
         "SELECT \";\"; COMMIT", "SELECT $$;$$; COMMIT", "SELECT $a$ $$; $b$ $a$; COMMIT", "SELECT $1; COMMIT",
@@ -133,20 +133,20 @@ TEST(HandlerSql, InATextOfSeveralStatementsEachIsLookedAt) {
   }
 }
 
-TEST(HandlerSql, ASavepointIsKnownHoweverItIsWritten) {
+TEST(HandlerSql, a_savepoint_is_known_however_it_is_written) {
   for (const char* sql : {"SAVEPOINT s", "savepoint \"s\"", " ; -- a\n/* b */Savepoint s"})
     EXPECT_TRUE(makes_savepoint(sql)) << sql;
   for (const char* sql : {"", "RELEASE SAVEPOINT s", "ROLLBACK TO SAVEPOINT s", "SELECT 'SAVEPOINT s'", "SAVEPOINTS"})
     EXPECT_FALSE(makes_savepoint(sql)) << sql;
 }
 
-TEST(HandlerSql, ANulIsNotTheEndOfAStatement) {
+TEST(HandlerSql, a_nul_is_not_the_end_of_a_statement) {
   const std::string cut("DELETE FROM account\0 WHERE id = 1", 33);
   EXPECT_EQ(of_handler(cut), "22021");
   EXPECT_EQ(borrowed(cut), "22021");
 }
 
-TEST(HandlerSql, TheRefusalSaysWhatToDo) {
+TEST(HandlerSql, the_refusal_says_what_to_do) {
   try {
     check_handler_sql("COMMIT");
     FAIL();
@@ -162,7 +162,7 @@ TEST(HandlerSql, TheRefusalSaysWhatToDo) {
   }
 }
 
-TEST(HandlerSql, WhatCallsOnlyKnownFunctionsLeavesTheSessionAlone) {
+TEST(HandlerSql, what_calls_only_known_functions_leaves_the_session_alone) {
   for (const char* sql :
        {"INSERT INTO effect (id, what) VALUES ($1, $2)", "insert into app.effect(id) values (nextval('s'))",
         "INSERT INTO \"Odd\".\"name\" AS e (id) SELECT * FROM unnest($1::bigint[], $2::text[]) AS t(id, what)",
@@ -178,7 +178,7 @@ TEST(HandlerSql, WhatCallsOnlyKnownFunctionsLeavesTheSessionAlone) {
   }
 }
 
-TEST(HandlerSql, WhatMayLeaveSomethingInTheSessionIsSeen) {
+TEST(HandlerSql, what_may_leave_something_in_the_session_is_seen) {
   for (const char* sql : {"CREATE TEMP TABLE effect (id bigint)",
                           "CREATE TABLE pg_temp.effect (id bigint)",
                           "SELECT 1 INTO TEMP effect",

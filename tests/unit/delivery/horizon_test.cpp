@@ -88,14 +88,14 @@ class Horizon : public ::testing::Test {
   std::unique_ptr<RunnerFixture> world_;
 };
 
-TEST_F(Horizon, WhatMayHaveBeenForgottenIsParkedAndItsNeighboursRun) {
+TEST_F(Horizon, what_may_have_been_forgotten_is_parked_and_its_neighbours_run) {
   forget_before(1'000);
   run({1'000, 999, 5'000, 1});
   EXPECT_EQ(effects(), (std::vector<std::string>{"0", "2"}));
   EXPECT_EQ(parked(), (std::vector<Offset>{1, 3}));
 }
 
-TEST_F(Horizon, WhatIsRememberedIsADuplicateHoweverOld) {
+TEST_F(Horizon, what_is_remembered_is_a_duplicate_however_old) {
   world_->inbox->insert(world_->runner->handler(), {.id = MessageId::from("1")});
   forget_before(1'000);
   run({1'000, 999});
@@ -103,13 +103,13 @@ TEST_F(Horizon, WhatIsRememberedIsADuplicateHoweverOld) {
   EXPECT_TRUE(parked().empty());
 }
 
-TEST_F(Horizon, AMessageWithoutATimeRuns) {
+TEST_F(Horizon, a_message_without_a_time_runs) {
   forget_before(1'000);
   run({0});
   EXPECT_EQ(effects().size(), 1U);
 }
 
-TEST_F(Horizon, OldTimesAreNoSignWhereThatIsSaid) {
+TEST_F(Horizon, old_times_are_no_sign_where_that_is_said) {
   TopicSettings settings;
   settings.too_old = HorizonPolicy::run;
   forget_before(1'000, settings);

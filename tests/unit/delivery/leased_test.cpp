@@ -162,7 +162,7 @@ class Leased : public ::testing::Test {
   std::vector<Message> messages_;
 };
 
-TEST_F(Leased, EachRunsOnceAndIsDone) {
+TEST_F(Leased, each_runs_once_and_is_done) {
   handler(noting());
   EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
   const auto again = run({"b", "c", "a"});
@@ -176,7 +176,7 @@ TEST_F(Leased, EachRunsOnceAndIsDone) {
   EXPECT_NE(keys_[0], MessageId::from("a")) << "another handler of the same message must not have the same key";
 }
 
-TEST_F(Leased, WhatFailsRunsAgainUnderAHigherFenceAndTheSameKey) {
+TEST_F(Leased, what_fails_runs_again_under_a_higher_fence_and_the_same_key) {
   act_ = [](const Message& message, Context& context) {
     if (message.text() == "b" && context.attempt() < 3) throw std::runtime_error("refused");
   };
@@ -193,7 +193,7 @@ TEST_F(Leased, WhatFailsRunsAgainUnderAHigherFenceAndTheSameKey) {
   EXPECT_EQ(keys_[1], keys_[3]);
 }
 
-TEST_F(Leased, WhatFailsForGoodIsADeadLetterAndCanBeBroughtBack) {
+TEST_F(Leased, what_fails_for_good_is_a_dead_letter_and_can_be_brought_back) {
   act_ = [&](const Message&, Context&) {
     if (runs_.size() == 1) throw std::runtime_error("refused");
   };
@@ -206,7 +206,7 @@ TEST_F(Leased, WhatFailsForGoodIsADeadLetterAndCanBeBroughtBack) {
   EXPECT_TRUE(done("a"));
 }
 
-TEST_F(Leased, WhatIsUnknownIsParkedWithWhatToDo) {
+TEST_F(Leased, what_is_unknown_is_parked_with_what_to_do) {
   handler(noting());
   claimed_elsewhere("a");
   inbox_->lapse_leases();
@@ -220,7 +220,7 @@ TEST_F(Leased, WhatIsUnknownIsParkedWithWhatToDo) {
   EXPECT_THAT(runs_, ElementsAre("b")) << "delivered again, it is still parked";
 }
 
-TEST_F(Leased, WhatIsUnknownRunsAgainWhereThatIsThePolicy) {
+TEST_F(Leased, what_is_unknown_runs_again_where_that_is_the_policy) {
   settings_.unknown = UnknownPolicy::rerun;
   handler(noting());
   claimed_elsewhere("a");
@@ -229,7 +229,7 @@ TEST_F(Leased, WhatIsUnknownRunsAgainWhereThatIsThePolicy) {
   EXPECT_THAT(fences_, ElementsAre(2));
 }
 
-TEST_F(Leased, WhileItRunsElsewhereItsDuplicateWaits) {
+TEST_F(Leased, while_it_runs_elsewhere_its_duplicate_waits) {
   handler(noting());
   claimed_elsewhere("a");
   const auto result = run({"a", "b"}, 2);
@@ -240,7 +240,7 @@ TEST_F(Leased, WhileItRunsElsewhereItsDuplicateWaits) {
   EXPECT_THAT(runs_, IsEmpty());
 }
 
-TEST_F(Leased, WhileItRunsElsewhereItsDuplicateIsSkippedOrFailsWhereThatIsThePolicy) {
+TEST_F(Leased, while_it_runs_elsewhere_its_duplicate_is_skipped_or_fails_where_that_is_the_policy) {
   settings_.while_running = RunningPolicy::skip;
   handler(noting());
   claimed_elsewhere("a");
@@ -256,7 +256,7 @@ TEST_F(Leased, WhileItRunsElsewhereItsDuplicateIsSkippedOrFailsWhereThatIsThePol
 }
 
 /// Its last owner lost the partition while it ran, or died: it may yet fail, or never end.
-TEST_F(Leased, ARecordThatStillRunsUnderItsLastOwnerIsNoDuplicateOfItself) {
+TEST_F(Leased, a_record_that_still_runs_under_its_last_owner_is_no_duplicate_of_itself) {
   for (const RunningPolicy policy : {RunningPolicy::skip, RunningPolicy::retry}) {
     settings_.while_running = policy;
     handler(noting());
@@ -272,7 +272,7 @@ TEST_F(Leased, ARecordThatStillRunsUnderItsLastOwnerIsNoDuplicateOfItself) {
   EXPECT_THAT(runs_, IsEmpty());
 }
 
-TEST_F(Leased, EqualIdsInOneUnitRunOnce) {
+TEST_F(Leased, equal_ids_in_one_unit_run_once) {
   handler(noting());
   const auto result = run({"a", "a", "b"});
   EXPECT_THAT(kinds(result), ElementsAre(Kind::settled, Kind::settled, Kind::settled));
@@ -280,7 +280,7 @@ TEST_F(Leased, EqualIdsInOneUnitRunOnce) {
   EXPECT_THAT(runs_, ElementsAre("a", "b"));
 }
 
-TEST_F(Leased, EqualIdsInOneUnitAreNoDuplicatesOfOneThatFailed) {
+TEST_F(Leased, equal_ids_in_one_unit_are_no_duplicates_of_one_that_failed) {
   settings_.order = Order::none;
   handler(noting());
   act_ = [](const Message&, Context& context) {
@@ -292,7 +292,7 @@ TEST_F(Leased, EqualIdsInOneUnitAreNoDuplicatesOfOneThatFailed) {
   EXPECT_EQ(run({"a"}, 9).counts.done, 1);
 }
 
-TEST_F(Leased, WhatNeedsTheStoreWhileItIsAwayWaitsForItOneByOneOrTogether) {
+TEST_F(Leased, what_needs_the_store_while_it_is_away_waits_for_it_one_by_one_or_together) {
   settings_.store_down = StoreDownPolicy::run;
   settings_.order = Order::none;
   const auto reply = [](const Message& message, Context& context) {
@@ -319,14 +319,14 @@ TEST_F(Leased, WhatNeedsTheStoreWhileItIsAwayWaitsForItOneByOneOrTogether) {
   EXPECT_EQ(runner_->run_unclaimed(works, place_, watch_).counts.unclaimed, 1);
 }
 
-TEST_F(Leased, ThereIsNoTransaction) {
+TEST_F(Leased, there_is_no_transaction) {
   act_ = [](const Message&, Context& context) { context.tx().exec("SELECT 1"); };
   handler(noting());
   EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::retry));
   EXPECT_THAT(log_.str(), HasSubstr("its topic's mode is leased: it runs outside of any transaction"));
 }
 
-TEST_F(Leased, RepliesAndMessagesGoOutWithTheEnd) {
+TEST_F(Leased, replies_and_messages_go_out_with_the_end) {
   settings_.reply_topics = "replies";
   settings_.duplicates = DuplicatePolicy::replay;
   act_ = [&](const Message& message, Context& context) {
@@ -353,7 +353,7 @@ TEST_F(Leased, RepliesAndMessagesGoOutWithTheEnd) {
   EXPECT_THAT(runs_, SizeIs(2));
 }
 
-TEST_F(Leased, AHandlerOfSpansIsCalledOnceAndWhoFailsInItIsFound) {
+TEST_F(Leased, a_handler_of_spans_is_called_once_and_who_fails_in_it_is_found) {
   std::vector<std::vector<std::string>> calls;
   settings_.order = Order::none;
   handler([&](std::span<const Message> messages, Context& context) {
@@ -370,7 +370,7 @@ TEST_F(Leased, AHandlerOfSpansIsCalledOnceAndWhoFailsInItIsFound) {
   EXPECT_EQ(inbox_->response(handler_, MessageId::from("d")), "re d");
 }
 
-TEST_F(Leased, AClaimWhoseAnswerWasLostIsTakenOverByTheSameProcess) {
+TEST_F(Leased, a_claim_whose_answer_was_lost_is_taken_over_by_the_same_process) {
   handler(noting());
   claims_->lose_claims = 2;
   EXPECT_EQ(run({"a"}).end, UnitResult::End::store_away);
@@ -380,7 +380,7 @@ TEST_F(Leased, AClaimWhoseAnswerWasLostIsTakenOverByTheSameProcess) {
   EXPECT_THAT(runs_, ElementsAre("a", "b"));
 }
 
-TEST_F(Leased, AnEndWhoseAnswerWasLostIsSaidAgain) {
+TEST_F(Leased, an_end_whose_answer_was_lost_is_said_again) {
   handler(noting());
   claims_->lose_ends = 2;
   EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
@@ -389,7 +389,7 @@ TEST_F(Leased, AnEndWhoseAnswerWasLostIsSaidAgain) {
   EXPECT_THAT(runs_, ElementsAre("a", "b"));
 }
 
-TEST_F(Leased, WhatCannotBeWrittenDownIsNotSettledAndNotRunAgain) {
+TEST_F(Leased, what_cannot_be_written_down_is_not_settled_and_not_run_again) {
   handler(noting());
   act_ = [&](const Message&, Context&) {
     claims_->away = true;
@@ -412,7 +412,7 @@ TEST_F(Leased, WhatCannotBeWrittenDownIsNotSettledAndNotRunAgain) {
   EXPECT_TRUE(done("b"));
 }
 
-TEST_F(Leased, WhatWasNotRunIsGivenBack) {
+TEST_F(Leased, what_was_not_run_is_given_back) {
   handler(noting());
   act_ = [&](const Message&, Context&) { watch_.cancel(); };
   EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::put_back));
@@ -443,7 +443,7 @@ TEST_F(Leased, nothing_starts_that_cannot_be_recorded_as_begun) {
   EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
 }
 
-TEST_F(Leased, ALeaseIsRenewedWhileTheHandlerRuns) {
+TEST_F(Leased, a_lease_is_renewed_while_the_handler_runs) {
   settings_.lease = 1s;
   handler(noting());
   act_ = [&](const Message&, Context& context) {
@@ -453,7 +453,7 @@ TEST_F(Leased, ALeaseIsRenewedWhileTheHandlerRuns) {
   EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::settled));
 }
 
-TEST_F(Leased, ALostClaimStopsItsHandlerAndWritesNothing) {
+TEST_F(Leased, a_lost_claim_stops_its_handler_and_writes_nothing) {
   settings_.lease = 1s;
   handler(noting());
   act_ = [&](const Message&, Context& context) {
@@ -469,7 +469,7 @@ TEST_F(Leased, ALostClaimStopsItsHandlerAndWritesNothing) {
   EXPECT_THAT(log_.str(), HasSubstr("done, but its claim was lost meanwhile"));
 }
 
-TEST_F(Leased, ALeaseThatCannotBeRenewedStopsItsHandlerBeforeItEnds) {
+TEST_F(Leased, a_lease_that_cannot_be_renewed_stops_its_handler_before_it_ends) {
   settings_.lease = 1s;
   handler(noting());
   claims_->renewals_fail = true;
@@ -482,14 +482,14 @@ TEST_F(Leased, ALeaseThatCannotBeRenewedStopsItsHandlerBeforeItEnds) {
   EXPECT_THAT(log_.str(), HasSubstr("its lease ended while it could not be renewed"));
 }
 
-TEST_F(Leased, AFencedPartitionClaimsNothing) {
+TEST_F(Leased, a_fenced_partition_claims_nothing) {
   handler(noting());
   inbox_->claim_partitions("g", {&place_.at, 1}, 1s);
   EXPECT_EQ(run({"a"}).end, UnitResult::End::fenced);
   EXPECT_THAT(runs_, IsEmpty());
 }
 
-TEST_F(Leased, WhatIsRefusedHoldsUpNobodyElse) {
+TEST_F(Leased, what_is_refused_holds_up_nobody_else) {
   handler(noting() | leased());
   claims_->refused = MessageId::from("b");
   const auto result = run({"a", "b", "c"});
@@ -499,7 +499,7 @@ TEST_F(Leased, WhatIsRefusedHoldsUpNobodyElse) {
   EXPECT_THAT(log_.str(), HasSubstr("done, but the database refused to write that down (invalid byte sequence"));
 }
 
-TEST_F(Leased, WhatPassesIsNoRefusal) {
+TEST_F(Leased, what_passes_is_no_refusal) {
   handler(noting() | leased());
   claims_->cancelled = 2;
   EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
@@ -507,7 +507,7 @@ TEST_F(Leased, WhatPassesIsNoRefusal) {
   EXPECT_THAT(log_.str(), HasSubstr("has ended, which cannot be written down; trying again: canceling statement"));
 }
 
-TEST_F(Leased, WhatEndedWhileTheStoreWasAwayIsSettledWhereTheTopicGoesOn) {
+TEST_F(Leased, what_ended_while_the_store_was_away_is_settled_where_the_topic_goes_on) {
   settings_.store_down = StoreDownPolicy::run;
   handler(noting() | leased());
   act_ = [&](const Message&, Context&) { claims_->away = true; };
@@ -521,7 +521,7 @@ TEST_F(Leased, WhatEndedWhileTheStoreWasAwayIsSettledWhereTheTopicGoesOn) {
   EXPECT_TRUE(eventually([&] { return done("a") && done("b"); }, 10s));
 }
 
-TEST_F(Leased, WhatFailedWhenTheStoreWentAwayIsTriedAgainWithoutIt) {
+TEST_F(Leased, what_failed_when_the_store_went_away_is_tried_again_without_it) {
   settings_.store_down = StoreDownPolicy::run;
   handler(noting() | leased());
   act_ = [&](const Message&, Context&) {
@@ -535,7 +535,7 @@ TEST_F(Leased, WhatFailedWhenTheStoreWentAwayIsTriedAgainWithoutIt) {
   claims_->away = false;
 }
 
-TEST_F(Leased, WhatIsPublishedExistsNowhereElseAndSoWaitsForTheStore) {
+TEST_F(Leased, what_is_published_exists_nowhere_else_and_so_waits_for_the_store) {
   settings_.store_down = StoreDownPolicy::run;
   handler(noting() | leased());
   act_ = [&](const Message& message, Context& context) {
@@ -555,7 +555,7 @@ TEST_F(Leased, WhatIsPublishedExistsNowhereElseAndSoWaitsForTheStore) {
   EXPECT_THAT(inbox_->published(), SizeIs(1));
 }
 
-TEST_F(Leased, ACallerThatWaitsIsToldThatTheStoreIsAway) {
+TEST_F(Leased, a_caller_that_waits_is_told_that_the_store_is_away) {
   caller_waits_ = true;
   handler(noting() | leased());
   claims_->away = true;
@@ -568,7 +568,7 @@ TEST_F(Leased, ACallerThatWaitsIsToldThatTheStoreIsAway) {
 }
 
 /// As after a long stop of the process: nobody has been told yet that the lease is over, and others may have what was not begun.
-TEST_F(Leased, WhoWakesPastItsLeaseStartsNothingMore) {
+TEST_F(Leased, who_wakes_past_its_lease_starts_nothing_more) {
   settings_.lease = 100ms;
   handler(noting() | leased());
   act_ = [&](const Message&, Context&) {

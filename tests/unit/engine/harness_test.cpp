@@ -28,7 +28,7 @@ std::string header(const OwnedMessage& record, std::string_view name) {
   return std::string{Message(record).header(name).value_or("(absent)")};
 }
 
-TEST(Charge, TakesTheMoneyOnce) {
+TEST(Charge, takes_the_money_once) {
   Harness h{charge | transactional() | retry(exponential{1ms, 3}) | dead_letter()};
   EXPECT_EQ(h.deliver(message("order-1").payload("1250")), Settled::done);
   EXPECT_EQ(h.deliver(message("order-1").payload("1250")), Settled::duplicate);
@@ -40,7 +40,7 @@ TEST(Charge, TakesTheMoneyOnce) {
   EXPECT_EQ(h.dead_letters().size(), 1u);
 }
 
-TEST(Harness, RedeliversTheSameRecord) {
+TEST(Harness, redelivers_the_same_record) {
   Harness h{charge | transactional()};
   EXPECT_THROW(h.redeliver(), std::logic_error);
   EXPECT_EQ(h.deliver(message("order-1").payload("1")), Settled::done);
@@ -48,7 +48,7 @@ TEST(Harness, RedeliversTheSameRecord) {
   EXPECT_EQ(h.statements().size(), 1U);
 }
 
-TEST(Harness, CountsOffsetsByPartition) {
+TEST(Harness, counts_offsets_by_partition) {
   std::vector<TopicPartitionOffset> seen;
   auto note = [&](const Message& m) { seen.push_back({{std::string{m.topic()}, m.partition()}, m.offset()}); };
   Harness h{note | transactional()};
@@ -59,7 +59,7 @@ TEST(Harness, CountsOffsetsByPartition) {
   EXPECT_EQ(seen, expected);
 }
 
-TEST(Harness, SaysWhyAMessageDied) {
+TEST(Harness, says_why_a_message_died) {
   Harness h{charge | transactional() | retry(exponential{1ms, 2}) | dead_letter("graveyard")};
   EXPECT_EQ(h.deliver(message("order-1").payload("no money").key("ada")), Settled::dead_letter);
   ASSERT_EQ(h.dead_letters().size(), 1U);
@@ -75,14 +75,14 @@ TEST(Harness, SaysWhyAMessageDied) {
   EXPECT_EQ(h.store().dead().size(), 1U);
 }
 
-TEST(Harness, AMessageWithoutAnIdIsNotRun) {
+TEST(Harness, a_message_without_an_id_is_not_run) {
   Harness h{charge | transactional() | dead_letter()};
   EXPECT_EQ(h.deliver(message_without_id().payload("1")), Settled::dead_letter);
   EXPECT_EQ(h.runs(), 0);
   EXPECT_EQ(h.dead_letters().size(), 1U);
 }
 
-TEST(Harness, TheConfigurationWinsOverTheCode) {
+TEST(Harness, the_configuration_wins_over_the_code) {
   TopicSettings settings;
   settings.retry = RetryPolicy{1, 1ms, 1ms};
   Harness h{charge | transactional() | retry(exponential{1ms, 5}) | dead_letter(), settings};
@@ -90,7 +90,7 @@ TEST(Harness, TheConfigurationWinsOverTheCode) {
   EXPECT_EQ(h.runs(), 1);
 }
 
-TEST(Harness, AnswersStatementsAsTheTestSays) {
+TEST(Harness, answers_statements_as_the_test_says) {
   const std::string ask = "SELECT cents FROM account WHERE name = $1";
   auto decide = [&](const Message& m, Context& ctx) {
     const Rows balance = ctx.tx().exec(ask, m.text());
@@ -108,7 +108,7 @@ TEST(Harness, AnswersStatementsAsTheTestSays) {
   EXPECT_TRUE(h.statements().back().deferred);
 }
 
-TEST(Harness, RunsADecoratorOfOnesOwn) {
+TEST(Harness, runs_a_decorator_of_ones_own) {
   std::vector<std::string> trace;
   auto traced = [&](std::string name) {
     return around([&trace, name = std::move(name)](std::span<const Message>, Context&, const Next& next) {
@@ -125,7 +125,7 @@ TEST(Harness, RunsADecoratorOfOnesOwn) {
   EXPECT_EQ(trace, expected);
 }
 
-TEST(Harness, TakesBatchHandlers) {
+TEST(Harness, takes_batch_handlers) {
   auto book = [](std::span<const Message> messages, Context& ctx) {
     ctx.tx().exec("INSERT INTO booking SELECT unnest($1::text[])", std::vector<std::string>(messages.size(), "x"));
   };
@@ -134,7 +134,7 @@ TEST(Harness, TakesBatchHandlers) {
   EXPECT_EQ(h.statements().at(0).params.at(0), "{x}");
 }
 
-TEST(Harness, ReportsWrongSettingsAtTheFirstMessage) {
+TEST(Harness, reports_wrong_settings_at_the_first_message) {
   Harness h{charge | transactional() | limit(0)};
   EXPECT_THROW(h.deliver(message("1")), ConfigError);
 }

@@ -82,7 +82,7 @@ std::vector<std::string> values_of(const httplib::Response& response, const std:
   return values;
 }
 
-TEST_F(Http, ARequestThatIsSentAgainTakesEffectOnceAndIsAnsweredAlike) {
+TEST_F(Http, a_request_that_is_sent_again_takes_effect_once_and_is_answered_alike) {
   serve(charge);
   const auto first = post("k1");
   EXPECT_EQ(first.status, 201);
@@ -100,7 +100,7 @@ TEST_F(Http, ARequestThatIsSentAgainTakesEffectOnceAndIsAnsweredAlike) {
   EXPECT_EQ(charges(), 2U);
 }
 
-TEST_F(Http, AReplayIsBitForBitTheSame) {
+TEST_F(Http, a_replay_is_bit_for_bit_the_same) {
   std::string body(20'000, '\0');
   for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>(i * 7);
   serve([&](const auto&, auto& response, Context&) {
@@ -123,7 +123,7 @@ TEST_F(Http, AReplayIsBitForBitTheSame) {
   EXPECT_EQ(again.status, 207);
 }
 
-TEST_F(Http, WithoutAStatusAndABodyItIs200AndEmpty) {
+TEST_F(Http, without_a_status_and_a_body_it_is200_and_empty) {
   serve([](const auto&, auto&, Context&) {});
   for (int i = 0; i < 2; ++i) {
     const auto response = post("k1");
@@ -133,7 +133,7 @@ TEST_F(Http, WithoutAStatusAndABodyItIs200AndEmpty) {
   EXPECT_EQ(runs_, 1);
 }
 
-TEST_F(Http, WhatTheClientDidWrongIsKept) {
+TEST_F(Http, what_the_client_did_wrong_is_kept) {
   serve([](const auto&, auto& response, Context&) {
     response.status = 402;
     response.set_content("no money", "text/plain");
@@ -142,7 +142,7 @@ TEST_F(Http, WhatTheClientDidWrongIsKept) {
   EXPECT_EQ(runs_, 1);
 }
 
-TEST_F(Http, WithoutAKeyThatCanBeReadNothingRuns) {
+TEST_F(Http, without_a_key_that_can_be_read_nothing_runs) {
   serve(charge);
   expect_problem(send(http_.port(), "POST", "/charge", {}, "x"), 400, "Idempotency-Key is missing; send one");
   expect_problem(send(http_.port(), "POST", "/charge", {{kKey, "a"}, {kKey, "b"}}, "x"), 400, "more than once");
@@ -154,7 +154,7 @@ TEST_F(Http, WithoutAKeyThatCanBeReadNothingRuns) {
   EXPECT_EQ(runs_, 1);
 }
 
-TEST_F(Http, AKeyWithQuotesIsAKeyAndOneWithNulIsNot) {
+TEST_F(Http, a_key_with_quotes_is_a_key_and_one_with_nul_is_not) {
   serve(charge);
   EXPECT_EQ(post(R"("it's \"k1\"")").status, 201);
   EXPECT_EQ(post(R"("it's \"k1\"")").get_header_value(kReplayed), "true");
@@ -169,7 +169,7 @@ TEST_F(Http, AKeyWithQuotesIsAKeyAndOneWithNulIsNot) {
   EXPECT_EQ(runs_, 2);
 }
 
-TEST_F(Http, TheKeyWithAnotherRequestIsRefused) {
+TEST_F(Http, the_key_with_another_request_is_refused) {
   serve(charge);
   EXPECT_EQ(post("k1", "10 cents", {}, "/charge?to=ada").status, 201);
   const auto refused = [&](const httplib::Response& response) {
@@ -183,7 +183,7 @@ TEST_F(Http, TheKeyWithAnotherRequestIsRefused) {
   EXPECT_EQ(runs_, 1);
 }
 
-TEST_F(Http, OfAFormThePartsCountAndNotItsBoundary) {
+TEST_F(Http, of_a_form_the_parts_count_and_not_its_boundary) {
   serve([](const auto& request, auto& response, Context&) {
     response.set_content(request.get_file_value("cents").content, "text/plain");
   });
@@ -198,7 +198,7 @@ TEST_F(Http, OfAFormThePartsCountAndNotItsBoundary) {
   expect_problem(form("one", "99"), 422, "came with another request");
 }
 
-TEST_F(Http, TheServersErrorsAreRolledBackAndRunAgain) {
+TEST_F(Http, the_servers_errors_are_rolled_back_and_run_again) {
   serve([&](const auto& request, auto& response, Context& context) {
     charge(request, response, context);
     if (runs_ == 1) response.status = 503;
@@ -217,7 +217,7 @@ TEST_F(Http, TheServersErrorsAreRolledBackAndRunAgain) {
   EXPECT_EQ(charges(), 1U);
 }
 
-TEST_F(Http, AnEffectThatIsRunAgainHasAnEmptyResponse) {
+TEST_F(Http, an_effect_that_is_run_again_has_an_empty_response) {
   serve([&](const auto& request, auto& response, Context& context) {
     EXPECT_TRUE(response.headers.empty() && response.body.empty());
     charge(request, response, context);
@@ -228,7 +228,7 @@ TEST_F(Http, AnEffectThatIsRunAgainHasAnEmptyResponse) {
   EXPECT_EQ(charges(), 1U);
 }
 
-TEST_F(Http, WhileARivalRunsTheOthersAreToldToComeAgain) {
+TEST_F(Http, while_a_rival_runs_the_others_are_told_to_come_again) {
   std::latch inside(1);
   std::promise<void> go;
   serve([&](const auto& request, auto& response, Context& context) {
@@ -247,7 +247,7 @@ TEST_F(Http, WhileARivalRunsTheOthersAreToldToComeAgain) {
   EXPECT_EQ(runs_, 1);
 }
 
-TEST_F(Http, WhoWaitsForARivalGetsItsAnswer) {
+TEST_F(Http, who_waits_for_a_rival_gets_its_answer) {
   std::latch inside(1);
   std::promise<void> go;
   serve(
@@ -271,7 +271,7 @@ TEST_F(Http, WhoWaitsForARivalGetsItsAnswer) {
   EXPECT_EQ(runs_, 1);
 }
 
-TEST_F(Http, AKeyBelongsToWhoSentIt) {
+TEST_F(Http, a_key_belongs_to_who_sent_it) {
   serve([](const auto& request, auto& response,
            Context&) { response.set_content("for " + request.get_header_value("User"), "text/plain"); },
         {.scope = [](const httplib::Request& request) { return request.get_header_value("User"); }});
@@ -283,21 +283,21 @@ TEST_F(Http, AKeyBelongsToWhoSentIt) {
   EXPECT_FALSE(inbox_.check("charge", "k1")) << "a key without a user is nobody's";
 }
 
-TEST_F(Http, ALargeBodyIsRefused) {
+TEST_F(Http, a_large_body_is_refused) {
   serve([](const auto&, auto& response, Context&) { response.status = 201; });
   expect_problem(post("k1", std::string(10'000'000, 'x')), 413, "10000000 bytes, and at most 1048576");
   EXPECT_EQ(runs_, 0);
   EXPECT_EQ(post("k1", std::string(1024 * 1024, 'x')).status, 201) << "the key was not used up";
 }
 
-TEST_F(Http, TheServersOwnBoundComesFirst) {
+TEST_F(Http, the_servers_own_bound_comes_first) {
   serve(charge, {.max_body = 100'000'000});
   http_.server.set_payload_max_length(1'000);
   EXPECT_EQ(post("k1", std::string(10'000, 'x')).status, 413);
   EXPECT_EQ(runs_, 0);
 }
 
-TEST_F(Http, AResponseThatCannotBeKeptIsRolledBackAndSaidInTheLog) {
+TEST_F(Http, a_response_that_cannot_be_kept_is_rolled_back_and_said_in_the_log) {
   serve(
       [&](const auto& request, auto& response, Context& context) {
         charge(request, response, context);
@@ -316,7 +316,7 @@ TEST_F(Http, AResponseThatCannotBeKeptIsRolledBackAndSaidInTheLog) {
   EXPECT_EQ(post("k1", "small").status, 201) << "nothing was kept";
 }
 
-TEST_F(Http, WhileTheStoreIsAwayNothingRunsAndTheLogSaysSoOnce) {
+TEST_F(Http, while_the_store_is_away_nothing_runs_and_the_log_says_so_once) {
   serve(charge);
   store_->set_unavailable(true);
   for (int i = 0; i < 3; ++i) {
@@ -332,7 +332,7 @@ TEST_F(Http, WhileTheStoreIsAwayNothingRunsAndTheLogSaysSoOnce) {
   EXPECT_THAT(log, AllOf(HasSubstr("answers with 503"), HasSubstr("PostgreSQL is back")));
 }
 
-TEST_F(Http, AStoreThatIsBusyIsAReasonToComeAgain) {
+TEST_F(Http, a_store_that_is_busy_is_a_reason_to_come_again) {
   serve([&](const auto&, auto&, Context& context) { context.tx().exec("UPDATE account"); });
   store_->on_statement([](const testing::Statement& statement) -> std::optional<Rows> {
     if (statement.sql == "UPDATE account") throw StoreBusy("a rival holds the row (SQLSTATE 55P03)");
@@ -342,13 +342,13 @@ TEST_F(Http, AStoreThatIsBusyIsAReasonToComeAgain) {
   EXPECT_THAT(log_.str(), HasSubstr("55P03"));
 }
 
-TEST_F(Http, TheEffectWaitsForLocksAsLongAsItsOptionSays) {
+TEST_F(Http, the_effect_waits_for_locks_as_long_as_its_option_says) {
   serve(charge, {.lock_timeout = 1'234ms});
   post("k1");
   EXPECT_EQ(store_->committed().at(0).sql, "SET LOCAL lock_timeout = '1234ms'");
 }
 
-TEST_F(Http, AnEffectPublishesAndDoesNotReply) {
+TEST_F(Http, an_effect_publishes_and_does_not_reply) {
   std::string what;
   serve([&](const auto& request, auto&, Context& context) {
     OwnedMessage message;
@@ -370,7 +370,7 @@ TEST_F(Http, AnEffectPublishesAndDoesNotReply) {
   EXPECT_EQ(store_->published().size(), 1U);
 }
 
-TEST_F(Http, AKeyThatWasRecordedAsDoneIsAnsweredAsDone) {
+TEST_F(Http, a_key_that_was_recorded_as_done_is_answered_as_done) {
   serve(charge);
   inbox_.record("charge", "k1", "receipt 17");
   inbox_.record("charge", "k2");
@@ -382,7 +382,7 @@ TEST_F(Http, AKeyThatWasRecordedAsDoneIsAnsweredAsDone) {
   EXPECT_EQ(runs_, 0);
 }
 
-TEST_F(Http, AResponseThatANewerVersionKeptIsNotPassedOffAsAnother) {
+TEST_F(Http, a_response_that_a_newer_version_kept_is_not_passed_off_as_another) {
   serve(charge);
   inbox_.record("charge", "k1", "2:H2,3:201,");
   expect_problem(post("k1"), 500, "took effect before");

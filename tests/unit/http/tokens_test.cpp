@@ -72,7 +72,7 @@ class HttpTokens : public ::testing::Test {
   HttpServer http_;
 };
 
-TEST_F(HttpTokens, AFormThatIsSentTwiceIsAnsweredAsTheFirstTime) {
+TEST_F(HttpTokens, a_form_that_is_sent_twice_is_answered_as_the_first_time) {
   const std::string form = "token=" + issue("ada") + "&cents=10";
   EXPECT_EQ(post("ada", form).body, "charge 1");
   const auto again = post("ada", form);
@@ -81,7 +81,7 @@ TEST_F(HttpTokens, AFormThatIsSentTwiceIsAnsweredAsTheFirstTime) {
   EXPECT_EQ(post("ada", "token=" + issue("ada") + "&cents=10").body, "charge 2");
 }
 
-TEST_F(HttpTokens, TheTokenMayComeInAMultipartFormOrAHeader) {
+TEST_F(HttpTokens, the_token_may_come_in_a_multipart_form_or_a_header) {
   const std::string token = issue("ada");
   const std::string form = "--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\n" + token + "\r\n--b--\r\n";
   const auto post_form = [&] {
@@ -93,14 +93,14 @@ TEST_F(HttpTokens, TheTokenMayComeInAMultipartFormOrAHeader) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(send(http_.port(), "POST", "/form", headers, "{}").body, "charge 2");
 }
 
-TEST_F(HttpTokens, OtherContentsUnderTheSameTokenAreRefused) {
+TEST_F(HttpTokens, other_contents_under_the_same_token_are_refused) {
   const std::string token = "token=" + issue("ada");
   EXPECT_EQ(post("ada", token + "&cents=10").status, 200);
   expect_problem(post("ada", token + "&cents=99"), 422, "open the form again");
   EXPECT_EQ(runs_, 1);
 }
 
-TEST_F(HttpTokens, WhatIsNoTokenIsRefusedAndNotKept) {
+TEST_F(HttpTokens, what_is_no_token_is_refused_and_not_kept) {
   expect_problem(post("ada", "cents=10"), 400, "the one-time token is empty; open the form again");
   expect_problem(post("ada", "token=a%00b"), 400, "not printable");
   expect_problem(post("ada", "token=" + std::string(256, 'x')), 400, "256 bytes");
@@ -110,14 +110,14 @@ TEST_F(HttpTokens, WhatIsNoTokenIsRefusedAndNotKept) {
   EXPECT_EQ(runs_, 0);
 }
 
-TEST_F(HttpTokens, ATokenThatWasRedeemedElsewhereIsAConflict) {
+TEST_F(HttpTokens, a_token_that_was_redeemed_elsewhere_is_a_conflict) {
   const std::string token = issue("ada");
   book_.at(token).redeemed = true;
   expect_problem(post("ada", "token=" + token), 409, "was sent before");
   EXPECT_EQ(store_->size(), 0U);
 }
 
-TEST_F(HttpTokens, WhileTheStoreIsAwayThereAreNone) {
+TEST_F(HttpTokens, while_the_store_is_away_there_are_none) {
   const std::string form = "token=" + issue("ada");
   store_->set_unavailable(true);
   expect_problem(send(http_.port(), "GET", "/token", {}, "", ""), 503, "later");

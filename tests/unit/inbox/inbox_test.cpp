@@ -18,7 +18,7 @@ std::string charge(Inbox& inbox, const std::string& request_id, int cents) {
   return charged.response.value_or("");
 }
 
-TEST(Inbox, ChargesOnceAndAnswersAllAlike) {
+TEST(Inbox, charges_once_and_answers_all_alike) {
   const auto store = std::make_shared<testing::MemoryInbox>();
   Inbox inbox{store};
   EXPECT_EQ(charge(inbox, "r1", 12), "receipt: 12 cents");
@@ -27,7 +27,7 @@ TEST(Inbox, ChargesOnceAndAnswersAllAlike) {
 }
 
 /// Requests whose id is missing are not all one.
-TEST(Inbox, RefusesAnEmptyId) {
+TEST(Inbox, refuses_an_empty_id) {
   const auto store = std::make_shared<testing::MemoryInbox>();
   Inbox inbox{store};
   EXPECT_THROW(charge(inbox, "", 12), Error);

@@ -98,7 +98,7 @@ class CleanerTest : public ::testing::Test {
   std::unique_ptr<Purger> purger_;
 };
 
-TEST_F(CleanerTest, GoesOnWhileThereIsMoreAndThenSaysHowMuch) {
+TEST_F(CleanerTest, goes_on_while_there_is_more_and_then_says_how_much) {
   store_->answer({{100, 0ms, false}, {100, 0ms, false}, {7, 0ms, false}, {0, 24h, false}});
   start(kQuick, retention(1h));
   EXPECT_TRUE(eventually([&] { return store_->steps >= 4; }));
@@ -106,7 +106,7 @@ TEST_F(CleanerTest, GoesOnWhileThereIsMoreAndThenSaysHowMuch) {
   EXPECT_EQ(store_->steps, 4) << "then it sleeps for minutes";
 }
 
-TEST_F(CleanerTest, LeavesTheRestToARival) {
+TEST_F(CleanerTest, leaves_the_rest_to_a_rival) {
   store_->answer({{0, 0ms, true}});
   auto settings = kQuick;
   settings.look_every = 50ms;
@@ -116,7 +116,7 @@ TEST_F(CleanerTest, LeavesTheRestToARival) {
   EXPECT_GE(std::chrono::steady_clock::now() - began, 25ms) << "half of look_every, at least";
 }
 
-TEST_F(CleanerTest, WithPurgeOffItOnlySaysHowLongIdsAreNeeded) {
+TEST_F(CleanerTest, with_purge_off_it_only_says_how_long_ids_are_needed) {
   auto settings = kQuick;
   settings.purge = false;
   start(settings, retention(1h));
@@ -125,7 +125,7 @@ TEST_F(CleanerTest, WithPurgeOffItOnlySaysHowLongIdsAreNeeded) {
   EXPECT_EQ(store_->steps, 0);
 }
 
-TEST_F(CleanerTest, HearsHowFarBackIdsAreKnown) {
+TEST_F(CleanerTest, hears_how_far_back_ids_are_known) {
   const auto handler = retention(1h);
   EXPECT_EQ(handler->all_since(), Timestamp::min());
   start(kQuick, handler);
@@ -134,7 +134,7 @@ TEST_F(CleanerTest, HearsHowFarBackIdsAreKnown) {
   EXPECT_TRUE(eventually([&] { return handler->all_since() == since; }));
 }
 
-TEST_F(CleanerTest, SaysATroubleOnceAndGoesOn) {
+TEST_F(CleanerTest, says_a_trouble_once_and_goes_on) {
   store_->fail("the database is away");
   start(kQuick, retention(1h));
   EXPECT_TRUE(eventually([&] { return store_->steps >= 5; }));
@@ -147,7 +147,7 @@ TEST_F(CleanerTest, SaysATroubleOnceAndGoesOn) {
   EXPECT_EQ(count(text, "the database is away"), 1) << text;
 }
 
-TEST_F(CleanerTest, SaysNothingOfAnOutageThatIsSoonOver) {
+TEST_F(CleanerTest, says_nothing_of_an_outage_that_is_soon_over) {
   store_->fail("the database is away");
   auto settings = kQuick;
   settings.look_every = 300ms;
@@ -158,7 +158,7 @@ TEST_F(CleanerTest, SaysNothingOfAnOutageThatIsSoonOver) {
   EXPECT_THAT(log(), Not(HasSubstr("the database is away")));
 }
 
-TEST_F(CleanerTest, SaysWhenOthersNeedIdsForLonger) {
+TEST_F(CleanerTest, says_when_others_need_ids_for_longer) {
   retention(14 * 24h);
   start(kQuick, retention(24h));
   EXPECT_THAT(
@@ -170,14 +170,14 @@ TEST_F(CleanerTest, SaysWhenOthersNeedIdsForLonger) {
   EXPECT_THAT(log(), Not(HasSubstr("as others have said")));
 }
 
-TEST_F(CleanerTest, EndsAtOnceWhileItSleeps) {
+TEST_F(CleanerTest, ends_at_once_while_it_sleeps) {
   start({.say_every = 1h, .look_first = 1h, .look_every = 1h}, retention(1h));
   const auto began = std::chrono::steady_clock::now();
   purger_.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - began, 5s);
 }
 
-TEST(KeepIdsByDefault, IsADayLongerThanARecordCanStay) {
+TEST(KeepIdsByDefault, is_a_day_longer_than_a_record_can_stay) {
   constexpr auto kEver = std::chrono::milliseconds::max();
   EXPECT_EQ(keep_ids_by_default(1h, 1h), kKeepIdsByDefault) << "8 days at least";
   EXPECT_EQ(keep_ids_by_default(7 * 24h, 7 * 24h), 15 * 24h) << "Kafka's defaults";

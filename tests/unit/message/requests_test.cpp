@@ -61,7 +61,7 @@ std::vector<Header> with(const std::string& name, std::optional<std::string> val
   return headers;
 }
 
-TEST(RequestHeaders, HoldWhatWasStampedInPlaceOfWhatWasThere) {
+TEST(RequestHeaders, hold_what_was_stamped_in_place_of_what_was_there) {
   const OwnedMessage message = stamped();
   const Message view(message);
   const auto request = std::get<StampedRequest>(request_of(view));
@@ -72,7 +72,7 @@ TEST(RequestHeaders, HoldWhatWasStampedInPlaceOfWhatWasThere) {
   EXPECT_TRUE(request.is_proved("orders", kSecret));
 }
 
-TEST(RequestHeaders, AreProvedByTheSecretForOneTopicOneNumberAndOneAck) {
+TEST(RequestHeaders, are_proved_by_the_secret_for_one_topic_one_number_and_one_ack) {
   const OwnedMessage message = stamped();
   const auto request = std::get<StampedRequest>(request_of(Message(message)));
   EXPECT_FALSE(request.is_proved("orders", std::string(32, 't')));
@@ -88,12 +88,12 @@ TEST(RequestHeaders, AreProvedByTheSecretForOneTopicOneNumberAndOneAck) {
 }
 
 /// As another program computes it: HMAC-SHA256 of "0190f3a2-0000-7000-8000-000000000001 7 5 orders".
-TEST(RequestHeaders, AreProvedAsTheFormatSays) {
+TEST(RequestHeaders, are_proved_as_the_format_says) {
   const OwnedMessage message = stamped();
   EXPECT_EQ(Message(message).header("request-proof"), "995651a671838f8d2cd974bc0d9d1320");
 }
 
-TEST(RequestHeaders, SayWhatIsWrongWithThem) {
+TEST(RequestHeaders, say_what_is_wrong_with_them) {
   EXPECT_EQ(problem_with({}), "header 'producer-id' is absent");
   EXPECT_EQ(problem_with(with("producer-id", "shop")), "header 'producer-id' is no UUID in small letters");
   EXPECT_EQ(problem_with(with("producer-id", "0190F3A2-0000-7000-8000-000000000001")),
@@ -122,7 +122,7 @@ TEST(RequestHeaders, SayWhatIsWrongWithThem) {
 // --- the window ---
 
 /// Whatever comes in whatever order: nothing is fresh twice, and only what is too far back is not told apart.
-RC_GTEST_PROP(RequestWindow, TellsApartWhatIsInside, ()) {
+RC_GTEST_PROP(RequestWindow, tells_apart_what_is_inside, ()) {
   constexpr std::int64_t kSize = 16;
   RequestWindow window(kSize);
   std::set<std::int64_t> seen;
@@ -141,7 +141,7 @@ RC_GTEST_PROP(RequestWindow, TellsApartWhatIsInside, ()) {
   }
 }
 
-TEST(RequestWindow, ANumberOutOfReachIsRefusedAndTheSessionGoesOn) {
+TEST(RequestWindow, a_number_out_of_reach_is_refused_and_the_session_goes_on) {
   RequestWindow window(16);
   for (const std::int64_t first : {std::numeric_limits<std::int64_t>::max(), kHighestNumber + 1})
     EXPECT_EQ(window.admit({kShop, first, first, {}}), RequestWindow::Place::outside);
@@ -153,7 +153,7 @@ TEST(RequestWindow, ANumberOutOfReachIsRefusedAndTheSessionGoesOn) {
   EXPECT_EQ(window.admit({kShop, kFurthestAhead + 2, 0, {}}), RequestWindow::Place::fresh) << "within reach of 2";
 }
 
-TEST(RequestWindow, BeginsAtAnyNumberAndCountsUpToTheHighest) {
+TEST(RequestWindow, begins_at_any_number_and_counts_up_to_the_highest) {
   constexpr std::int64_t kMost = kHighestNumber;
   RequestWindow window(16);
   EXPECT_EQ(window.admit({kShop, kMost - 1, 0, {}}), RequestWindow::Place::fresh);
@@ -237,7 +237,7 @@ class Requests : public ::testing::Test {
   std::vector<std::string> runs_;
 };
 
-TEST_F(Requests, RunOnceAndAreAnsweredAlike) {
+TEST_F(Requests, run_once_and_are_answered_alike) {
   EXPECT_EQ(run({record(1, "a", shop_), record(2, "b", shop_), record(1, "a", shop_)}).counts.duplicates, 1);
   run({record(2, "b", shop_)});
   EXPECT_THAT(runs_, ElementsAre("a", "b"));
@@ -245,7 +245,7 @@ TEST_F(Requests, RunOnceAndAreAnsweredAlike) {
   EXPECT_EQ(inbox_->size(), 0U) << "no row for a message";
 }
 
-TEST_F(Requests, WhoseProducerIsNotProvedAreParked) {
+TEST_F(Requests, whose_producer_is_not_proved_are_parked) {
   const ProducerSession forged{shop_.id, std::string(32, 'x')};
   const ProducerSession unknown{MessageId::from("nobody"), shop_.secret};
   OwnedMessage bare = record(1, "bare", shop_);
@@ -256,7 +256,7 @@ TEST_F(Requests, WhoseProducerIsNotProvedAreParked) {
   EXPECT_THAT(parked(), ::testing::UnorderedElementsAre("forged forged", "unknown no_session", "bare missing_id"));
 }
 
-TEST_F(Requests, ThatNobodyCanTellApartAreParked) {
+TEST_F(Requests, that_nobody_can_tell_apart_are_parked) {
   run({record(1, "a", shop_), record(40, "b", shop_)});
   run({record(3, "late", shop_)});
   EXPECT_THAT(runs_, ElementsAre("a", "b"));
@@ -264,7 +264,7 @@ TEST_F(Requests, ThatNobodyCanTellApartAreParked) {
   EXPECT_THAT(inbox_->dead().front().error, HasSubstr("raise request_window (16)"));
 }
 
-TEST_F(Requests, OfAnExpiredSessionAreParkedIfTheyWereSentAfterwards) {
+TEST_F(Requests, of_an_expired_session_are_parked_if_they_were_sent_afterwards) {
   const auto before = record(1, "before", shop_);
   inbox_->age_producers(301s);
   EXPECT_EQ(inbox_->producers()->expire(), 1);
@@ -275,7 +275,7 @@ TEST_F(Requests, OfAnExpiredSessionAreParkedIfTheyWereSentAfterwards) {
   EXPECT_THAT(parked(), ElementsAre("after no_session"));
 }
 
-TEST_F(Requests, ThatWereSeenAreDuplicatesAlsoWhenTheirSessionHasExpired) {
+TEST_F(Requests, that_were_seen_are_duplicates_also_when_their_session_has_expired) {
   run({record(1, "a", shop_)});
   inbox_->age_producers(301s);
   EXPECT_EQ(inbox_->producers()->expire(), 1);
@@ -286,7 +286,7 @@ TEST_F(Requests, ThatWereSeenAreDuplicatesAlsoWhenTheirSessionHasExpired) {
 }
 
 /// The partition must not be past it before it is put aside: a process that dies in between would have lost it.
-TEST_F(Requests, ThatMayNotRunAreNotPassedOverBeforeTheyAreDead) {
+TEST_F(Requests, that_may_not_run_are_not_passed_over_before_they_are_dead) {
   run({record(40, "far", shop_)});
   settings_.dead_letter = "no.such.topic";
   runner_ = new_runner(settings_);
@@ -304,7 +304,7 @@ TEST_F(Requests, ThatMayNotRunAreNotPassedOverBeforeTheyAreDead) {
   EXPECT_THAT(parked(), ElementsAre("late outside_window"));
 }
 
-TEST_F(Requests, OfASessionThatWasForgottenAndOpenedAnewAreNoForgeries) {
+TEST_F(Requests, of_a_session_that_was_forgotten_and_opened_anew_are_no_forgeries) {
   const MessageId id = MessageId::from("nightly");
   run({record(1, "old", inbox_->producers()->open({.name = "nightly", .id = id}))});
   for (int twice = 0; twice < 2; ++twice) {
@@ -317,7 +317,7 @@ TEST_F(Requests, OfASessionThatWasForgottenAndOpenedAnewAreNoForgeries) {
   EXPECT_THAT(parked(), ElementsAre("forged forged"));
 }
 
-TEST_F(Requests, ThatWereReplayedRunOnceAndForTheirHandlerAlone) {
+TEST_F(Requests, that_were_replayed_run_once_and_for_their_handler_alone) {
   run({record(1, "a", shop_)});
   inbox_->age_producers(301s);
   EXPECT_EQ(inbox_->producers()->expire(), 1);
@@ -336,7 +336,7 @@ TEST_F(Requests, ThatWereReplayedRunOnceAndForTheirHandlerAlone) {
 }
 
 /// Its producer is done with it, as the broker has taken it; that it has run nobody says.
-TEST_F(Requests, ThatWereReplayedTooLateAreParkedAndNotTakenForDone) {
+TEST_F(Requests, that_were_replayed_too_late_are_parked_and_not_taken_for_done) {
   const auto far = [&] {
     OwnedMessage message = record(40, "far", shop_);
     stamp_request(message, shop_, 40, 39);
@@ -353,14 +353,14 @@ TEST_F(Requests, ThatWereReplayedTooLateAreParkedAndNotTakenForDone) {
 }
 
 /// A handler has published what it was given, with all its headers.
-TEST_F(Requests, ThatBearTheHeadersOfAnotherTopicsReplayAreNotPassedOver) {
+TEST_F(Requests, that_bear_the_headers_of_another_topics_replay_are_not_passed_over) {
   OwnedMessage forwarded = record(1, "a", shop_);
   forwarded.headers.push_back({std::string(kReplayedFor), "another"});
   forwarded.headers.push_back({std::string(kReplayedFrom), "source[0]@7"});
   EXPECT_EQ(run({forwarded}).counts.done, 1);
 }
 
-TEST_F(Requests, WaitWhileTheStoreIsAway) {
+TEST_F(Requests, wait_while_the_store_is_away) {
   const auto sent = record(1, "a", shop_);
   inbox_->set_unavailable(true);
   EXPECT_EQ(run({sent}).end, UnitResult::End::store_away);
@@ -430,7 +430,7 @@ class Sender : public ::testing::Test {
   MemoryBroker broker_;
 };
 
-TEST_F(Sender, NumbersByTopicAndAcknowledgesWhatWasTaken) {
+TEST_F(Sender, numbers_by_topic_and_acknowledges_what_was_taken) {
   const auto sender = open();
   const std::vector<OwnedMessage> three(3, message("t"));
   for (const auto& fate : sender->send(three)) EXPECT_EQ(fate.kind, BrokerSender::Fate::Kind::sent);
@@ -441,7 +441,7 @@ TEST_F(Sender, NumbersByTopicAndAcknowledgesWhatWasTaken) {
   EXPECT_EQ(sender->stamp(message("u")).number, 1);
 }
 
-TEST_F(Sender, DoesAllThatAProducerHasToDo) {
+TEST_F(Sender, does_all_that_a_producer_has_to_do) {
   const auto sender = open();
   send_orders(*sender, {message("t", "a"), message("t", "b")});
   std::set<std::int64_t> numbers;
@@ -449,14 +449,14 @@ TEST_F(Sender, DoesAllThatAProducerHasToDo) {
   EXPECT_THAT(numbers, ElementsAre(1, 2));
 }
 
-TEST_F(Sender, GivesWhatHasNoKeyAPartitionThatStays) {
+TEST_F(Sender, gives_what_has_no_key_a_partition_that_stays) {
   const auto sender = open();
   EXPECT_GE(sender->stamp(message("t")).message.partition, 0);
   EXPECT_NE(sender->stamp(message("t")).message.partition, sender->stamp(message("t")).message.partition);
   EXPECT_EQ(sender->stamp(message("t", "k")).message.partition, -1);
 }
 
-TEST_F(Sender, SendsAgainUnderTheSameNumber) {
+TEST_F(Sender, sends_again_under_the_same_number) {
   const auto sender = open();
   const auto stamped = sender->stamp(message("t"));
   const OwnedMessage twice[] = {stamped.message, stamped.message};
@@ -464,7 +464,7 @@ TEST_F(Sender, SendsAgainUnderTheSameNumber) {
   EXPECT_EQ(sender->stamp(message("t")).number, 2);
 }
 
-TEST_F(Sender, AcknowledgesByHandWhatItHasAnAnswerTo) {
+TEST_F(Sender, acknowledges_by_hand_what_it_has_an_answer_to) {
   const auto sender = open({.name = "shop", .acknowledge = NumberedSender::Acknowledge::by_hand});
   const std::vector<OwnedMessage> three(3, message("t"));
   sender->send(three);
@@ -480,7 +480,7 @@ TEST_F(Sender, AcknowledgesByHandWhatItHasAnAnswerTo) {
 }
 
 /// Later messages have said that its number is done with: consumers would take it for one that has taken effect.
-TEST_F(Sender, RefusesToSendAgainWhatWasRefused) {
+TEST_F(Sender, refuses_to_send_again_what_was_refused) {
   const auto sender = open({.name = "shop", .acknowledge = NumberedSender::Acknowledge::by_hand});
   const auto lost = sender->stamp(message("t")), open_one = sender->stamp(message("t")),
              fine = sender->stamp(message("t"));
@@ -502,7 +502,7 @@ TEST_F(Sender, RefusesToSendAgainWhatWasRefused) {
   EXPECT_EQ(broker_.records("t").size(), before + 3);
 }
 
-TEST_F(Sender, NumbersNothingWhenATopicOfTheBatchDoesNotExist) {
+TEST_F(Sender, numbers_nothing_when_a_topic_of_the_batch_does_not_exist) {
   const auto sender = open();
   const OwnedMessage both[] = {message("t"), message("missing")};
   EXPECT_THROW(sender->send(both), BrokerError);
@@ -510,7 +510,7 @@ TEST_F(Sender, NumbersNothingWhenATopicOfTheBatchDoesNotExist) {
 }
 
 /// In whatever order: it says to be done with a number once all before it are closed.
-RC_GTEST_FIXTURE_PROP(Sender, SaysToBeDoneUpToTheFirstThatIsOpen, ()) {
+RC_GTEST_FIXTURE_PROP(Sender, says_to_be_done_up_to_the_first_that_is_open, ()) {
   constexpr std::int64_t kAll = 12;
   const auto sender = open({.name = "shop", .acknowledge = NumberedSender::Acknowledge::by_hand});
   for (std::int64_t i = 0; i < kAll; ++i) sender->stamp(message("t"));
@@ -525,7 +525,7 @@ RC_GTEST_FIXTURE_PROP(Sender, SaysToBeDoneUpToTheFirstThatIsOpen, ()) {
   RC_ASSERT(request(sender->stamp(message("t")).message).acked == done);
 }
 
-TEST_F(Sender, GoesOnWithANewSessionWhenItsOwnHasExpired) {
+TEST_F(Sender, goes_on_with_a_new_session_when_its_own_has_expired) {
   const auto sender = open({.name = "shop", .expiry = 30ms});
   const MessageId first = sender->session();
   sender->stamp(message("t"));
@@ -535,7 +535,7 @@ TEST_F(Sender, GoesOnWithANewSessionWhenItsOwnHasExpired) {
   EXPECT_EQ(sender->stamp(message("t")).number, 1);
 }
 
-TEST_F(Sender, TriesAgainWhileTheStoreIsAway) {
+TEST_F(Sender, tries_again_while_the_store_is_away) {
   const auto counted = std::make_shared<Counted>(inbox_->producers());
   NumberedSender sender(broker_, counted, {.name = "shop", .expiry = 30ms, .logger = quiet()});
   const MessageId first = sender.session();
@@ -549,14 +549,14 @@ TEST_F(Sender, TriesAgainWhileTheStoreIsAway) {
   EXPECT_EQ(sender.session(), first);
 }
 
-TEST_F(Sender, SaysThatATopicIsMissing) {
+TEST_F(Sender, says_that_a_topic_is_missing) {
   const auto sender = open();
   EXPECT_THROW(sender->stamp(message("nowhere")), BrokerError);
   inbox_->set_unavailable(true);
   EXPECT_THROW(open(), StoreUnavailable);
 }
 
-TEST(StampingSender, GivesAnIdToWhatHasNone) {
+TEST(StampingSender, gives_an_id_to_what_has_none) {
   MemoryBroker broker;
   broker.create_topic("t", 1);
   StampingSender sender(broker.open_sender());

@@ -85,7 +85,7 @@ bool is_plain_non_text(const YAML::Node& value) {
   return value.Tag() != "!" && std::regex_match(value.Scalar(), pattern);
 }
 
-TEST(Compose, HasTheSpecificationsShape) {
+TEST(Compose, has_the_specifications_shape) {
   const auto file = compose();
   for (const auto& key : keys(file))
     EXPECT_TRUE((std::set<std::string>{"name", "services", "volumes"}.contains(key)))
@@ -114,7 +114,7 @@ TEST(Compose, HasTheSpecificationsShape) {
   }
 }
 
-TEST(Compose, WaitsOnlyForWhatIsThereAndSaysWhenItIsReady) {
+TEST(Compose, waits_only_for_what_is_there_and_says_when_it_is_ready) {
   const auto services = compose()["services"];
   int waits = 0;
   for (const auto& service : services) {
@@ -142,7 +142,7 @@ TEST(Compose, WaitsOnlyForWhatIsThereAndSaysWhenItIsReady) {
   EXPECT_GE(waits, 4);
 }
 
-TEST(Compose, PinsItsImages) {
+TEST(Compose, pins_its_images) {
   const std::regex pinned{"[a-z0-9/._-]+:[0-9]+\\.[0-9]+[a-z0-9.-]*(@sha256:[0-9a-f]{64})?"};
   std::set<std::string> built;
   for (const auto& service : compose()["services"])
@@ -163,7 +163,7 @@ TEST(Compose, PinsItsImages) {
   EXPECT_EQ(bases, 2);
 }
 
-TEST(Compose, NamesFilesThatAreThere) {
+TEST(Compose, names_files_that_are_there) {
   const auto file = compose();
   int mounted = 0;
   for (const auto& service : file["services"]) {
@@ -195,7 +195,7 @@ fs::path mounted_file(const YAML::Node& service, const std::string& inside) {
   return {};
 }
 
-TEST(Compose, EverySettingIsOneThatTheCodeReads) {
+TEST(Compose, every_setting_is_one_that_the_code_reads) {
   int settings = 0;
   for (const auto& service : compose()["services"]) {
     std::map<std::string, std::string> given;
@@ -239,7 +239,7 @@ bool is_verb(const std::string& words) {
   return help.find("Usage: turnstile " + words + ' ') != std::string::npos;
 }
 
-TEST(Compose, EveryVerbIsOneOfTheCommandLines) {
+TEST(Compose, every_verb_is_one_of_the_command_lines) {
   EXPECT_FALSE(is_verb("migrate sideways")) << "everything passes for a verb, so the lines below prove nothing";
   int verbs = 0;
   for (const auto& service : compose()["services"]) {
@@ -253,7 +253,7 @@ TEST(Compose, EveryVerbIsOneOfTheCommandLines) {
   EXPECT_GE(verbs, 1);
 }
 
-TEST(Compose, TheImageIsBuiltWithThePackagesThatDevInstalls) {
+TEST(Compose, the_image_is_built_with_the_packages_that_dev_installs) {
   const auto in_image = packages_between(read_file(folder / "Dockerfile"), "--no-install-recommends", "&&");
   std::istringstream dev{read_file(root / "dev")};
   std::set<std::string> wanted;

@@ -64,7 +64,7 @@ std::vector<Block> blocks() {
 // One line of code, shown at the top, need not be a whole file: all else must be compiled somewhere.
 bool is_one_line(const Block& block) { return block.text.find('\n') == block.text.size() - 1; }
 
-TEST(Readme, QuotesCodeThatIsCompiled) {
+TEST(Readme, quotes_code_that_is_compiled) {
   int quoted = 0;
   for (const auto& block : blocks()) {
     if (block.mark == "quickstart" && block.file != "run.sh") {
@@ -83,7 +83,7 @@ TEST(Readme, QuotesCodeThatIsCompiled) {
 }
 
 // A program that takes each message once, with a limit and retries, and its settings.
-TEST(Readme, HasAQuickstartOfOneScreen) {
+TEST(Readme, has_a_quickstart_of_one_screen) {
   int lines = 0;
   for (const auto& block : blocks()) {
     if (block.mark == "quickstart" && block.file != "run.sh")
@@ -93,7 +93,7 @@ TEST(Readme, HasAQuickstartOfOneScreen) {
   EXPECT_LE(lines, 50);
 }
 
-TEST(Readme, LinksToFilesThatAreThere) {
+TEST(Readme, links_to_files_that_are_there) {
   for (const auto* page :
        {"README.md", "compose/README.md", "examples/quickstart/README.md", "examples/payments/README.md",
         "examples/own_poll_loop/README.md", "examples/limited_calls/README.md", "examples/ways/README.md",
@@ -110,7 +110,7 @@ TEST(Readme, LinksToFilesThatAreThere) {
 
 bool names(const std::string& key) { return readme().find('`' + key + '`') != std::string::npos; }
 
-TEST(Readme, NamesEverySetting) {
+TEST(Readme, names_every_setting) {
   for (const auto& key : turnstile::postgres_keys())
     EXPECT_TRUE(names(std::string{key.name})) << "[postgres] " << key.name;
   for (const auto& key : turnstile::consumer_keys())
@@ -124,7 +124,7 @@ TEST(Readme, NamesEverySetting) {
 }
 
 // "about 50 bytes, and 25 more for each further limiter"
-TEST(Readme, SaysHowMuchAMemberSays) {
+TEST(Readme, says_how_much_a_member_says) {
   using namespace turnstile::tokens;
   const auto keep_of = [](int limiters) {
     Keep keep;
@@ -138,7 +138,7 @@ TEST(Readme, SaysHowMuchAMemberSays) {
 }
 
 // "1,000 processes with 10 limiters make 0.4 MB"
-TEST(Readme, SaysHowLargeADomainMayBe) {
+TEST(Readme, says_how_large_a_domain_may_be) {
   using namespace turnstile::tokens;
   State state;
   Position position = 100'000'000;
@@ -159,7 +159,7 @@ TEST(Readme, SaysHowLargeADomainMayBe) {
   EXPECT_NEAR(static_cast<double>(save(state).size()), 0.4e6, 0.05e6);
 }
 
-TEST(Readme, NamesEveryDecorator) {
+TEST(Readme, names_every_decorator) {
   const auto header = read_file(root / "framework/include/turnstile/decorators.hpp");
   const std::regex factory{R"(\n(?:inline )?auto ([a-z_]+)\()"};
   int found = 0;
@@ -171,7 +171,7 @@ TEST(Readme, NamesEveryDecorator) {
   EXPECT_GE(found, 12);
 }
 
-TEST(Readme, NamesEveryExitCode) {
+TEST(Readme, names_every_exit_code) {
   // "  3  Kafka or PostgreSQL cannot be reached…"
   const std::string codes = turnstile::cli::kExitCodes;
   const std::regex line{R"(\n  ([0-9])  ([A-Za-z]+))"};

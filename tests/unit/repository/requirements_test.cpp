@@ -47,7 +47,7 @@ std::map<std::string, std::string> rows() {
   return rows;
 }
 
-TEST(Requirements, HaveARowEach) {
+TEST(Requirements, have_a_row_each) {
   std::set<std::string> named, asked;
   for (const auto& [name, tests] : rows()) named.insert(name);
   const std::map<char, int> count{{'B', 6}, {'C', 9}, {'D', 8}};
@@ -57,7 +57,7 @@ TEST(Requirements, HaveARowEach) {
   EXPECT_EQ(named, asked);
 }
 
-TEST(Requirements, NameTestsThatExist) {
+TEST(Requirements, name_tests_that_exist) {
   const std::map<std::string, std::set<std::string>> known{
       {"unit", tests_in("unit")}, {"contract", tests_in("contract")}, {"integration", tests_in("integration")}};
   static const std::regex word(R"((unit|contract|integration) |`(\w+\.\w+)`)");

@@ -167,7 +167,7 @@ std::string included(const std::string& line) {
   return std::regex_match(line, match, pattern) ? match[1].str() : std::string{};
 }
 
-TEST(Structure, EveryIncludePointsInwards) {
+TEST(Structure, every_include_points_inwards) {
   int includes = 0;
   for (const auto* folder : {"framework", "adapters", "cli"}) {
     for (const auto& line : lines_under(folder)) {
@@ -181,7 +181,7 @@ TEST(Structure, EveryIncludePointsInwards) {
   EXPECT_GT(includes, 100) << "the sources were not found under " << root;
 }
 
-TEST(Structure, PureFilesReadNoClock) {
+TEST(Structure, pure_files_read_no_clock) {
   int pure = 0;
   for (const auto& line : lines_under("framework/src")) {
     if (!is_pure(line.file)) continue;
@@ -197,7 +197,7 @@ TEST(Structure, PureFilesReadNoClock) {
   EXPECT_FALSE(is_pure("framework/src/engine/engine.cpp"));
 }
 
-TEST(Structure, FilesStayShort) {
+TEST(Structure, files_stay_short) {
   for (const auto* folder : {"framework", "adapters", "cli", "tests", "examples"}) {
     for (const auto& line : lines_under(folder)) {
       if (line.number == 600)
@@ -206,7 +206,7 @@ TEST(Structure, FilesStayShort) {
   }
 }
 
-TEST(Structure, ARuleThatIsBrokenIsNoticed) {
+TEST(Structure, a_rule_that_is_broken_is_noticed) {
   const auto breaks = [](const char* file, const char* header) { return !broken_rule(file, header).empty(); };
 
   EXPECT_TRUE(breaks("framework/src/engine/engine.cpp", "librdkafka/rdkafka.h"));

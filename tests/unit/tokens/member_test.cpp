@@ -88,14 +88,14 @@ class TokensMember : public testing::Test {
   Micros now_ = 1'000'000'000;
 };
 
-TEST_F(TokensMember, AsksAndIsToldToOpen) {
+TEST_F(TokensMember, asks_and_is_told_to_open) {
   Member& member = joined("a");
   want(member, 3);
   EXPECT_EQ(held(member), 3U);
   EXPECT_THAT(orders_, ElementsAre(Order{Order::Kind::open, "psp", 3}));
 }
 
-TEST_F(TokensMember, TakesAWishBackThatNobodyHasAnyMoreWhileOthersWait) {
+TEST_F(TokensMember, takes_a_wish_back_that_nobody_has_any_more_while_others_wait) {
   Member& a = joined("a");
   Member& b = joined("b");
   want(a, 4, 4);
@@ -107,7 +107,7 @@ TEST_F(TokensMember, TakesAWishBackThatNobodyHasAnyMoreWhileOthersWait) {
   EXPECT_EQ(held(b), 2U);
 }
 
-TEST_F(TokensMember, SaysNothingButThatItIsThereWhileNothingChanges) {
+TEST_F(TokensMember, says_nothing_but_that_it_is_there_while_nothing_changes) {
   Member& a = joined("a");
   Member& b = joined("b");
   want(a, 2);
@@ -119,7 +119,7 @@ TEST_F(TokensMember, SaysNothingButThatItIsThereWhileNothingChanges) {
   EXPECT_EQ(said<Keep>(from), 16U) << "four a lease, of two members";
 }
 
-TEST_F(TokensMember, ItsDeadlineCountsFromTheSendingAndNotFromTheAnswer) {
+TEST_F(TokensMember, its_deadline_counts_from_the_sending_and_not_from_the_answer) {
   Member& member = joined("a");
   const Micros sent = now_ += kLease / 2;
   member.tick(state_, now_);
@@ -129,7 +129,7 @@ TEST_F(TokensMember, ItsDeadlineCountsFromTheSendingAndNotFromTheAnswer) {
   EXPECT_EQ(member.open_until(), sent + kLease - kMargin);
 }
 
-TEST_F(TokensMember, IsClosedUntilItHasJoined) {
+TEST_F(TokensMember, is_closed_until_it_has_joined) {
   Member& member = add("a");
   EXPECT_EQ(member.open_until(), 0);
   member.tick(state_, now_);
@@ -138,7 +138,7 @@ TEST_F(TokensMember, IsClosedUntilItHasJoined) {
   EXPECT_EQ(member.open_until(), now_ + kLease - kMargin);
 }
 
-TEST_F(TokensMember, WhatTheStateDidNotCountKeepsNobodysLease) {
+TEST_F(TokensMember, what_the_state_did_not_count_keeps_nobodys_lease) {
   Member& member = joined("a");
   const Micros before = member.open_until();
   now_ += 1'000 * kMs;
@@ -150,7 +150,7 @@ TEST_F(TokensMember, WhatTheStateDidNotCountKeepsNobodysLease) {
   EXPECT_EQ(member.open_until(), before);
 }
 
-TEST_F(TokensMember, AfterASleepOnlyWhatIsSentAfterwardsCounts) {
+TEST_F(TokensMember, after_a_sleep_only_what_is_sent_afterwards_counts) {
   Member& member = joined("a");
   now_ += kLease / 2;
   member.tick(state_, now_);
@@ -164,7 +164,7 @@ TEST_F(TokensMember, AfterASleepOnlyWhatIsSentAfterwardsCounts) {
   EXPECT_EQ(member.open_until(), now_ + kLease - kMargin);
 }
 
-TEST_F(TokensMember, GoesOnInANewEpochWithWhatItHolds) {
+TEST_F(TokensMember, goes_on_in_a_new_epoch_with_what_it_holds) {
   Member& member = joined("a");
   want(member, 3);
   const MemberId id = member.id();
@@ -177,7 +177,7 @@ TEST_F(TokensMember, GoesOnInANewEpochWithWhatItHolds) {
   EXPECT_THAT(orders_, ElementsAre(Order{Order::Kind::open, "psp", 3}));
 }
 
-TEST_F(TokensMember, ALifeThatWasExpiredIsOverAndAnotherBegins) {
+TEST_F(TokensMember, a_life_that_was_expired_is_over_and_another_begins) {
   Member& a = joined("a");
   Member& b = joined("b");
   want(a, 2);
@@ -193,7 +193,7 @@ TEST_F(TokensMember, ALifeThatWasExpiredIsOverAndAnotherBegins) {
 }
 
 /// A pool that opened them first would start handlers on them.
-TEST_F(TokensMember, OpensNoPermitThatIsLostBeforeItsGateHasHeardOfIt) {
+TEST_F(TokensMember, opens_no_permit_that_is_lost_before_its_gate_has_heard_of_it) {
   Member& a = joined("a");
   Member& b = joined("b");
   a.demand("psp", {.wants = 2});
@@ -204,7 +204,7 @@ TEST_F(TokensMember, OpensNoPermitThatIsLostBeforeItsGateHasHeardOfIt) {
   EXPECT_THAT(a.take_orders(), ElementsAre(Order{Order::Kind::forfeit, "psp", 0}));
 }
 
-TEST_F(TokensMember, WhatIsSaidInItsNameByAnotherEndsTheLife) {
+TEST_F(TokensMember, what_is_said_in_its_name_by_another_ends_the_life) {
   Member& member = joined("a");
   const MemberId id = member.id();
   append({id, 1, 50, Acquire{{.limiter = "psp", .limit = 4, .wants = 4}}});
@@ -212,7 +212,7 @@ TEST_F(TokensMember, WhatIsSaidInItsNameByAnotherEndsTheLife) {
   EXPECT_EQ(member.open_until(), 0);
 }
 
-TEST_F(TokensMember, WhatIsSaidInItsNameAndDoesNotCountEndsNothing) {
+TEST_F(TokensMember, what_is_said_in_its_name_and_does_not_count_ends_nothing) {
   Member& member = joined("a");
   const MemberId id = member.id();
   EXPECT_EQ(append({id, 8, 1, Left{}}).outcome, Effects::Outcome::not_allowed) << "an epoch begins with Joined";
@@ -223,7 +223,7 @@ TEST_F(TokensMember, WhatIsSaidInItsNameAndDoesNotCountEndsNothing) {
   EXPECT_EQ(held(member), 4U);
 }
 
-TEST_F(TokensMember, ASecondCopyOfWhatItSaidIsNoForgery) {
+TEST_F(TokensMember, a_second_copy_of_what_it_said_is_no_forgery) {
   Member& member = joined("a");
   const MemberId id = member.id();
   const std::vector<Event> log = log_;
@@ -232,7 +232,7 @@ TEST_F(TokensMember, ASecondCopyOfWhatItSaidIsNoForgery) {
   EXPECT_GT(member.open_until(), now_);
 }
 
-TEST_F(TokensMember, GivesIdlePermitsBackOnlyWhereOthersWait) {
+TEST_F(TokensMember, gives_idle_permits_back_only_where_others_wait) {
   Member& a = joined("a");
   Member& b = joined("b");
   want(a, 4);
@@ -247,7 +247,7 @@ TEST_F(TokensMember, GivesIdlePermitsBackOnlyWhereOthersWait) {
   EXPECT_EQ(held(b), 3U);
 }
 
-TEST_F(TokensMember, TakesTurnsWhereMembersAreMoreThanPermits) {
+TEST_F(TokensMember, takes_turns_where_members_are_more_than_permits) {
   std::vector<Member*> all;
   for (const char* name : {"a", "b", "c"}) {
     all.push_back(&add(name));
@@ -266,7 +266,7 @@ TEST_F(TokensMember, TakesTurnsWhereMembersAreMoreThanPermits) {
 }
 
 /// The turn began with the first permit, and was over before the last was there.
-TEST_F(TokensMember, TheTurnOfOneThatCollectsSeveralBeginsWhenItHasThem) {
+TEST_F(TokensMember, the_turn_of_one_that_collects_several_begins_when_it_has_them) {
   Member& wide = joined("wide");
   Member& busy = joined("busy");
   want(busy, 4, 4);
@@ -289,7 +289,7 @@ TEST_F(TokensMember, TheTurnOfOneThatCollectsSeveralBeginsWhenItHasThem) {
 }
 
 /// A wish that timed out kept permits from others until the next Keep.
-TEST_F(TokensMember, SaysThatItWantsLessWhereOthersWait) {
+TEST_F(TokensMember, says_that_it_wants_less_where_others_wait) {
   Member& a = joined("a");
   Member& b = joined("b");
   gates_obey_ = false;  // the handlers of b are at work
@@ -304,7 +304,7 @@ TEST_F(TokensMember, SaysThatItWantsLessWhereOthersWait) {
   EXPECT_EQ(state_.holding("psp", b.id())->share, 4U);
 }
 
-TEST_F(TokensMember, LetsGoOfALimiterThatNobodyUses) {
+TEST_F(TokensMember, lets_go_of_a_limiter_that_nobody_uses) {
   Member& member = joined("a");
   want(member, 3);
   orders_.clear();
@@ -320,7 +320,7 @@ TEST_F(TokensMember, LetsGoOfALimiterThatNobodyUses) {
 }
 
 /// Between the word that a limiter is not used and the log's answer another pool may be opened for it: what the old one had is not its.
-TEST_F(TokensMember, OpensNothingForALimiterThatItHasLetGoOfAndWantsAgain) {
+TEST_F(TokensMember, opens_nothing_for_a_limiter_that_it_has_let_go_of_and_wants_again) {
   Member& member = joined("a");
   want(member, 3);
   orders_.clear();
@@ -334,7 +334,7 @@ TEST_F(TokensMember, OpensNothingForALimiterThatItHasLetGoOfAndWantsAgain) {
   EXPECT_THAT(orders_, ElementsAre(Order{Order::Kind::open, "psp", 1}));
 }
 
-TEST_F(TokensMember, ALimiterThatWasLetGoOfAndNotSaidIsLetGoOfAgain) {
+TEST_F(TokensMember, a_limiter_that_was_let_go_of_and_not_said_is_let_go_of_again) {
   Member& member = joined("a");
   want(member, 3);
   member.undeclare("psp", now_);
@@ -345,7 +345,7 @@ TEST_F(TokensMember, ALimiterThatWasLetGoOfAndNotSaidIsLetGoOfAgain) {
   EXPECT_FALSE(state_.limiters.contains("psp"));
 }
 
-TEST_F(TokensMember, SaysWhichLimiterTheDomainHasNoRoomFor) {
+TEST_F(TokensMember, says_which_limiter_the_domain_has_no_room_for) {
   Member& member = joined("a");
   for (std::size_t i = 0; i < kDefaultLimiters - 1; ++i)
     append({0, 0, 0, LimitSet{"other-" + std::to_string(i), 1, state_.last}});
@@ -359,7 +359,7 @@ TEST_F(TokensMember, SaysWhichLimiterTheDomainHasNoRoomFor) {
   EXPECT_FALSE(member.is_refused("mail")) << "there is room now";
 }
 
-TEST_F(TokensMember, ProposesToExpireWhoWasSilentForItsLease) {
+TEST_F(TokensMember, proposes_to_expire_who_was_silent_for_its_lease) {
   Member& a = joined("a");
   joined("b");
   want(*members_[1], 2);
@@ -374,7 +374,7 @@ TEST_F(TokensMember, ProposesToExpireWhoWasSilentForItsLease) {
   EXPECT_EQ(held(a), 4U);
 }
 
-TEST_F(TokensMember, OnlyTheOldestSpeaksOfTheSilent) {
+TEST_F(TokensMember, only_the_oldest_speaks_of_the_silent) {
   for (const char* name : {"a", "b", "c", "d", "silent"}) joined(name);
   members_.pop_back();
   pass(2 * kLease);
@@ -383,7 +383,7 @@ TEST_F(TokensMember, OnlyTheOldestSpeaksOfTheSilent) {
 }
 
 /// Found by the simulator: a Drained that was lost was never said again, and the member drained for ever.
-TEST_F(TokensMember, SaysAgainThatItIsDrained) {
+TEST_F(TokensMember, says_again_that_it_is_drained) {
   Member& a = joined("a");
   Member& b = joined("b");
   a.claim({"orders", 0}, 1);
@@ -398,7 +398,7 @@ TEST_F(TokensMember, SaysAgainThatItIsDrained) {
   EXPECT_FALSE(state_.members.at(a.id()).draining);
 }
 
-TEST_F(TokensMember, SaysAgainWhatItHasGivenUp) {
+TEST_F(TokensMember, says_again_what_it_has_given_up) {
   Member& member = joined("a");
   member.claim({"orders", 0}, 1);
   settle();
@@ -412,7 +412,7 @@ TEST_F(TokensMember, SaysAgainWhatItHasGivenUp) {
 }
 
 /// Found by the simulator: without a database all fences are 0, and a claim that was just given up looked like the new one.
-TEST_F(TokensMember, ClaimsAgainWhatItHasOnlyJustGivenUp) {
+TEST_F(TokensMember, claims_again_what_it_has_only_just_given_up) {
   Member& member = joined("a");
   member.claim({"orders", 0}, 0);
   settle();
@@ -432,7 +432,7 @@ TEST_F(TokensMember, ClaimsAgainWhatItHasOnlyJustGivenUp) {
   EXPECT_EQ(state_.partitions.at({"orders", 0}).owner, member.id());
 }
 
-TEST_F(TokensMember, IsNotDrainedWhileSomethingRuns) {
+TEST_F(TokensMember, is_not_drained_while_something_runs) {
   Member& a = joined("a");
   Member& b = joined("b");
   a.claim({"orders", 0}, 1);
@@ -446,7 +446,7 @@ TEST_F(TokensMember, IsNotDrainedWhileSomethingRuns) {
   EXPECT_FALSE(state_.members.at(a.id()).draining);
 }
 
-TEST_F(TokensMember, HaltsWhereAnotherHasComeToAnotherState) {
+TEST_F(TokensMember, halts_where_another_has_come_to_another_state) {
   Member& a = joined("a");
   Member& b = joined("b");
   want(b, 1);
@@ -461,7 +461,7 @@ TEST_F(TokensMember, HaltsWhereAnotherHasComeToAnotherState) {
   EXPECT_THAT(a.take_orders(), ElementsAre(Order{Order::Kind::forfeit, "psp", 0}));
 }
 
-TEST_F(TokensMember, HaltsWhereItDoesNotKnowTheVersion) {
+TEST_F(TokensMember, halts_where_it_does_not_know_the_version) {
   Member& member = joined("a");
   append({0, 0, 0, VersionSet{kNewestVersion + 1}});
   EXPECT_EQ(member.phase(), Member::Phase::joined) << "refused, since this member does not know it";
@@ -470,7 +470,7 @@ TEST_F(TokensMember, HaltsWhereItDoesNotKnowTheVersion) {
   EXPECT_THAT(member.why_halted(), HasSubstr("run a newer one"));
 }
 
-TEST_F(TokensMember, LeavesAndGivesEverythingBackAtOnce) {
+TEST_F(TokensMember, leaves_and_gives_everything_back_at_once) {
   Member& a = joined("a");
   Member& b = joined("b");
   want(a, 4);

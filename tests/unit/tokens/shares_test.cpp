@@ -29,38 +29,38 @@ std::vector<Count> shares(Count capacity, std::vector<Wish> wishes) {
 
 using Shares = std::vector<Count>;
 
-TEST(TokensShares, WhoWantsLittleGetsItAndTheOthersShareTheRest) {
+TEST(TokensShares, who_wants_little_gets_it_and_the_others_share_the_rest) {
   EXPECT_EQ(shares(10, {{.wants = 2}, {.wants = 20}, {.wants = 20}}), (Shares{2, 4, 4}));
   EXPECT_EQ(shares(10, {{.wants = 2}, {.wants = 3}}), (Shares{2, 3}));
 }
 
-TEST(TokensShares, WhatCannotBeDividedGoesToTheFirstInLine) {
+TEST(TokensShares, what_cannot_be_divided_goes_to_the_first_in_line) {
   EXPECT_EQ(shares(8, {{.wants = 9}, {.wants = 9}, {.wants = 9}}), (Shares{3, 3, 2}));
 }
 
-TEST(TokensShares, AreInProportionToTheWeights) {
+TEST(TokensShares, are_in_proportion_to_the_weights) {
   EXPECT_EQ(shares(12, {{.wants = 99, .weight = 1}, {.wants = 99, .weight = 3}}), (Shares{3, 9}));
   EXPECT_EQ(shares(12, {{.wants = 99, .weight = 1}, {.wants = 4, .weight = 3}}), (Shares{8, 4}));
 }
 
-TEST(TokensShares, WhatIsLeftOfAStepGoesToAllByOne) {
+TEST(TokensShares, what_is_left_of_a_step_goes_to_all_by_one) {
   EXPECT_EQ(shares(7, {{.wants = 9, .weight = 3}, {.wants = 9, .weight = 3}, {.wants = 9, .weight = 3}}),
             (Shares{3, 2, 2}));
 }
 
-TEST(TokensShares, WithMoreMembersThanPermitsTheFirstInLineHaveThem) {
+TEST(TokensShares, with_more_members_than_permits_the_first_in_line_have_them) {
   const Divided result = divided(2, {{.wants = 5}, {.wants = 5}, {.wants = 5}});
   EXPECT_EQ(result.shares, (Shares{1, 1, 0}));
   EXPECT_TRUE(result.starved);
   EXPECT_FALSE(divided(3, {{.wants = 5}, {.wants = 5}, {.wants = 5}}).starved);
 }
 
-TEST(TokensShares, UrgentWishesGoFirst) {
+TEST(TokensShares, urgent_wishes_go_first) {
   EXPECT_EQ(shares(1, {{.wants = 5}, {.wants = 5, .urgent = 1}}), (Shares{0, 1}));
   EXPECT_EQ(shares(10, {{.wants = 9}, {.wants = 9, .urgent = 7}}), (Shares{3, 7}));
 }
 
-TEST(TokensShares, ASeatIsTheLeastThatHelps) {
+TEST(TokensShares, a_seat_is_the_least_that_helps) {
   EXPECT_EQ(shares(4, {{.wants = 8, .least = 3}, {.wants = 8, .least = 3}}), (Shares{4, 0}));
   // Who does not fit is passed over.
   EXPECT_EQ(shares(2, {{.wants = 8, .least = 3}, {.wants = 8}}), (Shares{0, 2}));
@@ -68,14 +68,14 @@ TEST(TokensShares, ASeatIsTheLeastThatHelps) {
   EXPECT_EQ(shares(4, {{.wants = 2, .least = 9}}), (Shares{2}));
 }
 
-TEST(TokensShares, NothingToDivideAndNobodyToDivideAmong) {
+TEST(TokensShares, nothing_to_divide_and_nobody_to_divide_among) {
   EXPECT_EQ(shares(0, {{.wants = 1}}), (Shares{0}));
   EXPECT_TRUE(divided(0, {{.wants = 1}}).starved);
   EXPECT_EQ(shares(5, {}), Shares{});
   EXPECT_EQ(shares(5, {{.wants = 0}}), (Shares{0}));
 }
 
-TEST(TokensShares, ABillionPermitsAmongAThousandMembers) {
+TEST(TokensShares, a_billion_permits_among_a_thousand_members) {
   std::vector<Wish> wishes(1'000, {.wants = kMostPermits, .urgent = kMostPermits, .least = 1, .weight = 1'000});
   divide(kMostPermits, wishes);
   for (const Wish& wish : wishes) EXPECT_EQ(wish.share, 1'000'000U);
@@ -94,7 +94,7 @@ std::vector<Wish> any_wishes() {
   return wishes;
 }
 
-RC_GTEST_PROP(TokensShares, NeverMoreThanThereIsAndNoneIsLeftThatSomebodySeatedWants, ()) {
+RC_GTEST_PROP(TokensShares, never_more_than_there_is_and_none_is_left_that_somebody_seated_wants, ()) {
   const Count capacity = *rc::gen::inRange<Count>(0, 40);
   std::vector<Wish> wishes = any_wishes();
   const bool starved = divide(capacity, wishes);
@@ -112,7 +112,7 @@ RC_GTEST_PROP(TokensShares, NeverMoreThanThereIsAndNoneIsLeftThatSomebodySeatedW
 }
 
 /// Found by the simulator: three members of weight 3 once got 3, 3 and 1 of 7.
-RC_GTEST_PROP(TokensShares, OnlyTheProportionOfWeightsMatters, ()) {
+RC_GTEST_PROP(TokensShares, only_the_proportion_of_weights_matters, ()) {
   const Count capacity = *rc::gen::inRange<Count>(0, 60);
   std::vector<Wish> wishes = any_wishes();
   std::vector<Wish> heavier = wishes;
@@ -125,7 +125,7 @@ RC_GTEST_PROP(TokensShares, OnlyTheProportionOfWeightsMatters, ()) {
 
 /// Max-min fair: who could use more has, for its weight, at most one indivisible step less than anybody else. (A seat of one comes
 /// first, whatever the weights.)
-RC_GTEST_PROP(TokensShares, AreMaxMinFair, ()) {
+RC_GTEST_PROP(TokensShares, are_max_min_fair, ()) {
   std::vector<Wish> wishes = any_wishes();
   for (Wish& wish : wishes) wish.urgent = wish.least = 0;
   divide(*rc::gen::inRange<Count>(0, 60), wishes);

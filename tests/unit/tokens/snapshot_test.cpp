@@ -10,14 +10,14 @@
 namespace turnstile::tokens {
 namespace {
 
-RC_GTEST_PROP(TokensSnapshot, WhatWasSavedIsRestored, ()) {
+RC_GTEST_PROP(TokensSnapshot, what_was_saved_is_restored, ()) {
   const State state = replay(any_log());
   const auto restored = restore(save(state));
   RC_ASSERT(restored.has_value());
   RC_ASSERT(*restored == state);
 }
 
-RC_GTEST_PROP(TokensSnapshot, ASnapshotAndTheRestOfTheLogMakeTheSameState, ()) {
+RC_GTEST_PROP(TokensSnapshot, a_snapshot_and_the_rest_of_the_log_make_the_same_state, ()) {
   const std::vector<Event> log = any_log();
   const auto cut = *rc::gen::inRange<std::size_t>(0, log.size() + 1);
   auto state = restore(save(replay({log.begin(), log.begin() + static_cast<std::ptrdiff_t>(cut)})));
@@ -27,7 +27,7 @@ RC_GTEST_PROP(TokensSnapshot, ASnapshotAndTheRestOfTheLogMakeTheSameState, ()) {
   RC_ASSERT(digest(*state) == digest(replay(log)));
 }
 
-RC_GTEST_PROP(TokensSnapshot, StatesThatDifferHaveOtherDigests, ()) {
+RC_GTEST_PROP(TokensSnapshot, states_that_differ_have_other_digests, ()) {
   const std::vector<Event> log = any_log();
   std::vector<Event> other = log;
   const auto where = *rc::gen::inRange<std::size_t>(0, log.size());
@@ -36,7 +36,7 @@ RC_GTEST_PROP(TokensSnapshot, StatesThatDifferHaveOtherDigests, ()) {
   RC_ASSERT((a == b) == (digest(a) == digest(b)));
 }
 
-RC_GTEST_PROP(TokensSnapshot, AnyBytesAreRefusedOrTheStateThatWasSaved, ()) {
+RC_GTEST_PROP(TokensSnapshot, any_bytes_are_refused_or_the_state_that_was_saved, ()) {
   const State state = replay(any_log());
   std::string bytes = save(state);
   for (int times = *rc::gen::inRange(1, 4); times > 0; --times)
@@ -45,14 +45,14 @@ RC_GTEST_PROP(TokensSnapshot, AnyBytesAreRefusedOrTheStateThatWasSaved, ()) {
   if (restored) RC_ASSERT(*restored == state);
 }
 
-TEST(TokensSnapshot, GarbageIsRefused) {
+TEST(TokensSnapshot, garbage_is_refused) {
   EXPECT_FALSE(restore(""));
   EXPECT_FALSE(restore("not a snapshot"));
   EXPECT_TRUE(restore(save(State{})));
 }
 
 /// The digest is compared between versions of this program: it must not change with its code.
-TEST(TokensSnapshot, TheDigestOfALogIsKnown) {
+TEST(TokensSnapshot, the_digest_of_a_log_is_known) {
   const State state = replay({{1, 1, 1, Joined{"host", 1, "client", 1'000, 1, 1}},
                               {1, 1, 2, Acquire{{.limiter = "psp", .limit = 4, .wants = 3, .busy = 1}}},
                               {1, 1, 3, PartitionsClaimed{{{{"orders", 0}, 1, kNowhere}}}}});

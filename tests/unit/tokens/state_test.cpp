@@ -22,7 +22,7 @@ bool names_twice(const Event& event, const std::string& name) {
                                           [&](const Line& line) { return line.limiter == name; }) > 1;
 }
 
-RC_GTEST_PROP(TokensState, NeverMoreHeldThanTheLimitButWhatWasHeldWhenItWasLowered, ()) {
+RC_GTEST_PROP(TokensState, never_more_held_than_the_limit_but_what_was_held_when_it_was_lowered, ()) {
   State state;
   for (const Event& event : any_log()) {
     std::map<std::string, Count> before;
@@ -34,7 +34,7 @@ RC_GTEST_PROP(TokensState, NeverMoreHeldThanTheLimitButWhatWasHeldWhenItWasLower
 }
 
 /// Nobody knows whether a member that is cut off is at work: what it has reserved is nobody else's, whatever becomes of it.
-RC_GTEST_PROP(TokensState, WhatIsReservedAndWhatIsHeldFitTogetherUnlessTheLimitWasLowered, ()) {
+RC_GTEST_PROP(TokensState, what_is_reserved_and_what_is_held_fit_together_unless_the_limit_was_lowered, ()) {
   State state;
   for (const Event& event : any_log()) {
     std::map<std::string, Count> before;
@@ -52,7 +52,7 @@ RC_GTEST_PROP(TokensState, WhatIsReservedAndWhatIsHeldFitTogetherUnlessTheLimitW
   }
 }
 
-RC_GTEST_PROP(TokensState, ReplayingWhatAMemberSaidChangesNothing, ()) {
+RC_GTEST_PROP(TokensState, replaying_what_a_member_said_changes_nothing, ()) {
   const std::vector<Event> log = any_log();
   State state;
   std::vector<Event> counted;
@@ -71,7 +71,7 @@ RC_GTEST_PROP(TokensState, ReplayingWhatAMemberSaidChangesNothing, ()) {
   }
 }
 
-RC_GTEST_PROP(TokensState, WhatIsRefusedLeavesNoTrace, ()) {
+RC_GTEST_PROP(TokensState, what_is_refused_leaves_no_trace, ()) {
   State state = replay(any_log());
   State after = state;
   const Effects effects = apply(after, state.last + 1, *any_event());
@@ -87,7 +87,7 @@ RC_GTEST_PROP(TokensState, WhatIsRefusedLeavesNoTrace, ()) {
 
 /// A share that is known to everybody is worth nothing if a permit lies idle next to who may have it; what is set
 /// aside for those who are cut off is nobody's.
-RC_GTEST_PROP(TokensState, NoPermitIsFreeWhileSomebodyHasLessThanItsShare, ()) {
+RC_GTEST_PROP(TokensState, no_permit_is_free_while_somebody_has_less_than_its_share, ()) {
   const State state = replay(any_log());
   for (const auto& [name, limiter] : state.limiters) {
     const bool free = limiter.held() < limiter.shared();
@@ -95,7 +95,7 @@ RC_GTEST_PROP(TokensState, NoPermitIsFreeWhileSomebodyHasLessThanItsShare, ()) {
   }
 }
 
-TEST(TokensState, WhatIsNotAboveTheLastPositionChangesNothing) {
+TEST(TokensState, what_is_not_above_the_last_position_changes_nothing) {
   State state;
   apply(state, 5, {1, 1, 1, Joined{"host", 1, "client", 1'000, 1, 1}});
   const State before = state;
@@ -104,7 +104,7 @@ TEST(TokensState, WhatIsNotAboveTheLastPositionChangesNothing) {
   EXPECT_EQ(state, before);
 }
 
-TEST(TokensState, NobodysMemoryIsFilledFromOutside) {
+TEST(TokensState, nobodys_memory_is_filled_from_outside) {
   State state;
   const Joined joined{"host", 1, "client", 1'000, 1, 1};
   for (MemberId id = 1; id <= kMostMembers; ++id)
@@ -121,7 +121,7 @@ TEST(TokensState, NobodysMemoryIsFilledFromOutside) {
   EXPECT_EQ(acquire(kDefaultLimiters), Outcome::not_allowed);
 }
 
-TEST(TokensState, TheLastLivesAreRememberedAndTheFirstForgotten) {
+TEST(TokensState, the_last_lives_are_remembered_and_the_first_forgotten) {
   State state;
   const Joined joined{"host", 1, "client", 1'000, 1, 1};
   for (MemberId id = 1; id <= kRememberedLives + 1; ++id) {
@@ -133,7 +133,7 @@ TEST(TokensState, TheLastLivesAreRememberedAndTheFirstForgotten) {
   EXPECT_EQ(apply(state, state.last + 1, {1, 1, 1, joined}).outcome, Outcome::applied);
 }
 
-TEST(TokensState, ABillionPermitsAreCountedRight) {
+TEST(TokensState, a_billion_permits_are_counted_right) {
   State state;
   for (MemberId id = 1; id <= 3; ++id) {
     apply(state, state.last + 1, {id, 1, 1, Joined{"host", 1, "client", 1'000, 1, 1}});
