@@ -23,27 +23,27 @@ struct Board::Head {
   std::atomic<int> most_running{0};
   std::atomic<std::chrono::steady_clock::rep> above_lowered_at{0};  // the clock is the same in all processes
   std::atomic<int> most_since_above_lowered{0};
-  std::array<Slot, most_consumers> slots{};
+  std::array<Slot, kMostConsumers> slots{};
 };
 
 namespace {
 
 /// In `seen_`: this record has been counted as redelivered.
-constexpr std::uint8_t counted_bit = 0x80;
-static_assert(most_consumers < 7, "bit 7 is taken");
+constexpr std::uint8_t kCountedBit = 0x80;
+static_assert(kMostConsumers < 7, "bit 7 is taken");
 
 std::uint8_t bit_of(int consumer) { return static_cast<std::uint8_t>(1U << static_cast<unsigned>(consumer - 1)); }
 
 // Handlers that run, of all processes in one number, so that a look at it sees them all at one instant.
-constexpr unsigned bits_each = 16;
-static_assert(most_consumers * bits_each <= 64);
+constexpr unsigned kBitsEach = 16;
+static_assert(kMostConsumers * kBitsEach <= 64);
 
-std::uint64_t one_of(int consumer) { return std::uint64_t{1} << (bits_each * static_cast<unsigned>(consumer - 1)); }
-std::uint64_t all_of(int consumer) { return one_of(consumer) * ((1U << bits_each) - 1); }
+std::uint64_t one_of(int consumer) { return std::uint64_t{1} << (kBitsEach * static_cast<unsigned>(consumer - 1)); }
+std::uint64_t all_of(int consumer) { return one_of(consumer) * ((1U << kBitsEach) - 1); }
 
 int sum(std::uint64_t running) {
   std::uint64_t total = 0;
-  for (; running != 0; running >>= bits_each) total += running & ((1U << bits_each) - 1);
+  for (; running != 0; running >>= kBitsEach) total += running & ((1U << kBitsEach) - 1);
   return static_cast<int>(total);
 }
 
@@ -58,7 +58,7 @@ void raise(std::atomic<int>& most, int now) {
 
 Board::Board(int file, bool fresh, std::int64_t capacity) {
   if (fresh) {
-    size_ = sizeof(Head) + static_cast<std::size_t>(partitions * capacity);
+    size_ = sizeof(Head) + static_cast<std::size_t>(kPartitions * capacity);
     if (::ftruncate(file, static_cast<off_t>(size_)) != 0) fail("the demo's board: cannot make room");
   } else {
     struct stat status {};
@@ -99,20 +99,20 @@ std::span<Slot> Board::slots() const { return head_->slots; }
 
 void Board::delivered(int consumer, std::int32_t partition, std::int64_t offset) const {
   slot(consumer).delivered.fetch_add(1);
-  if (partition < 0 || partition >= partitions || offset < 0 || offset >= head_->capacity) {
+  if (partition < 0 || partition >= kPartitions || offset < 0 || offset >= head_->capacity) {
     throw std::out_of_range("the demo was handed a record that it has not published");
   }
   std::atomic<std::uint8_t>& seen = seen_[partition * head_->capacity + offset];
   const std::uint8_t before = seen.fetch_or(bit_of(consumer));
   if ((before & head_->dead_bits.load()) == 0) return;
-  if ((seen.fetch_or(counted_bit) & counted_bit) == 0) head_->redelivered.fetch_add(1);
+  if ((seen.fetch_or(kCountedBit) & kCountedBit) == 0) head_->redelivered.fetch_add(1);
 }
 
 void Board::handler_starts(int consumer) const {
   slot(consumer).starts.fetch_add(1);
   const int now = sum(head_->running.fetch_add(one_of(consumer)) + one_of(consumer));
   raise(head_->most_running, now);
-  if (now > lowered_limit) {
+  if (now > kLoweredLimit) {
     head_->most_since_above_lowered = 0;
     head_->above_lowered_at = std::chrono::steady_clock::now().time_since_epoch().count();
   } else {

@@ -11,10 +11,10 @@
 
 namespace demo {
 
-inline constexpr int partitions = 6;
-inline constexpr int first_consumers = 3;
+inline constexpr int kPartitions = 6;
+inline constexpr int kFirstConsumers = 3;
 /// With the one that joins after the kill.
-inline constexpr int most_consumers = 4;
+inline constexpr int kMostConsumers = 4;
 
 /// What one consumer process writes of itself. Counted by the demo's own handler and broker, except where said.
 struct Slot {
@@ -58,7 +58,7 @@ class Board {
   /// The same; begins anew with those that run.
   [[nodiscard]] int take_most_running() const;
 
-  /// When a handler last began while lowered_limit others ran, and the most that ran at a handler's begin since then.
+  /// When a handler last began while kLoweredLimit others ran, and the most that ran at a handler's begin since then.
   struct AtLowered {
     std::chrono::steady_clock::time_point last_above;
     int most_since = 0;

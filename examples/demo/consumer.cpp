@@ -73,7 +73,7 @@ int consume(const ConsumerOptions& options) try {
   };
 
   Consumer app{config, backends};
-  app.topic(options.topic, charge | transactional() | limit("psp", handler_limit) | ordered_by(Order::key) |
+  app.topic(options.topic, charge | transactional() | limit("psp", kHandlerLimit) | ordered_by(Order::key) |
                                batch(batch_of(options.handler_time)) | handler_timeout(2s));
   app.observe(std::make_shared<Reporter>(slot, tally));
   app.run();

@@ -13,9 +13,9 @@ namespace {
 using namespace std::chrono_literals;
 
 /// In seconds: far less than the lease of the permits.
-constexpr double soon_after_rebalance = 10;
+constexpr double kSoonAfterRebalance = 10;
 /// In seconds: by then all processes have read the new limit.
-constexpr double lowered_soon = 2;
+constexpr double kLoweredSoon = 2;
 
 class Verdict {
  public:
@@ -53,7 +53,7 @@ void judge_fates(const Findings& found, const Fates& f, Verdict& verdict) {
 
 Fates fates(const Findings& found, const Board& board) {
   Fates all;
-  for (int consumer = 1; consumer <= most_consumers; ++consumer) {
+  for (int consumer = 1; consumer <= kMostConsumers; ++consumer) {
     const Slot& slot = board.slot(consumer);
     const auto rows_of = found.effects.rows_of.find(consumer);
     const std::int64_t rows = rows_of == found.effects.rows_of.end() ? 0 : rows_of->second;
@@ -78,14 +78,14 @@ bool judge(const Findings& found, const Board& board, Screen& screen) {
   verdict("ids that took effect twice", grouped(found.effects.doubled), found.effects.doubled == 0,
           fmt::format("none allowed; plain consumer: {} of {}", grouped(found.control_effects.doubled),
                       grouped(found.control_effects.ids)));
-  verdict("most handlers at once, in all", grouped(found.most_running), found.most_running == handler_limit,
-          fmt::format("the limit is {}; plain consumer: {}", handler_limit, found.control_most_running));
+  verdict("most handlers at once, in all", grouped(found.most_running), found.most_running == kHandlerLimit,
+          fmt::format("the limit is {}; plain consumer: {}", kHandlerLimit, found.control_most_running));
   verdict("killed process's permits back after", fmt::format("{:.1f} s", found.permits_back),
-          found.permits_back_after_rebalance < soon_after_rebalance,
+          found.permits_back_after_rebalance < kSoonAfterRebalance,
           fmt::format("{:.1f} s after the rebalance; its lease would have lasted {} s",
-                      found.permits_back_after_rebalance, permit_lease / 1s));
-  verdict(fmt::format("most at once with the limit at {}", lowered_limit), grouped(found.most_when_lowered),
-          found.most_when_lowered == lowered_limit && found.lowered_after < lowered_soon,
+                      found.permits_back_after_rebalance, kPermitLease / 1s));
+  verdict(fmt::format("most at once with the limit at {}", kLoweredLimit), grouped(found.most_when_lowered),
+          found.most_when_lowered == kLoweredLimit && found.lowered_after < kLoweredSoon,
           fmt::format("in effect {:.2f} s after it was lowered", found.lowered_after));
   verdict("running in the killed process", grouped(found.running_when_killed), found.running_when_killed > 0,
           "it died in the middle of its work");

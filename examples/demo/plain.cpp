@@ -32,7 +32,7 @@ class Queue {
  public:
   void push(Record record) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return waiting_.size() < most; });
+    changed_.wait(lock, [this] { return waiting_.size() < kMost; });
     waiting_.push_back(std::move(record));
     changed_.notify_all();
   }
@@ -53,7 +53,7 @@ class Queue {
   }
 
  private:
-  static constexpr std::size_t most = 200;
+  static constexpr std::size_t kMost = 200;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Record> waiting_;
@@ -172,7 +172,7 @@ int consume_plain(const ConsumerOptions& options) try {
   const Kafka kafka(config, options.topic);
   Queue queue;
   std::vector<std::thread> threads;
-  for (int i = 0; i < handler_limit; ++i) {
+  for (int i = 0; i < kHandlerLimit; ++i) {
     threads.emplace_back([&] {
       try {
         handle_all(queue, board, options, config.postgres.value().url.reveal());

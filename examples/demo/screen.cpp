@@ -11,7 +11,7 @@
 namespace demo {
 namespace {
 
-constexpr std::size_t width = 100;
+constexpr std::size_t kWidth = 100;
 
 void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
@@ -49,7 +49,7 @@ void Screen::say(const std::string& text) {
   std::istringstream words(text);
   std::string row = "  ";
   for (std::string word; words >> word;) {
-    if (row.size() + word.size() + 1 > width) {
+    if (row.size() + word.size() + 1 > kWidth) {
       print(row + "\n");
       row = "  ";
     }

@@ -15,13 +15,13 @@
 namespace demo {
 namespace {
 
-constexpr int copies_one_in = 5;
-constexpr int later_by = 200;
-constexpr int accounts = 500;
+constexpr int kCopiesOneIn = 5;
+constexpr int kLaterBy = 200;
+constexpr int kAccounts = 500;
 
 Order make_order(int number) {
-  const int account = (number * 37) % accounts;
-  return {fmt::format("order-{:06}", number), fmt::format("account-{:03}", account), account % partitions};
+  const int account = (number * 37) % kAccounts;
+  return {fmt::format("order-{:06}", number), fmt::format("account-{:03}", account), account % kPartitions};
 }
 
 /// Calls librdkafka's factory, and turns its answer into an exception.
@@ -51,17 +51,17 @@ std::vector<Order> make_orders(int published) {
   std::vector<Order> orders;
   std::deque<std::pair<std::size_t, Order>> later;  // at which length of `orders` a copy is due
   const auto total = static_cast<std::size_t>(published);
-  const std::size_t copies = total / copies_one_in;
+  const std::size_t copies = total / kCopiesOneIn;
   std::size_t made = 0;
   for (int number = 1; orders.size() < total; ++number) {
     orders.push_back(make_order(number));
-    const bool copied = number % (copies_one_in - 1) == 0 && made < copies;
+    const bool copied = number % (kCopiesOneIn - 1) == 0 && made < copies;
     if (copied && ++made % 2 == 1) {
       orders.push_back(orders.back());
     } else if (copied) {
       Order copy = orders.back();
-      copy.partition = (copy.partition + 1) % partitions;
-      later.emplace_back(orders.size() + later_by, std::move(copy));
+      copy.partition = (copy.partition + 1) % kPartitions;
+      later.emplace_back(orders.size() + kLaterBy, std::move(copy));
     }
     while (!later.empty() && (later.front().first <= orders.size() || orders.size() + later.size() >= total)) {
       orders.push_back(std::move(later.front().second));
@@ -116,18 +116,18 @@ void Shop::wait_for_topic() {
   int found = 0;
   rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
   // Each look takes its answer's time; a new topic takes a moment to get its leaders.
-  for (int look = 0; look < 300 && found != partitions; ++look) {
+  for (int look = 0; look < 300 && found != kPartitions; ++look) {
     error = rd_kafka_metadata(handles_->producer, 0, topic, &metadata, 5'000);
     if (error != RD_KAFKA_RESP_ERR_NO_ERROR) break;
     found = metadata->topic_cnt == 1 ? metadata->topics[0].partition_cnt : 0;
     rd_kafka_metadata_destroy(metadata);
-    if (found != partitions) rd_kafka_poll(handles_->producer, 100);
+    if (found != kPartitions) rd_kafka_poll(handles_->producer, 100);
   }
   rd_kafka_topic_destroy(topic);
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR)
     throw std::runtime_error(fmt::format("Kafka does not answer: {}", rd_kafka_err2str(error)));
-  if (found != partitions)
-    throw std::runtime_error(fmt::format("topic {} has {} partitions, not {}", topic_, found, partitions));
+  if (found != kPartitions)
+    throw std::runtime_error(fmt::format("topic {} has {} partitions, not {}", topic_, found, kPartitions));
 }
 
 void Shop::publish(std::span<const Order> orders) {
@@ -155,11 +155,11 @@ void Shop::publish(std::span<const Order> orders) {
 
 std::int64_t Shop::uncommitted() {
   using List = std::unique_ptr<rd_kafka_topic_partition_list_t, decltype(&rd_kafka_topic_partition_list_destroy)>;
-  const List list{rd_kafka_topic_partition_list_new(partitions), &rd_kafka_topic_partition_list_destroy};
-  for (int p = 0; p < partitions; ++p) rd_kafka_topic_partition_list_add(list.get(), topic_.c_str(), p);
+  const List list{rd_kafka_topic_partition_list_new(kPartitions), &rd_kafka_topic_partition_list_destroy};
+  for (int p = 0; p < kPartitions; ++p) rd_kafka_topic_partition_list_add(list.get(), topic_.c_str(), p);
   auto error = rd_kafka_committed(handles_->auditor, list.get(), 10'000);
   std::int64_t left = 0;
-  for (int p = 0; p < partitions && error == RD_KAFKA_RESP_ERR_NO_ERROR; ++p) {
+  for (int p = 0; p < kPartitions && error == RD_KAFKA_RESP_ERR_NO_ERROR; ++p) {
     std::int64_t low = 0;
     std::int64_t high = 0;
     error = rd_kafka_query_watermark_offsets(handles_->auditor, topic_.c_str(), p, &low, &high, 10'000);

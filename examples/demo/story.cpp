@@ -39,15 +39,15 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr int victim = 2;
-constexpr int replacement = 4;
+constexpr int kVictim = 2;
+constexpr int kReplacement = 4;
 /// The records come in this many shares. Each step that needs work publishes one, so its work cannot be done already.
-constexpr std::size_t shares = 4;
+constexpr std::size_t kShares = 4;
 /// The victim is killed when it has handled this part of the first share's ids, but no more than so many.
-constexpr std::int64_t kill_part = 12;
-constexpr std::int64_t most_before_kill = 200;
+constexpr std::int64_t kKillPart = 12;
+constexpr std::int64_t kMostBeforeKill = 200;
 /// How long the demo watches the lowered limit.
-constexpr auto lowered_for = 3s;
+constexpr auto kLoweredFor = 3s;
 
 std::atomic<bool> interrupted{false};
 
@@ -72,7 +72,7 @@ class Story {
  private:
   void prepare();
   void create_topic(const std::string& name);
-  [[nodiscard]] std::chrono::milliseconds session() const { return mock_ ? embedded_session_timeout : session_timeout; }
+  [[nodiscard]] std::chrono::milliseconds session() const { return mock_ ? kEmbeddedSessionTimeout : kSessionTimeout; }
   void write_config();
   /// The first records on a consumer without Turnstile.
   void run_control();
@@ -134,7 +134,7 @@ class Story {
   bool in_control_ = false;  ///< the view shows the plain consumer
   Clock::time_point began_ = Clock::now();
   std::int64_t control_ids_ = 0;  ///< different ids among what the plain consumer gets
-  int limit_ = handler_limit;     ///< as the view shows it
+  int limit_ = kHandlerLimit;     ///< as the view shows it
 };
 
 /// Beside this program where it was built, else as the shell finds it.
@@ -223,17 +223,17 @@ void Story::prepare() {
       "Kafka gets the topic {} with {} partitions. PostgreSQL gets the schema {} with the inbox and the table charge. "
       "The handler inserts one row into charge for each payment. That table has no unique constraint, so an effect "
       "that happens twice shows as two rows.",
-      name_, partitions, schema_));
+      name_, kPartitions, schema_));
 }
 
 void Story::create_topic(const std::string& name) {
   if (mock_) {
-    mock_->create_topic(name, partitions);
+    mock_->create_topic(name, kPartitions);
     return;
   }
   turnstile::kafka::NewTopic topic;
   topic.name = name;
-  topic.partitions = partitions;
+  topic.partitions = kPartitions;
   turnstile::kafka::create_topic(kafka_, topic);
   topics_.push_back(name);
 }
@@ -242,7 +242,7 @@ void Story::create_topic(const std::string& name) {
 void Story::run_control() {
   control_shop_ = std::make_unique<Shop>(kafka_.at("bootstrap.servers"), name_ + "-plain", name_ + "-plain");
   control_shop_->wait_for_topic();
-  const auto records = std::span(orders_).first(orders_.size() / control_part);
+  const auto records = std::span(orders_).first(orders_.size() / kControlPart);
   control_ids_ = distinct_ids({records.begin(), records.end()});
   screen_.title("2. For comparison: a plain consumer, without Turnstile");
   screen_.say(fmt::format(
@@ -251,10 +251,10 @@ void Story::run_control() {
       "{} different payments; the others are second copies, as a producer that retries or a client that clicks again "
       "makes them. At most {} handlers should run at once. A process cannot count the handlers of the others, so each "
       "one has {} threads. A handler takes {} ms.{}",
-      grouped(static_cast<std::int64_t>(records.size())), grouped(control_ids_), handler_limit, handler_limit,
+      grouped(static_cast<std::int64_t>(records.size())), grouped(control_ids_), kHandlerLimit, kHandlerLimit,
       handler_time_.count(), mock_ ? " (The embedded broker needs some seconds to form a group.)" : ""));
   in_control_ = true;
-  for (int consumer = 1; consumer <= first_consumers; ++consumer) {
+  for (int consumer = 1; consumer <= kFirstConsumers; ++consumer) {
     start_plain(consumer);
     start(consumer);
   }
@@ -264,14 +264,14 @@ void Story::run_control() {
   watch(
       "the plain consumers to handle all records",
       [&] { return found_.control_effects.rows >= all && control_board_.running() == 0; }, Needs::nothing,
-      time_for(all, first_consumers * handler_limit));
+      time_for(all, kFirstConsumers * kHandlerLimit));
   wait_for_publisher();
   found_.control_most_running = control_board_.take_most_running();
   control_.stop();
   in_control_ = false;
   screen_.line(screen_.bad(fmt::format("paid twice: {} of {}, most at once: {} (the limit is {})",
                                        grouped(found_.control_effects.doubled), grouped(found_.control_effects.ids),
-                                       found_.control_most_running, handler_limit)));
+                                       found_.control_most_running, kHandlerLimit)));
   screen_.say(
       "The plain consumer has no bug, and no process was killed. But it does not remember ids, and it cannot limit "
       "handlers across processes.");
@@ -287,8 +287,8 @@ void Story::write_config() {
   file << fmt::format("[postgres]\nurl = '{}'\nschema = \"{}\"\nlock_timeout = \"2s\"\n",
                       with_search_path(options_.postgres, schema_), schema_);
   // A small window, so that what is delivered and not yet handled is a number that one can look at.
-  file << fmt::format("[consumer]\nworkers = {}\nwindow = 200\n", handler_limit);
-  file << fmt::format("[limits]\nlease = \"{}s\"\n", permit_lease.count());
+  file << fmt::format("[consumer]\nworkers = {}\nwindow = 200\n", kHandlerLimit);
+  file << fmt::format("[limits]\nlease = \"{}s\"\n", kPermitLease.count());
   file.close();
   if (!file) throw std::runtime_error("cannot write " + folder_.file("turnstile.toml"));
 }
@@ -311,7 +311,7 @@ void Story::show_first_consumers() {
       "They joined a consumer group of their own while the plain consumer ran. The handler is the same, with "
       "transactional() and with limit(\"psp\", {}), which counts over all processes. Here, too, each process has {} "
       "threads.",
-      handler_limit, handler_limit));
+      kHandlerLimit, kHandlerLimit));
   screen_.say(
       "The demo measures the limit without Turnstile: a handler adds 1 to a number in shared memory when it begins, "
       "and subtracts 1 when it ends. The highest value is recorded at each change, so no peak is missed.");
@@ -326,11 +326,11 @@ void Story::publish_first() {
       "another partition than the first. A quarter of the records comes now, and a quarter each in steps 5, 7 and 8.",
       grouped(all), grouped(found_.distinct), grouped(all - found_.distinct)));
   publish_share();
-  const std::int64_t enough = std::min(ids_published_ / kill_part, most_before_kill);
+  const std::int64_t enough = std::min(ids_published_ / kKillPart, kMostBeforeKill);
   watch(
-      fmt::format("consumer {} to be in the middle of its work", victim),
+      fmt::format("consumer {} to be in the middle of its work", kVictim),
       [&] {
-        const Slot& slot = board_.slot(victim);
+        const Slot& slot = board_.slot(kVictim);
         return slot.stops.load() >= enough && slot.running() > 1;
       },
       Needs::work);
@@ -339,7 +339,7 @@ void Story::publish_first() {
 void Story::publish_share() {
   wait_for_publisher();
   const std::size_t first = published_;
-  published_ = orders_.size() * ++shares_published_ / shares;
+  published_ = orders_.size() * ++shares_published_ / kShares;
   ids_published_ = distinct_ids({orders_.begin(), orders_.begin() + static_cast<std::ptrdiff_t>(published_)});
   publishing_ = std::async(std::launch::async, [this, first, last = published_] {
     shop_->publish(std::span(orders_).subspan(first, last - first));
@@ -356,12 +356,12 @@ void Story::wait_for_publisher() {
 }
 
 void Story::kill_one() {
-  processes_.kill(victim);
+  processes_.kill(kVictim);
   const auto killed_at = Clock::now();
-  board_.killed(victim);
-  found_.killed = victim;
-  found_.running_when_killed = board_.slot(victim).running();
-  screen_.title(fmt::format("5. kill -9 of consumer {}", victim));
+  board_.killed(kVictim);
+  found_.killed = kVictim;
+  found_.running_when_killed = board_.slot(kVictim).running();
+  screen_.title(fmt::format("5. kill -9 of consumer {}", kVictim));
   screen_.say(fmt::format(
       "It dies while {} of its handlers run, with open transactions and with offsets that are not committed. "
       "PostgreSQL rolls its transactions back at once. Its permits stay taken, because nobody can know yet that it is "
@@ -375,42 +375,42 @@ void Story::kill_one() {
   found_.most_running = std::max(found_.most_running, board_.take_most_running());
   publish_share();
   watch(
-      "the dead one's permits to be used again", [&] { return board_.most_running() >= handler_limit; }, Needs::work);
+      "the dead one's permits to be used again", [&] { return board_.most_running() >= kHandlerLimit; }, Needs::work);
   found_.permits_back = seconds_since(killed_at);
   found_.permits_back_after_rebalance = seconds_since(taken_over_at);
   screen_.say(fmt::format(
       "The next quarter of the records has come in, and all {} permits are in use again: {:.1f} s after the kill, "
       "{:.1f} s after the rebalance. The new owners' claims in PostgreSQL fence the dead consumer, so nobody has to "
       "wait for the end of its lease of {} s.",
-      handler_limit, found_.permits_back, found_.permits_back_after_rebalance, permit_lease / 1s));
+      kHandlerLimit, found_.permits_back, found_.permits_back_after_rebalance, kPermitLease / 1s));
 }
 
 void Story::replace_it() {
-  screen_.title(fmt::format("6. Consumer {} joins", replacement));
+  screen_.title(fmt::format("6. Consumer {} joins", kReplacement));
   screen_.say(
       "As an orchestrator would, the demo starts another process. The partitions are divided among three again.");
-  start(replacement);
-  watch("the new consumer to get partitions", [&] { return shared_among({1, 3, replacement}); });
+  start(kReplacement);
+  watch("the new consumer to get partitions", [&] { return shared_among({1, 3, kReplacement}); });
 }
 
 void Story::lower_the_limit() {
-  screen_.title(fmt::format("7. An operator lowers the limit to {} while it runs", lowered_limit));
+  screen_.title(fmt::format("7. An operator lowers the limit to {} while it runs", kLoweredLimit));
   screen_.say(fmt::format(
       "The third quarter of the records comes in. The demo does what `turnstile limits set psp {}` does: handlers "
       "that run may finish, and no new one begins while {} or more run.",
-      lowered_limit, lowered_limit));
+      kLoweredLimit, kLoweredLimit));
   const auto tokens = turnstile::kafka::open_limiters(kafka_, {.name = name_ + ".tokens"}, {.client = "the demo"},
                                                       turnstile::make_logger({.level = "warn"}));
   publish_share();
-  if (!tokens->set_limit("psp", lowered_limit, options_.timeout))
+  if (!tokens->set_limit("psp", kLoweredLimit, options_.timeout))
     give_up_waiting(fmt::format("the limit could not be lowered within {} s", options_.timeout.count()));
   const auto set_at = Clock::now();
   const auto last_above = [&] { return std::max(set_at, board_.at_lowered().last_above); };
   watch(
-      fmt::format("the lower limit to be in effect for {} s", lowered_for / 1s),
+      fmt::format("the lower limit to be in effect for {} s", kLoweredFor / 1s),
       [&] {
-        if (board_.running() <= lowered_limit) limit_ = lowered_limit;  // those that ran have finished
-        return Clock::now() - last_above() >= lowered_for && board_.at_lowered().most_since >= lowered_limit;
+        if (board_.running() <= kLoweredLimit) limit_ = kLoweredLimit;  // those that ran have finished
+        return Clock::now() - last_above() >= kLoweredFor && board_.at_lowered().most_since >= kLoweredLimit;
       },
       Needs::work);
   found_.lowered_after = std::chrono::duration<double>(last_above() - set_at).count();
@@ -418,18 +418,18 @@ void Story::lower_the_limit() {
   screen_.say(
       fmt::format("{:.2f} s after that, the lower limit was in effect in all processes. In the {} s since then, no "
                   "handler began while {} ran.",
-                  found_.lowered_after, lowered_for / 1s, lowered_limit));
-  screen_.title(fmt::format("8. The operator takes that back: {} again", handler_limit));
+                  found_.lowered_after, kLoweredFor / 1s, kLoweredLimit));
+  screen_.title(fmt::format("8. The operator takes that back: {} again", kHandlerLimit));
   screen_.say(
       "The demo does what `turnstile limits unset psp` does. The limit of the program is in effect again, and the last "
       "quarter of the records comes in.");
   publish_share();
   if (!tokens->set_limit("psp", std::nullopt, options_.timeout))
     give_up_waiting(fmt::format("the lower limit could not be unset within {} s", options_.timeout.count()));
-  limit_ = handler_limit;
+  limit_ = kHandlerLimit;
   watch(
-      fmt::format("{} handlers to run at once again", handler_limit),
-      [&] { return board_.most_running() >= handler_limit; }, Needs::work);
+      fmt::format("{} handlers to run at once again", kHandlerLimit),
+      [&] { return board_.most_running() >= kHandlerLimit; }, Needs::work);
 }
 
 void Story::finish() {
@@ -437,7 +437,7 @@ void Story::finish() {
   watch(
       "all records to be settled and their offsets committed",
       [&] { return found_.effects.ids >= found_.distinct && shop_->uncommitted() == 0; }, Needs::nothing,
-      time_for(found_.distinct - found_.effects.ids, handler_limit));
+      time_for(found_.distinct - found_.effects.ids, kHandlerLimit));
   processes_.stop();
   found_.effects = ledger_.count("charge");
   screen_.say("Every offset is committed. The consumers got SIGTERM, finished their work and exited with code 0.");
@@ -457,7 +457,7 @@ void Story::watch(const std::string& what, const std::function<bool()>& over, Ne
     if (needs == Needs::work && all_published && found_.effects.ids >= ids_published_)
       give_up(fmt::format("no work is left while the demo waits for {}: all published records are handled", what),
               fmt::format("This machine is too busy for so few records. Try again, or with --messages {}.",
-                          std::min(most_messages, 4 * std::max(options_.messages, messages_at_full_speed))));
+                          std::min(kMostMessages, 4 * std::max(options_.messages, kMessagesAtFullSpeed))));
     if (Clock::now() > deadline) give_up_waiting(fmt::format("gave up after waiting {} s for {}", most.count(), what));
     std::this_thread::sleep_for(20ms);
   }
@@ -478,7 +478,7 @@ void Story::give_up(const std::string& problem, const std::string& advice) {
 
 void Story::give_up_waiting(const std::string& problem) {
   give_up(problem, fmt::format("A busy machine may need more time: try again with --timeout {}.",
-                               std::min<std::int64_t>(most_timeout, 3 * options_.timeout.count())));
+                               std::min<std::int64_t>(kMostTimeout, 3 * options_.timeout.count())));
 }
 
 std::string Story::seen() const {
@@ -486,7 +486,7 @@ std::string Story::seen() const {
   const Processes& processes = in_control_ ? control_ : processes_;
   const Ledger::Count& effects = in_control_ ? found_.control_effects : found_.effects;
   std::string text = "Seen last:";
-  for (int consumer = 1; consumer <= most_consumers; ++consumer) {
+  for (int consumer = 1; consumer <= kMostConsumers; ++consumer) {
     if (processes.pid(consumer) == 0) continue;
     const Slot& slot = board.slot(consumer);
     text += fmt::format("\n  {} {} (process {}): partitions [{}], {} handlers running, {} records delivered",
@@ -516,7 +516,7 @@ bool Story::shared_among(const Board& board, const std::vector<int>& consumers) 
     all |= mine;
     owned += std::popcount(mine);
   }
-  return owned == partitions && std::popcount(all) == partitions;
+  return owned == kPartitions && std::popcount(all) == kPartitions;
 }
 
 int Story::judge() {

@@ -25,7 +25,7 @@ class Tally {
     std::atomic<std::int64_t> delivered{0}, settled{0};
   };
   Counts& at(std::int32_t partition) { return counts_.at(static_cast<std::size_t>(partition)); }
-  std::array<Counts, partitions> counts_;
+  std::array<Counts, kPartitions> counts_;
 };
 
 }  // namespace demo

@@ -18,7 +18,7 @@ std::string row(const Board& board, const Processes& processes, int consumer) {
   const auto running = slot.running();
   const std::string owned = pid != 0 ? fmt::format("{}", fmt::join(numbers_in(slot.assigned), " ")) : "-";
   // What a killed process has begun stays begun on its slot; it runs no more.
-  const std::string handlers = pid != 0 ? fmt::format("{} {:>2}", bar(running, handler_limit, handler_limit), running)
+  const std::string handlers = pid != 0 ? fmt::format("{} {:>2}", bar(running, kHandlerLimit, kHandlerLimit), running)
                                         : fmt::format("{:>2} died with it", running);
   return fmt::format("{:<8}   {:<7}   {:<11}   {:<15}       {:>9}   {:>11}   {:>10}", consumer,
                      pid != 0 ? std::to_string(pid) : "killed", owned, handlers, grouped(slot.delivered),
@@ -29,7 +29,7 @@ std::string row(const Board& board, const Processes& processes, int consumer) {
 
 std::vector<int> numbers_in(std::uint32_t bits) {
   std::vector<int> numbers;
-  for (int p = 0; p < partitions; ++p) {
+  for (int p = 0; p < kPartitions; ++p) {
     if ((bits >> static_cast<unsigned>(p) & 1U) != 0) numbers.push_back(p);
   }
   return numbers;
@@ -39,7 +39,7 @@ View consumer_view(const Board& board, const Processes& processes, const Finding
   std::vector<std::string> lines{
       "consumer   process   partitions    handlers running     delivered   took effect   duplicates"};
   std::string brief = fmt::format("{:5.1f} s", seconds);
-  for (int consumer = 1; consumer <= most_consumers; ++consumer) {
+  for (int consumer = 1; consumer <= kMostConsumers; ++consumer) {
     lines.push_back(row(board, processes, consumer));
     const Slot& slot = board.slot(consumer);
     if (processes.pid(consumer) != 0)
@@ -47,7 +47,7 @@ View consumer_view(const Board& board, const Processes& processes, const Finding
     else if (slot.starts > 0) brief += fmt::format(" | #{} killed, took {}", consumer, slot.done.load());
   }
   lines.push_back(fmt::format("in all processes       [{}]  {}; the limit is {}",
-                              bar(board.running(), handler_limit, 30), board.running(), limit));
+                              bar(board.running(), kHandlerLimit, 30), board.running(), limit));
   lines.push_back(fmt::format("effects in PostgreSQL  [{}]  {} of {} ids, {} of them twice",
                               bar(found.effects.ids, found.distinct, 30), grouped(found.effects.ids),
                               grouped(found.distinct), grouped(found.effects.doubled)));
@@ -64,16 +64,16 @@ View consumer_view(const Board& board, const Processes& processes, const Finding
 View control_view(const Board& board, const Processes& processes, const Ledger::Count& effects, double seconds) {
   std::vector<std::string> lines{
       "plain consumer   process   partitions    handlers running     delivered    rows made"};
-  for (int consumer = 1; consumer <= first_consumers; ++consumer) {
+  for (int consumer = 1; consumer <= kFirstConsumers; ++consumer) {
     const Slot& slot = board.slot(consumer);
     lines.push_back(fmt::format("{:<14}   {:<7}   {:<11}   {} {:>2}       {:>9}   {:>10}", consumer,
                                 processes.pid(consumer), fmt::format("{}", fmt::join(numbers_in(slot.assigned), " ")),
-                                bar(slot.running(), handler_limit, handler_limit), slot.running(),
+                                bar(slot.running(), kHandlerLimit, kHandlerLimit), slot.running(),
                                 grouped(slot.delivered), grouped(slot.done)));
   }
   const int running = board.running();
   lines.push_back(fmt::format("in all processes       [{}]  {}; the limit is {}",
-                              bar(running, first_consumers * handler_limit, 36), running, handler_limit));
+                              bar(running, kFirstConsumers * kHandlerLimit, 36), running, kHandlerLimit));
   lines.push_back(fmt::format("rows in PostgreSQL      {} for {} ids, {} of them twice", grouped(effects.rows),
                               grouped(effects.ids), grouped(effects.doubled)));
   return {lines, fmt::format("{:5.1f} s | plain: {} handlers at once | {} rows for {} ids, {} of them twice", seconds,

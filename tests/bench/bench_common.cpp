@@ -84,8 +84,8 @@ void Record::write(std::string& to) const {
   char text[Record::least_bytes + 1];
   std::snprintf(text, sizeof text, "%012lld %08lld %019lld ", static_cast<long long>(number),
                 static_cast<long long>(amount), static_cast<long long>(produced_ns));
-  std::memcpy(to.data(), text, least_bytes);
-  std::fill(to.begin() + least_bytes, to.end(), 'x');
+  std::memcpy(to.data(), text, kLeastBytes);
+  std::fill(to.begin() + kLeastBytes, to.end(), 'x');
 }
 
 namespace {
@@ -98,7 +98,7 @@ std::int64_t digits(std::string_view text) {
 }  // namespace
 
 Record Record::read(std::string_view payload) {
-  if (payload.size() < least_bytes)
+  if (payload.size() < kLeastBytes)
     die("a payload of " + std::to_string(payload.size()) + " bytes is not the loader's");
   return {digits(payload.substr(0, 12)), digits(payload.substr(13, 8)), digits(payload.substr(22, 19))};
 }

@@ -41,12 +41,12 @@ std::uint64_t scramble(std::uint64_t x);
 /// The payload that the loader writes: "NNNNNNNNNNNN AAAAAAAA TTTTTTTTTTTTTTTTTTT xxxx…" with the record's number, an
 /// amount, and the CLOCK_MONOTONIC nanoseconds at which it was produced.
 struct Record {
-  static constexpr std::size_t least_bytes = 42;
+  static constexpr std::size_t kLeastBytes = 42;
   std::int64_t number = 0;
   std::int64_t amount = 0;
   std::int64_t produced_ns = 0;
 
-  /// Fills all of `to`, which holds at least `least_bytes`.
+  /// Fills all of `to`, which holds at least `kLeastBytes`.
   void write(std::string& to) const;
   /// Ends the program when the payload is not one of the loader's.
   static Record read(std::string_view payload);

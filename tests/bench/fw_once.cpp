@@ -14,18 +14,18 @@ namespace {
 
 using namespace turnstile;
 
-constexpr const char* insert_one = "INSERT INTO fw_effects (payment, amount) VALUES ($1, $2)";
+constexpr const char* kInsertOne = "INSERT INTO fw_effects (payment, amount) VALUES ($1, $2)";
 constexpr const char* insert_all =
     "INSERT INTO fw_effects (payment, amount) SELECT * FROM unnest($1::bigint[], $2::bigint[])";
 
 void effect_sync(const Message& message, Context& ctx) {
   const bench::Record record = bench::Record::read(message.text());
-  ctx.tx().exec(insert_one, record.number, record.amount);
+  ctx.tx().exec(kInsertOne, record.number, record.amount);
 }
 
 void effect_deferred(const Message& message, Context& ctx) {
   const bench::Record record = bench::Record::read(message.text());
-  ctx.defer(insert_one, record.number, record.amount);
+  ctx.defer(kInsertOne, record.number, record.amount);
 }
 
 void effects_of_batch(std::span<const Message> messages, Context& ctx) {

@@ -14,7 +14,7 @@ namespace {
 
 using namespace turnstile;
 
-constexpr const char* handler_name = "once-done";
+constexpr const char* kHandlerName = "once-done";
 
 /// Ids that took effect, as a year of use would have left them, and some of them to ask for.
 std::vector<std::string> done_ids(bench::Database& db, const std::string& schema, HandlerId handler, std::int64_t ids) {
@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
   args.done();
 
   const auto store = postgres::open_store(bench::postgres_settings(url, schema));
-  const HandlerId handler = store->register_handler(handler_name);
+  const HandlerId handler = store->register_handler(kHandlerName);
   bench::Database db(url);
   const auto ids = done_ids(db, schema, handler, count);
   db.prepare_look_up(schema, handler.value);
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
       if (!db.look_up(id)) bench::die(id + " is not there");
     }));
     once.push_back(took_ms([&] {
-      const Once seen = inbox.once(handler_name, id, [](Context&) { bench::die("it ran"); });
+      const Once seen = inbox.once(kHandlerName, id, [](Context&) { bench::die("it ran"); });
       if (seen.kind != Once::Kind::repeated) bench::die(id + " was not known");
     }));
   }

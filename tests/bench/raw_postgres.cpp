@@ -10,8 +10,8 @@
 namespace bench {
 namespace {
 
-constexpr Oid uuid_oid = 2950;
-constexpr Oid bigint_oid = 20;
+constexpr Oid kUuidOid = 2950;
+constexpr Oid kBigintOid = 20;
 
 constexpr const char* insert_ids_sql =
     "INSERT INTO raw_inbox (handler_id, message_id) SELECT 1, id FROM unnest($1::uuid[]) AS id ORDER BY id "
@@ -25,11 +25,11 @@ constexpr const char* claim_sql =
     "ON CONFLICT (handler_id, message_id) DO UPDATE "
     "SET owner = excluded.owner, fence = l.fence + 1, expires_at = excluded.expires_at "
     "WHERE NOT l.done AND l.expires_at < clock_timestamp() RETURNING fence";
-constexpr const char* is_done_sql = "SELECT FROM raw_lease WHERE handler_id = 1 AND message_id = $1::uuid AND done";
+constexpr const char* kIsDoneSql = "SELECT FROM raw_lease WHERE handler_id = 1 AND message_id = $1::uuid AND done";
 constexpr const char* complete_sql =
     "UPDATE raw_lease SET done = true WHERE handler_id = 1 AND message_id = $1::uuid AND owner = $2::text "
     "AND fence = $3::bigint AND NOT done";
-constexpr const char* insert_effect_sql = "INSERT INTO raw_effects (payment, amount) VALUES ($1::bigint, $2::bigint)";
+constexpr const char* kInsertEffectSql = "INSERT INTO raw_effects (payment, amount) VALUES ($1::bigint, $2::bigint)";
 constexpr const char* insert_effects_sql =
     "INSERT INTO raw_effects (payment, amount) SELECT * FROM unnest($1::bigint[], $2::bigint[])";
 
@@ -101,7 +101,7 @@ Uuid parse_uuid(std::string_view text) {
 }
 
 std::string uuid_array(std::span<const Uuid> ids) {
-  std::string out = array_header(uuid_oid, ids.size());
+  std::string out = array_header(kUuidOid, ids.size());
   out.reserve(out.size() + ids.size() * 20);
   for (const Uuid& id : ids) {
     put32(out, 16);
@@ -111,7 +111,7 @@ std::string uuid_array(std::span<const Uuid> ids) {
 }
 
 std::string bigint_array(std::span<const std::int64_t> values) {
-  std::string out = array_header(bigint_oid, values.size());
+  std::string out = array_header(kBigintOid, values.size());
   out.reserve(out.size() + values.size() * 12);
   for (const std::int64_t value : values) {
     put32(out, 8);
@@ -129,7 +129,7 @@ std::string_view OutboxBatch::bytes(int i, int number) const {
 OutboxRow OutboxBatch::row(int i) const { return {bytes(i, 2), PQgetvalue(rows_, i, 3), bytes(i, 4), bytes(i, 5)}; }
 
 std::string OutboxBatch::column(int number) const {
-  std::string out = array_header(bigint_oid, static_cast<std::size_t>(size()));
+  std::string out = array_header(kBigintOid, static_cast<std::size_t>(size()));
   for (int i = 0; i < size(); ++i) {
     put32(out, 8);
     out.append(bytes(i, number));
@@ -190,10 +190,10 @@ void Database::prepare(const char* name, const char* sql) {
 void Database::prepare_statements() {
   prepare("id", insert_id_sql);
   prepare("ids", insert_ids_sql);
-  prepare("effect", insert_effect_sql);
+  prepare("effect", kInsertEffectSql);
   prepare("effects", insert_effects_sql);
   prepare("claim", claim_sql);
-  prepare("is_done", is_done_sql);
+  prepare("is_done", kIsDoneSql);
   prepare("complete", complete_sql);
 }
 

@@ -205,9 +205,9 @@ int operate(const std::string& brokers, const std::string& topic, const std::str
 }
 
 int watch(const std::string& brokers, const std::string& topic, const std::string& limiter) {
-  static constexpr std::array<std::string_view, 12> kinds{"unknown", "joined",  "keep",    "acquire",
-                                                          "release", "claimed", "revoked", "drained",
-                                                          "expire",  "limit",   "version", "left"};
+  static constexpr std::array<std::string_view, 12> kKinds{"unknown", "joined",  "keep",    "acquire",
+                                                           "release", "claimed", "revoked", "drained",
+                                                           "expire",  "limit",   "version", "left"};
   std::signal(SIGTERM, [](int) { stop = true; });
   tokens::State state;
   std::map<tokens::MemberId, std::uint32_t> pids;
@@ -219,7 +219,7 @@ int watch(const std::string& brokers, const std::string& topic, const std::strin
     const auto entry = state.limiters.find(limiter);
     const bool known = entry != state.limiters.end();
     std::cout << record->position << ' ' << record->created_ns << ' ' << event.member << ' ' << pids[event.member]
-              << ' ' << kinds.at(event.body.index()) << ' ' << to_text(effects.outcome) << ' '
+              << ' ' << kKinds.at(event.body.index()) << ' ' << to_text(effects.outcome) << ' '
               << (known ? entry->second.limit() : 0) << ' ' << (known ? entry->second.held() : 0) << ' '
               << state.members.size() << std::endl;
     return !stop;

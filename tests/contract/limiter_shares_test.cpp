@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using Members = std::vector<LimiterMember>;
 
-constexpr auto turn = std::chrono::microseconds(80ms);
+constexpr auto kTurn = std::chrono::microseconds(80ms);
 
 LimiterMember holds(std::int64_t held, std::int64_t waiting = 0, std::chrono::microseconds held_for = 0ms) {
   LimiterMember member;
@@ -36,7 +36,7 @@ std::vector<std::int64_t> shares(std::int64_t limit, Members members) {
   std::vector<std::int64_t> all;
   for (auto& member : members) {
     member.me = true;
-    all.push_back(fair_share(limit, members, turn));
+    all.push_back(fair_share(limit, members, kTurn));
     member.me = false;
   }
   return all;

@@ -21,7 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int16_t list_offsets_api = 2;
+constexpr std::int16_t kListOffsetsApi = 2;
 
 std::unique_ptr<TokenLog> open_log(const std::string& servers) {
   return kafka::open_token_log({{"bootstrap.servers", servers}}, {.name = "tokens"}, make_logger({"off", "text"}));
@@ -116,11 +116,11 @@ TEST(TokenLogInKafka, asks_again_where_the_broker_does_not_lead_the_partition_ye
   const auto log = open_log(rd_kafka_mock_cluster_bootstraps(broker.get()));
   for (const auto code : {RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART}) {
     const std::vector<rd_kafka_resp_err_t> errors(5, code);
-    rd_kafka_mock_push_request_errors_array(broker.get(), list_offsets_api, errors.size(), errors.data());
+    rd_kafka_mock_push_request_errors_array(broker.get(), kListOffsetsApi, errors.size(), errors.data());
     EXPECT_EQ(log->begin(), 0) << rd_kafka_err2name(code);
   }
   const std::vector<rd_kafka_resp_err_t> forbidden(1, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
-  rd_kafka_mock_push_request_errors_array(broker.get(), list_offsets_api, forbidden.size(), forbidden.data());
+  rd_kafka_mock_push_request_errors_array(broker.get(), kListOffsetsApi, forbidden.size(), forbidden.data());
   const auto asked = Clock::now();
   EXPECT_THROW(static_cast<void>(log->begin()), BrokerError);
   EXPECT_LT(Clock::now() - asked, 5s) << "waiting does not mend that";

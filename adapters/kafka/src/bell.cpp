@@ -12,7 +12,7 @@
 
 namespace turnstile::kafka {
 namespace {
-constexpr std::uint64_t one = 1;
+constexpr std::uint64_t kOne = 1;
 }
 
 Bell::Bell() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -24,7 +24,7 @@ Bell::~Bell() { ::close(fd_); }
 void Bell::ring() noexcept {
   const int before = errno;
   // It fails only when the counter is full, and then it rings anyway.
-  [[maybe_unused]] const auto written = ::write(fd_, &one, sizeof one);
+  [[maybe_unused]] const auto written = ::write(fd_, &kOne, sizeof kOne);
   errno = before;
 }
 
@@ -37,7 +37,9 @@ bool Bell::wait(std::chrono::milliseconds most) noexcept {
   return true;
 }
 
-void Bell::listen_to(rd_kafka_queue_t* queue) noexcept { rd_kafka_queue_io_event_enable(queue, fd_, &one, sizeof one); }
+void Bell::listen_to(rd_kafka_queue_t* queue) noexcept {
+  rd_kafka_queue_io_event_enable(queue, fd_, &kOne, sizeof kOne);
+}
 
 void Bell::silence(rd_kafka_queue_t* queue) noexcept { rd_kafka_queue_io_event_enable(queue, -1, nullptr, 0); }
 

@@ -38,7 +38,7 @@ rd_kafka_resp_err_t on_new(rd_kafka_t* rk, const rd_kafka_conf_t*, void* opaque,
 }
 
 /// How long librdkafka's threads may take to end, and after how much of it a log line says what is waited for.
-constexpr std::chrono::milliseconds longest_end{5'000}, quiet_end{1'000};
+constexpr std::chrono::milliseconds kLongestEnd{5'000}, kQuietEnd{1'000};
 
 /// rd_kafka_destroy() on a thread of its own, with what the callbacks work on.
 struct Ending {
@@ -112,10 +112,10 @@ Client::~Client() {
     ending->over = true;
     ending->changed.notify_all();
   }).detach();
-  if (ending->wait(quiet_end)) return;
+  if (ending->wait(kQuietEnd)) return;
   logger().info("kafka {}: waiting up to {} s for librdkafka's threads to end", state_->brokers,
-                longest_end.count() / 1000);
-  if (ending->wait(longest_end - quiet_end)) return;
+                kLongestEnd.count() / 1000);
+  if (ending->wait(kLongestEnd - kQuietEnd)) return;
   logger().warn(
       "kafka {}: librdkafka {} does not end its threads (2.0.2 does not where a topic that it consumed was deleted): they are left "
       "behind until the process ends. Nothing is lost.",

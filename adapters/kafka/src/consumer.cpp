@@ -17,16 +17,16 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // librdkafka must see a poll at least every max.poll.interval.ms, however long the caller wants to wait.
-constexpr milliseconds longest_wait{1'000};
-constexpr milliseconds seek_timeout{2'000};
+constexpr milliseconds kLongestWait{1'000};
+constexpr milliseconds kSeekTimeout{2'000};
 // What waits for a broker at the end, and after how much of that the log says what is waited for.
-constexpr milliseconds commit_timeout{5'000}, leave_timeout{10'000}, quiet_wait{1'000};
+constexpr milliseconds kCommitTimeout{5'000}, kLeaveTimeout{10'000}, kQuietWait{1'000};
 // Time for a round trip: a member that has not left the group costs more. The others wait for its session to end, and librdkafka 2.0.2 does not
 // end its threads.
-constexpr milliseconds hurried_wait{500};
+constexpr milliseconds kHurriedWait{500};
 // Metadata of one topic: a broker that is there answers within milliseconds. Nothing is polled meanwhile.
-constexpr milliseconds topic_timeout{500}, topic_rest{2'000};
-constexpr std::size_t chunk = 1'024;
+constexpr milliseconds kTopicTimeout{500}, kTopicRest{2'000};
+constexpr std::size_t kChunk = 1'024;
 
 // For read_up_to().
 Settings telling_of_ends(Settings settings) {
@@ -64,7 +64,7 @@ void KafkaConsumer::poll(milliseconds timeout) {
   const auto end = Clock::now() + timeout;
   for (;;) {
     const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
-    const bool rung = bell_->wait(failure_ ? milliseconds{0} : std::min(left, longest_wait));
+    const bool rung = bell_->wait(failure_ ? milliseconds{0} : std::min(left, kLongestWait));
     serve();
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     settle_seeks();
@@ -107,7 +107,7 @@ std::span<rd_kafka_message_t*> KafkaConsumer::drain(rd_kafka_queue_t* queue, con
                                                     std::size_t most, std::optional<Offset>& read_up_to) {
   std::size_t count = 0;
   while (count < most) {
-    const auto room = std::min(most - count, chunk);
+    const auto room = std::min(most - count, kChunk);
     if (scratch_.size() < count + room) scratch_.resize(count + room);
     const auto got = rd_kafka_consume_batch_queue(queue, 0, scratch_.data() + count, room);
     if (got <= 0) break;
@@ -167,7 +167,7 @@ void KafkaConsumer::commit(std::span<const TopicPartitionOffset> offsets, bool w
   const Queue answers{rd_kafka_queue_new(client_->handle())};
   const auto code = rd_kafka_commit_queue(client_->handle(), list.get(), answers.get(), on_answer, &answer);
   if (code) return on_committed(code, list.get());
-  const bool answered = wait_for("the broker to take the group's offsets", commit_timeout, [&] {
+  const bool answered = wait_for("the broker to take the group's offsets", kCommitTimeout, [&] {
     rd_kafka_queue_poll_callback(answers.get(), 50);
     return answer.here;
   });
@@ -179,8 +179,8 @@ bool KafkaConsumer::wait_for(const char* what, milliseconds most, const std::fun
   bool told = false;
   while (!step()) {
     const auto waited = Clock::now() - begin;
-    if (waited >= most || (waited >= hurried_wait && hurry_ && hurry_())) return false;
-    if (waited < quiet_wait || std::exchange(told, true)) continue;
+    if (waited >= most || (waited >= kHurriedWait && hurry_ && hurry_())) return false;
+    if (waited < kQuietWait || std::exchange(told, true)) continue;
     client_->logger().info("kafka: waiting up to {} s for {}", most.count() / 1000, what);
   }
   return true;
@@ -235,7 +235,7 @@ void KafkaConsumer::seek(const TopicPartitionOffset& to) {
 
 bool KafkaConsumer::try_seek(const TopicPartition& at, Offset to) {
   const Topic topic{rd_kafka_topic_new(client_->handle(), at.topic.c_str(), nullptr)};
-  const auto code = topic ? rd_kafka_seek(topic.get(), at.partition, to, ms(seek_timeout)) : rd_kafka_last_error();
+  const auto code = topic ? rd_kafka_seek(topic.get(), at.partition, to, ms(kSeekTimeout)) : rd_kafka_last_error();
   if (!code) return true;
   client_->logger().debug("kafka: {}[{}]: seeking to {} again soon: {}", at.topic, at.partition, to,
                           rd_kafka_err2str(code));
@@ -286,7 +286,7 @@ void KafkaConsumer::leave_group() {
     rd_kafka_queue_poll_callback(closing.get(), poll_ms);  // serves the rebalance callback, on this thread
     return false;
   };
-  if (!refused && wait_for("the broker to let this member leave the group", leave_timeout, left_group)) return;
+  if (!refused && wait_for("the broker to let this member leave the group", kLeaveTimeout, left_group)) return;
   client_->logger().warn("kafka: {}; the others take over when the session ends",
                          refused ? rd_kafka_error_string(refused.get()) : "no broker took our leave in time");
   std::vector<TopicPartition> left;  // the callback did not come for these
@@ -301,10 +301,10 @@ void KafkaConsumer::leave_group() {
 /// of that name.
 void KafkaConsumer::look_at_topics() {
   if (client_->is_down() || Clock::now() < next_look_at_topics_) return;
-  next_look_at_topics_ = Clock::now() + topic_rest;
+  next_look_at_topics_ = Clock::now() + kTopicRest;
   doubt_topics_ = false;
   for (const auto& topic : topics_) {
-    const auto exists = exists_now(*client_, topic, topic_timeout);
+    const auto exists = exists_now(*client_, topic, kTopicTimeout);
     if (!exists) {
       doubt_topics_ = true;
     } else if (!*exists && missing_.insert(topic).second) {
@@ -312,7 +312,7 @@ void KafkaConsumer::look_at_topics() {
     } else if (*exists && missing_.erase(topic) > 0) {
       // Where librdkafka has dropped the topic from its subscription, only an answer about all topics brings it back at once.
       const rd_kafka_metadata_t* all = nullptr;
-      rd_kafka_metadata(client_->handle(), 1, nullptr, &all, ms(topic_timeout));
+      rd_kafka_metadata(client_->handle(), 1, nullptr, &all, ms(kTopicTimeout));
       const Metadata freed{all};
       listener_->on_topic_change(topic, true);
     }

@@ -5,13 +5,13 @@
 namespace turnstile::kafka {
 namespace {
 
-constexpr int looks_by_itself_since = 0x02020000;  // fetch.queue.backoff.ms
+constexpr int kLooksByItselfSince = 0x02020000;  // fetch.queue.backoff.ms
 
 std::size_t number(const Settings& settings, const std::string& key) { return std::stoull(effective(settings, key)); }
 
 }  // namespace
 
-FetcherWakeup::FetcherWakeup(const Settings& settings) : needed_(rd_kafka_version() < looks_by_itself_since) {
+FetcherWakeup::FetcherWakeup(const Settings& settings) : needed_(rd_kafka_version() < kLooksByItselfSince) {
   if (!needed_) return;
   half_count_ = number(settings, "queued.min.messages") / 2;
   half_bytes_ = number(settings, "queued.max.messages.kbytes") * 1024 / 2;

@@ -16,9 +16,9 @@ namespace {
 using Handle = std::unique_ptr<rd_kafka_t, FreedBy<rd_kafka_destroy>>;
 using Cluster = std::unique_ptr<rd_kafka_mock_cluster_t, FreedBy<rd_kafka_mock_cluster_destroy>>;
 
-constexpr int broker_id = 1;
-constexpr std::int16_t produce_api = 0;
-constexpr std::int16_t join_group_api = 11;
+constexpr int kBrokerId = 1;
+constexpr std::int16_t kProduceApi = 0;
+constexpr std::int16_t kJoinGroupApi = 11;
 
 // The cluster lives in some client, which itself need not be connected to anything.
 Handle new_handle() {
@@ -64,16 +64,16 @@ void MockBroker::create_topic(const std::string& name, std::int32_t partitions) 
     throw broker_error(code, "", {bootstrap_servers(), {}, name});
 }
 
-void MockBroker::refuse_produce() { state_->refuse(produce_api, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED); }
+void MockBroker::refuse_produce() { state_->refuse(kProduceApi, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED); }
 
-void MockBroker::allow_produce() { rd_kafka_mock_clear_request_errors(state_->cluster.get(), produce_api); }
+void MockBroker::allow_produce() { rd_kafka_mock_clear_request_errors(state_->cluster.get(), kProduceApi); }
 
-void MockBroker::refuse_members() { state_->refuse(join_group_api, RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED); }
+void MockBroker::refuse_members() { state_->refuse(kJoinGroupApi, RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED); }
 
-void MockBroker::allow_members() { rd_kafka_mock_clear_request_errors(state_->cluster.get(), join_group_api); }
+void MockBroker::allow_members() { rd_kafka_mock_clear_request_errors(state_->cluster.get(), kJoinGroupApi); }
 
-void MockBroker::down() { rd_kafka_mock_broker_set_down(state_->cluster.get(), broker_id); }
+void MockBroker::down() { rd_kafka_mock_broker_set_down(state_->cluster.get(), kBrokerId); }
 
-void MockBroker::up() { rd_kafka_mock_broker_set_up(state_->cluster.get(), broker_id); }
+void MockBroker::up() { rd_kafka_mock_broker_set_up(state_->cluster.get(), kBrokerId); }
 
 }  // namespace turnstile::kafka

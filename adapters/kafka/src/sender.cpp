@@ -8,7 +8,7 @@
 namespace turnstile::kafka {
 namespace {
 
-constexpr int poll_ms = 100;
+constexpr int kPollMs = 100;
 
 Settings without_time_limit(Settings settings) {
   settings.erase("message.timeout.ms");
@@ -62,7 +62,7 @@ std::vector<BrokerSender::Fate> KafkaSender::send(std::span<const OwnedMessage> 
     const auto refused = hand_over(client_->handle(), records[i], &fates_[i], 0);
     const auto code = refused ? rd_kafka_error_code(refused.get()) : RD_KAFKA_RESP_ERR_NO_ERROR;
     if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
-      rd_kafka_poll(client_->handle(), poll_ms);
+      rd_kafka_poll(client_->handle(), kPollMs);
       continue;
     }
     if (is_remembered(code) && asked_about.insert(records[i].topic).second) {
@@ -75,7 +75,7 @@ std::vector<BrokerSender::Fate> KafkaSender::send(std::span<const OwnedMessage> 
     ++i;
   }
   while (owed_ > 0) {
-    rd_kafka_poll(client_->handle(), poll_ms);
+    rd_kafka_poll(client_->handle(), kPollMs);
     if (cancelled_) cancel();  // also what was handed over after the first call
   }
   bool unknown = false;

@@ -11,7 +11,7 @@
 namespace turnstile::kafka {
 namespace {
 
-constexpr int cooperative_since = 0x020a0000;  // trap 20
+constexpr int kCooperativeSince = 0x020a0000;  // trap 20
 
 struct Default {
   const char* key;
@@ -21,7 +21,7 @@ struct Default {
 
 // reconnect.backoff.max.ms: librdkafka's 10 s would be added to every restart of a broker.
 // Every client: passing failures come through the error callback, once for each change of state.
-constexpr std::array for_all{
+constexpr std::array kForAll{
     Default{"client.id", "turnstile"},           Default{"log.connection.close", "false"},
     Default{"reconnect.backoff.max.ms", "2000"}, Default{"socket.keepalive.enable", "true"},
     Default{"socket.nagle.disable", "true"},
@@ -31,7 +31,7 @@ constexpr std::array for_all{
 // auto.offset.reset: a group without offsets must not pass over records.
 // queued.*: per partition. A prefetched record of 100 bytes takes about 0.44 kB (measured on 2.0.2).
 // fetch.wait.max.ms: one fetch at a time goes to a broker; a partition whose queue had been full waits for it.
-constexpr std::array for_consumers{
+constexpr std::array kForConsumers{
     Default{"group.id", "turnstile"},         Default{"partition.assignment.strategy", "range"},
     Default{"auto.offset.reset", "earliest"}, Default{"isolation.level", "read_committed"},
     Default{"queued.min.messages", "20000"},  Default{"queued.max.messages.kbytes", "16384"},
@@ -42,15 +42,15 @@ constexpr std::array for_consumers{
 // message.max.bytes: what brokers take by default (librdkafka: 1,000,000), since a dead letter is a little more than its record.
 // partitioner: the Java clients', so that a key's dead letters lie with what others produce under it.
 // topic.metadata.propagation.max.ms: how long a topic that nobody knows is taken for one that is being created.
-constexpr std::array for_producers{
+constexpr std::array kForProducers{
     Default{"enable.idempotence", "true"},   Default{"linger.ms", "0"},
     Default{"message.max.bytes", "1048576"}, Default{"partitioner", "murmur2_random"},
     Default{"delivery.timeout.ms", "30000"}, Default{"topic.metadata.propagation.max.ms", "5000"},
 };
 
 std::span<const Default> defaults_of(Role role) {
-  if (role == Role::consumer) return for_consumers;
-  if (role == Role::producer) return for_producers;
+  if (role == Role::consumer) return kForConsumers;
+  if (role == Role::producer) return kForProducers;
   return {};
 }
 
@@ -112,7 +112,7 @@ void check_promises(const Settings& s, Problems& problems) {
     if (s.contains(key) && !has_value(s, key, {"all", "-1"}))
       problems.push_back(
           {key, "must be all: a dead letter counts as written when every in-sync replica has it. Remove the line"});
-  if (rd_kafka_version() >= cooperative_since) return;
+  if (rd_kafka_version() >= kCooperativeSince) return;
   if (has_value(s, "partition.assignment.strategy", {"cooperative-sticky"}))
     problems.push_back({"partition.assignment.strategy",
                         fmt::format("cooperative-sticky loses assignments in librdkafka {} (sound from 2.10): use "
@@ -151,7 +151,7 @@ std::string effective(const Settings& settings, const std::string& key) {
 
 Conf make_conf(Role role, const Settings& settings, std::vector<KafkaProblem>& problems) {
   Conf conf{rd_kafka_conf_new()};
-  for (const auto& d : for_all)
+  for (const auto& d : kForAll)
     if (applies(d, settings)) set(conf.get(), d.key, d.value, problems);
   for (const auto& d : defaults_of(role))
     if (applies(d, settings)) set(conf.get(), d.key, d.value, problems);

@@ -15,21 +15,21 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int ask_timeout_ms = 10'000;
-constexpr milliseconds ask_timeout{ask_timeout_ms};
-constexpr milliseconds ask_once_more_after{100};
-constexpr std::size_t most_at_once = 1'024;
+constexpr int kAskTimeoutMs = 10'000;
+constexpr milliseconds kAskTimeout{kAskTimeoutMs};
+constexpr milliseconds kAskOnceMoreAfter{100};
+constexpr std::size_t kMostAtOnce = 1'024;
 // A broker that has just started may not know of a topic yet: all answers of so long must say that it is gone. Nothing is lost by
 // waiting: without its topic nobody can renew, and each stops at its own deadline.
-constexpr milliseconds gone_for_good{5'000};
-constexpr milliseconds look_every{1'000};
-constexpr milliseconds look_timeout{500};
+constexpr milliseconds kGoneForGood{5'000};
+constexpr milliseconds kLookEvery{1'000};
+constexpr milliseconds kLookTimeout{500};
 // A record that could not be read is asked for again so often, for so long. Meanwhile nothing is read back, so that the permit pools close
 // at the member's own deadline.
-constexpr milliseconds read_again_every{200};
-constexpr milliseconds unreadable_for_good{5'000};
+constexpr milliseconds kReadAgainEvery{200};
+constexpr milliseconds kUnreadableForGood{5'000};
 // How long an event may be on its way before its fate is unknown: then a new epoch begins.
-constexpr const char* delivery_timeout_ms = "5000";
+constexpr const char* kDeliveryTimeoutMs = "5000";
 const std::string snapshot_key = "state";
 
 Settings reader_settings(Settings settings, LogUse use) {
@@ -41,7 +41,7 @@ Settings reader_settings(Settings settings, LogUse use) {
   // A damaged batch must be noticed by all who read it, and not only by those to whom its bytes make no sense.
   settings["check.crcs"] = "true";
   // A connection on which nothing is answered any more is given up after this, not after librdkafka's 60 s.
-  settings.try_emplace("socket.timeout.ms", std::to_string(ask_timeout_ms));
+  settings.try_emplace("socket.timeout.ms", std::to_string(kAskTimeoutMs));
   if (use == LogUse::reader) {
     // A log may end in marks of somebody's transaction, after which no record comes. Members need not know at once, and would be
     // woken twice for each record.
@@ -58,7 +58,7 @@ Settings writer_settings(Settings settings) {
   settings["linger.ms"] = "0";
   settings["message.max.bytes"] = "16777216";  // of a snapshot; as the topic's own setting
   settings.erase("message.timeout.ms");
-  settings["delivery.timeout.ms"] = delivery_timeout_ms;
+  settings["delivery.timeout.ms"] = kDeliveryTimeoutMs;
   settings.erase("compression.type");
   settings["compression.codec"] = "none";
   return settings;
@@ -117,24 +117,24 @@ std::int64_t KafkaTokenLog::ask_for(std::int64_t edge, const std::string& topic,
     if (!code) code = asked->err;
     if (!code) return asked->offset;
     // A broker that has just come back may not lead the partition yet, or not know it.
-    if (for_good(code) || std::chrono::steady_clock::now() + ask_once_more_after >= until) {
+    if (for_good(code) || std::chrono::steady_clock::now() + kAskOnceMoreAfter >= until) {
       consumer_->hear_failures();
       throw consumer_->no_answer(code, "asking where it begins and ends", topic);
     }
-    std::this_thread::sleep_for(ask_once_more_after);
+    std::this_thread::sleep_for(kAskOnceMoreAfter);
   }
 }
 
-std::int64_t KafkaTokenLog::begin() { return ask_for(RD_KAFKA_OFFSET_BEGINNING, topic_, ask_timeout); }
+std::int64_t KafkaTokenLog::begin() { return ask_for(RD_KAFKA_OFFSET_BEGINNING, topic_, kAskTimeout); }
 
-std::int64_t KafkaTokenLog::end() { return ask_for(RD_KAFKA_OFFSET_END, topic_, ask_timeout); }
+std::int64_t KafkaTokenLog::end() { return ask_for(RD_KAFKA_OFFSET_END, topic_, kAskTimeout); }
 
 /// From the end, one at a time: nobody needs more than the newest, and until the topic is compacted it may hold thousands.
 std::optional<TokenLog::Snapshot> KafkaTokenLog::snapshot(std::int64_t before) {
   const std::string topic = snapshot_topic(topic_);
   if (!topic_exists(*consumer_, topic)) return std::nullopt;
-  const auto low = ask_for(RD_KAFKA_OFFSET_BEGINNING, topic, ask_timeout);
-  before = std::min(before, ask_for(RD_KAFKA_OFFSET_END, topic, ask_timeout));
+  const auto low = ask_for(RD_KAFKA_OFFSET_BEGINNING, topic, kAskTimeout);
+  before = std::min(before, ask_for(RD_KAFKA_OFFSET_END, topic, kAskTimeout));
   // Compaction leaves holes, so that the record before an offset may be far before it.
   for (std::int64_t step = 1; before > low; step *= 2) {
     const std::int64_t from = std::max(low, before - step);
@@ -156,9 +156,9 @@ std::optional<TokenLog::Snapshot> KafkaTokenLog::last_snapshot(const std::string
   const auto stop = [&](const void*) { rd_kafka_consume_stop(handle.get(), 0); };
   const std::unique_ptr<const void, decltype(stop)> stopping{handle.get(), stop};
   std::optional<Snapshot> found;
-  auto until = std::chrono::steady_clock::now() + milliseconds{ask_timeout_ms};
+  auto until = std::chrono::steady_clock::now() + milliseconds{kAskTimeoutMs};
   while (true) {
-    const RecordPtr record{rd_kafka_consume(handle.get(), 0, ask_timeout_ms)};
+    const RecordPtr record{rd_kafka_consume(handle.get(), 0, kAskTimeoutMs)};
     client->hear_failures();
     if (!record || std::chrono::steady_clock::now() > until)
       throw client->no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "reading snapshots", topic);
@@ -168,7 +168,7 @@ std::optional<TokenLog::Snapshot> KafkaTokenLog::last_snapshot(const std::string
       continue;
     }
     if (record->offset >= before) return found;
-    until = std::chrono::steady_clock::now() + milliseconds{ask_timeout_ms};
+    until = std::chrono::steady_clock::now() + milliseconds{kAskTimeoutMs};
     if (record->payload != nullptr)
       found = {record->offset, std::string(static_cast<const char*>(record->payload), record->len)};
     if (record->offset + 1 == before) return found;
@@ -203,7 +203,7 @@ std::vector<TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
   std::vector<Record> records;
   if (may_be_gone_) look_whether_it_is_gone();
   if (out_of_range_) look_where_it_begins();
-  scratch_.resize(most_at_once);
+  scratch_.resize(kMostAtOnce);
   if (producer_) rd_kafka_poll(producer_->handle(), 0);
   rd_kafka_poll(consumer_->handle(), 0);
   if (reads_again_) {
@@ -264,7 +264,7 @@ TokenLogTrimmed KafkaTokenLog::trimmed(std::int64_t low) const {
 void KafkaTokenLog::look_where_it_begins() {
   std::int64_t low = 0;
   try {
-    low = ask_for(RD_KAFKA_OFFSET_BEGINNING, topic_, look_timeout);
+    low = ask_for(RD_KAFKA_OFFSET_BEGINNING, topic_, kLookTimeout);
   } catch (const BrokerError&) {
     return;  // nobody answers: not known yet
   }
@@ -287,17 +287,17 @@ TokenLogBroken KafkaTokenLog::gone() const {
 void KafkaTokenLog::look_whether_it_is_gone() {
   const auto now = std::chrono::steady_clock::now();
   if (now < ask_again_) return;
-  ask_again_ = now + look_every;
+  ask_again_ = now + kLookEvery;
   bool is_gone = false;
   try {
-    is_gone = shape(*consumer_, topic_, look_timeout).partitions == 0;
+    is_gone = shape(*consumer_, topic_, kLookTimeout).partitions == 0;
   } catch (const BrokerError&) {
     return;  // nobody answers: not known yet
   }
   may_be_gone_ = is_gone;
   if (!is_gone) gone_since_ = {};
   else if (gone_since_ == std::chrono::steady_clock::time_point{}) gone_since_ = now;
-  else if (now - gone_since_ >= gone_for_good) throw gone();
+  else if (now - gone_since_ >= kGoneForGood) throw gone();
 }
 
 /// librdkafka goes on behind a batch that it could not read (a wrong checksum, bytes that cannot be decompressed). To this member it
@@ -312,17 +312,17 @@ void KafkaTokenLog::unreadable(const rd_kafka_message_t& record) {
   const bool is_damaged =
       record.err == RD_KAFKA_RESP_ERR__BAD_MSG || record.err == RD_KAFKA_RESP_ERR__BAD_COMPRESSION ||
       record.err == RD_KAFKA_RESP_ERR_INVALID_MSG || record.err == RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED;
-  if (is_damaged && now - unreadable_since_ >= unreadable_for_good) {
+  if (is_damaged && now - unreadable_since_ >= kUnreadableForGood) {
     throw TokenLogBroken(fmt::format(
         "{}: position {} could not be read for {} ms ({}): who holds which permits cannot be known. {}", name(), next_,
-        unreadable_for_good.count(), rd_kafka_message_errstr(&record),
+        kUnreadableForGood.count(), rd_kafka_message_errstr(&record),
         what_to_do(
             "Nothing starts in this process. If the other members read it, look at this machine and its network, and "
             "start this process again; else look at the disks of the brokers, stop all members of the domain, "
             "delete the topic and its snapshots, and start them again")));
   }
   reads_again_ = true;
-  read_again_at_ = now + read_again_every;
+  read_again_at_ = now + kReadAgainEvery;
 }
 
 void KafkaTokenLog::look_at_error(const rd_kafka_message_t& record) {

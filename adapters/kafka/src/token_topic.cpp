@@ -16,16 +16,16 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds wait{10'000};
-constexpr milliseconds patience{5'000};  // of a person at the command line
-constexpr std::int32_t enough_replicas = 3;
+constexpr milliseconds kWait{10'000};
+constexpr milliseconds kPatience{5'000};  // of a person at the command line
+constexpr std::int32_t kEnoughReplicas = 3;
 // By time nothing may go: a domain that rested for longer would have lost its log. What a snapshot stands for, members delete.
-constexpr const char* retention_ms = "-1";
+constexpr const char* kRetentionMs = "-1";
 // Of a snapshot: 1,000 members with 20 limiters and 65,536 partitions have 4 MB.
-constexpr const char* most_bytes = "16777216";
+constexpr const char* kMostBytes = "16777216";
 // The segment that is written to is never compacted: so much of old snapshots is kept, or so long.
-constexpr const char* snapshot_segment_bytes = "33554432";
-constexpr const char* snapshot_segment_ms = "600000";
+constexpr const char* kSnapshotSegmentBytes = "33554432";
+constexpr const char* kSnapshotSegmentMs = "600000";
 
 class Topics {
  public:
@@ -33,15 +33,15 @@ class Topics {
       : settings_(settings),
         brokers_(setting(settings, "bootstrap.servers")),
         client_(Client::open(Role::inspector, settings, std::move(logger))) {
-    const auto known = shape(*client_, topic.name, wait);
-    replicas_ = topic.replication > 0 ? topic.replication : std::clamp(known.brokers, 1, enough_replicas);
+    const auto known = shape(*client_, topic.name, kWait);
+    replicas_ = topic.replication > 0 ? topic.replication : std::clamp(known.brokers, 1, kEnoughReplicas);
   }
 
   void ensure(const std::string& name, const std::string& policy) {
-    auto found = shape(*client_, name, wait);
+    auto found = shape(*client_, name, kWait);
     if (found.partitions == 0) {
       create(name, policy);
-      found = shape(*client_, name, wait);
+      found = shape(*client_, name, kWait);
     }
     if (found.partitions != 1) {
       throw BrokerError(fmt::format(
@@ -54,7 +54,7 @@ class Topics {
                       "holds which permits. With all members stopped: {} && {}",
                       name, found.replicas, replicas_, delete_command(name), create_command(name, policy)));
     }
-    const auto is = topic_setting(*client_, name, "cleanup.policy", wait);
+    const auto is = topic_setting(*client_, name, "cleanup.policy", kWait);
     if (is && *is != policy) {
       throw BrokerError(fmt::format(
           "topic {} has cleanup.policy={}, which {}; it must be {}: kafka-configs.sh --bootstrap-server {} --alter --entity-type "
@@ -78,11 +78,11 @@ class Topics {
     }
   }
   static std::map<std::string, std::string> wanted(const std::string& policy) {
-    if (policy == "delete") return {{"cleanup.policy", policy}, {"retention.ms", retention_ms}};
+    if (policy == "delete") return {{"cleanup.policy", policy}, {"retention.ms", kRetentionMs}};
     return {{"cleanup.policy", policy},
-            {"max.message.bytes", most_bytes},
-            {"segment.bytes", snapshot_segment_bytes},
-            {"segment.ms", snapshot_segment_ms}};
+            {"max.message.bytes", kMostBytes},
+            {"segment.bytes", kSnapshotSegmentBytes},
+            {"segment.ms", kSnapshotSegmentMs}};
   }
   std::string create_command(const std::string& name, const std::string& policy) const {
     std::string command =
@@ -94,7 +94,7 @@ class Topics {
   /// What a domain survives for a while, but should not have to.
   void advise(const std::string& name, const std::string& policy) {
     for (const auto& [key, value] : wanted(policy)) {
-      const auto is = topic_setting(*client_, name, key, wait);
+      const auto is = topic_setting(*client_, name, key, kWait);
       if (!is || *is == value) continue;
       client_->logger().warn(
           "topic {} has {}={}; it should be {}{}: kafka-configs.sh --bootstrap-server {} --alter --entity-type topics "
@@ -120,8 +120,8 @@ std::string snapshot_topic(const std::string& topic) { return topic + ".snapshot
 
 bool token_topic_exists(const Settings& settings, const std::string& topic, std::shared_ptr<spdlog::logger> logger) {
   const auto client = Client::open(Role::inspector, settings, std::move(logger));
-  const auto found = shape(*client, topic, patience);
-  if (found.partitions > 1 && !is_mock(*client, patience)) {
+  const auto found = shape(*client, topic, kPatience);
+  if (found.partitions > 1 && !is_mock(*client, kPatience)) {
     throw ConfigError(
         {fmt::format("topic {} at {} has {} partitions and so is no token log, which has exactly 1: name another topic",
                      topic, setting(settings, "bootstrap.servers"), found.partitions)});
@@ -131,7 +131,7 @@ bool token_topic_exists(const Settings& settings, const std::string& topic, std:
 
 void ensure_token_topics(const Settings& settings, const TokenTopic& topic, std::shared_ptr<spdlog::logger> logger) {
   // librdkafka's mock makes topics by itself, of more partitions than one; the log is the first of them.
-  if (is_mock(*Client::open(Role::inspector, settings, logger), wait)) return;
+  if (is_mock(*Client::open(Role::inspector, settings, logger), kWait)) return;
   Topics topics(settings, topic, std::move(logger));
   topics.ensure(topic.name, "delete");
   topics.ensure(snapshot_topic(topic.name), "compact");

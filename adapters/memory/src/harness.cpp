@@ -9,14 +9,14 @@ namespace turnstile::testing {
 
 namespace {
 
-constexpr const char* group = "test";
+constexpr const char* kGroup = "test";
 
 Config config_of(const TopicSettings& topic) {
   Config config;
   config.source = "the harness";
-  config.kafka = {{"bootstrap.servers", "memory"}, {"group.id", group}};
+  config.kafka = {{"bootstrap.servers", "memory"}, {"group.id", kGroup}};
   config.postgres.emplace().url = Secret("postgresql://memory");
-  config.topics[Harness::topic] = topic;
+  config.topics[Harness::kTopic] = topic;
   config.log.level = "off";
   return config;
 }
@@ -25,7 +25,7 @@ Config config_of(const TopicSettings& topic) {
 
 struct Harness::State {
   std::shared_ptr<MemoryInbox> store = std::make_shared<MemoryInbox>();
-  std::shared_ptr<MemoryBroker> broker = std::make_shared<MemoryBroker>(group);
+  std::shared_ptr<MemoryBroker> broker = std::make_shared<MemoryBroker>(kGroup);
   std::shared_ptr<int> runs = std::make_shared<int>(0);
   std::string dead_letter_topic;
   std::unique_ptr<PollLoop> loop;
@@ -42,8 +42,8 @@ Harness::Harness(Pipeline pipeline, TopicSettings settings) : state_(std::make_u
     ++*runs;
     return inner(messages, context);
   };
-  state_->broker->create_topic(topic, 64);
-  if (const auto dead = dead_letter_name(std::string(topic), merge(pipeline.settings, settings))) {
+  state_->broker->create_topic(kTopic, 64);
+  if (const auto dead = dead_letter_name(std::string(kTopic), merge(pipeline.settings, settings))) {
     state_->dead_letter_topic = *dead;
     state_->broker->create_topic(state_->dead_letter_topic);
   }
@@ -51,14 +51,14 @@ Harness::Harness(Pipeline pipeline, TopicSettings settings) : state_(std::make_u
   backends.broker = state_->broker;
   backends.store = state_->store;
   state_->loop = std::make_unique<PollLoop>(config_of(settings), std::move(backends));
-  state_->loop->topic(topic, std::move(pipeline));
+  state_->loop->topic(kTopic, std::move(pipeline));
 }
 
 Harness::~Harness() = default;
 
 Settled Harness::deliver(const MessageBuilder& message) {
   state_->last = message.record();
-  state_->last->topic = topic;
+  state_->last->topic = kTopic;
   state_->last->offset = state_->ends[state_->last->partition]++;
   return state_->handle();
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "turnstile/config.hpp"
+#include "turnstile/explain.hpp"
 #include "turnstile/findings.hpp"
 #include "turnstile/handler.hpp"
 #include "turnstile/health.hpp"
@@ -66,6 +67,9 @@ class Consumer {
   /// What `turnstile doctor` checks, with the topics and handlers that this program has given, and what holds up its partitions. From any
   /// thread, also before run(); waits some seconds for servers that do not answer.
   [[nodiscard]] std::vector<Finding> check() const;
+  /// The settings in effect, and where each comes from: the default, the code, the file or the environment. `key` chooses one
+  /// ("topics.payments.limit") or a section ("consumer"). Throws ConfigError for a key that does not exist. Also before run().
+  [[nodiscard]] std::vector<ExplainedSetting> explain(std::string_view key = {}) const;
   /// Leave SIGTERM and SIGINT to the program. Default: handled while run() runs.
   Consumer& handle_signals(bool on);
 

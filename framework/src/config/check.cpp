@@ -15,9 +15,9 @@ namespace {
 using std::chrono::milliseconds;
 using Problems = std::vector<std::string>;
 
-constexpr milliseconds default_handler_timeout{30'000};     // as TopicSettings says
-constexpr milliseconds default_session_timeout{45'000};     // librdkafka's, CONFIGURATION.md
-constexpr milliseconds default_max_poll_interval{300'000};  // librdkafka's, CONFIGURATION.md
+constexpr milliseconds kDefaultHandlerTimeout{30'000};    // as TopicSettings says
+constexpr milliseconds kDefaultSessionTimeout{45'000};    // librdkafka's, CONFIGURATION.md
+constexpr milliseconds kDefaultMaxPollInterval{300'000};  // librdkafka's, CONFIGURATION.md
 
 bool is_port(std::string_view text) {
   unsigned port = 0;
@@ -56,14 +56,14 @@ std::optional<milliseconds> kafka_ms(const Config& config, const std::string& ke
 
 std::string session_text(const Config& config) {
   const auto set = kafka_ms(config, "session.timeout.ms");
-  return "Kafka's session timeout of " + to_text(set.value_or(default_session_timeout)) +
+  return "Kafka's session timeout of " + to_text(set.value_or(kDefaultSessionTimeout)) +
          (set ? "" : " (librdkafka's default)") + "; shorten it, or raise kafka.\"session.timeout.ms\"";
 }
 
 std::optional<milliseconds> session_timeout(const Config& config) {
   // Without brokers of ours there is no session: a poll loop of somebody else's has its own settings.
   if (!config.kafka.contains("bootstrap.servers") && !config.kafka.contains("session.timeout.ms")) return std::nullopt;
-  return kafka_ms(config, "session.timeout.ms").value_or(default_session_timeout);
+  return kafka_ms(config, "session.timeout.ms").value_or(kDefaultSessionTimeout);
 }
 
 /// Collects the problems of one topic.
@@ -115,7 +115,7 @@ class TopicCheck {
     // session timeout, waits for that. Without a transaction nobody waits, and a handler may take hours: polling goes on beside it.
     const bool has_transaction = s_.mode == Mode::transactional || s_.mode == Mode::sequence;
     const auto session = has_transaction ? session_timeout(config_) : std::nullopt;
-    const auto timeout = s_.handler_timeout.value_or(default_handler_timeout);
+    const auto timeout = s_.handler_timeout.value_or(kDefaultHandlerTimeout);
     if (session && timeout >= *session) {
       add("handler_timeout",
           to_text(timeout) + (s_.handler_timeout ? "" : " (the default)") + " must be below " + session_text(config_));
@@ -227,7 +227,7 @@ void check_postgres(const Config& config, Problems& problems) {
 }
 
 void check_consumer(const Config& config, Problems& problems) {
-  const auto interval = kafka_ms(config, "max.poll.interval.ms").value_or(default_max_poll_interval);
+  const auto interval = kafka_ms(config, "max.poll.interval.ms").value_or(kDefaultMaxPollInterval);
   if (config.consumer.drain_timeout < interval) return;
   problems.push_back(config.where("consumer.drain_timeout") + ": " + to_text(config.consumer.drain_timeout) +
                      " must be below kafka.\"max.poll.interval.ms\" (" + to_text(interval) +

@@ -12,7 +12,7 @@
 namespace turnstile {
 namespace {
 
-constexpr const char* default_group = "turnstile";
+constexpr const char* kDefaultGroup = "turnstile";
 
 /// In the order in which a person meets them: by line, what has none last.
 std::vector<std::string> in_order(std::vector<ConfigProblem> problems) {
@@ -54,7 +54,7 @@ Config Config::parse(std::string_view toml, std::string_view name, const Environ
   // What was not read well keeps its default: relations are checked all the same, so that one start shows everything.
   for (auto& problem : check_config(config)) problems.push_back({0, std::move(problem)});
   if (!problems.empty()) throw ConfigError(in_order(std::move(problems)));
-  config.kafka.try_emplace("group.id", default_group);
+  config.kafka.try_emplace("group.id", kDefaultGroup);
   return config;
 }
 
@@ -72,7 +72,7 @@ std::string Config::client() const {
 
 std::string Config::group() const {
   const auto found = kafka.find("group.id");
-  return found == kafka.end() ? default_group : found->second;
+  return found == kafka.end() ? kDefaultGroup : found->second;
 }
 
 }  // namespace turnstile

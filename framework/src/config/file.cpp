@@ -11,7 +11,7 @@
 namespace turnstile {
 namespace {
 
-constexpr std::array<std::string_view, 6> sections{"kafka", "postgres", "consumer", "limits", "log", "topics"};
+constexpr std::array<std::string_view, 6> kSections{"kafka", "postgres", "consumer", "limits", "log", "topics"};
 
 struct Leaf {
   std::string key;  ///< below its section: "limit", "retry.attempts"
@@ -47,7 +47,7 @@ class FileReader {
   std::vector<ConfigProblem> read(const TomlTable& root) {
     for (const auto& [name, node] : root) {
       config_.lines[name] = node.line;
-      if (std::find(sections.begin(), sections.end(), name) == sections.end()) unknown_section(name, node);
+      if (std::find(kSections.begin(), kSections.end(), name) == kSections.end()) unknown_section(name, node);
       else if (const auto* table = node.table()) section(name, *table);
       else problem(name, node.line, "must be a section, [" + name + "], not a value");
     }
@@ -70,7 +70,7 @@ class FileReader {
 
   void unknown_section(const std::string& name, const TomlNode& node) {
     std::string why = node.table() != nullptr ? "unknown section" : "unknown key";
-    if (const auto near = suggest(name, sections)) {
+    if (const auto near = suggest(name, kSections)) {
       why += "; did you mean [" + std::string(*near) + "]?";
     } else {
       why += "; the sections are [kafka], [postgres], [consumer], [limits], [log] and [topics.NAME]";

@@ -14,15 +14,15 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
 // What the token log takes (tokens/event.hpp, tokens/state.hpp).
-constexpr std::int64_t highest_limit = 1'000'000'000;
-constexpr std::size_t longest_limiter = 255;
-constexpr milliseconds shortest_lease{500}, longest_lease = std::chrono::hours(24);
-constexpr milliseconds longest_reserve_time = std::chrono::hours(24 * 49);  // 32 bits of milliseconds
-constexpr std::int64_t most_threads = 1'024;          // more than any one process has use for: a slip of the keyboard
-constexpr std::int64_t largest_response = 256 << 20;  // PostgreSQL's bytea ends at 1 GB, and its rows are read whole
-constexpr std::int64_t most_connections = 10'000;     // PostgreSQL's own max_connections is rarely in the thousands
+constexpr std::int64_t kHighestLimit = 1'000'000'000;
+constexpr std::size_t kLongestLimiter = 255;
+constexpr milliseconds kShortestLease{500}, longest_lease = std::chrono::hours(24);
+constexpr milliseconds kLongestReserveTime = std::chrono::hours(24 * 49);  // 32 bits of milliseconds
+constexpr std::int64_t kMostThreads = 1'024;          // more than any one process has use for: a slip of the keyboard
+constexpr std::int64_t kLargestResponse = 256 << 20;  // PostgreSQL's bytea ends at 1 GB, and its rows are read whole
+constexpr std::int64_t kMostConnections = 10'000;     // PostgreSQL's own max_connections is rarely in the thousands
 
 template <class Number>
 Problem read_number(const ConfigValue& value, std::int64_t least, std::int64_t most, Number& into) {
@@ -113,9 +113,9 @@ Problem read_topic(const ConfigValue& value, std::string& into) {
 Problem read_limiter(const ConfigValue& value, std::optional<std::string>& into) {
   std::optional<std::string> name;
   if (auto problem = read_non_empty(value, name)) return problem;
-  if (name->size() > longest_limiter) {
+  if (name->size() > kLongestLimiter) {
     return "has " + std::to_string(name->size()) + " bytes; a limiter's name has at most " +
-           std::to_string(longest_limiter);
+           std::to_string(kLongestLimiter);
   }
   into = std::move(name);
   return std::nullopt;
@@ -130,7 +130,7 @@ Problem read_limit(const ConfigValue& value, std::optional<std::int64_t>& into) 
   if (number != nullptr && *number < 0) {
     return "is " + std::to_string(*number) + "; a limit is the number of handlers that may run at once, at least 1";
   }
-  return read_optional(value, into, std::int64_t{1}, highest_limit);
+  return read_optional(value, into, std::int64_t{1}, kHighestLimit);
 }
 
 Problem read_message_id(const ConfigValue& value, std::optional<std::string>& into) {
@@ -224,60 +224,60 @@ using V = const ConfigValue&;
 }  // namespace
 
 std::span<const Setting<PostgresSettings>> postgres_keys() {
-  static constexpr std::array<Setting<PostgresSettings>, 6> keys{{
+  static constexpr std::array<Setting<PostgresSettings>, 6> kKeys{{
       {"url", [](V v, PostgresSettings& s) { return read_url(v, s.url); }},
       {"schema", [](V v, PostgresSettings& s) { return read_schema(v, s.schema); }},
-      {"connections", [](V v, PostgresSettings& s) { return read_number(v, 0, most_connections, s.connections); }},
+      {"connections", [](V v, PostgresSettings& s) { return read_number(v, 0, kMostConnections, s.connections); }},
       {"prepared_statements", [](V v, PostgresSettings& s) { return read(v, s.prepared_statements); }},
       {"lock_timeout", [](V v, PostgresSettings& s) { return read(v, milliseconds(1), s.lock_timeout); }},
       {"connect_timeout", [](V v, PostgresSettings& s) { return read(v, milliseconds(1), s.connect_timeout); }},
   }};
-  return keys;
+  return kKeys;
 }
 
 std::span<const Setting<ConsumerSettings>> consumer_keys() {
-  static constexpr std::array<Setting<ConsumerSettings>, 8> keys{{
-      {"workers", [](V v, ConsumerSettings& s) { return read_number(v, 0, most_threads, s.workers); }},
-      {"window", [](V v, ConsumerSettings& s) { return read_number(v, 1, any_number, s.window); }},
-      {"window_bytes", [](V v, ConsumerSettings& s) { return read_number(v, 1, any_number, s.window_bytes); }},
+  static constexpr std::array<Setting<ConsumerSettings>, 8> kKeys{{
+      {"workers", [](V v, ConsumerSettings& s) { return read_number(v, 0, kMostThreads, s.workers); }},
+      {"window", [](V v, ConsumerSettings& s) { return read_number(v, 1, kAnyNumber, s.window); }},
+      {"window_bytes", [](V v, ConsumerSettings& s) { return read_number(v, 1, kAnyNumber, s.window_bytes); }},
       {"drain_timeout", [](V v, ConsumerSettings& s) { return read(v, milliseconds(0), s.drain_timeout); }},
       {"commit_interval", [](V v, ConsumerSettings& s) { return read(v, milliseconds(1), s.commit_interval); }},
       {"stall_after", [](V v, ConsumerSettings& s) { return read(v, milliseconds(1), s.stall_after); }},
       {"purge", [](V v, ConsumerSettings& s) { return read(v, s.purge); }},
       {"when_halted", [](V v, ConsumerSettings& s) { return read_choice<HaltPolicy>(v, kHalted, s.when_halted); }},
   }};
-  return keys;
+  return kKeys;
 }
 
 std::span<const Setting<LimitsSettings>> limits_keys() {
-  static constexpr std::array<Setting<LimitsSettings>, 10> keys{{
+  static constexpr std::array<Setting<LimitsSettings>, 10> kKeys{{
       {"over", [](V v, LimitsSettings& s) { return read_over(v, s.over); }},
       {"topic", [](V v, LimitsSettings& s) { return read_topic(v, s.topic); }},
-      {"lease", [](V v, LimitsSettings& s) { return read_between(v, shortest_lease, longest_lease, s.lease); }},
+      {"lease", [](V v, LimitsSettings& s) { return read_between(v, kShortestLease, longest_lease, s.lease); }},
       {"weight", [](V v, LimitsSettings& s) { return read_number(v, 1, 1'000, s.weight); }},
       {"strict", [](V v, LimitsSettings& s) { return read(v, s.strict); }},
       {"reserve", [](V v, LimitsSettings& s) { return read_number(v, 0, 1'000'000, s.reserve); }},
       {"reserve_for", [](V v, LimitsSettings& s) { return read_number(v, 0, 1'000, s.reserve_for); }},
       {"reserve_time",
        [](V v, LimitsSettings& s) {
-         return read_between(v, milliseconds(1'000), longest_reserve_time, s.reserve_time);
+         return read_between(v, milliseconds(1'000), kLongestReserveTime, s.reserve_time);
        }},
       {"most_limiters", [](V v, LimitsSettings& s) { return read_number(v, 1, 16'384, s.most_limiters); }},
       {"replication", [](V v, LimitsSettings& s) { return read_number(v, 0, 100, s.replication); }},
   }};
-  return keys;
+  return kKeys;
 }
 
 std::span<const Setting<LogSettings>> log_keys() {
-  static constexpr std::array<Setting<LogSettings>, 2> keys{{
+  static constexpr std::array<Setting<LogSettings>, 2> kKeys{{
       {"level", [](V v, LogSettings& s) { return read_level(v, s.level); }},
       {"format", [](V v, LogSettings& s) { return read_format(v, s.format); }},
   }};
-  return keys;
+  return kKeys;
 }
 
 std::span<const Setting<TopicSettings>> topic_keys() {
-  static constexpr std::array<Setting<TopicSettings>, 23> keys{{
+  static constexpr std::array<Setting<TopicSettings>, 23> kKeys{{
       {"handler", [](V v, TopicSettings& s) { return read_non_empty(v, s.handler); }},
       {"mode", [](V v, TopicSettings& s) { return read_optional_choice(v, kModes, s.mode); }},
       {"order", [](V v, TopicSettings& s) { return read_optional_choice(v, kOrders, s.order); }},
@@ -290,12 +290,12 @@ std::span<const Setting<TopicSettings>> topic_keys() {
       {"retry.backoff", read_backoff},
       {"dead_letter", [](V v, TopicSettings& s) { return read_dead_letter(v, s.dead_letter); }},
       {"stop_after_dead",
-       [](V v, TopicSettings& s) { return read_optional(v, s.stop_after_dead, std::int64_t{0}, any_number); }},
-      {"batch", [](V v, TopicSettings& s) { return read_optional(v, s.batch, std::int64_t{1}, any_number); }},
+       [](V v, TopicSettings& s) { return read_optional(v, s.stop_after_dead, std::int64_t{0}, kAnyNumber); }},
+      {"batch", [](V v, TopicSettings& s) { return read_optional(v, s.batch, std::int64_t{1}, kAnyNumber); }},
       {"duplicates", [](V v, TopicSettings& s) { return read_optional_choice(v, kDuplicates, s.duplicates); }},
       {"reply_topics", [](V v, TopicSettings& s) { return read_reply_topics(v, s.reply_topics); }},
       {"max_response",
-       [](V v, TopicSettings& s) { return read_optional(v, s.max_response, std::int64_t{0}, largest_response); }},
+       [](V v, TopicSettings& s) { return read_optional(v, s.max_response, std::int64_t{0}, kLargestResponse); }},
       {"lease", [](V v, TopicSettings& s) { return read_optional(v, s.lease, kShortestClaimLease); }},
       {"unknown", [](V v, TopicSettings& s) { return read_optional_choice(v, kUnknown, s.unknown); }},
       {"while_running", [](V v, TopicSettings& s) { return read_optional_choice(v, kWhileRunning, s.while_running); }},
@@ -307,39 +307,39 @@ std::span<const Setting<TopicSettings>> topic_keys() {
        }},
       {"fingerprint", [](V v, TopicSettings& s) { return read_optional(v, s.fingerprint); }},
   }};
-  return keys;
+  return kKeys;
 }
 
 std::span<const std::string_view> kafka_environment_keys() {
-  static constexpr std::array<std::string_view, 28> keys{"auto.offset.reset",
-                                                         "bootstrap.servers",
-                                                         "broker.address.family",
-                                                         "client.id",
-                                                         "client.rack",
-                                                         "debug",
-                                                         "group.id",
-                                                         "group.instance.id",
-                                                         "max.poll.interval.ms",
-                                                         "sasl.kerberos.keytab",
-                                                         "sasl.kerberos.principal",
-                                                         "sasl.kerberos.service.name",
-                                                         "sasl.mechanism",
-                                                         "sasl.mechanisms",
-                                                         "sasl.oauthbearer.config",
-                                                         "sasl.password",
-                                                         "sasl.username",
-                                                         "security.protocol",
-                                                         "session.timeout.ms",
-                                                         "ssl.ca.location",
-                                                         "ssl.ca.pem",
-                                                         "ssl.certificate.location",
-                                                         "ssl.certificate.pem",
-                                                         "ssl.endpoint.identification.algorithm",
-                                                         "ssl.key.location",
-                                                         "ssl.key.password",
-                                                         "ssl.key.pem",
-                                                         "ssl.keystore.password"};
-  return keys;
+  static constexpr std::array<std::string_view, 28> kKeys{"auto.offset.reset",
+                                                          "bootstrap.servers",
+                                                          "broker.address.family",
+                                                          "client.id",
+                                                          "client.rack",
+                                                          "debug",
+                                                          "group.id",
+                                                          "group.instance.id",
+                                                          "max.poll.interval.ms",
+                                                          "sasl.kerberos.keytab",
+                                                          "sasl.kerberos.principal",
+                                                          "sasl.kerberos.service.name",
+                                                          "sasl.mechanism",
+                                                          "sasl.mechanisms",
+                                                          "sasl.oauthbearer.config",
+                                                          "sasl.password",
+                                                          "sasl.username",
+                                                          "security.protocol",
+                                                          "session.timeout.ms",
+                                                          "ssl.ca.location",
+                                                          "ssl.ca.pem",
+                                                          "ssl.certificate.location",
+                                                          "ssl.certificate.pem",
+                                                          "ssl.endpoint.identification.algorithm",
+                                                          "ssl.key.location",
+                                                          "ssl.key.password",
+                                                          "ssl.key.pem",
+                                                          "ssl.keystore.password"};
+  return kKeys;
 }
 
 }  // namespace turnstile

@@ -99,6 +99,8 @@ std::vector<Finding> Consumer::check() const {
   return findings.all();
 }
 
+std::vector<ExplainedSetting> Consumer::explain(std::string_view key) const { return explain_spec(state_->spec, key); }
+
 void Consumer::run() {
   state_->health->set(Health::State::starting);
   try {

@@ -287,6 +287,15 @@ std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::sh
   return topics;
 }
 
+std::vector<ExplainedSetting> explain_spec(ConsumerSpec spec, std::string_view key) {
+  std::vector<std::string> problems;
+  add_environment(spec, problems);
+  if (!problems.empty()) throw ConfigError(std::move(problems));
+  SettingsInCode in_code;
+  for (const auto& [name, pipeline] : spec.topics) in_code.try_emplace(name, pipeline.settings);
+  return key.empty() ? explain(spec.config, &in_code) : explain(spec.config, key, &in_code);
+}
+
 void check_spec(ConsumerSpec spec, Findings& findings) {
   std::vector<std::string> problems;
   for (const auto& unread : add_environment(spec, problems)) findings.warning("configuration", unread);

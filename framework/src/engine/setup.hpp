@@ -13,6 +13,7 @@
 #include "support/run_log.hpp"
 #include "turnstile/config.hpp"
 #include "turnstile/consumer.hpp"
+#include "turnstile/explain.hpp"
 
 namespace turnstile {
 
@@ -43,6 +44,9 @@ std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::sh
 
 /// What is wrong with the settings and topics of the program, and what the backends find. Throws nothing of what it finds.
 void check_spec(ConsumerSpec spec, Findings& findings);
+
+/// The settings in effect, of the topics that the program has given too.
+std::vector<ExplainedSetting> explain_spec(ConsumerSpec spec, std::string_view key);
 
 /// Whether any of them keeps something in the store.
 bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics);

@@ -12,8 +12,8 @@ namespace {
 using Json = nlohmann::json;
 using Found = std::variant<std::string, MissingId>;
 
-constexpr std::string_view header_prefix = "header:";
-constexpr std::string_view json_prefix = "json:";
+constexpr std::string_view kHeaderPrefix = "header:";
+constexpr std::string_view kJsonPrefix = "json:";
 constexpr std::string_view choices =
     "use header:NAME, key, json:/pointer, cloudevents or offset, and in mode sequence offset or request";
 
@@ -186,13 +186,13 @@ std::variant<IdSource, std::string> IdSource::parse(std::string_view text) {
   if (text == "cloudevents") return IdSource(Kind::cloudevents, {}, {});
   if (text == "offset") return IdSource(Kind::offset, {}, {});
   if (text == "request") return IdSource(Kind::request, {}, {});
-  if (text.starts_with(header_prefix)) {
-    const std::string name(text.substr(header_prefix.size()));
+  if (text.starts_with(kHeaderPrefix)) {
+    const std::string name(text.substr(kHeaderPrefix.size()));
     if (name.empty()) return "'header:' lacks the header's name, as in header:message-id";
     return IdSource(Kind::header, name, {});
   }
-  if (text.starts_with(json_prefix)) {
-    const std::string pointer(text.substr(json_prefix.size()));
+  if (text.starts_with(kJsonPrefix)) {
+    const std::string pointer(text.substr(kJsonPrefix.size()));
     if (auto path = split_pointer(pointer)) return IdSource(Kind::json, pointer, std::move(*path));
     return in_quotes(text) +
            " holds no JSON pointer; it begins with a slash, as in json:/event/id, and in it ~0 stands " +
@@ -215,9 +215,9 @@ std::variant<MessageId, MissingId> IdSource::of(const Message& message, std::int
 
 std::string IdSource::text() const {
   switch (kind_) {
-    case Kind::header: return std::string(header_prefix) + name_;
+    case Kind::header: return std::string(kHeaderPrefix) + name_;
     case Kind::key: return "key";
-    case Kind::json: return std::string(json_prefix) + name_;
+    case Kind::json: return std::string(kJsonPrefix) + name_;
     case Kind::cloudevents: return "cloudevents";
     case Kind::request: return "request";
     case Kind::offset: break;

@@ -7,12 +7,12 @@
 namespace turnstile {
 namespace {
 
-constexpr std::size_t uuid_length = 36;
+constexpr std::size_t kUuidLength = 36;
 
 constexpr bool is_dash_place(std::size_t i) { return i == 8 || i == 13 || i == 18 || i == 23; }
 
 /// By byte: the value of a hexadecimal digit, or 0xFF. A table, because an id is read for every message.
-constexpr std::array<std::uint8_t, 256> hex_values = [] {
+constexpr std::array<std::uint8_t, 256> kHexValues = [] {
   std::array<std::uint8_t, 256> values{};
   values.fill(0xFF);
   for (std::uint8_t i = 0; i < 10; ++i) values['0' + i] = i;
@@ -20,10 +20,10 @@ constexpr std::array<std::uint8_t, 256> hex_values = [] {
   return values;
 }();
 
-std::uint8_t hex_value(char c) { return hex_values[static_cast<unsigned char>(c)]; }
+std::uint8_t hex_value(char c) { return kHexValues[static_cast<unsigned char>(c)]; }
 
 std::optional<MessageId> parse_uuid(std::string_view text) {
-  if (text.size() != uuid_length) return std::nullopt;
+  if (text.size() != kUuidLength) return std::nullopt;
   if (text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-') return std::nullopt;
   // Where the two digits of each byte stand, between the dashes.
   constexpr std::array<std::uint8_t, 16> places{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34};
@@ -47,9 +47,9 @@ std::string to_string(const TopicPartitionOffset& at) { return to_string(at.at) 
 
 std::string MessageId::text() const {
   constexpr char digits[] = "0123456789abcdef";
-  std::string out(uuid_length, '-');
+  std::string out(kUuidLength, '-');
   std::size_t nibble = 0;
-  for (std::size_t i = 0; i < uuid_length; ++i) {
+  for (std::size_t i = 0; i < kUuidLength; ++i) {
     if (is_dash_place(i)) continue;
     const unsigned byte = bytes[nibble / 2];
     out[i] = digits[nibble % 2 == 0 ? byte >> 4 : byte & 0xF];

@@ -18,26 +18,26 @@ namespace {
 
 namespace level = spdlog::level;
 
-constexpr const char* logger_name = "turnstile";
-constexpr const char* text_pattern = "%Y-%m-%dT%H:%M:%S.%e%z %-5l %v";
+constexpr const char* kLoggerName = "turnstile";
+constexpr const char* kTextPattern = "%Y-%m-%dT%H:%M:%S.%e%z %-5l %v";
 
 struct NamedLevel {
   std::string_view name;
   level::level_enum value;
 };
 // spdlog's own names differ between releases ("warn", "warning"); these are what [log] documents.
-constexpr std::array levels{NamedLevel{"trace", level::trace}, NamedLevel{"debug", level::debug},
-                            NamedLevel{"info", level::info},   NamedLevel{"warn", level::warn},
-                            NamedLevel{"error", level::err},   NamedLevel{"off", level::off}};
+constexpr std::array kLevels{NamedLevel{"trace", level::trace}, NamedLevel{"debug", level::debug},
+                             NamedLevel{"info", level::info},   NamedLevel{"warn", level::warn},
+                             NamedLevel{"error", level::err},   NamedLevel{"off", level::off}};
 
 std::string_view name_of(level::level_enum value) {
-  const auto* found = std::find_if(levels.begin(), levels.end(), [&](const auto& l) { return l.value == value; });
-  return found == levels.end() ? "critical" : found->name;
+  const auto* found = std::find_if(kLevels.begin(), kLevels.end(), [&](const auto& l) { return l.value == value; });
+  return found == kLevels.end() ? "critical" : found->name;
 }
 
 level::level_enum level_of(const std::string& name) {
-  const auto* found = std::find_if(levels.begin(), levels.end(), [&](const auto& l) { return l.name == name; });
-  if (found == levels.end()) {
+  const auto* found = std::find_if(kLevels.begin(), kLevels.end(), [&](const auto& l) { return l.name == name; });
+  if (found == kLevels.end()) {
     throw ConfigError({"log.level: '" + name + "' is no level; use trace, debug, info, warn, error or off"});
   }
   return found->value;
@@ -102,7 +102,7 @@ class JsonLogger final : public spdlog::logger {
 /// Hands everything to another logger, whose level and form count.
 class RedirectedLogger final : public spdlog::logger {
  public:
-  explicit RedirectedLogger(std::shared_ptr<spdlog::logger> to) : spdlog::logger(logger_name), to_(std::move(to)) {
+  explicit RedirectedLogger(std::shared_ptr<spdlog::logger> to) : spdlog::logger(kLoggerName), to_(std::move(to)) {
     set_level(level::trace);
   }
 
@@ -178,11 +178,11 @@ std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings, spdlog:
   const auto least = level_of(settings.level);
   std::shared_ptr<spdlog::logger> logger;
   if (settings.format == "json") {
-    logger = std::make_shared<JsonLogger>(logger_name, std::move(sink));
+    logger = std::make_shared<JsonLogger>(kLoggerName, std::move(sink));
     logger->set_pattern("%v");
   } else if (settings.format == "text") {
-    logger = std::make_shared<spdlog::logger>(logger_name, std::move(sink));
-    logger->set_pattern(text_pattern);
+    logger = std::make_shared<spdlog::logger>(kLoggerName, std::move(sink));
+    logger->set_pattern(kTextPattern);
   } else {
     throw ConfigError({"log.format: '" + settings.format + "' is no format; use text or json"});
   }

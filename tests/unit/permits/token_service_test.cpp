@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::eventually;
 
-constexpr auto patience = 20s;
+constexpr auto kPatience = 20s;
 
 /// Runs when the test says so.
 class ByHand final : public ExpiryStrategy {
@@ -65,7 +65,7 @@ TEST_F(Tokens, are_refused_with_a_reason_where_waiting_would_not_help) {
   EXPECT_EQ(why(ask(3)), Refused::Why::bad_count);
   EXPECT_EQ(why(ask(0)), Refused::Why::bad_count);
   EXPECT_EQ(why(ask(-1)), Refused::Why::bad_count);
-  const auto unknown = tokens_.request("pspp", 1, Priority::normal, patience);
+  const auto unknown = tokens_.request("pspp", 1, Priority::normal, kPatience);
   EXPECT_EQ(why(unknown), Refused::Why::unknown_limiter);
   EXPECT_NE(std::get<Refused>(unknown).text.find("'pspp'"), std::string::npos);
 }
@@ -89,7 +89,7 @@ TEST_F(Tokens, answer_for_each_wrong_release_and_keep_what_it_was) {
 TEST_F(Tokens, keep_their_limiter_when_it_is_made_known_again) {
   const auto both = granted(ask(2));
   std::atomic<bool> got{false};
-  std::jthread waits([&] { got = std::holds_alternative<Granted>(ask(1, patience)); });
+  std::jthread waits([&] { got = std::holds_alternative<Granted>(ask(1, kPatience)); });
   EXPECT_TRUE(eventually([&] { return tokens_.waiting() == 1; }));
   tokens_.limit("psp", 2);
   tokens_.release(both.token);
@@ -110,7 +110,7 @@ TEST_F(Tokens, are_handed_to_those_who_wait_in_their_order_and_urgent_ones_first
   std::vector<std::jthread> threads;
   const auto wait_as = [&](int number, Priority priority) {
     threads.emplace_back([&, number, priority] {
-      const auto answer = tokens_.request("psp", 2, priority, patience);
+      const auto answer = tokens_.request("psp", 2, priority, kPatience);
       {
         const std::lock_guard lock(mutex);
         order.push_back(number);
@@ -125,7 +125,7 @@ TEST_F(Tokens, are_handed_to_those_who_wait_in_their_order_and_urgent_ones_first
   wait_as(3, Priority::urgent);
   tokens_.release(both.token);
   std::unique_lock lock(mutex);
-  EXPECT_TRUE(changed.wait_for(lock, patience, [&] { return order.size() == 3; }));
+  EXPECT_TRUE(changed.wait_for(lock, kPatience, [&] { return order.size() == 3; }));
   EXPECT_EQ(order, (std::vector<int>{3, 1, 2}));
 }
 
@@ -160,8 +160,8 @@ TEST_F(Tokens, are_waited_for_no_longer_once_the_callers_stop_token_is_set) {
   stop.request_stop();
   waits.join();
   EXPECT_TRUE(cancelled);
-  EXPECT_EQ(why(tokens_.request("psp", 1, Priority::normal, patience, stop.get_token())), Refused::Why::cancelled);
-  EXPECT_FALSE(tokens_.acquire("psp", patience, stop.get_token()));
+  EXPECT_EQ(why(tokens_.request("psp", 1, Priority::normal, kPatience, stop.get_token())), Refused::Why::cancelled);
+  EXPECT_FALSE(tokens_.acquire("psp", kPatience, stop.get_token()));
   tokens_.release(both.token);
   EXPECT_TRUE(std::holds_alternative<Granted>(ask(2))) << "nothing was taken";
 }
@@ -194,7 +194,7 @@ TEST(TokenQueue, is_shared_fairly_with_others_in_the_process_who_never_wait_long
     });
   }
   for (int i = 0; i < 20; ++i) {
-    const auto answer = tokens.request("psp", 2, i % 2 == 0 ? Priority::urgent : Priority::normal, patience);
+    const auto answer = tokens.request("psp", 2, i % 2 == 0 ? Priority::urgent : Priority::normal, kPatience);
     over = over || !std::holds_alternative<Granted>(answer);
     ASSERT_TRUE(std::holds_alternative<Granted>(answer)) << "round " << i;
     tokens.release(std::get<Granted>(answer).token);
@@ -207,11 +207,11 @@ TEST(TokenQueue, has_an_end) {
   tokens.limit("psp", 1);
   const auto held = std::get<Granted>(tokens.request("psp", 1, Priority::normal, 0ms));
   std::jthread waits([&] {
-    const auto answer = tokens.request("psp", 1, Priority::normal, patience);
+    const auto answer = tokens.request("psp", 1, Priority::normal, kPatience);
     tokens.release(std::get<Granted>(answer).token);
   });
   EXPECT_TRUE(eventually([&] { return tokens.waiting() == 1; }));
-  const auto refused = tokens.request("psp", 1, Priority::normal, patience);
+  const auto refused = tokens.request("psp", 1, Priority::normal, kPatience);
   EXPECT_EQ(std::get<Refused>(refused).why, Refused::Why::queue_full);
   tokens.release(held.token);
 }
@@ -222,7 +222,7 @@ TEST(TokenQueue, is_told_when_the_service_ends) {
   auto held = tokens->acquire("psp", 0ms);
   std::atomic<bool> stopped{false};
   std::jthread waits([&, service = tokens.get()] {
-    const auto answer = service->request("psp", 1, Priority::normal, patience);
+    const auto answer = service->request("psp", 1, Priority::normal, kPatience);
     stopped = std::get<Refused>(answer).why == Refused::Why::stopped;
   });
   EXPECT_TRUE(eventually([&] { return tokens->waiting() == 1; }));
@@ -262,8 +262,8 @@ TEST_F(HaltedTokens, are_refused_to_those_who_ask) {
   const auto held = std::get<Granted>(tokens_.request("psp", 1, Priority::normal, 0ms));
   limiters_->halted = true;
   expect_no_more_starts(tokens_.request("psp", 1, Priority::normal, 0ms));
-  expect_no_more_starts(tokens_.request("psp", 1, Priority::normal, patience));
-  EXPECT_FALSE(tokens_.acquire("psp", patience));
+  expect_no_more_starts(tokens_.request("psp", 1, Priority::normal, kPatience));
+  EXPECT_FALSE(tokens_.acquire("psp", kPatience));
   EXPECT_EQ(tokens_.counts().refused, 2U);
   EXPECT_EQ(tokens_.release(held.token), ReleaseAnswer::released);
 }
@@ -283,8 +283,8 @@ TEST_F(HaltedTokens, are_refused_to_those_who_wait_already) {
   limiters_->halted = true;
   auto answered = answer.get_future();
   auto came = acquired.get_future();
-  const bool all =
-      answered.wait_for(patience) == std::future_status::ready && came.wait_for(patience) == std::future_status::ready;
+  const bool all = answered.wait_for(kPatience) == std::future_status::ready &&
+                   came.wait_for(kPatience) == std::future_status::ready;
   EXPECT_TRUE(all);
   if (!all) std::_Exit(1);  // their threads use what would be destroyed here
   expect_no_more_starts(answered.get());
@@ -370,7 +370,7 @@ TEST(Expiry, runs_by_itself_periodically) {
   TokenService tokens{make_local_limiters(), {.hold_timeout = 1ms, .on_hold = OnHold::release}};
   tokens.limit("psp", 1);
   (void)tokens.request("psp", 1, Priority::normal, 0ms);
-  EXPECT_TRUE(static_cast<bool>(tokens.acquire("psp", patience)));
+  EXPECT_TRUE(static_cast<bool>(tokens.acquire("psp", kPatience)));
 }
 
 TEST(TokenIds, are_texts_and_back) {

@@ -65,7 +65,7 @@ const std::vector<Tree> trees{
 /// No clock, no thread, no I/O.
 const std::vector<std::string_view> pure_folders{"tokens", "config", "message"};
 /// Reads the file and the environment.
-constexpr std::string_view the_impure_one = "framework/src/config/load.cpp";
+constexpr std::string_view kTheImpureOne = "framework/src/config/load.cpp";
 
 /// "engine" for framework/src/engine/x.cpp, where `root` is "framework/src/"; empty outside of it.
 std::string folder_in(std::string_view root, const std::string& file) {
@@ -89,7 +89,7 @@ std::string broken_layer(const Tree& tree, std::string_view folder, std::string_
 /// A file of a pure folder, and one whose header says so of itself in its first comment.
 bool is_pure(const std::string& file) {
   const auto folder = folder_in("framework/src/", file);
-  if (folder.empty() || file == the_impure_one) return false;
+  if (folder.empty() || file == kTheImpureOne) return false;
   if (std::find(pure_folders.begin(), pure_folders.end(), folder) != pure_folders.end()) return true;
   std::ifstream header{(root / file).replace_extension(".hpp")};
   static const std::regex pure{R"re(//.*\bPure\b.*)re"};

@@ -82,7 +82,7 @@ class Harness {
   [[nodiscard]] MemoryBroker& broker() const noexcept;
 
   /// The topic's name: where records are delivered from.
-  static constexpr const char* topic = "test";
+  static constexpr const char* kTopic = "test";
 
  private:
   struct State;
