@@ -173,7 +173,7 @@ void PartitionReader::poll(int timeout_ms) {
 std::int64_t PartitionReader::messages() const { return sum_of(spans_); }
 
 void PartitionReader::store(int partition, std::int64_t next) const {
-  // A fresh list each time: librdkafka caches the partition inside the element (trap 46).
+  // A fresh list each time: librdkafka caches the partition inside the element (hazard: reused-list-element).
   rd_kafka_topic_partition_list_t* list = rd_kafka_topic_partition_list_new(1);
   rd_kafka_topic_partition_list_add(list, topic_.c_str(), partition)->offset = next;
   if (const auto error = rd_kafka_offsets_store(rk_, list); error != RD_KAFKA_RESP_ERR_NO_ERROR) {

@@ -1,5 +1,5 @@
 #pragma once
-// The best that librdkafka's C API gives to a consumer: partition queues, polled in batches (trap 45). Taken after
+// The best that librdkafka's C API gives to a consumer: partition queues, polled in batches (hazard: partition-queues). Taken after
 // `assign` in the rebalance callback, given back in it before unassigning.
 
 #include <librdkafka/rdkafka.h>

@@ -1,4 +1,4 @@
-// The best raw librdkafka loop: partition queues taken in batches (trap 45), no work done. What the engine is held against.
+// The best raw librdkafka loop: partition queues taken in batches (hazard: partition-queues), no work done. What the engine is held against.
 //   --brokers B --topic T [--threads 2] [--batch 10000] [--kafka name=value,…]
 // The clock runs from the first message to the last one.
 
@@ -51,7 +51,7 @@ void read_partitions(const PartitionReader& reader, std::vector<int> mine, std::
 int main(int argc, char** argv) {
   Args args(argc, argv);
   // Found by trying (BENCHMARKS.md): a prefetch queue that never runs full, since a full one backs off a fixed second
-  // (trap 21), and answers large enough that the broker is not asked too often.
+  // (hazard: skipped-offsets), and answers large enough that the broker is not asked too often.
   const Settings tuned{{"queued.min.messages", "10000000"},
                        {"queued.max.messages.kbytes", "1000000"},
                        {"fetch.message.max.bytes", "8388608"},

@@ -18,7 +18,7 @@ constexpr const char* insert_ids_sql =
     "ON CONFLICT DO NOTHING RETURNING message_id";
 constexpr const char* insert_id_sql =
     "INSERT INTO raw_inbox (handler_id, message_id) VALUES (1, $1::uuid) ON CONFLICT DO NOTHING";
-// What is done stays done; a claim whose lease is over is taken over, and its fence counts up (trap 12).
+// What is done stays done; a claim whose lease is over is taken over, and its fence counts up (hazard: takeover-race).
 constexpr const char* claim_sql =
     "INSERT INTO raw_lease AS l (handler_id, message_id, owner, expires_at) "
     "VALUES (1, $1::uuid, $2::text, clock_timestamp() + interval '30 seconds') "

@@ -55,7 +55,7 @@ TEST_P(BrokerContract, a_member_may_commit_while_its_partitions_are_taken_away) 
   EXPECT_EQ(second.read.size(), 1u) << "what the first had committed does not come again";
 }
 
-// Traps 21 and 22: whatever rebalances do, the records of an ownership come in order and without gaps, from where the
+// Hazard: skipped-offsets, repeated-offsets: whatever rebalances do, the records of an ownership come in order and without gaps, from where the
 // group's offset was.
 TEST_P(BrokerContract, records_come_in_order_and_without_gaps_over_rebalances) {
   const auto topic = new_topic(2);
@@ -123,7 +123,7 @@ TEST_P(BrokerContract, groups_read_without_knowing_of_each_other) {
   EXPECT_EQ(there.consumer->committed(asked, 10s).front(), std::nullopt);
 }
 
-// Trap 23.
+// Hazard: revoked-partition.
 TEST_P(BrokerContract, a_commit_that_the_group_does_not_accept_is_no_error) {
   const auto topic = new_topic(1);
   produce(topic, 0, 3);

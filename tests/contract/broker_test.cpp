@@ -196,7 +196,7 @@ TEST_P(BrokerContract, a_record_that_comes_ends_a_waiting_poll) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, 10s);
 }
 
-// Trap 19: backpressure is leaving records where they are.
+// Hazard: paused-partition: backpressure is leaving records where they are.
 TEST_P(BrokerContract, a_partition_that_is_left_alone_holds_up_no_other) {
   const auto topic = new_topic(2);
   produce(topic, 0, 200);

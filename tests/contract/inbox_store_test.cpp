@@ -196,7 +196,7 @@ TEST_P(InboxStoreContract, many_watermarks_move_in_one_call) {
   EXPECT_EQ(watermark(2), 8);
 }
 
-TEST_P(InboxStoreContract, a_watermark_moves_beside_an_open_batch) {  // trap 43
+TEST_P(InboxStoreContract, a_watermark_moves_beside_an_open_batch) {  // hazard: hot-row
   const auto session = store().open_session();
   admit(*session, {"a"});
   advance(fence_, 1);

@@ -58,7 +58,7 @@ TEST_P(InboxContract, large_batches_keep_their_order) {
   for (std::size_t i = 0; i < ids.size(); ++i) ASSERT_EQ(admitted[i], i % 2 == 0 ? 'd' : 'f') << ids[i];
 }
 
-TEST_P(InboxContract, two_handlers_see_the_same_id_once_each) {  // trap 39
+TEST_P(InboxContract, two_handlers_see_the_same_id_once_each) {  // hazard: id-scope
   once({"a"});
   InboxScope other = scope(fence_);
   other.handler = store().register_handler("notify");
@@ -67,7 +67,7 @@ TEST_P(InboxContract, two_handlers_see_the_same_id_once_each) {  // trap 39
   session->commit();
 }
 
-TEST_P(InboxContract, hostile_ids_are_bytes_like_any_other) {  // trap 16
+TEST_P(InboxContract, hostile_ids_are_bytes_like_any_other) {  // hazard: text-ids
   using namespace std::string_literals;
   const std::vector<std::string> ids{"nul\0one"s,
                                      "nul\0two"s,
@@ -238,7 +238,7 @@ TEST_P(InboxContract, a_text_with_a_nul_is_refused_and_not_cut_short) {
   session->rollback();
 }
 
-TEST_P(InboxContract, a_rivals_open_transaction_is_waited_for) {  // trap 1
+TEST_P(InboxContract, a_rivals_open_transaction_is_waited_for) {  // hazard: blocked-insert
   for (const bool rival_commits : {true, false}) {
     const std::string id = rival_commits ? "committed" : "rolled back";
     const auto rival = store().open_session();
@@ -250,7 +250,7 @@ TEST_P(InboxContract, a_rivals_open_transaction_is_waited_for) {  // trap 1
   }
 }
 
-TEST_P(InboxContract, waiting_for_a_rival_is_bounded) {  // trap 1
+TEST_P(InboxContract, waiting_for_a_rival_is_bounded) {  // hazard: blocked-insert
   const auto rival = store().open_session();
   admit(*rival, {"a"});
   const auto session = store().open_session();
@@ -261,7 +261,7 @@ TEST_P(InboxContract, waiting_for_a_rival_is_bounded) {  // trap 1
   EXPECT_EQ(admit(*session, impatient, entries({"a"})), "f");
 }
 
-TEST_P(InboxContract, batches_in_opposite_order_do_not_deadlock) {  // trap 4
+TEST_P(InboxContract, batches_in_opposite_order_do_not_deadlock) {  // hazard: insert-order
   std::vector<std::string> ids;
   for (int i = 0; i < 200; ++i) ids.push_back("id" + std::to_string(i));
   const std::vector<std::string> reversed(ids.rbegin(), ids.rend());
@@ -280,7 +280,7 @@ TEST_P(InboxContract, batches_in_opposite_order_do_not_deadlock) {  // trap 4
   EXPECT_EQ(mine + other.get(), 200U * 20U);
 }
 
-TEST_P(InboxContract, a_stale_epoch_is_fenced) {  // trap 42
+TEST_P(InboxContract, a_stale_epoch_is_fenced) {  // hazard: stale-snapshot
   const Fence old = fence_;
   fence_ = claim();
   EXPECT_EQ(fence_.slot, old.slot);
@@ -294,7 +294,7 @@ TEST_P(InboxContract, a_stale_epoch_is_fenced) {  // trap 42
   EXPECT_EQ(once({"a"}), "d");
 }
 
-TEST_P(InboxContract, a_batch_that_waited_for_a_claim_is_fenced) {  // trap 42
+TEST_P(InboxContract, a_batch_that_waited_for_a_claim_is_fenced) {  // hazard: stale-snapshot
   const Fence old = fence_;
   const auto open = store().open_session();
   admit(*open, {"first"});
@@ -316,7 +316,7 @@ TEST_P(InboxContract, a_claim_gives_up_on_an_old_owner_in_time) {
   EXPECT_EQ(claim().epoch.value, fence_.epoch.value + 1) << "a claim that failed changed nothing";
 }
 
-TEST_P(InboxContract, a_commit_in_doubt_can_be_looked_up) {  // trap 13
+TEST_P(InboxContract, a_commit_in_doubt_can_be_looked_up) {  // hazard: commit-in-doubt
   for (const bool carried_out : {true, false}) {
     const std::string id = carried_out ? "carried out" : "lost";
     const auto session = store().open_session();
@@ -343,7 +343,7 @@ TEST_P(InboxContract, a_response_is_kept_with_its_id) {
       << "nobody else's, before the commit";
   session->commit();
   EXPECT_THAT(store().open_session()->responses(handler_, ids), ElementsAre(bytes, "", std::nullopt));
-  EXPECT_THAT(session->responses(store().register_handler("refund"), ids), Each(std::nullopt));  // trap 39
+  EXPECT_THAT(session->responses(store().register_handler("refund"), ids), Each(std::nullopt));  // hazard: id-scope
   EXPECT_THAT(session->responses(handler_, {}), IsEmpty());
 }
 

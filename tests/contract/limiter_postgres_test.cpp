@@ -87,7 +87,7 @@ TEST_F(LimiterPostgres, it_may_be_opened_while_the_database_is_away) {
   EXPECT_TRUE(acquire(other));
 }
 
-// Trap 33: the row is ours, and we were never told.
+// Hazard: late-grant: the row is ours, and we were never told.
 TEST_F(LimiterPostgres, a_grant_whose_answer_was_lost_comes_back_before_its_lease) {
   const auto limiter = join_by_a_cable(1);
   { ASSERT_TRUE(acquire(limiter)); }

@@ -199,7 +199,7 @@ TEST_P(LimiterContract, waiters_are_served_in_the_order_in_which_they_asked) {
   EXPECT_EQ(limiter->state().most_in_use, 1);
 }
 
-// Trap 33 within one process: the one who is woken first wants nothing any more, and those behind it must not sleep on.
+// Hazard: late-grant within one process: the one who is woken first wants nothing any more, and those behind it must not sleep on.
 TEST_P(LimiterContract, a_waiter_that_has_lost_its_interest_holds_up_nobody) {
   const auto limiter = limiters_->open("psp", 1);
   Permit permit = acquire(limiter);

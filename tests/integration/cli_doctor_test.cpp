@@ -156,7 +156,7 @@ TEST_F(CliDoctor, topics_that_do_not_exist_come_with_the_command_that_makes_them
                     ContainsRegex("PROBLEM +replies of no-such-topic +topic no-such-replies does not exist")));
 }
 
-// Trap 40.
+// Hazard: ids-outlive-topic.
 TEST_F(CliDoctor, ids_that_are_forgotten_before_their_messages) {
   migrate();
   const auto topic = kafka_.create_topic(1, {{"retention.ms", "604800000"}});

@@ -198,7 +198,7 @@ TEST_F(CliPurge, of_one_handler_only) {
   EXPECT_EQ(sql("SELECT count(*) FROM inbox"), "10");
 }
 
-// Each transaction is small: no row stays locked while the rest is deleted (trap 9).
+// Each transaction is small: no row stays locked while the rest is deleted (hazard: purge-locks).
 TEST_F(CliPurge, one_transaction_holds_one_batch) {
   fill(2'500, 0);
   sql("CREATE TABLE seen_batches (xid xid8, n bigint)");

@@ -125,7 +125,7 @@ TEST_F(GuardsBadInput, names_that_cannot_be_names_are_refused_before_anything_is
   EXPECT_TRUE(unique(tx(), "payment", {{"id", "p1"}}, {{"cents", 1}}).applied());  // the transaction is sound
 }
 
-TEST_F(GuardsBadInput, keys_with_quotes_and_nul) {  // trap 16
+TEST_F(GuardsBadInput, keys_with_quotes_and_nul) {  // hazard: text-ids
   for (const std::string& key : {"it's"s, "\"; DROP TABLE payment; --"s, "\\"s, "$1"s, "ünï€"s}) {
     EXPECT_TRUE(unique(tx(), "payment", {{"id", key}}, {{"cents", 1}}).applied()) << key;
     EXPECT_TRUE(unique(tx(), "payment", {{"id", key}}, {{"cents", 1}}).already_applied()) << key;

@@ -67,7 +67,7 @@ TEST_F(BorrowedGuards, a_handler_and_a_libpqxx_transaction_meet) {
   EXPECT_TRUE(answer.get().already_applied());
 }
 
-TEST_F(BorrowedGuards, above_read_committed_a_race_is_busy) {  // trap 2
+TEST_F(BorrowedGuards, above_read_committed_a_race_is_busy) {  // hazard: isolation-level
   using Repeatable = pqxx::transaction<pqxx::repeatable_read>;
   Repeatable work(*connection_);
   auto with = postgres::borrow(work);
@@ -80,7 +80,7 @@ TEST_F(BorrowedGuards, above_read_committed_a_race_is_busy) {  // trap 2
               HasSubstr("40001"));
 }
 
-TEST_F(BorrowedGuards, errors_are_the_same_as_in_a_handler) {  // trap 17
+TEST_F(BorrowedGuards, errors_are_the_same_as_in_a_handler) {  // hazard: error-detail
   const std::vector<std::function<void(Transaction&)>> calls{
       [](Transaction& with) {
         unique(with, "nothing", {{"id", 1}});
@@ -149,7 +149,7 @@ TEST_F(BorrowedGuards, a_deadlock_is_busy_for_one_of_two) {
   EXPECT_EQ(ours + theirs.get(), 1);
 }
 
-TEST_F(BorrowedGuards, a_connection_that_is_gone_is_unavailable_and_is_not_made_anew) {  // trap 15
+TEST_F(BorrowedGuards, a_connection_that_is_gone_is_unavailable_and_is_not_made_anew) {  // hazard: silent-reconnect
   pqxx::work work(*connection_);
   auto with = postgres::borrow(work);
   const int backend_pid = connection_->backendpid();

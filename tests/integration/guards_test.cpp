@@ -41,7 +41,7 @@ TEST_F(Guards, unique_without_values_is_about_the_key_alone) {
   EXPECT_TRUE(unique(tx(), "seen", {{"kind", "order"}, {"number", 8}}).applied());
 }
 
-TEST_F(Guards, of_two_unique_that_meet_the_second_is_told_what_the_first_left) {  // trap 1
+TEST_F(Guards, of_two_unique_that_meet_the_second_is_told_what_the_first_left) {  // hazard: blocked-insert
   const auto pay = [](int cents) {
     return [cents](Transaction& with) { return unique(with, "payment", {{"id", "p1"}}, {{"cents", cents}}); };
   };
@@ -55,7 +55,7 @@ TEST_F(Guards, of_two_unique_that_meet_the_second_is_told_what_the_first_left) {
   EXPECT_THAT(sql().column("SELECT cents FROM payment"), ElementsAre("600"));
 }
 
-TEST_F(Guards, unique_never_ends_the_transaction) {  // trap 3
+TEST_F(Guards, unique_never_ends_the_transaction) {  // hazard: duplicate-by-exception
   EXPECT_TRUE(unique(tx(), "payment", {{"id", "p1"}}, {{"cents", 1}}).applied());
   EXPECT_TRUE(unique(tx(), "payment", {{"id", "p1"}}, {{"cents", 2}}).conflict());
   tx().exec("INSERT INTO effect (what) VALUES ('later')");
@@ -79,7 +79,7 @@ TEST_F(Guards, another_unique_index_is_not_the_keys) {
     unique(tx(), "payment", {{"id", "b"}}, {{"cents", 1}, {"note", "secret"}});
   });
   EXPECT_THAT(message,
-              AllOf(HasSubstr("one_note"), HasSubstr("another unique index"), Not(HasSubstr("secret"))));  // trap 17
+              AllOf(HasSubstr("one_note"), HasSubstr("another unique index"), Not(HasSubstr("secret"))));  // hazard: error-detail
 }
 
 TEST_F(Guards, a_row_that_a_trigger_keeps_away_is_an_error_and_not_a_verdict) {
@@ -177,7 +177,7 @@ TEST_F(Guards, transition_knows_enums_and_short_texts) {
   EXPECT_EQ(sqlstate_of([&] { transition(tx(), "cat", {{"id", "tom"}}, "mood", "cross", "jolly"); }), "22P02");
 }
 
-TEST_F(Guards, of_two_transitions_that_meet_one_moves_and_the_other_is_told) {  // trap 42
+TEST_F(Guards, of_two_transitions_that_meet_one_moves_and_the_other_is_told) {  // hazard: stale-snapshot
   const auto to = [](const char* state) {
     return [state](Transaction& with) { return transition(with, "orders", {{"id", 1}}, "state", "open", state); };
   };

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 class PostgresErrors : public PostgresTest {};
 
-TEST_F(PostgresErrors, a_constraint_is_the_messages_fault_and_its_detail_stays_in_the_server) {  // trap 17
+TEST_F(PostgresErrors, a_constraint_is_the_messages_fault_and_its_detail_stays_in_the_server) {  // hazard: error-detail
   sql().exec("CREATE UNIQUE INDEX one_of_each ON effect (what)");
   begin("a");
   tx().exec("INSERT INTO effect (what) VALUES ('secret value')");
@@ -37,7 +37,7 @@ TEST_F(PostgresErrors, a_constraint_that_is_checked_at_commit_is_an_sql_error) {
   EXPECT_EQ(ids(), "1");
 }
 
-TEST_F(PostgresErrors, a_lock_that_is_not_got_in_time_is_busy) {  // trap 1
+TEST_F(PostgresErrors, a_lock_that_is_not_got_in_time_is_busy) {  // hazard: blocked-insert
   Sql rival(schema_->url());
   rival.exec("BEGIN");
   rival.exec("LOCK TABLE effect");
@@ -132,7 +132,7 @@ TEST_F(PostgresErrors, idle_connections_that_died_are_replaced_in_silence) {
   EXPECT_EQ(store_->register_handler("charge"), handler_);
 }
 
-TEST_F(PostgresErrors, a_lost_answer_to_commit_is_in_doubt_and_a_lost_request_too) {  // trap 13
+TEST_F(PostgresErrors, a_lost_answer_to_commit_is_in_doubt_and_a_lost_request_too) {  // hazard: commit-in-doubt
   TcpProxy proxy = proxy_to(sql());
   open(schema_->settings_through(proxy.port()));
   for (const bool carried_out : {true, false}) {
@@ -170,7 +170,7 @@ TEST_F(PostgresErrors, copy_is_refused_with_the_way_out) {
   session_->commit();
 }
 
-TEST_F(PostgresErrors, weak_settings_of_the_server_are_found) {  // trap 18
+TEST_F(PostgresErrors, weak_settings_of_the_server_are_found) {  // hazard: volatile-server-settings
   EXPECT_THAT(postgres::lint_server(schema_->settings()), IsEmpty());
   PostgresSettings weak = schema_->settings();
   weak.url = Secret(schema_->url() + "%20-csynchronous_commit%3Doff");

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 class PostgresPipeline : public PostgresTest {};
 
-TEST_F(PostgresPipeline, ten_thousand_large_statements_do_not_fill_the_sockets_to_a_deadlock) {  // trap 44
+TEST_F(PostgresPipeline, ten_thousand_large_statements_do_not_fill_the_sockets_to_a_deadlock) {  // hazard: round-trips
   begin("a", 1);
   const std::string kilobyte(1'000, 'x');
   for (int i = 0; i < 10'000; ++i) {
@@ -46,7 +46,7 @@ TEST_F(PostgresPipeline, an_error_deep_inside_names_its_message_and_undoes_all) 
   EXPECT_EQ(ids(), "0");
 }
 
-TEST_F(PostgresPipeline, without_prepared_statements_all_is_the_same) {  // trap 14
+TEST_F(PostgresPipeline, without_prepared_statements_all_is_the_same) {  // hazard: pooled-session
   PostgresSettings settings = schema_->settings();
   settings.prepared_statements = false;
   open(settings);
@@ -166,7 +166,7 @@ TEST_F(PostgresPipeline, an_error_that_libpqxx_reported_is_not_committed) {
   EXPECT_EQ(ids(), "0");
 }
 
-TEST_F(PostgresPipeline, libpqxx_does_not_reconnect_behind_our_back) {  // trap 15
+TEST_F(PostgresPipeline, libpqxx_does_not_reconnect_behind_our_back) {  // hazard: silent-reconnect
   begin("a");
   pqxx::transaction_base& work = postgres::native(tx());
   const int backend_pid = work.exec("SELECT pg_backend_pid()")[0][0].as<int>();

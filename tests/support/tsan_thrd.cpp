@@ -1,5 +1,5 @@
 // The thread sanitizer knows pthread's threads, mutexes and condition variables but not those of C11, which Debian's librdkafka
-// uses: the first thread crashes inside the sanitizer's runtime (trap 29), and what its locks order looks unordered. These
+// uses: the first thread crashes inside the sanitizer's runtime (hazard: tsan-threads), and what its locks order looks unordered. These
 // definitions, found before libc's, take the way that is known; glibc's C11 types are pthread's by another name.
 // Linked under the thread sanitizer only; what it still cannot see into is named in tsan.supp.
 

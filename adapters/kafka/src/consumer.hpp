@@ -1,5 +1,5 @@
 #pragma once
-// One member of a consumer group, over per-partition queues (traps 19, 45): each partition's records wait in a queue of
+// One member of a consumer group, over per-partition queues (hazard: paused-partition, partition-queues): each partition's records wait in a queue of
 // their own, taken when there is room for them; nothing is ever paused, and the main queue carries only rebalances and errors.
 
 #include <chrono>

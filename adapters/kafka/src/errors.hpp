@@ -21,7 +21,7 @@ struct Where {
 bool for_good(rd_kafka_resp_err_t code) noexcept;
 /// The broker knows no such topic, or partition: it was deleted, or never was there.
 bool knows_no_topic(rd_kafka_resp_err_t code) noexcept;
-/// The partition, or our membership, is somebody else's by now: normal around rebalances (trap 23).
+/// The partition, or our membership, is somebody else's by now: normal around rebalances (hazard: revoked-partition).
 bool no_longer_ours(rd_kafka_resp_err_t code) noexcept;
 /// "kafka 127.0.0.1:9092: topic payments: Broker: Topic authorization failed. Grant …"
 std::string explain(rd_kafka_resp_err_t code, std::string_view detail, const Where& where);

@@ -33,7 +33,7 @@ std::string create_command(const std::string& topic, const std::string& brokers)
   return fmt::format("kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions N", brokers, topic);
 }
 
-/// Trap 40: an id that is forgotten before its message leaves the topic lets an offset reset run the message again.
+/// Hazard: ids-outlive-topic: an id that is forgotten before its message leaves the topic lets an offset reset run the message again.
 void compare_retention(const Config& config, const std::string& topic, const TopicSettings& settings,
                        const TopicInfo& info, Findings& findings) {
   if (settings.mode == Mode::none || settings.mode == Mode::sequence) return;  // without ids, none are forgotten

@@ -51,7 +51,7 @@ MockBroker::~MockBroker() = default;
 
 std::string MockBroker::bootstrap_servers() const { return rd_kafka_mock_cluster_bootstraps(state_->cluster.get()); }
 
-// A fetch of the mock waits its full time even when records come, and a rebalance takes the session less a second (trap 30).
+// A fetch of the mock waits its full time even when records come, and a rebalance takes the session less a second (hazard: mock-broker).
 Settings MockBroker::settings() const {
   return {{"bootstrap.servers", bootstrap_servers()},
           {"fetch.wait.max.ms", "10"},

@@ -28,7 +28,7 @@ class ProducerLine final : private ClientEvents {
   std::thread server_;
 };
 
-/// Replaces a broken line by a new one (trap 25). Thread-safe.
+/// Replaces a broken line by a new one (hazard: producer-errors). Thread-safe.
 class KafkaProducer final : public BrokerProducer {
  public:
   KafkaProducer(Settings settings, std::shared_ptr<spdlog::logger> logger);

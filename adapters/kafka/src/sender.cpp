@@ -52,7 +52,7 @@ void KafkaSender::reopen() {
 }
 
 std::vector<BrokerSender::Fate> KafkaSender::send(std::span<const OwnedMessage> records) {
-  // librdkafka has given the old one up (trap 25).
+  // librdkafka has given the old one up (hazard: producer-errors).
   if (rd_kafka_fatal_error(client_->handle(), nullptr, 0) != RD_KAFKA_RESP_ERR_NO_ERROR) reopen();
   records_ = records;
   fates_.assign(records.size(), Fate{});

@@ -11,7 +11,7 @@
 namespace turnstile::kafka {
 namespace {
 
-constexpr int kCooperativeSince = 0x020a0000;  // trap 20
+constexpr int kCooperativeSince = 0x020a0000;  // hazard: cooperative-rebalance
 
 struct Default {
   const char* key;
@@ -27,7 +27,7 @@ constexpr std::array kForAll{
     Default{"socket.nagle.disable", "true"},
 };
 
-// partition.assignment.strategy: eager (trap 20), and the same on every version, since a group that mixes breaks.
+// partition.assignment.strategy: eager (hazard: cooperative-rebalance), and the same on every version, since a group that mixes breaks.
 // auto.offset.reset: a group without offsets must not pass over records.
 // queued.*: per partition. A prefetched record of 100 bytes takes about 0.44 kB (measured on 2.0.2).
 // fetch.wait.max.ms: one fetch at a time goes to a broker; a partition whose queue had been full waits for it.

@@ -58,7 +58,7 @@ rd_kafka_resp_err_t ask_for_brokers(const Client& client, milliseconds timeout) 
   return code;
 }
 
-// librdkafka's mock broker creates a topic by being asked about it, and never answers DescribeConfigs (trap 30).
+// librdkafka's mock broker creates a topic by being asked about it, and never answers DescribeConfigs (hazard: mock-broker).
 bool is_mock(const Client& client) { return is_mock(client, milliseconds{0}); }
 
 }  // namespace

@@ -113,7 +113,7 @@ std::vector<Admission> MemorySession::admit(const InboxScope& scope, std::span<c
   return admissions;
 }
 
-/// Takes the ids that are not there, in the order of ids, waiting for rivals that have them (traps 1, 4).
+/// Takes the ids that are not there, in the order of ids, waiting for rivals that have them (hazard: blocked-insert, insert-order).
 void MemorySession::acquire(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock) {
   std::map<InboxKey, std::optional<std::int64_t>> wanted;
   for (const InboxEntry& entry : entries) wanted.try_emplace({scope.handler, entry.id}, entry.fingerprint);

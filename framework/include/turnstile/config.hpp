@@ -38,8 +38,8 @@ struct PostgresSettings {
   Secret url;                                     ///< a libpq URL or key=value text; may hold a password
   std::string schema = "turnstile";               ///< where the migrations put the tables; letters, digits, underscores
   int connections = 0;                            ///< most open at once; 0: one for each worker
-  bool prepared_statements = true;                ///< off behind PgBouncer in transaction mode (trap 14)
-  std::chrono::milliseconds lock_timeout{5'000};  ///< longest wait for a rival's transaction (trap 1)
+  bool prepared_statements = true;                ///< off behind PgBouncer in transaction mode (hazard: pooled-session)
+  std::chrono::milliseconds lock_timeout{5'000};  ///< longest wait for a rival's transaction (hazard: blocked-insert)
   std::chrono::milliseconds connect_timeout{5'000};
 };
 

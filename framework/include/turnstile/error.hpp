@@ -45,7 +45,7 @@ struct TransactionEnded : Error {
 };
 
 /// A lock wait, a deadlock or a serialization failure: the transaction was rolled back, and the whole of it may be
-/// tried again (traps 1, 2, 4).
+/// tried again (hazard: blocked-insert, isolation-level, insert-order).
 struct StoreBusy : Error {
   using Error::Error;
 };
@@ -63,13 +63,13 @@ struct ReadAgain : Error {
   TopicPartitionOffset from;
 };
 
-/// COMMIT was sent and its answer never came: unknown, not failed (trap 13). Look it up, then decide.
+/// COMMIT was sent and its answer never came: unknown, not failed (hazard: commit-in-doubt). Look it up, then decide.
 struct CommitInDoubt : Error {
   using Error::Error;
 };
 
 /// A statement that the database refused. `sqlstate` is five characters; `what()` may hold the server's primary
-/// message but never its DETAIL, which can hold ids and payloads (trap 17).
+/// message but never its DETAIL, which can hold ids and payloads (hazard: error-detail).
 struct SqlError : Error {
   SqlError(const std::string& message, std::string state) : Error(message), sqlstate(std::move(state)) {}
   std::string sqlstate;

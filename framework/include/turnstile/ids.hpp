@@ -7,7 +7,7 @@ namespace turnstile {
 
 /// A UUID of version 7 (RFC 9562): milliseconds of the system clock, a counter, and 62 random bits. Later ones of one process are
 /// greater, also when the clock is set back; those of many processes fall close together, which keeps the inbox's index small
-/// (trap 11). Bears no meaning, and cannot be guessed. Thread-safe, and safe after fork(). Throws std::runtime_error when the system
+/// (hazard: random-ids). Bears no meaning, and cannot be guessed. Thread-safe, and safe after fork(). Throws std::runtime_error when the system
 /// has no random numbers.
 MessageId new_message_id();
 

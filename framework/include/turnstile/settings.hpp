@@ -37,7 +37,7 @@ struct RetrySettings {
 };
 
 /// How long ids are kept when nothing says otherwise: a day longer than Kafka keeps records by default (retention.ms, 7 days),
-/// because the broker deletes whole segments and a group lags (trap 40).
+/// because the broker deletes whole segments and a group lags (hazard: ids-outlive-topic).
 inline constexpr std::chrono::seconds kKeepIdsByDefault = std::chrono::hours(8 * 24);
 
 /// For how long a record can stay in a topic. Whole segments go, so one stays until the youngest of its segment, which may be

@@ -102,7 +102,7 @@ class Transaction {
     }
   }
   /// Queues one statement whose answer is not needed: it goes out through the pipeline with those of the whole batch
-  /// (trap 44). An error in it fails the message that queued it.
+  /// (hazard: round-trips). An error in it fails the message that queued it.
   template <class... P>
   void defer(std::string_view sql, const P&... params) {
     if constexpr (sizeof...(P) == 0) queue(sql, {});

@@ -34,7 +34,7 @@ std::string to_string(const TopicPartition& at);
 std::string to_string(const TopicPartitionOffset& at);
 
 /// The 16 bytes under which the inbox knows a message. A UUID is kept as it is; anything else is hashed
-/// (SHA-256 cut to 128 bits), so ids of any length and content fit (trap 16).
+/// (SHA-256 cut to 128 bits), so ids of any length and content fit (hazard: text-ids).
 struct MessageId {
   std::array<std::uint8_t, 16> bytes{};
   auto operator<=>(const MessageId&) const = default;
@@ -45,7 +45,7 @@ struct MessageId {
 };
 
 /// A handler's name ("charge") as the small integer that the database gave it. The name is the scope of an id:
-/// two handlers may each see the same message once (trap 39).
+/// two handlers may each see the same message once (hazard: id-scope).
 struct HandlerId {
   std::int16_t value = 0;
   auto operator<=>(const HandlerId&) const = default;

@@ -468,7 +468,7 @@ UnitRun::Attempt UnitRun::commit(const Range& range, const std::vector<std::size
   return result;
 }
 
-/// The answer to COMMIT was lost. The ids of the batch went in together or not at all: look for them (trap 13). What is not
+/// The answer to COMMIT was lost. The ids of the batch went in together or not at all: look for them (hazard: commit-in-doubt). What is not
 /// there runs again, and the inbox settles what a transaction still in flight may yet bring.
 UnitRun::Attempt UnitRun::decide_doubt(const Range& range, const std::vector<std::size_t>& fresh,
                                        const std::string& why) {

@@ -12,7 +12,7 @@ namespace turnstile {
 
 namespace {
 
-/// A rival's transaction is short; what collided with it comes again after this, with jitter (traps 1, 4).
+/// A rival's transaction is short; what collided with it comes again after this, with jitter (hazard: blocked-insert, insert-order).
 constexpr std::chrono::milliseconds kBusyDelay{20};
 /// From so many times in a row on, a database that is busy, or ends the connection, when the handler's statements run counts as a failure
 /// of the message: of a handler that locks against itself, or crashes the server's process, no waiting makes an end. In an outage begin()

@@ -14,7 +14,7 @@ namespace {
 using std::chrono::steady_clock;
 
 /// How long one unit should take: long enough that the cost of a commit (0.3 to 1 ms here) is spread over many messages,
-/// short enough that a rival who meets its ids does not wait for long (trap 47).
+/// short enough that a rival who meets its ids does not wait for long (hazard: id-in-two-partitions).
 constexpr double kTransactionNs = 50e6;
 /// Without a transaction only the hand-over (a few microseconds) is spread.
 constexpr double kPlainNs = 1.5e6;

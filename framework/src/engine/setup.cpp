@@ -110,7 +110,7 @@ std::string hours_text(std::chrono::milliseconds time) {
   return std::to_string(std::chrono::ceil<std::chrono::hours>(time).count()) + " h";
 }
 
-/// Ids that would be forgotten before the topic forgets its messages (trap 40): a problem, or nothing.
+/// Ids that would be forgotten before the topic forgets its messages (hazard: ids-outlive-topic): a problem, or nothing.
 std::optional<std::string> check_retention(const TopicInfo& info, std::chrono::seconds keep) {
   if (!info.retention || keep > *info.retention) return std::nullopt;
   const bool for_ever = *info.retention == std::chrono::milliseconds::max();

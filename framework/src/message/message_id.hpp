@@ -1,5 +1,5 @@
 #pragma once
-// Where a message's id comes from. Pure; computed once, from the raw record, before a handler sees it (trap 38).
+// Where a message's id comes from. Pure; computed once, from the raw record, before a handler sees it (hazard: id-before-handler).
 
 #include <cstdint>
 #include <optional>

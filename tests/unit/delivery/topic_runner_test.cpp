@@ -321,7 +321,7 @@ TEST(TopicRunner, dead_letters_a_message_without_an_id) {
   EXPECT_EQ((Single{{1, 0, Act::no_id, 0}}()), (Result{{}, {{0, {"missing_id", 0}}}}));
 }
 
-TEST(TopicRunner, finds_out_that_a_commit_in_doubt_was_committed) {  // trap 13
+TEST(TopicRunner, finds_out_that_a_commit_in_doubt_was_committed) {  // hazard: commit-in-doubt
   const std::vector<Planned> plan{{1, 0, Act::effect, 0}, {2, 0, Act::effect, 0}};
   EXPECT_EQ(run(plan, Order::partition, 2, false, {CommitFault::in_doubt_committed}), (Result{{"0", "1"}, {}}));
   EXPECT_EQ(run(plan, Order::partition, 2, false, {CommitFault::in_doubt_lost}), (Result{{"0", "1"}, {}}));

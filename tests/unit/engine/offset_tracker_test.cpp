@@ -42,7 +42,7 @@ TEST(OffsetTracker, takes_gaps_in_offsets_for_normal) {
   EXPECT_EQ(tracker.position(), 21);
 }
 
-TEST(OffsetTracker, drops_an_offset_that_is_delivered_twice) {  // trap 22
+TEST(OffsetTracker, drops_an_offset_that_is_delivered_twice) {  // hazard: repeated-offsets
   OffsetTracker<int> tracker;
   EXPECT_TRUE(tracker.take(5, 0));
   EXPECT_FALSE(tracker.take(5, 0));

@@ -36,7 +36,7 @@ TEST(MessageIdTest, sixteen_raw_bytes_are_no_uuid) {
   EXPECT_NE(MessageId::from("abcdefghijklmnop"), uuid);
 }
 
-// Trap 16: ids of any bytes and length fit, a NUL included.
+// Hazard: text-ids: ids of any bytes and length fit, a NUL included.
 TEST(MessageIdTest, nul_and_a_megabyte_are_ids_like_others) {
   const std::string with_nul("a\0b", 3);
   EXPECT_NE(MessageId::from(with_nul), MessageId::from("a"));

@@ -19,7 +19,7 @@ constexpr std::int64_t kWindowBlocks = 128;
 
 std::string tid(std::int64_t block) { return "(" + std::to_string(block) + ",0)"; }
 
-// An advisory lock that lives as long as the transaction (traps 9, 14), one for each schema. purge_step() takes the same.
+// An advisory lock that lives as long as the transaction (hazard: purge-locks, pooled-session), one for each schema. purge_step() takes the same.
 constexpr std::string_view kOnlyCleaner =
     "SELECT pg_try_advisory_xact_lock(hashtextextended('turnstile.purge.' || current_schema(), 0))";
 

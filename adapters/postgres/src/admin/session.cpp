@@ -32,7 +32,7 @@ void Admin::Session::begin(const Patience& patience) {
   if (!connection_) connection_ = std::make_unique<Connection>(settings_);
   try {
     run("BEGIN ISOLATION LEVEL READ COMMITTED");
-    // All by SET LOCAL: behind a pooler the session is not ours (trap 14).
+    // All by SET LOCAL: behind a pooler the session is not ours (hazard: pooled-session).
     run("SELECT set_config('search_path', $1, true), set_config('statement_timeout', $2, true), "
         "set_config('lock_timeout', $3, true)",
         {quote_identifier(settings_.schema), std::to_string(patience.statement_ms), std::to_string(patience.lock_ms)});

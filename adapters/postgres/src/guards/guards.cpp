@@ -6,7 +6,7 @@ namespace turnstile::postgres {
 
 namespace {
 
-// What the statements share: `found` locks the row and reads it anew after waiting (trap 42: a plain read beside the lock would show
+// What the statements share: `found` locks the row and reads it anew after waiting (hazard: stale-snapshot; a plain read beside the lock would show
 // what was before the wait), the change acts on what `found` says, and the answer holds both. NO KEY UPDATE is the lock that the
 // change takes anyway; it lets foreign keys that point to the row pass. LIMIT 2 tells one row from several.
 // The change finds the row by its key, not its ctid: after a wait the new row's place is not in the statement's snapshot.
@@ -66,7 +66,7 @@ Guarded unique(Transaction& tx, const Table& table, Cells key, Cells values) {
                           handed_back +
                           " FROM (SELECT) AS always LEFT JOIN found ON true"
                           " WHERE EXISTS (SELECT FROM fresh) OR found.c0 IS NOT NULL";
-  // A row that was neither inserted nor found was committed by a rival while the statement waited (trap 1); the next snapshot has it,
+  // A row that was neither inserted nor found was committed by a rival while the statement waited (hazard: blocked-insert); the next snapshot has it,
   // unless it was deleted at once. Who loses that race four times is not in a race.
   for (int tries = 0; tries < 5; ++tries) {
     Guarded result = call.ask(sql);

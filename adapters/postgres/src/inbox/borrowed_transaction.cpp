@@ -113,7 +113,7 @@ Rows rows_of(const pqxx::result& result) {
   return rows;
 }
 
-/// libpqxx gives the server's whole text: "ERROR:  the message", then DETAIL and more, which may hold values (trap 17).
+/// libpqxx gives the server's whole text: "ERROR:  the message", then DETAIL and more, which may hold values (hazard: error-detail).
 ServerError server_error(std::string_view what, std::string_view sqlstate) {
   what = what.substr(0, what.find('\n'));
   if (const auto colon = what.find(":  "); colon != what.npos && colon < 8) what.remove_prefix(colon + 3);

@@ -64,7 +64,7 @@ std::vector<Admission> JoinedSession::begin(const InboxScope& scope, std::span<c
   handler_ = scope.handler;
   std::vector<std::size_t> order(entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  // In the order of ids, so that two who have the same ones do not wait for each other (trap 4).
+  // In the order of ids, so that two who have the same ones do not wait for each other (hazard: insert-order).
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return entries[a].id < entries[b].id; });
   std::vector<Admission> admissions(entries.size());
   for (const std::size_t i : order) {

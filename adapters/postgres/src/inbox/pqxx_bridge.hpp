@@ -1,5 +1,5 @@
 #pragma once
-// libpqxx on a connection that it did not make. The one place that knows its versions (traps 15, 44).
+// libpqxx on a connection that it did not make. The one place that knows its versions (hazard: silent-reconnect, round-trips).
 
 #include <libpq-fe.h>
 

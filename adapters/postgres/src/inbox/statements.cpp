@@ -18,7 +18,7 @@ constexpr std::string_view kHistory =
 
 /// One row with NULL says that the fence holds; the other rows are the ids that are new. Without any row the epoch is no
 /// longer ours, or the database has another history. FOR SHARE reads the row anew after waiting for a claim; a read beside the lock would see the snapshot from
-/// before it (trap 42). The timeouts are set in the same statement, before anything is locked: the lock's scan waits for
+/// before it (hazard: stale-snapshot). The timeouts are set in the same statement, before anything is locked: the lock's scan waits for
 /// them (a statement of their own costs a fifth of a transaction of one message).
 constexpr std::string_view kOwner = R"(
 WITH timeouts AS MATERIALIZED (
@@ -36,7 +36,7 @@ constexpr std::string_view kTakeIn = R"(
 ), fresh AS (
   INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint))";
 
-/// The ids come sorted, and ORDER BY says so to the planner too (trap 4).
+/// The ids come sorted, and ORDER BY says so to the planner too (hazard: insert-order).
 constexpr std::string_view kMany = R"(
   SELECT $3::smallint, e.id, $4::integer, e.record_offset, e.fingerprint
     FROM unnest($7::uuid[], $8::bigint[], $9::bigint[]) AS e (id, record_offset, fingerprint)
@@ -52,7 +52,7 @@ constexpr std::string_view kAdmitted = R"(
 SELECT NULL::uuid FROM owner UNION ALL SELECT id FROM fresh)";
 
 /// Three statements, one round trip. The first waits for a rival's insert of the row, the second for his update, and reads it anew: one
-/// statement for both would decide by what it saw before it waited (trap 42).
+/// statement for both would decide by what it saw before it waited (hazard: stale-snapshot).
 constexpr std::string_view kAddProgress = R"(
 ), added AS (
   INSERT INTO @.progress (handler, slot, incarnation, next_offset)

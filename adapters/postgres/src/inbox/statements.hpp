@@ -1,5 +1,5 @@
 #pragma once
-// The adapter's own SQL, with the schema's name in it: nothing depends on search_path (trap 14).
+// The adapter's own SQL, with the schema's name in it: nothing depends on search_path (hazard: pooled-session).
 
 #include <string>
 

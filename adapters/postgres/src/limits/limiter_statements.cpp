@@ -44,7 +44,7 @@ SELECT l.id, l.version, l.most, l.ordered,
 /// and above b nobody grants. An expired permit above b counts until it is swept, since its renewal may be under way.
 ///
 /// The version is compared under the lock, which reads the row anew after waiting for a change. The rest reads the snapshot
-/// from before the lock (trap 42), but who knows the version has it from after the change, and the change waited for all
+/// from before the lock (hazard: stale-snapshot), but who knows the version has it from after the change, and the change waited for all
 /// grants of the version before.
 constexpr std::string_view kTake = R"(
 WITH known AS MATERIALIZED (
@@ -95,7 +95,7 @@ UPDATE @.permit p SET expires_at = clock_timestamp() + $5::bigint * interval '1 
    AND p.expires_at > clock_timestamp()
 RETURNING p.limiter, p.slot, p.generation)";
 
-/// A grant whose answer was lost must not wait for its lease (trap 33).
+/// A grant whose answer was lost must not wait for its lease (hazard: late-grant).
 constexpr std::string_view kKeepOnly = R"(
 UPDATE @.permit p SET holder = NULL
  WHERE p.holder = $4::text

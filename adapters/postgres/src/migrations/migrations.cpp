@@ -116,7 +116,7 @@ std::size_t line_of(const std::string& text, const PGresult* result) {
   return 1 + static_cast<std::size_t>(std::count(text.begin(), end, '\n'));
 }
 
-/// What stands in the way of a migration, and what PostgreSQL advises. Without the detail of errors in data, which shows rows (trap 17).
+/// What stands in the way of a migration, and what PostgreSQL advises. Without the detail of errors in data, which shows rows (hazard: error-detail).
 std::string detail_and_hint(const ServerError& error, const PGresult* result) {
   std::string text;
   const auto add = [&](const char* what, int field) {

@@ -1,5 +1,5 @@
 #pragma once
-// One connection, made by libpq and never reconnected: a lost one is thrown away (trap 15).
+// One connection, made by libpq and never reconnected: a lost one is thrown away (hazard: silent-reconnect).
 
 #include <libpq-events.h>
 #include <libpq-fe.h>

@@ -1,5 +1,5 @@
 #pragma once
-// What the server said, and which of the framework's errors that is. Decided by SQLSTATE, never by text (trap 3).
+// What the server said, and which of the framework's errors that is. Decided by SQLSTATE, never by text (hazard: duplicate-by-exception).
 
 #include <libpq-fe.h>
 
@@ -16,7 +16,7 @@ struct ClearResult {
 };
 using Result = std::unique_ptr<PGresult, ClearResult>;
 
-/// A refusal by the server: the primary message only, since DETAIL can hold ids and payloads (trap 17).
+/// A refusal by the server: the primary message only, since DETAIL can hold ids and payloads (hazard: error-detail).
 struct ServerError {
   std::string sqlstate;
   std::string message;

@@ -1,9 +1,9 @@
 #pragma once
-// Statements in libpq's pipeline: many go out, their answers are read together (trap 44).
+// Statements in libpq's pipeline: many go out, their answers are read together (hazard: round-trips).
 //
 // What is added waits in memory until a chunk is full or finish() is called. Each chunk ends with a Sync, and never waits
 // for more in the middle: the server counts idle-in-transaction time only after a Sync, so a process that is stopped between
-// two chunks loses its locks in time (trap 1). An error skips the rest of its chunk and the transaction is
+// two chunks loses its locks in time (hazard: blocked-insert). An error skips the rest of its chunk and the transaction is
 // aborted, so the chunks after it change nothing either.
 
 #include <deque>

@@ -1,5 +1,5 @@
 #pragma once
-// librdkafka's mock broker, in this process: for the demo and for fast tests (trap 30). It speaks Kafka's protocol over
+// librdkafka's mock broker, in this process: for the demo and for fast tests (hazard: mock-broker). It speaks Kafka's protocol over
 // loopback, also to other processes, with consumer groups and committed offsets. It keeps 5 MiB a partition and then drops
 // the oldest in silence, keeps nothing on disk, creates whatever topic is produced to, and refuses commits while a rebalance
 // goes on (what was handled comes again then). A rebalance takes session.timeout.ms less a second, the first one 3 s.

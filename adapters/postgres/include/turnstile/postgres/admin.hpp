@@ -89,7 +89,7 @@ struct PurgeOptions {
 enum class PurgeEnd : std::uint8_t {
   complete,  ///< nothing older is left
   stopped,   ///< on_batch said so
-  rivalled,  ///< another purge holds the lock: the rest is left to it (trap 9)
+  rivalled,  ///< another purge holds the lock: the rest is left to it (hazard: purge-locks)
 };
 
 struct PurgeResult {

@@ -21,7 +21,7 @@ struct Finding {
   std::string remedy;   ///< "ALTER SYSTEM SET fsync = on; …"
 };
 
-/// What in the server's settings breaks the promises of the inbox (trap 18). Empty: nothing. Throws StoreUnavailable.
+/// What in the server's settings breaks the promises of the inbox (hazard: volatile-server-settings). Empty: nothing. Throws StoreUnavailable.
 std::vector<Finding> lint_server(const PostgresSettings& settings);
 
 }  // namespace turnstile::postgres
