@@ -49,6 +49,7 @@ void add_permits(CLI::App& app, Command& command);
 void add_log(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);
 void add_dev_broker(CLI::App& app, Command& command);
+void add_config(CLI::App& app, Command& command);
 void add_version(CLI::App& app, Command& command);
 
 }  // namespace turnstile::cli

@@ -75,6 +75,7 @@ int main(int argc, char** argv) {
   add_log(app, command);
   add_doctor(app, command);
   add_dev_broker(app, command);
+  add_config(app, command);
   add_version(app, command);
   try {
     app.parse(argc, argv);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "config/duration.hpp"
+#include "config/keys.hpp"
 #include "message/message_id.hpp"
 #include "message/names.hpp"
 
@@ -15,7 +16,6 @@ namespace {
 using std::chrono::milliseconds;
 using Problems = std::vector<std::string>;
 
-constexpr milliseconds kDefaultHandlerTimeout{30'000};    // as TopicSettings says
 constexpr milliseconds kDefaultSessionTimeout{45'000};    // librdkafka's, CONFIGURATION.md
 constexpr milliseconds kDefaultMaxPollInterval{300'000};  // librdkafka's, CONFIGURATION.md
 
@@ -115,7 +115,7 @@ class TopicCheck {
     // session timeout, waits for that. Without a transaction nobody waits, and a handler may take hours: polling goes on beside it.
     const bool has_transaction = s_.mode == Mode::transactional || s_.mode == Mode::sequence;
     const auto session = has_transaction ? session_timeout(config_) : std::nullopt;
-    const auto timeout = s_.handler_timeout.value_or(kDefaultHandlerTimeout);
+    const auto timeout = s_.handler_timeout.value_or(*topic_defaults().handler_timeout);
     if (session && timeout >= *session) {
       add("handler_timeout",
           to_text(timeout) + (s_.handler_timeout ? "" : " (the default)") + " must be below " + session_text(config_));

@@ -2,9 +2,12 @@
 
 #include <array>
 #include <limits>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
 
 #include "config/check.hpp"
-#include "config/duration.hpp"
+#include "config/codec.hpp"
 #include "message/message_id.hpp"
 #include "message/names.hpp"
 #include "message/reply.hpp"
@@ -12,303 +15,423 @@
 namespace turnstile {
 namespace {
 
+using codec::Choice;
+using codec::Duration;
+using codec::Flag;
+using codec::kUnbounded;
+using codec::Number;
+using codec::Text;
 using std::chrono::milliseconds;
 
-constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
 // What the token log takes (tokens/event.hpp, tokens/state.hpp).
 constexpr std::int64_t kHighestLimit = 1'000'000'000;
 constexpr std::size_t kLongestLimiter = 255;
-constexpr milliseconds kShortestLease{500}, longest_lease = std::chrono::hours(24);
-constexpr milliseconds kLongestReserveTime = std::chrono::hours(24 * 49);  // 32 bits of milliseconds
+constexpr std::int64_t kHour = 3'600'000, kDay = 24 * kHour;
 constexpr std::int64_t kMostThreads = 1'024;          // more than any one process has use for: a slip of the keyboard
 constexpr std::int64_t kLargestResponse = 256 << 20;  // PostgreSQL's bytea ends at 1 GB, and its rows are read whole
 constexpr std::int64_t kMostConnections = 10'000;     // PostgreSQL's own max_connections is rarely in the thousands
 
-template <class Number>
-Problem read_number(const ConfigValue& value, std::int64_t least, std::int64_t most, Number& into) {
-  std::int64_t number = 0;
-  if (auto problem = read(value, least, most, number)) return problem;
-  into = static_cast<Number>(number);
-  return std::nullopt;
-}
+// --- codecs of single settings ---
 
-/// Reads into `into` only what was read well.
-template <class T, class... Bounds>
-Problem read_optional(const ConfigValue& value, std::optional<T>& into, Bounds... bounds) {
-  T read_value{};
-  if (auto problem = read(value, bounds..., read_value)) return problem;
-  into = std::move(read_value);
-  return std::nullopt;
-}
-
-Problem read_non_empty(const ConfigValue& value, std::optional<std::string>& into) {
-  std::string text;
-  if (auto problem = read(value, text)) return problem;
-  if (text.empty()) return "must not be empty";
-  into = std::move(text);
-  return std::nullopt;
-}
-
-Problem read_url(const ConfigValue& value, Secret& into) {
-  const auto* text = std::get_if<std::string>(&value.value);
-  if (text == nullptr) return "must be a text in quotes";
-  if (auto problem = check_postgres_url(*text)) return problem;
-  into = Secret(*text);
-  return std::nullopt;
-}
-
-Problem read_schema(const ConfigValue& value, std::string& into) {
-  std::string name;
-  if (auto problem = read(value, name)) return problem;
-  if (auto problem = check_schema_name(name)) return problem;
-  into = std::move(name);
-  return std::nullopt;
-}
-
-template <class T, std::size_t N>
-Problem read_optional_choice(const ConfigValue& value, const std::pair<std::string_view, T> (&choices)[N],
-                             std::optional<T>& into) {
-  T choice{};
-  if (auto problem = read_choice<T>(value, choices, choice)) return problem;
-  into = choice;
-  return std::nullopt;
-}
-
-constexpr std::pair<std::string_view, Mode> kModes[] = {{"transactional", Mode::transactional},
-                                                        {"leased", Mode::leased},
-                                                        {"sequence", Mode::sequence},
-                                                        {"none", Mode::none}};
-constexpr std::pair<std::string_view, Order> kOrders[] = {
-    {"partition", Order::partition}, {"key", Order::key}, {"none", Order::none}};
-constexpr std::pair<std::string_view, DuplicatePolicy> kDuplicates[] = {
-    {"skip", DuplicatePolicy::skip}, {"raise", DuplicatePolicy::raise}, {"replay", DuplicatePolicy::replay}};
-constexpr std::pair<std::string_view, UnknownPolicy> kUnknown[] = {{"park", UnknownPolicy::park},
-                                                                   {"rerun", UnknownPolicy::rerun}};
-constexpr std::pair<std::string_view, RunningPolicy> kWhileRunning[] = {
-    {"wait", RunningPolicy::wait}, {"skip", RunningPolicy::skip}, {"retry", RunningPolicy::retry}};
-constexpr std::pair<std::string_view, HorizonPolicy> kTooOld[] = {{"park", HorizonPolicy::park},
-                                                                  {"run", HorizonPolicy::run}};
-constexpr std::pair<std::string_view, StoreDownPolicy> kStoreDown[] = {{"wait", StoreDownPolicy::wait},
-                                                                       {"run", StoreDownPolicy::run}};
-
-constexpr std::pair<std::string_view, HaltPolicy> kHalted[] = {{"end", HaltPolicy::end},
-                                                               {"release", HaltPolicy::release}};
-
-Problem read_between(const ConfigValue& value, milliseconds least, milliseconds most, milliseconds& into) {
-  milliseconds duration{};
-  if (auto problem = read(value, least, duration)) return problem;
-  if (duration > most) return "must be at most " + to_text(most) + ", not " + to_text(duration);
-  into = duration;
-  return std::nullopt;
-}
-
-Problem read_topic(const ConfigValue& value, std::string& into) {
-  std::string text;
-  if (auto problem = read(value, text)) return problem;
-  if (auto problem = check_topic_name(text)) return problem;
-  into = std::move(text);
-  return std::nullopt;
-}
-
-Problem read_limiter(const ConfigValue& value, std::optional<std::string>& into) {
-  std::optional<std::string> name;
-  if (auto problem = read_non_empty(value, name)) return problem;
-  if (name->size() > kLongestLimiter) {
-    return "has " + std::to_string(name->size()) + " bytes; a limiter's name has at most " +
-           std::to_string(kLongestLimiter);
+struct Url {
+  using Value = Secret;
+  static Problem read(const ConfigValue& value, Value& into) {
+    const auto* text = std::get_if<std::string>(&value.value);
+    if (text == nullptr) return "must be a text in quotes";
+    if (auto problem = check_postgres_url(*text)) return problem;
+    into = Secret(*text);
+    return std::nullopt;
   }
-  into = std::move(name);
-  return std::nullopt;
+  static std::string write(const Value& value) { return value.empty() ? "" : codec::toml_text("***"); }
+  static std::string form() { return "text"; }
+};
+
+/// A text that `check` accepts.
+template <auto check>
+struct Checked {
+  using Value = std::string;
+  static Problem read(const ConfigValue& value, Value& into) {
+    Value text;
+    if (auto problem = turnstile::read(value, text)) return problem;
+    if (auto problem = check(text)) return problem;
+    into = std::move(text);
+    return std::nullopt;
+  }
+  static std::string write(const Value& value) { return codec::toml_text(value); }
+  static std::string form() { return "text"; }
+};
+
+Problem check_not_empty(const std::string& text) { return text.empty() ? Problem("must not be empty") : std::nullopt; }
+
+Problem check_limiter(const std::string& name) {
+  if (auto problem = check_not_empty(name)) return problem;
+  if (name.size() <= kLongestLimiter) return std::nullopt;
+  return "has " + std::to_string(name.size()) + " bytes; a limiter's name has at most " +
+         std::to_string(kLongestLimiter);
 }
 
-Problem read_limit(const ConfigValue& value, std::optional<std::int64_t>& into) {
-  const auto* number = std::get_if<std::int64_t>(&value.value);
-  const auto* text = std::get_if<std::string>(&value.value);
-  if ((number != nullptr && *number == 0) || (value.from_environment && text != nullptr && *text == "0")) {
-    return "is 0, which would let nothing run; a limit is at least 1, and without one only the workers bound the topic";
-  }
-  if (number != nullptr && *number < 0) {
-    return "is " + std::to_string(*number) + "; a limit is the number of handlers that may run at once, at least 1";
-  }
-  return read_optional(value, into, std::int64_t{1}, kHighestLimit);
-}
-
-Problem read_message_id(const ConfigValue& value, std::optional<std::string>& into) {
-  std::string text;
-  if (auto problem = read(value, text)) return problem;
+Problem check_message_id(const std::string& text) {
   auto source = IdSource::parse(text);
   if (auto* why = std::get_if<std::string>(&source)) return std::move(*why);
-  into = std::move(text);
   return std::nullopt;
 }
 
-Problem read_keep_ids_for(const ConfigValue& value, std::optional<std::chrono::seconds>& into) {
-  milliseconds duration{};
-  if (auto problem = read(value, milliseconds(1'000), duration)) return problem;
-  into = std::chrono::floor<std::chrono::seconds>(duration);
-  return std::nullopt;
-}
+/// "": NAME.dlq
+Problem check_dead_letter(const std::string& topic) { return topic.empty() ? std::nullopt : check_topic_name(topic); }
 
-Problem read_dead_letter(const ConfigValue& value, std::optional<std::string>& into) {
-  std::string topic;
-  if (auto problem = read(value, topic)) return problem;
-  if (!topic.empty()) {
-    if (auto problem = check_topic_name(topic)) return problem;
-  }
-  into = std::move(topic);
-  return std::nullopt;
-}
-
-Problem read_reply_topics(const ConfigValue& value, std::optional<std::string>& into) {
-  std::string text;
-  if (auto problem = read(value, text)) return problem;
+Problem check_reply_topics(const std::string& text) {
   const auto topics = split_names(text);
   if (topics.empty()) return "names no topic; write the topics that replies may go to, separated by commas";
   for (const std::string& topic : topics) {
     if (auto problem = check_topic_name(topic)) return "'" + topic + "': " + *problem;
   }
-  into = std::move(text);
   return std::nullopt;
 }
 
-RetrySettings& retry_of(TopicSettings& settings) {
-  if (!settings.retry) settings.retry.emplace();
-  return *settings.retry;
+struct Limit : Number<1, kHighestLimit> {
+  static Problem read(const ConfigValue& value, Value& into) {
+    const auto* number = std::get_if<std::int64_t>(&value.value);
+    const auto* text = std::get_if<std::string>(&value.value);
+    if ((number != nullptr && *number == 0) || (value.from_environment && text != nullptr && *text == "0")) {
+      return "is 0, which would let nothing run; a limit is at least 1, and without one only the workers bound the topic";
+    }
+    if (number != nullptr && *number < 0) {
+      return "is " + std::to_string(*number) + "; a limit is the number of handlers that may run at once, at least 1";
+    }
+    return Number::read(value, into);
+  }
+};
+
+struct Backoff {
+  using Value = std::pair<milliseconds, milliseconds>;
+  static Problem read(const ConfigValue& value, Value& into) { return read_range(value, into.first, into.second); }
+  static std::string write(const Value& value) {
+    return codec::toml_text(to_text(value.first) + ".." + to_text(value.second));
+  }
+  static std::string form() { return "two durations"; }
+};
+
+template <class Value, std::size_t N>
+using Words = std::array<std::pair<std::string_view, Value>, N>;
+
+constexpr Words<Mode, 4> kModes{{{"transactional", Mode::transactional},
+                                 {"leased", Mode::leased},
+                                 {"sequence", Mode::sequence},
+                                 {"none", Mode::none}}};
+constexpr Words<Order, 3> kOrders{{{"partition", Order::partition}, {"key", Order::key}, {"none", Order::none}}};
+constexpr Words<DuplicatePolicy, 3> kDuplicates{
+    {{"skip", DuplicatePolicy::skip}, {"raise", DuplicatePolicy::raise}, {"replay", DuplicatePolicy::replay}}};
+constexpr Words<UnknownPolicy, 2> kUnknown{{{"park", UnknownPolicy::park}, {"rerun", UnknownPolicy::rerun}}};
+constexpr Words<RunningPolicy, 3> kWhileRunning{
+    {{"wait", RunningPolicy::wait}, {"skip", RunningPolicy::skip}, {"retry", RunningPolicy::retry}}};
+constexpr Words<HorizonPolicy, 2> kTooOld{{{"park", HorizonPolicy::park}, {"run", HorizonPolicy::run}}};
+constexpr Words<StoreDownPolicy, 2> kStoreDown{{{"wait", StoreDownPolicy::wait}, {"run", StoreDownPolicy::run}}};
+constexpr Words<HaltPolicy, 2> kHalted{{{"end", HaltPolicy::end}, {"release", HaltPolicy::release}}};
+constexpr Words<std::string_view, 6> kLevels{
+    {{"trace", "trace"}, {"debug", "debug"}, {"info", "info"}, {"warn", "warn"}, {"error", "error"}, {"off", "off"}}};
+constexpr Words<std::string_view, 2> kFormats{{{"text", "text"}, {"json", "json"}}};
+constexpr Words<std::string_view, 2> kOver{{{"cluster", "cluster"}, {"process", "process"}}};
+
+// --- a line of the table ---
+
+template <class T>
+struct IsOptional : std::false_type {
+  using Value = T;
+};
+template <class T>
+struct IsOptional<std::optional<T>> : std::true_type {
+  using Value = T;
+};
+
+/// Numbers and durations become those of the member.
+template <class To, class From>
+To converted(From&& from) {
+  if constexpr (std::is_same_v<To, std::chrono::seconds>) return std::chrono::floor<std::chrono::seconds>(from);
+  else return static_cast<To>(std::forward<From>(from));
 }
 
-Problem read_attempts(const ConfigValue& value, TopicSettings& into) {
-  int attempts = 0;
-  if (auto problem = read_number(value, 1, std::numeric_limits<int>::max(), attempts)) return problem;
-  retry_of(into).attempts = attempts;
-  return std::nullopt;
+template <class Codec, auto Member, class Section>
+struct Line {
+  using Stored = std::remove_reference_t<decltype(std::declval<Section&>().*Member)>;
+  using Optional = IsOptional<Stored>;
+  using Plain = typename Optional::Value;
+
+  static Problem read(const ConfigValue& value, Section& into) {
+    typename Codec::Value read_value{};
+    if (auto problem = Codec::read(value, read_value)) return problem;
+    into.*Member = converted<Plain>(std::move(read_value));
+    return std::nullopt;
+  }
+  static std::optional<std::string> write(const Section& from) {
+    if constexpr (Optional::value) {
+      if (!(from.*Member)) return std::nullopt;
+      return Codec::write(converted<typename Codec::Value>(*(from.*Member)));
+    } else {
+      auto text = Codec::write(converted<typename Codec::Value>(from.*Member));
+      return text.empty() ? std::nullopt : std::optional(std::move(text));
+    }
+  }
+  static void take(Section& into, const Section& over) {
+    if constexpr (Optional::value) {
+      if (over.*Member) into.*Member = over.*Member;
+    } else {
+      into.*Member = over.*Member;
+    }
+  }
+};
+
+template <class Codec, auto Member, class Section>
+constexpr Setting<Section> line(std::string_view name, std::string_view fallback, std::string_view otherwise,
+                                std::string_view what) {
+  using L = Line<Codec, Member, Section>;
+  return {name, fallback, otherwise, what, &L::read, &L::write, &L::take, &Codec::form};
 }
 
-Problem read_backoff(const ConfigValue& value, TopicSettings& into) {
-  milliseconds first{}, cap{};
-  if (auto problem = read_range(value, first, cap)) return problem;
-  retry_of(into).first = first;
-  retry_of(into).cap = cap;
-  return std::nullopt;
+/// Of [topics.NAME]: with a fixed default, or with what is in effect otherwise.
+template <class Codec, auto Member>
+constexpr Setting<TopicSettings> topic(std::string_view name, std::string_view fallback, std::string_view what) {
+  return line<Codec, Member, TopicSettings>(name, fallback, {}, what);
+}
+template <class Codec, auto Member>
+constexpr Setting<TopicSettings> topic_or(std::string_view name, std::string_view otherwise, std::string_view what) {
+  return line<Codec, Member, TopicSettings>(name, {}, otherwise, what);
 }
 
-Problem read_level(const ConfigValue& value, std::string& into) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> choices{
-      {{"trace", "trace"}, {"debug", "debug"}, {"info", "info"}, {"warn", "warn"}, {"error", "error"}, {"off", "off"}}};
-  std::string_view level;
-  if (auto problem = read_choice<std::string_view>(value, choices, level)) return problem;
-  into = level;
-  return std::nullopt;
+/// Of the other sections, whose defaults are those of the struct (turnstile/config.hpp). `otherwise` says what a default of 0 or of
+/// nothing means.
+template <class Codec, auto Member, class Section>
+constexpr Setting<Section> of(std::string_view name, std::string_view otherwise, std::string_view what) {
+  return line<Codec, Member, Section>(name, {}, otherwise, what);
 }
 
-Problem read_format(const ConfigValue& value, std::string& into) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 2> choices{{{"text", "text"}, {"json", "json"}}};
-  std::string_view format;
-  if (auto problem = read_choice<std::string_view>(value, choices, format)) return problem;
-  into = format;
-  return std::nullopt;
+struct Attempts {
+  static Problem read(const ConfigValue& value, TopicSettings& into) {
+    std::int64_t attempts = 0;
+    if (auto problem = turnstile::read(value, 1, std::numeric_limits<int>::max(), attempts)) return problem;
+    (into.retry ? *into.retry : into.retry.emplace()).attempts = static_cast<int>(attempts);
+    return std::nullopt;
+  }
+  static std::optional<std::string> write(const TopicSettings& from) {
+    if (!from.retry || !from.retry->attempts) return std::nullopt;
+    return std::to_string(*from.retry->attempts);
+  }
+  static void take(TopicSettings& into, const TopicSettings& over) {
+    if (over.retry && over.retry->attempts)
+      (into.retry ? *into.retry : into.retry.emplace()).attempts = over.retry->attempts;
+  }
+  static std::string form() { return "number from 1"; }
+};
+
+struct BackoffLine {
+  static Problem read(const ConfigValue& value, TopicSettings& into) {
+    Backoff::Value range;
+    if (auto problem = Backoff::read(value, range)) return problem;
+    RetrySettings& retry = into.retry ? *into.retry : into.retry.emplace();
+    retry.first = range.first;
+    retry.cap = range.second;
+    return std::nullopt;
+  }
+  static std::optional<std::string> write(const TopicSettings& from) {
+    if (!from.retry || !from.retry->first || !from.retry->cap) return std::nullopt;
+    return Backoff::write({*from.retry->first, *from.retry->cap});
+  }
+  static void take(TopicSettings& into, const TopicSettings& over) {
+    if (!over.retry || (!over.retry->first && !over.retry->cap)) return;
+    RetrySettings& retry = into.retry ? *into.retry : into.retry.emplace();
+    if (over.retry->first) retry.first = over.retry->first;
+    if (over.retry->cap) retry.cap = over.retry->cap;
+  }
+};
+
+template <class L, class Codec>
+constexpr Setting<TopicSettings> special(std::string_view name, std::string_view fallback, std::string_view what) {
+  return {name, fallback, {}, what, &L::read, &L::write, &L::take, &Codec::form};
 }
-
-Problem read_over(const ConfigValue& value, std::string& into) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 2> choices{
-      {{"cluster", "cluster"}, {"process", "process"}}};
-  std::string_view over;
-  if (auto problem = read_choice<std::string_view>(value, choices, over)) return problem;
-  into = over;
-  return std::nullopt;
-}
-
-/// A Keep goes out four times a lease, and must come back in time.
-
-using V = const ConfigValue&;
 
 }  // namespace
 
+// --- the table ---
+
 std::span<const Setting<PostgresSettings>> postgres_keys() {
-  static constexpr std::array<Setting<PostgresSettings>, 6> kKeys{{
-      {"url", [](V v, PostgresSettings& s) { return read_url(v, s.url); }},
-      {"schema", [](V v, PostgresSettings& s) { return read_schema(v, s.schema); }},
-      {"connections", [](V v, PostgresSettings& s) { return read_number(v, 0, kMostConnections, s.connections); }},
-      {"prepared_statements", [](V v, PostgresSettings& s) { return read(v, s.prepared_statements); }},
-      {"lock_timeout", [](V v, PostgresSettings& s) { return read(v, milliseconds(1), s.lock_timeout); }},
-      {"connect_timeout", [](V v, PostgresSettings& s) { return read(v, milliseconds(1), s.connect_timeout); }},
-  }};
+  using S = PostgresSettings;
+  static constexpr std::array kKeys{
+      of<Url, &S::url, S>(
+          "url", "required for every mode but none",
+          "libpq's URL. Put passwords into the environment or into ~/.pgpass. If the URL names several hosts, "
+          "Turnstile uses the one that accepts writes (target_session_attrs=read-write, unless the URL says otherwise)."),
+      of<Checked<check_schema_name>, &S::schema, S>("schema", {}, "The schema of Turnstile's tables."),
+      of<Number<0, kMostConnections>, &S::connections, S>(
+          "connections", "0: one for each worker",
+          "The largest number of connections that are open at once for handlers."),
+      of<Flag, &S::prepared_statements, S>("prepared_statements", {},
+                                           "Set it to false behind PgBouncer in transaction mode."),
+      of<Duration<1>, &S::lock_timeout, S>(
+          "lock_timeout", {},
+          "How long a statement waits for a lock. It must be below Kafka's session timeout. A statement of Turnstile's own "
+          "that is unanswered for lock_timeout plus twice connect_timeout counts as an outage."),
+      of<Duration<1>, &S::connect_timeout, S>("connect_timeout", {}, "How long a new connection waits for the server."),
+  };
   return kKeys;
 }
 
 std::span<const Setting<ConsumerSettings>> consumer_keys() {
-  static constexpr std::array<Setting<ConsumerSettings>, 8> kKeys{{
-      {"workers", [](V v, ConsumerSettings& s) { return read_number(v, 0, kMostThreads, s.workers); }},
-      {"window", [](V v, ConsumerSettings& s) { return read_number(v, 1, kAnyNumber, s.window); }},
-      {"window_bytes", [](V v, ConsumerSettings& s) { return read_number(v, 1, kAnyNumber, s.window_bytes); }},
-      {"drain_timeout", [](V v, ConsumerSettings& s) { return read(v, milliseconds(0), s.drain_timeout); }},
-      {"commit_interval", [](V v, ConsumerSettings& s) { return read(v, milliseconds(1), s.commit_interval); }},
-      {"stall_after", [](V v, ConsumerSettings& s) { return read(v, milliseconds(1), s.stall_after); }},
-      {"purge", [](V v, ConsumerSettings& s) { return read(v, s.purge); }},
-      {"when_halted", [](V v, ConsumerSettings& s) { return read_choice<HaltPolicy>(v, kHalted, s.when_halted); }},
-  }};
+  using S = ConsumerSettings;
+  static constexpr std::array kKeys{
+      of<Number<0, kMostThreads>, &S::workers, S>("workers", "0: as many as the limits allow, from 4 to 64",
+                                                  "Threads that run handlers."),
+      of<Number<1>, &S::window, S>("window", {},
+                                   "The largest number of messages taken from one partition and not yet settled."),
+      of<Number<1>, &S::window_bytes, S>(
+          "window_bytes", {},
+          "About the most memory that these messages take, in bytes. librdkafka's own queue "
+          "(queued.max.messages.kbytes, here 16 MiB for each partition) comes on top."),
+      of<Duration<0>, &S::drain_timeout, S>(
+          "drain_timeout", {},
+          "How long running handlers may go on at a rebalance and at SIGTERM. Then their stop_token is set, and they have "
+          "2 s more. It must be below Kafka's max.poll.interval.ms."),
+      of<Duration<1>, &S::commit_interval, S>("commit_interval", {}, "How often offsets are committed."),
+      of<Duration<1>, &S::stall_after, S>(
+          "stall_after", {},
+          "After this time the watchdog reports a partition that makes no progress, and the reason."),
+      of<Flag, &S::purge, S>("purge", {}, "This process takes its turn at deleting ids that nobody needs any more."),
+      of<Choice<kHalted>, &S::when_halted, S>(
+          "when_halted", {},
+          "What a consumer does that cannot continue. end: it leaves the group, and run() throws Halted. release: it leaves "
+          "the group, stays, and reports the reason again and again."),
+  };
   return kKeys;
 }
 
 std::span<const Setting<LimitsSettings>> limits_keys() {
-  static constexpr std::array<Setting<LimitsSettings>, 10> kKeys{{
-      {"over", [](V v, LimitsSettings& s) { return read_over(v, s.over); }},
-      {"topic", [](V v, LimitsSettings& s) { return read_topic(v, s.topic); }},
-      {"lease", [](V v, LimitsSettings& s) { return read_between(v, kShortestLease, longest_lease, s.lease); }},
-      {"weight", [](V v, LimitsSettings& s) { return read_number(v, 1, 1'000, s.weight); }},
-      {"strict", [](V v, LimitsSettings& s) { return read(v, s.strict); }},
-      {"reserve", [](V v, LimitsSettings& s) { return read_number(v, 0, 1'000'000, s.reserve); }},
-      {"reserve_for", [](V v, LimitsSettings& s) { return read_number(v, 0, 1'000, s.reserve_for); }},
-      {"reserve_time",
-       [](V v, LimitsSettings& s) {
-         return read_between(v, milliseconds(1'000), kLongestReserveTime, s.reserve_time);
-       }},
-      {"most_limiters", [](V v, LimitsSettings& s) { return read_number(v, 1, 16'384, s.most_limiters); }},
-      {"replication", [](V v, LimitsSettings& s) { return read_number(v, 0, 100, s.replication); }},
-  }};
+  using S = LimitsSettings;
+  static constexpr std::array kKeys{
+      of<Choice<kOver>, &S::over, S>(
+          "over", {},
+          "cluster: a limit counts over all processes of the domain. process: each process counts for itself."),
+      of<Checked<check_topic_name>, &S::topic, S>("topic", "the consumer group's name and .tokens",
+                                                  "The token log. Services that share it share limits."),
+      of<Duration<500, kDay>, &S::lease, S>("lease", {},
+                                            "A process that is silent for this long has lost its permits."),
+      of<Number<1, 1'000>, &S::weight, S>("weight", {}, "This process's weight where a limit is divided."),
+      of<Flag, &S::strict, S>(
+          "strict", {},
+          "Permits of a dead consumer return when its lease ends, and not earlier with the rebalance. For "
+          "limits that protect something outside of PostgreSQL."),
+      of<Number<0, 1'000'000>, &S::reserve, S>(
+          "reserve", "0: it waits",
+          "Permits of each limit that a process may use while the token log is out of reach."),
+      of<Number<0, 1'000>, &S::reserve_for, S>("reserve_for", "0: none",
+                                               "For how many processes the reserve is set aside of each limit."),
+      of<Duration<1'000, 49 * kDay>, &S::reserve_time, S>(  // 32 bits of milliseconds
+          "reserve_time", {},
+          "How long the reserve lasts after the token log was last in reach. The reserve of a dead process is free after it."),
+      of<Number<1, 16'384>, &S::most_limiters, S>(
+          "most_limiters", {},
+          "Names of limits that the domain has room for. The highest value of all living processes is in effect; one name more "
+          "is refused with an error."),
+      of<Number<0, 100>, &S::replication, S>("replication", "0: 3, or as many as there are brokers",
+                                             "The least number of replicas of the token log."),
+  };
   return kKeys;
 }
 
 std::span<const Setting<LogSettings>> log_keys() {
-  static constexpr std::array<Setting<LogSettings>, 2> kKeys{{
-      {"level", [](V v, LogSettings& s) { return read_level(v, s.level); }},
-      {"format", [](V v, LogSettings& s) { return read_format(v, s.format); }},
-  }};
+  using S = LogSettings;
+  static constexpr std::array kKeys{
+      of<Choice<kLevels>, &S::level, S>("level", {}, "The lowest level that is logged."),
+      of<Choice<kFormats>, &S::format, S>("format", {}, "text for people, json for machines."),
+  };
   return kKeys;
 }
 
 std::span<const Setting<TopicSettings>> topic_keys() {
-  static constexpr std::array<Setting<TopicSettings>, 23> kKeys{{
-      {"handler", [](V v, TopicSettings& s) { return read_non_empty(v, s.handler); }},
-      {"mode", [](V v, TopicSettings& s) { return read_optional_choice(v, kModes, s.mode); }},
-      {"order", [](V v, TopicSettings& s) { return read_optional_choice(v, kOrders, s.order); }},
-      {"limit", [](V v, TopicSettings& s) { return read_limit(v, s.limit); }},
-      {"limiter", [](V v, TopicSettings& s) { return read_limiter(v, s.limiter); }},
-      {"message_id", [](V v, TopicSettings& s) { return read_message_id(v, s.message_id); }},
-      {"keep_ids_for", [](V v, TopicSettings& s) { return read_keep_ids_for(v, s.keep_ids_for); }},
-      {"handler_timeout", [](V v, TopicSettings& s) { return read_optional(v, s.handler_timeout, milliseconds(1)); }},
-      {"retry.attempts", read_attempts},
-      {"retry.backoff", read_backoff},
-      {"dead_letter", [](V v, TopicSettings& s) { return read_dead_letter(v, s.dead_letter); }},
-      {"stop_after_dead",
-       [](V v, TopicSettings& s) { return read_optional(v, s.stop_after_dead, std::int64_t{0}, kAnyNumber); }},
-      {"batch", [](V v, TopicSettings& s) { return read_optional(v, s.batch, std::int64_t{1}, kAnyNumber); }},
-      {"duplicates", [](V v, TopicSettings& s) { return read_optional_choice(v, kDuplicates, s.duplicates); }},
-      {"reply_topics", [](V v, TopicSettings& s) { return read_reply_topics(v, s.reply_topics); }},
-      {"max_response",
-       [](V v, TopicSettings& s) { return read_optional(v, s.max_response, std::int64_t{0}, kLargestResponse); }},
-      {"lease", [](V v, TopicSettings& s) { return read_optional(v, s.lease, kShortestClaimLease); }},
-      {"unknown", [](V v, TopicSettings& s) { return read_optional_choice(v, kUnknown, s.unknown); }},
-      {"while_running", [](V v, TopicSettings& s) { return read_optional_choice(v, kWhileRunning, s.while_running); }},
-      {"too_old", [](V v, TopicSettings& s) { return read_optional_choice(v, kTooOld, s.too_old); }},
-      {"store_down", [](V v, TopicSettings& s) { return read_optional_choice(v, kStoreDown, s.store_down); }},
-      {"request_window",
-       [](V v, TopicSettings& s) {
-         return read_optional(v, s.request_window, kLeastRequestWindow, kMostRequestWindow);
-       }},
-      {"fingerprint", [](V v, TopicSettings& s) { return read_optional(v, s.fingerprint); }},
-  }};
+  using S = TopicSettings;
+  static constexpr std::array kKeys{
+      topic_or<Checked<check_not_empty>, &S::handler>(
+          "handler", "the topic's name",
+          "The scope of ids. Keep it when you rename topics or programs. In mode sequence the consumer group must keep its "
+          "name, too: a start under another one is refused."),
+      topic<Choice<kModes>, &S::mode>("mode", "\"none\"", "How the handler's effects are made to happen once."),
+      topic<Choice<kOrders>, &S::order>(
+          "order", "\"partition\"",
+          "Which messages wait for each other: those of a partition, those of a key, or none."),
+      topic_or<Limit, &S::limit>("limit", "no limit but the workers",
+                                 "The largest number of handlers that run at once, over all processes."),
+      topic_or<Checked<check_limiter>, &S::limiter>("limiter", "the topic's name",
+                                                    "The name under which the handlers are counted."),
+      topic_or<Checked<check_message_id>, &S::message_id>(
+          "message_id", "header:message-id; in mode sequence offset",
+          "Where a message's id comes from: header:NAME, key, json:/pointer, cloudevents or offset; in mode sequence offset or "
+          "request. An id in JSON is a text or an integer."),
+      topic_or<Duration<1'000>, &S::keep_ids_for>(
+          "keep_ids_for", "a day longer than the topic can hold a record, and at least 8d",
+          "How long ids are kept. It must be longer than the topic's retention.ms. If the topic keeps its records for ever, ids "
+          "are kept for ever."),
+      topic<Duration<1>, &S::handler_timeout>(
+          "handler_timeout", "\"30s\"",
+          "After this time the handler's stop_token is set. In modes transactional and sequence it must be below "
+          "session.timeout.ms."),
+      special<Attempts, Attempts>(
+          "retry.attempts", "5",
+          "How often a message's handler may be started and fail by itself. Then the message is a dead letter."),
+      special<BackoffLine, Backoff>(
+          "retry.backoff", "\"100ms..30s\"",
+          "The first and the longest wait between attempts. It doubles, and a random part of up to half is taken off."),
+      topic_or<Checked<check_dead_letter>, &S::dead_letter>(
+          "dead_letter", "a failing message is retried for ever, and what cannot be retried is parked",
+          "The topic of dead letters; an empty text is NAME.dlq."),
+      topic<Number<0>, &S::stop_after_dead>(
+          "stop_after_dead", "100",
+          "After this many dead letters in a row for the same reason the partition stops. 0: never."),
+      topic<Number<1>, &S::batch>("batch", "500",
+                                  "The largest number of messages in one transaction or turn of a worker."),
+      topic<Choice<kDuplicates>, &S::duplicates>(
+          "duplicates", "\"skip\"",
+          "What becomes of a duplicate: nothing, a dead letter (raise), or the first one's response again (replay)."),
+      topic_or<Checked<check_reply_topics>, &S::reply_topics>(
+          "reply_topics", "responses are only kept",
+          "Topics that replies may go to, separated by commas. The first is the default."),
+      topic<Number<0, kLargestResponse>, &S::max_response>("max_response", "65536", "The largest response, in bytes."),
+      topic<Duration<kShortestClaimLease.count()>, &S::lease>(
+          "lease", "\"30s\"", "Mode leased: the lease of a claim, renewed while its handler runs."),
+      topic<Choice<kUnknown>, &S::unknown>(
+          "unknown", "\"park\"",
+          "Mode leased: what becomes of a message whose lease ended without a result. It may have taken effect."),
+      topic<Choice<kWhileRunning>, &S::while_running>(
+          "while_running", "\"wait\"",
+          "Mode leased: what becomes of a copy that arrives while the message runs. retry treats it as a failure. A record that "
+          "is delivered again while it runs always waits."),
+      topic<Choice<kTooOld>, &S::too_old>(
+          "too_old", "\"park\"",
+          "What becomes of a message that is older than the ids that are remembered. run is for imports of history."),
+      topic<Choice<kStoreDown>, &S::store_down>(
+          "store_down", "\"wait\"",
+          "Mode leased: whether handlers run while PostgreSQL is unavailable. With run, duplicates take effect meanwhile."),
+      topic<Number<kLeastRequestWindow, kMostRequestWindow>, &S::request_window>(
+          "request_window", "1024", "Mode sequence, numbered by producers: how many numbers back are deduplicated."),
+      topic<Flag, &S::fingerprint>(
+          "fingerprint", "false",
+          "Keeps a hash of each payload, and makes an id that comes with another payload a dead letter."),
+  };
   return kKeys;
 }
+
+const TopicSettings& topic_defaults() {
+  static const TopicSettings defaults = [] {
+    TopicSettings settings;
+    for (const auto& setting : topic_keys()) {
+      if (setting.fallback.empty()) continue;
+      if (auto why = setting.read(toml_value(setting.fallback), settings))
+        throw std::logic_error("the default of topics.NAME." + std::string(setting.name) + ", " +
+                               std::string(setting.fallback) + ": " + *why);
+    }
+    return settings;
+  }();
+  return defaults;
+}
+
+std::string_view word_of(Mode mode) { return Choice<kModes>::word_of(mode); }
+std::string_view word_of(Order order) { return Choice<kOrders>::word_of(order); }
 
 std::span<const std::string_view> kafka_environment_keys() {
   static constexpr std::array<std::string_view, 28> kKeys{"auto.offset.reset",

@@ -1,8 +1,10 @@
 #pragma once
-// The settings that exist, section by section: the one list that the file, the environment and the suggestions for
-// misspelt keys are read by.
+// The table of all settings: one line for each, with its name, how it is read and written, its default, where it is kept, and a sentence
+// about it. The file, the environment, merging, defaults, `turnstile config` and docs/reference/configuration.md are made from it.
 
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "config/value.hpp"
@@ -10,11 +12,22 @@
 
 namespace turnstile {
 
-/// `name` as in the file, "retry.attempts" for a key in a table of its own.
 template <class Section>
 struct Setting {
+  /// As in the file; "retry.attempts" for a key in a table of its own.
   std::string_view name;
+  /// As TOML. Empty: there is no fixed value, and `otherwise` says what is in effect.
+  std::string_view fallback;
+  std::string_view otherwise;
+  /// For people: one or two sentences.
+  std::string_view what;
   Problem (*read)(const ConfigValue& value, Section& into);
+  /// As TOML; nothing: it is not set.
+  std::optional<std::string> (*write)(const Section& from);
+  /// Copies the setting if `over` has it set.
+  void (*take)(Section& into, const Section& over);
+  /// What may be written: "duration from `1s`".
+  std::string (*form)();
 };
 
 std::span<const Setting<PostgresSettings>> postgres_keys();
@@ -22,6 +35,13 @@ std::span<const Setting<ConsumerSettings>> consumer_keys();
 std::span<const Setting<LimitsSettings>> limits_keys();
 std::span<const Setting<LogSettings>> log_keys();
 std::span<const Setting<TopicSettings>> topic_keys();
+
+/// The defaults of a topic, out of the table; not set where the table has no fixed value.
+const TopicSettings& topic_defaults();
+
+/// "transactional", "leased", …: as it is written in the file.
+std::string_view word_of(Mode mode);
+std::string_view word_of(Order order);
 
 /// Settings of librdkafka that the environment may set though the file does not name them: how to reach the brokers,
 /// and as whom. Any other can be overridden once the file names it.

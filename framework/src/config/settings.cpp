@@ -2,17 +2,10 @@
 
 #include <algorithm>
 
+#include "config/keys.hpp"
 #include "message/reply.hpp"
 
 namespace turnstile {
-namespace {
-
-template <class T>
-void take(std::optional<T>& into, const std::optional<T>& over) {
-  if (over) into = over;
-}
-
-}  // namespace
 
 std::optional<std::string> dead_letter_name(const std::string& topic, const TopicSettings& settings) {
   return settings.dead_letter && settings.dead_letter->empty() ? topic + ".dlq" : settings.dead_letter;
@@ -41,33 +34,7 @@ std::optional<std::chrono::seconds> keep_ids_by_default(std::optional<std::chron
 
 TopicSettings merge(const TopicSettings& base, const TopicSettings& over) {
   TopicSettings merged = base;
-  take(merged.handler, over.handler);
-  take(merged.mode, over.mode);
-  take(merged.order, over.order);
-  take(merged.limiter, over.limiter);
-  take(merged.limit, over.limit);
-  take(merged.message_id, over.message_id);
-  take(merged.keep_ids_for, over.keep_ids_for);
-  take(merged.handler_timeout, over.handler_timeout);
-  if (over.retry) {
-    RetrySettings& retry = merged.retry ? *merged.retry : merged.retry.emplace();
-    take(retry.attempts, over.retry->attempts);
-    take(retry.first, over.retry->first);
-    take(retry.cap, over.retry->cap);
-  }
-  take(merged.dead_letter, over.dead_letter);
-  take(merged.stop_after_dead, over.stop_after_dead);
-  take(merged.batch, over.batch);
-  take(merged.duplicates, over.duplicates);
-  take(merged.reply_topics, over.reply_topics);
-  take(merged.max_response, over.max_response);
-  take(merged.lease, over.lease);
-  take(merged.unknown, over.unknown);
-  take(merged.while_running, over.while_running);
-  take(merged.request_window, over.request_window);
-  take(merged.too_old, over.too_old);
-  take(merged.store_down, over.store_down);
-  take(merged.fingerprint, over.fingerprint);
+  for (const auto& setting : topic_keys()) setting.take(merged, over);
   return merged;
 }
 

@@ -1,6 +1,7 @@
 #include "config/topic_plan.hpp"
 
 #include "config/duration.hpp"
+#include "config/keys.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -24,64 +25,44 @@ std::string ids_text(const TopicPlan& plan) {
   return "ids from " + plan.id_source.text();
 }
 
-const char* text_of(Mode mode) {
-  switch (mode) {
-    case Mode::none: return "none";
-    case Mode::transactional: return "transactional";
-    case Mode::leased: return "leased";
-    case Mode::sequence: return "sequence";
-  }
-  return "";
-}
-
-const char* text_of(Order order) {
-  switch (order) {
-    case Order::partition: return "partition";
-    case Order::key: return "key";
-    case Order::none: return "none";
-  }
-  return "";
-}
-
 }  // namespace
 
-TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings) {
+TopicPlan plan_topic(const std::string& topic, const TopicSettings& set) {
+  const TopicSettings settings = merge(topic_defaults(), set);
   TopicPlan plan{.topic = topic,
                  .handler = settings.handler.value_or(topic),
-                 .limiter = {},
                  .id_source = id_source(topic, settings.message_id.value_or(
                                                    settings.mode == Mode::sequence ? "offset" : "header:message-id")),
-                 .retry = settings.retry.value_or(RetrySettings{}).over(RetryPolicy{}),
                  .dead_letter = dead_letter_name(topic, settings)};
-  plan.mode = settings.mode.value_or(Mode::none);
-  plan.order = settings.order.value_or(Order::partition);
+  plan.retry = settings.retry->over({});
+  plan.mode = *settings.mode;
+  plan.order = *settings.order;
   if (settings.limit) {
     plan.limit = *settings.limit;
     plan.limiter = settings.limiter.value_or(topic);
   }
-  plan.batch = static_cast<std::size_t>(std::max<std::int64_t>(1, settings.batch.value_or(500)));
-  plan.stop_after_dead = settings.stop_after_dead.value_or(plan.stop_after_dead);
-  plan.duplicates = settings.duplicates.value_or(DuplicatePolicy::skip);
+  plan.batch = static_cast<std::size_t>(std::max<std::int64_t>(1, *settings.batch));
+  plan.stop_after_dead = *settings.stop_after_dead;
+  plan.duplicates = *settings.duplicates;
   plan.reply_topics = reply_topic_names(settings);
-  plan.max_response =
-      static_cast<std::size_t>(settings.max_response.value_or(static_cast<std::int64_t>(plan.max_response)));
-  plan.lease = settings.lease.value_or(plan.lease);
-  plan.unknown = settings.unknown.value_or(plan.unknown);
-  plan.while_running = settings.while_running.value_or(plan.while_running);
-  plan.too_old = settings.too_old.value_or(plan.too_old);
-  plan.store_down = settings.store_down.value_or(plan.store_down);
+  plan.max_response = static_cast<std::size_t>(*settings.max_response);
+  plan.lease = *settings.lease;
+  plan.unknown = *settings.unknown;
+  plan.while_running = *settings.while_running;
+  plan.too_old = *settings.too_old;
+  plan.store_down = *settings.store_down;
   if (plan.mode == Mode::sequence)
     plan.numbering = settings.message_id == "request" ? Numbering::requests : Numbering::offsets;
-  plan.request_window = (settings.request_window.value_or(plan.request_window) + 7) / 8 * 8;
-  plan.fingerprint = settings.fingerprint.value_or(false);
-  plan.handler_timeout = settings.handler_timeout.value_or(std::chrono::seconds(30));
+  plan.request_window = (*settings.request_window + 7) / 8 * 8;
+  plan.fingerprint = *settings.fingerprint;
+  plan.handler_timeout = *settings.handler_timeout;
   return plan;
 }
 
 std::string describe(const TopicPlan& plan) {
   const std::string delays = to_text(plan.retry.first) + " to " + to_text(plan.retry.cap);
-  std::string text = "handler " + plan.handler + ", mode " + text_of(plan.mode) + ", " + ids_text(plan) + ", order " +
-                     text_of(plan.order);
+  std::string text = "handler " + plan.handler + ", mode " + std::string(word_of(plan.mode)) + ", " + ids_text(plan) +
+                     ", order " + std::string(word_of(plan.order));
   text += plan.limiter.empty() ? ", no limit" : ", limit " + std::to_string(plan.limit) + " as " + plan.limiter;
   if (!plan.dead_letter) return text + ", retried for ever after " + delays + ", no dead letters";
   return text + ", " + std::to_string(plan.retry.attempts) + " attempts, " + delays + " apart, then dead letter to " +

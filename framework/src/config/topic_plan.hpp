@@ -1,6 +1,6 @@
 #pragma once
 // What a topic's settings come to when code, configuration and defaults are laid over one another: nothing optional
-// is left. Made once at start, read by all threads.
+// is left. Made once at start by plan_topic(), read by all threads.
 
 #include <algorithm>
 #include <chrono>
@@ -18,27 +18,27 @@ namespace turnstile {
 struct TopicPlan {
   std::string topic{};
   std::string handler{};
-  Mode mode = Mode::none;
-  Order order = Order::partition;
+  Mode mode{};
+  Order order{};
   std::string limiter{};  ///< empty: no limit but the workers
   std::int64_t limit = 0;
   IdSource id_source;
   RetryPolicy retry{};
   std::optional<std::string> dead_letter{};  ///< a topic's name, never ""
-  std::int64_t stop_after_dead = 100;        ///< 0: never
-  std::size_t batch = 500;
-  DuplicatePolicy duplicates = DuplicatePolicy::skip;
+  std::int64_t stop_after_dead = 0;          ///< 0: never
+  std::size_t batch = 0;
+  DuplicatePolicy duplicates{};
   std::vector<std::string> reply_topics{};  ///< the first one is where who names none is answered
-  std::size_t max_response = 64 * 1024;     ///< bytes
-  std::chrono::milliseconds lease{30'000};
-  UnknownPolicy unknown = UnknownPolicy::park;
-  RunningPolicy while_running = RunningPolicy::wait;
-  HorizonPolicy too_old = HorizonPolicy::park;
-  StoreDownPolicy store_down = StoreDownPolicy::wait;
+  std::size_t max_response = 0;             ///< bytes
+  std::chrono::milliseconds lease{};
+  UnknownPolicy unknown{};
+  RunningPolicy while_running{};
+  HorizonPolicy too_old{};
+  StoreDownPolicy store_down{};
   Numbering numbering = Numbering::ids;
-  std::int64_t request_window = 1'024;
+  std::int64_t request_window = 0;
   bool fingerprint = false;
-  std::chrono::milliseconds handler_timeout{30'000};
+  std::chrono::milliseconds handler_timeout{};
 
   /// A record is known by where it stands, and not by something that it holds: what was done of a topic says nothing of another topic of
   /// its name.

@@ -46,6 +46,13 @@ std::string without_quotes(const ConfigValue& value) {
 
 }  // namespace
 
+ConfigValue toml_value(std::string_view text) {
+  if (text.size() >= 2 && text.front() == '"') return {std::string(text.substr(1, text.size() - 2))};
+  if (text == "true" || text == "false") return {text == "true"};
+  if (const auto number = whole_number(text)) return {*number};
+  return {OtherKind{"'" + std::string(text) + "', which is no value of TOML"}};
+}
+
 std::string described(const ConfigValue& value) { return std::visit(Describe{}, value.value); }
 
 Problem read(const ConfigValue& value, std::string& into) {

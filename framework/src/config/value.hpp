@@ -27,6 +27,9 @@ struct ConfigValue {
 
 using Problem = std::optional<std::string>;
 
+/// A default of the table of settings: a text in quotes, true, false or a whole number.
+ConfigValue toml_value(std::string_view text);
+
 /// The value in a form that a message may show, never for a secret: "the text 'many'", "64", "an array".
 std::string described(const ConfigValue& value);
 

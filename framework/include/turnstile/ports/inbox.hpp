@@ -54,8 +54,9 @@ enum class Numbering : std::uint8_t {
 
 struct InboxScope {
   HandlerId handler;
-  std::optional<Fence> fence{};                    ///< absent: no partition is behind it
-  std::chrono::milliseconds lock_timeout{5'000};   ///< longest wait for a rival's open transaction (hazard: blocked-insert)
+  std::optional<Fence> fence{};  ///< absent: no partition is behind it
+  std::chrono::milliseconds lock_timeout{
+      5'000};  ///< longest wait for a rival's open transaction (hazard: blocked-insert)
   std::chrono::milliseconds idle_timeout{30'000};  ///< the server ends our transaction when we fall silent in it
   Numbering numbering = Numbering::ids;
   std::int32_t incarnation = 0;  ///< offsets, requests: of the topic; another one begins anew

@@ -1,0 +1,71 @@
+// turnstile config: what each setting is, its value in effect, and where that comes from.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "command.hpp"
+#include "settings.hpp"
+#include "text.hpp"
+#include "turnstile/explain.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+Json json_of(const ExplainedSetting& setting) {
+  return {{"key", setting.key},
+          {"value", setting.value.empty() ? Json(nullptr) : Json(setting.value)},
+          {"instead", setting.instead},
+          {"source", setting.source},
+          {"what", setting.what}};
+}
+
+std::string value_text(const ExplainedSetting& setting) {
+  if (setting.value.empty()) return "not set: " + setting.instead;
+  const auto meaning = setting.instead.find(": ");
+  return setting.value + (meaning == std::string::npos ? "" : " (" + setting.instead.substr(meaning + 2) + ")");
+}
+
+Exit explain_settings(const Global& global, const std::string& key) {
+  const Config config = load_settings(global);
+  const auto settings = key.empty() ? explain(config) : explain(config, key);
+  if (global.json) {
+    Json all = Json::array();
+    for (const auto& setting : settings) all.push_back(json_of(setting));
+    print(all);
+    return Exit::ok;
+  }
+  for (const auto& setting : settings) {
+    fmt::print("{} = {}\n  {}\n", setting.key, value_text(setting), setting.source);
+    if (!key.empty()) fmt::print("  {}\n", setting.what);
+  }
+  return Exit::ok;
+}
+
+Exit example(bool reference) {
+  fmt::print("{}", reference ? settings_reference() : example_config());
+  return Exit::ok;
+}
+
+}  // namespace
+
+void add_config(CLI::App& app, Command& command) {
+  auto* verb = app.add_subcommand("config", "what each setting is, and which value is in effect");
+  verb->require_subcommand(1);
+
+  const auto key = std::make_shared<std::string>();
+  auto* explained = verb->add_subcommand(
+      "explain", "values in effect, and where each comes from: the default, the file or the environment");
+  explained->add_option("KEY", *key, "one setting (topics.payments.limit) or a section (consumer)")->type_name("");
+  explained->callback(
+      [&command, key] { command.run = [&command, key] { return explain_settings(command.global, *key); }; });
+
+  const auto markdown = std::make_shared<bool>(false);
+  auto* shown = verb->add_subcommand("example", "a configuration file with every setting and its default");
+  shown->add_flag("--markdown", *markdown, "the tables of the reference page instead");
+  shown->callback([&command, markdown] { command.run = [markdown] { return example(*markdown); }; });
+}
+
+}  // namespace turnstile::cli

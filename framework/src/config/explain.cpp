@@ -1,0 +1,235 @@
+#include "turnstile/explain.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "config/codec.hpp"
+#include "config/environment.hpp"
+#include "config/keys.hpp"
+#include "config/secrets.hpp"
+#include "config/suggest.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+namespace {
+
+constexpr std::string_view kAnyTopic = "NAME";
+constexpr std::size_t kWidth = 100;
+
+/// What is in effect when nobody sets it: a value, or a description.
+template <class Section>
+std::string fallback_of(const Setting<Section>& setting) {
+  if constexpr (std::is_same_v<Section, TopicSettings>) {
+    return std::string(setting.fallback);
+  } else {
+    return setting.write(Section{}).value_or("");
+  }
+}
+
+/// As prose: "`500`", "the topic's name", "`0`: one for each worker".
+template <class Section>
+std::string fallback_text(const Setting<Section>& setting) {
+  const std::string value = fallback_of(setting);
+  if (setting.otherwise.empty()) return "`" + value + "`";
+  if (value.empty() || value == "\"\"") return std::string(setting.otherwise);
+  const auto meaning = setting.otherwise.find(": ");
+  return "`" + value + "`" + (meaning == std::string_view::npos ? "" : std::string(setting.otherwise.substr(meaning)));
+}
+
+class Explainer {
+ public:
+  Explainer(const Config& config, const SettingsInCode* in_code) : config_(config), in_code_(in_code) {}
+
+  std::vector<ExplainedSetting> all() {
+    kafka();
+    section("postgres", postgres_keys(), config_.postgres.value_or(PostgresSettings{}));
+    section("consumer", consumer_keys(), config_.consumer);
+    section("limits", limits_keys(), config_.limits);
+    section("log", log_keys(), config_.log);
+    for (const auto& name : topics()) topic(name);
+    return std::move(found_);
+  }
+
+  /// As if the file had a section of it.
+  void add_topic(std::string name) { also_ = std::move(name); }
+
+ private:
+  [[nodiscard]] std::vector<std::string> topics() const {
+    std::vector<std::string> names;
+    for (const auto& [name, settings] : config_.topics) names.push_back(name);
+    if (in_code_ != nullptr)
+      for (const auto& [name, settings] : *in_code_) names.push_back(name);
+    if (!also_.empty()) names.push_back(also_);
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    return names;
+  }
+
+  /// Where the file or the environment has set it; nothing: neither has.
+  [[nodiscard]] std::optional<std::string> place_of(const std::string& key) const {
+    const auto line = config_.lines.find(key);
+    if (line == config_.lines.end()) return std::nullopt;
+    if (line->second == 0) return "environment " + environment_name(key);
+    return config_.source + ":" + std::to_string(line->second);
+  }
+
+  void kafka() {
+    for (const auto& [name, value] : config_.kafka) {
+      const std::string key = "kafka." + name;
+      found_.push_back({.key = key,
+                        .value = codec::toml_text(is_secret_kafka_key(name) ? "***" : value),
+                        .instead = {},
+                        .source = place_of(key).value_or("default"),
+                        .what = "Passed on to librdkafka; see its CONFIGURATION.md."});
+    }
+  }
+
+  template <class Section>
+  void section(const std::string& prefix, std::span<const Setting<Section>> keys, const Section& values) {
+    for (const auto& setting : keys) {
+      const std::string key = prefix + "." + std::string(setting.name);
+      add(key, setting.write(values), setting, place_of(key).value_or("default"));
+    }
+  }
+
+  void topic(const std::string& name) {
+    const auto configured = config_.topics.find(name);
+    const TopicSettings file = configured == config_.topics.end() ? TopicSettings{} : configured->second;
+    const TopicSettings* code = nullptr;
+    if (in_code_ != nullptr) {
+      const auto found = in_code_->find(name);
+      if (found != in_code_->end()) code = &found->second;
+    }
+    const TopicSettings below = code == nullptr ? topic_defaults() : merge(topic_defaults(), *code);
+    const TopicSettings effective = merge(below, file);
+    for (const auto& setting : topic_keys()) {
+      const std::string key = "topics." + name + "." + std::string(setting.name);
+      auto source = place_of(key);
+      if (!source && setting.write(below) != setting.write(topic_defaults())) source = "code";
+      if (!source && code != nullptr && setting.write(*code)) source = "code";
+      if (!source) source = in_code_ == nullptr ? "default, unless the program sets it" : "default";
+      add(key, setting.write(effective), setting, *source);
+    }
+  }
+
+  template <class Section>
+  void add(const std::string& key, const std::optional<std::string>& value, const Setting<Section>& setting,
+           std::string source) {
+    found_.push_back({.key = key,
+                      .value = value.value_or(""),
+                      .instead = value ? "" : std::string(setting.otherwise),
+                      .source = std::move(source),
+                      .what = std::string(setting.what)});
+  }
+
+  const Config& config_;
+  const SettingsInCode* in_code_;
+  std::string also_;
+  std::vector<ExplainedSetting> found_;
+};
+
+/// "payments" of "topics.payments.limit", and of "topics.payments.limt"; empty where no topic is named together with a setting.
+std::string topic_in(std::string_view key) {
+  constexpr std::string_view kTopics = "topics.";
+  if (!key.starts_with(kTopics)) return {};
+  key.remove_prefix(kTopics.size());
+  for (const auto& setting : topic_keys()) {  // "retry.attempts" has a dot, as names of topics may have
+    const std::string ending = "." + std::string(setting.name);
+    if (key.size() > ending.size() && key.ends_with(ending))
+      return std::string(key.substr(0, key.size() - ending.size()));
+  }
+  return std::string(key.substr(0, std::min(key.rfind('.'), key.size())));
+}
+
+[[noreturn]] void unknown(std::string_view key, const std::vector<ExplainedSetting>& all) {
+  std::vector<std::string_view> names;
+  for (const auto& setting : all) names.push_back(setting.key);
+  std::string text = "there is no setting '" + std::string(key) + "'; ";
+  if (const auto near = suggest(key, names)) text += "did you mean '" + std::string(*near) + "'?";
+  else text += "a key is written as in topics.payments.limit or consumer.window";
+  throw ConfigError({text});
+}
+
+/// Lines of at most kWidth characters, each begun with `prefix`.
+std::string wrapped(std::string_view text, const std::string& prefix) {
+  std::string out, line = prefix;
+  while (!text.empty()) {
+    const auto end = std::min(text.find(' '), text.size());
+    const auto word = text.substr(0, end);
+    if (line.size() > prefix.size() && line.size() + word.size() >= kWidth) {
+      out += line + "\n";
+      line = prefix;
+    }
+    line += (line.size() > prefix.size() ? " " : "") + std::string(word);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out + line + "\n";
+}
+
+template <class Section>
+void example(std::string& out, const std::string& header, std::span<const Setting<Section>> keys) {
+  out += "\n" + header + "\n";
+  for (const auto& setting : keys) {
+    out += wrapped(setting.what, "# ");
+    const std::string value = fallback_of(setting);
+    if (value.empty() || value == "\"\"")
+      out +=
+          wrapped("Default: " + std::string(setting.otherwise) + ".", "# ") + "#" + std::string(setting.name) + " =\n";
+    else out += "#" + std::string(setting.name) + " = " + value + "\n";
+  }
+}
+
+template <class Section>
+void reference(std::string& out, const std::string& title, std::span<const Setting<Section>> keys) {
+  out += "\n## `[" + title + "]`\n\n| key | values | default | |\n|---|---|---|---|\n";
+  for (const auto& setting : keys) {
+    out += "| `" + std::string(setting.name) + "` | " + setting.form() + " | " + fallback_text(setting) + " | " +
+           std::string(setting.what) + " |\n";
+  }
+}
+
+}  // namespace
+
+std::vector<ExplainedSetting> explain(const Config& config, const SettingsInCode* in_code) {
+  return Explainer(config, in_code).all();
+}
+
+std::vector<ExplainedSetting> explain(const Config& config, std::string_view key, const SettingsInCode* in_code) {
+  Explainer explainer(config, in_code);
+  // Also of a topic that only the program names. A key without a dot in it is that of a section that must be there.
+  if (key.rfind('.') > key.find('.')) explainer.add_topic(topic_in(key));
+  auto all = explainer.all();
+  std::vector<ExplainedSetting> found;
+  const std::string section = std::string(key) + ".";
+  for (const auto& setting : all) {
+    if (setting.key == key || setting.key.starts_with(section)) found.push_back(setting);
+  }
+  if (found.empty()) unknown(key, all);
+  return found;
+}
+
+std::string example_config() {
+  std::string out =
+      "# Every setting of Turnstile, with its default. Remove the # to change one.\n"
+      "\n[kafka]\n# Passed on to librdkafka; see its CONFIGURATION.md.\n\"bootstrap.servers\" = \"localhost:9092\"\n"
+      "\"group.id\" = \"turnstile\"\n";
+  example(out, "#[postgres]", postgres_keys());
+  example(out, "[consumer]", consumer_keys());
+  example(out, "[limits]", limits_keys());
+  example(out, "[log]", log_keys());
+  example(out, "[topics." + std::string(kAnyTopic) + "]", topic_keys());
+  return out;
+}
+
+std::string settings_reference() {
+  std::string out;
+  reference(out, "postgres", postgres_keys());
+  reference(out, "consumer", consumer_keys());
+  reference(out, "limits", limits_keys());
+  reference(out, "log", log_keys());
+  reference(out, "topics." + std::string(kAnyTopic), topic_keys());
+  return out;
+}
+
+}  // namespace turnstile
