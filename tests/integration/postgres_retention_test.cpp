@@ -1,11 +1,11 @@
 // How long ids are kept in the database, who may have them deleted, and the purger's steps.
 
-#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <sstream>
 #include <thread>
 
+#include "tests/support/captured_log.hpp"
 #include "tests/integration/postgres_fixture.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/turnstile.hpp"
@@ -255,8 +255,7 @@ class Cleaning {
     config.consumer.purge = purge;
     app_ = std::make_unique<Consumer>(config, Backends{broker, postgres::open_store(settings)});
     app_->topic("payments", [](const Message&, Context&) {} | transactional());
-    app_->handle_signals(false).logger(
-        std::make_shared<spdlog::logger>("cleaning", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_)));
+    app_->handle_signals(false).logger(std::make_shared<spdlog::logger>("cleaning", log_.sink()));
     thread_ = std::thread([this] { app_->run(); });
   }
   ~Cleaning() { stop(); }
@@ -267,7 +266,7 @@ class Cleaning {
   }
 
  private:
-  std::ostringstream log_;
+  test::CapturedLog log_;
   std::unique_ptr<Consumer> app_;
   std::thread thread_;
 };

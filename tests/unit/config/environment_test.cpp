@@ -3,12 +3,11 @@
 #include "config/environment.hpp"
 
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <map>
-#include <sstream>
 
+#include "tests/support/captured_log.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/turnstile.hpp"
@@ -121,11 +120,10 @@ struct Started {
 };
 
 Started start(const Config& config, const std::vector<std::pair<std::string, std::int64_t>>& topics) {
-  std::ostringstream log;
+  test::CapturedLog log;
   const auto broker = std::make_shared<testing::MemoryBroker>();
   Consumer app{config, {.broker = broker}};
-  app.handle_signals(false).logger(
-      std::make_shared<spdlog::logger>("t", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  app.handle_signals(false).logger(std::make_shared<spdlog::logger>("t", log.sink()));
   for (const auto& [name, n] : topics) {
     broker->create_topic(name, 1);
     app.topic(name, Pipeline([](const Message&, Context&) {}) | limit(n) | handler_timeout(std::chrono::seconds(1)));

@@ -2,14 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
-#include <sstream>
 #include <thread>
 
 #include "delivery/topic_runner.hpp"
 #include "message/message_id.hpp"
+#include "tests/support/captured_log.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/decorators.hpp"
 #include "turnstile/error.hpp"
@@ -84,7 +83,7 @@ class Leased : public ::testing::Test {
   }
 
   void handler(Pipeline pipeline) {
-    auto logger = std::make_shared<spdlog::logger>("t", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_));
+    auto logger = std::make_shared<spdlog::logger>("t", log_.sink());
     TopicRunner::Services services;
     services.store = inbox_;
     services.dead_letters = std::make_shared<DeadLetters>(broker_.open_producer(), inbox_);
@@ -148,7 +147,7 @@ class Leased : public ::testing::Test {
   MemoryBroker broker_;
   Place place_;
   TopicSettings settings_;
-  std::ostringstream log_;
+  test::CapturedLog log_;
   HandlerId handler_;
   std::unique_ptr<TopicRunner> runner_;
   RunState watch_;

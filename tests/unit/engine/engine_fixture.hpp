@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <atomic>
@@ -11,10 +10,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <string>
 #include <thread>
 
+#include "tests/support/captured_log.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
@@ -113,9 +112,8 @@ class EngineTest : public ::testing::Test {
   std::shared_ptr<MemoryBroker> broker = std::make_shared<MemoryBroker>();
   std::shared_ptr<MemoryInbox> inbox = std::make_shared<MemoryInbox>();
   std::shared_ptr<Counts> counts = std::make_shared<Counts>();
-  std::ostringstream text;
-  std::shared_ptr<spdlog::logger> logger =
-      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+  test::CapturedLog text;
+  std::shared_ptr<spdlog::logger> logger = std::make_shared<spdlog::logger>("test", text.sink());
   std::mutex mutex;
   std::string failure;
 };

@@ -274,7 +274,7 @@ TEST_F(EngineLogs, distinguishes_deleted_records_that_the_group_has_committed_fr
   for (const Offset first : {25, 30, 35}) {
     broker = std::make_shared<MemoryBroker>();
     inbox = std::make_shared<MemoryInbox>();
-    text.str("");
+    text.clear();
     topic("t", 1);
     produce(10, "m");
     auto app = consumer("t", kEffect | transactional(), config());

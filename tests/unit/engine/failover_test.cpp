@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -11,9 +10,9 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <sstream>
 #include <thread>
 
+#include "tests/support/captured_log.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/poll_loop.hpp"
@@ -123,9 +122,8 @@ class Failover : public ::testing::Test {
   std::mutex mutex;
   std::map<int, int> runs;
   std::string failure;
-  std::ostringstream text;
-  std::shared_ptr<spdlog::logger> logger =
-      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+  test::CapturedLog text;
+  std::shared_ptr<spdlog::logger> logger = std::make_shared<spdlog::logger>("test", text.sink());
 };
 
 TEST_F(Failover, what_was_committed_after_the_last_watermark_and_lost_is_read_again) {

@@ -2,15 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
-#include <sstream>
 #include <thread>
 
+#include "tests/support/captured_log.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/limiter.hpp"
@@ -119,7 +118,6 @@ class HealthTest : public ::testing::Test {
   }
   std::string log() {
     logger->flush();
-    const std::lock_guard lock(text_mutex);
     return text.str();
   }
   std::size_t times_logged(const std::string& what) {
@@ -139,27 +137,11 @@ class HealthTest : public ::testing::Test {
     return std::nullopt;
   }
 
-  /// An ostringstream may not be read while it is written.
-  struct LockedSink final : spdlog::sinks::sink {
-    LockedSink(std::ostringstream& out, std::mutex& mutex) : out_(out), mutex_(mutex) {}
-    void log(const spdlog::details::log_msg& m) override {
-      const std::lock_guard lock(mutex_);
-      out_ << std::string_view(m.payload.data(), m.payload.size()) << '\n';
-    }
-    void flush() override {}
-    void set_pattern(const std::string&) override {}
-    void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
-    std::ostringstream& out_;
-    std::mutex& mutex_;
-  };
-
   std::shared_ptr<MemoryBroker> broker = std::make_shared<MemoryBroker>("billing");
   std::shared_ptr<MemoryInbox> inbox = std::make_shared<MemoryInbox>();
   std::shared_ptr<ToldLimiters> limiters = std::make_shared<ToldLimiters>();
-  std::ostringstream text;
-  std::mutex text_mutex;
-  std::shared_ptr<spdlog::logger> logger =
-      std::make_shared<spdlog::logger>("test", std::make_shared<LockedSink>(text, text_mutex));
+  test::CapturedLog text;
+  std::shared_ptr<spdlog::logger> logger = std::make_shared<spdlog::logger>("test", text.sink());
   std::vector<std::unique_ptr<Consumer>> apps_;
   std::vector<std::thread> threads_;
   std::mutex mutex_;

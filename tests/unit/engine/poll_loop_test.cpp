@@ -4,14 +4,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
-#include <sstream>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
+#include "tests/support/captured_log.hpp"
 #include "tests/support/forwarding_store.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/limiter.hpp"
@@ -29,13 +28,13 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 struct Loop {
-  std::ostringstream log;
+  test::CapturedLog log;
   PollLoop loop;
 
   Loop(const Config& config, Pipeline pipeline, const std::shared_ptr<testing::MemoryBroker>& broker,
        const std::shared_ptr<testing::MemoryInbox>& inbox, const std::shared_ptr<Limiters>& limiters = nullptr)
       : loop(config, Backends{broker, inbox, limiters}) {
-    loop.logger(std::make_shared<spdlog::logger>("t", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+    loop.logger(std::make_shared<spdlog::logger>("t", log.sink()));
     loop.topic("t", std::move(pipeline));
   }
   Settled handle(Offset offset) { return handle(offset, {{"message-id", "id-" + std::to_string(offset)}}); }

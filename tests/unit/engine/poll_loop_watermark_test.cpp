@@ -2,16 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <functional>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/support/captured_log.hpp"
 #include "tests/support/forwarding_store.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/poll_loop.hpp"
@@ -68,9 +67,8 @@ class PollLoopWatermark : public ::testing::Test {
   std::shared_ptr<testing::MemoryBroker> broker = std::make_shared<testing::MemoryBroker>();
   std::shared_ptr<testing::MemoryInbox> inbox = std::make_shared<testing::MemoryInbox>();
   std::vector<OwnedMessage> records;  // by offset, also those that the broker has deleted since
-  std::ostringstream text;
-  std::shared_ptr<spdlog::logger> logger =
-      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+  test::CapturedLog text;
+  std::shared_ptr<spdlog::logger> logger = std::make_shared<spdlog::logger>("test", text.sink());
 };
 
 /// A process that is killed writes no last watermark. Its next life must not be sent below the log's start: from there librdkafka goes

@@ -2,16 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <sstream>
 #include <thread>
 
 #include "engine/lane.hpp"
+#include "tests/support/captured_log.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/forwarding_store.hpp"
 #include "tests/support/owned_block.hpp"
@@ -176,9 +175,8 @@ class SuspectsTest : public ::testing::Test {
 
   std::shared_ptr<MemoryBroker> broker = std::make_shared<MemoryBroker>("g");
   std::shared_ptr<MemoryInbox> inbox = std::make_shared<MemoryInbox>();
-  std::ostringstream text;
-  std::shared_ptr<spdlog::logger> logger =
-      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+  test::CapturedLog text;
+  std::shared_ptr<spdlog::logger> logger = std::make_shared<spdlog::logger>("test", text.sink());
 };
 
 /// What runs, and what beside it.

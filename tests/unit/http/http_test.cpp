@@ -2,14 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <spdlog/logger.h>
-#include <spdlog/sinks/ostream_sink.h>
 
 #include <algorithm>
 #include <atomic>
 #include <future>
 #include <latch>
-#include <sstream>
 
+#include "tests/support/captured_log.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/http_server.hpp"
 #include "turnstile/error.hpp"
@@ -32,7 +31,7 @@ constexpr const char* kReplayed = "Idempotent-Replayed";
 class Http : public ::testing::Test {
  protected:
   void serve(http::Effect effect, http::Options options = {}) {
-    options.log = std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_));
+    options.log = std::make_shared<spdlog::logger>("test", log_.sink());
     http_.server.Post("/charge", http::idempotent(
                                      inbox_, "charge",
                                      [this, effect](const auto& request, auto& response, Context& context) {
@@ -69,7 +68,7 @@ class Http : public ::testing::Test {
   const std::shared_ptr<testing::MemoryInbox> store_ = std::make_shared<testing::MemoryInbox>();
   Inbox inbox_{store_};
   std::atomic<int> runs_ = 0;
-  std::ostringstream log_;
+  test::CapturedLog log_;
   HttpServer http_;
 };
 

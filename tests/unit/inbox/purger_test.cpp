@@ -4,12 +4,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <deque>
-#include <sstream>
 
+#include "tests/support/captured_log.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/forwarding_store.hpp"
 #include "turnstile/error.hpp"
@@ -70,7 +69,7 @@ class SteppedStore final : public ForwardingStore {
 class CleanerTest : public ::testing::Test {
  protected:
   CleanerTest() {
-    const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(out_);
+    const auto sink = out_.sink();
     journal_ = std::make_shared<Journal>(std::make_shared<spdlog::logger>("purger", sink), "member");
   }
   std::shared_ptr<Retention> retention(std::optional<std::chrono::seconds> keep_for) {
@@ -92,7 +91,7 @@ class CleanerTest : public ::testing::Test {
 
   static inline const Purger::Settings kQuick{
       .purge = true, .most = 100, .say_every = 10ms, .look_first = 10ms, .look_every = 10ms};
-  std::ostringstream out_;
+  test::CapturedLog out_;
   std::shared_ptr<Journal> journal_;
   std::shared_ptr<SteppedStore> store_ = std::make_shared<SteppedStore>();
   std::unique_ptr<Purger> purger_;
@@ -165,7 +164,7 @@ TEST_F(CleanerTest, says_when_others_need_ids_for_longer) {
       log(),
       HasSubstr("ids of handler charge are kept for 14 d, as others have said; this process needs them for 1 d"));
   store_ = std::make_shared<SteppedStore>();
-  out_.str("");
+  out_.clear();
   start(kQuick, retention(24h));
   EXPECT_THAT(log(), Not(HasSubstr("as others have said")));
 }

@@ -2,13 +2,12 @@
 
 #include <gtest/gtest.h>
 #include <spdlog/sinks/null_sink.h>
-#include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <condition_variable>
 #include <future>
-#include <sstream>
 
+#include "tests/support/captured_log.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/lease_clock.hpp"
 #include "turnstile/testing/token_log.hpp"
@@ -553,8 +552,8 @@ class ReadOnlyLog final : public TokenLog {
 };
 
 TEST(TokenDomain, who_may_not_write_says_why_once_and_tries_later_and_later) {
-  std::ostringstream text;
-  const auto logger = std::make_shared<spdlog::logger>("t", std::make_shared<spdlog::sinks::ostream_sink_mt>(text));
+  test::CapturedLog text;
+  const auto logger = std::make_shared<spdlog::logger>("t", text.sink());
   const auto failures = std::make_shared<std::atomic<int>>(0);
   {
     const auto domain = join_token_domain(std::make_unique<ReadOnlyLog>(failures), {}, logger);

@@ -1,12 +1,11 @@
 #include "support/logging.hpp"
 
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
 
 #include <nlohmann/json.hpp>
 #include <regex>
-#include <sstream>
 
+#include "tests/support/captured_log.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/log.hpp"
 
@@ -23,14 +22,14 @@ class LoggingTest : public ::testing::Test {
     LogSettings settings;
     settings.level = least;
     settings.format = format;
-    return make_logger(settings, std::make_shared<spdlog::sinks::ostream_sink_mt>(out_));
+    return make_logger(settings, out_.sink());
   }
   nlohmann::json only_line() {
     const std::string text = out_.str();
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
     return nlohmann::json::parse(text);
   }
-  std::ostringstream out_;
+  test::CapturedLog out_;
 };
 
 TEST_F(LoggingTest, text_has_the_fields_behind_the_message) {
@@ -64,7 +63,7 @@ TEST_F(LoggingTest, what_is_redirected_has_the_form_and_the_level_of_its_target)
   auto line = only_line();
   EXPECT_EQ(line["message"], "fenced");
   EXPECT_EQ(line["topic"], "payments");
-  out_.str("");
+  out_.clear();
   first->warn("as the Kafka client says it: {}", 7);
   EXPECT_EQ(only_line()["message"], "as the Kafka client says it: 7");
 }
@@ -112,7 +111,7 @@ TEST_F(LoggingTest, a_line_break_cannot_forge_a_line_of_text) {
 }
 
 TEST_F(LoggingTest, somebody_elses_logger_gets_the_fields_in_the_message) {
-  spdlog::logger own("app", std::make_shared<spdlog::sinks::ostream_sink_mt>(out_));
+  spdlog::logger own("app", out_.sink());
   own.set_pattern("%n|%l|%v");
   log(own, level::info, "retrying {}", {.topic = "payments", .partition = 0, .offset = 7});
   EXPECT_EQ(out_.str(), "app|info|retrying {} topic=payments partition=0 offset=7\n");
