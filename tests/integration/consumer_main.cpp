@@ -89,19 +89,20 @@ int main(int argc, char** argv) {
   const std::chrono::milliseconds work(work_ms == nullptr ? 0 : std::stol(work_ms));
   const char* const publish_to = std::getenv("PUBLISH");
   const char* const journal_folder = std::getenv("JOURNAL");
-  const auto journal = journal_folder == nullptr ? nullptr : std::make_unique<test::Journal>(journal_folder);
+  const auto journal = journal_folder == nullptr ? nullptr : std::make_shared<test::Journal>(journal_folder);
   const bool elsewhere = std::getenv("ELSEWHERE") != nullptr;
   const bool healed = std::getenv("HEALED") != nullptr;  // what made handlers fail is over
-  std::string url;
-  const auto handler = [&sql, &url, work, &journal, publish_to, elsewhere, healed](const Message& message,
-                                                                                   Context& context) {
+  const auto url = std::make_shared<std::string>();
+  // Owns all that it uses: where it does not return in time, it is left behind.
+  const auto handler = [sql, url, work, journal, publish_to, elsewhere, healed](const Message& message,
+                                                                                Context& context) {
     const Noted noted(journal.get(), message, context);
     if (!healed) misbehave(message, context);
     if (work > 0ms) std::this_thread::sleep_for(work);
     const std::string id(message.header("message-id").value_or("none"));
     const auto key = message.key() ? std::optional(std::string(*message.key())) : std::nullopt;
     if (elsewhere) {
-      run_elsewhere(url, sql,
+      run_elsewhere(*url, sql,
                     {id, std::to_string(context.attempt()), std::to_string(::getpid()),
                      std::to_string(message.partition()), std::to_string(message.offset()), key});
     } else if (message.text() == "defer") {
@@ -119,7 +120,7 @@ int main(int argc, char** argv) {
   };
   try {
     const Config config = Config::load(argv[1]);
-    if (config.postgres) url = config.postgres->url.reveal();
+    if (config.postgres) *url = config.postgres->url.reveal();
     Backends backends = connect(config);
     if (journal) backends.store = std::make_shared<test::JournalledStore>(backends.store, *journal);
     Consumer app{config, backends};

@@ -55,6 +55,8 @@ class Consumer {
 
   /// Runs until stop(), SIGTERM or SIGINT; then stops starting handlers, lets the running ones finish within
   /// drain_timeout and 2 s more for those that heed their stop_token, commits, and leaves the group. A second signal ends the drain.
+  /// A handler that has not returned by then goes on in its thread after run() has returned, and its commits are refused. What handlers use
+  /// must therefore live until the process ends: let them own it (captured by value, or as a shared_ptr).
   /// Throws ConfigError (wrong or contradicting settings, all at once), SchemaError, BrokerError, StoreUnavailable when it
   /// cannot start. Once it runs it throws only for what no waiting mends: BrokerError, and Halted (unless consumer.when_halted is release),
   /// both after it has let the running handlers end and left the group.
