@@ -14,6 +14,7 @@
 #include "command.hpp"
 #include "database.hpp"
 #include "text.hpp"
+#include "turnstile/dead_reason.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/broker.hpp"
 #include "turnstile/postgres/store.hpp"
@@ -33,11 +34,16 @@ struct Options {
 };
 
 /// Nobody knows whether these have taken effect: to be decided one by one, or for all of a reason.
-const std::set<std::string, std::less<>> kUndecided{"too_old", "unknown", "outside_window", "no_session"};
+const std::set<DeadReason> kUndecided{DeadReason::too_old, DeadReason::unknown, DeadReason::outside_window,
+                                      DeadReason::no_session};
 /// These die again, unless something else has changed: the topic's settings, or what killed the process.
-const std::set<std::string, std::less<>> kDiesAgain{"missing_id", "mismatch", "killed_process"};
-/// Somebody else's: one by one.
-constexpr std::string_view kForged = "forged";
+const std::set<DeadReason> kDiesAgain{DeadReason::missing_id, DeadReason::mismatch, DeadReason::killed_process};
+
+bool is_one_of(const std::set<DeadReason>& reasons, const std::string& text) {
+  const auto reason = parse_dead_reason(text);
+  return reason && reasons.contains(*reason);
+}
+bool is(const std::string& text, DeadReason reason) { return text == to_text(reason); }
 
 /// One dead letter cannot be sent back, and says why; others may.
 struct CannotBeSent : Error {
@@ -118,8 +124,9 @@ class Replayer {
         const std::string& reason = dead->summary.reason;
         if (options.reason && reason != *options.reason) continue;
         if (is_done(dead->summary)) ++passed_over_;
-        else if (!options.reason && kDiesAgain.contains(reason)) ++dies_again_[reason];
-        else if (!options.reason && (kUndecided.contains(reason) || reason == kForged)) ++undecided_[reason];
+        else if (!options.reason && is_one_of(kDiesAgain, reason)) ++dies_again_[reason];
+        else if (!options.reason && (is_one_of(kUndecided, reason) || is(reason, DeadReason::forged)))
+          ++undecided_[reason];
         else publish_if_possible(*dead);
       }
     }
@@ -140,7 +147,7 @@ class Replayer {
       if (json_) break;
       fmt::print("{} passed over: {}, so that somebody has to decide; one of them: turnstile dlq replay NUMBER{}\n",
                  count(letters, "dead letter"), reason,
-                 reason == kForged ? "" : "; all of them: --all --reason " + reason);
+                 is(reason, DeadReason::forged) ? "" : "; all of them: --all --reason " + reason);
     }
     if (!unsendable_.empty() && !json_)
       fmt::print("{} passed over: cannot be sent back; the reasons are above, and they wait as before\n",
@@ -218,18 +225,19 @@ class Replayer {
   }
 
   /// It was run before, so that it must not be run again unless somebody insists.
-  static bool is_done(const postgres::DeadSummary& summary) { return summary.reason == "duplicate"; }
+  static bool is_done(const postgres::DeadSummary& summary) { return is(summary.reason, DeadReason::duplicate); }
 
   /// Of the others the inbox knows by their numbers whether they have taken effect meanwhile.
   static bool has_lost_its_number(const postgres::DeadSummary& summary) {
-    return summary.reason == "outside_window" || summary.reason == "no_session" || summary.reason == "forged";
+    return is(summary.reason, DeadReason::outside_window) || is(summary.reason, DeadReason::no_session) ||
+           is(summary.reason, DeadReason::forged);
   }
 
   /// In a session of its own, always the same: what died several times, or is replayed twice by a crash, is one request. Who has forged a
   /// number must not make another one's message a duplicate of his.
   void number_anew(const postgres::DeadSummary& summary, OwnedMessage& message) {
     if (!producers_) producers_ = postgres::open_store(require_postgres(config_))->producers();
-    const bool own = summary.id && summary.reason != "forged";
+    const bool own = summary.id && !is(summary.reason, DeadReason::forged);
     const std::string name = "turnstile dlq replay " + (own ? summary.id->text() : std::to_string(summary.number));
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     const auto number = again_ ? std::chrono::duration_cast<std::chrono::milliseconds>(now).count() : 1;
@@ -239,13 +247,13 @@ class Replayer {
 
   /// What will happen to it again when nothing else has changed.
   static std::string caution(const postgres::DeadSummary& summary) {
-    if (summary.reason == "missing_id")
+    if (is(summary.reason, DeadReason::missing_id))
       return "  (it has no id: it is refused again unless the topic's message_id was changed)";
-    if (summary.reason == "killed_process")
+    if (is(summary.reason, DeadReason::killed_process))
       return "  (unless its handler was mended, it kills the process that runs it, and is a dead letter again in the end)";
-    if (summary.reason == "unknown")
+    if (is(summary.reason, DeadReason::unknown))
       return "  (it is refused again unless it was unparked: turnstile inbox unpark ID --handler NAME --rerun)";
-    if (summary.reason == "duplicate" || summary.reason == "mismatch") {
+    if (is(summary.reason, DeadReason::duplicate) || is(summary.reason, DeadReason::mismatch)) {
       return fmt::format(
           "  (its id has taken effect: it is refused again unless the id is forgotten: turnstile inbox forget {} "
           "--handler {} --yes; where the offset is the id, it runs)",
@@ -280,10 +288,8 @@ class Replayer {
 
 void require_reason(const std::string& reason) {
   std::string known;
-  for (const auto name : postgres::dead_reasons()) {
-    if (name == reason) return;
-    known.append(known.empty() ? "" : ", ").append(name);
-  }
+  if (parse_dead_reason(reason)) return;
+  for (const DeadReason each : dead_reasons()) known.append(known.empty() ? "" : ", ").append(to_text(each));
   throw UsageError(fmt::format("dlq replay: no dead letter can have the reason \"{}\"; the reasons are: {}",
                                one_line(reason, 80), known));
 }
@@ -293,7 +299,7 @@ Exit replay(const Global& global, const Options& options) {
     throw UsageError("dlq replay: give the number of one dead letter, or --all");
   if (options.all && options.again) throw UsageError("dlq replay: --again goes with the number of one dead letter");
   if (!options.all && options.reason) throw UsageError("dlq replay: --reason goes with --all");
-  if (options.reason == kForged)
+  if (options.reason && is(*options.reason, DeadReason::forged))
     throw UsageError(
         "dlq replay: what is forged is replayed by its number, one by one, once somebody has looked at it");
   if (options.reason) require_reason(*options.reason);

@@ -128,7 +128,7 @@ class BlindStore final : public test::ForwardingStore {
     return store_->record_dead(now);
   }
   std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
-                                std::string_view reason) override {
+                                std::optional<DeadReason> reason) override {
     return store_->dead_between(handler, shown(fence, *store_), first, last, reason);
   }
 

@@ -37,7 +37,7 @@ class InboxStoreContract : public InboxContract {
     message.fence = fence_;
     message.record.topic = "payments";
     message.record.offset = offset;
-    message.reason = "failed";
+    message.reason = DeadReason::failed;
     message.error = "broken";
     message.attempts = 3;
     return message;
@@ -279,7 +279,7 @@ TEST_P(InboxStoreContract, a_dead_message_is_kept_once) {
 TEST_P(InboxStoreContract, the_dead_of_one_reason_are_found) {
   watermark();
   DeadMessage killer = dead(8);
-  killer.reason = "killed_process";
+  killer.reason = DeadReason::killed_process;
   EXPECT_TRUE(store().record_dead(dead(7)));
   EXPECT_TRUE(store().record_dead(killer));
   EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast, "killed_process"), ElementsAre(8));

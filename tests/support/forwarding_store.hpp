@@ -37,7 +37,7 @@ class ForwardingStore : public InboxStore {
   }
   bool record_dead(const DeadMessage& message) override { return inner_->record_dead(message); }
   std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
-                                std::string_view reason) override {
+                                std::optional<DeadReason> reason) override {
     return inner_->dead_between(handler, fence, first, last, reason);
   }
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override {

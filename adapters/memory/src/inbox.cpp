@@ -246,7 +246,7 @@ bool MemoryInbox::record_dead(const DeadMessage& message) {
 }
 
 std::set<Offset> MemoryInbox::dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
-                                           std::string_view reason) {
+                                           std::optional<DeadReason> reason) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
   std::set<Offset> offsets;
@@ -255,7 +255,7 @@ std::set<Offset> MemoryInbox::dead_between(HandlerId handler, const Fence& fence
   const std::int32_t incarnation = row->second.incarnation;
   const auto end = state_->dead.upper_bound({handler, fence.slot, incarnation, last});
   for (auto it = state_->dead.lower_bound({handler, fence.slot, incarnation, first}); it != end; ++it)
-    if (reason.empty() || it->second.reason == reason) offsets.insert(std::get<Offset>(it->first));
+    if (!reason || it->second.reason == *reason) offsets.insert(std::get<Offset>(it->first));
   return offsets;
 }
 

@@ -33,7 +33,7 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
       {"turnstile-original-offset", std::to_string(message.offset())},
       {"turnstile-original-timestamp", std::to_string(message.timestamp().time_since_epoch().count())},
       {"turnstile-handler", plan.handler},
-      {"turnstile-reason", death.reason},
+      {"turnstile-reason", std::string(to_text(death.reason))},
       {"turnstile-error", death.error.substr(0, kErrorBytes)},
       {"turnstile-attempts", std::to_string(death.attempts)},
       {kDeaths, std::to_string(deaths_of(message) + 1)},
@@ -45,8 +45,9 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
 
 void DeadLetters::find(Place& place, const TopicPlan& plan, HandlerId handler, Offset first) const {
   if (!keeps_rows(place)) return;
-  auto dead = store_->dead_between(handler, *place.fence, first, std::numeric_limits<Offset>::max(),
-                                   plan.id_source.is_offset() ? std::string_view() : kKilledProcess);
+  auto dead =
+      store_->dead_between(handler, *place.fence, first, std::numeric_limits<Offset>::max(),
+                           plan.id_source.is_offset() ? std::nullopt : std::optional(DeadReason::killed_process));
   place.dead = dead.empty() ? nullptr : std::make_shared<const std::set<Offset>>(std::move(dead));
 }
 

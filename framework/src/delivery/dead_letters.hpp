@@ -13,12 +13,9 @@
 
 namespace turnstile {
 
-/// Reason of the messages that ended their process, each time alone.
-inline constexpr std::string_view kKilledProcess = "killed_process";
-
 /// Why, in the words that the `dead` table and the headers use.
 struct Death {
-  std::string reason;  ///< as in DeadMessage::reason
+  DeadReason reason{};
   std::string error;
   int attempts = 0;
 };

@@ -7,9 +7,9 @@
 
 namespace turnstile {
 
-std::optional<std::int64_t> DeathStreaks::count(const Place& place, const std::string& reason) {
+std::optional<std::int64_t> DeathStreaks::count(const Place& place, DeadReason reason) {
   // The crash or the failover that left messages in doubt is over, and a stop would not settle one of them.
-  if (most_ == 0 || reason == "unknown") return std::nullopt;
+  if (most_ == 0 || reason == DeadReason::unknown) return std::nullopt;
   const std::lock_guard lock(mutex_);
   Streak& streak = by_partition_[place.at.partition];
   if (streak.reason != reason || streak.fence != place.fence) streak = {place.fence, reason, 0, false};
@@ -19,7 +19,7 @@ std::optional<std::int64_t> DeathStreaks::count(const Place& place, const std::s
   return std::nullopt;
 }
 
-void DeathStreaks::take_back(const Place& place, const std::string& reason) {
+void DeathStreaks::take_back(const Place& place, DeadReason reason) {
   const std::lock_guard lock(mutex_);
   const auto it = by_partition_.find(place.at.partition);
   if (it == by_partition_.end() || it->second.reason != reason || it->second.fence != place.fence) return;
@@ -39,7 +39,7 @@ bool DeathStreaks::tell_of(const Place& place) {
   return it != by_partition_.end() && !std::exchange(it->second.told, true);
 }
 
-std::string remedy_for(const std::string& reason, const TopicPlan& plan, bool rows) {
+std::string remedy_for(DeadReason reason, const TopicPlan& plan, bool rows) {
   const auto replay = [&](const std::string& options) {
     const std::string text = ". What is dead already: ";
     if (rows) return text + "turnstile dlq replay --all" + options;
@@ -47,30 +47,30 @@ std::string remedy_for(const std::string& reason, const TopicPlan& plan, bool ro
            "' again";
   };
   const std::string section = "[topics." + plan.topic + "]";
-  if (reason == "missing_id" && plan.numbering == Numbering::requests)
+  if (reason == DeadReason::missing_id && plan.numbering == Numbering::requests)
     return "its producers do not number what they send: let them use NumberedSender, or set another mode in " + section;
-  if (reason == "missing_id") {
+  if (reason == DeadReason::missing_id) {
     return "tell where its records have their ids, in " + section +
            ": message_id = \"key\", \"header:NAME\", \"json:/pointer\" or \"cloudevents\"; where they have none, mode = "
            "\"sequence\"" +
            replay(" --reason missing_id");
   }
-  if (reason == "too_old") {
+  if (reason == DeadReason::too_old) {
     return "if old times are no sign of old deliveries, as when history is imported, set too_old = \"run\" in " +
            section + replay(" --reason too_old");
   }
-  if (reason == "duplicate")
+  if (reason == DeadReason::duplicate)
     return "offsets may have been reset: duplicates = \"skip\" in " + section + " passes over what has taken effect";
-  if (reason == "mismatch")
+  if (reason == DeadReason::mismatch)
     return "equal ids come with different payloads: message_id in " + section +
            " names something that is not one message's alone, or a producer uses ids twice";
-  if (reason == "outside_window")
+  if (reason == DeadReason::outside_window)
     return "raise request_window (" + std::to_string(plan.request_window) + ") in " + section;
-  if (reason == "no_session" || reason == "forged")
+  if (reason == DeadReason::no_session || reason == DeadReason::forged)
     return "look at its producers: their sessions must be kept in the consumers' database, and signed for this topic";
   // --all leaves those that kill their process.
   return "see what the handler reports, and mend it or what it depends on" +
-         replay(reason == kKilledProcess ? " --reason " + reason : "");
+         replay(reason == DeadReason::killed_process ? " --reason killed_process" : "");
 }
 
 }  // namespace turnstile

@@ -22,9 +22,9 @@ class DeathStreaks {
 
   /// Counts a death that is about to be buried. How many there were, when it is one too many: then it is not counted. Workers bury side
   /// by side, and none goes past the number.
-  std::optional<std::int64_t> count(const Place& place, const std::string& reason);
+  std::optional<std::int64_t> count(const Place& place, DeadReason reason);
   /// It could not be buried.
-  void take_back(const Place& place, const std::string& reason);
+  void take_back(const Place& place, DeadReason reason);
   /// A message of the partition took effect, or was seen to have done so.
   void went_well(const Place& place);
   /// True the first time for this streak.
@@ -33,7 +33,7 @@ class DeathStreaks {
  private:
   struct Streak {
     std::optional<Fence> fence;
-    std::string reason;
+    DeadReason reason{};
     std::int64_t count = 0;
     bool told = false;
   };
@@ -44,6 +44,6 @@ class DeathStreaks {
 };
 
 /// What to do when a partition has stopped for dead letters of this reason. `rows`: `turnstile dlq replay` finds them in the table `dead`.
-std::string remedy_for(const std::string& reason, const TopicPlan& plan, bool rows);
+std::string remedy_for(DeadReason reason, const TopicPlan& plan, bool rows);
 
 }  // namespace turnstile

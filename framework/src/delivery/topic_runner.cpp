@@ -154,7 +154,8 @@ std::optional<std::string> TopicRunner::why_not_buried(const Place& place, Offse
   const std::lock_guard lock(mutex_);
   const auto it = pending_.find({place.at.partition, offset});
   if (it == pending_.end() || it->second.fence != place.fence) return std::nullopt;
-  return "the message is dead (" + it->second.death.reason + ") and no dead letter yet: " + it->second.refused;
+  return "the message is dead (" + std::string(to_text(it->second.death.reason)) +
+         ") and no dead letter yet: " + it->second.refused;
 }
 
 void TopicRunner::drop_pending(const Place& place, Offset offset) {

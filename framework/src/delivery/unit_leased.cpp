@@ -325,9 +325,11 @@ void UnitRun::not_claimed(Leases& leases, std::size_t at) {
       settle_duplicate(at);
       if (plan_.duplicates == DuplicatePolicy::replay) leases.duplicates.push_back(at);
       break;
-    case Claim::State::mismatch: bury(at, {"mismatch", "the id was seen before with another payload", 0}); break;
+    case Claim::State::mismatch:
+      bury(at, {DeadReason::mismatch, "the id was seen before with another payload", 0});
+      break;
     case Claim::State::parked:
-      bury(at, {"unknown",
+      bury(at, {DeadReason::unknown,
                 std::string(is_in_doubt(at) ? "the database went back to an earlier time and has no record of it"
                                             : "its lease ended while it was claimed") +
                     ": whether it took effect is not known; look, and then: turnstile inbox unpark " +

@@ -137,7 +137,7 @@ void UnitRun::identify(Range& todo) {
     if (pass_over(i)) continue;
     auto id = id_of(i);
     if (const auto* missing = std::get_if<MissingId>(&id)) {
-      deaths.emplace_back(i, Death{"missing_id", missing->why, 0});
+      deaths.emplace_back(i, Death{DeadReason::missing_id, missing->why, 0});
       continue;
     }
     ids_[i] = std::get<MessageId>(id);

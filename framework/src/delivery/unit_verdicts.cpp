@@ -51,7 +51,9 @@ void UnitRun::committed(const Range& range) {
         result_.verdicts[at].kind = Verdict::Kind::settled;
         ++(skipped_[k] ? result_.counts.skipped : result_.counts.done);
         break;
-      case Admission::mismatch: bury(at, {"mismatch", "the id was seen before with another payload", 0}); break;
+      case Admission::mismatch:
+        bury(at, {DeadReason::mismatch, "the id was seen before with another payload", 0});
+        break;
       case Admission::duplicate: settle_duplicate(at); break;
       case Admission::outside:
       case Admission::no_session: break;  // refused, so that their transaction was rolled back
@@ -73,7 +75,7 @@ std::string UnitRun::how_to_publish_again() const {
 Death UnitRun::death_of_killer(std::size_t at) const {
   const int deaths = place_.suspicion->deaths(message(at).offset());
   return {
-      std::string(kKilledProcess),
+      DeadReason::killed_process,
       std::to_string(deaths) +
           " processes died while they ran only this message. Find out of what (their logs, core dumps, the kernel's log of "
           "processes killed for lack of memory), mend the handler, then " +
@@ -85,7 +87,7 @@ Death UnitRun::death_of_age(std::size_t at) const {
   const auto text = [](Timestamp time) {
     return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
   };
-  return {"too_old",
+  return {DeadReason::too_old,
           "it is from " + text(message(at).timestamp()) + ", and ids are all remembered since " +
               text(runner_.services_.retention->all_since()) +
               ": whether it has taken effect is not known. If it has not, " + how_to_publish_again() +
@@ -95,7 +97,7 @@ Death UnitRun::death_of_age(std::size_t at) const {
 
 Death UnitRun::death_of_session(std::size_t at) const {
   return {
-      "no_session",
+      DeadReason::no_session,
       "its producer session " + requests_[at].request.producer.text() +
           " is not known, or had expired when it was sent, so that nobody can tell whether it was sent before. If it has not taken "
           "effect, " +
@@ -104,7 +106,7 @@ Death UnitRun::death_of_session(std::size_t at) const {
 }
 
 Death UnitRun::death_of_forgery(std::size_t at) const {
-  return {"forged",
+  return {DeadReason::forged,
           "its header request-proof was not made with the secret of producer session " +
               requests_[at].request.producer.text() + " for this topic: somebody else has numbered it",
           0};
@@ -112,7 +114,7 @@ Death UnitRun::death_of_forgery(std::size_t at) const {
 
 Death UnitRun::death_of_window(std::size_t at) const {
   return {
-      "outside_window",
+      DeadReason::outside_window,
       "its number " + std::to_string(requests_[at].request.number) +
           " is outside the window of its producer's last numbers: too far behind them, or further ahead than any producer counts. "
           "Whether it took effect is not known. If it has not, " +
@@ -124,7 +126,7 @@ Death UnitRun::death_of_window(std::size_t at) const {
 void UnitRun::settle_duplicate(std::size_t at) {
   if (plan_.duplicates == DuplicatePolicy::raise) {
     if (!runner_.services_.caller_raises) {
-      bury(at, {"duplicate", "the id was seen before, and this topic raises duplicates", 0});
+      bury(at, {DeadReason::duplicate, "the id was seen before, and this topic raises duplicates", 0});
       return;
     }
     result_.raises = true;
@@ -139,11 +141,11 @@ void UnitRun::failed_alone(std::size_t at, const Attempt& attempt) {
   if (attempt.death) return bury(at, *attempt.death);
   const std::string why = attempt.why.empty() ? "the handler gave no reason" : attempt.why;
   if (attempt.outcome && attempt.outcome->kind() == Outcome::Kind::dead_letter) {
-    bury(at, {"rejected", why, work.attempt});
+    bury(at, {DeadReason::rejected, why, work.attempt});
     return;
   }
   if (work.attempt >= plan_.retry.attempts && plan_.dead_letter) {
-    bury(at, {"failed", why, work.attempt});
+    bury(at, {DeadReason::failed, why, work.attempt});
     return;
   }
   const bool asked = attempt.outcome && attempt.outcome->kind() == Outcome::Kind::retry_after;
@@ -165,6 +167,7 @@ void UnitRun::retry(std::size_t at, std::chrono::milliseconds delay, int attempt
 void UnitRun::bury(std::size_t at, const Death& death) {
   const auto& services = runner_.services_;
   const Offset offset = message(at).offset();
+  const std::string reason(to_text(death.reason));
   if (stops_for(at, death)) return;
   std::string refused;
   try {
@@ -175,7 +178,7 @@ void UnitRun::bury(std::size_t at, const Death& death) {
       result_.verdicts[at].kind = Verdict::Kind::settled;
       ++result_.counts.dead;
       services.run_log->warn(place_.at, plan_.handler, offset,
-                             text_of(buried, plan_) + " (" + death.reason + " after " + std::to_string(death.attempts) +
+                             text_of(buried, plan_) + " (" + reason + " after " + std::to_string(death.attempts) +
                                  " attempts): " + death.error);
       services.observers.tell(
           &Observer::on_dead_letter,
@@ -199,7 +202,7 @@ void UnitRun::bury(std::size_t at, const Death& death) {
   wait_to_bury(at, death, refused, kRefusedDelay);
   if (first) {
     services.run_log->error(place_.at, plan_.handler, offset,
-                            "stopped: the message is dead (" + death.reason + ": " + death.error +
+                            "stopped: the message is dead (" + reason + ": " + death.error +
                                 ") and its dead letter was refused: " + refused + "; going on as soon as it is taken");
   }
 }
@@ -220,7 +223,8 @@ bool UnitRun::stops_for(std::size_t at, const Death& death) {
   const auto count = runner_.streaks_.count(place_, death.reason);
   if (!count) return false;
   const std::string why =
-      std::to_string(*count) + " messages in a row became dead letters for the same reason, " + death.reason +
+      std::to_string(*count) + " messages in a row became dead letters for the same reason, " +
+      std::string(to_text(death.reason)) +
       ", and nothing went well between them (stop_after_dead = " + std::to_string(plan_.stop_after_dead) + "). " +
       remedy_for(death.reason, plan_, runner_.services_.dead_letters->keeps_rows(place_)) +
       ". Then restart the consumer";

@@ -102,14 +102,15 @@ TEST(DeadLetters, one_that_dies_again_keeps_its_first_and_its_last_origin) {
   message.headers = {{"own", "header"}};
   TopicSettings settings;
   settings.dead_letter = "";
-  OwnedMessage letter = dead_letter_record(Message(message), plan_topic("payments", settings), {"failed", "first", 5});
+  OwnedMessage letter =
+      dead_letter_record(Message(message), plan_topic("payments", settings), {DeadReason::failed, "first", 5});
   EXPECT_FALSE(headers_of(letter).contains("turnstile-first-origin")) << "it has one origin";
 
   for (const std::string topic : {"payments.dlq", "payments.dlq.dlq"}) {
     letter.topic = topic;
     letter.partition = 0;
     letter.offset = 7;
-    letter = dead_letter_record(Message(letter), plan_topic(topic, settings), {"rejected", "again", 1});
+    letter = dead_letter_record(Message(letter), plan_topic(topic, settings), {DeadReason::rejected, "again", 1});
     const auto headers = headers_of(letter);
     EXPECT_EQ(headers.at("turnstile-first-origin"), "payments[3]@1042");
     EXPECT_EQ(headers.at("turnstile-original-topic"), topic);
@@ -119,7 +120,7 @@ TEST(DeadLetters, one_that_dies_again_keeps_its_first_and_its_last_origin) {
   }
 
   message.headers = {{"turnstile-replayed-from", "payments[3]@17"}, {"turnstile-replayed-for", "charge"}};
-  letter = dead_letter_record(Message(message), plan_topic("payments", settings), {"failed", "again", 5});
+  letter = dead_letter_record(Message(message), plan_topic("payments", settings), {DeadReason::failed, "again", 5});
   EXPECT_EQ(headers_of(letter).at("turnstile-first-origin"), "payments[3]@17");
   EXPECT_EQ(headers_of(letter).at("turnstile-original-offset"), "1042");
 }

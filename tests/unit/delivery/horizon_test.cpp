@@ -60,7 +60,7 @@ class Horizon : public ::testing::Test {
   std::vector<Offset> parked() {
     std::vector<Offset> offsets;
     for (const auto& dead : world_->inbox->dead()) {
-      EXPECT_EQ(dead.reason, "too_old");
+      EXPECT_EQ(dead.reason, DeadReason::too_old);
       offsets.push_back(dead.record.offset);
     }
     return offsets;

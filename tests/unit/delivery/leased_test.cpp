@@ -199,7 +199,7 @@ TEST_F(Leased, what_fails_for_good_is_a_dead_letter_and_can_be_brought_back) {
   handler(noting());
   EXPECT_THAT(kinds(run({"a"}, 3)), ElementsAre(Kind::settled));
   ASSERT_THAT(inbox_->dead(), SizeIs(1));
-  EXPECT_EQ(inbox_->dead()[0].reason, "failed");
+  EXPECT_EQ(inbox_->dead()[0].reason, DeadReason::failed);
   EXPECT_FALSE(done("a"));
   EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::settled)) << "replayed";
   EXPECT_TRUE(done("a"));
@@ -212,7 +212,7 @@ TEST_F(Leased, what_is_unknown_is_parked_with_what_to_do) {
   EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
   EXPECT_THAT(runs_, ElementsAre("b"));
   ASSERT_THAT(inbox_->dead(), SizeIs(1));
-  EXPECT_EQ(inbox_->dead()[0].reason, "unknown");
+  EXPECT_EQ(inbox_->dead()[0].reason, DeadReason::unknown);
   EXPECT_THAT(inbox_->dead()[0].error,
               HasSubstr("turnstile inbox unpark " + MessageId::from("a").text() + " --handler t --done"));
   EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::settled));
@@ -266,7 +266,7 @@ TEST_F(Leased, a_record_that_still_runs_under_its_last_owner_is_no_duplicate_of_
     EXPECT_EQ(result.verdicts[0].attempt, 2) << "waiting is no attempt";
     inbox_->lapse_leases();
     EXPECT_THAT(kinds(run({id}, 2)), ElementsAre(Kind::settled));
-    EXPECT_EQ(inbox_->dead().back().reason, "unknown");
+    EXPECT_EQ(inbox_->dead().back().reason, DeadReason::unknown);
   }
   EXPECT_THAT(runs_, IsEmpty());
 }

@@ -111,7 +111,8 @@ Result run(const std::vector<Planned>& plan, Order order, std::size_t batch, boo
   RC_ASSERT(drive(world, plan, order, batch));
   Result result;
   for (const auto& statement : world.inbox->committed()) result.effects.push_back(statement.params.at(0).value_or(""));
-  for (const auto& dead : world.inbox->dead()) result.dead[dead.record.offset] = {dead.reason, dead.attempts};
+  for (const auto& dead : world.inbox->dead())
+    result.dead[dead.record.offset] = {std::string(to_text(dead.reason)), dead.attempts};
   RC_ASSERT(world.broker.records("t.dlq").size() == result.dead.size());
   return result;
 }
@@ -193,7 +194,7 @@ struct OfFive {
   void expect_one_dead() {
     ASSERT_EQ(world.inbox->dead().size(), 1U);
     EXPECT_EQ(world.inbox->dead()[0].record.offset, 2);
-    EXPECT_EQ(world.inbox->dead()[0].reason, "failed");
+    EXPECT_EQ(world.inbox->dead()[0].reason, DeadReason::failed);
     EXPECT_EQ(world.inbox->dead()[0].attempts, 3);
     EXPECT_EQ(world.inbox->committed().size(), 4U);
   }
@@ -428,7 +429,7 @@ TEST(TopicRunner, parks_an_id_that_comes_with_another_payload) {
   const auto result = world.runner->run(works, world.place, session.get(), watch);
   EXPECT_EQ(result.counts.done, 1);
   EXPECT_EQ(result.counts.dead, 1);
-  EXPECT_EQ(world.inbox->dead().at(0).reason, "mismatch");
+  EXPECT_EQ(world.inbox->dead().at(0).reason, DeadReason::mismatch);
 }
 
 TEST(TopicRunner, wraps_the_handler_with_a_decorator_of_ones_own) {

@@ -244,7 +244,7 @@ TEST_F(Failover, an_effect_elsewhere_whose_record_was_lost_is_parked) {
   EXPECT_TRUE(eventually([&] { return committed(12) && inbox->dead().size() == 7; }));
   EXPECT_THAT(all_runs(), Each(1));
   for (const DeadMessage& message : inbox->dead()) {
-    EXPECT_EQ(message.reason, "unknown");
+    EXPECT_EQ(message.reason, DeadReason::unknown);
     EXPECT_THAT(message.error, HasSubstr("the database went back to an earlier time"));
     EXPECT_GE(message.record.offset, 3);
     EXPECT_LT(message.record.offset, 10);
@@ -317,7 +317,7 @@ TEST_F(Failover, a_message_whose_claim_was_lost_while_its_handler_ran_is_in_doub
   EXPECT_THAT(all_runs(), Each(1));
   ASSERT_THAT(inbox->dead(), SizeIs(1));
   EXPECT_EQ(inbox->dead().front().record.payload, "3");
-  EXPECT_EQ(inbox->dead().front().reason, "unknown");
+  EXPECT_EQ(inbox->dead().front().reason, DeadReason::unknown);
 }
 
 /// What failed is known not to have taken effect.

@@ -338,7 +338,7 @@ TEST_F(SuspectsTest, are_parked_without_a_dead_letter_topic) {
   Runs runs;
   run(in_mode(Mode::transactional, runs));
   ASSERT_EQ(inbox->dead().size(), 1U);
-  EXPECT_EQ(inbox->dead()[0].reason, "killed_process");
+  EXPECT_EQ(inbox->dead()[0].reason, DeadReason::killed_process);
 }
 
 /// What the healthy path pays: nothing.

@@ -218,7 +218,8 @@ class Requests : public ::testing::Test {
   }
   std::vector<std::string> parked() {
     std::vector<std::string> reasons;
-    for (const auto& dead : inbox_->dead()) reasons.push_back(dead.record.payload.value_or("") + " " + dead.reason);
+    for (const auto& dead : inbox_->dead())
+      reasons.push_back(dead.record.payload.value_or("") + " " + std::string(to_text(dead.reason)));
     return reasons;
   }
   std::vector<std::string> replies() {

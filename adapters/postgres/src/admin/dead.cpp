@@ -75,13 +75,6 @@ std::vector<MessageId> ids_at(const Rows& rows, std::size_t row, std::size_t col
 
 }  // namespace
 
-std::span<const std::string_view> dead_reasons() {
-  static constexpr std::array<std::string_view, 11> kReasons{
-      "failed",  "rejected",       "missing_id", "duplicate", "mismatch",      "too_old",
-      "unknown", "outside_window", "no_session", "forged",    "killed_process"};
-  return kReasons;
-}
-
 std::vector<DeadSummary> Admin::dead(const DeadFilter& filter) {
   const Rows rows = session_->ask(
       kSummary + std::string(kFrom) +

@@ -59,7 +59,7 @@ class Store final : public InboxStore {
   std::int32_t begin_incarnation(const Fence& fence, Offset first) override;
   bool record_dead(const DeadMessage& message) override;
   std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
-                                std::string_view reason) override;
+                                std::optional<DeadReason> reason) override;
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override;
   PurgeStep purge_step(std::int64_t most) override;
 
@@ -232,7 +232,7 @@ bool Store::record_dead(const DeadMessage& message) {
     to.add_int(record.offset);
     if (message.id) add_uuid(to, *message.id);
     else to.add_null(kUuid);
-    to.add_text(printable(message.reason));
+    to.add_text(to_text(message.reason));
     to.add_text(printable(message.error));
     to.add_int(message.attempts);
     add_record_time(to, record.timestamp);
@@ -257,15 +257,15 @@ bool Store::record_dead(const DeadMessage& message) {
 }
 
 std::set<Offset> Store::dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
-                                     std::string_view reason) {
+                                     std::optional<DeadReason> reason) {
   const auto kept = call([&](Pipeline& pipeline) {
     pipeline.arguments().add_int(handler.value);
     pipeline.arguments().add_int(fence.slot);
     pipeline.arguments().add_int(first);
     pipeline.arguments().add_int(last);
     pipeline.arguments().add_int(fence.history);
-    if (reason.empty()) pipeline.arguments().add_null(0);
-    else pipeline.arguments().add_text(reason);
+    if (!reason) pipeline.arguments().add_null(0);
+    else pipeline.arguments().add_text(to_text(*reason));
     pipeline.add(shared_->statements.dead_between, kCaller, Pipeline::Keep::text);
   });
   std::set<Offset> offsets;

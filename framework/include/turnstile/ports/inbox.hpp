@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "turnstile/dead_reason.hpp"
 #include "turnstile/message.hpp"
 #include "turnstile/ports/claims.hpp"
 #include "turnstile/ports/outbox.hpp"
@@ -145,8 +146,7 @@ struct DeadMessage {
   Fence fence;  ///< its slot names the partition
   OwnedMessage record;
   std::optional<MessageId> id;  ///< absent when the record had none
-  std::string reason;  ///< failed | missing_id | mismatch | duplicate | rejected | unknown | too_old | outside_window |
-                       ///< no_session | forged | killed_process
+  DeadReason reason{};
   std::string error;
   int attempts = 0;
   std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked here only
@@ -206,10 +206,10 @@ class InboxStore {
   virtual std::int32_t begin_incarnation(const Fence& fence, Offset first) = 0;
   /// Keeps it for `turnstile dlq`. False when this record of this handler is there already: nothing is changed then. Throws Fenced.
   virtual bool record_dead(const DeadMessage& message) = 0;
-  /// Which of the partition's records from `first` to `last` record_dead() knows, with this reason (empty: with any); none where the
+  /// Which of the partition's records from `first` to `last` record_dead() knows, with this reason (nothing: with any); none where the
   /// store has another history than the fence. Whoever has claimed the partition alone adds to them.
   virtual std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
-                                        std::string_view reason = {}) = 0;
+                                        std::optional<DeadReason> reason = {}) = 0;
 
   /// Says that this consumer needs the handler's ids for so long (nothing: for ever); to be said again every ten minutes. What is said
   /// holds for as long as it says: who says less than others have said changes nothing for the ids that they count on.

@@ -109,7 +109,7 @@ class MemoryInbox final : public InboxStore {
   std::int32_t begin_incarnation(const Fence& fence, Offset first) override;
   bool record_dead(const DeadMessage& message) override;
   std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
-                                std::string_view reason = {}) override;
+                                std::optional<DeadReason> reason = {}) override;
   /// The longest that was said holds for ever here: no time passes in this store, and nothing grows old in it.
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override;
   PurgeStep purge_step(std::int64_t most) override;

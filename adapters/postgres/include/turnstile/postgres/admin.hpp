@@ -117,15 +117,12 @@ struct DeadSummary {
   GroupPartition from;
   Offset offset = 0;
   std::optional<MessageId> id;
-  std::string reason;  ///< one of dead_reasons()
+  std::string reason;  ///< as the table has it: see DeadReason
   std::string error;
   int attempts = 0;
   DatabaseTime died_at;
   std::optional<DatabaseTime> replayed_at;
 };
-
-/// Each reason that a dead letter may have.
-std::span<const std::string_view> dead_reasons();
 
 /// With the record, byte by byte, as it was first consumed; without its timestamp where that is after the year 287396, which the table
 /// does not hold.
