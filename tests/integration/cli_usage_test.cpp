@@ -16,7 +16,7 @@ TEST(CliUsage, help_names_the_verbs_and_the_exit_codes) {
   const auto help = Cli().run("--help");
   EXPECT_EQ(help.code, 0);
   for (const char* verb :
-       {"migrate", "inbox", "dlq", "outbox", "limits", "permits", "log", "doctor", "dev-broker", "version"})
+       {"migrate", "inbox", "dlq", "outbox", "limits", "permits", "log", "config", "doctor", "dev-broker", "version"})
     EXPECT_THAT(help.out, HasSubstr(verb));
   EXPECT_THAT(help.out, AllOf(HasSubstr("Exit codes:"), HasSubstr("3  Kafka or PostgreSQL cannot be reached")));
 }
