@@ -50,7 +50,7 @@ void read_partitions(const PartitionReader& reader, std::vector<int> mine, std::
 
 int main(int argc, char** argv) {
   Args args(argc, argv);
-  // Found by trying (BENCHMARKS.md): a prefetch queue that never runs full, since a full one backs off a fixed second
+  // Found by trying (docs/operations/benchmarks.md): a prefetch queue that never runs full, since a full one backs off a fixed second
   // (hazard: skipped-offsets), and answers large enough that the broker is not asked too often.
   const Settings tuned{{"queued.min.messages", "10000000"},
                        {"queued.max.messages.kbytes", "1000000"},

@@ -8,7 +8,6 @@
 #include <set>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "tests/support/read_file.hpp"
 
@@ -37,15 +36,12 @@ std::map<std::string, std::string> cited_in(const std::string& file, const std::
 
 std::map<std::string, std::string> cited() {
   std::map<std::string, std::string> all;
-  for (const auto* folder : {"framework", "adapters", "cli", "tests", "examples", "ARCHITECTURE.md"}) {
-    std::vector<fs::path> files;
-    if (fs::is_regular_file(root / folder)) files.push_back(root / folder);
-    else
-      for (const auto& entry : fs::recursive_directory_iterator{root / folder})
-        if (entry.is_regular_file()) files.push_back(entry.path());
-    for (const auto& file : files) {
+  for (const auto* folder : {"framework", "adapters", "cli", "tests", "examples", "docs"}) {
+    for (const auto& entry : fs::recursive_directory_iterator{root / folder}) {
+      if (!entry.is_regular_file()) continue;
+      const auto& file = entry.path();
       const auto kind = file.extension();
-      if (file.filename() == "hazards_test.cpp" ||
+      if (file.filename() == "hazards_test.cpp" || file.filename() == "hazards.md" ||
           (kind != ".hpp" && kind != ".cpp" && kind != ".txt" && kind != ".md"))
         continue;
       all.merge(cited_in(fs::relative(file, root).generic_string(), read_file(file)));

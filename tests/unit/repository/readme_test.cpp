@@ -97,7 +97,7 @@ TEST(Readme, links_to_files_that_are_there) {
   for (const auto* page :
        {"README.md", "compose/README.md", "examples/quickstart/README.md", "examples/payments/README.md",
         "examples/own_poll_loop/README.md", "examples/limited_calls/README.md", "examples/ways/README.md",
-        "examples/charge_form/README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"}) {
+        "examples/charge_form/README.md", "docs/internals/architecture.md", "CONTRIBUTING.md", "SECURITY.md"}) {
     const auto text = read_file(root / page);
     const std::regex link{R"(\]\(([^)# ]+)(#[^)]*)?\))"};
     for (std::sregex_iterator at{text.begin(), text.end(), link}, end; at != end; ++at) {

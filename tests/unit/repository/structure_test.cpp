@@ -1,4 +1,4 @@
-// Who may include whom (ARCHITECTURE.md, "Dependencies point inwards"). Reads the source tree, so that a wrong #include fails
+// Who may include whom (docs/internals/architecture.md, "Folders"). Reads the source tree, so that a wrong #include fails
 // here with its file, its line and the rule that it breaks.
 
 #include <gtest/gtest.h>
