@@ -43,7 +43,7 @@ class Context {
     tx().defer(sql, params...);
   }
   /// Answers the message: the bytes are kept with its id, and are what a duplicate gets (duplicates = "replay"). When the message
-  /// asks for a reply (README, "Replies and messages"), they are sent to it after the commit. Once for each message. Throws ResponseTooLarge
+  /// asks for a reply (docs/guide/replies-and-outbox.md), they are sent to it after the commit. Once for each message. Throws ResponseTooLarge
   /// above the topic's max_response, std::logic_error for a second reply, where the mode is none, and in a span handler.
   void reply(std::string_view body) const;
   /// The same for one of the messages of a span handler.

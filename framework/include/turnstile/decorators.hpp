@@ -127,7 +127,7 @@ inline auto on_duplicate(DuplicatePolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.duplicates = policy; }};
 }
 /// What ctx.reply() says is sent to the topic that the message's header reply-topic names, if it is one of these, and without that
-/// header to the first (README, "Replies and messages").
+/// header to the first (docs/guide/replies-and-outbox.md).
 inline auto replies(std::string topics) {
   return detail::Policy{[topics = std::move(topics)](TopicSettings& s) { s.reply_topics = topics; }};
 }

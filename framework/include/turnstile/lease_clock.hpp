@@ -1,7 +1,7 @@
 #pragma once
 // The clock of all leases that this process holds: permits, claims, and whatever else ends at a deadline that others count as well.
 // It goes on while the machine is suspended, as std::chrono::steady_clock does not on Linux, so that a process that wakes finds
-// its leases over. A hypervisor that pauses a virtual machine stops this clock too: see "What a pause does" in the README.
+// its leases over. A hypervisor that pauses a virtual machine stops this clock too: see docs/reference/guarantees.md, "Clocks and pauses".
 
 #include <atomic>
 #include <chrono>

@@ -1,4 +1,4 @@
-// The inbox without Kafka, as the README shows it. Its contract is in tests/contract/once_test.cpp.
+// The inbox without Kafka, as docs/guide/inbox.md shows it. Its contract is in tests/contract/once_test.cpp.
 
 #include "turnstile/inbox.hpp"
 
