@@ -212,6 +212,34 @@ TEST(Docs, name_files_that_are_there) {
   EXPECT_GT(named, 30);
 }
 
+// `UnitRun::settle`, `Outcome::done()`: both names are in the sources.
+TEST(Docs, name_functions_that_exist) {
+  static const std::regex function{R"(`(\w+)::(\w+))"};
+  std::set<std::string> known;
+  for (const auto* folder : {"framework", "adapters", "cli", "examples", "tests"}) {
+    for (const auto& entry : fs::recursive_directory_iterator{root / folder}) {
+      const auto kind = entry.path().extension();
+      if (kind != ".hpp" && kind != ".cpp") continue;
+      const auto text = read_file(entry.path());
+      for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+        end = at;
+        while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_'))
+          ++end;
+        if (end > at) known.insert(text.substr(at, end - at));
+      }
+    }
+  }
+  int named = 0;
+  for (const auto& [name, text] : pages()) {
+    for (std::sregex_iterator at{text.begin(), text.end(), function}, end; at != end; ++at) {
+      for (const auto& each : {(*at)[1].str(), (*at)[2].str()})
+        EXPECT_TRUE(known.contains(each)) << name << " names " << (*at)[0] << "`, and nothing is called " << each;
+      ++named;
+    }
+  }
+  EXPECT_GT(named, 50);
+}
+
 TEST(Docs, the_readme_has_at_most_150_lines) {
   const auto& readme = page("README.md");
   EXPECT_LE(std::count(readme.begin(), readme.end(), '\n'), 150);
