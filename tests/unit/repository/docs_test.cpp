@@ -192,6 +192,18 @@ TEST(Docs, link_to_pages_of_the_site_alone) {
   }
 }
 
+TEST(Docs, the_site_and_its_overview_have_every_page) {
+  const auto site = read_file(root / "mkdocs.yml");
+  for (const auto& [name, text] : pages()) {
+    if (name == "README.md") continue;
+    const auto inside = name.substr(std::string{"docs/"}.size());
+    EXPECT_NE(site.find(": " + inside + "\n"), std::string::npos) << "mkdocs.yml lacks " << inside;
+    if (inside != "index.md") {
+      EXPECT_NE(page("docs/index.md").find('(' + inside + ')'), std::string::npos) << "docs/index.md lacks " << inside;
+    }
+  }
+}
+
 // `examples/payments`, `framework/src/engine/lane.hpp`, `tests/contract/inbox_*`
 TEST(Docs, name_files_that_are_there) {
   const std::regex path{
