@@ -182,7 +182,7 @@ void example(std::string& out, const std::string& header, std::span<const Settin
 
 template <class Section>
 void reference(std::string& out, const std::string& title, std::span<const Setting<Section>> keys) {
-  out += "\n## `[" + title + "]`\n\n| key | values | default | |\n|---|---|---|---|\n";
+  out += "\n### " + title + "\n\n| key | values | default | meaning |\n|---|---|---|---|\n";
   for (const auto& setting : keys) {
     out += "| `" + std::string(setting.name) + "` | " + setting.form() + " | " + fallback_text(setting) + " | " +
            std::string(setting.what) + " |\n";

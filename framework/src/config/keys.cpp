@@ -257,18 +257,16 @@ std::span<const Setting<PostgresSettings>> postgres_keys() {
   static constexpr std::array kKeys{
       of<Url, &S::url, S>(
           "url", "required for every mode but none",
-          "libpq's URL. Put passwords into the environment or into ~/.pgpass. If the URL names several hosts, "
-          "Turnstile uses the one that accepts writes (target_session_attrs=read-write, unless the URL says otherwise)."),
-      of<Checked<check_schema_name>, &S::schema, S>("schema", {}, "The schema of Turnstile's tables."),
+          "libpq's URL. Give passwords in the environment. If it names several hosts, Turnstile uses the one that accepts writes (`target_session_attrs=read-write`, unless the URL sets it)."),
+      of<Checked<check_schema_name>, &S::schema, S>("schema", {}, "The schema that holds the tables."),
       of<Number<0, kMostConnections>, &S::connections, S>(
           "connections", "0: one for each worker",
           "The largest number of connections that are open at once for handlers."),
       of<Flag, &S::prepared_statements, S>("prepared_statements", {},
-                                           "Set it to false behind PgBouncer in transaction mode."),
+                                           "Set it to `false` behind PgBouncer in transaction mode."),
       of<Duration<1>, &S::lock_timeout, S>(
           "lock_timeout", {},
-          "How long a statement waits for a lock. It must be below Kafka's session timeout. A statement of Turnstile's own "
-          "that is unanswered for lock_timeout plus twice connect_timeout counts as an outage."),
+          "How long a statement waits for a lock; below Kafka's session timeout. A statement of Turnstile's own that is unanswered for `lock_timeout` plus twice `connect_timeout` counts as an outage. A handler's statement may be slower, as long as the server answers new connections."),
       of<Duration<1>, &S::connect_timeout, S>("connect_timeout", {}, "How long a new connection waits for the server."),
   };
   return kKeys;
@@ -280,24 +278,21 @@ std::span<const Setting<ConsumerSettings>> consumer_keys() {
       of<Number<0, kMostThreads>, &S::workers, S>("workers", "0: as many as the limits allow, from 4 to 64",
                                                   "Threads that run handlers."),
       of<Number<1>, &S::window, S>("window", {},
-                                   "The largest number of messages taken from one partition and not yet settled."),
+                                   "The largest number of messages taken from one partition and not settled."),
       of<Number<1>, &S::window_bytes, S>(
           "window_bytes", {},
-          "About the most memory that these messages take, in bytes. librdkafka's own queue "
-          "(queued.max.messages.kbytes, here 16 MiB for each partition) comes on top."),
+          "The approximate memory that these messages may take. librdkafka's own queue comes on top: `queued.max.messages.kbytes`, which is 16 MiB for each partition here."),
       of<Duration<0>, &S::drain_timeout, S>(
           "drain_timeout", {},
-          "How long running handlers may go on at a rebalance and at SIGTERM. Then their stop_token is set, and they have "
-          "2 s more. It must be below Kafka's max.poll.interval.ms."),
+          "How long running handlers may finish at a rebalance and at SIGTERM; below `max.poll.interval.ms`. Then their `stop_token` is set and they have 2 s more. The last calls to PostgreSQL may take 1 s after that. A process therefore ends up to 3 s after `drain_timeout`, or after a second signal, also while PostgreSQL hangs. Waits for Kafka have bounds of their own."),
       of<Duration<1>, &S::commit_interval, S>("commit_interval", {}, "How often offsets are committed."),
       of<Duration<1>, &S::stall_after, S>(
           "stall_after", {},
-          "After this time the watchdog reports a partition that makes no progress, and the reason."),
-      of<Flag, &S::purge, S>("purge", {}, "This process takes its turn at deleting ids that nobody needs any more."),
+          "After how long the watchdog reports a partition that makes no progress, and what it waits for."),
+      of<Flag, &S::purge, S>("purge", {}, "This consumer takes its turn at deleting ids that nobody needs any more."),
       of<Choice<kHalted>, &S::when_halted, S>(
           "when_halted", {},
-          "What a consumer does that cannot continue. end: it leaves the group, and run() throws Halted. release: it leaves "
-          "the group, stays, and reports the reason again and again."),
+          "What a halted consumer does. `end`: it leaves the group and `run()` throws `Halted`. `release`: it leaves the group, stays, and repeats the reason in its log."),
   };
   return kKeys;
 }
@@ -307,28 +302,25 @@ std::span<const Setting<LimitsSettings>> limits_keys() {
   static constexpr std::array kKeys{
       of<Choice<kOver>, &S::over, S>(
           "over", {},
-          "cluster: a limit counts over all processes of the domain. process: each process counts for itself."),
+          "`cluster`: a limit counts over all processes that share the token log. `process`: each process counts for itself."),
       of<Checked<check_topic_name>, &S::topic, S>("topic", "the consumer group's name and .tokens",
                                                   "The token log. Services that share it share limits."),
-      of<Duration<500, kDay>, &S::lease, S>("lease", {},
-                                            "A process that is silent for this long has lost its permits."),
-      of<Number<1, 1'000>, &S::weight, S>("weight", {}, "This process's weight where a limit is divided."),
+      of<Duration<500, kDay>, &S::lease, S>("lease", {}, "After this time of silence a process has lost its permits."),
+      of<Number<1, 1'000>, &S::weight, S>("weight", {}, "Shares are in proportion to it."),
       of<Flag, &S::strict, S>(
           "strict", {},
-          "Permits of a dead consumer return when its lease ends, and not earlier with the rebalance. For "
-          "limits that protect something outside of PostgreSQL."),
+          "Permits of a dead consumer return only with its lease. Set it for limits that protect something outside PostgreSQL."),
       of<Number<0, 1'000'000>, &S::reserve, S>(
           "reserve", "0: it waits",
-          "Permits of each limit that a process may use while the token log is out of reach."),
+          "Permits of each limit that a process may use while it cannot reach the token log."),
       of<Number<0, 1'000>, &S::reserve_for, S>("reserve_for", "0: none",
-                                               "For how many processes the reserve is set aside of each limit."),
+                                               "For how many processes the reserve is set aside."),
       of<Duration<1'000, 49 * kDay>, &S::reserve_time, S>(  // 32 bits of milliseconds
           "reserve_time", {},
-          "How long the reserve lasts after the token log was last in reach. The reserve of a dead process is free after it."),
+          "How long after the log was last reachable a reserve may be used. The reserve of a dead process passes to another one after this time."),
       of<Number<1, 16'384>, &S::most_limiters, S>(
           "most_limiters", {},
-          "Names of limits that the domain has room for. The highest value of all living processes is in effect; one name more "
-          "is refused with an error."),
+          "The largest number of limit names on one token log, over all processes. The highest value of a live process is in effect. One name more is refused with an error. A name that no process uses is free again, unless an operator has set its limit."),
       of<Number<0, 100>, &S::replication, S>("replication", "0: 3, or as many as there are brokers",
                                              "The least number of replicas of the token log."),
   };
@@ -339,7 +331,7 @@ std::span<const Setting<LogSettings>> log_keys() {
   using S = LogSettings;
   static constexpr std::array kKeys{
       of<Choice<kLevels>, &S::level, S>("level", {}, "The lowest level that is logged."),
-      of<Choice<kFormats>, &S::format, S>("format", {}, "text for people, json for machines."),
+      of<Choice<kFormats>, &S::format, S>("format", {}, "`json` for programs that read the log."),
   };
   return kKeys;
 }
@@ -349,69 +341,63 @@ std::span<const Setting<TopicSettings>> topic_keys() {
   static constexpr std::array kKeys{
       topic_or<Checked<check_not_empty>, &S::handler>(
           "handler", "the topic's name",
-          "The scope of ids. Keep it when you rename topics or programs. In mode sequence the consumer group must keep its "
-          "name, too: a start under another one is refused."),
-      topic<Choice<kModes>, &S::mode>("mode", "\"none\"", "How the handler's effects are made to happen once."),
+          "The scope of ids. Keep it when you rename the topic or the code, and keep the consumer group too. In mode `sequence` the group cannot be renamed: a start under another group is refused."),
+      topic<Choice<kModes>, &S::mode>("mode", "\"none\"", "How effects are made to happen once."),
       topic<Choice<kOrders>, &S::order>(
           "order", "\"partition\"",
-          "Which messages wait for each other: those of a partition, those of a key, or none."),
+          "Which messages wait for each other: all of a partition, those with equal keys, or none."),
       topic_or<Limit, &S::limit>("limit", "no limit but the workers",
-                                 "The largest number of handlers that run at once, over all processes."),
-      topic_or<Checked<check_limiter>, &S::limiter>("limiter", "the topic's name",
-                                                    "The name under which the handlers are counted."),
+                                 "How many handlers run at once, over all processes."),
+      topic_or<Checked<check_limiter>, &S::limiter>(
+          "limiter", "the topic's name",
+          "The name under which they count, up to 255 bytes. Topics with one name share one limit."),
       topic_or<Checked<check_message_id>, &S::message_id>(
           "message_id", "header:message-id; in mode sequence offset",
-          "Where a message's id comes from: header:NAME, key, json:/pointer, cloudevents or offset; in mode sequence offset or "
-          "request. An id in JSON is a text or an integer."),
+          "Where a message's id comes from: `header:NAME`, `key`, `json:/pointer`, `cloudevents` or `offset`; in mode `sequence` `offset` or `request`. An id in JSON is a text or an integer; `7.0`, `1e3`, `true` and `null` are no ids (`missing_id`)."),
       topic_or<Duration<1'000>, &S::keep_ids_for>(
           "keep_ids_for", "a day longer than the topic can hold a record, and at least 8d",
-          "How long ids are kept. It must be longer than the topic's retention.ms. If the topic keeps its records for ever, ids "
-          "are kept for ever."),
+          "How long ids are kept. It must be longer than the topic's `retention.ms`. If the topic keeps its records for ever, ids are kept for ever."),
       topic<Duration<1>, &S::handler_timeout>(
           "handler_timeout", "\"30s\"",
-          "After this time the handler's stop_token is set. In modes transactional and sequence it must be below "
-          "session.timeout.ms."),
+          "After it the handler's `stop_token` is set. In modes `transactional` and `sequence` it must be below `session.timeout.ms`, so a session timeout of 30 s or less needs a lower value."),
       special<Attempts, Attempts>(
           "retry.attempts", "5",
           "How often a message's handler may be started and fail by itself. Then the message is a dead letter."),
       special<BackoffLine, Backoff>(
           "retry.backoff", "\"100ms..30s\"",
-          "The first and the longest wait between attempts. It doubles, and a random part of up to half is taken off."),
+          "The first and the longest wait between two attempts. It doubles each time, and a random part of up to half is taken off."),
       topic_or<Checked<check_dead_letter>, &S::dead_letter>(
           "dead_letter", "a failing message is retried for ever, and what cannot be retried is parked",
-          "The topic of dead letters; an empty text is NAME.dlq."),
+          "A topic for messages that failed permanently; `\"\"` is `NAME.dlq`."),
       topic<Number<0>, &S::stop_after_dead>(
           "stop_after_dead", "100",
-          "After this many dead letters in a row for the same reason the partition stops. 0: never."),
-      topic<Number<1>, &S::batch>("batch", "500",
-                                  "The largest number of messages in one transaction or turn of a worker."),
+          "After this many dead letters in a row for one reason the partition stops; 0: never."),
+      topic<Number<1>, &S::batch>("batch", "500", "The largest number of messages in one transaction."),
       topic<Choice<kDuplicates>, &S::duplicates>(
           "duplicates", "\"skip\"",
-          "What becomes of a duplicate: nothing, a dead letter (raise), or the first one's response again (replay)."),
+          "What becomes of a duplicate. `skip`: nothing. `raise`: it is a dead letter. `replay`: its reply is sent again."),
       topic_or<Checked<check_reply_topics>, &S::reply_topics>(
-          "reply_topics", "responses are only kept",
-          "Topics that replies may go to, separated by commas. The first is the default."),
-      topic<Number<0, kLargestResponse>, &S::max_response>("max_response", "65536", "The largest response, in bytes."),
+          "reply_topics", "responses are only kept", "The topics that replies may go to, separated by commas."),
+      topic<Number<0, kLargestResponse>, &S::max_response>("max_response", "65536",
+                                                           "The largest size of a response in bytes."),
       topic<Duration<kShortestClaimLease.count()>, &S::lease>(
-          "lease", "\"30s\"", "Mode leased: the lease of a claim, renewed while its handler runs."),
+          "lease", "\"30s\"", "Mode `leased`: the lease of a claim, renewed while its handler runs."),
       topic<Choice<kUnknown>, &S::unknown>(
-          "unknown", "\"park\"",
-          "Mode leased: what becomes of a message whose lease ended without a result. It may have taken effect."),
+          "unknown", "\"park\"", "Mode `leased`: what becomes of a message in doubt. `rerun`: it runs again."),
       topic<Choice<kWhileRunning>, &S::while_running>(
           "while_running", "\"wait\"",
-          "Mode leased: what becomes of a copy that arrives while the message runs. retry treats it as a failure. A record that "
-          "is delivered again while it runs always waits."),
+          "Mode `leased`: what becomes of a copy that arrives while the first one runs. `skip`: it is a duplicate. `retry`: it fails. A record that is delivered again while it runs always waits."),
       topic<Choice<kTooOld>, &S::too_old>(
           "too_old", "\"park\"",
-          "What becomes of a message that is older than the ids that are remembered. run is for imports of history."),
+          "What becomes of a message that is older than the stored ids: it may have taken effect. `run`: for topics where old timestamps are no sign of old deliveries, as when history is imported."),
       topic<Choice<kStoreDown>, &S::store_down>(
           "store_down", "\"wait\"",
-          "Mode leased: whether handlers run while PostgreSQL is unavailable. With run, duplicates take effect meanwhile."),
+          "Mode `leased`: `run` means that handlers go on unclaimed while PostgreSQL is unavailable."),
       topic<Number<kLeastRequestWindow, kMostRequestWindow>, &S::request_window>(
-          "request_window", "1024", "Mode sequence, numbered by producers: how many numbers back are deduplicated."),
-      topic<Flag, &S::fingerprint>(
-          "fingerprint", "false",
-          "Keeps a hash of each payload, and makes an id that comes with another payload a dead letter."),
+          "request_window", "1024",
+          "Mode `sequence`, numbered by producers: how many numbers back Turnstile distinguishes."),
+      topic<Flag, &S::fingerprint>("fingerprint", "false",
+                                   "The same id with another payload becomes a dead letter (`mismatch`)."),
   };
   return kKeys;
 }

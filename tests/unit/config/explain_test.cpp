@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <sstream>
+
+#include "tests/support/read_file.hpp"
 #include "turnstile/decorators.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/testing/broker.hpp"
@@ -118,6 +122,14 @@ TEST(Explain, the_example_is_a_configuration_with_all_defaults) {
   } catch (const ConfigError& error) {
     for (const auto& problem : error.problems) ADD_FAILURE() << problem;
   }
+}
+
+TEST(Explain, the_reference_page_has_what_the_table_has) {
+  const std::string page =
+      test::read_file(std::filesystem::path(TURNSTILE_SOURCE_DIR) / "docs/reference/configuration.md");
+  const auto tables = settings_reference();
+  EXPECT_TRUE(page.ends_with(tables))
+      << "docs/reference/configuration.md differs; replace its end by: turnstile config example --markdown";
 }
 
 TEST(Explain, a_consumer_explains_its_own_settings) {
