@@ -98,7 +98,7 @@ int main(int argc, char** argv) {
   const TopicPartition at{"bench", 0};
   const Fence fence = store->claim_partitions("bench", {&at, 1}, 5s).front().fence;
   const auto retention = std::make_shared<Retention>(*store, handler, "bench", kKeepIdsByDefault);
-  const auto journal = std::make_shared<Journal>(make_logger({"warn", "text"}), "bench");
+  const auto run_log = std::make_shared<RunLog>(make_logger({"warn", "text"}), "bench");
   bench::Database db(url);
   fill(db, schema, old);
 
@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
     std::unique_ptr<Purger> purger;
     if (round % 2 == 1) {
       purger = std::make_unique<Purger>(Purger::Settings{.look_first = 1ms, .look_every = 1ms}, std::vector{retention},
-                                        store, journal);
+                                        store, run_log);
     }
     const auto times = insert(*store, {handler, fence, 5s, 30s}, shape, number);
     purger.reset();

@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
   const auto outbox = std::make_shared<TimedOutbox>(postgres::open_store(settings)->outbox());
   Relay relay(
       {.owner = bench::unique_name("relay")}, outbox, [broker] { return broker->open_sender(); },
-      std::make_shared<Journal>(logger, "bench"));
+      std::make_shared<RunLog>(logger, "bench"));
   relay.start();
   relay.stop(std::chrono::minutes(3));  // which is when nothing is left
   if (outbox->sent() != wanted) bench::die(std::to_string(outbox->sent()) + " sent of " + std::to_string(wanted));

@@ -87,8 +87,8 @@ class Leased : public ::testing::Test {
     TopicRunner::Services services;
     services.store = inbox_;
     services.dead_letters = std::make_shared<DeadLetters>(broker_.open_producer(), inbox_);
-    services.journal = std::make_shared<Journal>(logger, "test");
-    services.claims = std::make_shared<LeaseRenewer>(claims_, services.journal);
+    services.run_log = std::make_shared<RunLog>(logger, "test");
+    services.claims = std::make_shared<LeaseRenewer>(claims_, services.run_log);
     services.caller_raises = caller_waits_;
     handler_ = inbox_->register_handler("t");
     runner_ =

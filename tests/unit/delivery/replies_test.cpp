@@ -92,7 +92,7 @@ struct World {
     TopicRunner::Services services;
     services.store = inbox;
     services.dead_letters = std::make_shared<DeadLetters>(broker.open_producer(), inbox);
-    services.journal = std::make_shared<Journal>(
+    services.run_log = std::make_shared<RunLog>(
         std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>()), "test");
     services.on_published = [this] { ++rings; };
     runner = std::make_unique<TopicRunner>(plan_topic("t", settings), std::move(pipeline), inbox->register_handler("t"),

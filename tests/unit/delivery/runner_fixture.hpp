@@ -90,7 +90,7 @@ struct RunnerFixture {
     TopicRunner::Services services;
     services.store = inbox;
     services.dead_letters = std::make_shared<DeadLetters>(broker.open_producer(), inbox);
-    services.journal = std::make_shared<Journal>(quiet, "test");
+    services.run_log = std::make_shared<RunLog>(quiet, "test");
     runner = std::make_unique<TopicRunner>(plan_topic("t", settings), std::move(pipeline), inbox->register_handler("t"),
                                            std::move(services));
   }

@@ -58,7 +58,7 @@ class KeeperTest : public ::testing::Test {
   KeeperTest() {
     TopicRunner::Services services;
     services.store = store_;
-    services.journal = journal_;
+    services.run_log = run_log_;
     TopicSettings settings;
     settings.mode = Mode::transactional;
     settings.handler_timeout = 100ms;
@@ -71,7 +71,7 @@ class KeeperTest : public ::testing::Test {
     PartitionKeeper::Calls calls;
     calls.claimed = [this](const LanePtr&, const PartitionClaim&) { ++claimed_; };
     keeper_ = std::make_unique<PartitionKeeper>(PartitionKeeper::Settings{.group = "g", .stall_after = 200ms},
-                                                scheduler_, store_, journal_, std::move(calls));
+                                                scheduler_, store_, run_log_, std::move(calls));
   }
   ~KeeperTest() override { store_->go_on(); }
   [[nodiscard]] std::string log() const {
@@ -84,9 +84,9 @@ class KeeperTest : public ::testing::Test {
   const std::shared_ptr<HangingStore> store_ = std::make_shared<HangingStore>(memory_);
   const std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> lines_ =
       std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(100);
-  const std::shared_ptr<Journal> journal_ =
-      std::make_shared<Journal>(std::make_shared<spdlog::logger>("test", lines_), "test");
-  Scheduler scheduler_{Window{}, journal_, [] {}};
+  const std::shared_ptr<RunLog> run_log_ =
+      std::make_shared<RunLog>(std::make_shared<spdlog::logger>("test", lines_), "test");
+  Scheduler scheduler_{Window{}, run_log_, [] {}};
   std::unique_ptr<TopicState> topic_;
   LanePtr lane_;
   std::atomic<int> claimed_{0};

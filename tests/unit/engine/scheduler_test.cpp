@@ -35,13 +35,13 @@ std::unique_ptr<Block> block(const std::string& topic, std::int32_t partition, i
 class Crowd {
  public:
   explicit Crowd(int waiting)
-      : journal_(std::make_shared<Journal>(
+      : run_log_(std::make_shared<RunLog>(
             std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>()), "test")),
-        scheduler_(Window{}, journal_, [] {}) {
+        scheduler_(Window{}, run_log_, [] {}) {
     const auto inbox = std::make_shared<testing::MemoryInbox>();
     TopicRunner::Services services;
     services.store = inbox;
-    services.journal = journal_;
+    services.run_log = run_log_;
     TopicSettings settings;
     settings.mode = Mode::transactional;
     topic_ = std::make_unique<TopicState>(
@@ -71,7 +71,7 @@ class Crowd {
   }
 
  private:
-  std::shared_ptr<Journal> journal_;
+  std::shared_ptr<RunLog> run_log_;
   std::unique_ptr<TopicState> topic_;
   Scheduler scheduler_;
   std::vector<Unit> units_;

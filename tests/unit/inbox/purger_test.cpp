@@ -70,13 +70,13 @@ class CleanerTest : public ::testing::Test {
  protected:
   CleanerTest() {
     const auto sink = out_.sink();
-    journal_ = std::make_shared<Journal>(std::make_shared<spdlog::logger>("purger", sink), "member");
+    run_log_ = std::make_shared<RunLog>(std::make_shared<spdlog::logger>("purger", sink), "member");
   }
   std::shared_ptr<Retention> retention(std::optional<std::chrono::seconds> keep_for) {
     return std::make_shared<Retention>(*store_, store_->register_handler("charge"), "charge", keep_for);
   }
   void start(Purger::Settings settings, std::shared_ptr<Retention> handler) {
-    purger_ = std::make_unique<Purger>(settings, std::vector{std::move(handler)}, store_, journal_);
+    purger_ = std::make_unique<Purger>(settings, std::vector{std::move(handler)}, store_, run_log_);
   }
   /// Once the purger has gone.
   std::string log() {
@@ -92,7 +92,7 @@ class CleanerTest : public ::testing::Test {
   static inline const Purger::Settings kQuick{
       .purge = true, .most = 100, .say_every = 10ms, .look_first = 10ms, .look_every = 10ms};
   test::CapturedLog out_;
-  std::shared_ptr<Journal> journal_;
+  std::shared_ptr<RunLog> run_log_;
   std::shared_ptr<SteppedStore> store_ = std::make_shared<SteppedStore>();
   std::unique_ptr<Purger> purger_;
 };

@@ -188,7 +188,7 @@ class Requests : public ::testing::Test {
     services.store = inbox_;
     services.producers = std::make_shared<ProducerSecrets>(inbox_->producers());
     services.dead_letters = std::make_shared<DeadLetters>(broker_.open_producer(), inbox_);
-    services.journal = std::make_shared<Journal>(
+    services.run_log = std::make_shared<RunLog>(
         std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>()), "test");
     return std::make_unique<TopicRunner>(
         plan_topic("t", settings),

@@ -56,7 +56,7 @@ class RelayTest : public ::testing::Test {
           ++senders;
           return broker.open_sender();
         },
-        std::make_shared<Journal>(quiet, owner));
+        std::make_shared<RunLog>(quiet, owner));
     made->start();
     return made;
   }
