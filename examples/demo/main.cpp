@@ -20,11 +20,11 @@ namespace {
 std::string why_not_so_many(const std::string& messages) {
   int number = 0;
   const auto [end, error] = std::from_chars(messages.data(), messages.data() + messages.size(), number);
-  if (error == std::errc() && end == messages.data() + messages.size() && number >= demo::least_messages &&
-      number <= demo::most_messages)
+  if (error == std::errc() && end == messages.data() + messages.size() && number >= demo::kLeastMessages &&
+      number <= demo::kMostMessages)
     return {};
-  return messages + " is not a number from " + std::to_string(demo::least_messages) + " to " +
-         std::to_string(demo::most_messages) +
+  return messages + " is not a number from " + std::to_string(demo::kLeastMessages) + " to " +
+         std::to_string(demo::kMostMessages) +
          ": fewer records leave some step of the demo without work, more take many minutes";
 }
 
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   int timeout = static_cast<int>(story.timeout.count());
   app.add_option("--timeout", timeout, "seconds that each step may take; more for a slow machine")
-      ->check(CLI::Range(1, demo::most_timeout))
+      ->check(CLI::Range(1, demo::kMostTimeout))
       ->capture_default_str();
   app.add_flag("--keep", story.keep, "leave the tables, the topics and the consumers' logs for a look");
 

@@ -81,7 +81,7 @@ std::uint64_t scramble(std::uint64_t x) {
 }
 
 void Record::write(std::string& to) const {
-  char text[Record::least_bytes + 1];
+  char text[Record::kLeastBytes + 1];
   std::snprintf(text, sizeof text, "%012lld %08lld %019lld ", static_cast<long long>(number),
                 static_cast<long long>(amount), static_cast<long long>(produced_ns));
   std::memcpy(to.data(), text, kLeastBytes);

@@ -203,7 +203,7 @@ int main(int argc, char** argv) {
   plan.topic = args.text("topic");
   plan.partitions = static_cast<int>(args.number("partitions", 4));
   plan.messages = args.number("messages");
-  plan.payload = static_cast<std::size_t>(std::max<std::int64_t>(args.number("payload", 100), Record::least_bytes));
+  plan.payload = static_cast<std::size_t>(std::max<std::int64_t>(args.number("payload", 100), Record::kLeastBytes));
   plan.ids = args.text("ids", "none");
   plan.duplicates = args.real("duplicates", 0);
   plan.across = args.number("across", 0) != 0;

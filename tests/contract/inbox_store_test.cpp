@@ -282,9 +282,9 @@ TEST_P(InboxStoreContract, the_dead_of_one_reason_are_found) {
   killer.reason = DeadReason::killed_process;
   EXPECT_TRUE(store().record_dead(dead(7)));
   EXPECT_TRUE(store().record_dead(killer));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast, "killed_process"), ElementsAre(8));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 9, kLast, "killed_process"), IsEmpty());
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast, "too_old"), IsEmpty());
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast, DeadReason::killed_process), ElementsAre(8));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 9, kLast, DeadReason::killed_process), IsEmpty());
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast, DeadReason::too_old), IsEmpty());
   EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast, {}), ElementsAre(7, 8));
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "engine/lane.hpp"
 #include "tests/unit/delivery/runner_fixture.hpp"
 #include "turnstile/decorators.hpp"
 #include "turnstile/error.hpp"

@@ -67,10 +67,10 @@ const std::vector<std::string_view> pure_folders{"tokens", "config", "message"};
 /// Reads the file and the environment.
 constexpr std::string_view kTheImpureOne = "framework/src/config/load.cpp";
 
-/// "engine" for framework/src/engine/x.cpp, where `root` is "framework/src/"; empty outside of it.
-std::string folder_in(std::string_view root, const std::string& file) {
-  if (!file.starts_with(root)) return {};
-  const auto rest = file.substr(root.size());
+/// "engine" for framework/src/engine/x.cpp, where `tree` is "framework/src/"; empty outside of it.
+std::string folder_in(std::string_view tree, const std::string& file) {
+  if (!file.starts_with(tree)) return {};
+  const auto rest = file.substr(tree.size());
   return rest.substr(0, rest.find('/'));
 }
 
