@@ -30,7 +30,7 @@ TEST(SettingsTable, each_default_of_a_topic_is_written_as_it_is_read) {
 template <class Section>
 void can_be_printed(const std::string& section, std::span<const Setting<Section>> keys) {
   for (const auto& setting : keys) {
-    const auto value = setting.write(Section{});
+    const auto value = setting.fallback.empty() ? setting.write(Section{}) : std::string(setting.fallback);
     EXPECT_TRUE((value && *value != "\"\"") || !setting.otherwise.empty())
         << section << "." << setting.name << ": its default cannot be printed";
     EXPECT_FALSE(setting.what.empty()) << section << "." << setting.name;

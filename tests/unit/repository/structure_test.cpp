@@ -122,7 +122,7 @@ std::string broken_rule(const std::string& file, const std::string& header) {
   }
 
   for (const auto& tree : trees) {
-    if (!file.starts_with(tree.root)) continue;
+    if (!file.starts_with(tree.root) || is_standard(header)) continue;
     auto rule = broken_layer(tree, folder_in(tree.root, file), header.substr(0, header.find('/')));
     if (!rule.empty()) return rule;
   }
