@@ -109,7 +109,7 @@ struct PollLoop::State {
   /// From where. Until revoked() is called once, each message of the partition throws ReadAgain.
   std::map<TopicPartition, Offset> read_again;
   /// The watermark for which the caller was sent back; until its next message. By a second revoked() before that the seek means nothing
-  /// any more: the partition was taken away, and comes back where Kafka says.
+  /// any more: the partition was taken away, and comes back where Kafka says. The same where that message throws Fenced: it is dropped.
   std::map<TopicPartition, Offset> gone_back;
   /// Mode leased: below which the caller had settled everything when it was sent back. Until a message from there on is settled.
   std::map<TopicPartition, Offset> in_doubt;
@@ -128,6 +128,7 @@ struct PollLoop::State {
   std::optional<Offset> begin_of_log(const TopicPartition& at) const;
   Offset not_below_the_log(const TopicPartition& at, Offset from, Offset message) const;
   void fenced(const Place& place, const TopicState& topic, Offset message);
+  [[noreturn]] void throw_fenced(const Message& message, const std::string& why);
   void guard(Place& place, const PartitionClaim& claim, Offset message);
   void guard_unfenced(Place& place, const TopicState& topic, Offset message);
   void ran(const Place& place);
@@ -299,6 +300,13 @@ void PollLoop::State::fenced(const Place& place, const TopicState& topic, Offset
   throw_read_again(place.at, read_again[place.at] = not_below_the_log(place.at, from, message));
 }
 
+/// The caller drops the message: nothing that is known of the partition says where the next one stands.
+void PollLoop::State::throw_fenced(const Message& message, const std::string& why) {
+  const TopicPartition at{std::string(message.topic()), message.partition()};
+  release({&at, 1});
+  throw Fenced(where(message) + ": " + why);
+}
+
 /// How far the last owner came is not known here: it can have had a window of messages in hand, behind what is settled. Nor is it known
 /// where the caller begins: of those that it has in hand, `message` is only the first that came here.
 void PollLoop::State::guard(Place& place, const PartitionClaim& claim, Offset message) {
@@ -430,7 +438,13 @@ Settled PollLoop::handle(const Message& message) {
     throw ConfigError({where(message) + ": this loop has no handler for the topic; add it with topic()"});
   }
   TopicState& topic = *found->second;
-  const Place place = state_->place_of(message, topic);
+  const Place place = [&] {
+    try {
+      return state_->place_of(message, topic);
+    } catch (const Fenced& e) {
+      state_->throw_fenced(message, e.what());
+    }
+  }();
   const std::stop_token stop = state_->stop.token();
   RunState watch;
   Work work{&message, 0, 1};
@@ -450,8 +464,7 @@ Settled PollLoop::handle(const Message& message) {
     }
     if (result.end == UnitResult::End::fenced) {
       state_->fenced(place, topic, message.offset());
-      revoked(place.at);
-      throw Fenced(where(message) + ": " + result.why);
+      state_->throw_fenced(message, result.why);
     }
     if (result.end == UnitResult::End::broken) throw TransactionEnded(result.why);
     if (result.end == UnitResult::End::store_away) throw StoreUnavailable(where(message) + ": " + result.why);

@@ -156,6 +156,57 @@ TEST_F(PollLoopWatermark, the_first_message_is_not_passed_over_by_the_loop_that_
   for (Offset offset = 0; offset < 3; ++offset) EXPECT_EQ(handle(loop, offset), Settled::done) << offset;
 }
 
+/// Another member claims the partition between this loop's claim and its look at what the last owner was running.
+class ClaimedBeforeTakeOver final : public test::ForwardingStore {
+ public:
+  explicit ClaimedBeforeTakeOver(std::shared_ptr<InboxStore> inner) : ForwardingStore(std::move(inner)) {}
+  std::shared_ptr<Trials> trials() override { return std::make_shared<Hooked>(*this); }
+  bool armed = false;
+
+ private:
+  class Hooked final : public Trials {
+   public:
+    explicit Hooked(ClaimedBeforeTakeOver& store) : store_(store), inner_(store.ForwardingStore::trials()) {}
+    std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
+      const TopicPartition at{"t", 0};
+      if (std::exchange(store_.armed, false))
+        store_.claim_partitions(Config{}.group(), {&at, 1}, std::chrono::seconds(1));
+      return inner_->take_over(fence, first);
+    }
+    void begin(const Fence& fence, std::span<const Offset> offsets, bool alone) override {
+      inner_->begin(fence, offsets, alone);
+    }
+    void end(const Fence& fence, std::span<const Offset> offsets, std::span<const Offset> settled) override {
+      inner_->end(fence, offsets, settled);
+    }
+    void release(std::span<const Release> partitions) override { inner_->release(partitions); }
+
+   private:
+    ClaimedBeforeTakeOver& store_;
+    std::shared_ptr<Trials> inner_;
+  };
+};
+
+TEST_F(PollLoopWatermark, the_first_message_behind_the_seek_is_not_passed_over_when_it_is_fenced) {
+  const auto killed = make_loop(insert() | transactional());
+  handle(*killed, 0);  // it is never released
+  const auto store = std::make_shared<ClaimedBeforeTakeOver>(inbox);
+  PollLoop loop(Config{}, Backends{broker, store});
+  loop.topic("t", insert() | transactional() | dead_letter());
+  EXPECT_EQ(read_again(loop, 3), 1);
+  loop.revoked(at);
+  store->armed = true;
+  try {
+    handle(loop, 1);
+    ADD_FAILURE() << "it was handled";
+  } catch (const Fenced& e) {
+    EXPECT_THAT(e.what(), HasSubstr("t[0]@1: "));
+  }
+  EXPECT_EQ(read_again(loop, 2), 1) << "message 1 was dropped";
+  loop.revoked(at);
+  for (Offset offset = 1; offset < 4; ++offset) EXPECT_EQ(handle(loop, offset), Settled::done) << offset;
+}
+
 /// Does something before the first watermark is written.
 class BeforeWriting final : public test::ForwardingStore {
  public:
