@@ -17,10 +17,20 @@ struct Stopped : Error {
   using Error::Error;
 };
 
-/// Where it starts reading is the loop's own affair: in mode sequence, and where offsets are the ids, a topic that was deleted and made
-/// again must have another name, for its records would be taken for those of the old one. A Consumer finds that by itself. For the same
-/// reason a loop that starts after the database has lost what was committed (a failover to a replica that lagged, a restored backup)
-/// has to start early enough: at the partition's watermark, which `turnstile inbox` shows.
+/// **Give a topic that you delete and create again another name.** Its offsets begin again, and the loop can take its records for those of
+/// the old one. The loop finds a recreated topic only if all of this is so: the topic is in the Kafka of [kafka], that Kafka answers, and
+/// the new log ends below what was settled of the old one when its first message comes. Where offsets count (mode sequence, numbered
+/// requests, offsets as ids), the group of [kafka] must also have no committed offset in the new topic. Then the loop logs a warning and
+/// begins the topic anew. Otherwise:
+/// - where offsets count, records below what was settled count as duplicates, and do not run;
+/// - where an earlier record at the same offset became a dead letter, a new one is not sent, nor kept for `turnstile dlq`;
+/// - a record at the offset of one that killed its process does not run;
+/// - after a failover to a replica that lagged, ReadAgain does not name what was lost below the old topic's watermark.
+/// Mode none keeps no record of dead letters in the database, but records that killed their process are known by their offset there, too.
+/// A Consumer reads the topic itself, and so finds more of them.
+///
+/// A loop that starts after the database has lost what was committed (a failover to a replica that lagged, a restored backup) has to start
+/// early enough: at the partition's watermark, which `turnstile inbox` shows.
 ///
 /// **The consumer that it polls needs `auto.offset.reset=earliest`**, or `error`. ReadAgain can name an offset that Kafka has deleted by the
 /// time of the seek (retention). With `latest`, librdkafka's default, the consumer then goes to the end of the log, and the messages in

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "engine/end_bound.hpp"
+#include "engine/log_watch.hpp"
 #include "engine/setup.hpp"
 #include "permits/permit_seat.hpp"
 #include "turnstile/error.hpp"
@@ -69,7 +70,7 @@ Permit wait_for_permit(Limiter& limiter, const Limiters& limiters, const std::st
 /// How often the watermark of a partition is written.
 constexpr std::chrono::milliseconds kFlush{1'000};
 
-/// How long the broker may take to say where a log begins.
+/// How long the broker may take to say where a log begins and ends.
 constexpr std::chrono::seconds kKafkaWait{5};
 
 [[noreturn]] void throw_read_again(const TopicPartition& at, Offset from) {
@@ -102,6 +103,7 @@ struct PollLoop::State {
   /// Of a partition that was claimed: what was settled under its fence.
   struct Progress {
     Offset first = 0;                 ///< the first message
+    Offset last = 0;                  ///< the one that came last
     std::optional<Offset> settled{};  ///< one past the last
     SteadyTime next_flush{};
   };
@@ -121,9 +123,26 @@ struct PollLoop::State {
   void build();
   Place place_of(const Message& message, const TopicState& topic);
   PartitionClaim claim(const TopicPartition& at, const TopicState& topic);
-  PartitionClaim claim_from(const TopicPartition& at, const TopicState& topic, Offset first);
+  /// What this loop knows of a partition that it is about to claim.
+  struct Known {
+    Offset message = 0;                   ///< the one that came last
+    Offset first = 0;                     ///< the first one
+    std::optional<Offset> settled{};      ///< below it all is, as this loop saw it
+    std::optional<Offset> another_log{};  ///< where another log begins that has replaced the one that was settled
+    std::int32_t incarnation = 0;         ///< under which it owned the partition until now
+  };
+  struct Claimed {
+    PartitionClaim claim;
+    bool another_log = false;  ///< Kafka has another log under its name than the one that was settled
+  };
+  Claimed claim_from(const TopicPartition& at, const TopicState& topic, const Known& known);
+  void begin_incarnation(PartitionClaim& claim, Offset first);
+  std::optional<Offset> begin_of_another_log(const TopicPartition& at, const TopicState& topic, Offset message,
+                                             Offset done) const;
+  std::optional<Offset> has_gone_back(const TopicPartition& at, const TopicState& topic, Offset message);
+  void forget_the_old_log(const TopicPartition& at);
   void settled(const Message& message, const Place& place, const TopicState& topic);
-  void start_at_the_watermark(const Message& message, const TopicState& topic, const PartitionClaim& claim);
+  void start_at_the_watermark(const Message& message, const TopicState& topic, const Claimed& claimed);
   void doubt(const TopicPartition& at, const TopicState& topic, Offset below);
   std::optional<Offset> begin_of_log(const TopicPartition& at) const;
   Offset not_below_the_log(const TopicPartition& at, Offset from, Offset message) const;
@@ -165,20 +184,26 @@ Place PollLoop::State::place_of(const Message& message, const TopicState& topic)
   if (!spec.backends.store) return {.at = at, .fence = {}};
   const std::lock_guard lock(mutex);
   if (const auto it = read_again.find(at); it != read_again.end()) throw_read_again(at, it->second);
-  if (const auto it = places.find(at); it != places.end()) return it->second;
+  Known known{.message = message.offset(), .first = message.offset()};
+  if (const auto it = places.find(at); it != places.end()) {
+    known.another_log = has_gone_back(at, topic, message.offset());
+    if (!known.another_log) return it->second;
+    known.incarnation = it->second.incarnation;
+    places.erase(it);
+  }
   Place place{.at = at, .fence = {}};
   if (!topic.needs_store()) {
     guard_unfenced(place, topic, message.offset());
     return places[at] = std::move(place);
   }
-  const PartitionClaim claimed = topic.fails_open() ? claim(at, topic) : claim_from(at, topic, message.offset());
-  place.fence = claimed.fence;
-  place.incarnation = claimed.incarnation;
+  const Claimed claimed = topic.fails_open() ? Claimed{claim(at, topic)} : claim_from(at, topic, known);
+  place.fence = claimed.claim.fence;
+  place.incarnation = claimed.claim.incarnation;
   topic.runner.find_dead(place, std::nullopt);  // where its caller starts, the caller knows
   if (const auto it = in_doubt.find(at); it != in_doubt.end())
     place.in_doubt = std::make_shared<const SettledOffsets>(SettledOffsets{it->second});
-  guard(place, claimed, message.offset());
-  progress[at] = {.first = message.offset()};
+  guard(place, claimed.claim, message.offset());
+  progress[at] = {.first = message.offset(), .last = message.offset()};
   places[at] = place;
   if (!topic.fails_open()) start_at_the_watermark(message, topic, claimed);
   return place;
@@ -194,37 +219,113 @@ PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState
   }
 }
 
-/// With a watermark, which is `first` where there was none: before anything is settled, so that nobody who settles a later message than
-/// the first one passes it over. Another member may claim the partition before it is written, and may then have a later first message.
+/// With a watermark, which is that of the first message where there was none: before anything is settled, so that nobody who settles a
+/// later message than the first one passes it over. Another member may claim the partition before it is written, and may then have a
+/// later first message. Offsets of another log than the one that was settled mean nothing there: its incarnation begins.
 /// Call with the mutex held.
-PartitionClaim PollLoop::State::claim_from(const TopicPartition& at, const TopicState& topic, Offset first) {
+PollLoop::State::Claimed PollLoop::State::claim_from(const TopicPartition& at, const TopicState& topic,
+                                                     const Known& known) {
   for (;;) {
     PartitionClaim claimed = claim(at, topic);
-    if (claimed.watermark) return claimed;
-    const WatermarkUpdate update{claimed.fence, first};
-    claimed.watermark = first;
-    if (spec.backends.store->advance_watermarks({&update, 1}).front() == WatermarkState::moved) return claimed;
+    if (claimed.incarnation < known.incarnation) {
+      run_log->warn(at,
+                    "the database went back to a time before it knew that the topic was recreated; reading again from "
+                    "offset " +
+                        std::to_string(known.first));
+      begin_incarnation(claimed, known.first);
+      return {claimed};
+    }
+    const auto done = std::max({claimed.watermark, claimed.progress, known.settled});  // nothing is less than any
+    auto first = known.another_log;
+    if (!first && done) first = begin_of_another_log(at, topic, known.message, *done);
+    if (first) {
+      begin_incarnation(claimed, *first);
+      forget_the_old_log(at);
+      return {claimed, true};
+    }
+    if (claimed.watermark) return {claimed};
+    const WatermarkUpdate update{claimed.fence, known.first};
+    claimed.watermark = known.first;
+    if (spec.backends.store->advance_watermarks({&update, 1}).front() == WatermarkState::moved) return {claimed};
   }
+}
+
+void PollLoop::State::begin_incarnation(PartitionClaim& claim, Offset first) {
+  claim.incarnation = spec.backends.store->begin_incarnation(claim.fence, first);
+  claim.watermark = first;
+  claim.progress.reset();
+}
+
+/// Of another log than the one of which all below `done` was settled: where to begin to read it. Nothing: it is that log, as far as can be
+/// told. Kafka is asked only where `message` lies below `done`: it is in the log that Kafka has, and so is what follows it.
+std::optional<Offset> PollLoop::State::begin_of_another_log(const TopicPartition& at, const TopicState& topic,
+                                                            Offset message, Offset done) const {
+  if (message >= done || !spec.backends.broker) return std::nullopt;
+  try {
+    const auto consumer = spec.backends.broker->open_consumer();
+    const auto bounds = consumer->bounds(at, kKafkaWait);
+    if (!bounds || bounds->second >= done) return std::nullopt;
+    if (message >= bounds->second) return std::nullopt;  // the loop reads a topic of that name somewhere else
+    const auto committed = consumer->committed({&at, 1}, kKafkaWait).front();
+    const auto verdict =
+        LogWatch().judge(at, {.committed = committed, .done = done, .first = bounds->first, .end = bounds->second});
+    if (verdict.kind == LogWatch::Verdict::Kind::truncated && topic.runner.plan().knows_by_offset()) {
+      run_log->error(at, "the log " + verdict.why +
+                             ": the topic was recreated, or records were cut off its end. Its records below offset " +
+                             std::to_string(done) +
+                             " cannot be distinguished from those that were settled, and count as duplicates; give a "
+                             "recreated topic another name");
+      return std::nullopt;
+    }
+    run_log->warn(at, "the topic was recreated, or records were cut off its end: " + verdict.why +
+                          "; reading it from its beginning, offset " + std::to_string(bounds->first));
+    return bounds->first;
+  } catch (const BrokerError& e) {
+    run_log->warn(at, "the first message has offset " + std::to_string(message) + ", and everything below offset " +
+                          std::to_string(done) +
+                          " is settled; whether the topic was recreated meanwhile could not be asked: " + e.what());
+    return std::nullopt;
+  }
+}
+
+/// A caller that has not called revoked() reads lower offsets than before: of another log, if that ends below what was settled.
+/// Call with the mutex held.
+std::optional<Offset> PollLoop::State::has_gone_back(const TopicPartition& at, const TopicState& topic,
+                                                     Offset message) {
+  const auto known = progress.find(at);
+  if (known == progress.end()) return std::nullopt;
+  const Offset last = std::exchange(known->second.last, message);
+  if (message >= last || !known->second.settled) return std::nullopt;
+  return begin_of_another_log(at, topic, message, *known->second.settled);
+}
+
+/// Call with the mutex held.
+void PollLoop::State::forget_the_old_log(const TopicPartition& at) {
+  gone_back.erase(at);
+  in_doubt.erase(at);
 }
 
 /// What lies between the watermark and the first message was settled, as its caller believes. The database may have lost that since, with
 /// the process that could have noticed it. Where nothing lies between them, the same message is the next one after the seek.
-void PollLoop::State::start_at_the_watermark(const Message& message, const TopicState& topic,
-                                             const PartitionClaim& claim) {
+void PollLoop::State::start_at_the_watermark(const Message& message, const TopicState& topic, const Claimed& claimed) {
   const TopicPartition at{std::string(message.topic()), message.partition()};
   const auto been = gone_back.extract(at);
-  if (!claim.watermark || *claim.watermark >= message.offset()) return;
-  if (been && been.mapped() == *claim.watermark) return;
-  const Offset from = not_below_the_log(at, *claim.watermark, message.offset());
+  const auto& watermark = claimed.claim.watermark;
+  if (!watermark || *watermark >= message.offset()) return;
+  if (been && been.mapped() == *watermark) return;
+  const Offset from = not_below_the_log(at, *watermark, message.offset());
   if (from == message.offset()) return;
   read_again[at] = from;
-  gone_back[at] = *claim.watermark;
+  gone_back[at] = *watermark;
+  const std::string first = to_string(at) + ": the first message has offset " + std::to_string(message.offset());
+  const std::string seek = "; seek the partition to offset " + std::to_string(from) + ", and call revoked()";
+  if (claimed.another_log)
+    throw ReadAgain(first + ", and the topic was recreated, so nothing of it was handled" + seek, {at, from});
   doubt(at, topic, message.offset());
-  throw ReadAgain(to_string(at) + ": the first message has offset " + std::to_string(message.offset()) +
-                      ", and the database records what was done only below offset " + std::to_string(*claim.watermark) +
+  throw ReadAgain(first + ", and the database records what was done only below offset " + std::to_string(*watermark) +
                       ": the last owner ended without releasing the partition, or the database lost its last "
-                      "transactions; seek the partition to offset " +
-                      std::to_string(from) + ", and call revoked()",
+                      "transactions" +
+                      seek,
                   {at, from});
 }
 
@@ -292,9 +393,11 @@ void PollLoop::State::fenced(const Place& place, const TopicState& topic, Offset
   if (spec.backends.store->history() == place.fence->history) return;
   const Progress& known = progress[place.at];
   // An owner that takes over before the caller has read it again knows only what the database says.
-  const PartitionClaim claimed = claim_from(place.at, topic, known.first);
-  const Offset from = std::min(*claimed.watermark, known.settled.value_or(known.first));
-  if (known.settled) doubt(place.at, topic, *known.settled);
+  const Claimed claimed = claim_from(
+      place.at, topic,
+      {.message = message, .first = known.first, .settled = known.settled, .incarnation = place.incarnation});
+  const Offset from = std::min(*claimed.claim.watermark, known.settled.value_or(known.first));
+  if (known.settled && !claimed.another_log) doubt(place.at, topic, *known.settled);
   places.erase(found);
   gone_back[place.at] = from;
   throw_read_again(place.at, read_again[place.at] = not_below_the_log(place.at, from, message));
@@ -463,7 +566,11 @@ Settled PollLoop::handle(const Message& message) {
       result = state_->run(topic, work, place, watch);
     }
     if (result.end == UnitResult::End::fenced) {
-      state_->fenced(place, topic, message.offset());
+      try {
+        state_->fenced(place, topic, message.offset());
+      } catch (const Fenced& e) {
+        result.why = e.what();
+      }
       state_->throw_fenced(message, result.why);
     }
     if (result.end == UnitResult::End::broken) throw TransactionEnded(result.why);

@@ -248,5 +248,126 @@ TEST_F(PollLoopWatermark, nothing_runs_before_the_first_watermark_is_written) {
   EXPECT_EQ(inbox->watermark(1), 4);
 }
 
+/// The topic is deleted and created again, and the new one ends below what was settled of the old one.
+class PollLoopRecreated : public PollLoopWatermark {
+ protected:
+  void recreate(int count) {
+    broker->replace_topic("t", [&](const auto& append) {
+      for (int i = 0; i < count; ++i) {
+        OwnedMessage message;
+        message.topic = "t";
+        message.partition = 0;
+        message.headers = {{"message-id", "n" + std::to_string(i)}};
+        append(message);
+      }
+    });
+    records = broker->records("t");
+  }
+  void handle_all(PollLoop& loop, Settled expected = Settled::done, Offset first = 0) {
+    for (Offset offset = first; offset < static_cast<Offset>(records.size()); ++offset)
+      EXPECT_EQ(handle(loop, offset), expected) << offset;
+  }
+  static Pipeline reject() {
+    return [](const Message&, Context&) { return Outcome::dead_letter("no"); };
+  }
+};
+
+TEST_F(PollLoopRecreated, its_dead_letters_are_sent_at_offsets_where_the_old_one_had_some) {
+  const auto loop = make_loop(reject() | transactional());
+  handle_all(*loop, Settled::dead_letter);
+  loop->revoked(at);
+  recreate(6);
+  handle_all(*loop, Settled::dead_letter);
+  EXPECT_EQ(broker->records("t.dlq").size(), 12U + 6U);
+  EXPECT_EQ(inbox->dead().size(), 12U + 6U);
+  EXPECT_EQ(inbox->watermark(1), 1) << "not that of the old topic, which would hide what is lost in a failover";
+  EXPECT_THAT(log_text(), HasSubstr("the topic was recreated"));
+}
+
+/// A consumer whose position lies behind the new topic's end begins anew, and nothing was revoked.
+TEST_F(PollLoopRecreated, it_is_found_also_by_a_loop_that_kept_its_partition) {
+  const auto loop = make_loop(reject() | transactional());
+  handle_all(*loop, Settled::dead_letter);
+  recreate(6);
+  handle_all(*loop, Settled::dead_letter);
+  EXPECT_EQ(broker->records("t.dlq").size(), 12U + 6U);
+}
+
+TEST_F(PollLoopRecreated, its_records_run_where_offsets_count) {
+  const auto loop = make_loop(insert() | sequence());
+  handle_all(*loop);
+  loop->revoked(at);
+  recreate(6);
+  handle_all(*loop);
+  EXPECT_EQ(inbox->committed().size(), 12U + 6U);
+}
+
+TEST_F(PollLoopRecreated, a_record_runs_where_one_of_the_old_topic_killed_its_process) {
+  const auto loop = make_loop(insert() | transactional());
+  handle_all(*loop);
+  loop->revoked(at);
+  const auto fence = inbox->claim_partitions(Config{}.group(), {&at, 1}, std::chrono::seconds(1)).front().fence;
+  ASSERT_TRUE(inbox->record_dead({.handler = {1},
+                                  .fence = fence,
+                                  .record = records.at(3),
+                                  .id = {},
+                                  .reason = DeadReason::killed_process,
+                                  .error = "",
+                                  .dead_letter = {}}));
+  recreate(6);
+  handle_all(*loop);
+}
+
+TEST_F(PollLoopRecreated, it_is_read_from_its_beginning) {
+  const auto loop = make_loop(Pipeline([](const Message&, Context&) {}) | leased());
+  handle_all(*loop);
+  loop->revoked(at);
+  recreate(6);
+  EXPECT_EQ(read_again(*loop, 2), 0);
+  loop->revoked(at);
+  handle_all(*loop);
+  EXPECT_TRUE(loop->may_commit({at, 1})) << "no record of it was settled before";
+}
+
+TEST_F(PollLoopRecreated, what_a_failover_loses_of_it_is_read_again) {
+  auto loop = make_loop(insert() | transactional());
+  handle_all(*loop);
+  loop->revoked(at);
+  recreate(8);
+  for (Offset offset = 0; offset < 3; ++offset) handle(*loop, offset);
+  const auto replica = inbox->replica();
+  for (Offset offset = 3; offset < 6; ++offset) handle(*loop, offset);
+  inbox->fail_over(replica);
+  const auto killed = std::exchange(loop, make_loop(insert() | transactional()));
+  const Offset from = read_again(*loop, 6);
+  EXPECT_LE(from, 3);
+  loop->revoked(at);
+  for (Offset offset = from; offset < 8; ++offset)
+    EXPECT_EQ(handle(*loop, offset), offset < 3 ? Settled::duplicate : Settled::done) << offset;
+}
+
+/// The replica does not know that the topic was recreated.
+TEST_F(PollLoopRecreated, what_a_failover_loses_of_all_of_it_is_read_again) {
+  const auto loop = make_loop(insert() | sequence());
+  handle_all(*loop);
+  loop->revoked(at);
+  const auto replica = inbox->replica();
+  recreate(8);
+  for (Offset offset = 0; offset < 6; ++offset) handle(*loop, offset);
+  inbox->fail_over(replica);
+  EXPECT_EQ(read_again(*loop, 6), 0);
+  loop->revoked(at);
+  handle_all(*loop);
+}
+
+TEST_F(PollLoopRecreated, records_that_were_cut_off_count_where_ids_tell_what_has_taken_effect) {
+  const auto loop = make_loop(insert() | transactional());
+  handle_all(*loop);
+  loop->revoked(at);
+  broker->truncate({at, 4});
+  records.resize(4);
+  handle_all(*loop, Settled::duplicate);
+}
+
 }  // namespace
 }  // namespace turnstile
