@@ -60,6 +60,8 @@ class PollLoop {
   /// Runs the message to its end on this thread: waits for a permit, retries with backoff, dead-letters.
   /// The first message of a partition claims it: the epoch is bumped, and an older owner's transactions are refused.
   /// Of one partition messages come one after another, in the order of their offsets.
+  /// Attempts are counted until the message is settled or its partition is taken away, also over several calls with the same message
+  /// (after StoreUnavailable, and after ReadAgain). A process that starts again counts from 1.
   /// Throws Fenced (another member has the partition now: drop it and those after it, do not commit), ReadAgain (the database may have lost what was
   /// settled, also before this process began: seek the partition, call revoked(); thrown for each of its messages until then), Duplicate (where the policy is raise),
   /// StoreUnavailable (nothing decided: handle the message again), BrokerError (the dead letter topic refused), Halted (its token log is

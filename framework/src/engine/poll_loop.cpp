@@ -115,6 +115,8 @@ struct PollLoop::State {
   std::map<TopicPartition, Offset> gone_back;
   /// Mode leased: below which the caller had settled everything when it was sent back. Until a message from there on is settled.
   std::map<TopicPartition, Offset> in_doubt;
+  /// Which attempt is next, of messages that failed and that the caller is to handle again. Until they are settled, or taken away.
+  std::map<TopicPartition, std::map<Offset, int>> attempts;
   std::map<TopicPartition, std::size_t> unproved;  ///< under suspicion: so many messages have to run until it is over
   std::vector<std::unique_ptr<InboxSession>> sessions;  // idle ones
   std::mutex door;                                      // to `quiet`: in the order of coming
@@ -146,6 +148,9 @@ struct PollLoop::State {
   void doubt(const TopicPartition& at, const TopicState& topic, Offset below);
   std::optional<Offset> begin_of_log(const TopicPartition& at) const;
   Offset not_below_the_log(const TopicPartition& at, Offset from, Offset message) const;
+  int attempt_of(const Message& message, const Place& place);
+  void keep_attempt(const Message& message, const Place& place, int attempt);
+  void forget_attempts(const Message& message, const Place& place);
   void fenced(const Place& place, const TopicState& topic, Offset message);
   [[noreturn]] void throw_fenced(const Message& message, const std::string& why);
   void guard(Place& place, const PartitionClaim& claim, Offset message);
@@ -303,6 +308,7 @@ std::optional<Offset> PollLoop::State::has_gone_back(const TopicPartition& at, c
 void PollLoop::State::forget_the_old_log(const TopicPartition& at) {
   gone_back.erase(at);
   in_doubt.erase(at);
+  attempts.erase(at);
 }
 
 /// What lies between the watermark and the first message was settled, as its caller believes. The database may have lost that since, with
@@ -385,6 +391,29 @@ void PollLoop::State::settled(const Message& message, const Place& place, const 
   }
 }
 
+/// The number of the run that is about to start.
+int PollLoop::State::attempt_of(const Message& message, const Place& place) {
+  const int next = place.suspicion ? 1 + place.suspicion->deaths(message.offset()) : 1;
+  const std::lock_guard lock(mutex);
+  const auto known = attempts.find(place.at);
+  if (known == attempts.end()) return next;
+  const auto kept = known->second.find(message.offset());
+  return kept == known->second.end() ? next : std::max(next, kept->second);
+}
+
+void PollLoop::State::keep_attempt(const Message& message, const Place& place, int attempt) {
+  const std::lock_guard lock(mutex);
+  attempts[place.at][message.offset()] = attempt;
+}
+
+void PollLoop::State::forget_attempts(const Message& message, const Place& place) {
+  const std::lock_guard lock(mutex);
+  const auto known = attempts.find(place.at);
+  if (known == attempts.end()) return;
+  known->second.erase(message.offset());
+  if (known->second.empty()) attempts.erase(known);
+}
+
 /// Throws ReadAgain where it was not another member, but another history of the database.
 void PollLoop::State::fenced(const Place& place, const TopicState& topic, Offset message) {
   const std::lock_guard lock(mutex);
@@ -449,7 +478,10 @@ void PollLoop::State::release(std::span<const TopicPartition> partitions) {
     const std::lock_guard lock(mutex);
     for (const TopicPartition& at : partitions) {
       const auto known = progress.extract(at);
-      if (read_again.erase(at) == 0) gone_back.erase(at);
+      if (read_again.erase(at) == 0) {
+        gone_back.erase(at);
+        attempts.erase(at);
+      }
       const auto mine = places.find(at);
       if (mine == places.end()) continue;
       if (known && known.mapped().settled && mine->second.fence)
@@ -550,8 +582,7 @@ Settled PollLoop::handle(const Message& message) {
   }();
   const std::stop_token stop = state_->stop.token();
   RunState watch;
-  Work work{&message, 0, 1};
-  if (place.suspicion) work.attempt += place.suspicion->deaths(message.offset());
+  Work work{&message, 0, state_->attempt_of(message, place)};
   for (;;) {
     if (stop.stop_requested()) throw_stopped();
     UnitResult result;
@@ -565,6 +596,9 @@ Settled PollLoop::handle(const Message& message) {
       watch.under(permit);
       result = state_->run(topic, work, place, watch);
     }
+    const Verdict& verdict = result.verdicts.front();
+    const bool has_failed = verdict.kind == Verdict::Kind::retry && verdict.attempt > work.attempt;
+    if (has_failed) state_->keep_attempt(message, place, work.attempt = verdict.attempt);
     if (result.end == UnitResult::End::fenced) {
       try {
         state_->fenced(place, topic, message.offset());
@@ -575,8 +609,8 @@ Settled PollLoop::handle(const Message& message) {
     }
     if (result.end == UnitResult::End::broken) throw TransactionEnded(result.why);
     if (result.end == UnitResult::End::store_away) throw StoreUnavailable(where(message) + ": " + result.why);
-    const Verdict& verdict = result.verdicts.front();
     if (verdict.kind == Verdict::Kind::settled) {
+      if (work.attempt > 1) state_->forget_attempts(message, place);
       state_->settled(message, place, topic);
       if (result.counts.duplicates == 0) state_->ran(place);
       if (result.raises) {
@@ -585,7 +619,7 @@ Settled PollLoop::handle(const Message& message) {
       return what_became(result.counts);
     }
     if (result.stopped) throw Halted(where(message) + ": " + result.why);
-    if (verdict.kind == Verdict::Kind::retry && verdict.attempt == work.attempt && result.refused) {
+    if (verdict.kind == Verdict::Kind::retry && !has_failed && result.refused) {
       if (result.row_waits) {
         throw StoreUnavailable(where(message) +
                                ": the message is dead and the row of its dead letter was not written: " + result.why);
@@ -593,7 +627,6 @@ Settled PollLoop::handle(const Message& message) {
       throw BrokerError(where(message) + ": the message is dead and its dead letter was refused: " + result.why);
     }
     Stop::sleep(verdict.delay, stop);  // outside the transaction and without a permit
-    if (verdict.kind == Verdict::Kind::retry) work.attempt = verdict.attempt;
   }
 }
 

@@ -160,6 +160,46 @@ TEST_F(PollLoopTest, counts_attempts_on_after_a_permit_was_lost) {
   EXPECT_THAT(attempts, ElementsAre(1, 2, 3, 3));
 }
 
+/// The caller handles the message again until the store answers: how often it has failed is not forgotten.
+TEST_F(PollLoopTest, counts_attempts_on_after_the_store_was_away) {
+  broker_->create_topic("t.dlq", 1);
+  std::vector<int> attempts;
+  Loop loop(Config{},
+            Pipeline([&](const Message&, Context& ctx) {
+              attempts.push_back(ctx.attempt());
+              inbox_->fail_next_begin(std::make_exception_ptr(StoreUnavailable("away")));
+              throw std::runtime_error("always");
+            }) | transactional() |
+                retry(exponential{std::chrono::milliseconds(1), 3}) | dead_letter(),
+            broker_, inbox_);
+  EXPECT_THROW(loop.handle(0), StoreUnavailable);
+  EXPECT_THROW(loop.handle(0), StoreUnavailable);
+  EXPECT_EQ(loop.handle(0), Settled::dead_letter);
+  EXPECT_THAT(attempts, ElementsAre(1, 2, 3));
+}
+
+TEST_F(PollLoopTest, counts_attempts_on_after_what_was_read_again) {
+  broker_->create_topic("t.dlq", 1);
+  std::vector<int> attempts;
+  Loop loop(Config{},
+            Pipeline([&](const Message& message, Context& ctx) {
+              if (message.offset() == 0) return;
+              attempts.push_back(ctx.attempt());
+              inbox_->fail_next_begin(std::make_exception_ptr(StoreUnavailable("away")));
+              throw std::runtime_error("always");
+            }) | transactional() |
+                retry(exponential{std::chrono::milliseconds(1), 2}) | dead_letter(),
+            broker_, inbox_);
+  EXPECT_EQ(loop.handle(0), Settled::done);
+  EXPECT_THROW(loop.handle(1), StoreUnavailable);
+  inbox_->fail_over(inbox_->replica());
+  EXPECT_THROW(loop.handle(1), ReadAgain);
+  loop.loop.revoked({"t", 0});
+  EXPECT_EQ(loop.handle(0), Settled::duplicate);
+  EXPECT_EQ(loop.handle(1), Settled::dead_letter);
+  EXPECT_THAT(attempts, ElementsAre(1, 2));
+}
+
 /// Calls handle() on a thread, and tells what it threw.
 class Handling {
  public:
