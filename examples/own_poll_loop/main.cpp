@@ -90,7 +90,7 @@ Kafka subscribe(const std::string& brokers, const std::string& topic, PollLoop& 
   return kafka;
 }
 
-/// The database was restarted or failed over, and may have lost its last transactions: their messages are read again.
+/// Messages that were lost or dropped are read again. Where Kafka has taken the partition away, the seek does nothing.
 void read_again(rd_kafka_t* kafka, PollLoop& loop, const TopicPartitionOffset& from) {
   const Topics where{rd_kafka_topic_partition_list_new(1), rd_kafka_topic_partition_list_destroy};
   rd_kafka_topic_partition_list_add(where.get(), from.at.topic.c_str(), from.at.partition)->offset = from.offset;
@@ -107,6 +107,9 @@ bool settle(rd_kafka_t* kafka, PollLoop& loop, const rd_kafka_message_t* record)
       loop.handle(kafka::view(record));
       return true;
     } catch (const Fenced&) {
+      // Another member claimed the partition. If Kafka has not given it away, this message must come again.
+      const Message fenced = kafka::view(record);
+      read_again(kafka, loop, {{std::string(fenced.topic()), fenced.partition()}, fenced.offset()});
       return false;
     } catch (const Stopped&) {
       return false;

@@ -62,11 +62,15 @@ class PollLoop {
   /// Of one partition messages come one after another, in the order of their offsets.
   /// Attempts are counted until the message is settled or its partition is taken away, also over several calls with the same message
   /// (after StoreUnavailable, and after ReadAgain). A process that starts again counts from 1.
-  /// Throws Fenced (another member has the partition now: drop it and those after it, do not commit), ReadAgain (the database may have lost what was
+  /// Throws Fenced (another member has the partition now: see below), ReadAgain (the database may have lost what was
   /// settled, also before this process began: seek the partition, call revoked(); thrown for each of its messages until then), Duplicate (where the policy is raise),
   /// StoreUnavailable (nothing decided: handle the message again), BrokerError (the dead letter topic refused), Halted (its token log is
   /// gone or damaged, or stop_after_dead messages in a row were dead: stop, do not commit), ConfigError / SchemaError at the first call,
   /// Stopped (stop() was called: do not commit).
+  ///
+  /// After Fenced drop the message and those behind it that you have in hand, and do not commit. If Kafka has not taken the partition away,
+  /// nobody else may read it: seek it to the first message that threw Fenced, and call revoked(). Without that seek, those that you dropped
+  /// are read again only when a later message of the partition comes: that one throws ReadAgain.
   Settled handle(const Message& message);
   /// Ends each handle(), also those that other threads are in, and all later ones; there is no way back. It may be called from any
   /// thread and from a signal handler, while this object lives: it sets a flag, and a thread of the loop looks for that every 50 ms.

@@ -115,6 +115,9 @@ struct PollLoop::State {
   std::map<TopicPartition, Offset> gone_back;
   /// Mode leased: below which the caller had settled everything when it was sent back. Until a message from there on is settled.
   std::map<TopicPartition, Offset> in_doubt;
+  /// The first message that threw Fenced: the caller has dropped it, so what it hands in next says nothing of those from there on. Until
+  /// one of them is settled, or the partition is taken away.
+  std::map<TopicPartition, Offset> dropped;
   /// Which attempt is next, of messages that failed and that the caller is to handle again. Until they are settled, or taken away.
   std::map<TopicPartition, std::map<Offset, int>> attempts;
   std::map<TopicPartition, std::size_t> unproved;  ///< under suspicion: so many messages have to run until it is over
@@ -156,6 +159,7 @@ struct PollLoop::State {
   void guard(Place& place, const PartitionClaim& claim, Offset message);
   void guard_unfenced(Place& place, const TopicState& topic, Offset message);
   void ran(const Place& place);
+  void revoked(const TopicPartition& at);
   void release(std::span<const TopicPartition> partitions);
   UnitResult run(TopicState& topic, const Work& work, const Place& place, RunState& watch);
   std::unique_ptr<InboxSession> borrow();
@@ -309,6 +313,7 @@ void PollLoop::State::forget_the_old_log(const TopicPartition& at) {
   gone_back.erase(at);
   in_doubt.erase(at);
   attempts.erase(at);
+  dropped.erase(at);
 }
 
 /// What lies between the watermark and the first message was settled, as its caller believes. The database may have lost that since, with
@@ -327,7 +332,8 @@ void PollLoop::State::start_at_the_watermark(const Message& message, const Topic
   const std::string seek = "; seek the partition to offset " + std::to_string(from) + ", and call revoked()";
   if (claimed.another_log)
     throw ReadAgain(first + ", and the topic was recreated, so nothing of it was handled" + seek, {at, from});
-  doubt(at, topic, message.offset());
+  const auto unsettled = dropped.find(at);
+  doubt(at, topic, unsettled == dropped.end() ? message.offset() : std::min(message.offset(), unsettled->second));
   throw ReadAgain(first + ", and the database records what was done only below offset " + std::to_string(*watermark) +
                       ": the last owner ended without releasing the partition, or the database lost its last "
                       "transactions" +
@@ -377,6 +383,8 @@ void PollLoop::State::settled(const Message& message, const Place& place, const 
     const std::lock_guard lock(mutex);
     const auto doubted = in_doubt.find(place.at);
     if (doubted != in_doubt.end() && message.offset() >= doubted->second) in_doubt.erase(doubted);
+    const auto unsettled = dropped.find(place.at);
+    if (unsettled != dropped.end() && message.offset() >= unsettled->second) dropped.erase(unsettled);
     Progress& now = progress[place.at];
     now.settled = std::max(now.settled.value_or(0), update.watermark);
     if (std::chrono::steady_clock::now() < now.next_flush) return;
@@ -435,6 +443,13 @@ void PollLoop::State::fenced(const Place& place, const TopicState& topic, Offset
 /// The caller drops the message: nothing that is known of the partition says where the next one stands.
 void PollLoop::State::throw_fenced(const Message& message, const std::string& why) {
   const TopicPartition at{std::string(message.topic()), message.partition()};
+  {
+    const std::lock_guard lock(mutex);
+    gone_back.erase(at);
+    attempts.erase(at);
+    Offset& first = dropped.try_emplace(at, message.offset()).first->second;
+    first = std::min(first, message.offset());
+  }
   release({&at, 1});
   throw Fenced(where(message) + ": " + why);
 }
@@ -470,6 +485,19 @@ void PollLoop::State::ran(const Place& place) {
   if (const auto mine = places.find(place.at); mine != places.end()) mine->second.suspicion = nullptr;
 }
 
+/// After ReadAgain the first call says that the caller has sought; any other says that the partition was taken away.
+void PollLoop::State::revoked(const TopicPartition& at) {
+  {
+    const std::lock_guard lock(mutex);
+    if (read_again.erase(at) == 0) {
+      gone_back.erase(at);
+      attempts.erase(at);
+      dropped.erase(at);
+    }
+  }
+  release({&at, 1});
+}
+
 /// Nothing of these runs any more: their next owners need not suspect that a message has killed us.
 void PollLoop::State::release(std::span<const TopicPartition> partitions) {
   std::vector<Trials::Release> released;
@@ -478,10 +506,6 @@ void PollLoop::State::release(std::span<const TopicPartition> partitions) {
     const std::lock_guard lock(mutex);
     for (const TopicPartition& at : partitions) {
       const auto known = progress.extract(at);
-      if (read_again.erase(at) == 0) {
-        gone_back.erase(at);
-        attempts.erase(at);
-      }
       const auto mine = places.find(at);
       if (mine == places.end()) continue;
       if (known && known.mapped().settled && mine->second.fence)
@@ -639,6 +663,6 @@ bool PollLoop::may_commit(const TopicPartitionOffset& position) const {
   return doubted == state_->in_doubt.end() || position.offset >= doubted->second;
 }
 
-void PollLoop::revoked(const TopicPartition& partition) { state_->release({&partition, 1}); }
+void PollLoop::revoked(const TopicPartition& partition) { state_->revoked(partition); }
 
 }  // namespace turnstile

@@ -207,6 +207,38 @@ TEST_F(PollLoopWatermark, the_first_message_behind_the_seek_is_not_passed_over_w
   for (Offset offset = 1; offset < 4; ++offset) EXPECT_EQ(handle(loop, offset), Settled::done) << offset;
 }
 
+/// Another member claims the partition once, and does not run anything.
+class PollLoopFenced : public PollLoopWatermark {
+ protected:
+  void be_fenced_in(PollLoop& fenced, Offset offset) {
+    inbox->claim_partitions(Config{}.group(), {&at, 1}, std::chrono::seconds(1));
+    EXPECT_THROW(handle(fenced, offset), Fenced);
+  }
+};
+
+/// Mode leased: what the loop dropped has not taken effect, whatever message comes next.
+TEST_F(PollLoopFenced, what_it_dropped_is_not_in_doubt) {
+  const auto loop = make_loop(Pipeline([](const Message&, Context&) {}) | leased());
+  for (Offset offset = 0; offset < 3; ++offset) handle(*loop, offset);
+  be_fenced_in(*loop, 3);
+  const Offset from = read_again(*loop, 4);
+  loop->revoked(at);
+  for (Offset offset = from; offset < 8; ++offset)
+    EXPECT_EQ(handle(*loop, offset), offset < 3 ? Settled::duplicate : Settled::done) << offset;
+}
+
+/// As the header says of a loop that keeps the partition.
+TEST_F(PollLoopFenced, it_goes_on_from_the_message_that_was_fenced) {
+  const auto loop = make_loop(Pipeline([](const Message&, Context&) {}) | leased());
+  for (Offset offset = 0; offset < 3; ++offset) handle(*loop, offset);
+  be_fenced_in(*loop, 3);
+  loop->revoked(at);
+  const Offset from = read_again(*loop, 3);
+  loop->revoked(at);
+  for (Offset offset = from; offset < 8; ++offset)
+    EXPECT_EQ(handle(*loop, offset), offset < 3 ? Settled::duplicate : Settled::done) << offset;
+}
+
 /// Does something before the first watermark is written.
 class BeforeWriting final : public test::ForwardingStore {
  public:
