@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/holds.hpp"
+#include "engine/overdue.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -126,22 +127,15 @@ void PartitionKeeper::run_watchdog() {
   while (!wake_.wait_for(lock, kTick, [this] { return stopping_; })) {
     lock.unlock();
     const SteadyTime now = std::chrono::steady_clock::now();
-    watch_handlers(now);
+    watch_handlers();
     watch_progress(now);
     lock.lock();
   }
 }
 
-void PartitionKeeper::watch_handlers(SteadyTime now) {
+void PartitionKeeper::watch_handlers() {
   for (const auto& [lane, watch] : scheduler_.running()) {
-    if (!lane) continue;
-    const auto running = watch->look();
-    const TopicPlan& plan = lane->topic.runner.plan();
-    if (!running || now - running->since < plan.handler_timeout || !watch->time_out()) continue;
-    run_log_->warn(lane->place.at, plan.handler, running->offset,
-                   "the handler has run for longer than handler_timeout (" +
-                       std::to_string(plan.handler_timeout.count()) +
-                       " ms): its stop_token is set; make it look at it, or raise handler_timeout");
+    if (lane) stop_if_overdue(*watch, lane->place.at, lane->topic.runner.plan(), *run_log_);
   }
 }
 

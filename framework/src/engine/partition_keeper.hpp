@@ -51,7 +51,7 @@ class PartitionKeeper {
   void flush(std::span<const LanePtr> lanes, bool unmoved_too);
   void run();
   void run_watchdog();
-  void watch_handlers(SteadyTime now);
+  void watch_handlers();
   void watch_progress(SteadyTime now);
   void claim_late(SteadyTime now);
   void hurry_after_failover(SteadyTime now);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <functional>
+#include <list>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
@@ -11,6 +13,7 @@
 
 #include "engine/end_bound.hpp"
 #include "engine/log_watch.hpp"
+#include "engine/overdue.hpp"
 #include "engine/setup.hpp"
 #include "permits/permit_seat.hpp"
 #include "turnstile/error.hpp"
@@ -20,23 +23,21 @@ namespace turnstile {
 
 namespace {
 
-/// How soon what waits or runs learns of stop().
-constexpr std::chrono::milliseconds kLookForStop{50};
+/// How soon what waits or runs learns of stop(), and a handler of the end of its handler_timeout.
+constexpr std::chrono::milliseconds kLook{50};
 
 /// stop() may come from a signal handler, which must not wake a thread: a thread of this looks for it.
 class Stop {
  public:
   void request() noexcept { requested_.store(true, std::memory_order_release); }
   [[nodiscard]] bool is_requested() const noexcept { return requested_.load(std::memory_order_acquire); }
-  /// Call once, before token() is used.
-  void start_looking() {
-    thread_ = std::jthread([this](const std::stop_token& end) {
+  /// Call once, before token() is used. `look`: what else that thread is to look at.
+  void start_looking(std::function<void()> look) {
+    thread_ = std::jthread([this, look = std::move(look)](const std::stop_token& end) {
       while (!end.stop_requested()) {
-        if (is_requested()) {
-          source_.request_stop();
-          return;
-        }
-        sleep(kLookForStop, end);
+        if (is_requested()) source_.request_stop();
+        look();
+        sleep(kLook, end);
       }
     });
   }
@@ -97,8 +98,16 @@ struct PollLoop::State {
   std::map<std::string, std::unique_ptr<TopicState>, std::less<>> topics;
   std::unique_ptr<Purger> purger;  // null without handlers that keep ids
   std::shared_ptr<Relay> relay;    // null without a broker or a store
-  Stop stop;
-  std::mutex mutex;  // guards what follows
+  /// What runs on its caller's thread.
+  struct Running {
+    RunState& watch;
+    const TopicPartition& at;
+    const TopicPlan& plan;
+  };
+  std::mutex watching;         // guards `running`
+  std::list<Running> running;  // of the handlers, for their handler_timeout
+  Stop stop;                   // its thread looks at `running`
+  std::mutex mutex;            // guards what follows
   std::map<TopicPartition, Place> places;
   /// Of a partition that was claimed: what was settled under its fence.
   struct Progress {
@@ -162,6 +171,24 @@ struct PollLoop::State {
   void revoked(const TopicPartition& at);
   void release(std::span<const TopicPartition> partitions);
   UnitResult run(TopicState& topic, const Work& work, const Place& place, RunState& watch);
+  /// While this lives, the loop's thread looks at it.
+  class Watched {
+   public:
+    Watched(State& state, const Running& run) : state_(state) {
+      const std::lock_guard lock(state.watching);
+      mine_ = state.running.insert(state.running.end(), run);
+    }
+    ~Watched() {
+      const std::lock_guard lock(state_.watching);
+      state_.running.erase(mine_);
+    }
+    Watched(const Watched&) = delete;
+    Watched& operator=(const Watched&) = delete;
+
+   private:
+    State& state_;
+    std::list<Running>::iterator mine_;
+  };
   std::unique_ptr<InboxSession> borrow();
   void give_back(std::unique_ptr<InboxSession> session);
 };
@@ -181,7 +208,10 @@ void PollLoop::State::build() {
     topics[name] = std::move(topic);
   }
   if (relay && stores) relay->start();
-  stop.start_looking();
+  stop.start_looking([this] {
+    const std::lock_guard lock(watching);
+    for (const Running& run : running) stop_if_overdue(run.watch, run.at, run.plan, *run_log);
+  });
   if (kept.empty() && !producers) return;
   purger =
       std::make_unique<Purger>(Purger::Settings{.purge = spec.config.consumer.purge, .producers = std::move(producers)},
@@ -606,6 +636,7 @@ Settled PollLoop::handle(const Message& message) {
   }();
   const std::stop_token stop = state_->stop.token();
   RunState watch;
+  const State::Watched watched(*state_, {watch, place.at, topic.runner.plan()});
   Work work{&message, 0, state_->attempt_of(message, place)};
   for (;;) {
     if (stop.stop_requested()) throw_stopped();

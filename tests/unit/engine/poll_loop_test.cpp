@@ -270,6 +270,23 @@ TEST_F(PollLoopTest, stop_is_seen_by_a_handler_and_its_transaction_is_rolled_bac
   EXPECT_THAT(inbox_->committed(), IsEmpty());
 }
 
+TEST_F(PollLoopTest, sets_the_stop_token_when_a_handler_runs_for_longer_than_its_handler_timeout) {
+  std::vector<bool> stopped;
+  Loop loop(Config{},
+            Pipeline([&](const Message&, Context& ctx) {
+              const auto until = std::chrono::steady_clock::now() + (stopped.empty() ? 10s : 20ms);
+              while (!ctx.stop_token().stop_requested() && std::chrono::steady_clock::now() < until)
+                std::this_thread::sleep_for(1ms);
+              stopped.push_back(ctx.stop_token().stop_requested());
+            }) | transactional() |
+                handler_timeout(200ms),
+            broker_, inbox_);
+  EXPECT_EQ(loop.handle(0), Settled::done);
+  EXPECT_EQ(loop.handle(1), Settled::done);
+  EXPECT_THAT(stopped, ElementsAre(true, false));
+  EXPECT_THAT(loop.log.str(), HasSubstr("the handler has run for longer than handler_timeout (200 ms)"));
+}
+
 /// A dead letter that is published again for another handler of the topic is no duplicate to raise.
 TEST_F(PollLoopTest, raises_duplicates_but_not_what_it_passes_over) {
   Loop loop(Config{}, insert() | transactional() | on_duplicate(DuplicatePolicy::raise), broker_, inbox_);

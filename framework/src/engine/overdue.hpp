@@ -1,0 +1,23 @@
+#pragma once
+// Handlers that run for longer than handler_timeout: their stop_token is set.
+
+#include <chrono>
+#include <string>
+
+#include "config/topic_plan.hpp"
+#include "delivery/run_state.hpp"
+#include "support/run_log.hpp"
+#include "turnstile/types.hpp"
+
+namespace turnstile {
+
+/// To be called often for all that runs. Logs it once for each run.
+inline void stop_if_overdue(RunState& watch, const TopicPartition& at, const TopicPlan& plan, const RunLog& run_log) {
+  const auto running = watch.look();
+  if (!running || std::chrono::steady_clock::now() - running->since < plan.handler_timeout || !watch.time_out()) return;
+  run_log.warn(at, plan.handler, running->offset,
+               "the handler has run for longer than handler_timeout (" + std::to_string(plan.handler_timeout.count()) +
+                   " ms): its stop_token is set; make it look at it, or raise handler_timeout");
+}
+
+}  // namespace turnstile
