@@ -24,7 +24,7 @@ class Limiters;
 
 /// The outside things that a Consumer or a PollLoop works with. Each may be replaced; shared, so they outlive it.
 struct Backends {
-  std::shared_ptr<Broker> broker;
+  std::shared_ptr<Broker> broker;        ///< where messages come from and go to; not null
   std::shared_ptr<InboxStore> store{};   ///< null: no database, all topics in mode none
   std::shared_ptr<Limiters> limiters{};  ///< null: counted within this process
   /// What they log through; the Consumer or PollLoop logs through it too unless it is given another logger, and then, if connect() has
@@ -37,10 +37,12 @@ struct Backends {
 /// Kafka and PostgreSQL as the configuration says. Link turnstile::turnstile, which brings both adapters.
 Backends connect(const Config& config, std::shared_ptr<spdlog::logger> logger = nullptr);
 
+/// Reads topics of Kafka and runs their handlers, until it is stopped.
 class Consumer {
  public:
   /// Over Kafka and PostgreSQL: connect(config). Link turnstile::turnstile.
   explicit Consumer(Config config);
+  /// Over other parts than those of connect(), as in tests.
   Consumer(Config config, Backends backends);
   ~Consumer();
   Consumer(const Consumer&) = delete;

@@ -16,23 +16,28 @@ namespace turnstile {
 class Outgoing {
  public:
   virtual ~Outgoing() = default;
+  /// Keeps the response of a message, and sends it. `to` null: the one message of the handler.
   virtual void reply(const Message* to, std::string_view body) = 0;
+  /// Publishes a message with the effect.
   virtual void publish(const OwnedMessage& message) = 0;
 };
 
+/// What a handler may ask and do while it runs.
 class Context {
  public:
+  /// What the runtime fills in.
   struct Fields {
-    Transaction* tx = nullptr;     ///< null where the mode is none
-    Outgoing* outgoing = nullptr;  ///< null where the mode is none
-    std::stop_token stop{};
-    int attempt = 1;
-    std::optional<Fence> fence{};
-    std::optional<MessageId> message_id{};
-    std::string_view handler{};
-    Mode mode = Mode::none;
-    std::int64_t claim_fence = 0;
+    Transaction* tx = nullptr;              ///< null where the mode is none
+    Outgoing* outgoing = nullptr;           ///< null where the mode is none
+    std::stop_token stop{};                 ///< see stop_token()
+    int attempt = 1;                        ///< see attempt()
+    std::optional<Fence> fence{};           ///< see fence()
+    std::optional<MessageId> message_id{};  ///< see idempotency_key()
+    std::string_view handler{};             ///< see handler()
+    Mode mode = Mode::none;                 ///< of the topic
+    std::int64_t claim_fence = 0;           ///< see claim_fence()
   };
+  /// By the runtime, and by tests.
   explicit Context(const Fields& fields) : fields_(fields) {}
 
   /// The transaction that also holds the inbox row. Throws std::logic_error where the topic's mode is another one.
@@ -70,6 +75,7 @@ class Context {
   /// name and the message's id, so that two handlers of one message have two. Elsewhere the id under which the inbox knows the message.
   /// Absent in mode none, and for a span handler (ask each message).
   [[nodiscard]] std::optional<MessageId> idempotency_key() const noexcept { return fields_.message_id; }
+  /// The name of the handler: the scope of its ids.
   [[nodiscard]] std::string_view handler() const noexcept { return fields_.handler; }
 
  private:

@@ -58,9 +58,11 @@ inline auto leased(std::chrono::milliseconds lease = std::chrono::seconds(30)) {
     s.lease = lease;
   }};
 }
+/// leased(): what becomes of a message whose process died while it ran.
 inline auto on_unknown(UnknownPolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.unknown = policy; }};
 }
+/// What becomes of a message that is older than the stored ids.
 inline auto on_too_old(HorizonPolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.too_old = policy; }};
 }
@@ -68,6 +70,7 @@ inline auto on_too_old(HorizonPolicy policy) {
 inline auto on_store_down(StoreDownPolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.store_down = policy; }};
 }
+/// leased(): what becomes of a duplicate while the first one runs.
 inline auto while_running(RunningPolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.while_running = policy; }};
 }
@@ -84,11 +87,13 @@ inline auto limit(std::int64_t count) {
   return detail::Policy{[count](TopicSettings& s) { s.limit = count; }};
 }
 
+/// Delays that double: first, twice that, and so on up to cap, each with jitter.
 struct exponential {
-  std::chrono::milliseconds first;
-  int attempts;
-  std::chrono::milliseconds cap{30'000};
+  std::chrono::milliseconds first;        ///< before the second attempt
+  int attempts;                           ///< how often the handler may be started and fail by itself, at least 1
+  std::chrono::milliseconds cap{30'000};  ///< the longest delay
 };
+/// Runs what failed again, after growing delays, outside the transaction and without blocking other keys.
 inline auto retry(exponential e) {
   return detail::Policy{[e](TopicSettings& s) { s.retry = RetryPolicy{e.attempts, e.first, e.cap}; }};
 }
@@ -113,6 +118,7 @@ inline auto handler_id(std::string name) {
 inline auto id_from(std::string source) {
   return detail::Policy{[source = std::move(source)](TopicSettings& s) { s.message_id = source; }};
 }
+/// In which order the messages of a partition run.
 inline auto ordered_by(Order order) {
   return detail::Policy{[order](TopicSettings& s) { s.order = order; }};
 }
@@ -120,9 +126,11 @@ inline auto ordered_by(Order order) {
 inline auto batch(std::int64_t most) {
   return detail::Policy{[most](TopicSettings& s) { s.batch = most; }};
 }
+/// After this time the handler's stop_token is set. Default: 30 s.
 inline auto handler_timeout(std::chrono::milliseconds timeout) {
   return detail::Policy{[timeout](TopicSettings& s) { s.handler_timeout = timeout; }};
 }
+/// What becomes of a message whose id has taken effect.
 inline auto on_duplicate(DuplicatePolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.duplicates = policy; }};
 }
@@ -148,8 +156,10 @@ inline auto observe(std::shared_ptr<Observer> observer) {
 /// The rest of the chain, as a decorator of one's own calls it: once, or not at all.
 class Next {
  public:
+  /// By around().
   Next(const Invoke& invoke, std::span<const Message> messages, Context& context)
       : invoke_(invoke), messages_(messages), context_(context) {}
+  /// Runs the rest of the chain.
   Outcome operator()() const { return invoke_(messages_, context_); }
 
  private:

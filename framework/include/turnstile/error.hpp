@@ -17,8 +17,9 @@ struct Error : std::runtime_error {
 
 /// Wrong settings: all of them at once. `what()` holds one line for each.
 struct ConfigError : Error {
+  /// One text for each problem.
   explicit ConfigError(std::vector<std::string> problems);
-  std::vector<std::string> problems;
+  std::vector<std::string> problems;  ///< one line each
 };
 
 /// The database's schema is missing, older, newer or changed. `what()` names the command that puts it right.
@@ -34,8 +35,9 @@ struct StoreUnavailable : Error {
 /// The store answered, and refused a statement of Turnstile's own: a damaged index, a trigger or constraint that was added to its tables.
 /// No message is to blame. `sqlstate` is five characters.
 struct StoreFailed : StoreUnavailable {
+  /// `state` is the SQLSTATE.
   StoreFailed(const std::string& message, std::string state) : StoreUnavailable(message), sqlstate(std::move(state)) {}
-  std::string sqlstate;
+  std::string sqlstate;  ///< five characters
 };
 
 /// A handler ended the transaction that Turnstile had opened for its batch. Turnstile does not commit it, and a consumer stops: which of
@@ -59,8 +61,9 @@ struct Fenced : Error {
 /// or the first message lies above the database's watermark, because the last owner ended without revoked(). Seek the partition to
 /// `from` (see PollLoop on auto.offset.reset): what the database still has is settled as a duplicate. Then call PollLoop::revoked().
 struct ReadAgain : Error {
+  /// `where` is the position to seek to.
   ReadAgain(const std::string& message, TopicPartitionOffset where) : Error(message), from(std::move(where)) {}
-  TopicPartitionOffset from;
+  TopicPartitionOffset from;  ///< the position to seek to
 };
 
 /// COMMIT was sent and its answer never came: unknown, not failed (hazard: commit-in-doubt). Look it up, then decide.
@@ -71,15 +74,17 @@ struct CommitInDoubt : Error {
 /// A statement that the database refused. `sqlstate` is five characters; `what()` may hold the server's primary
 /// message but never its DETAIL, which can hold ids and payloads (hazard: error-detail).
 struct SqlError : Error {
+  /// `state` is the SQLSTATE.
   SqlError(const std::string& message, std::string state) : Error(message), sqlstate(std::move(state)) {}
-  std::string sqlstate;
+  std::string sqlstate;  ///< five characters
 };
 
 /// A deferred statement failed; `message_index` is the place in the batch of the message that queued it.
 struct DeferredSqlError : SqlError {
+  /// `index` is the place in the batch.
   DeferredSqlError(const std::string& message, std::string state, std::size_t index)
       : SqlError(message, std::move(state)), message_index(index) {}
-  std::size_t message_index;
+  std::size_t message_index;  ///< the place in the batch of the message that queued the statement
 };
 
 /// Kafka refused or could not be reached. `what()` says which broker, topic or right, and what to do.

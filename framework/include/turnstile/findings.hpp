@@ -10,29 +10,36 @@ namespace turnstile {
 
 class Config;
 
+/// One result of a check.
 struct Finding {
+  /// How bad it is.
   enum class Level : std::uint8_t {
     ok,
     warning,  ///< works, and somebody should look at it
     problem,  ///< does not work, or a promise is not kept
   };
-  Level level = Level::ok;
-  std::string subject;  ///< "topic payments", "PostgreSQL"
-  std::string text;
-  std::string remedy;  ///< what to do; empty when the text says it, or there is nothing to do
+  Level level = Level::ok;  ///< how bad it is
+  std::string subject;      ///< "topic payments", "PostgreSQL"
+  std::string text;         ///< what was found
+  std::string remedy;       ///< what to do; empty when the text says it, or there is nothing to do
 };
 
 /// Not thread-safe.
 class Findings {
  public:
+  /// Adds a check that found nothing wrong.
   void ok(std::string subject, std::string text) { add({Finding::Level::ok, std::move(subject), std::move(text), {}}); }
+  /// Adds what may become a problem.
   void warning(std::string subject, std::string text, std::string remedy = {}) {
     add({Finding::Level::warning, std::move(subject), std::move(text), std::move(remedy)});
   }
+  /// Adds what is a problem now.
   void problem(std::string subject, std::string text, std::string remedy = {}) {
     add({Finding::Level::problem, std::move(subject), std::move(text), std::move(remedy)});
   }
+  /// Adds any finding.
   void add(Finding finding) { all_.push_back(std::move(finding)); }
+  /// All findings, in the order in which they were added.
   [[nodiscard]] const std::vector<Finding>& all() const noexcept { return all_; }
 
  private:

@@ -52,6 +52,7 @@ concept Decorator = requires(const std::remove_cvref_t<D>& d, Pipeline& p) {
 /// itself must be callable from several threads at once.
 class Pipeline {
  public:
+  /// A handler of any of the four shapes, without decorators.
   template <class H>
     requires(!std::same_as<std::remove_cvref_t<H>, Pipeline>)
   Pipeline(H&& handler) {  // NOLINT(google-explicit-constructor): a bare handler is a pipeline
@@ -69,7 +70,7 @@ class Pipeline {
   bool one_at_a_time = true;
   /// What the code asks for; the configuration may override each of them.
   TopicSettings settings;
-  std::vector<std::shared_ptr<Observer>> observers;
+  std::vector<std::shared_ptr<Observer>> observers;  ///< of this topic, see observe()
 
  private:
   template <class H>

@@ -15,13 +15,15 @@ namespace turnstile {
 
 /// A partition that does not go on.
 struct PartitionProblem {
-  TopicPartition at;
+  TopicPartition at;             ///< the partition
   std::string reason;            ///< one sentence: what holds the partition, and what to do where a person has to
   std::optional<Offset> offset;  ///< the oldest message that waits; nothing: no message was read yet
-  std::chrono::system_clock::time_point since{};
+  std::chrono::system_clock::time_point since{};  ///< since when it makes no progress
 };
 
+/// How a consumer is, at the time of the call.
 struct Health {
+  /// What the consumer does.
   enum class State : std::uint8_t {
     idle,      ///< run() was not called yet
     starting,  ///< run() checks settings, schema and topics
@@ -31,7 +33,7 @@ struct Health {
     stopped,   ///< run() has returned
     halted,    ///< it cannot continue, and no waiting mends it: `reason` says what to do, then restart the process
   };
-  State state = State::idle;
+  State state = State::idle;  ///< what the consumer does
   /// halted: why. Running, waiting: what keeps all of it from going on at the moment (PostgreSQL is unavailable, the token log cannot
   /// be reached). Empty: nothing.
   std::string reason{};

@@ -31,16 +31,18 @@ namespace turnstile {
 
 /// How once() ended.
 struct Once {
+  /// What became of the call.
   enum class Kind : std::uint8_t {
     ran,       ///< by this call
     repeated,  ///< it has taken effect before, or a rival was faster: nothing was done, `response` is that one's
     mismatch,  ///< as repeated, but with another body: nothing was done, and there is no response
     running,   ///< a rival was still at it when `wait` was over: nothing was done, ask again
   };
-  Kind kind = Kind::ran;
+  Kind kind = Kind::ran;                ///< what became of the call
   std::optional<std::string> response;  ///< what was replied, bit for bit; nothing when it did not reply
 };
 
+/// How once() waits, compares and bounds.
 struct OnceOptions {
   /// What came with the id: the same id with another body is a mismatch. A hash of it is kept. Absent: not compared.
   std::optional<std::string_view> body{};
@@ -58,6 +60,7 @@ class Inbox {
   /// or a lost connection, it is called again in a new one: what it does outside of the transaction may then happen again.
   using Effect = std::function<void(Context&)>;
 
+  /// `store`: not null.
   explicit Inbox(std::shared_ptr<InboxStore> store) : store_(std::move(store)) {}
 
   /// Runs the effect in a transaction of its own, with the id, unless the id is known. What the effect throws passes through, and leaves

@@ -12,12 +12,13 @@ namespace turnstile {
 
 /// A clock as those of std::chrono. Never goes back. Thread-safe.
 struct LeaseClock {
-  using duration = std::chrono::nanoseconds;
-  using rep = duration::rep;
-  using period = duration::period;
-  using time_point = std::chrono::time_point<LeaseClock>;
-  static constexpr bool is_steady = true;
+  using duration = std::chrono::nanoseconds;               ///< nanoseconds
+  using rep = duration::rep;                               ///< of the duration
+  using period = duration::period;                         ///< of the duration
+  using time_point = std::chrono::time_point<LeaseClock>;  ///< of this clock
+  static constexpr bool is_steady = true;                  ///< It never goes back.
 
+  /// The time now, suspended time included.
   static time_point now() noexcept {
     std::timespec time{};
 #if defined(CLOCK_BOOTTIME)
@@ -27,6 +28,7 @@ struct LeaseClock {
 #endif
     return time_point(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec) + suspended());
   }
+  /// The same in microseconds, as an integer for atomics.
   [[nodiscard]] static std::int64_t now_us() noexcept {
     return std::chrono::duration_cast<std::chrono::microseconds>(now().time_since_epoch()).count();
   }

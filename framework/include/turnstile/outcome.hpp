@@ -8,9 +8,16 @@
 
 namespace turnstile {
 
+/// What a handler answers for its messages.
 class Outcome {
  public:
-  enum class Kind : unsigned char { done, skip, retry_after, dead_letter };
+  /// Which of the four it is.
+  enum class Kind : unsigned char {
+    done,         ///< see done()
+    skip,         ///< see skip()
+    retry_after,  ///< see retry_after()
+    dead_letter   ///< see dead_letter()
+  };
 
   /// The effect is made (or queued in the transaction): settle the message.
   static Outcome done() { return Outcome{Kind::done, {}, {}}; }
@@ -23,8 +30,11 @@ class Outcome {
   /// Never. Goes to the dead letter topic at once, whatever attempts are left.
   static Outcome dead_letter(std::string why) { return Outcome{Kind::dead_letter, {}, std::move(why)}; }
 
+  /// Which of the four it is.
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
+  /// Retry_after: how long to wait.
   [[nodiscard]] std::chrono::milliseconds delay() const noexcept { return delay_; }
+  /// The reason, for logs and dead letters.
   [[nodiscard]] const std::string& why() const noexcept { return why_; }
   /// done or skip: the transaction may commit.
   [[nodiscard]] bool settles() const noexcept { return kind_ == Kind::done || kind_ == Kind::skip; }

@@ -49,12 +49,15 @@ class PollLoop {
   /// waits in the outbox until a process that has one sends it. The loop's own topic need not be in that Kafka; where it is not,
   /// set keep_ids_for, or ids are kept forever.
   explicit PollLoop(Config config);
+  /// Over other parts than those of connect(), as in tests.
   PollLoop(Config config, Backends backends);
   ~PollLoop();
   PollLoop(const PollLoop&) = delete;
   PollLoop& operator=(const PollLoop&) = delete;
 
+  /// One handler for one topic, each topic once, before the first handle().
   PollLoop& topic(const std::string& name, Pipeline pipeline);
+  /// Log through this; otherwise to stderr, as [log] says.
   PollLoop& logger(std::shared_ptr<spdlog::logger> logger);
 
   /// Runs the message to its end on this thread: waits for a permit, retries with backoff, dead-letters.

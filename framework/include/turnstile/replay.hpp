@@ -9,11 +9,11 @@
 
 namespace turnstile {
 
-/// Where the record had been: TOPIC[PARTITION]@OFFSET.
+/// Where the record had been: `TOPIC[PARTITION]@OFFSET`.
 inline constexpr std::string_view kReplayedFrom = "turnstile-replayed-from";
 /// The handler that is to have it. Those of other groups have had it already, and pass over it.
 inline constexpr std::string_view kReplayedFor = "turnstile-replayed-for";
-/// Where the record was before it died for the first time, TOPIC[PARTITION]@OFFSET: of a record that has died more than once. Where it
+/// Where the record was before it died for the first time, `TOPIC[PARTITION]@OFFSET`: of a record that has died more than once. Where it
 /// died last, the headers turnstile-original-… say.
 inline constexpr std::string_view kFirstOrigin = "turnstile-first-origin";
 /// When it was sent at first, in milliseconds since 1970: a session that has expired since then may still vouch for it.
@@ -21,6 +21,7 @@ inline constexpr std::string_view kSentAt = "turnstile-sent-at";
 
 /// How often the record has been a dead letter. A record that was one kMostDeaths times is parked.
 inline constexpr std::string_view kDeaths = "turnstile-deaths";
+/// A record dies so often at the most; then it is parked.
 inline constexpr int kMostDeaths = 16;
 /// What that header of the record says, at most kMostDeaths; 0 without it.
 int deaths_of(const Message& message);

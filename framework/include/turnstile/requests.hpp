@@ -14,7 +14,8 @@ namespace turnstile {
 
 /// A number that no producer reaches by counting its requests, and a step that none takes: such a number is an error of its producer. It
 /// is refused, since a window that had moved to it would refuse all numbers that follow.
-inline constexpr std::int64_t kHighestNumber = std::int64_t{1} << 62, kFurthestAhead = std::int64_t{1} << 56;
+inline constexpr std::int64_t kHighestNumber = std::int64_t{1} << 62,  ///< a higher number is refused
+    kFurthestAhead = std::int64_t{1} << 56;  ///< a number further ahead of the highest one is refused
 
 /// Which of a producer's last requests have been seen in one partition. A value.
 class RequestWindow {
@@ -31,6 +32,7 @@ class RequestWindow {
   /// `kept` may be of another size.
   RequestWindow(std::int64_t size, Kept kept);
 
+  /// Where a number lies, seen from the window.
   enum class Place : std::uint8_t {
     fresh,  ///< not seen before; it is now
     seen,   ///< it was
@@ -38,10 +40,12 @@ class RequestWindow {
     /// kFurthestAhead above the highest number seen: then the window stays as it is.
     outside,
   };
+  /// Looks a request up, and takes it in if it is fresh.
   Place admit(const Request& request);
   /// Whether this one was seen, as far as that is known.
   [[nodiscard]] bool has_seen(const Request& request) const noexcept;
 
+  /// What is to be stored of the window.
   [[nodiscard]] const Kept& kept() const noexcept { return kept_; }
   /// Responses of this number and of those before it are needed no more.
   [[nodiscard]] std::int64_t forgotten() const noexcept;
@@ -66,14 +70,17 @@ class RequestWindow {
 /// The producers of a batch, as the store knows them in one partition, and what its requests change.
 class RequestWindows {
  public:
+  /// What the store has of one producer, and whether the batch has changed it.
   struct Row {
     std::optional<Timestamp> expired;  ///< when its session ended
-    RequestWindow window;
-    bool changed = false;
+    RequestWindow window;              ///< its last numbers in this partition
+    bool changed = false;              ///< whether it must be stored
   };
+  /// Makes a producer of the batch known.
   void add(const MessageId& producer, Row row) { rows_.insert_or_assign(producer, std::move(row)); }
   /// In the order of the partition. A producer that was not added is unknown.
   Admission admit(const Request& request);
+  /// All producers that were added.
   [[nodiscard]] const std::map<MessageId, Row>& rows() const noexcept { return rows_; }
 
  private:

@@ -38,9 +38,11 @@ bool is_numbered(const OwnedMessage& message);
 /// first, and sends the stamped one each time.
 class StampingSender final : public BrokerSender {
  public:
+  /// Sends through `inner`, which must not be null; `header` is the name of the id's header.
   explicit StampingSender(std::unique_ptr<BrokerSender> inner, std::string header = "message-id")
       : inner_(std::move(inner)), header_(std::move(header)) {}
 
+  /// Gives the message an id, unless it has one.
   void stamp(OwnedMessage& message) const;
   std::vector<Fate> send(std::span<const OwnedMessage> messages) override;
   void cancel() noexcept override { inner_->cancel(); }
@@ -57,18 +59,21 @@ class StampingSender final : public BrokerSender {
 /// Thread-safe, but for send(): one caller at a time.
 class NumberedSender final : public BrokerSender {
  public:
+  /// When a number is reported as done with.
   enum class Acknowledge : std::uint8_t {
     delivered,  ///< what the broker has taken is not sent again, and nobody asks for its response
     by_hand,    ///< the program says so, when it has the response: acknowledge()
   };
+  /// What a NumberedSender may be told.
   struct Options {
-    std::string name;                           ///< for people: in the table `producer`
-    std::chrono::milliseconds expiry{300'000};  ///< see ProducerTerms
-    Acknowledge acknowledge = Acknowledge::delivered;
-    std::shared_ptr<spdlog::logger> logger{};  ///< null: to stderr
+    std::string name;                                  ///< for people: in the table `producer`
+    std::chrono::milliseconds expiry{300'000};         ///< see ProducerTerms
+    Acknowledge acknowledge = Acknowledge::delivered;  ///< when a number is reported as done with
+    std::shared_ptr<spdlog::logger> logger{};          ///< null: to stderr
   };
+  /// A message with its number: send it as often as it takes.
   struct Stamped {
-    OwnedMessage message;
+    OwnedMessage message;     ///< the message, with the headers of the stamp
     MessageId session;        ///< that it was numbered in
     std::int64_t number = 0;  ///< of its topic, in this session
   };
@@ -87,8 +92,10 @@ class NumberedSender final : public BrokerSender {
   std::vector<Fate> send(std::span<const OwnedMessage> messages) override;
   /// by_hand: this one will not be sent again. What was numbered in an earlier session is passed over.
   void acknowledge(const std::string& topic, const MessageId& session, std::int64_t number);
+  /// The same for a stamped message.
   void acknowledge(const Stamped& one) { acknowledge(one.message.topic, one.session, one.number); }
   void cancel() noexcept override { sender_->cancel(); }
+  /// The session in which it numbers now.
   [[nodiscard]] MessageId session() const;
 
  private:

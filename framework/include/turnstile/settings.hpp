@@ -18,8 +18,10 @@ struct RetryPolicy {
   /// How often the message's handler may be started and fail by itself, at least 1; then it is a dead letter. A death of the process that
   /// ran nothing else counts. Runs that were rolled back because of another message of the batch do not.
   int attempts = 5;
-  std::chrono::milliseconds first{100};
+  std::chrono::milliseconds first{100};  ///< before the second attempt
+  /// The longest delay.
   std::chrono::milliseconds cap{30'000};
+  /// Member by member.
   bool operator==(const RetryPolicy&) const = default;
 };
 
@@ -27,12 +29,17 @@ struct RetryPolicy {
 /// default is.
 struct RetrySettings {
   RetrySettings() = default;
+  /// All parts are set.
   RetrySettings(const RetryPolicy& all) : attempts(all.attempts), first(all.first), cap(all.cap) {}  // NOLINT
-  std::optional<int> attempts{};
-  std::optional<std::chrono::milliseconds> first{}, cap{};
+  std::optional<int> attempts{};                     ///< nothing: not set here
+  std::optional<std::chrono::milliseconds> first{},  ///< nothing: not set here
+      cap{};                                         ///< nothing: not set here
+
+  /// These parts over those of `base`.
   [[nodiscard]] RetryPolicy over(const RetryPolicy& base) const {
     return {attempts.value_or(base.attempts), first.value_or(base.first), cap.value_or(base.cap)};
   }
+  /// Member by member.
   bool operator==(const RetrySettings&) const = default;
 };
 
@@ -48,6 +55,7 @@ std::optional<std::chrono::milliseconds> longest_stay(std::optional<std::chrono:
 std::optional<std::chrono::seconds> keep_ids_by_default(std::optional<std::chrono::milliseconds> retention,
                                                         std::optional<std::chrono::milliseconds> segment);
 
+/// The settings of one topic; what is absent was not set here.
 struct TopicSettings {
   std::optional<std::string> handler;  ///< the scope of ids; default: the topic's name
   std::optional<Mode> mode;            ///< default none; transactional(), leased() and sequence() set it

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+/// How numbers look to a person.
 namespace turnstile::text {
 
 /// The longest unit that fits without a rest: "7d", "36h", "1500ms".

@@ -20,29 +20,31 @@ namespace turnstile {
 
 /// A member, as it introduced itself.
 struct TokenMember {
-  std::uint64_t id = 0;
-  std::string client, host;  ///< empty where nothing is known of it
-  std::uint32_t pid = 0;
+  std::uint64_t id = 0;   ///< what the log calls it
+  std::string client,     ///< empty where nothing is known of it
+      host;               ///< empty where nothing is known of it
+  std::uint32_t pid = 0;  ///< of the process
 };
 
 /// One record of a token log, and what it meant.
 struct TokenRecord {
   /// Permits that changed hands with this record.
   struct Change {
-    std::string limiter;
-    TokenMember member;
-    std::int64_t before = 0, after = 0;
+    std::string limiter;      ///< the limiter's name
+    TokenMember member;       ///< whose permits they are
+    std::int64_t before = 0,  ///< how many it had
+        after = 0;            ///< how many it has
   };
-  std::int64_t position = 0;
-  std::int64_t time_ms = 0;  ///< since 1970, by the clock of who wrote it or of the broker, but never before the
-                             ///< record before it; 0: unknown
+  std::int64_t position = 0;  ///< of the record in the log
+  std::int64_t time_ms = 0;   ///< since 1970, by the clock of who wrote it or of the broker, but never before the
+                              ///< record before it; 0: unknown
   std::optional<TokenMember> written_by;  ///< nothing where no member speaks: limits are set by anybody
   std::string kind;                       ///< "keep", "limit set"; "unknown" for what is no event
-  std::string details;
+  std::string details;                    ///< the event's fields, for people
   /// "applied", "duplicate", "old epoch", "stranger", "revived", "stale", "not allowed", "unknown"; empty where the log was cut
   /// off before this position, so that it cannot be told.
   std::string outcome;
-  std::vector<Change> changes;
+  std::vector<Change> changes;         ///< who has more or fewer permits since
   std::vector<TokenMember> drained;    ///< lost all their partitions without a word
   std::vector<TokenMember> reclaimed;  ///< what they held came back, since the database has fenced them
   std::optional<TokenMember> ended;    ///< left, or expired
@@ -55,6 +57,7 @@ class TokenReader {
   explicit TokenReader(std::unique_ptr<TokenLog> log);
   ~TokenReader();
 
+  /// "topic 'x' at host:9092", for messages.
   [[nodiscard]] const std::string& name() const;
   /// First position that the log still has.
   [[nodiscard]] std::int64_t begin() const;
@@ -70,8 +73,10 @@ class TokenReader {
   /// Of the last record read; from - 1 at first.
   [[nodiscard]] std::int64_t position() const;
 
+  /// The place of a record that was not taken yet.
   struct Upcoming {
-    std::int64_t position = 0, time_ms = 0;
+    std::int64_t position = 0,  ///< in the log
+        time_ms = 0;            ///< since 1970; 0: unknown
   };
   /// The next record, if one comes within `timeout`.
   std::optional<Upcoming> peek(std::chrono::milliseconds timeout);

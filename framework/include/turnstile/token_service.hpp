@@ -31,21 +31,25 @@ namespace turnstile {
 struct TokenId {
   std::uint64_t service = 0;  ///< the TokenService that gave it out
   std::uint64_t number = 0;   ///< 1 and up
+  /// Member by member.
   auto operator<=>(const TokenId&) const = default;
 };
 /// "9f86d081884c7d65-17" (the service in hexadecimal, the number), and back; nothing when it is no such text.
 std::string to_text(const TokenId& id);
+/// Reads such a text.
 std::optional<TokenId> parse_token_id(std::string_view text);
 
 /// To be released once, by whoever got it, on any thread. A token that is forgotten is held until its hard bound, or, without a
 /// hold_timeout, for as long as the service lives.
 struct Granted {
-  TokenId token;
+  TokenId token;  ///< its name
   /// Set when its time is over, or the permit under it is not ours any more: stop what runs. By a thread of the service or of
   /// the limiter, which callbacks of it must not hold up.
   std::stop_token lost;
 };
+/// Why a request was not granted.
 struct Refused {
+  /// The reasons.
   enum class Why : std::uint8_t {
     unknown_limiter,  ///< limit() was not called for it
     bad_count,       ///< below 1; above the limit, so that it would wait for ever; above 1 where one is given at a time
@@ -54,13 +58,15 @@ struct Refused {
     cancelled,       ///< the caller's stop_token was set
     no_more_starts,  ///< Limiters::health() is halted: the token log was deleted, say; the text says what to do
   };
-  Why why;
+  Why why;           ///< the reason
   std::string text;  ///< for people: which limiter, and what to do
 };
 /// It was not to be had in time. It is not waited for any more, and nothing was taken.
 struct TimedOut {};
+/// The answer to a request.
 using TokenAnswer = std::variant<Granted, Refused, TimedOut>;
 
+/// What release() did.
 enum class ReleaseAnswer : std::uint8_t {
   released,
   too_late,  ///< released, but it was lost before: what ran under it may have run beside others
@@ -71,7 +77,9 @@ enum class ReleaseAnswer : std::uint8_t {
 };
 /// As above; `lost`: its `lost` is set, so stop what runs, and release it.
 enum class KeepAnswer : std::uint8_t { kept, lost, already, expired, foreign, unknown };
+/// "released", "too late", …
 std::string_view to_text(ReleaseAnswer answer);
+/// "kept", "lost", …
 std::string_view to_text(KeepAnswer answer);
 
 /// What happens to a token that is held for longer than hold_timeout without keep().
@@ -87,36 +95,41 @@ enum class OnHold : std::uint8_t {
 /// throw.
 class ExpiryStrategy {
  public:
+  /// Looks for tokens whose time is over.
   using Run = std::function<std::size_t(std::size_t most, std::chrono::microseconds longest)>;
   virtual ~ExpiryStrategy() = default;
+  /// Begins to call `run`.
   virtual void start(Run run) = 0;
+  /// Ends; `run` is not called after it returns.
   virtual void stop() = 0;
 };
 /// On a thread of its own.
 struct PeriodicExpiry {
-  std::chrono::milliseconds every{100};
-  std::size_t most_a_run = 1'000;
-  std::chrono::microseconds longest_run{5'000};
+  std::chrono::milliseconds every{100};          ///< between two runs
+  std::size_t most_a_run = 1'000;                ///< tokens in one run
+  std::chrono::microseconds longest_run{5'000};  ///< time of one run
 };
+/// The default strategy: a thread of its own that looks at fixed intervals.
 std::unique_ptr<ExpiryStrategy> make_expiry(const PeriodicExpiry& settings);
 
+/// How tokens are given out and taken back.
 struct TokenServiceSettings {
   std::size_t most_waiting = 10'000;  ///< requests; more are refused
   /// How long a token may be held, from request() or its last keep(); 0: for as long as its holder lives. Noticed with the next
   /// run of `expiry`.
   std::chrono::milliseconds hold_timeout{0};
-  OnHold on_hold = OnHold::cancel;
-  std::uint32_t hard_bound = 3;  ///< times hold_timeout, counted alike: then it is taken back, whatever on_hold says
-  PeriodicExpiry expiry{};
+  OnHold on_hold = OnHold::cancel;  ///< what happens at hold_timeout
+  std::uint32_t hard_bound = 3;     ///< times hold_timeout, counted alike: then it is taken back, whatever on_hold says
+  PeriodicExpiry expiry{};          ///< when tokens whose time is over are looked for
 };
 
 /// A token that is out, for people to look at.
 struct TokenView {
-  TokenId token;
-  std::string limiter;
-  std::int64_t count = 1;
-  std::chrono::milliseconds held_for{0};
-  bool lost = false;
+  TokenId token;                          ///< its name
+  std::string limiter;                    ///< the limiter's name
+  std::int64_t count = 1;                 ///< permits that it stands for
+  std::chrono::milliseconds held_for{0};  ///< since it was given out
+  bool lost = false;                      ///< whether its `lost` is set
 };
 
 /// Thread-safe. It keeps the limiters; several services may stand over the same ones, and share their limits.
@@ -160,10 +173,13 @@ class TokenService {
   [[nodiscard]] std::size_t waiting() const;
   /// Since the service began.
   struct Counts {
-    std::uint64_t granted = 0, refused = 0, timed_out = 0;  ///< answers of request()
-    std::uint64_t held_too_long = 0;                        ///< tokens whose hold_timeout has passed
-    std::uint64_t taken_back = 0;                           ///< of these, not released by their holder
+    std::uint64_t granted = 0,        ///< answers of request(): Granted
+        refused = 0,                  ///< answers of request(): Refused
+        timed_out = 0;                ///< answers of request(): TimedOut
+    std::uint64_t held_too_long = 0;  ///< tokens whose hold_timeout has passed
+    std::uint64_t taken_back = 0;     ///< of these, not released by their holder
   };
+  /// How often each has happened.
   [[nodiscard]] Counts counts() const;
 
  private:

@@ -37,7 +37,9 @@ struct TokenSettings {
   std::chrono::milliseconds turn{100};
   /// Permits of each limiter that this process may use while the log is out of reach, for longer than its lease lasts; 0: it
   /// waits. They are set aside of the limit, for so many processes; who comes after these has none.
-  std::uint32_t reserve = 0, reserve_for = 0;
+  std::uint32_t reserve = 0,  ///< how many
+      reserve_for = 0;        ///< for how many processes
+
   /// So long after the log was last in reach. The reserve of a process that died counts as used for as long, and only then is
   /// another's: nobody can know that it is dead. Up to 49 days.
   std::chrono::milliseconds reserve_time{3'600'000};
@@ -50,11 +52,16 @@ struct TokenSettings {
 
 /// Who holds what, as of the last record read.
 struct PermitsView {
+  /// A member, and what it has of one limiter.
   struct Holder {
-    std::uint64_t member = 0;
-    std::string client, host;
-    std::uint32_t pid = 0;
-    std::int64_t held = 0, busy = 0, wants = 0, share = 0;
+    std::uint64_t member = 0;  ///< what the log calls it
+    std::string client,        ///< client.id, else the group
+        host;                  ///< the name of its machine
+    std::uint32_t pid = 0;     ///< of the process
+    std::int64_t held = 0,     ///< permits that it has
+        busy = 0,              ///< of these, those under which something runs
+        wants = 0,             ///< how many it asks for
+        share = 0;             ///< how many it is entitled to
     /// Lost its partitions without a word: what it holds still counts, and nothing more is granted.
     bool draining = false;
     std::int64_t held_since = -1;  ///< position at which it last went from none to some; -1: never
@@ -64,21 +71,23 @@ struct PermitsView {
     std::chrono::milliseconds lease{0};  ///< silent for so long after that, and what it holds is others'
     std::int64_t reserved = 0;           ///< of set_aside, what it may use while it is cut off
   };
+  /// A limiter, and who holds its permits.
   struct Entry {
-    std::string limiter;
-    std::int64_t limit = 0;
-    std::optional<std::int64_t> set;       ///< by an operator; goes before what configurations say
-    std::vector<std::int64_t> configured;  ///< by member; the lowest holds
-    std::int64_t set_aside = 0;            ///< of the limit, for members that are cut off (TokenSettings::reserve)
-    std::int64_t reserved = 0;             ///< of set_aside, by all, also by processes that ended without a word
-    std::vector<Holder> holders;
+    std::string limiter;                      ///< the limiter's name
+    std::int64_t limit = 0;                   ///< the limit in effect
+    std::optional<std::int64_t> set;          ///< by an operator; goes before what configurations say
+    std::vector<std::int64_t> configured;     ///< by member; the lowest holds
+    std::int64_t set_aside = 0;               ///< of the limit, for members that are cut off (TokenSettings::reserve)
+    std::int64_t reserved = 0;                ///< of set_aside, by all, also by processes that ended without a word
+    std::vector<Holder> holders;              ///< in the order in which they joined
     [[nodiscard]] std::int64_t held() const;  ///< by all, also by those that drain
+    /// Permits under which something runs, over all members.
     [[nodiscard]] std::int64_t busy() const;
     /// Permits that would be used at once if they were granted.
     [[nodiscard]] std::int64_t waiting() const;
   };
-  std::int64_t position = -1;
-  std::vector<Entry> limiters;
+  std::int64_t position = -1;   ///< of the last record read; -1: none
+  std::vector<Entry> limiters;  ///< in the order of their names
 };
 
 /// Limiters that count over a domain. Thread-safe. open() takes limits of 1 to 1,000,000,000 and names of 1 to 255 bytes, and does not
@@ -98,6 +107,7 @@ class TokenDomain : public Limiters {
   /// Why nothing starts any more, for good, and what to do: the log is damaged, or this member cannot follow it. Empty while all is
   /// well, also while the log is out of reach.
   [[nodiscard]] virtual std::string halted() const = 0;
+  /// Whether the log can be followed, and this process is a member.
   [[nodiscard]] LimitersHealth health() const override = 0;
 };
 

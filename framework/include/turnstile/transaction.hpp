@@ -20,28 +20,43 @@ namespace turnstile {
 /// bytea[] (cast them where the column has another type: `unnest($1::text[]::uuid[])`).
 class Param {
  public:
+  /// What an argument can be; std::monostate is NULL.
   using Value =
       std::variant<std::monostate, bool, std::int64_t, double, std::string_view, std::span<const std::byte>,
                    std::span<const std::int64_t>, std::span<const std::string>, std::span<const std::string_view>>;
 
-  Param(std::nullptr_t) noexcept {}      // NOLINT(google-explicit-constructor): arguments convert
-  Param(std::nullopt_t) noexcept {}      // NOLINT
+  /// NULL.
+  Param(std::nullptr_t) noexcept {}  // NOLINT(google-explicit-constructor): arguments convert
+  /// NULL.
+  Param(std::nullopt_t) noexcept {}  // NOLINT
+  /// A boolean.
   Param(bool v) noexcept : value_(v) {}  // NOLINT
+  /// An integer.
   template <std::integral I>
     requires(!std::is_same_v<I, bool>)
   Param(I v)
-  noexcept : value_(static_cast<std::int64_t>(v)) {}                                                        // NOLINT
-  Param(double v) noexcept : value_(v) {}                                                                   // NOLINT
-  Param(const char* v) noexcept : value_(std::string_view(v)) {}                                            // NOLINT
-  Param(std::string_view v) noexcept : value_(v) {}                                                         // NOLINT
-  Param(const std::string& v) noexcept : value_(std::string_view(v)) {}                                     // NOLINT
-  Param(std::span<const std::byte> v) noexcept : value_(v) {}                                               // NOLINT
-  Param(const std::vector<std::int64_t>& v) noexcept : value_(std::span<const std::int64_t>(v)) {}          // NOLINT
-  Param(const std::vector<std::string>& v) noexcept : value_(std::span<const std::string>(v)) {}            // NOLINT
+  noexcept : value_(static_cast<std::int64_t>(v)) {}  // NOLINT
+  /// A number.
+  Param(double v) noexcept : value_(v) {}  // NOLINT
+  /// Text.
+  Param(const char* v) noexcept : value_(std::string_view(v)) {}  // NOLINT
+  /// Text.
+  Param(std::string_view v) noexcept : value_(v) {}  // NOLINT
+  /// Text.
+  Param(const std::string& v) noexcept : value_(std::string_view(v)) {}  // NOLINT
+  /// Bytes.
+  Param(std::span<const std::byte> v) noexcept : value_(v) {}  // NOLINT
+  /// An array of integers.
+  Param(const std::vector<std::int64_t>& v) noexcept : value_(std::span<const std::int64_t>(v)) {}  // NOLINT
+  /// An array of texts.
+  Param(const std::vector<std::string>& v) noexcept : value_(std::span<const std::string>(v)) {}  // NOLINT
+  /// An array of texts.
   Param(const std::vector<std::string_view>& v) noexcept : value_(std::span<const std::string_view>(v)) {}  // NOLINT
+  /// The value, or NULL.
   template <class T>
   Param(const std::optional<T>& v) : value_(v ? Param(*v).value_ : Value{}) {}  // NOLINT
 
+  /// What it holds.
   [[nodiscard]] const Value& value() const noexcept { return value_; }
 
  private:
@@ -54,12 +69,16 @@ class Rows {
   Rows() = default;
   /// For adapters: `affected` is the number of rows that the statement changed.
   Rows(std::size_t columns, std::size_t affected) : columns_(columns), affected_(affected) {}
+  /// For adapters: the next cell, row by row.
   void add(std::optional<std::string_view> cell) {
     cells_.push_back(cell ? std::optional<std::string>(*cell) : std::nullopt);
   }
 
+  /// How many rows there are.
   [[nodiscard]] std::size_t size() const noexcept { return columns_ == 0 ? 0 : cells_.size() / columns_; }
+  /// Whether there are none.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+  /// How many columns a row has.
   [[nodiscard]] std::size_t columns() const noexcept { return columns_; }
   /// Rows inserted, updated or deleted; for a SELECT, rows returned.
   [[nodiscard]] std::size_t affected() const noexcept { return affected_; }
@@ -112,7 +131,9 @@ class Transaction {
     }
   }
 
+  /// Exec() with its arguments in a list.
   virtual Rows run(std::string_view sql, std::span<const Param> params) = 0;
+  /// Defer() with its arguments in a list.
   virtual void queue(std::string_view sql, std::span<const Param> params) = 0;
 };
 

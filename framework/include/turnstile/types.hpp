@@ -11,20 +11,25 @@
 #include <string>
 #include <string_view>
 
+/// Kafka handlers that are safe to run.
 namespace turnstile {
 
 /// Position of a record in a partition of a data topic, as Kafka counts it (from 0, gaps are normal).
 using Offset = std::int64_t;
 
+/// A partition of a topic.
 struct TopicPartition {
-  std::string topic;
-  std::int32_t partition = 0;
+  std::string topic;           ///< the topic's name
+  std::int32_t partition = 0;  ///< from 0
+  /// Member by member.
   auto operator<=>(const TopicPartition&) const = default;
 };
 
+/// A record's place.
 struct TopicPartitionOffset {
-  TopicPartition at;
-  Offset offset = 0;
+  TopicPartition at;  ///< the partition
+  Offset offset = 0;  ///< in the partition
+  /// Member by member.
   auto operator<=>(const TopicPartitionOffset&) const = default;
 };
 
@@ -36,7 +41,8 @@ std::string to_string(const TopicPartitionOffset& at);
 /// The 16 bytes under which the inbox knows a message. A UUID is kept as it is; anything else is hashed
 /// (SHA-256 cut to 128 bits), so ids of any length and content fit (hazard: text-ids).
 struct MessageId {
-  std::array<std::uint8_t, 16> bytes{};
+  std::array<std::uint8_t, 16> bytes{};  ///< a UUID's, or a hash's
+  /// Byte by byte.
   auto operator<=>(const MessageId&) const = default;
   /// Canonical UUID text, 36 characters.
   [[nodiscard]] std::string text() const;
@@ -47,28 +53,32 @@ struct MessageId {
 /// A handler's name ("charge") as the small integer that the database gave it. The name is the scope of an id:
 /// two handlers may each see the same message once (hazard: id-scope).
 struct HandlerId {
-  std::int16_t value = 0;
+  std::int16_t value = 0;  ///< as the table `handler` has it
+  /// By its value.
   auto operator<=>(const HandlerId&) const = default;
 };
 
 /// Number of an ownership of a partition; only grows. A transaction carries the epoch under which its messages
 /// were assigned, and the database refuses it once a newer owner has bumped the number.
 struct Epoch {
-  std::int64_t value = 0;
+  std::int64_t value = 0;  ///< counts up with each owner
+  /// By its value.
   auto operator<=>(const Epoch&) const = default;
 };
 
 /// What a transaction must prove to commit: the database's row for (group, topic, partition), the epoch, and the database's history.
 struct Fence {
   std::int32_t slot = 0;  ///< the row's small integer
-  Epoch epoch;
+  Epoch epoch;            ///< of the owner
   /// The history of the database in which the partition was claimed: a number that is another one after each start of the server, and
   /// on each other server (a promoted replica, a restored backup). A database with another history may have lost what was committed under
   /// this fence, so it refuses the fence, and the partition is claimed again.
   std::int64_t history = 0;
+  /// Member by member.
   auto operator<=>(const Fence&) const = default;
 };
 
+/// How the effect of a message is made to happen once.
 enum class Mode : std::uint8_t {
   none,           ///< limits, order and retries only; delivered at least once
   transactional,  ///< inbox row, the handler's SQL and the commit in one PostgreSQL transaction
@@ -103,12 +113,14 @@ enum class RunningPolicy : std::uint8_t {
   retry,  ///< as after a failure: again after a delay, and a dead letter in the end
 };
 
+/// In which order the messages of a partition run.
 enum class Order : std::uint8_t {
   partition,  ///< one after another, as the partition has them
   key,        ///< same key in offset order, different keys side by side; records without a key are free
   none,       ///< any order
 };
 
+/// What becomes of a message whose id has taken effect.
 enum class DuplicatePolicy : std::uint8_t {
   skip,    ///< a duplicate is settled without a word (counted)
   raise,   ///< a duplicate is an error: dead letter in a Consumer, `Duplicate` thrown from a PollLoop
@@ -117,9 +129,11 @@ enum class DuplicatePolicy : std::uint8_t {
 
 }  // namespace turnstile
 
+/// @cond
 template <>
 struct std::hash<turnstile::TopicPartition> {
   std::size_t operator()(const turnstile::TopicPartition& at) const noexcept {
     return std::hash<std::string>{}(at.topic) * 31 + static_cast<std::size_t>(at.partition);
   }
 };
+/// @endcond

@@ -20,6 +20,7 @@ namespace turnstile {
 class Block {
  public:
   virtual ~Block() = default;
+  /// The records, in offset order.
   [[nodiscard]] virtual std::span<const Message> messages() const noexcept = 0;
 };
 
@@ -82,9 +83,10 @@ class BrokerConsumer {
 class BrokerProducer {
  public:
   virtual ~BrokerProducer() = default;
+  /// Where the broker has put a record.
   struct Sent {
-    std::int32_t partition = 0;
-    Offset offset = 0;
+    std::int32_t partition = 0;  ///< of the topic
+    Offset offset = 0;           ///< in the partition
   };
   /// Returns when the broker has acknowledged the record (all in-sync replicas). `message.partition` < 0: by the key.
   /// `message.offset` is ignored. Throws BrokerError with the topic and what to do.
@@ -98,13 +100,14 @@ class BrokerSender {
   virtual ~BrokerSender() = default;
   /// What became of a record.
   struct Fate {
+    /// What became of it.
     enum class Kind : std::uint8_t {
       sent,     ///< all in-sync replicas have it
       refused,  ///< it will never be taken (too large, no such topic, no right to write); `why` says what to do
       unknown,  ///< given up by cancel(), or with the whole sender: send it again
     };
-    Kind kind = Kind::unknown;
-    std::string why{};
+    Kind kind = Kind::unknown;  ///< what became of it
+    std::string why{};          ///< refused, unknown: the reason
   };
   /// Returns when each has its fate, in their order. Those of one key that are sent arrive in their order: what follows one
   /// whose fate is unknown is unknown, too. `partition` < 0: by the key. Waits as long as no broker answers. Never throws for what the
@@ -114,18 +117,23 @@ class BrokerSender {
   virtual void cancel() noexcept = 0;
 };
 
+/// What a topic is like.
 struct TopicInfo {
-  std::int32_t partitions = 0;
+  std::int32_t partitions = 0;                         ///< how many
   std::optional<std::chrono::milliseconds> retention;  ///< nothing: not known; max(): kept for ever
   /// For how long records are gathered into one segment, at most; the whole of it goes at once, when its youngest record may.
   std::optional<std::chrono::milliseconds> segment{};
 };
 
+/// Where messages come from and go to. Thread-safe.
 class Broker {
  public:
   virtual ~Broker() = default;
+  /// A member of the group that the settings name.
   virtual std::unique_ptr<BrokerConsumer> open_consumer() = 0;
+  /// For single records: dead letters and replies.
   virtual std::shared_ptr<BrokerProducer> open_producer() = 0;
+  /// For many records at once: the outbox, and programs that send.
   virtual std::unique_ptr<BrokerSender> open_sender() = 0;
   /// Nothing when the topic does not exist. Throws BrokerError when no broker answers within `timeout`.
   virtual std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) = 0;

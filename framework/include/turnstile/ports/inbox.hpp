@@ -24,8 +24,8 @@ namespace turnstile {
 
 /// A message that asks to be let in.
 struct InboxEntry {
-  MessageId id;
-  Offset offset = 0;
+  MessageId id;                               ///< what identifies the message
+  Offset offset = 0;                          ///< of the record
   std::optional<std::int64_t> fingerprint{};  ///< hash of the payload, where the topic keeps one
   std::optional<Request> request{};           ///< where producers number what they send
   /// Claims: it may have taken effect, and the store have lost the record of that. Unless the store knows it, it is parked (or
@@ -38,6 +38,7 @@ struct InboxEntry {
   }
 };
 
+/// Whether a message of a batch may run.
 enum class Admission : std::uint8_t {
   fresh,       ///< its id is now in the inbox, as part of the open transaction
   duplicate,   ///< its id was there, or an earlier entry of the same batch has it
@@ -53,21 +54,22 @@ enum class Numbering : std::uint8_t {
   requests,  ///< as offsets, and what its producer has sent before is a duplicate, too. One more row for each producer
 };
 
+/// What all messages of one transaction have in common.
 struct InboxScope {
-  HandlerId handler;
+  HandlerId handler;             ///< the scope of the ids
   std::optional<Fence> fence{};  ///< absent: no partition is behind it
   std::chrono::milliseconds lock_timeout{
       5'000};  ///< longest wait for a rival's open transaction (hazard: blocked-insert)
   std::chrono::milliseconds idle_timeout{30'000};  ///< the server ends our transaction when we fall silent in it
-  Numbering numbering = Numbering::ids;
-  std::int32_t incarnation = 0;  ///< offsets, requests: of the topic; another one begins anew
-  std::int64_t window = 1'024;   ///< requests: how many numbers back are told apart; a multiple of 8
+  Numbering numbering = Numbering::ids;            ///< how messages are distinguished
+  std::int32_t incarnation = 0;                    ///< offsets, requests: of the topic; another one begins anew
+  std::int64_t window = 1'024;                     ///< requests: how many numbers back are told apart; a multiple of 8
 };
 
 /// What is kept of an id that has taken effect.
 struct Recorded {
-  std::optional<std::int64_t> fingerprint;
-  std::optional<std::string> response;
+  std::optional<std::int64_t> fingerprint;  ///< a hash of the payload, where one was kept
+  std::optional<std::string> response;      ///< what was replied, where anything was
 };
 
 /// How the transaction stands that begin() opened last.
@@ -118,7 +120,7 @@ class InboxSession {
 
 /// What the store knows of a partition that the group has just been given.
 struct PartitionClaim {
-  TopicPartition at;
+  TopicPartition at;                ///< the partition
   Fence fence;                      ///< with the epoch just bumped, and the history of the store that answered
   std::optional<Offset> watermark;  ///< every message below it is settled in this database
   /// The highest offset that a handler numbers its records up to, and has done (Numbering::offset, requests): the watermark lags behind it.
@@ -128,12 +130,14 @@ struct PartitionClaim {
   std::string store{};   ///< which store counts the epoch; another one has another name, in all processes alike
 };
 
+/// How far a partition is settled, as its owner reports it.
 struct WatermarkUpdate {
-  Fence fence;
-  Offset watermark = 0;
+  Fence fence;                    ///< under which it is owned
+  Offset watermark = 0;           ///< every message below it is settled
   std::optional<Offset> known{};  ///< what the store had when it was last heard of
 };
 
+/// What became of a watermark that an owner reported.
 enum class WatermarkState : std::uint8_t {
   moved,     ///< it is there, or the store's is further
   behind,    ///< the store has less than what was known: it was taken back to an earlier time. Left alone
@@ -142,13 +146,13 @@ enum class WatermarkState : std::uint8_t {
 
 /// A message that will not be run: what it was, and why.
 struct DeadMessage {
-  HandlerId handler;
-  Fence fence;  ///< its slot names the partition
-  OwnedMessage record;
-  std::optional<MessageId> id;  ///< absent when the record had none
-  DeadReason reason{};
-  std::string error;
-  int attempts = 0;
+  HandlerId handler;                                ///< the handler that refused it
+  Fence fence;                                      ///< its slot names the partition
+  OwnedMessage record;                              ///< the record as it was
+  std::optional<MessageId> id;                      ///< absent when the record had none
+  DeadReason reason{};                              ///< why it will not be run
+  std::string error;                                ///< the last error, for people
+  int attempts = 0;                                 ///< how often its handler was started and failed by itself
   std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked here only
 };
 
@@ -160,7 +164,7 @@ struct KeptIds {
 
 /// What one step of the purger did.
 struct PurgeStep {
-  std::int64_t deleted = 0;
+  std::int64_t deleted = 0;           ///< ids
   std::chrono::milliseconds wait{0};  ///< come again then; 0: there is more to do now
   bool rivalled = false;              ///< another purger is at work, nothing was done
 };
@@ -169,6 +173,7 @@ struct PurgeStep {
 class InboxStore {
  public:
   virtual ~InboxStore() = default;
+  /// A session for one worker, with one transaction at a time.
   virtual std::unique_ptr<InboxSession> open_session() = 0;
   /// A session within somebody's open transaction, which must outlive it: begin() takes ids in and waits for rivals as long as that
   /// transaction would, commit() and rollback() do nothing, and what throws SqlError or StoreBusy has spoilt the transaction.

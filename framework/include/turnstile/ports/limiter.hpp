@@ -29,9 +29,12 @@ enum class Priority : std::uint8_t { normal, urgent };
 class Permit {
  public:
   Permit() = default;
+  /// By limiters. `token`: the limiter's own number for it.
   Permit(std::shared_ptr<Limiter> from, std::uint64_t token, std::stop_token lost, std::int64_t count = 1) noexcept
       : from_(std::move(from)), token_(token), count_(count), lost_(std::move(lost)) {}
+  /// The other one is empty afterwards.
   Permit(Permit&& other) noexcept = default;
+  /// Gives back what it had; the other one is empty afterwards.
   Permit& operator=(Permit&& other) noexcept {
     if (this != &other) {
       give_back();
@@ -67,6 +70,7 @@ class Permit {
   std::stop_token lost_;
 };
 
+/// How a limiter is, as this process sees it.
 struct LimiterState {
   std::int64_t limit = 0;        ///< that holds now, over all processes that are counted; 0: paused
   std::int64_t in_use = 0;       ///< by this process
@@ -77,6 +81,7 @@ struct LimiterState {
 class Limiter : public std::enable_shared_from_this<Limiter> {
  public:
   virtual ~Limiter() = default;
+  /// The name of the limit.
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
   /// A permit if one is to be had now; never waits. Passes those who wait. Where the limit is shared with other processes, a try
   /// that fails asks them for permits, so that a later one succeeds.
@@ -84,6 +89,7 @@ class Limiter : public std::enable_shared_from_this<Limiter> {
   /// Calls `wake` once a permit may be had again, from any thread, possibly within this call; it must be quick and may
   /// call try_acquire(). The one who asked and got a permit meanwhile is woken for nothing; that is allowed.
   virtual void when_free(std::function<void()> wake) = 0;
+  /// The limit in effect, and what is in use.
   [[nodiscard]] virtual LimiterState state() const = 0;
 
   /// `count` permits if they are to be had now and nobody waits who came before. The default knows single permits, and passes
@@ -104,7 +110,9 @@ class Limiter : public std::enable_shared_from_this<Limiter> {
 
  protected:
   friend class Permit;
+  /// Takes a permit back. Called once for each.
   virtual void release(std::uint64_t token) noexcept = 0;
+  /// Takes several permits back that were given together.
   virtual void release_several(std::uint64_t token, std::int64_t /*count*/) noexcept { release(token); }
   /// False once its lease has ended by our own clock.
   [[nodiscard]] virtual bool still_holds(std::uint64_t /*token*/) const noexcept { return true; }
@@ -117,13 +125,14 @@ inline void Permit::give_back() noexcept {
 
 /// Whether limiters can give permits at all. What a single one is short of is in its LimiterState.
 struct LimitersHealth {
+  /// How they are.
   enum class State : std::uint8_t {
     working,
     cut_off,  ///< nothing starts until what counts them answers again; nobody has to do anything
     halted,   ///< nothing starts in this process any more, for good
   };
-  State state = State::working;
-  std::string why{};  ///< empty while working; halted: also what to do
+  State state = State::working;  ///< how they are
+  std::string why{};             ///< empty while working; halted: also what to do
 };
 
 /// Gives out limiters by name: equal names, the same permits. Thread-safe.
@@ -150,6 +159,7 @@ class Limiters {
   virtual void wait_until_claimed() {}
   /// Nothing of them runs in this process any more, for this group.
   virtual void on_revoked(const std::string& /*group*/, std::span<const TopicPartition> /*partitions*/) {}
+  /// Whether these limiters can give permits at all.
   [[nodiscard]] virtual LimitersHealth health() const { return {}; }
 };
 

@@ -16,6 +16,7 @@ namespace turnstile {
 
 /// Records of one key are in one shard, and a shard has one relay at a time.
 using OutboxShard = std::int16_t;
+/// How many shards there are.
 inline constexpr OutboxShard kOutboxShards = 16;
 
 /// A relay holds about so many bytes of records at a time.
@@ -26,17 +27,18 @@ inline constexpr std::string_view kMessageIdHeader = "message-id";
 /// Gives the record the header message-id. One that its writer has given is kept as it is: exactly one, not empty.
 void put_id(OwnedMessage& message, const MessageId& id);
 
+/// A published message on its way.
 struct OutboxRecord {
-  OutboxShard shard = 0;
-  std::int64_t id = 0;   ///< grows in the order in which transactions wrote
-  OwnedMessage message;  ///< with its header message-id; `partition` is -1
+  OutboxShard shard = 0;  ///< the part of the outbox that it is in
+  std::int64_t id = 0;    ///< grows in the order in which transactions wrote
+  OwnedMessage message;   ///< with its header message-id; `partition` is -1
   std::string
       unreadable{};  ///< not empty: why its row is no message that could be sent (others may write rows); to be refused
 };
 
 /// What waits, over all shards.
 struct OutboxLag {
-  std::int64_t waiting = 0;
+  std::int64_t waiting = 0;            ///< records that are to be sent
   std::chrono::milliseconds oldest{};  ///< how long the oldest of them has waited; 0 when none does
   std::int64_t refused = 0;            ///< put aside: `turnstile outbox list`
 };
@@ -59,6 +61,7 @@ class Outbox {
   virtual void remove(std::span<const OutboxRecord* const> records) = 0;
   /// The broker will never take it: it is put aside, and those behind it go on.
   virtual void refuse(const OutboxRecord& record, const std::string& why) = 0;
+  /// What waits, over all shards.
   virtual OutboxLag lag() = 0;
 };
 

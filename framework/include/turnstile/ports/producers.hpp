@@ -20,7 +20,7 @@ namespace turnstile {
 
 /// Which request of which producer a message is.
 struct Request {
-  MessageId producer;
+  MessageId producer;       ///< the producer's session
   std::int64_t number = 0;  ///< from 1
   std::int64_t acked =
       0;             ///< its producer needs no response of this one and of those before it; they are not sent again
@@ -28,6 +28,7 @@ struct Request {
   bool replayed = false;  ///< as a dead letter: it may not have run although its producer is done with it
 };
 
+/// What a producer asks for when it opens a session.
 struct ProducerTerms {
   std::string name;  ///< for people: in the table `producer`
   /// A session without a heartbeat for so long is marked as expired: what is sent later is not run. The default is that of "Patterns of
@@ -40,8 +41,9 @@ struct ProducerTerms {
   std::optional<MessageId> id{};
 };
 
+/// A producer's session.
 struct ProducerSession {
-  MessageId id;
+  MessageId id;        ///< what names it
   std::string secret;  ///< what its requests are signed with; 32 bytes
 };
 
@@ -49,6 +51,7 @@ struct ProducerSession {
 class Producers {
  public:
   virtual ~Producers() = default;
+  /// Opens a session, or goes on with the one that `terms` name.
   virtual ProducerSession open(const ProducerTerms& terms) = 0;
   /// False: it was marked as expired, or is not known. It stays so; open another.
   virtual bool heartbeat(const MessageId& id) = 0;

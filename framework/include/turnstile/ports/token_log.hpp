@@ -28,6 +28,7 @@ struct TokenLogTrimmed : TokenLogBroken {
 /// transaction markers) is a record without bytes.
 class TokenLog {
  public:
+  /// One record of the log.
   struct Record {
     std::int64_t position = 0;  ///< rises by one from record to record
     std::string bytes;          ///< whatever was written, by whomever
@@ -37,8 +38,9 @@ class TokenLog {
   /// What was kept of the log's meaning at some position.
   struct Snapshot {
     std::int64_t number = 0;  ///< rises from each that was kept to the next
-    std::string bytes;
+    std::string bytes;        ///< the snapshot
   };
+  /// As `before`: the newest snapshot there is.
   static constexpr std::int64_t kNewest = std::numeric_limits<std::int64_t>::max();
 
   virtual ~TokenLog() = default;
@@ -67,6 +69,7 @@ class TokenLog {
   [[nodiscard]] virtual std::int64_t saved() const = 0;
   /// What is below is needed by nobody any more. Does not wait; where it is not allowed, nothing happens.
   virtual void trim(std::int64_t below) = 0;
+  /// From any thread: ends a read() that waits.
   virtual void wake() noexcept = 0;
   /// Waits until what was appended is written, at most so long.
   virtual void flush(std::chrono::milliseconds timeout) = 0;

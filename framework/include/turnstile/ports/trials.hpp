@@ -16,8 +16,9 @@ namespace turnstile {
 
 /// A message that was running when a process died, and is not known to have been settled since.
 struct Suspect {
-  Offset offset = 0;
-  int deaths = 0;  ///< processes that died while they ran nothing else
+  Offset offset = 0;  ///< of the message
+  int deaths = 0;     ///< processes that died while they ran nothing else
+  /// Member by member.
   auto operator<=>(const Suspect&) const = default;
 };
 
@@ -37,8 +38,9 @@ class Trials {
   /// meanwhile, because it took the partition of a process that lives, is taken back.
   virtual void end(const Fence& fence, std::span<const Offset> offsets, std::span<const Offset> settled) = 0;
 
+  /// A partition that its owner gives up.
   struct Release {
-    Fence fence;
+    Fence fence;  ///< under which it was owned
     /// Whether the successor may trust what it finds. False: it has to be as careful as this owner was.
     bool is_proved = true;
   };

@@ -48,12 +48,14 @@ namespace spdlog {
 class logger;
 }
 
+/// Endpoints and forms that take effect once, on cpp-httplib.
 namespace turnstile::http {
 
 /// What is to happen once. Fills a response of its own, which is added to what the server has set before. It may be called again when its
 /// transaction is lost (see Inbox::Effect), with an empty response each time. From several threads at once. ctx.reply() is not for it.
 using Effect = std::function<void(const httplib::Request&, httplib::Response&, Context&)>;
 
+/// What an endpoint with keys may be told.
 struct Options {
   /// Whose key it is: the user, as the request proves it. A key of one is no key of another. Called from several threads; what it throws goes
   /// on to the server. Without it all callers share their keys: who guesses or overhears a key, and sends the same request, reads the

@@ -25,6 +25,7 @@
 
 namespace turnstile::http {
 
+/// Whether a token was redeemed, and by which call.
 enum class Redeemed : std::uint8_t {
   now,     ///< by this call: go on
   before,  ///< by an earlier one

@@ -10,9 +10,10 @@
 
 namespace turnstile::kafka {
 
+/// A topic that is to be created.
 struct NewTopic {
-  std::string name;
-  std::int32_t partitions = 1;
+  std::string name;                             ///< its name
+  std::int32_t partitions = 1;                  ///< how many
   std::int32_t replication = -1;                ///< -1: the cluster's default
   std::map<std::string, std::string> settings;  ///< the topic's own: "retention.ms" and so on
 };

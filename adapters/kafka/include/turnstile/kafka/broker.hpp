@@ -12,6 +12,7 @@ namespace spdlog {
 class logger;
 }
 
+/// Kafka: brokers, limits by a token log, and tools.
 namespace turnstile::kafka {
 
 /// librdkafka's settings, key by key (CONFIGURATION.md of librdkafka lists them), for consumer, producer and look-ups at once.

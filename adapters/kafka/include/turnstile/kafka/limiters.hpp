@@ -12,6 +12,7 @@
 
 namespace turnstile::kafka {
 
+/// The topic by which members count permits.
 struct TokenTopic {
   /// "orders.tokens", say; snapshots go to the topic NAME.snapshots.
   std::string name;

@@ -12,6 +12,7 @@
 
 namespace turnstile::kafka {
 
+/// Librdkafka's mock broker, in this process.
 class MockBroker {
  public:
   /// Throws BrokerError when it cannot listen on 127.0.0.1.
@@ -28,12 +29,15 @@ class MockBroker {
   void create_topic(const std::string& name, std::int32_t partitions);
   /// Refuses what is produced from now on, for want of rights, until `allow`.
   void refuse_produce();
+  /// Ends the refusal of produced records.
   void allow_produce();
   /// Refuses members of any group for want of rights, until `allow_members`.
   void refuse_members();
+  /// Ends the refusal of members.
   void allow_members();
   /// The broker's listener goes away and comes back; what it holds stays.
   void down();
+  /// Ends the outage.
   void up();
 
  private:

@@ -47,13 +47,18 @@ class MemoryBroker final : public Broker {
 
   /// Producers to that topic get BrokerError with that text, until `allow`.
   void refuse(const std::string& topic, std::string why);
+  /// Ends a refusal of this topic's records.
   void allow(const std::string& topic);
   /// The next `count` commits of offsets are refused, as by a coordinator that is only starting.
   void refuse_commits(int count);
 
+  /// A consumer of the default group.
   std::unique_ptr<BrokerConsumer> open_consumer() override;
+  /// A consumer of this group.
   std::unique_ptr<BrokerConsumer> open_consumer(const std::string& group);
+  /// A producer for dead letters and replies.
   std::shared_ptr<BrokerProducer> open_producer() override;
+  /// A sender for batches.
   std::unique_ptr<BrokerSender> open_sender() override;
   std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override;
 
@@ -64,7 +69,9 @@ class MemoryBroker final : public Broker {
   /// lost, and joins again.
   void evict(std::size_t member);
 
+  /// What the default group has committed of this partition; nothing: no offset.
   [[nodiscard]] std::optional<Offset> committed(const TopicPartition& of) const;
+  /// The same for this group.
   [[nodiscard]] std::optional<Offset> committed(const TopicPartition& of, const std::string& group) const;
   /// Waits until the group has committed at least that offset. False when the time was over first.
   bool wait_committed(const TopicPartitionOffset& at_least, std::chrono::milliseconds timeout) const;

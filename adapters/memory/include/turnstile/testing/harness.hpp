@@ -18,34 +18,42 @@
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
 
+/// Handlers tested without Kafka and PostgreSQL; the twins of the adapters.
 namespace turnstile::testing {
 
 /// A message to deliver, built in one expression. Its id goes into the header message-id.
 class MessageBuilder {
  public:
+  /// Begins a message with this id in the header message-id; without an id, one without that header.
   explicit MessageBuilder(std::optional<std::string> id) {
     if (id) header("message-id", std::move(*id));
   }
+  /// Sets the payload.
   MessageBuilder& payload(std::string text) {
     record_.payload = std::move(text);
     return *this;
   }
+  /// Sets the key.
   MessageBuilder& key(std::string text) {
     record_.key = std::move(text);
     return *this;
   }
+  /// Adds a header.
   MessageBuilder& header(std::string name, std::string value) {
     record_.headers.push_back({std::move(name), std::move(value)});
     return *this;
   }
+  /// Sets the partition.
   MessageBuilder& partition(std::int32_t number) {
     record_.partition = number;
     return *this;
   }
+  /// Sets the timestamp.
   MessageBuilder& at(Timestamp timestamp) {
     record_.timestamp = timestamp;
     return *this;
   }
+  /// The message that was built.
   [[nodiscard]] const OwnedMessage& record() const noexcept { return record_; }
 
  private:
@@ -54,6 +62,7 @@ class MessageBuilder {
 
 /// message("order-1").payload("…").key("…")
 inline MessageBuilder message(std::string id) { return MessageBuilder(std::move(id)); }
+/// A message without the header message-id.
 inline MessageBuilder message_without_id() { return MessageBuilder(std::nullopt); }
 
 /// One handler, one topic. Used by one thread.
@@ -79,6 +88,7 @@ class Harness {
 
   /// To answer statements, to let them or the commit fail: see MemoryInbox.
   [[nodiscard]] MemoryInbox& store() const noexcept;
+  /// The broker that the handler's dead letters and messages go to.
   [[nodiscard]] MemoryBroker& broker() const noexcept;
 
   /// The topic's name: where records are delivered from.

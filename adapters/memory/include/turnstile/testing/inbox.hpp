@@ -23,13 +23,14 @@ namespace turnstile::testing {
 
 /// A statement that a handler ran or deferred.
 struct Statement {
-  std::string sql;
-  /// Numbers and booleans ("t", "f") as text, arrays as {a,b}, bytes as \x…; nothing for NULL.
+  std::string sql;  ///< as the handler wrote it
+  /// Numbers and booleans ("t", "f") as text, arrays as {a,b}, bytes in hexadecimal; nothing for NULL.
   std::vector<std::optional<std::string>> params;
-  bool deferred = false;
+  bool deferred = false;    ///< whether it came by defer()
   std::size_t message = 0;  ///< place in the batch of the message that it belongs to
 };
 
+/// How a COMMIT fails.
 enum class CommitFault {
   unavailable,         ///< StoreUnavailable, nothing was committed
   busy,                ///< StoreBusy, nothing was committed
@@ -48,16 +49,23 @@ class MemoryInbox final : public InboxStore {
   [[nodiscard]] std::vector<Statement> committed() const;
   /// What was published in committed transactions, and not taken out by a relay.
   [[nodiscard]] std::vector<OwnedMessage> published() const;
+  /// The response that is kept with the id; nothing: there is none.
   [[nodiscard]] std::optional<std::string> response(HandlerId handler, const MessageId& id) const;
+  /// Whether the id has taken effect for this handler.
   [[nodiscard]] bool contains(HandlerId handler, const MessageId& id) const;
   /// Ids that are in, over all handlers.
   [[nodiscard]] std::size_t size() const;
+  /// All dead letters.
   [[nodiscard]] std::vector<DeadMessage> dead() const;
+  /// The watermark of this slot; nothing: none was written.
   [[nodiscard]] std::optional<Offset> watermark(std::int32_t slot) const;
+  /// How many transactions were committed.
   [[nodiscard]] std::size_t commits() const;
+  /// How many transactions were rolled back.
   [[nodiscard]] std::size_t rollbacks() const;
 
   // -- What shall happen.
+  /// Rows for a statement's answer, cell by cell.
   static Rows rows(std::initializer_list<std::vector<std::optional<std::string>>> cells);
   /// Statements with exactly this text answer so; others answer no rows, one affected.
   void answer(const std::string& sql, Rows rows);
@@ -75,7 +83,8 @@ class MemoryInbox final : public InboxStore {
   void set_unavailable(bool unavailable);
   /// The tables as they are now, as a replica has them that is no longer fed.
   struct Tables;
-  using Replica = std::shared_ptr<const Tables>;
+  using Replica = std::shared_ptr<const Tables>;  ///< A copy of the tables at one time.
+  /// The tables as they are now.
   [[nodiscard]] Replica replica() const;
   /// That replica answers from now on: what was committed since is lost, open transactions are too, and the history is another one
   /// (Fence::history). With replica() of this moment: a restart that loses nothing.
@@ -90,6 +99,7 @@ class MemoryInbox final : public InboxStore {
   void insert(HandlerId handler, const InboxEntry& entry);
 
   // -- InboxStore.
+  /// A session over these tables.
   std::unique_ptr<InboxSession> open_session() override;
   std::unique_ptr<InboxSession> join(Transaction& transaction) override;
   std::optional<Recorded> find(HandlerId handler, const MessageId& id) override;

@@ -16,17 +16,25 @@ namespace turnstile::testing {
 /// What the members share. Thread-safe.
 class MemoryTokenTopic {
  public:
+  /// Adds a record.
   void append(std::string bytes);
   /// With a time of one's own, in milliseconds since 1970.
   void append(std::string bytes, std::int64_t time_ms);
+  /// The records from this position on.
   [[nodiscard]] std::vector<TokenLog::Record> from(std::int64_t position) const;
+  /// The position of the first record that is there.
   [[nodiscard]] std::int64_t begin() const;
+  /// The position after the last record.
   [[nodiscard]] std::int64_t end() const;
+  /// Deletes the records below this position.
   void cut(std::int64_t below);
   /// While it is away nothing is read and nothing is written; what is appended meanwhile has failed.
   void away(bool is);
+  /// Whether the topic is unavailable now.
   [[nodiscard]] bool is_away() const { return away_; }
+  /// Stores a snapshot.
   void save(std::string snapshot);
+  /// The newest snapshot that is older than this position; nothing: there is none.
   [[nodiscard]] std::optional<TokenLog::Snapshot> snapshot(std::int64_t before) const;
 
  private:
@@ -39,11 +47,13 @@ class MemoryTokenTopic {
 
 /// One member's way to the log.
 struct MemoryTokenCable {
-  std::atomic<bool> cut{false};
+  std::atomic<bool> cut{false};  ///< whether this member is cut off
 };
 
+/// A member's log over a topic in memory.
 class MemoryTokenLog final : public TokenLog {
  public:
+  /// `cable` null: it is never cut off.
   explicit MemoryTokenLog(std::shared_ptr<MemoryTokenTopic> topic, std::shared_ptr<MemoryTokenCable> cable = nullptr)
       : topic_(std::move(topic)), cable_(std::move(cable)) {}
 
@@ -58,6 +68,7 @@ class MemoryTokenLog final : public TokenLog {
   void save(std::int64_t position, std::string snapshot) override;
   [[nodiscard]] std::int64_t saved() const override { return saved_; }
   void trim(std::int64_t below) override { topic_->cut(below); }
+  /// Ends a wait for records, from any thread.
   void wake() noexcept override;
   void flush(std::chrono::milliseconds) override {}
   [[nodiscard]] std::string name() const override { return "a token log in memory"; }

@@ -27,78 +27,88 @@ using DatabaseTime = std::chrono::sys_time<std::chrono::microseconds>;
 
 /// A partition as one consumer group reads it.
 struct GroupPartition {
-  std::string group;
-  TopicPartition at;
+  std::string group;  ///< the consumer group
+  TopicPartition at;  ///< the topic and the partition
 };
 
 /// One row of the inbox: the id has taken effect.
 struct SeenMessage {
-  std::string handler;
-  GroupPartition from;  ///< group and topic are empty when the fence row is gone
-  Offset offset = 0;
-  DatabaseTime seen_at;
-  std::optional<std::int64_t> fingerprint;
+  std::string handler;                      ///< the handler's name
+  GroupPartition from;                      ///< group and topic are empty when the fence row is gone
+  Offset offset = 0;                        ///< of the record
+  DatabaseTime seen_at;                     ///< when the id was stored
+  std::optional<std::int64_t> fingerprint;  ///< a hash of the payload, where the topic keeps one
   bool by_call = false;  ///< it came over HTTP or through Inbox, and from no partition: `from` and `offset` say nothing
 };
 
 /// A message of a leased topic that is not done.
 struct ClaimedMessage {
-  std::string handler;
-  std::string state;  ///< claimed | unknown (its lease has ended) | failed | parked
-  std::int64_t fence = 0;
-  DatabaseTime claimed_at;
-  DatabaseTime expires_at;
-  GroupPartition from;
-  Offset offset = 0;
-  std::string error;     ///< failed: why
-  bool by_call = false;  ///< as in SeenMessage
+  std::string handler;      ///< the handler's name
+  std::string state;        ///< claimed | unknown (its lease has ended) | failed | parked
+  std::int64_t fence = 0;   ///< counts how often the message was claimed
+  DatabaseTime claimed_at;  ///< when its last owner claimed it
+  DatabaseTime expires_at;  ///< when its lease ends, or ended
+  GroupPartition from;      ///< group and topic are empty when the fence row is gone
+  Offset offset = 0;        ///< of the record
+  std::string error;        ///< failed: why
+  bool by_call = false;     ///< as in SeenMessage
 };
 
+/// What one handler has in the tables.
 struct HandlerRows {
-  std::string handler;
-  std::int64_t rows = 0;
+  std::string handler;                 ///< the handler's name
+  std::int64_t rows = 0;               ///< ids in the inbox
   std::optional<DatabaseTime> oldest;  ///< absent without rows
-  std::optional<DatabaseTime> newest;
-  std::int64_t dead = 0;                                          ///< dead letters that were not replayed
-  std::int64_t claimed = 0, unknown = 0, failed = 0, parked = 0;  ///< claims by their state
+  std::optional<DatabaseTime> newest;  ///< absent without rows
+  std::int64_t dead = 0;               ///< dead letters that were not replayed
+  std::int64_t claimed = 0,            ///< claims whose lease has not ended
+      unknown = 0,                     ///< claims whose lease has ended
+      failed = 0,                      ///< claims of messages that failed
+      parked = 0;                      ///< claims of parked messages
 };
 
+/// A partition as the tables know it.
 struct PartitionState {
-  GroupPartition of;
-  Epoch epoch;
-  std::int32_t incarnation = 0;
-  DatabaseTime claimed_at;
-  std::optional<Offset> watermark;
-  std::optional<DatabaseTime> moved_at;
+  GroupPartition of;                     ///< the group and the partition
+  Epoch epoch;                           ///< of its last owner
+  std::int32_t incarnation = 0;          ///< of the partition's log
+  DatabaseTime claimed_at;               ///< when its last owner claimed it
+  std::optional<Offset> watermark;       ///< how far it is settled; absent: nothing was written yet
+  std::optional<DatabaseTime> moved_at;  ///< when the watermark moved last
 };
 
+/// What the inbox holds.
 struct InboxStats {
   std::vector<HandlerRows> handlers;       ///< in the order of their names
   std::vector<PartitionState> partitions;  ///< by group, topic, partition
-  std::int64_t table_bytes = 0;
-  std::int64_t index_bytes = 0;
+  std::int64_t table_bytes = 0;            ///< of the inbox
+  std::int64_t index_bytes = 0;            ///< of the inbox's indexes
 };
 
+/// What purge() deletes, and in which steps.
 struct PurgeOptions {
-  std::chrono::seconds older_than{};
+  std::chrono::seconds older_than{};                   ///< only ids of this age
   std::optional<std::string> handler;                  ///< all handlers when absent
   std::int64_t batch = 10'000;                         ///< most rows in one transaction
   std::function<bool(std::int64_t deleted)> on_batch;  ///< called between transactions; false stops
 };
 
+/// Why a purge ended.
 enum class PurgeEnd : std::uint8_t {
   complete,  ///< nothing older is left
   stopped,   ///< on_batch said so
   rivalled,  ///< another purge holds the lock: the rest is left to it (hazard: purge-locks)
 };
 
+/// What purge() did.
 struct PurgeResult {
-  std::int64_t deleted = 0;
-  PurgeEnd end = PurgeEnd::complete;
+  std::int64_t deleted = 0;           ///< ids
+  PurgeEnd end = PurgeEnd::complete;  ///< why it ended
 };
 
+/// For how long one handler's ids are kept.
 struct KeptFor {
-  std::string handler;
+  std::string handler;                           ///< the handler's name
   std::optional<std::chrono::seconds> kept_for;  ///< nothing: for ever
 };
 
@@ -111,67 +121,76 @@ struct RetentionReport {
   std::vector<KeptFor> kept;             ///< handlers of which somebody has said it, in the order of their names
 };
 
+/// One dead letter, without its record.
 struct DeadSummary {
-  std::int64_t number = 0;  ///< how a person names it
-  std::string handler;
-  GroupPartition from;
-  Offset offset = 0;
-  std::optional<MessageId> id;
-  std::string reason;  ///< as the table has it: see DeadReason
-  std::string error;
-  int attempts = 0;
-  DatabaseTime died_at;
-  std::optional<DatabaseTime> replayed_at;
+  std::int64_t number = 0;                  ///< how a person names it
+  std::string handler;                      ///< the handler that refused it
+  GroupPartition from;                      ///< where the record was
+  Offset offset = 0;                        ///< of the record
+  std::optional<MessageId> id;              ///< absent: it had none
+  std::string reason;                       ///< as the table has it: see DeadReason
+  std::string error;                        ///< the last error
+  int attempts = 0;                         ///< as in the header turnstile-attempts
+  DatabaseTime died_at;                     ///< when it became a dead letter
+  std::optional<DatabaseTime> replayed_at;  ///< absent: it waits
 };
 
 /// With the record, byte by byte, as it was first consumed; without its timestamp where that is after the year 287396, which the table
 /// does not hold.
 struct DeadRecord {
-  DeadSummary summary;
-  OwnedMessage record;
+  DeadSummary summary;                              ///< all but the record
+  OwnedMessage record;                              ///< the record
   std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked in the table only
   std::int32_t incarnation = 0;                     ///< of its topic
   /// Why `record` is not what was consumed: somebody has changed the row. Nothing: it is.
   std::optional<std::string> damage{};
 };
 
+/// Which dead letters to list. What is absent does not narrow the list.
 struct DeadFilter {
-  std::optional<std::string> handler;
-  std::optional<std::string> topic;
-  std::optional<MessageId> id;
-  bool with_replayed = false;
+  std::optional<std::string> handler;   ///< of this handler
+  std::optional<std::string> topic;     ///< of this topic
+  std::optional<MessageId> id;          ///< of this message id
+  bool with_replayed = false;           ///< also those that were replayed
   std::int64_t after = 0;               ///< only numbers greater than this
   std::optional<std::int64_t> up_to{};  ///< only numbers up to this
-  std::int64_t most = 50;
+  std::int64_t most = 50;               ///< how many at the most
 };
 
 /// A published message that the broker refuses for good.
 struct RefusedRecord {
-  std::int64_t number = 0;  ///< how a person names it
-  std::string topic;
-  std::optional<std::string> key;
-  std::int64_t bytes = 0;  ///< of the payload
-  std::string why;
-  DatabaseTime written_at;
+  std::int64_t number = 0;         ///< how a person names it
+  std::string topic;               ///< where it was to go
+  std::optional<std::string> key;  ///< of the record
+  std::int64_t bytes = 0;          ///< of the payload
+  std::string why;                 ///< what the broker answered
+  DatabaseTime written_at;         ///< when the handler published it
 };
 
+/// What the outbox holds.
 struct OutboxStats {
-  std::int64_t waiting = 0;
+  std::int64_t waiting = 0;            ///< records that are to be sent
   std::optional<DatabaseTime> oldest;  ///< of those that wait
-  std::int64_t refused = 0;
-  std::vector<std::string> relays;  ///< processes that have shards now
+  std::int64_t refused = 0;            ///< records that the broker refuses
+  std::vector<std::string> relays;     ///< processes that have shards now
 };
 
 /// What waits for somebody to decide, or to be tried again.
 struct WaitingReport {
+  /// Dead letters of one handler for one reason.
   struct Dead {
-    std::string handler, reason;
-    std::int64_t count = 0;
-    DatabaseTime oldest;
+    std::string handler,     ///< the handler's name
+        reason;              ///< as the table has it: see DeadReason
+    std::int64_t count = 0;  ///< how many wait
+    DatabaseTime oldest;     ///< when the oldest one died
   };
+  /// The claims of one handler.
   struct OfHandler {
-    std::string handler;
-    std::int64_t claimed = 0, unknown = 0, failed = 0, parked = 0;  ///< as in HandlerRows
+    std::string handler;                 ///< the handler's name
+    std::int64_t claimed = 0,            ///< claims whose lease has not ended
+        unknown = 0,                     ///< claims whose lease has ended
+        failed = 0,                      ///< claims of messages that failed
+        parked = 0;                      ///< claims of parked messages
     std::vector<MessageId> undecided{};  ///< of the unknown and the parked ones the oldest, at most 5
     std::int64_t dead =
         0;  ///< of the failed ones: their dead letters wait, so they run again only if these are replayed
@@ -183,10 +202,10 @@ struct WaitingReport {
 
 /// What `doctor` looks at; the server's settings are lint_server()'s.
 struct ServerReport {
-  std::string version;     ///< "15.18 (Debian 15.18-0+deb12u1)"
-  int version_number = 0;  ///< 150018
-  std::string user;
-  bool schema_exists = false;
+  std::string version;         ///< "15.18 (Debian 15.18-0+deb12u1)"
+  int version_number = 0;      ///< 150018
+  std::string user;            ///< the role of the connection
+  bool schema_exists = false;  ///< whether the schema is there
   std::vector<std::string>
       missing_rights;  ///< of a consumer: "INSERT on inbox"; tables that are not there are left out
   std::string grants;  ///< the statements that would give them
@@ -200,9 +219,10 @@ struct ClockReport {
 
 /// The client libraries: libpqxx as it was compiled against, libpq as it was loaded. "6.4.5", "15.18".
 struct ClientVersions {
-  std::string libpqxx;
-  std::string libpq;
+  std::string libpqxx;  ///< as it was compiled against
+  std::string libpq;    ///< as it was loaded
 };
+/// The versions of this process.
 ClientVersions client_versions();
 
 /// One connection, opened by the first call and again after an error. Used by one thread at a time.
@@ -211,14 +231,18 @@ class Admin {
   /// Does not connect yet. Throws ConfigError when the URL or the schema cannot be read.
   explicit Admin(const PostgresSettings& settings);
   ~Admin();
+  /// Takes the connection over.
   Admin(Admin&&) noexcept;
+  /// Takes the connection over.
   Admin& operator=(Admin&&) noexcept;
 
   /// The handlers that have seen the id, in the order of their names.
   std::vector<SeenMessage> inspect(const MessageId& id, const std::optional<std::string>& handler);
   /// What is claimed, has failed, or is parked under this id.
   std::vector<ClaimedMessage> claims(const MessageId& id, const std::optional<std::string>& handler);
+  /// How many ids there are, how old they are, and where partitions stand.
   InboxStats stats();
+  /// The names of all handlers that the tables know.
   [[nodiscard]] std::vector<std::string> handlers();
   /// The topics of which a consumer has claimed a partition in this schema, in the order of their names.
   [[nodiscard]] std::vector<std::string> topics();
@@ -231,13 +255,16 @@ class Admin {
   PurgeResult purge(const PurgeOptions& options);
   /// For how long ids are kept, by what consumers have said; handlers of which nobody has said anything are left out.
   std::vector<KeptFor> kept(const std::optional<std::string>& handler);
+  /// How far the server's clock is ahead of this machine's, and whether that keeps ids from being deleted.
   ClockReport clock();
   /// Handlers that have ids, and of which nobody has declared for how long these are needed.
   std::vector<std::string> undeclared(const std::optional<std::string>& handler);
+  /// Whether old ids are deleted.
   RetentionReport retention();
 
   /// In the order of their numbers.
   std::vector<DeadSummary> dead(const DeadFilter& filter);
+  /// One dead letter with its record; nothing when there is none of this number.
   std::optional<DeadRecord> load_dead(std::int64_t number);
   /// The highest number of a dead letter, replayed or not; 0 when there is none.
   std::int64_t newest_dead();
@@ -247,8 +274,10 @@ class Admin {
   /// publishes meanwhile. If `publish` throws, the row is not marked. A crash before the commit leaves the row unmarked and the record
   /// possibly published. Returns false, without a call of `publish`, when there is no such row, or it is marked already and `again` is false.
   bool mark_replayed(std::int64_t number, bool again, const std::function<void()>& publish);
+  /// What waits for a decision, or to be tried again.
   WaitingReport waiting();
 
+  /// How much waits in the outbox, since when, and which processes send it.
   OutboxStats outbox();
   /// In the order of their numbers, at most `most`.
   std::vector<RefusedRecord> refused(std::int64_t most);
@@ -257,6 +286,7 @@ class Admin {
   /// False when there is no such refused message.
   bool drop_refused(std::int64_t number);
 
+  /// The server, the role and its rights.
   ServerReport server();
 
  private:

@@ -40,46 +40,58 @@ namespace turnstile::postgres {
 
 /// "payment" is looked for along search_path; Table{"shop", "payment"} is in the schema shop. A dot is part of the name.
 struct Table {
-  Table(const char* table) : name(table) {}             // NOLINT(google-explicit-constructor): names convert
+  /// A table that search_path finds.
+  Table(const char* table) : name(table) {}  // NOLINT(google-explicit-constructor): names convert
+  /// A table that search_path finds.
   Table(std::string table) : name(std::move(table)) {}  // NOLINT
+  /// A table of this schema.
   Table(std::string in_schema, std::string table) : schema(std::move(in_schema)), name(std::move(table)) {}
 
   std::string schema;  ///< empty: along search_path
-  std::string name;
+  std::string name;    ///< the table's name
 };
 
 /// A column and a value, both views.
 struct Cell {
-  std::string_view column;
-  Param value;
+  std::string_view column;  ///< the column's name
+  Param value;              ///< what it holds, or is to hold
 };
 
 /// {{"order_id", id}, {"part", 7}}, or a vector of Cell. A view: valid to the end of the call that it is written in.
 class Cells {
  public:
   Cells() = default;
+  /// The cells of a braced list, which must live as long as this.
   Cells(std::initializer_list<Cell> cells) : cells_(std::data(cells), cells.size()) {}
-  Cells(std::span<const Cell> cells) : cells_(cells) {}               // NOLINT(google-explicit-constructor)
-  Cells(const std::vector<Cell>& cells) : cells_(cells) {}            // NOLINT
+  /// A view of cells that live elsewhere.
+  Cells(std::span<const Cell> cells) : cells_(cells) {}  // NOLINT(google-explicit-constructor)
+  /// A view of cells that live elsewhere.
+  Cells(const std::vector<Cell>& cells) : cells_(cells) {}  // NOLINT
+  /// The cells.
   operator std::span<const Cell>() const noexcept { return cells_; }  // NOLINT
 
  private:
   std::span<const Cell> cells_;
 };
 
+/// Whether the caller may act.
 enum class Verdict : std::uint8_t {
   applied,          ///< it was not so before and is now: the caller goes on
   already_applied,  ///< it was so before: a repeat
   conflict,         ///< something else is there, or nothing
 };
 
+/// What a guard answers.
 struct Guarded {
-  Verdict verdict = Verdict::conflict;
+  Verdict verdict = Verdict::conflict;  ///< what the caller may do
   /// The row as it was found, before this call changed it; which columns is said at each guard. Empty: there was none.
   Rows found;
 
+  /// The caller may act.
   [[nodiscard]] bool applied() const noexcept { return verdict == Verdict::applied; }
+  /// The same was done before: a repeat.
   [[nodiscard]] bool already_applied() const noexcept { return verdict == Verdict::already_applied; }
+  /// Something else was done before, or the row is not as expected.
   [[nodiscard]] bool conflict() const noexcept { return verdict == Verdict::conflict; }
   /// A conflict with nothing: no row has the key.
   [[nodiscard]] bool missing() const noexcept { return conflict() && found.empty(); }
@@ -92,6 +104,7 @@ struct Guarded {
 /// The same statement is sent once more when a rival's row was committed while it waited: its own snapshot cannot show it.
 Guarded unique(Transaction& tx, const Table& table, Cells key, Cells values = {});
 
+/// What row_lock() does if a concurrent transaction has the row.
 enum class Wait : std::uint8_t {
   yes,  ///< until the rival's transaction ends
   no,   ///< who finds it locked is told so: conflict, and found is what was committed last
@@ -103,6 +116,7 @@ enum class Wait : std::uint8_t {
 /// inserted, use unique().
 Guarded row_lock(Transaction& tx, const Table& table, Cells key, std::span<const std::string_view> columns,
                  Wait wait = Wait::yes);
+/// The same with the columns in a braced list.
 inline Guarded row_lock(Transaction& tx, const Table& table, Cells key,
                         std::initializer_list<std::string_view> columns = {}, Wait wait = Wait::yes) {
   return row_lock(tx, table, key, std::span(std::data(columns), columns.size()), wait);

@@ -26,6 +26,7 @@ class logger;
 
 namespace turnstile::postgres {
 
+/// How limits are counted in PostgreSQL.
 struct LimiterSettings {
   /// What a process that died held comes back after this time. Renewed every quarter of it. At least 1 s.
   std::chrono::milliseconds lease{10'000};

@@ -12,12 +12,13 @@
 
 namespace turnstile::postgres {
 
+/// One numbered change of the schema.
 struct Migration {
-  int number = 0;
-  std::string name;     ///< "inbox"
-  std::string up_file;  ///< "0001_inbox.up.sql", for messages
-  std::string up;
-  std::string down;
+  int number = 0;        ///< 1 and up, without gaps
+  std::string name;      ///< "inbox"
+  std::string up_file;   ///< "0001_inbox.up.sql", for messages
+  std::string up;        ///< the SQL that makes the change
+  std::string down;      ///< the SQL that takes it back
   std::string checksum;  ///< SHA-256 of `up`, 64 hex digits
 };
 
@@ -26,18 +27,20 @@ const std::vector<Migration>& embedded_migration_list();
 /// Those of a folder, in order. Throws ConfigError for a file without its counterpart, a number used twice or missing.
 std::vector<Migration> read_migrations(const std::filesystem::path& folder);
 
+/// One migration and where it stands in this database.
 struct MigrationState {
+  /// Where it stands.
   enum class Kind {
     applied,
     pending,  ///< known here, not run there
     changed,  ///< run there with another text
     unknown,  ///< run there by a newer build
   };
-  int number = 0;
-  std::string name;
-  Kind kind = Kind::pending;
-  std::string applied_at;  ///< as the server writes it; empty when pending
-  std::string applied_by;
+  int number = 0;             ///< of the migration
+  std::string name;           ///< of the migration
+  Kind kind = Kind::pending;  ///< where it stands
+  std::string applied_at;     ///< as the server writes it; empty when pending
+  std::string applied_by;     ///< the role that ran it; empty: it did not run
 };
 
 /// What was run and what is known, in the order of numbers. An absent schema is all pending.

@@ -27,6 +27,7 @@ pqxx::transaction_base& native(Transaction& transaction);
 /// A view of a libpqxx transaction, whose owner commits it. Used by its owner's thread, no longer than it lives.
 class BorrowedTransaction final : public Transaction {
  public:
+  /// The transaction must outlive this object.
   explicit BorrowedTransaction(pqxx::transaction_base& transaction) noexcept : transaction_(transaction) {}
   BorrowedTransaction(const BorrowedTransaction&) = delete;
   BorrowedTransaction& operator=(const BorrowedTransaction&) = delete;

@@ -9,6 +9,7 @@
 #include "turnstile/config.hpp"
 #include "turnstile/ports/inbox.hpp"
 
+/// PostgreSQL: the inbox, limits, guards, migrations, and what an operator asks.
 namespace turnstile::postgres {
 
 /// Opens no connection yet. Sessions share at most `settings.connections` connections, a transaction each; the store's
@@ -16,6 +17,7 @@ namespace turnstile::postgres {
 /// Throws ConfigError when the URL cannot be read or the schema is not a plain name; the password is never shown.
 std::shared_ptr<InboxStore> open_store(const PostgresSettings& settings);
 
+/// What lint_server() has found in the server's settings.
 struct Finding {
   std::string problem;  ///< "fsync is off: …"
   std::string remedy;   ///< "ALTER SYSTEM SET fsync = on; …"
