@@ -79,7 +79,7 @@ struct PermitsView {
     std::vector<std::int64_t> configured;     ///< by member; the lowest holds
     std::int64_t set_aside = 0;               ///< of the limit, for members that are cut off (TokenSettings::reserve)
     std::int64_t reserved = 0;                ///< of set_aside, by all, also by processes that ended without a word
-    std::vector<Holder> holders;              ///< in the order in which they joined
+    std::vector<Holder> holders;              ///< by the number that the log calls them
     [[nodiscard]] std::int64_t held() const;  ///< by all, also by those that drain
     /// Permits under which something runs, over all members.
     [[nodiscard]] std::int64_t busy() const;
