@@ -401,6 +401,25 @@ TEST(Docs, name_verbs_that_exist) {
     EXPECT_NE(page("docs/reference/cli.md").find(verb), std::string::npos) << "the command line's page lacks " << verb;
 }
 
+// Each option of the program is in its page, and each header that messages may have is in some page.
+TEST(Docs, name_every_option_and_every_header) {
+  std::set<std::string> options, headers;
+  for (const auto& entry : fs::directory_iterator{root / "cli/src"}) {
+    static const std::regex option{R"re(add_(?:option|flag)\(\s*"(?:-[a-z],)?(-[a-z]|--[a-z-]+)")re"};
+    options.merge(all_of(read_file(entry.path()), option));
+  }
+  EXPECT_GT(options.size(), 20U);
+  for (const auto& option : options)
+    EXPECT_NE(page("docs/reference/cli.md").find('`' + option), std::string::npos) << option;
+  for (const auto* file :
+       {"src/message/request_headers.cpp", "src/message/reply.cpp", "include/turnstile/replay.hpp"}) {
+    static const std::regex header{R"re(\bk[A-Z][A-Za-z]+(?: =|)\{? ?(?:"[^"]+", )?"([A-Za-z_]+[-_][A-Za-z-]+)")re"};
+    headers.merge(all_of(read_file(root / "framework" / file), header));
+  }
+  EXPECT_GE(headers.size(), 10U);
+  for (const auto& header : headers) EXPECT_TRUE(any_page_has('`' + header)) << header;
+}
+
 // Each reason for which the code makes a dead letter has its row.
 TEST(Docs, name_every_reason_of_a_dead_letter) {
   for (const auto reason : turnstile::dead_reasons()) {
