@@ -6,6 +6,7 @@
 
 #include "text.hpp"
 #include "turnstile/postgres/store.hpp"
+#include "turnstile/replay.hpp"
 
 namespace turnstile::cli {
 
@@ -18,6 +19,15 @@ postgres::Admin open_admin(const Config& config) {
 std::string place(const postgres::GroupPartition& from, Offset offset) {
   if (from.at.topic.empty()) return fmt::format("a partition that is no longer known, @{}", offset);
   return fmt::format("{} (group {})", to_string(TopicPartitionOffset{from.at, offset}), from.group);
+}
+
+std::string how_to_settle(const postgres::DeadSummary& dead) {
+  const auto at = to_string(TopicPartitionOffset{dead.from.at, dead.offset});
+  return fmt::format(
+      "it may have been published: its replay began, and its end was not recorded. Unless another operator replays it now: "
+      "look in {} for a record with the header {}: {}. If there is one: turnstile dlq replay {} --done; if there is none: "
+      "turnstile dlq replay {} --again",
+      dead.from.at.topic, kReplayedFrom, at, dead.number, dead.number);
 }
 
 namespace {

@@ -17,4 +17,7 @@ void require_handler(postgres::Admin& admin, const std::string& handler);
 /// The same for a topic of which no consumer has ever claimed a partition.
 void require_topic(postgres::Admin& admin, const std::string& topic);
 
+/// Of a letter whose replay is in doubt: what an operator does about it.
+std::string how_to_settle(const postgres::DeadSummary& dead);
+
 }  // namespace turnstile::cli

@@ -35,7 +35,8 @@ Json to_json(const postgres::DeadSummary& dead) {
           {"error", dead.error},
           {"attempts", dead.attempts},
           {"died_at", iso(dead.died_at)},
-          {"replayed_at", iso_or_null(dead.replayed_at)}};
+          {"replayed_at", iso_or_null(dead.replayed_at)},
+          {"replay_in_doubt", dead.replay_in_doubt}};
 }
 
 // --- list ---
@@ -45,8 +46,10 @@ void print_list(const std::vector<postgres::DeadSummary>& dead) {
   for (const auto& letter : dead) {
     rows.push_back({std::to_string(letter.number), when(letter.died_at), one_line(letter.handler, 40),
                     to_string(TopicPartitionOffset{letter.from.at, letter.offset}),
-                    letter.reason + (letter.replayed_at ? " (replayed)" : ""), std::to_string(letter.attempts),
-                    one_line(letter.error, 70)});
+                    letter.reason + (letter.replayed_at       ? " (replayed)"
+                                     : letter.replay_in_doubt ? " (may have been replayed)"
+                                                              : ""),
+                    std::to_string(letter.attempts), one_line(letter.error, 70)});
   }
   fmt::print("{}", table(rows));
 }
@@ -126,7 +129,7 @@ void print_record(const postgres::DeadRecord& dead, bool full) {
   rows.push_back({"reason", s.reason});
   rows.push_back({"error", one_line(s.error, 2000)});
   rows.push_back({"runs", std::to_string(s.attempts)});
-  rows.push_back({"replayed", s.replayed_at ? when(*s.replayed_at) : "no"});
+  rows.push_back({"replayed", s.replayed_at ? when(*s.replayed_at) : s.replay_in_doubt ? how_to_settle(s) : "no"});
   rows.push_back({"dead letter", dead.dead_letter ? to_string(*dead.dead_letter) : "kept in this table only"});
   if (dead.damage) rows.push_back({"damaged", *dead.damage});
   rows.push_back({"timestamp", dead.record.timestamp == Timestamp{} ? "none" : when(dead.record.timestamp)});

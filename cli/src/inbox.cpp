@@ -61,7 +61,8 @@ Json to_json(const postgres::DeadSummary& dead) {
           {"handler", dead.handler},
           {"reason", dead.reason},
           {"died_at", iso(dead.died_at)},
-          {"replayed_at", iso_or_null(dead.replayed_at)}};
+          {"replayed_at", iso_or_null(dead.replayed_at)},
+          {"replay_in_doubt", dead.replay_in_doubt}};
 }
 
 void print_seen(const std::vector<postgres::SeenMessage>& seen) {
@@ -91,7 +92,10 @@ void print_dead(const std::vector<postgres::DeadSummary>& dead) {
   for (const auto& letter : dead) {
     fmt::print("dead letter {} of {}: {}, {}{}; see: turnstile dlq show {}\n", letter.number,
                one_line(letter.handler, 60), letter.reason, when(letter.died_at),
-               letter.replayed_at ? ", replayed " + when(*letter.replayed_at) : "", letter.number);
+               letter.replayed_at       ? ", replayed " + when(*letter.replayed_at)
+               : letter.replay_in_doubt ? ", may have been replayed"
+                                        : "",
+               letter.number);
   }
 }
 

@@ -1,13 +1,15 @@
 // turnstile dlq replay: publishes a dead letter to the topic that it came from. The row is marked in a transaction that commits once
 // the broker has acknowledged the record: what cannot be marked is not published. After a crash before the commit the record is
-// published again, and the inbox refuses the second one. Where the place of a record is its id, the inbox could not refuse it: there
-// the mark is committed first.
+// published again, and the inbox refuses the second one. Where the place of a record is its id, the inbox could not refuse it: there it
+// is committed first that the replay has begun, and after the acknowledgement that it has ended. What a process leaves between the two
+// is in doubt, and an operator decides (--done, --again).
 
 #include "turnstile/replay.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
 #include <set>
 
@@ -28,6 +30,7 @@ struct Options {
   std::int64_t number = 0;
   bool all = false;
   bool again = false;
+  bool done = false;
   std::optional<std::string> handler;
   std::optional<std::string> topic;
   std::optional<std::string> reason;
@@ -48,6 +51,32 @@ bool is(const std::string& text, DeadReason reason) { return text == to_text(rea
 /// One dead letter cannot be sent back, and says why; others may.
 struct CannotBeSent : Error {
   using Error::Error;
+};
+
+/// SIGINT or SIGTERM, kept while it would leave a letter in doubt; 0 without.
+volatile std::sig_atomic_t kept_signal = 0;
+
+/// While it lives, the first SIGINT or SIGTERM waits for its end. A second one ends the process at once.
+class SignalsWait {
+  using Action = struct sigaction;
+
+ public:
+  SignalsWait() {
+    Action action{};
+    action.sa_handler = [](int number) { kept_signal = number; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+    sigaction(SIGINT, &action, &interrupt_);
+    sigaction(SIGTERM, &action, &end_);
+  }
+  ~SignalsWait() {
+    sigaction(SIGINT, &interrupt_, nullptr);
+    sigaction(SIGTERM, &end_, nullptr);
+  }
+  SignalsWait(const SignalsWait&) = delete;
+  SignalsWait& operator=(const SignalsWait&) = delete;
+
+ private:
+  Action interrupt_{}, end_{};
 };
 
 constexpr auto kLookUp = std::chrono::seconds(3);
@@ -96,6 +125,8 @@ class Replayer {
       throw Refusal(fmt::format("dead letter {} was replayed already, {}; say --again to publish it once more",
                                 options.number, when(*dead->summary.replayed_at)));
     }
+    if (dead->summary.replay_in_doubt && !options.again)
+      throw Refusal(fmt::format("dead letter {}: {}", options.number, how_to_settle(dead->summary)));
     if (is_done(dead->summary) && !options.again) {
       throw Refusal(fmt::format(
           "dead letter {} is a duplicate: its message has taken effect; say --again to publish it all the same",
@@ -123,7 +154,8 @@ class Replayer {
         if (!dead || dead->summary.replayed_at) continue;
         const std::string& reason = dead->summary.reason;
         if (options.reason && reason != *options.reason) continue;
-        if (is_done(dead->summary)) ++passed_over_;
+        if (dead->summary.replay_in_doubt) ++in_doubt_;
+        else if (is_done(dead->summary)) ++passed_over_;
         else if (!options.reason && is_one_of(kDiesAgain, reason)) ++dies_again_[reason];
         else if (!options.reason && (is_one_of(kUndecided, reason) || is(reason, DeadReason::forged)))
           ++undecided_[reason];
@@ -131,12 +163,17 @@ class Replayer {
       }
     }
     if (replayed_.empty() && passed_over_ == 0 && undecided_.empty() && dies_again_.empty() && unsendable_.empty() &&
-        !json_)
+        in_doubt_ == 0 && !json_)
       fmt::print("no dead letters that wait: nothing to replay\n");
     if (passed_over_ > 0 && !json_) {
       fmt::print(
           "{} passed over: duplicates, whose messages have taken effect; one of them all the same: turnstile dlq replay NUMBER --again\n",
           count(passed_over_, "dead letter"));
+    }
+    if (in_doubt_ > 0 && !json_) {
+      fmt::print(
+          "{} passed over: may have been published by a replay that did not end; turnstile dlq show NUMBER says what to do\n",
+          count(in_doubt_, "dead letter"));
     }
     for (const auto& [reason, letters] : dies_again_) {
       if (json_) break;
@@ -197,25 +234,52 @@ class Replayer {
     const bool anew = is_numbered(message) && (has_lost_its_number(summary) || is_done(summary));
     if (anew) number_anew(summary, message);
     const TopicPartitionOffset place{summary.from.at, summary.offset};
-    const bool marked_first = !anew && summary.id == id_of_place(place, dead.incarnation);
+    const bool is_place = !anew && summary.id == id_of_place(place, dead.incarnation);
+    const auto sent = is_place ? send_known_by_place(summary, message) : send_known_by_id(summary, message);
+    if (sent) say_sent(summary, *sent, anew);
+    else if (!json_) fmt::print("{} passed over: another operator has replayed it meanwhile\n", summary.number);
+    if (kept_signal != 0) std::raise(kept_signal);
+  }
+
+  /// The inbox refuses a second copy. Nothing: another operator has replayed it meanwhile.
+  std::optional<BrokerProducer::Sent> send_known_by_id(const postgres::DeadSummary& summary,
+                                                       const OwnedMessage& message) {
+    const SignalsWait whole;
     BrokerProducer::Sent sent;
     try {
-      const auto send = [&] { sent = producer_->send(message); };
-      const bool free = marked_first ? admin_.mark_replayed(summary.number) || again_
-                                     : admin_.mark_replayed(summary.number, again_, send);
-      if (!free) {
-        if (!json_) fmt::print("{} passed over: another operator has replayed it meanwhile\n", summary.number);
-        return;
-      }
-      if (marked_first) send();
+      if (!admin_.mark_replayed(summary.number, again_, [&] { sent = producer_->send(message); })) return std::nullopt;
     } catch (const BrokerError& e) {
-      if (!marked_first && all_ && still_answers(summary.from.at.topic)) throw CannotBeSent(e.what());
-      if (!marked_first) throw;
-      throw BrokerError(fmt::format(
-          "dead letter {}: {}. Whether it was published may not be known, and published twice it would run twice: it is marked as "
-          "replayed. Look for a record of {} with header {}: {}; when there is none: turnstile dlq replay {} --again",
-          summary.number, e.what(), place.at.topic, kReplayedFrom, to_string(place), summary.number));
+      if (all_ && still_answers(summary.from.at.topic)) throw CannotBeSent(e.what());
+      throw;
     }
+    return sent;
+  }
+
+  /// A second copy would run. Nothing: another operator has replayed it meanwhile.
+  std::optional<BrokerProducer::Sent> send_known_by_place(const postgres::DeadSummary& summary,
+                                                          const OwnedMessage& message) {
+    const SignalsWait whole;
+    if (!admin_.begin_replay(summary.number, again_)) return std::nullopt;
+    BrokerProducer::Sent sent;
+    try {
+      sent = producer_->send(message);
+    } catch (const BrokerError& e) {
+      throw BrokerError(fmt::format("dead letter {}: {}. Published twice it would run twice, and {}", summary.number,
+                                    e.what(), how_to_settle(summary)));
+    }
+    try {
+      admin_.finish_replay(summary.number);
+    } catch (const std::exception& e) {
+      const TopicPartitionOffset at{{summary.from.at.topic, sent.partition}, sent.offset};
+      throw StoreUnavailable(
+          fmt::format("dead letter {} was published as {}, which could not be recorded: {}. Once PostgreSQL is back: "
+                      "turnstile dlq replay {} --done",
+                      summary.number, to_string(at), e.what(), summary.number));
+    }
+    return sent;
+  }
+
+  void say_sent(const postgres::DeadSummary& summary, const BrokerProducer::Sent& sent, bool anew) {
     const TopicPartitionOffset at{{summary.from.at.topic, sent.partition}, sent.offset};
     replayed_.push_back(
         {{"number", summary.number}, {"topic", at.at.topic}, {"partition", at.at.partition}, {"offset", at.offset}});
@@ -275,6 +339,7 @@ class Replayer {
   bool all_ = false;
   Json unsendable_ = Json::array();
   std::int64_t passed_over_ = 0;
+  std::int64_t in_doubt_ = 0;
   std::map<std::string, std::int64_t> undecided_;   ///< how many, by reason
   std::map<std::string, std::int64_t> dies_again_;  ///< the same
   const Config& config_;
@@ -294,6 +359,19 @@ void require_reason(const std::string& reason) {
                                one_line(reason, 80), known));
 }
 
+/// It was published: nothing else is done about it.
+Exit settle(const Global& global, const Options& options) {
+  auto admin = open_admin(load_settings(global));
+  if (!admin.load_dead(options.number))
+    throw Error(fmt::format("there is no dead letter {}; see: turnstile dlq list", options.number));
+  if (!admin.finish_replay(options.number))
+    throw Refusal(
+        fmt::format("dead letter {} is not in doubt: no replay of it has begun without an end", options.number));
+  if (global.json) print(Json{{"done", options.number}});
+  else fmt::print("{} recorded as replayed; nothing was published\n", options.number);
+  return Exit::ok;
+}
+
 Exit replay(const Global& global, const Options& options) {
   if (options.all == (options.number != 0))
     throw UsageError("dlq replay: give the number of one dead letter, or --all");
@@ -303,6 +381,9 @@ Exit replay(const Global& global, const Options& options) {
     throw UsageError(
         "dlq replay: what is forged is replayed by its number, one by one, once somebody has looked at it");
   if (options.reason) require_reason(*options.reason);
+  if (options.done && (options.all || options.again))
+    throw UsageError("dlq replay: --done goes with the number of one dead letter, and without --again");
+  if (options.done) return settle(global, options);
   const Config config = load_settings(global);
   Replayer replayer(global, config, options.again);
   return options.all ? replayer.all(options) : replayer.one(options);
@@ -317,6 +398,9 @@ void add_replay(CLI::App& dlq, Command& command) {
   verb->add_flag("--all", options->all,
                  "all that wait when it starts; a letter that is added meanwhile waits for the next replay");
   verb->add_flag("--again", options->again, "although it was replayed already");
+  verb->add_flag(
+      "--done", options->done,
+      "publish nothing: record that it was replayed, where that is in doubt (dlq show says how to find out)");
   verb->add_option("--handler", options->handler, "with --all: of this handler only")->type_name("NAME");
   verb->add_option("--topic", options->topic, "with --all: of this topic only")->type_name("NAME");
   verb->add_option("--reason", options->reason, "with --all: of this reason only")->type_name("REASON");

@@ -2,12 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <future>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/integration/cli_database.hpp"
 #include "tests/integration/cli_kafka.hpp"
+#include "tests/support/eventually.hpp"
 #include "turnstile/replay.hpp"
 
 namespace turnstile::test {
@@ -328,6 +330,49 @@ TEST_F(CliReplay, what_is_known_by_its_place_stays_marked_when_nobody_knows_whet
               AllOf(HasSubstr("turnstile-replayed-from: " + topic_ + "[3]@7"), HasSubstr("dlq replay 1 --again")));
   EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead"), "f");
   EXPECT_EQ(replay().code, 4);
+}
+
+/// Its replay waits between the mark and the acknowledgement: one broker is too few for the topic.
+TEST_F(CliReplay, what_a_killed_replay_leaves_is_shown_and_waits_for_an_operator) {
+  topic_ = kafka_.create_topic(4, {{"min.insync.replicas", "2"}});
+  sql("UPDATE fence SET topic = '" + topic_ + "'");
+  bury(7, "'{}'");
+  sql("UPDATE dead SET message_id = '" + id_of_place({{topic_, 3}, 7}, 0).text() + "'");
+  {
+    const CliProcess killed({"dlq", "replay", "1"}, cli_.environment(), cli_.folder().path());
+    ASSERT_TRUE(eventually([&] { return sql("SELECT replayed_at IS NOT NULL FROM dead") == "t"; }));
+    killed.signal(SIGKILL);
+  }
+  const auto what_to_do =
+      AllOf(HasSubstr("look in " + topic_), HasSubstr("turnstile-replayed-from: " + topic_ + "[3]@7"),
+            HasSubstr("dlq replay 1 --done"), HasSubstr("dlq replay 1 --again"));
+  EXPECT_THAT(cli_.run("dlq", "list").out, HasSubstr("failed (may have been replayed)"));
+  EXPECT_THAT(cli_.run("dlq", "show", "1").out, what_to_do);
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +replays +1 dead letter may have been published: 1;"));
+  const auto refused = cli_.run("dlq", "replay", "1");
+  EXPECT_EQ(refused.code, 4);
+  EXPECT_THAT(refused.err, what_to_do);
+  EXPECT_THAT(cli_.run("dlq", "replay", "--all").out, HasSubstr("1 dead letter passed over: may have been published"));
+
+  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--done").code, 0);
+  EXPECT_EQ(sql("SELECT replayed_at <= now() FROM dead"), "t");
+  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--done").code, 4) << "it is not in doubt";
+}
+
+TEST_F(CliReplay, an_interrupt_waits_until_it_is_recorded_that_the_letter_was_published) {
+  bury(7, "'{}'");
+  sql("UPDATE dead SET message_id = '" + id_of_place({{topic_, 3}, 7}, 0).text() + "'");
+  sql("CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(2); RETURN NEW; END'; "
+      "CREATE TRIGGER linger BEFORE UPDATE ON dead FOR EACH ROW WHEN (NEW.replayed_at < 'infinity') "
+      "EXECUTE FUNCTION linger()");
+  CliProcess interrupted({"dlq", "replay", "1"}, cli_.environment(), cli_.folder().path());
+  ASSERT_TRUE(eventually([&] { return sql("SELECT replayed_at IS NOT NULL FROM dead") == "t"; }));
+  interrupted.signal(SIGINT);
+  const auto ended = interrupted.wait(std::chrono::seconds(30));
+  EXPECT_EQ(ended.code, 128 + SIGINT);
+  EXPECT_THAT(ended.out, HasSubstr("1 -> " + topic_));
+  EXPECT_EQ(sql("SELECT replayed_at <= now() FROM dead"), "t");
+  EXPECT_EQ(kafka_.read(topic_, 1).size(), 1U);
 }
 
 TEST_F(CliReplay, a_null_payload_stays_null) {

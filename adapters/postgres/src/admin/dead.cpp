@@ -11,11 +11,13 @@ namespace {
 /// Counts what waits, which is little, or else there is more to worry about than an answer that does not come.
 constexpr Patience kLooking{10'000, 2'000};
 
+// replayed_at is NULL while the letter waits, and 'infinity' from begin_replay() to finish_replay(): builds that do not know of that
+// take it for replayed, and leave it alone.
 const std::string kSummary =
     "SELECT d.id, coalesce(h.name, ''), f.consumer_group, f.topic, f.partition, d.record_offset, d.message_id, d.reason, "
     "       d.error, d.attempts, " +
-    microseconds_of("d.died_at") + ", " + microseconds_of("d.replayed_at") +
-    ", d.dead_topic, d.dead_partition, d.dead_offset";
+    microseconds_of("d.died_at") + ", " + microseconds_of("nullif(d.replayed_at, 'infinity')") +
+    ", d.dead_topic, d.dead_partition, d.dead_offset, coalesce(d.replayed_at = 'infinity', false)";
 /// Whether 64 bits can count it in microseconds: infinity they cannot.
 constexpr std::string_view kTimeIsKnown =
     "extract(epoch FROM d.record_timestamp) BETWEEN -210866803200 AND 9223372036854";
@@ -36,6 +38,7 @@ DeadSummary summary_at(const Rows& rows, std::size_t row) {
   dead.attempts = rows.get<int>(row, 9);
   dead.died_at = time_at(rows, row, 10);
   dead.replayed_at = time_or_none(rows, row, 11);
+  dead.replay_in_doubt = rows.get<bool>(row, 15);
   return dead;
 }
 
@@ -56,10 +59,10 @@ std::vector<Header> headers_of(const Rows& rows) {
 }
 
 std::optional<std::string> damage_of(const Rows& rows) {
-  if (const auto time = rows.at(0, 21))
+  if (const auto time = rows.at(0, 22))
     return "its record_timestamp is '" + std::string(*time) + "', so its row was changed by hand";
   // A table cannot hold lists of pairs; a shorter list would be filled up with nulls, in silence.
-  const auto names = rows.get<std::int64_t>(0, 19), values = rows.get<std::int64_t>(0, 20);
+  const auto names = rows.get<std::int64_t>(0, 20), values = rows.get<std::int64_t>(0, 21);
   if (names == values) return std::nullopt;
   return "it has " + std::to_string(names) + " names of headers and " + std::to_string(values) +
          " values, so its row was changed by hand, and its headers are not known any more";
@@ -79,7 +82,7 @@ std::vector<DeadSummary> Admin::dead(const DeadFilter& filter) {
   const Rows rows = session_->ask(
       kSummary + std::string(kFrom) +
           "WHERE d.id > $1::bigint AND ($2::text IS NULL OR h.name = $2) AND ($3::text IS NULL OR f.topic = $3) "
-          "AND ($4::uuid IS NULL OR d.message_id = $4) AND ($5::boolean OR d.replayed_at IS NULL) "
+          "AND ($4::uuid IS NULL OR d.message_id = $4) AND ($5::boolean OR d.replayed_at IS NULL OR d.replayed_at = 'infinity') "
           "AND ($7::bigint IS NULL OR d.id <= $7) ORDER BY d.id LIMIT $6::bigint",
       {std::to_string(filter.after), filter.handler, filter.topic,
        filter.id ? std::optional(filter.id->text()) : std::nullopt, filter.with_replayed ? "true" : "false",
@@ -107,10 +110,10 @@ std::optional<DeadRecord> Admin::load_dead(std::int64_t number) {
     dead.record.topic = dead.summary.from.at.topic;
     dead.record.partition = dead.summary.from.at.partition;
     dead.record.offset = dead.summary.offset;
-    if (rows.at(0, 15)) dead.record.timestamp = Timestamp(std::chrono::milliseconds(rows.get<std::int64_t>(0, 15)));
-    dead.record.key = bytes_at(rows, 0, 16);
-    dead.record.payload = bytes_at(rows, 0, 17);
-    dead.incarnation = rows.get<std::int32_t>(0, 18);
+    if (rows.at(0, 16)) dead.record.timestamp = Timestamp(std::chrono::milliseconds(rows.get<std::int64_t>(0, 16)));
+    dead.record.key = bytes_at(rows, 0, 17);
+    dead.record.payload = bytes_at(rows, 0, 18);
+    dead.incarnation = rows.get<std::int32_t>(0, 19);
     dead.damage = damage_of(rows);
     dead.record.headers = headers_of(session_->run(
         "SELECT u.name, u.value FROM dead d, unnest(d.header_names, d.header_values) WITH ORDINALITY AS u (name, value, n) "
@@ -133,6 +136,12 @@ WaitingReport Admin::waiting() {
     for (std::size_t row = 0; row < dead.size(); ++row) {
       report.dead.push_back({dead.get<std::string>(row, 0), dead.get<std::string>(row, 1),
                              dead.get<std::int64_t>(row, 2), time_at(dead, row, 3)});
+    }
+    const Rows in_doubt =
+        session_->run("SELECT id, count(*) OVER () FROM dead WHERE replayed_at = 'infinity' ORDER BY id LIMIT 5");
+    for (std::size_t row = 0; row < in_doubt.size(); ++row) {
+      report.replays_in_doubt = in_doubt.get<std::int64_t>(row, 1);
+      report.in_doubt.push_back(in_doubt.get<std::int64_t>(row, 0));
     }
     const Rows claims = session_->run(
         "SELECT coalesce(h.name, ''), count(*) FILTER (WHERE c.state = 'claimed' AND NOT c.is_unknown), "
@@ -157,9 +166,17 @@ WaitingReport Admin::waiting() {
   });
 }
 
-bool Admin::mark_replayed(std::int64_t number) {
+bool Admin::begin_replay(std::int64_t number, bool again) {
   return session_
-             ->ask("UPDATE dead SET replayed_at = clock_timestamp() WHERE id = $1::bigint AND replayed_at IS NULL",
+             ->ask(
+                 "UPDATE dead SET replayed_at = 'infinity' WHERE id = $1::bigint AND ($2::boolean OR replayed_at IS NULL)",
+                 {std::to_string(number), again ? "true" : "false"})
+             .affected() > 0;
+}
+
+bool Admin::finish_replay(std::int64_t number) {
+  return session_
+             ->ask("UPDATE dead SET replayed_at = clock_timestamp() WHERE id = $1::bigint AND replayed_at = 'infinity'",
                    {std::to_string(number)})
              .affected() > 0;
 }

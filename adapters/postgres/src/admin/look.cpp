@@ -132,6 +132,21 @@ void look_at_dead(const WaitingReport& report, Findings& findings) {
   }
 }
 
+/// Neither another replay nor a consumer decides about these.
+void look_at_replays(const WaitingReport& report, Findings& findings) {
+  if (report.replays_in_doubt == 0) return;
+  std::string which;
+  for (const auto number : report.in_doubt) which += (which.empty() ? "" : ", ") + std::to_string(number);
+  const auto more = report.replays_in_doubt - static_cast<std::int64_t>(report.in_doubt.size());
+  if (more > 0) which += fmt::format(" and {} more", text::number(more));
+  findings.warning(
+      "replays",
+      fmt::format("{} may have been published: {}; turnstile dlq replay began, and its end was not recorded",
+                  count(report.replays_in_doubt, "dead letter"), which),
+      "for each, unless somebody replays it now: turnstile dlq show NUMBER says which record to look for; then "
+      "turnstile dlq replay NUMBER --done if it is there, or --again");
+}
+
 void look_at_claims(const WaitingReport& report, Findings& findings) {
   for (const auto& of : report.claims) {
     const std::string subject = "claims of " + of.handler;
@@ -202,6 +217,7 @@ void look_at(const Config& config, Findings& findings) {
     look_at_clock(admin, findings);
     const auto waiting = admin.waiting();
     look_at_dead(waiting, findings);
+    look_at_replays(waiting, findings);
     look_at_claims(waiting, findings);
     look_at_outbox(admin, waiting.now, findings);
   } catch (const ConfigError& error) {

@@ -133,6 +133,9 @@ struct DeadSummary {
   int attempts = 0;                         ///< as in the header turnstile-attempts
   DatabaseTime died_at;                     ///< when it became a dead letter
   std::optional<DatabaseTime> replayed_at;  ///< absent: it waits
+  /// begin_replay() was called, and finish_replay() was not: another process replays it now, or has died meanwhile. Then nobody knows
+  /// whether it was published, and `replayed_at` is absent.
+  bool replay_in_doubt = false;
 };
 
 /// With the record, byte by byte, as it was first consumed; without its timestamp where that is after the year 287396, which the table
@@ -151,7 +154,7 @@ struct DeadFilter {
   std::optional<std::string> handler;   ///< of this handler
   std::optional<std::string> topic;     ///< of this topic
   std::optional<MessageId> id;          ///< of this message id
-  bool with_replayed = false;           ///< also those that were replayed
+  bool with_replayed = false;           ///< also those that were replayed; those in doubt are there without it too
   std::int64_t after = 0;               ///< only numbers greater than this
   std::optional<std::int64_t> up_to{};  ///< only numbers up to this
   std::int64_t most = 50;               ///< how many at the most
@@ -195,9 +198,11 @@ struct WaitingReport {
     std::int64_t dead =
         0;  ///< of the failed ones: their dead letters wait, so they run again only if these are replayed
   };
-  std::vector<Dead> dead;         ///< not replayed yet; the most frequent first
-  std::vector<OfHandler> claims;  ///< of handlers that have any, in the order of their names
-  DatabaseTime now;               ///< of the server
+  std::vector<Dead> dead;  ///< not replayed yet; the most frequent first
+  std::int64_t replays_in_doubt = 0;
+  std::vector<std::int64_t> in_doubt{};  ///< the numbers of the oldest of them, at most 5
+  std::vector<OfHandler> claims;         ///< of handlers that have any, in the order of their names
+  DatabaseTime now;                      ///< of the server
 };
 
 /// What `doctor` looks at; the server's settings are lint_server()'s.
@@ -268,8 +273,11 @@ class Admin {
   std::optional<DeadRecord> load_dead(std::int64_t number);
   /// The highest number of a dead letter, replayed or not; 0 when there is none.
   std::int64_t newest_dead();
-  /// False when there is no such row, or it is marked already.
-  bool mark_replayed(std::int64_t number);
+  /// Commits that the letter is about to be published, for one whose second copy the inbox could not tell from the first. From here to
+  /// finish_replay() it is in doubt. False when there is no such row; without `again` also when it is in doubt, or was replayed.
+  bool begin_replay(std::int64_t number, bool again);
+  /// The letter was published. False when it is not in doubt.
+  bool finish_replay(std::int64_t number);
   /// Marks the row, then calls `publish`, then commits: nothing is published that this role cannot mark, or that another operator
   /// publishes meanwhile. If `publish` throws, the row is not marked. A crash before the commit leaves the row unmarked and the record
   /// possibly published. Returns false, without a call of `publish`, when there is no such row, or it is marked already and `again` is false.
