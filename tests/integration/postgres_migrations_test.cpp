@@ -65,6 +65,26 @@ TEST_F(PostgresMigrations, of_ten_that_start_at_once_one_runs_them) {
   EXPECT_EQ(ran, embedded_migration_list().size());
 }
 
+TEST_F(PostgresMigrations, a_locked_table_is_not_waited_for_without_end_and_its_holder_is_named) {
+  migrate_up(settings_, embedded_migration_list());
+  settings_.lock_timeout = std::chrono::milliseconds(200);
+  Sql rival(schema_->url());
+  const auto is_named = [&](const std::string& table) {
+    return HasSubstr(schema_->name() + "." + table + " is locked by pid " + std::to_string(rival.backend_pid()));
+  };
+  rival.exec("BEGIN");
+  rival.exec("SELECT count(*) FROM inbox");
+  const std::string up = message_of<StoreBusy>(
+      [&] { migrate_up(settings_, with_next("CREATE TABLE more (); ALTER TABLE inbox ADD COLUMN more integer;")); });
+  EXPECT_THAT(up, AllOf(HasSubstr("0099_more.up.sql"), HasSubstr("Nothing was changed"), is_named("inbox")));
+  rival.exec("LOCK TABLE migration");
+  EXPECT_THAT(message_of<StoreBusy>([&] { postgres::open_store(settings_)->check_schema(); }), is_named("migration"));
+  EXPECT_THAT(message_of<StoreBusy>([&] { migrate_status(settings_, embedded_migration_list()); }),
+              is_named("migration"));
+  rival.exec("COMMIT");
+  EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
+}
+
 TEST_F(PostgresMigrations, a_missing_schema_names_the_command) {
   EXPECT_THAT(schema_error(), AllOf(HasSubstr("no schema " + schema_->name()), HasSubstr("turnstile migrate up"),
                                     HasSubstr("--schema NAME (TURNSTILE_POSTGRES_SCHEMA")));

@@ -11,12 +11,6 @@ namespace turnstile::postgres {
 
 using Fill = std::function<void(Pipeline&)>;
 
-/// How long a statement of the adapter's own may stay unanswered.
-inline std::chrono::milliseconds answer_within(const PostgresSettings& settings,
-                                               std::chrono::milliseconds lock_timeout) {
-  return 2 * settings.connect_timeout + lock_timeout;
-}
-
 /// Runs what `fill` queues, and returns what it keeps; a connection that was lost while it lay idle is replaced once.
 std::vector<Result> call(Shared& shared, const Fill& fill);
 std::vector<Result> call(Shared& shared, Pool& pool, const Fill& fill);

@@ -77,9 +77,10 @@ void Store::check_schema() {
   Pool::Loan link = shared_->calls.take();
   try {
     link->pipeline.leave();
+    link->connection.patience(answer_within(shared_->settings, shared_->settings.lock_timeout));
     check_ledger(link->connection, shared_->settings);
   } catch (const ConnectionLost& lost) {
-    if (!link->used) throw_lost(lost);
+    if (!link->used || lost.unanswered) throw_lost(lost);
     link.reset();
     shared_->calls.renew();
     return check_schema();

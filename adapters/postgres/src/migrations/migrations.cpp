@@ -8,6 +8,7 @@
 #include "migrations/schema.hpp"
 #include "turnstile/error.hpp"
 #include "wire/identifier.hpp"
+#include "wire/locks.hpp"
 
 namespace turnstile::postgres {
 
@@ -21,22 +22,37 @@ struct LedgerRow {
   std::string applied_by;
 };
 
-/// Plain statements, one after another, outside of the pipeline.
-Result query(Connection& connection, const std::string& sql) {
-  Result result(PQexec(connection.raw(), sql.c_str()));
-  if (PQstatus(connection.raw()) != CONNECTION_OK) connection.fail();
-  return result;
-}
-
 bool ok(const Result& result) {
   const auto status = PQresultStatus(result.get());
   return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
 }
 
+/// Plain statements, one after another, outside of the pipeline: the answer to the last, or to the first that failed. Throws ConnectionLost.
+Result query(Connection& connection, const std::string& sql) {
+  if (PQsendQuery(connection.raw(), sql.c_str()) == 0) connection.fail();
+  Result last;
+  while (Result result = connection.next_result()) {
+    if (!last || ok(last)) last = std::move(result);
+  }
+  return last;
+}
+
+bool is_locked_out(const ServerError& error) { return error.sqlstate == "55P03"; }
+
+[[noreturn]] void refuse(Connection& connection, const PostgresSettings& settings, const ServerError& error,
+                         Wanted wanted = Wanted::rows) {
+  if (is_locked_out(error)) throw StoreBusy(describe(error) + lock_holders(settings, wanted));
+  throw_operator_error(error, settings.schema, connection.user());
+}
+
 Result must(Connection& connection, const PostgresSettings& settings, const std::string& sql) {
   Result result = query(connection, sql);
-  if (!ok(result)) throw_operator_error(server_error(result.get()), settings.schema, connection.user());
+  if (!ok(result)) refuse(connection, settings, server_error(result.get()));
   return result;
+}
+
+std::string lock_timeout(const PostgresSettings& settings) {
+  return "SELECT pg_catalog.set_config('lock_timeout', '" + std::to_string(settings.lock_timeout.count()) + "', true)";
 }
 
 std::string quote_text(Connection& connection, const std::string& text) {
@@ -51,12 +67,14 @@ std::string ledger_table(const PostgresSettings& settings) { return quote_identi
 
 /// Nothing when there is no ledger.
 std::optional<std::vector<LedgerRow>> read_ledger(Connection& connection, const PostgresSettings& settings) {
-  const Result result = query(connection, "SELECT number, name, checksum, applied_at, applied_by FROM " +
-                                              ledger_table(settings) + " ORDER BY number");
+  // In one message they are one transaction, also behind a pooler.
+  const Result result =
+      query(connection, lock_timeout(settings) + "; SELECT number, name, checksum, applied_at, applied_by FROM " +
+                            ledger_table(settings) + " ORDER BY number");
   if (!ok(result)) {
     const ServerError error = server_error(result.get());
     if (error.sqlstate == "42P01" || error.sqlstate == "3F000") return std::nullopt;
-    throw_operator_error(error, settings.schema, connection.user());
+    refuse(connection, settings, error);
   }
   std::vector<LedgerRow> rows;
   for (int row = 0; row < PQntuples(result.get()); ++row) {
@@ -131,11 +149,17 @@ std::string detail_and_hint(const ServerError& error, const PGresult* result) {
   return text;
 }
 
-void run_file(Connection& connection, const std::string& file, const std::string& text) {
+void run_file(Connection& connection, const PostgresSettings& settings, const std::string& file,
+              const std::string& text) {
   const Result result = query(connection, text);
   if (ok(result) || PQresultStatus(result.get()) == PGRES_EMPTY_QUERY) return;
   const ServerError error = server_error(result.get());
   const std::size_t line = line_of(text, result.get());
+  if (is_locked_out(error)) {
+    throw StoreBusy(file + ": " + describe(error) + lock_holders(settings, Wanted::tables) +
+                    ". Nothing was changed. To wait longer than " + std::to_string(settings.lock_timeout.count()) +
+                    " ms, raise postgres.lock_timeout");
+  }
   throw SchemaError(file + (line == 0 ? "" : ":" + std::to_string(line)) + ": " + describe(error) +
                     "; nothing was changed" +
                     (error.sqlstate == "42501" ? "; the role " + connection.user() + " must own the schema" : "") +
@@ -153,6 +177,8 @@ auto exclusively(const PostgresSettings& settings, Work work) {
     must(connection, settings,
          "SELECT pg_advisory_xact_lock(hashtextextended('turnstile migrations ' || " + schema + ", 0))");
     must(connection, settings, "SET LOCAL search_path = " + quote_identifier(settings.schema));
+    // While a change of a table waits for its lock, all who use the table wait behind it.
+    must(connection, settings, lock_timeout(settings));
     auto done = work(connection, schema);
     must(connection, settings, "COMMIT");
     return done;
@@ -181,9 +207,11 @@ void write_checksum(Connection& connection, const PostgresSettings& settings, co
 }
 
 /// A function of migration 4, so that psql can do it too.
-void partition_inbox(Connection& connection, int partitions) {
+void partition_inbox(Connection& connection, const PostgresSettings& settings, int partitions) {
   const Result result = query(connection, "SELECT partition_inbox(" + std::to_string(partitions) + ")");
   if (ok(result)) return;
+  if (const auto error = server_error(result.get()); is_locked_out(error))
+    refuse(connection, settings, error, Wanted::tables);
   const char* hint = PQresultErrorField(result.get(), PG_DIAG_MESSAGE_HINT);
   throw SchemaError(std::to_string(partitions) + " partitions: " + server_error(result.get()).message +
                     "; nothing was changed" + (hint ? std::string(". ") + hint : ""));
@@ -209,6 +237,7 @@ int inbox_partitions(const PostgresSettings& settings) {
 std::vector<MigrationState> migrate_status(const PostgresSettings& settings, const std::vector<Migration>& known) {
   check_settings(settings);
   Connection connection(settings);
+  connection.patience(answer_within(settings, settings.lock_timeout));
   try {
     return compare(read_ledger(connection, settings).value_or(std::vector<LedgerRow>{}), known);
   } catch (const ConnectionLost& lost) {
@@ -234,12 +263,12 @@ std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::v
       const auto row =
           std::find_if(ledger.begin(), ledger.end(), [&](const auto& r) { return r.number == migration.number; });
       if (row == ledger.end()) {
-        run_file(connection, migration.up_file, migration.up);
+        run_file(connection, settings, migration.up_file, migration.up);
         done.push_back(migration);
       }
       if (row == ledger.end() || !row->checksum) write_checksum(connection, settings, migration);
     }
-    if (partitions) partition_inbox(connection, *partitions);
+    if (partitions) partition_inbox(connection, settings, *partitions);
     return done;
   });
 }
@@ -260,7 +289,7 @@ std::vector<Migration> migrate_down(const PostgresSettings& settings, const std:
           *std::find_if(known.begin(), known.end(), [&](const auto& m) { return m.number == state.number; });
       std::string down_file = migration.up_file;
       down_file.replace(down_file.rfind(".up.sql"), 7, ".down.sql");
-      run_file(connection, down_file, migration.down);
+      run_file(connection, settings, down_file, migration.down);
       // The first migration takes the ledger itself away.
       if (PQntuples(must(connection, settings, find_ledger).get()) > 0) {
         must(connection, settings, "DELETE FROM migration WHERE number = " + std::to_string(migration.number));

@@ -22,6 +22,12 @@ std::string describe_target(const PostgresSettings& settings);
 /// Throws ConfigError with the key "postgres.url" or "postgres.schema", never showing the URL.
 void check_settings(const PostgresSettings& settings);
 
+/// How long a statement of the adapter's own may stay unanswered, where it waits for locks no longer than `lock_timeout`.
+inline std::chrono::milliseconds answer_within(const PostgresSettings& settings,
+                                               std::chrono::milliseconds lock_timeout) {
+  return 2 * settings.connect_timeout + lock_timeout;
+}
+
 /// True: nobody waits for the server any more (InboxStore::cut). Null: never.
 using Cut = std::shared_ptr<const std::atomic<bool>>;
 

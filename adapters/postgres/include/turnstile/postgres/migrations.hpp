@@ -1,6 +1,7 @@
 #pragma once
 // The schema's migrations: files NUMBER_NAME.up.sql and NUMBER_NAME.down.sql, embedded in the library or read from a
-// folder. All calls throw StoreUnavailable, and SchemaError for what a person must decide.
+// folder. All calls throw StoreUnavailable, SchemaError for what a person must decide, and StoreBusy, with who is in the way, for a lock on
+// Turnstile's tables that was not free within postgres.lock_timeout; nothing was changed then.
 
 #include <filesystem>
 #include <optional>
@@ -46,7 +47,7 @@ struct MigrationState {
 /// What was run and what is known, in the order of numbers. An absent schema is all pending.
 std::vector<MigrationState> migrate_status(const PostgresSettings& settings, const std::vector<Migration>& known);
 /// Runs what is pending in one transaction under an advisory transaction lock: of ten that start at once, one runs them
-/// and nine find them done. Makes the schema when it is missing. Returns what was run.
+/// and nine find them done, without a limit to their wait. Makes the schema when it is missing. Returns what was run.
 /// Throws SchemaError when a file that was run has changed, when the schema is newer, or when a file fails (with its
 /// name and line; nothing was changed then).
 /// `partitions`: afterwards the inbox is a table of so many hash partitions by id, 2 to 64, or 1 for a plain one. Throws SchemaError
