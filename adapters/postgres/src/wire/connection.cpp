@@ -229,12 +229,14 @@ void Connection::wait(short events) {
   pollfd descriptor{PQsocket(connection_), events, 0};
   const auto began = steady_clock::now();
   const milliseconds slice = patience_.value_or(2 * connect_timeout_);
+  const auto silence = [&] {
+    const auto whole = std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now() - began);
+    return std::to_string(whole.count()) + " s";
+  };
   for (auto until = began + slice;;) {
-    const auto silent = std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now() - began);
     if (is_cut()) {
       lost_ = true;
-      throw ConnectionLost{
-          {"", "it had not answered for " + std::to_string(silent.count()) + " s when this process ended", true}, true};
+      throw ConnectionLost{{"", "it had not answered for " + silence() + " when this process ended", true}, true};
     }
     auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
     const bool is_part = cut_ && left > kCutSeen;
@@ -245,7 +247,7 @@ void Connection::wait(short events) {
     if (ready < 0 || is_part) continue;
     if (patience_ || !server_answers()) {
       lost_ = true;
-      throw ConnectionLost{{"", "it has not answered for " + std::to_string(silent.count()) + " s", true}, true};
+      throw ConnectionLost{{"", "it has not answered for " + silence(), true}, true};
     }
     until = steady_clock::now() + slice;
   }
