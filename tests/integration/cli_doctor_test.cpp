@@ -361,6 +361,17 @@ TEST_F(CliDoctor, a_token_log_that_is_gone) {
   EXPECT_THAT(gone.out, ContainsRegex("PROBLEM +token log +.* is gone, and .*snapshots is there: the log was deleted"));
 }
 
+/// A standby, or default_transaction_read_only.
+TEST_F(CliDoctor, what_cannot_be_looked_at_on_a_read_only_server_does_not_hide_the_rest) {
+  migrate();
+  const std::string url = with_parameter(url_, "options", "-c default_transaction_read_only=on");
+  const auto doctor = cli_.run("doctor", "--postgres", url);
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +clock +.*SQLSTATE 25006.*Name the primary in postgres.url"));
+  EXPECT_THAT(doctor.out, ContainsRegex("ok +dead letters"));
+  EXPECT_THAT(doctor.out, ContainsRegex("ok +outbox"));
+}
+
 TEST_F(CliDoctor, two_handlers_of_one_name) {
   cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"" + kafka_.brokers() +
                                             "\"\n[topics.a]\nhandler = \"charge\"\n[topics.b]\nhandler = \"charge\"\n");

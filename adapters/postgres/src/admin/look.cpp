@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 
 #include "turnstile/error.hpp"
 #include "turnstile/postgres/admin.hpp"
@@ -173,8 +175,9 @@ void look_at_claims(const WaitingReport& report, Findings& findings) {
   }
 }
 
-void look_at_outbox(Admin& admin, DatabaseTime now, Findings& findings) {
+void look_at_outbox(Admin& admin, Findings& findings) {
   const auto stats = admin.outbox();
+  const auto now = stats.now;
   if (stats.refused > 0) {
     findings.problem("outbox",
                      fmt::format("the broker refuses {} that handlers have published", count(stats.refused, "message")),
@@ -205,26 +208,39 @@ void look_at(const Config& config, Findings& findings) {
   }
   PostgresSettings settings = *config.postgres;
   settings.connect_timeout = std::min(settings.connect_timeout, kPatience);
-  try {
-    Admin admin(settings);
-    const auto server = admin.server();
+  // What cannot be looked at does not hide the rest.
+  const auto section = [&](const char* subject, const std::function<void()>& look) {
+    try {
+      look();
+      return true;
+    } catch (const ConfigError& error) {
+      for (const auto& problem : error.problems) findings.problem(subject, problem);
+    } catch (const std::exception& error) {
+      findings.problem(subject, error.what());
+    }
+    return false;
+  };
+  std::optional<Admin> admin;
+  ServerReport server;
+  const bool answers = section("PostgreSQL", [&] {
+    admin.emplace(settings);
+    server = admin->server();
     look_at_server(server, findings);
-    look_at_durability(settings, findings);
-    look_at_rights(settings, server, findings);
-    const bool known = look_at_schema(settings, findings);
-    if (!known || !server.missing_rights.empty()) return;
-    look_at_retention(admin, findings);
-    look_at_clock(admin, findings);
-    const auto waiting = admin.waiting();
+  });
+  if (!answers) return;
+  section("server settings", [&] { look_at_durability(settings, findings); });
+  look_at_rights(settings, server, findings);
+  const bool known = look_at_schema(settings, findings);
+  if (!known || !server.missing_rights.empty()) return;
+  section("inbox", [&] { look_at_retention(*admin, findings); });
+  section("clock", [&] { look_at_clock(*admin, findings); });
+  section("dead letters and claims", [&] {
+    const auto waiting = admin->waiting();
     look_at_dead(waiting, findings);
     look_at_replays(waiting, findings);
     look_at_claims(waiting, findings);
-    look_at_outbox(admin, waiting.now, findings);
-  } catch (const ConfigError& error) {
-    for (const auto& problem : error.problems) findings.problem("PostgreSQL", problem);
-  } catch (const std::exception& error) {
-    findings.problem("PostgreSQL", error.what());
-  }
+  });
+  section("outbox", [&] { look_at_outbox(*admin, findings); });
 }
 
 }  // namespace turnstile::postgres

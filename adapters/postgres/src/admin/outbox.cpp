@@ -7,13 +7,14 @@ namespace turnstile::postgres {
 
 OutboxStats Admin::outbox() {
   return session_->transact(Patience{}, [&] {
-    const Rows rows = session_->run("SELECT count(*) FILTER (WHERE shard >= 0), " +
-                                    microseconds_of("min(written_at) FILTER (WHERE shard >= 0)") +
-                                    ", count(*) FILTER (WHERE shard = -1) FROM outbox");
+    const Rows rows = session_->run(
+        "SELECT count(*) FILTER (WHERE shard >= 0), " + microseconds_of("min(written_at) FILTER (WHERE shard >= 0)") +
+        ", count(*) FILTER (WHERE shard = -1), " + microseconds_of("clock_timestamp()") + " FROM outbox");
     OutboxStats stats{.waiting = rows.get<std::int64_t>(0, 0),
                       .oldest = time_or_none(rows, 0, 1),
                       .refused = rows.get<std::int64_t>(0, 2),
-                      .relays = {}};
+                      .relays = {},
+                      .now = time_at(rows, 0, 3)};
     const Rows relays = session_->run(
         "SELECT DISTINCT owner FROM outbox_relay WHERE owner IS NOT NULL AND expires_at > clock_timestamp() ORDER BY 1");
     for (std::size_t row = 0; row < relays.size(); ++row) stats.relays.push_back(relays.get<std::string>(row, 0));

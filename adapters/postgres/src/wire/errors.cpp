@@ -18,6 +18,10 @@ constexpr std::string_view kPooler =
     "; prepared statements do not survive on this connection: behind a pooler in transaction mode set "
     "postgres.prepared_statements = false";
 
+constexpr std::string_view kReadOnly =
+    "; this server is a standby, or default_transaction_read_only is on (of the server, the database or the role). Name the primary in "
+    "postgres.url, or all hosts with commas between them: then the one that can be written to is found";
+
 }  // namespace
 
 ServerError server_error(const PGresult* result) {
@@ -89,7 +93,7 @@ void throw_unless_statement(const ServerError& error, std::string_view schema, s
     case Kind::busy: throw StoreBusy(describe(error));
     case Kind::unavailable:
       if (state == "26000" || state == "42P05") throw_pooler_error(error);
-      throw StoreUnavailable("PostgreSQL: " + describe(error));
+      throw StoreUnavailable("PostgreSQL: " + describe(error) + (state == "25006" ? std::string(kReadOnly) : ""));
     case Kind::statement: break;
   }
 }

@@ -176,6 +176,7 @@ struct OutboxStats {
   std::optional<DatabaseTime> oldest;  ///< of those that wait
   std::int64_t refused = 0;            ///< records that the broker refuses
   std::vector<std::string> relays;     ///< processes that have shards now
+  DatabaseTime now;                    ///< of the server
 };
 
 /// What waits for somebody to decide, or to be tried again.
