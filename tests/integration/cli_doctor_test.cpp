@@ -372,6 +372,18 @@ TEST_F(CliDoctor, what_cannot_be_looked_at_on_a_read_only_server_does_not_hide_t
   EXPECT_THAT(doctor.out, ContainsRegex("ok +outbox"));
 }
 
+TEST_F(CliDoctor, a_locked_table_is_named_and_does_not_hide_the_rest) {
+  migrate();
+  pqxx::connection rival(url_);
+  pqxx::work work(rival);
+  work.exec("LOCK TABLE " + schema_ + ".claim");
+  const auto doctor = cli_.run("doctor");
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +dead letters and claims +.*" + schema_ + ".claim is locked by pid " +
+                                        std::to_string(rival.backendpid())));
+  EXPECT_THAT(doctor.out, ContainsRegex("ok +outbox"));
+}
+
 TEST_F(CliDoctor, two_handlers_of_one_name) {
   cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"" + kafka_.brokers() +
                                             "\"\n[topics.a]\nhandler = \"charge\"\n[topics.b]\nhandler = \"charge\"\n");

@@ -53,6 +53,23 @@ TEST_F(PostgresErrors, a_lock_that_is_not_got_in_time_is_busy) {  // hazard: blo
   EXPECT_THAT(message_of<StoreBusy>([&] { session_->commit(); }), HasSubstr("55P03"));
 }
 
+TEST_F(PostgresErrors, a_start_that_meets_a_locked_table_names_who_holds_it) {
+  PostgresSettings settings = schema_->settings();
+  settings.lock_timeout = 200ms;
+  const auto fresh = postgres::open_store(settings);
+  for (const std::string table : {"handler", "retention", "inbox"}) {
+    Sql rival(schema_->url());
+    rival.exec("BEGIN");
+    rival.exec("LOCK TABLE " + table);
+    const std::string message = message_of<StoreBusy>([&] {
+      fresh->register_handler("charge");
+      fresh->keep_ids(handler_, std::chrono::hours(1));
+    });
+    EXPECT_THAT(message,
+                HasSubstr(schema_->name() + "." + table + " is locked by pid " + std::to_string(rival.backend_pid())));
+  }
+}
+
 TEST_F(PostgresErrors, a_deadlock_of_handlers_is_busy_for_one_of_them) {
   sql().exec("INSERT INTO effect (what) VALUES ('one'), ('two')");
   const auto lock = [](Transaction& with, const char* what) {

@@ -2,6 +2,7 @@
 
 #include "turnstile/error.hpp"
 #include "wire/identifier.hpp"
+#include "wire/locks.hpp"
 
 namespace turnstile::postgres {
 
@@ -74,6 +75,7 @@ void Admin::Session::refuse(const ServerError& error, bool writes) const {
     throw SchemaError("the schema " + settings_.schema +
                       " is missing or not what this build needs: " + describe(error) + "; run: turnstile migrate up");
   }
+  if (error.sqlstate == "55P03") throw StoreBusy(describe(error) + lock_holders(settings_, Wanted::rows));
   // The GRANT statements of throw_operator_error() are those of a consumer. They allow every question, and no verb that changes rows.
   if (writes && error.sqlstate == "42501") throw_needs_owner(error, settings_.schema, connection_->user());
   throw_operator_error(error, settings_.schema, connection_->user());

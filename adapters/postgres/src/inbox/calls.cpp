@@ -3,16 +3,16 @@
 #include <algorithm>
 
 #include "turnstile/error.hpp"
+#include "wire/locks.hpp"
 
 namespace turnstile::postgres {
 
-std::vector<Result> call(Shared& shared, const Fill& fill) { return call(shared, shared.calls, fill); }
+namespace {
 
-std::vector<Result> call(Shared& shared, Pool& pool, const Fill& fill) {
-  return call(shared, pool, shared.settings.lock_timeout, fill);
-}
+enum class TellHolders : bool { no, yes };
 
-std::vector<Result> call(Shared& shared, Pool& pool, std::chrono::milliseconds lock_timeout, const Fill& fill) {
+std::vector<Result> call(Shared& shared, Pool& pool, std::chrono::milliseconds lock_timeout, const Fill& fill,
+                         TellHolders tell_holders) {
   for (;;) {
     Pool::Loan link = pool.take();
     try {
@@ -29,6 +29,8 @@ std::vector<Result> call(Shared& shared, Pool& pool, std::chrono::milliseconds l
         link->connection.condemn();
         pool.renew();
       }
+      if (tell_holders == TellHolders::yes && failure.error.sqlstate == "55P03")
+        throw StoreBusy(describe(failure.error) + lock_holders(shared.settings, Wanted::rows));
       if (failure.stale_plan) throw StoreBusy(describe(failure.error));
       throw_store_error(failure.error, shared.settings.schema, user);
     } catch (const ConnectionLost& lost) {
@@ -38,15 +40,37 @@ std::vector<Result> call(Shared& shared, Pool& pool, std::chrono::milliseconds l
   }
 }
 
-std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill) {
-  return call(shared, shared.calls, std::max(lock_timeout, shared.settings.lock_timeout), [&](Pipeline& pipeline) {
+Fill in_transaction(const Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill) {
+  return [&shared, lock_timeout, &fill](Pipeline& pipeline) {
     pipeline.add(shared.statements.begin, kCaller);
     pipeline.arguments().add_int(lock_timeout.count());
     pipeline.arguments().add_int(std::max(lock_timeout, shared.settings.lock_timeout).count());
     pipeline.add(shared.statements.timeouts, kCaller);
     fill(pipeline);
     pipeline.add("COMMIT", kCaller);
-  });
+  };
+}
+
+}  // namespace
+
+std::vector<Result> call(Shared& shared, const Fill& fill) { return call(shared, shared.calls, fill); }
+
+std::vector<Result> call(Shared& shared, Pool& pool, const Fill& fill) {
+  return call(shared, pool, shared.settings.lock_timeout, fill);
+}
+
+std::vector<Result> call(Shared& shared, Pool& pool, std::chrono::milliseconds lock_timeout, const Fill& fill) {
+  return call(shared, pool, lock_timeout, fill, TellHolders::no);
+}
+
+std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill) {
+  return call(shared, shared.calls, std::max(lock_timeout, shared.settings.lock_timeout),
+              in_transaction(shared, lock_timeout, fill));
+}
+
+std::vector<Result> call_at_start(Shared& shared, const Fill& fill) {
+  const auto lock_timeout = shared.settings.lock_timeout;
+  return call(shared, shared.calls, lock_timeout, in_transaction(shared, lock_timeout, fill), TellHolders::yes);
 }
 
 }  // namespace turnstile::postgres

@@ -92,7 +92,7 @@ HandlerId Store::register_handler(const std::string& name) {
   for (;;) {
     for (const std::string* statement : {&sql.find_handler, &sql.register_handler}) {
       try {
-        const auto kept = call([&](Pipeline& pipeline) {
+        const auto kept = call_at_start(*shared_, [&](Pipeline& pipeline) {
           pipeline.arguments().add_text(name);
           pipeline.add(*statement, kCaller, Pipeline::Keep::text);
         });
@@ -109,7 +109,7 @@ HandlerId Store::register_handler(const std::string& name) {
 
 std::string Store::first_group(HandlerId handler, const std::string& group) {
   for (int tries = 0; tries < 10; ++tries) {
-    const auto kept = call([&](Pipeline& pipeline) {
+    const auto kept = call_at_start(*shared_, [&](Pipeline& pipeline) {
       pipeline.arguments().add_int(handler.value);
       pipeline.arguments().add_text(group);
       pipeline.add(shared_->statements.first_group, kCaller, Pipeline::Keep::text);
@@ -275,7 +275,7 @@ std::set<Offset> Store::dead_between(HandlerId handler, const Fence& fence, Offs
 }
 
 KeptIds Store::keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) {
-  const auto kept = call([&](Pipeline& pipeline) {
+  const auto kept = call_at_start(*shared_, [&](Pipeline& pipeline) {
     pipeline.arguments().add_int(handler.value);
     if (keep_for) pipeline.arguments().add_int(keep_for->count());
     else pipeline.arguments().add_null(0);

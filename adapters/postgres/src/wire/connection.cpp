@@ -247,7 +247,9 @@ void Connection::wait(short events) {
     if (ready < 0 || is_part) continue;
     if (patience_ || !server_answers()) {
       lost_ = true;
-      throw ConnectionLost{{"", "it has not answered for " + silence(), true}, true};
+      const std::string why =
+          patience_ ? ": it hangs, or the statement waits for a lock (pg_stat_activity shows it)" : "";
+      throw ConnectionLost{{"", "it has not answered for " + silence() + why, true}, true};
     }
     until = steady_clock::now() + slice;
   }
