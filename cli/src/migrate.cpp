@@ -70,6 +70,7 @@ void require_partitioner(const std::vector<Migration>& known) {
 Exit up(const Global& global, const Options& options) {
   const PostgresSettings settings = require_postgres(load_settings(global));
   auto known = known_migrations(options);
+  std::size_t left_out = 0;
   if (options.to) {
     require_known(known, *options.to);
     for (const auto& state : postgres::migrate_status(settings, known)) {
@@ -78,11 +79,15 @@ Exit up(const Global& global, const Options& options) {
           fmt::format("--to {}: migration {} has been run already; to go back: turnstile migrate down --to {}",
                       *options.to, title(state.number, state.name), *options.to));
     }
-    std::erase_if(known, [&](const Migration& m) { return m.number > *options.to; });
+    left_out = std::erase_if(known, [&](const Migration& m) { return m.number > *options.to; });
   }
   if (options.partitions) require_partitioner(known);
+  const std::string nothing =
+      left_out == 0 ? "nothing to do: all have been run"
+                    : fmt::format("nothing to do: all up to {} have been run; {} pending", *options.to,
+                                  left_out == 1 ? "1 later one is" : fmt::format("{} later ones are", left_out));
   report(global, settings, postgres::migrate_up(settings, known, options.partitions), "applied", "applied",
-         "nothing to do: all have been run");
+         nothing.c_str());
   if (options.partitions && !global.json) print_partitions(*options.partitions);
   return Exit::ok;
 }

@@ -398,6 +398,16 @@ TEST_F(CliDoctor, a_schema_that_is_missing) {
   EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +schema +.*turnstile migrate up"));
 }
 
+TEST_F(CliDoctor, an_older_schema_comes_with_the_command_that_mends_it) {
+  for (const char* number : {"1", "5", "10"}) {
+    ASSERT_EQ(cli_.run("migrate", "up", "--to", number).code, 0);
+    const auto doctor = cli_.run("doctor");
+    EXPECT_EQ(doctor.code, 1);
+    EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +schema +.* is older than this build: .*turnstile migrate up"));
+    EXPECT_THAT(doctor.out, Not(HasSubstr("does not exist")));
+  }
+}
+
 TEST_F(CliDoctor, rights_that_are_missing_come_with_the_grants) {
   migrate();
   const std::string role = schema_ + "_role";

@@ -105,6 +105,8 @@ TEST_F(CliMigrate, up_to_a_number_stops_there_and_does_not_go_back) {
 
   EXPECT_EQ(cli_.run("migrate", "up", "--dir", "sql", "--to", last).code, 0);
   EXPECT_EQ(sql("SELECT to_regclass('more') IS NULL"), "t");
+  EXPECT_THAT(cli_.run("migrate", "up", "--dir", "sql", "--to", last).out,
+              HasSubstr("nothing to do: all up to " + last + " have been run; 1 later one is pending"));
   const auto rest = cli_.run("migrate", "up", "--dir", "sql");
   EXPECT_EQ(rest.code, 0) << rest.err;
   EXPECT_THAT(rest.out, HasSubstr("applied " + padded + " more"));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <optional>
 
@@ -43,14 +44,23 @@ void look_at_durability(const PostgresSettings& settings, Findings& findings) {
   if (wrong.empty()) findings.ok("server settings", "what is committed survives a crash");
 }
 
-bool look_at_schema(const PostgresSettings& settings, Findings& findings) {
+enum class Schema : std::uint8_t {
+  known,
+  other,    ///< missing, older or newer: neither rights nor contents mean anything to this build
+  unknown,  ///< it could not be read
+};
+
+Schema look_at_schema(const PostgresSettings& settings, Findings& findings) {
   try {
     open_store(settings)->check_schema();
     findings.ok("schema", fmt::format("{} is the one that this build knows", settings.schema));
-    return true;
-  } catch (const Error& error) {
+    return Schema::known;
+  } catch (const SchemaError& error) {
     findings.problem("schema", error.what());
-    return false;
+    return Schema::other;
+  } catch (const std::exception& error) {
+    findings.problem("schema", error.what());
+    return Schema::unknown;
   }
 }
 
@@ -229,9 +239,11 @@ void look_at(const Config& config, Findings& findings) {
   });
   if (!answers) return;
   section("server settings", [&] { look_at_durability(settings, findings); });
+  const Schema schema = look_at_schema(settings, findings);
+  // The GRANTs of this build would name tables that are not there.
+  if (schema == Schema::other) return;
   look_at_rights(settings, server, findings);
-  const bool known = look_at_schema(settings, findings);
-  if (!known || !server.missing_rights.empty()) return;
+  if (schema == Schema::unknown || !server.missing_rights.empty()) return;
   section("inbox", [&] { look_at_retention(*admin, findings); });
   section("clock", [&] { look_at_clock(*admin, findings); });
   section("dead letters and claims", [&] {

@@ -74,7 +74,7 @@ std::string missing_rights() {
   for (const auto& [rights, table] : kTables) tables += (tables.empty() ? "" : ", ") + values({table, rights});
   for (const auto function : kFunctions)
     functions += (functions.empty() ? "" : ", ") + values({function.substr(0, function.find('('))});
-  // Of a right to some columns each column is asked for.
+  // Of a right to some columns each column is asked for. An older schema lacks some.
   return R"(
 SELECT 'USAGE on schema ' || $1::text WHERE NOT has_schema_privilege($1::text, 'USAGE')
 UNION ALL
@@ -90,6 +90,7 @@ UNION ALL
   CROSS JOIN regexp_matches(w.rights, '([A-Z]+)(?: \(([^)]*)\))?', 'g') AS part
    LEFT JOIN LATERAL regexp_split_to_table(part[2], ', ') AS col ON true
   WHERE NOT CASE WHEN col IS NULL THEN has_table_privilege(c.oid, part[1])
+                 WHEN NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = col) THEN true
                  ELSE has_column_privilege(c.oid, col, part[1]) END
   ORDER BY 1))";
 }

@@ -213,7 +213,7 @@ struct ServerReport {
   std::string user;            ///< the role of the connection
   bool schema_exists = false;  ///< whether the schema is there
   std::vector<std::string>
-      missing_rights;  ///< of a consumer: "INSERT on inbox"; tables that are not there are left out
+      missing_rights;  ///< of a consumer: "INSERT on inbox"; tables and columns that are not there are left out
   std::string grants;  ///< the statements that would give them
 };
 
