@@ -376,6 +376,8 @@ Exit replay(const Global& global, const Options& options) {
   if (options.all == (options.number != 0))
     throw UsageError("dlq replay: give the number of one dead letter, or --all");
   if (options.all && options.again) throw UsageError("dlq replay: --again goes with the number of one dead letter");
+  if (!options.all && (options.handler || options.topic))
+    throw UsageError("dlq replay: --handler and --topic go with --all");
   if (!options.all && options.reason) throw UsageError("dlq replay: --reason goes with --all");
   if (options.reason && is(*options.reason, DeadReason::forged))
     throw UsageError(

@@ -128,6 +128,11 @@ TEST_F(CliDlq, a_number_that_does_not_exist_is_said) {
 TEST_F(CliDlq, replay_needs_a_number_or_all) {
   EXPECT_THAT(cli_.run("dlq", "replay").err, HasSubstr("give the number of one dead letter, or --all"));
   EXPECT_EQ(cli_.run("dlq", "replay", "1", "--all").code, 2);
+  for (const char* filter : {"--handler", "--topic"}) {
+    const auto refused = cli_.run("dlq", "replay", "1", filter, "mail", "--kafka", "127.0.0.1:1");
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("--handler and --topic go with --all"));
+  }
 }
 
 TEST_F(CliDlq, replay_without_a_broker_says_so_and_marks_nothing) {
