@@ -242,6 +242,17 @@ void check_kafka(const Config& config, Problems& problems) {
   }
 }
 
+/// Without [limits] topic the token log has the group's name, and a group may have names that no topic may.
+std::optional<std::string> check_token_log(const Config& config) {
+  if (config.limits.over != "cluster" || !config.limits.topic.empty()) return std::nullopt;
+  const std::string log = config.group() + ".tokens";
+  if (!check_topic_name(log + ".snapshots")) return std::nullopt;
+  return config.where("kafka.group.id") + ": the limits' token log would be topic '" + log +
+         "' with its snapshots in '" + log +
+         ".snapshots', and these are no names that Kafka allows for a topic (1 to 249 letters, digits, '.', '_' and '-'); "
+         "name the log with [limits] topic, or choose another group.id";
+}
+
 void check_reserve(const Config& config, Problems& problems) {
   const LimitsSettings& limits = config.limits;
   if (limits.reserve == 0) return;
@@ -341,6 +352,11 @@ std::vector<std::string> check_config(const Config& config) {
     // Where the configuration sets no mode, the program does: then these come up when both are merged.
     if (settings.mode) check.combinations();
   }
+  const bool has_limit = std::any_of(config.topics.begin(), config.topics.end(),
+                                     [](const auto& named) { return named.second.limit.has_value(); });
+  if (has_limit) {
+    if (auto problem = check_token_log(config)) problems.push_back(std::move(*problem));
+  }
   check_reserve(config, problems);
   check_shared_limiters(config, problems);
   check_handlers(config, problems);
@@ -355,6 +371,11 @@ std::vector<std::string> check_topic(const Config& config, const std::string& to
   check.relations();
   check.combinations();
   check.merged(run_by);
+  const auto in_file = config.topics.find(topic);
+  const bool is_in_file = in_file != config.topics.end() && in_file->second.limit;  // then check_config() has told
+  if (effective.limit && !is_in_file) {
+    if (auto problem = check_token_log(config)) problems.push_back(std::move(*problem));
+  }
   return problems;
 }
 

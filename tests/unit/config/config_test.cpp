@@ -346,6 +346,21 @@ TEST(ConfigTest, a_handler_in_a_transaction_may_not_run_longer_than_the_session_
   EXPECT_EQ(problems("[topics.a]\nhandler_timeout = \"10m\""), Lines{});
 }
 
+TEST(ConfigTest, a_group_that_cannot_name_a_token_log_is_refused_where_a_limit_needs_one) {
+  const auto with_group = [](const std::string& group, const std::string& limits = "") {
+    return problems("[kafka]\n\"group.id\" = \"" + group + "\"\n" + limits + "[topics.a]\nlimit = 3\n");
+  };
+  const auto refused = with_group("a b");
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].substr(0, refused[0].find(" with")),
+            "turnstile.toml:2: kafka.group.id: the limits' token log would be topic 'a b.tokens'");
+  EXPECT_NE(refused[0].find("[limits] topic"), std::string::npos);
+  EXPECT_EQ(with_group(std::string(245, 'a')).size(), 1U);
+  EXPECT_EQ(with_group("a b", "[limits]\ntopic = \"log\"\n"), Lines{});
+  EXPECT_EQ(with_group("a b", "[limits]\nover = \"process\"\n"), Lines{});
+  EXPECT_EQ(problems("[kafka]\n\"group.id\" = \"a b\"\n[topics.a]\n"), Lines{});
+}
+
 TEST(ConfigTest, text_that_is_no_toml_is_refused_with_line_and_column) {
   EXPECT_EQ(problems("[topics.a]\nlimit = many\n").at(0).substr(0, 50),
             "turnstile.toml:2:9: this is not valid TOML: Error ");
