@@ -359,6 +359,7 @@ TEST_F(CliDoctor, a_token_log_that_is_gone) {
   const auto gone = cli_.run("doctor");
   EXPECT_EQ(gone.code, 1);
   EXPECT_THAT(gone.out, ContainsRegex("PROBLEM +token log +.* is gone, and .*snapshots is there: the log was deleted"));
+  EXPECT_THAT(gone.out, HasSubstr("set them again (turnstile limits set)"));
 }
 
 /// A standby, or default_transaction_read_only.

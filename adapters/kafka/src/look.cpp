@@ -266,7 +266,8 @@ void look_at_tokens(Broker& broker, const Config& config, Findings& findings) {
           fmt::format("{} is gone, and {} is there: the log was deleted. Consumers that counted by it have "
                       "halted, and no handler under a limit runs in them",
                       topic, snapshots),
-          "start all members of the domain again: the first one makes the topic");
+          "stop all members of the domain, then start them again: the first one makes the topic. It does not have the limits that "
+          "operators had set: the members' last error, and a warning at their start, name them; set them again (turnstile limits set)");
     } else if (has_limit(config)) {
       findings.ok("token log", fmt::format("{} does not exist yet: the first consumer with a limit makes it", topic));
     }

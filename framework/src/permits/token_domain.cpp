@@ -304,6 +304,8 @@ void DomainMember::round() {
     if (TURNSTILE_PLANTED(trimmed_is_broken)) return halt(trimmed.what());
     const std::lock_guard lock(mutex_);
     behind_ = trimmed.what();
+  } catch (const TokenLogBroken& broken) {
+    halt(broken.what() + settings_at_stake());
   } catch (const std::exception& error) {
     halt(error.what());
   }

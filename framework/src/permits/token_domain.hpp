@@ -116,6 +116,8 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   [[nodiscard]] tokens::Micros now() const { return environment_.clock(); }
   [[nodiscard]] std::ptrdiff_t older_members() const;
   void halt(const std::string& why);
+  /// What an operator must do again when the topic is made anew. Empty: nothing.
+  [[nodiscard]] std::string settings_at_stake() const;
 
   const TokenSettings settings_;
   const DomainEnvironment environment_;

@@ -13,7 +13,26 @@ constexpr int kOldSnapshots = 64;
 /// A snapshot that cannot be read now is tried again after this.
 constexpr tokens::Micros kReadAgain = 1'000'000;
 
+/// "turnstile limits set psp 0; turnstile limits set mail 5": what operators have set, as they set it. Empty: nothing.
+std::string commands_of_operators(const tokens::State& state) {
+  std::string commands;
+  for (const auto& [limiter, entry] : state.limiters) {
+    if (!entry.set) continue;
+    commands += (commands.empty() ? "turnstile limits set " : "; turnstile limits set ") + limiter + " " +
+                std::to_string(*entry.set);
+  }
+  return commands;
+}
+
 }  // namespace
+
+std::string DomainMember::settings_at_stake() const {
+  const std::lock_guard lock(mutex_);
+  const std::string commands = commands_of_operators(state_);
+  if (commands.empty()) return {};
+  return ". A new topic does not have the limits that operators had set: once the members run again, set them again: " +
+         commands;
+}
 
 /// What the newest snapshot says that can be read and that the log goes on from. Where the log begins is asked first: a snapshot is
 /// kept before what it stands for is deleted.
@@ -34,9 +53,14 @@ tokens::State DomainMember::newest_state() {
     }
     const std::int64_t end = log_->end();
     if (state->last >= end) {  // of a topic that was here before
+      const std::string commands = commands_of_operators(*state);
       run_log_.warn("a snapshot of the token log was made at position " + std::to_string(state->last) + ", but " +
                     log_->name() + " ends at " + std::to_string(end) +
-                    ": the topic was created anew since; passing the snapshot over");
+                    ": the topic was created anew since; passing the snapshot over" +
+                    (commands.empty() ? std::string()
+                                      : ". The limits that operators had set in it are not in effect; where they are "
+                                        "still wanted: " +
+                                            commands));
       continue;
     }
     return std::move(*state);

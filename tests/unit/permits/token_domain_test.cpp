@@ -194,7 +194,8 @@ TEST(TokenDomain, a_gap_in_the_log_ends_all_starts_with_one_clear_error) {
   Cluster cluster;
   cluster.settings.lease = 60'000ms;  // so that nothing is written while the log is cut
   const auto a = cluster.join();
-  const auto psp = a->open("psp", 2);
+  const auto psp = a->open("psp", 9);
+  ASSERT_TRUE(a->set_limit("psp", 2, 20s));
   auto held = take_all(*psp, 2);
   cluster.topic->away(true);
   for (int i = 0; i < 3; ++i) cluster.topic->append("x");
@@ -202,6 +203,7 @@ TEST(TokenDomain, a_gap_in_the_log_ends_all_starts_with_one_clear_error) {
   cluster.topic->away(false);
   EXPECT_TRUE(eventually([&] { return !a->halted().empty(); }));
   EXPECT_NE(a->halted().find("no snapshot that reaches so far"), std::string::npos) << a->halted();
+  EXPECT_NE(a->halted().find("set them again: turnstile limits set psp 2"), std::string::npos) << a->halted();
   EXPECT_TRUE(held.front().lost().stop_requested());
   held.clear();
   EXPECT_FALSE(psp->try_acquire());
