@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "command.hpp"
@@ -29,6 +31,14 @@ Exit fail(Exit code, const char* text) {
   std::fflush(stdout);
   fmt::print(stderr, "turnstile: {}\n", text);
   return code;
+}
+
+/// What was printed may still be in memory, and a script takes 0 for all of it.
+int finish(int code) {
+  const std::string why = std::fflush(stdout) == 0 ? "" : fmt::format(": {}", std::strerror(errno));
+  if (why.empty() && std::ferror(stdout) == 0) return code;
+  fmt::print(stderr, "turnstile: the output could not be written, and is incomplete{}\n", why);
+  return code == 0 ? static_cast<int>(Exit::problems) : code;
 }
 
 Exit run(const Command& command) {
@@ -99,4 +109,4 @@ int main(int argc, char** argv) {
 
 }  // namespace turnstile::cli
 
-int main(int argc, char** argv) { return turnstile::cli::main(argc, argv); }
+int main(int argc, char** argv) { return turnstile::cli::finish(turnstile::cli::main(argc, argv)); }

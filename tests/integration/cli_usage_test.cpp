@@ -2,8 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
 
 #include "tests/support/cli.hpp"
+#include "tests/support/read_file.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -19,6 +23,15 @@ TEST(CliUsage, help_names_the_verbs_and_the_exit_codes) {
        {"migrate", "inbox", "dlq", "outbox", "limits", "permits", "log", "config", "doctor", "dev-broker", "version"})
     EXPECT_THAT(help.out, HasSubstr(verb));
   EXPECT_THAT(help.out, AllOf(HasSubstr("Exit codes:"), HasSubstr("3  Kafka or PostgreSQL cannot be reached")));
+}
+
+TEST(CliUsage, output_that_cannot_be_written_is_no_success) {
+  const TemporaryFolder folder;
+  const auto errors = folder.path() / "errors";
+  const int status = std::system((TURNSTILE_BIN_DIR "/turnstile version > /dev/full 2> " + errors.string()).c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_THAT(read_file(errors), HasSubstr("the output could not be written, and is incomplete: No space left"));
 }
 
 TEST(CliUsage, a_verb_is_required) {
