@@ -38,6 +38,14 @@ const char* mark_of(Level level) {
 void look_at_all(const Global& global, Findings& findings) {
   try {
     const Config config = load_settings(global, kafka::check_settings);
+    const bool names_kafka = config.kafka.contains("bootstrap.servers");
+    if (config.topics.empty() && !names_kafka && (!config.postgres || config.postgres->url.empty())) {
+      findings.problem("configuration",
+                       fmt::format("{}: names no topic, no broker and no database, so there is nothing to look at",
+                                   source_of(config)),
+                       fmt::format("run this where the consumer's {} is, or say --config FILE", kDefaultFile));
+      return;
+    }
     findings.ok("configuration", fmt::format("{}: {}", source_of(config),
                                              count(static_cast<std::int64_t>(config.topics.size()), "topic")));
     look_at_system(config, findings);
@@ -80,6 +88,7 @@ Exit doctor(const Global& global) {
 void add_doctor(CLI::App& app, Command& command) {
   auto* verb = app.add_subcommand(
       "doctor", "looks at configuration, brokers, topics, database, schema and rights, and at what runs and waits");
+  verb->footer("What is wrong with the configuration is a problem like others: exit code 1.");
   verb->callback([&command] { command.run = [&command] { return doctor(command.global); }; });
 }
 

@@ -6,6 +6,7 @@
 
 #include "settings.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/kafka/broker.hpp"
 #include "turnstile/kafka/limiters.hpp"
 
 namespace turnstile::cli {
@@ -21,6 +22,14 @@ constexpr std::size_t kShown = 60;
       : !config.limits.topic.empty()
           ? config.where("limits.topic")
           : fmt::format("group.id is \"{}\" ({}), and [limits] topic is not set", config.group(), source_of(config));
+  constexpr std::chrono::seconds kLookUp{3};
+  const std::string snapshots = topic + ".snapshots";
+  if (kafka::open_broker(require_kafka(config), nullptr)->describe(snapshots, kLookUp)) {
+    throw Error(fmt::format(
+        "the token log {} at {} was deleted: its snapshots, {}, are still there. Members that ran have halted; stop all "
+        "members of the domain and start them again: the first one makes the topic, without the limits that operators had set",
+        topic, brokers, snapshots));
+  }
   throw Error(fmt::format(
       "there is no token log {} at {} (its name: {}). The first consumer with a limit over the cluster creates it "
       "when it starts: start one. If the consumers' log has another name, write [limits] topic or "

@@ -27,6 +27,13 @@ void add_global_options(CLI::App& app, Global& global) {
   app.add_flag("--json", global.json, "print JSON, for scripts");
 }
 
+/// A verb with a footer of its own does not inherit them.
+void end_with_exit_codes(CLI::App& app) {
+  const std::string footer = app.get_footer();
+  if (footer.find(kExitCodes) == std::string::npos) app.footer(footer + "\n\n" + kExitCodes);
+  for (CLI::App* verb : app.get_subcommands({})) end_with_exit_codes(*verb);
+}
+
 Exit fail(Exit code, const char* text) {
   std::fflush(stdout);
   fmt::print(stderr, "turnstile: {}\n", text);
@@ -70,7 +77,6 @@ Exit run(const Command& command) {
 int main(int argc, char** argv) {
   CLI::App app{"Turnstile: Kafka messages that take effect once, and only so many at a time."};
   app.name("turnstile");
-  app.footer(kExitCodes);
   app.require_subcommand(1);
   app.fallthrough();
 
@@ -87,6 +93,7 @@ int main(int argc, char** argv) {
   add_dev_broker(app, command);
   add_config(app, command);
   add_version(app, command);
+  end_with_exit_codes(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RequiredError& error) {

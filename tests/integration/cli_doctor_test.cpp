@@ -55,6 +55,12 @@ TEST(CliDoctorAlone, reports_configuration_problems_as_lines) {
   EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +configuration +.*turnstile.toml:4.*limit"));
 }
 
+TEST(CliDoctorAlone, nothing_to_look_at_is_a_problem) {
+  const auto doctor = Cli().run("doctor");
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +configuration +.*names no topic, no broker and no database"));
+}
+
 TEST(CliDoctorAlone, names_servers_that_refuse) {
   const auto doctor = Cli().run("doctor", "--kafka", "127.0.0.1:1", "--postgres", "postgresql://me@127.0.0.1:1/app");
   EXPECT_EQ(doctor.code, 1);
@@ -360,6 +366,8 @@ TEST_F(CliDoctor, a_token_log_that_is_gone) {
   EXPECT_EQ(gone.code, 1);
   EXPECT_THAT(gone.out, ContainsRegex("PROBLEM +token log +.* is gone, and .*snapshots is there: the log was deleted"));
   EXPECT_THAT(gone.out, HasSubstr("set them again (turnstile limits set)"));
+  EXPECT_THAT(cli_.run("limits", "list").err,
+              HasSubstr("the token log " + log + " at " + kafka_.brokers() + " was deleted"));
 }
 
 /// A standby, or default_transaction_read_only.

@@ -163,6 +163,17 @@ TEST_F(CliMigrate, a_changed_file_is_refused_by_name) {
   EXPECT_THAT(status.out, AllOf(ContainsRegex("0001 inbox +changed"), HasSubstr("Put the file back as it was")));
 }
 
+TEST_F(CliMigrate, a_role_that_is_not_the_owner_is_sent_to_the_owner) {
+  migrate();
+  const std::string role = schema_ + "_guest";
+  sql("CREATE ROLE " + role + " LOGIN PASSWORD 'p'");
+  const std::string url = with_parameter(with_parameter(url_, "user", role), "password", "p");
+  const auto refused = cli_.run("migrate", "up", "--postgres", url);
+  sql("DROP ROLE " + role);
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("only the owner of the schema"), Not(HasSubstr("GRANT"))));
+}
+
 TEST_F(CliMigrate, a_wrong_password_is_said_and_not_printed) {
   const std::string wrong = std::regex_replace(url_, std::regex("://([^:@]+):[^@]*@"), "://$1:hunter2@");
   ASSERT_NE(wrong, url_) << "the scratch server's URL has a password";

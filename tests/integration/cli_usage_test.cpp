@@ -25,6 +25,18 @@ TEST(CliUsage, help_names_the_verbs_and_the_exit_codes) {
   EXPECT_THAT(help.out, AllOf(HasSubstr("Exit codes:"), HasSubstr("3  Kafka or PostgreSQL cannot be reached")));
 }
 
+TEST(CliUsage, the_help_of_every_verb_has_the_exit_codes_once) {
+  for (const std::vector<std::string>& verb : std::vector<std::vector<std::string>>{
+           {}, {"doctor"}, {"dlq"}, {"dlq", "replay"}, {"limits"}, {"limits", "set"}, {"permits"}, {"log", "tail"}}) {
+    auto words = verb;
+    words.emplace_back("--help");
+    const auto help = Cli().run_all(words).out;
+    const auto first = help.find("Exit codes:");
+    ASSERT_NE(first, std::string::npos) << help;
+    EXPECT_EQ(help.find("Exit codes:", first + 1), std::string::npos) << help;
+  }
+}
+
 TEST(CliUsage, output_that_cannot_be_written_is_no_success) {
   const TemporaryFolder folder;
   const auto errors = folder.path() / "errors";

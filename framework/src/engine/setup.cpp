@@ -12,6 +12,7 @@
 #include "turnstile/error.hpp"
 #include "turnstile/log.hpp"
 #include "turnstile/ports/broker.hpp"
+#include "turnstile/text.hpp"
 
 namespace turnstile {
 
@@ -301,7 +302,9 @@ void check_spec(ConsumerSpec spec, Findings& findings) {
   for (const auto& unread : add_environment(spec, problems)) findings.warning("configuration", unread);
   const auto settings = effective_settings(spec, false, problems);
   for (const std::string& problem : problems) findings.problem("configuration", problem);
-  if (problems.empty()) findings.ok("configuration", std::to_string(settings.size()) + " topics with their handlers");
+  if (problems.empty())
+    findings.ok("configuration",
+                text::count(static_cast<std::int64_t>(settings.size()), "topic") + " with a handler for each");
   if (!spec.backends.look) return;
   Config config = spec.config;
   for (std::size_t i = 0; i < settings.size(); ++i) config.topics[spec.topics[i].first] = settings[i];

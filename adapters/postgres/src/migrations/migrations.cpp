@@ -42,12 +42,16 @@ bool is_locked_out(const ServerError& error) { return error.sqlstate == "55P03";
 [[noreturn]] void refuse(Connection& connection, const PostgresSettings& settings, const ServerError& error,
                          Wanted wanted = Wanted::rows) {
   if (is_locked_out(error)) throw StoreBusy(describe(error) + lock_holders(settings, wanted));
+  // The GRANTs of throw_operator_error() are a consumer's, who changes no table.
+  if (wanted == Wanted::tables && error.sqlstate == "42501")
+    throw_needs_owner(error, settings.schema, connection.user());
   throw_operator_error(error, settings.schema, connection.user());
 }
 
-Result must(Connection& connection, const PostgresSettings& settings, const std::string& sql) {
+Result must(Connection& connection, const PostgresSettings& settings, const std::string& sql,
+            Wanted wanted = Wanted::tables) {
   Result result = query(connection, sql);
-  if (!ok(result)) refuse(connection, settings, server_error(result.get()));
+  if (!ok(result)) refuse(connection, settings, server_error(result.get()), wanted);
   return result;
 }
 
@@ -66,7 +70,8 @@ std::string quote_text(Connection& connection, const std::string& text) {
 std::string ledger_table(const PostgresSettings& settings) { return quote_identifier(settings.schema) + ".migration"; }
 
 /// Nothing when there is no ledger.
-std::optional<std::vector<LedgerRow>> read_ledger(Connection& connection, const PostgresSettings& settings) {
+std::optional<std::vector<LedgerRow>> read_ledger(Connection& connection, const PostgresSettings& settings,
+                                                  Wanted wanted = Wanted::rows) {
   // In one message they are one transaction, also behind a pooler.
   const Result result =
       query(connection, lock_timeout(settings) + "; SELECT number, name, checksum, applied_at, applied_by FROM " +
@@ -74,7 +79,7 @@ std::optional<std::vector<LedgerRow>> read_ledger(Connection& connection, const 
   if (!ok(result)) {
     const ServerError error = server_error(result.get());
     if (error.sqlstate == "42P01" || error.sqlstate == "3F000") return std::nullopt;
-    refuse(connection, settings, error);
+    refuse(connection, settings, error, wanted);
   }
   std::vector<LedgerRow> rows;
   for (int row = 0; row < PQntuples(result.get()); ++row) {
@@ -227,7 +232,8 @@ int inbox_partitions(const PostgresSettings& settings) {
                            "SELECT CASE c.relkind WHEN 'p' THEN (SELECT count(*) FROM pg_catalog.pg_inherits WHERE "
                            "inhparent = c.oid) ELSE 1 END FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON "
                            "n.oid = c.relnamespace WHERE c.relname = 'inbox' AND n.nspname = " +
-                               quote_text(connection, settings.schema));
+                               quote_text(connection, settings.schema),
+                           Wanted::rows);
     return PQntuples(rows.get()) == 0 ? 0 : std::atoi(PQgetvalue(rows.get(), 0, 0));
   } catch (const ConnectionLost& lost) {
     throw_lost(lost);
@@ -254,7 +260,7 @@ std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::v
         must(connection, settings,
              "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'migration' AND schemaname = " + quoted_schema);
     std::vector<LedgerRow> ledger;
-    if (PQntuples(exists.get()) > 0) ledger = read_ledger(connection, settings).value_or(ledger);
+    if (PQntuples(exists.get()) > 0) ledger = read_ledger(connection, settings, Wanted::tables).value_or(ledger);
     const auto states = compare(ledger, known);
     refuse_strange(states, known, settings.schema);
 
@@ -279,7 +285,7 @@ std::vector<Migration> migrate_down(const PostgresSettings& settings, const std:
         "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'migration' AND schemaname = " + quoted_schema;
     std::vector<Migration> done;
     if (PQntuples(must(connection, settings, find_ledger).get()) == 0) return done;
-    auto states = compare(read_ledger(connection, settings).value_or(std::vector<LedgerRow>{}), known);
+    auto states = compare(read_ledger(connection, settings, Wanted::tables).value_or(std::vector<LedgerRow>{}), known);
     refuse_strange(states, known, settings.schema);
     std::reverse(states.begin(), states.end());
     for (const MigrationState& state : states) {

@@ -116,7 +116,7 @@ std::string connect_problem(PGconn* connection, const PostgresSettings& settings
   std::string remedy = "check postgres.url and that the server runs";
   if (PQconnectionNeedsPassword(connection)) remedy = "the server asks for a password, and postgres.url has none";
   else if (PQconnectionUsedPassword(connection))
-    remedy = "check the user, the password and the database in postgres.url";
+    remedy = "if that is what the server objects to, check the user, the password and the database in postgres.url";
   return "cannot connect to PostgreSQL (" + describe_target(settings) + "): " + text + "; " + remedy;
 }
 
