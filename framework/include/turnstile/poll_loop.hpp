@@ -65,11 +65,18 @@ class PollLoop {
   /// Of one partition messages come one after another, in the order of their offsets.
   /// Attempts are counted until the message is settled or its partition is taken away, also over several calls with the same message
   /// (after StoreUnavailable, and after ReadAgain). A process that starts again counts from 1.
-  /// Throws Fenced (another member has the partition now: see below), ReadAgain (the database may have lost what was
-  /// settled, also before this process began: seek the partition, call revoked(); thrown for each of its messages until then), Duplicate (where the policy is raise),
-  /// StoreUnavailable (nothing decided: handle the message again), BrokerError (the dead letter topic refused), Halted (its token log is
-  /// gone or damaged, or stop_after_dead messages in a row were dead: stop, do not commit), ConfigError / SchemaError at the first call,
-  /// Stopped (stop() was called: do not commit).
+  /// Throws:
+  /// - Fenced: another member has the partition now; see below.
+  /// - ReadAgain: the database may have lost what was settled, also before this process began. Seek the partition, and call revoked().
+  ///   Each message of the partition throws it until then.
+  /// - Duplicate: its id was seen before, and the policy is raise.
+  /// - StoreUnavailable: nothing was decided; handle the message again.
+  /// - BrokerError: the dead letter topic refused it.
+  /// - Halted: its token log is gone or damaged, or stop_after_dead messages in a row were dead. Stop, and do not commit.
+  /// - TransactionEnded: the handler ended the transaction that it was called in, and nothing was settled. Stop, do not commit, and mend
+  ///   the handler.
+  /// - ConfigError, SchemaError: at the first call.
+  /// - Stopped: stop() was called; do not commit.
   ///
   /// After Fenced drop the message and those behind it that you have in hand, and do not commit. If Kafka has not taken the partition away,
   /// nobody else may read it: seek it to the first message that threw Fenced, and call revoked(). Without that seek, those that you dropped

@@ -25,10 +25,10 @@ PendingCompletions::~PendingCompletions() {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   for (const Late& late : late_) {
-    run_log_->error(late.at,
-                    std::to_string(late.ends.size()) +
-                        " ended while the database was away, and that was never written down: they stay claimed, "
-                        "and are parked if they are delivered again after their lease");
+    run_log_->error(
+        late.at, std::to_string(late.ends.size()) +
+                     " messages ended while PostgreSQL was unavailable, and their results are not recorded: they stay "
+                     "claimed; if one is delivered again after its lease, it is parked");
   }
 }
 
@@ -52,13 +52,15 @@ void PendingCompletions::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return stopping_ || !late_.empty(); });
-    if (stopping_) return;
+    if (late_.empty()) return;
+    const bool is_last_try = stopping_;  // the store may have come back since the try before
     const auto first = late_.begin();
     lock.unlock();
     const bool said = say(*first);
     lock.lock();
     if (said) late_.erase(first);
-    else if (wake_.wait_for(lock, kEvery, [this] { return stopping_; })) return;
+    else if (is_last_try) return;
+    else wake_.wait_for(lock, kEvery, [this] { return stopping_; });
   }
 }
 

@@ -25,7 +25,7 @@ class PendingCompletions {
   };
 
   PendingCompletions(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log);
-  /// Those that are left are told, and stay claimed.
+  /// Tries once more. Those that are left are told, and stay claimed.
   ~PendingCompletions();
   PendingCompletions(const PendingCompletions&) = delete;
   PendingCompletions& operator=(const PendingCompletions&) = delete;

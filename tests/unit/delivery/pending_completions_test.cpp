@@ -1,0 +1,77 @@
+// Results of leased messages that could not be recorded while the store was away.
+
+#include "delivery/pending_completions.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <optional>
+#include <thread>
+
+#include "tests/support/captured_log.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/ports/inbox.hpp"
+
+namespace turnstile {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A store that is away at first.
+class LateClaims final : public Claims {
+ public:
+  std::vector<Claim> claim(const ClaimScope&, std::span<const InboxEntry>) override { return {}; }
+  std::vector<bool> begin(HandlerId, const MessageId&, std::span<const HeldClaim>) override { return {}; }
+  std::vector<bool> renew(HandlerId, const MessageId&, std::chrono::milliseconds, std::span<const HeldClaim>) override {
+    return {};
+  }
+  std::vector<bool> end(HandlerId, const MessageId&, std::span<const ClaimEnd> ends) override {
+    ++tries;
+    if (away) throw StoreUnavailable("away");
+    return std::vector<bool>(ends.size(), true);
+  }
+  std::atomic<int> tries{0};
+  std::atomic<bool> away{true};
+};
+
+class PendingCompletionsTest : public ::testing::Test {
+ protected:
+  void add(const std::string& id) {
+    late->add({{1}, MessageId::from("owner"), {"t", 0}, {{.claim = {MessageId::from(id), 1}}}});
+  }
+  void wait_for_a_try() const {
+    for (int i = 0; i < 1'000 && claims->tries == 0; ++i) std::this_thread::sleep_for(1ms);
+  }
+
+  test::CapturedLog log;
+  const std::shared_ptr<LateClaims> claims = std::make_shared<LateClaims>();
+  std::optional<PendingCompletions> late{
+      std::in_place, claims, std::make_shared<RunLog>(std::make_shared<spdlog::logger>("t", log.sink()), "test")};
+};
+
+TEST_F(PendingCompletionsTest, records_at_its_end_what_the_store_takes_again) {
+  add("one");
+  add("two");
+  wait_for_a_try();
+  claims->away = false;
+  late.reset();
+  EXPECT_THAT(log.str(), Not(HasSubstr("not recorded")));
+  EXPECT_GE(claims->tries, 3);
+}
+
+TEST_F(PendingCompletionsTest, reports_at_its_end_what_the_store_did_not_take) {
+  add("one");
+  add("two");
+  wait_for_a_try();
+  late.reset();
+  EXPECT_THAT(log.str(),
+              HasSubstr("1 messages ended while PostgreSQL was unavailable, and their results are not recorded"));
+  EXPECT_LE(claims->tries, 4) << "the first that fails is the last";
+}
+
+}  // namespace
+}  // namespace turnstile
