@@ -18,10 +18,12 @@ struct Stopped : Error {
 };
 
 /// **Give a topic that you delete and create again another name.** Its offsets begin again, and the loop can take its records for those of
-/// the old one. The loop finds a recreated topic only if all of this is so: the topic is in the Kafka of [kafka], that Kafka answers, and
-/// the new log ends below what was settled of the old one when its first message comes. Where offsets count (mode sequence, numbered
-/// requests, offsets as ids), the group of [kafka] must also have no committed offset in the new topic. Then the loop logs a warning and
-/// begins the topic anew. Otherwise:
+/// the old one. The loop finds a recreated topic when a message comes that lies below what was settled, and all of this is so:
+/// - The topic is in the Kafka of [kafka], and that Kafka answers.
+/// - The new log ends below what was settled of the old one, or this process has handled another record at the message's offset. It
+///   remembers the last 1,024 of each partition.
+/// - Where offsets count (mode sequence, numbered requests, offsets as ids): the group of [kafka] has no committed offset in the new topic.
+/// Then the loop logs a warning and begins the topic anew. Otherwise:
 /// - where offsets count, records below what was settled count as duplicates, and do not run;
 /// - where an earlier record at the same offset became a dead letter, a new one is not sent, nor kept for `turnstile dlq`;
 /// - a record at the offset of one that killed its process does not run;

@@ -14,14 +14,23 @@ std::uint64_t LogMemory::mark_of(const Message& message) noexcept {
 LogMemory::Finding LogMemory::compare(const Message& message) const noexcept {
   if (count_ == 0 || message.offset() > at(count_ - 1).offset) return Finding::ahead;
   if (message.offset() < at(0).offset) return Finding::older;
+  const Entry& found = first_from(message.offset());
+  return found.offset == message.offset() && found.mark == mark_of(message) ? Finding::same : Finding::other;
+}
+
+bool LogMemory::has_another(const Message& message) const noexcept {
+  if (compare(message) != Finding::other) return false;
+  return first_from(message.offset()).offset == message.offset();
+}
+
+const LogMemory::Entry& LogMemory::first_from(Offset offset) const noexcept {
   std::size_t low = 0, high = count_ - 1;
   while (low < high) {
     const std::size_t middle = (low + high) / 2;
-    if (at(middle).offset < message.offset()) low = middle + 1;
+    if (at(middle).offset < offset) low = middle + 1;
     else high = middle;
   }
-  const Entry& found = at(low);
-  return found.offset == message.offset() && found.mark == mark_of(message) ? Finding::same : Finding::other;
+  return at(low);
 }
 
 void LogMemory::note(const Message& message) {

@@ -25,6 +25,8 @@ class LogMemory {
     older,  ///< older than what is remembered
   };
   [[nodiscard]] Finding compare(const Message& message) const noexcept;
+  /// At its offset another record was read. That is so also where not all records were read, which compare() takes for granted.
+  [[nodiscard]] bool has_another(const Message& message) const noexcept;
   /// Only for one that is ahead.
   void note(const Message& message);
   void forget() noexcept { count_ = 0; }
@@ -38,6 +40,8 @@ class LogMemory {
   };
   static constexpr std::size_t kMost = 1'024;
   static std::uint64_t mark_of(const Message& message) noexcept;
+  /// The first at or above that offset; not for one above all.
+  [[nodiscard]] const Entry& first_from(Offset offset) const noexcept;
   /// The `i`-th oldest.
   [[nodiscard]] const Entry& at(std::size_t i) const noexcept { return ring_[(next_ + kMost - count_ + i) % kMost]; }
 

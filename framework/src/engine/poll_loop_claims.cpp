@@ -31,8 +31,9 @@ Place PollLoop::State::place_of(const Message& message, const TopicState& topic)
   const std::lock_guard lock(mutex);
   if (const auto it = read_again.find(at); it != read_again.end()) throw_read_again(at, it->second);
   Known known{.message = message.offset(), .first = message.offset()};
+  known.another_log = look_at_record(at, topic, message);
   if (const auto it = places.find(at); it != places.end()) {
-    known.another_log = has_gone_back(at, topic, message.offset());
+    if (!known.another_log) known.another_log = has_gone_back(at, topic, message.offset());
     if (!known.another_log) return it->second;
     known.incarnation = it->second.incarnation;
     places.erase(it);
@@ -103,35 +104,52 @@ void PollLoop::State::begin_incarnation(PartitionClaim& claim, Offset first) {
 }
 
 /// Of another log than the one of which all below `done` was settled: where to begin to read it. Nothing: it is that log, as far as can be
-/// told. Kafka is asked only where `message` lies below `done`: it is in the log that Kafka has, and so is what follows it.
+/// told. Kafka is asked only where `message` lies below `done`: it is in the log that Kafka has, and so is what follows it. Without `done`:
+/// at its offset another record was handled.
 std::optional<Offset> PollLoop::State::begin_of_another_log(const TopicPartition& at, const TopicState& topic,
-                                                            Offset message, Offset done) const {
-  if (message >= done || !spec.backends.broker) return std::nullopt;
+                                                            Offset message, std::optional<Offset> done) const {
+  if ((done && message >= *done) || !spec.backends.broker) return std::nullopt;
   try {
     const auto consumer = spec.backends.broker->open_consumer();
     const auto bounds = consumer->bounds(at, kKafkaWait);
-    if (!bounds || bounds->second >= done) return std::nullopt;
+    if (!bounds || (done && bounds->second >= *done)) return std::nullopt;
     if (message >= bounds->second) return std::nullopt;  // the loop reads a topic of that name somewhere else
     const auto committed = consumer->committed({&at, 1}, kKafkaWait).front();
-    const auto verdict =
-        LogWatch().judge(at, {.committed = committed, .done = done, .first = bounds->first, .end = bounds->second});
-    if (verdict.kind == LogWatch::Verdict::Kind::truncated && topic.runner.plan().knows_by_offset()) {
-      run_log->error(at, "the log " + verdict.why +
-                             ": the topic was recreated, or records were cut off its end. Its records below offset " +
-                             std::to_string(done) +
-                             " cannot be distinguished from those that were settled, and count as duplicates; give a "
-                             "recreated topic another name");
+    const std::string why =
+        done
+            ? "it ends at offset " + std::to_string(bounds->second) + ", and was settled up to " + std::to_string(*done)
+            : "offset " + std::to_string(message) + " holds another record than the one that was handled there";
+    // Kafka drops the group's offset with a topic. Where it has one, records were cut off the log's end, or the caller has committed since.
+    if (committed && topic.runner.plan().knows_by_offset()) {
+      run_log->error(at, "the topic was recreated, or records were cut off its end: " + why +
+                             ". Its records below what was settled cannot be distinguished from those that were, and "
+                             "count as duplicates; give a recreated topic another name");
       return std::nullopt;
     }
-    run_log->warn(at, "the topic was recreated, or records were cut off its end: " + verdict.why +
+    run_log->warn(at, "the topic was recreated, or records were cut off its end: " + why +
                           "; reading it from its beginning, offset " + std::to_string(bounds->first));
     return bounds->first;
   } catch (const BrokerError& e) {
-    run_log->warn(at, "the first message has offset " + std::to_string(message) + ", and everything below offset " +
-                          std::to_string(done) +
-                          " is settled; whether the topic was recreated meanwhile could not be asked: " + e.what());
+    run_log->warn(at,
+                  "offset " + std::to_string(message) +
+                      " was settled before; whether the topic was recreated meanwhile could not be asked: " + e.what());
     return std::nullopt;
   }
+}
+
+/// Where another log begins, if the record at this offset was another one when this loop handled it.
+/// Call with the mutex held.
+std::optional<Offset> PollLoop::State::look_at_record(const TopicPartition& at, const TopicState& topic,
+                                                      const Message& message) {
+  if (!topic.needs_store() || topic.fails_open() || !spec.backends.broker) return std::nullopt;
+  LogMemory& memory = handled[at];
+  if (!memory.has_another(message)) {
+    if (memory.compare(message) == LogMemory::Finding::ahead) memory.note(message);
+    return std::nullopt;
+  }
+  auto first = begin_of_another_log(at, topic, message.offset(), std::nullopt);
+  if (!first) memory.forget();
+  return first;
 }
 
 /// A caller that has not called revoked() reads lower offsets than before: of another log, if that ends below what was settled.
@@ -147,6 +165,7 @@ std::optional<Offset> PollLoop::State::has_gone_back(const TopicPartition& at, c
 
 /// Call with the mutex held.
 void PollLoop::State::forget_the_old_log(const TopicPartition& at) {
+  handled.erase(at);
   gone_back.erase(at);
   in_doubt.erase(at);
   attempts.erase(at);
@@ -168,7 +187,7 @@ void PollLoop::State::start_at_the_watermark(const Message& message, const Topic
   const std::string first = to_string(at) + ": the first message has offset " + std::to_string(message.offset());
   const std::string seek = "; seek the partition to offset " + std::to_string(from) + ", and call revoked()";
   if (claimed.another_log)
-    throw ReadAgain(first + ", and the topic was recreated, so nothing of it was handled" + seek, {at, from});
+    throw ReadAgain(first + ", and the topic was recreated: it is read from its beginning" + seek, {at, from});
   const auto unsettled = dropped.find(at);
   doubt(at, topic, unsettled == dropped.end() ? message.offset() : std::min(message.offset(), unsettled->second));
   throw ReadAgain(first + ", and the database records what was done only below offset " + std::to_string(*watermark) +

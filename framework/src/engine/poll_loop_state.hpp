@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/log_watch.hpp"
 #include "engine/setup.hpp"
 #include "turnstile/poll_loop.hpp"
 
@@ -80,6 +81,8 @@ struct PollLoop::State {
     SteadyTime next_flush{};
   };
   std::map<TopicPartition, Progress> progress;
+  std::map<TopicPartition, LogMemory>
+      handled;  ///< the last records that came, also of partitions that were taken away since
   /// From where. Until revoked() is called once, each message of the partition throws ReadAgain.
   std::map<TopicPartition, Offset> read_again;
   /// The watermark for which the caller was sent back; until its next message. By a second revoked() before that the seek means nothing
@@ -115,7 +118,8 @@ struct PollLoop::State {
   Claimed claim_from(const TopicPartition& at, const TopicState& topic, const Known& known);
   void begin_incarnation(PartitionClaim& claim, Offset first);
   std::optional<Offset> begin_of_another_log(const TopicPartition& at, const TopicState& topic, Offset message,
-                                             Offset done) const;
+                                             std::optional<Offset> done) const;
+  std::optional<Offset> look_at_record(const TopicPartition& at, const TopicState& topic, const Message& message);
   std::optional<Offset> has_gone_back(const TopicPartition& at, const TopicState& topic, Offset message);
   void forget_the_old_log(const TopicPartition& at);
   void settled(const Message& message, const Place& place, const TopicState& topic);

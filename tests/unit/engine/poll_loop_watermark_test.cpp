@@ -22,6 +22,7 @@ namespace turnstile {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class PollLoopWatermark : public ::testing::Test {
  protected:
@@ -289,6 +290,7 @@ class PollLoopRecreated : public PollLoopWatermark {
         OwnedMessage message;
         message.topic = "t";
         message.partition = 0;
+        message.payload = "of the new topic";
         message.headers = {{"message-id", "n" + std::to_string(i)}};
         append(message);
       }
@@ -323,6 +325,25 @@ TEST_F(PollLoopRecreated, it_is_found_also_by_a_loop_that_kept_its_partition) {
   recreate(6);
   handle_all(*loop, Settled::dead_letter);
   EXPECT_EQ(broker->records("t.dlq").size(), 12U + 6U);
+}
+
+/// Its end says nothing then, but the loop has handled other records at these offsets.
+TEST_F(PollLoopRecreated, it_is_found_also_when_it_is_longer_than_the_old_one) {
+  const auto loop = make_loop(reject() | transactional());
+  handle_all(*loop, Settled::dead_letter);
+  loop->revoked(at);
+  recreate(15);
+  handle_all(*loop, Settled::dead_letter);
+  EXPECT_EQ(broker->records("t.dlq").size(), 12U + 15U);
+  EXPECT_THAT(log_text(), HasSubstr("offset 0 holds another record"));
+}
+
+TEST_F(PollLoopRecreated, what_is_read_again_of_the_same_topic_is_no_other_one) {
+  const auto loop = make_loop(insert() | transactional());
+  handle_all(*loop);
+  loop->revoked(at);
+  handle_all(*loop, Settled::duplicate);
+  EXPECT_THAT(log_text(), Not(HasSubstr("recreated")));
 }
 
 TEST_F(PollLoopRecreated, its_records_run_where_offsets_count) {
