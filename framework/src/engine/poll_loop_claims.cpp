@@ -114,13 +114,12 @@ std::optional<Offset> PollLoop::State::begin_of_another_log(const TopicPartition
     const auto bounds = consumer->bounds(at, kKafkaWait);
     if (!bounds || (done && bounds->second >= *done)) return std::nullopt;
     if (message >= bounds->second) return std::nullopt;  // the loop reads a topic of that name somewhere else
-    const auto committed = consumer->committed({&at, 1}, kKafkaWait).front();
     const std::string why =
         done
             ? "it ends at offset " + std::to_string(bounds->second) + ", and was settled up to " + std::to_string(*done)
             : "offset " + std::to_string(message) + " holds another record than the one that was handled there";
     // Kafka drops the group's offset with a topic. Where it has one, records were cut off the log's end, or the caller has committed since.
-    if (committed && topic.runner.plan().knows_by_offset()) {
+    if (topic.runner.plan().knows_by_offset() && consumer->committed({&at, 1}, kKafkaWait).front()) {
       run_log->error(at, "the topic was recreated, or records were cut off its end: " + why +
                              ". Its records below what was settled cannot be distinguished from those that were, and "
                              "count as duplicates; give a recreated topic another name");
@@ -129,7 +128,7 @@ std::optional<Offset> PollLoop::State::begin_of_another_log(const TopicPartition
     run_log->warn(at, "the topic was recreated, or records were cut off its end: " + why +
                           "; reading it from its beginning, offset " + std::to_string(bounds->first));
     return bounds->first;
-  } catch (const BrokerError& e) {
+  } catch (const std::exception& e) {
     run_log->warn(at,
                   "offset " + std::to_string(message) +
                       " was settled before; whether the topic was recreated meanwhile could not be asked: " + e.what());

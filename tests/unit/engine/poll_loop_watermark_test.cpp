@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -397,6 +398,27 @@ TEST_F(PollLoopRecreated, what_a_failover_loses_of_it_is_read_again) {
   loop->revoked(at);
   for (Offset offset = from; offset < 8; ++offset)
     EXPECT_EQ(handle(*loop, offset), offset < 3 ? Settled::duplicate : Settled::done) << offset;
+}
+
+/// The group has an offset, so records may have been cut off the log's end: those that were settled must not run again.
+TEST_F(PollLoopRecreated, a_log_that_is_too_short_does_not_begin_anew_where_offsets_count_and_the_group_has_one) {
+  const auto loop = make_loop(insert() | sequence());
+  handle_all(*loop);
+  loop->revoked(at);
+  broker->truncate({at, 6});
+  records.resize(6);
+  const TopicPartitionOffset committed{at, 12};
+  struct Listener final : AssignmentListener {
+    std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
+    void on_revoked(std::span<const TopicPartition>, bool) override {}
+  } listener;
+  const auto member = broker->open_consumer();
+  member->subscribe({"t"}, listener);
+  for (int i = 0; i < 10; ++i) member->poll(std::chrono::milliseconds(1));
+  member->commit({&committed, 1}, true);
+  ASSERT_EQ(broker->committed(at), 12);
+  handle_all(*loop, Settled::duplicate);
+  EXPECT_THAT(log_text(), HasSubstr("count as duplicates"));
 }
 
 /// The replica does not know that the topic was recreated.
