@@ -78,8 +78,8 @@ TEST_F(Guards, another_unique_index_is_not_the_keys) {
   const std::string message = message_of<SqlError>([&] {
     unique(tx(), "payment", {{"id", "b"}}, {{"cents", 1}, {"note", "secret"}});
   });
-  EXPECT_THAT(message,
-              AllOf(HasSubstr("one_note"), HasSubstr("another unique index"), Not(HasSubstr("secret"))));  // hazard: error-detail
+  EXPECT_THAT(message, AllOf(HasSubstr("one_note"), HasSubstr("another unique index"),
+                             Not(HasSubstr("secret"))));  // hazard: error-detail
 }
 
 TEST_F(Guards, a_row_that_a_trigger_keeps_away_is_an_error_and_not_a_verdict) {

@@ -5,8 +5,8 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/support/captured_log.hpp"
 #include "tests/integration/postgres_fixture.hpp"
+#include "tests/support/captured_log.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/turnstile.hpp"
 
