@@ -9,6 +9,7 @@
 
 namespace turnstile {
 
+/// Why a message will not be run.
 enum class DeadReason : std::uint8_t {
   failed,          ///< its handler failed as often as `retry` allows
   rejected,        ///< its handler answered Outcome::dead_letter()

@@ -10,6 +10,7 @@
 
 namespace turnstile {
 
+/// One setting, its value in effect, and where that comes from.
 struct ExplainedSetting {
   std::string key;      ///< "topics.payments.limit"
   std::string value;    ///< as TOML; a secret is "***". Empty: it is not set, and `instead` says what is in effect

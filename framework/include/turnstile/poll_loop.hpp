@@ -17,7 +17,7 @@ struct Stopped : Error {
   using Error::Error;
 };
 
-/// **Give a topic that you delete and create again another name.** Its offsets begin again, and the loop can take its records for those of
+/// **Give a topic that you delete and create again another name**. Its offsets begin again, and the loop can take its records for those of
 /// the old one. The loop finds a recreated topic when a message comes that lies below what was settled, and all of this is so:
 /// - The topic is in the Kafka of [kafka], and that Kafka answers.
 /// - The new log ends below what was settled of the old one, or this process has handled another record at the message's offset. It

@@ -199,8 +199,8 @@ struct WaitingReport {
     std::int64_t dead =
         0;  ///< of the failed ones: their dead letters wait, so they run again only if these are replayed
   };
-  std::vector<Dead> dead;  ///< not replayed yet; the most frequent first
-  std::int64_t replays_in_doubt = 0;
+  std::vector<Dead> dead;                ///< not replayed yet; the most frequent first
+  std::int64_t replays_in_doubt = 0;     ///< replays that were begun and not recorded as done
   std::vector<std::int64_t> in_doubt{};  ///< the numbers of the oldest of them, at most 5
   std::vector<OfHandler> claims;         ///< of handlers that have any, in the order of their names
   DatabaseTime now;                      ///< of the server
