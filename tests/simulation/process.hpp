@@ -84,7 +84,7 @@ class Process {
   [[nodiscard]] tokens::Micros reserve_deadline() const { return reserve_deadline_; }
   /// Its clock has stopped for a while, so that this life may take its lease for valid when it is over. What it runs counts for nobody.
   [[nodiscard]] bool is_late(std::size_t life) const { return lives_[life].clock_stopped; }
-  [[nodiscard]] bool is_reserve_late() const { return clock_stood_ > 0; }
+  [[nodiscard]] bool is_reserve_late() const { return stops_clock_ || clock_stood_ > 0; }
   [[nodiscard]] bool is_fenced_unknowingly(const std::string& limiter) const;
   /// Whether a fence takes back what this life holds of the limiter, as the log says.
   [[nodiscard]] bool is_taken_by_fences(const std::string& limiter, tokens::MemberId id) const;
