@@ -18,9 +18,8 @@ LogMemory::Finding LogMemory::compare(const Message& message) const noexcept {
   return found.offset == message.offset() && found.mark == mark_of(message) ? Finding::same : Finding::other;
 }
 
-bool LogMemory::has_another(const Message& message) const noexcept {
-  if (compare(message) != Finding::other) return false;
-  return first_from(message.offset()).offset == message.offset();
+bool LogMemory::has_read(Offset offset) const noexcept {
+  return count_ > 0 && offset <= at(count_ - 1).offset && first_from(offset).offset == offset;
 }
 
 const LogMemory::Entry& LogMemory::first_from(Offset offset) const noexcept {

@@ -25,8 +25,8 @@ class LogMemory {
     older,  ///< older than what is remembered
   };
   [[nodiscard]] Finding compare(const Message& message) const noexcept;
-  /// At its offset another record was read. That is so also where not all records were read, which compare() takes for granted.
-  [[nodiscard]] bool has_another(const Message& message) const noexcept;
+  /// Whether a record at this offset is remembered; compare() answers `other` also where none is.
+  [[nodiscard]] bool has_read(Offset offset) const noexcept;
   /// Only for one that is ahead.
   void note(const Message& message);
   void forget() noexcept { count_ = 0; }

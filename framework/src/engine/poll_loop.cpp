@@ -171,7 +171,7 @@ UnitResult PollLoop::State::run(TopicState& topic, const Work& work, const Place
   std::unique_lock alone(quiet, std::defer_lock);
   const bool is_suspect = place.suspicion && place.suspicion->is_suspect(work.message->offset());
   {
-    const std::lock_guard queue(door);  // whoever waits to be alone keeps others from entering
+    const std::lock_guard queue(door);  // a suspect that waits to run alone lets no other message begin
     if (is_suspect) alone.lock();
     else together.lock();
   }

@@ -142,10 +142,9 @@ std::optional<Offset> PollLoop::State::look_at_record(const TopicPartition& at, 
                                                       const Message& message) {
   if (!topic.needs_store() || topic.fails_open() || !spec.backends.broker) return std::nullopt;
   LogMemory& memory = handled[at];
-  if (!memory.has_another(message)) {
-    if (memory.compare(message) == LogMemory::Finding::ahead) memory.note(message);
-    return std::nullopt;
-  }
+  const auto finding = memory.compare(message);
+  if (finding == LogMemory::Finding::ahead) memory.note(message);
+  if (finding != LogMemory::Finding::other || !memory.has_read(message.offset())) return std::nullopt;
   auto first = begin_of_another_log(at, topic, message.offset(), std::nullopt);
   if (!first) memory.forget();
   return first;
