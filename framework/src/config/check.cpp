@@ -105,9 +105,7 @@ class TopicCheck {
 
   void relations() {
     if (s_.mode && *s_.mode != Mode::none && !config_.postgres) {
-      add("mode", std::string(s_.mode == Mode::leased     ? "leased"
-                              : s_.mode == Mode::sequence ? "sequence"
-                                                          : "transactional") +
+      add("mode", std::string(word_of(*s_.mode)) +
                       " needs a database, and there is no [postgres]; give postgres.url (TURNSTILE_POSTGRES_URL), "
                       "or set the mode to none");
     }

@@ -105,10 +105,11 @@ class Explainer {
     const TopicSettings effective = merge(below, file);
     for (const auto& setting : topic_keys()) {
       const std::string key = "topics." + name + "." + std::string(setting.name);
+      // A part of it is enough: then the rest is the default's.
+      const bool in_code =
+          code != nullptr && (setting.write(*code) || setting.write(below) != setting.write(topic_defaults()));
       auto source = place_of(key);
-      if (!source && setting.write(below) != setting.write(topic_defaults())) source = "code";
-      if (!source && code != nullptr && setting.write(*code)) source = "code";
-      if (!source) source = in_code_ == nullptr ? "default, unless the program sets it" : "default";
+      if (!source) source = in_code ? "code" : in_code_ == nullptr ? "default, unless the program sets it" : "default";
       add(key, setting.write(effective), setting, *source);
     }
   }

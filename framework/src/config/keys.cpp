@@ -18,7 +18,6 @@ namespace {
 using codec::Choice;
 using codec::Duration;
 using codec::Flag;
-using codec::kUnbounded;
 using codec::Number;
 using codec::Text;
 using std::chrono::milliseconds;
@@ -48,8 +47,7 @@ struct Url {
 
 /// A text that `check` accepts.
 template <auto check>
-struct Checked {
-  using Value = std::string;
+struct Checked : Text {
   static Problem read(const ConfigValue& value, Value& into) {
     Value text;
     if (auto problem = turnstile::read(value, text)) return problem;
@@ -57,8 +55,6 @@ struct Checked {
     into = std::move(text);
     return std::nullopt;
   }
-  static std::string write(const Value& value) { return codec::toml_text(value); }
-  static std::string form() { return "text"; }
 };
 
 Problem check_not_empty(const std::string& text) { return text.empty() ? Problem("must not be empty") : std::nullopt; }
@@ -204,11 +200,13 @@ constexpr Setting<Section> of(std::string_view name, std::string_view otherwise,
   return line<Codec, Member, Section>(name, {}, otherwise, what);
 }
 
+RetrySettings& retry_of(TopicSettings& settings) { return settings.retry ? *settings.retry : settings.retry.emplace(); }
+
 struct Attempts {
   static Problem read(const ConfigValue& value, TopicSettings& into) {
     std::int64_t attempts = 0;
     if (auto problem = turnstile::read(value, 1, std::numeric_limits<int>::max(), attempts)) return problem;
-    (into.retry ? *into.retry : into.retry.emplace()).attempts = static_cast<int>(attempts);
+    retry_of(into).attempts = static_cast<int>(attempts);
     return std::nullopt;
   }
   static std::optional<std::string> write(const TopicSettings& from) {
@@ -216,8 +214,7 @@ struct Attempts {
     return std::to_string(*from.retry->attempts);
   }
   static void take(TopicSettings& into, const TopicSettings& over) {
-    if (over.retry && over.retry->attempts)
-      (into.retry ? *into.retry : into.retry.emplace()).attempts = over.retry->attempts;
+    if (over.retry && over.retry->attempts) retry_of(into).attempts = over.retry->attempts;
   }
   static std::string form() { return "number from 1"; }
 };
@@ -226,7 +223,7 @@ struct BackoffLine {
   static Problem read(const ConfigValue& value, TopicSettings& into) {
     Backoff::Value range;
     if (auto problem = Backoff::read(value, range)) return problem;
-    RetrySettings& retry = into.retry ? *into.retry : into.retry.emplace();
+    RetrySettings& retry = retry_of(into);
     retry.first = range.first;
     retry.cap = range.second;
     return std::nullopt;
@@ -237,7 +234,7 @@ struct BackoffLine {
   }
   static void take(TopicSettings& into, const TopicSettings& over) {
     if (!over.retry || (!over.retry->first && !over.retry->cap)) return;
-    RetrySettings& retry = into.retry ? *into.retry : into.retry.emplace();
+    RetrySettings& retry = retry_of(into);
     if (over.retry->first) retry.first = over.retry->first;
     if (over.retry->cap) retry.cap = over.retry->cap;
   }
