@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <map>
 #include <regex>
 #include <string>
 #include <string_view>
@@ -86,8 +87,7 @@ std::string broken_layer(const Tree& tree, std::string_view folder, std::string_
          ": a folder knows only those below it, in the order of structure_test.cpp";
 }
 
-/// A file of a pure folder, and one whose header says so of itself in its first comment.
-bool is_pure(const std::string& file) {
+bool reads_as_pure(const std::string& file) {
   const auto folder = folder_in("framework/src/", file);
   if (folder.empty() || file == kTheImpureOne) return false;
   if (std::find(pure_folders.begin(), pure_folders.end(), folder) != pure_folders.end()) return true;
@@ -97,6 +97,14 @@ bool is_pure(const std::string& file) {
     if (std::regex_match(line, pure)) return true;
   }
   return false;
+}
+
+/// A file of a pure folder, and one whose header says so of itself in its first comment. Asked of each line, read once for each file.
+bool is_pure(const std::string& file) {
+  static std::map<std::string, bool> known;
+  const auto [it, is_new] = known.try_emplace(file, false);
+  if (is_new) it->second = reads_as_pure(file);
+  return it->second;
 }
 
 /// The rule that `header` in `file` (relative to the root) breaks, or empty.
