@@ -18,7 +18,7 @@ constexpr std::size_t kErrorBytes = 1000;
 
 }  // namespace
 
-OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, const Death& death) {
+OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, const DeadLetter& letter) {
   OwnedMessage record = message.own();
   record.topic = plan.dead_letter.value_or("");
   record.partition = -1;
@@ -33,9 +33,9 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
       {"turnstile-original-offset", std::to_string(message.offset())},
       {"turnstile-original-timestamp", std::to_string(message.timestamp().time_since_epoch().count())},
       {"turnstile-handler", plan.handler},
-      {"turnstile-reason", std::string(to_text(death.reason))},
-      {"turnstile-error", death.error.substr(0, kErrorBytes)},
-      {"turnstile-attempts", std::to_string(death.attempts)},
+      {"turnstile-reason", std::string(to_text(letter.reason))},
+      {"turnstile-error", letter.error.substr(0, kErrorBytes)},
+      {"turnstile-attempts", std::to_string(letter.attempts)},
       {kDeaths, std::to_string(deaths_of(message) + 1)},
   }};
   for (const auto& [name, value] : why) record.headers.push_back({std::string(name), value});
@@ -43,7 +43,7 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
   return record;
 }
 
-void DeadLetters::find(Place& place, const TopicPlan& plan, HandlerId handler, Offset first) const {
+void DeadLetters::find(OwnedPartition& place, const TopicPlan& plan, HandlerId handler, Offset first) const {
   if (!keeps_rows(place)) return;
   auto dead =
       store_->dead_between(handler, *place.fence, first, std::numeric_limits<Offset>::max(),
@@ -51,11 +51,12 @@ void DeadLetters::find(Place& place, const TopicPlan& plan, HandlerId handler, O
   place.dead = dead.empty() ? nullptr : std::make_shared<const std::set<Offset>>(std::move(dead));
 }
 
-DeadLetters::Buried DeadLetters::bury(const Message& message, const std::optional<MessageId>& id, const Place& place,
-                                      const TopicPlan& plan, HandlerId handler, const Death& death) {
+DeadLetters::Kept DeadLetters::keep(const Message& message, const std::optional<MessageId>& id,
+                                    const OwnedPartition& place, const TopicPlan& plan, HandlerId handler,
+                                    const DeadLetter& letter) {
   const bool has_row = keeps_rows(place);
   if (has_row && !store_->dead_between(handler, *place.fence, message.offset(), message.offset()).empty())
-    return Buried::before;
+    return Kept::before;
   TURNSTILE_FAILPOINT("before-dead-letter");
   std::optional<TopicPartitionOffset> where;
   const bool goes_round = deaths_of(message) >= kMostDeaths;
@@ -66,7 +67,7 @@ DeadLetters::Buried DeadLetters::bury(const Message& message, const std::optiona
   }
   if (plan.dead_letter && !goes_round) {
     if (!producer_) throw BrokerError("no producer for dead letters of topic '" + plan.topic + "'");
-    const auto sent = producer_->send(dead_letter_record(message, plan, death));
+    const auto sent = producer_->send(dead_letter_record(message, plan, letter));
     where = TopicPartitionOffset{{*plan.dead_letter, sent.partition}, sent.offset};
   }
   TURNSTILE_FAILPOINT("dead-letter-sent");
@@ -75,13 +76,13 @@ DeadLetters::Buried DeadLetters::bury(const Message& message, const std::optiona
                                     .fence = *place.fence,
                                     .record = message.own(),
                                     .id = id,
-                                    .reason = death.reason,
-                                    .error = death.error,
-                                    .attempts = death.attempts,
+                                    .reason = letter.reason,
+                                    .error = letter.error,
+                                    .attempts = letter.attempts,
                                     .dead_letter = where});
   }
   TURNSTILE_FAILPOINT("after-dead-letter");
-  return where ? Buried::sent : goes_round ? Buried::went_round : Buried::parked;
+  return where ? Kept::sent : goes_round ? Kept::went_round : Kept::parked;
 }
 
 }  // namespace turnstile

@@ -18,7 +18,7 @@ constexpr std::size_t kMostAbandoned = 256;
 }  // namespace
 
 LeaseRenewer::LeaseRenewer(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log)
-    : claims_(std::move(claims)), run_log_(std::move(run_log)), late_(claims_, run_log_) {}
+    : claims_(std::move(claims)), run_log_(std::move(run_log)), pending_(claims_, run_log_) {}
 
 LeaseRenewer::~LeaseRenewer() {
   {

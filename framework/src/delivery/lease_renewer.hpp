@@ -56,7 +56,7 @@ class LeaseRenewer {
     std::list<Held>::iterator place_;
   };
 
-  [[nodiscard]] PendingCompletions& late() noexcept { return late_; }
+  [[nodiscard]] PendingCompletions& pending() noexcept { return pending_; }
   [[nodiscard]] Claims& claims() noexcept { return *claims_; }
 
   /// Nothing has run under this owner, and whether it has claimed anything is not known.
@@ -77,7 +77,7 @@ class LeaseRenewer {
 
   std::shared_ptr<Claims> claims_;
   std::shared_ptr<const RunLog> run_log_;
-  PendingCompletions late_;
+  PendingCompletions pending_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::list<Held> held_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "delivery/end_trouble.hpp"
+#include "delivery/permanent.hpp"
 
 namespace turnstile {
 
@@ -66,17 +66,16 @@ void PendingCompletions::run() {
 
 /// False: to be said again.
 bool PendingCompletions::say(const Late& late) {
-  std::vector<bool> held;
-  const auto trouble = trouble_with([&] { held = claims_->end(late.handler, late.owner, late.ends); });
-  if (!trouble) {
-    told(late, held);
+  try {
+    told(late, claims_->end(late.handler, late.owner, late.ends));
     return true;
-  }
-  if (!trouble->for_good) return false;
-  if (late.ends.size() == 1) {
-    run_log_->error(late.at,
-                    "one ended while the database was away, which refuses to write that down: " + trouble->why);
-    return true;
+  } catch (const std::exception& e) {
+    if (!is_permanent(e)) return false;
+    if (late.ends.size() == 1) {
+      run_log_->error(
+          late.at, std::string("one ended while the database was away, which refuses to write that down: ") + e.what());
+      return true;
+    }
   }
   // Each by itself, so that one that is refused takes no other along.
   const std::lock_guard lock(mutex_);

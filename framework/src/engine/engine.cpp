@@ -218,7 +218,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
   for (const auto& at : partitions) {
     TopicState* topic = topic_of(at);
     if (topic == nullptr) continue;
-    auto lane = std::make_shared<LaneState>(*topic, Place{.at = at, .fence = {}});
+    auto lane = std::make_shared<LaneState>(*topic, OwnedPartition{.at = at, .fence = {}});
     logs_.assigned(at);
     if (topic->needs_store()) {
       lane->phase = LaneState::Phase::claiming;
@@ -247,7 +247,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
   milliseconds patience = kBrokerWait;
   const auto begin = [&](const PartitionClaim& claim) {
     const LanePtr& lane = claiming.at(claim.at);
-    const Place place = place_of(*lane, claim, patience);
+    const OwnedPartition place = place_of(*lane, claim, patience);
     if (lane->start) starts.push_back({claim.at, *lane->start});
     shared_->scheduler.admit(*lane, place);
     limiters_->on_claimed(settings_.group, claim.store, claim.at, claim.fence.epoch);
@@ -279,7 +279,8 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
 /// not below what the topic still has. A topic that goes on without the database has a watermark that stood still meanwhile: it starts
 /// at Kafka's. A database that went back to a time before its first watermark of the partition says nothing: then from where the group
 /// began to read it, or, where this process does not know that, from the beginning of the topic. Nothing: as Kafka says.
-std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& claim, Place& place, milliseconds wait) {
+std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& claim, OwnedPartition& place,
+                                       milliseconds wait) {
   const TopicState& topic = lane.topic;
   const auto done = std::max(claim.watermark, claim.progress);  // nothing is less than any
   const bool suspect = logs_.suspects(claim.at);
@@ -339,7 +340,8 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
 }
 
 /// Mode leased: what is read again was settled before, by the lane that this one follows or, below Kafka's offset, by the group.
-void Engine::mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start, Place& place) {
+void Engine::mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start,
+                           OwnedPartition& place) {
   if (lane.topic.runner.plan().mode != Mode::leased || lane.topic.fails_open()) return;
   SettledOffsets settled = lane.before ? lane.before->settled : SettledOffsets{};
   settled.add(SettledOffsets{committed.value_or(0), {}});
@@ -347,8 +349,8 @@ void Engine::mark_in_doubt(const LaneState& lane, const std::optional<Offset>& c
 }
 
 /// Where it is read from, and what is known of it.
-Place Engine::place_of(LaneState& lane, const PartitionClaim& claim, milliseconds wait) {
-  Place place{claim.at, claim.fence, claim.incarnation};
+OwnedPartition Engine::place_of(LaneState& lane, const PartitionClaim& claim, milliseconds wait) {
+  OwnedPartition place{claim.at, claim.fence, claim.incarnation};
   if (lane.before) expect_same_handler(lane);
   lane.start = start_of(lane, claim, place, wait);
   lane.flushed = place.incarnation == claim.incarnation && claim.watermark ? claim.watermark : lane.start;
@@ -359,8 +361,8 @@ Place Engine::place_of(LaneState& lane, const PartitionClaim& claim, millisecond
 
 /// What may have killed the last owner is to be found before it kills the others.
 /// `before`: as this process owned it until now, if it did. `start`: nothing below it is read; nothing: that is not known.
-void Engine::watch_over(Place& place, const Place& before, const PartitionClaim& claim, std::optional<Offset> start,
-                        milliseconds wait) {
+void Engine::watch_over(OwnedPartition& place, const OwnedPartition& before, const PartitionClaim& claim,
+                        std::optional<Offset> start, milliseconds wait) {
   place.guard = claim.fence;
   if (claim.is_clean) return;
   const auto& own = before.guard;
@@ -388,7 +390,7 @@ void Engine::guard(const std::vector<LanePtr>& lanes) {
         } catch (const BrokerError&) {  // then no suspect is dropped
         }
       }
-      watch_over(lanes[i]->place, Place{.at = claims[i].at, .fence = {}}, claims[i], start, kBrokerWaitAgain);
+      watch_over(lanes[i]->place, OwnedPartition{.at = claims[i].at, .fence = {}}, claims[i], start, kBrokerWaitAgain);
       if (const auto& suspicion = lanes[i]->place.suspicion) lanes[i]->lane.single_out(suspicion->suspects);
     }
   } catch (const std::exception& e) {
@@ -402,7 +404,7 @@ void Engine::give_up(const std::vector<LanePtr>& lanes) {
   std::vector<Trials::Release> released;
   shared_->scheduler.locked([&] {
     for (const auto& lane : lanes) {
-      const Place& place = lane->place;
+      const OwnedPartition& place = lane->place;
       const bool admitted = place.fence || !lane->topic.needs_store();
       if (!place.guard || !admitted || lane->lane.running() > 0) continue;
       const auto position = std::max(lane->lane.position(), lane->start);
@@ -436,7 +438,7 @@ void Engine::expect_same_handler(const LaneState& lane) {
 /// is there; the rest is read again. Nothing of the lane runs.
 LanePtr Engine::begin_anew(const LanePtr& lane) {
   logs_.begin(lane->place.at);
-  Place place{.at = lane->place.at, .fence = {}};
+  OwnedPartition place{.at = lane->place.at, .fence = {}};
   place.guard = lane->place.guard;
   place.suspicion = lane->place.suspicion;
   auto fresh = std::make_shared<LaneState>(lane->topic, std::move(place));
@@ -473,7 +475,7 @@ void Engine::take_late_claims() {
       untouched = true;
     }
     try {
-      Place place{claim.at, claim.fence, claim.incarnation};
+      OwnedPartition place{claim.at, claim.fence, claim.incarnation};
       if (untouched) {  // nothing was taken yet: go where it would have started
         place = place_of(*lane, claim, kBrokerWaitAgain);
         if (lane->start) consumer_->seek({claim.at, *lane->start});

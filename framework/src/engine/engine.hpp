@@ -74,18 +74,19 @@ class Engine final : private AssignmentListener {
   [[nodiscard]] LogWatch::Known ask_kafka(const TopicPartition& at, std::chrono::milliseconds wait);
   std::vector<TopicPartitionOffset> still_there(std::vector<TopicPartitionOffset> positions, bool wait);
   void leave_other_logs(const std::vector<LanePtr>& lanes);
-  std::optional<Offset> act_on(const LogWatch::Verdict& verdict, const TopicState& topic, Place& place,
+  std::optional<Offset> act_on(const LogWatch::Verdict& verdict, const TopicState& topic, OwnedPartition& place,
                                const LogWatch::Known& known);
   /// `start`, or the first record that Kafka still has. Warns of records between the two: those that the group has not committed are lost.
   Offset not_below(const TopicPartition& at, Offset start, const LogWatch::Known& known);
   void guard(const std::vector<LanePtr>& lanes);
-  void watch_over(Place& place, const Place& before, const PartitionClaim& claim, std::optional<Offset> start,
-                  std::chrono::milliseconds wait);
+  void watch_over(OwnedPartition& place, const OwnedPartition& before, const PartitionClaim& claim,
+                  std::optional<Offset> start, std::chrono::milliseconds wait);
   void give_up(const std::vector<LanePtr>& lanes);
-  Place place_of(LaneState& lane, const PartitionClaim& claim, std::chrono::milliseconds wait);
-  std::optional<Offset> start_of(LaneState& lane, const PartitionClaim& claim, Place& place,
+  OwnedPartition place_of(LaneState& lane, const PartitionClaim& claim, std::chrono::milliseconds wait);
+  std::optional<Offset> start_of(LaneState& lane, const PartitionClaim& claim, OwnedPartition& place,
                                  std::chrono::milliseconds wait);
-  void mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start, Place& place);
+  void mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start,
+                     OwnedPartition& place);
 
   const EngineSettings settings_;
   std::shared_ptr<InboxStore> store_;

@@ -129,7 +129,7 @@ bool Engine::begin_other_log(const LanePtr& lane) {
   if (!lane->topic.needs_store()) return begin_without_store(lane);
   shared_->scheduler.close({&lane, 1});
   logs_.begin(at);
-  Place place{.at = at, .fence = {}};
+  OwnedPartition place{.at = at, .fence = {}};
   place.guard = lane->place.guard;  // and not its suspicion, which is of offsets of the old log
   auto fresh = std::make_shared<LaneState>(lane->topic, std::move(place));
   fresh->phase = LaneState::Phase::claiming;
@@ -142,7 +142,7 @@ bool Engine::begin_without_store(const LanePtr& lane) {
   try {
     const auto known = ask_kafka(at, kKafkaWait);
     const auto verdict = logs_.judge(at, known);
-    Place place{.at = at, .fence = {}};
+    OwnedPartition place{.at = at, .fence = {}};
     place.guard = lane->place.guard;
     const auto other = act_on(verdict, lane->topic, place, known);
     const Offset start = other ? *other : not_below(at, known.committed.value_or(known.first), known);
@@ -166,7 +166,7 @@ void Engine::leave_other_logs(const std::vector<LanePtr>& lanes) {
     try {
       auto known = ask_kafka(lane->place.at, kKafkaWait);
       known.done = lane->flushed;
-      Place place = lane->place;
+      OwnedPartition place = lane->place;
       act_on(logs_.judge(place.at, known), lane->topic, place, known);
     } catch (const std::exception& e) {
       run_log_->warn(
@@ -178,7 +178,7 @@ void Engine::leave_other_logs(const std::vector<LanePtr>& lanes) {
 }
 
 /// Where to start, if not where the log that was read goes on.
-std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const TopicState& topic, Place& place,
+std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const TopicState& topic, OwnedPartition& place,
                                      const LogWatch::Known& known) {
   using Kind = LogWatch::Verdict::Kind;
   if (verdict.kind == Kind::same) return verdict.from;

@@ -68,7 +68,7 @@ void PollLoop::State::doubt(const TopicPartition& at, const TopicState& topic, O
 
 /// Writes the watermark now and then: whatever lies below it is in the database, so it says from where to read again if the database
 /// should go back to an earlier time.
-void PollLoop::State::settled(const Message& message, const Place& place, const TopicState& topic) {
+void PollLoop::State::settled(const Message& message, const OwnedPartition& place, const TopicState& topic) {
   if (!place.fence || topic.fails_open()) return;
   const WatermarkUpdate update{*place.fence, message.offset() + 1};
   {
@@ -92,7 +92,7 @@ void PollLoop::State::settled(const Message& message, const Place& place, const 
 }
 
 /// The number of the run that is about to start.
-int PollLoop::State::attempt_of(const Message& message, const Place& place) {
+int PollLoop::State::attempt_of(const Message& message, const OwnedPartition& place) {
   const int next = place.suspicion ? 1 + place.suspicion->deaths(message.offset()) : 1;
   const std::lock_guard lock(mutex);
   const auto known = attempts.find(place.at);
@@ -101,12 +101,12 @@ int PollLoop::State::attempt_of(const Message& message, const Place& place) {
   return kept == known->second.end() ? next : std::max(next, kept->second);
 }
 
-void PollLoop::State::keep_attempt(const Message& message, const Place& place, int attempt) {
+void PollLoop::State::keep_attempt(const Message& message, const OwnedPartition& place, int attempt) {
   const std::lock_guard lock(mutex);
   attempts[place.at][message.offset()] = attempt;
 }
 
-void PollLoop::State::forget_attempts(const Message& message, const Place& place) {
+void PollLoop::State::forget_attempts(const Message& message, const OwnedPartition& place) {
   const std::lock_guard lock(mutex);
   const auto known = attempts.find(place.at);
   if (known == attempts.end()) return;
@@ -114,7 +114,7 @@ void PollLoop::State::forget_attempts(const Message& message, const Place& place
   if (known->second.empty()) attempts.erase(known);
 }
 
-void PollLoop::State::ran(const Place& place) {
+void PollLoop::State::ran(const OwnedPartition& place) {
   if (!place.suspicion) return;
   const std::lock_guard lock(mutex);
   const auto left = unproved.find(place.at);
@@ -166,7 +166,7 @@ void PollLoop::State::release(std::span<const TopicPartition> partitions) {
 }
 
 /// What was running when a process died runs alone: nothing else is to die with it, or to be suspected.
-UnitResult PollLoop::State::run(TopicState& topic, const Work& work, const Place& place, RunState& watch) {
+UnitResult PollLoop::State::run(TopicState& topic, const Work& work, const OwnedPartition& place, RunState& watch) {
   std::shared_lock together(quiet, std::defer_lock);
   std::unique_lock alone(quiet, std::defer_lock);
   const bool is_suspect = place.suspicion && place.suspicion->is_suspect(work.message->offset());
@@ -235,7 +235,7 @@ Settled PollLoop::handle(const Message& message) {
     throw ConfigError({where(message) + ": this loop has no handler for the topic; add it with topic()"});
   }
   TopicState& topic = *found->second;
-  const Place place = [&] {
+  const OwnedPartition place = [&] {
     try {
       return state_->place_of(message, topic);
     } catch (const Fenced& e) {

@@ -25,7 +25,7 @@ constexpr std::chrono::seconds kKafkaWait{5};
 
 }  // namespace
 
-Place PollLoop::State::place_of(const Message& message, const TopicState& topic) {
+OwnedPartition PollLoop::State::place_of(const Message& message, const TopicState& topic) {
   const TopicPartition at{std::string(message.topic()), message.partition()};
   if (!spec.backends.store) return {.at = at, .fence = {}};
   const std::lock_guard lock(mutex);
@@ -38,7 +38,7 @@ Place PollLoop::State::place_of(const Message& message, const TopicState& topic)
     known.incarnation = it->second.incarnation;
     places.erase(it);
   }
-  Place place{.at = at, .fence = {}};
+  OwnedPartition place{.at = at, .fence = {}};
   if (!topic.needs_store()) {
     guard_unfenced(place, topic, message.offset());
     return places[at] = std::move(place);
@@ -222,7 +222,7 @@ Offset PollLoop::State::not_below_the_log(const TopicPartition& at, Offset from,
 }
 
 /// Throws ReadAgain where it was not another member, but another history of the database.
-void PollLoop::State::fenced(const Place& place, const TopicState& topic, Offset message) {
+void PollLoop::State::fenced(const OwnedPartition& place, const TopicState& topic, Offset message) {
   const std::lock_guard lock(mutex);
   const auto found = places.find(place.at);
   if (found == places.end() || found->second.fence != place.fence || topic.fails_open()) return;
@@ -255,7 +255,7 @@ void PollLoop::State::throw_fenced(const Message& message, const std::string& wh
 
 /// How far the last owner came is not known here: it can have had a window of messages in hand, behind what is settled. Nor is it known
 /// where the caller begins: of those that it has in hand, `message` is only the first that came here.
-void PollLoop::State::guard(Place& place, const PartitionClaim& claim, Offset message) {
+void PollLoop::State::guard(OwnedPartition& place, const PartitionClaim& claim, Offset message) {
   place.guard = claim.fence;
   const auto window = spec.config.consumer.window;
   const Offset first = std::min(message, claim.watermark.value_or(message)) - static_cast<Offset>(window);
@@ -264,7 +264,7 @@ void PollLoop::State::guard(Place& place, const PartitionClaim& claim, Offset me
 }
 
 /// Mode none needs no store. Where the program has one all the same, it finds messages that kill their process there.
-void PollLoop::State::guard_unfenced(Place& place, const TopicState& topic, Offset message) {
+void PollLoop::State::guard_unfenced(OwnedPartition& place, const TopicState& topic, Offset message) {
   try {
     guard(place, claim(place.at, topic), message);
   } catch (const std::exception& e) {

@@ -72,7 +72,7 @@ struct PollLoop::State {
   std::list<Running> running;  // of the handlers, for their handler_timeout
   Stop stop;                   // its thread looks at `running`
   std::mutex mutex;            // guards what follows
-  std::map<TopicPartition, Place> places;
+  std::map<TopicPartition, OwnedPartition> places;
   /// Of a partition that was claimed: what was settled under its fence.
   struct Progress {
     Offset first = 0;                 ///< the first message
@@ -101,7 +101,7 @@ struct PollLoop::State {
   std::shared_mutex quiet;                              // shared: a message runs; exclusive: one runs alone
 
   void build();
-  Place place_of(const Message& message, const TopicState& topic);
+  OwnedPartition place_of(const Message& message, const TopicState& topic);
   PartitionClaim claim(const TopicPartition& at, const TopicState& topic);
   /// What this loop knows of a partition that it is about to claim.
   struct Known {
@@ -122,22 +122,22 @@ struct PollLoop::State {
   std::optional<Offset> look_at_record(const TopicPartition& at, const TopicState& topic, const Message& message);
   std::optional<Offset> has_gone_back(const TopicPartition& at, const TopicState& topic, Offset message);
   void forget_the_old_log(const TopicPartition& at);
-  void settled(const Message& message, const Place& place, const TopicState& topic);
+  void settled(const Message& message, const OwnedPartition& place, const TopicState& topic);
   void start_at_the_watermark(const Message& message, const TopicState& topic, const Claimed& claimed);
   void doubt(const TopicPartition& at, const TopicState& topic, Offset below);
   std::optional<Offset> begin_of_log(const TopicPartition& at) const;
   Offset not_below_the_log(const TopicPartition& at, Offset from, Offset message) const;
-  int attempt_of(const Message& message, const Place& place);
-  void keep_attempt(const Message& message, const Place& place, int attempt);
-  void forget_attempts(const Message& message, const Place& place);
-  void fenced(const Place& place, const TopicState& topic, Offset message);
+  int attempt_of(const Message& message, const OwnedPartition& place);
+  void keep_attempt(const Message& message, const OwnedPartition& place, int attempt);
+  void forget_attempts(const Message& message, const OwnedPartition& place);
+  void fenced(const OwnedPartition& place, const TopicState& topic, Offset message);
   [[noreturn]] void throw_fenced(const Message& message, const std::string& why);
-  void guard(Place& place, const PartitionClaim& claim, Offset message);
-  void guard_unfenced(Place& place, const TopicState& topic, Offset message);
-  void ran(const Place& place);
+  void guard(OwnedPartition& place, const PartitionClaim& claim, Offset message);
+  void guard_unfenced(OwnedPartition& place, const TopicState& topic, Offset message);
+  void ran(const OwnedPartition& place);
   void revoked(const TopicPartition& at);
   void release(std::span<const TopicPartition> partitions);
-  UnitResult run(TopicState& topic, const Work& work, const Place& place, RunState& watch);
+  UnitResult run(TopicState& topic, const Work& work, const OwnedPartition& place, RunState& watch);
   /// While this lives, the loop's thread looks at it.
   class Watched {
    public:

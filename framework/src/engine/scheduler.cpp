@@ -508,7 +508,7 @@ void Scheduler::close(std::span<const LanePtr> lanes) {
   want_no_quiet(lanes);
 }
 
-void Scheduler::admit(LaneState& lane, const Place& place) {
+void Scheduler::admit(LaneState& lane, const OwnedPartition& place) {
   const std::lock_guard lock(mutex_);
   if (lane.phase != LaneState::Phase::claiming && lane.phase != LaneState::Phase::fenced) return;
   lane.place = place;

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "delivery/place.hpp"
+#include "delivery/owned_partition.hpp"
 #include "delivery/run_state.hpp"
 #include "delivery/topic_runner.hpp"
 #include "engine/lane.hpp"
@@ -46,7 +46,7 @@ struct TopicState {
 
 /// One assignment of one partition. Outlives the assignment while a worker still holds some of its messages.
 struct LaneState {
-  LaneState(TopicState& t, Place p) : topic(t), place(std::move(p)), lane(t.runner.plan().order) {}
+  LaneState(TopicState& t, OwnedPartition p) : topic(t), place(std::move(p)), lane(t.runner.plan().order) {}
 
   enum class Phase : std::uint8_t {
     claiming,  ///< the store does not know us as the owner yet: nothing is taken, nothing runs
@@ -56,7 +56,7 @@ struct LaneState {
     gone,
   };
   TopicState& topic;
-  Place place;  ///< changed only while nothing of the lane runs
+  OwnedPartition place;  ///< changed only while nothing of the lane runs
   Lane lane;
   Phase phase = Phase::open;
   bool wants_feed = false;           ///< the polling thread left records behind for want of room
@@ -172,7 +172,7 @@ class Scheduler {
   /// Why the store cannot be used; empty: it can. Inside locked() only.
   [[nodiscard]] const std::string& store_trouble_unlocked() const noexcept { return store_trouble_; }
   /// A claim came through: the lane may be worked on.
-  void admit(LaneState& lane, const Place& place);
+  void admit(LaneState& lane, const OwnedPartition& place);
 
  private:
   bool pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starved);

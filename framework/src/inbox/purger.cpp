@@ -99,7 +99,7 @@ bool Purger::attempt(int& failures, Work work) {
 
 void Purger::say() {
   attempt(say_failures_, [this] {
-    for (const auto& handler : handlers_) handler->say(*store_);
+    for (const auto& handler : handlers_) handler->declare(*store_);
   });
 }
 

@@ -24,11 +24,11 @@ class Retention {
   /// Says it to the store; throws what keep_ids() throws.
   Retention(InboxStore& store, HandlerId handler, std::string name, std::optional<std::chrono::seconds> keep_for)
       : handler_(handler), name_(std::move(name)), keep_for_(keep_for) {
-    say(store);
+    declare(store);
   }
 
   /// Says it, and hears how it is now. Thread-safe.
-  void say(InboxStore& store) {
+  void declare(InboxStore& store) {
     const KeptIds kept = store.keep_ids(handler_, keep_for_);
     kept_for_.store(kept.kept_for ? kept.kept_for->count() : kForEver, std::memory_order_relaxed);
     if (!kept.all_since) return;

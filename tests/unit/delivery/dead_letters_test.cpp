@@ -72,7 +72,7 @@ TEST(DeadLetters, does_not_run_again_what_died_under_an_earlier_owner_where_offs
       const Work work{&block.messages()[at], static_cast<std::uint32_t>(at), 1};
       return world.runner->run({&work, 1}, world.place, session.get(), watch);
     };
-    const Place before = world.place;
+    const OwnedPartition before = world.place;
     EXPECT_EQ(run(0).counts.dead, 1);
     const auto claim = world.inbox->claim_partitions("g", {&before.at, 1}, std::chrono::seconds(1)).front();
     EXPECT_EQ(run(1).end, UnitResult::End::fenced);

@@ -145,7 +145,7 @@ class Leased : public ::testing::Test {
   std::shared_ptr<MemoryInbox> inbox_ = std::make_shared<MemoryInbox>();
   std::shared_ptr<LossyClaims> claims_ = std::make_shared<LossyClaims>(inbox_->claims());
   MemoryBroker broker_;
-  Place place_;
+  OwnedPartition place_;
   TopicSettings settings_;
   test::CapturedLog log_;
   HandlerId handler_;
@@ -561,7 +561,7 @@ TEST_F(Leased, a_caller_that_waits_is_told_that_the_store_is_away) {
   const auto result = run({"a"});
   EXPECT_EQ(result.end, UnitResult::End::store_away);
   EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back));
-  EXPECT_EQ(runner_->services().claims->late().holds(handler_, MessageId::from("a")), true);
+  EXPECT_EQ(runner_->services().claims->pending().holds(handler_, MessageId::from("a")), true);
   claims_->away = false;
   EXPECT_TRUE(eventually([&] { return done("a"); }, 10s)) << "written down late, so that it does not run again";
 }

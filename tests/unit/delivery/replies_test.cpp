@@ -77,7 +77,7 @@ struct World {
   std::shared_ptr<testing::MemoryInbox> inbox = std::make_shared<testing::MemoryInbox>();
   testing::MemoryBroker broker;
   std::unique_ptr<TopicRunner> runner;
-  Place place;
+  OwnedPartition place;
   int rings = 0;
 
   explicit World(Pipeline pipeline) {

@@ -75,7 +75,7 @@ struct RunnerFixture {
   std::shared_ptr<MemoryInbox> inbox = std::make_shared<MemoryInbox>();
   MemoryBroker broker;
   std::unique_ptr<TopicRunner> runner;
-  Place place;
+  OwnedPartition place;
 
   RunnerFixture(TopicSettings settings, Pipeline pipeline) {
     broker.create_topic("t", 1);

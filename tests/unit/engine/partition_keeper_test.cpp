@@ -65,7 +65,7 @@ class KeeperTest : public ::testing::Test {
     topic_ = std::make_unique<TopicState>(
         plan_topic("t", settings), [](const Message&) {} | transactional(), store_->register_handler("t"), services,
         nullptr);
-    lane_ = std::make_shared<LaneState>(*topic_, Place{.at = {"t", 0}, .fence = {}});
+    lane_ = std::make_shared<LaneState>(*topic_, OwnedPartition{.at = {"t", 0}, .fence = {}});
     lane_->phase = LaneState::Phase::claiming;
     scheduler_.open(lane_);
     PartitionKeeper::Calls calls;

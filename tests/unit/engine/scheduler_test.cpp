@@ -51,7 +51,7 @@ class Crowd {
     const int processors = static_cast<int>(std::max(2U, std::thread::hardware_concurrency()));
     units_.resize(static_cast<std::size_t>(processors) + 1);
     for (int i = 0; i <= processors; ++i) {
-      auto lane = std::make_shared<LaneState>(*topic_, Place{.at = {"t", i}, .fence = {}});
+      auto lane = std::make_shared<LaneState>(*topic_, OwnedPartition{.at = {"t", i}, .fence = {}});
       scheduler_.open(lane);
       scheduler_.feed(*lane, block("t", i, i < processors ? 1 : waiting));
       if (i == processors) break;

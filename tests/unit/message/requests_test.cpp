@@ -230,7 +230,7 @@ class Requests : public ::testing::Test {
 
   std::shared_ptr<MemoryInbox> inbox_ = std::make_shared<MemoryInbox>();
   MemoryBroker broker_;
-  Place place_;
+  OwnedPartition place_;
   TopicSettings settings_;
   std::unique_ptr<TopicRunner> runner_;
   ProducerSession shop_;

@@ -225,7 +225,7 @@ TEST(Docs, name_files_that_are_there) {
   EXPECT_GT(named, 30);
 }
 
-// `UnitRun::settle`, `Outcome::done()`: both names are in the sources.
+// `TransactionalRun::commit`, `Outcome::done()`: both names are in the sources.
 TEST(Docs, name_functions_that_exist) {
   static const std::regex function{R"(`(\w+)::(\w+))"};
   std::set<std::string> known;

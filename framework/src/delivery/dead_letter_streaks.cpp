@@ -1,4 +1,4 @@
-#include "delivery/death_streaks.hpp"
+#include "delivery/dead_letter_streaks.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace turnstile {
 
-std::optional<std::int64_t> DeathStreaks::count(const Place& place, DeadReason reason) {
+std::optional<std::int64_t> DeadLetterStreaks::count(const OwnedPartition& place, DeadReason reason) {
   // The crash or the failover that left messages in doubt is over, and a stop would not settle one of them.
   if (most_ == 0 || reason == DeadReason::unknown) return std::nullopt;
   const std::lock_guard lock(mutex_);
@@ -19,21 +19,21 @@ std::optional<std::int64_t> DeathStreaks::count(const Place& place, DeadReason r
   return std::nullopt;
 }
 
-void DeathStreaks::take_back(const Place& place, DeadReason reason) {
+void DeadLetterStreaks::take_back(const OwnedPartition& place, DeadReason reason) {
   const std::lock_guard lock(mutex_);
   const auto it = by_partition_.find(place.at.partition);
   if (it == by_partition_.end() || it->second.reason != reason || it->second.fence != place.fence) return;
   it->second.count = std::max<std::int64_t>(it->second.count - 1, 0);
 }
 
-void DeathStreaks::went_well(const Place& place) {
+void DeadLetterStreaks::went_well(const OwnedPartition& place) {
   if (running_.load(std::memory_order_relaxed) == 0) return;
   const std::lock_guard lock(mutex_);
   by_partition_.erase(place.at.partition);
   running_ = by_partition_.size();
 }
 
-bool DeathStreaks::tell_of(const Place& place) {
+bool DeadLetterStreaks::tell_of(const OwnedPartition& place) {
   const std::lock_guard lock(mutex_);
   const auto it = by_partition_.find(place.at.partition);
   return it != by_partition_.end() && !std::exchange(it->second.told, true);

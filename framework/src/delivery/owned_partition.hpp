@@ -29,7 +29,7 @@ struct SettledOffsets {
   }
 };
 
-struct Place {
+struct OwnedPartition {
   TopicPartition at;
   std::optional<Fence> fence;  ///< absent in mode none
   std::int32_t incarnation = 0;

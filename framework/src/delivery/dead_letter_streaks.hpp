@@ -10,25 +10,25 @@
 #include <string>
 
 #include "config/topic_plan.hpp"
-#include "delivery/place.hpp"
+#include "delivery/owned_partition.hpp"
 
 namespace turnstile {
 
 /// Of one topic. Thread-safe.
-class DeathStreaks {
+class DeadLetterStreaks {
  public:
-  /// After `most` in a row no more is to be buried; 0: never. Messages in doubt (`unknown`) do not count.
-  explicit DeathStreaks(std::int64_t most) : most_(most) {}
+  /// After `most` in a row the partition stops; 0: never. Messages in doubt (`unknown`) do not count.
+  explicit DeadLetterStreaks(std::int64_t most) : most_(most) {}
 
-  /// Counts a death that is about to be buried. How many there were, when it is one too many: then it is not counted. Workers bury side
-  /// by side, and none goes past the number.
-  std::optional<std::int64_t> count(const Place& place, DeadReason reason);
-  /// It could not be buried.
-  void take_back(const Place& place, DeadReason reason);
+  /// Counts a dead letter that is about to be kept. When it is above `most`, it is not counted, and the number of those before it is
+  /// returned. Workers dead-letter concurrently, and together they never exceed `most`.
+  std::optional<std::int64_t> count(const OwnedPartition& place, DeadReason reason);
+  /// The dead letter could not be kept.
+  void take_back(const OwnedPartition& place, DeadReason reason);
   /// A message of the partition took effect, or was seen to have done so.
-  void went_well(const Place& place);
+  void went_well(const OwnedPartition& place);
   /// True the first time for this streak.
-  bool tell_of(const Place& place);
+  bool tell_of(const OwnedPartition& place);
 
  private:
   struct Streak {

@@ -1,0 +1,263 @@
+#include "delivery/claimed_unit.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "delivery/failure.hpp"
+#include "delivery/permanent.hpp"
+#include "support/failpoint.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+/// How long an end may wait for its record while other handlers of its unit run.
+constexpr milliseconds kRecordAfter{50};
+/// While the store does not answer: between two tries to record an end.
+constexpr milliseconds kFirstPause{50}, kLongestPause{1'000};
+/// For how long it is tried where somebody waits for the unit to end: the unit was cancelled, or runs on its caller's thread.
+constexpr milliseconds kLastTries{3'000};
+/// The same in a topic that goes on without the store: one connection that broke is no outage.
+constexpr milliseconds kFirstTries{500};
+
+}  // namespace
+
+bool is_in_doubt(const Unit& unit, const UnitItem& item) {
+  return unit.place().is_in_doubt(item.offset()) || unit.memory().is_unrecorded(*item.id);
+}
+
+bool ClaimedUnit::claim(const Items& items) {
+  LeaseRenewer& renewer = *unit_.services().claims;
+  const TopicPlan& plan = unit_.plan();
+  // Where the first handler takes all of them, or what is unknown runs again anyway, there is nothing to distinguish.
+  begun_by_claim_ = items.size() == 1 || !unit_.topic().pipeline.one_at_a_time || plan.unknown == UnknownPolicy::rerun;
+  const ClaimScope scope{.handler = unit_.topic().handler,
+                         .fence = unit_.place().fence,
+                         .owner = owner_,
+                         .abandoned = renewer.abandoned(),
+                         .lease = plan.lease,
+                         .rerun_unknown = plan.unknown == UnknownPolicy::rerun,
+                         .begins = begun_by_claim_,
+                         .lock_timeout = unit_.services().lock_timeout};
+  const auto sent = LeaseRenewer::Clock::now();
+  std::vector<Claim> claims;
+  if (const auto failure = guarded([&] { claims = renewer.claims().claim(scope, entries_to_claim(items)); })) {
+    if (failure->kind == Failure::Kind::fenced) {
+      unit_.end(UnitResult::End::fenced, failure->why);
+    } else if (failure->kind == Failure::Kind::busy) {
+      verdicts_.again_soon(items, failure->why);
+    } else {
+      // It may have claimed them all the same. Nothing has run, so that the next unit of this process takes them over.
+      renewer.abandon(owner_);
+      unit_.end(UnitResult::End::store_away, failure->why);
+    }
+    return false;
+  }
+  std::vector<HeldClaim> held;
+  std::size_t again = 0;
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    items[k]->claim = claims[k];
+    if (claims[k].state != Claim::State::claimed) continue;
+    items[k]->begun = begun_by_claim_;
+    held.push_back({*items[k]->id, claims[k].fence});
+    if (is_in_doubt(unit_, *items[k])) ++again;
+  }
+  if (again > 0) {
+    unit_.services().run_log->warn(
+        unit_.place().at, plan.handler, items.front()->offset(),
+        std::to_string(again) +
+            " messages from here on may have taken effect before the database went back to an "
+            "earlier time; they run again (unknown is rerun, or they had failed)");
+  }
+  hold_ = std::make_unique<LeaseRenewer::Hold>(
+      renewer, LeaseRenewer::Held{unit_.topic().handler, owner_, plan.lease, sent, unit_.place().at, &unit_.watch(),
+                                  std::move(held)});
+  return true;
+}
+
+std::vector<InboxEntry> ClaimedUnit::entries_to_claim(const Items& items) const {
+  auto entries = unit_.entries(items);
+  std::vector<InboxEntry*> doubted;
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    entries[k].in_doubt = is_in_doubt(unit_, *items[k]);
+    if (entries[k].in_doubt) doubted.push_back(&entries[k]);
+  }
+  if (doubted.empty()) return entries;
+  // Dead letters are known not to have taken effect.
+  const auto dead = unit_.services().store->dead_between(unit_.topic().handler, *unit_.place().fence,
+                                                         doubted.front()->offset, doubted.back()->offset);
+  for (InboxEntry* entry : doubted) entry->in_doubt = !dead.contains(entry->offset);
+  return entries;
+}
+
+bool ClaimedUnit::begin(const Items& items, std::size_t k) {
+  if (items[k]->begun) return true;
+  UnitItem& first = *items[k];
+  std::vector<HeldClaim> held;
+  Items next;
+  for (; k < items.size() && next.size() < unit_.memory().begun_together(); ++k) {
+    if (items[k]->claim.state != Claim::State::claimed) continue;
+    next.push_back(items[k]);
+    held.push_back({*items[k]->id, items[k]->claim.fence});
+  }
+  const auto failure = guarded([&] {
+    const auto still = unit_.services().claims->claims().begin(unit_.topic().handler, owner_, held);
+    for (std::size_t i = 0; i < still.size(); ++i) next[i]->begun = next[i]->begun || still[i];
+  });
+  if (!failure && first.begun) return true;
+  over_ = true;  // nothing may overtake it
+  if (failure && failure->kind == Failure::Kind::unavailable) unit_.end(UnitResult::End::store_away, failure->why);
+  return false;
+}
+
+bool ClaimedUnit::is_over() {
+  over_ = over_ || unit_.watch().is_over() || hold_->is_over();
+  return over_;
+}
+
+ClaimEnd& ClaimedUnit::add_end(UnitItem& item, ClaimEnd::Kind kind) {
+  if (ends_.empty()) oldest_end_ = Clock::now();
+  ended_.push_back(&item);
+  return ends_.emplace_back(ClaimEnd{.kind = kind, .claim = {*item.id, item.claim.fence}});
+}
+
+void ClaimedUnit::done(UnitItem& item, BufferedOutgoing::OfItem sent) {
+  ClaimEnd& end = add_end(item, ClaimEnd::Kind::done);
+  end.response = std::move(sent.response);
+  end.messages = std::move(sent.messages);
+}
+
+bool ClaimedUnit::is_record_due() const { return !ends_.empty() && Clock::now() - oldest_end_ > kRecordAfter; }
+
+void ClaimedUnit::record() {
+  if (ends_.empty()) return;
+  TURNSTILE_FAILPOINT("before-complete");
+  hold_->let_go(ends_);
+  const auto held = end_claims(ends_);
+  TURNSTILE_FAILPOINT("after-complete");
+  // In a topic that goes on without the store, what is done is settled; elsewhere only what is recorded.
+  const bool settles = !held && may_be_recorded_later();
+  if (!held) record_later(settles);
+  bool published = false;
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    UnitItem& item = *ended_[i];
+    if (ends_[i].kind != ClaimEnd::Kind::done) {
+      report_refusal(item);
+    } else if (settles || (held && (*held)[i])) {
+      published = published || !ends_[i].messages.empty();
+      unit_.memory().drop_unrecorded(*item.id);
+      item.recorded = true;
+      verdicts_.done(item);
+    } else {
+      settle_lost(item);
+    }
+  }
+  if (published && unit_.services().on_published) unit_.services().on_published();
+  ends_.clear();
+  ended_.clear();
+}
+
+/// What a handler sends goes out with the record of its end, and exists nowhere else until then.
+bool ClaimedUnit::may_be_recorded_later() const {
+  return unit_.plan().store_down == StoreDownPolicy::run &&
+         std::none_of(ends_.begin(), ends_.end(),
+                      [](const ClaimEnd& end) { return end.response.has_value() || !end.messages.empty(); });
+}
+
+/// Which claims were still ours; nothing when the store did not answer in time.
+std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ClaimEnd> ends) {
+  auto pause = kFirstPause;
+  awaited_since_.reset();
+  for (bool told = false;; told = true) {
+    std::string why;
+    try {
+      auto held = unit_.services().claims->claims().end(unit_.topic().handler, owner_, ends);
+      // Where the answer of an earlier try was lost, the claim is not ours any more because it is done.
+      for (std::size_t i = 0; i < held.size(); ++i) {
+        if (!held[i] && ends[i].kind == ClaimEnd::Kind::done)
+          held[i] = unit_.services().store->find(unit_.topic().handler, ends[i].claim.id).has_value();
+      }
+      return held;
+    } catch (const std::exception& e) {
+      if (is_permanent(e)) return end_one_by_one(ends, e.what());
+      why = e.what();
+    }
+    if (gives_up(why)) return std::nullopt;
+    if (!told) {
+      unit_.services().run_log->warn(unit_.place().at, unit_.plan().handler, ended_.front()->offset(),
+                                     "has ended, which cannot be written down; trying again: " + why);
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+bool ClaimedUnit::gives_up(const std::string& why) {
+  const bool later = may_be_recorded_later();
+  const bool awaited = later || unit_.services().caller_raises || unit_.watch().cancelled();
+  if (awaited && !awaited_since_) awaited_since_ = Clock::now();
+  if (!unrecorded_ && !(awaited_since_ && Clock::now() - *awaited_since_ > (later ? kFirstTries : kLastTries)))
+    return false;
+  unrecorded_ = true;
+  unit_.end(UnitResult::End::store_away, why);
+  return true;
+}
+
+/// The store does not take them together, and never will: each by itself shows which it refuses.
+std::optional<std::vector<bool>> ClaimedUnit::end_one_by_one(std::span<const ClaimEnd> ends, const std::string& why) {
+  if (ends.size() == 1) {
+    refused_[ends.front().claim.id] = why;
+    return std::vector<bool>{false};
+  }
+  std::vector<bool> held;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    const auto one = end_claims(ends.subspan(i, 1));
+    if (!one) return std::nullopt;
+    held.push_back(one->front());
+  }
+  return held;
+}
+
+const std::string* ClaimedUnit::refusal_of(const UnitItem& item) const {
+  const auto found = refused_.find(*item.id);
+  return found == refused_.end() ? nullptr : &found->second;
+}
+
+void ClaimedUnit::report_refusal(const UnitItem& item) const {
+  const std::string* const why = refusal_of(item);
+  if (why == nullptr) return;
+  unit_.services().run_log->error(unit_.place().at, unit_.plan().handler, item.offset(),
+                                  "has ended, which the database refused to write down: " + *why);
+}
+
+void ClaimedUnit::record_later(bool settles) {
+  unit_.services().claims->pending().add({unit_.topic().handler, owner_, unit_.place().at, ends_});
+  if (!settles) return;
+  unit_.services().run_log->warn(
+      unit_.place().at, unit_.plan().handler, ended_.front()->offset(),
+      "has ended, and is written down as soon as the database answers (store_down is run): " + unit_.result().why);
+}
+
+/// It took effect, and that could not be recorded.
+void ClaimedUnit::settle_lost(UnitItem& item) {
+  // Where the claim has no row any more (the database went back to an earlier time), this is all that is known of it.
+  unit_.memory().note_unrecorded(*item.id);
+  const std::string what =
+      unit_.plan().unknown == UnknownPolicy::rerun
+          ? "it may run again"
+          : "once its lease is over it is parked, for somebody to look at (at once, if the database has lost "
+            "its claim)";
+  const std::string* const refused = refusal_of(item);
+  unit_.services().run_log->error(
+      unit_.place().at, unit_.plan().handler, item.offset(),
+      (refused != nullptr ? "done, but the database refused to write that down (" + *refused + "): "
+       : unrecorded_      ? "done, but the store went away before it was written down (" + unit_.result().why + "): "
+                          : std::string("done, but its claim was lost meanwhile: ")) +
+          what);
+  unit_.block(item);
+}
+
+}  // namespace turnstile

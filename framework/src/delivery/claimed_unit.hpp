@@ -1,0 +1,75 @@
+#pragma once
+// Mode leased: what a unit has claimed, how it ended, and the record of that in the store. Only what is recorded is settled.
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "delivery/lease_renewer.hpp"
+#include "delivery/outgoing.hpp"
+#include "delivery/unit.hpp"
+#include "delivery/verdicts.hpp"
+#include "turnstile/ids.hpp"
+
+namespace turnstile {
+
+class ClaimedUnit {
+ public:
+  ClaimedUnit(Unit& unit, Verdicts& verdicts) : unit_(unit), verdicts_(verdicts) {}
+
+  /// Claims the items, and renews the claims from now on. False: nothing was claimed, and the items have their verdicts or the unit has
+  /// ended.
+  bool claim(const Items& items);
+  /// The claims are not renewed any more.
+  void release() { hold_.reset(); }
+  /// Records that the handler of `items[k]` begins, and perhaps those of the next items. False: it could not be recorded, or the claim is lost.
+  bool begin(const Items& items, std::size_t k);
+  /// Nothing more of the unit may start. Once true, it stays so: a later item must not overtake one that was given back.
+  [[nodiscard]] bool is_over();
+
+  void give_back(UnitItem& item) { add_end(item, ClaimEnd::Kind::given_back); }
+  void failed(UnitItem& item, const std::string& why) { add_end(item, ClaimEnd::Kind::failed).error = why; }
+  void done(UnitItem& item, BufferedOutgoing::OfItem sent);
+
+  /// Records the ends, and settles what is done.
+  void record();
+  /// An end has waited long enough to be recorded.
+  [[nodiscard]] bool is_record_due() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  [[nodiscard]] std::vector<InboxEntry> entries_to_claim(const Items& items) const;
+  ClaimEnd& add_end(UnitItem& item, ClaimEnd::Kind kind);
+  std::optional<std::vector<bool>> end_claims(std::span<const ClaimEnd> ends);
+  std::optional<std::vector<bool>> end_one_by_one(std::span<const ClaimEnd> ends, const std::string& why);
+  bool gives_up(const std::string& why);
+  [[nodiscard]] bool may_be_recorded_later() const;
+  void record_later(bool settles);
+  void settle_lost(UnitItem& item);
+  void report_refusal(const UnitItem& item) const;
+  [[nodiscard]] const std::string* refusal_of(const UnitItem& item) const;
+
+  Unit& unit_;
+  Verdicts& verdicts_;
+  const MessageId owner_ = new_message_id();
+  bool begun_by_claim_ = true;
+  std::unique_ptr<LeaseRenewer::Hold> hold_;
+  std::vector<ClaimEnd> ends_;  ///< not recorded yet
+  Items ended_;                 ///< whose
+  Clock::time_point oldest_end_;
+  bool over_ = false;
+  bool unrecorded_ = false;                         ///< the store did not answer for too long
+  std::optional<Clock::time_point> awaited_since_;  ///< the store has not answered, and somebody waits for the unit
+  std::map<MessageId, std::string> refused_;        ///< whose end the store does not take, and why
+};
+
+/// It was settled before the database went back to an earlier time, or its claim was gone when it had taken effect.
+[[nodiscard]] bool is_in_doubt(const Unit& unit, const UnitItem& item);
+
+}  // namespace turnstile

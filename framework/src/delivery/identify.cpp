@@ -1,0 +1,98 @@
+#include "delivery/identify.hpp"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "delivery/reasons.hpp"
+#include "message/replay.hpp"
+
+namespace turnstile {
+
+namespace {
+
+std::variant<MessageId, MissingId> id_of(const Unit& unit, UnitItem& item) {
+  if (unit.plan().numbering != Numbering::requests)
+    return unit.plan().id_source.of(item.message(), unit.place().incarnation);
+  auto stamped = request_of(item.message());
+  if (auto* missing = std::get_if<MissingId>(&stamped)) return std::move(*missing);
+  item.request = std::get<StampedRequest>(stamped);
+  return message_id(item.request.request);
+}
+
+}  // namespace
+
+bool pass_over_others(UnitItem& item, Unit& unit, Verdicts& verdicts) {
+  const auto whom = replayed_for(item.message());
+  if (!whom || *whom == unit.plan().handler) return false;
+  verdicts.pass_over(item, *whom);
+  return true;
+}
+
+Items identify(Unit& unit, Verdicts& verdicts) {
+  Items todo;
+  todo.reserve(unit.items().size());
+  std::vector<std::pair<UnitItem*, DeadLetter>> dead;
+  for (UnitItem& item : unit.items()) {
+    if (pass_over_others(item, unit, verdicts)) continue;
+    auto id = id_of(unit, item);
+    if (const auto* missing = std::get_if<MissingId>(&id)) {
+      dead.emplace_back(&item, DeadLetter{DeadReason::missing_id, missing->why, 0});
+      continue;
+    }
+    item.id = std::get<MessageId>(id);
+    if (unit.place().is_dead(item.offset())) verdicts.skip_dead(item);
+    else if (auto letter = unit.memory().pending_dead_letter(unit.place(), item.offset()))
+      dead.emplace_back(&item, std::move(*letter));
+    else todo.push_back(&item);
+  }
+  UnitItem* next = unit.items().data();
+  for (const auto& [item, letter] : dead) {
+    if (item > next) unit.memory().streaks().went_well(unit.place());  // what is between has an id
+    next = item + 1;
+    if (!unit.is_blocked(*item)) verdicts.dead_letter(*item, letter);
+  }
+  return todo;
+}
+
+bool verify_producers(Unit& unit, Verdicts& verdicts, Items& items) {
+  const auto producer_of = [](const UnitItem* item) { return item->request.request.producer; };
+  std::set<MessageId> producers;
+  for (const UnitItem* item : items) producers.insert(producer_of(item));
+  std::map<MessageId, std::string> secrets;
+  const auto has_session = [&](const UnitItem* item) { return secrets.contains(producer_of(item)); };
+  const auto is_proved = [&](const UnitItem* item) {
+    return item->request.is_proved(unit.plan().topic, secrets.at(producer_of(item)));
+  };
+  std::set<const UnitItem*> forged;
+  const auto failure = guarded([&] {
+    ProducerSecrets& known = *unit.services().producers;
+    secrets = known.secrets(producers);
+    std::set<MessageId> doubted;
+    for (const UnitItem* item : items) {
+      if (!has_session(item) || is_proved(item)) continue;
+      forged.insert(item);
+      doubted.insert(producer_of(item));
+    }
+    if (doubted.empty()) return;
+    for (const MessageId& id : doubted) secrets.erase(id);
+    secrets.merge(known.secrets(doubted, true));
+    std::erase_if(forged, [&](const UnitItem* item) { return !has_session(item) || is_proved(item); });
+  });
+  if (failure) {
+    unit.end(UnitResult::End::store_away, failure->why);
+    return false;
+  }
+  std::erase_if(items, [&](UnitItem* item) {
+    if (!has_session(item)) verdicts.dead_letter(*item, reason_no_session(unit, *item));
+    else if (forged.contains(item)) verdicts.dead_letter(*item, reason_forged(unit, *item));
+    else return false;
+    return true;
+  });
+  return true;
+}
+
+}  // namespace turnstile

@@ -1,0 +1,37 @@
+#pragma once
+// Mode leased: a unit is claimed in one transaction, its handlers run outside of any, and what ended is recorded in another.
+
+#include <optional>
+
+#include "delivery/claimed_unit.hpp"
+#include "delivery/unit.hpp"
+#include "delivery/verdicts.hpp"
+
+namespace turnstile {
+
+class LeasedRun {
+ public:
+  static void run(Unit& unit);
+
+ private:
+  explicit LeasedRun(Unit& unit) : unit_(unit), verdicts_(unit), claimed_(unit_, verdicts_) {}
+
+  void run_claimed(const Items& items);
+  /// False: the item is not to run now, and has its verdict.
+  bool may_run(UnitItem& item);
+  void run_handler(const Items& items);
+  void run_halves(const Items& items);
+  void not_claimed(UnitItem& item);
+  void other_is_running(UnitItem& item);
+  void settle_repeats();
+  void settle_duplicate(UnitItem& item);
+  void answer_again();
+
+  Unit& unit_;
+  Verdicts verdicts_;
+  ClaimedUnit claimed_;
+  Items repeats_;     ///< whose ids earlier items of the unit have
+  Items duplicates_;  ///< that are to be answered
+};
+
+}  // namespace turnstile

@@ -1,0 +1,113 @@
+#include "delivery/outgoing.hpp"
+
+#include <stdexcept>
+
+#include "message/reply.hpp"
+#include "support/published_id.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile {
+
+namespace {
+
+/// Place in `items` of the one that a handler replies to. `only`: see TransactionOutgoing.
+std::size_t place_of(const Unit& unit, const Items& items, const Message* to, const UnitItem* only) {
+  const std::string handler = "handler '" + unit.plan().handler + "' ";
+  if (to == nullptr && only == nullptr)
+    throw std::logic_error(handler +
+                           "takes several messages at once: say which one it replies to, ctx.reply(message, body)");
+  const Offset offset = to == nullptr ? only->offset() : to->offset();
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    if (items[k]->offset() == offset) return k;
+  }
+  throw std::logic_error(handler + "replied to " + where(*to) +
+                         ", which is none of the messages that it was called with");
+}
+
+void check_response(const TopicPlan& plan, std::string_view body) {
+  if (body.size() <= plan.max_response) return;
+  throw ResponseTooLarge("a response of " + std::to_string(body.size()) + " bytes, and max_response of topic '" +
+                         plan.topic + "' is " + std::to_string(plan.max_response) + "; raise it, or reply with less");
+}
+
+/// Checks a reply, and notes that its message has one.
+void check_reply(const Unit& unit, UnitItem& item, std::string_view body) {
+  check_response(unit.plan(), body);
+  if (item.replied)
+    throw std::logic_error("handler '" + unit.plan().handler + "' replied twice to " + where(item.message()));
+  item.replied = true;
+}
+
+[[noreturn]] void refuse_without_store(const std::string& what) {
+  throw StoreUnavailable("the handler runs without the database (store_down = \"run\"), where a " + what +
+                         " would have been kept; it runs again when that answers");
+}
+
+}  // namespace
+
+std::optional<std::pair<OwnedMessage, MessageId>> reply_record(const Unit& unit, const UnitItem& item,
+                                                               std::string_view body) {
+  const TopicPlan& plan = unit.plan();
+  if (plan.reply_topics.empty()) return std::nullopt;
+  auto reply = reply_to(item.message(), plan.reply_topics);
+  if (const auto* none = std::get_if<NoReply>(&reply)) {
+    unit.services().run_log->warn(unit.place().at, plan.handler, item.offset(), "not replied to: " + none->why);
+    return std::nullopt;
+  }
+  auto& record = std::get<OwnedMessage>(reply);
+  record.payload = std::string(body);
+  return std::pair{std::move(record), reply_id(plan.handler, *item.id)};
+}
+
+bool send_reply(const Unit& unit, const UnitItem& item, std::string_view body) {
+  const auto reply = reply_record(unit, item, body);
+  if (!reply) return false;
+  unit.session().publish(reply->first, reply->second);
+  return true;
+}
+
+std::size_t answer_duplicates(const Unit& unit, const Items& items) {
+  std::vector<MessageId> ids;
+  std::vector<std::size_t> places;
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    if (items[k]->admission != Admission::duplicate) continue;
+    ids.push_back(*items[k]->id);
+    places.push_back(k);
+  }
+  const auto responses = unit.session().responses(unit.topic().handler, ids);
+  std::size_t sent = 0;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (!responses[i]) continue;
+    unit.session().at_message(places[i]);
+    if (send_reply(unit, *items[places[i]], *responses[i])) ++sent;
+  }
+  return sent;
+}
+
+void TransactionOutgoing::reply(const Message* to, std::string_view body) {
+  UnitItem& item = *items_[place_of(unit_, items_, to, only_)];
+  check_reply(unit_, item, body);
+  unit_.session().respond(*item.id, body);
+  if (send_reply(unit_, item, body)) ++published_;
+}
+
+void TransactionOutgoing::publish(const OwnedMessage& message) {
+  unit_.session().publish(message, published_id(message));
+  ++published_;
+}
+
+void BufferedOutgoing::reply(const Message* to, std::string_view body) {
+  const std::size_t k = place_of(unit_, items_, to, items_.size() == 1 ? items_.front() : nullptr);
+  check_reply(unit_, *items_[k], body);
+  of_[k].response = body;
+  if (auto reply = reply_record(unit_, *items_[k], body)) of_[k].messages.push_back(std::move(*reply));
+}
+
+void BufferedOutgoing::publish(const OwnedMessage& message) {
+  of_.front().messages.emplace_back(message, published_id(message));
+}
+
+void NoStoreOutgoing::reply(const Message*, std::string_view) { refuse_without_store("reply"); }
+void NoStoreOutgoing::publish(const OwnedMessage&) { refuse_without_store("message"); }
+
+}  // namespace turnstile

@@ -1,0 +1,75 @@
+#include "delivery/plain_run.hpp"
+
+#include "delivery/identify.hpp"
+#include "delivery/reasons.hpp"
+#include "support/failpoint.hpp"
+
+namespace turnstile {
+
+void PlainRun::run(Unit& unit) {
+  PlainRun plain(unit);
+  Items todo;
+  todo.reserve(unit.items().size());
+  for (UnitItem& item : unit.items()) {
+    if (!pass_over_others(item, unit, plain.verdicts_)) todo.push_back(&item);
+  }
+  plain.run_items(todo);
+}
+
+void PlainRun::run_items(const Items& items) {
+  if (!unit_.plan().fingerprint && !unit_.topic().pipeline.one_at_a_time)
+    return run_isolating(unit_, verdicts_, items, [this](const Items& piece) { return run_together(piece); });
+  for (UnitItem* const item : items) {
+    if (unit_.watch().is_over()) return;
+    if (!unit_.is_blocked(*item)) run_alone(*item);
+  }
+}
+
+void PlainRun::run_alone(UnitItem& item) {
+  if (const auto letter = unit_.memory().pending_dead_letter(unit_.place(), item.offset()))
+    return verdicts_.dead_letter(item, *letter);
+  if (is_killer(unit_, item)) return verdicts_.dead_letter(item, reason_killed(unit_, item));
+  const HandlerCall called = call({item.work->message, 1}, item.work->attempt, &item);
+  if (!called.failure) {
+    item.skipped = called.skipped;
+    verdicts_.done(item);
+  } else if (!excuses(*called.failure, {&item})) {
+    verdicts_.failed(item, *called.failure);
+  }
+}
+
+std::optional<Failure> PlainRun::run_together(const Items& items) {
+  if (is_killer(unit_, *items.front())) return Failure{.dead_letter = reason_killed(unit_, *items.front())};
+  const Batch batch(items);
+  HandlerCall called = call(batch.messages, batch.attempt, nullptr);
+  TURNSTILE_FAILPOINT("after-handler");
+  if (!called.failure) {
+    for (UnitItem* const item : items) {
+      item->skipped = called.skipped;
+      verdicts_.done(*item);
+    }
+    return std::nullopt;
+  }
+  if (excuses(*called.failure, items)) return std::nullopt;
+  called.failure->kind =
+      Failure::Kind::failed;  // of whatever store the error is: there is no transaction that it could have broken
+  called.failure->culprit = nullptr;
+  called.failure->handled = items.size();
+  return std::move(called.failure);
+}
+
+HandlerCall PlainRun::call(std::span<const Message> messages, int attempt, UnitItem* alone) {
+  Context::Fields given = fields(alone);
+  given.stop = unit_.watch().start(messages.front());
+  given.attempt = attempt;
+  Context context(given);
+  return call_handler(unit_, messages, context, {}, alone);
+}
+
+Context::Fields PlainRun::fields(const UnitItem*) {
+  return {.fence = unit_.place().fence, .handler = unit_.plan().handler, .mode = unit_.plan().mode};
+}
+
+bool PlainRun::excuses(const Failure&, const Items&) { return false; }
+
+}  // namespace turnstile

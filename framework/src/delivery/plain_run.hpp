@@ -1,0 +1,40 @@
+#pragma once
+// Mode none: handlers run without a transaction.
+
+#include <optional>
+#include <span>
+
+#include "delivery/handler_call.hpp"
+#include "delivery/isolation.hpp"
+#include "delivery/unit.hpp"
+#include "delivery/verdicts.hpp"
+
+namespace turnstile {
+
+class PlainRun {
+ public:
+  static void run(Unit& unit);
+
+  explicit PlainRun(Unit& unit) : unit_(unit), verdicts_(unit) {}
+  virtual ~PlainRun() = default;
+  PlainRun(const PlainRun&) = delete;
+  PlainRun& operator=(const PlainRun&) = delete;
+
+ protected:
+  /// Calls the handler for these, and gives them their verdicts.
+  void run_items(const Items& items);
+  /// What the handler's Context holds besides the attempt and the stop token. `alone`: null for a handler of several messages.
+  [[nodiscard]] virtual Context::Fields fields(const UnitItem* alone);
+  /// The handler's call has failed. True: that was not the handler's failure, and the items have their verdicts.
+  virtual bool excuses(const Failure& failure, const Items& items);
+
+  Unit& unit_;
+  Verdicts verdicts_;
+
+ private:
+  void run_alone(UnitItem& item);
+  std::optional<Failure> run_together(const Items& items);
+  HandlerCall call(std::span<const Message> messages, int attempt, UnitItem* alone);
+};
+
+}  // namespace turnstile

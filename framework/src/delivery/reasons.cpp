@@ -1,0 +1,94 @@
+#include "delivery/reasons.hpp"
+
+#include <fmt/chrono.h>
+
+#include <string>
+
+namespace turnstile {
+
+namespace {
+
+/// Continues "then …". Where no row is kept, `turnstile dlq replay` has nothing to take.
+std::string how_to_publish_again(const Unit& unit) {
+  if (unit.services().dead_letters->keeps_rows(unit.place())) return "publish it again: turnstile dlq replay";
+  const TopicPlan& plan = unit.plan();
+  const std::string to = " to '" + plan.topic + "' again";
+  return plan.dead_letter ? "publish its record in the topic '" + *plan.dead_letter + "'" + to : "publish it" + to;
+}
+
+}  // namespace
+
+bool is_killer(const Unit& unit, const UnitItem& item) {
+  const auto& suspicion = unit.place().suspicion;
+  return suspicion && suspicion->deaths(item.offset()) >= unit.plan().retry.attempts;
+}
+
+UnitItem* first_too_old(const Unit& unit, const Items& items) {
+  const auto& retention = unit.services().retention;
+  if (!retention || unit.plan().too_old == HorizonPolicy::run) return nullptr;
+  const Timestamp line = retention->horizon_estimate();
+  bool asked = false;
+  for (UnitItem* const item : items) {
+    const Timestamp time = item->message().timestamp();
+    if (time == Timestamp{} || time >= line) continue;  // of the first kind nobody knows when they were made
+    if (!asked) retention->declare(*unit.services().store);
+    asked = true;
+    if (time < retention->all_since()) return item;
+  }
+  return nullptr;
+}
+
+DeadLetter reason_killed(const Unit& unit, const UnitItem& item) {
+  const int deaths = unit.place().suspicion->deaths(item.offset());
+  return {
+      DeadReason::killed_process,
+      std::to_string(deaths) +
+          " processes died while they ran only this message. Find out of what (their logs, core dumps, the kernel's log of "
+          "processes killed for lack of memory), mend the handler, then " +
+          how_to_publish_again(unit),
+      deaths};
+}
+
+DeadLetter reason_too_old(const Unit& unit, const UnitItem& item) {
+  const auto text = [](Timestamp time) {
+    return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
+  };
+  return {DeadReason::too_old,
+          "it is from " + text(item.message().timestamp()) + ", and ids are all remembered since " +
+              text(unit.services().retention->all_since()) +
+              ": whether it has taken effect is not known. If it has not, " + how_to_publish_again(unit) +
+              "; if old times are no sign of old deliveries, set too_old = \"run\"",
+          0};
+}
+
+DeadLetter reason_no_session(const Unit& unit, const UnitItem& item) {
+  return {
+      DeadReason::no_session,
+      "its producer session " + item.request.request.producer.text() +
+          " is not known, or had expired when it was sent, so that nobody can tell whether it was sent before. If it has not taken "
+          "effect, " +
+          how_to_publish_again(unit),
+      0};
+}
+
+DeadLetter reason_forged(const Unit&, const UnitItem& item) {
+  return {DeadReason::forged,
+          "its header request-proof was not made with the secret of producer session " +
+              item.request.request.producer.text() + " for this topic: somebody else has numbered it",
+          0};
+}
+
+DeadLetter reason_outside_window(const Unit& unit, const UnitItem& item) {
+  return {
+      DeadReason::outside_window,
+      "its number " + std::to_string(item.request.request.number) +
+          " is outside the window of its producer's last numbers: too far behind them, or further ahead than any producer counts. "
+          "Whether it took effect is not known. If it has not, " +
+          how_to_publish_again(unit) + "; if this happens often, raise request_window (" +
+          std::to_string(unit.plan().request_window) + ")",
+      0};
+}
+
+DeadLetter reason_mismatch() { return {DeadReason::mismatch, "the id was seen before with another payload", 0}; }
+
+}  // namespace turnstile

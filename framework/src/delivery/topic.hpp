@@ -1,0 +1,54 @@
+#pragma once
+// A topic of this process, as its units use it: plan, handler, services, and what it remembers between units.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "config/topic_plan.hpp"
+#include "delivery/dead_letters.hpp"
+#include "delivery/lease_renewer.hpp"
+#include "delivery/producer_secrets.hpp"
+#include "delivery/topic_memory.hpp"
+#include "inbox/purger.hpp"
+#include "support/observers.hpp"
+#include "support/run_log.hpp"
+#include "turnstile/handler.hpp"
+#include "turnstile/ports/inbox.hpp"
+
+namespace turnstile {
+
+struct TopicServices {
+  std::shared_ptr<InboxStore> store;             ///< null where the mode has no store
+  std::shared_ptr<Retention> retention{};        ///< how far back ids are known; null without a store
+  std::shared_ptr<LeaseRenewer> claims{};        ///< null unless the mode is leased
+  std::shared_ptr<ProducerSecrets> producers{};  ///< null unless producers number their requests
+  std::shared_ptr<Trials> trials{};              ///< null where the program has no store
+  std::shared_ptr<DeadLetters> dead_letters;
+  std::shared_ptr<const RunLog> run_log;
+  Observers observers{};
+  std::chrono::milliseconds lock_timeout{5'000};
+  std::chrono::milliseconds idle_timeout{30'000};
+  /// Something was committed to the outbox. Called on a worker's thread; may be empty.
+  std::function<void()> on_published{};
+  /// Where the policy is `raise`: the caller throws Duplicate itself, so there is nothing to dead-letter.
+  bool caller_raises = false;
+};
+
+struct Topic {
+  Topic(TopicPlan its_plan, Pipeline its_pipeline, HandlerId its_handler, TopicServices its_services)
+      : plan(std::move(its_plan)),
+        pipeline(std::move(its_pipeline)),
+        handler(std::move(its_handler)),
+        services(std::move(its_services)),
+        memory(plan.stop_after_dead) {}
+
+  TopicPlan plan;
+  Pipeline pipeline;
+  HandlerId handler;
+  TopicServices services;
+  TopicMemory memory;
+};
+
+}  // namespace turnstile

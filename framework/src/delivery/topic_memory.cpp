@@ -1,0 +1,99 @@
+#include "delivery/topic_memory.hpp"
+
+#include <algorithm>
+
+namespace turnstile {
+
+namespace {
+
+/// When a process dies, nobody knows what became of a message whose handler had begun. The store therefore records each
+/// begin by itself, just before the handler, which costs about a tenth of this time. Only where handlers take even less
+/// does it record several together.
+constexpr std::int64_t kBegunTogetherNs = 200'000;
+constexpr std::int64_t kMostBegunTogether = 8;
+/// Handlers that have to be timed first.
+constexpr std::int64_t kTimedFirst = 64;
+
+}  // namespace
+
+const TopicMemory::Pending* TopicMemory::pending(const OwnedPartition& place, Offset offset) const {
+  const auto it = pending_.find({place.at.partition, offset});
+  return it == pending_.end() || it->second.fence != place.fence ? nullptr : &it->second;
+}
+
+std::optional<DeadLetter> TopicMemory::pending_dead_letter(const OwnedPartition& place, Offset offset) const {
+  if (pending_count_.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const Pending* const found = pending(place, offset);
+  return found == nullptr ? std::nullopt : std::optional(found->dead_letter);
+}
+
+std::optional<std::string> TopicMemory::why_dead_letter_waits(const OwnedPartition& place, Offset offset) const {
+  if (pending_count_.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const Pending* const found = pending(place, offset);
+  if (found == nullptr) return std::nullopt;
+  return "the message is dead (" + std::string(to_text(found->dead_letter.reason)) +
+         ") and no dead letter yet: " + found->refused;
+}
+
+void TopicMemory::keep_pending(const OwnedPartition& place, Offset offset, const DeadLetter& dead_letter,
+                               const std::string& refused) {
+  const std::lock_guard lock(mutex_);
+  pending_[{place.at.partition, offset}] = {place.fence, dead_letter, refused};
+  pending_count_ = pending_.size();
+}
+
+void TopicMemory::drop_pending(const OwnedPartition& place, Offset offset) {
+  if (pending_count_.load(std::memory_order_relaxed) == 0) return;
+  const std::lock_guard lock(mutex_);
+  pending_.erase({place.at.partition, offset});
+  pending_count_ = pending_.size();
+}
+
+int TopicMemory::count_busy(const OwnedPartition& place, Offset offset) {
+  const std::lock_guard lock(mutex_);
+  const int count = ++busy_[{place.at.partition, offset}];
+  busy_count_ = busy_.size();
+  return count;
+}
+
+void TopicMemory::forget_busy(const OwnedPartition& place, Offset offset) {
+  if (busy_count_.load(std::memory_order_relaxed) == 0) return;
+  const std::lock_guard lock(mutex_);
+  busy_.erase({place.at.partition, offset});
+  busy_count_ = busy_.size();
+}
+
+void TopicMemory::note_unrecorded(const MessageId& id) {
+  const std::lock_guard lock(mutex_);
+  unrecorded_.insert(id);
+  unrecorded_count_ = unrecorded_.size();
+}
+
+void TopicMemory::drop_unrecorded(const MessageId& id) {
+  if (unrecorded_count_.load(std::memory_order_relaxed) == 0) return;
+  const std::lock_guard lock(mutex_);
+  unrecorded_.erase(id);
+  unrecorded_count_ = unrecorded_.size();
+}
+
+bool TopicMemory::is_unrecorded(const MessageId& id) const {
+  if (unrecorded_count_.load(std::memory_order_relaxed) == 0) return false;
+  const std::lock_guard lock(mutex_);
+  return unrecorded_.contains(id);
+}
+
+std::size_t TopicMemory::begun_together() const noexcept {
+  if (timed_.load(std::memory_order_relaxed) < kTimedFirst) return 1;
+  const auto mean = std::max<std::int64_t>(1, mean_handler_ns_.load(std::memory_order_relaxed));
+  return static_cast<std::size_t>(std::clamp<std::int64_t>(kBegunTogetherNs / mean, 1, kMostBegunTogether));
+}
+
+void TopicMemory::note_handler_time(std::chrono::nanoseconds took) noexcept {
+  const auto mean = mean_handler_ns_.load(std::memory_order_relaxed);
+  const auto before = timed_.fetch_add(1, std::memory_order_relaxed);
+  mean_handler_ns_.store(before == 0 ? took.count() : mean + (took.count() - mean) / 16, std::memory_order_relaxed);
+}
+
+}  // namespace turnstile

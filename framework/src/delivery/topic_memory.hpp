@@ -1,0 +1,71 @@
+#pragma once
+// What a topic remembers between two units: dead letters that could not be kept, how often messages were busy, effects
+// that were not recorded, and how long handlers take.
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "delivery/dead_letter_streaks.hpp"
+#include "delivery/dead_letters.hpp"
+#include "delivery/owned_partition.hpp"
+
+namespace turnstile {
+
+/// Thread-safe.
+class TopicMemory {
+ public:
+  /// See DeadLetterStreaks.
+  explicit TopicMemory(std::int64_t stop_after_dead) : streaks_(stop_after_dead) {}
+
+  /// A dead letter that could not be kept yet: its handler must not run again, unless another process has owned the partition since.
+  [[nodiscard]] std::optional<DeadLetter> pending_dead_letter(const OwnedPartition& place, Offset offset) const;
+  /// Why it could not be kept, the last time; nothing: there is none.
+  [[nodiscard]] std::optional<std::string> why_dead_letter_waits(const OwnedPartition& place, Offset offset) const;
+  void keep_pending(const OwnedPartition& place, Offset offset, const DeadLetter& dead_letter,
+                    const std::string& refused);
+  void drop_pending(const OwnedPartition& place, Offset offset);
+
+  /// How often in a row the database was busy when the message's handler, or the commit, used it.
+  int count_busy(const OwnedPartition& place, Offset offset);
+  void forget_busy(const OwnedPartition& place, Offset offset);
+
+  /// Mode leased: messages that took effect, and whose claims were gone before that was recorded.
+  void note_unrecorded(const MessageId& id);
+  void drop_unrecorded(const MessageId& id);
+  [[nodiscard]] bool is_unrecorded(const MessageId& id) const;
+
+  /// Mode leased: for how many messages at once the store records that their handlers begin.
+  [[nodiscard]] std::size_t begun_together() const noexcept;
+  void note_handler_time(std::chrono::nanoseconds took) noexcept;
+
+  [[nodiscard]] DeadLetterStreaks& streaks() noexcept { return streaks_; }
+
+ private:
+  struct Pending {
+    std::optional<Fence> fence;  ///< under which the message died
+    DeadLetter dead_letter;
+    std::string refused;  ///< why it could not be kept, the last time
+  };
+  [[nodiscard]] const Pending* pending(const OwnedPartition& place, Offset offset) const;  ///< under mutex_
+
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::int32_t, Offset>, Pending> pending_;
+  std::atomic<std::size_t> pending_count_{0};
+  std::map<std::pair<std::int32_t, Offset>, int> busy_;
+  std::atomic<std::size_t> busy_count_{0};
+  std::set<MessageId> unrecorded_;
+  std::atomic<std::size_t> unrecorded_count_{0};
+  std::atomic<std::int64_t> timed_{0};            ///< handlers of one message each
+  std::atomic<std::int64_t> mean_handler_ns_{0};  ///< moving average
+  DeadLetterStreaks streaks_;
+};
+
+}  // namespace turnstile

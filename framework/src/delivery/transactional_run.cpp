@@ -1,0 +1,257 @@
+#include "delivery/transactional_run.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "delivery/handler_call.hpp"
+#include "delivery/identify.hpp"
+#include "delivery/reasons.hpp"
+#include "message/replay.hpp"
+#include "support/failpoint.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using Kind = Failure::Kind;
+
+/// When the database was busy so many times in a row while a message's statements ran, or ended the connection, that counts as a failure
+/// of the message: no waiting helps a handler that locks against itself, or crashes the server's process. In an outage begin() fails,
+/// which is not counted.
+constexpr int kMostBusy = 10;
+
+bool is_lost(Standing standing) { return standing == Standing::lost || standing == Standing::lost_unseen; }
+
+/// Another store throws errors of the same types as ours. They leave our transaction sound, and are failures of the handler. libpqxx
+/// throws types of its own for what exec() throws as StoreBusy and StoreUnavailable.
+void judge(Failure& failure, Standing standing, UnitItem* culprit) {
+  if (failure.outcome) return;
+  if (standing == Standing::sound || failure.kind == Kind::fenced) {
+    failure.kind = Kind::failed;
+    failure.culprit = culprit;
+  }
+  if (failure.kind == Kind::failed && standing == Standing::busy) failure.kind = Kind::busy;
+  if (failure.kind == Kind::failed && standing == Standing::lost) failure.kind = Kind::unavailable;
+  failure.by_handler = failure.kind == Kind::busy || (failure.kind == Kind::unavailable && is_lost(standing));
+}
+
+Failure refused(UnitItem* culprit, DeadLetter letter) { return {.culprit = culprit, .dead_letter = std::move(letter)}; }
+
+}  // namespace
+
+void TransactionalRun::run(Unit& unit) {
+  TransactionalRun transactional(unit);
+  Items todo = identify(unit, transactional.verdicts_);
+  if (unit.plan().numbering == Numbering::requests && !verify_producers(unit, transactional.verdicts_, todo)) return;
+  run_isolating(unit, transactional.verdicts_, std::move(todo),
+                [&](const Items& items) { return transactional.attempt(items); });
+}
+
+std::optional<Failure> TransactionalRun::attempt(const Items& items) {
+  for (UnitItem* const item : items) item->skipped = item->replied = false;
+  published_ = handled_ = 0;
+  overdue_ = nullptr;
+  auto failure = transact(items);
+  if (!failure) {
+    verdicts_.committed(items);
+    return std::nullopt;
+  }
+  session().rollback();
+  // The server may end a transaction that was open for too long, and the next statement, of whatever message, finds that out.
+  if (failure->kind == Kind::failed && !failure->dead_letter && overdue_ != nullptr) failure->culprit = overdue_;
+  failure->handled = handled_;
+  return failure->by_handler ? count_busy(items, std::move(*failure)) : std::move(failure);
+}
+
+std::optional<Failure> TransactionalRun::transact(const Items& items) {
+  if (auto failure = begin(items)) return failure;
+  TURNSTILE_FAILPOINT("after-claim");
+  Items fresh;
+  fresh.reserve(items.size());
+  std::copy_if(items.begin(), items.end(), std::back_inserter(fresh),
+               [](const UnitItem* item) { return item->admission == Admission::fresh; });
+  if (auto failure = refuse(items, fresh)) return failure;
+  const bool answers = unit_.plan().duplicates == DuplicatePolicy::replay && fresh.size() < items.size();
+  if (fresh.empty() && !answers) {
+    session().rollback();
+    return std::nullopt;
+  }
+  if (!fresh.empty()) {
+    if (auto failure = run_handlers(items, fresh)) return failure;
+  }
+  if (answers) {
+    if (auto failure = guarded(items, nullptr, [&] { published_ += answer_duplicates(unit_, items); })) return failure;
+  }
+  return commit(items, fresh);
+}
+
+std::optional<Failure> TransactionalRun::begin(const Items& items) {
+  return guarded([&] {
+    const auto admissions = session().begin(unit_.scope(), unit_.entries(items));
+    for (std::size_t k = 0; k < items.size(); ++k) items[k]->admission = admissions[k];
+  });
+}
+
+/// Dead-letters the first message that must not run before anything behind it is committed: that commit could move the partition past it.
+std::optional<Failure> TransactionalRun::refuse(const Items& items, const Items& fresh) {
+  UnitItem* old = nullptr;
+  if (auto failure = guarded([&] { old = first_too_old(unit_, fresh); })) return failure;
+  for (UnitItem* const item : fresh) {
+    if (is_killer(unit_, *item)) return refused(item, reason_killed(unit_, *item));
+  }
+  for (UnitItem* const item : items) {
+    if (item == old) return refused(item, reason_too_old(unit_, *item));
+    if (item->admission == Admission::outside) return refused(item, reason_outside_window(unit_, *item));
+    if (item->admission == Admission::no_session) return refused(item, reason_no_session(unit_, *item));
+  }
+  return std::nullopt;
+}
+
+std::optional<Failure> TransactionalRun::run_handlers(const Items& items, const Items& fresh) {
+  return unit_.topic().pipeline.one_at_a_time ? run_one_by_one(items) : run_as_batch(items, fresh);
+}
+
+std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    UnitItem& item = *items[k];
+    if (item.admission != Admission::fresh) continue;
+    // By the clock: a process that was suspended in the midst of a unit has not been told yet.
+    if (unit_.watch().is_over()) return Failure{.kind = Kind::cancelled};
+    session().at_message(k);
+    const Items alone{&item};
+    TransactionOutgoing outgoing(unit_, alone, &item);
+    Context context({.tx = &session().transaction(),
+                     .outgoing = &outgoing,
+                     .stop = unit_.watch().start(item.message()),
+                     .attempt = item.work->attempt,
+                     .fence = unit_.place().fence,
+                     .message_id = item.id,
+                     .handler = unit_.plan().handler});
+    ++handled_;
+    const auto began = std::chrono::steady_clock::now();
+    HandlerCall called = call_handler(unit_, {item.work->message, 1}, context, items, &item);
+    if (overdue_ == nullptr && std::chrono::steady_clock::now() - began >= unit_.plan().handler_timeout)
+      overdue_ = &item;
+    item.skipped = called.skipped;
+    published_ += outgoing.published();
+    if (called.failure) {
+      judge(*called.failure, session().standing(), &item);
+      return std::move(called.failure);
+    }
+    TURNSTILE_FAILPOINT("after-handler");
+  }
+  return std::nullopt;
+}
+
+std::optional<Failure> TransactionalRun::run_as_batch(const Items& items, const Items& fresh) {
+  if (unit_.watch().is_over()) return Failure{.kind = Kind::cancelled};
+  const Batch batch(fresh);
+  session().at_message(static_cast<std::size_t>(std::find(items.begin(), items.end(), fresh.front()) - items.begin()));
+  TransactionOutgoing outgoing(unit_, fresh, nullptr);
+  Context context({.tx = &session().transaction(),
+                   .outgoing = &outgoing,
+                   .stop = unit_.watch().start(batch.messages.front()),
+                   .attempt = batch.attempt,
+                   .fence = unit_.place().fence,
+                   .handler = unit_.plan().handler,
+                   .mode = unit_.plan().mode});
+  handled_ = fresh.size();
+  HandlerCall called = call_handler(unit_, batch.messages, context, items, nullptr);
+  for (UnitItem* const item : fresh) item->skipped = called.skipped;
+  published_ += outgoing.published();
+  TURNSTILE_FAILPOINT("after-handler");
+  if (called.failure) {
+    judge(*called.failure, session().standing(), nullptr);
+    called.failure->culprit = nullptr;  // an error of a deferred statement names the batch, not a message in it
+  }
+  return std::move(called.failure);
+}
+
+std::optional<Failure> TransactionalRun::commit(const Items& items, const Items& fresh) {
+  TURNSTILE_FAILPOINT("before-commit");
+  if (unit_.watch().permit_is_lost()) {
+    unit_.services().run_log->warn(
+        unit_.place().at, unit_.plan().handler, items.front()->offset(),
+        "rolled back: the lease of its permit ended while it ran, so that others may have run "
+        "beside it; it runs again");
+    return Failure{.kind = Kind::cancelled};
+  }
+  // A handler may have gone on past the end of its permit, or of its partition: what it did here is not made permanent.
+  if (unit_.watch().cancelled()) return Failure{.kind = Kind::cancelled};
+  std::optional<std::string> in_doubt;
+  auto failure = guarded(items, nullptr, [&] {
+    try {
+      session().commit();
+    } catch (const CommitInDoubt& e) {
+      in_doubt = e.what();
+    }
+  });
+  if (in_doubt) return decide_doubt(items, fresh, *in_doubt);
+  if (failure) {
+    failure->by_handler =
+        failure->kind == Kind::busy || (failure->kind == Kind::unavailable && is_lost(session().standing()));
+  }
+  if (published_ > 0 && unit_.services().on_published) unit_.services().on_published();
+  TURNSTILE_FAILPOINT("after-commit");
+  return failure;
+}
+
+/// The answer to COMMIT was lost. The ids of the batch went in together or not at all: look for them (hazard: commit-in-doubt). What is
+/// not there runs again, and the inbox settles what a transaction still in flight may yet bring.
+std::optional<Failure> TransactionalRun::decide_doubt(const Items& items, const Items& fresh, const std::string& why) {
+  const auto& run_log = *unit_.services().run_log;
+  run_log.warn(unit_.place().at, unit_.plan().handler, items.front()->offset(),
+               "commit in doubt, looking it up: " + why);
+  // The next try is told: it waits for the row that the one in doubt may still have locked. What was only answered again has no id
+  // to look for; a reply that goes out twice has the same one.
+  const Failure lost{.kind = Kind::busy, .why = why, .by_handler = true};
+  if (unit_.plan().mode == Mode::sequence || fresh.empty()) return lost;
+  std::vector<MessageId> ids;
+  for (const UnitItem* item : fresh) ids.push_back(*item->id);
+  bool all = false;
+  if (auto failure = guarded([&] {
+        const auto settled = session().settled(unit_.topic().handler, unit_.place().fence, ids);
+        all = std::all_of(settled.begin(), settled.end(), [](bool there) { return there; });
+      }))
+    return failure;
+  run_log.info(unit_.place().at, unit_.plan().handler, items.front()->offset(),
+               all ? "commit in doubt: it was committed" : "commit in doubt: not there, running it again");
+  return all ? std::nullopt : std::optional(lost);
+}
+
+/// Busy in the handler's statements, or their connection lost: counts that. From kMostBusy in a row on it is a failure.
+Failure TransactionalRun::count_busy(const Items& items, Failure failure) {
+  const Items blamed = failure.culprit != nullptr ? Items{failure.culprit} : items;
+  for (const UnitItem* item : blamed)
+    failure.busy_tries = std::max(failure.busy_tries, unit_.memory().count_busy(unit_.place(), item->offset()));
+  if (failure.busy_tries >= kMostBusy) {
+    return {
+        .culprit = failure.culprit,
+        .why =
+            "the database was busy (a lock that was not free in time, a deadlock or a serialization failure, see the SQLSTATE), or "
+            "ended the connection, " +
+            std::to_string(failure.busy_tries) +
+            " times in a row while the handler's statements ran, which counts as one attempt: " + failure.why,
+        .handled = failure.handled};
+  }
+  // Where the store answers, it is no outage: nothing but this message waits.
+  if (failure.kind == Kind::unavailable && store_answers()) {
+    unit_.services().run_log->warn(unit_.place().at, unit_.plan().handler, items.front()->offset(),
+                                   "the connection to the database was lost while statements of the handler ran; the "
+                                   "database answers, and they run again: " +
+                                       failure.why);
+    failure.kind = Kind::busy;
+  }
+  return failure;
+}
+
+bool TransactionalRun::store_answers() const {
+  try {
+    static_cast<void>(unit_.services().store->history());
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace turnstile

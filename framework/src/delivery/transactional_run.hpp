@@ -1,0 +1,45 @@
+#pragma once
+// Modes transactional and sequence: the ids of a batch, its handlers' effects and the commit are one transaction.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "delivery/isolation.hpp"
+#include "delivery/outgoing.hpp"
+#include "delivery/unit.hpp"
+#include "delivery/verdicts.hpp"
+
+namespace turnstile {
+
+class TransactionalRun {
+ public:
+  static void run(Unit& unit);
+
+ private:
+  explicit TransactionalRun(Unit& unit) : unit_(unit), verdicts_(unit) {}
+
+  /// One transaction. On success its items have their verdicts.
+  std::optional<Failure> attempt(const Items& items);
+  std::optional<Failure> transact(const Items& items);
+  std::optional<Failure> begin(const Items& items);
+  std::optional<Failure> refuse(const Items& items, const Items& fresh);
+  std::optional<Failure> run_handlers(const Items& items, const Items& fresh);
+  std::optional<Failure> run_one_by_one(const Items& items);
+  std::optional<Failure> run_as_batch(const Items& items, const Items& fresh);
+  std::optional<Failure> commit(const Items& items, const Items& fresh);
+  std::optional<Failure> decide_doubt(const Items& items, const Items& fresh, const std::string& why);
+  Failure count_busy(const Items& items, Failure failure);
+  [[nodiscard]] bool store_answers() const;
+  [[nodiscard]] InboxSession& session() const noexcept { return unit_.session(); }
+
+  Unit& unit_;
+  Verdicts verdicts_;
+  // Of the last attempt:
+  std::size_t published_ = 0;
+  std::size_t handled_ = 0;      ///< messages whose handler was called
+  UnitItem* overdue_ = nullptr;  ///< ran for longer than handler_timeout
+};
+
+}  // namespace turnstile

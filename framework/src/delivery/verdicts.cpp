@@ -1,0 +1,211 @@
+#include "delivery/verdicts.hpp"
+
+#include <algorithm>
+#include <random>
+
+#include "delivery/backoff.hpp"
+#include "delivery/reasons.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+/// A concurrent transaction is short. What collided with it runs again after this, with jitter (hazard: blocked-insert,
+/// insert-order).
+constexpr milliseconds kBusyDelay{20};
+/// kBusyDelay doubles with each try, up to this: locks that are held for seconds do not make a dead letter.
+constexpr milliseconds kMostBusyDelay{2'000};
+constexpr int kMostDoublings = 10;
+/// How soon a handler is tried again that cannot do without the store, in a topic that goes on without it.
+constexpr milliseconds kWithoutStoreDelay{500};
+/// Between two tries to put a message into a dead letter topic that refuses it.
+constexpr milliseconds kRefusedDelay{2'000};
+/// A partition that has stopped for dead letters goes on when another message went well. In its own order none does.
+constexpr milliseconds kStoppedDelay{30'000};
+
+/// From 0 to 1.
+double chance() {
+  thread_local std::minstd_rand generator{std::random_device{}()};
+  return std::uniform_real_distribution<double>(0.0, 1.0)(generator);
+}
+
+std::string text_of(DeadLetters::Kept kept, const TopicPlan& plan) {
+  switch (kept) {
+    case DeadLetters::Kept::sent: return "dead letter to '" + plan.dead_letter.value_or("") + "'";
+    case DeadLetters::Kept::parked: return "parked";
+    case DeadLetters::Kept::went_round:
+      return "parked, and not sent to '" + plan.dead_letter.value_or("") +
+             "': it has been a dead letter 16 times (header turnstile-deaths). Do dead letter topics lead in a circle, "
+             "or is it replayed again and again?";
+    case DeadLetters::Kept::before: return "has died again: it was buried before, and is not sent a second time";
+  }
+  return {};
+}
+
+}  // namespace
+
+void Verdicts::done(UnitItem& item) {
+  item.verdict.kind = Verdict::Kind::settled;
+  ++(item.skipped ? unit_.result().counts.skipped : unit_.result().counts.done);
+}
+
+void Verdicts::committed(const Items& items) {
+  for (UnitItem* const item : items) {
+    unit_.memory().forget_busy(unit_.place(), item->offset());
+    switch (item->admission) {
+      case Admission::fresh: done(*item); break;
+      case Admission::mismatch: dead_letter(*item, reason_mismatch()); break;
+      case Admission::duplicate: duplicate(*item); break;
+      case Admission::outside:
+      case Admission::no_session: break;  // refused, so that their transaction was rolled back
+    }
+  }
+}
+
+void Verdicts::duplicate(UnitItem& item) {
+  if (unit_.plan().duplicates == DuplicatePolicy::raise) {
+    if (!unit_.services().caller_raises) {
+      dead_letter(item, {DeadReason::duplicate, "the id was seen before, and this topic raises duplicates", 0});
+      return;
+    }
+    unit_.result().raises = true;
+  }
+  item.verdict.kind = Verdict::Kind::settled;
+  ++unit_.result().counts.duplicates;
+}
+
+void Verdicts::failed(UnitItem& item, const Failure& failure) {
+  const TopicPlan& plan = unit_.plan();
+  const int attempt = item.work->attempt;
+  unit_.memory().forget_busy(unit_.place(), item.offset());
+  if (failure.dead_letter) return dead_letter(item, *failure.dead_letter);
+  const std::string why = failure.why.empty() ? "the handler gave no reason" : failure.why;
+  if (failure.outcome && failure.outcome->kind() == Outcome::Kind::dead_letter)
+    return dead_letter(item, {DeadReason::rejected, why, attempt});
+  if (attempt >= plan.retry.attempts && plan.dead_letter) return dead_letter(item, {DeadReason::failed, why, attempt});
+  const bool asked = failure.outcome && failure.outcome->kind() == Outcome::Kind::retry_after;
+  retry(item, asked ? failure.outcome->delay() : backoff(plan.retry, attempt, chance()), attempt + 1, why);
+}
+
+void Verdicts::retry(UnitItem& item, milliseconds delay, int attempt, const std::string& why) {
+  item.verdict = {Verdict::Kind::retry, delay, attempt};
+  ++unit_.result().counts.retried;
+  unit_.block(item);
+  const auto& services = unit_.services();
+  const TopicPlan& plan = unit_.plan();
+  services.run_log->warn(
+      unit_.place().at, plan.handler, item.offset(),
+      "attempt " + std::to_string(attempt - 1) + " failed, again in " + std::to_string(delay.count()) + " ms: " + why);
+  services.observers.tell(&Observer::on_retry, MessageReport{plan.topic, unit_.place().at.partition, item.offset(),
+                                                             plan.handler, attempt - 1, why, delay});
+}
+
+void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
+  const auto& services = unit_.services();
+  const TopicPlan& plan = unit_.plan();
+  const OwnedPartition& place = unit_.place();
+  const std::string reason(to_text(letter.reason));
+  if (stops_for(item, letter)) return;
+  std::string refused;
+  try {
+    if (services.dead_letters->possible(plan, place)) {
+      const auto kept =
+          services.dead_letters->keep(item.message(), item.id, place, plan, unit_.topic().handler, letter);
+      unit_.memory().drop_pending(place, item.offset());
+      item.verdict.kind = Verdict::Kind::settled;
+      ++unit_.result().counts.dead;
+      services.run_log->warn(place.at, plan.handler, item.offset(),
+                             text_of(kept, plan) + " (" + reason + " after " + std::to_string(letter.attempts) +
+                                 " attempts): " + letter.error);
+      services.observers.tell(
+          &Observer::on_dead_letter,
+          MessageReport{
+              plan.topic, place.at.partition, item.offset(), plan.handler, letter.attempts, letter.error, {}});
+      return;
+    }
+    refused = "there is no place for it; give the topic a dead_letter";
+  } catch (const Fenced& e) {  // the partition's next owner runs it
+    unit_.memory().streaks().take_back(place, letter.reason);
+    unit_.end(UnitResult::End::fenced, e.what());
+    return unit_.block(item);
+  } catch (const StoreUnavailable& e) {
+    unit_.result().row_waits = true;
+    refused = e.what();
+  } catch (const std::exception& e) {
+    refused = e.what();
+  }
+  unit_.memory().streaks().take_back(place, letter.reason);
+  const bool first = !unit_.memory().pending_dead_letter(place, item.offset());
+  wait_to_dead_letter(item, letter, refused, kRefusedDelay);
+  if (first) {
+    services.run_log->error(place.at, plan.handler, item.offset(),
+                            "stopped: the message is dead (" + reason + ": " + letter.error +
+                                ") and its dead letter was refused: " + refused + "; going on as soon as it is taken");
+  }
+}
+
+/// Nothing may pass it, and nothing is lost.
+void Verdicts::wait_to_dead_letter(UnitItem& item, const DeadLetter& letter, const std::string& why,
+                                   milliseconds delay) {
+  unit_.memory().keep_pending(unit_.place(), item.offset(), letter, why);
+  wait(item, delay);
+  unit_.result().refused = true;
+  unit_.result().why = why;
+}
+
+/// True: the messages before it became dead letters for the same reason, so that the partition stops here.
+bool Verdicts::stops_for(UnitItem& item, const DeadLetter& letter) {
+  unit_.note_successes();
+  const OwnedPartition& place = unit_.place();
+  DeadLetterStreaks& streaks = unit_.memory().streaks();
+  const auto count = streaks.count(place, letter.reason);
+  if (!count) return false;
+  const std::string why =
+      std::to_string(*count) + " messages in a row became dead letters for the same reason, " +
+      std::string(to_text(letter.reason)) +
+      ", and nothing went well between them (stop_after_dead = " + std::to_string(unit_.plan().stop_after_dead) +
+      "). " + remedy_for(letter.reason, unit_.plan(), unit_.services().dead_letters->keeps_rows(place)) +
+      ". Then restart the consumer";
+  wait_to_dead_letter(item, letter, why, kStoppedDelay);
+  unit_.result().stopped = true;
+  if (streaks.tell_of(place)) {
+    unit_.services().run_log->error(place.at, unit_.plan().handler, item.offset(),
+                                    "partition stopped: " + why + ". The last one: " + letter.error);
+  }
+  return true;
+}
+
+void Verdicts::skip_dead(UnitItem& item) {
+  item.verdict.kind = Verdict::Kind::settled;
+  ++unit_.result().counts.dead;
+  unit_.services().run_log->info(unit_.place().at, unit_.plan().handler, item.offset(),
+                                 "is a dead letter already: not run (turnstile dlq replay runs it)");
+}
+
+void Verdicts::pass_over(UnitItem& item, std::string_view handler) {
+  item.verdict.kind = Verdict::Kind::settled;
+  ++unit_.result().counts.duplicates;
+  unit_.services().run_log->info(unit_.place().at, unit_.plan().handler, item.offset(),
+                                 "passed over: it is a dead letter again, of handler " + std::string(handler));
+}
+
+void Verdicts::again_soon(const Items& items, const std::string& why, int tries) {
+  unit_.services().run_log->debug(unit_.place().at, unit_.plan().handler, items.front()->offset(),
+                                  "busy, again soon: " + why);
+  const auto most = std::min(kBusyDelay * (1 << std::clamp(tries - 1, 0, kMostDoublings)), kMostBusyDelay);
+  for (UnitItem* const item : items)
+    wait(*item, milliseconds(1 + static_cast<int>(chance() * static_cast<double>(most.count()))));
+}
+
+void Verdicts::wait_for_store(const Items& items) {
+  for (UnitItem* const item : items) wait(*item, kWithoutStoreDelay);
+}
+
+void Verdicts::wait(UnitItem& item, milliseconds delay) {
+  item.verdict = {Verdict::Kind::retry, delay, item.work->attempt};
+  unit_.block(item);
+}
+
+}  // namespace turnstile
