@@ -1,4 +1,4 @@
-// The engine alone: mode none, handlers that sleep (or do nothing), no database.
+// The engine alone: mode at_least_once, handlers that sleep (or do nothing), no database.
 //   --brokers B --topic T --messages N --ms 0 [--order partition|key|none] [--at-once 0] [--seconds 0]
 //   --at-once   limit, and as many workers; 0: the defaults
 //   --seconds   stop after so long, for the memory bar; then --messages only says how many there are

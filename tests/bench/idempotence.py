@@ -48,8 +48,8 @@ class Idempotence:
         return report
 
     # What numbers messages instead of remembering each id, against mode transactional: how bench_fw_once is told so, and the bound.
-    NUMBERED = {"sequence-ratio": ({"mode": "sequence", "message_id": "request"}, 1.0),
-                "offset-ratio": ({"mode": "sequence"}, 1.1)}
+    NUMBERED = {"numbered-ratio": ({"mode": "numbered"}, 1.0),
+                "offset-ratio": ({"mode": "by_offset"}, 1.1)}
     PRODUCERS = 4
 
     def numbered(self, name):
@@ -82,7 +82,7 @@ class Idempotence:
         partitions = 4
         rows = self.p.sql(f"SELECT (SELECT count(*) FROM {self.schema}.inbox) || ' ' || (SELECT count(*) FROM {self.schema}.progress) "
                           f"|| ' ' || (SELECT count(*) FROM {self.schema}.producer_window)")
-        windows = self.PRODUCERS * partitions if name == "sequence-ratio" else 0
+        windows = self.PRODUCERS * partitions if name == "numbered-ratio" else 0
         if rows != f"0 {partitions} {windows}":
             raise self.failed(f"{name}: ids, partitions and windows {rows}, not 0 {partitions} {windows}")
 

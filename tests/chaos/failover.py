@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fails PostgreSQL over to a replica that lags, under load, and counts what was lost and what was doubled.
 
-    tests/chaos/failover.py [--failovers 20] [--modes transactional,sequence,numbered,leased,rerun] [--rate 300] [--seed N] [--known-bad 6]
+    tests/chaos/failover.py [--failovers 20] [--modes transactional,by_offset,numbered,leased,rerun] [--rate 300] [--seed N] [--known-bad 6]
 
 A primary and a streaming replica of this run's own. Two consumers of one group work off a load; at random moments the primary stops
 sending to its replica, for 0, 0.3 or 3 s, and is then killed; the replica becomes the primary, and a new replica of it takes the old one's
@@ -9,7 +9,7 @@ place. In the end each message is counted: in the database, or, in the leased mo
 which the handlers wrote.
 
 The known-bad builds must be caught by the same count: one that sees no other history of the database, nor a watermark that is behind (in mode transactional and in mode
-sequence, where it loses), and one that runs again what is in doubt (in mode leased, where it doubles).
+by_offset, where it loses), and one that runs again what is in doubt (in mode leased, where it doubles).
 """
 import argparse
 import collections
@@ -27,7 +27,7 @@ import time
 sys.dont_write_bytecode = True
 from world import OwnServer, environment, holds, table, within  # noqa: E402
 
-MODES = ["transactional", "sequence", "numbered", "leased", "rerun"]
+MODES = ["transactional", "by_offset", "numbered", "leased", "rerun"]
 LAGS = [0, 0.3, 3]
 CONSUMERS = 2
 STALL_S = 60
@@ -116,7 +116,7 @@ handler_timeout = "5s"
     def effects(self):
         """How often each has taken effect: by id, or by record where the mode tells records apart."""
         if not self.elsewhere:
-            what = "record_partition || ':' || record_offset" if self.mode == "sequence" else "id"
+            what = "record_partition || ':' || record_offset" if self.mode == "by_offset" else "id"
             rows = self.pair.sql(f"SELECT {what}, count(*) FROM {self.schema}.effect GROUP BY 1").split()
             return {row.split("|")[0]: int(row.split("|")[1]) for row in rows}
         counts = collections.Counter()
@@ -139,7 +139,7 @@ handler_timeout = "5s"
     def finish(self):
         self.loader.send_signal(signal.SIGTERM)
         published = json.loads(self.loader.communicate(timeout=60)[0])
-        self.expected = published["records" if self.mode == "sequence" else "distinct"]
+        self.expected = published["records" if self.mode == "by_offset" else "distinct"]
         # All is settled, and read again, once the watermarks have come to the end.
         seen, seen_at = -1, time.monotonic()
         while seen < published["records"] and time.monotonic() - seen_at < STALL_S:
@@ -210,7 +210,7 @@ def known_bad(folder, failovers, rate, seed):
     pair = Pair(folder)
     try:
         rows = []
-        for mode, bad, what in (("transactional", "blind", "lost"), ("sequence", "blind", "lost"), ("leased", "trusting", "doubled")):
+        for mode, bad, what in (("transactional", "blind", "lost"), ("by_offset", "blind", "lost"), ("leased", "trusting", "doubled")):
             run = run_mode(pair, folder, mode, failovers, rate, choose, bad)
             count = run.lost() if what == "lost" else run.doubled()
             rows.append((f"{mode}, {bad}: {what}", count, count > 0))

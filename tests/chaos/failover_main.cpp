@@ -5,7 +5,7 @@
 //     message-id, or `numbered` by a producer session of CONFIG's database. Of 50 bursts a second every tenth is published twice. Prints
 //     "ready", and in the end {"records": …, "distinct": …}.
 //   failover consume CONFIG TOPIC SCHEMA MODE FOLDER [blind | trusting]
-//     a consumer in MODE (transactional, sequence, numbered, leased, rerun). Its effect is a row of SCHEMA.effect in the transaction; in the
+//     a consumer in MODE (transactional, by_offset, numbered, leased, rerun). Its effect is a row of SCHEMA.effect in the transaction; in the
 //     leased modes a line in a file of FOLDER, written before the handler returns. The known-bad builds: `blind` sees no other history
 //     of the database, and no watermark that is behind; `trusting` runs what is in doubt as if it never had.
 
@@ -223,8 +223,8 @@ int load(const Config& config, const std::string& topic, int rate, bool numbered
 
 Pipeline in_mode(Pipeline pipeline, const std::string& mode) {
   if (mode == "transactional") return std::move(pipeline) | transactional() | ordered_by(Order::key);
-  if (mode == "sequence") return std::move(pipeline) | sequence();
-  if (mode == "numbered") return std::move(pipeline) | numbered_requests();
+  if (mode == "by_offset") return std::move(pipeline) | by_offset();
+  if (mode == "numbered") return std::move(pipeline) | numbered();
   if (mode == "leased") return std::move(pipeline) | leased(10s) | ordered_by(Order::key);
   if (mode == "rerun") return std::move(pipeline) | leased(10s) | on_unknown(UnknownPolicy::rerun);
   throw Error("no mode " + mode);

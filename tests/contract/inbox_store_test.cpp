@@ -89,14 +89,14 @@ TEST_P(InboxStoreContract, a_fence_of_another_history_of_the_database_is_refused
   const Fence ours = other;
   ++other.history;
   const auto session = store().open_session();
-  const auto refused = [&](Numbering numbering) {
+  const auto refused = [&](Mode mode) {
     InboxScope with = scope(other);
-    with.numbering = numbering;
+    with.mode = mode;
     EXPECT_THROW(session->begin(with, entries({"a"})), Fenced);
     EXPECT_THROW(session->begin(with, entries({"a", "b"})), Fenced);
   };
-  refused(Numbering::ids);
-  refused(Numbering::offsets);
+  refused(Mode::transactional);
+  refused(Mode::by_offset);
   const ClaimScope claims{.handler = handler_, .fence = other, .owner = MessageId::from("owner")};
   EXPECT_THROW(store().claims()->claim(claims, entries({"a"})), Fenced);
   const WatermarkUpdate update{other, 10};
@@ -246,7 +246,7 @@ TEST_P(InboxStoreContract, a_claim_says_how_far_handlers_have_come_that_number_i
   const auto settle = [&](HandlerId handler, Offset offset) {
     const InboxEntry entry{.id = MessageId::from("none"), .offset = offset};
     const auto session = store().open_session();
-    session->begin({.handler = handler, .fence = fence_, .numbering = Numbering::offsets}, {&entry, 1});
+    session->begin({.handler = handler, .fence = fence_, .mode = Mode::by_offset}, {&entry, 1});
     session->commit();
   };
   EXPECT_EQ(progress(), std::nullopt);

@@ -21,7 +21,7 @@ class RequestsContract : public InboxContract {
   MessageId open(const std::string& name = "shop") { return store().producers()->open({.name = name}).id; }
   [[nodiscard]] InboxScope numbered() const {
     InboxScope numbered = scope(fence_);
-    numbered.numbering = Numbering::requests;
+    numbered.mode = Mode::numbered;
     numbered.window = window_;
     return numbered;
   }

@@ -18,7 +18,7 @@ class SequenceContract : public InboxContract {
  protected:
   [[nodiscard]] InboxScope numbered(std::int32_t incarnation = 0) const {
     InboxScope numbered = scope(fence_);
-    numbered.numbering = Numbering::offsets;
+    numbered.mode = Mode::by_offset;
     numbered.incarnation = incarnation;
     return numbered;
   }

@@ -103,8 +103,8 @@ TEST(CliDoctorAlone, refuses_what_every_consumer_refuses) {
   Cli cli;
   cli.folder().write("turnstile.toml",
                      "[postgres]\nurl = \"postgresql://me@127.0.0.1:1/app\"\n"
-                     "[topics.numbered]\nmode = \"sequence\"\norder = \"none\"\nmessage_id = \"header:x\"\n"
-                     "[topics.plain]\nmode = \"none\"\nreply_topics = \"replies\"\n");
+                     "[topics.numbered]\nmode = \"by_offset\"\norder = \"none\"\nmessage_id = \"header:x\"\n"
+                     "[topics.plain]\nmode = \"at_least_once\"\nreply_topics = \"replies\"\n");
   const auto doctor = cli.run("doctor");
   EXPECT_EQ(doctor.code, 1);
   EXPECT_THAT(doctor.out, AllOf(ContainsRegex("PROBLEM +configuration +turnstile.toml:5: topics.numbered.order"),
@@ -183,7 +183,7 @@ TEST_F(CliDoctor, ids_that_are_forgotten_before_their_messages) {
   EXPECT_THAT(cli_.run("doctor").out,
               ContainsRegex("ok +retention of .* +ids are kept 15d, a record can stay for 14d"));
 
-  configure(topic, "mode = \"none\"\n");
+  configure(topic, "mode = \"at_least_once\"\n");
   EXPECT_THAT(cli_.run("doctor").out, Not(HasSubstr("retention of")));
 }
 

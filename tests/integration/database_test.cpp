@@ -283,7 +283,7 @@ TEST_P(DatabaseGoesBack, and_what_it_has_lost_is_handled_again) {
   EXPECT_EQ(consumer->stop(), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(InMode, DatabaseGoesBack, ::testing::Values("transactional", "sequence"),
+INSTANTIATE_TEST_SUITE_P(InMode, DatabaseGoesBack, ::testing::Values("transactional", "by_offset"),
                          [](const auto& mode) { return std::string(mode.param); });
 
 /// Fault 16: the answer to COMMIT is lost, and nobody can know whether it was committed.

@@ -229,7 +229,8 @@ TEST(ModeNone, needs_no_database_and_delivers_all) {
   ASSERT_TRUE(eventually([&] { return world.caught_up(); })) << consumer.log_text();
   EXPECT_EQ(consumer.stop(), "");
   EXPECT_EQ(seen.size(), 200U);
-  EXPECT_EQ(runs, records) << "mode none knows no duplicates: every record runs, none twice while nothing fails";
+  EXPECT_EQ(runs, records)
+      << "mode at_least_once knows no duplicates: every record runs, none twice while nothing fails";
 }
 
 }  // namespace

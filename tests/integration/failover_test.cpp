@@ -89,7 +89,7 @@ TEST(PostgresFailover, what_the_replica_had_not_heard_of_takes_effect_once_or_is
 
   const auto broker = std::make_shared<testing::MemoryBroker>();
   int published = 0;
-  const std::vector<std::string> modes{"transactional", "sequence", "leased"};
+  const std::vector<std::string> modes{"transactional", "by_offset", "leased"};
   for (const std::string& mode : modes) {
     broker->create_topic(mode, 1);
     broker->create_topic(mode + ".dlq", 1);
@@ -115,7 +115,7 @@ TEST(PostgresFailover, what_the_replica_had_not_heard_of_takes_effect_once_or_is
   Consumer app({}, Backends{broker, postgres::open_store(settings)});
   app.handle_signals(false)
       .topic("transactional", in_transaction | transactional() | dead_letter())
-      .topic("sequence", in_transaction | sequence() | dead_letter())
+      .topic("by_offset", in_transaction | by_offset() | dead_letter())
       .topic("leased", Pipeline([&](const Message& message, Context&) {
                          const std::lock_guard lock(mutex);
                          ++elsewhere[std::stoi(std::string(message.text()))];
@@ -153,7 +153,7 @@ TEST(PostgresFailover, what_the_replica_had_not_heard_of_takes_effect_once_or_is
   running.join();
 
   EXPECT_EQ(failure, "");
-  for (const std::string mode : {"transactional", "sequence"}) {
+  for (const std::string mode : {"transactional", "by_offset"}) {
     EXPECT_EQ(number("SELECT count(*) FROM effect WHERE mode = '" + mode + "'"), published) << mode;
     EXPECT_EQ(number("SELECT count(DISTINCT id) FROM effect WHERE mode = '" + mode + "'"), published) << mode;
   }

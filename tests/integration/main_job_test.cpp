@@ -75,16 +75,16 @@ TEST(Groups, that_handle_one_topic_in_one_schema_are_told_to_name_their_handlers
   EXPECT_EQ(mails, 100) << "what the same service did under its old group's name is done";
 }
 
-/// In mode sequence nobody can tell what another group has counted, and all would run again.
+/// In mode by_offset nobody can tell what another group has counted, and all would run again.
 TEST(Groups, that_count_under_one_handler_are_refused) {
   TURNSTILE_NEEDS_SERVERS();
   for (const std::string handler : {"", "\nhandler = \"ledger\""}) {
     World world(1);
     world.publish("m", "plain");
-    const std::string settings = "mode = \"sequence\"" + handler;
+    const std::string settings = "mode = \"by_offset\"" + handler;
     std::atomic<int> runs = 0;
     const auto set_up = [&](Consumer& app) {
-      app.topic(world.topic(), [&](const Message&, Context&) { ++runs; } | sequence());
+      app.topic(world.topic(), [&](const Message&, Context&) { ++runs; } | by_offset());
     };
     Running first(of_group(world, "", settings), set_up);
     ASSERT_TRUE(eventually([&] { return world.caught_up(); })) << first.log_text();

@@ -109,12 +109,12 @@ TEST_P(PoisonIn, is_a_dead_letter_in_the_end) {
   EXPECT_EQ(one.stop(), 1) << world.output();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    EachMode, PoisonIn,
-    ::testing::Values(PoisonMode{"sequence", "mode = \"sequence\"\nmessage_id = \"offset\"\n", false},
-                      PoisonMode{"leased", "mode = \"leased\"\nlease = \"1s\"\nunknown = \"rerun\"\n", true},
-                      PoisonMode{"none", "mode = \"none\"\n", true}),
-    [](const auto& mode) { return std::string(mode.param.name); });
+INSTANTIATE_TEST_SUITE_P(EachMode, PoisonIn,
+                         ::testing::Values(PoisonMode{"by_offset", "mode = \"by_offset\"\n", false},
+                                           PoisonMode{"leased",
+                                                      "mode = \"leased\"\nlease = \"1s\"\nunknown = \"rerun\"\n", true},
+                                           PoisonMode{"none", "mode = \"at_least_once\"\n", true}),
+                         [](const auto& mode) { return std::string(mode.param.name); });
 
 /// A message that is parked has begun: it has its effect, or is the one that killed its process.
 TEST(Poison, leaves_nothing_in_doubt_that_had_not_begun) {

@@ -29,7 +29,7 @@ class RequestsFixture {
  public:
   explicit RequestsFixture(int partitions = 3, const std::string& more = {})
       : world_(WorldOptions{.partitions = partitions, .session_timeout_ms = 3'000, .handler_timeout = "2s"}),
-        settings_("mode = \"sequence\"\nmessage_id = \"request\"\n" + more) {}
+        settings_("mode = \"numbered\"\n" + more) {}
   World* operator->() noexcept { return &world_; }
   [[nodiscard]] Config config(const std::string& settings = {}) const {
     return world_.config(settings_ + settings, kLocks);

@@ -1,4 +1,4 @@
-// Mode sequence on the real PostgreSQL and the real Apache Kafka: records without ids, one row of a partition.
+// Mode by_offset on the real PostgreSQL and the real Apache Kafka: records without ids, one row of a partition.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ class SequenceFixture {
  public:
   SequenceFixture()
       : world_(WorldOptions{.partitions = 3, .session_timeout_ms = 3'000, .handler_timeout = "2s"}),
-        toml_(world_.toml("mode = \"sequence\"\nbatch = 20\n", "lock_timeout = \"1s\"\n")) {}
+        toml_(world_.toml("mode = \"by_offset\"\nbatch = 20\n", "lock_timeout = \"1s\"\n")) {}
   World* operator->() noexcept { return &world_; }
   Process consumer(const std::map<std::string, std::string>& environment = {}) {
     return world_.consumer(toml_, environment);

@@ -36,7 +36,7 @@ std::string create_command(const std::string& topic, const std::string& brokers)
 /// Hazard: ids-outlive-topic: an id that is forgotten before its message leaves the topic lets an offset reset run the message again.
 void compare_retention(const Config& config, const std::string& topic, const TopicSettings& settings,
                        const TopicInfo& info, Findings& findings) {
-  if (settings.mode == Mode::none || settings.mode == Mode::sequence) return;  // without ids, none are forgotten
+  if (settings.mode && !keeps_ids(*settings.mode)) return;  // without ids, none are forgotten
   const std::string subject = "retention of " + topic;
   const auto stay = longest_stay(info.retention, info.segment);
   const auto enough = keep_ids_by_default(info.retention, info.segment);

@@ -11,7 +11,7 @@ class JoinedSession final : public InboxSession {
  public:
   explicit JoinedSession(MemorySession& of) : of_(of) {}
   std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override {
-    if (scope.fence || scope.numbering != Numbering::ids)
+    if (scope.fence || numbers_records(scope.mode))
       throw Error("somebody's own transaction takes ids in, and cannot be fenced");
     handler_ = scope.handler;
     return of_.admit(scope, entries);

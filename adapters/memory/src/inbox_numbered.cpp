@@ -13,11 +13,11 @@ Timestamp now() { return std::chrono::time_point_cast<Timestamp::duration>(std::
 std::vector<Admission> MemorySession::admit_numbered(std::span<const InboxEntry> entries, Lock& lock) {
   if (!scope_.fence) throw Error("numbers are those of a partition: the scope needs its fence");
   const Offset next = lock_progress(entries.back().offset + 1, lock);
-  if (scope_.numbering == Numbering::requests) add_producers(entries);
+  if (scope_.mode == Mode::numbered) add_producers(entries);
   std::vector<Admission> admissions;
   for (const InboxEntry& entry : entries) {
     const bool done = entry.offset < next;
-    if (scope_.numbering == Numbering::requests) requests_.emplace(entry.id, entry.request.value());
+    if (scope_.mode == Mode::numbered) requests_.emplace(entry.id, entry.request.value());
     if (done) admissions.push_back(Admission::duplicate);
     else admissions.push_back(entry.request ? book_.admit(*entry.request) : Admission::fresh);
   }

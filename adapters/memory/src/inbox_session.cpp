@@ -80,7 +80,7 @@ std::vector<Admission> MemorySession::begin(const InboxScope& scope, std::span<c
   scope_ = scope;
   message_ = 0;
   try {
-    if (scope.numbering != Numbering::ids && !entries.empty()) return admit_numbered(entries, lock);
+    if (numbers_records(scope.mode) && !entries.empty()) return admit_numbered(entries, lock);
     return admit(scope, entries, lock);
   } catch (...) {
     if (lock) lock.unlock();

@@ -34,7 +34,7 @@ class Context {
     std::optional<Fence> fence{};           ///< see fence()
     std::optional<MessageId> message_id{};  ///< see idempotency_key()
     std::string_view handler{};             ///< see handler()
-    Mode mode = Mode::none;                 ///< of the topic
+    Mode mode = Mode::at_least_once;        ///< of the topic
     std::int64_t claim_fence = 0;           ///< see claim_fence()
   };
   /// By the runtime, and by tests.

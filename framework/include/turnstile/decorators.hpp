@@ -32,18 +32,17 @@ inline auto transactional() {
   return detail::Policy{[](TopicSettings& s) { s.mode = Mode::transactional; }};
 }
 
-/// As transactional(), for messages without ids: the partition's offsets number its records, and how far it has come is one row of the
-/// partition, moved in the handler's transaction. Exactly one effect for each record: a message that was published twice is two. Needs
-/// the order of the partition.
-inline auto sequence() {
-  return detail::Policy{[](TopicSettings& s) { s.mode = Mode::sequence; }};
+/// As transactional(), for records without ids. Offsets number them, and one row of the partition, which the handler's transaction moves,
+/// says how far the handler has come. Each record takes effect exactly once; a message that was published twice is two records. Needs the
+/// order of the partition.
+inline auto by_offset() {
+  return detail::Policy{[](TopicSettings& s) { s.mode = Mode::by_offset; }};
 }
-/// The same for producers that number what they send (NumberedSender): one more row for each, and a message that was published twice is one.
-/// `window`: how many numbers back are told apart, and for how many responses are kept that were not acknowledged.
-inline auto numbered_requests(std::int64_t window = 1'024) {
+/// As by_offset(), for producers that number what they send (NumberedSender): a message that was published twice takes effect once. One
+/// more row for each producer. `window`: how many numbers back are remembered, and how many responses that were not acknowledged.
+inline auto numbered(std::int64_t window = 1'024) {
   return detail::Policy{[window](TopicSettings& s) {
-    s.mode = Mode::sequence;
-    s.message_id = "request";
+    s.mode = Mode::numbered;
     s.request_window = window;
   }};
 }

@@ -5,7 +5,7 @@
 //   turnstile::StampingSender sender{broker->open_sender()};            // an id in each message: for transactional() and leased()
 //
 //   auto store = turnstile::postgres::open_store({.url = url});
-//   turnstile::NumberedSender sender{*broker, store->producers(), {.name = "shop"}};   // numbers: for numbered_requests()
+//   turnstile::NumberedSender sender{*broker, store->producers(), {.name = "shop"}};   // numbers: for numbered()
 //
 //   for (const auto& fate : sender.send(messages)) …
 

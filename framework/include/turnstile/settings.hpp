@@ -58,14 +58,13 @@ std::optional<std::chrono::seconds> keep_ids_by_default(std::optional<std::chron
 /// The settings of one topic; what is absent was not set here.
 struct TopicSettings {
   std::optional<std::string> handler;  ///< the scope of ids; default: the topic's name
-  std::optional<Mode> mode;            ///< default none; transactional(), leased() and sequence() set it
-  std::optional<Order> order;          ///< default partition
+  std::optional<Mode> mode;    ///< default at_least_once; transactional(), leased(), by_offset() and numbered() set it
+  std::optional<Order> order;  ///< default partition
   std::optional<std::string> limiter;  ///< name of the limit; default: the topic's name
   std::optional<std::int64_t> limit;   ///< handlers running at once; default: no limit but the workers
   std::optional<std::string>
-      message_id;  ///< header:NAME | key | json:/pointer | cloudevents | offset; default header:message-id; mode sequence: offset (default) | request
-  std::optional<std::int64_t>
-      request_window;  ///< mode sequence, request: how many numbers back are told apart; default 1,024
+      message_id;  ///< header:NAME | key | json:/pointer | cloudevents | offset; default header:message-id; not in modes by_offset and numbered
+  std::optional<std::int64_t> request_window;  ///< mode numbered: how many numbers back are remembered; default 1,024
   std::optional<std::chrono::seconds> keep_ids_for;  ///< must exceed the topic's retention; see keep_ids_by_default()
   std::optional<std::chrono::milliseconds> handler_timeout;  ///< stop_token is set after it; default 30 s
   std::optional<RetrySettings> retry;                        ///< default: 5 attempts, 100 ms doubling to 30 s

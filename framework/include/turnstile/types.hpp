@@ -80,11 +80,21 @@ struct Fence {
 
 /// How the effect of a message is made to happen once.
 enum class Mode : std::uint8_t {
-  none,           ///< limits, order and retries only; delivered at least once
+  at_least_once,  ///< limits, order and retries only: a message may take effect more than once
   transactional,  ///< inbox row, the handler's SQL and the commit in one PostgreSQL transaction
-  leased,         ///< effects elsewhere: claimed, run outside of any transaction, then written down as done
-  sequence,  ///< as transactional, for messages that are numbered, by the partition or by their producers: rows for these, none for messages
+  leased,         ///< effects elsewhere: claimed, run outside of any transaction, then recorded as done
+  by_offset,      ///< as transactional, for records without ids: one row for each partition, none for each message
+  numbered,       ///< as by_offset, for producers that number their messages: one more row for each producer
 };
+
+/// Whether the inbox keeps an id of each message.
+[[nodiscard]] constexpr bool keeps_ids(Mode mode) noexcept {
+  return mode == Mode::transactional || mode == Mode::leased;
+}
+/// Whether records are counted, by their offsets or by their producers, instead of being known by ids.
+[[nodiscard]] constexpr bool numbers_records(Mode mode) noexcept {
+  return mode == Mode::by_offset || mode == Mode::numbered;
+}
 
 /// What becomes of a message that was claimed (mode leased) and whose lease ended without a word: it may have taken effect, or not.
 enum class UnknownPolicy : std::uint8_t {

@@ -104,14 +104,14 @@ class TopicCheck {
   }
 
   void relations() {
-    if (s_.mode && *s_.mode != Mode::none && !config_.postgres) {
+    if (s_.mode && *s_.mode != Mode::at_least_once && !config_.postgres) {
       add("mode", std::string(word_of(*s_.mode)) +
                       " needs a database, and there is no [postgres]; give postgres.url (TURNSTILE_POSTGRES_URL), "
-                      "or set the mode to none");
+                      "or set the mode to at_least_once");
     }
     // PostgreSQL ends a transaction whose owner has frozen after handler_timeout. The next owner of the partition, which Kafka names after the
     // session timeout, waits for that. Without a transaction nobody waits, and a handler may take hours: polling goes on beside it.
-    const bool has_transaction = s_.mode == Mode::transactional || s_.mode == Mode::sequence;
+    const bool has_transaction = s_.mode && (*s_.mode == Mode::transactional || numbers_records(*s_.mode));
     const auto session = has_transaction ? session_timeout(config_) : std::nullopt;
     const auto timeout = s_.handler_timeout.value_or(*topic_defaults().handler_timeout);
     if (session && timeout >= *session) {
@@ -125,32 +125,27 @@ class TopicCheck {
 
   /// Settings that are set, and that this mode has no use for or cannot do. What is not set may still come from the program.
   void combinations() {
-    const Mode mode = s_.mode.value_or(Mode::none);
-    if (s_.duplicates == DuplicatePolicy::raise && mode == Mode::none)
+    const Mode mode = s_.mode.value_or(Mode::at_least_once);
+    if (s_.duplicates == DuplicatePolicy::raise && mode == Mode::at_least_once)
       add("duplicates", "raise needs ids to be kept: set the mode to transactional or leased");
-    if (s_.duplicates == DuplicatePolicy::replay && mode == Mode::none)
+    if (s_.duplicates == DuplicatePolicy::replay && mode == Mode::at_least_once)
       add("duplicates", "replay needs responses to be kept: set the mode to transactional or leased");
-    if (s_.reply_topics && mode == Mode::none)
+    if (s_.reply_topics && mode == Mode::at_least_once)
       add("reply_topics", "needs responses to be kept: set the mode to transactional or leased");
-    if (s_.fingerprint == true && mode == Mode::none) {
+    if (s_.fingerprint == true && mode == Mode::at_least_once) {
       add("fingerprint", "needs ids to be kept: set the mode to transactional or leased");
     }
-    const bool by_requests = s_.message_id == "request";
-    if (by_requests && mode != Mode::sequence)
-      add("message_id",
-          "request is for mode sequence, whose producers number what they send; set the mode to sequence");
-    if (s_.message_id && !by_requests) window_needs_requests();
-    if (mode == Mode::sequence) {
-      if (s_.message_id && !by_requests && *s_.message_id != "offset")
-        add("message_id",
-            "is " + *s_.message_id +
-                ", and in mode sequence messages are numbered: by the partition (offset) or by their producers "
-                "(request); or use transactional");
+    if (numbers_records(mode)) {
+      const std::string counts = "mode " + std::string(word_of(mode)) + " counts records and keeps none; ";
+      if (s_.message_id) add("message_id", "is for ids, and " + counts + "leave it out, or use transactional");
+      if (s_.fingerprint == true) add("fingerprint", "is of ids, and " + counts + "use transactional");
+      if (s_.keep_ids_for) add("keep_ids_for", "is for ids, and " + counts + "leave it out");
       if (s_.order && *s_.order != Order::partition)
-        add("order", "mode sequence needs the order of the partition: what lies below a done record is taken for done");
-      if (s_.fingerprint == true) add("fingerprint", "is of ids, and mode sequence keeps none; use transactional");
-      if (s_.keep_ids_for) add("keep_ids_for", "is for ids, and mode sequence keeps none; leave it out");
+        add("order", "mode " + std::string(word_of(mode)) +
+                         " needs the order of the partition: what lies below a done record is taken for done");
     }
+    if (s_.request_window && mode != Mode::numbered)
+      add("request_window", "is for mode numbered alone; set the mode to numbered, or leave it out");
     const auto of_leases = [&](const char* key, bool set) {
       if (set && mode != Mode::leased) add(key, "is for mode leased alone; set the mode to leased, or leave it out");
     };
@@ -168,7 +163,6 @@ class TopicCheck {
     }
     if (s_.duplicates == DuplicatePolicy::replay && !s_.reply_topics)
       add("duplicates", "replay has nowhere to send a response to; set reply_topics");
-    if (!s_.message_id) window_needs_requests();
     if (run_by == RunBy::poll_loop && s_.store_down == StoreDownPolicy::run)
       add("store_down",
           "is for a Consumer; a PollLoop tells its caller that the database is away (StoreUnavailable); leave it out");
@@ -179,11 +173,6 @@ class TopicCheck {
  private:
   void add(const std::string& key, const std::string& problem) {
     problems_.push_back(config_.where("topics." + topic_ + "." + key) + ": " + problem);
-  }
-
-  void window_needs_requests() {
-    if (s_.request_window)
-      add("request_window", "is for producers that number what they send; set message_id to request, or leave it out");
   }
 
   void message_id() {

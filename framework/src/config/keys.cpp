@@ -110,10 +110,11 @@ struct Backoff {
 template <class Value, std::size_t N>
 using Words = std::array<std::pair<std::string_view, Value>, N>;
 
-constexpr Words<Mode, 4> kModes{{{"transactional", Mode::transactional},
+constexpr Words<Mode, 5> kModes{{{"transactional", Mode::transactional},
                                  {"leased", Mode::leased},
-                                 {"sequence", Mode::sequence},
-                                 {"none", Mode::none}}};
+                                 {"by_offset", Mode::by_offset},
+                                 {"numbered", Mode::numbered},
+                                 {"at_least_once", Mode::at_least_once}}};
 constexpr Words<Order, 3> kOrders{{{"partition", Order::partition}, {"key", Order::key}, {"none", Order::none}}};
 constexpr Words<DuplicatePolicy, 3> kDuplicates{
     {{"skip", DuplicatePolicy::skip}, {"raise", DuplicatePolicy::raise}, {"replay", DuplicatePolicy::replay}}};
@@ -338,8 +339,8 @@ std::span<const Setting<TopicSettings>> topic_keys() {
   static constexpr std::array kKeys{
       topic_or<Checked<check_not_empty>, &S::handler>(
           "handler", "the topic's name",
-          "The scope of ids. Keep it when you rename the topic or the code, and keep the consumer group too. In mode `sequence` the group cannot be renamed: a start under another group is refused."),
-      topic<Choice<kModes>, &S::mode>("mode", "\"none\"", "How effects are made to happen once."),
+          "The scope of ids. Keep it when you rename the topic or the code, and keep the consumer group too. In modes `by_offset` and `numbered` the group cannot be renamed: a start under another group is refused."),
+      topic<Choice<kModes>, &S::mode>("mode", "\"at_least_once\"", "How effects are made to happen once."),
       topic<Choice<kOrders>, &S::order>(
           "order", "\"partition\"",
           "Which messages wait for each other: all of a partition, those with equal keys, or none."),
@@ -349,14 +350,14 @@ std::span<const Setting<TopicSettings>> topic_keys() {
           "limiter", "the topic's name",
           "The name under which they count, up to 255 bytes. Topics with one name share one limit."),
       topic_or<Checked<check_message_id>, &S::message_id>(
-          "message_id", "header:message-id; in mode sequence offset",
-          "Where a message's id comes from: `header:NAME`, `key`, `json:/pointer`, `cloudevents` or `offset`; in mode `sequence` `offset` or `request`. An id in JSON is a text or an integer; `7.0`, `1e3`, `true` and `null` are no ids (`missing_id`)."),
+          "message_id", "header:message-id; none in modes by_offset and numbered",
+          "Where a message's id comes from: `header:NAME`, `key`, `json:/pointer`, `cloudevents` or `offset`. Modes `by_offset` and `numbered` keep no ids. An id in JSON is a text or an integer; `7.0`, `1e3`, `true` and `null` are no ids (`missing_id`)."),
       topic_or<Duration<1'000>, &S::keep_ids_for>(
           "keep_ids_for", "a day longer than the topic can hold a record, and at least 8d",
           "How long ids are kept. It must be longer than the topic's `retention.ms`. If the topic keeps its records for ever, ids are kept for ever."),
       topic<Duration<1>, &S::handler_timeout>(
           "handler_timeout", "\"30s\"",
-          "After it the handler's `stop_token` is set. In modes `transactional` and `sequence` it must be below `session.timeout.ms`, so a session timeout of 30 s or less needs a lower value."),
+          "After it the handler's `stop_token` is set. In modes `transactional`, `by_offset` and `numbered` it must be below `session.timeout.ms`, so a session timeout of 30 s or less needs a lower value."),
       special<Attempts, Attempts>(
           "retry.attempts", "5",
           "How often a message's handler may be started and fail by itself. Then the message is a dead letter."),
@@ -391,8 +392,7 @@ std::span<const Setting<TopicSettings>> topic_keys() {
           "store_down", "\"wait\"",
           "Mode `leased`: `run` means that handlers go on unclaimed while PostgreSQL is unavailable."),
       topic<Number<kLeastRequestWindow, kMostRequestWindow>, &S::request_window>(
-          "request_window", "1024",
-          "Mode `sequence`, numbered by producers: how many numbers back Turnstile distinguishes."),
+          "request_window", "1024", "Mode `numbered`: how many numbers back Turnstile distinguishes."),
       topic<Flag, &S::fingerprint>("fingerprint", "false",
                                    "The same id with another payload becomes a dead letter (`mismatch`)."),
   };

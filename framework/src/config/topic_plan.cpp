@@ -17,8 +17,9 @@ IdSource id_source(const std::string& topic, const std::string& text) {
 
 std::string ids_text(const TopicPlan& plan) {
   switch (plan.mode) {
-    case Mode::none: return "no ids (delivered at least once)";
-    case Mode::sequence: return plan.numbering == Numbering::requests ? "numbered by producers" : "numbered by offsets";
+    case Mode::at_least_once: return "no ids";
+    case Mode::by_offset: return "numbered by offsets";
+    case Mode::numbered: return "numbered by producers";
     case Mode::transactional:
     case Mode::leased: break;
   }
@@ -32,7 +33,7 @@ TopicPlan plan_topic(const std::string& topic, const TopicSettings& set) {
   TopicPlan plan{.topic = topic,
                  .handler = settings.handler.value_or(topic),
                  .id_source = id_source(topic, settings.message_id.value_or(
-                                                   settings.mode == Mode::sequence ? "offset" : "header:message-id")),
+                                                   settings.mode == Mode::by_offset ? "offset" : "header:message-id")),
                  .dead_letter = dead_letter_name(topic, settings)};
   plan.retry = settings.retry->over({});
   plan.mode = *settings.mode;
@@ -51,8 +52,6 @@ TopicPlan plan_topic(const std::string& topic, const TopicSettings& set) {
   plan.while_running = *settings.while_running;
   plan.too_old = *settings.too_old;
   plan.store_down = *settings.store_down;
-  if (plan.mode == Mode::sequence)
-    plan.numbering = settings.message_id == "request" ? Numbering::requests : Numbering::offsets;
   plan.request_window = (*settings.request_window + 7) / 8 * 8;
   plan.fingerprint = *settings.fingerprint;
   plan.handler_timeout = *settings.handler_timeout;

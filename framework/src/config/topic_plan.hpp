@@ -35,14 +35,13 @@ struct TopicPlan {
   RunningPolicy while_running{};
   HorizonPolicy too_old{};
   StoreDownPolicy store_down{};
-  Numbering numbering = Numbering::ids;
   std::int64_t request_window = 0;
   bool fingerprint = false;
   std::chrono::milliseconds handler_timeout{};
 
   /// A record is known by where it stands, and not by something that it holds: what was done of a topic says nothing of another topic of
   /// its name.
-  [[nodiscard]] bool knows_by_offset() const noexcept { return numbering != Numbering::ids || id_source.is_offset(); }
+  [[nodiscard]] bool knows_by_offset() const noexcept { return numbers_records(mode) || id_source.is_offset(); }
 };
 
 /// One line for people: handler, mode, ids, order, limit, retries, dead letters.

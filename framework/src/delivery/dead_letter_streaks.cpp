@@ -47,12 +47,12 @@ std::string remedy_for(DeadReason reason, const TopicPlan& plan, bool rows) {
            "' again";
   };
   const std::string section = "[topics." + plan.topic + "]";
-  if (reason == DeadReason::missing_id && plan.numbering == Numbering::requests)
+  if (reason == DeadReason::missing_id && plan.mode == Mode::numbered)
     return "its producers do not number what they send: let them use NumberedSender, or set another mode in " + section;
   if (reason == DeadReason::missing_id) {
     return "tell where its records have their ids, in " + section +
            ": message_id = \"key\", \"header:NAME\", \"json:/pointer\" or \"cloudevents\"; where they have none, mode = "
-           "\"sequence\"" +
+           "\"by_offset\"" +
            replay(" --reason missing_id");
   }
   if (reason == DeadReason::too_old) {

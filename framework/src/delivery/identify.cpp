@@ -15,8 +15,7 @@ namespace turnstile {
 namespace {
 
 std::variant<MessageId, MissingId> id_of(const Unit& unit, UnitItem& item) {
-  if (unit.plan().numbering != Numbering::requests)
-    return unit.plan().id_source.of(item.message(), unit.place().incarnation);
+  if (unit.plan().mode != Mode::numbered) return unit.plan().id_source.of(item.message(), unit.place().incarnation);
   auto stamped = request_of(item.message());
   if (auto* missing = std::get_if<MissingId>(&stamped)) return std::move(*missing);
   item.request = std::get<StampedRequest>(stamped);

@@ -16,9 +16,10 @@ namespace {
 /// One line for each mode.
 void (*run_of(Mode mode))(Unit&) {
   switch (mode) {
-    case Mode::none: return &PlainRun::run;
+    case Mode::at_least_once: return &PlainRun::run;
     case Mode::transactional:
-    case Mode::sequence: return &TransactionalRun::run;
+    case Mode::by_offset:
+    case Mode::numbered: return &TransactionalRun::run;
     case Mode::leased: return &LeasedRun::run;
   }
   return nullptr;
@@ -53,11 +54,11 @@ UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPar
   } catch (const Fenced& e) {
     refused.end = UnitResult::End::fenced;
     refused.why = e.what();
-    if (plan().mode != Mode::none) return refused;
+    if (plan().mode != Mode::at_least_once) return refused;
   } catch (const std::exception& e) {
     refused.end = UnitResult::End::store_away;
     refused.why = e.what();
-    if (plan().mode != Mode::none) return refused;
+    if (plan().mode != Mode::at_least_once) return refused;
   }
   UnitResult result = run_mode(works, place, session, watch);
   // Without a fence there is no row for the dead letter of a killer: when it is read again, the deaths of its processes tell.
@@ -91,8 +92,7 @@ UnitResult TopicRunner::run_unclaimed(std::span<const Work> works, const OwnedPa
 }
 
 bool TopicRunner::can_look_up() const noexcept {
-  return plan().mode != Mode::none && plan().mode != Mode::sequence && plan().duplicates == DuplicatePolicy::skip &&
-         !plan().fingerprint;
+  return keeps_ids(plan().mode) && plan().duplicates == DuplicatePolicy::skip && !plan().fingerprint;
 }
 
 UnitResult TopicRunner::look_up(std::span<const Work> works, const OwnedPartition& place, InboxSession& session) {

@@ -42,7 +42,7 @@ Failure refused(UnitItem* culprit, DeadLetter letter) { return {.culprit = culpr
 void TransactionalRun::run(Unit& unit) {
   TransactionalRun transactional(unit);
   Items todo = identify(unit, transactional.verdicts_);
-  if (unit.plan().numbering == Numbering::requests && !verify_producers(unit, transactional.verdicts_, todo)) return;
+  if (unit.plan().mode == Mode::numbered && !verify_producers(unit, transactional.verdicts_, todo)) return;
   run_isolating(unit, transactional.verdicts_, std::move(todo),
                 [&](const Items& items) { return transactional.attempt(items); });
 }
@@ -205,7 +205,7 @@ std::optional<Failure> TransactionalRun::decide_doubt(const Items& items, const 
   // The next try is told: it waits for the row that the one in doubt may still have locked. What was only answered again has no id
   // to look for; a reply that goes out twice has the same one.
   const Failure lost{.kind = Kind::busy, .why = why, .by_handler = true};
-  if (unit_.plan().mode == Mode::sequence || fresh.empty()) return lost;
+  if (numbers_records(unit_.plan().mode) || fresh.empty()) return lost;
   std::vector<MessageId> ids;
   for (const UnitItem* item : fresh) ids.push_back(*item->id);
   bool all = false;

@@ -1,5 +1,5 @@
 #pragma once
-// Modes transactional and sequence: the ids of a batch, its handlers' effects and the commit are one transaction.
+// Modes transactional, by_offset and numbered: the ids of a batch, its handlers' effects and the commit are one transaction.
 
 #include <cstddef>
 #include <optional>

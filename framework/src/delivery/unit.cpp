@@ -26,7 +26,7 @@ InboxScope Unit::scope() const {
           .fence = place_.fence,
           .lock_timeout = services().lock_timeout,
           .idle_timeout = services().idle_timeout,
-          .numbering = plan().numbering,
+          .mode = plan().mode,
           .incarnation = place_.incarnation,
           .window = plan().request_window};
 }
@@ -37,7 +37,7 @@ std::vector<InboxEntry> Unit::entries(const Items& items) const {
   for (const UnitItem* item : items) {
     InboxEntry& entry = entries.emplace_back(InboxEntry{*item->id, item->offset()});
     if (plan().fingerprint) entry.fingerprint = fingerprint(item->message());
-    if (plan().numbering == Numbering::requests) entry.request = item->request.request;
+    if (plan().mode == Mode::numbered) entry.request = item->request.request;
   }
   return entries;
 }

@@ -249,7 +249,7 @@ std::size_t Scheduler::unit_size(const LaneState& lane) const {
   const TopicState& topic = lane.topic;
   const TopicPlan& plan = topic.runner.plan();
   if (topic.mean_ns <= 0) return std::min({plan.batch, kFirstUnit, lane.unit_most});
-  const double target = plan.mode == Mode::none ? kPlainNs : kTransactionNs;
+  const double target = plan.mode == Mode::at_least_once ? kPlainNs : kTransactionNs;
   const double fits = target / topic.mean_ns;
   if (fits >= static_cast<double>(plan.batch)) return std::min(plan.batch, lane.unit_most);
   return std::clamp<std::size_t>(static_cast<std::size_t>(fits), 1, lane.unit_most);

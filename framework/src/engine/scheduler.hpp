@@ -40,7 +40,7 @@ struct TopicState {
   std::vector<Permit> delivered;  ///< and not used yet
   double mean_ns = 0;             ///< a message's time through a worker, moving average; 0: not known yet
   std::int64_t unclaimed = 0;     ///< messages that ran without the store since it went away
-  [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode != Mode::none; }
+  [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode != Mode::at_least_once; }
   [[nodiscard]] bool fails_open() const noexcept { return runner.plan().store_down == StoreDownPolicy::run; }
 };
 

@@ -6,6 +6,7 @@
 
 #include "config/check.hpp"
 #include "config/environment.hpp"
+#include "config/keys.hpp"
 #include "config/suggest.hpp"
 #include "support/logging.hpp"
 #include "support/process_name.hpp"
@@ -87,7 +88,8 @@ void check_counting_group(InboxStore& store, HandlerId handler, const TopicPlan&
   if (first == group) return;
   throw ConfigError(
       {"topic '" + plan.topic + "': consumer group '" + first + "' counts records under the handler's name '" +
-       plan.handler + "' in this schema. Mode sequence counts for each group by itself: in the group '" + group +
+       plan.handler + "' in this schema. Mode " + std::string(word_of(plan.mode)) +
+       " counts for each group by itself: in the group '" + group +
        "' all records would run again. For the same service keep group.id = \"" + first +
        "\"; for another one that is to run all records too, give the handler a name of its own with handler_id(), or "
        "handler in [topics.\"" +
@@ -149,7 +151,7 @@ std::vector<std::optional<TopicInfo>> check_broker(const ConsumerSpec& spec, con
                  " --partitions N";
     };
     if (!info && reads) need(plans[i].topic, "topic");
-    if (!info && !reads && !settings[i].keep_ids_for && plans[i].mode != Mode::none && plans[i].mode != Mode::sequence)
+    if (!info && !reads && !settings[i].keep_ids_for && keeps_ids(plans[i].mode))
       run_log.warn("topic " + plans[i].topic +
                    " is not in the Kafka of [kafka], so how long it keeps its records is not known: its ids are kept "
                    "forever. Set keep_ids_for to more than its retention.ms");
@@ -160,7 +162,7 @@ std::vector<std::optional<TopicInfo>> check_broker(const ConsumerSpec& spec, con
       if (!spec.backends.broker->describe(topic, kDescribeWait)) need(topic, "reply topic");
     }
     const auto keep = settings[i].keep_ids_for;
-    if (!info || !keep || plans[i].mode == Mode::none) continue;
+    if (!info || !keep || plans[i].mode == Mode::at_least_once) continue;
     if (const auto problem = check_retention(*info, *keep)) {
       problems.push_back(spec.config.where("topics." + plans[i].topic + ".keep_ids_for") + ": " + *problem);
     } else if (const auto warning = warn_of_retention(*info, *keep)) {
@@ -237,7 +239,8 @@ std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::sh
   std::vector<TopicPlan> plans;
   for (std::size_t i = 0; i < settings.size(); ++i) plans.push_back(plan_topic(spec.topics[i].first, settings[i]));
   for (std::size_t i = 0; i < settings.size(); ++i) tell_of_topic(plans[i], settings[i], *run_log);
-  const bool stores = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode != Mode::none; });
+  const bool stores =
+      std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode != Mode::at_least_once; });
   const auto store = stores ? spec.backends.store : nullptr;
   if (stores && !store) throw ConfigError({"a topic whose mode is not none needs a database: set [postgres] url"});
   if (store) store->check_schema();
@@ -251,16 +254,15 @@ std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::sh
   const bool leases = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::leased; });
   const auto claims = leases ? std::make_shared<LeaseRenewer>(store->claims(), run_log) : nullptr;
 
-  const bool numbered =
-      std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.numbering == Numbering::requests; });
+  const bool numbered = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::numbered; });
   const auto producers = numbered ? std::make_shared<ProducerSecrets>(store->producers()) : nullptr;
 
   std::vector<std::unique_ptr<TopicState>> topics;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const TopicPlan& plan = plans[i];
-    TopicRunner::Services services{.store = plan.mode == Mode::none ? nullptr : store,
+    TopicRunner::Services services{.store = plan.mode == Mode::at_least_once ? nullptr : store,
                                    .claims = plan.mode == Mode::leased ? claims : nullptr,
-                                   .producers = plan.numbering == Numbering::requests ? producers : nullptr,
+                                   .producers = plan.mode == Mode::numbered ? producers : nullptr,
                                    .trials = trials,
                                    .dead_letters = dead_letters,
                                    .run_log = run_log,
@@ -270,7 +272,7 @@ std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::sh
                                    .caller_raises = caller_raises};
     if (spec.config.postgres) services.lock_timeout = spec.config.postgres->lock_timeout;
     const HandlerId handler = services.store ? store->register_handler(plan.handler) : HandlerId{};
-    if (plan.mode == Mode::sequence) check_counting_group(*store, handler, plan, spec.config.group());
+    if (numbers_records(plan.mode)) check_counting_group(*store, handler, plan, spec.config.group());
     else if (services.store) {
       if (!settings[i].handler) check_first_group(*store, handler, plan.topic, spec.config.group());
       services.retention = retain(*store, handler, plan.handler, settings[i], infos[i]);

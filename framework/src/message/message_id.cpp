@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "message/digest.hpp"
-#include "message/request_headers.hpp"
 
 namespace turnstile {
 namespace {
@@ -14,8 +13,7 @@ using Found = std::variant<std::string, MissingId>;
 
 constexpr std::string_view kHeaderPrefix = "header:";
 constexpr std::string_view kJsonPrefix = "json:";
-constexpr std::string_view choices =
-    "use header:NAME, key, json:/pointer, cloudevents or offset, and in mode sequence offset or request";
+constexpr std::string_view choices = "use header:NAME, key, json:/pointer, cloudevents or offset";
 
 std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 
@@ -160,12 +158,6 @@ IdOrMissing from_event(const Message& message) {
   return binary ? from_event_headers(message) : from_event_json(message);
 }
 
-IdOrMissing from_request(const Message& message) {
-  auto stamped = request_of(message);
-  if (auto* missing = std::get_if<MissingId>(&stamped)) return std::move(*missing);
-  return message_id(std::get<StampedRequest>(stamped).request);
-}
-
 MessageId from_place(std::string_view topic, std::int32_t incarnation, std::int32_t partition, Offset offset) {
   std::string bytes;
   put_text(bytes, topic);
@@ -185,7 +177,6 @@ std::variant<IdSource, std::string> IdSource::parse(std::string_view text) {
   if (text == "key") return IdSource(Kind::key, {}, {});
   if (text == "cloudevents") return IdSource(Kind::cloudevents, {}, {});
   if (text == "offset") return IdSource(Kind::offset, {}, {});
-  if (text == "request") return IdSource(Kind::request, {}, {});
   if (text.starts_with(kHeaderPrefix)) {
     const std::string name(text.substr(kHeaderPrefix.size()));
     if (name.empty()) return "'header:' lacks the header's name, as in header:message-id";
@@ -207,7 +198,6 @@ std::variant<MessageId, MissingId> IdSource::of(const Message& message, std::int
     case Kind::key: return from_key(message);
     case Kind::json: return from_json(message, name_, path_);
     case Kind::cloudevents: return from_event(message);
-    case Kind::request: return from_request(message);
     case Kind::offset: break;
   }
   return from_place(message.topic(), incarnation, message.partition(), message.offset());
@@ -219,7 +209,6 @@ std::string IdSource::text() const {
     case Kind::key: return "key";
     case Kind::json: return std::string(kJsonPrefix) + name_;
     case Kind::cloudevents: return "cloudevents";
-    case Kind::request: return "request";
     case Kind::offset: break;
   }
   return "offset";

@@ -18,12 +18,11 @@ struct MissingId {
   std::string why;
 };
 
-/// header:NAME | key | json:/pointer | cloudevents | offset | request. A value; thread-safe to read.
+/// header:NAME | key | json:/pointer | cloudevents | offset. A value; thread-safe to read.
 ///
 /// What is hashed, where an id is not one text of the record (all numbers eight bytes, the least significant first):
 ///   cloudevents   length of source, source, id
 ///   offset        length of topic, topic, incarnation, partition, offset
-///   request       "request PRODUCER-ID NUMBER" (message/request_headers.hpp)
 class IdSource {
  public:
   /// The source, or a sentence that says what is wrong with `text` and what may stand there.
@@ -37,7 +36,7 @@ class IdSource {
   [[nodiscard]] bool is_offset() const noexcept { return kind_ == Kind::offset; }
 
  private:
-  enum class Kind : std::uint8_t { header, key, json, cloudevents, offset, request };
+  enum class Kind : std::uint8_t { header, key, json, cloudevents, offset };
   IdSource(Kind kind, std::string name, std::vector<std::string> path)
       : kind_(kind), name_(std::move(name)), path_(std::move(path)) {}
 

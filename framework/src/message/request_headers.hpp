@@ -30,7 +30,7 @@ std::variant<StampedRequest, MissingId> request_of(const Message& message);
 /// Stamps a message, in place of what it was stamped with before.
 void stamp(OwnedMessage& message, const Request& request, std::string_view secret);
 
-/// The id of a request among messages.
+/// The id of a request among messages: a hash of "request PRODUCER-ID NUMBER".
 MessageId message_id(const Request& request);
 
 }  // namespace turnstile

@@ -48,7 +48,7 @@ TEST(CheckTopicTest, what_code_set_wrong_is_told_like_the_file) {
           "topics.payments.dead_letter: 'no good' is no name that Kafka allows for a topic: 1 to 249 letters, digits, "
           "'.', '_' and '-'",
           "topics.payments.message_id: 'uuid' is no source of ids; use header:NAME, key, json:/pointer, cloudevents "
-          "or offset, and in mode sequence offset or request",
+          "or offset",
           "topics.payments.retry.attempts: is 0; the first run is counted, so it is at least 1",
           "topics.payments.retry.backoff: must begin at 1ms or more",
           "topics.payments.retry.backoff: ends at -1ms, before it begins at 0ms"}));

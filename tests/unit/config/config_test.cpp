@@ -199,25 +199,25 @@ INSTANTIATE_TEST_SUITE_P(
             "[limits]\nreserve = 2\nreserve_for = 4\n[topics.a]\nlimit = 8",
             "5: topics.a.limit: a limit of 8 leaves nothing to share, since limits.reserve and limits.reserve_for set 8 aside; "
             "raise the limit, or lower the reserve"},
-        Wrong{"[topics.a]\nmode = \"sequence\"",
-              "2: topics.a.mode: sequence needs a database, and there is no [postgres]; give postgres.url "
-              "(TURNSTILE_POSTGRES_URL), or set the mode to none"},
+        Wrong{"[topics.a]\nmode = \"by_offset\"",
+              "2: topics.a.mode: by_offset needs a database, and there is no [postgres]; give postgres.url "
+              "(TURNSTILE_POSTGRES_URL), or set the mode to at_least_once"},
         Wrong{"[topics.a]\nmode = \"leased\"",
               "2: topics.a.mode: leased needs a database, and there is no [postgres]; give postgres.url "
-              "(TURNSTILE_POSTGRES_URL), or set the mode to none"},
+              "(TURNSTILE_POSTGRES_URL), or set the mode to at_least_once"},
         Wrong{"[topics.a]\nlease = \"900ms\"", "2: topics.a.lease: must be at least 1s, not 900ms"},
         Wrong{"[topics.a]\nunknown = \"redo\"", "2: topics.a.unknown: must be park or rerun, not the text 'redo'"},
         Wrong{"[topics.a]\nmode = \"transaction\"",
-              "2: topics.a.mode: must be transactional, leased, sequence or none, not the text "
+              "2: topics.a.mode: must be transactional, leased, by_offset, numbered or at_least_once, not the text "
               "'transaction'; did you mean 'transactional'?"},
         Wrong{"[topics.a]\nmode = \"transactional\"",
               "2: topics.a.mode: transactional needs a database, and there is no [postgres]; give postgres.url "
-              "(TURNSTILE_POSTGRES_URL), or set the mode to none"},
+              "(TURNSTILE_POSTGRES_URL), or set the mode to at_least_once"},
         Wrong{"[topics.a]\norder = 1", "2: topics.a.order: must be partition, key or none, not 1"},
         Wrong{"[topics.a]\nhandler = \"\"", "2: topics.a.handler: must not be empty"},
         Wrong{"[topics.a]\nmessage_id = \"headers:x\"",
               "2: topics.a.message_id: 'headers:x' is no source of ids; use "
-              "header:NAME, key, json:/pointer, cloudevents or offset, and in mode sequence offset or request"},
+              "header:NAME, key, json:/pointer, cloudevents or offset"},
         Wrong{"[topics.a]\nrequest_window = 7",
               "2: topics.a.request_window: must be a whole number from 8 to 32768, not 7"},
         Wrong{"[topics.a]\nstore_down = \"go\"", "2: topics.a.store_down: must be wait or run, not the text 'go'"},
@@ -264,26 +264,25 @@ INSTANTIATE_TEST_SUITE_P(
     Modes, WrongConfigTest,
     ::testing::Values(
         Wrong{
-            "[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"sequence\"\norder = \"none\"",
-            "5: topics.a.order: mode sequence needs the order of the partition: what lies below a done record is taken for "
+            "[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"by_offset\"\norder = \"none\"",
+            "5: topics.a.order: mode by_offset needs the order of the partition: what lies below a done record is taken for "
             "done"},
         Wrong{
-            "[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"sequence\"\nmessage_id = \"header:x\"",
-            "5: topics.a.message_id: is header:x, and in mode sequence messages are numbered: by the partition (offset) or by "
-            "their producers (request); or use transactional"},
-        Wrong{"[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"sequence\"\nfingerprint = true",
-              "5: topics.a.fingerprint: is of ids, and mode sequence keeps none; use transactional"},
-        Wrong{"[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"sequence\"\nstore_down = \"run\"",
+            "[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"by_offset\"\nmessage_id = \"header:x\"",
+            "5: topics.a.message_id: is for ids, and mode by_offset counts records and keeps none; leave it out, or use "
+            "transactional"},
+        Wrong{"[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"by_offset\"\nfingerprint = true",
+              "5: topics.a.fingerprint: is of ids, and mode by_offset counts records and keeps none; use transactional"},
+        Wrong{"[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"by_offset\"\nstore_down = \"run\"",
               "5: topics.a.store_down: is for mode leased alone; set the mode to leased, or leave it out"},
         Wrong{
             "[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"transactional\"\nmessage_id = \"key\"\nrequest_window = 8",
-            "6: topics.a.request_window: is for producers that number what they send; set message_id to request, or leave it "
-            "out"},
-        Wrong{"[topics.a]\nmode = \"none\"\nlease = \"30s\"",
+            "6: topics.a.request_window: is for mode numbered alone; set the mode to numbered, or leave it out"},
+        Wrong{"[topics.a]\nmode = \"at_least_once\"\nlease = \"30s\"",
               "3: topics.a.lease: is for mode leased alone; set the mode to leased, or leave it out"},
-        Wrong{"[topics.a]\nmode = \"none\"\nduplicates = \"replay\"",
+        Wrong{"[topics.a]\nmode = \"at_least_once\"\nduplicates = \"replay\"",
               "3: topics.a.duplicates: replay needs responses to be kept: set the mode to transactional or leased"},
-        Wrong{"[topics.a]\nmode = \"none\"\nreply_topics = \"b\"",
+        Wrong{"[topics.a]\nmode = \"at_least_once\"\nreply_topics = \"b\"",
               "3: topics.a.reply_topics: needs responses to be kept: set the mode to transactional or leased"}));
 
 TEST(ConfigTest, what_the_program_may_still_set_is_not_missed_in_the_file) {
@@ -291,8 +290,8 @@ TEST(ConfigTest, what_the_program_may_still_set_is_not_missed_in_the_file) {
   EXPECT_EQ(problems(postgres + "lease = \"30s\"\nduplicates = \"replay\"\nreply_topics = \"b\""), Lines{});
   EXPECT_EQ(problems(postgres + "mode = \"transactional\"\nduplicates = \"raise\""), Lines{});
   EXPECT_EQ(problems(postgres + "mode = \"transactional\"\nduplicates = \"replay\""), Lines{});
-  EXPECT_EQ(problems(postgres + "mode = \"sequence\"\nrequest_window = 64"), Lines{});
-  EXPECT_EQ(problems(postgres + "mode = \"none\"\nlimiter = \"psp\""), Lines{});
+  EXPECT_EQ(problems(postgres + "mode = \"numbered\"\nrequest_window = 64"), Lines{});
+  EXPECT_EQ(problems(postgres + "mode = \"at_least_once\"\nlimiter = \"psp\""), Lines{});
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -333,11 +332,11 @@ TEST(ConfigTest, a_handler_in_a_transaction_may_not_run_longer_than_the_session_
           "turnstile.toml:7: topics.a.handler_timeout: 45s must be below Kafka's session timeout of 45s (librdkafka's "
           "default); shorten it, or raise kafka.\"session.timeout.ms\""});
   EXPECT_EQ(
-      problems(kafka + "\"session.timeout.ms\" = 20000\n[topics.a]\nmode = \"sequence\""),
+      problems(kafka + "\"session.timeout.ms\" = 20000\n[topics.a]\nmode = \"by_offset\""),
       Lines{"topics.a.handler_timeout: 30s (the default) must be below Kafka's session timeout of 20s; shorten it, or "
             "raise kafka.\"session.timeout.ms\""});
   EXPECT_EQ(problems(kafka + "[topics.a]\nmode = \"leased\"\nhandler_timeout = \"12h\""), Lines{});
-  EXPECT_EQ(problems(kafka + "[topics.a]\nmode = \"none\"\nhandler_timeout = \"12h\""), Lines{});
+  EXPECT_EQ(problems(kafka + "[topics.a]\nmode = \"at_least_once\"\nhandler_timeout = \"12h\""), Lines{});
   EXPECT_EQ(
       problems("[kafka]\n\"session.timeout.ms\" = 6000\n[postgres]\nurl = \"host=x\"\nlock_timeout = \"6s\""),
       Lines{"turnstile.toml:5: postgres.lock_timeout: 6s must be below Kafka's session timeout of 6s; shorten it, or "

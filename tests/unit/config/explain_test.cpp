@@ -115,7 +115,7 @@ TEST(Explain, the_example_is_a_configuration_with_all_defaults) {
   const auto commented = all.find("[postgres]\n");
   ASSERT_NE(commented, std::string::npos);
   all.insert(commented + 11, "url = \"postgresql://me@localhost/shop\"\n");
-  const auto mode = all.find("mode = \"none\"");  // in which the settings of mode leased are refused
+  const auto mode = all.find("mode = \"at_least_once\"");  // in which the settings of mode leased are refused
   ASSERT_NE(mode, std::string::npos);
   all.replace(mode, 13, "mode = \"leased\"");
   try {

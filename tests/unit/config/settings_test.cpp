@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 TopicSettings all_set(std::int64_t number, const std::string& text, bool flag) {
   TopicSettings s;
   s.handler = text;
-  s.mode = flag ? Mode::transactional : Mode::none;
+  s.mode = flag ? Mode::transactional : Mode::at_least_once;
   s.order = flag ? Order::key : Order::none;
   s.limiter = text;
   s.limit = number;

@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Each, RecreatedTopic,
                                                     [](Pipeline p) {
                                                       return std::move(p) | transactional() | id_from("offset");
                                                     }},
-                                           ModeCase{"sequence", [](Pipeline p) { return std::move(p) | sequence(); }},
+                                           ModeCase{"by_offset", [](Pipeline p) { return std::move(p) | by_offset(); }},
                                            ModeCase{"leased", [](Pipeline p) { return std::move(p) | leased(5s); }},
                                            ModeCase{"none", [](Pipeline p) { return p; }, false}),
                          [](const auto& c) { return std::string(c.param.name); });

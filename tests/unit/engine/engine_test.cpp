@@ -306,12 +306,12 @@ TEST_F(EngineTest, reads_a_topic_that_was_recreated_from_its_beginning_where_off
   const auto session = inbox->open_session();
   const InboxEntry tenth{.id = MessageId::from("t 9"), .offset = 9};
   const HandlerId handler = inbox->register_handler("t");
-  session->begin({.handler = handler, .fence = claim.fence, .numbering = Numbering::offsets}, {&tenth, 1});
+  session->begin({.handler = handler, .fence = claim.fence, .mode = Mode::by_offset}, {&tenth, 1});
   session->commit();
 
   publish("t", 3);
   std::atomic<int> ran{0};
-  auto app = consumer("t", Pipeline([&](const Message&, Context&) { ++ran; }) | sequence(), c);
+  auto app = consumer("t", Pipeline([&](const Message&, Context&) { ++ran; }) | by_offset(), c);
   auto thread = start(*app);
   EXPECT_TRUE(eventually([&] { return ran == 3 && all_committed("t", 1); })) << ran;
   app->stop();

@@ -146,8 +146,8 @@ TEST_F(Failover, what_was_committed_after_the_last_watermark_and_lost_is_read_ag
   }
 }
 
-TEST_F(Failover, a_sequence_does_not_move_past_what_was_lost) {
-  start(handler() | sequence());
+TEST_F(Failover, progress_does_not_move_past_what_was_lost) {
+  start(handler() | by_offset());
   publish(10);
   ASSERT_TRUE(eventually([&] { return watermark_is(10); }));
   const auto replica = inbox->replica();
@@ -161,7 +161,7 @@ TEST_F(Failover, a_sequence_does_not_move_past_what_was_lost) {
   }
 }
 
-TEST_F(Failover, numbered_requests_are_read_again) {
+TEST_F(Failover, numbered_messages_are_read_again) {
   NumberedSender sender(*broker, inbox->producers(), {.name = "shop", .logger = logger});
   const auto send = [&](int n) {
     std::vector<OwnedMessage> messages;
@@ -172,7 +172,7 @@ TEST_F(Failover, numbered_requests_are_read_again) {
     }
     for (const auto& fate : sender.send(messages)) ASSERT_EQ(fate.kind, BrokerSender::Fate::Kind::sent);
   };
-  start(handler() | numbered_requests());
+  start(handler() | numbered());
   send(10);
   ASSERT_TRUE(eventually([&] { return watermark_is(10); }));
   const auto replica = inbox->replica();

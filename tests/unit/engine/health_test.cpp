@@ -355,7 +355,7 @@ TEST_F(HealthTest, a_handler_that_fails_for_every_message_stops_the_partition) {
   EXPECT_THAT(log(), HasSubstr("What is dead already: turnstile dlq replay --all"));
 }
 
-/// In mode none a dead letter has no row that `turnstile dlq replay` could take.
+/// In mode at_least_once a dead letter has no row that `turnstile dlq replay` could take.
 TEST_F(HealthTest, a_partition_that_stopped_in_mode_none_names_the_topic_of_its_dead_letters) {
   broker->create_topic("t", 1);
   broker->create_topic("t.dlq", 1);

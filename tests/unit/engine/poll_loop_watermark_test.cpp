@@ -348,7 +348,7 @@ TEST_F(PollLoopRecreated, what_is_read_again_of_the_same_topic_is_no_other_one) 
 }
 
 TEST_F(PollLoopRecreated, its_records_run_where_offsets_count) {
-  const auto loop = make_loop(insert() | sequence());
+  const auto loop = make_loop(insert() | by_offset());
   handle_all(*loop);
   loop->revoked(at);
   recreate(6);
@@ -402,7 +402,7 @@ TEST_F(PollLoopRecreated, what_a_failover_loses_of_it_is_read_again) {
 
 /// The group has an offset, so records may have been cut off the log's end: those that were settled must not run again.
 TEST_F(PollLoopRecreated, a_log_that_is_too_short_does_not_begin_anew_where_offsets_count_and_the_group_has_one) {
-  const auto loop = make_loop(insert() | sequence());
+  const auto loop = make_loop(insert() | by_offset());
   handle_all(*loop);
   loop->revoked(at);
   broker->truncate({at, 6});
@@ -423,7 +423,7 @@ TEST_F(PollLoopRecreated, a_log_that_is_too_short_does_not_begin_anew_where_offs
 
 /// The replica does not know that the topic was recreated.
 TEST_F(PollLoopRecreated, what_a_failover_loses_of_all_of_it_is_read_again) {
-  const auto loop = make_loop(insert() | sequence());
+  const auto loop = make_loop(insert() | by_offset());
   handle_all(*loop);
   loop->revoked(at);
   const auto replica = inbox->replica();

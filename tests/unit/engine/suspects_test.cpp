@@ -207,13 +207,13 @@ Pipeline in_mode(Mode mode, Runs& runs) {
   switch (mode) {
     case Mode::transactional: return handler | transactional() | ordered_by(Order::none) | batch(2);
     case Mode::leased: return handler | leased(5s) | ordered_by(Order::none) | batch(2);
-    case Mode::sequence: return handler | sequence() | batch(2);
-    case Mode::none: return handler | limit(8) | ordered_by(Order::none) | batch(2);
+    case Mode::by_offset: return handler | by_offset() | batch(2);
+    case Mode::at_least_once: return handler | limit(8) | ordered_by(Order::none) | batch(2);
   }
   throw std::logic_error("no such mode");
 }
 
-constexpr Mode kModes[] = {Mode::transactional, Mode::leased, Mode::sequence, Mode::none};
+constexpr Mode kModes[] = {Mode::transactional, Mode::leased, Mode::by_offset, Mode::at_least_once};
 
 TEST_F(SuspectsTest, run_while_nothing_else_does_in_each_mode) {
   for (const Mode mode : kModes) {
@@ -259,18 +259,18 @@ TEST_F(SuspectsTest, that_kill_again_and_again_are_dead_letters_in_each_mode) {
     EXPECT_EQ(header(dead[0], "turnstile-reason"), "killed_process");
     EXPECT_EQ(header(dead[0], "turnstile-attempts"), "3");
     EXPECT_THAT(text.str(), HasSubstr("t[0]@5: 3 processes have died while running only this message"));
-    // In mode none there is no row that `turnstile dlq replay` could take.
+    // In mode at_least_once there is no row that `turnstile dlq replay` could take.
     const std::string error = header(dead[0], "turnstile-error");
     const std::string from_topic = "publish its record in the topic 't.dlq' to 't' again";
-    EXPECT_EQ(error.find("turnstile dlq replay") == std::string::npos, mode == Mode::none) << error;
-    EXPECT_EQ(error.find(from_topic) != std::string::npos, mode == Mode::none) << error;
-    EXPECT_EQ(text.str().find(from_topic) != std::string::npos, mode == Mode::none) << text.str();
+    EXPECT_EQ(error.find("turnstile dlq replay") == std::string::npos, mode == Mode::at_least_once) << error;
+    EXPECT_EQ(error.find(from_topic) != std::string::npos, mode == Mode::at_least_once) << error;
+    EXPECT_EQ(text.str().find(from_topic) != std::string::npos, mode == Mode::at_least_once) << text.str();
   }
 }
 
 /// With dead_letter(), or parked; after the last owner stopped, or died.
 TEST_F(SuspectsTest, that_were_buried_do_not_run_when_they_are_read_again) {
-  for (const Mode mode : {Mode::transactional, Mode::leased, Mode::sequence}) {
+  for (const Mode mode : {Mode::transactional, Mode::leased, Mode::by_offset}) {
     for (const bool dies : {false, true}) {
       const std::string which = std::to_string(static_cast<int>(mode)) + (dies ? ", died" : ", stopped");
       broker = std::make_shared<MemoryBroker>("g");
@@ -305,20 +305,20 @@ TEST_F(SuspectsTest, are_counted_below_the_watermark_where_reading_starts_there)
   EXPECT_THAT(text.str(), HasSubstr("t[0]@5: 3 processes have died while running only this message"));
 }
 
-/// In mode none no row tells of it.
+/// In mode at_least_once no row tells of it.
 TEST_F(SuspectsTest, that_were_buried_without_a_row_are_known_by_their_deaths) {
   publish(0, 20);
   for (int i = 0; i < 3; ++i) die_of(0, {5}, true);
   Runs runs;
-  run(in_mode(Mode::none, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  run(in_mode(Mode::at_least_once, runs) | retry(exponential{1ms, 3}) | dead_letter());
   ASSERT_EQ(broker->records("t.dlq").size(), 1U) << text.str();
   commit_lower({"t", 0}, 3);
   die_of(0, {7}, false);
-  run(in_mode(Mode::none, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  run(in_mode(Mode::at_least_once, runs) | retry(exponential{1ms, 3}) | dead_letter());
   EXPECT_FALSE(runs.attempts.contains("0-5"));
   die_of(0, {7}, false);
   publish(0, 1);
-  run(in_mode(Mode::none, runs) | retry(exponential{1ms, 3}) | dead_letter());
+  run(in_mode(Mode::at_least_once, runs) | retry(exponential{1ms, 3}) | dead_letter());
   EXPECT_THAT(suspects(), IsEmpty()) << "reading has passed them";
 }
 

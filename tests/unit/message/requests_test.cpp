@@ -173,8 +173,7 @@ class Requests : public ::testing::Test {
     const auto claim = inbox_->claim_partitions("g", {&at, 1}, 1s).front();
     place_ = {at, claim.fence, claim.incarnation};
     TopicSettings settings;
-    settings.mode = Mode::sequence;
-    settings.message_id = "request";
+    settings.mode = Mode::numbered;
     settings.request_window = 16;
     settings.dead_letter = "";
     settings.duplicates = DuplicatePolicy::replay;

@@ -59,7 +59,7 @@ class JoinedSession final : public InboxSession {
 };
 
 std::vector<Admission> JoinedSession::begin(const InboxScope& scope, std::span<const InboxEntry> entries) {
-  if (scope.fence || scope.numbering != Numbering::ids)
+  if (scope.fence || numbers_records(scope.mode))
     throw Error("somebody's own transaction takes ids in, and cannot be fenced");
   handler_ = scope.handler;
   std::vector<std::size_t> order(entries.size());

@@ -145,7 +145,7 @@ std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const I
   requests_.clear();
   pipeline.next_transaction();
   pipeline.add(sql.begin, kCaller);
-  if (scope.numbering != Numbering::ids && !entries.empty()) return admit_numbered(scope, entries);
+  if (numbers_records(scope.mode) && !entries.empty()) return admit_numbered(scope, entries);
   add_scope(scope);
   send_entries(entries);
   const Statements::Admit& admit = scope.fence ? sql.fenced : sql.free;

@@ -47,13 +47,6 @@ enum class Admission : std::uint8_t {
   no_session,  ///< its producer is not known, or had expired when it was sent
 };
 
-/// How a batch's messages are told apart.
-enum class Numbering : std::uint8_t {
-  ids,      ///< each by its id, a row each
-  offsets,  ///< by their offsets, which ascend in the batch: what lies below the partition's progress is a duplicate. One row for all
-  requests,  ///< as offsets, and what its producer has sent before is a duplicate, too. One more row for each producer
-};
-
 /// What all messages of one transaction have in common.
 struct InboxScope {
   HandlerId handler;             ///< the scope of the ids
@@ -61,9 +54,10 @@ struct InboxScope {
   std::chrono::milliseconds lock_timeout{
       5'000};  ///< longest wait for a rival's open transaction (hazard: blocked-insert)
   std::chrono::milliseconds idle_timeout{30'000};  ///< the server ends our transaction when we fall silent in it
-  Numbering numbering = Numbering::ids;            ///< how messages are distinguished
-  std::int32_t incarnation = 0;                    ///< offsets, requests: of the topic; another one begins anew
-  std::int64_t window = 1'024;                     ///< requests: how many numbers back are told apart; a multiple of 8
+  /// How messages are identified: by ids, a row each (transactional), by offsets (by_offset), or by their producers' numbers (numbered).
+  Mode mode = Mode::transactional;
+  std::int32_t incarnation = 0;  ///< by_offset, numbered: of the topic; another one begins anew
+  std::int64_t window = 1'024;   ///< numbered: how many numbers back are remembered; a multiple of 8
 };
 
 /// What is kept of an id that has taken effect.
@@ -87,7 +81,7 @@ class InboxSession {
   virtual ~InboxSession() = default;
 
   /// Opens a transaction, checks the fence, and takes the ids in. The answer has the order of `entries`. Of equal ids in
-  /// one batch the first is fresh, the others are duplicates. Numbered by offsets or requests, the transaction of a batch also says that
+  /// one batch the first is fresh, the others are duplicates. In modes by_offset and numbered, the transaction of a batch also says that
   /// all up to its last one are done.
   /// Throws Fenced (the epoch is no longer ours, or the store has another history than the fence), StoreBusy (try the whole again),
   /// StoreUnavailable. After a throw no transaction is open.
@@ -123,7 +117,7 @@ struct PartitionClaim {
   TopicPartition at;                ///< the partition
   Fence fence;                      ///< with the epoch just bumped, and the history of the store that answered
   std::optional<Offset> watermark;  ///< every message below it is settled in this database
-  /// The highest offset that a handler numbers its records up to, and has done (Numbering::offset, requests): the watermark lags behind it.
+  /// The highest offset that a handler numbers its records up to, and has done (modes by_offset, numbered): the watermark lags behind it.
   std::optional<Offset> progress{};
   std::int32_t incarnation = 0;  ///< how often the topic was found recreated; part of an `offset` message id
   bool is_clean = true;  ///< the last owner has released it, or there was none; false: it may have died (see Trials)
