@@ -1,5 +1,6 @@
 #pragma once
-// What a handler may ask while it runs. One Context per run of a handler; used on that thread only.
+// Context: the functions that a handler may call while it runs. Each run of a handler has its own Context. Use it only
+// on the handler's thread.
 
 #include <optional>
 #include <stop_token>
@@ -11,69 +12,80 @@
 
 namespace turnstile {
 
-/// Where a handler's words to the outside go: into the transaction of its effect, and out once that has committed. Implemented by
-/// the runtime.
+/// Takes what a handler replies and publishes. It stores them in the transaction of the effect, and they are sent after
+/// the commit. The runtime implements it.
 class Outgoing {
  public:
   virtual ~Outgoing() = default;
-  /// Keeps the response of a message, and sends it. `to` null: the one message of the handler.
+  /// Stores the response of a message, and sends it. If `to` is null, the handler has only one message.
   virtual void reply(const Message* to, std::string_view body) = 0;
-  /// Publishes a message with the effect.
+  /// Publishes a message in the transaction of the effect.
   virtual void publish(const OwnedMessage& message) = 0;
 };
 
-/// What a handler may ask and do while it runs.
+/// The functions that a handler may call while it runs.
 class Context {
  public:
-  /// What the runtime fills in.
+  /// The fields that the runtime fills in.
   struct Fields {
-    Transaction* tx = nullptr;              ///< null where the mode is none
-    Outgoing* outgoing = nullptr;           ///< null where the mode is none
+    Transaction* tx = nullptr;              ///< null in mode at_least_once
+    Outgoing* outgoing = nullptr;           ///< null in mode at_least_once
     std::stop_token stop{};                 ///< see stop_token()
     int attempt = 1;                        ///< see attempt()
     std::optional<Fence> fence{};           ///< see fence()
     std::optional<MessageId> message_id{};  ///< see idempotency_key()
     std::string_view handler{};             ///< see handler()
-    Mode mode = Mode::at_least_once;        ///< of the topic
+    Mode mode = Mode::at_least_once;        ///< the topic's mode
     std::int64_t claim_fence = 0;           ///< see claim_fence()
   };
-  /// By the runtime, and by tests.
+  /// The runtime and tests construct it.
   explicit Context(const Fields& fields) : fields_(fields) {}
 
-  /// The transaction that also holds the inbox row. Throws std::logic_error where the topic's mode is another one.
+  /// The transaction that also holds the inbox row. Throws std::logic_error if the topic's mode runs handlers outside
+  /// of a transaction.
   [[nodiscard]] Transaction& tx() const;
   /// Short for tx().defer(…).
   template <class... P>
   void defer(std::string_view sql, const P&... params) const {
     tx().defer(sql, params...);
   }
-  /// Answers the message: the bytes are kept with its id, and are what a duplicate gets (duplicates = "replay"). When the message
-  /// asks for a reply (docs/guide/replies-and-outbox.md), they are sent to it after the commit. Once for each message. Throws ResponseTooLarge
-  /// above the topic's max_response, std::logic_error for a second reply, where the mode is none, and in a span handler.
+  /// Replies to the message. The bytes are stored with the message's id, and a duplicate gets them too (`duplicates =
+  /// "replay"`).
+  /// If the message asks for a reply (docs/guide/replies-and-outbox.md), the bytes are sent after the commit. Call it
+  /// at most once for each message.
+  /// Throws ResponseTooLarge above the topic's max_response. Throws std::logic_error for a second reply, in mode at_least_once,
+  /// and in a span handler.
   void reply(std::string_view body) const;
-  /// The same for one of the messages of a span handler.
+  /// Replies to one message of a span handler.
   void reply(const Message& to, std::string_view body) const;
-  /// Publishes a message with the effect: both are there or none, also when the process dies. A relay sends it after the commit,
-  /// at least once, with its id in the header message-id; messages of one key in their order. A header message-id that the message
-  /// has already is its id, and is sent as it is: whoever deduplicates by it takes two messages with one id for one. Without that
-  /// header the message gets a new id. `partition`, `offset` and `timestamp` are not looked at. Throws std::logic_error where the
-  /// mode is none, for a topic that cannot exist, and for a header message-id that is empty or appears twice.
+  /// Publishes a message with the effect: both happen or neither does, even if the process dies. A relay sends the
+  /// message after the commit, at least once. Messages with the same key keep their order.
+  /// The message's id is sent in the header message-id. If the message has this header already, its value is the id and
+  /// is sent unchanged. Otherwise the message gets a new id. A consumer that deduplicates by this header treats two
+  /// messages with the same id as one message.
+  /// The fields `partition`, `offset` and `timestamp` are ignored.
+  /// Throws std::logic_error in mode at_least_once, for a topic name that Kafka does not allow, and for a header message-id that
+  /// is empty or appears twice.
   void publish(const OwnedMessage& message) const;
-  /// Set when the work has lost its reason: the partition was taken away, the handler's timeout has passed, or the
-  /// process is stopping and its drain time is over. A long handler should look at it.
+  /// Set when the handler should stop. The reasons: the partition was revoked, the handler's timeout has passed, or the
+  /// process is shutting down and its drain time is over. A long handler should check it.
   [[nodiscard]] const std::stop_token& stop_token() const noexcept { return fields_.stop; }
-  /// 1 and how often the message has failed by itself in this process, and how many processes have died while they ran only this
-  /// message. Runs in a batch that was rolled back because of another message are not counted.
+  /// The number of this attempt, from 1. It counts the failures of the message itself in this process, and the
+  /// processes that died while they ran only this message. It does not count runs that were rolled back because another
+  /// message of the batch failed.
   [[nodiscard]] int attempt() const noexcept { return fields_.attempt; }
-  /// The ownership under which this runs: hand it to outside systems so that they can refuse an older one. Absent where
-  /// there is no database. Its epoch may come again after the database has lost its last transactions, as in a failover.
+  /// The ownership under which this handler runs. Pass it to outside systems so that they can reject an older owner.
+  /// Absent if there is no database. An epoch can repeat after the database has lost its last transactions, for example
+  /// in a failover.
   [[nodiscard]] std::optional<Fence> fence() const noexcept { return fields_.fence; }
-  /// Mode leased: how often the message was claimed, from 1; it only grows, unless the database loses its last transactions. Hand it to
-  /// outside systems with the key below, so that they refuse one that comes late. 0 elsewhere, and for a span handler.
+  /// Mode leased: how often the message was claimed, from 1. It only grows, unless the database loses its last
+  /// transactions. Pass it to outside systems with idempotency_key(), so that they can reject a late call. 0 in other
+  /// modes and in a span handler.
   [[nodiscard]] std::int64_t claim_fence() const noexcept { return fields_.claim_fence; }
-  /// A key for outside systems that deduplicate themselves, the same for every run of the message. Mode leased: made of the handler's
-  /// name and the message's id, so that two handlers of one message have two. Elsewhere the id under which the inbox knows the message.
-  /// Absent in mode none, and for a span handler (ask each message).
+  /// A key for outside systems that deduplicate. It is the same for every run of the message.
+  /// In mode leased the key is derived from the handler's name and the message's id, so two handlers of the same
+  /// message have different keys. In the other modes it is the id by which the inbox identifies the message.
+  /// Absent in mode at_least_once, and in a span handler (use the ids of the single messages).
   [[nodiscard]] std::optional<MessageId> idempotency_key() const noexcept { return fields_.message_id; }
   /// The name of the handler: the scope of its ids.
   [[nodiscard]] std::string_view handler() const noexcept { return fields_.handler; }

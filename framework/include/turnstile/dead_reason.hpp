@@ -1,6 +1,6 @@
 #pragma once
-// Why a message is a dead letter: the header turnstile-reason, the column `reason` of the table `dead`, and `turnstile dlq`.
-// docs/reference/dead-letter-reasons.md says what to do about each.
+// Why a message is a dead letter. The header turnstile-reason, the column `reason` of the table `dead`, and `turnstile
+// dlq` show it. docs/reference/dead-letter-reasons.md tells what to do about each reason.
 
 #include <cstdint>
 #include <optional>
@@ -9,26 +9,26 @@
 
 namespace turnstile {
 
-/// Why a message will not be run.
+/// Why Turnstile will not run a message.
 enum class DeadReason : std::uint8_t {
   failed,          ///< its handler failed as often as `retry` allows
-  rejected,        ///< its handler answered Outcome::dead_letter()
-  missing_id,      ///< it has no id where `message_id` says
-  duplicate,       ///< its id was seen before, and the topic's policy is DuplicatePolicy::raise
-  mismatch,        ///< its id was seen before with another payload
-  too_old,         ///< it is older than the ids that are remembered: whether it took effect is not known
-  unknown,         ///< its lease ended without a result: whether it took effect is not known
-  outside_window,  ///< its number is outside of its producer's window: whether it took effect is not known
-  no_session,      ///< its producer's session is unknown or had expired: whether it took effect is not known
+  rejected,        ///< its handler returned Outcome::dead_letter()
+  missing_id,      ///< it has no id where `message_id` expects it
+  duplicate,       ///< its id has taken effect, and the topic's policy is DuplicatePolicy::raise
+  mismatch,        ///< its id has taken effect with another payload
+  too_old,         ///< it is older than the stored ids: it may have taken effect
+  unknown,         ///< its lease ended without a result: it may have taken effect
+  outside_window,  ///< its number is outside its producer's window: it may have taken effect
+  no_session,      ///< its producer's session is unknown or had expired: it may have taken effect
   forged,          ///< its producer's signature does not match
   killed_process,  ///< processes died while they ran only this message
 };
 
-/// All of them, in the order of the enumeration.
+/// All reasons, in the order of the enumeration.
 std::span<const DeadReason> dead_reasons();
 /// "failed", "missing_id", …
 std::string_view to_text(DeadReason reason);
-/// Nothing: there is no such reason in this version.
+/// Reads the text of a reason. Absent: this version has no such reason.
 std::optional<DeadReason> parse_dead_reason(std::string_view text);
 
 }  // namespace turnstile

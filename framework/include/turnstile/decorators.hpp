@@ -111,7 +111,7 @@ inline auto stop_after_dead(std::int64_t in_a_row) {
 inline auto handler_id(std::string name) {
   return detail::Policy{[name = std::move(name)](TopicSettings& s) { s.handler = name; }};
 }
-/// header:NAME | key | json:/pointer | cloudevents | offset; mode sequence: offset | request.
+/// header:NAME | key | json:/pointer | cloudevents | offset. Modes by_offset and numbered keep no ids.
 /// In JSON (json:, and structured CloudEvents) an id is a text that is not empty, or an integer. A message whose id is a number with a
 /// fraction or an exponent (7.0, 1e3), a boolean, null, an object or a list is a dead letter (missing_id).
 inline auto id_from(std::string source) {

@@ -1,5 +1,5 @@
 #pragma once
-// What `turnstile doctor` and Consumer::check() report: each finding is well, or says what to do.
+// The findings of `turnstile doctor` and Consumer::check(). A finding is good, or tells what to do.
 
 #include <cstdint>
 #include <string>
@@ -10,44 +10,44 @@ namespace turnstile {
 
 class Config;
 
-/// One result of a check.
+/// A result of a check.
 struct Finding {
-  /// How bad it is.
+  /// How serious the finding is.
   enum class Level : std::uint8_t {
     ok,
-    warning,  ///< works, and somebody should look at it
-    problem,  ///< does not work, or a promise is not kept
+    warning,  ///< works, but an operator should look at it
+    problem,  ///< does not work, or breaks a guarantee
   };
-  Level level = Level::ok;  ///< how bad it is
+  Level level = Level::ok;  ///< how serious it is
   std::string subject;      ///< "topic payments", "PostgreSQL"
-  std::string text;         ///< what was found
-  std::string remedy;       ///< what to do; empty when the text says it, or there is nothing to do
+  std::string text;         ///< the result of the check
+  std::string remedy;       ///< what to do; empty if `text` tells it, or if nothing is to be done
 };
 
 /// Not thread-safe.
 class Findings {
  public:
-  /// Adds a check that found nothing wrong.
+  /// Adds a good result.
   void ok(std::string subject, std::string text) { add({Finding::Level::ok, std::move(subject), std::move(text), {}}); }
-  /// Adds what may become a problem.
+  /// Adds a result that can become a problem.
   void warning(std::string subject, std::string text, std::string remedy = {}) {
     add({Finding::Level::warning, std::move(subject), std::move(text), std::move(remedy)});
   }
-  /// Adds what is a problem now.
+  /// Adds a problem.
   void problem(std::string subject, std::string text, std::string remedy = {}) {
     add({Finding::Level::problem, std::move(subject), std::move(text), std::move(remedy)});
   }
-  /// Adds any finding.
+  /// Adds a finding of any level.
   void add(Finding finding) { all_.push_back(std::move(finding)); }
-  /// All findings, in the order in which they were added.
+  /// All findings, in the order of the calls.
   [[nodiscard]] const std::vector<Finding>& all() const noexcept { return all_; }
 
  private:
   std::vector<Finding> all_;
 };
 
-/// Looks at Kafka, PostgreSQL and the token log as `config` names them: settings and rights, and the system as it runs. Waits at most some
-/// seconds for each answer, and throws nothing of what it finds. Link turnstile::turnstile.
+/// Checks Kafka, PostgreSQL and the token log of `config`: settings, rights, and the running system. Waits up to some
+/// seconds for each answer. What it finds becomes a finding and is not thrown. Link turnstile::turnstile.
 void look_at_system(const Config& config, Findings& findings);
 
 }  // namespace turnstile

@@ -1,5 +1,5 @@
 #pragma once
-// What may be a handler, and the form in which the framework keeps one.
+// The types that can be handlers, and the form in which the framework stores a handler.
 
 #include <concepts>
 #include <functional>
@@ -24,11 +24,11 @@ template <class F, class... A>
 concept Answers = std::invocable<F&, A...> && HandlerResult<std::invoke_result_t<F&, A...>>;
 }  // namespace detail
 
-/// Takes one message, with or without a Context; returns an Outcome or nothing.
+/// Takes a message, with or without a Context. Returns an Outcome or nothing.
 template <class F>
 concept MessageHandler = detail::Answers<F, const Message&, Context&> || detail::Answers<F, const Message&>;
 
-/// Takes the messages of a batch at once (for set-based SQL); its outcome is that of all of them.
+/// Takes all messages of a batch at once, for set-based SQL. Its outcome applies to all of them.
 template <class F>
 concept BatchHandler =
     detail::Answers<F, std::span<const Message>, Context&> || detail::Answers<F, std::span<const Message>>;
@@ -36,23 +36,23 @@ concept BatchHandler =
 template <class F>
 concept Handler = MessageHandler<std::decay_t<F>> || BatchHandler<std::decay_t<F>>;
 
-/// A handler as the framework runs it. A message handler is called with one message at a time, a batch handler with
-/// several of one partition, in offset order.
+/// A handler as the framework runs it. A message handler gets one message in each call. A batch handler gets several
+/// messages of one partition, in offset order.
 using Invoke = std::function<Outcome(std::span<const Message>, Context&)>;
 
 class Pipeline;
 
-/// Anything with `decorate(Pipeline&)`: sets a policy (limit, retry) or wraps the call (around).
+/// A type with `decorate(Pipeline&)`. It sets a policy (limit, retry) or wraps the call (around).
 template <class D>
 concept Decorator = requires(const std::remove_cvref_t<D>& d, Pipeline& p) {
   d.decorate(p);
 };
 
-/// A handler with its decorators. Built with `|`, given to Consumer::topic() or PollLoop::topic(). A value; the handler
-/// itself must be callable from several threads at once.
+/// A handler with its decorators. Build it with `|`, and pass it to Consumer::topic() or PollLoop::topic(). It is a
+/// value. Several threads can call the handler at once.
 class Pipeline {
  public:
-  /// A handler of any of the four shapes, without decorators.
+  /// A handler of any of the four forms, without decorators.
   template <class H>
     requires(!std::same_as<std::remove_cvref_t<H>, Pipeline>)
   Pipeline(H&& handler) {  // NOLINT(google-explicit-constructor): a bare handler is a pipeline
@@ -64,13 +64,13 @@ class Pipeline {
     if constexpr (Handler<H>) adopt(std::forward<H>(handler));
   }
 
-  /// The call, wrapped by what `around` decorators put round it.
+  /// The call, including the wrappers of `around` decorators.
   Invoke invoke;
-  /// True when `invoke` wants exactly one message a call.
+  /// True if `invoke` takes exactly one message in each call.
   bool one_at_a_time = true;
-  /// What the code asks for; the configuration may override each of them.
+  /// The settings that the code makes. The configuration can override each of them.
   TopicSettings settings;
-  std::vector<std::shared_ptr<Observer>> observers;  ///< of this topic, see observe()
+  std::vector<std::shared_ptr<Observer>> observers;  ///< of this topic; see observe()
 
  private:
   template <class H>
@@ -98,7 +98,7 @@ class Pipeline {
   }
 };
 
-/// `handler | decorator`, from left to right: the last one named is the outermost.
+/// `handler | decorator` applies decorators from left to right. The last decorator is the outermost.
 template <class H, Decorator D>
 Pipeline operator|(H&& handler, const D& decorator) {
   Pipeline pipeline(std::forward<H>(handler));

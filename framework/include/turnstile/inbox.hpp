@@ -1,6 +1,6 @@
 #pragma once
-// The inbox without Kafka: for an HTTP service, a cron job, a loop of one's own. What runs under an id takes effect once, in whichever
-// process, and whoever asks again gets the answer of the one that ran.
+// The inbox without Kafka: for an HTTP service, a cron job, or your own loop. An effect that runs under an id happens
+// once, in any process. Later callers with the same id get the response of the run that took effect.
 //
 //   turnstile::Inbox inbox{turnstile::postgres::open_store({.url = turnstile::Secret("postgresql://localhost/app")})};
 //   const auto charged = inbox.once("charge", request_id, [&](turnstile::Context& ctx) {
@@ -9,10 +9,10 @@
 //   });
 //   send(charged.response.value_or(""));   // "receipt 17", for every caller with this id
 //
-// The name of the handler is the scope of its ids: two handlers may each see the same id once. The schema is the one that `turnstile
-// migrate up` makes. The ids are kept until keep_ids() says otherwise.
+// The name of the handler is the scope of its ids: two handlers can each take the same id once. `turnstile migrate up`
+// creates the schema. Ids are kept forever unless a program calls keep_ids().
 //
-// In a test, Inbox{std::make_shared<turnstile::testing::MemoryInbox>()} does without a database.
+// In a test, Inbox{std::make_shared<turnstile::testing::MemoryInbox>()} needs no database.
 
 #include <chrono>
 #include <cstdint>
@@ -29,59 +29,69 @@
 
 namespace turnstile {
 
-/// How once() ended.
+/// The result of once().
 struct Once {
-  /// What became of the call.
+  /// How the call ended.
   enum class Kind : std::uint8_t {
-    ran,       ///< by this call
-    repeated,  ///< it has taken effect before, or a rival was faster: nothing was done, `response` is that one's
-    mismatch,  ///< as repeated, but with another body: nothing was done, and there is no response
-    running,   ///< a rival was still at it when `wait` was over: nothing was done, ask again
+    ran,       ///< this call ran the effect
+    repeated,  ///< the id has taken effect already; nothing ran, and `response` is the stored response
+    mismatch,  ///< the id has taken effect with a different body; nothing ran, and there is no response
+    running,   ///< a concurrent call was still running after `wait`; nothing ran, so call again
   };
-  Kind kind = Kind::ran;                ///< what became of the call
-  std::optional<std::string> response;  ///< what was replied, bit for bit; nothing when it did not reply
+  Kind kind = Kind::ran;                ///< how the call ended
+  std::optional<std::string> response;  ///< the reply, byte for byte; absent if the effect did not reply
 };
 
-/// How once() waits, compares and bounds.
+/// How long once() waits, which body it compares, and which limits it sets.
 struct OnceOptions {
-  /// What came with the id: the same id with another body is a mismatch. A hash of it is kept. Absent: not compared.
+  /// The body that came with the id. Turnstile stores a hash of it, and a call with the same id and another body is a
+  /// mismatch. Absent: bodies are not compared.
   std::optional<std::string_view> body{};
-  /// How long a rival with the same id is waited for, from 50 ms. In somebody's own transaction its lock_timeout decides instead.
+  /// How long a call waits for a concurrent call with the same id; at least 50 ms. In the caller's own transaction that
+  /// transaction's lock_timeout applies instead.
   std::chrono::milliseconds wait{5'000};
-  /// The server ends the transaction when the effect falls silent in it for so long.
+  /// PostgreSQL ends the transaction if the effect sends no statement for this time.
   std::chrono::milliseconds idle_timeout{30'000};
-  std::size_t max_response = 64 * 1024;  ///< bytes
+  std::size_t max_response = 64 * 1024;  ///< in bytes
 };
 
-/// Thread-safe: calls run side by side, each on a connection of its own while its transaction is open.
+/// Thread-safe. Calls run concurrently. Each call uses its own connection while its transaction is open.
 class Inbox {
  public:
-  /// What is to happen once. It may reply, publish, and use the transaction; not commit it. When the transaction is lost to a deadlock
-  /// or a lost connection, it is called again in a new one: what it does outside of the transaction may then happen again.
+  /// The effect that must happen once. It may reply, publish, and use the transaction. It must not commit the
+  /// transaction.
+  /// If a deadlock or a lost connection ends the transaction, the effect is called again in a new one. Side effects
+  /// outside the transaction can therefore happen twice.
   using Effect = std::function<void(Context&)>;
 
-  /// `store`: not null.
+  /// `store` must not be null.
   explicit Inbox(std::shared_ptr<InboxStore> store) : store_(std::move(store)) {}
 
-  /// Runs the effect in a transaction of its own, with the id, unless the id is known. What the effect throws passes through, and leaves
-  /// nothing. Throws StoreUnavailable (nothing is known; ask again with the same id), SqlError, ResponseTooLarge; Error, like all that
-  /// take an id, where the id or the handler's name is empty.
+  /// Runs the effect in a new transaction together with the id, unless the id is known. If the effect throws, the
+  /// exception passes through and nothing is stored.
+  /// Throws StoreUnavailable (the result is unknown; call again with the same id), SqlError, and ResponseTooLarge.
+  /// Throws Error if the id or the handler's name is empty; the other functions that take an id do the same.
   Once once(std::string_view handler, std::string_view id, const Effect& effect, const OnceOptions& options = {});
-  /// The same within the caller's transaction (a handler's ctx.tx(), or postgres::borrow() of one of libpqxx), which also commits it.
-  /// After an exception it must be rolled back. A rival is waited for until its transaction ends: StoreBusy when that was too long.
+  /// Runs the effect within the caller's transaction: a handler's ctx.tx(), or postgres::borrow() of a libpqxx
+  /// transaction. The caller commits it, and must roll it back after an exception.
+  /// The call waits until a concurrent transaction with the same id ends. Throws StoreBusy if that takes longer than
+  /// the transaction's lock_timeout.
   Once once(Transaction& transaction, std::string_view handler, std::string_view id, const Effect& effect,
             const OnceOptions& options = {});
 
-  /// What is kept of the id; nothing when it has not taken effect yet. A look, not a lock: to act on the answer, use once().
+  /// The record of the id; absent if the id has not taken effect yet. The call takes no lock. To act on the result, use
+  /// once().
   std::optional<Recorded> check(std::string_view handler, std::string_view id);
-  /// Says that the id has taken effect, with its response. True when nobody had said so before; else nothing is changed.
+  /// Records that the id has taken effect, with its response. Returns true if the id was new. Otherwise nothing
+  /// changes.
   bool record(std::string_view handler, std::string_view id, std::optional<std::string_view> response = {});
-  /// Together with the caller's own statements: when it says false, they have been done before.
+  /// Records the id together with the caller's own statements. If it returns false, the id was recorded earlier.
   bool record(Transaction& transaction, std::string_view handler, std::string_view id,
               std::optional<std::string_view> response = {});
 
-  /// For how long the handler's ids are needed: a repeat that comes later runs again. Say it at start and every day; it holds for as
-  /// long as it says. Consumers of the same schema delete what is older, or `turnstile inbox purge`.
+  /// Declares how long the handler's ids are needed. A repeat that comes later runs again. Declare it at start and
+  /// every day: it stays in effect for the declared duration. Consumers of the same schema delete older ids, and so
+  /// does `turnstile inbox purge`.
   KeptIds keep_ids(std::string_view handler, std::chrono::seconds keep_for);
 
  private:

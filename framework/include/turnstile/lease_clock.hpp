@@ -1,7 +1,9 @@
 #pragma once
-// The clock of all leases that this process holds: permits, claims, and whatever else ends at a deadline that others count as well.
-// It goes on while the machine is suspended, as std::chrono::steady_clock does not on Linux, so that a process that wakes finds
-// its leases over. A hypervisor that pauses a virtual machine stops this clock too: see docs/reference/guarantees.md, "Clocks and pauses".
+// The clock of all leases of this process: of permits, claims, and anything else with a deadline that other processes
+// also count.
+// It continues while the machine is suspended, so a process that wakes up finds its leases over. On Linux
+// std::chrono::steady_clock stops during a suspend. A hypervisor that pauses a virtual machine stops this clock too:
+// see docs/reference/guarantees.md, "Clocks and pauses".
 
 #include <atomic>
 #include <chrono>
@@ -10,7 +12,7 @@
 
 namespace turnstile {
 
-/// A clock as those of std::chrono. Never goes back. Thread-safe.
+/// A clock in the form of std::chrono. It never goes back. Thread-safe.
 struct LeaseClock {
   using duration = std::chrono::nanoseconds;               ///< nanoseconds
   using rep = duration::rep;                               ///< of the duration
@@ -18,7 +20,7 @@ struct LeaseClock {
   using time_point = std::chrono::time_point<LeaseClock>;  ///< of this clock
   static constexpr bool is_steady = true;                  ///< It never goes back.
 
-  /// The time now, suspended time included.
+  /// The time now, including suspended time.
   static time_point now() noexcept {
     std::timespec time{};
 #if defined(CLOCK_BOOTTIME)
@@ -28,13 +30,13 @@ struct LeaseClock {
 #endif
     return time_point(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec) + suspended());
   }
-  /// The same in microseconds, as an integer for atomics.
+  /// The time now in microseconds, as an integer for atomics.
   [[nodiscard]] static std::int64_t now_us() noexcept {
     return std::chrono::duration_cast<std::chrono::microseconds>(now().time_since_epoch()).count();
   }
 
 #if defined(TURNSTILE_FAILPOINTS) && TURNSTILE_FAILPOINTS
-  /// For tests: as if the machine had been suspended for so long.
+  /// For tests: simulates that the machine was suspended for `time`.
   static void suspend(duration time) noexcept { shift_ns.fetch_add(time.count()); }
 
  private:

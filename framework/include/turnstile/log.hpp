@@ -1,5 +1,5 @@
 #pragma once
-// The logger that the framework uses where the program gives none.
+// The framework's logger, for programs that set none.
 
 #include <memory>
 
@@ -11,13 +11,14 @@ class logger;
 
 namespace turnstile {
 
-/// Writes to stderr as `settings` say, one line an event; in format "json" each line is one object. It is not entered in
-/// spdlog's registry. Throws ConfigError for a level or format that does not exist.
+/// A logger to stderr, as `settings` configure it, with one line for each event. In format "json" each line is a JSON
+/// object. It is not in spdlog's registry. Throws ConfigError for an unknown level or format.
 std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings);
 
-/// The same, for those who may have to log through another one later: redirect() says through which.
+/// The same logger, but redirect() can send its lines to another logger later.
 std::shared_ptr<spdlog::logger> make_redirectable_logger(const LogSettings& settings);
-/// What is logged through `from` goes to `to` from now on; does nothing unless make_redirectable_logger() made `from`. Thread-safe.
+/// From now on `to` gets the lines that are logged through `from`. Does nothing unless make_redirectable_logger() made
+/// `from`. Thread-safe.
 void redirect(spdlog::logger& from, std::shared_ptr<spdlog::logger> to);
 
 }  // namespace turnstile

@@ -1,6 +1,6 @@
 #pragma once
-// A message as a handler sees it. `Message` is a view of a record that somebody else holds (librdkafka, a test):
-// it is cheap to copy and valid only while the handler runs. `own()` copies it.
+// A message as a handler sees it. `Message` is a view of a record that another object owns (librdkafka, a test). It is
+// cheap to copy, and valid only while the handler runs. `own()` makes a copy.
 
 #include <chrono>
 #include <cstdint>
@@ -13,77 +13,77 @@
 
 namespace turnstile {
 
-/// Milliseconds since 1970, as Kafka has them.
+/// Milliseconds since 1970, as in Kafka.
 using Timestamp = std::chrono::sys_time<std::chrono::milliseconds>;
 
-/// A header as Kafka carries it: names may repeat, a value may be absent. Views into the record.
+/// A header as Kafka carries it: names can repeat, and a value can be absent. It holds views into the record.
 struct HeaderView {
-  std::string_view name;                  ///< its name
+  std::string_view name;                  ///< the header's name
   std::optional<std::string_view> value;  ///< absent: the header has no value
 };
 
 /// A header that owns its bytes.
 struct Header {
-  std::string name;                  ///< its name
+  std::string name;                  ///< the header's name
   std::optional<std::string> value;  ///< absent: the header has no value
-  /// Member by member.
+  /// Compares all members.
   bool operator==(const Header&) const = default;
 };
 
-/// Reads the headers of a record only when they are asked for: most handlers never do, and parsing them costs
-/// more than the rest of a message. Stateless; one per adapter, living for the whole process.
+/// Reads the headers of a record on demand. Most handlers never need them, and parsing them costs more than the rest of
+/// the message. Stateless. Each adapter has one reader, which lives as long as the process.
 class HeaderReader {
  public:
   virtual ~HeaderReader() = default;
-  /// All headers in the record's order; views into `record`.
+  /// All headers, in the order of the record. The views point into `record`.
   virtual std::vector<HeaderView> all(const void* record) const = 0;
-  /// How many headers bear the name, and the value of the last one (Kafka's convention: the last one wins).
+  /// The number of headers with a name, and the value of the last one. In Kafka's convention the last one wins.
   struct Found {
     int count = 0;                          ///< how many headers have the name
-    std::optional<std::string_view> value;  ///< of the last one; absent: none, or without a value
+    std::optional<std::string_view> value;  ///< of the last one; absent: no such header, or it has no value
   };
-  /// Looks for a header of the adapter's record.
+  /// Finds the headers with this name.
   virtual Found find(const void* record, std::string_view name) const = 0;
 };
 
-/// A record that owns its bytes: to keep, to produce, to build in a test.
+/// A record that owns its bytes: to store, to produce, or to build in a test.
 struct OwnedMessage {
-  std::string topic;                   ///< where it is, or is to go
+  std::string topic;                   ///< its topic, or the topic to send it to
   std::int32_t partition = 0;          ///< within the topic
   Offset offset = 0;                   ///< within the partition
-  Timestamp timestamp{};               ///< of the record
+  Timestamp timestamp{};               ///< the record's timestamp
   std::optional<std::string> key;      ///< absent: no key
   std::optional<std::string> payload;  ///< absent: no payload
-  std::vector<Header> headers;         ///< in their order
+  std::vector<Header> headers;         ///< in the order of the record
 };
 
-/// A message as a handler sees it: a view that lives as long as the handler runs.
+/// A message as a handler sees it: a view that is valid while the handler runs.
 class Message {
  public:
-  /// What an adapter fills in.
+  /// The fields that an adapter fills in.
   struct Fields {
     std::string_view topic;                   ///< the topic
     std::int32_t partition = 0;               ///< within the topic
-    Offset offset = 0;                        ///< within the partition
+    Offset offset = 0;                        ///< the record's timestamp
     Timestamp timestamp{};                    ///< of the record
     std::optional<std::string_view> key;      ///< absent: no key
     std::optional<std::string_view> payload;  ///< absent: no payload
   };
 
   Message() = default;
-  /// `record` is handed to `reader`; both must outlive this view.
+  /// The view passes `record` to `reader`. Both must outlive it.
   Message(const Fields& fields, const HeaderReader& reader, const void* record) noexcept
       : fields_(fields), reader_(&reader), record_(record) {}
   /// A view of an owned message, which must outlive it.
   explicit Message(const OwnedMessage& owned);
 
-  /// The topic that it came from.
+  /// The record's topic.
   [[nodiscard]] std::string_view topic() const noexcept { return fields_.topic; }
-  /// The partition that it came from.
+  /// The record's partition.
   [[nodiscard]] std::int32_t partition() const noexcept { return fields_.partition; }
-  /// Its place in the partition.
+  /// The record's offset in the partition.
   [[nodiscard]] Offset offset() const noexcept { return fields_.offset; }
-  /// The record's own timestamp (create time or log append time, as the topic says); 0 when it has none.
+  /// The record's timestamp: create time or log append time, depending on the topic. 0 if the record has none.
   [[nodiscard]] Timestamp timestamp() const noexcept { return fields_.timestamp; }
   /// Absent for a record without a key.
   [[nodiscard]] std::optional<std::string_view> key() const noexcept { return fields_.key; }
@@ -91,15 +91,15 @@ class Message {
   [[nodiscard]] std::optional<std::string_view> payload() const noexcept { return fields_.payload; }
   /// The payload's text; empty for a null payload.
   [[nodiscard]] std::string_view text() const noexcept { return fields_.payload.value_or(std::string_view{}); }
-  /// The value of the last header with that name.
+  /// The value of the last header with this name.
   [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const { return find(name).value; }
-  /// The headers of this name: how many, and the last one.
+  /// How many headers have this name, and the value of the last one.
   [[nodiscard]] HeaderReader::Found find(std::string_view name) const;
-  /// All headers, in their order.
+  /// All headers, in the order of the record.
   [[nodiscard]] std::vector<HeaderView> headers() const;
   /// A copy that owns its bytes.
   [[nodiscard]] OwnedMessage own() const;
-  /// What the adapter put in: for librdkafka's, the `rd_kafka_message_t*`.
+  /// The adapter's own record. For librdkafka it is the `rd_kafka_message_t*`.
   [[nodiscard]] const void* native() const noexcept { return record_; }
 
  private:

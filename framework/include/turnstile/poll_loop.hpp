@@ -1,5 +1,5 @@
 #pragma once
-// The same decorators on a poll loop of one's own: you poll, handle() settles one message, you commit its offset.
+// The same decorators in your own poll loop: you poll, handle() settles a message, and you commit its offset.
 
 #include <memory>
 #include <string>
@@ -9,97 +9,115 @@
 
 namespace turnstile {
 
-/// What became of the message. After any of them its offset may be committed, if may_commit() allows it.
+/// How handle() settled the message. In each case you may commit its offset if may_commit() allows it.
 enum class Settled : std::uint8_t { done, skipped, duplicate, dead_letter };
 
-/// Thrown by PollLoop::handle() after PollLoop::stop(): nothing was decided. Do not commit the message; it comes again.
+/// PollLoop::handle() throws it after PollLoop::stop(). Nothing was decided. Do not commit the message: Kafka delivers
+/// it again.
 struct Stopped : Error {
   using Error::Error;
 };
 
-/// **Give a topic that you delete and create again another name**. Its offsets begin again, and the loop can take its records for those of
-/// the old one. The loop finds a recreated topic when a message comes that lies below what was settled, and all of this is so:
+/// **If you delete a topic and create it again, give it another name**. The offsets of a recreated topic start again,
+/// and the loop can mistake its records for records of the old topic.
+///
+/// The loop detects a recreated topic when a message lies below the settled offset and all of these are true:
 /// - The topic is in the Kafka of [kafka], and that Kafka answers.
-/// - The new log ends below what was settled of the old one, or this process has handled another record at the message's offset. It
-///   remembers the last 1,024 of each partition.
-/// - Where offsets count (mode sequence, numbered requests, offsets as ids): the group of [kafka] has no committed offset in the new topic.
-/// Then the loop logs a warning and begins the topic anew. Otherwise:
-/// - where offsets count, records below what was settled count as duplicates, and do not run;
-/// - where an earlier record at the same offset became a dead letter, a new one is not sent, nor kept for `turnstile dlq`;
-/// - a record at the offset of one that killed its process does not run;
-/// - after a failover to a replica that lagged, ReadAgain does not name what was lost below the old topic's watermark.
-/// Mode none keeps no record of dead letters in the database, but records that killed their process are known by their offset there, too.
-/// A Consumer reads the topic itself, and so finds more of them.
+/// - The new log ends below the settled offset of the old topic, or this process has handled another record at the
+///   message's offset. It remembers the last 1,024 records of each partition.
+/// - Where offsets count (modes by_offset and numbered, offsets as ids): the group of [kafka] has no committed
+///   offset in the new topic.
+/// Then the loop logs a warning and starts the topic anew. If it does not detect the new topic:
+/// - where offsets count, records below the settled offset are treated as duplicates and do not run;
+/// - where an earlier record at the same offset became a dead letter, a new dead letter is neither sent nor stored for
+///   `turnstile dlq`;
+/// - a record at the offset of a record that killed its process does not run;
+/// - after a failover to a lagging replica, ReadAgain does not name the messages that were lost below the old topic's
+///   watermark.
+/// In mode at_least_once the database stores no dead letters, but it also knows there the records that killed their process by
+/// their offset. A Consumer reads the topic itself, and therefore detects more recreated topics.
 ///
-/// A loop that starts after the database has lost what was committed (a failover to a replica that lagged, a restored backup) has to start
-/// early enough: at the partition's watermark, which `turnstile inbox` shows.
+/// After a failover to a lagging replica, or a restore of a backup, the database may have lost commits. A loop that
+/// starts then must read from the partition's watermark or earlier. `turnstile inbox` shows the watermark.
 ///
-/// **The consumer that it polls needs `auto.offset.reset=earliest`**, or `error`. ReadAgain can name an offset that Kafka has deleted by the
-/// time of the seek (retention). With `latest`, librdkafka's default, the consumer then goes to the end of the log, and the messages in
-/// between are never handled. If the loop's topic is in the Kafka of [kafka], ReadAgain names no offset below the start of the log, as far as that Kafka answers;
-/// records between the watermark and that start are named in the log (warning). A topic of that name there is taken for the loop's own.
-/// Without that Kafka, compare the offset with rd_kafka_query_watermark_offsets() before the seek.
+/// **The consumer that you poll needs `auto.offset.reset=earliest`** or `error`. ReadAgain can name an offset that
+/// Kafka's retention deletes before the seek. With `latest`, librdkafka's default, the consumer then goes to the end of
+/// the log, and the messages in between are never handled.
+/// If the loop's topic is in the Kafka of [kafka] and that Kafka answers, ReadAgain names no offset below the start of
+/// the log. A warning in the log then names the records between the watermark and that start. The loop assumes that a
+/// topic of that name in that Kafka is its own. Without that Kafka, compare the offset with
+/// rd_kafka_query_watermark_offsets() before the seek.
 ///
-/// A partition must be with one loop of a group at a time, as Kafka's assignment gives it. Each loop claims a partition with its first
-/// message: two loops that handle one partition fence each other, and both throw Fenced again and again. Two groups have nothing to do
-/// with each other. The first message that a group handles of a partition is where the group begins there: those before it are not missed.
+/// Only one loop of a group may handle a partition at a time, as Kafka's assignment ensures. Each loop claims a
+/// partition with the first message that it handles of it. Two loops that handle the same partition fence each other,
+/// and both throw Fenced repeatedly. Different groups do not affect each other. A group's handling of a partition
+/// begins at the first message that it handles: earlier messages do not count as missed.
 ///
-/// Thread-safe: handle() may be called from several threads, for different partitions at once.
+/// Thread-safe: several threads may call handle(), for different partitions at the same time.
 class PollLoop {
  public:
-  /// `config` need not hold [kafka] beyond what sending needs: dead letters, and what handlers publish and reply. Without a broker that
-  /// waits in the outbox until a process that has one sends it. The loop's own topic need not be in that Kafka; where it is not,
-  /// set keep_ids_for, or ids are kept forever.
+  /// `config` needs only the settings of [kafka] that sending needs: for dead letters, and for what handlers publish
+  /// and reply. If no broker is configured, these messages wait in the outbox until a process with a broker sends them.
+  /// The loop's own topic may be in another Kafka. In that case set keep_ids_for, because otherwise ids are kept
+  /// forever.
   explicit PollLoop(Config config);
-  /// Over other parts than those of connect(), as in tests.
+  /// Uses these parts instead of those of connect(), for example in tests.
   PollLoop(Config config, Backends backends);
   ~PollLoop();
   PollLoop(const PollLoop&) = delete;
   PollLoop& operator=(const PollLoop&) = delete;
 
-  /// One handler for one topic, each topic once, before the first handle().
+  /// Sets the handler of a topic. Call it once for each topic, before the first handle().
   PollLoop& topic(const std::string& name, Pipeline pipeline);
-  /// Log through this; otherwise to stderr, as [log] says.
+  /// Sets the logger. Default: a logger to stderr, as [log] configures it.
   PollLoop& logger(std::shared_ptr<spdlog::logger> logger);
 
-  /// Runs the message to its end on this thread: waits for a permit, retries with backoff, dead-letters.
-  /// The first message of a partition claims it: the epoch is bumped, and an older owner's transactions are refused.
-  /// Of one partition messages come one after another, in the order of their offsets.
-  /// Attempts are counted until the message is settled or its partition is taken away, also over several calls with the same message
-  /// (after StoreUnavailable, and after ReadAgain). A process that starts again counts from 1.
+  /// Runs the message to its end on this thread: waits for a permit, retries with backoff, and dead-letters.
+  /// The first message of a partition claims the partition. The claim increments the epoch, and PostgreSQL rejects an
+  /// older owner's transactions. Messages of one partition must come one after another, in the order of their offsets.
+  /// Attempts are counted until the message is settled or its partition is revoked. They add up over several calls with
+  /// the same message, for example after StoreUnavailable or ReadAgain. A restarted process counts from 1.
   /// Throws:
-  /// - Fenced: another member has the partition now; see below.
-  /// - ReadAgain: the database may have lost what was settled, also before this process began. Seek the partition, and call revoked().
-  ///   Each message of the partition throws it until then.
-  /// - Duplicate: its id was seen before, and the policy is raise.
-  /// - StoreUnavailable: nothing was decided; handle the message again.
-  /// - BrokerError: the dead letter topic refused it.
-  /// - Halted: its token log is gone or damaged, or stop_after_dead messages in a row were dead. Stop, and do not commit.
-  /// - TransactionEnded: the handler ended the transaction that it was called in, and nothing was settled. Stop, do not commit, and mend
-  ///   the handler.
+  /// - Fenced: another member owns the partition now; see below.
+  /// - ReadAgain: the database may have lost settled messages, including those of earlier processes. Seek the
+  ///   partition, and call revoked(). Until then each message of the partition throws ReadAgain.
+  /// - Duplicate: the id has taken effect already, and the policy is raise.
+  /// - StoreUnavailable: nothing was decided. Handle the message again.
+  /// - BrokerError: Kafka refused the dead letter.
+  /// - Halted: the token log is missing or damaged, or stop_after_dead messages in a row were dead-lettered. Stop, and
+  ///   do not commit.
+  /// - TransactionEnded: the handler ended the transaction that it was called in, and nothing was settled. Stop, do not
+  ///   commit, and correct the handler.
   /// - ConfigError, SchemaError: at the first call.
-  /// - Stopped: stop() was called; do not commit.
+  /// - Stopped: stop() was called. Do not commit.
   ///
-  /// After Fenced drop the message and those behind it that you have in hand, and do not commit. If Kafka has not taken the partition away,
-  /// nobody else may read it: seek it to the first message that threw Fenced, and call revoked(). Without that seek, those that you dropped
-  /// are read again only when a later message of the partition comes: that one throws ReadAgain.
+  /// After Fenced, drop the message and all later messages of the partition that you hold, and do not commit. If Kafka
+  /// has not revoked the partition, no other member reads it. In that case seek it to the first message that threw
+  /// Fenced, and call revoked(). Without that seek, the dropped messages are read again only after a later message of
+  /// the partition has thrown ReadAgain.
   Settled handle(const Message& message);
-  /// Ends each handle(), also those that other threads are in, and all later ones; there is no way back. It may be called from any
-  /// thread and from a signal handler, while this object lives: it sets a flag, and a thread of the loop looks for that every 50 ms.
-  /// Then waits for permits and between attempts end, and the `stop_token` of running handlers is set. A handle() that has not
-  /// settled its message throws Stopped; one that has settled it returns as always. A handler that ignores its `stop_token`, and
-  /// calls to PostgreSQL and Kafka that are under way, are waited for.
+  /// Ends all calls of handle(), in all threads, and all later calls. It cannot be undone.
+  /// Any thread and any signal handler may call it while this object lives. It sets a flag, which a thread of the loop
+  /// checks every 50 ms. Waits for permits and waits between attempts then end, and the `stop_token` of running
+  /// handlers is set.
+  /// A handle() that has not settled its message throws Stopped. A handle() that has settled it returns normally. The
+  /// loop waits for a handler that ignores its `stop_token`, and for calls to PostgreSQL and Kafka in progress.
   void stop() noexcept;
-  /// Whether `position` may be committed to Kafka; its offset is 1 past the last settled message. **In mode leased, ask before each
-  /// commit, and switch automatic commits off.** It is false only while messages are read again after ReadAgain, and below the offset
-  /// where that began. Kafka's offset then tells the next owner that the messages below it were settled before. After a
-  /// lower commit, the next owner runs those of them again that the database has lost. Does not ask the database, and does not throw.
+  /// Whether you may commit `position` to Kafka. Its offset is 1 past the last settled message.
+  /// **In mode leased, call it before each commit, and disable automatic commits**. It returns false only while
+  /// messages are read again after ReadAgain, for offsets below the one where ReadAgain was thrown. Kafka's offset then
+  /// tells the next owner that the messages below it were settled. After a lower commit, the next owner runs again
+  /// those of them that the database has lost.
+  /// It does not ask the database, and does not throw.
   [[nodiscard]] bool may_commit(const TopicPartitionOffset& position) const;
-  /// Call it from your rebalance callback when partitions are taken away, and after the seek that ReadAgain asks for: the next message
-  /// claims them anew. Before that, drop the partition's messages that you have in hand: handle() takes the next one for what the seek
-  /// has brought. A rebalance between that seek and the next message is a second call: if the partition comes back above the
-  /// database's watermark, ReadAgain is thrown again. Repeat a seek that failed before you call this. If a rebalance took the
-  /// partition away before the seek, call this a second time instead of the seek.
+  /// Call it from your rebalance callback when partitions are revoked, and after the seek that ReadAgain requests. The
+  /// next message then claims the partition anew.
+  /// Drop the partition's messages that you hold before you call it: handle() treats the next message as a result of
+  /// the seek.
+  /// A rebalance between that seek and the next message calls it a second time. If the partition comes back above the
+  /// database's watermark, handle() throws ReadAgain again.
+  /// Repeat a failed seek before you call it. If a rebalance revoked the partition before the seek, call it a second
+  /// time instead of the seek.
   void revoked(const TopicPartition& partition);
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
-// Headers of a record that `turnstile dlq replay` has published: the dead letter again, for the one handler that refused it.
+// Headers of a record that `turnstile dlq replay` has published: the dead letter again, for the one handler that
+// refused it.
 
 #include <cstdint>
 #include <string_view>
@@ -9,24 +10,24 @@
 
 namespace turnstile {
 
-/// Where the record had been: `TOPIC[PARTITION]@OFFSET`.
+/// The record's original place: `TOPIC[PARTITION]@OFFSET`.
 inline constexpr std::string_view kReplayedFrom = "turnstile-replayed-from";
-/// The handler that is to have it. Those of other groups have had it already, and pass over it.
+/// The handler that must run the record. Handlers of other groups have handled it already and skip it.
 inline constexpr std::string_view kReplayedFor = "turnstile-replayed-for";
-/// Where the record was before it died for the first time, `TOPIC[PARTITION]@OFFSET`: of a record that has died more than once. Where it
-/// died last, the headers turnstile-original-… say.
+/// Where the record was before it became a dead letter for the first time: `TOPIC[PARTITION]@OFFSET`. Only on a record
+/// that was dead-lettered more than once. The headers turnstile-original-… name its place before the last time.
 inline constexpr std::string_view kFirstOrigin = "turnstile-first-origin";
-/// When it was sent at first, in milliseconds since 1970: a session that has expired since then may still vouch for it.
+/// When it was first sent, in milliseconds since 1970. A session that has expired since then is still valid for it.
 inline constexpr std::string_view kSentAt = "turnstile-sent-at";
 
-/// How often the record has been a dead letter. A record that was one kMostDeaths times is parked.
+/// How often the record was a dead letter. After kMostDeaths times it is parked.
 inline constexpr std::string_view kDeaths = "turnstile-deaths";
-/// A record dies so often at the most; then it is parked.
+/// How often a record can become a dead letter before it is parked.
 inline constexpr int kMostDeaths = 16;
-/// What that header of the record says, at most kMostDeaths; 0 without it.
+/// The value of the record's header kDeaths, at most kMostDeaths. 0 without the header.
 int deaths_of(const Message& message);
 
-/// The id of a record where its place is its id (message_id = "offset"): published again, it is another message.
+/// The id of a record whose place is its id (message_id = "offset"). If it is published again, it is another message.
 MessageId id_of_place(const TopicPartitionOffset& at, std::int32_t incarnation);
 
 }  // namespace turnstile

@@ -1,5 +1,5 @@
 #pragma once
-// What each store decides alike of numbered requests: which are fresh. Values; nothing here is shared between threads.
+// Duplicate detection for numbered requests, shared by every store implementation. Values; threads share nothing here.
 
 #include <cstdint>
 #include <map>
@@ -12,50 +12,51 @@
 
 namespace turnstile {
 
-/// A number that no producer reaches by counting its requests, and a step that none takes: such a number is an error of its producer. It
-/// is refused, since a window that had moved to it would refuse all numbers that follow.
+/// Bounds that no producer reaches by counting its requests. A number beyond them is an error of its producer, and is
+/// refused. If a window moved to such a number, it would refuse all numbers that follow.
 inline constexpr std::int64_t kHighestNumber = std::int64_t{1} << 62,  ///< a higher number is refused
-    kFurthestAhead = std::int64_t{1} << 56;  ///< a number further ahead of the highest one is refused
+    kFurthestAhead = std::int64_t{1} << 56;  ///< a number further ahead of the highest number is refused
 
-/// Which of a producer's last requests have been seen in one partition. A value.
+/// The window of a producer in one partition: which of its last requests have been seen. A value.
 class RequestWindow {
  public:
-  /// `size`: how many numbers back it remembers; a multiple of 8.
+  /// `size` is the number of requests that the window remembers. It must be a multiple of 8.
   explicit RequestWindow(std::int64_t size);
-  /// What is kept of it.
+  /// The stored form of the window.
   struct Kept {
     std::int64_t high = 0;   ///< the highest number seen
-    std::int64_t low = 0;    ///< this one and those before it are not told apart any more
+    std::int64_t low = 0;    ///< numbers up to this one are no longer distinguished
     std::int64_t acked = 0;  ///< see Request
-    std::string seen{};      ///< a ring of bits: number n has bit n modulo their count
+    std::string seen{};      ///< a ring of bits: number n has bit n modulo the number of bits
   };
-  /// `kept` may be of another size.
+  /// `kept` may have another size.
   RequestWindow(std::int64_t size, Kept kept);
 
-  /// Where a number lies, seen from the window.
+  /// The position of a number relative to the window.
   enum class Place : std::uint8_t {
-    fresh,  ///< not seen before; it is now
-    seen,   ///< it was
-    /// Too far back to know, and its producer has not said that it is done with it. Or above kHighestNumber, or more than
-    /// kFurthestAhead above the highest number seen: then the window stays as it is.
+    fresh,  ///< not seen before; it is seen from now on
+    seen,   ///< seen before
+    /// Too old to know, and its producer has not acknowledged it. Or above kHighestNumber, or more than kFurthestAhead
+    /// above the highest number seen: the window then does not change.
     outside,
   };
-  /// Looks a request up, and takes it in if it is fresh.
+  /// Looks up a request, and records it if it is fresh.
   Place admit(const Request& request);
-  /// Whether this one was seen, as far as that is known.
+  /// Whether the request was seen, as far as the window knows.
   [[nodiscard]] bool has_seen(const Request& request) const noexcept;
 
-  /// What is to be stored of the window.
+  /// The form to store.
   [[nodiscard]] const Kept& kept() const noexcept { return kept_; }
-  /// Responses of this number and of those before it are needed no more.
+  /// Responses up to this number are no longer needed.
   [[nodiscard]] std::int64_t forgotten() const noexcept;
 
  private:
-  /// Of one that is too far back to be known by itself: its producer does not ask for its response any more.
+  /// For a number that is too old for the window: whether its producer has acknowledged it, and no longer asks for its
+  /// response.
   [[nodiscard]] static bool was_acked(const Request& request, std::int64_t acked) noexcept {
     return request.number <= acked && !request.replayed;
   }
-  /// Not by counting.
+  /// Whether the number is too high to be reached by counting.
   [[nodiscard]] bool out_of_reach(std::int64_t number) const noexcept {
     return number > kHighestNumber || (kept_.high > 0 && number > kept_.high && number - kept_.high > kFurthestAhead);
   }
@@ -67,18 +68,18 @@ class RequestWindow {
   Kept kept_;
 };
 
-/// The producers of a batch, as the store knows them in one partition, and what its requests change.
+/// The producers of a batch, as the store knows them in one partition, and the changes that their requests make.
 class RequestWindows {
  public:
-  /// What the store has of one producer, and whether the batch has changed it.
+  /// The stored state of a producer, and whether the batch has changed it.
   struct Row {
-    std::optional<Timestamp> expired;  ///< when its session ended
+    std::optional<Timestamp> expired;  ///< when its session ended; absent: it has not
     RequestWindow window;              ///< its last numbers in this partition
-    bool changed = false;              ///< whether it must be stored
+    bool changed = false;              ///< whether the store must write it
   };
-  /// Makes a producer of the batch known.
+  /// Adds a producer of the batch.
   void add(const MessageId& producer, Row row) { rows_.insert_or_assign(producer, std::move(row)); }
-  /// In the order of the partition. A producer that was not added is unknown.
+  /// Call it in the order of the partition. A producer that was not added is unknown.
   Admission admit(const Request& request);
   /// All producers that were added.
   [[nodiscard]] const std::map<MessageId, Row>& rows() const noexcept { return rows_; }

@@ -1,11 +1,12 @@
 #pragma once
-// What a producer wraps its sender with, so that its consumers can tell what comes twice.
+// Senders for producers. They add ids or numbers to messages, so that consumers can detect duplicates.
 //
 //   auto broker = turnstile::kafka::open_broker(settings, logger);
-//   turnstile::StampingSender sender{broker->open_sender()};            // an id in each message: for transactional() and leased()
+//   turnstile::StampingSender sender{broker->open_sender()};  // an id in each message: transactional(), leased()
 //
 //   auto store = turnstile::postgres::open_store({.url = url});
-//   turnstile::NumberedSender sender{*broker, store->producers(), {.name = "shop"}};   // numbers: for numbered()
+//   // numbers: for numbered()
+//   turnstile::NumberedSender sender{*broker, store->producers(), {.name = "shop"}};
 //
 //   for (const auto& fate : sender.send(messages)) …
 
@@ -29,20 +30,21 @@ class logger;
 
 namespace turnstile {
 
-/// Numbers a message of a session by hand: for who keeps sessions and numbers himself. `acked`: see Request.
+/// Stamps a message with an explicit session and number. For programs that manage their own sessions. `acked`: see
+/// Request.
 void stamp_request(OwnedMessage& message, const ProducerSession& session, std::int64_t number, std::int64_t acked = 0);
-/// Whether a message bears the number of a request.
+/// Whether a message has the number of a request.
 bool is_numbered(const OwnedMessage& message);
 
-/// Gives each message that has none an id (new_message_id()) in a header. Whoever sends again what may have been sent before stamps it
-/// first, and sends the stamped one each time.
+/// Gives each message without an id a new one (new_message_id()) in a header. To be able to retry a send, stamp the
+/// message first, and send the stamped message each time.
 class StampingSender final : public BrokerSender {
  public:
-  /// Sends through `inner`, which must not be null; `header` is the name of the id's header.
+  /// Sends through `inner`, which must not be null. `header` is the name of the header for the id.
   explicit StampingSender(std::unique_ptr<BrokerSender> inner, std::string header = "message-id")
       : inner_(std::move(inner)), header_(std::move(header)) {}
 
-  /// Gives the message an id, unless it has one.
+  /// Gives the message an id if it has none.
   void stamp(OwnedMessage& message) const;
   std::vector<Fate> send(std::span<const OwnedMessage> messages) override;
   void cancel() noexcept override { inner_->cancel(); }
@@ -52,59 +54,63 @@ class StampingSender final : public BrokerSender {
   const std::string header_;
 };
 
-/// Does a producer's part of mode sequence with numbered requests: opens a session, numbers and signs what it sends, says up to where
-/// nothing will be sent again, and keeps the session alive. When the session has expired all the same, it goes on with a new one.
+/// The producer's part of mode numbered. It opens a session, numbers and signs what it sends,
+/// reports the highest number that it will never resend, and keeps the session alive. If the session expires, it opens
+/// a new one.
 ///
-/// Numbers count by topic. A message without a key is given a partition, so that it comes to the same one when it is sent again.
-/// Thread-safe, but for send(): one caller at a time.
+/// Numbers count separately for each topic. A message without a key is assigned a partition, so that a retry goes to
+/// the same partition. Thread-safe, except send(): only one thread may call it at a time.
 class NumberedSender final : public BrokerSender {
  public:
-  /// When a number is reported as done with.
+  /// When a number is acknowledged: it will not be sent again, and its response is not needed any more.
   enum class Acknowledge : std::uint8_t {
-    delivered,  ///< what the broker has taken is not sent again, and nobody asks for its response
-    by_hand,    ///< the program says so, when it has the response: acknowledge()
+    delivered,  ///< when the broker has the message
+    by_hand,    ///< when the program calls acknowledge(), after it has the response
   };
-  /// What a NumberedSender may be told.
+  /// The options of a NumberedSender.
   struct Options {
     std::string name;                                  ///< for people: in the table `producer`
     std::chrono::milliseconds expiry{300'000};         ///< see ProducerTerms
-    Acknowledge acknowledge = Acknowledge::delivered;  ///< when a number is reported as done with
-    std::shared_ptr<spdlog::logger> logger{};          ///< null: to stderr
+    Acknowledge acknowledge = Acknowledge::delivered;  ///< when a number is acknowledged
+    std::shared_ptr<spdlog::logger> logger{};          ///< null: a logger to stderr
   };
-  /// A message with its number: send it as often as it takes.
+  /// A message with its number. You can send it repeatedly.
   struct Stamped {
     OwnedMessage message;     ///< the message, with the headers of the stamp
-    MessageId session;        ///< that it was numbered in
-    std::int64_t number = 0;  ///< of its topic, in this session
+    MessageId session;        ///< the session of its number
+    std::int64_t number = 0;  ///< counted for its topic in this session
   };
 
-  /// `broker` must outlive it. Throws StoreUnavailable when no session can be opened, and what `broker` throws.
+  /// `broker` must outlive the sender. Throws StoreUnavailable if no session can be opened, and whatever `broker`
+  /// throws.
   NumberedSender(Broker& broker, std::shared_ptr<Producers> producers, Options options);
   ~NumberedSender() override;
   NumberedSender(const NumberedSender&) = delete;
   NumberedSender& operator=(const NumberedSender&) = delete;
 
-  /// Numbers a message, for who may want to send it again: the stamped one takes effect once, however often it is sent. Throws
-  /// BrokerError for a topic that does not exist.
+  /// Numbers a message, so that you can retry it: the stamped message takes effect once, however often it is sent.
+  /// Throws BrokerError for a topic that does not exist.
   Stamped stamp(OwnedMessage message);
-  /// Numbers what was not stamped. What is stamped and of unknown fate can be sent again. What was refused cannot, as later messages say
-  /// that its number is done with: it is refused again; send the message without its stamp.
+  /// Numbers the messages that are not stamped. You can send a stamped message again while its fate is unknown.
+  /// You cannot send a refused message again with its stamp: later messages acknowledge its number, so it would be
+  /// refused again. Send it without its stamp.
   std::vector<Fate> send(std::span<const OwnedMessage> messages) override;
-  /// by_hand: this one will not be sent again. What was numbered in an earlier session is passed over.
+  /// For Acknowledge::by_hand: declares that this number will not be sent again. A number of an earlier session is
+  /// ignored.
   void acknowledge(const std::string& topic, const MessageId& session, std::int64_t number);
-  /// The same for a stamped message.
+  /// Acknowledges a stamped message.
   void acknowledge(const Stamped& one) { acknowledge(one.message.topic, one.session, one.number); }
   void cancel() noexcept override { sender_->cancel(); }
-  /// The session in which it numbers now.
+  /// The session of the next numbers.
   [[nodiscard]] MessageId session() const;
 
  private:
-  /// What was sent to one topic.
+  /// The numbers that were sent to a topic.
   struct Sent {
     std::int64_t last = 0;
-    std::int64_t acked = 0;                          ///< it and all before it
-    std::map<std::int64_t, std::int64_t> closed{};   ///< beyond that: from which up to which
-    std::map<std::int64_t, std::int64_t> refused{};  ///< the same, of all numbers that arrived nowhere
+    std::int64_t acked = 0;                          ///< this number and all before it
+    std::map<std::int64_t, std::int64_t> closed{};   ///< ranges above `acked` that are closed: first and last number
+    std::map<std::int64_t, std::int64_t> refused{};  ///< ranges of numbers that no broker took: first and last number
   };
   void open_session();
   std::int32_t partitions_of(const std::string& topic);
@@ -122,7 +128,7 @@ class NumberedSender final : public BrokerSender {
   ProducerSession session_;
   std::map<std::string, Sent> topics_;
   std::map<std::string, std::int32_t> partitions_;
-  bool failing_ = false;  ///< the last heartbeat found no store
+  bool failing_ = false;  ///< the last heartbeat could not reach the store
   bool stopping_ = false;
   std::condition_variable wake_;
   std::thread thread_;

@@ -1,17 +1,17 @@
 #pragma once
-// How numbers look to a person, in findings and on the command line.
+// Formats numbers for people, in findings and on the command line.
 
 #include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-/// How numbers look to a person.
+/// Formats numbers for people.
 namespace turnstile::text {
 
-/// The longest unit that fits without a rest: "7d", "36h", "1500ms".
+/// The time as a whole number of the largest unit that fits exactly: "7d", "36h", "1500ms".
 std::string duration(std::chrono::milliseconds time);
-/// The two longest units at most: "3d 4h", "90 s" is "1m 30s".
+/// The time in its two largest units: "3d 4h"; 90 s is "1m 30s".
 std::string age(std::chrono::milliseconds time);
 /// "12.3 MB"
 std::string bytes(std::int64_t count);

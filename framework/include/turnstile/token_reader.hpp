@@ -1,6 +1,7 @@
 #pragma once
-// A token log seen from outside: who holds what, what was written, and an operator's word on a limit. No member: it holds no
-// permits, keeps no lease, and nobody waits for it. For the command line and for tools of one's own.
+// A token log seen from outside: the holders of permits, the records of the log, and the limits that operators set. A
+// reader is not a member: it holds no permits, keeps no lease, and no member waits for it. For the command line and for
+// your own tools.
 //
 //   TokenReader reader{kafka::find_token_log(settings, "orders.tokens", nullptr)};
 //   reader.start(reader.end());
@@ -18,82 +19,85 @@
 
 namespace turnstile {
 
-/// A member, as it introduced itself.
+/// A member, as it described itself in the log.
 struct TokenMember {
-  std::uint64_t id = 0;   ///< what the log calls it
-  std::string client,     ///< empty where nothing is known of it
-      host;               ///< empty where nothing is known of it
+  std::uint64_t id = 0;   ///< its number in the log
+  std::string client,     ///< empty if unknown
+      host;               ///< empty if unknown
   std::uint32_t pid = 0;  ///< of the process
 };
 
-/// One record of a token log, and what it meant.
+/// A record of a token log, and its effect.
 struct TokenRecord {
-  /// Permits that changed hands with this record.
+  /// Permits that a member got or lost by this record.
   struct Change {
     std::string limiter;      ///< the limiter's name
-    TokenMember member;       ///< whose permits they are
+    TokenMember member;       ///< the member that got or lost permits
     std::int64_t before = 0,  ///< how many it had
-        after = 0;            ///< how many it has
+        after = 0;            ///< how many it has now
   };
   std::int64_t position = 0;  ///< of the record in the log
-  std::int64_t time_ms = 0;   ///< since 1970, by the clock of who wrote it or of the broker, but never before the
-                              ///< record before it; 0: unknown
-  std::optional<TokenMember> written_by;  ///< nothing where no member speaks: limits are set by anybody
-  std::string kind;                       ///< "keep", "limit set"; "unknown" for what is no event
+  /// Milliseconds since 1970, by the clock of the writer or of the broker, but never before the previous record. 0:
+  /// unknown.
+  std::int64_t time_ms = 0;
+  std::optional<TokenMember> written_by;  ///< absent: not written by a member (any program can set limits)
+  std::string kind;                       ///< "keep", "limit set"; "unknown" for a record that is no event
   std::string details;                    ///< the event's fields, for people
-  /// "applied", "duplicate", "old epoch", "stranger", "revived", "stale", "not allowed", "unknown"; empty where the log was cut
-  /// off before this position, so that it cannot be told.
+  /// "applied", "duplicate", "old epoch", "stranger", "revived", "stale", "not allowed", "unknown". Empty if the log
+  /// was cut off before this position, so that the outcome is unknown.
   std::string outcome;
-  std::vector<Change> changes;         ///< who has more or fewer permits since
-  std::vector<TokenMember> drained;    ///< lost all their partitions without a word
-  std::vector<TokenMember> reclaimed;  ///< what they held came back, since the database has fenced them
+  std::vector<Change> changes;         ///< members that have more or fewer permits after this record
+  std::vector<TokenMember> drained;    ///< lost all their partitions without a revocation
+  std::vector<TokenMember> reclaimed;  ///< the database has fenced them, so their permits returned
   std::optional<TokenMember> ended;    ///< left, or expired
 };
 
-/// Not thread-safe. Everything may throw BrokerError, and TokenLogBroken when records went missing while they were read.
+/// Not thread-safe. Every function may throw BrokerError. It may throw TokenLogBroken if records were deleted while the
+/// reader read them.
 class TokenReader {
  public:
-  /// Asks where the log begins and ends.
+  /// Asks the log for its first and last position.
   explicit TokenReader(std::unique_ptr<TokenLog> log);
   ~TokenReader();
 
   /// "topic 'x' at host:9092", for messages.
   [[nodiscard]] const std::string& name() const;
-  /// First position that the log still has.
+  /// The first position in the log.
   [[nodiscard]] std::int64_t begin() const;
-  /// One past the last, as it was when it was asked.
+  /// 1 past the last position at the time of the call.
   [[nodiscard]] std::int64_t end() const;
 
-  /// Reads up to `from`, exclusively: what the log means there comes from the newest snapshot below, or from the log's beginning. Where
-  /// neither is left, reading begins at `from`, and what it means is known from known_from() on.
+  /// Reads up to `from`, exclusive. The state at that position comes from the newest snapshot below it, or from the
+  /// beginning of the log. If neither exists, reading begins at `from`, and the state is known only after known_from().
   void start(std::int64_t from);
-  /// What holds is known after this position and all later ones; -1: after each. Nothing: after none, since the log was cut off and
-  /// no snapshot is left.
+  /// The state is known after this position and all later ones. -1: after each position. Absent: after none, because
+  /// the log was cut off and no snapshot is left.
   [[nodiscard]] std::optional<std::int64_t> known_from() const;
-  /// Of the last record read; from - 1 at first.
+  /// Of the last record that was read; at first `from` - 1.
   [[nodiscard]] std::int64_t position() const;
 
-  /// The place of a record that was not taken yet.
+  /// The place of a record that next() has not returned yet.
   struct Upcoming {
     std::int64_t position = 0,  ///< in the log
-        time_ms = 0;            ///< since 1970; 0: unknown
+        time_ms = 0;            ///< milliseconds since 1970; 0: unknown
   };
-  /// The next record, if one comes within `timeout`.
+  /// The next record, if there is one within `timeout`.
   std::optional<Upcoming> peek(std::chrono::milliseconds timeout);
-  /// Takes what peek() showed, and tells of it.
+  /// Reads the record that peek() returned, and describes it.
   TokenRecord next();
-  /// Takes all up to `position`, inclusively. Throws BrokerError when they do not come.
+  /// Reads all records up to `position`, inclusive. Throws BrokerError if they do not arrive.
   void read_to(std::int64_t position);
 
-  /// After position(). Throws TokenLogBroken where it is not known.
+  /// The state after position(). Throws TokenLogBroken if it is unknown.
   [[nodiscard]] PermitsView permits() const;
-  /// Of a record that was read (the last million are known); 0: unknown.
+  /// The time of a record that was read, for the last million records. 0: unknown.
   [[nodiscard]] std::int64_t time_of(std::int64_t position) const;
 
-  /// As TokenDomain::set_limit. A word of somebody else's that comes between is seen, and then this one is said again. False: it was
-  /// not read back in time, and may yet come to hold. Throws Error when the log's members would not take it.
+  /// As TokenDomain::set_limit. If another program sets the limit at the same time, this function notices that and sets
+  /// it again. False: it was not read back in time, and may come into effect later. Throws Error if the log's members
+  /// would not accept the value.
   bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit, std::chrono::milliseconds timeout);
-  /// Why writing failed last; empty when it did not.
+  /// The error of the last failed write. Empty if no write failed.
   [[nodiscard]] const std::string& why_not_written() const;
 
  private:
@@ -101,7 +105,7 @@ class TokenReader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The limiter whose name is nearest to a misspelt one.
+/// The limiter whose name is most similar to a misspelt name.
 std::optional<std::string> nearest_limiter(const PermitsView& view, std::string_view name);
 
 }  // namespace turnstile

@@ -1,5 +1,5 @@
 #pragma once
-// The cluster token service over a log: a limit holds over all members of a domain, and what a dead one held comes back.
+// The cluster token service over a log. A limit applies to all members of a domain, and a dead member's permits return.
 // Over Kafka: turnstile/kafka/limiters.hpp.
 
 #include <chrono>
@@ -19,69 +19,71 @@ class logger;
 
 namespace turnstile {
 
-/// How a process is named wherever it is shown: "billing@host1:4711".
+/// The name of a process wherever it is shown: "billing@host1:4711".
 std::string process_name(std::string_view client, std::string_view host, std::uint32_t pid);
 
-/// One that is out of range is refused by the domain: halted() says so, and nothing starts.
+/// The settings of a member. The domain rejects a value out of range: halted() reports it, and nothing starts.
 struct TokenSettings {
-  std::string client = "turnstile";  ///< what `turnstile permits` calls this member; the first 255 bytes of it
-  /// A member that is silent for so long has lost its permits; it stops using them an eighth sooner, by its own clock.
-  /// 100 ms to 24 h. A Keep goes out four times a lease. Members may have different ones.
+  std::string client = "turnstile";  ///< this member in `turnstile permits`; its first 255 bytes are used
+  /// A member that is silent for its lease loses its permits. It stops using them after 7/8 of the lease, by its own
+  /// clock. 100 ms to 24 h. A member sends a Keep four times in each lease. Members may have different leases.
   std::chrono::milliseconds lease{10'000};
-  /// Shares are in proportion; 1 to 1,000.
+  /// Shares are proportional to it. 1 to 1,000.
   std::uint32_t weight = 1;
-  /// Permits held by a dead consumer come back when its lease ends, even if the database has fenced it. Holds for a limiter as soon
-  /// as one member says so.
+  /// Permits of a dead consumer return only when its lease ends, even if the database has fenced it. In effect for a
+  /// limiter as soon as one member requests it.
   bool strict = false;
-  /// How long a permit is held before it goes to a member that has none, where members outnumber permits.
+  /// If there are more members than permits: how long a member holds a permit before it goes to a member without one.
   std::chrono::milliseconds turn{100};
-  /// Permits of each limiter that this process may use while the log is out of reach, for longer than its lease lasts; 0: it
-  /// waits. They are set aside of the limit, for so many processes; who comes after these has none.
+  /// Permits of each limiter that this process may use while the log is unavailable for longer than its lease. 0: it
+  /// waits. They are set aside from the limit for `reserve_for` processes; further processes get none.
   std::uint32_t reserve = 0,  ///< how many
       reserve_for = 0;        ///< for how many processes
 
-  /// So long after the log was last in reach. The reserve of a process that died counts as used for as long, and only then is
-  /// another's: nobody can know that it is dead. Up to 49 days.
+  /// For how long the reserve may be used after the log was last available. The reserve of a dead process counts as
+  /// used for the same time, because no member can know that the process is dead. Only then another process gets it. Up
+  /// to 49 days.
   std::chrono::milliseconds reserve_time{3'600'000};
-  /// Limiters that the domain can have, 1 to 16,384; the most that a member says holds. 0: 1,024, unless another one says more.
+  /// How many limiters the domain can have, 1 to 16,384. The largest value of any member is in effect. 0: 1,024, unless
+  /// another member requests more.
   std::uint32_t most_limiters = 0;
-  /// A snapshot of the state is kept, by the two oldest members, each time the log has passed a multiple of this. The same in all
-  /// members, since they compare their states there.
+  /// The two oldest members save a snapshot of the state each time the log has passed a multiple of this number. All
+  /// members must have the same value, because they compare their states there.
   std::int64_t snapshot_every = 4'096;
 };
 
-/// Who holds what, as of the last record read.
+/// The holders of permits, as of the last record read.
 struct PermitsView {
-  /// A member, and what it has of one limiter.
+  /// A member, and its permits of a limiter.
   struct Holder {
-    std::uint64_t member = 0;  ///< what the log calls it
-    std::string client,        ///< client.id, else the group
+    std::uint64_t member = 0;  ///< its number in the log
+    std::string client,        ///< client.id, or else the group
         host;                  ///< the name of its machine
     std::uint32_t pid = 0;     ///< of the process
-    std::int64_t held = 0,     ///< permits that it has
-        busy = 0,              ///< of these, those under which something runs
-        wants = 0,             ///< how many it asks for
+    std::int64_t held = 0,     ///< its permits
+        busy = 0,              ///< of these, permits in use
+        wants = 0,             ///< how many it requests
         share = 0;             ///< how many it is entitled to
-    /// Lost its partitions without a word: what it holds still counts, and nothing more is granted.
+    /// It lost its partitions without a revocation. Its permits still count, and it is granted no more.
     bool draining = false;
-    std::int64_t held_since = -1;  ///< position at which it last went from none to some; -1: never
-    std::int64_t configured = 0;   ///< what its configuration says; 0: nothing
-    bool strict = false;           ///< what it holds comes back by its lease alone, also if the database has fenced it
-    std::int64_t heard_at = -1;    ///< position of its last event that counted
-    std::chrono::milliseconds lease{0};  ///< silent for so long after that, and what it holds is others'
-    std::int64_t reserved = 0;           ///< of set_aside, what it may use while it is cut off
+    std::int64_t held_since = -1;  ///< position at which it last got a permit after having none; -1: never
+    std::int64_t configured = 0;   ///< the limit in its configuration; 0: none
+    bool strict = false;           ///< its permits return only when its lease ends, even if the database has fenced it
+    std::int64_t heard_at = -1;    ///< position of its last accepted event
+    std::chrono::milliseconds lease{0};  ///< after this time of silence its permits are reassigned
+    std::int64_t reserved = 0;           ///< its part of `set_aside`, for use while the log is unavailable to it
   };
-  /// A limiter, and who holds its permits.
+  /// A limiter, and the holders of its permits.
   struct Entry {
     std::string limiter;                      ///< the limiter's name
     std::int64_t limit = 0;                   ///< the limit in effect
-    std::optional<std::int64_t> set;          ///< by an operator; goes before what configurations say
-    std::vector<std::int64_t> configured;     ///< by member; the lowest holds
-    std::int64_t set_aside = 0;               ///< of the limit, for members that are cut off (TokenSettings::reserve)
-    std::int64_t reserved = 0;                ///< of set_aside, by all, also by processes that ended without a word
-    std::vector<Holder> holders;              ///< by the number that the log calls them
-    [[nodiscard]] std::int64_t held() const;  ///< by all, also by those that drain
-    /// Permits under which something runs, over all members.
+    std::optional<std::int64_t> set;          ///< by an operator; overrides the configured values
+    std::vector<std::int64_t> configured;     ///< by the members; the lowest is in effect
+    std::int64_t set_aside = 0;               ///< of the limit, for members without the log (TokenSettings::reserve)
+    std::int64_t reserved = 0;                ///< of set_aside, by all, including processes that died
+    std::vector<Holder> holders;              ///< in the order of their numbers in the log
+    [[nodiscard]] std::int64_t held() const;  ///< by all members, including those that drain
+    /// Permits in use, over all members.
     [[nodiscard]] std::int64_t busy() const;
     /// Permits that would be used at once if they were granted.
     [[nodiscard]] std::int64_t waiting() const;
@@ -90,30 +92,35 @@ struct PermitsView {
   std::vector<Entry> limiters;  ///< in the order of their names
 };
 
-/// Limiters that count over a domain. Thread-safe. open() takes limits of 1 to 1,000,000,000 and names of 1 to 255 bytes, and does not
-/// wait: its permits come once this process is a member. It throws Error for a name more than the domain can have (most_limiters); a
-/// name leaves the domain with the last limiter and permit of it in all processes, unless an operator has set its limit.
+/// Limiters that count over a domain. Thread-safe.
+/// open() accepts limits of 1 to 1,000,000,000 and names of 1 to 255 bytes. It does not wait: the permits come once
+/// this process is a member. It throws Error if the domain has the largest number of limiters already (most_limiters).
+/// A limiter leaves the domain when no process uses it and no permit of it is held, unless an operator has set its
+/// limit.
 class TokenDomain : public Limiters {
  public:
-  /// Of all limiters of the domain, also of those that this process does not use.
+  /// The permits of all limiters of the domain, including those that this process does not use.
   [[nodiscard]] virtual PermitsView permits() const = 0;
-  /// An operator's word on a limit, 0 (paused) to 1,000,000,000; std::nullopt unsets it. It holds until it is unset, also for members
-  /// that come later, before what they are configured with. Waits until it is read back, at most so long; false: it was not
-  /// (yet), or there is no such limiter to unset. Throws Error for a number out of range.
+  /// Sets a limit as an operator: 0 (paused) to 1,000,000,000; std::nullopt unsets it. It overrides the configured
+  /// values, also those of members that join later, and stays in effect until it is unset.
+  /// Waits up to `timeout` until the new value is read back. False: it was not read back in time, or there is no such
+  /// limiter to unset. Throws Error for a number out of range.
   virtual bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit,
                          std::chrono::milliseconds timeout) = 0;
-  /// Waits until this process is a member, at most so long.
+  /// Waits up to `timeout` until this process is a member.
   virtual bool wait_until_joined(std::chrono::milliseconds timeout) = 0;
-  /// Why nothing starts any more, for good, and what to do: the log is damaged, or this member cannot follow it. Empty while all is
-  /// well, also while the log is out of reach.
+  /// Why nothing starts any more permanently, and what to do: the log is damaged, or this member cannot follow it.
+  /// Empty if there is no such problem, even while the log is unavailable.
   [[nodiscard]] virtual std::string halted() const = 0;
-  /// Whether the log can be followed, and this process is a member.
+  /// Whether the log can be read, and this process is a member.
   [[nodiscard]] LimitersHealth health() const override = 0;
 };
 
-/// Joins the domain of this log, on a thread of its own, after reading the newest snapshot on this one. Leaves it when the last one
-/// lets go of it, of its limiters and their permits; that takes 2 s at most. `log`: not null; `logger` null: one of its own. Throws BrokerError
-/// when the log cannot be read, TokenLogBroken when it cannot be understood.
+/// Joins the domain of this log. It reads the newest snapshot on the calling thread, then follows the log on its own
+/// thread. It leaves the domain when the last reference to it, its limiters and their permits is dropped; that takes up
+/// to 2 s.
+/// `log` must not be null. If `logger` is null, it logs to stderr. Throws BrokerError if the log cannot be read, and
+/// TokenLogBroken if it cannot be understood.
 std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
                                                std::shared_ptr<spdlog::logger> logger);
 

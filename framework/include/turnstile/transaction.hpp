@@ -1,6 +1,6 @@
 #pragma once
-// SQL as a handler writes it, without knowing the database's client library. The handler's statements, the inbox
-// rows and the commit are one transaction: the handler neither begins nor ends it.
+// SQL in a handler, independent of the database's client library. The handler's statements, the inbox rows and the
+// commit are one transaction. The handler neither begins nor ends it.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace turnstile {
 
-/// A statement's argument: a view that must live until the call returns (queue() copies what it needs).
-/// Scalars travel as text and the server infers their type from the statement; arrays travel as int8[], text[] and
-/// bytea[] (cast them where the column has another type: `unnest($1::text[]::uuid[])`).
+/// An argument of a statement. It is a view that must live until the call returns; queue() copies what it needs.
+/// Scalars are sent as text, and the server infers their type from the statement. Arrays are sent as int8[], text[] and
+/// bytea[]. Cast them if the column has another type: `unnest($1::text[]::uuid[])`.
 class Param {
  public:
-  /// What an argument can be; std::monostate is NULL.
+  /// The types of an argument. std::monostate is NULL.
   using Value =
       std::variant<std::monostate, bool, std::int64_t, double, std::string_view, std::span<const std::byte>,
                    std::span<const std::int64_t>, std::span<const std::string>, std::span<const std::string_view>>;
@@ -56,39 +56,40 @@ class Param {
   template <class T>
   Param(const std::optional<T>& v) : value_(v ? Param(*v).value_ : Value{}) {}  // NOLINT
 
-  /// What it holds.
+  /// The argument's value.
   [[nodiscard]] const Value& value() const noexcept { return value_; }
 
  private:
   Value value_;
 };
 
-/// The answer of a statement, copied out of the client library: valid for as long as it is kept.
+/// The result of a statement. It is a copy, independent of the client library and of the transaction.
 class Rows {
  public:
   Rows() = default;
-  /// For adapters: `affected` is the number of rows that the statement changed.
+  /// For adapters. `affected` is the number of rows that the statement changed.
   Rows(std::size_t columns, std::size_t affected) : columns_(columns), affected_(affected) {}
-  /// For adapters: the next cell, row by row.
+  /// For adapters. Adds the next cell, row by row.
   void add(std::optional<std::string_view> cell) {
     cells_.push_back(cell ? std::optional<std::string>(*cell) : std::nullopt);
   }
 
-  /// How many rows there are.
+  /// The number of rows.
   [[nodiscard]] std::size_t size() const noexcept { return columns_ == 0 ? 0 : cells_.size() / columns_; }
-  /// Whether there are none.
+  /// Whether there are no rows.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
-  /// How many columns a row has.
+  /// The number of columns of a row.
   [[nodiscard]] std::size_t columns() const noexcept { return columns_; }
-  /// Rows inserted, updated or deleted; for a SELECT, rows returned.
+  /// The number of rows inserted, updated or deleted; for a SELECT, rows returned.
   [[nodiscard]] std::size_t affected() const noexcept { return affected_; }
-  /// The cell's text; nothing for NULL. Throws std::out_of_range.
+  /// The text of the cell; absent for NULL. Throws std::out_of_range.
   [[nodiscard]] const std::optional<std::string>& at(std::size_t row, std::size_t column) const {
     if (column >= columns_)
       throw std::out_of_range("Rows: column " + std::to_string(column) + " of " + std::to_string(columns_));
     return cells_.at(row * columns_ + column);
   }
-  /// The cell as a number or text. Throws std::out_of_range, or std::invalid_argument for NULL or another type.
+  /// The cell as a number or text. Throws std::out_of_range. Throws std::invalid_argument for NULL, or if the cell has
+  /// another type.
   template <class T>
   [[nodiscard]] T get(std::size_t row, std::size_t column) const {
     const auto& cell = at(row, column);
@@ -105,13 +106,13 @@ class Rows {
   std::vector<std::optional<std::string>> cells_;
 };
 
-/// The open transaction of the batch. Belongs to one worker thread: use it only inside the handler's call.
+/// The open transaction of the batch. It belongs to one worker thread: use it only during the handler's call.
 class Transaction {
  public:
   virtual ~Transaction() = default;
 
-  /// Runs one statement and waits for its answer; everything that was deferred goes out first.
-  /// Throws SqlError (the message fails, its transaction is rolled back), StoreUnavailable.
+  /// Runs a statement and waits for its result. Deferred statements are sent first. Throws SqlError (the message fails,
+  /// and its transaction is rolled back) and StoreUnavailable.
   template <class... P>
   Rows exec(std::string_view sql, const P&... params) {
     if constexpr (sizeof...(P) == 0) return run(sql, {});
@@ -120,8 +121,8 @@ class Transaction {
       return run(sql, list);
     }
   }
-  /// Queues one statement whose answer is not needed: it goes out through the pipeline with those of the whole batch
-  /// (hazard: round-trips). An error in it fails the message that queued it.
+  /// Queues a statement whose result is not needed. The statements of the whole batch are sent together through the
+  /// pipeline (hazard: round-trips). If the statement fails, the message that queued it fails.
   template <class... P>
   void defer(std::string_view sql, const P&... params) {
     if constexpr (sizeof...(P) == 0) queue(sql, {});
@@ -131,9 +132,9 @@ class Transaction {
     }
   }
 
-  /// Exec() with its arguments in a list.
+  /// exec() with the arguments in a list.
   virtual Rows run(std::string_view sql, std::span<const Param> params) = 0;
-  /// Defer() with its arguments in a list.
+  /// defer() with the arguments in a list.
   virtual void queue(std::string_view sql, std::span<const Param> params) = 0;
 };
 

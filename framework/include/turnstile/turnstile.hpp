@@ -1,5 +1,5 @@
 #pragma once
-// Everything that a program with handlers needs.
+// Includes everything that a program with handlers needs.
 
 #include "turnstile/config.hpp"      // IWYU pragma: export
 #include "turnstile/consumer.hpp"    // IWYU pragma: export

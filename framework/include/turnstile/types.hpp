@@ -1,6 +1,5 @@
 #pragma once
-// The small value types that the rest of the framework is written in. All are plain values, safe to copy
-// between threads.
+// The basic value types of the framework. All are plain values, safe to copy between threads.
 
 #include <array>
 #include <compare>
@@ -14,76 +13,78 @@
 /// Kafka handlers that are safe to run.
 namespace turnstile {
 
-/// Position of a record in a partition of a data topic, as Kafka counts it (from 0, gaps are normal).
+/// The position of a record in a partition of a data topic, as Kafka counts it: from 0; gaps are normal.
 using Offset = std::int64_t;
 
 /// A partition of a topic.
 struct TopicPartition {
   std::string topic;           ///< the topic's name
   std::int32_t partition = 0;  ///< from 0
-  /// Member by member.
+  /// Compares all members.
   auto operator<=>(const TopicPartition&) const = default;
 };
 
-/// A record's place.
+/// The place of a record.
 struct TopicPartitionOffset {
   TopicPartition at;  ///< the partition
   Offset offset = 0;  ///< in the partition
-  /// Member by member.
+  /// Compares all members.
   auto operator<=>(const TopicPartitionOffset&) const = default;
 };
 
-/// "payments[3]", the form in which every log line and error names a partition.
+/// "payments[3]": the form in which every log line and error names a partition.
 std::string to_string(const TopicPartition& at);
 /// "payments[3]@1042"
 std::string to_string(const TopicPartitionOffset& at);
 
-/// The 16 bytes under which the inbox knows a message. A UUID is kept as it is; anything else is hashed
-/// (SHA-256 cut to 128 bits), so ids of any length and content fit (hazard: text-ids).
+/// The 16 bytes by which the inbox identifies a message. A UUID is used unchanged. Any other id is hashed (SHA-256, cut
+/// to 128 bits), so ids of any length and content fit (hazard: text-ids).
 struct MessageId {
   std::array<std::uint8_t, 16> bytes{};  ///< a UUID's, or a hash's
-  /// Byte by byte.
+  /// Compares the bytes.
   auto operator<=>(const MessageId&) const = default;
-  /// Canonical UUID text, 36 characters.
+  /// The canonical text of a UUID, 36 characters.
   [[nodiscard]] std::string text() const;
-  /// From whatever a person or a header wrote.
+  /// Makes an id of any text.
   [[nodiscard]] static MessageId from(std::string_view raw);
 };
 
-/// A handler's name ("charge") as the small integer that the database gave it. The name is the scope of an id:
-/// two handlers may each see the same message once (hazard: id-scope).
+/// A handler's name ("charge") as the small integer that the database assigned. The name is the scope of an id: two
+/// handlers can each take the same message once (hazard: id-scope).
 struct HandlerId {
-  std::int16_t value = 0;  ///< as the table `handler` has it
-  /// By its value.
+  std::int16_t value = 0;  ///< as in the table `handler`
+  /// Compares the values.
   auto operator<=>(const HandlerId&) const = default;
 };
 
-/// Number of an ownership of a partition; only grows. A transaction carries the epoch under which its messages
-/// were assigned, and the database refuses it once a newer owner has bumped the number.
+/// The number of an ownership of a partition. It only grows. A transaction carries the epoch under which its messages
+/// were assigned. The database rejects the transaction after a newer owner has incremented the epoch.
 struct Epoch {
-  std::int64_t value = 0;  ///< counts up with each owner
-  /// By its value.
+  std::int64_t value = 0;  ///< each new owner increments it
+  /// Compares the values.
   auto operator<=>(const Epoch&) const = default;
 };
 
-/// What a transaction must prove to commit: the database's row for (group, topic, partition), the epoch, and the database's history.
+/// What the database checks when a transaction commits: the row of (group, topic, partition), the epoch, and the
+/// database's history.
 struct Fence {
-  std::int32_t slot = 0;  ///< the row's small integer
+  std::int32_t slot = 0;  ///< the small integer of the row
   Epoch epoch;            ///< of the owner
-  /// The history of the database in which the partition was claimed: a number that is another one after each start of the server, and
-  /// on each other server (a promoted replica, a restored backup). A database with another history may have lost what was committed under
-  /// this fence, so it refuses the fence, and the partition is claimed again.
+  /// The history of the database in which the partition was claimed. The number changes with each start of the server,
+  /// and differs on each other server (a promoted replica, a restored backup).
+  /// A database with another history may have lost commits that were made under this fence. It therefore rejects the
+  /// fence, and the partition is claimed again.
   std::int64_t history = 0;
-  /// Member by member.
+  /// Compares all members.
   auto operator<=>(const Fence&) const = default;
 };
 
-/// How the effect of a message is made to happen once.
+/// How Turnstile makes the effect of a message happen once.
 enum class Mode : std::uint8_t {
   at_least_once,  ///< limits, order and retries only: a message may take effect more than once
   transactional,  ///< inbox row, the handler's SQL and the commit in one PostgreSQL transaction
-  leased,         ///< effects elsewhere: claimed, run outside of any transaction, then recorded as done
-  by_offset,      ///< as transactional, for records without ids: one row for each partition, none for each message
+  leased,         ///< effects elsewhere: claimed, run outside of a transaction, then recorded as done
+  by_offset,      ///< as transactional, for records without ids: a row for each partition, none for each message
   numbered,       ///< as by_offset, for producers that number their messages: one more row for each producer
 };
 
@@ -91,50 +92,52 @@ enum class Mode : std::uint8_t {
 [[nodiscard]] constexpr bool keeps_ids(Mode mode) noexcept {
   return mode == Mode::transactional || mode == Mode::leased;
 }
-/// Whether records are counted, by their offsets or by their producers, instead of being known by ids.
+/// Whether records are counted, by offsets or by their producers' numbers, instead of being identified by ids.
 [[nodiscard]] constexpr bool numbers_records(Mode mode) noexcept {
   return mode == Mode::by_offset || mode == Mode::numbered;
 }
 
-/// What becomes of a message that was claimed (mode leased) and whose lease ended without a word: it may have taken effect, or not.
+/// What happens to a message (mode leased) whose lease ended without a result. It may have taken effect.
 enum class UnknownPolicy : std::uint8_t {
-  park,  ///< it waits for somebody to look and say: `turnstile inbox unpark`
-  rerun,  ///< it runs again: right where the other side drops what it has seen (ctx.idempotency_key(), ctx.claim_fence())
+  park,  ///< it is parked until an operator decides: `turnstile inbox unpark`
+  /// It runs again. Correct if the other side drops repeated calls (ctx.idempotency_key(), ctx.claim_fence()).
+  rerun,
 };
 
-/// What becomes of a message from before the time since when the handler's ids are all remembered: it may have taken effect, and its id been
-/// forgotten.
+/// What happens to a message that is older than the stored ids of its handler. It may have taken effect, and its id may
+/// have been purged.
 enum class HorizonPolicy : std::uint8_t {
-  park,  ///< it is put aside like a dead letter, and not run
-  run,   ///< it runs: right where old times are no sign of old deliveries, as when history is imported
+  park,  ///< it is parked like a dead letter, and does not run
+  run,   ///< it runs; correct if old timestamps do not mean old deliveries, as in an import of history
 };
 
-/// What becomes of messages while the store of ids does not answer (mode leased).
+/// What happens to messages while PostgreSQL is unavailable (mode leased).
 enum class StoreDownPolicy : std::uint8_t {
   wait,  ///< they wait: fail closed
-  run,  ///< they run without being claimed: fail open. What was delivered twice takes effect twice, unless the other side refuses it
+  /// They run unclaimed: fail open. Duplicates take effect twice, unless the other side rejects them.
+  run,
 };
 
-/// What becomes of a message while its duplicate runs (mode leased), in this process or another. A record that was delivered again while it
-/// still runs under its last owner is no duplicate of itself: it waits.
+/// What happens to a message while its duplicate runs (mode leased), in this process or another. A record that is
+/// delivered again while it still runs under its last owner is not its own duplicate: it waits.
 enum class RunningPolicy : std::uint8_t {
-  wait,   ///< it keeps its place until the other one has ended
-  skip,   ///< it is settled at once: right only if it does not matter that the other one fails
-  retry,  ///< as after a failure: again after a delay, and a dead letter in the end
+  wait,   ///< it keeps its place until the other run has ended
+  skip,   ///< it is settled at once; correct only if a failure of the other run does not matter
+  retry,  ///< it is retried after a delay, and dead-lettered in the end
 };
 
-/// In which order the messages of a partition run.
+/// The order in which the messages of a partition run.
 enum class Order : std::uint8_t {
-  partition,  ///< one after another, as the partition has them
-  key,        ///< same key in offset order, different keys side by side; records without a key are free
+  partition,  ///< one after another, in offset order
+  key,        ///< messages of a key in offset order, different keys concurrently; without a key: any order
   none,       ///< any order
 };
 
-/// What becomes of a message whose id has taken effect.
+/// What happens to a message whose id has taken effect.
 enum class DuplicatePolicy : std::uint8_t {
-  skip,    ///< a duplicate is settled without a word (counted)
-  raise,   ///< a duplicate is an error: dead letter in a Consumer, `Duplicate` thrown from a PollLoop
-  replay,  ///< a duplicate is answered as the first one was: its response is sent again, bit for bit
+  skip,    ///< it is settled without an effect, and counted
+  raise,   ///< it is an error: dead letter in a Consumer, `Duplicate` thrown from a PollLoop
+  replay,  ///< it gets the first response again, byte for byte
 };
 
 }  // namespace turnstile

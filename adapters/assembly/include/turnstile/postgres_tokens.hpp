@@ -1,5 +1,6 @@
 #pragma once
-// The tokens of turnstile/http/tokens.hpp, kept by the guard one_time_token. For programs that link turnstile::http and turnstile::postgres.
+// The tokens of turnstile/http/tokens.hpp, stored by the guard one_time_token. For programs that link turnstile::http
+// and turnstile::postgres.
 
 #include <chrono>
 #include <string>
@@ -10,8 +11,9 @@
 
 namespace turnstile::http {
 
-/// Tokens that are good for `valid_for`, in the table of `turnstile migrate up` or one like it. Each that is issued takes away two whose
-/// time has been over for `valid_for`, so the table holds no more than were issued lately, and nobody else need purge it.
+/// One-time tokens that are valid for `valid_for`, in the table of `turnstile migrate up` or one like it. Issuing a
+/// token deletes up to two tokens that expired at least `valid_for` ago. The table therefore holds only recent tokens,
+/// and needs no cleanup job.
 inline Tokens postgres_tokens(std::chrono::seconds valid_for,
                               const postgres::Table& table = postgres::one_time_token::default_table()) {
   Tokens tokens;

@@ -1,5 +1,5 @@
 #pragma once
-// What the framework needs of a message broker. Implemented by adapters/kafka and adapters/memory; both pass the same
+// The framework's interface to a message broker. adapters/kafka and adapters/memory implement it; both pass the same
 // contract suite.
 
 #include <chrono>
@@ -15,8 +15,8 @@
 
 namespace turnstile {
 
-/// A run of records of one partition, in offset order. Owns their bytes; the views live as long as it does. May be
-/// released on any thread.
+/// A run of records of one partition, in offset order. It owns their bytes, and the views are valid as long as it
+/// lives. Any thread may destroy it.
 class Block {
  public:
   virtual ~Block() = default;
@@ -24,118 +24,121 @@ class Block {
   [[nodiscard]] virtual std::span<const Message> messages() const noexcept = 0;
 };
 
-/// Told of changes of the assignment and of what becomes of commits, on the thread that calls BrokerConsumer::poll(), commit() or
-/// close().
+/// Receives changes of the assignment and the results of commits, on the thread that calls BrokerConsumer::poll(),
+/// commit() or close().
 class AssignmentListener {
  public:
   virtual ~AssignmentListener() = default;
-  /// New partitions. The answer says where to start those that it names; the others start at the group's committed
-  /// offset, or where auto.offset.reset says. May call committed() of the consumer.
+  /// The group assigned new partitions. The result names offsets to start from. Partitions that it does not name start
+  /// at the group's committed offset, or where auto.offset.reset tells. It may call committed() of the consumer.
   virtual std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) = 0;
-  /// They are taken away when this returns. `lost`: they already belong to somebody else, do not commit.
+  /// The partitions are revoked when this returns. `lost`: another member owns them already, so do not commit.
   virtual void on_revoked(std::span<const TopicPartition> partitions, bool lost) = 0;
-  /// What became of offsets that commit() was given; told once for each of them, also from within commit(). Not `committed`: nobody
-  /// repeats them but the caller.
+  /// The result of offsets that were passed to commit(), once for each of them; commit() itself may call it. If not
+  /// `committed`, only the caller can repeat them.
   virtual void on_commit_end(std::span<const TopicPartitionOffset> /*offsets*/, bool /*committed*/) {}
-  /// A topic that was there is there no more (it was deleted), or is there again (then it is another topic of that name). Its
-  /// partitions may stay assigned meanwhile.
+  /// An existing topic was deleted (`exists` is false), or a topic of that name exists again (then it is another
+  /// topic). In between its partitions may stay assigned.
   virtual void on_topic_change(const std::string& /*topic*/, bool /*exists*/) {}
 };
 
-/// One member of a consumer group. All calls from one thread, except wake().
+/// A member of a consumer group. One thread makes all calls, except wake().
 class BrokerConsumer {
  public:
   virtual ~BrokerConsumer() = default;
 
   /// `listener` must outlive the consumer.
   virtual void subscribe(const std::vector<std::string>& topics, AssignmentListener& listener) = 0;
-  /// Serves rebalances and errors, then waits until a partition may have records, wake() was called, or `timeout` is
-  /// over. Must be called at least every max.poll.interval. Throws BrokerError when the broker refuses us permanently
-  /// (authentication, authorization, a topic that never was there); passing failures are logged by the adapter and retried.
+  /// Serves rebalances and errors. Then waits until a partition may have records, wake() is called, or `timeout` is
+  /// over. Call it at least once in every max.poll.interval.
+  /// Throws BrokerError if the broker refuses the consumer permanently: authentication, authorization, or a topic that
+  /// never existed. The adapter logs temporary failures and retries.
   virtual void poll(std::chrono::milliseconds timeout) = 0;
-  /// At most `most` records that are there, without waiting; null when there are none, or when the partition is not ours.
+  /// Up to `most` records that have arrived, without waiting. Null if there are none, or if the partition is not
+  /// assigned.
   virtual std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) = 0;
-  /// From another thread: ends a waiting poll().
+  /// Ends a waiting poll(). Call it from another thread.
   virtual void wake() noexcept = 0;
-  /// The group's committed offsets (next to be read), in the order asked; nothing where there is none. Waits at most
-  /// `timeout`; throws BrokerError.
+  /// The group's committed offsets (the next to be read), in the order of `of`; absent if there is none. Waits up to
+  /// `timeout`. Throws BrokerError.
   virtual std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of,
                                                        std::chrono::milliseconds timeout) = 0;
-  /// Commits next-to-be-read offsets. `wait`: until the broker has answered, or for some seconds. Never throws for a partition
-  /// that is no longer ours. The listener is told what became of each.
+  /// Commits offsets, each the next to be read. `wait`: waits for the broker's answer, or up to some seconds. Never
+  /// throws for a partition that is no longer assigned. The listener gets the result of each.
   virtual void commit(std::span<const TopicPartitionOffset> offsets, bool wait) = 0;
-  /// Reads an assigned partition again from there. Records taken before are the caller's to drop.
+  /// Reads an assigned partition again from this offset. The caller must drop the records that it took before.
   virtual void seek(const TopicPartitionOffset& to) = 0;
-  /// First and last+1 offset that the broker has, as far as known now; nothing when it is not.
+  /// The first offset and the last offset + 1 of the broker, as far as known; absent if unknown.
   virtual std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of,
                                                           std::chrono::milliseconds timeout) = 0;
-  /// Up to where the partition was read, once its end was reached: between the last record taken and that offset there is none, and
-  /// never will be (what transactions leave behind). Nothing while that is not known.
+  /// The offset up to which the partition was read when its end was reached. Between the last record taken and this
+  /// offset there is no record and never will be (markers of transactions). Absent while unknown.
   virtual std::optional<Offset> read_up_to(const TopicPartition& of) = 0;
-  /// Leaves the group, waiting for some seconds at most; on_revoked is called from within. No other call afterwards.
+  /// Leaves the group, and waits up to some seconds. It calls on_revoked. No other call may follow.
   virtual void close() = 0;
-  /// From now on commit() and close() each wait no longer than a round trip needs (500 ms) once `hurry` says so; it is called on the thread
-  /// that calls them.
+  /// As soon as `hurry` returns true, commit() and close() each wait only as long as a round trip needs (500 ms). The
+  /// thread that calls them calls `hurry`.
   virtual void hurry_when(std::function<bool()> hurry) = 0;
 };
 
-/// Produces; thread-safe.
+/// Produces single records. Thread-safe.
 class BrokerProducer {
  public:
   virtual ~BrokerProducer() = default;
-  /// Where the broker has put a record.
+  /// The place of a record that the broker stored.
   struct Sent {
     std::int32_t partition = 0;  ///< of the topic
     Offset offset = 0;           ///< in the partition
   };
-  /// Returns when the broker has acknowledged the record (all in-sync replicas). `message.partition` < 0: by the key.
-  /// `message.offset` is ignored. Throws BrokerError with the topic and what to do.
+  /// Returns when the broker has acknowledged the record (all in-sync replicas). If `message.partition` < 0, the key
+  /// decides the partition. `message.offset` is ignored. Throws BrokerError with the topic and what to do.
   virtual Sent send(const OwnedMessage& message) = 0;
 };
 
-/// Produces many records at once, each to be tried until the broker takes it or refuses it for good. One caller at a time, but for
-/// cancel().
+/// Produces many records at once. Each is retried until the broker accepts it or refuses it permanently. One thread
+/// makes all calls, except cancel().
 class BrokerSender {
  public:
   virtual ~BrokerSender() = default;
-  /// What became of a record.
+  /// The result for a record.
   struct Fate {
-    /// What became of it.
+    /// The kind of result.
     enum class Kind : std::uint8_t {
       sent,     ///< all in-sync replicas have it
-      refused,  ///< it will never be taken (too large, no such topic, no right to write); `why` says what to do
-      unknown,  ///< given up by cancel(), or with the whole sender: send it again
+      refused,  ///< it will never be accepted (too large, no such topic, no right to write); `why` tells what to do
+      unknown,  ///< given up by cancel(), or because the sender ended: send it again
     };
-    Kind kind = Kind::unknown;  ///< what became of it
+    Kind kind = Kind::unknown;  ///< the kind of result
     std::string why{};          ///< refused, unknown: the reason
   };
-  /// Returns when each has its fate, in their order. Those of one key that are sent arrive in their order: what follows one
-  /// whose fate is unknown is unknown, too. `partition` < 0: by the key. Waits as long as no broker answers. Never throws for what the
-  /// broker does.
+  /// Returns when each record has its fate, in the order of `records`. Records of one key arrive in order: after a
+  /// record of unknown fate, the following records of its key are unknown too. If `partition` < 0, the key decides the
+  /// partition. Waits as long as no broker answers. Never throws for an error of the broker.
   virtual std::vector<Fate> send(std::span<const OwnedMessage> records) = 0;
-  /// From another thread: send() gives up what is not acknowledged yet, and so do later calls.
+  /// send() gives up the records that are not acknowledged yet, and so do later calls. Call it from another thread.
   virtual void cancel() noexcept = 0;
 };
 
-/// What a topic is like.
+/// The properties of a topic.
 struct TopicInfo {
   std::int32_t partitions = 0;                         ///< how many
-  std::optional<std::chrono::milliseconds> retention;  ///< nothing: not known; max(): kept for ever
-  /// For how long records are gathered into one segment, at most; the whole of it goes at once, when its youngest record may.
+  std::optional<std::chrono::milliseconds> retention;  ///< absent: unknown; max(): forever
+  /// The longest time for which records are collected into one segment. Kafka deletes a segment only as a whole, when
+  /// its youngest record is old enough.
   std::optional<std::chrono::milliseconds> segment{};
 };
 
-/// Where messages come from and go to. Thread-safe.
+/// A message broker: the source and the destination of messages. Thread-safe.
 class Broker {
  public:
   virtual ~Broker() = default;
-  /// A member of the group that the settings name.
+  /// A member of the group in the settings.
   virtual std::unique_ptr<BrokerConsumer> open_consumer() = 0;
   /// For single records: dead letters and replies.
   virtual std::shared_ptr<BrokerProducer> open_producer() = 0;
-  /// For many records at once: the outbox, and programs that send.
+  /// For many records at once: the outbox, and programs that send messages.
   virtual std::unique_ptr<BrokerSender> open_sender() = 0;
-  /// Nothing when the topic does not exist. Throws BrokerError when no broker answers within `timeout`.
+  /// Absent if the topic does not exist. Throws BrokerError if no broker answers within `timeout`.
   virtual std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) = 0;
 };
 

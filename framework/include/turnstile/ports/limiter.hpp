@@ -1,9 +1,9 @@
 #pragma once
-// So many at a time. A limiter is a named number of permits; a permit stands for one handler, or one call, that runs.
+// Named concurrency limits. A limiter is a named number of permits. A permit stands for a running handler or call.
 // Implementations count within the process (make_local_limiters), over the members of a token domain in Kafka
 // (turnstile/tokens.hpp, turnstile/kafka/limiters.hpp), or in PostgreSQL (turnstile/postgres/limiters.hpp).
 //
-// A permit keeps its limiter, and a limiter the Limiters behind it: they may be let go of in any order.
+// A permit keeps its limiter alive, and a limiter keeps its Limiters alive. They may be released in any order.
 
 #include <cstdint>
 #include <functional>
@@ -20,21 +20,21 @@ namespace turnstile {
 
 class Limiter;
 
-/// Urgent ones go before the others, in this process and, where the limiter counts over a cluster, in all.
+/// Urgent requests go before normal ones, in this process and, if the limiter counts over a cluster, in all processes.
 enum class Priority : std::uint8_t { normal, urgent };
 
-/// One permit, or several that are taken and given back together; gives itself back. Move-only. May be given back on another
-/// thread than it was taken on, but one object is one thread's at a time. Giving back never waits for the network, and may
-/// call those who wait for a permit, on this thread.
+/// A permit, or several permits that are acquired and released together. It releases itself. Move-only. Any thread may
+/// release it, but only one thread may use the object at a time.
+/// Releasing never waits for the network. It may call waiting callers on this thread.
 class Permit {
  public:
   Permit() = default;
-  /// By limiters. `token`: the limiter's own number for it.
+  /// For limiters. `token` is the limiter's own number for the permit.
   Permit(std::shared_ptr<Limiter> from, std::uint64_t token, std::stop_token lost, std::int64_t count = 1) noexcept
       : from_(std::move(from)), token_(token), count_(count), lost_(std::move(lost)) {}
-  /// The other one is empty afterwards.
+  /// The moved-from permit is empty.
   Permit(Permit&& other) noexcept = default;
-  /// Gives back what it had; the other one is empty afterwards.
+  /// Releases this permit first. The moved-from permit is empty.
   Permit& operator=(Permit&& other) noexcept {
     if (this != &other) {
       give_back();
@@ -47,20 +47,20 @@ class Permit {
   }
   ~Permit() { give_back(); }
 
-  /// Once; afterwards it is empty, and doing it again does nothing.
+  /// Releases the permit. Afterwards it is empty, and another call does nothing.
   void give_back() noexcept;
-  /// Whether it is one: what could not be had is an empty Permit.
+  /// False if it is empty: the permit could not be acquired.
   [[nodiscard]] explicit operator bool() const noexcept { return from_ != nullptr; }
-  /// The limiter's own number for it; two that are out at once have different ones.
+  /// The limiter's own number for the permit. Permits that are held at the same time have different numbers.
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
-  /// How many permits it stands for.
+  /// The number of permits.
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
-  /// Set when the permit is no longer ours, or will soon not be (its lease ends): what runs under it must stop, since others may
-  /// run in its place. Never set by a limiter that counts within the process. Set by a thread of the limiter, which callbacks of it
-  /// must not hold up.
+  /// Set if the permit is lost, or will be soon because its lease ends. The work must stop, because other work may run
+  /// in its place. A limiter that counts within the process never sets it. A thread of the limiter sets it, so
+  /// callbacks must not block.
   [[nodiscard]] const std::stop_token& lost() const noexcept { return lost_; }
-  /// Whether it is ours still, by the clock: a process that has just woken finds out here before lost() is set. To be asked
-  /// before what cannot be taken back.
+  /// Whether the permit is still valid by the clock. A process that has just woken up learns it here before lost() is
+  /// set. Call it before an action that cannot be undone.
   [[nodiscard]] bool holds() const noexcept;
 
  private:
@@ -70,51 +70,52 @@ class Permit {
   std::stop_token lost_;
 };
 
-/// How a limiter is, as this process sees it.
+/// The state of a limiter, as this process sees it.
 struct LimiterState {
-  std::int64_t limit = 0;        ///< that holds now, over all processes that are counted; 0: paused
+  std::int64_t limit = 0;        ///< the limit in effect, over all counted processes; 0: paused
   std::int64_t in_use = 0;       ///< by this process
   std::int64_t most_in_use = 0;  ///< highest value of in_use so far
 };
 
-/// Thread-safe. Made by Limiters::open(), never on the stack. Nothing here waits or throws (but std::bad_alloc).
+/// Thread-safe. Limiters::open() creates it, never on the stack. No function waits or throws, except std::bad_alloc.
 class Limiter : public std::enable_shared_from_this<Limiter> {
  public:
   virtual ~Limiter() = default;
   /// The name of the limit.
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
-  /// A permit if one is to be had now; never waits. Passes those who wait. Where the limit is shared with other processes, a try
-  /// that fails asks them for permits, so that a later one succeeds.
+  /// A permit if it is available now; never waits. It goes before waiting callers. If the limit is shared with other
+  /// processes, a failed call asks them for permits, so that a later call succeeds.
   virtual Permit try_acquire() = 0;
-  /// Calls `wake` once a permit may be had again, from any thread, possibly within this call; it must be quick and may
-  /// call try_acquire(). The one who asked and got a permit meanwhile is woken for nothing; that is allowed.
+  /// Calls `wake` once when a permit may be available again, from any thread, possibly within this call. `wake` must be
+  /// quick, and may call try_acquire(). It is also called if the caller has got a permit in the meantime.
   virtual void when_free(std::function<void()> wake) = 0;
-  /// The limit in effect, and what is in use.
+  /// The limit in effect, and the permits in use.
   [[nodiscard]] virtual LimiterState state() const = 0;
 
-  /// `count` permits if they are to be had now and nobody waits who came before. The default knows single permits, and passes
-  /// those who wait.
+  /// `count` permits if they are available now, and no earlier caller waits. The default implementation supports single
+  /// permits only, and goes before waiting callers.
   virtual Permit try_acquire_fairly(std::int64_t count);
-  /// Stands in line for `count` permits; `deliver` is called once, from any thread, possibly within this call, unless the function
-  /// that is returned withdraws it: false says that it was too late. The default knows single permits and no priority.
+  /// Waits in line for `count` permits. `deliver` is called once, from any thread, possibly within this call. The
+  /// returned function withdraws the request; false means that it was too late. The default implementation supports
+  /// single permits only, and ignores the priority.
   virtual std::function<bool()> acquire_later(std::int64_t count, Priority priority,
                                               std::function<void(Permit)> deliver);
-  /// Whether several permits may be taken together; else a count above 1 gets nothing from try_acquire_fairly(), and must not be
-  /// asked for with acquire_later().
+  /// Whether several permits can be acquired together. If not, try_acquire_fairly() returns nothing for a count above
+  /// 1, and acquire_later() must not be called with it.
   [[nodiscard]] virtual bool gives_several() const noexcept { return false; }
-  /// A try failed, and whoever tried does not wait, but may try again: where the limit is shared with other processes, asks them
-  /// for permits, which a try within the next half second finds. try_acquire() does so by itself.
+  /// A try failed, and the caller does not wait but may try again. If the limit is shared with other processes, this
+  /// asks them for permits, and a try within the next half second finds them. try_acquire() does this itself.
   virtual void refused(std::int64_t /*count*/) {}
-  /// While anybody waits, this process could use so many at once: asked for together, not one by one.
+  /// While a caller waits, this process could use `at_once` permits. They are requested together instead of one by one.
   virtual void expect(std::int64_t /*at_once*/) {}
 
  protected:
   friend class Permit;
   /// Takes a permit back. Called once for each.
   virtual void release(std::uint64_t token) noexcept = 0;
-  /// Takes several permits back that were given together.
+  /// Takes back several permits that were granted together.
   virtual void release_several(std::uint64_t token, std::int64_t /*count*/) noexcept { release(token); }
-  /// False once its lease has ended by our own clock.
+  /// False after its lease has ended by this process's clock.
   [[nodiscard]] virtual bool still_holds(std::uint64_t /*token*/) const noexcept { return true; }
 };
 
@@ -123,47 +124,48 @@ inline void Permit::give_back() noexcept {
   if (from_) std::exchange(from_, nullptr)->release_several(token_, count_);
 }
 
-/// Whether limiters can give permits at all. What a single one is short of is in its LimiterState.
+/// Whether the limiters can grant permits at all. LimiterState shows the shortage of a single limiter.
 struct LimitersHealth {
-  /// How they are.
+  /// The states.
   enum class State : std::uint8_t {
     working,
-    cut_off,  ///< nothing starts until what counts them answers again; nobody has to do anything
-    halted,   ///< nothing starts in this process any more, for good
+    cut_off,  ///< nothing starts until the log or database answers again; it recovers by itself
+    halted,   ///< nothing starts in this process any more, permanently
   };
-  State state = State::working;  ///< how they are
+  State state = State::working;  ///< the state
   std::string why{};             ///< empty while working; halted: also what to do
 };
 
-/// Gives out limiters by name: equal names, the same permits. Thread-safe.
+/// Creates limiters by name; equal names share their permits. Thread-safe.
 class Limiters {
  public:
   virtual ~Limiters() = default;
-  /// Throws Error when the limit is below 1, the name is known here with another limit, or either is more than the implementation
-  /// can count; one that joins a cluster with the first limiter, BrokerError when it cannot.
-  /// Each call gives another user of the same permits. Users in one process that wait are served in turn, however many threads
-  /// each of them has.
+  /// Opens a limiter. Each call makes another user of the same permits. Waiting users in one process are served in
+  /// turn, however many threads each of them has.
+  /// Throws Error if the limit is below 1, or the name is known here with another limit. It also throws Error if the
+  /// implementation cannot count the name or the limit. An implementation that joins a cluster with the first limiter
+  /// throws BrokerError if it cannot join.
   virtual std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) = 0;
-  /// As open(), for what runs only on partitions of on_claimed(). The database refuses its effects once it has fenced them, so its
-  /// permits may go to others then, before the lease of this process ends.
+  /// As open(), for work that runs only on partitions of on_claimed(). After the database has fenced this process, it
+  /// rejects the effects of that work. Its permits may therefore be reassigned before the lease of this process ends.
   virtual std::shared_ptr<Limiter> open_for_partitions(const std::string& name, std::int64_t limit) {
     return open(name, limit);
   }
-  /// A partition that this process owns now for its consumer group, for those who take back what its dead owner held. `epoch`: the one
-  /// that `store` counts for this group and partition, already committed there; 0, and no store, where none does. Called on the polling
-  /// thread, like the next; does not wait.
+  /// This process now owns the partition for its consumer group. Limiters use it to take back the permits of the
+  /// partition's dead owner. `epoch` is the one that `store` counts for this group and partition, already committed
+  /// there; 0 without a store. The polling thread calls it, and the next function. It does not wait.
   virtual void on_claimed(const std::string& /*group*/, const std::string& /*store*/, const TopicPartition& /*at*/,
                           Epoch /*epoch*/) {}
-  /// Waits until all know what on_claimed() said, or nothing can start here anyway; ten seconds at most. Nothing may start on those
-  /// partitions before: what this process held under earlier claims may have been given to others.
+  /// Waits until all members know what on_claimed() reported, or nothing can start here anyway; up to 10 s. Nothing may
+  /// start on those partitions before: permits that this process held under earlier claims may have been reassigned.
   virtual void wait_until_claimed() {}
-  /// Nothing of them runs in this process any more, for this group.
+  /// Nothing of these partitions runs in this process any more, for this group.
   virtual void on_revoked(const std::string& /*group*/, std::span<const TopicPartition> /*partitions*/) {}
-  /// Whether these limiters can give permits at all.
+  /// Whether these limiters can grant permits at all.
   [[nodiscard]] virtual LimitersHealth health() const { return {}; }
 };
 
-/// Counts within this process: no limit that is lowered, no lease, nothing that is lost.
+/// Counts within this process. Limits are never lowered, there are no leases, and no permit is lost.
 std::shared_ptr<Limiters> make_local_limiters();
 
 }  // namespace turnstile

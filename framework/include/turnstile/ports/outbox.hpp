@@ -1,6 +1,6 @@
 #pragma once
-// Messages that transactions have published, on their way to the broker. Implemented by adapters/postgres and adapters/memory; both
-// pass the same contract suite.
+// Messages that transactions have published, on their way to the broker. adapters/postgres and adapters/memory
+// implement it; both pass the same contract suite.
 
 #include <chrono>
 #include <cstdint>
@@ -14,54 +14,57 @@
 
 namespace turnstile {
 
-/// Records of one key are in one shard, and a shard has one relay at a time.
+/// A part of the outbox. Records of one key are in one shard, and a shard has one relay at a time.
 using OutboxShard = std::int16_t;
-/// How many shards there are.
+/// The number of shards.
 inline constexpr OutboxShard kOutboxShards = 16;
 
-/// A relay holds about so many bytes of records at a time.
+/// About how many bytes of records a relay holds at a time.
 inline constexpr std::size_t kOutboxBytes = 16 << 20;
 
-/// The header that a record's id is sent in.
+/// The header in which a record's id is sent.
 inline constexpr std::string_view kMessageIdHeader = "message-id";
-/// Gives the record the header message-id. One that its writer has given is kept as it is: exactly one, not empty.
+/// Gives the record the header message-id. A header that its writer has set is kept, if it is exactly one and not
+/// empty.
 void put_id(OwnedMessage& message, const MessageId& id);
 
 /// A published message on its way.
 struct OutboxRecord {
   OutboxShard shard = 0;  ///< the part of the outbox that it is in
-  std::int64_t id = 0;    ///< grows in the order in which transactions wrote
+  std::int64_t id = 0;    ///< grows in the order in which transactions wrote it
   OwnedMessage message;   ///< with its header message-id; `partition` is -1
-  std::string
-      unreadable{};  ///< not empty: why its row is no message that could be sent (others may write rows); to be refused
+  /// If not empty, the row is no message that could be sent, and this is why. Other programs may write rows. The relay
+  /// refuses such a record.
+  std::string unreadable{};
 };
 
-/// What waits, over all shards.
+/// The waiting messages of all shards.
 struct OutboxLag {
-  std::int64_t waiting = 0;            ///< records that are to be sent
-  std::chrono::milliseconds oldest{};  ///< how long the oldest of them has waited; 0 when none does
-  std::int64_t refused = 0;            ///< put aside: `turnstile outbox list`
+  std::int64_t waiting = 0;            ///< records to be sent
+  std::chrono::milliseconds oldest{};  ///< how long the oldest of them has waited; 0 if there are none
+  std::int64_t refused = 0;            ///< refused by the broker: `turnstile outbox list`
 };
 
-/// Thread-safe. Every call may throw StoreUnavailable, or StoreBusy (try again).
+/// The outbox. Thread-safe. Every call may throw StoreUnavailable, and StoreBusy (repeat it).
 class Outbox {
  public:
   virtual ~Outbox() = default;
 
-  /// Gives `owner` the shards that nobody has, and prolongs those that it has: all of them are its own for `lease` from now, by the
-  /// store's clock. Returns what it has.
+  /// Gives `owner` the shards without an owner, and renews those that it has. They are its own for `lease` from now, by
+  /// the store's clock. Returns all shards of `owner`.
   virtual std::vector<OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) = 0;
-  /// Gives them back at once.
+  /// Returns the owner's shards at once.
   virtual void leave_shards(const std::string& owner) = 0;
-  /// What waits in these shards, at most `most`, each shard's in its order. Each shard has an equal part of `bytes` (of keys, payloads and
-  /// headers), and gives no more once that is reached: the sum goes past `bytes` by one record of each shard at most.
+  /// Up to `most` waiting messages of these shards, each shard's in its order. Each shard gets an equal part of `bytes`
+  /// (keys, payloads and headers), and stops once it has reached that. The sum exceeds `bytes` by at most one record of
+  /// each shard.
   virtual std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most,
                                             std::size_t bytes = kOutboxBytes) = 0;
-  /// They were sent. Those that are gone already are passed over in silence.
+  /// Removes records that were sent. Records that were removed already are ignored.
   virtual void remove(std::span<const OutboxRecord* const> records) = 0;
-  /// The broker will never take it: it is put aside, and those behind it go on.
+  /// Marks a record that the broker will never accept. The records behind it continue.
   virtual void refuse(const OutboxRecord& record, const std::string& why) = 0;
-  /// What waits, over all shards.
+  /// The waiting messages of all shards.
   virtual OutboxLag lag() = 0;
 };
 

@@ -1,9 +1,10 @@
 #pragma once
-// Producers that number their requests (mode sequence, message_id = "request"): a session for each, and how far each has come. Implemented
-// by adapters/postgres and adapters/memory; both pass the same contract suite.
+// Producers that number their requests (mode numbered): their sessions, and how far each of
+// them is. adapters/postgres and adapters/memory implement it; both pass the same contract suite.
 //
-// A request bears the id of its session, its number (from 1, growing), and the number up to which its producer will send nothing again.
-// What is kept of it is one bit, and its response while it may be asked for: for each handler, partition and producer one row.
+// A request carries the id of its session, its number (from 1, growing), and the highest number that its producer will
+// never resend. The store keeps one bit of it, and its response while the producer may ask for it. There is one row for
+// each handler, partition and producer.
 
 #include <chrono>
 #include <cstdint>
@@ -18,46 +19,47 @@
 
 namespace turnstile {
 
-/// Which request of which producer a message is.
+/// The producer and the number of a request.
 struct Request {
   MessageId producer;       ///< the producer's session
   std::int64_t number = 0;  ///< from 1
-  std::int64_t acked =
-      0;             ///< its producer needs no response of this one and of those before it; they are not sent again
-  Timestamp sent{};  ///< by the record's timestamp
-  bool replayed = false;  ///< as a dead letter: it may not have run although its producer is done with it
+  /// The producer needs no response up to this number, and will not resend these requests.
+  std::int64_t acked = 0;
+  Timestamp sent{};       ///< by the record's timestamp
+  bool replayed = false;  ///< as a dead letter: it may not have run, although its producer acknowledged it
 };
 
-/// What a producer asks for when it opens a session.
+/// What a producer requests when it opens a session.
 struct ProducerTerms {
-  std::string name;  ///< for people: in the table `producer`
-  /// A session without a heartbeat for so long is marked as expired: what is sent later is not run. The default is that of "Patterns of
-  /// Distributed Systems" (Idempotent Receiver).
+  std::string name;  ///< for people; in the table `producer`
+  /// A session without a heartbeat for this time is marked as expired, and requests sent later do not run. The default
+  /// is from "Patterns of Distributed Systems" (Idempotent Receiver).
   std::chrono::milliseconds expiry{300'000};
-  /// For so long after that, what was sent before is still told apart; then the session is forgotten. Longer than a topic keeps its
-  /// records, and than its consumers may lag.
+  /// After the expiry, earlier requests are still distinguished for this time. Then the session is deleted. It must
+  /// exceed the topic's retention and the lag of its consumers.
   std::chrono::seconds keep_for{8 * 24 * 3600};
-  /// Absent: the store makes one. One that is known already goes on.
+  /// Absent: the store makes an id. A known id continues its session.
   std::optional<MessageId> id{};
 };
 
 /// A producer's session.
 struct ProducerSession {
-  MessageId id;        ///< what names it
-  std::string secret;  ///< what its requests are signed with; 32 bytes
+  MessageId id;        ///< its id
+  std::string secret;  ///< the key that signs its requests; 32 bytes
 };
 
-/// Thread-safe. Every call may throw StoreUnavailable.
+/// The sessions of producers. Thread-safe. Every call may throw StoreUnavailable.
 class Producers {
  public:
   virtual ~Producers() = default;
-  /// Opens a session, or goes on with the one that `terms` name.
+  /// Opens a session, or continues the session that `terms` name.
   virtual ProducerSession open(const ProducerTerms& terms) = 0;
-  /// False: it was marked as expired, or is not known. It stays so; open another.
+  /// False: the session was marked as expired, or is unknown. This does not change; open another session.
   virtual bool heartbeat(const MessageId& id) = 0;
-  /// The secrets of those sessions that are known, expired or not, in the order asked.
+  /// The secrets of the known sessions, expired or not, in the order of `ids`.
   virtual std::vector<std::optional<std::string>> secrets(std::span<const MessageId> ids) = 0;
-  /// Marks those whose heartbeat is over, drops their responses, and forgets those whose time is over. Returns how many it marked.
+  /// Marks sessions without a heartbeat as expired, drops their responses, and deletes sessions whose time is over.
+  /// Returns how many it marked.
   virtual std::int64_t expire() = 0;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the token service needs of a log: one order of records that all members of a domain read alike. Implemented by
-// adapters/kafka (a topic of one partition) and, for tests and the simulator's sake, in memory.
+// The token service's interface to a log: a sequence of records that all members of a domain read in the same order.
+// adapters/kafka implements it with a topic of one partition. Tests and the simulator use an implementation in memory.
 
 #include <chrono>
 #include <cstdint>
@@ -14,64 +14,67 @@
 
 namespace turnstile {
 
-/// The log is not what it was: records are missing, or it is gone. Nothing mends that but a person; what() says what to do.
+/// The log was damaged: records are missing, or the log was deleted. It does not recover by itself. what() tells what
+/// to do.
 struct TokenLogBroken : Error {
   using Error::Error;
 };
 
-/// Records that were not read yet were deleted. Where a newer snapshot stands for them, a reader goes on from there.
+/// Records that were not read yet were deleted. If a newer snapshot covers them, a reader continues from there.
 struct TokenLogTrimmed : TokenLogBroken {
   using TokenLogBroken::TokenLogBroken;
 };
 
-/// All calls from one thread at a time, except wake(). Positions are those of records, from 0 on; what was never written at one (Kafka's
-/// transaction markers) is a record without bytes.
+/// A token log. One thread at a time makes all calls, except wake(). Positions are those of records, from 0. A position
+/// without a record (Kafka's transaction markers) is read as a record without bytes.
 class TokenLog {
  public:
   /// One record of the log.
   struct Record {
-    std::int64_t position = 0;  ///< rises by one from record to record
-    std::string bytes;          ///< whatever was written, by whomever
-    std::int64_t time_ms = 0;   ///< since 1970, by whose clock it may be; for people. 0: unknown
+    std::int64_t position = 0;  ///< increases by 1 from record to record
+    std::string bytes;          ///< as written, by any program
+    std::int64_t time_ms = 0;   ///< since 1970, by any clock; for people. 0: unknown
   };
 
-  /// What was kept of the log's meaning at some position.
+  /// The stored state of the log at some position.
   struct Snapshot {
-    std::int64_t number = 0;  ///< rises from each that was kept to the next
+    std::int64_t number = 0;  ///< increases from each stored snapshot to the next
     std::string bytes;        ///< the snapshot
   };
-  /// As `before`: the newest snapshot there is.
+  /// As `before`: the newest snapshot.
   static constexpr std::int64_t kNewest = std::numeric_limits<std::int64_t>::max();
 
   virtual ~TokenLog() = default;
-  /// The newest snapshot with a number below `before`; nothing: there is none. Throws BrokerError, also when it was not there in time:
-  /// "none" is never said for "not yet".
+  /// The newest snapshot with a number below `before`. Absent: there is none. Throws BrokerError, also on a timeout: it
+  /// never reports "none" for "not yet".
   virtual std::optional<Snapshot> snapshot(std::int64_t before = kNewest) = 0;
-  /// First position that the log still has. Throws BrokerError.
+  /// The first position in the log. Throws BrokerError.
   virtual std::int64_t begin() = 0;
   /// The position that the next record will have. Throws BrokerError.
   virtual std::int64_t end() = 0;
-  /// Reading goes on from here; to be called before the first read(), and after TokenLogTrimmed. Throws BrokerError.
+  /// Reading continues from here. Call it before the first read(), and after TokenLogTrimmed. Throws BrokerError.
   virtual void seek(std::int64_t position) = 0;
-  /// Waits until there are records, wake() was called, or `timeout` is over; then what there is, perhaps nothing. While the log is out of
-  /// reach there is nothing. Throws TokenLogTrimmed (seek() may follow), TokenLogBroken, and BrokerError for what no waiting mends.
+  /// Waits until there are records, wake() is called, or `timeout` is over. Returns the records, perhaps none. While
+  /// the log is unavailable there are none. Throws TokenLogTrimmed (seek() may follow), TokenLogBroken, and BrokerError
+  /// for an error that does not recover by itself.
   virtual std::vector<Record> read(std::chrono::milliseconds timeout) = 0;
-  /// Appends, in the order of the calls; does not wait. What becomes of it is seen by reading, and in failed().
+  /// Appends records in the order of the calls; does not wait. Reading and failed() show the result.
   virtual void append(std::string bytes) = 0;
-  /// Whether something that was appended may not have been written, since it was last asked: it is not written again by itself, and may
-  /// yet be written later. What is appended from now on goes out anew, behind whatever is still on its way of what came before.
+  /// True if an append has failed or timed out since the last call. The log does not retry it, and it may still be
+  /// written later. New appends are written after any earlier record that is still in flight.
   virtual bool failed() = 0;
-  /// Why appending failed last, for people.
+  /// Why an append failed last, for people.
   [[nodiscard]] virtual std::string why_failed() const = 0;
-  /// Keeps a snapshot of what the log means up to `position`, without waiting.
+  /// Stores a snapshot of the log's state up to `position`, without waiting.
   virtual void save(std::int64_t position, std::string snapshot) = 0;
-  /// The newest position whose snapshot, by this object, is known to be kept; -1: none.
+  /// The newest position whose snapshot this object knows to be stored; -1: none.
   [[nodiscard]] virtual std::int64_t saved() const = 0;
-  /// What is below is needed by nobody any more. Does not wait; where it is not allowed, nothing happens.
+  /// No member needs the records below this position any more. It does not wait. Without the right to delete, nothing
+  /// happens.
   virtual void trim(std::int64_t below) = 0;
-  /// From any thread: ends a read() that waits.
+  /// Ends a waiting read(). Any thread may call it.
   virtual void wake() noexcept = 0;
-  /// Waits until what was appended is written, at most so long.
+  /// Waits up to `timeout` until all appended records are written.
   virtual void flush(std::chrono::milliseconds timeout) = 0;
   /// "topic 'x' at host:9092", for messages.
   [[nodiscard]] virtual std::string name() const = 0;

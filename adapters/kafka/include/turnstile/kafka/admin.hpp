@@ -1,5 +1,5 @@
 #pragma once
-// What tests, the demo and the command line do to a cluster.
+// Changes to a cluster, for tests, the demo and the command line.
 
 #include <chrono>
 #include <cstdint>
@@ -10,19 +10,20 @@
 
 namespace turnstile::kafka {
 
-/// A topic that is to be created.
+/// A topic to create.
 struct NewTopic {
   std::string name;                             ///< its name
   std::int32_t partitions = 1;                  ///< how many
   std::int32_t replication = -1;                ///< -1: the cluster's default
-  std::map<std::string, std::string> settings;  ///< the topic's own: "retention.ms" and so on
+  std::map<std::string, std::string> settings;  ///< the topic's own settings: "retention.ms" and so on
 };
 
-/// False when the topic was there already. Returns when a broker that is asked knows it. Throws BrokerError.
+/// Creates a topic. Returns when a broker that it asks knows the topic. False: it existed already. Throws BrokerError.
 bool create_topic(const Settings& broker, const NewTopic& topic,
                   std::chrono::milliseconds timeout = std::chrono::seconds{15});
 
-/// False when there was no such topic. Returns when a broker that is asked does not know it any more. Throws BrokerError.
+/// Deletes a topic. Returns when a broker that it asks no longer knows the topic. False: it did not exist. Throws
+/// BrokerError.
 bool delete_topic(const Settings& broker, const std::string& name,
                   std::chrono::milliseconds timeout = std::chrono::seconds{15});
 

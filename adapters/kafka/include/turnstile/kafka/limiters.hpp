@@ -1,7 +1,9 @@
 #pragma once
-// The token log in Kafka: a topic of one partition, which all members of a domain write to and read, and a compacted topic for
-// snapshots beside it. Each member needs Read and Write on both; Delete on the first to cut off what is not needed any more
-// (nothing else does); DescribeConfigs to see that cleanup.policy is right; Create where they are missing. No consumer group.
+// The token log in Kafka: a topic of one partition, which all members of a domain write and read, and a compacted topic
+// for snapshots.
+// Each member needs Read and Write on both topics. It needs Delete on the first, to delete records that are no longer
+// needed (nothing else deletes them). It needs DescribeConfigs to check cleanup.policy, and Create if the topics are
+// missing. It needs no consumer group.
 
 #include <cstdint>
 #include <memory>
@@ -12,27 +14,29 @@
 
 namespace turnstile::kafka {
 
-/// The topic by which members count permits.
+/// The topic in which members count permits.
 struct TokenTopic {
-  /// "orders.tokens", say; snapshots go to the topic NAME.snapshots.
+  /// For example "orders.tokens". Snapshots go to the topic NAME.snapshots.
   std::string name;
-  /// Least number of replicas; 0: 3, or as many as there are brokers.
+  /// The smallest number of replicas. 0: 3, or the number of brokers if that is smaller.
   std::int32_t replication = 0;
 };
 
-/// Creates what is missing (the log without an end by time), and refuses a topic that cannot be a token log (more than one partition,
-/// compacted, too few replicas) with the command that puts it right. Of librdkafka's mock broker the first partition is taken.
-/// `settings` as for open_broker(), of which those that say when and how records go out are not heeded. Waits for the brokers, some 10 s
-/// for each question. `logger` null: nothing is logged. Throws ConfigError for the settings, BrokerError for the rest.
+/// Opens the token log, and creates missing topics (the log without retention by time). It refuses a topic that cannot
+/// be a token log: more than one partition, compacted, or too few replicas. The error names the command that corrects
+/// it. With librdkafka's mock broker it uses the first partition.
+/// `settings` are those of open_broker(), but settings of when and how records are sent are ignored. It waits up to
+/// about 10 s for each answer of the brokers. If `logger` is null, nothing is logged. Throws ConfigError for the
+/// settings, and BrokerError for other errors.
 std::unique_ptr<TokenLog> open_token_log(const Settings& settings, const TokenTopic& topic,
                                          std::shared_ptr<spdlog::logger> logger);
 
-/// The log as it is, for those who look at it from outside (turnstile/token_reader.hpp): creates nothing. Nothing when there is no
-/// such topic. Throws ConfigError, also for a topic that cannot be a token log, and BrokerError.
+/// Opens an existing log from outside (turnstile/token_reader.hpp), and creates nothing. Null if there is no such
+/// topic. Throws BrokerError. Throws ConfigError, also for a topic that cannot be a token log.
 std::unique_ptr<TokenLog> find_token_log(const Settings& settings, const std::string& topic,
                                          std::shared_ptr<spdlog::logger> logger);
 
-/// open_token_log and join_token_domain (turnstile/tokens.hpp). `logger`: not null; make_logger() makes one.
+/// open_token_log() and join_token_domain() (turnstile/tokens.hpp). `logger` must not be null; make_logger() makes one.
 std::shared_ptr<TokenDomain> open_limiters(const Settings& settings, const TokenTopic& topic,
                                            const TokenSettings& tokens, std::shared_ptr<spdlog::logger> logger);
 

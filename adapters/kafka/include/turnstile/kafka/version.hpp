@@ -1,5 +1,5 @@
 #pragma once
-// Which librdkafka this process runs with: the one that was loaded, not the one that was compiled against.
+// The version of the librdkafka that this process has loaded. The version it was compiled with can differ.
 
 #include <string>
 

@@ -1,6 +1,6 @@
 #pragma once
-// A broker in memory: for tests of one's own handlers, and the twin of the Kafka adapter (both pass the contract suite in
-// tests/contract). Nothing sleeps and nothing runs in the background: things happen when a consumer polls.
+// A broker in memory. For tests of your own handlers, and the twin of the Kafka adapter (both pass the contract suite
+// in tests/contract). It has no background threads and does not sleep: things happen when a consumer polls.
 
 #include <chrono>
 #include <cstddef>
@@ -17,69 +17,71 @@ namespace turnstile::testing {
 
 /// Thread-safe. Consumers and producers may outlive it.
 ///
-/// Consumer groups are as Kafka's with the range assignor: when a member joins or leaves, each member hears of it in its next
-/// poll(), gives all its partitions up, and gets new ones once every member has polled.
+/// Consumer groups work as Kafka's with the range assignor. When a member joins or leaves, each member learns it in its
+/// next poll() and gives up all its partitions. It gets new ones once every member has polled.
 class MemoryBroker final : public Broker {
  public:
-  /// `group`: of the consumers that open_consumer() gives.
+  /// `group` is the group of the consumers that open_consumer() opens.
   explicit MemoryBroker(std::string group = "turnstile");
   ~MemoryBroker() override;
 
-  /// Throws BrokerError when it is there already. `retention` is only told, nothing is deleted by it.
+  /// Throws BrokerError if it exists. `retention` is only reported: nothing is deleted.
   void create_topic(const std::string& name, std::int32_t partitions = 1,
                     std::optional<std::chrono::milliseconds> retention = std::nullopt);
-  /// As a producer's send(); `partition` < 0: by the key, or in turn for records without one.
+  /// As a producer's send(). If `partition` < 0, the key decides the partition; records without a key go to the
+  /// partitions in turn.
   BrokerProducer::Sent produce(const OwnedMessage& message);
-  /// Offsets that hold no record, as compaction and transactions leave behind.
+  /// Skips offsets, as compaction and transactions do.
   void skip_offsets(const TopicPartition& at, Offset count);
-  /// What retention does: records below are gone.
+  /// Deletes the records below, as retention does.
   void delete_before(const TopicPartitionOffset& first_kept);
-  /// As Kafka does it: the offsets that groups have committed go with it, and its consumers hear of it in their next poll(). Nothing
-  /// happens when there is no such topic.
+  /// Deletes the topic as Kafka does: its committed offsets are deleted too, and its consumers learn it in their next
+  /// poll(). Does nothing if there is no such topic.
   void delete_topic(const std::string& name);
-  /// The same, and creates it again with as many partitions, before any consumer looks; `fill` appends records to it.
+  /// Deletes the topic and creates it again with as many partitions, before any consumer notices. `fill` appends
+  /// records to it.
   void replace_topic(const std::string& name,
                      const std::function<void(const std::function<void(const OwnedMessage&)>&)>& fill);
-  /// What an unclean election of a leader does: records from `end` on are gone, and the next one gets that offset.
+  /// Deletes the records from `end` on, as an unclean leader election does. The next record gets that offset.
   void truncate(const TopicPartitionOffset& end);
   /// All records of the topic: by partition, then by offset.
   [[nodiscard]] std::vector<OwnedMessage> records(const std::string& topic) const;
 
-  /// Producers to that topic get BrokerError with that text, until `allow`.
+  /// Producers to this topic get a BrokerError with this text, until allow().
   void refuse(const std::string& topic, std::string why);
-  /// Ends a refusal of this topic's records.
+  /// Ends the refusal.
   void allow(const std::string& topic);
-  /// The next `count` commits of offsets are refused, as by a coordinator that is only starting.
+  /// Refuses the next `count` commits of offsets, as a coordinator does that is starting.
   void refuse_commits(int count);
 
-  /// A consumer of the default group.
+  /// Opens a consumer of the default group.
   std::unique_ptr<BrokerConsumer> open_consumer() override;
-  /// A consumer of this group.
+  /// Opens a consumer of this group.
   std::unique_ptr<BrokerConsumer> open_consumer(const std::string& group);
-  /// A producer for dead letters and replies.
+  /// Opens a producer for dead letters and replies.
   std::shared_ptr<BrokerProducer> open_producer() override;
-  /// A sender for batches.
+  /// Opens a sender for batches.
   std::unique_ptr<BrokerSender> open_sender() override;
   std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override;
 
-  /// Members are numbered from 0 as they were opened, over all groups. As by kill -9: from now on the member does nothing
-  /// and hears nothing, and the others get its partitions.
+  /// Simulates kill -9: the member does nothing and learns nothing from now on, and the others get its partitions.
+  /// Members are numbered from 0 in the order in which they were opened, over all groups.
   void crash(std::size_t member);
-  /// As by a pause longer than the session: the others get the member's partitions; in its next poll() it hears that they are
-  /// lost, and joins again.
+  /// Simulates a pause longer than the session: the others get the member's partitions. In its next poll() the member
+  /// learns that they are lost, and joins again.
   void evict(std::size_t member);
 
-  /// What the default group has committed of this partition; nothing: no offset.
+  /// The committed offset of the default group. Absent: there is none.
   [[nodiscard]] std::optional<Offset> committed(const TopicPartition& of) const;
-  /// The same for this group.
+  /// The committed offset of this group. Absent: there is none.
   [[nodiscard]] std::optional<Offset> committed(const TopicPartition& of, const std::string& group) const;
-  /// Waits until the group has committed at least that offset. False when the time was over first.
+  /// Waits until the group has committed at least this offset. False after `timeout`.
   bool wait_committed(const TopicPartitionOffset& at_least, std::chrono::milliseconds timeout) const;
   /// How many records of the partition consumers have taken, over all groups.
   [[nodiscard]] std::int64_t taken(const TopicPartition& of) const;
-  /// Waits until that is at least so many. False when the time was over first.
+  /// Waits until taken() is at least `at_least`. False after `timeout`.
   bool wait_taken(const TopicPartition& of, std::int64_t at_least, std::chrono::milliseconds timeout) const;
-  /// Waits until the topic holds at least that many records. False when the time was over first.
+  /// Waits until the topic holds at least this number of records. False after `timeout`.
   bool wait_records(const std::string& topic, std::size_t at_least, std::chrono::milliseconds timeout) const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// A handler with its decorators, run as in production but without Kafka and without PostgreSQL: the real retries, the
-// real inbox decisions, a broker and a store in memory. Everything happens on the caller's thread.
+// Runs a handler with its decorators as in production, but without Kafka and PostgreSQL: with the real retries, the
+// real decisions of the inbox, and a broker and a store in memory. Everything runs on the caller's thread.
 //
 //   turnstile::testing::Harness h{charge | transactional() | retry(exponential{1ms, 3}) | dead_letter()};
 //   EXPECT_EQ(h.deliver(turnstile::testing::message("order-1").payload("42")), turnstile::Settled::done);
@@ -18,13 +18,13 @@
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
 
-/// Handlers tested without Kafka and PostgreSQL; the twins of the adapters.
+/// Tests of handlers without Kafka and PostgreSQL; the twins of the adapters.
 namespace turnstile::testing {
 
-/// A message to deliver, built in one expression. Its id goes into the header message-id.
+/// Builds a message to deliver, in one expression. Its id is sent in the header message-id.
 class MessageBuilder {
  public:
-  /// Begins a message with this id in the header message-id; without an id, one without that header.
+  /// Starts a message with this id in the header message-id, or without the header if there is no id.
   explicit MessageBuilder(std::optional<std::string> id) {
     if (id) header("message-id", std::move(*id));
   }
@@ -65,33 +65,33 @@ inline MessageBuilder message(std::string id) { return MessageBuilder(std::move(
 /// A message without the header message-id.
 inline MessageBuilder message_without_id() { return MessageBuilder(std::nullopt); }
 
-/// One handler, one topic. Used by one thread.
+/// A handler and its topic. For one thread.
 class Harness {
  public:
-  /// `settings` is what a configuration would say of the topic: it wins over the pipeline's. Wrong settings are
-  /// reported by the first deliver(), as ConfigError.
+  /// `settings` stand for the configuration of the topic, and override the pipeline's. The first deliver() throws
+  /// ConfigError for wrong settings.
   explicit Harness(Pipeline pipeline, TopicSettings settings = {});
   ~Harness();
 
-  /// A new record at the end of its partition, handled to its end: retries are waited for, so give them small delays.
+  /// Appends a record to its partition, and handles it to its end. It waits for retries, so give them small delays.
   /// Throws what PollLoop::handle() throws.
   Settled deliver(const MessageBuilder& message);
-  /// The last record once more, at the same offset, as after a crash before its offset was committed.
+  /// Delivers the last record again, at the same offset, as after a crash before its offset was committed.
   Settled redeliver();
 
-  /// The handler's statements that were committed, in order.
+  /// The handler's committed statements, in order.
   [[nodiscard]] std::vector<Statement> statements() const { return store().committed(); }
-  /// What went to the dead letter topic, with the headers that say why.
+  /// The records of the dead letter topic, with the headers that tell why.
   [[nodiscard]] std::vector<OwnedMessage> dead_letters() const;
-  /// Runs of the handler with its decorators so far, those that failed included.
+  /// How often the handler with its decorators has run, including failed runs.
   [[nodiscard]] int runs() const noexcept;
 
-  /// To answer statements, to let them or the commit fail: see MemoryInbox.
+  /// Sets the answers of statements, and makes statements or the commit fail: see MemoryInbox.
   [[nodiscard]] MemoryInbox& store() const noexcept;
-  /// The broker that the handler's dead letters and messages go to.
+  /// The broker that gets the handler's dead letters and messages.
   [[nodiscard]] MemoryBroker& broker() const noexcept;
 
-  /// The topic's name: where records are delivered from.
+  /// The topic of the delivered records.
   static constexpr const char* kTopic = "test";
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
-// The inbox without a database. It passes the contract suite that PostgreSQL passes: ids wait for rivals' open
-// transactions, claims wait for batches, a failed statement spoils its transaction. It does not understand SQL: statements are
-// recorded, and answered as the test says.
+// The inbox without a database. It passes the same contract suite as PostgreSQL: ids wait for concurrent transactions,
+// claims wait for batches, and a failed statement fails its transaction. It does not understand SQL. It records
+// statements, and answers them as the test tells.
 //
 //   turnstile::testing::MemoryInbox inbox;
 //   inbox.answer("SELECT balance FROM account WHERE id = $1", inbox.rows({{"100"}}));
@@ -24,10 +24,10 @@ namespace turnstile::testing {
 /// A statement that a handler ran or deferred.
 struct Statement {
   std::string sql;  ///< as the handler wrote it
-  /// Numbers and booleans ("t", "f") as text, arrays as {a,b}, bytes in hexadecimal; nothing for NULL.
+  /// Numbers and booleans ("t", "f") as text, arrays as {a,b}, bytes in hexadecimal. Absent for NULL.
   std::vector<std::optional<std::string>> params;
-  bool deferred = false;    ///< whether it came by defer()
-  std::size_t message = 0;  ///< place in the batch of the message that it belongs to
+  bool deferred = false;    ///< whether defer() queued it
+  std::size_t message = 0;  ///< the index of its message in the batch
 };
 
 /// How a COMMIT fails.
@@ -44,58 +44,59 @@ class MemoryInbox final : public InboxStore {
   MemoryInbox();
   ~MemoryInbox() override;
 
-  // -- What happened.
-  /// The handlers' statements of committed transactions, in the order of commits and in each as they were given.
+  // -- Results.
+  /// The handlers' statements of committed transactions: in the order of the commits, and within a transaction in the
+  /// order of the calls.
   [[nodiscard]] std::vector<Statement> committed() const;
-  /// What was published in committed transactions, and not taken out by a relay.
+  /// The messages of committed transactions that no relay has removed.
   [[nodiscard]] std::vector<OwnedMessage> published() const;
-  /// The response that is kept with the id; nothing: there is none.
+  /// The response that is stored with the id. Absent: there is none.
   [[nodiscard]] std::optional<std::string> response(HandlerId handler, const MessageId& id) const;
   /// Whether the id has taken effect for this handler.
   [[nodiscard]] bool contains(HandlerId handler, const MessageId& id) const;
-  /// Ids that are in, over all handlers.
+  /// The number of stored ids, over all handlers.
   [[nodiscard]] std::size_t size() const;
   /// All dead letters.
   [[nodiscard]] std::vector<DeadMessage> dead() const;
-  /// The watermark of this slot; nothing: none was written.
+  /// The watermark of this slot. Absent: there is none.
   [[nodiscard]] std::optional<Offset> watermark(std::int32_t slot) const;
-  /// How many transactions were committed.
+  /// The number of commits.
   [[nodiscard]] std::size_t commits() const;
-  /// How many transactions were rolled back.
+  /// The number of rollbacks.
   [[nodiscard]] std::size_t rollbacks() const;
 
-  // -- What shall happen.
-  /// Rows for a statement's answer, cell by cell.
+  // -- What the test prescribes.
+  /// Makes rows for the answer of a statement, cell by cell.
   static Rows rows(std::initializer_list<std::vector<std::optional<std::string>>> cells);
-  /// Statements with exactly this text answer so; others answer no rows, one affected.
+  /// Sets the answer of statements with exactly this text. Other statements return no rows, and 1 affected.
   void answer(const std::string& sql, Rows rows);
   /// Statements with exactly this text fail with SqlError.
   void fail(const std::string& sql, const std::string& sqlstate);
-  /// Asked before those two, for every statement; may return nothing, or throw SqlError, StoreBusy, or StoreUnavailable, which loses the
-  /// transaction's connection and no other. Deferred statements reach
-  /// it when they would reach the server. Runs on the handler's thread, under no lock.
+  /// Sets a function that is called for every statement, before the answers of answer() and fail(). It may return
+  /// nothing. It may throw SqlError, StoreBusy, or StoreUnavailable, which loses only the transaction's connection.
+  /// It gets deferred statements when they would reach the server. It runs on the handler's thread, under no lock.
   void on_statement(std::function<std::optional<Rows>(const Statement&)> hook);
-  /// The commits that come next fail so, one each, in the order of these calls.
+  /// Makes the next commit fail like this. Several calls prescribe the failures of several commits, in order.
   void fail_next_commit(CommitFault fault);
   /// The next begin() throws it (StoreBusy, Fenced, …).
   void fail_next_begin(std::exception_ptr error);
-  /// While set, everything throws StoreUnavailable, and open transactions are lost.
+  /// While set, every call throws StoreUnavailable, and open transactions are lost.
   void set_unavailable(bool unavailable);
-  /// The tables as they are now, as a replica has them that is no longer fed.
+  /// A copy of the tables, as a replica has them that no longer follows.
   struct Tables;
   using Replica = std::shared_ptr<const Tables>;  ///< A copy of the tables at one time.
-  /// The tables as they are now.
+  /// A copy of the tables as they are now.
   [[nodiscard]] Replica replica() const;
-  /// That replica answers from now on: what was committed since is lost, open transactions are too, and the history is another one
-  /// (Fence::history). With replica() of this moment: a restart that loses nothing.
+  /// Fails over to this replica. Later commits and open transactions are lost, and the history is another one
+  /// (Fence::history). With a replica() of this moment it is a restart that loses nothing.
   void fail_over(const Replica& replica);
-  /// check_schema() throws it as SchemaError; empty: it passes.
+  /// check_schema() throws SchemaError with this text. Empty: it passes.
   void set_schema_problem(const std::string& problem);
-  /// The leases of all claims end now.
+  /// Ends the leases of all claims.
   void lapse_leases();
-  /// All heartbeats of producers were that much earlier.
+  /// Makes all heartbeats of producers older by `by`.
   void age_producers(std::chrono::milliseconds by);
-  /// Takes an id in, as if a transaction had.
+  /// Stores an id, as a transaction would.
   void insert(HandlerId handler, const InboxEntry& entry);
 
   // -- InboxStore.
@@ -103,7 +104,7 @@ class MemoryInbox final : public InboxStore {
   std::unique_ptr<InboxSession> open_session() override;
   std::unique_ptr<InboxSession> join(Transaction& transaction) override;
   std::optional<Recorded> find(HandlerId handler, const MessageId& id) override;
-  /// Leases run by the process's steady clock.
+  /// Leases run by the steady clock of the process.
   std::shared_ptr<Claims> claims() override;
   /// Sessions run by the system's clock, as the timestamps of records do.
   std::shared_ptr<Producers> producers() override;
@@ -120,7 +121,7 @@ class MemoryInbox final : public InboxStore {
   bool record_dead(const DeadMessage& message) override;
   std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
                                 std::optional<DeadReason> reason = {}) override;
-  /// The longest that was said holds for ever here: no time passes in this store, and nothing grows old in it.
+  /// The longest declared duration stays in effect forever: no time passes in this store, and no id gets old.
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override;
   PurgeStep purge_step(std::int64_t most) override;
 

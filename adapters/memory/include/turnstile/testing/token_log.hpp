@@ -1,5 +1,5 @@
 #pragma once
-// A token log in memory, for tests: several domains in one process share it, as processes share a topic.
+// A token log in memory, for tests. Several domains in one process share it, as processes share a topic.
 
 #include <atomic>
 #include <condition_variable>
@@ -13,28 +13,28 @@
 
 namespace turnstile::testing {
 
-/// What the members share. Thread-safe.
+/// The log that the members share. Thread-safe.
 class MemoryTokenTopic {
  public:
   /// Adds a record.
   void append(std::string bytes);
-  /// With a time of one's own, in milliseconds since 1970.
+  /// Adds a record with this time, in milliseconds since 1970.
   void append(std::string bytes, std::int64_t time_ms);
   /// The records from this position on.
   [[nodiscard]] std::vector<TokenLog::Record> from(std::int64_t position) const;
-  /// The position of the first record that is there.
+  /// The position of the first record in the log.
   [[nodiscard]] std::int64_t begin() const;
   /// The position after the last record.
   [[nodiscard]] std::int64_t end() const;
   /// Deletes the records below this position.
   void cut(std::int64_t below);
-  /// While it is away nothing is read and nothing is written; what is appended meanwhile has failed.
+  /// Makes the log unavailable or available. While it is unavailable, nothing is read or written, and appends fail.
   void away(bool is);
-  /// Whether the topic is unavailable now.
+  /// Whether the log is unavailable now.
   [[nodiscard]] bool is_away() const { return away_; }
   /// Stores a snapshot.
   void save(std::string snapshot);
-  /// The newest snapshot that is older than this position; nothing: there is none.
+  /// The newest snapshot with a number below `before`. Absent: there is none.
   [[nodiscard]] std::optional<TokenLog::Snapshot> snapshot(std::int64_t before) const;
 
  private:
@@ -45,15 +45,15 @@ class MemoryTokenTopic {
   std::atomic<bool> away_{false};
 };
 
-/// One member's way to the log.
+/// The connection of a member to the log.
 struct MemoryTokenCable {
-  std::atomic<bool> cut{false};  ///< whether this member is cut off
+  std::atomic<bool> cut{false};  ///< whether this member cannot reach the log
 };
 
 /// A member's log over a topic in memory.
 class MemoryTokenLog final : public TokenLog {
  public:
-  /// `cable` null: it is never cut off.
+  /// If `cable` is null, the log is always within reach.
   explicit MemoryTokenLog(std::shared_ptr<MemoryTokenTopic> topic, std::shared_ptr<MemoryTokenCable> cable = nullptr)
       : topic_(std::move(topic)), cable_(std::move(cable)) {}
 
@@ -68,7 +68,7 @@ class MemoryTokenLog final : public TokenLog {
   void save(std::int64_t position, std::string snapshot) override;
   [[nodiscard]] std::int64_t saved() const override { return saved_; }
   void trim(std::int64_t below) override { topic_->cut(below); }
-  /// Ends a wait for records, from any thread.
+  /// Ends a wait for records. Any thread may call it.
   void wake() noexcept override;
   void flush(std::chrono::milliseconds) override {}
   [[nodiscard]] std::string name() const override { return "a token log in memory"; }

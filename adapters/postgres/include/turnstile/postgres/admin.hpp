@@ -1,10 +1,11 @@
 #pragma once
-// What an operator asks of the tables: which message was seen, how much is kept, what died. Behind the verbs `inbox`,
-// `dlq` and `doctor` of the command line; a program may call it too.
+// Queries and changes for operators: which message was seen, how much is stored, what was dead-lettered. The verbs
+// `inbox`, `dlq` and `doctor` of the command line use it. A program may use it too.
 //
-// Every call is one short transaction (purge() is many), bounded by a statement timeout, so that a question never hangs.
-// Every call may throw StoreUnavailable (not reached, not let in), StoreBusy (waited too long for a lock or for an
-// answer), SchemaError (the tables are not there: which command makes them) and SqlError.
+// Every call is a short transaction (purge() runs many). A statement timeout bounds it, so that no call hangs. Every
+// call may throw StoreUnavailable (not reachable, or login refused), StoreBusy (a wait for a lock or an answer was too
+// long), and SqlError. It may throw SchemaError if the tables do not exist; the text names the command that creates
+// them.
 
 #include <chrono>
 #include <cstdint>
@@ -22,23 +23,25 @@
 
 namespace turnstile::postgres {
 
-/// Of the database's clock. A time in a row that was changed by hand to 'infinity' is given as the year 292277, '-infinity' as 4713 BC.
+/// A time of the database's clock. If a row was changed by hand to 'infinity', it is the year 292277; '-infinity' is
+/// 4713 BC.
 using DatabaseTime = std::chrono::sys_time<std::chrono::microseconds>;
 
-/// A partition as one consumer group reads it.
+/// A partition as a consumer group reads it.
 struct GroupPartition {
   std::string group;  ///< the consumer group
   TopicPartition at;  ///< the topic and the partition
 };
 
-/// One row of the inbox: the id has taken effect.
+/// A row of the inbox: the id has taken effect.
 struct SeenMessage {
   std::string handler;                      ///< the handler's name
-  GroupPartition from;                      ///< group and topic are empty when the fence row is gone
+  GroupPartition from;                      ///< group and topic are empty if the fence row does not exist
   Offset offset = 0;                        ///< of the record
   DatabaseTime seen_at;                     ///< when the id was stored
-  std::optional<std::int64_t> fingerprint;  ///< a hash of the payload, where the topic keeps one
-  bool by_call = false;  ///< it came over HTTP or through Inbox, and from no partition: `from` and `offset` say nothing
+  std::optional<std::int64_t> fingerprint;  ///< a hash of the payload, if the topic stores one
+  /// It came over HTTP or through Inbox, not from a partition: `from` and `offset` have no meaning.
+  bool by_call = false;
 };
 
 /// A message of a leased topic that is not done.
@@ -48,13 +51,13 @@ struct ClaimedMessage {
   std::int64_t fence = 0;   ///< counts how often the message was claimed
   DatabaseTime claimed_at;  ///< when its last owner claimed it
   DatabaseTime expires_at;  ///< when its lease ends, or ended
-  GroupPartition from;      ///< group and topic are empty when the fence row is gone
+  GroupPartition from;      ///< group and topic are empty if the fence row does not exist
   Offset offset = 0;        ///< of the record
   std::string error;        ///< failed: why
   bool by_call = false;     ///< as in SeenMessage
 };
 
-/// What one handler has in the tables.
+/// The rows of a handler.
 struct HandlerRows {
   std::string handler;                 ///< the handler's name
   std::int64_t rows = 0;               ///< ids in the inbox
@@ -67,17 +70,17 @@ struct HandlerRows {
       parked = 0;                      ///< claims of parked messages
 };
 
-/// A partition as the tables know it.
+/// A partition in the tables.
 struct PartitionState {
   GroupPartition of;                     ///< the group and the partition
   Epoch epoch;                           ///< of its last owner
   std::int32_t incarnation = 0;          ///< of the partition's log
   DatabaseTime claimed_at;               ///< when its last owner claimed it
-  std::optional<Offset> watermark;       ///< how far it is settled; absent: nothing was written yet
+  std::optional<Offset> watermark;       ///< how far it is settled; absent: no watermark was stored yet
   std::optional<DatabaseTime> moved_at;  ///< when the watermark moved last
 };
 
-/// What the inbox holds.
+/// The contents of the inbox.
 struct InboxStats {
   std::vector<HandlerRows> handlers;       ///< in the order of their names
   std::vector<PartitionState> partitions;  ///< by group, topic, partition
@@ -87,212 +90,218 @@ struct InboxStats {
 
 /// What purge() deletes, and in which steps.
 struct PurgeOptions {
-  std::chrono::seconds older_than{};                   ///< only ids of this age
-  std::optional<std::string> handler;                  ///< all handlers when absent
-  std::int64_t batch = 10'000;                         ///< most rows in one transaction
+  std::chrono::seconds older_than{};                   ///< only ids that are older
+  std::optional<std::string> handler;                  ///< absent: all handlers
+  std::int64_t batch = 10'000;                         ///< the largest number of rows in a transaction
   std::function<bool(std::int64_t deleted)> on_batch;  ///< called between transactions; false stops
 };
 
 /// Why a purge ended.
 enum class PurgeEnd : std::uint8_t {
   complete,  ///< nothing older is left
-  stopped,   ///< on_batch said so
-  rivalled,  ///< another purge holds the lock: the rest is left to it (hazard: purge-locks)
+  stopped,   ///< on_batch returned false
+  rivalled,  ///< another purge holds the lock and continues the work (hazard: purge-locks)
 };
 
-/// What purge() did.
+/// The result of purge().
 struct PurgeResult {
   std::int64_t deleted = 0;           ///< ids
   PurgeEnd end = PurgeEnd::complete;  ///< why it ended
 };
 
-/// For how long one handler's ids are kept.
+/// How long the ids of a handler are kept.
 struct KeptFor {
   std::string handler;                           ///< the handler's name
-  std::optional<std::chrono::seconds> kept_for;  ///< nothing: for ever
+  std::optional<std::chrono::seconds> kept_for;  ///< absent: forever
 };
 
-/// What `doctor` looks at: whether old ids are deleted.
+/// For `doctor`: whether old ids are deleted.
 struct RetentionReport {
-  std::int64_t bytes = 0;                ///< of the inbox with its indexes
-  std::int64_t rows_about = 0;           ///< as the server guesses
-  std::optional<DatabaseTime> swept_at;  ///< when all of it was last looked through for old ids; nothing: never
+  std::int64_t bytes = 0;                ///< of the inbox and its indexes
+  std::int64_t rows_about = 0;           ///< as PostgreSQL estimates it
+  std::optional<DatabaseTime> swept_at;  ///< when a purge last went through the whole inbox; absent: never
   DatabaseTime now;                      ///< of the server
-  std::vector<KeptFor> kept;             ///< handlers of which somebody has said it, in the order of their names
+  std::vector<KeptFor> kept;             ///< handlers with a declared duration, in the order of their names
 };
 
-/// One dead letter, without its record.
+/// A dead letter without its record.
 struct DeadSummary {
-  std::int64_t number = 0;                  ///< how a person names it
+  std::int64_t number = 0;                  ///< its number for operators
   std::string handler;                      ///< the handler that refused it
   GroupPartition from;                      ///< where the record was
   Offset offset = 0;                        ///< of the record
   std::optional<MessageId> id;              ///< absent: it had none
-  std::string reason;                       ///< as the table has it: see DeadReason
+  std::string reason;                       ///< as in the table: see DeadReason
   std::string error;                        ///< the last error
   int attempts = 0;                         ///< as in the header turnstile-attempts
   DatabaseTime died_at;                     ///< when it became a dead letter
-  std::optional<DatabaseTime> replayed_at;  ///< absent: it waits
-  /// begin_replay() was called, and finish_replay() was not: another process replays it now, or has died meanwhile. Then nobody knows
-  /// whether it was published, and `replayed_at` is absent.
+  std::optional<DatabaseTime> replayed_at;  ///< absent: not replayed
+  /// begin_replay() was called, and finish_replay() was not. Another process replays the dead letter now, or died while
+  /// it did. In the latter case it may have been published. `replayed_at` is absent.
   bool replay_in_doubt = false;
 };
 
-/// With the record, byte by byte, as it was first consumed; without its timestamp where that is after the year 287396, which the table
-/// does not hold.
+/// A dead letter with its record, byte by byte, as it was first consumed. The table cannot store a timestamp after the
+/// year 287396, so such a record has none.
 struct DeadRecord {
-  DeadSummary summary;                              ///< all but the record
+  DeadSummary summary;                              ///< everything but the record
   OwnedMessage record;                              ///< the record
   std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked in the table only
   std::int32_t incarnation = 0;                     ///< of its topic
-  /// Why `record` is not what was consumed: somebody has changed the row. Nothing: it is.
+  /// Why `record` differs from the consumed record: the row was changed by hand. Absent: it does not differ.
   std::optional<std::string> damage{};
 };
 
-/// Which dead letters to list. What is absent does not narrow the list.
+/// Which dead letters to list. An absent member does not restrict the list.
 struct DeadFilter {
-  std::optional<std::string> handler;   ///< of this handler
-  std::optional<std::string> topic;     ///< of this topic
-  std::optional<MessageId> id;          ///< of this message id
-  bool with_replayed = false;           ///< also those that were replayed; those in doubt are there without it too
+  std::optional<std::string> handler;  ///< of this handler
+  std::optional<std::string> topic;    ///< of this topic
+  std::optional<MessageId> id;         ///< of this message id
+  /// Includes replayed dead letters. Dead letters in doubt are always included.
+  bool with_replayed = false;
   std::int64_t after = 0;               ///< only numbers greater than this
   std::optional<std::int64_t> up_to{};  ///< only numbers up to this
-  std::int64_t most = 50;               ///< how many at the most
+  std::int64_t most = 50;               ///< the largest number of dead letters
 };
 
-/// A published message that the broker refuses for good.
+/// A published message that the broker refuses permanently.
 struct RefusedRecord {
-  std::int64_t number = 0;         ///< how a person names it
-  std::string topic;               ///< where it was to go
+  std::int64_t number = 0;         ///< its number for operators
+  std::string topic;               ///< the topic to send it to
   std::optional<std::string> key;  ///< of the record
   std::int64_t bytes = 0;          ///< of the payload
-  std::string why;                 ///< what the broker answered
+  std::string why;                 ///< the broker's error
   DatabaseTime written_at;         ///< when the handler published it
 };
 
-/// What the outbox holds.
+/// The contents of the outbox.
 struct OutboxStats {
-  std::int64_t waiting = 0;            ///< records that are to be sent
-  std::optional<DatabaseTime> oldest;  ///< of those that wait
+  std::int64_t waiting = 0;            ///< records to be sent
+  std::optional<DatabaseTime> oldest;  ///< of the waiting records
   std::int64_t refused = 0;            ///< records that the broker refuses
-  std::vector<std::string> relays;     ///< processes that have shards now
+  std::vector<std::string> relays;     ///< processes that own shards now
   DatabaseTime now;                    ///< of the server
 };
 
-/// What waits for somebody to decide, or to be tried again.
+/// What waits for an operator's decision, or for another attempt.
 struct WaitingReport {
-  /// Dead letters of one handler for one reason.
+  /// Dead letters of a handler with the same reason.
   struct Dead {
     std::string handler,     ///< the handler's name
-        reason;              ///< as the table has it: see DeadReason
+        reason;              ///< as in the table: see DeadReason
     std::int64_t count = 0;  ///< how many wait
-    DatabaseTime oldest;     ///< when the oldest one died
+    DatabaseTime oldest;     ///< when the oldest became a dead letter
   };
-  /// The claims of one handler.
+  /// The claims of a handler.
   struct OfHandler {
     std::string handler;                 ///< the handler's name
     std::int64_t claimed = 0,            ///< claims whose lease has not ended
         unknown = 0,                     ///< claims whose lease has ended
         failed = 0,                      ///< claims of messages that failed
         parked = 0;                      ///< claims of parked messages
-    std::vector<MessageId> undecided{};  ///< of the unknown and the parked ones the oldest, at most 5
-    std::int64_t dead =
-        0;  ///< of the failed ones: their dead letters wait, so they run again only if these are replayed
+    std::vector<MessageId> undecided{};  ///< the oldest unknown and parked claims, at most 5
+    /// Of the failed claims, those with a waiting dead letter: they run again only if it is replayed.
+    std::int64_t dead = 0;
   };
   std::vector<Dead> dead;                ///< not replayed yet; the most frequent first
-  std::int64_t replays_in_doubt = 0;     ///< replays that were begun and not recorded as done
+  std::int64_t replays_in_doubt = 0;     ///< replays that began and were not recorded as done
   std::vector<std::int64_t> in_doubt{};  ///< the numbers of the oldest of them, at most 5
-  std::vector<OfHandler> claims;         ///< of handlers that have any, in the order of their names
+  std::vector<OfHandler> claims;         ///< handlers with claims, in the order of their names
   DatabaseTime now;                      ///< of the server
 };
 
-/// What `doctor` looks at; the server's settings are lint_server()'s.
+/// For `doctor`: the server, the role and its rights. For the server's settings see lint_server().
 struct ServerReport {
   std::string version;         ///< "15.18 (Debian 15.18-0+deb12u1)"
   int version_number = 0;      ///< 150018
   std::string user;            ///< the role of the connection
-  bool schema_exists = false;  ///< whether the schema is there
-  std::vector<std::string>
-      missing_rights;  ///< of a consumer: "INSERT on inbox"; tables and columns that are not there are left out
-  std::string grants;  ///< the statements that would give them
+  bool schema_exists = false;  ///< whether the schema exists
+  /// Rights that a consumer lacks: "INSERT on inbox". Tables and columns that do not exist are left out.
+  std::vector<std::string> missing_rights;
+  std::string grants;  ///< the statements that would grant them
 };
 
-/// The server's clock, as `doctor` and `inbox purge` look at it.
+/// For `doctor` and `inbox purge`: the server's clock.
 struct ClockReport {
-  std::chrono::seconds ahead{};  ///< of this machine's clock; may be negative
-  std::string held;              ///< not empty: why no id is deleted for its age, and what to do
+  std::chrono::seconds ahead{};  ///< of this machine's clock; can be negative
+  std::string held;              ///< if not empty: why no id is deleted for its age, and what to do
 };
 
-/// The client libraries: libpqxx as it was compiled against, libpq as it was loaded. "6.4.5", "15.18".
+/// The versions of the client libraries: libpqxx and libpq. "6.4.5", "15.18".
 struct ClientVersions {
-  std::string libpqxx;  ///< as it was compiled against
-  std::string libpq;    ///< as it was loaded
+  std::string libpqxx;  ///< as compiled against
+  std::string libpq;    ///< as loaded
 };
-/// The versions of this process.
+/// The versions in this process.
 ClientVersions client_versions();
 
-/// One connection, opened by the first call and again after an error. Used by one thread at a time.
+/// A connection for operators' calls. The first call opens it, and the next call after an error opens it again. One
+/// thread at a time may use it.
 class Admin {
  public:
-  /// Does not connect yet. Throws ConfigError when the URL or the schema cannot be read.
+  /// Does not connect yet. Throws ConfigError if it cannot parse the URL or the schema.
   explicit Admin(const PostgresSettings& settings);
   ~Admin();
-  /// Takes the connection over.
+  /// Moves the connection.
   Admin(Admin&&) noexcept;
-  /// Takes the connection over.
+  /// Moves the connection.
   Admin& operator=(Admin&&) noexcept;
 
-  /// The handlers that have seen the id, in the order of their names.
+  /// The handlers for which the id has taken effect, in the order of their names.
   std::vector<SeenMessage> inspect(const MessageId& id, const std::optional<std::string>& handler);
-  /// What is claimed, has failed, or is parked under this id.
+  /// The claims under this id: claimed, failed or parked.
   std::vector<ClaimedMessage> claims(const MessageId& id, const std::optional<std::string>& handler);
-  /// How many ids there are, how old they are, and where partitions stand.
+  /// How many ids are stored, how old they are, and how far partitions are settled.
   InboxStats stats();
-  /// The names of all handlers that the tables know.
+  /// The names of all handlers in the tables.
   [[nodiscard]] std::vector<std::string> handlers();
-  /// The topics of which a consumer has claimed a partition in this schema, in the order of their names.
+  /// The topics of the partitions that consumers have claimed in this schema, in the order of their names.
   [[nodiscard]] std::vector<std::string> topics();
-  /// Decides about a message of which nobody knows whether it took effect: it is done, or it may run again when it is delivered again.
-  /// The numbers of its dead letters that wait; nothing when it is not parked.
+  /// Decides about a message that may have taken effect. `done`: it is done. Otherwise it may run again when it is next
+  /// delivered. Returns the numbers of its waiting dead letters; absent if it is not parked.
   std::optional<std::vector<std::int64_t>> unpark(const MessageId& id, const std::string& handler, bool done);
-  /// The message may take effect again for this handler; its response goes with it. False when it was not there.
+  /// Deletes the id and its response, so that the message may take effect again for this handler. False if the id was
+  /// not stored.
   bool forget(const MessageId& id, const std::string& handler);
-  /// Old ids, in transactions of at most `batch` rows; one purge at a time in a schema.
+  /// Deletes old ids, in transactions of up to `batch` rows. Only one purge can run in a schema at a time.
   PurgeResult purge(const PurgeOptions& options);
-  /// For how long ids are kept, by what consumers have said; handlers of which nobody has said anything are left out.
+  /// How long ids are kept, as consumers have declared it. Handlers without a declaration are left out.
   std::vector<KeptFor> kept(const std::optional<std::string>& handler);
-  /// How far the server's clock is ahead of this machine's, and whether that keeps ids from being deleted.
+  /// How far the server's clock is ahead of this machine's, and whether this prevents the deletion of ids.
   ClockReport clock();
-  /// Handlers that have ids, and of which nobody has declared for how long these are needed.
+  /// Handlers with ids and without a declared duration.
   std::vector<std::string> undeclared(const std::optional<std::string>& handler);
   /// Whether old ids are deleted.
   RetentionReport retention();
 
-  /// In the order of their numbers.
+  /// Dead letters, in the order of their numbers.
   std::vector<DeadSummary> dead(const DeadFilter& filter);
-  /// One dead letter with its record; nothing when there is none of this number.
+  /// A dead letter with its record. Absent: there is none with this number.
   std::optional<DeadRecord> load_dead(std::int64_t number);
-  /// The highest number of a dead letter, replayed or not; 0 when there is none.
+  /// The highest number of a dead letter, replayed or not. 0: there is none.
   std::int64_t newest_dead();
-  /// Commits that the letter is about to be published, for one whose second copy the inbox could not tell from the first. From here to
-  /// finish_replay() it is in doubt. False when there is no such row; without `again` also when it is in doubt, or was replayed.
+  /// Commits that the dead letter is about to be published. For dead letters whose second copy the inbox could not
+  /// detect. It is in doubt until finish_replay(). False if there is no such row. Without `again` it is also false if
+  /// the dead letter is in doubt or was replayed.
   bool begin_replay(std::int64_t number, bool again);
-  /// The letter was published. False when it is not in doubt.
+  /// Records that the dead letter was published. False if it is not in doubt.
   bool finish_replay(std::int64_t number);
-  /// Marks the row, then calls `publish`, then commits: nothing is published that this role cannot mark, or that another operator
-  /// publishes meanwhile. If `publish` throws, the row is not marked. A crash before the commit leaves the row unmarked and the record
-  /// possibly published. Returns false, without a call of `publish`, when there is no such row, or it is marked already and `again` is false.
+  /// Marks the row, then calls `publish`, then commits. Nothing is therefore published that this role cannot mark, or
+  /// that another operator publishes at the same time.
+  /// If `publish` throws, the row is not marked. After a crash before the commit the row is not marked, although the
+  /// record may have been published.
+  /// Returns false, without calling `publish`, if there is no such row, or it is marked already and `again` is false.
   bool mark_replayed(std::int64_t number, bool again, const std::function<void()>& publish);
-  /// What waits for a decision, or to be tried again.
+  /// What waits for a decision, or for another attempt.
   WaitingReport waiting();
 
-  /// How much waits in the outbox, since when, and which processes send it.
+  /// How many messages wait in the outbox, since when, and which processes send it.
   OutboxStats outbox();
-  /// In the order of their numbers, at most `most`.
+  /// Refused messages in the order of their numbers, at most `most`.
   std::vector<RefusedRecord> refused(std::int64_t most);
-  /// Back into the outbox, behind what waits there: this one, or all. How many.
+  /// Moves a refused message, or all, back into the outbox, behind the waiting messages. Returns how many.
   std::int64_t retry_refused(std::optional<std::int64_t> number);
-  /// False when there is no such refused message.
+  /// Deletes a refused message. False if there is none with this number.
   bool drop_refused(std::int64_t number);
 
   /// The server, the role and its rights.

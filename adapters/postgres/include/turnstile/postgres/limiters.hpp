@@ -1,15 +1,18 @@
 #pragma once
-// Limits over all processes, with PostgreSQL (13 and later) as the one who counts: each permit is a row with a lease, by the
-// clock of the database. For programs that have the database but no token log in Kafka, and for small clusters: a process that
-// holds a permit or waits for one asks the database once in every poll interval, and each change of hands is a commit. While a
-// process has its share and uses it, a permit goes from one of its threads to the next without the database.
+// Limits over all processes, counted by PostgreSQL (13 and later). Each permit is a row with a lease, by the clock of
+// the database. For programs that have the database but no token log in Kafka, and for small clusters.
+// A process that holds a permit or waits for one queries the database once in every poll interval. Each transfer
+// between processes is a commit. While a process has its share and uses it, a permit goes from one of its threads to
+// the next without the database.
 //
-// What is promised: unexpired permits never exceed the limit (unless it was lowered: then none is granted until it fits). A
-// permit whose renewal did not come through in time is told so by Permit::lost(), an eighth of the lease before anybody else can
-// have it. The clocks may run at speeds that differ by a tenth; a database clock that is *set* forward ends leases early.
+// Guarantee: permits with a running lease never exceed the limit. After a limit was lowered, none is granted until the
+// permits in use fit. If a permit could not be renewed in time, Permit::lost() is set after 7/8 of the lease, before
+// another process can get it. The clocks may differ in speed by a tenth. If the database's clock is *set* forward,
+// leases end early.
 //
-// Nothing here waits for the network but open_limiters()'s threads: with the database away no new permits come, those held
-// end at their deadlines, one log line says so, and it goes on by itself later.
+// Only the threads of open_limiters() wait for the network. While the database is unavailable, no new permits are
+// granted, and held permits end at their deadlines. One log line reports the outage, and the limiters recover by
+// themselves.
 
 #include <chrono>
 #include <cstdint>
@@ -26,35 +29,36 @@ class logger;
 
 namespace turnstile::postgres {
 
-/// How limits are counted in PostgreSQL.
+/// The settings of limits that PostgreSQL counts.
 struct LimiterSettings {
-  /// What a process that died held comes back after this time. Renewed every quarter of it. At least 1 s.
+  /// A dead process's permits return after this time. A lease is renewed every quarter of it. At least 1 s.
   std::chrono::milliseconds lease{10'000};
-  /// How soon it is noticed that permits are free, that others wait, that a limit was changed. At least 5 ms, at most an eighth of the
-  /// lease.
+  /// How soon a process notices free permits, other waiting processes, and a changed limit. At least 5 ms, at most an
+  /// eighth of the lease.
   std::chrono::milliseconds poll_interval{20};
-  /// How people see this process in the tables; empty: "HOST:PID". A random number is added.
+  /// The name of this process in the tables. Empty: "HOST:PID". A random number is added.
   std::string holder;
 };
 
-/// Starts two threads, and connects when the first limiter is opened; the database may be away. Its one connection is not counted in
-/// `settings.connections`. The last permit, limiter or Limiters to go ends the threads and gives everything back, which
-/// takes a round trip, and at most 2 s when the database is away or does not answer.
-/// Limits are 1 to 1,000,000,000. Of programs that are configured differently, the one that started last decides, unless
-/// set_limit() has. Waiters of one process are served in the order in which they asked; processes share by max-min fairness, and
-/// take turns when there are fewer permits than processes.
-/// One permit at a time, and no priority (Limiter::gives_several() is false). What a dead process held comes back with its lease alone:
-/// on_claimed() and on_revoked() do nothing. Thread-safe.
-/// `logger` null: to stderr, as make_logger() does. Throws ConfigError for settings that cannot be.
+/// Starts two threads, and connects when the first limiter is opened; the database may be unavailable.
+/// `settings.connections` does not count its one connection. When the last permit, limiter or Limiters is released, the
+/// threads end and everything is returned. That takes a round trip, and up to 2 s if the database does not answer.
+/// Limits are 1 to 1,000,000,000. If programs are configured differently, the program that started last decides, unless
+/// set_limit() was called. Waiting callers of one process are served in the order of their requests. Processes share by
+/// max-min fairness, and take turns if there are fewer permits than processes.
+/// It grants one permit at a time, and ignores the priority (Limiter::gives_several() is false). A dead process's
+/// permits return only when its lease ends: on_claimed() and on_revoked() do nothing. Thread-safe.
+/// If `logger` is null, it logs to stderr, as make_logger() does. Throws ConfigError for impossible settings.
 std::shared_ptr<Limiters> open_limiters(const PostgresSettings& settings, const LimiterSettings& limiters = {},
                                         std::shared_ptr<spdlog::logger> logger = nullptr);
 
-/// What an operator says: it counts in all processes, within a poll interval of each, before what they are configured with, and
-/// survives them all. 0 lets nothing new start. Lowered below what is in use: nothing is revoked, nothing granted until it fits.
-/// Throws Error when no program has opened a limiter of that name, or the limit is not 0 to 1,000,000,000; and as Admin
-/// does.
+/// Sets a limit as an operator. It takes effect in every process within its poll interval, overrides the configured
+/// values, and outlives all processes. 0 starts nothing new. If the limit is lowered below the permits in use, none is
+/// revoked, and none is granted until they fit.
+/// Throws Error if no program has opened a limiter of this name, or if the limit is not 0 to 1,000,000,000. Also throws
+/// what Admin throws.
 void set_limit(const PostgresSettings& settings, const std::string& limiter, std::int64_t limit);
-/// What the programs are configured with counts again.
+/// Removes the operator's limit: the configured values are in effect again.
 void unset_limit(const PostgresSettings& settings, const std::string& limiter);
 
 }  // namespace turnstile::postgres

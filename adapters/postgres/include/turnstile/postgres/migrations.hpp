@@ -1,7 +1,8 @@
 #pragma once
 // The schema's migrations: files NUMBER_NAME.up.sql and NUMBER_NAME.down.sql, embedded in the library or read from a
-// folder. All calls throw StoreUnavailable, SchemaError for what a person must decide, and StoreBusy, with who is in the way, for a lock on
-// Turnstile's tables that was not free within postgres.lock_timeout; nothing was changed then.
+// folder. All calls throw StoreUnavailable, and SchemaError if an operator must decide. They throw StoreBusy if a lock
+// on Turnstile's tables is not free within postgres.lock_timeout; the text names the blocking session, and nothing was
+// changed.
 
 #include <filesystem>
 #include <optional>
@@ -13,50 +14,55 @@
 
 namespace turnstile::postgres {
 
-/// One numbered change of the schema.
+/// A numbered change of the schema.
 struct Migration {
-  int number = 0;        ///< 1 and up, without gaps
+  int number = 0;        ///< from 1, without gaps
   std::string name;      ///< "inbox"
   std::string up_file;   ///< "0001_inbox.up.sql", for messages
   std::string up;        ///< the SQL that makes the change
-  std::string down;      ///< the SQL that takes it back
+  std::string down;      ///< the SQL that reverts it
   std::string checksum;  ///< SHA-256 of `up`, 64 hex digits
 };
 
-/// Those that this build was made with, in order.
+/// The migrations that this build contains, in order.
 const std::vector<Migration>& embedded_migration_list();
-/// Those of a folder, in order. Throws ConfigError for a file without its counterpart, a number used twice or missing.
+/// The migrations in a folder, in order. Throws ConfigError for a file without its counterpart, and for a number that
+/// is missing or used twice.
 std::vector<Migration> read_migrations(const std::filesystem::path& folder);
 
-/// One migration and where it stands in this database.
+/// A migration and its state in this database.
 struct MigrationState {
-  /// Where it stands.
+  /// The states.
   enum class Kind {
     applied,
-    pending,  ///< known here, not run there
-    changed,  ///< run there with another text
-    unknown,  ///< run there by a newer build
+    pending,  ///< in `known`, and not run in the database
+    changed,  ///< run in the database with another text
+    unknown,  ///< run in the database by a newer build
   };
   int number = 0;             ///< of the migration
   std::string name;           ///< of the migration
-  Kind kind = Kind::pending;  ///< where it stands
+  Kind kind = Kind::pending;  ///< its state in the database
   std::string applied_at;     ///< as the server writes it; empty when pending
-  std::string applied_by;     ///< the role that ran it; empty: it did not run
+  std::string applied_by;     ///< the role that ran it; empty if pending
 };
 
-/// What was run and what is known, in the order of numbers. An absent schema is all pending.
+/// The state of all migrations that are known or were run, in the order of their numbers. If the schema does not exist,
+/// all are pending.
 std::vector<MigrationState> migrate_status(const PostgresSettings& settings, const std::vector<Migration>& known);
-/// Runs what is pending in one transaction under an advisory transaction lock: of ten that start at once, one runs them
-/// and nine find them done, without a limit to their wait. Makes the schema when it is missing. Returns what was run.
-/// Throws SchemaError when a file that was run has changed, when the schema is newer, or when a file fails (with its
-/// name and line; nothing was changed then).
-/// `partitions`: afterwards the inbox is a table of so many hash partitions by id, 2 to 64, or 1 for a plain one. Throws SchemaError
-/// when it is not and holds ids already (nothing was changed then). Without it the inbox stays as it is.
+/// Runs the pending migrations in one transaction, under an advisory transaction lock. If ten processes start at once,
+/// one runs them; the others wait without a limit, and find them done. Creates the schema if it is missing. Returns
+/// what it ran.
+/// Throws SchemaError if the text of a migration that was run has changed, or if the schema is newer. Also if a file
+/// fails: the text has its name and line, and nothing was changed.
+/// `partitions`: makes the inbox a table of this number of hash partitions by id (2 to 64), or a plain table (1).
+/// Throws SchemaError, and changes nothing, if the inbox is another kind of table and contains ids. Absent: the inbox
+/// stays as it is.
 std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::vector<Migration>& known,
                                   std::optional<int> partitions = std::nullopt);
-/// Of the inbox: 1 for a plain table, 0 when there is none.
+/// The number of the inbox's partitions. 1: a plain table. 0: there is no inbox.
 int inbox_partitions(const PostgresSettings& settings);
-/// Takes the last `steps` back, newest first. The tables' contents go with them. Returns what was taken back.
+/// Reverts the last `steps` migrations, newest first. **The contents of their tables are deleted**. Returns what it
+/// reverted.
 std::vector<Migration> migrate_down(const PostgresSettings& settings, const std::vector<Migration>& known, int steps);
 
 }  // namespace turnstile::postgres
