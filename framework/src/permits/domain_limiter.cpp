@@ -11,7 +11,7 @@ PermitPool::Count count_of(std::int64_t count) {
   return static_cast<PermitPool::Count>(std::max<std::int64_t>(count, 0));
 }
 
-/// Asks a limiter that knows only wakes, again and again, until it gives a permit or nobody wants it any more.
+/// For limiters that support only wakes. It asks again and again, until it gets a permit or the request is withdrawn.
 class Asker : public std::enable_shared_from_this<Asker> {
  public:
   Asker(std::shared_ptr<Limiter> limiter, std::function<void(Permit)> deliver)
@@ -35,7 +35,7 @@ class Asker : public std::enable_shared_from_this<Asker> {
 
 }  // namespace
 
-// --- what every limiter can ----------------------------------------------------------------------------------------------
+// --- defaults of Limiter ---------------------------------------------------------------------------------------------
 
 Permit Limiter::try_acquire_fairly(std::int64_t count) { return count == 1 ? try_acquire() : Permit(); }
 
@@ -46,7 +46,7 @@ std::function<bool()> Limiter::acquire_later(std::int64_t /*count*/, Priority /*
   return [asker] { return asker->withdraw(); };
 }
 
-// --- over a pool ---------------------------------------------------------------------------------------------------------
+// --- over a pool -----------------------------------------------------------------------------------------------------
 
 DomainLimiter::DomainLimiter(std::string name, std::shared_ptr<PermitPool> pool, std::function<std::int64_t()> limit,
                              bool outlives_fence)

@@ -1,5 +1,5 @@
 #pragma once
-// The Limiter port over a permit pool.
+// The port Limiter over a permit pool.
 
 #include <functional>
 #include <memory>
@@ -10,10 +10,10 @@
 
 namespace turnstile {
 
-/// One party of the pool. Thread-safe.
+/// A party of the pool. Thread-safe.
 class DomainLimiter final : public Limiter {
  public:
-  /// `limit`: the one that holds now. `outlives_fence`: as PermitPool::add_party().
+  /// `limit` returns the limit in effect. For `outlives_fence` see PermitPool::add_party().
   DomainLimiter(std::string name, std::shared_ptr<PermitPool> pool, std::function<std::int64_t()> limit,
                 bool outlives_fence = false);
   ~DomainLimiter() override;

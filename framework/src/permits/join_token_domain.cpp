@@ -1,4 +1,4 @@
-// What callers of a token domain hold: turnstile/tokens.hpp over a DomainMember.
+// The caller's view of a token domain: turnstile/tokens.hpp over a DomainMember.
 
 #include <memory>
 #include <string>
@@ -10,7 +10,8 @@ namespace turnstile {
 
 namespace {
 
-/// What callers hold. A limiter keeps it, and so does a permit; the member leaves when none is left.
+/// The handle of the callers. A limiter keeps it alive, and so does a permit. The member leaves the domain when the
+/// last reference is dropped.
 class DomainHandle final : public TokenDomain, public std::enable_shared_from_this<DomainHandle> {
  public:
   explicit DomainHandle(std::shared_ptr<DomainMember> member) : member_(std::move(member)) { member_->start(); }

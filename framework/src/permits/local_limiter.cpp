@@ -8,7 +8,7 @@
 namespace turnstile {
 namespace {
 
-/// A pool that nobody closes: all of the limit is this process's.
+/// A pool without a deadline: the whole limit belongs to this process.
 std::shared_ptr<PermitPool> open_pool(const std::string& name, std::int64_t limit) {
   auto pool = std::make_shared<PermitPool>([] { return tokens::Micros{0}; }, [] {});
   pool->open_until(std::numeric_limits<tokens::Micros>::max());

@@ -11,12 +11,12 @@ namespace turnstile {
 
 namespace {
 
-// A token names the life in which it was taken; 0: of the reserve.
+// A token contains the number of the life in which it was taken; 0: a token of the reserve.
 constexpr int kSerialBits = 40;
 constexpr std::uint64_t kSerialMask = (std::uint64_t{1} << kSerialBits) - 1;
-/// Free permits of an account that is over: whatever comes back, there are none.
+/// The free permits of an account that is over: a number so low that no release makes it positive.
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min() / 2;
-/// A party that did not wait for a while is at most so many permits ahead of the others when it comes back.
+/// The largest lead, in permits, of a party that returns after it did not wait for a while.
 constexpr std::uint64_t kMostAhead = 4;
 
 }  // namespace
@@ -29,7 +29,7 @@ PermitPool::PermitPool(std::function<Micros()> clock, std::function<void()> ring
   queues_[0];
 }
 
-// --- threads -----------------------------------------------------------------------------------------------------------
+// --- threads ---------------------------------------------------------------------------------------------------------
 
 PermitPool::Party PermitPool::add_party(bool outlives_fence) {
   const std::lock_guard lock(mutex_);
@@ -40,7 +40,7 @@ PermitPool::Party PermitPool::add_party(bool outlives_fence) {
 }
 
 void PermitPool::remove_party(Party party) {
-  decltype(queues_)::node_type gone;  // what waits is let go of without the lock
+  decltype(queues_)::node_type gone;  // the waiting callbacks are destroyed without the lock
   {
     const std::lock_guard lock(mutex_);
     each_waiter([&](Party of, Queue&, Line&, Line::iterator at) {
@@ -58,7 +58,7 @@ PermitPool::Taken PermitPool::try_take(Count count, Party party) {
 
 PermitPool::Taken PermitPool::try_take_as_woken(Party party) { return take(1, party); }
 
-/// The life is read before the clock: under one that was read after a deadline had passed, the pool is found closed.
+/// The life is read before the clock. If the life was read after a deadline had passed, the pool is therefore closed.
 PermitPool::Taken PermitPool::take(Count count, Party party) {
   const auto wanted = static_cast<std::int64_t>(count);
   Life& life = *life_.load();
@@ -114,7 +114,7 @@ void PermitPool::give_back(std::uint64_t token, Count count) {
     if (number > lives_.size()) return;
     life = lives_[number - 1].get();
   }
-  life->in_use.fetch_sub(back);  // first, so that it never counts what is free again
+  life->in_use.fetch_sub(back);  // first, so that it never counts permits that are free again
   const Life& now = *life_.load();
   if (&life->account != &now.account) return ring_();
   if (TURNSTILE_PLANTED(late_permit_not_credited) && life != &now) return ring_();
@@ -123,11 +123,11 @@ void PermitPool::give_back(std::uint64_t token, Count count) {
 
 bool PermitPool::holds(std::uint64_t token) const {
   const auto number = token >> kSerialBits;
-  if (number == 0) return clock_() < reserve_until_.load();  // of no life: no lease ends it
+  if (number == 0) return clock_() < reserve_until_.load();  // of no life, so no lease ends it
   return life_.load()->number == number && clock_() < held_until_.load();
 }
 
-/// Permits that nobody uses now: they pay what is owed, and the rest is free.
+/// Permits that become idle: they first pay the debt to the member, and the rest is free.
 void PermitPool::credit(Account& account, std::int64_t back) {
   bool paid = false, freed = false;
   while (back > 0) {
@@ -137,14 +137,14 @@ void PermitPool::credit(Account& account, std::int64_t back) {
     if (back == 0) break;
     account.free.fetch_add(back);
     freed = true;
-    // A surrender that was ordered since settle_debt() looked has not seen them.
+    // A surrender that was ordered after settle_debt() has not seen them.
     back = withdraw_idle(account);
   }
   if (paid) ring_();
   if (freed && waiting_.load() > 0) serve();
 }
 
-/// How many of `count` permits, that the caller has, are owed and now surrendered.
+/// How many of the caller's `count` permits are owed. They are now surrendered.
 std::int64_t PermitPool::settle_debt(Account& account, std::int64_t count) {
   for (std::int64_t done = account.surrendered.load();;) {
     const std::int64_t owed = std::min(count, account.surrender_to.load() - done);
@@ -153,7 +153,7 @@ std::int64_t PermitPool::settle_debt(Account& account, std::int64_t count) {
   }
 }
 
-/// Free permits that are owed: the caller has them now.
+/// Takes the free permits that are owed. The caller has them now.
 std::int64_t PermitPool::withdraw_idle(Account& account) {
   const std::int64_t owed = account.surrender_to.load() - account.surrendered.load();
   if (owed <= 0) return 0;
@@ -164,7 +164,7 @@ std::int64_t PermitPool::withdraw_idle(Account& account) {
   }
 }
 
-// --- those who wait ----------------------------------------------------------------------------------------------------
+// --- waiting callers -------------------------------------------------------------------------------------------------
 
 std::uint64_t PermitPool::take_later(Count count, bool urgent, std::function<void(Taken)> deliver, Party party) {
   return stand_in_line({.count = count, .urgent = urgent, .deliver = std::move(deliver)}, party);
@@ -188,7 +188,7 @@ std::uint64_t PermitPool::stand_in_line(Waiter waiter, Party party) {
 }
 
 bool PermitPool::withdraw(std::uint64_t waiter) {
-  Waiter gone;  // let go of without the lock: it may be the last that keeps its party
+  Waiter gone;  // destroyed without the lock: it may hold the last reference to its party
   {
     const std::lock_guard lock(mutex_);
     Place found;
@@ -198,8 +198,8 @@ bool PermitPool::withdraw(std::uint64_t waiter) {
     if (!found) return false;
     gone = leave_line(found);
   }
-  serve();  // it may have stood before others who need less
-  ring_();  // and the member must not ask for what nobody wants
+  serve();  // it may have blocked callers that need fewer permits
+  ring_();  // the member must not request permits that no caller wants
   return true;
 }
 
@@ -223,7 +223,8 @@ std::uint64_t PermitPool::turn_of(const Queue& queue) const {
   return std::max(queue.served, served_ - std::min(served_, kMostAhead));
 }
 
-/// The first that came of the urgent ones, or of the party that has had least. Whoever asks for more than `most` is passed.
+/// The oldest urgent request; otherwise the oldest of the party that has had the fewest permits. Requests for more than
+/// `most` are skipped.
 PermitPool::Place PermitPool::next_served(Count most) const {
   const bool admits = admits_outliving_.load();
   Place best;
@@ -243,7 +244,7 @@ PermitPool::Place PermitPool::next_served(Count most) const {
   return best;
 }
 
-/// Hands out what is free, to those whose turn it is, one after another.
+/// Gives free permits to the waiting callers, one after another, in the order of next_served().
 void PermitPool::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -275,7 +276,7 @@ void PermitPool::expect(Count at_once) {
   }
 }
 
-// --- the member --------------------------------------------------------------------------------------------------------
+// --- the member ------------------------------------------------------------------------------------------------------
 
 void PermitPool::order(const tokens::Order& order) {
   const auto total = static_cast<std::int64_t>(order.total);
@@ -375,7 +376,7 @@ tokens::Demand PermitPool::demand() const {
   demand.wants = ours + waiting;
   if (waiting > 0) demand.wants = std::max(demand.wants, expected_.load());
   if (const Place next = next_served(limit_.load())) demand.least = next.at->count;
-  // A block, so that a program that only tries need not be refused once for each permit.
+  // Requests several permits at once, so that a program that only tries does not fail once for each permit.
   if (const Count tried = tried_.load(); tried > 0 && clock_() < tried_until_.load()) {
     demand.wants = std::max(demand.wants, ours + waiting + std::max(tried, ours));
     if (waiting == 0) demand.least = tried;
@@ -388,7 +389,7 @@ tokens::Demand PermitPool::demand() const {
   return demand;
 }
 
-/// In use, also under permits that were cancelled and will come back.
+/// Permits in use, including those that were cancelled and will return.
 std::int64_t PermitPool::still_ours() const {
   const Account* account = &life_.load()->account;
   std::int64_t sum = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Where a thread waits for a permit. It also notices when the limiters halt: then no permit comes, however long it waits.
+// The place where a thread waits for a permit. It also notices when the limiters halt: then no permit comes.
 
 #include <algorithm>
 #include <chrono>
@@ -22,7 +22,7 @@ class PermitSeat : public std::enable_shared_from_this<PermitSeat> {
     std::string why_halted{};  ///< not empty: the limiters halted, and what to do
   };
 
-  /// Once for each seat, which must be in a shared_ptr. `limiters` gave `limiter`.
+  /// Call it once for each seat. The seat must be in a shared_ptr. `limiters` has opened `limiter`.
   Waited wait(Limiter& limiter, const Limiters& limiters, std::int64_t count, Priority priority,
               std::chrono::steady_clock::time_point deadline) {
     const auto withdraw = limiter.acquire_later(
@@ -41,21 +41,21 @@ class PermitSeat : public std::enable_shared_from_this<PermitSeat> {
       lock.unlock();
       const bool withdrawn = withdraw();
       lock.lock();
-      // Too late to withdraw: it is on its way, and would be lost if nobody took it.
+      // Too late to withdraw: the permit is about to be delivered, and would be lost without a receiver.
       if (!withdrawn) called_.wait(lock, [&] { return static_cast<bool>(permit_); });
     }
     waited.permit = std::move(permit_);
     return waited;
   }
 
-  /// Ends wait(). From any thread, also before wait().
+  /// Ends wait(). Any thread may call it, also before wait().
   void leave() {
     const std::lock_guard lock(mutex_);
     left_ = true;
     called_.notify_one();
   }
 
-  /// Empty while permits may still come; else why none comes in this process any more, and what to do.
+  /// Empty while permits may still come. Otherwise: why no permit comes in this process any more, and what to do.
   static std::string why_halted(const Limiters& limiters) {
     LimitersHealth health = limiters.health();
     if (health.state != LimitersHealth::State::halted) return {};

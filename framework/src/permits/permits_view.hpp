@@ -1,5 +1,5 @@
 #pragma once
-// What people are shown of a state.
+// Shows a state to people.
 
 #include "tokens/state.hpp"
 #include "turnstile/tokens.hpp"

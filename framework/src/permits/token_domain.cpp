@@ -26,17 +26,17 @@ using std::chrono::milliseconds;
 using tokens::Count;
 using tokens::Micros;
 
-/// The thread looks around at least so often.
+/// The longest time between two rounds of the thread.
 constexpr milliseconds kLongestWait{50};
-/// Whoever has not looked around for so long may have slept through anything: what it held may be held by others.
+/// After a longer pause between rounds, the process may have been suspended, and its permits may have been reassigned.
 constexpr Micros kFresh = 1'000'000;
 /// How long a rebalance waits for the claims of its partitions to be read back.
 constexpr milliseconds kLongestClaim{10'000};
-/// Who cannot write tries again at once, then after this, twice this, ... at most so long.
+/// After a failed write, the first retry is immediate. Then the delay doubles from the first value to the second.
 constexpr Micros kFirstRetry = 100'000, kLongestRetry = 5'000'000;
-/// How long leaving may take.
+/// How long leaving the domain may take.
 constexpr milliseconds kFarewell{2'000};
-/// Members that keep snapshots: the oldest ones, so that one may be away.
+/// How many members store snapshots. They are the oldest ones; the second covers an outage of the first.
 constexpr std::ptrdiff_t kSnapshotWriters = 2;
 
 Micros now_us() { return LeaseClock::now_us(); }
@@ -67,7 +67,7 @@ tokens::MemberSettings member_settings(const TokenSettings& settings, const Doma
   return member;
 }
 
-/// As long as a name in the log may be.
+/// The name, or its hash if it is longer than a name in the log may be.
 std::string short_name(const std::string& name) {
   if (name.size() <= tokens::kLongestName) return name;
   std::string hex;
@@ -118,12 +118,12 @@ void DomainMember::stop() {
   }
   changed_.notify_all();
   log_->wake();
-  // The last one to let go may be somebody whom this very thread has called.
+  // The caller may run on this very thread: a callback can drop the last reference.
   if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
   else thread_.join();
 }
 
-// --- for callers -------------------------------------------------------------------------------------------------------
+// --- for callers -----------------------------------------------------------------------------------------------------
 
 std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_t limit, bool outlives_fence,
                                             std::shared_ptr<void> owner) {
@@ -150,7 +150,7 @@ std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_
   const bool is_new = !named.pool, is_unused = named.users.expired();
   if (is_new) {
     named.pool = std::make_shared<PermitPool>(environment_.clock, [bell = bell_] { bell->ring(); });
-    named.pool->admit(false);  // until the log has it that no fence takes these permits back
+    named.pool->admit(false);  // until the log shows that no fence returns these permits
     limiters_changed_ = true;
   }
   auto users = is_unused ? std::make_shared<int>(0) : named.users.lock();
@@ -171,7 +171,8 @@ std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_
 
 Count DomainMember::set_aside() const { return Count{settings_.reserve} * settings_.reserve_for; }
 
-/// Throws when the domain, as far as this process knows it, has as many limiters as it can have, and this is another one.
+/// Throws if the limiter is new, and the domain has the largest number of limiters already, as far as this process
+/// knows.
 void DomainMember::refuse_one_too_many(const std::string& name) const {
   if (limiters_.contains(name) || state_.limiters.contains(name)) return;
   const auto ours = std::count_if(limiters_.begin(), limiters_.end(),
@@ -181,8 +182,8 @@ void DomainMember::refuse_one_too_many(const std::string& name) const {
   throw Error(too_many_limiters(name, most));
 }
 
-/// What this process may use of a limiter while it is cut off, as of the last that it has read; at all other times others know
-/// better. Less than it has reserved where the limit was lowered so far that not all that is reserved fits beside what is held.
+/// How many permits of the reserve this process may use while it cannot reach the log, by the last records that it has
+/// read. It gets less than it has reserved if the limit was lowered: held and reserved permits must fit together.
 Count DomainMember::reserve_of(const std::string& name) const {
   const Count reserved = member_.reserved(state_, name);
   if (reserved == 0) return 0;
@@ -191,7 +192,7 @@ Count DomainMember::reserve_of(const std::string& name) const {
   return room >= limiter.reserved ? reserved : reserved * room / limiter.reserved;
 }
 
-/// Of those that joined before this one; 0 for who has not joined.
+/// How many members joined before this one. 0 if it has not joined.
 std::ptrdiff_t DomainMember::older_members() const {
   const auto self = state_.members.find(member_.id());
   if (self == state_.members.end()) return 0;
@@ -218,12 +219,12 @@ void DomainMember::on_claimed(const std::string& group, const std::string& store
   log_->wake();
 }
 
-/// Who has not joined holds nothing; what it is granted later, it is granted after its claims. Without an answer the pools close,
-/// and only an answer to what is written after the claims opens them again.
+/// A member that has not joined holds nothing, and permits that it gets later are granted after its claims. On a
+/// timeout the pools close. Only a record that was written after the claims opens them again.
 void DomainMember::wait_until_claimed() {
   std::unique_lock lock(mutex_);
   const bool claimed = changed_.wait_for(lock, kLongestClaim, [this] {
-    // What was taken from us together with the claims must have reached the pools.
+    // Permits that the member lost together with the claims must have left the pools.
     const bool known = member_.phase() != tokens::Member::Phase::joined || !member_.is_claiming();
     return (known && obeyed_) || stopping_;
   });
@@ -283,7 +284,7 @@ std::string DomainMember::halted() const {
   return member_.why_halted();
 }
 
-// --- the thread --------------------------------------------------------------------------------------------------------
+// --- the thread ------------------------------------------------------------------------------------------------------
 
 void DomainMember::run() {
   for (;;) {
@@ -353,7 +354,7 @@ void DomainMember::step() {
   changed_.notify_all();
 }
 
-/// A limiter without a permit and without anybody who could take one: its name is for others.
+/// Drops limiters without permits in use and without users, so that other names can take their places.
 void DomainMember::drop_unused(Micros at) {
   std::erase_if(limiters_, [&](const auto& of) {
     const auto& [name, named] = of;
@@ -375,7 +376,8 @@ void DomainMember::look_at_the_clock(Micros now) {
   last_step_ = now;
 }
 
-/// Goes on in a new epoch: at once the first time, since mostly a broker was away, and later and later while nothing gets through.
+/// Continues in a new epoch. The first retry is immediate, because usually a broker was unavailable for a moment. The
+/// delay grows while nothing is written.
 void DomainMember::writing_failed(Micros now) {
   member_.sending_failed();
   for (const auto& change : changes_) change->sent = false;
@@ -403,14 +405,14 @@ void DomainMember::take(const TokenLog::Record& record, Micros now) {
     if (!change->sent || change->event != event) continue;
     change->done = effects.outcome == tokens::Effects::Outcome::applied;
     change->not_allowed = effects.outcome == tokens::Effects::Outcome::not_allowed;
-    // Stale: another change came between, so once more. But what nobody knows cannot be unset.
+    // Stale: another change came between, so it is repeated. But an unknown limiter cannot be unset.
     change->over =
         change->done || change->not_allowed || (!change->limit && !state_.limiters.contains(change->limiter));
     change->sent = false;
   }
 }
 
-/// What the member has to say and to order, after it was told what the pools know.
+/// Passes the state of the pools to the member, and returns its orders and writes its events.
 std::vector<tokens::Order> DomainMember::pump(Micros now) {
   if (std::exchange(limiters_changed_, false)) {
     pools_.clear();
@@ -427,8 +429,8 @@ std::vector<tokens::Order> DomainMember::pump(Micros now) {
   return member_.take_orders();
 }
 
-/// Without the lock, since a pool calls those who wait. Until nothing moves any more: what a pool surrenders at once is written in
-/// the same round.
+/// Runs without the lock, because a pool calls waiting callers. Repeats until no order is left, so that permits that a
+/// pool surrenders at once are written in the same round.
 void DomainMember::carry_out(std::vector<tokens::Order> orders) {
   while (!orders.empty()) {
     for (const auto& order : orders) {
@@ -489,7 +491,7 @@ void DomainMember::keep_snapshot() {
     if (older_members() < kSnapshotWriters) log_->save(state_.last, tokens::save(state_));
     saved_ = state_.last;
   }
-  // Below both: a state that two members agree on, and a snapshot that is there.
+  // Below both: a state that two members agree on, and a stored snapshot.
   const std::int64_t below = std::min(member_.agreed(), log_->saved());
   if (below <= trimmed_) return;
   trimmed_ = below;
@@ -513,7 +515,7 @@ void DomainMember::halt(const std::string& why) {
   changed_.notify_all();
 }
 
-/// Gives everything back, unless something still runs: that is left to the lease.
+/// Returns everything. If something still runs, the lease returns its permits.
 void DomainMember::depart() {
   const std::lock_guard lock(mutex_);
   const bool quiet = std::all_of(limiters_.begin(), limiters_.end(), [](const auto& named) {

@@ -1,5 +1,6 @@
 #pragma once
-// A member of a token domain at work: one thread reads the log, applies it, tells the member, and carries out its orders.
+// A running member of a token domain. One thread reads the log, applies it, informs the member, and carries out its
+// orders.
 //
 //   log ──records──▶ apply ──▶ member ──orders──▶ pools ──permits──▶ threads
 //    ▲                           │                  │
@@ -21,10 +22,10 @@
 
 namespace turnstile {
 
-/// What a member takes from outside. The simulator has others.
+/// The environment of a member. The simulator has another one.
 struct DomainEnvironment {
   std::function<tokens::Micros()> clock;      ///< steady
-  std::function<tokens::MemberId()> next_id;  ///< another one each time
+  std::function<tokens::MemberId()> next_id;  ///< returns a new id for each call
   std::uint32_t knows = tokens::kNewestVersion;
   static DomainEnvironment of_this_process();
 };
@@ -36,10 +37,11 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
                DomainEnvironment environment = DomainEnvironment::of_this_process());
 
   void start();
-  /// Gives back what is not in use, and ends the thread.
+  /// Returns unused permits, and ends the thread.
   void stop();
 
-  /// The limiter keeps `owner`. `outlives_fence`: what runs under it is not refused by the fences of on_claimed().
+  /// The limiter keeps `owner` alive. `outlives_fence`: the fences of on_claimed() do not reject the effects of its
+  /// work.
   std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit, bool outlives_fence,
                                 std::shared_ptr<void> owner);
   void on_claimed(const std::string& group, const std::string& store, const TopicPartition& at, Epoch epoch);
@@ -54,9 +56,9 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   // --- for the simulator, which calls it in place of the thread ---
   void attach();
   void detach();
-  /// One round: reads, applies, says what the member has to say, carries out its orders.
+  /// A round: reads, applies, writes the member's events, and carries out its orders.
   void round();
-  /// When the next round is due, if nothing is read before.
+  /// The time of the next round, if no record arrives before.
   [[nodiscard]] tokens::Micros due() const;
   /// Ends as the thread does.
   void depart();
@@ -65,14 +67,14 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
 
  private:
   struct Named {
-    std::int64_t limit = 0;  ///< as this process says
+    std::int64_t limit = 0;  ///< configured in this process
     std::shared_ptr<PermitPool> pool;
-    std::weak_ptr<int> users;     ///< kept by every limiter of the name, which its permits keep
-    bool outlives_fence = false;  ///< of one of those that opened it
-    std::int64_t told_limit = 0;  ///< the one that holds, as last logged
+    std::weak_ptr<int> users;     ///< kept by every limiter of this name, and through it by its permits
+    bool outlives_fence = false;  ///< one of its users outlives a fence
+    std::int64_t told_limit = 0;  ///< the limit in effect that was logged last
     bool told_refused = false;
   };
-  /// Rings the thread; outlives the domain in the pools of permits that are still out.
+  /// Wakes the thread. Pools of permits that are still in use keep it after the end of the domain.
   struct Bell {
     std::mutex mutex;
     DomainMember* domain = nullptr;
@@ -85,12 +87,12 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
     tokens::Event event{};
     bool sent = false, done = false, not_allowed = false, over = false;
   };
-  /// What the thread knows of a pool.
+  /// The thread's copy of a pool's data.
   struct Pool {
     std::string name;
     std::shared_ptr<PermitPool> pool;
-    tokens::Count limit = tokens::kMostPermits;  ///< shared by all
-    bool admits = false;                         ///< parties that outlive a fence
+    tokens::Count limit = tokens::kMostPermits;  ///< shared by all members
+    bool admits = false;                         ///< whether parties that outlive a fence get permits
   };
 
   [[nodiscard]] tokens::State newest_state();
@@ -116,16 +118,16 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   [[nodiscard]] tokens::Micros now() const { return environment_.clock(); }
   [[nodiscard]] std::ptrdiff_t older_members() const;
   void halt(const std::string& why);
-  /// What an operator must do again when the topic is made anew. Empty: nothing.
+  /// The commands that an operator must repeat for a new topic. Empty: none.
   [[nodiscard]] std::string settings_at_stake() const;
 
   const TokenSettings settings_;
   const DomainEnvironment environment_;
   const RunLog run_log_;
-  std::unique_ptr<TokenLog> log_;  ///< the thread's, but for wake()
+  std::unique_ptr<TokenLog> log_;  ///< used by the thread only, except wake()
   const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
 
-  mutable std::mutex mutex_;  ///< of what follows
+  mutable std::mutex mutex_;  ///< protects the following members
   std::condition_variable changed_;
   tokens::State state_;
   tokens::Member member_;
@@ -139,15 +141,15 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   std::string told_failure_;
   std::uint64_t told_expired_ = 0;
   std::uint64_t told_of_reserve_ = 0;
-  std::string behind_;  ///< why it must begin anew from a snapshot; empty: it need not
+  std::string behind_;  ///< why it must begin anew from a snapshot; empty: no need
   tokens::Micros begin_anew_at_ = 0;
   std::string told_behind_;
   tokens::Micros reserve_deadline_ = 0;  ///< as deadline_
   bool was_open_ = false;
-  tokens::Micros deadline_ = 0;  ///< our own, as of the last time that we had one; 0 once it was acted on
-  bool obeyed_ = true;           ///< what was read has reached the pools
+  tokens::Micros deadline_ = 0;  ///< the last deadline of this member; 0 after it was acted on
+  bool obeyed_ = true;           ///< the records that were read have reached the pools
   bool stopping_ = false;
-  std::vector<Pool> pools_;  ///< the thread's copy, of limiters_
+  std::vector<Pool> pools_;  ///< the thread's copy of limiters_
   std::thread thread_;
 };
 

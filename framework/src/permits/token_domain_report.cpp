@@ -1,4 +1,4 @@
-// What a member of a token domain tells people: in the log, in errors, and as its health.
+// The reports of a member of a token domain: log lines, errors, and its health.
 
 #include "permits/token_domain.hpp"
 
@@ -24,7 +24,7 @@ LimitersHealth DomainMember::health() const {
               why};
 }
 
-/// One line for each change.
+/// Logs a line for each change.
 void DomainMember::tell_of_coordination(tokens::Micros now) {
   if (member_.expired() != told_expired_) {
     told_expired_ = member_.expired();

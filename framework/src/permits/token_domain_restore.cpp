@@ -1,4 +1,5 @@
-// Where a member of a token domain begins: at the newest snapshot, also when it was cut off across a trim.
+// How a member of a token domain gets its first state: from the newest snapshot, also after records were deleted while
+// it could not read.
 
 #include "permits/token_domain.hpp"
 #include "tokens/snapshot.hpp"
@@ -7,13 +8,14 @@ namespace turnstile {
 
 namespace {
 
-/// After so many snapshots from before the log's beginning no other is looked at. A member that reads late writes them late, one after
-/// another while it catches up, behind the one that the log was trimmed for.
+/// The search ends after this number of snapshots from before the log's beginning. A member that reads late writes old
+/// snapshots one after another while it catches up. They come after the snapshot for which the log was trimmed.
 constexpr int kOldSnapshots = 64;
-/// A snapshot that cannot be read now is tried again after this.
+/// The delay before an unreadable snapshot is read again.
 constexpr tokens::Micros kReadAgain = 1'000'000;
 
-/// "turnstile limits set psp 0; turnstile limits set mail 5": what operators have set, as they set it. Empty: nothing.
+/// "turnstile limits set psp 0; turnstile limits set mail 5": the commands for the limits that operators have set.
+/// Empty: none.
 std::string commands_of_operators(const tokens::State& state) {
   std::string commands;
   for (const auto& [limiter, entry] : state.limiters) {
@@ -34,8 +36,8 @@ std::string DomainMember::settings_at_stake() const {
          commands;
 }
 
-/// What the newest snapshot says that can be read and that the log goes on from. Where the log begins is asked first: a snapshot is
-/// kept before what it stands for is deleted.
+/// The newest readable snapshot from which the log continues. It asks for the log's beginning first: a snapshot is
+/// stored before the records that it covers are deleted.
 tokens::State DomainMember::newest_state() {
   const std::int64_t begin = log_->begin();
   int found = 0, too_old = 0;
@@ -52,7 +54,7 @@ tokens::State DomainMember::newest_state() {
       continue;
     }
     const std::int64_t end = log_->end();
-    if (state->last >= end) {  // of a topic that was here before
+    if (state->last >= end) {  // a snapshot of an earlier topic of this name
       const std::string commands = commands_of_operators(*state);
       run_log_.warn("a snapshot of the token log was made at position " + std::to_string(state->last) + ", but " +
                     log_->name() + " ends at " + std::to_string(end) +
@@ -72,8 +74,9 @@ tokens::State DomainMember::newest_state() {
                        "the topic and its snapshots, and start them again");
 }
 
-/// Records that it has not read are deleted, since others have agreed on a newer snapshot: it goes on from that, as a new member. What
-/// it held under its old name comes back with the lease of that, which its own deadline has passed or will pass first.
+/// Records that it has not read were deleted, because other members agreed on a newer snapshot. It continues from that
+/// snapshot as a new member. Permits under its old id return with that id's lease. Its own deadline has passed, or will
+/// pass first.
 void DomainMember::begin_anew(tokens::Micros at) {
   tokens::State newer;
   try {

@@ -23,14 +23,15 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using tokens::Count;
 
-/// For records that the log has said it has.
+/// How long it waits for records that the log must have.
 constexpr milliseconds kPatience{10'000};
 constexpr milliseconds kLook{100};
 constexpr std::size_t kTimesKept = 1'000'000;
-/// So many snapshots from before the log's beginning, and those before them are older still: two members write them, one after another.
+/// The search ends after this number of snapshots from before the log's beginning; all earlier ones are older still.
+/// Two members write snapshots, one after another.
 constexpr int kOldSnapshots = 4;
 
-/// Events of who is no member need an id that no other event has, to be known again.
+/// Events of a program that is no member need a unique id, so that the program recognizes them when it reads them.
 tokens::MemberId random_id() {
   std::random_device random;
   return (tokens::MemberId{random()} << 32 | random()) | 1;
@@ -40,10 +41,10 @@ TokenMember member_of(tokens::MemberId id, const tokens::Joined& about) {
   return {.id = id, .client = about.client, .host = about.host, .pid = about.pid};
 }
 
-/// By limiter and member; what is held, where it is any.
+/// The held permits by limiter and member, without zeros.
 using Held = std::map<std::pair<std::string, tokens::MemberId>, Count>;
 
-/// The limiters that an event names; nothing: it may concern any.
+/// The limiters that an event names. Absent: it may concern any limiter.
 std::optional<std::set<std::string>> named_by(const tokens::Event& event) {
   std::set<std::string> names;
   if (const auto* keep = std::get_if<tokens::Keep>(&event.body)) {
@@ -71,7 +72,7 @@ Held held_in(const tokens::State& state, const std::optional<std::set<std::strin
   return held;
 }
 
-/// Members as they were known before or after an event.
+/// The members before and after an event.
 class Names {
  public:
   void learn(const tokens::State& state, tokens::MemberId id) {
@@ -107,7 +108,7 @@ std::vector<TokenRecord::Change> changes_between(const Held& before, const Held&
   return changes;
 }
 
-/// What can be said of a record where nothing is known of the state.
+/// The description of a record without knowledge of the state.
 TokenRecord described(const TokenLog::Record& record, const tokens::Event& event) {
   auto [kind, details] = tokens::describe(event);
   TokenRecord told;
@@ -125,7 +126,7 @@ TokenRecord described(const TokenLog::Record& record, const tokens::Event& event
   return told;
 }
 
-/// Applies it, and says what that changed.
+/// Applies the record, and describes the changes.
 TokenRecord applied(tokens::State& state, const TokenLog::Record& record, const tokens::Event& event) {
   TokenRecord told = described(record, event);
   const auto limiters = named_by(event);
@@ -161,9 +162,9 @@ struct TokenReader::Impl {
   explicit Impl(std::unique_ptr<TokenLog> of)
       : log(std::move(of)), name(log->name()), begin(log->begin()), end(log->end()) {}
 
-  /// The state to begin with, for reading from `from` on.
+  /// Sets the state from which reading at `from` begins.
   void restore(std::int64_t from) {
-    // What is saved beyond the end is of another log, which had this name before.
+    // A snapshot from beyond the end belongs to an earlier log of this name.
     std::optional<tokens::State> oldest;
     int too_old = 0;
     for (auto kept = log->snapshot(); kept; kept = log->snapshot(kept->number)) {
@@ -189,7 +190,8 @@ struct TokenReader::Impl {
         throw TokenLogBroken("positions " + std::to_string(next) + " to " + std::to_string(record.position - 1) +
                              " are missing in " + name);
       }
-      // Many clocks wrote them. What happened later is not shown as earlier, and is found by the time that is shown.
+      // Several clocks wrote the times. A later record never shows an earlier time, so that a search by the shown time
+      // finds it.
       latest_ms = record.time_ms = std::max(latest_ms, record.time_ms);
       upcoming.push_back(std::move(record));
     }
@@ -222,12 +224,13 @@ struct TokenReader::Impl {
     if (means_something(record.position)) tokens::apply(state, record.position, tokens::decode(record.bytes));
   }
 
-  /// Whether the log took it; nothing: not read back until `late`.
+  /// Writes the change and reads its outcome. Absent: it was not read back before `late`.
   std::optional<tokens::Effects::Outcome> say(const tokens::LimitSet& word, steady_clock::time_point late) {
     const tokens::Event event{.member = random_id(), .epoch = 1, .seq = 1, .body = word};
     log->append(tokens::encode(event));
     for (; steady_clock::now() < late; fetch(kLook)) {
-      // Said again whole: a second one of the same word changes nothing, or is stale and said anew.
+      // Returns stale, so that the caller writes the whole change again. A second copy of this event changes nothing,
+      // or is stale too.
       if (log->failed()) {
         why_not = log->why_failed();
         return tokens::Effects::Outcome::stale;
@@ -250,7 +253,7 @@ struct TokenReader::Impl {
   std::int64_t known_from = -1;  ///< state.last at the start
   std::int64_t next = 0;
   std::deque<TokenLog::Record> upcoming;
-  std::int64_t latest_ms = 0;  ///< of those read since the start
+  std::int64_t latest_ms = 0;  ///< of the records read since the start
   std::deque<std::int64_t> times;
   std::int64_t first_time = 0;
   std::string why_not;
@@ -281,7 +284,7 @@ void TokenReader::start(std::int64_t from) {
 }
 
 std::optional<TokenReader::Upcoming> TokenReader::peek(milliseconds timeout) {
-  // A log may return early, with nothing.
+  // A log may return early with no record.
   const auto late = deadline_after(timeout);
   do {
     impl_->fetch(std::chrono::ceil<milliseconds>(std::max(late - steady_clock::now(), steady_clock::duration::zero())));
@@ -327,7 +330,7 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
                 ", not " + std::to_string(*limit));
   }
   read_to(impl_->end - 1);
-  (void)permits();  // throws where it is not known what the log means
+  (void)permits();  // throws if the state is unknown
   const auto late = deadline_after(timeout);
   for (;;) {
     if (!limit && !impl_->state.limiters.contains(limiter)) return true;

@@ -28,9 +28,9 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using Time = steady_clock::time_point;
 
-/// Tokens are kept in so many tables, each with a lock of its own, so that threads seldom meet.
+/// Tokens are divided into this number of tables. Each has its own lock, so that threads seldom wait for each other.
 constexpr std::size_t kShards = 16;
-/// So many tokens that were taken back are remembered, in each table.
+/// How many taken-back tokens each table remembers.
 constexpr std::size_t kExpiredKept = 4'000;
 
 class Periodic final : public ExpiryStrategy {
@@ -57,11 +57,11 @@ class Periodic final : public ExpiryStrategy {
   std::jthread thread_;
 };
 
-/// The `lost` of a token with a hold_timeout: set when its time is over, and when the permit under it is lost. The permit's own
-/// stop_token cannot be handed out in its place, since it is shared by all permits that are lost together.
+/// The `lost` of a token with a hold_timeout. It is set when the hold time is over, and when the permit is lost. The
+/// permit's own stop_token cannot be used, because all permits that are lost together share it.
 class Loss {
  public:
-  /// Does not wait for callbacks of `lost` that run: their thread may wait for the one that releases the token.
+  /// Does not wait for running callbacks of `lost`: their thread may wait for the thread that releases the token.
   struct LetGo {
     void operator()(Loss* loss) const {
       if (loss->stage_.exchange(Stage::let_go) != Stage::telling) delete loss;
@@ -70,13 +70,13 @@ class Loss {
   using Ptr = std::unique_ptr<Loss, LetGo>;
 
   static Ptr of(const std::stop_token& permit) { return Ptr(new Loss(permit)); }
-  /// To be set without a lock: it runs the callbacks of `lost`.
+  /// Set it without a lock: it runs the callbacks of `lost`.
   [[nodiscard]] const std::stop_source& source() const { return source_; }
 
  private:
   enum class Stage : std::uint8_t {
     waiting,
-    telling,  ///< the permit is lost: callbacks may run
+    telling,  ///< the permit is lost; callbacks may run
     told,
     let_go,
   };
@@ -92,21 +92,21 @@ class Loss {
     if (!stage_.compare_exchange_strong(was, Stage::telling)) return;
     source_.request_stop();
     was = Stage::telling;
-    // A stop_callback may end itself. On any other thread its destructor waits for it.
+    // A stop_callback may destroy itself. On any other thread its destructor waits for it.
     if (!stage_.compare_exchange_strong(was, Stage::told)) delete this;
   }
 
   std::stop_source source_;
   std::atomic<Stage> stage_{Stage::waiting};
-  const std::stop_callback<Tell> permit_lost_;  ///< last: it may call at once
+  const std::stop_callback<Tell> permit_lost_;  ///< last, because its constructor may call tell() at once
 };
 
 struct Held {
   Permit permit;
-  const Limiter* limiter = nullptr;  ///< one of State::names, which lets go of none
+  const Limiter* limiter = nullptr;  ///< one of State::names, which is never erased
   Time since{}, due{};
   bool overdue = false;  ///< its hold_timeout has passed
-  Loss::Ptr loss{};      ///< with a hold_timeout only; otherwise the permit's own says it
+  Loss::Ptr loss{};      ///< only with a hold_timeout; otherwise the permit's own `lost` is used
   [[nodiscard]] bool lost() const {
     return permit.lost().stop_requested() || (loss && loss->source().stop_requested());
   }
@@ -115,7 +115,7 @@ struct Held {
 struct Shard {
   mutable std::mutex mutex;
   std::unordered_map<std::uint64_t, Held> held;
-  std::set<std::pair<Time, std::uint64_t>> due;  ///< with a hold_timeout only
+  std::set<std::pair<Time, std::uint64_t>> due;  ///< only with a hold_timeout
   std::unordered_set<std::uint64_t> expired;     ///< taken back
   std::deque<std::uint64_t> expired_in_order;
 
@@ -161,13 +161,13 @@ struct TokenService::State : std::enable_shared_from_this<State> {
     return found == names.end() ? nullptr : found->second;
   }
   std::optional<Refused> cannot(std::string_view name, const Limiter* limiter, std::int64_t count) const;
-  /// `kept`: whoever had to wait may find the service gone, but for what it looks at itself.
+  /// `kept` keeps the state alive: the service may be destroyed while the caller waits.
   std::variant<Permit, Refused, TimedOut> take(std::string_view name, std::int64_t count, Priority priority,
                                                milliseconds timeout, const std::stop_token& stop,
                                                std::shared_ptr<State>& kept);
   std::variant<Permit, Refused, TimedOut> wait(Limiter& limiter, std::int64_t count, Priority priority,
                                                milliseconds timeout, const std::stop_token& stop);
-  /// What to answer for a token that is not held: one of the three.
+  /// The result for a token that is not held.
   template <class Answer>
   Answer about_absent(const Shard& of, std::uint64_t number) const {
     if (of.expired.contains(number)) return Answer::expired;
@@ -178,9 +178,9 @@ struct TokenService::State : std::enable_shared_from_this<State> {
   bool take_back(Held& held, Time now);
 };
 
-// --- asking ------------------------------------------------------------------------------------------------------------
+// --- requests --------------------------------------------------------------------------------------------------------
 
-/// Why the request could never be granted.
+/// Why the request can never be granted.
 std::optional<Refused> TokenService::State::cannot(std::string_view name, const Limiter* limiter,
                                                    std::int64_t count) const {
   const auto refuse = [](Refused::Why why, std::string text) { return Refused{why, std::move(text)}; };
@@ -242,7 +242,7 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limit
     const std::lock_guard guard(seats_mutex);
     over = stopping;
     seats.erase(seat);
-    seat_left.notify_all();  // under the lock: the service may end as soon as it is released
+    seat_left.notify_all();  // under the lock: the service may be destroyed as soon as the lock is released
   }
   if (waited.permit) return std::move(waited.permit);
   if (over) return Refused{Refused::Why::stopped, "the token service ends"};
@@ -291,7 +291,7 @@ Permit TokenService::acquire(std::string_view limiter, milliseconds timeout, std
   return permit != nullptr ? std::move(*permit) : Permit();
 }
 
-// --- giving back -------------------------------------------------------------------------------------------------------
+// --- release ---------------------------------------------------------------------------------------------------------
 
 ReleaseAnswer TokenService::release(const TokenId& token) {
   State& s = *state_;
@@ -326,7 +326,7 @@ KeepAnswer TokenService::keep(const TokenId& token) {
   return KeepAnswer::kept;
 }
 
-/// Whether the permit is to be taken back now; if not, when to look again.
+/// Whether to take the permit back now. If not, sets when to check again.
 bool TokenService::State::take_back(Held& held, Time now) {
   if (held.overdue) return true;
   held.overdue = true;
@@ -375,7 +375,7 @@ std::size_t TokenService::State::expire(std::size_t most, std::chrono::microseco
   return left;
 }
 
-// --- the rest ----------------------------------------------------------------------------------------------------------
+// --- the rest --------------------------------------------------------------------------------------------------------
 
 std::unique_ptr<ExpiryStrategy> make_expiry(const PeriodicExpiry& settings) {
   return std::make_unique<Periodic>(settings);
@@ -402,14 +402,14 @@ TokenService::~TokenService() {
     seats = state_->seats;
   }
   for (const auto& seat : seats) seat->leave();
-  std::unique_lock lock(state_->seats_mutex);  // those who wait look at this object once more
+  std::unique_lock lock(state_->seats_mutex);  // waiting callers read this object once more
   state_->seat_left.wait(lock, [this] { return state_->seats.empty(); });
 }
 
 void TokenService::limit(const std::string& limiter, std::int64_t limit) {
   auto opened = state_->limiters->open(limiter, limit);
   const std::unique_lock lock(state_->names_mutex);
-  // The one that is known stays: tokens that are out name it, and requests wait in its line.
+  // The known limiter stays: granted tokens refer to it, and requests wait in its line.
   state_->names.try_emplace(limiter, std::move(opened));
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Events as people read them in a log.
+// Describes events for a reader of the log.
 
 #include <string>
 
@@ -8,7 +8,7 @@
 namespace turnstile::tokens {
 
 struct Description {
-  std::string kind;     ///< "keep", "limit set"; "unknown" for what is no event
+  std::string kind;     ///< "keep", "limit set"; "unknown" for a record that is no event
   std::string details;  ///< "psp: wants 16, busy 12, given back 40"; may be empty
 };
 

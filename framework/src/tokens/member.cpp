@@ -10,11 +10,13 @@ namespace turnstile::tokens {
 
 namespace {
 
-/// Own checkpoints that others may still speak of.
+/// How many of its own checkpoints it keeps, because other members may still send theirs.
 constexpr std::size_t kCheckpointsKept = 4;
-/// Lives of this process whose reserve the next one takes over: those that came to nothing, since one that did.
+/// How many lives of this process keep a reserve that the next life takes over: lives that failed since a life last
+/// joined.
 constexpr std::size_t kLivesKept = 16;
-/// The older a member, the sooner it says that another is silent; the step between two, and the most, in parts of the lease.
+/// Older members propose the expiry of a silent member earlier. The step between two members, and the longest delay, as
+/// parts of the lease.
 constexpr Micros kRankSteps = 64;
 constexpr Micros kRankMost = 8;
 
@@ -22,7 +24,8 @@ constexpr Micros kRankMost = 8;
 
 Member::Member(MemberSettings settings) : settings_(std::move(settings)), id_(settings_.next_id()) {}
 
-// --- what it is told ---------------------------------------------------------------------------------------------------
+// --- inputs
+// ------------------------------------------------------------------------------------------------------------
 
 void Member::declare(const std::string& limiter, Count limit, bool strict, Count set_aside, Count reserve,
                      bool outlives_fence) {
@@ -113,7 +116,8 @@ void Member::halt(std::string why) {
   for (auto& [name, use] : uses_) forfeit(name, 0);
 }
 
-// --- what was read -----------------------------------------------------------------------------------------------------
+// --- records read
+// ------------------------------------------------------------------------------------------------------
 
 void Member::read(const State& state, Position position, const Event& event, const Effects& effects, Micros now) {
   if (phase_ == Phase::halted || phase_ == Phase::left) return;
@@ -145,8 +149,8 @@ void Member::read_own(const State& state, Position position, const Event& event,
   if (event.epoch < epoch_) return;
   while (!unread_.empty() && unread_.front().event.seq < event.seq) unread_.pop_front();
   if (unread_.empty() || unread_.front().event != event) {
-    // A second copy of what was read before changes nothing. Anything else was written by somebody else in our name. If it was
-    // counted, what it made of our account is not ours to mend, so that account is left to expire.
+    // A second copy of an event that was read before changes nothing. Any other event with this id was written by
+    // another program. If the state accepted it, this member cannot correct its account. It lets the account expire.
     const auto self = state.members.find(id_);
     if (self != state.members.end() && self->second.last == position) begin_life();
     return;
@@ -178,7 +182,7 @@ void Member::read_own(const State& state, Position position, const Event& event,
     }
   }
   see_what_is_gone(state, event);
-  // What the state did not count keeps nobody's lease: others go by the same.
+  // An event that the state did not accept renews no lease: the other members use the same rule.
   const auto self = state.members.find(id_);
   const bool counted = self != state.members.end() && self->second.last == position;
   const Micros from = TURNSTILE_PLANTED(lease_from_the_answer) ? now : own.at;
@@ -186,7 +190,8 @@ void Member::read_own(const State& state, Position position, const Event& event,
     renewed_at_ = std::max(renewed_at_, from);
 }
 
-/// Equal positions must give equal digests; a difference means that somebody counts wrong, and nobody can know who.
+/// Equal positions must have equal digests. A difference means that a member computes wrong, and no member can know
+/// which.
 void Member::check_point(const State& state, Position position, const Event& event) {
   if (position > 0 && position % settings_.checkpoint_every == 0) {
     checkpoints_.push_back({position, digest(state)});
@@ -215,7 +220,7 @@ void Member::follow_all(const State& state) {
   for (auto& [name, use] : uses_) follow(state, name, use);
 }
 
-/// What of our own words on limiters the domain has taken, and what it has not.
+/// Learns which of its own lines the domain has accepted.
 void Member::see_what_is_gone(const State& state, const Event& event) {
   const auto heard = [&](const std::string& name, Use& use) {
     use.letting_go = false;
@@ -230,7 +235,7 @@ void Member::see_what_is_gone(const State& state, const Event& event) {
   };
   if (const auto* keep = std::get_if<Keep>(&event.body)) std::for_each(keep->lines.begin(), keep->lines.end(), look);
   if (const auto* release = std::get_if<Release>(&event.body)) look(release->line);
-  // What was said before this epoch counts no more, unless it has counted by now.
+  // Lines from before this epoch no longer count, unless they were applied already.
   if (std::holds_alternative<Joined>(event.body)) {
     for (auto& [name, use] : uses_) {
       if (use.letting_go && use.gone_in < event.epoch) heard(name, use);
@@ -248,20 +253,21 @@ void Member::reset(Use& use) {
   use.said = {};
 }
 
-/// The state has no holding of ours: an account that begins anew.
+/// The state has no holding of this member: its account starts again.
 void Member::start_over(const std::string& name, Use& use) {
   use.known = use.letting_go = false;
   reset(use);
   forfeit(name, 0);
 }
 
-/// What was ordered and not taken yet concerns permits that are lost now: a pool that opened them would start handlers on them.
+/// Orders that were not taken yet concern permits that are lost now. A pool that opened them would start handlers with
+/// them.
 void Member::forfeit(const std::string& name, Count total) {
   std::erase_if(orders_, [&](const Order& order) { return order.limiter == name; });
   orders_.push_back({Order::Kind::forfeit, name, total});
 }
 
-/// What the state says that we hold, as orders to the pool.
+/// Turns the member's holding in the state into orders to the pool.
 void Member::follow(const State& state, const std::string& name, Use& use) {
   const Holding* holding = state.holding(name, id_);
   if (use.letting_go && !TURNSTILE_PLANTED(gone_said_and_opened)) return;
@@ -271,7 +277,7 @@ void Member::follow(const State& state, const std::string& name, Use& use) {
   }
   use.known = true;
   use.refused = false;
-  if (holding->given_back > use.given_back && !TURNSTILE_PLANTED(fence_not_followed)) {  // taken from us, by a fence
+  if (holding->given_back > use.given_back && !TURNSTILE_PLANTED(fence_not_followed)) {  // returned by a fence
     forfeit(name, holding->given_back);
     use.granted = use.given_back = use.surrender_to = holding->given_back;
   }
@@ -281,7 +287,7 @@ void Member::follow(const State& state, const std::string& name, Use& use) {
   }
 }
 
-// --- time --------------------------------------------------------------------------------------------------------------
+// --- time ------------------------------------------------------------------------------------------------------------
 
 void Member::tick(const State& state, Micros now) {
   if (phase_ == Phase::halted || phase_ == Phase::left || now < next_tick_) return;
@@ -316,20 +322,20 @@ void Member::keep(const State& state, Micros now) {
     keep.checkpoint = checkpoints_.back();
   }
   send(now, std::move(keep));
-  // What may have been lost is said again: that nothing runs any more, ...
+  // Repeats events that may have been lost. First, that nothing runs any more.
   if (!TURNSTILE_PLANTED(drained_said_once)) drained_said_ = false;
-  // ... a claim that is not void, or is not any more since nobody has the partition, ...
+  // Second, a claim that is not void, or no longer void because no member owns the partition.
   for (auto& [partition, owned] : partitions_) {
     const auto entry = state.partitions.find(partition);
     if (entry == state.partitions.end() || !state.members.contains(entry->second.owner) ||
         owned.fence > entry->second.fence)
       owned.said = false;
   }
-  // ... and what was given up, but is still taken for ours.
+  // Third, the revocation of partitions that the state still shows as owned by this member.
   for (const Partition& partition : state.members.at(id_).owns) {
     if (!partitions_.contains(partition)) to_revoke_.push_back(partition);
   }
-  // ... and so is what was let go of.
+  // Fourth, the end of limiters that this process no longer uses.
   for (const auto& [name, limiter] : state.limiters) {
     if (!limiter.holdings.contains(id_) || uses_.contains(name)) continue;
     Use& use = uses_[name];
@@ -338,7 +344,7 @@ void Member::keep(const State& state, Micros now) {
   }
 }
 
-/// Gives back what is too much, asks for what is missing.
+/// Returns surplus permits, and requests missing ones.
 void Member::balance(const State& state, const std::string& name, Use& use, Micros now) {
   const Holding* holding = state.holding(name, id_);
   if (holding == nullptr || use.letting_go) return;
@@ -358,8 +364,10 @@ void Member::balance(const State& state, const std::string& name, Use& use, Micr
   } else {
     use.idle_since.reset();
   }
-  // A turn begins when there is enough to use: who collects permits that are taken together has not had one. It goes on while some are
-  // given back and asked for again, or such a member would stand first in line for ever.
+  // A turn begins when the member holds enough to use. Before, while it collects permits that it needs together, it has
+  // not had a turn.
+  // The turn continues while permits are returned and requested again. Otherwise such a member would stay first in line
+  // forever.
   const bool enough = held > 0 && (held >= use.demand.least || TURNSTILE_PLANTED(turn_from_the_first_permit));
   if ((held == 0 && use.demand.wants == 0) || (!enough && TURNSTILE_PLANTED(turn_ends_with_what_is_held)))
     use.turn_since.reset();
@@ -374,7 +382,7 @@ void Member::balance(const State& state, const std::string& name, Use& use, Micr
     orders_.push_back({Order::Kind::surrender, name, to});
   }
 
-  // What was said and is not wanted any more keeps permits from others. A short lull is no change of mind.
+  // A request that is no longer needed keeps permits from others. It is not withdrawn after only a short lull.
   const bool fell = demand.urgent < use.said.urgent || demand.least < use.said.least ||
                     (demand.wants < use.said.wants && held < use.said.wants);
   bool overdue = false;
@@ -413,7 +421,7 @@ void Member::say_partitions(const State& state, Micros now) {
   if (!to_revoke_.empty()) send(now, PartitionsRevoked{std::exchange(to_revoke_, {})});
   PartitionsClaimed claimed;
   for (auto& [partition, owned] : partitions_) {
-    // Until our own revocation is read back, the state shows a claim that is already given up.
+    // Until this member's revocation is read back, the state shows a claim that is already released.
     if (owned.said || is_revoking(partition)) continue;
     owned.said = true;
     const auto entry = state.partitions.find(partition);
@@ -438,7 +446,8 @@ bool Member::is_draining(const State& state) const {
   return self != state.members.end() && self->second.draining;
 }
 
-/// All our partitions were claimed by others: once nothing runs any more under permits that a fence takes back, we say so.
+/// Other members claimed all partitions of this member. It reports when nothing runs any more under permits that a
+/// fence returns.
 void Member::drain(const State& state, Micros now) {
   if (!is_draining(state)) {
     drained_said_ = false;
@@ -452,7 +461,7 @@ void Member::drain(const State& state, Micros now) {
   if (empty && !std::exchange(drained_said_, true)) send(now, Drained{});
 }
 
-/// Who has been silent for its lease is proposed for expiry, by the oldest member first.
+/// Proposes the expiry of each member that has been silent for its lease; the oldest member does so first.
 void Member::watch(const State& state, Micros now) {
   while (!due_order_.empty() && due_order_.begin()->first <= now) {
     const MemberId id = due_order_.begin()->second;
@@ -490,7 +499,8 @@ void Member::forget(MemberId id) {
   due_.erase(known);
 }
 
-// --- what it says ------------------------------------------------------------------------------------------------------
+// --- outputs
+// -----------------------------------------------------------------------------------------------------------
 
 void Member::begin_life() {
   if (join_sent_) was_.push_back(id_);

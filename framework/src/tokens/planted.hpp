@@ -1,6 +1,7 @@
 #pragma once
-// Known bugs, each at the very line that it breaks, so that the simulator can prove that it would have found it
-// (tests/simulation/planted_test.cpp). They exist only in builds with TURNSTILE_FAILPOINTS; elsewhere the condition is false.
+// Planted bugs, each in the line of the rule that it breaks. They let the simulator prove that it finds such bugs
+// (tests/simulation/planted_test.cpp). They exist only in builds with TURNSTILE_FAILPOINTS; in other builds the
+// condition is false.
 
 #if defined(TURNSTILE_FAILPOINTS) && TURNSTILE_FAILPOINTS
 
@@ -84,7 +85,7 @@ inline constexpr std::array<std::string_view, 32> kPlantedNames{
     "trimmed_is_broken",
 };
 
-/// The one that is in force. Set it while no other thread runs.
+/// The bug that is in effect. Set it while no other thread runs.
 inline Planted planted = Planted::none;
 
 }  // namespace turnstile::tokens

@@ -8,13 +8,13 @@ namespace {
 
 Count seat_of(const Wish& wish) { return std::min(std::max<Count>(wish.least, 1), wish.wants); }
 
-/// What a wish has once the water stands at `level`, of which `heaviest` make a permit for the heaviest. So from one level to the
-/// next nobody's share grows by more than one.
+/// The share of a wish at `level`. `heaviest` levels are a permit for the heaviest wish, so no share grows by more than
+/// 1 from a level to the next.
 Count at_level(const Wish& wish, Count wanted, Count level, Count heaviest) {
   return std::max(wish.share, std::min(wanted, level * wish.weight / heaviest));
 }
 
-/// Raises the shares of all who have one, up to wanted(wish), as far as `left` goes; takes it off `left`.
+/// Raises all shares above 0, up to wanted(wish), as far as `left` allows. Subtracts the cost from `left`.
 template <class Wanted>
 void fill(Count& left, std::span<Wish> wishes, Wanted wanted) {
   Count had = 0, all = 0, most = 0, heaviest = 1;
@@ -39,7 +39,7 @@ void fill(Count& left, std::span<Wish> wishes, Wanted wanted) {
     }
     return sum;
   };
-  Count level = 0;  // the highest that can be paid
+  Count level = 0;  // the highest level that `left` can pay
   for (Count beyond = most * heaviest + 1; beyond - level > 1;) {
     const Count middle = level + (beyond - level) / 2;
     (cost(middle) <= left ? level : beyond) = middle;

@@ -11,12 +11,12 @@ namespace turnstile::tokens {
 
 namespace {
 
-/// Bytes that differ whenever the states do: each number in 8 bytes, each text and each list with its length.
+/// Writes bytes that differ if the states differ: each number in 8 bytes, each text and each list with its length.
 class Bytes {
  public:
   Bytes& operator<<(std::uint64_t number) {
     const auto byte = [&](int i) { return static_cast<char>(number >> (8 * i) & 0xff); };
-    // Without a loop this is one store; a snapshot has tens of thousands of numbers.
+    // Without a loop this is one store instruction. A snapshot has tens of thousands of numbers.
     const std::array little_endian{byte(0), byte(1), byte(2), byte(3), byte(4), byte(5), byte(6), byte(7)};
     bytes_.append(little_endian.data(), little_endian.size());
     return *this;
@@ -58,7 +58,7 @@ std::uint64_t digest(const State& s) {
     for (const auto& [id, h] : l.holdings) {
       b << id << h.limit << h.strict << h.set_aside << h.draining << h.weight << h.wants << h.urgent << h.least
         << h.busy << h.granted << h.given_back << h.share << h.in_line_since << h.held_since;
-      if (h.outlives_fence) b << h.outlives_fence;  // else as before there were any
+      if (h.outlives_fence) b << h.outlives_fence;  // otherwise the digest is as in versions without this field
     }
   }
   b << s.partitions.size();

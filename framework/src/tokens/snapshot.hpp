@@ -1,5 +1,5 @@
 #pragma once
-// A state as bytes, and back; and its digest.
+// Converts a state to bytes and back, and computes its digest.
 
 #include <optional>
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace turnstile::tokens {
 
-/// Equal states have equal digests, on every machine and in every version of this code that gives the state the same meaning.
-/// The first 8 bytes of a SHA-256.
+/// The digest of a state: the first 8 bytes of a SHA-256. Equal states have equal digests on every machine, and in
+/// every version of this code that interprets the state in the same way.
 std::uint64_t digest(const State& state);
 
 std::string save(const State& state);
-/// Nothing when the bytes are no snapshot, or not the one that was saved.
+/// Absent if the bytes are no snapshot, or differ from the saved one.
 std::optional<State> restore(std::string_view bytes);
 
 }  // namespace turnstile::tokens

@@ -17,7 +17,7 @@ constexpr std::uint32_t kLongestLeaseMs = 24 * 3'600 * 1'000;
 constexpr std::uint32_t kMostWeight = 1'000;
 constexpr std::size_t kMostLives = 16;
 
-/// Applies one event; lives for as long as that takes.
+/// Applies an event, and lives as long as that takes.
 class Application {
  public:
   Application(State& state, Position at, const Event& event, Effects& effects)
@@ -103,7 +103,7 @@ class Application {
         member.unfenced.erase(partition);
         if (member.owns.erase(partition) > 0) give_up(partition);
       }
-      // It speaks, and nothing of what it lost runs any more: it was only slower than those who claimed.
+      // The member writes, and nothing of its lost partitions runs any more: it was only slower than the new owners.
       if (member.draining && member.unfenced.empty()) set_draining(event_.member, member, false);
       return Outcome::applied;
     });
@@ -113,7 +113,8 @@ class Application {
     return as_member([&](MemberEntry& member) {
       if (!member.draining) return Outcome::stale;
       member.unfenced.clear();
-      // Its permits came back with its lines, before this. What it holds now, it was given since it wrote this.
+      // Its permits returned with its lines before this event. Permits that it holds now were granted after it wrote
+      // this.
       set_draining(event_.member, member, false);
       return Outcome::applied;
     });
@@ -127,7 +128,7 @@ class Application {
         drop_reserve(expire.member);
         return Outcome::applied;
       }
-      // The one who says so has just written something itself.
+      // A member that proposes its own expiry has just written an event, so its proposal is stale.
       if (silent == state_.members.end()) return Outcome::stale;
       if (silent->second.last > expire.silent_since && !TURNSTILE_PLANTED(expire_despite_later_writing))
         return Outcome::stale;
@@ -174,13 +175,13 @@ class Application {
  private:
   void begin_epoch(MemberEntry& member, const Joined& joined) {
     member.about = joined;
-    member.about.was.clear();  // it has had its effect
+    member.about.was.clear();  // it is applied already
     member.epoch = event_.epoch;
     member.seq = event_.seq;
     member.last = at_;
   }
 
-  /// Runs `body` if the event is a new one of a member.
+  /// Runs `body` if the event is new and comes from a member.
   template <class Body>
   Outcome as_member(Body body) {
     const auto found = state_.members.find(event_.member);
@@ -232,7 +233,8 @@ class Application {
     holding.least = std::max<Count>(line.least, 1);
     const Count back = TURNSTILE_PLANTED(release_frees_twice) ? holding.given_back + line.given_back : line.given_back;
     holding.given_back = std::min(std::max(holding.given_back, back), holding.granted);
-    // Settling twice is settling once, so that a Keep which says nothing new costs nothing. Who wants nothing stands in no line.
+    // A second settle() changes nothing, so a Keep without news can skip it. A member that wants nothing is not in the
+    // line.
     if (holding.wants == 0) before.in_line_since = holding.in_line_since;
     if (is_new || holding != before) settle(found->second);
     holding.strict = line.strict;
@@ -241,7 +243,7 @@ class Application {
     return Outcome::applied;
   }
 
-  /// The member does not use the limiter any more.
+  /// The member no longer uses the limiter.
   Outcome let_go(const std::string& name) {
     const auto found = state_.limiters.find(name);
     if (found == state_.limiters.end() || found->second.holdings.erase(event_.member) == 0) return Outcome::stale;
@@ -255,8 +257,8 @@ class Application {
     return limiter.holdings.empty() && !limiter.set && limiter.reserved == 0;
   }
 
-  /// A member gets a reserve while what is kept back has room for it, and what is held leaves it: all that is held and all that is
-  /// reserved are never more than the limit, unless the limit was lowered.
+  /// A member gets a reserve if there is room in the part that is set aside, and in the limit beside the held permits.
+  /// Held and reserved permits together never exceed the limit, unless the limit was lowered.
   void reserve(const Line& line, LimiterEntry& limiter) {
     const Count has = state_.reserved(line.limiter, event_.member);
     if (line.reserve == has) return;
@@ -285,7 +287,7 @@ class Application {
     if (reserve.of.empty()) state_.reserves.erase(id);
   }
 
-  /// An earlier life of the same process, which vouches for what it has in use of it.
+  /// An earlier life of the same process: the process knows what it uses of that reserve.
   void take_over_reserve(MemberId was, std::uint32_t ms) {
     if (was == event_.member) return;
     const auto left = state_.reserves.extract(was);
@@ -307,8 +309,8 @@ class Application {
     state_.reserves.erase(found);
   }
 
-  /// What nobody owns any more, and was let go of first, is forgotten first: the database, or the claim after it, has the last word
-  /// there. False: all are owned.
+  /// Deletes the partition without an owner that was released first. The database, or the next claim, decides about it.
+  /// False: all partitions have an owner.
   bool make_room_for_a_partition() {
     if (state_.partitions.size() < kMostPartitions) return true;
     auto oldest = state_.partitions.end();
@@ -321,7 +323,8 @@ class Application {
     return true;
   }
 
-  /// With a fence the database has decided who came last; equal ones are two lives of one process. Without, the log decides.
+  /// With a fence the database decides the order; equal fences are two lives of a process. Without a fence the log
+  /// decides.
   bool follows(const PartitionsClaimed::Claim& claim, const PartitionEntry& before) const {
     if (TURNSTILE_PLANTED(stale_claim_accepted)) return true;
     if (claim.fence == 0) return claim.previous == before.claimed_at;
@@ -336,7 +339,7 @@ class Application {
     displaced.insert(id);
   }
 
-  /// Whoever had the partition before, and lost it without a fence, is fenced there now.
+  /// Earlier owners that lost the partition without a fence are fenced there now.
   void fence(const Partition& partition) {
     for (auto& [id, member] : state_.members) {
       if (member.unfenced.erase(partition) > 0 && member.unfenced.empty() && member.draining) reclaim(id);
@@ -365,7 +368,8 @@ class Application {
     }
   }
 
-  /// What the member holds comes back, but under strict limiters, and where it runs calls that the fence does not refuse.
+  /// The member's permits return, except those of strict limiters, and those of limiters with calls that the fence does
+  /// not reject.
   void reclaim(MemberId id) {
     for (auto& [name, limiter] : state_.limiters) {
       const auto holding = limiter.holdings.find(id);
@@ -395,7 +399,7 @@ class Application {
     effects_.ended = id;
   }
 
-  /// Shares anew, and grants what is free.
+  /// Computes the shares, and grants free permits.
   void settle(LimiterEntry& limiter) {
     const Count limit = limiter.shared();
     Count held = 0, draining = 0;

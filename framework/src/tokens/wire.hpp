@@ -1,5 +1,5 @@
 #pragma once
-// Events as bytes of a record. Total: whatever the bytes are, there is an event, if only Unknown.
+// Converts events to the bytes of a record and back. decode() accepts any bytes: at least it returns Unknown.
 
 #include <string>
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace turnstile::tokens {
 
-/// Records above this are not read (a Keep of 1,000 limiters has about 40 kB).
+/// Longer records are not read (a Keep of 1,000 limiters has about 40 kB).
 inline constexpr std::size_t kLongestRecord = 1'000'000;
 
 std::string encode(const Event& event);

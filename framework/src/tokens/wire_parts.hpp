@@ -1,5 +1,5 @@
 #pragma once
-// What events and snapshots share on the wire.
+// The common wire format of events and snapshots.
 
 #include "tokens.pb.h"
 #include "tokens/event.hpp"
