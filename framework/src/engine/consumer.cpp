@@ -21,7 +21,8 @@ struct Consumer::State {
 
 namespace {
 
-/// SIGTERM and SIGINT count up the stop flag of the Consumer that runs; one of a process, as signals are.
+/// SIGTERM and SIGINT increment the stop flag of the running Consumer. There is only one in a process, because signals
+/// are per process.
 class SignalWatch {
  public:
   SignalWatch(std::atomic<int>& stop, bool on) {

@@ -1,5 +1,5 @@
 #pragma once
-// The end of a process is bounded even while the store hangs: when the time is over, nobody waits for it any more.
+// Bounds the shutdown of a process even if the store hangs: after a deadline no call waits for the store any more.
 
 #include <algorithm>
 #include <atomic>
@@ -14,13 +14,14 @@
 
 namespace turnstile {
 
-/// After the drain time has passed and what runs was asked to stop: how long it may take to notice.
+/// How long handlers have to notice their stop_token after the drain time has passed.
 inline constexpr std::chrono::milliseconds kGrace{2'000};
 /// How long the last calls to the store (watermarks, releases) may take after that, all together.
 inline constexpr std::chrono::milliseconds kLastCalls{1'000};
 
-/// One deadline for all calls to the store, from when `stop` is positive: `drain`, kGrace and kLastCalls later. A second stop ends the drain
-/// here as well. The store is cut then, until this is destroyed.
+/// A deadline for all calls to the store. It starts when `stop` becomes positive, and ends after `drain`, kGrace and
+/// kLastCalls. A second stop ends the drain here too. After the deadline the store is cut, until this object is
+/// destroyed.
 class EndBound {
  public:
   /// `store` may be null.

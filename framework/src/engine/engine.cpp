@@ -15,16 +15,16 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// stop() only sets a flag, so that a signal handler may call it: this is how late it is seen at most.
+/// stop() only sets a flag, so that a signal handler may call it. This is the longest time until the flag is seen.
 constexpr milliseconds kPollWait{100};
-/// Records taken from a partition's queue at a time.
+/// How many records are taken from a partition's queue at a time.
 constexpr std::size_t kTake = 1'000;
-/// Calls to the broker from within a rebalance: well below any session timeout.
+/// The longest wait for the broker within a rebalance: well below any session timeout.
 constexpr milliseconds kBrokerWait{5'000};
-/// The same where it has just given no answer, and how long it is left alone then: nothing is polled meanwhile.
+/// The longest wait after a call without an answer, and the pause after it. Nothing is polled while it waits.
 constexpr milliseconds kBrokerWaitAgain{500}, kBrokerRest{5'000};
 
-/// Nothing of this process may go on.
+/// The whole process must stop.
 struct HandlerRenumbered : Error {
   using Error::Error;
 };
@@ -33,7 +33,7 @@ struct HandlerRenumbered : Error {
 
 namespace {
 
-/// What a worker thread does until the scheduler ends it.
+/// The loop of a worker thread, until the scheduler ends it.
 void work(Scheduler& scheduler, WorkerSlot& slot, InboxStore* store) {
   std::unique_ptr<InboxSession> session;
   Unit unit;
@@ -117,7 +117,7 @@ void Engine::run(const std::atomic<int>& stop) {
   try {
     halted = poll_until(stop);
   } catch (const std::exception& e) {
-    // Before the waits of an orderly end: they may be long, and who waits should know why.
+    // Before the waits of an orderly shutdown, which may be long: the log should first tell why.
     run_log_->error(std::string("the consumer ends: ") + e.what());
     settings_.health->set(Health::State::stopping);
     shut_down();
@@ -128,7 +128,7 @@ void Engine::run(const std::atomic<int>& stop) {
   shut_down();
 }
 
-/// Why it cannot continue; empty: it was stopped.
+/// Why it cannot continue. Empty: it was stopped.
 std::string Engine::poll_until(const std::atomic<int>& stop) {
   while (stop.load(std::memory_order_relaxed) == 0) {
     consumer_->poll(kPollWait);
@@ -159,8 +159,9 @@ void Engine::start_workers() {
 void Engine::feed_all() {
   bool more = false;
   for (const auto& lane : shared_->scheduler.lanes()) {
-    // Until the queue is empty (then it rings when something comes) or the lane is full (then the scheduler rings when it
-    // is not): to stop anywhere else would be to sleep beside records that are ready.
+    // Continue until the queue is empty (then the consumer wakes this thread for new records) or the lane is full (then
+    // the scheduler wakes it when there is room). If it stopped anywhere else, it would sleep beside records that are
+    // ready.
     std::size_t taken = 0;
     for (std::size_t room; (room = shared_->scheduler.room(*lane)) > 0;) {
       auto block = take(lane, std::min(room, kTake));
@@ -172,14 +173,14 @@ void Engine::feed_all() {
       taken += block->messages().size();
       shared_->scheduler.feed(*lane, std::move(block));
       if (taken < settings_.consumer.window) continue;
-      more = true;  // the other lanes, rebalances and commits have their turn
+      more = true;  // the other lanes, rebalances and commits get their turn
       break;
     }
   }
   if (more) consumer_->wake();
 }
 
-/// Offsets at a partition's end that hold no messages, as transactions leave behind: they may be committed.
+/// Offsets at a partition's end without messages, such as transactions leave: they may be committed.
 void Engine::pass_gap(LaneState& lane) {
   const auto end = consumer_->read_up_to(lane.place.at);
   if (!end || end == lane.read_up_to) return;
@@ -202,9 +203,9 @@ void Engine::on_commit_end(std::span<const TopicPartitionOffset> offsets, bool c
   }
 }
 
-// --- the assignment ----------------------------------------------------------------------------------------------------
+// --- the assignment --------------------------------------------------------------------------------------------------
 
-/// Null for one that nobody has asked for.
+/// Null for a topic without a handler.
 TopicState* Engine::topic_of(const TopicPartition& at) const {
   const auto topic = std::find_if(shared_->topics.begin(), shared_->topics.end(),
                                   [&](const auto& t) { return t->runner.plan().topic == at.topic; });
@@ -222,7 +223,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
     logs_.assigned(at);
     if (topic->needs_store()) {
       lane->phase = LaneState::Phase::claiming;
-      lane->claim_at = SteadyTime::max();  // not the keeper's yet: a second claim would fence the one made below
+      lane->claim_at = SteadyTime::max();  // not for the keeper yet: a second claim would fence the claim made below
       to_claim.push_back(at);
       claiming[at] = lane;
     } else {
@@ -266,7 +267,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
     run_log_->info(std::string("waiting for the last owner's transaction to end before its partitions are read: ") +
                    e.what());
   } catch (const std::exception& e) {
-    shared_->scheduler.store_failed(e.what());  // the keeper claims them when the database is back
+    shared_->scheduler.store_failed(e.what());  // the keeper claims them when the database is available again
   }
   shared_->scheduler.locked([&] {
     for (const auto& [at, lane] : claiming) lane->claim_at = {};
@@ -275,14 +276,16 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
   return starts;
 }
 
-/// Where to start so that nothing is missed: Kafka's committed offset or the database's watermark, whichever is lower, but
-/// not below what the topic still has. A topic that goes on without the database has a watermark that stood still meanwhile: it starts
-/// at Kafka's. A database that went back to a time before its first watermark of the partition says nothing: then from where the group
-/// began to read it, or, where this process does not know that, from the beginning of the topic. Nothing: as Kafka says.
+/// Where to start so that no message is missed: at the lower of Kafka's committed offset and the database's watermark,
+/// but not below the start of the log. A topic that continues without the database starts at Kafka's offset, because
+/// its watermark did not advance.
+/// If the database went back to a time before its first watermark of the partition, it knows nothing. Then the start is
+/// where the group began to read it or, if this process does not know that, the beginning of the topic. Absent: as
+/// Kafka tells.
 std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& claim, OwnedPartition& place,
                                        milliseconds wait) {
   const TopicState& topic = lane.topic;
-  const auto done = std::max(claim.watermark, claim.progress);  // nothing is less than any
+  const auto done = std::max(claim.watermark, claim.progress);  // absent is the lowest value
   const bool suspect = logs_.suspects(claim.at);
   if (!done && !lane.before && !suspect) return std::nullopt;
   auto known = ask_kafka(claim.at, wait);
@@ -294,7 +297,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
     lane.committed = known.committed;
     if (known.committed) logs_.has_offset(claim.at);
   }
-  // Mode leased: records of another log are not in doubt, wherever they stand.
+  // Mode leased: records of another log are not in doubt, at any offset.
   if (other) return other;
   const auto& committed = known.committed;
   if (!claim.watermark && lane.before) {
@@ -303,7 +306,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
         claim.at,
         "the database went back to a time before its first watermark of the partition; reading again from offset " +
             std::to_string(start));
-    // At once: a process that takes over later knows only what the database says.
+    // At once, because a process that takes over later knows only the database.
     const WatermarkUpdate update{claim.fence, start};
     if (store_->advance_watermarks({&update, 1}).front() != WatermarkState::moved)
       throw Fenced(to_string(claim.at) + ": it was claimed by another member meanwhile");
@@ -314,8 +317,8 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
   if (!claim.watermark) return suspect ? std::optional(known.first) : std::nullopt;
   Offset start = committed && (topic.fails_open() || *committed < *claim.watermark) ? *committed : *claim.watermark;
   if (!committed) {
-    // Either the group had no members for so long that Kafka has dropped its offsets, or the topic was deleted and created again. Ids of
-    // the records' own tell what has taken effect in both cases.
+    // Either the group had no members for a long time, and Kafka has deleted its offsets, or the topic was recreated.
+    // In both cases the records' own ids show which of them have taken effect.
     if (!topic.runner.plan().knows_by_offset()) start = known.first;
     run_log_->warn(claim.at,
                    "Kafka has no offset of the group, and the database has settled the partition up to " +
@@ -339,7 +342,8 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
   return start;
 }
 
-/// Mode leased: what is read again was settled before, by the lane that this one follows or, below Kafka's offset, by the group.
+/// Mode leased: the messages that are read again were settled before. Either the lane before this one settled them or,
+/// below Kafka's offset, the group did.
 void Engine::mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start,
                            OwnedPartition& place) {
   if (lane.topic.runner.plan().mode != Mode::leased || lane.topic.fails_open()) return;
@@ -348,7 +352,7 @@ void Engine::mark_in_doubt(const LaneState& lane, const std::optional<Offset>& c
   if (settled.any_from(start)) place.in_doubt = std::make_shared<const SettledOffsets>(std::move(settled));
 }
 
-/// Where it is read from, and what is known of it.
+/// Decides where the partition is read from, and collects its data.
 OwnedPartition Engine::place_of(LaneState& lane, const PartitionClaim& claim, milliseconds wait) {
   OwnedPartition place{claim.at, claim.fence, claim.incarnation};
   if (lane.before) expect_same_handler(lane);
@@ -359,15 +363,15 @@ OwnedPartition Engine::place_of(LaneState& lane, const PartitionClaim& claim, mi
   return place;
 }
 
-/// What may have killed the last owner is to be found before it kills the others.
-/// `before`: as this process owned it until now, if it did. `start`: nothing below it is read; nothing: that is not known.
+/// Finds messages that may have killed the last owner, before they kill other processes. `before`: the partition as
+/// this process owned it until now, if it did. `start`: nothing below it is read; absent: unknown.
 void Engine::watch_over(OwnedPartition& place, const OwnedPartition& before, const PartitionClaim& claim,
                         std::optional<Offset> start, milliseconds wait) {
   place.guard = claim.fence;
   if (claim.is_clean) return;
   const auto& own = before.guard;
   if (own && own->slot == claim.fence.slot && own->epoch.value + 1 == claim.fence.epoch.value) {
-    place.suspicion = before.suspicion;  // nobody else has had it meanwhile, and we live
+    place.suspicion = before.suspicion;  // no other process has had it in the meantime, and this process lives
     return;
   }
   const auto bounds = consumer_->bounds(claim.at, wait);
@@ -375,7 +379,7 @@ void Engine::watch_over(OwnedPartition& place, const OwnedPartition& before, con
       suspect(*trials_, claim, start.value_or(0), bounds ? std::optional(bounds->second) : std::nullopt, *run_log_);
 }
 
-/// Mode none needs no store. Where the program has one all the same, it finds messages that kill their process there.
+/// Mode at_least_once needs no store. If the program has a store, it finds messages that kill their process there too.
 void Engine::guard(const std::vector<LanePtr>& lanes) {
   if (!store_ || lanes.empty()) return;
   std::vector<TopicPartition> partitions;
@@ -394,12 +398,13 @@ void Engine::guard(const std::vector<LanePtr>& lanes) {
       if (const auto& suspicion = lanes[i]->place.suspicion) lanes[i]->lane.single_out(suspicion->suspects);
     }
   } catch (const std::exception& e) {
-    run_log_->info("topics in mode none go on without the database, which finds messages that kill their process: " +
-                   std::string(e.what()));
+    run_log_->info(
+        "topics in mode at_least_once go on without the database, which finds messages that kill their process: " +
+        std::string(e.what()));
   }
 }
 
-/// Nothing of these runs any more: their next owners need not suspect that a message has killed us.
+/// Nothing of these lanes runs any more: their next owners need not suspect that a message has killed this process.
 void Engine::give_up(const std::vector<LanePtr>& lanes) {
   std::vector<Trials::Release> released;
   shared_->scheduler.locked([&] {
@@ -422,7 +427,8 @@ void Engine::give_up(const std::vector<LanePtr>& lanes) {
   }
 }
 
-/// A database that went back to an earlier time may have lost a handler's name, and have given its number to another handler since.
+/// A database that went back to an earlier time may have lost a handler's name. It may then have assigned its number to
+/// another handler.
 void Engine::expect_same_handler(const LaneState& lane) {
   const TopicRunner& runner = lane.topic.runner;
   const HandlerId now = store_->register_handler(runner.plan().handler);
@@ -433,9 +439,9 @@ void Engine::expect_same_handler(const LaneState& lane) {
                           " since the database went back to an earlier time. The consumer stops; start it again");
 }
 
-/// The database has another history than the one in which the partition was claimed (a restart, a failover to a replica, a backup), or
-/// a lower watermark than before: what was committed last may be lost. The watermark was written after what lies below it, so all of that
-/// is there; the rest is read again. Nothing of the lane runs.
+/// The database has another history than when the partition was claimed (a restart, a failover to a replica, a backup),
+/// or a lower watermark than before. The last commits may be lost. The watermark was written after the messages below
+/// it, so all of those are there. The rest is read again. Nothing of the lane runs.
 LanePtr Engine::begin_anew(const LanePtr& lane) {
   logs_.begin(lane->place.at);
   OwnedPartition place{.at = lane->place.at, .fence = {}};
@@ -469,14 +475,14 @@ void Engine::take_late_claims() {
         l->flushed = late_claim.watermark;
       }
     });
-    if (!ours) continue;  // let go meanwhile: its next owner claims it for itself
+    if (!ours) continue;  // released in the meantime: its next owner claims it
     if (changed) {
       lane = begin_anew(lane);
       untouched = true;
     }
     try {
       OwnedPartition place{claim.at, claim.fence, claim.incarnation};
-      if (untouched) {  // nothing was taken yet: go where it would have started
+      if (untouched) {  // nothing was taken yet: go to the start of the partition
         place = place_of(*lane, claim, kBrokerWaitAgain);
         if (lane->start) consumer_->seek({claim.at, *lane->start});
       } else {
@@ -514,7 +520,7 @@ void Engine::on_revoked(std::span<const TopicPartition> partitions, bool lost) {
   }
 }
 
-/// Stops starting, lets what runs end, writes how far it came, lets go.
+/// Stops starting handlers, waits for running ones, writes the watermarks, and releases the lanes.
 void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
   if (lanes.empty()) return;
   const auto hurry = [this] { return stop_ != nullptr && stop_->load(std::memory_order_relaxed) > 1; };
@@ -551,7 +557,8 @@ void Engine::shut_down() {
   keeper_->stop();
   shared_->scheduler.stop();
   for (auto& worker : workers_) {
-    // One whose handler does not return is left behind: the process is about to end, and nothing can stop a thread.
+    // A worker whose handler does not return is left behind: the process is about to end, and a thread cannot be
+    // stopped from outside.
     if (shared_->scheduler.locked([this] { return shared_->scheduler.all_idle_unlocked(); })) worker.join();
     else worker.detach();
   }

@@ -1,6 +1,6 @@
 #pragma once
-// The consumer engine. One thread (that of run()) owns the Kafka consumer; workers run handlers; one keeper thread looks
-// after time: late claims, watermarks, the watchdog.
+// The consumer engine. The thread of run() owns the Kafka consumer, and workers run handlers. PartitionKeeper has two
+// more threads: for late claims and watermarks, and for the watchdog.
 //
 //   poll -> feed a lane -> worker takes a unit -> TopicRunner -> lane -> position -> commit
 
@@ -37,9 +37,9 @@ class Engine final : private AssignmentListener {
          std::shared_ptr<const RunLog> run_log);
   ~Engine() override;
 
-  /// Before run().
+  /// Call it before run().
   TopicState& add_topic(std::unique_ptr<TopicState> topic);
-  /// Until `stop` is positive; 2 and more ends the drain as well. Throws BrokerError, TransactionEnded, Halted.
+  /// Runs until `stop` is positive; 2 or more also ends the drain. Throws BrokerError, TransactionEnded, Halted.
   void run(const std::atomic<int>& stop);
 
  private:
@@ -65,7 +65,7 @@ class Engine final : private AssignmentListener {
   void take_late_claims();
   LanePtr begin_anew(const LanePtr& lane);
   void expect_same_handler(const LaneState& lane);
-  // The broker's log is another one than was read (engine_logs.cpp).
+  // For logs that differ from the log that was read (engine_logs.cpp).
   void doubt(const LanePtr& lane);
   bool has_offset_now(const TopicPartition& at);
   void begin_other_logs();
@@ -76,7 +76,8 @@ class Engine final : private AssignmentListener {
   void leave_other_logs(const std::vector<LanePtr>& lanes);
   std::optional<Offset> act_on(const LogWatch::Verdict& verdict, const TopicState& topic, OwnedPartition& place,
                                const LogWatch::Known& known);
-  /// `start`, or the first record that Kafka still has. Warns of records between the two: those that the group has not committed are lost.
+  /// `start`, or the first record that Kafka still has. It warns about records between the two: those that the group
+  /// has not committed are lost.
   Offset not_below(const TopicPartition& at, Offset start, const LogWatch::Known& known);
   void guard(const std::vector<LanePtr>& lanes);
   void watch_over(OwnedPartition& place, const OwnedPartition& before, const PartitionClaim& claim,
@@ -95,7 +96,7 @@ class Engine final : private AssignmentListener {
   std::shared_ptr<const RunLog> run_log_;
   struct Waker;
   std::shared_ptr<Waker> waker_;
-  /// Shared with the workers, which may outlive the engine when a handler never returns.
+  /// Shared with the workers. They may outlive the engine if a handler never returns.
   struct Shared;
   std::shared_ptr<Shared> shared_;
   std::unique_ptr<PartitionKeeper> keeper_;
@@ -103,15 +104,16 @@ class Engine final : private AssignmentListener {
   const std::atomic<int>* stop_ = nullptr;
   SteadyTime next_commit_{};
   LogWatch logs_;
-  std::vector<LanePtr> other_logs_;  ///< of these Kafka has another log
+  std::vector<LanePtr> other_logs_;  ///< lanes for which Kafka has another log
   SteadyTime next_other_logs_{};
-  std::exception_ptr fatal_;        ///< nothing may go on: run() ends with it
-  SteadyTime look_again_{};         ///< whether it can continue
+  std::exception_ptr fatal_;        ///< nothing may continue: run() ends with it
+  SteadyTime look_again_{};         ///< when to check again whether it can continue
   std::vector<std::string> names_;  ///< of the topics
   std::size_t partitions_ = 0;
-  bool at_work_ = false;                     ///< from the subscription to the shutdown
-  std::optional<SteadyTime> waiting_since_;  ///< for partitions; nothing: it has some, or has told of it
-  /// Last, so that it goes first: what it calls from close() needs the others.
+  bool at_work_ = false;  ///< true from the subscription to the shutdown
+  /// Since when it has waited for partitions. Absent: it has some, or has reported the wait.
+  std::optional<SteadyTime> waiting_since_;
+  /// Last, so that it is destroyed first: its close() calls functions that need the other members.
   std::unique_ptr<BrokerConsumer> consumer_;
 };
 

@@ -1,4 +1,4 @@
-// The engine's part about its own state: what it waits for, what it reports, and what it does when it cannot continue.
+// The engine's own state: what it waits for, what it reports, and what it does when it cannot continue.
 
 #include <algorithm>
 #include <thread>
@@ -16,20 +16,21 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// How late a stop is seen at most.
+/// The longest time until a stop is seen.
 constexpr milliseconds kStopWait{100};
-/// A consumer without partitions reports that after this, or after stall_after: a rebalance has mostly ended by then.
+/// A consumer without partitions reports it after this time, or after stall_after. A rebalance has usually ended by
+/// then.
 constexpr milliseconds kPatienceForPartitions{10'000};
 
 }  // namespace
 
-/// What no waiting mends; empty: nothing.
+/// A state that does not end by itself. Empty: there is none.
 std::string Engine::why_halted() const {
   const LimitersHealth limiters = limiters_->health();
   return limiters.state == LimitersHealth::State::halted ? limiters.why : std::string();
 }
 
-/// A member that does nothing would keep its partitions from those that work.
+/// The consumer leaves the group. If it stayed without working, it would keep its partitions from members that work.
 void Engine::halt(const std::string& why) {
   const bool ends = settings_.consumer.when_halted == HaltPolicy::end;
   settings_.health->set(Health::State::halted, why);
@@ -79,7 +80,7 @@ void Engine::describe(Health& health) const {
   scheduler.locked([&] {
     const auto& lanes = scheduler.lanes_unlocked();
     health.partitions = lanes.size();
-    // A topic that goes on without the database keeps the process at work.
+    // A topic that continues without the database keeps the process at work.
     const bool all_wait = std::all_of(lanes.begin(), lanes.end(), [](const LanePtr& lane) {
       return lane->topic.needs_store() && !lane->topic.fails_open();
     });

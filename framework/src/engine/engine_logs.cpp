@@ -1,4 +1,4 @@
-// The engine's part about logs that are not what was read: topics that were deleted and created again, and logs that were cut off.
+// The engine's handling of changed logs: topics that were deleted and created again, and logs that were cut off.
 
 #include <algorithm>
 
@@ -14,24 +14,24 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// Between two polls: a broker that is there answers within milliseconds.
+/// The longest wait for the broker between two polls: an available broker answers within milliseconds.
 constexpr milliseconds kKafkaWait{500};
-/// How long a broker that has given no answer is left alone.
+/// The pause after a call that the broker did not answer.
 constexpr milliseconds kKafkaRest{2'000};
 
-/// A known bug, for the test that must catch it: offsets that were taken before are dropped, whatever log they are of.
+/// A planted bug, for the test that must find it: offsets that were taken before are dropped, of any log.
 bool drops_what_was_taken() { return known_bad("taken_before"); }
 
 }  // namespace
 
-/// The lane's records, if they are what follows those that were read.
+/// The lane's records, if they follow the records that were read.
 std::unique_ptr<Block> Engine::take(const LanePtr& lane, std::size_t most) {
   const TopicPartition& at = lane->place.at;
   auto block = consumer_->take(at, most);
   if (!block) return nullptr;
   const auto look = logs_.look(at, block->messages());
   if (look == LogWatch::Look::follow || drops_what_was_taken()) return block;
-  // The lane drops what is repeated. But an offset that Kafka has dropped says that they are records of another topic.
+  // The lane drops repeated records. But if Kafka has dropped the group's offset, they are records of another topic.
   if (look == LogWatch::Look::repeat && (!logs_.had_offset(at) || has_offset_now(at))) return block;
   doubt(lane);
   return nullptr;
@@ -43,7 +43,7 @@ bool Engine::has_offset_now(const TopicPartition& at) try {
   return false;  // begin_other_logs() asks until there is an answer
 }
 
-/// Nothing of it is taken any more, and no position of it counts. begin_other_logs() reads it again.
+/// No record of the lane is taken any more, and none of its positions counts. begin_other_logs() reads it again.
 void Engine::doubt(const LanePtr& lane) {
   shared_->scheduler.locked([&] {
     lane->replaced = true;
@@ -78,8 +78,8 @@ LogWatch::Known Engine::ask_kafka(const TopicPartition& at, milliseconds wait) {
   return known;
 }
 
-/// Without the positions in topics that were deleted meanwhile: Kafka drops a group's offsets with its topic. An offset that was read in the
-/// old topic must not be committed in the new one, where it would stand for records that nobody has read.
+/// Removes the positions in topics that were deleted in the meantime: Kafka deletes a group's offsets with its topic.
+/// An offset of the old topic must not be committed in the new one, because it would skip records that were never read.
 std::vector<TopicPartitionOffset> Engine::still_there(std::vector<TopicPartitionOffset> positions, bool wait) {
   std::vector<TopicPartition> asked;
   for (const auto& position : positions) {
@@ -111,17 +111,17 @@ void Engine::begin_other_logs() {
   const auto all = shared_->scheduler.lanes();
   std::vector<LanePtr> left;
   for (const auto& lane : std::exchange(other_logs_, {})) {
-    if (std::find(all.begin(), all.end(), lane) == all.end()) continue;  // taken away
+    if (std::find(all.begin(), all.end(), lane) == all.end()) continue;  // revoked
     if (!begin_other_log(lane)) left.push_back(lane);
   }
   other_logs_.insert(other_logs_.end(), left.begin(), left.end());
   if (!left.empty()) next_other_logs_ = steady_clock::now() + kKafkaRest;
 }
 
-/// What runs of the old log may end: nobody can read its records again.
+/// Running handlers of the old log may end, because no process can read its records again.
 bool Engine::begin_other_log(const LanePtr& lane) {
   const TopicPartition at = lane->place.at;
-  if (!consumer_->bounds(at, kKafkaWait)) return false;  // the topic is not there, or has no leader yet
+  if (!consumer_->bounds(at, kKafkaWait)) return false;  // the topic does not exist, or has no leader yet
   run_log_->info(at, "Kafka may have another log under its name: what runs ends, then reading begins anew");
   const auto hurry = [this] { return stop_ != nullptr && stop_->load(std::memory_order_relaxed) > 0; };
   if (!shared_->scheduler.drain({&lane, 1}, steady_clock::now() + settings_.consumer.drain_timeout, hurry))
@@ -130,7 +130,7 @@ bool Engine::begin_other_log(const LanePtr& lane) {
   shared_->scheduler.close({&lane, 1});
   logs_.begin(at);
   OwnedPartition place{.at = at, .fence = {}};
-  place.guard = lane->place.guard;  // and not its suspicion, which is of offsets of the old log
+  place.guard = lane->place.guard;  // without its suspicion, which belongs to offsets of the old log
   auto fresh = std::make_shared<LaneState>(lane->topic, std::move(place));
   fresh->phase = LaneState::Phase::claiming;
   shared_->scheduler.open(std::move(fresh));
@@ -159,7 +159,8 @@ bool Engine::begin_without_store(const LanePtr& lane) {
   }
 }
 
-/// They are given up before begin_other_logs() came to them: their next owner must not take the old topic's watermark for the new one's.
+/// These lanes are released before begin_other_logs() has handled them. Their next owner must not use the old topic's
+/// watermark for the new topic.
 void Engine::leave_other_logs(const std::vector<LanePtr>& lanes) {
   for (const auto& lane : lanes) {
     if (!lane->replaced || !lane->place.fence) continue;
@@ -177,7 +178,7 @@ void Engine::leave_other_logs(const std::vector<LanePtr>& lanes) {
   }
 }
 
-/// Where to start, if not where the log that was read goes on.
+/// Where to start, if not where the log that was read continues.
 std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const TopicState& topic, OwnedPartition& place,
                                      const LogWatch::Known& known) {
   using Kind = LogWatch::Verdict::Kind;
@@ -188,7 +189,7 @@ std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const Top
   if (verdict.kind == Kind::truncated && (verdict.exact || by_offset || !topic.needs_store())) {
     where = "from offset ";
   } else if (verdict.kind == Kind::truncated) {
-    start = known.first;  // ids tell what has taken effect of it
+    start = known.first;  // ids show which messages have taken effect
   }
   std::string as;
   if (place.fence) {

@@ -1,5 +1,5 @@
 #pragma once
-// What outlives the engine, in the hands of workers whose handlers never return.
+// The objects that outlive the engine if handlers never return.
 
 #include <memory>
 #include <mutex>
@@ -10,7 +10,7 @@
 
 namespace turnstile {
 
-/// What the scheduler wakes the polling thread by.
+/// Lets the scheduler wake the polling thread.
 struct Engine::Waker {
   std::mutex mutex;
   BrokerConsumer* consumer = nullptr;
@@ -33,7 +33,7 @@ struct Engine::Shared {
   Scheduler scheduler;
   std::mutex mutex;
   std::vector<std::pair<LanePtr, PartitionClaim>> late_claims;
-  std::vector<LanePtr> behind;  ///< of these the database has forgotten how far they came
+  std::vector<LanePtr> behind;  ///< lanes whose watermark went backwards in the database
 };
 
 }  // namespace turnstile

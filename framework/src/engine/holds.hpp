@@ -1,5 +1,6 @@
 #pragma once
-// Why a partition makes no progress, as far as this process knows: what the watchdog logs and Consumer::health() reports.
+// Why a partition makes no progress, as far as this process knows. The watchdog logs it, and Consumer::health() reports
+// it.
 
 #include <chrono>
 #include <map>
@@ -15,19 +16,20 @@
 namespace turnstile {
 
 struct Hold {
-  std::optional<Offset> offset;  ///< of the message that waits; nothing: none was read yet
-  std::string why;               ///< one sentence, which does not name the partition
+  std::optional<Offset> offset;  ///< of the message that waits; absent: none was read yet
+  std::string why;               ///< one sentence, without the partition's name
 };
 
-/// It has not moved for `patience`, or what holds it does not end by itself. Inside Scheduler::locked() only.
+/// True if the lane has not moved for `patience`, or if its obstacle does not end by itself. Only inside
+/// Scheduler::locked().
 bool is_stuck(const LaneState& lane, SteadyTime now, std::chrono::milliseconds patience);
 
-/// Looks at one moment: made without the scheduler's lock, asked with it.
+/// A view of one moment. Construct it without the scheduler's lock, and call it with the lock.
 class Holds {
  public:
   /// `limiters` may be null.
   Holds(Scheduler& scheduler, const Limiters* limiters);
-  /// Inside Scheduler::locked() only.
+  /// Only inside Scheduler::locked().
   [[nodiscard]] Hold of(const LaneState& lane, SteadyTime now) const;
 
  private:
@@ -37,7 +39,7 @@ class Holds {
   Scheduler& scheduler_;
   LimitersHealth limiters_;
   std::vector<std::pair<LanePtr, RunState*>> running_;
-  std::map<const TopicState*, LimiterState> limits_;  ///< of the topics that have a limit
+  std::map<const TopicState*, LimiterState> limits_;  ///< of topics with a limit
 };
 
 }  // namespace turnstile

@@ -9,7 +9,7 @@ namespace turnstile {
 
 namespace {
 
-/// What librdkafka keeps of a record besides its key and its payload (measured on 2.0.2).
+/// The memory of librdkafka for a record besides its key and payload (measured on 2.0.2).
 constexpr std::size_t kRecordBytes = 350;
 
 std::size_t bytes_of(const Message& message) {
@@ -28,7 +28,7 @@ void Lane::add(std::unique_ptr<Block> block) {
     const Seq seq = tracker_.end() - 1;
     if (!suspects_.empty()) mark(tracker_.entry(seq));
     if (order_ != Order::key) continue;
-    // Keyless records get streams of their own, out of the way of hashes as far as 64 bits can be.
+    // Each record without a key gets a stream of its own. Its number is as far from hashes as 64 bits allow.
     const KeyHash key = message.key() ? std::hash<std::string_view>{}(*message.key()) : ~(keyless_++);
     tracker_.entry(seq).key = key;
     Stream& stream = streams_[key];
@@ -98,7 +98,8 @@ void Lane::hand_out_by_key(std::size_t most, std::vector<Work>& out) {
       queue_key(*key, stream);
       break;
     }
-    // One of each key, so that a hand-out spreads over keys; more of the same only when it is the last that is ready.
+    // One message of each key, so that a hand-out contains many keys. More of a key only if it is the last that is
+    // ready.
     do {
       give(stream.waiting.front(), out);
       stream.waiting.pop_front();
@@ -112,7 +113,7 @@ void Lane::hand_out_by_key(std::size_t most, std::vector<Work>& out) {
 }
 
 bool Lane::may_join(Seq seq, const std::vector<Work>& out) const {
-  // What has failed runs by itself, so that nobody else is rolled back with it time and again.
+  // A message that has failed runs by itself, so that it does not roll back other messages again and again.
   const Entry& entry = tracker_.entry(seq);
   return out.empty() || !(out.back().alone || out.back().attempt > 1 || entry.alone || entry.attempt > 1);
 }
@@ -166,7 +167,7 @@ void Lane::settle(const Work& work) {
   settled(work.seq);
 }
 
-/// A block is spent when each of its messages is settled, whatever became of older ones.
+/// A block is spent when all its messages are settled, independently of older blocks.
 void Lane::settled(Seq seq) {
   if (!tracker_.settle(seq)) return;
   tracker_.put_aside([this](Seq aside) {
@@ -213,7 +214,7 @@ bool Lane::settle_waiting(Seq seq) {
     Stream& stream = streams_[key];
     std::erase(stream.waiting, seq);
     if (delayed) stream.blocked = false;
-    // A key without messages may still stand among the ready ones: next_key() passes over it.
+    // A key without messages may still be in ready_keys_: next_key() skips it.
     if (stream.waiting.empty() && stream.running == 0 && !stream.queued) streams_.erase(key);
     else queue_key(key, stream);
   }

@@ -1,12 +1,12 @@
 #pragma once
-// A partition's messages between Kafka and the handlers: what may start, in which order, and how far all is settled.
-// Pure: time is an input, no thread, no I/O. Not thread-safe: the scheduler's lock guards it.
+// A partition's messages between Kafka and the handlers: which may start, in which order, and up to which offset all
+// are settled. Pure: time is an input; no threads, no I/O. Not thread-safe: the scheduler's lock protects it.
 //
 //   add() -> [waiting] -> hand_out() -> [running] -> settle() | put_back() | retry()
 //
-// Order::partition  one hand-out at a time; nothing passes a message that waits for its retry
-// Order::key        the same for each key; keys do not wait for one another. No key: free.
-// Order::none       everything is free
+//Order::partition  one hand-out at a time; no message passes a message that waits for its retry
+//Order::key        the same for each key; different keys do not wait for each other; without a key: any order
+//Order::none       any order
 
 #include <chrono>
 #include <cstddef>
@@ -30,61 +30,63 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 
 class Lane {
  public:
-  /// `many`: see OffsetTracker.
+  /// For `many` see OffsetTracker.
   explicit Lane(Order order, std::size_t many = 1'024) : order_(order), tracker_(many) {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  /// Takes a block in; offsets that were taken before are dropped.
+  /// Adds a block. Offsets that were added before are dropped.
   void add(std::unique_ptr<Block> block);
-  /// There is no message between the last one and this offset, and never will be.
+  /// Between the last message and this offset there is no message, and never will be.
   void pass(Offset offset) { tracker_.pass(offset); }
-  /// Gives out at most `most` messages that may start now, in offset order within each key (and, for Order::partition
-  /// and none, over all). The caller reports each of them back exactly once.
+  /// Hands out up to `most` messages that may start now, in offset order within each key (for Order::partition and
+  /// none: in offset order). The caller must report each of them exactly once.
   void hand_out(std::size_t most, SteadyTime now, std::vector<Work>& out);
-  /// These are handed out one at a time, marked as `alone`. With the runs of each that have failed.
+  /// Hands these out one at a time, marked as `alone`. The numbers are the failed runs of each.
   void single_out(std::map<Offset, int> suspects);
-  /// Some of them are not settled, as far as is known.
+  /// Whether a suspect may still be unsettled.
   [[nodiscard]] bool has_suspects() const noexcept { return !suspects_.empty(); }
-  /// Something could be handed out at `now`.
+  /// Whether a message could be handed out at `now`.
   [[nodiscard]] bool ready(SteadyTime now) const;
-  /// When a message that waits for its retry is due, if any waits.
+  /// When the next retry is due, if a message waits for its retry.
   [[nodiscard]] std::optional<SteadyTime> next_due() const;
 
   void settle(const Work& work);
-  /// It was not run: it waits again, at its place.
+  /// The message was not run: it waits again at its place.
   void put_back(const Work& work);
-  /// It comes again at `due`, with that attempt number.
+  /// The message runs again at `due`, as this attempt.
   void retry(const Work& work, SteadyTime due, int attempt);
 
-  /// Messages from number `from` on that wait and do not run, at most `most`: to look up whether they are settled already. They may be
-  /// handed out and settled meanwhile; unless there are none, their blocks stay until return_lent().
+  /// Lends up to `most` messages from number `from` on that wait and do not run. The caller looks up whether they are
+  /// settled already. They may be handed out and settled in the meantime. If the result is not empty, their blocks stay
+  /// until return_lent().
   [[nodiscard]] std::vector<Work> lend_waiting(Seq from, std::size_t most);
-  /// Who has looked up looks at them no more.
+  /// The look-up is over: the caller no longer uses the lent messages.
   void return_lent() noexcept { --lent_; }
-  /// A message that waits turned out to be settled. False, and nothing happens, when it runs meanwhile, or has gone by.
+  /// The message was waiting, and the look-up found it settled. Returns false and does nothing if it runs now, or is
+  /// settled.
   bool settle_waiting(Seq seq);
 
-  /// Offset up to which all is settled; nothing before the first message.
+  /// The offset up to which all messages are settled. Absent before the first message.
   [[nodiscard]] std::optional<Offset> position() const noexcept { return tracker_.position(); }
-  /// The first message; nothing before it.
+  /// The first message. Absent before it arrives.
   [[nodiscard]] std::optional<Offset> first() const noexcept { return tracker_.first(); }
-  /// What was taken, and is not settled.
+  /// The offsets that were added and are not settled.
   [[nodiscard]] std::set<Offset> open_offsets() const { return tracker_.open_offsets(); }
-  /// Behind the last message; nothing before the first.
+  /// The offset after the last message. Absent before the first.
   [[nodiscard]] std::optional<Offset> taken_up_to() const noexcept { return tracker_.taken_up_to(); }
-  /// Messages that are not settled: what the window bounds.
+  /// The number of unsettled messages, which the window limits.
   [[nodiscard]] std::size_t unsettled() const noexcept { return tracker_.unsettled(); }
-  /// Memory of the blocks of which a message is not settled, about.
+  /// Approximate memory of the blocks with unsettled messages.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// The mean size of the messages of the last block; 0: there was none yet.
+  /// The mean size of the messages in the last block. 0: there was none yet.
   [[nodiscard]] std::size_t mean_bytes() const noexcept { return mean_bytes_; }
   [[nodiscard]] std::size_t running() const noexcept { return running_; }
-  /// The oldest message that is not settled: what holds the partition.
+  /// The oldest unsettled message: it blocks the partition.
   [[nodiscard]] const Message* oldest() const;
-  /// The number of the run of `oldest` that is under way, or comes next.
+  /// The number of the attempt of `oldest` that runs now or comes next.
   [[nodiscard]] int attempt_of_oldest() const;
-  /// Blocks of which every message is settled, and at which nobody looks. Destroy them outside the lock.
+  /// Blocks whose messages are all settled, and that no look-up uses. Destroy them outside the lock.
   std::vector<std::unique_ptr<Block>> take_spent() {
     if (lent_ > 0) return {};
     return std::exchange(spent_, {});
@@ -99,12 +101,12 @@ class Lane {
     bool alone = false;
     KeyHash key = 0;
   };
-  /// The messages of one key that are not settled, oldest first; only the run at the front is ever handed out.
+  /// The unsettled messages of a key, oldest first. Only messages at the front are handed out.
   struct Stream {
     std::deque<Seq> waiting;
     int running = 0;
-    bool blocked = false;  ///< its front waits for its retry
-    bool queued = false;   ///< stands in ready_keys_
+    bool blocked = false;  ///< its first message waits for its retry
+    bool queued = false;   ///< it is in ready_keys_
   };
 
   void hand_out_in_sequence(std::size_t most, std::vector<Work>& out);
@@ -127,11 +129,11 @@ class Lane {
   OffsetTracker<Entry> tracker_;
   std::size_t running_ = 0;
   Seq cursor_ = 0;                          ///< first message that was never handed out (partition, none)
-  std::set<Seq> returned_;                  ///< put back, due again, or aside and never handed out (partition, none)
+  std::set<Seq> returned_;                  ///< put back, due again, or set aside and not handed out (partition, none)
   std::multimap<SteadyTime, Seq> delayed_;  ///< wait for their retry
   std::map<KeyHash, Stream> streams_;
-  /// Keys that may start, by the length of their backlog (log2): a long one bounds the whole partition's time, so it
-  /// goes first; every eighth turn takes the shortest, so that nobody starves.
+  /// Keys that may start, by the length of their backlog (log2). A long backlog bounds the time of the whole partition,
+  /// so it goes first. Every eighth turn takes the shortest, so that no key starves.
   static constexpr std::size_t kClasses = 20;
   std::deque<KeyHash> ready_keys_[kClasses];
   unsigned turn_ = 0;
@@ -139,14 +141,14 @@ class Lane {
   struct Held {
     std::unique_ptr<Block> block;
     Seq end = 0;                ///< the number after its last message
-    std::size_t unsettled = 0;  ///< of its messages
+    std::size_t unsettled = 0;  ///< its unsettled messages
     std::size_t bytes = 0;
   };
-  std::deque<Held> blocks_;  ///< those of which a message is not settled, the oldest first
+  std::deque<Held> blocks_;  ///< blocks with unsettled messages, oldest first
   std::size_t bytes_ = 0;    ///< of blocks_
   std::size_t mean_bytes_ = 0;
   std::vector<std::unique_ptr<Block>> spent_;
-  int lent_ = 0;  ///< look-ups that are out
+  int lent_ = 0;  ///< look-ups in progress
 };
 
 }  // namespace turnstile

@@ -5,7 +5,7 @@
 namespace turnstile {
 
 std::uint64_t LogMemory::mark_of(const Message& message) noexcept {
-  // The body's bytes would be a better mark, and cost more than all the rest of the way through a lane.
+  // A hash of the payload would be a better mark, but would cost more than all other work of a lane.
   const std::uint64_t sizes = (message.payload() ? message.payload()->size() + 1 : 0) * 1'000'003 +
                               (message.key() ? message.key()->size() + 1 : 0);
   return static_cast<std::uint64_t>(message.timestamp().time_since_epoch().count()) * 0x9E3779B97F4A7C15U ^ sizes;
@@ -91,8 +91,8 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
   const Log& log = found == logs_.end() ? kNothing : found->second;
   const std::string ends = "it ends at offset " + std::to_string(known.end);
   const bool too_short = known.done && *known.done > known.end;
-  // Kafka drops the offsets of its groups with a topic. It also drops those of a group that has had no members for a week, so that
-  // alone says nothing.
+  // Kafka deletes the offsets of its groups together with a topic. It also deletes the offsets of a group without
+  // members after a week, so a missing offset alone proves nothing.
   if (!known.committed && (log.has_offset || log.gone || log.other_from || too_short)) {
     std::string why = too_short        ? ends + " and the database has settled it up to " + std::to_string(*known.done)
                       : log.has_offset ? "Kafka has dropped the offset that the group had committed"
@@ -106,7 +106,7 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
   }
   const bool cut = too_short || (known.committed && *known.committed > known.end);
   if (cut && log.memory.first()) {
-    // What was read lately is read once more, and compared: so the first of the others is found.
+    // The last records are read again and compared. This finds the first record that differs.
     return {Verdict::Kind::same, std::max(std::min(*log.memory.first(), known.end), known.first), true, {}};
   }
   if (cut) {

@@ -1,11 +1,11 @@
 #pragma once
-// Which messages of a partition are settled, when they settle in any order. Pure; not thread-safe.
+// Which messages of a partition are settled, if they settle in any order. Pure; not thread-safe.
 //
-// A message is known by its number in the order of taking (`seq`, from 0), not by its offset, since offsets have gaps.
-// `Entry` carries what the caller wants to keep with each open message.
+// A message is identified by its number in the order of taking (`seq`, from 0), not by its offset, because offsets have
+// gaps. `Entry` is the caller's data for each open message.
 //
-// What is kept is in proportion to what is not settled: an unsettled message with many settled ones behind it is put aside, so that these
-// can be forgotten.
+// Memory is proportional to the number of unsettled messages. If an unsettled message has many settled ones behind it,
+// it is set aside, so that those can be dropped.
 
 #include <cstddef>
 #include <deque>
@@ -21,11 +21,11 @@ namespace turnstile {
 template <class Entry>
 class OffsetTracker {
  public:
-  /// `many`: so many settled messages behind an unsettled one cost more than putting it aside.
+  /// `many`: with this number of settled messages behind it, an unsettled message is set aside.
   explicit OffsetTracker(std::size_t many = 1'024) : many_(many) {}
 
-  /// Takes a message in. False, and nothing happens, when its offset was taken before: librdkafka can deliver one twice
-  /// in consecutive polls.
+  /// Adds a message. Returns false and does nothing if its offset was added before: librdkafka can deliver a message
+  /// twice in consecutive polls.
   bool take(Offset offset, Entry entry) {
     if (last_taken_ && offset <= *last_taken_) return false;
     if (!last_taken_) first_ = offset;
@@ -35,14 +35,14 @@ class OffsetTracker {
     return true;
   }
 
-  /// There is no message between the last one taken and this offset, and never will be.
+  /// Between the last message and this offset there is no message, and never will be.
   void pass(Offset offset) {
     if (last_taken_ && offset <= *last_taken_) return;
     passed_ = offset;
     settle_gap();
   }
 
-  /// Marks one as settled; settling twice, or one that has gone by, changes nothing. True when it was open.
+  /// Marks a message as settled. A message that is settled or dropped already does not change. True if it was open.
   bool settle(Seq seq) {
     if (!is_open(seq)) return false;
     if (seq < base_) {
@@ -56,11 +56,11 @@ class OffsetTracker {
     return true;
   }
 
-  /// Puts unsettled messages aside that hold up many settled ones, and tells of each: `on_aside(seq)`.
+  /// Sets aside unsettled messages that have many settled ones behind them, and calls `on_aside(seq)` for each.
   template <class OnAside>
   void put_aside(OnAside&& on_aside) {
     while (settled_ >= many_ && settled_ >= open_.size() / 2) {
-      Slot& front = open_.front();  // not settled: those that are were dropped
+      Slot& front = open_.front();  // unsettled, because settled messages at the front were dropped
       on_aside(base_);
       position_ = front.offset + 1;
       aside_.emplace(base_, std::move(front));
@@ -70,13 +70,13 @@ class OffsetTracker {
     }
   }
 
-  /// Every message below it is settled: the offset to commit. Nothing before the first message is taken.
+  /// Every message below it is settled: the offset to commit. Absent before the first message is added.
   [[nodiscard]] std::optional<Offset> position() const noexcept {
     return aside_.empty() ? position_ : std::optional(aside_.begin()->second.offset);
   }
-  /// The first message that was taken.
+  /// The offset of the first message.
   [[nodiscard]] std::optional<Offset> first() const noexcept { return first_; }
-  /// Those that are not settled.
+  /// The offsets of unsettled messages.
   [[nodiscard]] std::set<Offset> open_offsets() const {
     std::set<Offset> offsets;
     for (const auto& [seq, slot] : aside_) offsets.insert(offsets.end(), slot.offset);
@@ -85,20 +85,20 @@ class OffsetTracker {
     }
     return offsets;
   }
-  /// Behind the last one that was taken.
+  /// The offset after the last message.
   [[nodiscard]] std::optional<Offset> taken_up_to() const noexcept {
     return last_taken_ ? std::optional(*last_taken_ + 1) : std::nullopt;
   }
-  /// The oldest message that is not settled, if any is.
+  /// The number of the oldest unsettled message, if there is one.
   [[nodiscard]] std::optional<Seq> oldest() const noexcept {
     if (!aside_.empty()) return aside_.begin()->first;
     return open_.empty() ? std::nullopt : std::optional(base_);
   }
-  /// Number of the oldest message that was not put aside; all before it are settled, or aside.
+  /// The number of the oldest message that is not set aside. All before it are settled or set aside.
   [[nodiscard]] Seq base() const noexcept { return base_; }
-  /// One more than the number of the newest.
+  /// 1 more than the number of the newest message.
   [[nodiscard]] Seq end() const noexcept { return base_ + open_.size(); }
-  /// Messages kept: unsettled ones and those settled behind an unsettled one.
+  /// The messages in memory: unsettled ones, and settled ones behind an unsettled one.
   [[nodiscard]] std::size_t kept() const noexcept { return open_.size() + aside_.size(); }
   [[nodiscard]] std::size_t unsettled() const noexcept { return open_.size() - settled_ + aside_.size(); }
   [[nodiscard]] bool is_open(Seq seq) const noexcept {
@@ -138,12 +138,12 @@ class OffsetTracker {
 
   std::size_t many_;
   std::deque<Slot> open_;
-  std::map<Seq, Slot> aside_;  ///< unsettled, from before base_
+  std::map<Seq, Slot> aside_;  ///< unsettled, numbers below base_
   std::size_t settled_ = 0;    ///< of open_
   Seq base_ = 0;
   std::optional<Offset> first_;
-  std::optional<Offset> position_;  ///< all below it are settled, or aside
-  std::optional<Offset> passed_;    ///< where the gap behind the last message ends
+  std::optional<Offset> position_;  ///< all below it are settled or set aside
+  std::optional<Offset> passed_;    ///< the end of the gap after the last message
   std::optional<Offset> last_taken_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Handlers that run for longer than handler_timeout: their stop_token is set.
+// Sets the stop_token of handlers that run for longer than handler_timeout.
 
 #include <chrono>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace turnstile {
 
-/// To be called often for all that runs. Logs it once for each run.
+/// Call it often for every running handler. It logs once for each run.
 inline void stop_if_overdue(RunState& watch, const TopicPartition& at, const TopicPlan& plan, const RunLog& run_log) {
   const auto running = watch.look();
   if (!running || std::chrono::steady_clock::now() - running->since < plan.handler_timeout || !watch.time_out()) return;

@@ -10,11 +10,11 @@ namespace turnstile {
 
 namespace {
 
-/// How often the watchdog looks: well below any sensible handler_timeout, and nothing to measure.
+/// The interval of the watchdog: well below any sensible handler_timeout, with negligible cost.
 constexpr std::chrono::milliseconds kTick{100};
-/// Between two tries to claim a partition.
+/// The time between two attempts to claim a partition.
 constexpr std::chrono::milliseconds kClaimRetry{500};
-/// How often it is asked whether the store still knows the watermarks that have not moved.
+/// How often it checks whether the store still has the watermarks that have not moved.
 constexpr std::chrono::milliseconds kLookBack{10'000};
 
 }  // namespace
@@ -76,7 +76,8 @@ void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
     for (const auto& lane : lanes) {
       const bool ours = lane->phase == LaneState::Phase::open || lane->phase == LaneState::Phase::draining;
       if (!ours || !lane->place.fence || lane->replaced) continue;
-      // Kafka first: where the store has a watermark, Kafka has had an offset of the group. If it has none any more, its topic is another.
+      // Kafka first: if the store has a watermark, Kafka has had an offset of the group. If that offset is gone, the
+      // topic is another one.
       if (!lane->committed) continue;
       const auto position = lane->lane.position() ? lane->lane.position() : lane->flushed;
       if (!position || (position == lane->flushed && !unmoved_too)) continue;
@@ -89,7 +90,7 @@ void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
   try {
     states = store_->advance_watermarks(updates);
   } catch (const StoreUnavailable& e) {
-    scheduler_.store_failed(e.what());  // told of once, not at every try
+    scheduler_.store_failed(e.what());  // reported once, not at every attempt
     return;
   } catch (const std::exception& e) {
     run_log_->warn(std::string("watermarks not written, they lag until the next time: ") + e.what());
@@ -100,7 +101,7 @@ void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
     const auto now = std::chrono::steady_clock::now();
     for (std::size_t i = 0; i < whose.size(); ++i) {
       LaneState& lane = *whose[i];
-      if (lane.place.fence != updates[i].fence) continue;  // claimed anew meanwhile
+      if (lane.place.fence != updates[i].fence) continue;  // claimed again in the meantime
       switch (states[i]) {
         case WatermarkState::moved: lane.flushed = updates[i].watermark; break;
         case WatermarkState::not_ours:
@@ -176,7 +177,8 @@ void PartitionKeeper::watch_progress(SteadyTime now) {
   }
 }
 
-/// A lane that another member has fenced waits for the rebalance. One that the database fenced, since it has another history, does not.
+/// A lane that another member has fenced waits for the rebalance. A lane that the database fenced because of its other
+/// history need not wait.
 void PartitionKeeper::hurry_after_failover(SteadyTime now) {
   const auto waits = [&](const LaneState& lane) {
     return lane.phase == LaneState::Phase::fenced && lane.place.fence && now < lane.claim_at &&
@@ -210,7 +212,7 @@ void PartitionKeeper::claim_late(SteadyTime now) {
   const auto is_unclaimed = [](const LaneState& lane) {
     return lane.phase == LaneState::Phase::claiming || lane.phase == LaneState::Phase::fenced;
   };
-  // False: it was let go meanwhile.
+  // False: the lane was released in the meantime.
   const auto begin = [&](const LanePtr& lane) {
     const std::lock_guard lock(mutex_);
     if (!scheduler_.locked([&] { return is_unclaimed(*lane); })) return false;
@@ -241,11 +243,12 @@ void PartitionKeeper::claim_late(SteadyTime now) {
     try {
       const auto claims = store_->claim_partitions(settings_.group, {&lane->place.at, 1}, settings_.lock_timeout);
       scheduler_.store_answered();
-      // Until the engine has taken it: another claim would fence this one.
+      // Until the engine has taken the claim: another claim would fence it.
       scheduler_.locked([&] { lane->claim_at = SteadyTime::max(); });
       calls_.claimed(lane, claims.front());
     } catch (const StoreBusy& e) {
-      // The old owner's transaction is still open; the server ends it within its idle timeout, unless it is sending.
+      // The old owner's transaction is still open. The server ends it within its idle timeout, unless it sends
+      // statements.
       scheduler_.locked([&] { lane->unclaimed_why = e.what(); });
     } catch (const std::exception& e) {
       scheduler_.locked([&] { lane->unclaimed_why = e.what(); });

@@ -1,7 +1,8 @@
 #pragma once
-// Two threads that look after time. One writes watermarks on the side (each handler's transaction would queue for their rows), and claims
-// partitions that could not be claimed at their assignment. The other is the watchdog: it cancels handlers that run too long, and says which message holds a
-// partition; it never waits for the store, so that it also speaks while that hangs. Beside them works the purger.
+// Two threads for timed work. One writes watermarks outside of the handlers' transactions, which would queue for those
+// rows. It also claims partitions that could not be claimed at their assignment.
+// The other is the watchdog: it cancels handlers that run too long, and reports which message blocks a partition. It
+// never waits for the store, so that it also reports while the store hangs. The purger runs beside them.
 
 #include <condition_variable>
 #include <functional>
@@ -23,13 +24,13 @@ class PartitionKeeper {
     std::chrono::milliseconds lock_timeout{5'000};
     std::chrono::milliseconds flush_interval{1'000};
     std::shared_ptr<Limiters> limiters{};                ///< may be null
-    bool purge = true;                                   ///< this process takes its turn at deleting old ids
-    std::vector<std::shared_ptr<Retention>> retained{};  ///< of the handlers that keep ids
+    bool purge = true;                                   ///< whether this process takes part in deleting old ids
+    std::vector<std::shared_ptr<Retention>> retained{};  ///< of the handlers that store ids
     std::shared_ptr<Producers> producers{};              ///< null unless producers number their requests
   };
-  /// What the polling thread is to do; called on the keeper's thread, or flush()'s.
+  /// Calls for the polling thread. They are made on the keeper's thread, or the thread of flush().
   struct Calls {
-    std::function<void(LanePtr, PartitionClaim)> claimed;  ///< a claim came late: admit the lane
+    std::function<void(LanePtr, PartitionClaim)> claimed;  ///< a claim succeeded late: admit the lane
   };
   PartitionKeeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,
                   std::shared_ptr<const RunLog> run_log, Calls calls);
@@ -37,13 +38,13 @@ class PartitionKeeper {
   PartitionKeeper(const PartitionKeeper&) = delete;
   PartitionKeeper& operator=(const PartitionKeeper&) = delete;
 
-  /// Writes the watermarks of these now, on the caller's thread; a failure is nothing but a watermark that lags. Not while the store is known
-  /// to be unavailable: its caller would wait for nothing.
+  /// Writes the watermarks of these lanes now, on the caller's thread. A failure only makes the watermarks lag. It does
+  /// nothing while the store is known to be unavailable, because its caller would wait in vain.
   void flush(std::span<const LanePtr> lanes) {
     if (scheduler_.store_available()) flush(lanes, false);
   }
-  /// Waits for a claim of one of these that is under way: once they are let go, it would fence their next owner. None is begun for lanes
-  /// that are no longer claiming or fenced.
+  /// Waits for a claim in progress of one of these lanes: after their release, the claim would fence their next owner.
+  /// No claim begins for lanes that are neither claiming nor fenced.
   void await_claims(std::span<const LanePtr> lanes);
   void stop();
 
@@ -66,9 +67,9 @@ class PartitionKeeper {
   std::condition_variable claimed_;
   bool stopping_ = false;
   SteadyTime next_history_{};  ///< when to ask for the store's history, if a lane is fenced
-  LanePtr claiming_;           ///< whose claim is under way
+  LanePtr claiming_;           ///< the lane whose claim is in progress
   std::thread thread_, watchdog_;
-  std::unique_ptr<Purger> purger_;  ///< null without handlers that keep ids
+  std::unique_ptr<Purger> purger_;  ///< null without handlers that store ids
 };
 
 }  // namespace turnstile

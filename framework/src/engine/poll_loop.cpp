@@ -12,7 +12,8 @@ namespace turnstile {
 
 namespace {
 
-/// Waits on the caller's thread for what the engine does with its queues. Empty once `stop` is set. Throws Halted.
+/// Waits for a permit on the caller's thread; the engine uses its queues instead. Empty once `stop` is set. Throws
+/// Halted.
 Permit wait_for_permit(Limiter& limiter, const Limiters& limiters, const std::stop_token& stop) {
   if (auto permit = limiter.try_acquire_fairly(1)) return permit;
   const auto seat = std::make_shared<PermitSeat>();
@@ -59,15 +60,16 @@ void PollLoop::State::build() {
                                std::move(kept), spec.backends.store, run_log);
 }
 
-/// What the caller settled may have taken effect where no transaction holds it, also where the database has no record of it.
+/// The messages that the caller settled may have taken effect outside of a transaction, even if the database has no
+/// record of them.
 void PollLoop::State::doubt(const TopicPartition& at, const TopicState& topic, Offset below) {
   if (topic.runner.plan().mode != Mode::leased) return;
   Offset& known = in_doubt[at];
   known = std::max(known, below);
 }
 
-/// Writes the watermark now and then: whatever lies below it is in the database, so it says from where to read again if the database
-/// should go back to an earlier time.
+/// Writes the watermark at intervals. Everything below it is in the database. If the database goes back to an earlier
+/// time, the watermark tells where to read again.
 void PollLoop::State::settled(const Message& message, const OwnedPartition& place, const TopicState& topic) {
   if (!place.fence || topic.fails_open()) return;
   const WatermarkUpdate update{*place.fence, message.offset() + 1};
@@ -84,14 +86,14 @@ void PollLoop::State::settled(const Message& message, const OwnedPartition& plac
   }
   try {
     spec.backends.store->advance_watermarks(
-        {&update, 1});  // under another fence nothing is done, which the next message tells
+        {&update, 1});  // under another fence this does nothing, and the next message reports it
   } catch (const std::exception& e) {
     run_log->debug(place.at, topic.runner.plan().handler, message.offset(),
                    std::string("its watermark was not written, it lags until the next time: ") + e.what());
   }
 }
 
-/// The number of the run that is about to start.
+/// The number of the attempt that is about to start.
 int PollLoop::State::attempt_of(const Message& message, const OwnedPartition& place) {
   const int next = place.suspicion ? 1 + place.suspicion->deaths(message.offset()) : 1;
   const std::lock_guard lock(mutex);
@@ -123,7 +125,8 @@ void PollLoop::State::ran(const OwnedPartition& place) {
   if (const auto mine = places.find(place.at); mine != places.end()) mine->second.suspicion = nullptr;
 }
 
-/// After ReadAgain the first call says that the caller has sought; any other says that the partition was taken away.
+/// The first call after ReadAgain means that the caller has sought the partition. Any other call means that it was
+/// revoked.
 void PollLoop::State::revoked(const TopicPartition& at) {
   {
     const std::lock_guard lock(mutex);
@@ -136,7 +139,8 @@ void PollLoop::State::revoked(const TopicPartition& at) {
   release({&at, 1});
 }
 
-/// Nothing of these runs any more: their next owners need not suspect that a message has killed us.
+/// Nothing of these partitions runs any more: their next owners need not suspect that a message has killed this
+/// process.
 void PollLoop::State::release(std::span<const TopicPartition> partitions) {
   std::vector<Trials::Release> released;
   std::vector<WatermarkUpdate> watermarks;
@@ -165,13 +169,13 @@ void PollLoop::State::release(std::span<const TopicPartition> partitions) {
   }
 }
 
-/// What was running when a process died runs alone: nothing else is to die with it, or to be suspected.
+/// A message that ran when a process died runs alone, so that no other message dies with it or becomes a suspect.
 UnitResult PollLoop::State::run(TopicState& topic, const Work& work, const OwnedPartition& place, RunState& watch) {
   std::shared_lock together(quiet, std::defer_lock);
   std::unique_lock alone(quiet, std::defer_lock);
   const bool is_suspect = place.suspicion && place.suspicion->is_suspect(work.message->offset());
   {
-    const std::lock_guard queue(door);  // a suspect that waits to run alone lets no other message begin
+    const std::lock_guard queue(door);  // while a suspect waits to run alone, no other message begins
     if (is_suspect) alone.lock();
     else together.lock();
   }
@@ -295,7 +299,8 @@ Settled PollLoop::handle(const Message& message) {
 
 void PollLoop::stop() noexcept { state_->stop.request(); }
 
-/// As a Consumer commits: by Kafka's offset a later owner knows what was settled, and it starts at the database's watermark anyway.
+/// As a Consumer commits: Kafka's offset tells a later owner which messages were settled. That owner starts at the
+/// database's watermark in any case.
 bool PollLoop::may_commit(const TopicPartitionOffset& position) const {
   const std::lock_guard lock(state_->mutex);
   const auto doubted = state_->in_doubt.find(position.at);

@@ -1,4 +1,4 @@
-// The partitions of a PollLoop: whose they are, and where its caller reads them from.
+// The partitions of a PollLoop: their claims, and where the caller reads them from.
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ namespace turnstile {
 
 namespace {
 
-/// How long the broker may take to say where a log begins and ends.
+/// How long the broker may take to return where a log begins and ends.
 constexpr std::chrono::seconds kKafkaWait{5};
 
 [[noreturn]] void throw_read_again(const TopicPartition& at, Offset from) {
@@ -46,7 +46,7 @@ OwnedPartition PollLoop::State::place_of(const Message& message, const TopicStat
   const Claimed claimed = topic.fails_open() ? Claimed{claim(at, topic)} : claim_from(at, topic, known);
   place.fence = claimed.claim.fence;
   place.incarnation = claimed.claim.incarnation;
-  topic.runner.find_dead(place, std::nullopt);  // where its caller starts, the caller knows
+  topic.runner.find_dead(place, std::nullopt);  // only the caller knows where it starts
   if (const auto it = in_doubt.find(at); it != in_doubt.end())
     place.in_doubt = std::make_shared<const SettledOffsets>(SettledOffsets{it->second});
   guard(place, claimed.claim, message.offset());
@@ -56,7 +56,7 @@ OwnedPartition PollLoop::State::place_of(const Message& message, const TopicStat
   return place;
 }
 
-/// Call with the mutex held.
+/// Call it with the mutex held.
 PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState& topic) {
   try {
     return spec.backends.store->claim_partitions(spec.config.group(), {&at, 1}, topic.runner.services().lock_timeout)
@@ -66,10 +66,11 @@ PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState
   }
 }
 
-/// With a watermark, which is that of the first message where there was none: before anything is settled, so that nobody who settles a
-/// later message than the first one passes it over. Another member may claim the partition before it is written, and may then have a
-/// later first message. Offsets of another log than the one that was settled mean nothing there: its incarnation begins.
-/// Call with the mutex held.
+/// Claims the partition. If it has no watermark, the first message's offset becomes its watermark. It is written before
+/// anything is settled, so that a process that settles a later message than the first cannot skip the first.
+/// Another member may claim the partition before the watermark is written, and may have a later first message. If the
+/// log is another one than the settled log, old offsets have no meaning, and its incarnation begins. Call it with the
+/// mutex held.
 PollLoop::State::Claimed PollLoop::State::claim_from(const TopicPartition& at, const TopicState& topic,
                                                      const Known& known) {
   for (;;) {
@@ -82,7 +83,7 @@ PollLoop::State::Claimed PollLoop::State::claim_from(const TopicPartition& at, c
       begin_incarnation(claimed, known.first);
       return {claimed};
     }
-    const auto done = std::max({claimed.watermark, claimed.progress, known.settled});  // nothing is less than any
+    const auto done = std::max({claimed.watermark, claimed.progress, known.settled});  // absent is the lowest value
     auto first = known.another_log;
     if (!first && done) first = begin_of_another_log(at, topic, known.message, *done);
     if (first) {
@@ -103,9 +104,10 @@ void PollLoop::State::begin_incarnation(PartitionClaim& claim, Offset first) {
   claim.progress.reset();
 }
 
-/// Of another log than the one of which all below `done` was settled: where to begin to read it. Nothing: it is that log, as far as can be
-/// told. Kafka is asked only where `message` lies below `done`: it is in the log that Kafka has, and so is what follows it. Without `done`:
-/// at its offset another record was handled.
+/// Returns where to begin reading, if Kafka has another log than the one whose messages below `done` are settled.
+/// Absent: as far as known, it is that log.
+/// Kafka is asked only if `message` lies below `done`. `message` is in Kafka's log, and so are the messages after it.
+/// Without `done`: another record was handled at its offset.
 std::optional<Offset> PollLoop::State::begin_of_another_log(const TopicPartition& at, const TopicState& topic,
                                                             Offset message, std::optional<Offset> done) const {
   if ((done && message >= *done) || !spec.backends.broker) return std::nullopt;
@@ -113,12 +115,13 @@ std::optional<Offset> PollLoop::State::begin_of_another_log(const TopicPartition
     const auto consumer = spec.backends.broker->open_consumer();
     const auto bounds = consumer->bounds(at, kKafkaWait);
     if (!bounds || (done && bounds->second >= *done)) return std::nullopt;
-    if (message >= bounds->second) return std::nullopt;  // the loop reads a topic of that name somewhere else
+    if (message >= bounds->second) return std::nullopt;  // the loop reads a topic of that name from another Kafka
     const std::string why =
         done
             ? "it ends at offset " + std::to_string(bounds->second) + ", and was settled up to " + std::to_string(*done)
             : "offset " + std::to_string(message) + " holds another record than the one that was handled there";
-    // Kafka drops the group's offset with a topic. Where it has one, records were cut off the log's end, or the caller has committed since.
+    // Kafka deletes the group's offset together with a topic. If there is an offset, records were cut off the log's
+    // end, or the caller has committed since.
     if (topic.runner.plan().knows_by_offset() && consumer->committed({&at, 1}, kKafkaWait).front()) {
       run_log->error(at, "the topic was recreated, or records were cut off its end: " + why +
                              ". Its records below what was settled cannot be distinguished from those that were, and "
@@ -136,8 +139,7 @@ std::optional<Offset> PollLoop::State::begin_of_another_log(const TopicPartition
   }
 }
 
-/// Where another log begins, if the record at this offset was another one when this loop handled it.
-/// Call with the mutex held.
+/// Where another log begins, if this loop has handled another record at this offset. Call it with the mutex held.
 std::optional<Offset> PollLoop::State::look_at_record(const TopicPartition& at, const TopicState& topic,
                                                       const Message& message) {
   if (!topic.needs_store() || topic.fails_open() || !spec.backends.broker) return std::nullopt;
@@ -150,8 +152,8 @@ std::optional<Offset> PollLoop::State::look_at_record(const TopicPartition& at, 
   return first;
 }
 
-/// A caller that has not called revoked() reads lower offsets than before: of another log, if that ends below what was settled.
-/// Call with the mutex held.
+/// The caller has not called revoked(), and reads lower offsets than before. It is another log if that log ends below
+/// the settled offset. Call it with the mutex held.
 std::optional<Offset> PollLoop::State::has_gone_back(const TopicPartition& at, const TopicState& topic,
                                                      Offset message) {
   const auto known = progress.find(at);
@@ -161,7 +163,7 @@ std::optional<Offset> PollLoop::State::has_gone_back(const TopicPartition& at, c
   return begin_of_another_log(at, topic, message, *known->second.settled);
 }
 
-/// Call with the mutex held.
+/// Call it with the mutex held.
 void PollLoop::State::forget_the_old_log(const TopicPartition& at) {
   handled.erase(at);
   gone_back.erase(at);
@@ -170,8 +172,9 @@ void PollLoop::State::forget_the_old_log(const TopicPartition& at) {
   dropped.erase(at);
 }
 
-/// What lies between the watermark and the first message was settled, as its caller believes. The database may have lost that since, with
-/// the process that could have noticed it. Where nothing lies between them, the same message is the next one after the seek.
+/// The caller believes that the messages between the watermark and the first message were settled. The database may
+/// have lost them, together with the process that could have noticed it. If no message lies between them, the same
+/// message comes again after the seek.
 void PollLoop::State::start_at_the_watermark(const Message& message, const TopicState& topic, const Claimed& claimed) {
   const TopicPartition at{std::string(message.topic()), message.partition()};
   const auto been = gone_back.extract(at);
@@ -195,7 +198,7 @@ void PollLoop::State::start_at_the_watermark(const Message& message, const Topic
                   {at, from});
 }
 
-/// Nothing where no broker says it: without one, for a topic that it does not have, and while it does not answer.
+/// Absent without a broker, for a topic that it does not have, and while it does not answer.
 std::optional<Offset> PollLoop::State::begin_of_log(const TopicPartition& at) const {
   if (!spec.backends.broker) return std::nullopt;
   try {
@@ -210,7 +213,8 @@ std::optional<Offset> PollLoop::State::begin_of_log(const TopicPartition& at) co
   return std::nullopt;
 }
 
-/// A seek below the log's start is answered by auto.offset.reset, which can be the log's end. `message` is there, so it bounds the answer.
+/// After a seek below the log's start, auto.offset.reset applies, and can mean the log's end. `message` exists, so it
+/// bounds the result.
 Offset PollLoop::State::not_below_the_log(const TopicPartition& at, Offset from, Offset message) const {
   const Offset first = std::min(begin_of_log(at).value_or(from), message);
   if (from >= first) return from;
@@ -221,14 +225,14 @@ Offset PollLoop::State::not_below_the_log(const TopicPartition& at, Offset from,
   return first;
 }
 
-/// Throws ReadAgain where it was not another member, but another history of the database.
+/// Throws ReadAgain if the reason was not another member but another history of the database.
 void PollLoop::State::fenced(const OwnedPartition& place, const TopicState& topic, Offset message) {
   const std::lock_guard lock(mutex);
   const auto found = places.find(place.at);
   if (found == places.end() || found->second.fence != place.fence || topic.fails_open()) return;
   if (spec.backends.store->history() == place.fence->history) return;
   const Progress& known = progress[place.at];
-  // An owner that takes over before the caller has read it again knows only what the database says.
+  // An owner that takes over before the caller has read the messages again knows only the database.
   const Claimed claimed = claim_from(
       place.at, topic,
       {.message = message, .first = known.first, .settled = known.settled, .incarnation = place.incarnation});
@@ -239,7 +243,7 @@ void PollLoop::State::fenced(const OwnedPartition& place, const TopicState& topi
   throw_read_again(place.at, read_again[place.at] = not_below_the_log(place.at, from, message));
 }
 
-/// The caller drops the message: nothing that is known of the partition says where the next one stands.
+/// The caller drops the message, so nothing that is known of the partition tells which message comes next.
 void PollLoop::State::throw_fenced(const Message& message, const std::string& why) {
   const TopicPartition at{std::string(message.topic()), message.partition()};
   {
@@ -253,8 +257,8 @@ void PollLoop::State::throw_fenced(const Message& message, const std::string& wh
   throw Fenced(where(message) + ": " + why);
 }
 
-/// How far the last owner came is not known here: it can have had a window of messages in hand, behind what is settled. Nor is it known
-/// where the caller begins: of those that it has in hand, `message` is only the first that came here.
+/// The progress of the last owner is unknown here: it can have taken a window of messages beyond the settled ones. The
+/// caller's start is unknown too: `message` is only the first of its messages that came here.
 void PollLoop::State::guard(OwnedPartition& place, const PartitionClaim& claim, Offset message) {
   place.guard = claim.fence;
   const auto window = spec.config.consumer.window;
@@ -263,14 +267,14 @@ void PollLoop::State::guard(OwnedPartition& place, const PartitionClaim& claim, 
   if (place.suspicion) unproved[place.at] = window;
 }
 
-/// Mode none needs no store. Where the program has one all the same, it finds messages that kill their process there.
+/// Mode at_least_once needs no store. If the program has a store, it finds messages that kill their process there too.
 void PollLoop::State::guard_unfenced(OwnedPartition& place, const TopicState& topic, Offset message) {
   try {
     guard(place, claim(place.at, topic), message);
   } catch (const std::exception& e) {
     run_log->info(
         place.at,
-        std::string("mode none goes on without the database, which finds messages that kill their process: ") +
+        std::string("mode at_least_once goes on without the database, which finds messages that kill their process: ") +
             e.what());
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
-// What a PollLoop knows: poll_loop.cpp handles messages, poll_loop_claims.cpp claims partitions and says where they are read from.
+// The state of a PollLoop. poll_loop.cpp handles messages. poll_loop_claims.cpp claims partitions and decides where
+// they are read from.
 
 #include <atomic>
 #include <condition_variable>
@@ -23,12 +24,12 @@
 namespace turnstile {
 
 struct PollLoop::State {
-  /// stop() may come from a signal handler, which must not wake a thread: a thread of this looks for it.
+  /// A signal handler may call stop(), and must not wake a thread. So a thread of this class checks the flag.
   class Stop {
    public:
     void request() noexcept { requested_.store(true, std::memory_order_release); }
     [[nodiscard]] bool is_requested() const noexcept { return requested_.load(std::memory_order_acquire); }
-    /// Call once, before token() is used. `look`: what else that thread is to look at.
+    /// Call it once, before token() is used. The thread also calls `look` each time.
     void start_looking(std::function<void()> look) {
       thread_ = std::jthread([this, look = std::move(look)](const std::stop_token& end) {
         while (!end.stop_requested()) {
@@ -39,7 +40,7 @@ struct PollLoop::State {
       });
     }
     [[nodiscard]] std::stop_token token() const noexcept { return source_.get_token(); }
-    /// Ends early once `stop` is set.
+    /// Returns early once `stop` is set.
     static void sleep(std::chrono::milliseconds time, const std::stop_token& stop) {
       std::mutex mutex;
       std::condition_variable_any wake;
@@ -48,7 +49,7 @@ struct PollLoop::State {
     }
 
    private:
-    /// How soon what waits or runs learns of stop(), and a handler of the end of its handler_timeout.
+    /// How soon waits and handlers notice stop(), and how soon a handler notices the end of its handler_timeout.
     static constexpr std::chrono::milliseconds kLook{50};
     static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
     std::atomic<bool> requested_{false};
@@ -60,60 +61,63 @@ struct PollLoop::State {
   std::once_flag built;
   std::shared_ptr<const RunLog> run_log;
   std::map<std::string, std::unique_ptr<TopicState>, std::less<>> topics;
-  std::unique_ptr<Purger> purger;  // null without handlers that keep ids
+  std::unique_ptr<Purger> purger;  // null without handlers that store ids
   std::shared_ptr<Relay> relay;    // null without a broker or a store
-  /// What runs on its caller's thread.
+  /// A handler that runs on its caller's thread.
   struct Running {
     RunState& watch;
     const TopicPartition& at;
     const TopicPlan& plan;
   };
-  std::mutex watching;         // guards `running`
-  std::list<Running> running;  // of the handlers, for their handler_timeout
-  Stop stop;                   // its thread looks at `running`
-  std::mutex mutex;            // guards what follows
+  std::mutex watching;         // protects `running`
+  std::list<Running> running;  // running handlers, for their handler_timeout
+  Stop stop;                   // its thread checks `running`
+  std::mutex mutex;            // protects the following members
   std::map<TopicPartition, OwnedPartition> places;
-  /// Of a partition that was claimed: what was settled under its fence.
+  /// Of a claimed partition: what was settled under its fence.
   struct Progress {
     Offset first = 0;                 ///< the first message
-    Offset last = 0;                  ///< the one that came last
-    std::optional<Offset> settled{};  ///< one past the last
+    Offset last = 0;                  ///< the last message
+    std::optional<Offset> settled{};  ///< the offset after the last settled message
     SteadyTime next_flush{};
   };
   std::map<TopicPartition, Progress> progress;
-  std::map<TopicPartition, LogMemory>
-      handled;  ///< the last records that came, also of partitions that were taken away since
-  /// From where. Until revoked() is called once, each message of the partition throws ReadAgain.
+  std::map<TopicPartition, LogMemory> handled;  ///< the last records of each partition, including revoked partitions
+  /// Where to read from. Until revoked() is called once, each message of the partition throws ReadAgain.
   std::map<TopicPartition, Offset> read_again;
-  /// The watermark for which the caller was sent back; until its next message. By a second revoked() before that the seek means nothing
-  /// any more: the partition was taken away, and comes back where Kafka says. The same where that message throws Fenced: it is dropped.
+  /// The watermark that the last ReadAgain named, until the next message of the partition. A second revoked() before
+  /// that message deletes it, because the seek has no effect any more: the partition was revoked, and comes back where
+  /// Kafka tells. It is also deleted if that message throws Fenced, because the caller drops the message.
   std::map<TopicPartition, Offset> gone_back;
-  /// Mode leased: below which the caller had settled everything when it was sent back. Until a message from there on is settled.
+  /// Mode leased: the caller had settled everything below this offset when it was sent back. Kept until a message from
+  /// there on is settled.
   std::map<TopicPartition, Offset> in_doubt;
-  /// The first message that threw Fenced: the caller has dropped it, so what it hands in next says nothing of those from there on. Until
-  /// one of them is settled, or the partition is taken away.
+  /// The first message that threw Fenced. The caller has dropped it, so its next message tells nothing about the
+  /// messages from there on. Kept until one of them is settled, or the partition is revoked.
   std::map<TopicPartition, Offset> dropped;
-  /// Which attempt is next, of messages that failed and that the caller is to handle again. Until they are settled, or taken away.
+  /// The next attempt of messages that failed and that the caller must handle again. Kept until they are settled, or
+  /// revoked.
   std::map<TopicPartition, std::map<Offset, int>> attempts;
-  std::map<TopicPartition, std::size_t> unproved;  ///< under suspicion: so many messages have to run until it is over
-  std::vector<std::unique_ptr<InboxSession>> sessions;  // idle ones
-  std::mutex door;                                      // to `quiet`: in the order of coming
-  std::shared_mutex quiet;                              // shared: a message runs; exclusive: one runs alone
+  /// Partitions under suspicion: how many messages must run until the suspicion is over.
+  std::map<TopicPartition, std::size_t> unproved;
+  std::vector<std::unique_ptr<InboxSession>> sessions;  // idle sessions
+  std::mutex door;                                      // the way to `quiet`, in the order of arrival
+  std::shared_mutex quiet;                              // shared: a message runs; exclusive: a message runs alone
 
   void build();
   OwnedPartition place_of(const Message& message, const TopicState& topic);
   PartitionClaim claim(const TopicPartition& at, const TopicState& topic);
-  /// What this loop knows of a partition that it is about to claim.
+  /// What this loop knows of a partition before it claims it.
   struct Known {
-    Offset message = 0;                   ///< the one that came last
-    Offset first = 0;                     ///< the first one
-    std::optional<Offset> settled{};      ///< below it all is, as this loop saw it
-    std::optional<Offset> another_log{};  ///< where another log begins that has replaced the one that was settled
+    Offset message = 0;                   ///< the last message
+    Offset first = 0;                     ///< the first message
+    std::optional<Offset> settled{};      ///< all below it is settled, as this loop saw it
+    std::optional<Offset> another_log{};  ///< where another log begins that has replaced the settled one
     std::int32_t incarnation = 0;         ///< under which it owned the partition until now
   };
   struct Claimed {
     PartitionClaim claim;
-    bool another_log = false;  ///< Kafka has another log under its name than the one that was settled
+    bool another_log = false;  ///< Kafka has another log under this name than the settled one
   };
   Claimed claim_from(const TopicPartition& at, const TopicState& topic, const Known& known);
   void begin_incarnation(PartitionClaim& claim, Offset first);
@@ -138,7 +142,7 @@ struct PollLoop::State {
   void revoked(const TopicPartition& at);
   void release(std::span<const TopicPartition> partitions);
   UnitResult run(TopicState& topic, const Work& work, const OwnedPartition& place, RunState& watch);
-  /// While this lives, the loop's thread looks at it.
+  /// While this object lives, the loop's thread checks the run.
   class Watched {
    public:
     Watched(State& state, const Running& run) : state_(state) {

@@ -13,20 +13,20 @@ namespace {
 
 using std::chrono::steady_clock;
 
-/// How long one unit should take: long enough that the cost of a commit (0.3 to 1 ms here) is spread over many messages,
-/// short enough that a rival who meets its ids does not wait for long (hazard: id-in-two-partitions).
+/// How long a unit should take. It is long enough to spread the cost of a commit (0.3 to 1 ms here) over many messages.
+/// It is short enough that a concurrent transaction with its ids waits only briefly (hazard: id-in-two-partitions).
 constexpr double kTransactionNs = 50e6;
-/// Without a transaction only the hand-over (a few microseconds) is spread.
+/// Without a transaction, only the cost of the hand-over (a few microseconds) is spread.
 constexpr double kPlainNs = 1.5e6;
-/// How many messages the first unit of a topic has, when nothing is known of its handler.
+/// The size of a topic's first unit, when nothing is known of its handler.
 constexpr std::size_t kFirstUnit = 8;
-/// A transaction that takes less than this a message is short: it costs processors, not waiting.
+/// A transaction that takes less than this for each message is short: it uses processors and does not wait.
 constexpr double kShortNs = 5e6;
-/// How many messages are taken of a partition when nothing is known of their size.
+/// How many messages of a partition are taken when nothing is known of their size.
 constexpr std::size_t kFirstTake = 16;
-/// After this an offset that was handed to Kafka and of which nothing was heard is handed to it again.
+/// After this time without a result, an offset is passed to Kafka again.
 constexpr std::chrono::seconds kCommitForgotten{30};
-/// So few messages are not worth a transaction of their own while the processors are busy with others.
+/// This few messages are not worth a transaction of their own while the processors are busy with others.
 constexpr std::size_t kFewMessages = 16;
 
 }  // namespace
@@ -85,7 +85,7 @@ bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
       slot.watch.reset();
     }
     std::vector<Permit> unusable = unusable_permits(picked);
-    if (!starved.empty() || !unusable.empty()) {  // also when there is a look-up to do: nobody else asks
+    if (!starved.empty() || !unusable.empty()) {  // also if there is a look-up to do: no other thread requests it
       ++asking_;
       lock.unlock();
       unusable.clear();
@@ -94,7 +94,7 @@ bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
       --asking_;
     }
     if (picked) {
-      if (waiting_ > 0) work_.notify_one();  // there may be more: each that is woken wakes the next
+      if (waiting_ > 0) work_.notify_one();  // there may be more: each woken worker wakes the next
       return true;
     }
     if (!delivered_to_.empty()) continue;
@@ -107,16 +107,16 @@ bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
   return false;
 }
 
-/// Waits in the limiter's line, with all others of this process who want its permits.
+/// Waits in the limiter's line, with the other users of its permits in this process.
 void Scheduler::ask_for_permit(TopicState& topic) {
   topic.limiter->acquire_later(1, Priority::normal, [bell = bell_, &topic](Permit permit) {
-    // What is left of the permit is given back when both locks are released: that may call us again, for the next one.
+    // The permit is returned when both locks are released. That may call this function again, for the next permit.
     const std::lock_guard ringing(bell->mutex);
     if (bell->scheduler != nullptr) bell->scheduler->deliver(topic, permit);
   });
 }
 
-/// Takes it if there is a worker for it.
+/// Takes the permit if there is a worker for it.
 void Scheduler::deliver(TopicState& topic, Permit& permit) {
   {
     const std::lock_guard lock(mutex_);
@@ -129,7 +129,7 @@ void Scheduler::deliver(TopicState& topic, Permit& permit) {
   work_.notify_one();
 }
 
-/// What was delivered, and nobody will use soon: no lane of its topic is ready, or all workers are busy.
+/// Delivered permits that no worker will use soon: no lane of their topic is ready, or all workers are busy.
 std::vector<Permit> Scheduler::unusable_permits(bool picked) {
   std::vector<Permit> all;
   if (picked && waiting_ > 0) return all;
@@ -165,7 +165,7 @@ bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::
   const bool entered = topic.needs_store() && breaker_.enter(now);
   const bool unclaimed = topic.needs_store() && !entered;
   if (unclaimed && !topic.fails_open()) return false;
-  // Where suspects are, the permit comes last: given back under our lock, it would ring us.
+  // With suspects the permit is taken last: if it were returned under this lock, it would call the scheduler.
   const bool careful = lane->lane.has_suspects();
   const auto undo = [&] {
     for (const Work& work : unit.works) lane->lane.put_back(work);
@@ -203,7 +203,7 @@ bool Scheduler::find_permit(TopicState& topic, Unit& unit, std::vector<TopicStat
   return false;
 }
 
-/// For a message that was running when a process died: nothing else is to die with it, or to be suspected.
+/// For a message that ran when a process died: no other message may die with it or become a suspect.
 bool Scheduler::is_quiet_for(const LanePtr& lane) {
   if (all_idle_unlocked()) return true;
   wants_quiet_ = lane;
@@ -216,8 +216,9 @@ void Scheduler::want_no_quiet(std::span<const LanePtr> lanes) {
   work_.notify_all();
 }
 
-/// More short transactions at once than there are processors only queue for these. A message that comes while as many run waits
-/// for the first to end, and shares the next one with what has come meanwhile; no longer than a short transaction takes.
+/// More concurrent short transactions than processors only queue for processors. If that many run, a new message waits
+/// for the first of them to end. It then shares the next transaction with the messages that came in the meantime. It
+/// waits no longer than a short transaction takes.
 bool Scheduler::is_crowded(const LaneState& lane, SteadyTime now) {
   const TopicState& topic = lane.topic;
   if (!topic.needs_store() || topic.mean_ns <= 0 || topic.mean_ns > kShortNs) return false;
@@ -282,7 +283,7 @@ void Scheduler::finish(Unit& unit, UnitResult result, WorkerSlot& slot) {
     }
     LaneState& lane = *unit.lane;
     spent = lane.lane.take_spent();
-    feed = broken_.has_value();  // the polling thread is to see it
+    feed = broken_.has_value();  // the polling thread must see it
     if (lane.wants_feed && has_room(lane.lane)) {
       lane.wants_feed = false;
       feed = true;
@@ -305,7 +306,7 @@ void Scheduler::apply(Unit& unit, UnitResult& result, SteadyTime now) {
     lane.lane.return_lent();
     for (std::size_t i = 0; i < unit.works.size(); ++i) {
       if (result.verdicts[i].kind != Verdict::Kind::settled) continue;
-      // One that was handed out meanwhile is reported by who runs it.
+      // If the message was handed out in the meantime, the worker that runs it reports it.
       if (lane.phase != LaneState::Phase::open || !lane.lane.settle_waiting(unit.works[i].seq))
         --result.counts.duplicates;
     }
@@ -324,7 +325,8 @@ void Scheduler::apply(Unit& unit, UnitResult& result, SteadyTime now) {
     TopicState& topic = lane.topic;
     topic.mean_ns = topic.mean_ns <= 0 ? mean : topic.mean_ns * 0.75 + mean * 0.25;
   }
-  // Where one has failed there may be more: small units first, so that the good ones between them do not run time and again.
+  // After a failure there may be more. Small units come first, so that the good messages between failing ones do not
+  // run again and again.
   if (result.counts.rerun > 0) lane.unit_most = 1;
   else if (result.counts.retried + result.counts.dead == 0 && lane.unit_most < lane.topic.runner.plan().batch)
     lane.unit_most *= 2;
@@ -343,7 +345,8 @@ std::optional<std::string> Scheduler::broken() const {
 void Scheduler::fence_unlocked(LaneState& lane, SteadyTime now, const std::string& why) {
   if (lane.phase != LaneState::Phase::open) return;
   lane.phase = LaneState::Phase::fenced;
-  // The rebalance that made another one the owner should reach us soon; if it does not, nobody else reads this partition.
+  // The rebalance that made another member the owner should arrive soon. If it does not, no other member reads this
+  // partition.
   lane.claim_at = now + std::chrono::seconds(10);
   run_log_->warn(lane.place.at,
                  "fenced: what is not committed is dropped, and the partition is claimed again (" + why + ")");
@@ -428,7 +431,7 @@ std::size_t Scheduler::room(LaneState& lane) {
   return std::clamp<std::size_t>((window_.bytes - lane.lane.bytes()) / mean, 1, count);
 }
 
-/// A quarter of the window at a time: taking records one by one would cost a lock each.
+/// At least a quarter of the window: each take costs a lock, so taking records one by one would be expensive.
 bool Scheduler::has_room(const Lane& lane) const noexcept {
   return lane.unsettled() + std::max<std::size_t>(window_.messages / 4, 1) <= window_.messages &&
          lane.bytes() <= window_.bytes - window_.bytes / 4;
@@ -454,10 +457,11 @@ std::vector<TopicPartitionOffset> Scheduler::positions_to_commit() {
   std::vector<TopicPartitionOffset> moved;
   for (const auto& lane : lanes_) {
     if (lane->replaced) continue;
-    // Also where nothing has come yet: the last owner may have died between its database's commit and Kafka's.
+    // Also if no message has come yet: the last owner may have died between the commits of its database and of Kafka.
     const auto position = lane->lane.position() ? lane->lane.position() : lane->start;
     if (!position || position == lane->committed) continue;
-    // By Kafka's offset the next owner knows what was settled, and it starts at the database's watermark anyway.
+    // Kafka's offset tells the next owner which messages were settled. That owner starts at the database's watermark in
+    // any case.
     if (lane->place.in_doubt && *position < lane->place.in_doubt->below) continue;
     if (position == lane->committing && now - lane->committing_since < kCommitForgotten) continue;
     lane->committing = position;

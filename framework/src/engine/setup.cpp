@@ -20,10 +20,11 @@ namespace turnstile {
 namespace {
 
 constexpr std::chrono::milliseconds kDescribeWait{10'000};
-/// So many topics are named in an error.
+/// How many topics an error names.
 constexpr std::size_t kMostTopics = 10;
 
-/// What the environment says of the topics that only the program names. Gives the variables that mean nothing to it.
+/// Adds the environment's settings of topics that only the program names. Returns the variables that match none of
+/// them.
 std::vector<std::string> add_environment(ConsumerSpec& spec, std::vector<std::string>& problems) {
   std::set<std::string> topics;
   for (const auto& [name, pipeline] : spec.topics) topics.insert(name);
@@ -32,7 +33,7 @@ std::vector<std::string> add_environment(ConsumerSpec& spec, std::vector<std::st
   return unread_variables(topics, spec.config);
 }
 
-/// The topics that the program has, and which of them this name may mean.
+/// Lists the program's topics, and those that this name may stand for.
 std::string known_topics(const std::set<std::string>& topics, const std::string& name) {
   if (topics.empty()) return "known: none";
   std::string text = "known: ";
@@ -46,14 +47,14 @@ std::string known_topics(const std::set<std::string>& topics, const std::string&
   return text + (near ? "; did you mean '" + std::string(*near) + "'?" : "");
 }
 
-/// Settings with what code and configuration say; reports what contradicts itself.
+/// The settings of code and configuration together. It reports contradictions.
 std::vector<TopicSettings> effective_settings(const ConsumerSpec& spec, bool caller_raises,
                                               std::vector<std::string>& problems) {
   std::vector<TopicSettings> all;
   std::set<std::string> names;
   std::map<std::string, std::string> handlers;  // handler id -> topic
   Config config = spec.config;
-  if (spec.backends.store && !config.postgres) config.postgres.emplace();  // a store of the program's own will do
+  if (spec.backends.store && !config.postgres) config.postgres.emplace();  // the program's own store is enough
   for (const auto& [name, pipeline] : spec.topics) {
     const auto configured = spec.config.topics.find(name);
     const TopicSettings settings =
@@ -82,7 +83,7 @@ std::vector<TopicSettings> effective_settings(const ConsumerSpec& spec, bool cal
   return all;
 }
 
-/// Offsets and producers' numbers are counted for each group by itself.
+/// Each group counts offsets and producers' numbers by itself.
 void check_counting_group(InboxStore& store, HandlerId handler, const TopicPlan& plan, const std::string& group) {
   const std::string first = store.first_group(handler, group);
   if (first == group) return;
@@ -96,7 +97,7 @@ void check_counting_group(InboxStore& store, HandlerId handler, const TopicPlan&
        plan.topic + "\"]"});
 }
 
-/// Nobody has named the handler.
+/// The handler has no name of its own.
 void check_first_group(InboxStore& store, HandlerId handler, const std::string& topic, const std::string& group) {
   const std::string first = store.first_group(handler, group);
   if (first == group) return;
@@ -113,7 +114,8 @@ std::string hours_text(std::chrono::milliseconds time) {
   return std::to_string(std::chrono::ceil<std::chrono::hours>(time).count()) + " h";
 }
 
-/// Ids that would be forgotten before the topic forgets its messages (hazard: ids-outlive-topic): a problem, or nothing.
+/// A problem if ids would be deleted before the topic deletes its messages (hazard: ids-outlive-topic). Otherwise
+/// absent.
 std::optional<std::string> check_retention(const TopicInfo& info, std::chrono::seconds keep) {
   if (!info.retention || keep > *info.retention) return std::nullopt;
   const bool for_ever = *info.retention == std::chrono::milliseconds::max();
@@ -124,7 +126,7 @@ std::optional<std::string> check_retention(const TopicInfo& info, std::chrono::s
          (enough ? " (then it is " + hours_text(*enough) + " here)" : " (then they are kept for ever here)");
 }
 
-/// Longer than its retention.ms a record stays where few are written: until its segment is full, or old enough.
+/// If few records are written, a record stays for longer than retention.ms: until its segment is full, or old enough.
 std::optional<std::string> warn_of_retention(const TopicInfo& info, std::chrono::seconds keep) {
   const auto stay = longest_stay(info.retention, info.segment);
   if (!stay || keep >= *stay) return std::nullopt;
@@ -134,8 +136,8 @@ std::optional<std::string> warn_of_retention(const TopicInfo& info, std::chrono:
          hours_text(*keep_ids_by_default(info.retention, info.segment)) + ", or lower the topic's segment.ms";
 }
 
-/// Topics that do not exist are a problem, and so are ids that are kept for too short a time. What the broker says of each; nothing
-/// without a broker. `reads`: from this broker; a poll loop may have its records from anywhere.
+/// Missing topics are a problem, and so are ids that are kept too briefly. Returns the broker's description of each
+/// topic, absent without a broker. `reads`: the records come from this broker; a poll loop may read them from anywhere.
 std::vector<std::optional<TopicInfo>> check_broker(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans,
                                                    const std::vector<TopicSettings>& settings, const RunLog& run_log,
                                                    bool reads) {
@@ -174,7 +176,7 @@ std::vector<std::optional<TopicInfo>> check_broker(const ConsumerSpec& spec, con
   return infos;
 }
 
-/// One line for each topic, so that the log shows what code, file and environment came to.
+/// One line for each topic, so that the log shows the result of code, file and environment.
 void tell_of_topic(const TopicPlan& plan, const TopicSettings& settings, const RunLog& run_log) {
   run_log.info("topic " + plan.topic + ": " + describe(plan));
   if (!settings.retry || plan.dead_letter) return;
@@ -187,7 +189,7 @@ void tell_of_topic(const TopicPlan& plan, const TopicSettings& settings, const R
                "]");
 }
 
-/// What a handler's ids are needed for: as configured, or as the topic keeps its records.
+/// How long a handler's ids are needed: as configured, or as long as the topic keeps its records.
 std::shared_ptr<Retention> retain(InboxStore& store, HandlerId handler, const std::string& name,
                                   const TopicSettings& settings, const std::optional<TopicInfo>& info) {
   const auto by_default = info ? keep_ids_by_default(info->retention, info->segment) : std::nullopt;
@@ -198,7 +200,7 @@ std::shared_ptr<Retention> retain(InboxStore& store, HandlerId handler, const st
 
 namespace {
 
-/// Two consumers of one process are two relays.
+/// Two consumers in one process are two relays.
 std::string random_name() {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::random_device random;
@@ -280,7 +282,7 @@ std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::sh
     std::shared_ptr<Limiter> limiter;
     if (!plan.limiter.empty()) {
       Limiters& limiters = *spec.backends.limiters;
-      // Partitions of a caller that polls itself are not claimed from the limiters.
+      // The partitions of a poll loop's caller are not claimed from the limiters.
       limiter = caller_raises ? limiters.open(plan.limiter, plan.limit)
                               : limiters.open_for_partitions(plan.limiter, plan.limit);
     }

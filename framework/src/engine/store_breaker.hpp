@@ -1,6 +1,7 @@
 #pragma once
-// The circuit breaker in front of the store of ids. Closed: units run. Open, after a failure: one unit at a time is let through to try,
-// after 100 ms, doubling to 5 s (half open); its success closes the breaker. Guarded by the scheduler's lock.
+// The circuit breaker in front of the store of ids. Closed: units run. Open, after a failure: nothing runs until the
+// next probe is due, after 100 ms, doubling to 5 s. Half open: one unit runs as a probe, and its success closes the
+// breaker. The scheduler's lock protects it.
 
 #include <algorithm>
 #include <chrono>
@@ -12,24 +13,25 @@ namespace turnstile {
 
 class StoreBreaker {
  public:
-  /// Whether a unit that needs the store may start. While open, one at a time may, as a probe.
+  /// Whether a unit that needs the store may start. While the breaker is open, one unit at a time may start, as a
+  /// probe.
   bool enter(SteadyTime now) {
     if (closed_) return true;
     if (probing_ || now < next_probe_) return false;
     probing_ = true;
     return true;
   }
-  /// When the next probe may start; nothing needs to be waited for while closed or probing.
+  /// When the next probe may start. There is no need to wait for it while the breaker is closed or a probe runs.
   [[nodiscard]] SteadyTime next_probe() const noexcept { return probing_ ? SteadyTime::max() : next_probe_; }
   [[nodiscard]] bool is_closed() const noexcept { return closed_; }
 
-  /// The store answered. True when that is a change of state.
+  /// The store answered. True if this changes the state.
   bool answered() {
     probing_ = false;
     delay_ = kFirst;
     return !std::exchange(closed_, true);
   }
-  /// It did not. `random` in [0, 1) takes up to half of the delay off. True when that is a change of state.
+  /// The store failed. `random` in [0, 1) subtracts up to half of the delay. True if this changes the state.
   bool failed(SteadyTime now, double random) {
     probing_ = false;
     const auto cut = std::chrono::duration_cast<std::chrono::milliseconds>(delay_ * (random / 2));
@@ -37,7 +39,7 @@ class StoreBreaker {
     delay_ = std::min(delay_ * 2, kCap);
     return std::exchange(closed_, false);
   }
-  /// A probe that found nothing to do with the store.
+  /// The probe ended without a call to the store.
   void leave() noexcept { probing_ = false; }
 
  private:
