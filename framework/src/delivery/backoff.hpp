@@ -1,5 +1,5 @@
 #pragma once
-// How long a failed message waits. Pure: chance is an input.
+// How long a failed message waits before its next attempt. Pure: the random number is an input.
 
 #include <chrono>
 
@@ -7,8 +7,8 @@
 
 namespace turnstile {
 
-/// The delay before attempt `failed` + 1, after `failed` attempts (at least 1) have failed: first * 2^(failed-1), at
-/// most `cap`, of which up to half is taken off. `random` is in [0, 1): 0 takes nothing off.
+/// The delay before attempt `failed` + 1, after `failed` attempts (at least 1) have failed. It is first * 2^(failed-1),
+/// at most `cap`, less a random part of up to half. `random` is in [0, 1): 0 subtracts nothing.
 std::chrono::milliseconds backoff(const RetryPolicy& policy, int failed, double random);
 
 }  // namespace turnstile

@@ -8,7 +8,7 @@
 namespace turnstile {
 
 std::optional<std::int64_t> DeadLetterStreaks::count(const OwnedPartition& place, DeadReason reason) {
-  // The crash or the failover that left messages in doubt is over, and a stop would not settle one of them.
+  // Messages in doubt come from a crash or a failover that is over. A stop would settle none of them.
   if (most_ == 0 || reason == DeadReason::unknown) return std::nullopt;
   const std::lock_guard lock(mutex_);
   Streak& streak = by_partition_[place.at.partition];
@@ -68,7 +68,7 @@ std::string remedy_for(DeadReason reason, const TopicPlan& plan, bool rows) {
     return "raise request_window (" + std::to_string(plan.request_window) + ") in " + section;
   if (reason == DeadReason::no_session || reason == DeadReason::forged)
     return "look at its producers: their sessions must be kept in the consumers' database, and signed for this topic";
-  // --all leaves those that kill their process.
+  // --all excludes messages that kill their process.
   return "see what the handler reports, and mend it or what it depends on" +
          replay(reason == DeadReason::killed_process ? " --reason killed_process" : "");
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Where messages go that will not be run: dead letter topic, acknowledged, then the `dead` row. The offset comes last,
-// so a crash in between repeats a step and loses nothing.
+// Where messages go that will not run. First the dead letter topic acknowledges the record, then the row in `dead` is
+// written. The offset is committed last, so a crash in between repeats a step and loses nothing.
 
 #include <memory>
 #include <string>
@@ -13,41 +13,44 @@
 
 namespace turnstile {
 
-/// Why, in the words that the `dead` table and the headers use.
+/// Why a message will not run, as the table `dead` and the headers record it.
 struct DeadLetter {
   DeadReason reason{};
   std::string error;
   int attempts = 0;
 };
 
-/// The record as it goes to the dead letter topic: payload, key and headers as they were, and headers that say why.
-OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, const DeadLetter& letter);
+/// The record for the dead letter topic: unchanged payload, key and headers, with headers that tell why.
+OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, const DeadLetter& death);
 
 class DeadLetters {
  public:
-  /// Either may be null: no dead letter topic anywhere, no database.
+  /// Either may be null: without any dead letter topic, or without a database.
   DeadLetters(std::shared_ptr<BrokerProducer> producer, std::shared_ptr<InboxStore> store)
       : producer_(std::move(producer)), store_(std::move(store)) {}
 
-  /// True when there is somewhere to put a message of this topic.
+  /// True if a dead letter of this topic can be stored.
   [[nodiscard]] bool possible(const TopicPlan& plan, const OwnedPartition& place) const noexcept {
     return plan.dead_letter.has_value() || keeps_rows(place);
   }
-  /// False in mode none, and without a store: then the table `dead` has no row of its dead letters, and only the dead letter topic has it.
+  /// False in mode at_least_once, and without a store: then the dead letter is only in the dead letter topic, and the table
+  /// `dead` has no row of it.
   [[nodiscard]] bool keeps_rows(const OwnedPartition& place) const noexcept { return store_ && place.fence; }
-  /// Which records of a partition that was just claimed are dead already and must not run when they are read again, from this offset on.
-  /// Those that killed their process would kill the next one. Where the offset is the id, it is all of them: such a record could take
-  /// effect, and its dead letter would take effect under another offset. Throws as the store does.
+  /// Finds records of a newly claimed partition, from this offset on, that are dead letters already and must not run
+  /// when they are read again. These are the records that killed their process, because they would kill the next one.
+  /// If the offset is the id, these are all dead letters: such a record could take effect, and so could its dead
+  /// letter, under another offset. Throws what the store throws.
   void find(OwnedPartition& place, const TopicPlan& plan, HandlerId handler, Offset first) const;
-  enum class Kept : std::uint8_t {
-    sent,        ///< to the dead letter topic, and a row is kept where there is a store
-    parked,      ///< a row is kept
-    went_round,  ///< the same although there is a dead letter topic: it has been a dead letter too often
-    before,      ///< its row was there: this record became a dead letter when it ran earlier
+  enum class Buried : std::uint8_t {
+    sent,    ///< sent to the dead letter topic; a row is stored if there is a store
+    parked,  ///< only a row is stored
+    /// Only a row is stored, although there is a dead letter topic: the message was a dead letter too often.
+    went_round,
+    before,  ///< it had a row: this record was dead-lettered in an earlier run
   };
-  /// Throws BrokerError, Fenced, StoreUnavailable, SqlError: then the message must not be settled.
-  Kept keep(const Message& message, const std::optional<MessageId>& id, const OwnedPartition& place,
-            const TopicPlan& plan, HandlerId handler, const DeadLetter& letter);
+  /// Throws BrokerError, Fenced, StoreUnavailable, SqlError. After an exception the message must not be settled.
+  Buried bury(const Message& message, const std::optional<MessageId>& id, const OwnedPartition& place,
+              const TopicPlan& plan, HandlerId handler, const DeadLetter& death);
 
  private:
   std::shared_ptr<BrokerProducer> producer_;

@@ -18,20 +18,20 @@ bool begins_word(char c) {
 }
 bool continues_word(char c) { return begins_word(c) || is_digit(c) || c == '$'; }
 
-/// `word` is in capitals.
+/// `word` must be in capitals.
 bool equals(std::string_view text, std::string_view word) {
   return text.size() == word.size() && std::equal(text.begin(), text.end(), word.begin(), [](char c, char capital) {
            return (c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c) == capital;
          });
 }
 
-/// PostgreSQL's lexical rules, as far as it takes to find where statements begin.
+/// PostgreSQL's lexical rules, as far as they are needed to find where statements begin.
 class Scanner {
  public:
   explicit Scanner(std::string_view sql) : sql_(sql) {}
 
   [[nodiscard]] bool at_end() const { return at_ == sql_.size(); }
-  /// The next word; empty when something else, or nothing, comes next.
+  /// The next word. Empty if another character, or nothing, comes next.
   std::string_view word() {
     skip_blank();
     const std::size_t from = at_;
@@ -39,24 +39,25 @@ class Scanner {
     while (!at_end() && continues_word(sql_[at_])) ++at_;
     return sql_.substr(from, at_ - from);
   }
-  /// Past the semicolons before a statement: PostgreSQL ignores empty ones.
+  /// Skips the semicolons before a statement: PostgreSQL ignores empty statements.
   void skip_semicolons() {
     for (skip_blank(); !at_end() && sql_[at_] == ';'; skip_blank()) ++at_;
   }
-  /// The next word, past whatever is no word: texts, numbers, arguments, comments, signs. Empty at the end.
+  /// The next word; skips everything else: texts, numbers, arguments, comments, signs. Empty at the end.
   std::string_view next_word();
   /// Whether a parenthesis opens next.
   bool opens() {
     skip_blank();
     return !at_end() && sql_[at_] == '(';
   }
-  /// Of the words that next_word() went past to the last one: something in double quotes stood before a parenthesis.
+  /// Whether next_word() has passed a quoted name before a parenthesis.
   [[nodiscard]] bool called_quoted() const { return called_quoted_; }
-  /// The last word came behind a dot: it is of another schema, or of a table.
+  /// Whether the last word came after a dot: its prefix is a schema or a table.
   [[nodiscard]] bool qualified() const { return qualified_; }
-  /// Past a table's name, its alias, and the parenthesis of its list of columns.
+  /// Skips a table's name, its alias, and the parenthesis with its list of columns.
   void skip_target();
-  /// To the semicolon that ends the statement. `creates`: it may define a function, whose body has semicolons of its own.
+  /// Skips to the semicolon that ends the statement. `creates`: the statement may define a function, whose body has
+  /// semicolons of its own.
   void skip_statement(bool creates);
 
  private:
@@ -95,7 +96,7 @@ void Scanner::skip_comment() {
   }
 }
 
-/// A doubled quote ends one text and begins another, which comes to the same here.
+/// A doubled quote ends a text and begins another, which has the same result here.
 void Scanner::skip_quoted(char quote, bool backslashes) {
   for (++at_; !at_end() && sql_[at_] != quote; ++at_) {
     if (backslashes && sql_[at_] == '\\' && at_ + 1 < sql_.size()) ++at_;
@@ -200,13 +201,13 @@ constexpr const char* kAllCursors = "it would close a cursor of Turnstile's own;
 
 enum class Whose { framework, caller };
 
-/// What changes the rights, or the kind, of a transaction up to its end.
+/// Settings that change the rights or the kind of a transaction until its end.
 bool is_of_whole_transaction(std::string_view setting) {
   constexpr std::string_view kind = "TRANSACTION_";
   return equals(setting, "ROLE") || equals(setting, "SESSION") || equals(setting.substr(0, kind.size()), kind);
 }
 
-/// Reads the statement's first words; `first` is the first of them.
+/// Reads the statement's first words. `first` is the first of them.
 void check_statement(Scanner& scanner, std::string_view first, Whose session) {
   const auto is = [&](std::string_view keyword) { return equals(first, keyword); };
   switch (first.empty() ? '\0' : first.front() & ~0x20) {
@@ -282,7 +283,8 @@ bool begins_with(std::string_view sql, std::string_view keyword) {
 
 namespace {
 
-/// What may stand before a parenthesis and leaves nothing behind in a session: keywords, types and functions. In alphabetical order.
+/// Words that may stand before a parenthesis and leave nothing behind in a session: keywords, types and functions. In
+/// alphabetical order.
 constexpr std::string_view kLeavesNothing[] = {"ABS",
                                                "AGE",
                                                "ALL",
@@ -449,7 +451,7 @@ bool leaves_nothing(std::string_view word) {
 }
 
 bool is_temporary(std::string_view word) {
-  constexpr std::string_view schema = "PG_TEMP";  // pg_temp_3, too
+  constexpr std::string_view schema = "PG_TEMP";  // also pg_temp_3
   return equals(word, "TEMP") || equals(word, "TEMPORARY") || equals(word.substr(0, schema.size()), schema);
 }
 
@@ -460,7 +462,7 @@ bool may_change_session(std::string_view sql) noexcept {
   scanner.skip_semicolons();
   const std::string_view first = scanner.word();
   const auto is = [&](std::string_view keyword) { return equals(first, keyword); };
-  // What check_handler_sql() lets pass of these ends with the transaction.
+  // Of these, check_handler_sql() passes only statements whose effect ends with the transaction.
   if (is("SAVEPOINT") || is("RELEASE") || is("ROLLBACK") || is("SET")) return false;
   if (is("INSERT")) {
     if (!equals(scanner.word(), "INTO")) return true;
@@ -468,7 +470,7 @@ bool may_change_session(std::string_view sql) noexcept {
   } else if (!is("SELECT") && !is("UPDATE") && !is("DELETE") && !is("WITH") && !is("VALUES") && !is("MERGE")) {
     return true;
   }
-  bool is_alias = false;  // or a type: what its parenthesis holds is no argument
+  bool is_alias = false;  // or a type: its parenthesis contains no arguments
   for (std::string_view word = scanner.next_word(); !word.empty(); word = scanner.next_word()) {
     if (scanner.called_quoted() || is_temporary(word)) return true;
     const bool opens = scanner.opens();

@@ -8,11 +8,11 @@ namespace turnstile {
 
 namespace {
 
-/// Three times a lease: two renewals may fail before it ends.
+/// Renewals in a lease: two may fail before it ends.
 constexpr int kRenewals = 3;
-/// So often the clock is looked at, at least, while anything is claimed.
+/// The longest time between two looks at the clock while there are claims.
 constexpr std::chrono::milliseconds kLookAgain{500};
-/// How many calls without an answer are remembered: one each time the store goes away, and some probes of it.
+/// How many calls without a result are remembered: one for each outage, and some probes.
 constexpr std::size_t kMostAbandoned = 256;
 
 }  // namespace
@@ -130,7 +130,7 @@ void LeaseRenewer::renew(std::unique_lock<std::mutex>& lock, std::list<Held>::it
   }
 }
 
-/// What runs under it is asked to stop, and nothing of its unit starts any more.
+/// Cancels the running handlers of the unit. Nothing of the unit starts any more.
 void LeaseRenewer::lose(Held& held, const std::string& why) {
   held.claims.clear();
   held.watch->cancel();

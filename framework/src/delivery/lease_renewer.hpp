@@ -1,5 +1,6 @@
 #pragma once
-// Renews the claims of what runs, and cancels what has lost its claim. Its thread starts with the first claim.
+// Renews the claims of running messages, and cancels handlers that have lost their claim. Its thread starts with the
+// first claim.
 
 #include <chrono>
 #include <condition_variable>
@@ -18,7 +19,7 @@
 
 namespace turnstile {
 
-/// Thread-safe. Must outlive its holds.
+/// Thread-safe. It must outlive its Hold objects.
 class LeaseRenewer {
  public:
   using Clock = LeaseClock;
@@ -28,27 +29,27 @@ class LeaseRenewer {
   LeaseRenewer(const LeaseRenewer&) = delete;
   LeaseRenewer& operator=(const LeaseRenewer&) = delete;
 
-  /// What a worker has claimed for its unit.
+  /// The claims of a worker's unit.
   struct Held {
     HandlerId handler;
     MessageId owner;
     std::chrono::milliseconds lease{};
-    Clock::time_point since{};  ///< when the claim was sent: its lease ends no sooner than that and `lease`
+    Clock::time_point since{};  ///< when the claim was sent: its lease ends no earlier than this time plus `lease`
     TopicPartition at;
-    RunState* watch = nullptr;  ///< cancelled when one of the claims is lost
+    RunState* watch = nullptr;  ///< cancelled when a claim is lost
     std::vector<HeldClaim> claims;
   };
 
-  /// Renewed while it lives. Belongs to one worker.
+  /// The claims are renewed while it lives. It belongs to one worker.
   class Hold {
    public:
     Hold(LeaseRenewer& renewer, Held held);
     ~Hold();
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
-    /// These are not to be renewed any more: they are about to end.
+    /// These claims are about to end, and are not renewed any more.
     void let_go(std::span<const ClaimEnd> ends);
-    /// By the clock: who has just woken has not been told of it yet.
+    /// By the clock: after a suspension, the renewer has not yet reported that the lease is over.
     [[nodiscard]] bool is_over() const;
 
    private:
@@ -59,12 +60,13 @@ class LeaseRenewer {
   [[nodiscard]] PendingCompletions& pending() noexcept { return pending_; }
   [[nodiscard]] Claims& claims() noexcept { return *claims_; }
 
-  /// Nothing has run under this owner, and whether it has claimed anything is not known.
+  /// Nothing has run under this owner, and it may have claimed messages.
   void abandon(const MessageId& owner);
   [[nodiscard]] std::vector<MessageId> abandoned() const;
 
  private:
-  /// Clocks of one machine and another run differently by less than this part; ours must say first that a lease is over.
+  /// Two machines' clocks differ in speed by less than this part. This process's clock must be the first to end a
+  /// lease.
   static constexpr int kDrift = 16;
 
   void run();
@@ -82,8 +84,8 @@ class LeaseRenewer {
   std::condition_variable wake_;
   std::list<Held> held_;
   std::vector<MessageId> abandoned_;
-  const Held* renewing_ = nullptr;  ///< the thread is asking for this one, without the lock
-  bool gone_ = false;               ///< and it has gone meanwhile
+  const Held* renewing_ = nullptr;  ///< the thread is renewing this one, without the lock
+  bool gone_ = false;               ///< it was removed in the meantime
   Clock::time_point wakes_at_ = Clock::time_point::max();
   bool stopping_ = false;
   std::thread thread_;

@@ -9,7 +9,7 @@ namespace turnstile {
 
 namespace {
 
-/// Between two tries while the store is away.
+/// The time between two attempts during an outage.
 constexpr std::chrono::milliseconds kEvery{250};
 
 }  // namespace
@@ -53,7 +53,7 @@ void PendingCompletions::run() {
   for (;;) {
     wake_.wait(lock, [this] { return stopping_ || !late_.empty(); });
     if (late_.empty()) return;
-    const bool is_last_try = stopping_;  // the store may have come back since the try before
+    const bool is_last_try = stopping_;  // the store may have become available since the last attempt
     const auto first = late_.begin();
     lock.unlock();
     const bool said = say(*first);
@@ -64,7 +64,7 @@ void PendingCompletions::run() {
   }
 }
 
-/// False: to be said again.
+/// False: try again.
 bool PendingCompletions::say(const Late& late) {
   try {
     told(late, claims_->end(late.handler, late.owner, late.ends));
@@ -77,7 +77,7 @@ bool PendingCompletions::say(const Late& late) {
       return true;
     }
   }
-  // Each by itself, so that one that is refused takes no other along.
+  // Each alone, so that a refused result does not affect the others.
   const std::lock_guard lock(mutex_);
   for (const ClaimEnd& end : late.ends) late_.push_back({late.handler, late.owner, late.at, {end}});
   return true;

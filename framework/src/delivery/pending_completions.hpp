@@ -1,6 +1,6 @@
 #pragma once
-// How claims ended that nobody waits for any more, because the store did not answer: said on a thread of its own as soon as it does. The
-// thread starts with the first of them.
+// Results of leased messages that could not be recorded because the store was unavailable. A background thread records
+// them when it is available again. The thread starts with the first of them.
 
 #include <condition_variable>
 #include <list>
@@ -25,17 +25,17 @@ class PendingCompletions {
   };
 
   PendingCompletions(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log);
-  /// Tries once more. Those that are left are told, and stay claimed.
+  /// Tries once more. The remaining results are logged, and their messages stay claimed.
   ~PendingCompletions();
   PendingCompletions(const PendingCompletions&) = delete;
   PendingCompletions& operator=(const PendingCompletions&) = delete;
 
   void add(Late late);
-  /// Whether this message is among them.
+  /// Whether it has a result of this message.
   [[nodiscard]] bool holds(HandlerId handler, const MessageId& id) const {
     return any(handler, id, [](const ClaimEnd&) { return true; });
   }
-  /// Whether it has taken effect, so that it must not be run before that is written down.
+  /// Whether this message has taken effect, so that it must not run before the result is recorded.
   [[nodiscard]] bool has_done(HandlerId handler, const MessageId& id) const {
     return any(handler, id, [](const ClaimEnd& end) { return end.kind == ClaimEnd::Kind::done; });
   }
@@ -50,7 +50,7 @@ class PendingCompletions {
   const std::shared_ptr<const RunLog> run_log_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::list<Late> late_;  ///< only the thread takes any away
+  std::list<Late> late_;  ///< only the thread removes elements
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// The secrets of producers, each asked for once. Thread-safe.
+// The secrets of producers. Each is requested once. Thread-safe.
 
 #include <cstddef>
 #include <map>
@@ -17,8 +17,8 @@ class ProducerSecrets {
  public:
   explicit ProducerSecrets(std::shared_ptr<Producers> producers) : producers_(std::move(producers)) {}
 
-  /// Those of them that are known. A session that was forgotten and opened anew under its id has another secret: before somebody is
-  /// held for a forger, ask `anew`. Throws StoreUnavailable.
+  /// The known secrets of these sessions. If a session was deleted and opened again under the same id, its secret has
+  /// changed. So ask with `anew` before a message is treated as forged. Throws StoreUnavailable.
   std::map<MessageId, std::string> secrets(const std::set<MessageId>& of, bool anew = false) {
     std::map<MessageId, std::string> known;
     std::vector<MessageId> asked;
@@ -42,7 +42,7 @@ class ProducerSecrets {
   [[nodiscard]] const std::shared_ptr<Producers>& producers() const noexcept { return producers_; }
 
  private:
-  static constexpr std::size_t kMost = 100'000;  ///< about 10 MB; then they are asked for anew
+  static constexpr std::size_t kMost = 100'000;  ///< about 10 MB; above it, all secrets are requested again
   const std::shared_ptr<Producers> producers_;
   std::mutex mutex_;
   std::map<MessageId, std::string> secrets_;

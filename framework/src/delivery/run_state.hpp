@@ -1,6 +1,6 @@
 #pragma once
-// What one worker runs at the moment, for the watchdog to look at and for the engine to cancel. The worker writes, the
-// others read: a few relaxed atomics, since a handler may take less than a microsecond.
+// The current run of a worker: the watchdog reads it, and the engine cancels it. The worker writes it. It uses a few
+// relaxed atomics, because a handler may take less than a microsecond.
 
 #include <atomic>
 #include <chrono>
@@ -20,17 +20,17 @@ class RunState {
     std::chrono::steady_clock::time_point since{};
   };
 
-  /// Worker: a handler starts with this message. The token is set by time_out() and by cancel().
+  /// Worker: a handler starts with this message. time_out() and cancel() set the token.
   std::stop_token start(const Message& message) {
     if (timed_out_.load(std::memory_order_acquire)) renew();
     offset_.store(message.offset(), std::memory_order_relaxed);
     since_.store(std::chrono::steady_clock::now().time_since_epoch().count(), std::memory_order_release);
     return source_.get_token();
   }
-  /// Worker: it has returned.
+  /// Worker: the handler has returned.
   void finish() noexcept { since_.store(0, std::memory_order_release); }
 
-  /// Worker: a new unit of work; what was cancelled was another one.
+  /// Worker: a new unit starts. An earlier cancel() concerned another unit.
   void reset() {
     const std::lock_guard lock(mutex_);
     cancelled_.store(false, std::memory_order_relaxed);
@@ -38,13 +38,13 @@ class RunState {
     timed_out_.store(false, std::memory_order_relaxed);
     permit_ = nullptr;
   }
-  /// Worker: what runs until reset() runs under this permit, which outlives that.
+  /// Worker: the unit runs under this permit until reset(). The permit lives at least that long.
   void under(const Permit& permit) noexcept { permit_ = permit ? &permit : nullptr; }
-  /// Worker: it ran under a permit which is not ours any more.
+  /// Worker: the permit of this unit is lost.
   [[nodiscard]] bool permit_is_lost() const noexcept { return permit_ != nullptr && !permit_->holds(); }
   /// Worker: nothing of this unit may start any more.
   [[nodiscard]] bool is_over() const noexcept { return cancelled() || permit_is_lost(); }
-  /// Engine: nothing of this unit should start any more, and what runs should stop.
+  /// Engine: nothing of this unit should start any more, and running handlers should stop.
   void cancel() {
     const std::lock_guard lock(mutex_);
     cancelled_.store(true, std::memory_order_release);
@@ -52,7 +52,7 @@ class RunState {
   }
   [[nodiscard]] bool cancelled() const noexcept { return cancelled_.load(std::memory_order_acquire); }
 
-  /// Watchdog.
+  /// Watchdog: the current run, if there is one.
   [[nodiscard]] std::optional<Running> look() const {
     const auto since = since_.load(std::memory_order_acquire);
     if (since == 0) return std::nullopt;
@@ -78,9 +78,9 @@ class RunState {
   std::atomic<std::chrono::steady_clock::duration::rep> since_{0};
   std::atomic<bool> timed_out_{false};
   std::atomic<bool> cancelled_{false};
-  std::mutex mutex_;  ///< guards source_ against the watchdog and the engine
+  std::mutex mutex_;  ///< protects source_ from the watchdog and the engine
   std::stop_source source_;
-  const Permit* permit_ = nullptr;  ///< the worker's
+  const Permit* permit_ = nullptr;  ///< used by the worker only
 };
 
 }  // namespace turnstile

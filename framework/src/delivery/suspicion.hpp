@@ -1,6 +1,6 @@
 #pragma once
-// What a new owner of a partition knows after its last owner ended without releasing it. That one may have died of a message: so
-// what runs is recorded first (ports/trials.hpp), and what was running when a process died runs while nothing else does.
+// What a new owner of a partition knows if the last owner ended without releasing it. A message may have killed that
+// owner. So running messages are recorded first (ports/trials.hpp). A message that ran when a process died runs alone.
 
 #include <limits>
 #include <map>
@@ -13,9 +13,9 @@
 namespace turnstile {
 
 struct Suspicion {
-  /// The last owner can have run nothing from here on: the partition ended here when it was claimed.
+  /// The last owner cannot have run messages from this offset on: the partition ended here when it was claimed.
   Offset until = std::numeric_limits<Offset>::max();
-  std::map<Offset, int> suspects{};  ///< with the processes that died while they ran nothing else
+  std::map<Offset, int> suspects{};  ///< with the number of processes that died while they ran only this message
 
   [[nodiscard]] bool covers(Offset offset) const { return offset < until || suspects.contains(offset); }
   [[nodiscard]] bool is_suspect(Offset offset) const { return suspects.contains(offset); }
@@ -26,8 +26,8 @@ struct Suspicion {
 };
 using SuspicionPtr = std::shared_ptr<const Suspicion>;
 
-/// Null where the last owner has released the partition. `first`: nothing below it is read. `until`: where the partition ends now;
-/// nothing: that is not known. Throws as Trials::take_over() does.
+/// Null if the last owner has released the partition. `first`: nothing below it is read. `until`: where the partition
+/// ends now; absent: unknown. Throws what Trials::take_over() throws.
 SuspicionPtr suspect(Trials& trials, const PartitionClaim& claim, Offset first, std::optional<Offset> until,
                      const RunLog& run_log);
 

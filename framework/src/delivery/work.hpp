@@ -1,5 +1,5 @@
 #pragma once
-// One message on its way through a worker.
+// A message on its way through a worker.
 
 #include <cstdint>
 
@@ -7,14 +7,14 @@
 
 namespace turnstile {
 
-/// A message's number in its partition, in the order of taking, from 0. Offsets have gaps.
+/// A message's number in its partition, in the order of arrival, from 0. Offsets have gaps.
 using Seq = std::uint64_t;
 
 struct Work {
   const Message* message = nullptr;  ///< lives in the lane until the message is settled
   Seq seq = 0;
-  int attempt = 1;     ///< the number of the run that is about to start
-  bool alone = false;  ///< it is to run while the process runs nothing else
+  int attempt = 1;     ///< the number of the attempt that is about to start
+  bool alone = false;  ///< it must run while the process runs nothing else
 };
 
 }  // namespace turnstile

@@ -14,10 +14,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The server bounds by it also short waits for the table itself, which say nothing of a rival.
+/// A shorter lock_timeout would also fail short waits for the table itself, which are not caused by a concurrent call.
 constexpr std::chrono::milliseconds kShortestWait{50};
 
-/// What an effect says to the outside, into its transaction.
+/// Puts what an effect replies and publishes into its transaction.
 class Outlet final : public Outgoing {
  public:
   Outlet(InboxSession& session, const MessageId& id, std::string_view handler, std::size_t max_response)
@@ -71,7 +71,7 @@ Once Inbox::once(std::string_view handler, std::string_view id, const Effect& ef
   const InboxEntry entry = entry_of(handler, id, options);
   const auto deadline = Clock::now() + options.wait;
   for (;;) {
-    // Most who ask again ask for what is done: that is one statement, and no transaction.
+    // Most repeats find their id done: that takes one statement and no transaction.
     if (const auto recorded = store_->find(number, entry.id)) return seen_before(*recorded, entry);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     const InboxScope scope{number, std::nullopt, std::max(left, kShortestWait), options.idle_timeout};
@@ -80,7 +80,7 @@ Once Inbox::once(std::string_view handler, std::string_view id, const Effect& ef
     try {
       const Admission admission = session->begin(scope, {&entry, 1}).at(0);
       began = true;
-      if (admission != Admission::fresh) continue;  // a rival has just committed it
+      if (admission != Admission::fresh) continue;  // a concurrent transaction has just committed it
       Outlet outlet(*session, entry.id, handler, options.max_response);
       Context context({.tx = &session->transaction(), .outgoing = &outlet, .message_id = entry.id, .handler = handler});
       effect(context);
@@ -93,7 +93,7 @@ Once Inbox::once(std::string_view handler, std::string_view id, const Effect& ef
       if (began) throw;
       return {Once::Kind::running, std::nullopt};
     } catch (const CommitInDoubt&) {
-      // Looked for again; while it may yet commit, begin() waits for it.
+      // Checks again. If the transaction may still commit, begin() waits for it.
     }
   }
 }

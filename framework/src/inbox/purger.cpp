@@ -11,10 +11,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// Between two steps it rests for three times as long as a step took, so that a server that has become slow by it is left alone.
+/// After a step it rests for three times as long as the step took. A server that has become slow is therefore not
+/// overloaded.
 constexpr int kRestFactor = 3;
 constexpr milliseconds kShortestRest{20};
-/// How long it sleeps at most, however late the next ids are due: somebody may come to need them for less long.
+/// The longest rest, even if the next ids are due later: a consumer may declare a shorter duration.
 constexpr milliseconds kLongestRest{600'000};
 
 std::string seconds_text(const std::optional<std::chrono::seconds>& time) {
@@ -51,7 +52,7 @@ Purger::~Purger() {
   if (thread_.joinable()) thread_.join();
 }
 
-/// So that what started together does not go on together.
+/// A random duration, so that processes that started together do not continue together.
 milliseconds Purger::any_up_to(milliseconds most) {
   return milliseconds(std::uniform_int_distribution<milliseconds::rep>(0, most.count())(random_));
 }
@@ -82,7 +83,7 @@ void Purger::run() {
   }
 }
 
-/// One line when it fails for the second time in a row. Of a database that is away for a while the engine speaks.
+/// Logs a line at the second consecutive failure. The engine reports longer outages of the database.
 template <class Work>
 bool Purger::attempt(int& failures, Work work) {
   try {
@@ -90,7 +91,7 @@ bool Purger::attempt(int& failures, Work work) {
     failures = 0;
     return true;
   } catch (const StoreBusy&) {
-    return false;  // somebody works on what is old: next time
+    return false;  // another transaction uses the old rows: next time
   } catch (const std::exception& e) {
     if (++failures == 2) run_log_->warn(std::string("what is old is not deleted until this works again: ") + e.what());
     return false;

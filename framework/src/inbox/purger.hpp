@@ -1,6 +1,6 @@
 #pragma once
-// Says again and again how long this process needs the ids of its handlers, and takes its turn at deleting those that nobody needs.
-// On a thread of its own: a slow step delays nothing else.
+// Declares at intervals how long this process needs the ids of its handlers, and takes part in deleting ids that no
+// process needs. It has a thread of its own, so that a slow step delays nothing else.
 
 #include <algorithm>
 #include <atomic>
@@ -18,40 +18,42 @@
 
 namespace turnstile {
 
-/// The ids of one handler, as this process needs them and as the store keeps them.
+/// The ids of a handler: how long this process needs them, and how long the store keeps them.
 class Retention {
  public:
-  /// Says it to the store; throws what keep_ids() throws.
+  /// Declares the duration to the store. Throws what keep_ids() throws.
   Retention(InboxStore& store, HandlerId handler, std::string name, std::optional<std::chrono::seconds> keep_for)
       : handler_(handler), name_(std::move(name)), keep_for_(keep_for) {
     declare(store);
   }
 
-  /// Says it, and hears how it is now. Thread-safe.
-  void declare(InboxStore& store) {
+  /// Declares the duration, and stores the answer. Thread-safe.
+  void say(InboxStore& store) {
     const KeptIds kept = store.keep_ids(handler_, keep_for_);
     kept_for_.store(kept.kept_for ? kept.kept_for->count() : kForEver, std::memory_order_relaxed);
     if (!kept.all_since) return;
     const std::int64_t since = kept.all_since->time_since_epoch().count();
-    auto known = all_since_.load(std::memory_order_relaxed);  // the highest of all answers: they may come out of order
+    auto known = all_since_.load(std::memory_order_relaxed);  // the highest, because answers may come out of order
     while (known < since && !all_since_.compare_exchange_weak(known, since, std::memory_order_relaxed)) {
     }
   }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Nothing: for ever.
+  /// Absent: forever.
   [[nodiscard]] const std::optional<std::chrono::seconds>& keep_for() const noexcept { return keep_for_; }
-  /// By the longest that anybody has said.
+  /// The longest declared duration of any process. Absent: forever.
   [[nodiscard]] std::optional<std::chrono::seconds> kept_for() const noexcept {
     const auto seconds = kept_for_.load(std::memory_order_relaxed);
     return seconds == kForEver ? std::nullopt : std::optional(std::chrono::seconds(seconds));
   }
-  /// Ids that were taken in before may be gone, so that a message from before may have taken effect. Some minutes old. Thread-safe.
+  /// Ids stored before this time may be deleted, so an older message may have taken effect. The value may be some
+  /// minutes old. Thread-safe.
   [[nodiscard]] Timestamp all_since() const noexcept {
     return Timestamp(std::chrono::milliseconds(all_since_.load(std::memory_order_relaxed)));
   }
-  /// Ids from before may be gone already, by this process's clock within an hour: ask again. What others have said to need lapses when they
-  /// say it no more; what this process says holds while it runs. Thread-safe.
+  /// Ids stored before this time may be deleted already, by this process's clock plus an hour: ask the store again.
+  /// Declarations of other processes lapse when they are not repeated. This process's declaration stays in effect while
+  /// it runs. Thread-safe.
   [[nodiscard]] Timestamp horizon_estimate() const noexcept {
     if (!keep_for_) return all_since();
     const auto now = std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now());
@@ -70,18 +72,18 @@ class Retention {
 class Purger {
  public:
   struct Settings {
-    bool purge = true;                             ///< off: says how long ids are needed, and leaves deleting to others
-    std::int64_t most = 1'000;                     ///< ids in one transaction: a few milliseconds of the server's time
-    std::chrono::milliseconds say_every{600'000};  ///< the store lets what was said hold for an hour at least
-    std::chrono::milliseconds look_first{
-        5'000};  ///< so late at most after the start: also who runs for a minute takes its turn
-    std::chrono::milliseconds look_every{60'000};    ///< whether ids are due, when none were
-    std::shared_ptr<Producers> producers{};          ///< whose sessions may expire; null: nobody's
+    bool purge = true;                             ///< false: only declares durations; other processes delete
+    std::int64_t most = 1'000;                     ///< in one transaction: a few milliseconds of the server's time
+    std::chrono::milliseconds say_every{600'000};  ///< the store keeps a declaration for at least an hour
+    /// The longest delay of the first step, so that a process that runs only for a minute also takes part.
+    std::chrono::milliseconds look_first{5'000};
+    std::chrono::milliseconds look_every{60'000};    ///< how often to check for due ids if there were none
+    std::shared_ptr<Producers> producers{};          ///< producers with sessions that may expire; null: none
     std::chrono::milliseconds expire_every{10'000};  ///< as in "Patterns of Distributed Systems" (Idempotent Receiver)
   };
   Purger(Settings settings, std::vector<std::shared_ptr<Retention>> handlers, std::shared_ptr<InboxStore> store,
          std::shared_ptr<const RunLog> run_log);
-  /// Waits for the step that is under way.
+  /// Waits for the current step.
   ~Purger();
   Purger(const Purger&) = delete;
   Purger& operator=(const Purger&) = delete;
@@ -90,7 +92,7 @@ class Purger {
   void run();
   void say();
   void expire();
-  /// How long to rest now.
+  /// Deletes old ids. Returns how long to rest.
   std::chrono::milliseconds clean();
   std::chrono::milliseconds any_up_to(std::chrono::milliseconds most);
   std::chrono::milliseconds some(std::chrono::milliseconds about) { return about - any_up_to(about / 2); }
@@ -103,7 +105,7 @@ class Purger {
   const std::shared_ptr<const RunLog> run_log_;
   std::minstd_rand random_;
   int say_failures_ = 0, clean_failures_ = 0, expire_failures_ = 0;  ///< in a row
-  std::int64_t deleted_ = 0;                                         ///< since it was last told
+  std::int64_t deleted_ = 0;                                         ///< since the last report
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;

@@ -15,14 +15,14 @@ struct FreeContext {
   void operator()(EVP_MAC_CTX* context) const noexcept { EVP_MAC_CTX_free(context); }
 };
 
-// EVP_sha256() makes OpenSSL 3 look its implementation up at every digest; fetched once, a short id is hashed in a
-// fraction of the time. Lives for the whole process, because any thread may hash until the very end.
+// With EVP_sha256() OpenSSL 3 looks up its implementation for every digest. Fetched once, a short id is hashed in a
+// fraction of the time. It lives for the whole process, because any thread may hash until the very end.
 const EVP_MD* algorithm() {
   static const EVP_MD* const fetched = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   return fetched != nullptr ? fetched : EVP_sha256();
 }
 
-/// A context of HMAC with SHA-256, without a key; fetched once for the same reason. Null without memory.
+/// A context of HMAC with SHA-256, without a key; fetched once for the same reason. Null if there is no memory.
 std::unique_ptr<EVP_MAC_CTX, FreeContext> mac_context() {
   static EVP_MAC* const fetched = EVP_MAC_fetch(nullptr, "HMAC", nullptr);
   std::unique_ptr<EVP_MAC_CTX, FreeContext> context{fetched == nullptr ? nullptr : EVP_MAC_CTX_new(fetched)};

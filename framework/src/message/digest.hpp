@@ -9,9 +9,9 @@ namespace turnstile {
 
 using Sha256 = std::array<std::uint8_t, 32>;
 
-/// Throws std::bad_alloc; nothing else can fail with a digest that OpenSSL always has.
+/// Throws only std::bad_alloc: OpenSSL always has this digest.
 Sha256 sha256(std::string_view bytes);
-/// HMAC with SHA-256 (RFC 2104). Throws as above.
+/// HMAC with SHA-256 (RFC 2104). Throws only std::bad_alloc.
 Sha256 hmac_sha256(std::string_view secret, std::string_view bytes);
 
 }  // namespace turnstile

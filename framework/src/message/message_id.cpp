@@ -17,7 +17,7 @@ constexpr std::string_view choices = "use header:NAME, key, json:/pointer, cloud
 
 std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 
-/// The steps of an RFC 6901 pointer, or nothing when it is malformed.
+/// The steps of an RFC 6901 pointer. Absent if it is malformed.
 std::optional<std::vector<std::string>> split_pointer(std::string_view pointer) {
   if (pointer.empty() || pointer.front() != '/') return std::nullopt;
   std::vector<std::string> path;
@@ -48,7 +48,7 @@ const Json* step_into(const Json& node, const std::string& step) {
   return index < node.size() ? &node[index] : nullptr;
 }
 
-/// The text of a JSON value that may be an id. `what` begins the sentence when it may not.
+/// The text of a JSON value, if it can be an id. Otherwise `what` is the subject of the error.
 Found id_text(const Json* value, const std::string& what) {
   if (value == nullptr) return MissingId{what + " is absent"};
   if (value->is_string()) {

@@ -1,5 +1,6 @@
 #pragma once
-// Where a message's id comes from. Pure; computed once, from the raw record, before a handler sees it (hazard: id-before-handler).
+// Where a message's id comes from. Pure; computed once from the raw record, before a handler sees the message
+// (hazard: id-before-handler).
 
 #include <cstdint>
 #include <optional>
@@ -18,21 +19,22 @@ struct MissingId {
   std::string why;
 };
 
-/// header:NAME | key | json:/pointer | cloudevents | offset. A value; thread-safe to read.
+/// header:NAME | key | json:/pointer | cloudevents | offset | request. A value; several threads may read it.
 ///
-/// What is hashed, where an id is not one text of the record (all numbers eight bytes, the least significant first):
+/// If an id is not a single text of the record, these values are hashed (each number in eight bytes, the least
+/// significant first):
 ///   cloudevents   length of source, source, id
 ///   offset        length of topic, topic, incarnation, partition, offset
 class IdSource {
  public:
-  /// The source, or a sentence that says what is wrong with `text` and what may stand there.
+  /// The source, or a sentence that tells why `text` is wrong and which values are allowed.
   static std::variant<IdSource, std::string> parse(std::string_view text);
 
-  /// `incarnation`: how often the topic was found recreated, see PartitionClaim.
+  /// `incarnation` is how often the topic was found recreated; see PartitionClaim.
   [[nodiscard]] std::variant<MessageId, MissingId> of(const Message& message, std::int32_t incarnation) const;
-  /// As it was written: "header:message-id".
+  /// As written in the configuration: "header:message-id".
   [[nodiscard]] std::string text() const;
-  /// Whether a record that is published again is another one.
+  /// Whether a record that is published again gets another id.
   [[nodiscard]] bool is_offset() const noexcept { return kind_ == Kind::offset; }
 
  private:
@@ -41,15 +43,16 @@ class IdSource {
       : kind_(kind), name_(std::move(name)), path_(std::move(path)) {}
 
   Kind kind_;
-  std::string name_;               ///< of the header, or the JSON pointer as written
+  std::string name_;               ///< of the header; or the JSON pointer as written
   std::vector<std::string> path_;  ///< the JSON pointer's steps
 };
 
-/// Tells payloads apart: the first 64 bits of its SHA-256, 0 for a null payload. Stored, so it must not change.
+/// Distinguishes payloads: the first 64 bits of the SHA-256 of the payload, 0 for a null payload. It is stored, so it
+/// must not change.
 std::int64_t fingerprint(const Message& message);
 std::int64_t fingerprint(std::string_view body);
 
-/// What an outside system may know a handler's effect by: the same for every run.
+/// The key by which an outside system can identify a handler's effect: the same for every run.
 MessageId effect_key(std::string_view handler, const MessageId& id);
 
 }  // namespace turnstile

@@ -11,7 +11,7 @@ bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && 
 }  // namespace
 
 std::optional<std::string> check_topic_name(std::string_view topic) {
-  constexpr std::size_t longest = 249;  // Kafka's
+  constexpr std::size_t longest = 249;  // Kafka's limit
   const bool allowed = !topic.empty() && topic.size() <= longest && topic != "." && topic != ".." &&
                        std::all_of(topic.begin(), topic.end(),
                                    [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });

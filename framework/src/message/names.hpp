@@ -1,6 +1,6 @@
 #pragma once
-// What Kafka and PostgreSQL allow in names. Each answer is nothing, or what is wrong: a sentence that follows the name of the setting or of
-// the call.
+// Checks names for Kafka and PostgreSQL. A result is absent, or a sentence that tells the problem. It follows the name
+// of the setting or of the call.
 
 #include <optional>
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace turnstile {
 
-/// The letters that Kafka allows in a topic's name.
+/// Checks the characters and the length that Kafka allows for a topic.
 std::optional<std::string> check_topic_name(std::string_view topic);
-/// Plain letters, digits and underscores, at most 63: a name that PostgreSQL takes and nobody must quote.
+/// Plain letters, digits and underscores, at most 63: a name that PostgreSQL accepts without quotes.
 std::optional<std::string> check_schema_name(std::string_view schema);
 
 }  // namespace turnstile

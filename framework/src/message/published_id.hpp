@@ -1,5 +1,6 @@
 #pragma once
-// The id of a message that a handler publishes: the one that the handler gave it in the header message-id, or a new one. Pure.
+// The id of a message that a handler publishes: the one in the header message-id, if the handler has set it, or a new
+// one. Pure.
 
 #include <optional>
 #include <string>
@@ -8,11 +9,11 @@
 
 namespace turnstile {
 
-/// Why the header message-id cannot be an id: it is empty, has no value, or appears more than once. Nothing where it can, and
-/// where it is absent.
+/// Why the header message-id cannot be an id: it is empty, has no value, or appears more than once. Absent if it can be
+/// an id, and if there is no such header.
 std::optional<std::string> check_published_id(const OwnedMessage& message);
 
-/// The id in the header message-id, as a consumer reads it. Nothing where there is none.
+/// The id in the header message-id, as a consumer reads it. Absent if there is none.
 std::optional<MessageId> given_id(const OwnedMessage& message);
 
 }  // namespace turnstile

@@ -14,7 +14,7 @@ int deaths_of(const Message& message) {
 
 std::optional<std::string> first_origin(const Message& message) {
   if (const auto known = message.header(kFirstOrigin)) return std::string(*known);
-  // A dead letter that its topic's consumer reads.
+  // A dead letter that a consumer of the dead letter topic reads.
   const auto topic = message.header("turnstile-original-topic");
   const auto partition = message.header("turnstile-original-partition");
   const auto offset = message.header("turnstile-original-offset");

@@ -10,8 +10,8 @@
 
 namespace turnstile {
 
-/// The handler that is to have it again. Nothing for any other record, also for one that bears the headers since a handler has
-/// published what it was given to another topic.
+/// The handler that must run the record again. Absent for any other record. It is also absent if the record has these
+/// headers because a handler has published its input to another topic.
 inline std::optional<std::string_view> replayed_for(const Message& message) {
   const auto handler = message.header(kReplayedFor);
   if (!handler) return std::nullopt;
@@ -21,7 +21,8 @@ inline std::optional<std::string_view> replayed_for(const Message& message) {
   return ours ? handler : std::nullopt;
 }
 
-/// Where the record was before it died for the first time, as kFirstOrigin has it. Nothing for a record that has not died yet.
+/// Where the record was before it became a dead letter for the first time, as in kFirstOrigin. Absent if it never was
+/// one.
 std::optional<std::string> first_origin(const Message& message);
 
 }  // namespace turnstile

@@ -32,7 +32,7 @@ std::variant<OwnedMessage, NoReply> reply_to(const Message& request, std::span<c
   for (const std::string_view name : kReplyTopic) {
     const auto wanted = request.header(name);
     if (!wanted) continue;
-    // Not quoted: whoever wrote it may have written anything.
+    // The text is not quoted, because it may contain anything.
     if (std::find(allowed.begin(), allowed.end(), *wanted) == allowed.end())
       return NoReply{"its header " + std::string(name) + " names a topic that reply_topics does not allow"};
     reply.topic = *wanted;

@@ -1,5 +1,5 @@
 #pragma once
-// Where a reply goes, and how it looks. Pure.
+// The destination and the form of a reply. Pure.
 
 #include <optional>
 #include <span>
@@ -15,17 +15,19 @@ namespace turnstile {
 /// "a, b" as {"a", "b"}.
 std::vector<std::string> split_names(std::string_view text);
 
-/// Why a request is not answered.
+/// Why a request gets no reply.
 struct NoReply {
   std::string why;
 };
 
-/// The reply to `request`, without its body: to the topic that its header reply-topic (or Spring's kafka_replyTopic) names, if that is
-/// one of `allowed`, else to the first of them. Who may write a request must not thereby write into any topic. It has the
-/// request's key, and its headers correlation-id and kafka_correlationId. `allowed` is not empty.
+/// The reply to `request`, without its body. It goes to the topic in the header reply-topic (or Spring's
+/// kafka_replyTopic). Without this header it goes to the first of `allowed`, which must not be empty.
+/// A topic outside of `allowed` is refused: otherwise, a client that may write requests could write to any topic. The
+/// reply has the request's key, and its headers correlation-id and kafka_correlationId.
 std::variant<OwnedMessage, NoReply> reply_to(const Message& request, std::span<const std::string> allowed);
 
-/// The id of a reply: always the same for one request of one handler, so that who gets it twice can tell.
+/// The id of a reply. It is the same for each reply of a handler to a request, so that a receiver can detect a
+/// duplicate.
 MessageId reply_id(std::string_view handler, const MessageId& request);
 
 }  // namespace turnstile

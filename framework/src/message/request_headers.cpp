@@ -46,7 +46,7 @@ NumberOrMissing number_in(std::string_view header, std::string_view text, std::i
   return number;
 }
 
-/// The one value of a header; a MissingId where there is none, or more than one.
+/// The single value of a header. A MissingId if there is no value, or more than one.
 std::variant<std::string_view, MissingId> only(const Message& message, std::string_view header) {
   const auto found = message.find(header);
   if (found.count > 1) return MissingId{about(header, fmt::format("appears {} times", found.count))};
@@ -56,7 +56,7 @@ std::variant<std::string_view, MissingId> only(const Message& message, std::stri
 
 std::optional<MessageId> uuid_in(std::string_view text) {
   const MessageId id = MessageId::from(text);
-  // What is no UUID was hashed, and does not read as it was written.
+  // Text that is no UUID was hashed, so its id has another text.
   return text.size() == 36 && id.text() == text ? std::optional(id) : std::nullopt;
 }
 
@@ -67,7 +67,7 @@ NumberOrMissing acked_of(const Message& message) {
   return number_in(kAck, std::get<std::string_view>(text), 0);
 }
 
-/// When it was sent: a record that was replayed has its own time from then.
+/// When the message was first sent. A replayed record has a newer timestamp of its own.
 Timestamp sent_at(const Message& message, bool replayed) {
   const auto said = replayed ? message.header(kSentAt) : std::nullopt;
   if (!said) return message.timestamp();

@@ -14,7 +14,7 @@ RequestWindow::RequestWindow(std::int64_t size, Kept kept) : kept_(std::move(kep
   other.kept_.low = std::max(kept_.low, kept_.high - size);
   other.kept_.acked = kept_.acked;
   for (std::int64_t number = other.kept_.low; number < kept_.high;) {
-    ++number;  // here, as the highest of all has none after it
+    ++number;  // here, because the highest number of all has no successor
     other.set(number, has(number));
   }
   kept_ = std::move(other.kept_);
@@ -50,7 +50,7 @@ void RequestWindow::set(std::int64_t number, bool on) noexcept {
   byte = static_cast<char>(on ? static_cast<unsigned char>(byte) | mask : static_cast<unsigned char>(byte) & ~mask);
 }
 
-/// What lies between was not seen.
+/// The numbers in between were not seen.
 void RequestWindow::advance(std::int64_t to) noexcept {
   if (to - kept_.high >= size()) std::fill(kept_.seen.begin(), kept_.seen.end(), '\0');
   else

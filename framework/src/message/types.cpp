@@ -11,7 +11,7 @@ constexpr std::size_t kUuidLength = 36;
 
 constexpr bool is_dash_place(std::size_t i) { return i == 8 || i == 13 || i == 18 || i == 23; }
 
-/// By byte: the value of a hexadecimal digit, or 0xFF. A table, because an id is read for every message.
+/// The value of a hexadecimal digit, by its byte; otherwise 0xFF. A table, because an id is read for every message.
 constexpr std::array<std::uint8_t, 256> kHexValues = [] {
   std::array<std::uint8_t, 256> values{};
   values.fill(0xFF);
@@ -25,7 +25,7 @@ std::uint8_t hex_value(char c) { return kHexValues[static_cast<unsigned char>(c)
 std::optional<MessageId> parse_uuid(std::string_view text) {
   if (text.size() != kUuidLength) return std::nullopt;
   if (text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-') return std::nullopt;
-  // Where the two digits of each byte stand, between the dashes.
+  // The positions of the two digits of each byte, between the dashes.
   constexpr std::array<std::uint8_t, 16> places{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34};
   MessageId id;
   unsigned any = 0;
@@ -58,7 +58,8 @@ std::string MessageId::text() const {
   return out;
 }
 
-// Sixteen raw bytes are hashed like any other text: a text of sixteen letters is not to be mistaken for a binary UUID.
+// Sixteen raw bytes are hashed like any other text, so that a text of sixteen letters is not mistaken for a binary
+// UUID.
 MessageId MessageId::from(std::string_view raw) {
   if (const auto uuid = parse_uuid(raw)) return *uuid;
   const Sha256 digest = sha256(raw);

@@ -10,9 +10,9 @@ namespace turnstile {
 
 namespace {
 
-/// The lease is prolonged so often in its time.
+/// How often the lease is renewed during its time.
 constexpr int kKeepsPerLease = 3;
-/// After a failure.
+/// The pause after a failure.
 constexpr std::chrono::milliseconds kPause{500};
 
 std::vector<OutboxShard> all_shards() {
@@ -91,7 +91,7 @@ void Relay::step(Time now) {
   else if (now - found_at_ > settings_.asleep_after) fall_asleep();
 }
 
-/// When there is something to do: published here, or left behind by somebody else.
+/// Wakes up if there is work: published here, or left by another process.
 bool Relay::wake_up(Time now, bool rung) {
   if (!rung && outbox_->waiting(all_shards(), 1, 1).empty()) return false;
   auto sender = open_sender_();
@@ -108,14 +108,14 @@ void Relay::fall_asleep() {
   try {
     if (!shards_.empty()) outbox_->leave_shards(settings_.owner);
   } catch (const std::exception&) {
-    // They are free when the lease ends.
+    // Other processes can take the shards when the lease ends.
   }
   shards_.clear();
   const std::lock_guard lock(mutex_);
   sender_.reset();
 }
 
-/// How many it has found.
+/// Returns how many records it found.
 std::size_t Relay::send_some() {
   auto records = outbox_->waiting(shards_, settings_.batch, settings_.batch_bytes);
   if (records.empty()) return 0;
@@ -137,13 +137,14 @@ std::size_t Relay::send_some() {
     if (fates[i].kind == BrokerSender::Fate::Kind::sent) sent.push_back(&records[i]);
     if (fates[i].kind == BrokerSender::Fate::Kind::refused) refused.push_back(&records[i]);
   }
-  // First what was sent: whatever becomes of the others, it must not be sent again.
+  // First the sent records: they must not be sent again, even if a later step fails.
   if (!sent.empty()) outbox_->remove(sent);
   for (const OutboxRecord* record : refused) send_alone(*record);
   return found;
 }
 
-/// A broker refuses a batch as a whole, also those records in it that it would take: the one to blame is refused by itself as well.
+/// A broker refuses a batch as a whole, including records that it would accept. Each record is then sent alone, to find
+/// the record that the broker really refuses.
 void Relay::send_alone(const OutboxRecord& record) {
   const auto fate = sender_->send({&record.message, 1}).front();
   if (fate.kind == BrokerSender::Fate::Kind::refused) put_aside(record, fate.why);
@@ -165,7 +166,7 @@ void Relay::wait() {
   else if (!found_some_) wake_.wait_for(lock, pause, [this] { return rung_ || finishing_ || stopping_; });
 }
 
-/// One line for each change.
+/// Logs a line for each change.
 void Relay::told(bool well, const std::string& why) {
   if (std::exchange(well_, well) == well) return;
   if (well) run_log_->info("outbox: going on");

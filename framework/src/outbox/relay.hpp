@@ -1,6 +1,7 @@
 #pragma once
-// The thread that sends what transactions have published: takes shards of the outbox, sends what waits in them, and removes what the
-// broker has taken. When it dies in between, another one sends the same again, with the same message-id.
+// The thread that sends published messages. It takes shards of the outbox, sends their records, and removes the records
+// that the broker has accepted. If it dies in between, another relay sends the same records again, with the same
+// message-id.
 
 #include <chrono>
 #include <condition_variable>
@@ -22,14 +23,16 @@ class Relay {
  public:
   using OpenSender = std::function<std::unique_ptr<BrokerSender>()>;
   struct Settings {
-    std::string owner;                          ///< of this run of this process, and of no other
-    std::chrono::milliseconds lease{10'000};    ///< of its shards
-    std::chrono::milliseconds look_every{200};  ///< what other processes have published is found so late at most, ...
-    /// ... but while nobody publishes anything it is asleep: it has no shards and no sender, and looks so often only.
+    std::string owner;                        ///< of this run of this process only
+    std::chrono::milliseconds lease{10'000};  ///< of its shards
+    /// The longest delay until it finds messages that other processes have published.
+    std::chrono::milliseconds look_every{200};
+    /// If no message was published for a while, the relay sleeps: it has no shards and no sender, and checks only at
+    /// this interval.
     std::chrono::milliseconds look_asleep_every{10'000};
     std::chrono::milliseconds asleep_after{60'000};
-    std::size_t batch = 1'000;               ///< most records sent at once
-    std::size_t batch_bytes = kOutboxBytes;  ///< and about so many bytes of them
+    std::size_t batch = 1'000;               ///< the largest number of records in a send
+    std::size_t batch_bytes = kOutboxBytes;  ///< approximate bytes in a send
   };
   Relay(Settings settings, std::shared_ptr<Outbox> outbox, OpenSender open_sender,
         std::shared_ptr<const RunLog> run_log);
@@ -38,9 +41,10 @@ class Relay {
   Relay& operator=(const Relay&) = delete;
 
   void start();
-  /// Sends what is there, at most for so long; gives up the rest, and the shards. Nothing happens afterwards.
+  /// Sends the waiting messages for up to `grace`. Then it gives up the rest, and its shards. Nothing happens
+  /// afterwards.
   void stop(std::chrono::milliseconds grace = std::chrono::seconds(2));
-  /// Something was published in this process. Cheap; from any thread, at any time.
+  /// A message was published in this process. Cheap; any thread may call it at any time.
   void ring();
 
  private:
@@ -59,7 +63,7 @@ class Relay {
   const std::shared_ptr<Outbox> outbox_;
   const OpenSender open_sender_;
   const std::shared_ptr<const RunLog> run_log_;
-  // The thread's own:
+  // Used only by the thread:
   bool awake_ = false;
   bool well_ = true;
   bool found_some_ = false;
@@ -68,9 +72,9 @@ class Relay {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::unique_ptr<BrokerSender> sender_;  ///< replaced by the thread, cancelled by the destructor
+  std::unique_ptr<BrokerSender> sender_;  ///< replaced by the thread, cancelled by stop()
   bool rung_ = false;
-  bool finishing_ = false;  ///< ends when nothing is left
+  bool finishing_ = false;  ///< ends when no message is left
   bool stopping_ = false;
   bool ended_ = false;
   std::thread thread_;

@@ -16,12 +16,13 @@ namespace turnstile {
 
 namespace {
 
-/// A session is kept alive by three heartbeats in its time; after one that found no store, another one comes this soon.
+/// A session gets three heartbeats in its expiry time. After a heartbeat that could not reach the store, the next comes
+/// this soon.
 constexpr int kHeartbeats = 3;
 constexpr std::chrono::milliseconds kAfterFailure{1'000};
 constexpr std::chrono::milliseconds kDescribeWait{10'000};
 
-/// Numbers as ranges: from which up to which.
+/// Numbers as ranges: first and last number.
 using Ranges = std::map<std::int64_t, std::int64_t>;
 
 bool contains(const Ranges& ranges, std::int64_t number) {
@@ -118,7 +119,7 @@ NumberedSender::Stamped NumberedSender::stamp(OwnedMessage message) {
 std::vector<BrokerSender::Fate> NumberedSender::send(std::span<const OwnedMessage> messages) {
   std::vector<Stamped> stamped;
   stamped.reserve(messages.size());
-  // Before the first is given a number: one that is never sent holds up what is said to be done with.
+  // Before the first number is assigned: a number that is never sent would block the acknowledgement of all later ones.
   for (const OwnedMessage& message : messages) partitions_of(message.topic);
   for (const OwnedMessage& message : messages) {
     const auto known = request_of(Message(message));
@@ -144,7 +145,7 @@ std::vector<BrokerSender::Fate> NumberedSender::send(std::span<const OwnedMessag
   for (std::size_t k = 0; k < sent.size(); ++k) {
     const Fate& fate = fates[sent[k]] = std::move(answers[k]);
     if (fate.kind == Fate::Kind::unknown) continue;
-    // What was refused arrives nowhere; what was taken may still be asked about.
+    // A refused message arrives nowhere. A delivered message may still need its response.
     if (fate.kind == Fate::Kind::sent && options_.acknowledge == Acknowledge::by_hand) continue;
     const Stamped& one = stamped[sent[k]];
     if (one.session != session_.id) continue;

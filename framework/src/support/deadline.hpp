@@ -1,12 +1,12 @@
 #pragma once
-// When a timeout that a caller gave is over.
+// Converts a caller's timeout to a deadline.
 
 #include <algorithm>
 #include <chrono>
 
 namespace turnstile {
 
-/// Never in the past, and for any timeout: milliseconds::max() would overflow when it is added to the time.
+/// Never in the past, and valid for any timeout: milliseconds::max() would overflow if it were added to the time.
 inline std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout) {
   constexpr std::chrono::milliseconds kAsGoodAsNever = std::chrono::hours(24 * 3'650);
   return std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), kAsGoodAsNever);

@@ -1,6 +1,6 @@
 #pragma once
-// Places where a test may kill the process (faults 1-8). They exist only in builds with TURNSTILE_FAILPOINTS; elsewhere
-// the macro is empty. TURNSTILE_FAILPOINT=NAME:N kills the process (SIGKILL) the Nth time it comes by NAME.
+// Places where a test can kill the process. They exist only in builds with TURNSTILE_FAILPOINTS; in other builds the
+// macro is empty. TURNSTILE_FAILPOINT=NAME:N kills the process (SIGKILL) the Nth time that it reaches NAME.
 
 #if defined(TURNSTILE_FAILPOINTS) && TURNSTILE_FAILPOINTS
 

@@ -1,5 +1,6 @@
 #pragma once
-// What Consumer::health() answers: the state of run(), and what the engine knows of its partitions while there is one.
+// The result of Consumer::health(): the state of run(), and the engine's knowledge of its partitions while there is an
+// engine.
 
 #include <chrono>
 #include <functional>
@@ -11,10 +12,10 @@
 
 namespace turnstile {
 
-/// Thread-safe. Never to be called with a lock that `details` takes.
+/// Thread-safe. Do not call it with a lock that `details` takes.
 class HealthBoard {
  public:
-  /// Adds what is known of the partitions, and may add a reason.
+  /// Adds the state of the partitions, and may add a reason.
   using Details = std::function<void(Health&)>;
 
   void set(Health::State state, std::string reason = {}) {
@@ -28,7 +29,7 @@ class HealthBoard {
     const std::lock_guard lock(mutex_);
     health_.name = std::move(name);
   }
-  /// Empty: nobody knows of partitions any more; no look runs when this returns.
+  /// Empty: there are no partitions any more. When this returns, no look() is using the old details.
   void ask(Details details) {
     const std::lock_guard lock(mutex_);
     details_ = std::move(details);

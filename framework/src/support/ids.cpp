@@ -11,10 +11,11 @@ namespace turnstile {
 
 namespace {
 
-/// Bits of the counter below the milliseconds: 4,096 ids in each, and beyond that the time runs ahead.
+/// The bits of the counter below the milliseconds: 4,096 ids in each millisecond. Beyond that, the id's time runs ahead
+/// of the clock.
 constexpr int kCounterBits = 12;
 
-/// Milliseconds and counter, greater with every call.
+/// Milliseconds and counter. Each call returns a greater value.
 std::uint64_t next_tick() {
   static std::atomic<std::uint64_t> last{0};
   const auto now =
@@ -31,7 +32,7 @@ std::uint64_t next_tick() {
 
 MessageId new_message_id() {
   MessageId id;
-  // OpenSSL's own generator notices a fork; a pool of bytes here would not.
+  // OpenSSL's generator notices a fork. A buffer of random bytes in this process would not.
   if (RAND_bytes(id.bytes.data() + 8, 8) != 1)
     throw std::runtime_error("no random numbers are to be had for a message id");
   const std::uint64_t tick = next_tick();

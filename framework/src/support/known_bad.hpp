@@ -1,6 +1,7 @@
 #pragma once
-// Protections that a test may take away, to see that its count finds out what they protect from: a count that cannot fail proves nothing.
-// They are there in every build but those with TURNSTILE_FAILPOINTS, where TURNSTILE_KNOWN_BAD=NAME leaves the one of that name out.
+// Protections that a test can switch off, to check that its measurement finds the damage: a measurement that cannot
+// fail proves nothing. All builds have the protections. In builds with TURNSTILE_FAILPOINTS, TURNSTILE_KNOWN_BAD=NAME
+// switches the protection NAME off.
 
 #include <string_view>
 
@@ -11,7 +12,7 @@
 
 namespace turnstile {
 
-/// Whether this process does without the protection. Reads the environment once.
+/// Whether this process runs without the protection. Reads the environment once.
 inline bool known_bad(std::string_view name) {
   static const std::string left_out = [] {
     const char* text = std::getenv("TURNSTILE_KNOWN_BAD");

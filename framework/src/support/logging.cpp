@@ -25,7 +25,7 @@ struct NamedLevel {
   std::string_view name;
   level::level_enum value;
 };
-// spdlog's own names differ between releases ("warn", "warning"); these are what [log] documents.
+// spdlog's own names differ between releases ("warn", "warning"). These are the names that [log] documents.
 constexpr std::array kLevels{NamedLevel{"trace", level::trace}, NamedLevel{"debug", level::debug},
                              NamedLevel{"info", level::info},   NamedLevel{"warn", level::warn},
                              NamedLevel{"error", level::err},   NamedLevel{"off", level::off}};
@@ -68,11 +68,11 @@ std::string json_line(const spdlog::details::log_msg& message, const LogFields& 
   if (fields.offset) line["offset"] = *fields.offset;
   if (!fields.handler.empty()) line["handler"] = fields.handler;
   if (!fields.member.empty()) line["member"] = fields.member;
-  // An error's text may hold any bytes: what is not UTF-8 is replaced, so that each line stays valid JSON.
+  // An error's text may contain any bytes. Invalid UTF-8 is replaced, so that each line stays valid JSON.
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-/// Turns every message into one JSON object. Its sinks must print the payload alone.
+/// Formats every message as a JSON object. Its sinks must print the payload alone.
 class JsonLogger final : public spdlog::logger {
  public:
   using spdlog::logger::logger;
@@ -99,7 +99,7 @@ class JsonLogger final : public spdlog::logger {
   }
 };
 
-/// Hands everything to another logger, whose level and form count.
+/// Passes everything to another logger, which decides about level and format.
 class RedirectedLogger final : public spdlog::logger {
  public:
   explicit RedirectedLogger(std::shared_ptr<spdlog::logger> to) : spdlog::logger(kLoggerName), to_(std::move(to)) {

@@ -1,5 +1,5 @@
 #pragma once
-// Log lines with fields. Ids, keys and payloads are never among them.
+// Log lines with fields. Fields never contain ids, keys and payloads.
 
 #include <spdlog/logger.h>
 
@@ -13,7 +13,7 @@
 
 namespace turnstile {
 
-/// Where something happened. What is empty is left out of the line.
+/// Where an event happened. Empty fields are left out of the line.
 struct LogFields {
   std::string_view topic{};
   std::optional<std::int32_t> partition{};
@@ -22,15 +22,15 @@ struct LogFields {
   std::string_view member{};
 };
 
-/// Writes to stderr as `settings` say. In format "json" each line is one object: time (UTC), level, message, and those
-/// of LogFields that are known. Not entered in spdlog's registry, so that it cannot clash with the program's own.
-/// Throws ConfigError for a level or format that does not exist.
+/// A logger to stderr, as `settings` configure it. In format "json" each line is a JSON object: time (UTC), level,
+/// message, and the known LogFields. It is not in spdlog's registry, so that it cannot clash with the program's own
+/// loggers. Throws ConfigError for an unknown level or format.
 std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings);
-/// The same into another sink.
+/// The same logger, with another sink.
 std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings, spdlog::sink_ptr sink);
 
-/// One line, always: control characters in `message` are escaped. A logger that make_logger() made in JSON gets the
-/// fields as fields, any other gets them behind the message: `dead-lettered topic=payments partition=3 offset=1042`.
+/// Logs one line: control characters in `message` are escaped. A JSON logger of make_logger() gets the fields as
+/// fields. Any other logger gets them after the message: `dead-lettered topic=payments partition=3 offset=1042`.
 void log(spdlog::logger& logger, spdlog::level::level_enum level, std::string_view message,
          const LogFields& fields = {});
 

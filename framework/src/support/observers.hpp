@@ -1,5 +1,5 @@
 #pragma once
-// Several observers as one.
+// Combines several observers.
 
 #include <memory>
 #include <utility>

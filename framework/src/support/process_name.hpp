@@ -1,5 +1,5 @@
 #pragma once
-// What this process is called: the same in its logs, in Health, and in `turnstile permits`.
+// The name of this process: the same in its logs, in Health, and in `turnstile permits`.
 
 #include <string>
 #include <string_view>
@@ -7,7 +7,7 @@
 namespace turnstile {
 
 std::string host_name();
-/// process_name() of turnstile/tokens.hpp, of this very process.
+/// process_name() of turnstile/tokens.hpp for this process.
 std::string own_name(std::string_view client);
 
 }  // namespace turnstile

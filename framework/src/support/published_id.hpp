@@ -5,7 +5,7 @@
 
 namespace turnstile {
 
-/// The id that the handler has given the message, or a new one.
+/// The id that the handler has set, or a new one.
 inline MessageId published_id(const OwnedMessage& message) {
   const auto given = given_id(message);
   return given ? *given : new_message_id();

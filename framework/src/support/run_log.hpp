@@ -1,5 +1,5 @@
 #pragma once
-// The runtime's log: each line carries topic, partition, offset, handler and member as fields.
+// The runtime's log. Each line has topic, partition, offset, handler and member as fields.
 
 #include <memory>
 #include <optional>
@@ -24,11 +24,11 @@ class RunLog {
   void info(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
   void warn(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
   void error(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
-  /// Of a partition as a whole.
+  /// About a partition as a whole.
   void info(const TopicPartition& at, std::string_view text) const;
   void warn(const TopicPartition& at, std::string_view text) const;
   void error(const TopicPartition& at, std::string_view text) const;
-  /// Of the process.
+  /// About the process.
   void info(std::string_view text) const;
   void warn(std::string_view text) const;
   void error(std::string_view text) const;

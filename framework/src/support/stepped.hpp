@@ -1,6 +1,7 @@
 #pragma once
-// Atomics and a lock whose accesses a test can interleave in every order (tests/unit/permits/permit_pool_model_test.cpp). In builds
-// without TURNSTILE_FAILPOINTS they are std::atomic and std::mutex.
+// Atomics and a lock whose accesses a test can interleave in every order
+// (tests/unit/permits/permit_pool_model_test.cpp). In builds without TURNSTILE_FAILPOINTS they are std::atomic and
+// std::mutex.
 
 #include <atomic>
 #include <mutex>
@@ -9,12 +10,12 @@ namespace turnstile::stepped {
 
 #if defined(TURNSTILE_FAILPOINTS) && TURNSTILE_FAILPOINTS
 
-/// Decides which thread goes on. A test sets one for its own threads; all other threads run freely.
+/// Decides which thread continues. A test sets it for its own threads; all other threads run freely.
 class Stepper {
  public:
-  /// Before each access. Returns when this thread may make it.
+  /// Called before each access. Returns when this thread may make it.
   virtual void step() = 0;
-  /// The lock that this thread wants is taken. Returns when it may try again.
+  /// The lock that this thread needs is taken. Returns when the thread may try again.
   virtual void blocked() = 0;
   /// This thread has released a lock.
   virtual void unlocked() = 0;
@@ -27,7 +28,7 @@ inline void step() {
   if (stepper != nullptr) stepper->step();
 }
 
-/// Every access is sequentially consistent, as it is by default in std::atomic.
+/// Every access is sequentially consistent, which is also the default of std::atomic.
 template <class T>
 class Atomic {
  public:
@@ -44,7 +45,7 @@ class Atomic {
   T fetch_sub(T less) { return step(), value_.fetch_sub(less); }
   bool compare_exchange_weak(T& expected, T desired) {
     step();
-    return value_.compare_exchange_strong(expected, desired);  // which fails for a reason only
+    return value_.compare_exchange_strong(expected, desired);  // strong, so that it does not fail without a reason
   }
 
  private:
