@@ -1,4 +1,4 @@
-// The composition root: the one place that knows the framework and the real adapters together.
+// The composition root: the only place that knows both the framework and the real adapters.
 
 #include <mutex>
 
@@ -16,7 +16,7 @@ namespace turnstile {
 
 namespace {
 
-/// Joins the token domain when the first limiter is opened: who has no limits needs no token log.
+/// Joins the token domain when the first limiter is opened: a program without limits needs no token log.
 class LazyDomain final : public Limiters {
  public:
   LazyDomain(Config config, std::shared_ptr<spdlog::logger> logger)

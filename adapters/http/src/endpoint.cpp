@@ -13,14 +13,14 @@ namespace turnstile::http {
 
 namespace {
 
-/// The effect's own 5xx: rolled back, and its response answered.
+/// The effect's own 5xx: its transaction is rolled back, and its response is sent.
 struct NotKept {};
 
 struct CannotKeep : Error {
   using Error::Error;
 };
 
-/// What an effect says to the outside: messages, but no reply, since its response is the reply.
+/// Lets an effect publish messages, but not reply: its response is the reply.
 class MessagesOnly final : public Outgoing {
  public:
   explicit MessagesOnly(const Context& context) : context_(context) {}
@@ -34,7 +34,7 @@ class MessagesOnly final : public Outgoing {
   const Context& context_;
 };
 
-/// A key holds no NUL, so scope and key cannot be taken for one another; nor for a key that is looked for without a scope.
+/// A key contains no NUL, so scope and key together are unambiguous, also against a key without a scope.
 std::string id_of(const std::string& key, const Options& options, const httplib::Request& request) {
   return options.scope ? key + '\0' + options.scope(request) : key;
 }
@@ -90,7 +90,8 @@ void Endpoint::answer_to(const std::string& key, const httplib::Request& request
 }
 
 void Endpoint::perform(const httplib::Request& request, Context& context, Kept& kept) {
-  // Until here the transaction's limit was how long a rival is waited for. Goes out together with the first statement.
+  // Until here the transaction's lock_timeout was the wait for a concurrent request. This is sent together with the
+  // first statement.
   context.defer("SET LOCAL lock_timeout = '" + std::to_string(options_.lock_timeout.count()) + "ms'");
   MessagesOnly outgoing(context);
   Context inner({.tx = &context.tx(),
@@ -142,7 +143,7 @@ void Endpoint::replay(const Once& once, const httplib::Request& request, httplib
         response, 500,
         "the request took effect before; its response cannot be read here, so ask another server for it");
   } else {
-    // Inbox::record() has written it: the bytes are all that is known of the answer.
+    // Inbox::record() has written it: only the bytes of the response are known.
     response.status = 200;
     response.set_content(*once.response, "application/octet-stream");
   }
@@ -172,7 +173,7 @@ void Endpoint::note_back() {
     options_.log->info("handler '{}': PostgreSQL is back", handler_);
 }
 
-/// Without the query, which may hold secrets.
+/// Without the query, which may contain secrets.
 std::string Endpoint::place(const httplib::Request& request) const {
   return "handler '" + handler_ + "', " + request.method + ' ' + request.path;
 }

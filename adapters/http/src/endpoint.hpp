@@ -1,5 +1,5 @@
 #pragma once
-// One endpoint whose requests take effect once: what idempotent() and once_per_token() have in common.
+// An endpoint whose requests take effect once: the common part of idempotent() and once_per_token().
 
 #include <atomic>
 #include <string>
@@ -10,17 +10,17 @@
 
 namespace turnstile::http {
 
-/// Thrown by an effect to be rolled back, with a problem for the client that is not kept.
+/// An effect throws it to be rolled back, with a problem for the client that is not stored.
 struct Refused {
   int status;
   const char* detail;
 };
 
-/// How the client's sentences name what it sent.
+/// How messages to the client name what it has sent.
 struct Words {
   std::string it;     ///< "this Idempotency-Key"
-  std::string again;  ///< what to do where nothing is known: "send the request again with the same Idempotency-Key"
-  std::string anew;   ///< what to do where it is used up: "use a new key for each operation"
+  std::string again;  ///< what to do if the result is unknown: "send the request again with the same Idempotency-Key"
+  std::string anew;   ///< what to do if it is used up: "use a new key for each operation"
 };
 
 /// Thread-safe.
@@ -28,13 +28,13 @@ class Endpoint {
  public:
   using FindKey = std::function<Key(const httplib::Request&)>;
 
-  /// `options.scope` and `options.wait` as they hold for this one.
+  /// `options.scope` and `options.wait` must be those of this endpoint.
   Endpoint(Inbox& inbox, std::string handler, FindKey find_key, Words words, Effect effect, Options options);
   void answer(const httplib::Request& request, httplib::Response& response);
 
  private:
   void answer_to(const std::string& key, const httplib::Request& request, httplib::Response& response);
-  /// Runs the effect and keeps its response with it.
+  /// Runs the effect, and stores its response.
   void perform(const httplib::Request& request, Context& context, Kept& kept);
   void tell(const Once& once, Kept&& kept, const httplib::Request& request, httplib::Response& response);
   void replay(const Once& once, const httplib::Request& request, httplib::Response& response);
@@ -50,7 +50,7 @@ class Endpoint {
   const Words words_;
   const Effect effect_;
   const Options options_;
-  std::atomic<bool> away_{false};  ///< PostgreSQL, as the last request found it
+  std::atomic<bool> away_{false};  ///< whether the last request found PostgreSQL unavailable
 };
 
 /// Shared by all copies of the handler.

@@ -20,7 +20,7 @@ std::optional<Number> number_in(std::string_view text) {
   return number;
 }
 
-/// Takes the first netstring off.
+/// Removes the first netstring, and returns its bytes.
 std::optional<std::string_view> next(std::string_view& rest) {
   const auto colon = rest.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
@@ -32,7 +32,7 @@ std::optional<std::string_view> next(std::string_view& rest) {
   return bytes;
 }
 
-/// Newer versions of cpp-httplib can also be told a file, which the server opens later.
+/// In newer versions of cpp-httplib a response can also name a file, which the server opens later.
 template <class Response>
 bool made_later(const Response& response) {
   if constexpr (requires { response.file_content_path_; }) {
@@ -46,7 +46,7 @@ bool made_later(const Response& response) {
 std::optional<Kept> taken_from(httplib::Response&& made) {
   if (made_later(made)) return std::nullopt;
   Kept kept;
-  if (made.status != -1) kept.status = made.status;  // -1: the effect did not say
+  if (made.status != -1) kept.status = made.status;  // -1: the effect has set no status
   for (const auto& [name, value] : made.headers) kept.headers.emplace_back(name, value);
   kept.body = std::move(made.body);
   return kept;

@@ -1,5 +1,5 @@
 #pragma once
-// A response as it is kept with the id of its request.
+// A response in the form that is stored with the id of its request.
 
 #include <httplib.h>
 
@@ -18,18 +18,20 @@ struct Kept {
   bool operator==(const Kept&) const = default;
 };
 
-/// Takes what an effect has made. Nothing when a content provider is to make the body: then it is not there yet.
+/// Takes the response that an effect has made. Absent if a content provider makes the body, because it does not exist
+/// yet.
 std::optional<Kept> taken_from(httplib::Response&& made);
 
-/// Stored, so it must not change. All are netstrings (the length in decimal, a colon, the bytes, a comma):
+/// The stored form, so it must not change. All parts are netstrings (the length in decimal, a colon, the bytes, a
+/// comma):
 ///   "H1", the status, name and value of each header, the body
 std::string encode(const Kept& kept);
-/// Nothing for what encode() did not write.
+/// Absent for bytes that encode() did not write.
 std::optional<Kept> decode(std::string_view bytes);
-/// Whether the encode() of a later version wrote it.
+/// Whether encode() of a later version wrote the bytes.
 bool is_newer(std::string_view bytes);
 
-/// Adds it to what the server has set before.
+/// Adds it to what the server has set already.
 void add(Kept&& kept, httplib::Response& response);
 
 }  // namespace turnstile::http

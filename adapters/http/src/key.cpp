@@ -9,7 +9,8 @@ namespace {
 
 bool printable(char c) { return c >= ' ' && c <= '~'; }
 
-/// What stands between the quotes; nothing when they do not close, or more follows, or a backslash stands before anything else.
+/// The text between the quotes. Absent if the quotes do not close, if text follows, or if a backslash stands before any
+/// other character.
 std::optional<std::string> unquoted(std::string_view value) {
   std::string key;
   for (std::size_t i = 1; i < value.size(); ++i) {

@@ -1,5 +1,5 @@
 #pragma once
-// What is written in the header Idempotency-Key. Pure.
+// Parses the header Idempotency-Key. Pure.
 
 #include <cstddef>
 #include <string>
@@ -8,18 +8,19 @@
 
 namespace turnstile::http {
 
-/// `why` is for the client. It never quotes what came.
+/// `why` is for the client. It never quotes the request.
 struct Malformed {
   std::string why;
 };
 
 using Key = std::variant<std::string, Malformed>;
 
-/// Printable ASCII, not empty, at most `max` bytes. `why` lacks the name: "is empty".
+/// Checks for printable ASCII, not empty, at most `max` bytes. `why` has no subject: "is empty".
 Key check_key(std::string key, std::size_t max);
 
-/// The key in the header's value: a string of structured fields (RFC 8941, "a \"quoted\" key", without parameters), or a bare word of
-/// visible ASCII without quotes and commas. "abc" and abc are one key. `max` is without the quotes. `why` is a sentence.
+/// The key in the header's value. Either a string of structured fields (RFC 8941, "a \"quoted\" key", without
+/// parameters), or a bare word of visible ASCII without quotes and commas. "abc" and abc are the same key. `max`
+/// excludes the quotes. `why` is a sentence.
 Key parse_key(std::string_view value, std::size_t max);
 
 }  // namespace turnstile::http

@@ -1,5 +1,5 @@
 #pragma once
-// Errors as clients read them: application/problem+json (RFC 9457).
+// Errors for clients: application/problem+json (RFC 9457).
 
 #include <httplib.h>
 
@@ -8,9 +8,9 @@
 
 namespace turnstile::http {
 
-/// `detail` says what to do. It is text of ours, without quotes, backslashes and control characters.
+/// `detail` tells what to do. It must be Turnstile's own text, without quotes, backslashes and control characters.
 void set_problem(httplib::Response& response, int status, std::string_view detail);
-/// The same, and when to come again.
+/// The same, with the time after which the client may try again.
 void set_problem(httplib::Response& response, int status, std::string_view detail, std::chrono::seconds retry_after);
 
 }  // namespace turnstile::http

@@ -1,5 +1,5 @@
 #pragma once
-// What a request says; and all of it as one text, by which two requests with one key are told apart.
+// The parts of a request, and the whole request as a text that distinguishes two requests with the same key.
 
 #include <httplib.h>
 
@@ -9,16 +9,16 @@
 
 namespace turnstile::http {
 
-/// The values of the header, as they came: httplib's get_header_value() ends at a NUL.
+/// The values of the header, unchanged: httplib's get_header_value() stops at a NUL.
 std::vector<std::string> header_values(const httplib::Request& request, const std::string& name);
-/// The first of them; empty without any.
+/// The first value; empty if there is none.
 std::string header_value(const httplib::Request& request, const std::string& name);
 
-/// Bytes of the body, or of all parts of a multipart form, which cpp-httplib keeps elsewhere.
+/// The bytes of the body, or of all parts of a multipart form, which cpp-httplib stores elsewhere.
 std::size_t body_bytes(const httplib::Request& request);
 
-/// Method, target, content type and body, a line each. Of a multipart form the parts, without the boundary: a browser makes a new one
-/// each time.
+/// Method, target, content type and body, each in a line. For a multipart form it has the parts without the boundary,
+/// because a browser makes a new boundary each time.
 std::string text_of(const httplib::Request& request);
 
 }  // namespace turnstile::http

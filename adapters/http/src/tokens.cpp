@@ -26,7 +26,7 @@ Key find_token(const httplib::Request& request, const Tokens& tokens, std::size_
   return token;
 }
 
-/// Redeems first. What is refused is not kept: it would cost a row for whatever somebody makes up.
+/// Redeems the token first. A refused request is not stored: it would cost a row for any text that a client invents.
 Effect guarded(const Tokens& tokens, std::size_t max, Effect effect) {
   return [=](const httplib::Request& request, httplib::Response& response, Context& context) {
     const std::string token = std::get<std::string>(find_token(request, tokens, max));

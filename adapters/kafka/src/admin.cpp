@@ -23,7 +23,7 @@ NewTopicHandle request_of(const NewTopic& topic, const Client& client) {
   return request;
 }
 
-// Code and text of the one topic asked for.
+// Error code and text for the one topic of the request.
 std::pair<rd_kafka_resp_err_t, std::string> answer_of(rd_kafka_event_t* event) {
   if (!event) return {RD_KAFKA_RESP_ERR__TIMED_OUT, ""};
   if (const auto code = rd_kafka_event_error(event)) return {code, rd_kafka_event_error_string(event)};
@@ -38,7 +38,8 @@ std::pair<rd_kafka_resp_err_t, std::string> answer_of(rd_kafka_event_t* event) {
   return {rd_kafka_topic_result_error(topics[0]), text ? text : ""};
 }
 
-// The controller has created it; the brokers hear of it a little later. `partitions`: at least so many.
+// The controller has created the topic, and the brokers learn of it a little later. `partitions` is the least number to
+// wait for.
 void wait_until_known(const Client& client, const NewTopic& topic, std::int32_t partitions,
                       std::chrono::steady_clock::time_point end) {
   const Queue nothing{rd_kafka_queue_new(client.handle())};
@@ -69,7 +70,7 @@ bool create_topic(const Settings& broker, const NewTopic& topic, milliseconds ti
     client->hear_failures();
     throw client->no_answer(code, why, topic.name);
   }
-  // Another process may have made it a moment before, with as many partitions as it liked.
+  // Another process may have created it a moment before, with any number of partitions.
   wait_until_known(*client, topic, was_there ? 1 : topic.partitions, end);
   return !was_there;
 }

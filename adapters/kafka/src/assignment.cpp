@@ -1,4 +1,4 @@
-// The consumer's part that runs inside librdkafka's rebalance callback.
+// The part of the consumer that runs inside librdkafka's rebalance callback.
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ void KafkaConsumer::on_rebalance(rd_kafka_resp_err_t code, rd_kafka_topic_partit
     revoke(list);
   } catch (...) {
     fail(std::current_exception());
-    // Without an answer of ours librdkafka waits for ever: hold nothing.
+    // librdkafka waits forever for the answer of this callback, so it must give one: no partitions.
     assigned_.clear();
     rd_kafka_assign(client_->handle(), nullptr);
   }
@@ -44,7 +44,7 @@ void KafkaConsumer::assign(rd_kafka_topic_partition_list_t* list) {
   tell_librdkafka(list, true);
 }
 
-// Before the partition is fetched, so that no record reaches the main queue.
+// It must run before the partition is fetched, so that no record gets into the main queue.
 void KafkaConsumer::separate_queue(const TopicPartition& at) {
   Queue queue{rd_kafka_queue_get_partition(client_->handle(), at.topic.c_str(), at.partition)};
   if (!queue)

@@ -23,7 +23,7 @@ Bell::~Bell() { ::close(fd_); }
 
 void Bell::ring() noexcept {
   const int before = errno;
-  // It fails only when the counter is full, and then it rings anyway.
+  // The write fails only if the counter is full, and then the bell rings anyway.
   [[maybe_unused]] const auto written = ::write(fd_, &kOne, sizeof kOne);
   errno = before;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What a waiting poll() listens to: librdkafka rings it when a queue stops being empty, and wake() does.
+// The event that poll() waits for. librdkafka rings it when a queue stops being empty, and wake() rings it.
 
 #include <chrono>
 
@@ -7,7 +7,7 @@
 
 namespace turnstile::kafka {
 
-/// An eventfd. ring() from any thread and from signal handlers; the rest on the polling thread.
+/// An eventfd. Any thread and any signal handler may call ring(). The polling thread makes all other calls.
 class Bell {
  public:
   Bell();
@@ -16,9 +16,9 @@ class Bell {
   Bell& operator=(const Bell&) = delete;
 
   void ring() noexcept;
-  /// Waits until it has rung since the last call, or the time is over; it is silent then. True when it had rung.
+  /// Waits until it has rung since the last call, or the time is over; afterwards it is silent. True if it had rung.
   bool wait(std::chrono::milliseconds most) noexcept;
-  /// librdkafka rings it whenever something comes into the empty queue. `silence` before the bell goes away.
+  /// librdkafka rings it whenever an event enters the empty queue. Call silence() before the bell is destroyed.
   void listen_to(rd_kafka_queue_t* queue) noexcept;
   static void silence(rd_kafka_queue_t* queue) noexcept;
 

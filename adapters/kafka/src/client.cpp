@@ -11,7 +11,7 @@
 namespace turnstile::kafka {
 namespace {
 
-// SaslHandshake, ApiVersions, SaslAuthenticate: a broker that answers only these has not let us in yet.
+// SaslHandshake, ApiVersions, SaslAuthenticate: a broker that answers only these has not accepted the client yet.
 bool is_greeting(int16_t api) { return api == 17 || api == 18 || api == 36; }
 
 spdlog::level::level_enum severity(int syslog_level) {
@@ -37,10 +37,10 @@ rd_kafka_resp_err_t on_new(rd_kafka_t* rk, const rd_kafka_conf_t*, void* opaque,
   return rd_kafka_interceptor_add_on_response_received(rk, "turnstile", &on_response, opaque);
 }
 
-/// How long librdkafka's threads may take to end, and after how much of it a log line says what is waited for.
+/// How long librdkafka's threads may take to end, and after which part of it a log line reports the wait.
 constexpr std::chrono::milliseconds kLongestEnd{5'000}, kQuietEnd{1'000};
 
-/// rd_kafka_destroy() on a thread of its own, with what the callbacks work on.
+/// rd_kafka_destroy() runs on a thread of its own. This object and the callbacks' data outlive the client.
 struct Ending {
   std::mutex mutex;
   std::condition_variable changed;
@@ -97,16 +97,16 @@ void Client::start(Role role, const Settings& settings) {
   if (!handle_)
     throw ConfigError(
         {fmt::format("kafka: librdkafka {} refuses the settings: {}", rd_kafka_version_str(), why.data())});
-  (void)conf.release();  // librdkafka's, now that it has accepted it
+  (void)conf.release();  // librdkafka owns it after it has accepted it
 }
 
-// librdkafka 2.0.2 joins its threads without a limit, and one of them never ends once a topic that was consumed has been deleted.
+// librdkafka 2.0.2 joins its threads without a time limit. One of them never ends after a consumed topic was deleted.
 Client::~Client() {
   if (!handle_) return;
   forget_events();
   const auto ending = std::make_shared<Ending>();
   std::thread([handle = handle_, state = state_, ending] {
-    // The consumer has been closed by its owner by now; a second close inside destroy would wait for callbacks.
+    // The owner has closed the consumer by now. A second close inside destroy would wait for callbacks.
     rd_kafka_destroy_flags(handle, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     const std::lock_guard lock(ending->mutex);
     ending->over = true;
@@ -130,7 +130,7 @@ std::string ClientState::last_failure() const {
 BrokerError Client::no_answer(rd_kafka_resp_err_t code, std::string_view doing, std::string_view topic) const {
   std::lock_guard lock(state_->failure_mutex);
   const auto& failure = state_->failure;
-  // A wrong password shows up as a time-out of whatever was asked.
+  // A wrong password appears as a timeout of the request.
   if (state_->failure_code == RD_KAFKA_RESP_ERR__AUTHENTICATION || state_->failure_code == RD_KAFKA_RESP_ERR__SSL)
     code = state_->failure_code;
   const std::string separator = doing.empty() || failure.empty() ? "" : ": ";
@@ -154,7 +154,7 @@ void ClientState::failed(rd_kafka_resp_err_t code, const char* reason) noexcept 
   }
   if (events) events->on_error(code, reason);
 } catch (...) {
-  // Nowhere to tell it: the logger itself failed.
+  // The logger itself failed, so this cannot be logged.
 }
 
 void ClientState::log(int level, const char* facility, const char* text) noexcept try {
@@ -162,8 +162,8 @@ void ClientState::log(int level, const char* facility, const char* text) noexcep
   auto severity_here = severity(level);
   if (what == "CONFWARN" &&
       std::string_view(text).find(" property and will be ignored by this") != std::string_view::npos)
-    return;  // one section of settings serves consumer and producer
-  // Broken connections also come through the error callback, which tells a change of state once.
+    return;  // the same section of settings serves consumer and producer
+  // Broken connections also reach the error callback, which logs each change of state once.
   if (what == "FAIL" || what == "ERROR") severity_here = spdlog::level::debug;
   logger->log(severity_here, "librdkafka {}: {}", facility, text);
 } catch (...) {

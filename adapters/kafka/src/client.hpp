@@ -1,5 +1,5 @@
 #pragma once
-// One librdkafka client with the callbacks that every client has: logs, errors, and whether any broker answers.
+// A librdkafka client with the callbacks that every client has: log lines, errors, and whether any broker answers.
 
 #include <spdlog/logger.h>
 
@@ -15,8 +15,8 @@
 
 namespace turnstile::kafka {
 
-/// What one client's owner is told besides. Called on the thread that polls the client (nothing may be thrown into librdkafka's
-/// C code, so each is noexcept).
+/// Further callbacks for the owner of a client. They run on the thread that polls the client. Each is noexcept, because
+/// no exception may enter librdkafka's C code.
 class ClientEvents {
  public:
   virtual ~ClientEvents() = default;
@@ -26,7 +26,8 @@ class ClientEvents {
   virtual void on_error(rd_kafka_resp_err_t, const std::string& /*reason*/) noexcept {}
 };
 
-/// What a client's callbacks work on. It lives until librdkafka's threads have ended, which may be later than the client's end.
+/// The data of a client's callbacks. It lives until librdkafka's threads have ended, which can be after the end of the
+/// client.
 struct ClientState {
   std::shared_ptr<spdlog::logger> logger;
   std::string brokers;
@@ -46,15 +47,17 @@ struct ClientState {
   [[nodiscard]] std::string last_failure() const;
 };
 
-/// Shared by its owner and by every block of records: records must be freed before the client is. The last one to let go
-/// destroys the client, on whichever thread that is. Thread-safe.
+/// Its owner and every block of records share it: records must be freed before the client. The last reference destroys
+/// the client, on any thread. Thread-safe.
 class Client {
  public:
-  /// Throws ConfigError when librdkafka refuses the settings as a whole (a certificate that cannot be read, say).
-  /// `events` must outlive the client or be forgotten. `bell`: what librdkafka's queues ring, kept as long as the client.
+  /// Throws ConfigError if librdkafka refuses the settings as a whole (for example, an unreadable certificate).
+  /// `events` must outlive the client, unless forget_events() was called. librdkafka's queues ring `bell`, which is
+  /// kept as long as the client.
   static std::shared_ptr<Client> open(Role role, const Settings& settings, std::shared_ptr<spdlog::logger> logger,
                                       ClientEvents* events = nullptr, std::shared_ptr<Bell> bell = nullptr);
-  /// Waits for librdkafka's threads to end, up to 5 s. Threads that have not ended by then are left behind, with a log line.
+  /// Waits up to 5 s for librdkafka's threads to end. It leaves threads behind that have not ended by then, and logs
+  /// it.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -62,17 +65,17 @@ class Client {
   [[nodiscard]] rd_kafka_t* handle() const noexcept { return handle_; }
   [[nodiscard]] spdlog::logger& logger() const noexcept { return *state_->logger; }
   [[nodiscard]] Where where(std::string_view topic = {}) const noexcept { return state_->where(topic); }
-  /// A broker has answered at least once.
+  /// Whether a broker has answered at least once.
   [[nodiscard]] bool has_been_up() const noexcept { return state_->been_up.load(std::memory_order_relaxed); }
-  /// No broker answers at the moment.
+  /// Whether no broker answers now.
   [[nodiscard]] bool is_down() const noexcept { return state_->down.load(std::memory_order_relaxed); }
-  /// No events from now on; call it on the thread that polls.
+  /// No events from now on. Call it on the thread that polls.
   void forget_events() noexcept { state_->events = nullptr; }
-  /// For a client that nobody polls: its errors so far come through the callback now.
+  /// For a client that no thread polls: calls the error callback for its errors so far.
   void hear_failures() const noexcept { rd_kafka_poll(handle_, 0); }
-  /// What failed last, in librdkafka's words, for messages about time-outs.
+  /// The last failure, in librdkafka's words, for messages about timeouts.
   [[nodiscard]] std::string last_failure() const { return state_->last_failure(); }
-  /// For a request that got no answer: the reason is what the connections failed of, if they did.
+  /// The error for a request without an answer. It names the failure of the connections, if there was one.
   [[nodiscard]] BrokerError no_answer(rd_kafka_resp_err_t code, std::string_view doing,
                                       std::string_view topic = {}) const;
 

@@ -16,19 +16,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// librdkafka must see a poll at least every max.poll.interval.ms, however long the caller wants to wait.
+// librdkafka must see a poll at least every max.poll.interval.ms, even if the caller wants to wait longer.
 constexpr milliseconds kLongestWait{1'000};
 constexpr milliseconds kSeekTimeout{2'000};
-// What waits for a broker at the end, and after how much of that the log says what is waited for.
+// The longest waits for a broker at the shutdown, and after which time the log reports a wait.
 constexpr milliseconds kCommitTimeout{5'000}, kLeaveTimeout{10'000}, kQuietWait{1'000};
-// Time for a round trip: a member that has not left the group costs more. The others wait for its session to end, and librdkafka 2.0.2 does not
-// end its threads.
+// The time for a round trip. A member that does not leave the group costs more: the other members wait for its session
+// to end, and librdkafka 2.0.2 does not end its threads.
 constexpr milliseconds kHurriedWait{500};
-// Metadata of one topic: a broker that is there answers within milliseconds. Nothing is polled meanwhile.
+// The wait for the metadata of a topic: an available broker answers within milliseconds. Nothing is polled during the
+// wait.
 constexpr milliseconds kTopicTimeout{500}, kTopicRest{2'000};
 constexpr std::size_t kChunk = 1'024;
 
-// For read_up_to().
+// read_up_to() needs it.
 Settings telling_of_ends(Settings settings) {
   settings["enable.partition.eof"] = "true";
   return settings;
@@ -83,8 +84,8 @@ void KafkaConsumer::serve_record(const rd_kafka_message_t& record) {
     look_at_error(record.err, rd_kafka_message_errstr(&record), topic, record.partition, record.offset);
     return;
   }
-  // Each partition has a queue of its own before it is fetched, so no record comes this way; one that did would be out of
-  // order among those taken already, and must not be lost either.
+  // Each partition gets its own queue before it is fetched, so no record should arrive here. Such a record would be out
+  // of order among the records that were taken already, and must not be lost.
   client_->logger().warn("kafka: {}[{}]@{} came outside its partition's queue: reading the partition again from there",
                          topic, record.partition, record.offset);
   seek({{topic, record.partition}, record.offset});
@@ -102,7 +103,7 @@ std::unique_ptr<Block> KafkaConsumer::take(const TopicPartition& from, std::size
   return std::make_unique<RecordBlock>(client_, records);
 }
 
-// In chunks, until the queue is empty: librdkafka says no more of a queue that it has not seen empty.
+// It reads in chunks until the queue is empty: librdkafka rings again only for a queue that was empty.
 std::span<rd_kafka_message_t*> KafkaConsumer::drain(rd_kafka_queue_t* queue, const TopicPartition& from,
                                                     std::size_t most, std::optional<Offset>& read_up_to) {
   std::size_t count = 0;
@@ -116,7 +117,7 @@ std::span<rd_kafka_message_t*> KafkaConsumer::drain(rd_kafka_queue_t* queue, con
   return std::span(scratch_).first(count);
 }
 
-// Errors come among the records. How many records are left, moved to the front.
+// Errors arrive among the records. Moves the records to the front, and returns how many there are.
 std::size_t KafkaConsumer::without_errors(std::span<rd_kafka_message_t*> fresh, const TopicPartition& from,
                                           std::optional<Offset>& read_up_to) {
   const auto good = [](const auto* record) { return !record->err; };
@@ -152,7 +153,7 @@ void KafkaConsumer::commit(std::span<const TopicPartitionOffset> offsets, bool w
     if (const auto code = rd_kafka_commit(client_->handle(), list.get(), 1)) on_committed(code, list.get());
     return;
   }
-  // Not rd_kafka_commit(), which waits without a limit while no coordinator answers.
+  // rd_kafka_commit() would wait without a time limit while no coordinator answers.
   struct Answer {
     KafkaConsumer* consumer;
     const rd_kafka_topic_partition_list_t* asked;
@@ -212,7 +213,7 @@ void KafkaConsumer::on_committed(rd_kafka_resp_err_t code, const rd_kafka_topic_
     return;
   }
   const std::string topic = bad ? bad->topic : "";
-  if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART && joined_) return;  // look_at_topics() tells of it
+  if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART && joined_) return;  // look_at_topics() reports it
   if (for_good(code)) return fail_for_good(code, "committing offsets", topic);
   if (last_commit_error_ == rd_kafka_err2name(code)) return;
   last_commit_error_ = rd_kafka_err2name(code);
@@ -242,7 +243,7 @@ bool KafkaConsumer::try_seek(const TopicPartition& at, Offset to) {
   return false;
 }
 
-// librdkafka refuses to seek in a partition that it is only beginning or ceasing to fetch.
+// librdkafka refuses to seek in a partition whose fetching is just starting or ending.
 void KafkaConsumer::settle_seeks() {
   for (auto& [at, assigned] : assigned_) {
     if (!assigned.seek_to || !try_seek(at, *assigned.seek_to)) continue;
@@ -276,20 +277,21 @@ void KafkaConsumer::close() {
   client_.reset();
 }
 
-/// As rd_kafka_consumer_close(), which waits without a limit while the broker is away (2.0.2, measured: for ever in two of four).
+/// Replaces rd_kafka_consumer_close(), which waits without a time limit while the broker is unavailable (2.0.2,
+/// measured: forever in two of four cases).
 void KafkaConsumer::leave_group() {
   constexpr int poll_ms = 50;
   const Queue closing{rd_kafka_queue_new(client_->handle())};
   const KafkaError refused{rd_kafka_consumer_close_queue(client_->handle(), closing.get())};
   const auto left_group = [&] {
     if (rd_kafka_consumer_closed(client_->handle())) return true;
-    rd_kafka_queue_poll_callback(closing.get(), poll_ms);  // serves the rebalance callback, on this thread
+    rd_kafka_queue_poll_callback(closing.get(), poll_ms);  // runs the rebalance callback on this thread
     return false;
   };
   if (!refused && wait_for("the broker to let this member leave the group", kLeaveTimeout, left_group)) return;
   client_->logger().warn("kafka: {}; the others take over when the session ends",
                          refused ? rd_kafka_error_string(refused.get()) : "no broker took our leave in time");
-  std::vector<TopicPartition> left;  // the callback did not come for these
+  std::vector<TopicPartition> left;  // partitions for which the callback was not called
   for (const auto& [at, assigned] : assigned_) {
     Bell::silence(assigned.queue.get());
     left.push_back(at);
@@ -297,8 +299,8 @@ void KafkaConsumer::leave_group() {
   if (!left.empty()) listener_->on_revoked(left, true);
 }
 
-/// A topic that was deleted is no error for librdkafka: its partitions stay assigned, and are fetched again once there is another topic
-/// of that name.
+/// For librdkafka a deleted topic is no error. Its partitions stay assigned, and are fetched again once another topic
+/// of that name exists.
 void KafkaConsumer::look_at_topics() {
   if (client_->is_down() || Clock::now() < next_look_at_topics_) return;
   next_look_at_topics_ = Clock::now() + kTopicRest;
@@ -310,7 +312,7 @@ void KafkaConsumer::look_at_topics() {
     } else if (!*exists && missing_.insert(topic).second) {
       listener_->on_topic_change(topic, false);
     } else if (*exists && missing_.erase(topic) > 0) {
-      // Where librdkafka has dropped the topic from its subscription, only an answer about all topics brings it back at once.
+      // If librdkafka has dropped the topic from its subscription, only metadata of all topics brings it back at once.
       const rd_kafka_metadata_t* all = nullptr;
       rd_kafka_metadata(client_->handle(), 1, nullptr, &all, ms(kTopicTimeout));
       const Metadata freed{all};
@@ -329,7 +331,7 @@ void KafkaConsumer::on_error(rd_kafka_resp_err_t code, const std::string& reason
   if (for_good(code) || code == RD_KAFKA_RESP_ERR__AUTHENTICATION) {
     look_at_error(code, reason, "", RD_KAFKA_PARTITION_UA, RD_KAFKA_OFFSET_INVALID);
   } else if (knows_no_topic(code)) {
-    doubt_topics_ = true;  // of a partition that is assigned; librdkafka says which in `reason` alone
+    doubt_topics_ = true;  // of an assigned partition; only `reason` contains its name
     bell_->ring();
   }
 }
@@ -338,24 +340,24 @@ void KafkaConsumer::look_at_error(rd_kafka_resp_err_t code, const std::string& r
                                   std::int32_t partition, Offset offset) {
   switch (code) {
     case RD_KAFKA_RESP_ERR__PARTITION_EOF:
-    case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:  // told by Client
+    case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:  // Client reports it
     case RD_KAFKA_RESP_ERR__TRANSPORT: return;
     case RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED:
       client_->logger().error(
           "kafka: {} The polling thread was held up; partitions are lost and come back with the next poll.", reason);
       return;
     case RD_KAFKA_RESP_ERR__AUTHENTICATION:
-      // Once we have been let in, a refusal may pass (credentials being rotated): librdkafka goes on trying.
+      // After a successful login, a refusal can be temporary (new credentials): librdkafka continues to try.
       if (client_->has_been_up()) break;
       return fail_for_good(code, reason, topic);
     case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
     case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
     case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
-      if (joined_) {  // it was there
+      if (joined_) {  // it existed
         doubt_topics_ = true;
         return;
       }
-      // A broker that has only just heard of a topic says this too: ask before believing it.
+      // A broker that has just learned of a topic also returns this error: ask again before failing.
       if (topic_exists(*client_, topic)) return;
       return fail_for_good(code, reason, topic);
     default:

@@ -1,6 +1,7 @@
 #pragma once
-// One member of a consumer group, over per-partition queues (hazard: paused-partition, partition-queues): each partition's records wait in a queue of
-// their own, taken when there is room for them; nothing is ever paused, and the main queue carries only rebalances and errors.
+// A member of a consumer group with a queue for each partition (hazard: paused-partition, partition-queues). Records
+// wait in the queue of their partition until there is room for them. No partition is ever paused, and the main queue
+// carries only rebalances and errors.
 
 #include <chrono>
 #include <exception>
@@ -19,7 +20,8 @@
 
 namespace turnstile::kafka {
 
-/// Owned and used by one thread, except wake(). Callbacks of librdkafka run on that thread too, inside poll() and close().
+/// One thread owns and uses it, except wake(). librdkafka's callbacks also run on that thread, inside poll() and
+/// close().
 class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
  public:
   KafkaConsumer(const Settings& settings, std::shared_ptr<spdlog::logger> logger);
@@ -42,7 +44,7 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   using SteadyClock = std::chrono::steady_clock;
   struct Assigned {
     Queue queue;
-    /// A seek that librdkafka could not make yet; nothing is taken until it has.
+    /// A seek that librdkafka has not accepted yet. No record is taken before it has.
     std::optional<Offset> seek_to;
     std::size_t bytes_since_wakeup = 0;
     std::optional<Offset> read_up_to{};
@@ -53,8 +55,8 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   void on_error(rd_kafka_resp_err_t code, const std::string& reason) noexcept override;
 
   void leave_group();
-  /// Calls `step`, which waits for a moment and says whether it is done, until it is, for `most` at the longest. Says in the log what it
-  /// waits for once that takes long. False: it is not done.
+  /// Calls `step` until it returns true, for up to `most`. `step` waits for a moment each time. If it takes long, the
+  /// log reports what it waits for. False: `step` did not return true in time.
   bool wait_for(const char* what, std::chrono::milliseconds most, const std::function<bool()>& step);
   void tell_of_commit(std::span<const TopicPartitionOffset> offsets, bool committed);
   void look_at_topics();
@@ -72,7 +74,7 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   bool try_seek(const TopicPartition& at, Offset to);
   void look_at_error(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic,
                      std::int32_t partition, Offset offset);
-  /// Thrown by the next poll(): nothing may be thrown through librdkafka.
+  /// The next poll() throws it: no exception may pass through librdkafka.
   void fail(std::exception_ptr why) noexcept;
   void fail_for_good(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic);
 
@@ -87,8 +89,8 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   std::string last_commit_error_;
   std::vector<std::string> topics_;  ///< subscribed
   std::set<std::string> missing_;    ///< of them, those that were deleted
-  bool joined_ = false;              ///< the group has taken us in, so the topics were there
-  bool doubt_topics_ = false;        ///< the broker said of some topic that it does not know it
+  bool joined_ = false;              ///< the group has accepted this member, so the topics existed
+  bool doubt_topics_ = false;        ///< the broker reported an unknown topic
   SteadyClock::time_point next_look_at_topics_{};
   std::function<bool()> hurry_;
   bool closed_ = false;

@@ -16,7 +16,7 @@ HeadersPtr headers_of(const OwnedMessage& message) {
   return headers;
 }
 
-// librdkafka only reads them, but takes void*.
+// librdkafka only reads the bytes, but takes void*.
 rd_kafka_vu_t bytes_of(rd_kafka_vtype_t kind, const std::optional<std::string>& bytes) {
   rd_kafka_vu_t field{};
   field.vtype = kind;
@@ -45,7 +45,7 @@ KafkaError hand_over(rd_kafka_t* handle, const OwnedMessage& message, void* opaq
   fields[7].vtype = RD_KAFKA_VTYPE_HEADERS;
   fields[7].u.headers = headers.get();
   KafkaError refused{rd_kafka_produceva(handle, fields.data(), fields.size())};
-  if (!refused) (void)headers.release();  // librdkafka's, now that it has accepted the record
+  if (!refused) (void)headers.release();  // librdkafka owns them after it has accepted the record
   return refused;
 }
 

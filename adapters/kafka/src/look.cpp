@@ -22,21 +22,22 @@ using std::chrono::steady_clock;
 using text::count;
 using text::duration;
 
-/// Of a person.
+/// How long a person waits for an answer.
 constexpr milliseconds kPatience{3'000};
-/// A group that commits does so in this time; consumer.commit_interval is 1 s unless it is set.
+/// A group that makes progress commits within this time; the default of consumer.commit_interval is 1 s.
 constexpr milliseconds kWatch{2'500};
-/// A topic whose handlers may run for longer stands still without being stuck.
+/// A topic whose handlers may run for longer than this can stand still without a problem.
 constexpr milliseconds kLongHandler{30'000};
 
 std::string create_command(const std::string& topic, const std::string& brokers) {
   return fmt::format("kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions N", brokers, topic);
 }
 
-/// Hazard: ids-outlive-topic: an id that is forgotten before its message leaves the topic lets an offset reset run the message again.
+/// Hazard: ids-outlive-topic: if an id is deleted before its message leaves the topic, an offset reset runs the message
+/// again.
 void compare_retention(const Config& config, const std::string& topic, const TopicSettings& settings,
                        const TopicInfo& info, Findings& findings) {
-  if (settings.mode && !keeps_ids(*settings.mode)) return;  // without ids, none are forgotten
+  if (settings.mode == Mode::at_least_once || settings.mode == Mode::sequence) return;  // these modes store no ids
   const std::string subject = "retention of " + topic;
   const auto stay = longest_stay(info.retention, info.segment);
   const auto enough = keep_ids_by_default(info.retention, info.segment);
@@ -91,7 +92,7 @@ void compare_retention(const Config& config, const std::string& topic, const Top
   }
 }
 
-/// A topic that another one needs; `otherwise`: what comes of it when it does not exist.
+/// A topic that another topic needs. `otherwise` is the consequence if it does not exist.
 void look_at_needed(Broker& broker, const std::string& subject, const std::string& name, const std::string& otherwise,
                     const std::string& brokers, Findings& findings) {
   if (const auto info = broker.describe(name, kPatience)) {
@@ -122,7 +123,7 @@ std::optional<TopicInfo> look_at_topic(Broker& broker, const Config& config, con
   return info;
 }
 
-// --- how far the group is behind ---
+// --- the lag of the group ---
 
 struct Behind {
   std::vector<TopicPartition> partitions;
@@ -139,7 +140,7 @@ struct Behind {
   }
 };
 
-/// What each topic's partitions have, and how far the group came.
+/// The end of each topic's partitions, and the group's offsets.
 class GroupLook {
  public:
   GroupLook(Broker& broker, std::string group) : group_(std::move(group)), consumer_(broker.open_consumer()) {}
@@ -159,7 +160,7 @@ class GroupLook {
     behind.committed = consumer_->committed(behind.partitions, kPatience);
   }
 
-  /// A lag that shrinks is a busy day; one that stands still is trouble.
+  /// A lag that shrinks is only a busy time. A lag that stands still is a problem.
   void tell(const Config& config, Findings& findings) {
     const bool any = std::any_of(topics_.begin(), topics_.end(), [](const auto& t) { return t.second.lag() > 0; });
     if (any) std::this_thread::sleep_until(began_ + kWatch);
@@ -291,7 +292,8 @@ void look_at(const Config& config, Findings& findings) {
   const std::string& brokers = named->second;
   try {
     const auto broker = open_broker(config.kafka, nullptr);
-    // Any topic's name asks the same of the broker: that it answers, and lets us in. This one is never made by asking.
+    // A request for any topic shows that the broker answers and accepts the login. This topic is never created by a
+    // request.
     broker->describe("__consumer_offsets", kPatience);
     findings.ok("broker", fmt::format("{} answers", brokers));
     GroupLook group(*broker, config.group());

@@ -1,7 +1,7 @@
 #include "turnstile/kafka/mock.hpp"
 
 #include <librdkafka/rdkafka.h>
-// after rdkafka.h, which it does not include
+// after rdkafka.h, because it does not include it
 #include <librdkafka/rdkafka_mock.h>
 
 #include <array>
@@ -20,7 +20,7 @@ constexpr int kBrokerId = 1;
 constexpr std::int16_t kProduceApi = 0;
 constexpr std::int16_t kJoinGroupApi = 11;
 
-// The cluster lives in some client, which itself need not be connected to anything.
+// The cluster belongs to a client, which need not be connected.
 Handle new_handle() {
   std::array<char, 512> why{};
   Conf conf{rd_kafka_conf_new()};
@@ -38,7 +38,7 @@ struct MockBroker::State {
   Cluster cluster{rd_kafka_mock_cluster_new(handle.get(), 1)};
 
   void refuse(std::int16_t api, rd_kafka_resp_err_t code) const {
-    const std::vector<rd_kafka_resp_err_t> errors(1'000, code);  // each request uses one up
+    const std::vector<rd_kafka_resp_err_t> errors(1'000, code);  // each request uses one
     rd_kafka_mock_push_request_errors_array(cluster.get(), api, errors.size(), errors.data());
   }
 };
@@ -51,7 +51,8 @@ MockBroker::~MockBroker() = default;
 
 std::string MockBroker::bootstrap_servers() const { return rd_kafka_mock_cluster_bootstraps(state_->cluster.get()); }
 
-// A fetch of the mock waits its full time even when records come, and a rebalance takes the session less a second (hazard: mock-broker).
+// A fetch from the mock waits its full time even if records arrive. A rebalance takes the session less a second
+// (hazard: mock-broker).
 Settings MockBroker::settings() const {
   return {{"bootstrap.servers", bootstrap_servers()},
           {"fetch.wait.max.ms", "10"},

@@ -13,7 +13,7 @@ std::span<rd_kafka_topic_partition_t> elements(rd_kafka_topic_partition_list_t* 
 std::span<const rd_kafka_topic_partition_t> elements(const rd_kafka_topic_partition_list_t* list);
 
 PartitionList list_of(std::span<const TopicPartition> partitions);
-/// Each with its offset; always fresh elements (hazard: reused-list-element).
+/// Each with its offset. It always makes new elements (hazard: reused-list-element).
 PartitionList list_of(std::span<const TopicPartitionOffset> offsets);
 std::vector<TopicPartition> partitions_of(const rd_kafka_topic_partition_list_t* list);
 

@@ -8,8 +8,8 @@
 namespace turnstile::kafka {
 namespace {
 
-/// Lives on the sender's stack: send() does not return before the report has come, and one always comes, at the latest
-/// after delivery.timeout.ms.
+/// It lives on the sender's stack: send() does not return before the report arrives. A report always arrives, at the
+/// latest after delivery.timeout.ms.
 struct DeliveryReport {
   std::mutex mutex;
   std::condition_variable arrived;
@@ -22,7 +22,7 @@ struct DeliveryReport {
     code = record.err;
     sent = {record.partition, record.offset};
     here = true;
-    arrived.notify_one();  // under the lock: the sender destroys this object as soon as it has it
+    arrived.notify_one();  // under the lock: the sender destroys this object as soon as it has the lock
   }
   void wait() {
     std::unique_lock lock(mutex);
@@ -44,7 +44,7 @@ ProducerLine::~ProducerLine() {
 }
 
 void ProducerLine::serve() noexcept {
-  constexpr int poll_ms = 500;  // bounds the time to stop, should the yield come between two polls
+  constexpr int poll_ms = 500;  // the longest time to stop if the yield comes between two polls
   while (!stop_) rd_kafka_poll(client_->handle(), poll_ms);
 }
 

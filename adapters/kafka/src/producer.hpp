@@ -9,13 +9,13 @@
 
 namespace turnstile::kafka {
 
-/// One librdkafka producer, and the thread that serves the delivery reports for which senders wait. Thread-safe.
+/// A librdkafka producer, and the thread that serves the delivery reports of waiting senders. Thread-safe.
 class ProducerLine final : private ClientEvents {
  public:
   ProducerLine(const Settings& settings, std::shared_ptr<spdlog::logger> logger);
   ~ProducerLine() override;
   BrokerProducer::Sent send(const OwnedMessage& message);
-  /// librdkafka has given this producer up: it refuses everything from now on.
+  /// librdkafka has given up this producer: it refuses all further records.
   [[nodiscard]] bool broken() const noexcept;
 
  private:
@@ -28,7 +28,7 @@ class ProducerLine final : private ClientEvents {
   std::thread server_;
 };
 
-/// Replaces a broken line by a new one (hazard: producer-errors). Thread-safe.
+/// Replaces a broken line with a new one (hazard: producer-errors). Thread-safe.
 class KafkaProducer final : public BrokerProducer {
  public:
   KafkaProducer(Settings settings, std::shared_ptr<spdlog::logger> logger);

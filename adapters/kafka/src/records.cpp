@@ -81,7 +81,7 @@ RecordBlock::RecordBlock(std::shared_ptr<Client> client, std::span<rd_kafka_mess
 
 RecordBlock::~RecordBlock() {
   for (const auto& message : views_) {
-    // Const only as far as the framework is concerned: the block owns its records.
+    // Const only for the framework: the block owns its records.
     rd_kafka_message_destroy(const_cast<rd_kafka_message_t*>(static_cast<const rd_kafka_message_t*>(message.native())));
   }
 }

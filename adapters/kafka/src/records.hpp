@@ -1,5 +1,5 @@
 #pragma once
-// librdkafka's records as the framework's messages.
+// librdkafka's records as messages of the framework.
 
 #include <librdkafka/rdkafka.h>
 
@@ -14,7 +14,7 @@ namespace turnstile::kafka {
 
 class Client;
 
-/// Parses a record's headers when asked.
+/// Parses a record's headers on demand.
 class RecordHeaders final : public HeaderReader {
  public:
   std::vector<HeaderView> all(const void* record) const override;
@@ -22,10 +22,10 @@ class RecordHeaders final : public HeaderReader {
   static const RecordHeaders& instance();
 };
 
-/// Owns the records and a share of the client that they came from.
+/// Owns the records, and keeps their client alive.
 class RecordBlock final : public Block {
  public:
-  /// Takes the records over. They are of one partition, and none holds an error.
+  /// Takes ownership of the records. They must belong to one partition, and contain no errors.
   RecordBlock(std::shared_ptr<Client> client, std::span<rd_kafka_message_t* const> records);
   ~RecordBlock() override;
   RecordBlock(const RecordBlock&) = delete;
@@ -34,7 +34,7 @@ class RecordBlock final : public Block {
 
  private:
   std::shared_ptr<Client> client_;
-  std::vector<Message> views_;  // each holds its record as native()
+  std::vector<Message> views_;  // native() of each is its record
 };
 
 }  // namespace turnstile::kafka

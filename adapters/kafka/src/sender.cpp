@@ -16,7 +16,7 @@ Settings without_time_limit(Settings settings) {
   return settings;
 }
 
-/// The record, or its topic, is at fault: another try ends in the same way, until somebody mends it.
+/// The record or its topic is the problem: every retry fails in the same way until an operator corrects it.
 bool never_taken(rd_kafka_resp_err_t code) {
   switch (code) {
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
@@ -52,7 +52,7 @@ void KafkaSender::reopen() {
 }
 
 std::vector<BrokerSender::Fate> KafkaSender::send(std::span<const OwnedMessage> records) {
-  // librdkafka has given the old one up (hazard: producer-errors).
+  // librdkafka has given up the old producer (hazard: producer-errors).
   if (rd_kafka_fatal_error(client_->handle(), nullptr, 0) != RD_KAFKA_RESP_ERR_NO_ERROR) reopen();
   records_ = records;
   fates_.assign(records.size(), Fate{});
@@ -66,17 +66,17 @@ std::vector<BrokerSender::Fate> KafkaSender::send(std::span<const OwnedMessage> 
       continue;
     }
     if (is_remembered(code) && asked_about.insert(records[i].topic).second) {
-      if (!look_again(*client_, records[i].topic)) break;  // unknown, as what follows
+      if (!look_again(*client_, records[i].topic)) break;  // this record and all later ones stay unknown
       continue;
     }
     if (code) fates_[i] = fate_of(code, records[i].topic);
     else ++owed_;
-    if (code && fates_[i].kind == Fate::Kind::unknown) break;  // what follows must not go before it
+    if (code && fates_[i].kind == Fate::Kind::unknown) break;  // later records must not overtake it
     ++i;
   }
   while (owed_ > 0) {
     rd_kafka_poll(client_->handle(), kPollMs);
-    if (cancelled_) cancel();  // also what was handed over after the first call
+    if (cancelled_) cancel();  // also cancels records that were handed over after the first call
   }
   bool unknown = false;
   for (Fate& fate : fates_) {
@@ -90,7 +90,7 @@ void KafkaSender::on_delivered(const rd_kafka_message_t& record) noexcept try {
   auto* fate = static_cast<Fate*>(record._private);
   --owed_;
   *fate = fate_of(record.err, records_[static_cast<std::size_t>(fate - fates_.data())].topic);
-} catch (...) {  // no memory for a text: unknown
+} catch (...) {  // no memory for the text: the fate stays unknown
 }
 
 BrokerSender::Fate KafkaSender::fate_of(rd_kafka_resp_err_t code, const std::string& topic) const {

@@ -9,7 +9,8 @@
 
 namespace turnstile::kafka {
 
-/// A producer whose records have no time limit: who waits for a broker does not pass one record over and send the next.
+/// A producer whose records have no time limit: while it waits for a broker, it must not give up a record and send the
+/// next.
 class KafkaSender final : public BrokerSender, private ClientEvents {
  public:
   KafkaSender(Settings settings, std::shared_ptr<spdlog::logger> logger);
@@ -24,13 +25,13 @@ class KafkaSender final : public BrokerSender, private ClientEvents {
 
   const Settings settings_;
   const std::shared_ptr<spdlog::logger> logger_;
-  std::mutex mutex_;  ///< of client_, which cancel() reads
+  std::mutex mutex_;  ///< protects client_, which cancel() reads
   std::shared_ptr<Client> client_;
   std::atomic<bool> cancelled_{false};
-  // Of the send() that runs:
+  // Of the current send():
   std::span<const OwnedMessage> records_;
   std::vector<Fate> fates_;
-  std::size_t owed_ = 0;  ///< reports that have not come yet
+  std::size_t owed_ = 0;  ///< delivery reports that have not arrived yet
 };
 
 }  // namespace turnstile::kafka

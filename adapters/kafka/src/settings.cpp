@@ -16,21 +16,23 @@ constexpr int kCooperativeSince = 0x020a0000;  // hazard: cooperative-rebalance
 struct Default {
   const char* key;
   const char* value;
-  int since = 0;  ///< librdkafka's version that knows the key
+  int since = 0;  ///< the first librdkafka version that knows the key
 };
 
+// For every client:
 // reconnect.backoff.max.ms: librdkafka's 10 s would be added to every restart of a broker.
-// Every client: passing failures come through the error callback, once for each change of state.
+// log.connection.close: temporary failures also reach the error callback, which logs each change of state once.
 constexpr std::array kForAll{
     Default{"client.id", "turnstile"},           Default{"log.connection.close", "false"},
     Default{"reconnect.backoff.max.ms", "2000"}, Default{"socket.keepalive.enable", "true"},
     Default{"socket.nagle.disable", "true"},
 };
 
-// partition.assignment.strategy: eager (hazard: cooperative-rebalance), and the same on every version, since a group that mixes breaks.
-// auto.offset.reset: a group without offsets must not pass over records.
-// queued.*: per partition. A prefetched record of 100 bytes takes about 0.44 kB (measured on 2.0.2).
-// fetch.wait.max.ms: one fetch at a time goes to a broker; a partition whose queue had been full waits for it.
+// partition.assignment.strategy: eager (hazard: cooperative-rebalance), and the same for every version, because a group
+// with different ones breaks.
+// auto.offset.reset: a group without offsets must not skip records.
+// queued.*: for each partition. A prefetched record of 100 bytes takes about 0.44 kB (measured on 2.0.2).
+// fetch.wait.max.ms: a broker gets one fetch at a time, and a partition whose queue was full waits for it.
 constexpr std::array kForConsumers{
     Default{"group.id", "turnstile"},         Default{"partition.assignment.strategy", "range"},
     Default{"auto.offset.reset", "earliest"}, Default{"isolation.level", "read_committed"},
@@ -38,10 +40,13 @@ constexpr std::array kForConsumers{
     Default{"fetch.wait.max.ms", "100"},      Default{"fetch.queue.backoff.ms", "5", 0x02020000},
 };
 
-// delivery.timeout.ms: a dead letter that nobody takes must stop its partition within a time that a person can wait.
-// message.max.bytes: what brokers take by default (librdkafka: 1,000,000), since a dead letter is a little more than its record.
-// partitioner: the Java clients', so that a key's dead letters lie with what others produce under it.
-// topic.metadata.propagation.max.ms: how long a topic that nobody knows is taken for one that is being created.
+// delivery.timeout.ms: a dead letter that no broker accepts must stop its partition within a time that a person can
+// wait.
+// message.max.bytes: the default of brokers (librdkafka: 1,000,000), because a dead letter is a little larger than its
+// record.
+// partitioner: that of the Java clients, so that a key's dead letters are in the same partition as records of other
+// producers.
+// topic.metadata.propagation.max.ms: how long an unknown topic is treated as a topic that is being created.
 constexpr std::array kForProducers{
     Default{"enable.idempotence", "true"},   Default{"linger.ms", "0"},
     Default{"message.max.bytes", "1048576"}, Default{"partitioner", "murmur2_random"},
@@ -69,7 +74,7 @@ std::string hide(std::string text, const std::string& key, const std::string& va
 
 using Problems = std::vector<KafkaProblem>;
 
-/// Without aliases, which librdkafka does not list.
+/// Without aliases, because librdkafka does not list them.
 std::vector<std::string> names_of(rd_kafka_conf_t* conf) {
   std::vector<std::string> names;
   std::size_t count = 0;
@@ -89,7 +94,7 @@ void set(rd_kafka_conf_t* conf, const std::string& key, const std::string& value
   problems.push_back(std::move(problem));
 }
 
-/// For settings that come from code, and so have no line.
+/// For settings from code, which have no line number.
 std::vector<std::string> texts(const Problems& problems) {
   std::vector<std::string> lines;
   for (const auto& problem : problems) lines.push_back(fmt::format("kafka.\"{}\": {}", problem.key, problem.why));
@@ -125,10 +130,10 @@ void check_promises(const Settings& s, Problems& problems) {
 
 bool applies(const Default& d, const Settings& s) {
   if (rd_kafka_version() < d.since || s.contains(d.key)) return false;
-  // The consumer protocol of KIP-848 assigns on the broker's side and refuses the client's assignor.
+  // The consumer protocol of KIP-848 assigns partitions on the broker, and refuses the client's assignor.
   if (std::string_view(d.key) == "partition.assignment.strategy")
     return !has_value(s, "group.protocol", {"consumer", "CONSUMER"});
-  // Another name for the same setting.
+  // An alias of the same setting.
   if (std::string_view(d.key) == "linger.ms") return !s.contains("queue.buffering.max.ms");
   if (std::string_view(d.key) == "delivery.timeout.ms") return !s.contains("message.timeout.ms");
   return true;

@@ -1,5 +1,5 @@
 #pragma once
-// From the user's settings to librdkafka's configuration objects.
+// Converts the user's settings to librdkafka's configuration objects.
 
 #include <string>
 #include <vector>
@@ -11,14 +11,15 @@ namespace turnstile::kafka {
 
 enum class Role { consumer, producer, inspector };
 
-/// The configuration of one client, without its callbacks. What is wrong is added to `problems`.
+/// The configuration of a client, without its callbacks. Errors are added to `problems`.
 Conf make_conf(Role role, const Settings& settings, std::vector<KafkaProblem>& problems);
-/// The same; throws ConfigError, with one line for each: `kafka."fetch.min.byte": No such configuration property …`
+/// The same, but it throws ConfigError, with a line for each error: `kafka."fetch.min.byte": No such configuration
+/// property …`
 Conf make_conf(Role role, const Settings& settings);
-/// check_settings(), and that brokers are named. Throws ConfigError.
+/// Runs check_settings(), and checks that brokers are named. Throws ConfigError.
 void check(const Settings& settings);
 
-/// A consumer's setting as it will be, defaults included. The settings must have passed check().
+/// The effective value of a consumer's setting, including defaults. The settings must have passed check().
 std::string effective(const Settings& settings, const std::string& key);
 std::string setting(const Settings& settings, const std::string& key, const std::string& otherwise = {});
 

@@ -19,34 +19,34 @@ constexpr int kAskTimeoutMs = 10'000;
 constexpr milliseconds kAskTimeout{kAskTimeoutMs};
 constexpr milliseconds kAskOnceMoreAfter{100};
 constexpr std::size_t kMostAtOnce = 1'024;
-// A broker that has just started may not know of a topic yet: all answers of so long must say that it is gone. Nothing is lost by
-// waiting: without its topic nobody can renew, and each stops at its own deadline.
+// A broker that has just started may not know a topic yet, so all answers during this time must report it missing.
+// Waiting loses nothing: without the topic no member can renew its lease, and each stops at its own deadline.
 constexpr milliseconds kGoneForGood{5'000};
 constexpr milliseconds kLookEvery{1'000};
 constexpr milliseconds kLookTimeout{500};
-// A record that could not be read is asked for again so often, for so long. Meanwhile nothing is read back, so that the permit pools close
-// at the member's own deadline.
+// An unreadable record is requested again at this interval, for this time. Nothing is read back in between, so the
+// permit pools close at the member's own deadline.
 constexpr milliseconds kReadAgainEvery{200};
 constexpr milliseconds kUnreadableForGood{5'000};
-// How long an event may be on its way before its fate is unknown: then a new epoch begins.
+// How long an append may be in flight before its fate is unknown. Then a new epoch begins.
 constexpr const char* kDeliveryTimeoutMs = "5000";
 const std::string snapshot_key = "state";
 
 Settings reader_settings(Settings settings, LogUse use) {
-  // A position that is gone must be seen, not passed over. Nothing here is transactional, and somebody else's open transaction in
-  // this topic must not hold up its readers.
+  // A missing position must be noticed, not skipped. No record here is transactional. Another program's open
+  // transaction in this topic must not block its readers.
   settings["auto.offset.reset"] = "error";
   settings["isolation.level"] = "read_uncommitted";
   settings["fetch.error.backoff.ms"] = "50";
-  // A damaged batch must be noticed by all who read it, and not only by those to whom its bytes make no sense.
+  // All readers must notice a damaged batch, not only those that cannot decode its bytes.
   settings["check.crcs"] = "true";
-  // A connection on which nothing is answered any more is given up after this, not after librdkafka's 60 s.
+  // After this time a silent connection is given up; librdkafka's default is 60 s.
   settings.try_emplace("socket.timeout.ms", std::to_string(kAskTimeoutMs));
   if (use == LogUse::reader) {
-    // A log may end in marks of somebody's transaction, after which no record comes. Members need not know at once, and would be
-    // woken twice for each record.
+    // A log may end with markers of another program's transaction, after which no record comes. Members need not know
+    // that at once, and would be woken twice for each record.
     settings["enable.partition.eof"] = "true";
-    // Whoever asks about a topic must not make it.
+    // A request for a topic must not create it.
     settings["allow.auto.create.topics"] = "false";
   }
   return settings;
@@ -56,7 +56,7 @@ Settings writer_settings(Settings settings) {
   settings["enable.idempotence"] = "true";
   settings.erase("queue.buffering.max.ms");
   settings["linger.ms"] = "0";
-  settings["message.max.bytes"] = "16777216";  // of a snapshot; as the topic's own setting
+  settings["message.max.bytes"] = "16777216";  // the size of a snapshot; the topic has the same setting
   settings.erase("message.timeout.ms");
   settings["delivery.timeout.ms"] = kDeliveryTimeoutMs;
   settings.erase("compression.type");
@@ -76,7 +76,7 @@ bool says_gone(rd_kafka_resp_err_t code) {
          code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
 }
 
-/// What librdkafka hands back with the report: 0 for an event, else the snapshot's position + 1.
+/// The opaque value of a delivery report: 0 for an event, otherwise the snapshot's position + 1.
 void* opaque(std::int64_t snapshot_of) { return reinterpret_cast<void*>(static_cast<std::intptr_t>(snapshot_of + 1)); }
 
 }  // namespace
@@ -101,10 +101,12 @@ std::string KafkaTokenLog::name() const {
   return fmt::format("topic {} at {}", topic_, setting(settings_, "bootstrap.servers"));
 }
 
-// --- reading -----------------------------------------------------------------------------------------------------------
+// --- reading
+// -----------------------------------------------------------------------------------------------------------
 
-/// `edge`: RD_KAFKA_OFFSET_BEGINNING or RD_KAFKA_OFFSET_END. Not by rd_kafka_query_watermark_offsets(): of librdkafka 2.0.2, its
-/// timeout does not end a request that is on its way, so that a broker that hangs would hold up the caller until socket.timeout.ms.
+/// `edge` is RD_KAFKA_OFFSET_BEGINNING or RD_KAFKA_OFFSET_END. It does not use rd_kafka_query_watermark_offsets(): in
+/// librdkafka 2.0.2 the timeout does not end a request in flight. A broker that hangs would then block the caller until
+/// socket.timeout.ms.
 std::int64_t KafkaTokenLog::ask_for(std::int64_t edge, const std::string& topic, milliseconds patience) const {
   const auto until = std::chrono::steady_clock::now() + patience;
   for (;;) {
@@ -129,13 +131,14 @@ std::int64_t KafkaTokenLog::begin() { return ask_for(RD_KAFKA_OFFSET_BEGINNING, 
 
 std::int64_t KafkaTokenLog::end() { return ask_for(RD_KAFKA_OFFSET_END, topic_, kAskTimeout); }
 
-/// From the end, one at a time: nobody needs more than the newest, and until the topic is compacted it may hold thousands.
+/// Reads from the end, one at a time: only the newest snapshots are needed, and before compaction the topic can contain
+/// thousands.
 std::optional<TokenLog::Snapshot> KafkaTokenLog::snapshot(std::int64_t before) {
   const std::string topic = snapshot_topic(topic_);
   if (!topic_exists(*consumer_, topic)) return std::nullopt;
   const auto low = ask_for(RD_KAFKA_OFFSET_BEGINNING, topic, kAskTimeout);
   before = std::min(before, ask_for(RD_KAFKA_OFFSET_END, topic, kAskTimeout));
-  // Compaction leaves holes, so that the record before an offset may be far before it.
+  // Compaction leaves gaps, so the record before an offset can be far below it.
   for (std::int64_t step = 1; before > low; step *= 2) {
     const std::int64_t from = std::max(low, before - step);
     if (auto found = last_snapshot(topic, from, before)) return found;
@@ -144,7 +147,7 @@ std::optional<TokenLog::Snapshot> KafkaTokenLog::snapshot(std::int64_t before) {
   return std::nullopt;
 }
 
-/// By a client of its own, which is told of the end and which holds no records afterwards.
+/// Uses a client of its own, which learns the end of the partition, and keeps no records afterwards.
 std::optional<TokenLog::Snapshot> KafkaTokenLog::last_snapshot(const std::string& topic, std::int64_t from,
                                                                std::int64_t before) const {
   Settings settings = reader_settings(settings_, LogUse::reader);
@@ -218,7 +221,7 @@ std::vector<TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
     for (std::ptrdiff_t i = 0; i < got; ++i) owned.emplace_back(scratch_[static_cast<std::size_t>(i)]);
     for (const auto& record : owned) take(*record, records);
     if (got > 0) {
-      // librdkafka rings only for a queue that was empty: whatever is left must not be slept beside.
+      // librdkafka rings only for a queue that was empty, so the bell must ring for the rest of this queue.
       if (static_cast<std::size_t>(got) == scratch_.size()) bell_->ring();
       return records;
     }
@@ -228,7 +231,7 @@ std::vector<TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
 }
 
 void KafkaTokenLog::take(const rd_kafka_message_t& record, std::vector<Record>& into) {
-  if (reads_again_) return;  // behind what could not be read
+  if (reads_again_) return;  // it comes after an unreadable record
   if (record.err) {
     if (record.err == RD_KAFKA_RESP_ERR__PARTITION_EOF) fill(record.offset, into);
     else look_at_error(record);
@@ -246,9 +249,11 @@ void KafkaTokenLog::take(const rd_kafka_message_t& record, std::vector<Record>& 
   unreadable_since_ = {};
 }
 
-/// What is between were never records (the marks of somebody's transaction). They mean nothing, to all members alike. They cannot have
-/// been deleted: a broker answers a fetch below the log's beginning with an error, and librdkafka asks on from where the last answer
-/// ended. So there is nothing to ask it, and a broker that does not answer holds up nobody who has records to read.
+/// The positions in between were never records (markers of another program's transaction), and mean nothing to all
+/// members. They cannot be deleted records: a broker answers a fetch below the log's beginning with an error, and
+/// librdkafka continues where the last answer ended.
+/// So no request to the broker is necessary, and a broker that does not answer cannot block a member that has records
+/// to read.
 void KafkaTokenLog::fill(std::int64_t up_to, std::vector<Record>& into) {
   for (; next_ < up_to; ++next_) into.push_back({.position = next_, .bytes = {}});
 }
@@ -260,13 +265,13 @@ TokenLogTrimmed KafkaTokenLog::trimmed(std::int64_t low) const {
                                                 "topic's retention.ms")));
 }
 
-/// What was asked for is not there: it was deleted since a snapshot stands for it, or it was never there.
+/// The requested position does not exist. Either it was deleted because a snapshot covers it, or it never existed.
 void KafkaTokenLog::look_where_it_begins() {
   std::int64_t low = 0;
   try {
     low = ask_for(RD_KAFKA_OFFSET_BEGINNING, topic_, kLookTimeout);
   } catch (const BrokerError&) {
-    return;  // nobody answers: not known yet
+    return;  // no answer: not known yet
   }
   if (low > next_) throw trimmed(low);
   throw TokenLogBroken(fmt::format(
@@ -283,7 +288,7 @@ TokenLogBroken KafkaTokenLog::gone() const {
                  "creates the topic")));
 }
 
-/// librdkafka tells readers nothing of a topic that was deleted.
+/// librdkafka does not report a deleted topic to readers.
 void KafkaTokenLog::look_whether_it_is_gone() {
   const auto now = std::chrono::steady_clock::now();
   if (now < ask_again_) return;
@@ -292,7 +297,7 @@ void KafkaTokenLog::look_whether_it_is_gone() {
   try {
     is_gone = shape(*consumer_, topic_, kLookTimeout).partitions == 0;
   } catch (const BrokerError&) {
-    return;  // nobody answers: not known yet
+    return;  // no answer: not known yet
   }
   may_be_gone_ = is_gone;
   if (!is_gone) gone_since_ = {};
@@ -300,8 +305,8 @@ void KafkaTokenLog::look_whether_it_is_gone() {
   else if (now - gone_since_ >= kGoneForGood) throw gone();
 }
 
-/// librdkafka goes on behind a batch that it could not read (a wrong checksum, bytes that cannot be decompressed). To this member it
-/// would look as if there had never been a record, while others have read it, and apply it. So it is read again until it can be.
+/// librdkafka continues after a batch that it could not read (a wrong checksum, bytes that cannot be decompressed).
+/// This member would miss the records, while others read and apply them. So it reads the batch again until it succeeds.
 void KafkaTokenLog::unreadable(const rd_kafka_message_t& record) {
   const auto now = std::chrono::steady_clock::now();
   if (unreadable_since_ == std::chrono::steady_clock::time_point{}) {
@@ -344,7 +349,7 @@ std::string KafkaTokenLog::what_to_do(std::string_view of_a_member) const {
                                 : "Look again; if that repeats, stop all members of the domain and start them again";
 }
 
-// --- writing -----------------------------------------------------------------------------------------------------------
+// --- writing ---------------------------------------------------------------------------------------------------------
 
 void KafkaTokenLog::open_producer() {
   if (producer_) {
@@ -390,13 +395,13 @@ void KafkaTokenLog::not_written(rd_kafka_resp_err_t code) {
 }
 
 void KafkaTokenLog::not_saved(std::int64_t position, rd_kafka_resp_err_t code) noexcept try {
-  // What was purged is saved again with the next one.
+  // A purged snapshot is stored again with the next one.
   if (code == RD_KAFKA_RESP_ERR__PURGE_QUEUE || code == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT) return;
   if (std::exchange(told_not_saved_, code) == code) return;
   consumer_->logger().warn(
       "the snapshot of position {} could not be kept in topic {}: {}. Until one is, the token log {} grows, and who joins reads all of it",
       position, snapshot_topic(topic_), reason(code, snapshot_topic(topic_)), topic_);
-} catch (...) {  // a line less in the log
+} catch (...) {  // only a log line is lost
 }
 
 bool KafkaTokenLog::failed() {
@@ -411,7 +416,7 @@ void KafkaTokenLog::trim(std::int64_t below) {
   rd_kafka_topic_partition_list_add(list.get(), topic_.c_str(), 0)->offset = below;
   rd_kafka_DeleteRecords_t* request = rd_kafka_DeleteRecords_new(list.get());
   const Queue answers{rd_kafka_queue_new(producer_->handle())};
-  // Nobody waits for the answer: what is not deleted now is deleted with the next snapshot.
+  // No caller waits for the answer: records that are not deleted now are deleted with the next snapshot.
   rd_kafka_DeleteRecords(producer_->handle(), &request, 1, nullptr, answers.get());
   rd_kafka_DeleteRecords_destroy(request);
 }
@@ -420,7 +425,7 @@ void KafkaTokenLog::flush(milliseconds timeout) {
   if (producer_) rd_kafka_flush(producer_->handle(), static_cast<int>(timeout.count()));
 }
 
-// --- opening -----------------------------------------------------------------------------------------------------------
+// --- opening ---------------------------------------------------------------------------------------------------------
 
 std::unique_ptr<TokenLog> open_token_log(const Settings& settings, const TokenTopic& topic,
                                          std::shared_ptr<spdlog::logger> logger) {

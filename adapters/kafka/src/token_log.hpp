@@ -1,6 +1,6 @@
 #pragma once
-// The token log in Kafka. Reading is a plain consumer of one partition that no group assigns; writing an idempotent producer without
-// linger, replaced after any error, so that a late retry of an old one finds its epoch over.
+// The token log in Kafka. A plain consumer of one partition reads it, without a group. An idempotent producer without
+// linger writes it. It is replaced after any error, so that a late retry of an old producer finds its epoch over.
 
 #include <chrono>
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace turnstile::kafka {
 
-/// Who only looks writes seldom or never, and waits for the log's end.
+/// A reader seldom or never writes, and waits for the log's end.
 enum class LogUse { member, reader };
 
 class KafkaTokenLog final : public TokenLog, private ClientEvents {
@@ -64,18 +64,21 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   std::shared_ptr<spdlog::logger> logger_;
   const std::shared_ptr<Bell> bell_;
   std::shared_ptr<Client> consumer_;
-  std::shared_ptr<Client> producer_;  ///< none until a reader writes something
+  std::shared_ptr<Client> producer_;  ///< null until a reader writes
   Topic reading_;
   Queue queue_;
   std::int64_t next_ = -1;  ///< position of the next record
   std::vector<rd_kafka_message_t*> scratch_;
-  bool reads_again_ = false;                                  ///< from next_: what follows it may not be all there is
-  std::chrono::steady_clock::time_point read_again_at_{};     ///< then
-  std::chrono::steady_clock::time_point unreadable_since_{};  ///< the epoch: all that came could be read
+  /// Reads again from next_: records before the next arriving record may be missing.
+  bool reads_again_ = false;
+  std::chrono::steady_clock::time_point read_again_at_{};  ///< when to read again
+  /// Since when a record is unreadable. The epoch of the clock: all records were readable.
+  std::chrono::steady_clock::time_point unreadable_since_{};
   bool failed_ = false;
-  bool out_of_range_ = false;                           ///< next_ is not there
-  bool may_be_gone_ = false;                            ///< a writer was told so
-  std::chrono::steady_clock::time_point gone_since_{};  ///< the brokers said so first; the epoch: they did not
+  bool out_of_range_ = false;  ///< next_ does not exist
+  bool may_be_gone_ = false;   ///< a writer got such an error
+  /// When the brokers first reported the topic missing. The epoch of the clock: they did not.
+  std::chrono::steady_clock::time_point gone_since_{};
   std::chrono::steady_clock::time_point ask_again_{};
   rd_kafka_resp_err_t told_not_saved_ = RD_KAFKA_RESP_ERR_NO_ERROR;
   std::string why_failed_;

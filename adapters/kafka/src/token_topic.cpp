@@ -17,13 +17,14 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kWait{10'000};
-constexpr milliseconds kPatience{5'000};  // of a person at the command line
+constexpr milliseconds kPatience{5'000};  // how long a person at the command line waits
 constexpr std::int32_t kEnoughReplicas = 3;
-// By time nothing may go: a domain that rested for longer would have lost its log. What a snapshot stands for, members delete.
+// No record may be deleted by time: a domain that rested for longer would lose its log. Members delete the records that
+// a snapshot covers.
 constexpr const char* kRetentionMs = "-1";
-// Of a snapshot: 1,000 members with 20 limiters and 65,536 partitions have 4 MB.
+// The largest snapshot: 1,000 members with 20 limiters and 65,536 partitions have 4 MB.
 constexpr const char* kMostBytes = "16777216";
-// The segment that is written to is never compacted: so much of old snapshots is kept, or so long.
+// Kafka never compacts the segment that it writes to: this many bytes of old snapshots stay, or this long.
 constexpr const char* kSnapshotSegmentBytes = "33554432";
 constexpr const char* kSnapshotSegmentMs = "600000";
 
@@ -91,7 +92,7 @@ class Topics {
     for (const auto& [key, value] : wanted(policy)) command += fmt::format(" --config {}={}", key, value);
     return command;
   }
-  /// What a domain survives for a while, but should not have to.
+  /// Settings that are wrong, but that a domain survives for a while.
   void advise(const std::string& name, const std::string& policy) {
     for (const auto& [key, value] : wanted(policy)) {
       const auto is = topic_setting(*client_, name, key, kWait);
@@ -130,7 +131,7 @@ bool token_topic_exists(const Settings& settings, const std::string& topic, std:
 }
 
 void ensure_token_topics(const Settings& settings, const TokenTopic& topic, std::shared_ptr<spdlog::logger> logger) {
-  // librdkafka's mock makes topics by itself, of more partitions than one; the log is the first of them.
+  // librdkafka's mock creates topics by itself, with several partitions. The log is the first partition.
   if (is_mock(*Client::open(Role::inspector, settings, logger), kWait)) return;
   Topics topics(settings, topic, std::move(logger));
   topics.ensure(topic.name, "delete");

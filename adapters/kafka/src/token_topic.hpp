@@ -1,5 +1,5 @@
 #pragma once
-// That the topics of a token log are there, and are what they must be.
+// Checks that the topics of a token log exist and have the right settings.
 
 #include <string>
 
@@ -10,10 +10,10 @@ namespace turnstile::kafka {
 
 std::string snapshot_topic(const std::string& topic);
 
-/// Creates nothing. Throws BrokerError when no broker answers, ConfigError when the topic cannot be a token log.
+/// Creates nothing. Throws BrokerError if no broker answers, and ConfigError if the topic cannot be a token log.
 bool token_topic_exists(const Settings& settings, const std::string& topic, std::shared_ptr<spdlog::logger> logger);
 
-/// Throws BrokerError, with the command that puts it right.
+/// Throws BrokerError, with the command that corrects the topic.
 void ensure_token_topics(const Settings& settings, const TokenTopic& topic, std::shared_ptr<spdlog::logger> logger);
 
 }  // namespace turnstile::kafka

@@ -32,7 +32,7 @@ Entries entries_of(rd_kafka_event_t* event) {
   return entries;
 }
 
-// Less than nothing is for ever.
+// A negative value means forever.
 std::optional<milliseconds> time_in(const Entries& entries, const std::string& key) {
   const auto found = entries.find(key);
   if (found == entries.end()) return std::nullopt;
@@ -42,15 +42,15 @@ std::optional<milliseconds> time_in(const Entries& entries, const std::string& k
   return value < 0 ? milliseconds::max() : milliseconds{value};
 }
 
-// Where compaction is on without deletion, the last record of each key stays for ever.
+// With compaction and without deletion, the last record of each key stays forever.
 std::optional<milliseconds> retention_in(const Entries& entries) {
   const auto policy = entries.find("cleanup.policy");
   if (policy != entries.end() && policy->second.find("delete") == std::string::npos) return milliseconds::max();
   return time_in(entries, "retention.ms");
 }
 
-// Asks about no topic, so that nothing is made by asking. The cluster's id comes with the answer: asked for by itself, librdkafka
-// 2.0.2 takes a second for it.
+// It names no topic, so that the request creates none. The answer contains the cluster's id: a request for the id alone
+// takes librdkafka 2.0.2 a second.
 rd_kafka_resp_err_t ask_for_brokers(const Client& client, milliseconds timeout) {
   const rd_kafka_metadata_t* raw = nullptr;
   const auto code = rd_kafka_metadata(client.handle(), 0, nullptr, &raw, ms(timeout));
@@ -58,7 +58,8 @@ rd_kafka_resp_err_t ask_for_brokers(const Client& client, milliseconds timeout) 
   return code;
 }
 
-// librdkafka's mock broker creates a topic by being asked about it, and never answers DescribeConfigs (hazard: mock-broker).
+// librdkafka's mock broker creates a topic when a request names it, and never answers DescribeConfigs
+// (hazard: mock-broker).
 bool is_mock(const Client& client) { return is_mock(client, milliseconds{0}); }
 
 }  // namespace
@@ -72,7 +73,7 @@ bool is_mock(const Client& client, milliseconds timeout) {
 namespace {
 
 Metadata ask(const Client& client, const std::string& topic, bool about_all, milliseconds timeout) {
-  // The topic handle makes it a question about this topic alone.
+  // With the topic handle the request concerns this topic alone.
   const Topic handle{about_all ? nullptr : rd_kafka_topic_new(client.handle(), topic.c_str(), nullptr)};
   if (!about_all && !handle) throw broker_error(rd_kafka_last_error(), "", client.where(topic));
   const rd_kafka_metadata_t* raw = nullptr;
@@ -88,7 +89,7 @@ void wait_for_answer(const Client& client, const std::string& topic, millisecond
   throw client.no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "asking about it", topic);
 }
 
-// The topic's own settings; none when the broker cannot say, or does not tell us.
+// The topic's own settings. Empty if the broker cannot return them, or refuses to.
 Entries settings_of(const Client& client, const std::string& topic, milliseconds timeout) {
   if (is_mock(client)) return {};
   auto* handle = client.handle();
@@ -132,7 +133,7 @@ std::optional<std::int32_t> partition_count(const Client& client, const std::str
 }
 
 bool look_again(const Client& client, const std::string& topic) noexcept try {
-  // Any answer about the topic updates what this client's producer knows of it.
+  // Any answer about the topic updates the metadata of this client's producer.
   (void)ask(client, topic, false, milliseconds{2'000});
   return true;
 } catch (...) {

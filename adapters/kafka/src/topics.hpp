@@ -1,5 +1,5 @@
 #pragma once
-// What the brokers say of a topic.
+// The brokers' data about a topic.
 
 #include <chrono>
 #include <optional>
@@ -10,9 +10,10 @@
 
 namespace turnstile::kafka {
 
-/// librdkafka's mock broker, which knows no administration. Waits for its first answer at most so long.
+/// Whether it is librdkafka's mock broker, which supports no administration. Waits for its first answer up to
+/// `timeout`.
 bool is_mock(const Client& client, std::chrono::milliseconds timeout);
-/// The number of the topic's partitions, or nothing when there is no such topic. Creates none. Throws BrokerError.
+/// The number of the topic's partitions. Absent if there is no such topic. Creates none. Throws BrokerError.
 std::optional<std::int32_t> partition_count(const Client& client, const std::string& topic,
                                             std::chrono::milliseconds timeout);
 struct TopicShape {
@@ -20,23 +21,23 @@ struct TopicShape {
   std::int32_t replicas = 0;    ///< of its first partition
   std::int32_t brokers = 0;     ///< in the cluster
 };
-/// Creates none. Throws BrokerError.
+/// Creates no topic. Throws BrokerError.
 TopicShape shape(const Client& client, const std::string& topic, std::chrono::milliseconds timeout);
-/// One of the topic's own settings; nothing when the broker cannot say, or does not tell us.
+/// One of the topic's own settings. Absent if the broker cannot return it, or refuses to.
 std::optional<std::string> topic_setting(const Client& client, const std::string& topic, const std::string& key,
                                          std::chrono::milliseconds timeout);
-/// Asks the brokers, and makes the client forget what it remembers of the topic: librdkafka refuses records of a topic that was missing
-/// for up to topic.metadata.refresh.interval.ms (5 minutes) after it was created. False: no broker answered, so that nothing is known.
-/// Waits for 2 s at most.
+/// Asks the brokers, so that the client updates its metadata of the topic. Without this, librdkafka refuses records of
+/// a missing topic for up to topic.metadata.refresh.interval.ms (5 minutes) after its creation. False: no broker
+/// answered, so nothing is known. Waits up to 2 s.
 bool look_again(const Client& client, const std::string& topic) noexcept;
-/// Whether librdkafka has refused a record by what it remembers of the topic.
+/// Whether librdkafka refused a record because of its cached metadata of the topic.
 bool is_remembered(rd_kafka_resp_err_t refusal) noexcept;
-/// Nothing: no broker said so within `timeout`.
+/// Absent: no broker answered within `timeout`.
 std::optional<bool> exists_now(const Client& client, const std::string& topic,
                                std::chrono::milliseconds timeout) noexcept;
-/// Asks for a second; in doubt, yes.
+/// Waits up to a second for an answer. Without an answer it returns true.
 bool topic_exists(const Client& client, const std::string& topic) noexcept;
-/// How long the topic keeps its records, as TopicInfo has it; nothing when the broker cannot say, or does not tell us.
+/// How long the topic keeps its records, as in TopicInfo. Absent if the broker cannot return it, or refuses to.
 struct Keeping {
   std::optional<std::chrono::milliseconds> retention;
   std::optional<std::chrono::milliseconds> segment;

@@ -8,7 +8,7 @@
 namespace turnstile::testing {
 namespace {
 
-// FNV-1a: the same on every platform, so that a test may rely on where a key goes.
+// FNV-1a: the same on every platform, so that a test can rely on the partition of a key.
 std::uint32_t hash_of(std::string_view key) {
   std::uint32_t hash = 2166136261u;
   for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
@@ -98,7 +98,7 @@ std::set<TopicPartition> MemoryCluster::share_of(const MemoryMember& member) con
     }
     const auto count = topic->second.partitions.size();
     const auto each = count / sharers;
-    const auto larger = count % sharers;  // so many members get one more
+    const auto larger = count % sharers;  // how many members get one partition more
     const auto first = rank * each + std::min(rank, larger);
     const auto last = first + each + (rank < larger ? 1 : 0);
     for (auto i = first; i < last; ++i) share.insert({name, static_cast<std::int32_t>(i)});

@@ -1,5 +1,5 @@
 #pragma once
-// What a MemoryBroker, its consumers and its producers share: topics, groups, members; under one mutex.
+// The common state of a MemoryBroker, its consumers and its producers: topics, groups and members, under one mutex.
 
 #include <condition_variable>
 #include <cstdint>
@@ -22,8 +22,8 @@ struct MemoryPartition {
   Offset first = 0;
   Offset end = 0;
   int cuts = 0;            ///< how often records were cut off its end
-  Offset cut_at = 0;       ///< where, the last time
-  std::int64_t taken = 0;  ///< how many consumers have taken, over all groups
+  Offset cut_at = 0;       ///< the offset of the last cut
+  std::int64_t taken = 0;  ///< how many records consumers have taken, over all groups
 };
 
 struct MemoryTopic {
@@ -37,9 +37,9 @@ struct MemoryTopic {
 struct MemoryMember {
   std::string group;
   std::set<std::string> topics;
-  std::set<TopicPartition> owned;  ///< told to the consumer, not revoked yet
-  std::int64_t generation = 0;     ///< that it has joined
-  bool assigned = false;           ///< it has been told its partitions of that generation
+  std::set<TopicPartition> owned;  ///< assigned to the consumer, and not revoked yet
+  std::int64_t generation = 0;     ///< the generation that it has joined
+  bool assigned = false;           ///< it has learned its partitions of that generation
   bool subscribed = false;
   bool crashed = false;
   bool evicted = false;
@@ -56,18 +56,18 @@ struct MemoryCluster {
   mutable std::condition_variable changed;
   std::map<std::string, MemoryTopic> topics;
   std::map<std::string, MemoryGroup> groups;
-  int refused_commits = 0;                             ///< so many commits are still refused
-  std::vector<std::shared_ptr<MemoryMember>> members;  ///< as they were opened; the place is the number
+  int refused_commits = 0;                             ///< how many further commits are refused
+  std::vector<std::shared_ptr<MemoryMember>> members;  ///< in the order of opening; the index is the number
 
-  // All of these want the mutex held.
+  // Call all of these with the mutex held.
   MemoryTopic& topic(const std::string& name);  ///< throws BrokerError
   MemoryPartition* find(const TopicPartition& at);
   BrokerProducer::Sent append(const OwnedMessage& message);  ///< throws BrokerError
-  void erase(const std::string& topic);                      ///< with what groups have committed of it
+  void erase(const std::string& topic);                      ///< with the groups' committed offsets
   void ring_owners(const TopicPartition& at);
-  /// Members of the group have changed: all of them have to join again.
+  /// The members of the group have changed: all of them must join again.
   void rebalance(const std::string& group);
-  /// Every live member has joined the newest generation.
+  /// Whether every live member has joined the newest generation.
   [[nodiscard]] bool all_joined(const std::string& group) const;
   /// The range assignor's share of a member.
   [[nodiscard]] std::set<TopicPartition> share_of(const MemoryMember& member) const;

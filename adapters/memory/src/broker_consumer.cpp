@@ -61,7 +61,7 @@ class MemoryConsumer final : public BrokerConsumer {
     auto* partition = cluster_->find(from);
     if (me_->crashed || !partition || !me_->owned.contains(from)) return nullptr;
     auto& position = positions_[from];
-    // As auto.offset.reset = earliest does with an offset that the broker does not have.
+    // As auto.offset.reset = earliest does for an offset that the broker does not have.
     const bool was_cut = std::exchange(cuts_[from], partition->cuts) != partition->cuts && position > partition->cut_at;
     if (was_cut || position > partition->end) position = partition->first;
     const auto& all = partition->records;
@@ -76,7 +76,7 @@ class MemoryConsumer final : public BrokerConsumer {
     return std::make_unique<MemoryBlock>(std::move(records));
   }
 
-  // Not from a signal handler, unlike Kafka's: this takes a lock.
+  // Unlike Kafka's, it must not be called from a signal handler: it takes a lock.
   void wake() noexcept override {
     std::lock_guard lock(cluster_->mutex);
     me_->rung = true;
@@ -148,7 +148,7 @@ class MemoryConsumer final : public BrokerConsumer {
   }
 
  private:
-  /// A topic that never was there is an error; one that was deleted is waited for.
+  /// A topic that never existed is an error. For a topic that was deleted the consumer waits.
   void check_topics(std::unique_lock<std::mutex>& lock) {
     for (const auto& topic : me_->topics) {
       const bool exists = cluster_->topics.contains(topic);
@@ -168,7 +168,7 @@ class MemoryConsumer final : public BrokerConsumer {
     return !me_->assigned && cluster_->all_joined(me_->group);
   }
 
-  /// Gives up and joins when a rebalance goes on; gets its share when all have joined.
+  /// In a rebalance, gives up its partitions and joins. Gets its share when all members have joined.
   void serve_group(std::unique_lock<std::mutex>& lock) {
     while (group_wants_me()) {
       if (me_->evicted || me_->generation != cluster_->groups[me_->group].generation) {
@@ -223,8 +223,8 @@ class MemoryConsumer final : public BrokerConsumer {
   std::shared_ptr<MemoryCluster> cluster_;
   std::shared_ptr<MemoryMember> me_;
   AssignmentListener* listener_ = nullptr;
-  std::map<TopicPartition, Offset> positions_;  // where the next take() reads; under the cluster's mutex
-  std::map<TopicPartition, int> cuts_;          // of its partitions, as far as they were seen
+  std::map<TopicPartition, Offset> positions_;  // where the next take() reads; the cluster's mutex protects it
+  std::map<TopicPartition, int> cuts_;          // cuts of its partitions that it has noticed
   std::set<std::string> missing_;               // subscribed topics that were deleted
   bool closed_ = false;
 };

@@ -36,7 +36,7 @@ struct Harness::State {
 };
 
 Harness::Harness(Pipeline pipeline, TopicSettings settings) : state_(std::make_unique<State>()) {
-  // Round everything, decorators of one's own included: the engine's calls are what counts.
+  // Outside of everything, including user-defined decorators: it counts the engine's calls.
   pipeline.invoke = [inner = std::move(pipeline.invoke), runs = state_->runs](std::span<const Message> messages,
                                                                               Context& context) {
     ++*runs;

@@ -127,7 +127,7 @@ void MemoryInbox::fail_over(const Replica& replica) {
     static_cast<Tables&>(*state_) = *replica;
     for (auto& [slot, row] : state_->fences) row.sharers = 0;
     for (auto& [whose, row] : state_->progress) row.locked = false;
-    for (auto& [whose, row] : state_->claims) row.begun = true;  // what it says of that may be out of date
+    for (auto& [whose, row] : state_->claims) row.begun = true;  // its recorded state may be out of date
     state_->pending.clear();
     ++state_->history;
     ++state_->outages;
@@ -221,7 +221,7 @@ std::vector<WatermarkState> MemoryInbox::advance_watermarks(std::span<const Wate
       continue;
     }
     auto& watermark = row->watermark;
-    const bool behind = watermark < update.known;  // nothing is less than any
+    const bool behind = watermark < update.known;  // absent is the lowest value
     if (!behind) watermark = std::max(watermark.value_or(update.watermark), update.watermark);
     states.push_back(behind ? WatermarkState::behind : WatermarkState::moved);
   }

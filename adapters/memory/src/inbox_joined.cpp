@@ -1,4 +1,4 @@
-// Ids in a transaction that is open already, and what is known of one id.
+// Ids in a transaction that is open already, and the data of a single id.
 
 #include "inbox_state.hpp"
 #include "turnstile/error.hpp"

@@ -1,4 +1,4 @@
-// Batches whose messages are numbered, and the producers who number them.
+// Batches of numbered messages, and their producers.
 
 #include <algorithm>
 
@@ -24,7 +24,7 @@ std::vector<Admission> MemorySession::admit_numbered(std::span<const InboxEntry>
   return admissions;
 }
 
-/// How far the partition has come; with the commit it comes to `next`.
+/// The progress of the partition. The commit moves it to `next`.
 Offset MemorySession::lock_progress(Offset next, Lock& lock) {
   Progress& row = state_->progress[{scope_.handler, scope_.fence->slot}];
   if (!state_->changed.wait_for(lock, scope_.lock_timeout, [&] { return !row.locked; }))

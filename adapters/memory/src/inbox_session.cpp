@@ -113,7 +113,8 @@ std::vector<Admission> MemorySession::admit(const InboxScope& scope, std::span<c
   return admissions;
 }
 
-/// Takes the ids that are not there, in the order of ids, waiting for rivals that have them (hazard: blocked-insert, insert-order).
+/// Takes the ids that are not there, in the order of ids. Waits for concurrent transactions that have them
+/// (hazard: blocked-insert, insert-order).
 void MemorySession::acquire(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock) {
   std::map<InboxKey, std::optional<std::int64_t>> wanted;
   for (const InboxEntry& entry : entries) wanted.try_emplace({scope.handler, entry.id}, entry.fingerprint);
@@ -182,7 +183,7 @@ Rows MemorySession::execute(const Statement& statement) {
                    : std::current_exception();
     std::rethrow_exception(failure_);
   } catch (...) {
-    failure_is_deferred_ = true;  // a deadlock is nobody's fault: commit() says the same again
+    failure_is_deferred_ = true;  // a deadlock is no message's fault: commit() throws it again
     failure_ = std::current_exception();
     throw;
   }
@@ -261,7 +262,7 @@ void MemorySession::end(bool commit) noexcept {
   {
     const std::lock_guard lock(state_->mutex);
     if (history_ == state_->history) end_in_state(commit);
-    else ++state_->rollbacks;  // the store went back to an earlier time, which knows nothing of this transaction
+    else ++state_->rollbacks;  // the store went back to an earlier time, and does not know this transaction
   }
   state_->changed.notify_all();
   open_ = false;
@@ -276,7 +277,7 @@ void MemorySession::end(bool commit) noexcept {
   failure_ = nullptr;
 }
 
-/// Call with the mutex held.
+/// Call it with the mutex held.
 void MemorySession::end_in_state(bool commit) {
   for (auto& [key, fingerprint] : mine_) {
     state_->pending.erase(key);
@@ -302,7 +303,7 @@ std::vector<bool> MemorySession::settled(HandlerId handler, const std::optional<
   return found;
 }
 
-/// Call with the mutex held.
+/// Call it with the mutex held.
 std::optional<std::string> MemorySession::kept_response(const InboxKey& key) const {
   const auto request = requests_.find(key.second);
   if (request != requests_.end()) {

@@ -1,5 +1,5 @@
 #pragma once
-// What the sessions of one MemoryInbox share.
+// The common state of the sessions of a MemoryInbox.
 
 #include <atomic>
 #include <chrono>
@@ -27,7 +27,7 @@ struct FenceRow {
   std::int64_t epoch = 0;
   std::int32_t incarnation = 0;
   std::optional<Offset> watermark;
-  std::int64_t released_epoch = 0;  ///< the last one whose owner has released it
+  std::int64_t released_epoch = 0;  ///< the last epoch that its owner has released
   int sharers = 0;                  ///< open transactions that hold it
 };
 
@@ -42,13 +42,13 @@ struct ClaimRow {
   bool begun = true;
 };
 
-/// A message in the outbox, and when it was committed.
+/// A message in the outbox, and the time of its commit.
 struct OutboxRow {
   OutboxRecord record;
   std::chrono::steady_clock::time_point written_at;
 };
 
-/// Messages of one partition that were begun together.
+/// Messages of a partition that began together.
 struct TrialRow {
   std::int64_t epoch = 0;
   std::int32_t incarnation = 0;
@@ -76,7 +76,7 @@ struct ProducerRow {
   std::optional<Timestamp> expired;
 };
 
-/// Of a producer, as one handler has seen it in one partition.
+/// The window of a producer, for a handler and a partition.
 struct WindowKey {
   MessageId producer;
   HandlerId handler;
@@ -89,9 +89,9 @@ inline std::string next_name() {
   return "memory/" + std::to_string(++last);
 }
 
-/// What a database keeps, and a replica of it has.
+/// The tables of a database, which a replica also has.
 struct MemoryInbox::Tables {
-  std::string name = next_name();                       ///< no other one's, but its replicas'
+  std::string name = next_name();                       ///< unique, except for its replicas
   std::map<InboxKey, std::optional<std::int64_t>> ids;  ///< with fingerprints
   std::map<InboxKey, ClaimRow> claims;
   std::map<std::pair<std::int32_t, Offset>, TrialRow> trials;      ///< by slot and first offset
@@ -103,7 +103,7 @@ struct MemoryInbox::Tables {
   std::map<std::int32_t, FenceRow> fences;
   std::map<std::string, HandlerId> handlers;
   std::map<HandlerId, std::string> first_groups;
-  std::map<HandlerId, std::optional<std::chrono::seconds>> kept;  ///< the longest that was said
+  std::map<HandlerId, std::optional<std::chrono::seconds>> kept;  ///< the longest declared duration
   std::map<std::tuple<HandlerId, std::int32_t, std::int32_t, Offset>, DeadMessage> dead;
   std::map<InboxKey, std::string> responses;
   std::vector<OutboxRow> outbox;  ///< in the order of commits
@@ -123,7 +123,7 @@ struct MemoryInbox::State : Tables {
   std::size_t rollbacks = 0;
 
   bool unavailable = false;
-  std::uint64_t outages = 0;  ///< a transaction that was open when one began is lost
+  std::uint64_t outages = 0;  ///< a transaction is lost if it was open when an outage began
   std::string schema_problem;
   std::deque<CommitFault> commit_faults;
   std::deque<std::exception_ptr> begin_faults;
@@ -131,23 +131,23 @@ struct MemoryInbox::State : Tables {
   std::map<std::string, std::string> failures;
   std::function<std::optional<Rows>(const Statement&)> hook;
 
-  /// Throws StoreUnavailable while the store is away. Call with the mutex held.
+  /// Throws StoreUnavailable during an outage. Call it with the mutex held.
   void require_available() const;
-  /// A message is committed to the outbox. Call with the mutex held.
+  /// Adds a committed message to the outbox. Call it with the mutex held.
   void put_out(OutboxRecord record);
-  /// The fence's row, under its epoch and in its history; null when the fence is over. Call with the mutex held.
+  /// The fence's row, if its epoch and its history are current; otherwise null. Call it with the mutex held.
   FenceRow* find_owned(const Fence& fence);
-  /// The fence's row, under its epoch and in its history. Throws Fenced. Call with the mutex held.
+  /// As find_owned(), but throws Fenced. Call it with the mutex held.
   FenceRow& owned(const Fence& fence);
 };
 
-/// By the clock that dates records.
+/// By the clock of the records' timestamps.
 Timestamp now();
 
-/// As the outbox holds a message that is published under this id.
+/// The outbox's form of a message that is published under this id.
 OutboxRecord outbox_record(const OwnedMessage& message, const MessageId& id);
 
-/// One transaction at a time on a shared state.
+/// Runs one transaction at a time on a shared state.
 class MemorySession final : public InboxSession, public Transaction {
  public:
   explicit MemorySession(std::shared_ptr<MemoryInbox::State> state) : state_(std::move(state)) {}
@@ -161,7 +161,7 @@ class MemorySession final : public InboxSession, public Transaction {
   void commit() override;
   void rollback() noexcept override;
   Standing standing() noexcept override;
-  /// Takes more ids into the open transaction.
+  /// Admits more ids in the open transaction.
   std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries);
   void respond(HandlerId handler, const MessageId& id, std::string_view body);
   std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
@@ -174,7 +174,7 @@ class MemorySession final : public InboxSession, public Transaction {
   using Lock = std::unique_lock<std::mutex>;
   std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock);
   void acquire(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock);
-  // Where messages are numbered (inbox_numbered.cpp).
+  // For numbered messages (inbox_numbered.cpp).
   std::vector<Admission> admit_numbered(std::span<const InboxEntry> entries, Lock& lock);
   Offset lock_progress(Offset next, Lock& lock);
   Admission admit_request(const InboxEntry& entry);
@@ -200,9 +200,9 @@ class MemorySession final : public InboxSession, public Transaction {
   std::int64_t history_ = 0;
   InboxScope scope_{};
   std::map<InboxKey, std::optional<std::int64_t>> mine_;
-  std::optional<Offset> moves_to_;  ///< the partition's progress, with the commit
+  std::optional<Offset> moves_to_;  ///< the partition's progress after the commit
   RequestWindows book_;
-  std::map<MessageId, Request> requests_;  ///< of the batch, where producers number them
+  std::map<MessageId, Request> requests_;  ///< of the batch, if producers number them
   std::map<InboxKey, std::string> responses_;
   std::vector<OutboxRecord> published_;
   std::vector<Statement> done_;

@@ -63,7 +63,7 @@ std::vector<TokenLog::Record> MemoryTokenLog::read(std::chrono::milliseconds tim
   const auto look = [&] { return is_away() ? std::vector<Record>{} : topic_->from(next_); };
   auto found = look();
   if (found.empty()) {
-    // Nobody rings when another one writes: a look every millisecond is as good as a broker's round trip.
+    // Another member's write does not wake this one. A check every millisecond is as good as a broker's round trip.
     std::unique_lock lock(mutex_);
     rung_.wait_for(lock, std::min(timeout, std::chrono::milliseconds(1)), [this] { return woken_; });
     woken_ = false;

@@ -8,17 +8,17 @@ namespace turnstile::postgres {
 
 namespace {
 
-/// Counts what waits, which is little, or else there is more to worry about than an answer that does not come.
+/// There are few waiting dead letters. If there are many, a missing count is not the main problem.
 constexpr Patience kLooking{10'000, 2'000};
 
-// replayed_at is NULL while the letter waits, and 'infinity' from begin_replay() to finish_replay(): builds that do not know of that
-// take it for replayed, and leave it alone.
+// replayed_at is NULL while the dead letter waits, and 'infinity' from begin_replay() to finish_replay(). Builds that
+// do not know 'infinity' treat it as replayed, and do not touch it.
 const std::string kSummary =
     "SELECT d.id, coalesce(h.name, ''), f.consumer_group, f.topic, f.partition, d.record_offset, d.message_id, d.reason, "
     "       d.error, d.attempts, " +
     microseconds_of("d.died_at") + ", " + microseconds_of("nullif(d.replayed_at, 'infinity')") +
     ", d.dead_topic, d.dead_partition, d.dead_offset, coalesce(d.replayed_at = 'infinity', false)";
-/// Whether 64 bits can count it in microseconds: infinity they cannot.
+/// Whether 64 bits can store it in microseconds; they cannot store infinity.
 constexpr std::string_view kTimeIsKnown =
     "extract(epoch FROM d.record_timestamp) BETWEEN -210866803200 AND 9223372036854";
 constexpr std::string_view kFrom =
@@ -61,14 +61,14 @@ std::vector<Header> headers_of(const Rows& rows) {
 std::optional<std::string> damage_of(const Rows& rows) {
   if (const auto time = rows.at(0, 22))
     return "its record_timestamp is '" + std::string(*time) + "', so its row was changed by hand";
-  // A table cannot hold lists of pairs; a shorter list would be filled up with nulls, in silence.
+  // A table cannot store lists of pairs. A shorter list would be filled with nulls without an error.
   const auto names = rows.get<std::int64_t>(0, 20), values = rows.get<std::int64_t>(0, 21);
   if (names == values) return std::nullopt;
   return "it has " + std::to_string(names) + " names of headers and " + std::to_string(values) +
          " values, so its row was changed by hand, and its headers are not known any more";
 }
 
-/// "UUID,UUID"; nothing when it is NULL.
+/// "UUID,UUID". Empty for NULL.
 std::vector<MessageId> ids_at(const Rows& rows, std::size_t row, std::size_t column) {
   std::vector<MessageId> ids;
   std::istringstream list(text_or_empty(rows, row, column));

@@ -4,7 +4,7 @@ namespace turnstile::postgres {
 
 namespace {
 
-// Counting reads the whole inbox; a person who asks for it can wait, or interrupt it.
+// Counting reads the whole inbox. The operator can wait for it, or interrupt it.
 constexpr Patience kCounting{600'000, 5'000};
 
 GroupPartition partition_at(const Rows& rows, std::size_t row, std::size_t column) {
@@ -49,7 +49,7 @@ Admin::Admin(Admin&&) noexcept = default;
 Admin& Admin::operator=(Admin&&) noexcept = default;
 
 std::vector<SeenMessage> Admin::inspect(const MessageId& id, const std::optional<std::string>& handler) {
-  // By each handler's id and the message's: the primary key answers, however large the inbox.
+  // By each handler's id and the message's id: the primary key finds the row in an inbox of any size.
   const Rows rows = session_->ask(
       "SELECT h.name, f.consumer_group, f.topic, f.partition, i.record_offset, " + microseconds_of("i.seen_at") +
           ", i.fingerprint, i.slot = 0 "
@@ -139,7 +139,7 @@ std::vector<ClaimedMessage> Admin::claims(const MessageId& id, const std::option
 }
 
 std::optional<std::vector<std::int64_t>> Admin::unpark(const MessageId& id, const std::string& handler, bool done) {
-  // What is unknown counts as parked: whoever says what happened need not wait until the message comes again.
+  // A message in doubt counts as parked: the operator can decide before the message is delivered again.
   const std::string parked =
       "handler h WHERE h.name = $1 AND c.handler = h.id AND c.id = $2::uuid "
       "AND (c.state = 'parked' OR (c.state = 'claimed' AND c.expires_at < clock_timestamp()))";

@@ -20,13 +20,13 @@ using text::bytes;
 using text::count;
 using text::duration;
 
-/// Of a person.
+/// How long a person waits for an answer.
 constexpr std::chrono::milliseconds kPatience{3'000};
-/// A published message waits for the broker no longer than this, as a rule.
+/// A published message normally waits for the broker no longer than this.
 constexpr std::chrono::minutes kSentSoon{1};
-// adapters/postgres is written for this and later.
+// The oldest version that adapters/postgres supports.
 constexpr int kOldestServer = 130'000;
-// A sweep comes once a day at least, and takes some time.
+// A sweep starts at least once a day, and takes some time.
 constexpr std::chrono::hours kSweptLately{48};
 
 void look_at_server(const ServerReport& server, Findings& findings) {
@@ -46,7 +46,7 @@ void look_at_durability(const PostgresSettings& settings, Findings& findings) {
 
 enum class Schema : std::uint8_t {
   known,
-  other,    ///< missing, older or newer: neither rights nor contents mean anything to this build
+  other,    ///< missing, older or newer: this build cannot check rights or contents
   unknown,  ///< it could not be read
 };
 
@@ -76,10 +76,10 @@ void look_at_rights(const PostgresSettings& settings, const ServerReport& server
                    fmt::format("as the owner of schema {} run: {}", settings.schema, server.grants));
 }
 
-// Below it a table that nobody cleans is no trouble to anybody yet.
+// Below this size a table without a purge causes no problems yet.
 constexpr std::int64_t kSmallTable = std::int64_t{64} << 20;
 
-/// Ids grow old, and leases and sessions end, by the server's clock.
+/// The server's clock decides about the age of ids, and the end of leases and sessions.
 void look_at_clock(postgres::Admin& admin, Findings& findings) {
   const auto clock = admin.clock();
   if (clock.held.empty()) findings.ok("clock", "PostgreSQL's clock and this machine's agree");
@@ -88,7 +88,7 @@ void look_at_clock(postgres::Admin& admin, Findings& findings) {
                      "leases and producer sessions end by PostgreSQL's clock too: keep it in step (NTP)");
 }
 
-/// Old ids that nobody deletes: the table grows, without anybody noticing for months.
+/// Old ids that no purge deletes: the table grows unnoticed for months.
 void look_at_retention(Admin& admin, Findings& findings) {
   const auto report = admin.retention();
   const std::string size = fmt::format("{}, about {}", bytes(report.bytes), count(report.rows_about, "id"));
@@ -218,7 +218,7 @@ void look_at(const Config& config, Findings& findings) {
   }
   PostgresSettings settings = *config.postgres;
   settings.connect_timeout = std::min(settings.connect_timeout, kPatience);
-  // What cannot be looked at does not hide the rest.
+  // A failed check does not hide the others.
   const auto section = [&](const char* subject, const std::function<void()>& look) {
     try {
       look();
@@ -240,7 +240,7 @@ void look_at(const Config& config, Findings& findings) {
   if (!answers) return;
   section("server settings", [&] { look_at_durability(settings, findings); });
   const Schema schema = look_at_schema(settings, findings);
-  // The GRANTs of this build would name tables that are not there.
+  // The GRANT statements of this build would name tables that do not exist.
   if (schema == Schema::other) return;
   look_at_rights(settings, server, findings);
   if (schema == Schema::unknown || !server.missing_rights.empty()) return;

@@ -1,7 +1,7 @@
-// Old ids go window by window of the table's blocks. A plain `DELETE … WHERE seen_at < x LIMIT n`, repeated, walks over
-// all that it has deleted before, again and again; this reads each block once. The block range index on seen_at gives
-// the first and the last block with old rows, so that what is young is not read. Of an inbox in partitions each has blocks, and
-// row numbers, of its own. Responses go after the ids that they belong to.
+// Deletes old ids, window by window of the table's blocks. A repeated `DELETE … WHERE seen_at < x LIMIT n` walks over
+// everything that it has deleted before; this reads each block once. The block range index on seen_at returns the first
+// and the last block with old rows, so that young rows are not read.
+// In a partitioned inbox each partition has its own blocks and row numbers. Responses are deleted after their ids.
 
 #include <algorithm>
 
@@ -14,22 +14,24 @@ namespace {
 
 constexpr Patience kScan{600'000, 5'000};
 constexpr Patience kBatch{60'000, 5'000};
-// 128 blocks hold about 15,000 rows of the inbox: a window is a batch or two, and one entry of the block range index.
+// 128 blocks hold about 15,000 rows of the inbox: a window is one or two batches, and one entry of the block range
+// index.
 constexpr std::int64_t kWindowBlocks = 128;
 
 std::string tid(std::int64_t block) { return "(" + std::to_string(block) + ",0)"; }
 
-// An advisory lock that lives as long as the transaction (hazard: purge-locks, pooled-session), one for each schema. purge_step() takes the same.
+// An advisory lock until the end of the transaction, one for each schema (hazard: purge-locks, pooled-session).
+// purge_step() takes the same lock.
 constexpr std::string_view kOnlyCleaner =
     "SELECT pg_try_advisory_xact_lock(hashtextextended('turnstile.purge.' || current_schema(), 0))";
 
-// Tables that hold rows; the responses last.
+// Tables that contain rows; the responses are last.
 constexpr std::string_view kLeaves =
     "SELECT c.oid::regclass, c.relname, c.relname = 'response' FROM pg_class c "
     "WHERE c.relkind = 'r' AND (c.oid IN ('inbox'::regclass, 'response'::regclass) "
     "   OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'inbox'::regclass)) ORDER BY 3, 2";
 
-// What was forgotten is written down before it is.
+// The horizon is recorded before the ids are deleted.
 constexpr std::string_view kHorizon =
     "INSERT INTO horizon AS h (handler, forgotten_before) "
     "SELECT id, $1::timestamptz FROM handler WHERE $2::smallint IS NULL OR id = $2 "
@@ -40,10 +42,10 @@ constexpr std::string_view kSwept =
     "INSERT INTO sweep (leaf, swept_at) VALUES ($1::name, clock_timestamp()) "
     "ON CONFLICT (leaf) DO UPDATE SET swept_at = excluded.swept_at";
 
-/// The statements for one table.
+/// The statements for a table.
 struct Leaf {
   std::string name;
-  std::string old_blocks;  ///< blocks that hold rows to delete; NULL when there are none
+  std::string old_blocks;  ///< the blocks with rows to delete; NULL if there are none
   std::string remove;
   bool is_response;
 
@@ -53,7 +55,7 @@ struct Leaf {
                             " < $1::timestamptz AND ($2::smallint IS NULL OR old.handler = $2)";
     old_blocks = "SELECT min(block), max(block) + 1 FROM (SELECT ((ctid::text::point)[0])::bigint AS block FROM " +
                  place + " old WHERE " + old + ") blocks";
-    // Rows here never change, so between the sub-query and the delete a ctid means the same row, or none.
+    // Rows here never change, so between the subquery and the delete a ctid means the same row, or none.
     remove =
         "DELETE FROM " + place + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + place +
         " old WHERE ctid >= $3::tid AND ctid < $4::tid AND " + old +
@@ -102,15 +104,16 @@ std::vector<std::string> Admin::undeclared(const std::optional<std::string>& han
 
 PurgeResult Admin::purge(const PurgeOptions& options) {
   PurgeResult result;
-  // The cut is taken once, by the database's clock: a long purge does not run after its own tail.
+  // The limit is computed once, by the database's clock, so that a long purge does not chase ids that grow old while it
+  // runs.
   const Rows cut = session_->ask(
       "SELECT (clock_timestamp() - make_interval(secs => $1::double precision))::text, "
       "       (SELECT id FROM handler WHERE name = $2), $2::text IS NULL",
       {std::to_string(options.older_than.count()), options.handler});
   const std::optional<std::string> before = cut.at(0, 0), handler = cut.at(0, 1);
-  if (!handler && !cut.get<bool>(0, 2)) return result;  // nobody of that name has ever registered
+  if (!handler && !cut.get<bool>(0, 2)) return result;  // no handler of this name has ever registered
 
-  // One window of a table: what was deleted; nothing when another purger is at work.
+  // Purges one window of a table. Returns how many rows it deleted; absent if another purger holds the lock.
   const auto remove = [&](const Leaf& leaf, std::int64_t first, std::int64_t end) {
     const Arguments arguments{before, handler, tid(first), tid(end), std::to_string(options.batch)};
     return session_->transact(kBatch, [&]() -> std::optional<std::int64_t> {

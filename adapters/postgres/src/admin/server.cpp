@@ -6,7 +6,7 @@
 namespace turnstile::postgres {
 
 ClientVersions client_versions() {
-  const int libpq = PQlibVersion();  // 150018: since 10 a major number and a minor one
+  const int libpq = PQlibVersion();  // 150018: since version 10, a major and a minor number
   return {PQXX_VERSION, std::to_string(libpq / 10000) + "." + std::to_string(libpq % 10000)};
 }
 

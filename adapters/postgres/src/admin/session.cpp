@@ -33,7 +33,7 @@ void Admin::Session::begin(const Patience& patience) {
   if (!connection_) connection_ = std::make_unique<Connection>(settings_);
   try {
     run("BEGIN ISOLATION LEVEL READ COMMITTED");
-    // All by SET LOCAL: behind a pooler the session is not ours (hazard: pooled-session).
+    // All with SET LOCAL: behind a pooler other clients use the same session (hazard: pooled-session).
     run("SELECT set_config('search_path', $1, true), set_config('statement_timeout', $2, true), "
         "set_config('lock_timeout', $3, true)",
         {quote_identifier(settings_.schema), std::to_string(patience.statement_ms), std::to_string(patience.lock_ms)});
@@ -76,7 +76,7 @@ void Admin::Session::refuse(const ServerError& error, bool writes) const {
                       " is missing or not what this build needs: " + describe(error) + "; run: turnstile migrate up");
   }
   if (error.sqlstate == "55P03") throw StoreBusy(describe(error) + lock_holders(settings_, Wanted::rows));
-  // The GRANT statements of throw_operator_error() are those of a consumer. They allow every question, and no verb that changes rows.
+  // throw_operator_error() names a consumer's GRANT statements. They allow every query, but no verb that changes rows.
   if (writes && error.sqlstate == "42501") throw_needs_owner(error, settings_.schema, connection_->user());
   throw_operator_error(error, settings_.schema, connection_->user());
 }

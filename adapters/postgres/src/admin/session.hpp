@@ -1,5 +1,5 @@
 #pragma once
-// One statement at a time on one connection, for what operators ask. Consumers never come through here.
+// Runs one statement at a time on one connection, for operators' calls. Consumers never use it.
 
 #include <memory>
 #include <optional>
@@ -13,10 +13,10 @@
 
 namespace turnstile::postgres {
 
-/// Statement arguments as text; nothing is NULL. Statements cast them: `$1::uuid`.
+/// Statement arguments as text; absent is NULL. Statements cast them: `$1::uuid`.
 using Arguments = std::vector<std::optional<std::string>>;
 
-/// How long the server works on one statement before it gives up (then StoreBusy).
+/// How long the server works on a statement before it gives up (then StoreBusy).
 struct Patience {
   int statement_ms = 30'000;
   int lock_ms = 5'000;
@@ -26,8 +26,8 @@ class Admin::Session {
  public:
   explicit Session(const PostgresSettings& settings);
 
-  /// Runs `work` in a transaction of its own, with unqualified names in the configured schema, and commits. After an
-  /// error the connection is thrown away, and with it the transaction.
+  /// Runs `work` in a new transaction, with unqualified names in the configured schema, and commits. After an error it
+  /// drops the connection, which ends the transaction.
   template <class Work>
   auto transact(const Patience& patience, Work work) {
     begin(patience);
@@ -41,15 +41,15 @@ class Admin::Session {
     }
   }
 
-  /// One statement of the open transaction.
+  /// Runs a statement in the open transaction.
   Rows run(std::string_view sql, const Arguments& arguments = {});
-  /// One statement in a transaction.
+  /// Runs a statement in a new transaction.
   Rows ask(std::string_view sql, const Arguments& arguments = {}, const Patience& patience = {}) {
     return transact(patience, [&] { return run(sql, arguments); });
   }
 
   [[nodiscard]] const std::string& schema() const noexcept { return settings_.schema; }
-  /// Of the last connection, e.g. 150018.
+  /// Of the last connection, for example 150018.
   [[nodiscard]] int server_version() const;
   [[nodiscard]] std::string user() const { return connection_->user(); }
 
@@ -62,14 +62,14 @@ class Admin::Session {
   std::unique_ptr<Connection> connection_;
 };
 
-/// A condition on a claim whose lease has ended: its handler had not begun, so that the next consumer runs the message.
+/// A condition on a claim whose lease has ended: its handler had not begun, so the next consumer runs the message.
 inline const std::string not_begun =
     "coalesce(unbegun_by = owner AND unbegun_in = pg_catalog.pg_postmaster_start_time(), false)";
 
-/// SQL for a timestamptz as microseconds since 1970, as bigint; NULL for NULL. In a row that was changed by hand it may be a time
-/// that 64 bits cannot count, or 'infinity': then the nearest time that they can.
+/// SQL for a timestamptz as microseconds since 1970, as bigint; NULL for NULL. A row that was changed by hand can
+/// contain a time that 64 bits cannot store, or 'infinity'. It is then the nearest time that they can store.
 std::string microseconds_of(std::string_view time);
-/// A column that the statements select with microseconds_of().
+/// A column that a statement selects with microseconds_of().
 DatabaseTime time_at(const Rows& rows, std::size_t row, std::size_t column);
 std::optional<DatabaseTime> time_or_none(const Rows& rows, std::size_t row, std::size_t column);
 std::string text_or_empty(const Rows& rows, std::size_t row, std::size_t column);

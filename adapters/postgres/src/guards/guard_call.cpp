@@ -9,7 +9,7 @@ namespace turnstile::postgres {
 
 namespace {
 
-/// Beyond it PostgreSQL cuts names in silence, and two tables become one.
+/// PostgreSQL cuts longer names without an error, so that two names could mean the same table.
 constexpr std::size_t kLongestName = 63;
 
 struct IsNull {
@@ -33,7 +33,7 @@ struct HasNul {
   }
 };
 
-/// The type that travels with an argument through a session of ours, so that it is the same through borrow().
+/// The type that an argument has through the framework's session. The cast gives it the same type through borrow().
 struct Cast {
   std::string_view operator()(std::span<const std::byte>) const noexcept { return "::bytea"; }
   std::string_view operator()(std::span<const std::int64_t>) const noexcept { return "::bigint[]"; }
@@ -45,7 +45,7 @@ struct Cast {
   }
 };
 
-/// Bytes that would break a line or a terminal, as '?'.
+/// The name, with '?' for bytes that would break a line or a terminal.
 std::string shown(std::string_view name) {
   std::string text(name.substr(0, 80));
   std::replace_if(

@@ -1,5 +1,5 @@
 #pragma once
-// One call of a guard: its SQL with the caller's names quoted in it, its arguments, and what its errors say.
+// A call of a guard: its SQL with the caller's names in quotes, its arguments, and its error texts.
 
 #include <string>
 #include <string_view>
@@ -11,7 +11,7 @@ namespace turnstile::postgres {
 
 class GuardCall {
  public:
-  /// `name` is the guard's, for messages. Throws Error for a name that cannot be one.
+  /// `name` is the guard's name, for messages. Throws Error for an invalid name.
   GuardCall(Transaction& tx, std::string_view name, const Table& table, std::span<const Cell> key);
 
   /// "shop"."payment"
@@ -20,18 +20,18 @@ class GuardCall {
   [[nodiscard]] const std::string& key_matches() const noexcept { return key_matches_; }
   /// "$1", "$2", in the order of the key.
   [[nodiscard]] const std::vector<std::string>& key_arguments() const noexcept { return key_arguments_; }
-  /// The column, quoted. Throws Error for a name that cannot be one.
+  /// The column, in quotes. Throws Error for an invalid name.
   [[nodiscard]] std::string column(std::string_view name) const;
-  /// Adds an argument and gives its place, "$3", with a cast where the type is not the server's to infer. `column` is for the
-  /// message. Throws SqlError 22021 for text with a NUL.
+  /// Adds an argument and returns its placeholder, "$3", with a cast if the server cannot infer the type. `column` is
+  /// for the error text. Throws SqlError 22021 for text with a NUL.
   std::string argument(std::string_view column, const Param& value);
 
-  /// Runs the statement. An SqlError says which guard, which table, and what to do.
+  /// Runs the statement. An SqlError names the guard, the table, and what to do.
   Rows run(const std::string& sql);
-  /// The same for a statement whose answer is the verdict, then what was found; no row: missing. Throws Error when the key
-  /// matches more than one row.
+  /// Runs a statement that returns the verdict and the found columns. No row: missing. Throws Error if the key matches
+  /// more than one row.
   Guarded ask(const std::string& sql);
-  /// Throws Error with "guard(table): " before the text.
+  /// Throws Error with the text after "guard(table): ".
   [[noreturn]] void fail(const std::string& text) const;
   /// The columns of the key, "id", "part".
   [[nodiscard]] std::string key_columns() const;
@@ -55,7 +55,7 @@ inline void append(std::string& to, std::string_view separator, std::string_view
   to += text;
 }
 
-/// The verdict as the statements give it, and as a test's twin of a transaction may answer it.
+/// SQL for the verdict, as the statements return it, and as a test's twin of a transaction may return it.
 std::string verdict_case(const std::string& applied, const std::string& already_applied);
 
 }  // namespace turnstile::postgres

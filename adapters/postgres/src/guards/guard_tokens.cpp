@@ -1,4 +1,4 @@
-// guards.hpp's one_time_token: the token mechanism.
+// one_time_token of guards.hpp: the token mechanism.
 
 #include <openssl/evp.h>
 #include <openssl/rand.h>
@@ -62,7 +62,7 @@ Guarded redeem(Transaction& tx, std::string_view token, std::string_view subject
   const Cell key{"digest", std::span<const std::byte>(digest)};
   GuardCall call(tx, "one_time_token::redeem", table, {&key, 1});
   const std::string for_whom = call.argument("subject", subject);
-  // The same shape as in guards.cpp: lock and read anew, act on what was found.
+  // As in guards.cpp: it locks and reads the row after the wait, then acts on what it found.
   return call.ask(
       "WITH found AS MATERIALIZED (SELECT t.subject, t.issued_at, t.expires_at, t.redeemed_at FROM " + call.table() +
       " AS t WHERE " + call.key_matches() + " FOR NO KEY UPDATE), redeemed AS (UPDATE " + call.table() +

@@ -6,19 +6,21 @@ namespace turnstile::postgres {
 
 namespace {
 
-// What the statements share: `found` locks the row and reads it anew after waiting (hazard: stale-snapshot; a plain read beside the lock would show
-// what was before the wait), the change acts on what `found` says, and the answer holds both. NO KEY UPDATE is the lock that the
-// change takes anyway; it lets foreign keys that point to the row pass. LIMIT 2 tells one row from several.
-// The change finds the row by its key, not its ctid: after a wait the new row's place is not in the statement's snapshot.
+// The statements have a common form. `found` locks the row, and reads it after the wait (hazard: stale-snapshot). A
+// plain read beside the lock would return the row from before the wait. The change acts on `found`, and the result
+// contains both.
+// NO KEY UPDATE is the lock that the change takes anyway, and allows foreign keys to the row. LIMIT 2 shows whether
+// there are several rows. The change finds the row by its key, not its ctid: after a wait the statement's snapshot does
+// not contain the place of the new row.
 
 constexpr std::string_view kOneRow = "(SELECT count(*) FROM found) = 1";
 
-/// transition() and version(): `change` is what SET does to `column`.
+/// The common part of transition() and version(). SET assigns `change` to `column`.
 struct Step {
   std::string_view column;
-  std::string change;   ///< of column
-  std::string before;   ///< condition on found.c0 under which it is changed
-  std::string already;  ///< expression over found.c0: it was so before
+  std::string change;   ///< the new value of the column
+  std::string before;   ///< condition on found.c0 for the change
+  std::string already;  ///< expression over found.c0: the change was made before
   Cells also;
 };
 
@@ -58,7 +60,7 @@ Guarded unique(Transaction& tx, const Table& table, Cells key, Cells values) {
     append(same, " AND ", "found.c" + std::to_string(count) + " IS NOT DISTINCT FROM " + argument);
     add(cell, argument);
   }
-  // The first mention of an argument gives it its type: in VALUES, where it is the column's.
+  // PostgreSQL takes an argument's type from its first mention: in VALUES, where it is the column's type.
   const std::string sql = "WITH fresh AS (INSERT INTO " + call.table() + " (" + columns + ") VALUES (" + given +
                           ") ON CONFLICT (" + call.key_columns() + ") DO NOTHING RETURNING 1), found AS (SELECT " +
                           selected + " FROM " + call.table() + " AS t WHERE " + call.key_matches() + ") SELECT " +
@@ -66,8 +68,9 @@ Guarded unique(Transaction& tx, const Table& table, Cells key, Cells values) {
                           handed_back +
                           " FROM (SELECT) AS always LEFT JOIN found ON true"
                           " WHERE EXISTS (SELECT FROM fresh) OR found.c0 IS NOT NULL";
-  // A row that was neither inserted nor found was committed by a rival while the statement waited (hazard: blocked-insert); the next snapshot has it,
-  // unless it was deleted at once. Who loses that race four times is not in a race.
+  // A row that was neither inserted nor found was committed by a concurrent transaction during the wait
+  // (hazard: blocked-insert). The next snapshot contains it, unless it was deleted at once. A call that fails four
+  // times like this has another problem.
   for (int tries = 0; tries < 5; ++tries) {
     Guarded result = call.ask(sql);
     if (result.missing()) continue;

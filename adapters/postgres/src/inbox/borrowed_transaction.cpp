@@ -1,4 +1,4 @@
-// A libpqxx transaction as one of ours. pqxx_bridge.cpp is the other way round.
+// Makes a Transaction of a libpqxx transaction. pqxx_bridge.cpp is the other direction.
 
 #include <charconv>
 #include <cmath>
@@ -26,7 +26,7 @@ namespace turnstile::postgres {
 
 namespace {
 
-/// libpqxx ends a text at its first NUL, without a word.
+/// libpqxx ends a text at its first NUL without an error.
 std::string_view whole(std::string_view text) {
   if (text.find('\0') != text.npos) {
     throw SqlError("a text argument holds a NUL byte, which PostgreSQL's text cannot; pass bytes (SQLSTATE 22021)",
@@ -59,7 +59,7 @@ void write_quoted(std::string& to, std::string_view text) {
   to += '"';
 }
 
-/// An argument as PostgreSQL's text; nothing for NULL.
+/// An argument as PostgreSQL's text. Absent for NULL.
 struct AsText {
   using Text = std::optional<std::string>;
   Text operator()(std::monostate) const { return std::nullopt; }
@@ -82,7 +82,7 @@ struct AsText {
 
 using Arguments = std::vector<std::optional<std::string>>;
 
-// A template, so that of the calls only the one that this libpqxx has must exist.
+// A template, so that only the call that this libpqxx has must exist.
 template <class Pqxx>
 pqxx::result send(Pqxx& transaction, const std::string& sql, const Arguments& arguments) {
   if (arguments.empty()) return transaction.exec(sql);
@@ -92,7 +92,7 @@ pqxx::result send(Pqxx& transaction, const std::string& sql, const Arguments& ar
     if (argument) params.append(*argument);
     else params.append();
   }
-  // From 7.9.3 exec() takes them, and exec_params() is deprecated.
+  // From 7.9.3 exec() accepts them, and exec_params() is deprecated.
   if constexpr (requires { transaction.exec(sql, params); }) return transaction.exec(sql, params);
   else return transaction.exec_params(sql, params);
 #else
@@ -113,7 +113,8 @@ Rows rows_of(const pqxx::result& result) {
   return rows;
 }
 
-/// libpqxx gives the server's whole text: "ERROR:  the message", then DETAIL and more, which may hold values (hazard: error-detail).
+/// libpqxx returns the server's whole text: "ERROR:  the message", then DETAIL and more, which may contain values
+/// (hazard: error-detail).
 ServerError server_error(std::string_view what, std::string_view sqlstate) {
   what = what.substr(0, what.find('\n'));
   if (const auto colon = what.find(":  "); colon != what.npos && colon < 8) what.remove_prefix(colon + 3);
@@ -133,7 +134,7 @@ Rows BorrowedTransaction::run(std::string_view sql, std::span<const Param> param
   } catch (const pqxx::serialization_failure& error) {
     throw_handler_error(server_error(error.what(), "40001"));
   } catch (const pqxx::broken_connection& error) {
-    // libpqxx also throws it for a class 08 that a foreign server raised.
+    // libpqxx also throws it for a class 08 error of a foreign server.
     if (transaction_.conn().is_open()) throw_handler_error(server_error(error.what(), "08000"));
     throw_lost({server_error(error.what(), "")});
   } catch (const pqxx::sql_error& error) {

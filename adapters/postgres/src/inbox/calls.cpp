@@ -24,7 +24,8 @@ std::vector<Result> call(Shared& shared, Pool& pool, std::chrono::milliseconds l
       if (!answers.failure) return std::move(answers.kept);
       const Failure failure = *answers.failure;
       const std::string user = link->connection.user();
-      // In a transaction it is not idle any more, so that the pool closes it; that ends the transaction as well.
+      // Inside a transaction the connection is not idle any more. The pool therefore closes it, which also ends the
+      // transaction.
       if (failure.pooler || is_of_this_server(failure.error.sqlstate)) {
         link->connection.condemn();
         pool.renew();

@@ -1,5 +1,5 @@
 #pragma once
-// The store's own calls: short, on connections of their own, and such that each may be repeated.
+// The store's own calls: short, on connections of their own, and repeatable.
 
 #include <chrono>
 #include <functional>
@@ -11,15 +11,16 @@ namespace turnstile::postgres {
 
 using Fill = std::function<void(Pipeline&)>;
 
-/// Runs what `fill` queues, and returns what it keeps; a connection that was lost while it lay idle is replaced once.
+/// Runs the statements that `fill` queues, and returns the results that it keeps. A connection that was lost while idle
+/// is replaced once.
 std::vector<Result> call(Shared& shared, const Fill& fill);
 std::vector<Result> call(Shared& shared, Pool& pool, const Fill& fill);
-/// The same for statements that may wait for locks so long.
+/// The same for statements that may wait for locks up to `lock_timeout`.
 std::vector<Result> call(Shared& shared, Pool& pool, std::chrono::milliseconds lock_timeout, const Fill& fill);
-/// In a transaction, for calls without which a program does not start: a lock is waited for as long as the settings say, and then StoreBusy
-/// tells who holds it.
+/// In a transaction, for calls that a program needs to start. A lock wait lasts as long as the settings allow; then
+/// StoreBusy names the sessions that hold the lock.
 std::vector<Result> call_at_start(Shared& shared, const Fill& fill);
-/// The same in one transaction, which waits for locks at most so long.
+/// The same in one transaction, which waits for locks up to `lock_timeout`.
 std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill);
 
 }  // namespace turnstile::postgres

@@ -157,7 +157,8 @@ std::vector<bool> PostgresClaims::begin(HandlerId handler, const MessageId& owne
   if (held.empty()) return {};
   const auto kept = call([&](Pipeline& pipeline) {
     pipeline.add(sql().begin, kCaller);
-    // It has to survive this process. After a crash of the server nobody trusts that what it says has not begun (unbegun_in).
+    // The record must survive this process. After a crash of the server, a record of a claim that has not begun is
+    // ignored (unbegun_in).
     pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
     add_held(pipeline, handler, owner, held.size(), [&](std::size_t i) -> const HeldClaim& { return held[i]; });
     pipeline.add(sql().begin_claims, kCaller, Pipeline::Keep::binary);
@@ -193,7 +194,7 @@ std::vector<bool> PostgresClaims::end(HandlerId handler, const MessageId& owner,
     }));
     return held;
   }
-  // Only what is still ours may be published, so that has to be known first.
+  // Messages may be published only for claims that are still held, so that must be known first.
   Session session(shared_);
   session.begin({.handler = handler, .lock_timeout = shared_->settings.lock_timeout}, {});
   note(session.run_own(add_all));
@@ -212,7 +213,7 @@ std::vector<bool> PostgresClaims::end(HandlerId handler, const MessageId& owner,
 std::vector<bool> PostgresClaims::renew(HandlerId handler, const MessageId& owner, milliseconds lease,
                                         std::span<const HeldClaim> held) {
   if (held.empty()) return {};
-  // On the connections of the store's own calls: those of the workers may all wait for something.
+  // On the connections of the store's own calls: all connections of the workers may be waiting.
   const auto kept = postgres::call(*shared_, [&](Pipeline& pipeline) {
     add_held(pipeline, handler, owner, held.size(), [&](std::size_t i) -> const HeldClaim& { return held[i]; });
     pipeline.arguments().add_int(lease.count());

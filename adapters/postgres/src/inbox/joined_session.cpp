@@ -26,7 +26,7 @@ class JoinedSession final : public InboxSession {
   void publish(const OwnedMessage& message, const MessageId& id) override;
   void commit() override {}
   void rollback() noexcept override {}
-  Standing standing() noexcept override { return Standing::sound; }  // its owner knows
+  Standing standing() noexcept override { return Standing::sound; }  // the owner of the transaction knows its state
   std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
                             std::span<const MessageId> ids) override;
   std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override;
@@ -35,14 +35,14 @@ class JoinedSession final : public InboxSession {
   Rows look_up(HandlerId handler, const MessageId& id) {
     return exec(shared_->statements.find, handler.value, id.text());
   }
-  /// Statements of ours in the caller's transaction: data of the caller's cannot be why the server refuses one for its data, or for a
-  /// damaged table.
+  /// Runs Turnstile's statements in the caller's transaction. If the server refuses one because of its data or a
+  /// damaged table, the caller's data cannot be the reason.
   template <class... P>
   Rows exec(const std::string& sql, const P&... params) {
     try {
       return transaction_.exec(sql, params...);
     } catch (const DeferredSqlError&) {
-      throw;  // a statement of the caller's, which went out first
+      throw;  // a statement of the caller, which was sent first
     } catch (const SqlError& error) {
       for (const char* ours : {"22", "23", "P0", "XX"}) {
         if (error.sqlstate.starts_with(ours))
@@ -64,7 +64,7 @@ std::vector<Admission> JoinedSession::begin(const InboxScope& scope, std::span<c
   handler_ = scope.handler;
   std::vector<std::size_t> order(entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  // In the order of ids, so that two who have the same ones do not wait for each other (hazard: insert-order).
+  // In the order of ids, so that two transactions with the same ids do not deadlock (hazard: insert-order).
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return entries[a].id < entries[b].id; });
   std::vector<Admission> admissions(entries.size());
   for (const std::size_t i : order) {

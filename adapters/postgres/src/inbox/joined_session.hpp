@@ -1,5 +1,5 @@
 #pragma once
-// Ids, responses and messages in somebody's own transaction: one of ours (a handler's), or one of libpqxx (borrow()).
+// Ids, responses and messages in the caller's own transaction: a handler's, or a libpqxx transaction (borrow()).
 
 #include <memory>
 

@@ -26,7 +26,8 @@ OutboxRecord record_in(const PGresult* rows, int row) {
   message.topic = bytes_in(rows, row, 3);
   message.key = optional_bytes(rows, row, 4);
   message.payload = optional_bytes(rows, row, 5);
-  // Anybody who may insert may have written the row, or a table without today's constraints may have taken it.
+  // Any role with the right to insert may have written the row, or a table without the current constraints may have
+  // accepted it.
   auto names = bytea_array_in(bytes_in(rows, row, 6)), values = bytea_array_in(bytes_in(rows, row, 7));
   if (!names || !values || names->size() != values->size() ||
       std::count(names->begin(), names->end(), std::nullopt) > 0) {
@@ -82,7 +83,7 @@ class PostgresOutbox final : public Outbox {
 
   void remove(std::span<const OutboxRecord* const> records) override {
     call_in_transaction(*shared_, shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
-      // What a crash of the server brings back is sent again, with the same id.
+      // Records that a crash of the server restores are sent again, with the same id.
       pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
       ArgumentBlock& to = pipeline.arguments();
       add_int8_array(to, records.size(), [&](std::size_t i) { return std::optional<std::int64_t>(records[i]->shard); });
@@ -123,7 +124,7 @@ OutboxShard shard_of(std::string_view key) {
 }
 
 OutboxShard outbox_shard(const OwnedMessage& message, const MessageId& id) {
-  // Where the table refused it, all that its transaction holds would count as refused by the store.
+  // If the table refused it, all messages of its transaction would count as refused by the store.
   if (message.topic.empty() || printable(message.topic) != message.topic)
     throw Error("publish(): \"" + printable(message.topic) +
                 "\" cannot be the name of a topic; the message was not published");

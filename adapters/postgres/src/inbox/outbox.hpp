@@ -8,10 +8,10 @@
 
 namespace turnstile::postgres {
 
-/// Where records of this key belong: the same in every build, since rows of one key may come from several.
+/// The shard of a key. It must be the same in every build, because several builds may write rows of one key.
 OutboxShard shard_of(std::string_view key);
 
-/// Where this message goes, which is published under `id`.
+/// The shard of this message, which is published under `id`.
 OutboxShard outbox_shard(const OwnedMessage& message, const MessageId& id);
 
 std::shared_ptr<Outbox> open_outbox(std::shared_ptr<Shared> shared);

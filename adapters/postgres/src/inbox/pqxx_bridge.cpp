@@ -14,13 +14,14 @@
 
 namespace turnstile::postgres {
 
-// The transaction is a pqxx::nontransaction, which sends neither BEGIN nor COMMIT of its own: ours is open already.
+// The transaction is a pqxx::nontransaction, which sends no BEGIN or COMMIT: the framework's transaction is open
+// already.
 
 #if PQXX_VERSION_MAJOR < 7
 
 namespace {
 
-/// Hands out a connection that exists; refuses to make another one when that is lost.
+/// Provides the existing connection, and refuses to make another one when that is lost.
 class Borrowed final : public pqxx::connectionpolicy {
  public:
   explicit Borrowed(PGconn* connection) : connectionpolicy(""), connection_(connection) {}
@@ -70,7 +71,7 @@ struct PqxxBridge::Parts {
 
 #else
 
-/// Gives the connection back before libpqxx would close it.
+/// Takes the connection back before libpqxx would close it.
 class BorrowedConnection {
  public:
   explicit BorrowedConnection(PGconn* raw) : connection_(pqxx::connection::seize_raw_connection(raw)) {}

@@ -1,5 +1,6 @@
 #pragma once
-// libpqxx on a connection that it did not make. The one place that knows its versions (hazard: silent-reconnect, round-trips).
+// Runs libpqxx on a connection that it did not make. The only place that knows its versions
+// (hazard: silent-reconnect, round-trips).
 
 #include <libpq-fe.h>
 
@@ -8,8 +9,9 @@
 
 namespace turnstile::postgres {
 
-/// The connection, lent to libpqxx while this lives; it must not be in pipeline mode while libpqxx speaks. Destroying it
-/// neither closes the connection nor ends its transaction; libpqxx's notice handlers stay and must be replaced.
+/// Lends the connection to libpqxx while this object lives. The connection must not be in pipeline mode while libpqxx
+/// uses it. The destructor neither closes the connection nor ends its transaction. libpqxx's notice handlers stay, and
+/// must be replaced.
 class PqxxBridge {
  public:
   explicit PqxxBridge(PGconn* connection);

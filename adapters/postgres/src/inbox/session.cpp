@@ -16,38 +16,42 @@ namespace turnstile::postgres {
 
 namespace {
 
-/// What libpqxx sends does not pass check_handler_sql(). A COMMIT among it must not make the ids of the whole batch permanent, so it has
-/// to fail: at COMMIT, PostgreSQL runs the query of a cursor WITH HOLD, and this one's fails. concat() is not run before, since it is not immutable.
-/// It is declared before the transaction's first savepoint, so that no ROLLBACK TO drops it. After CLOSE ALL, which does, see Connection::watch().
+/// Statements through libpqxx do not pass check_handler_sql(). A COMMIT there must not make the ids of the whole batch
+/// permanent, so it has to fail. At COMMIT, PostgreSQL runs the query of a cursor WITH HOLD, and this query fails. It
+/// does not run earlier, because concat() is not immutable.
+/// The cursor is declared before the transaction's first savepoint, so that no ROLLBACK TO drops it. For CLOSE ALL,
+/// which drops it, see Connection::watch().
 constexpr std::string_view kRefuseCommit = R"(
 DECLARE turnstile_transaction CURSOR WITH HOLD FOR
 SELECT pg_catalog.concat('Turnstile commits the transaction of a handler: remove COMMIT from the handler')::integer)";
-/// In the error that it makes.
+/// In the text of that error.
 constexpr std::string_view kCommitIsOurs = "Turnstile commits the transaction of a handler";
-/// begin() has set it, for its transaction only; another one makes this an error, so that what follows is not run.
+/// begin() has set it, for its transaction only. In another transaction this statement fails, so that the following
+/// ones do not run.
 constexpr std::string_view kSameTransaction =
     "SELECT coalesce(pg_catalog.current_setting('turnstile.transaction', true), '')::boolean";
-/// The handler may have closed it by its name.
+/// The handler may have closed the cursor by its name.
 constexpr std::string_view kAllowCommit = R"(
 DO $$
 DECLARE the_cursor refcursor := 'turnstile_transaction';
 BEGIN CLOSE the_cursor; EXCEPTION WHEN invalid_cursor_name THEN NULL; END $$)";
-/// Encloses the savepoints of one message. Its release takes all of them away, so that no later message goes back to one of them: that
-/// would undo the work of others, whose ids stay.
+/// Encloses the savepoints of a message. Its release removes all of them, so that no later message can roll back to one
+/// of them. That would undo the work of other messages, whose ids stay.
 constexpr std::string_view kEncloseSavepoints = "SAVEPOINT turnstile_message";
 constexpr std::string_view kReleaseSavepoints = "RELEASE SAVEPOINT turnstile_message";
 
-/// These undo what a handler did to the session, where it may have done something: for the server they are as much work as a small
-/// transaction. They go out behind COMMIT and before its Sync: after that a pooler in transaction mode may lend the server's connection to
-/// another client. DISCARD ALL would also drop the framework's prepared statements.
+/// These undo changes of a handler to the session, if it may have made some: for the server they are as much work as a
+/// small transaction. They are sent after COMMIT and before its Sync. After that, a pooler in transaction mode may lend
+/// the server's connection to another client. DISCARD ALL would also drop the framework's prepared statements.
 constexpr std::string_view kResets[] = {
     "RESET SESSION AUTHORIZATION", "RESET ROLE", "RESET ALL", "CLOSE ALL", "UNLISTEN *", "DISCARD TEMP"};
-/// The last of them. Behind a pooler, RESET ALL restores the settings of the pooler's connection: $1 are those of ours.
+/// The last reset. Behind a pooler, RESET ALL restores the settings of the pooler's connection; $1 are the settings of
+/// this connection.
 constexpr std::string_view kResetRest = R"(
 SELECT pg_catalog.pg_advisory_unlock_all(),
        pg_catalog.count(pg_catalog.set_config(($1::text[])[i], ($1::text[])[i + 1], false))
   FROM pg_catalog.generate_series(1, pg_catalog.cardinality($1::text[]), 2) AS i)";
-/// Statements that a handler prepared; the other names are the framework's, and PgBouncer's.
+/// Statements that a handler prepared. The excluded names are those of the framework and of PgBouncer.
 constexpr std::string_view kDeallocate = R"(
 DO $$
 DECLARE the_name text;
@@ -58,7 +62,7 @@ BEGIN
   END LOOP;
 END $$)";
 
-/// The tables of schema $1 that have a trigger which can wait for COMMIT, and its function as an error's context writes it.
+/// The tables of schema $1 with a trigger that can wait for COMMIT, and its function as an error's context names it.
 constexpr std::string_view kDeferredTriggers = R"(
 SELECT c.relname, pg_catalog.quote_ident(p.proname)
   FROM pg_catalog.pg_trigger t
@@ -100,7 +104,7 @@ std::vector<Admission> Session::begin(const InboxScope& scope, std::span<const I
     } catch (const ConnectionLost& lost) {
       close();
       if (!may_be_old || lost.unanswered) throw_lost(lost);
-      // Lost while it lay idle, as after a restart of the server: nothing was done, so a new one may do it.
+      // It was lost while idle, as after a restart of the server. Nothing was done, so a new connection can do it.
       shared_->handlers.renew();
     } catch (...) {
       rollback();
@@ -159,7 +163,7 @@ std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const I
   for (int row = 0; row < PQntuples(rows); ++row) {
     if (PQgetisnull(rows, row, 0)) continue;
     const MessageId id = id_in(rows, row);
-    // They come back in the order in which they went, as a rule.
+    // Usually they come back in the order in which they were sent.
     if (expected == order_.end() || entries[*expected].id != id) {
       expected = std::lower_bound(order_.begin(), order_.end(), id, [&](std::uint32_t index, const MessageId& sought) {
         return entries[index].id < sought;
@@ -197,7 +201,7 @@ void Session::compare_fingerprints(HandlerId handler, std::span<const InboxEntry
   }
 }
 
-/// For the session's own statements in begin(): nothing of a handler is under way.
+/// For the session's own statements in begin(): no statement of a handler is in progress.
 Answers Session::finish() {
   Answers answers;
   loan_->pipeline.finish(answers);
@@ -207,7 +211,7 @@ Answers Session::finish() {
 
 void Session::require_open(const char* what) {
   if (ended_) throw_ended();
-  if (lost_) throw_lost(*lost_);  // a handler has gone on without it
+  if (lost_) throw_lost(*lost_);  // a handler has continued after the loss
   if (!loan_)
     throw Error(std::string(what) + " outside of a transaction: it was committed, rolled back or lost before");
   if (loan_->connection.saw_close_all() && !loan_->connection.saw_commit()) {
@@ -223,8 +227,8 @@ void Session::require_open(const char* what) {
   throw_ended();
 }
 
-/// A COMMIT through libpqxx that failed, as it should, has rolled all back. Where nothing has been sent since, that is a failure of the
-/// current message, also if its handler has passed over it.
+/// A COMMIT through libpqxx that failed, as it should, has rolled back everything. If nothing was sent since, that is a
+/// failure of the current message, even if its handler has ignored the error.
 std::optional<Failure> Session::refused_commit() const {
   if (!bridge_ || PQtransactionStatus(loan_->connection.raw()) != PQTRANS_IDLE) return std::nullopt;
   const auto& seen = loan_->connection.seen_failure();
@@ -237,8 +241,8 @@ std::optional<Failure> Session::refused_commit() const {
 void Session::throw_ended() {
   ended_ = true;
   const bool committed = loan_ && loan_->connection.saw_commit();
-  if (loan_)
-    loan_->connection.condemn();  // it may be in any state, and what is queued is for a transaction that is over
+  // Its state is unknown, and its queued statements belong to a transaction that is over.
+  if (loan_) loan_->connection.condemn();
   close();
   if (committed) {
     throw TransactionEnded(
@@ -258,10 +262,10 @@ void Session::at_message(std::size_t index) {
   if (index != message_ && loan_ && !doom_) doom_ = refused_commit();
   if (index != message_ && enclosed_ && loan_) {
     try {
-      // Fails, and names the message, where the message has left the transaction aborted.
+      // It fails, and names the message, if the message has left the transaction aborted.
       loan_->pipeline.add(kReleaseSavepoints, message_, Pipeline::Keep::nothing, Author::handler);
     } catch (const ConnectionLost&) {
-      // The next statement finds that out again, and says it.
+      // The next statement finds the loss again, and reports it.
     }
     enclosed_ = false;
   }
@@ -302,7 +306,7 @@ void Session::throw_failure(const Failure& failure) {
   throw DeferredSqlError(describe(error), error.sqlstate, failure.owner);
 }
 
-/// The failure that it has had since it was last sound; libpqxx's are only seen.
+/// The first failure since the transaction was last sound. Failures through libpqxx are only observed.
 std::optional<Failure> Session::why_aborted() const {
   if (first_failure_ || !loan_->connection.seen_failure()) return first_failure_;
   return Failure{.error = *loan_->connection.seen_failure(), .author = Author::handler};
@@ -329,8 +333,8 @@ void Session::throw_commit_failure(const Failure& failure) {
   throw_failure(failure);
 }
 
-/// Someone may have added a deferred constraint or trigger to a table of ours: it refuses every message. A trigger's error names its
-/// function only.
+/// A deferred constraint or trigger on one of Turnstile's tables was added by hand, and refuses every message. A
+/// trigger's error names only its function.
 bool Session::is_of_own_table(const ServerError& error) const {
   if (!error.table.empty()) return error.schema == shared_->settings.schema && is_own_table(error.table);
   if (error.context.empty()) return false;
@@ -346,7 +350,7 @@ bool Session::is_of_own_table(const ServerError& error) const {
         return true;
     }
   } catch (const Error&) {
-    // Who refuses is not known: the message is tried again, as its policy says.
+    // The cause is unknown: the message is retried, as its policy tells.
   }
   return false;
 }
@@ -368,7 +372,7 @@ Rows Session::run(std::string_view sql, std::span<const Param> params) {
   return rows_of(send_and_read().kept.back().get());
 }
 
-/// Sends what waits, and reads all answers; the last one is the caller's.
+/// Sends the queued statements and reads all results. The last one is the caller's.
 Answers Session::send_and_read() {
   if (doom_) throw_failure(*doom_);
   Pipeline& pipeline = loan_->pipeline;
@@ -442,14 +446,14 @@ void Session::commit() {
   Pipeline& pipeline = loan_->pipeline;
   Answers answers;
   bool asked = false;
-  // COMMIT of an aborted transaction succeeds and answers ROLLBACK.
+  // COMMIT of an aborted transaction succeeds and returns ROLLBACK.
   const auto is_committed = [&] {
     return !answers.kept.empty() && std::strcmp(PQcmdStatus(answers.kept.front().get()), "COMMIT") == 0;
   };
   try {
-    // A server that has hung up already certainly commits nothing.
+    // A server that has closed the connection already certainly commits nothing.
     if (loan_->connection.hung_up()) loan_->connection.fail();
-    // A ROLLBACK TO that went out after a failure would let a COMMIT pass that is sent before the failure is read.
+    // If a failure has not been read yet, a ROLLBACK TO after it would let a later COMMIT succeed.
     if (savepoints_) pipeline.finish(answers);
     if (answers.failure) {
       const Failure failure = *answers.failure;
@@ -461,8 +465,8 @@ void Session::commit() {
       pipeline.add(kSameTransaction, kIdentity);
       pipeline.add(kAllowCommit, kIdentity);
     }
-    static_cast<void>(loan_->connection.ended_nothing());  // only what COMMIT is answered counts
-    // What it refuses (a constraint that was deferred) the handlers have done.
+    static_cast<void>(loan_->connection.ended_nothing());  // only the answer to COMMIT counts
+    // If COMMIT is refused (a deferred constraint), the handlers' statements are the reason.
     pipeline.add("COMMIT", kCaller, Pipeline::Keep::text, Author::handler);
     add_reset();
     asked = true;
@@ -471,7 +475,7 @@ void Session::commit() {
     const bool sent = asked && pipeline.all_sent();
     const bool committed = is_committed() && !loan_->connection.ended_nothing();
     lose(lost);
-    if (committed) return;  // it was lost with the answers that come after
+    if (committed) return;  // it was lost with the answers after COMMIT
     if (answers.failure) throw_failure(*answers.failure);
     const std::string& state = lost.last_words.sqlstate;
     if (!sent || classify(state) == Kind::busy || is_overdue(state)) throw_lost(lost);
@@ -480,7 +484,7 @@ void Session::commit() {
   }
   if (answers.failure && answers.failure->owner != kReset) {
     const Failure failure = *answers.failure;
-    // Nothing else in here is the caller's and the handlers'.
+    // No other statement here has both this owner and this author.
     if (failure.owner == kCaller && failure.author == Author::handler) {
       rollback();
       throw_commit_failure(failure);
@@ -511,7 +515,7 @@ void Session::rollback() noexcept {
       if (!is_reset(answers)) loan_->connection.condemn();
     }
   } catch (...) {
-    // The connection is lost, and with it the transaction. close() drops it.
+    // The connection is lost, and its transaction with it. close() drops it.
   }
   close();
 }
@@ -519,7 +523,7 @@ void Session::rollback() noexcept {
 Standing Session::standing() noexcept {
   if (lost_) return is_overdue(lost_->last_words.sqlstate) ? Standing::failed : Standing::lost;
   if (loan_) {
-    const bool is_seen = PQstatus(loan_->connection.raw()) != CONNECTION_OK;  // by a statement of libpqxx's
+    const bool is_seen = PQstatus(loan_->connection.raw()) != CONNECTION_OK;  // by a statement of libpqxx
     const bool is_lost = is_seen || loan_->connection.hung_up();
     // The server ends a transaction that its handler has left open for too long: that is no outage.
     if (is_lost && is_overdue(loan_->connection.last_words().sqlstate)) return Standing::failed;

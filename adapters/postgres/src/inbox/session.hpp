@@ -17,14 +17,14 @@
 
 namespace turnstile::postgres {
 
-/// What the store and its sessions share; sessions keep it alive.
+/// The common data of the store and its sessions. Sessions keep it alive.
 struct Shared {
   explicit Shared(const PostgresSettings& given)
       : settings(given), statements(given.schema), handlers(given, given.connections, cut), calls(given, 4, cut) {}
   const std::shared_ptr<std::atomic<bool>> cut = std::make_shared<std::atomic<bool>>(false);
   const PostgresSettings settings;
   const Statements statements;
-  Pool handlers;  ///< for the batches
+  Pool handlers;  ///< for the transactions of batches
   Pool calls;     ///< for the store's own calls and look-ups
 };
 
@@ -49,13 +49,13 @@ class Session final : public InboxSession, public Transaction {
   void queue(std::string_view sql, std::span<const Param> params) override;
 
   pqxx::transaction_base& native();
-  /// Statements of the adapter's own in the open transaction, in one round trip. Throws as run().
+  /// Runs the adapter's own statements in the open transaction, in one round trip. Throws what run() throws.
   std::vector<Result> run_own(const std::function<void(Pipeline&)>& fill);
 
  private:
   std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries);
   void add_scope(const InboxScope& scope);
-  // Where messages are numbered (session_numbered.cpp).
+  // For numbered messages (session_numbered.cpp).
   std::vector<Admission> admit_numbered(const InboxScope& scope, std::span<const InboxEntry> entries);
   std::vector<Admission> admit_requests(std::span<const InboxEntry> entries, Offset next, const PGresult* rows);
   void add_progress(const InboxScope& scope, Offset next);
@@ -68,14 +68,15 @@ class Session final : public InboxSession, public Transaction {
   Answers finish();
   Answers send_and_read();
   void queue_own(const std::string& sql);
-  /// `add_more`: the arguments after these.
+  /// `add_more` adds the arguments after these.
   Result look_up(const std::string& sql, HandlerId handler, std::span<const MessageId> ids,
                  const std::function<void(ArgumentBlock&)>& add_more = {});
   void require_open(const char* what);
   [[noreturn]] void throw_ended();
-  /// Before anything could commit the transaction, or go back behind this: makes a COMMIT of the handler's fail.
+  /// Makes a COMMIT of the handler fail. Call it before any statement could commit the transaction, or roll back past
+  /// this.
   void guard_commit();
-  /// Before a savepoint of the current message: begins the one that encloses them all.
+  /// Call it before a savepoint of the current message: it sets the savepoint that encloses them.
   void enclose_savepoints();
   [[nodiscard]] bool aborted() const;
   void note(const Failure& failure);
@@ -83,38 +84,38 @@ class Session final : public InboxSession, public Transaction {
   [[nodiscard]] std::optional<Failure> why_aborted() const;
   [[nodiscard]] std::optional<Failure> refused_commit() const;
   [[noreturn]] void throw_aborted();
-  /// For an error of COMMIT itself; no transaction is open any more.
+  /// For an error of COMMIT itself. No transaction is open any more.
   [[noreturn]] void throw_commit_failure(const Failure& failure);
   [[nodiscard]] bool is_of_own_table(const ServerError& error) const;
   void close() noexcept;
-  /// The same, as the connection is lost.
+  /// As close(), after the connection was lost.
   void lose(const ConnectionLost& lost) noexcept;
-  /// Before a statement of a handler's goes out.
+  /// Call it before a statement of a handler is sent.
   void note_statement(std::string_view sql);
-  /// Queues what undoes a handler's changes to the session, to go out with the end of the transaction.
+  /// Queues the statements that undo a handler's changes to the session. They are sent with the end of the transaction.
   void add_reset();
   [[nodiscard]] bool is_reset(const Answers& answers) const;
 
   std::shared_ptr<Shared> shared_;
-  Pool::Loan loan_;  // held exactly while a transaction is open
+  Pool::Loan loan_;  // present exactly while a transaction is open
   std::unique_ptr<PqxxBridge> bridge_;
   HandlerId handler_{};
   std::size_t message_ = 0;
   std::optional<Failure> first_failure_;  // since the transaction was last sound
-  std::optional<Failure> doom_;           // of a message before the current one: no ROLLBACK TO undoes it
-  bool guarded_ = false;                  // against a COMMIT of the handler's
-  bool enclosed_ = false;                 // the savepoints of the current message, by one of ours
-  bool savepoints_ = false;               // there were some in this transaction
+  std::optional<Failure> doom_;           // of an earlier message: no ROLLBACK TO undoes it
+  bool guarded_ = false;                  // against a COMMIT of the handler
+  bool enclosed_ = false;                 // a framework's savepoint encloses those of the current message
+  bool savepoints_ = false;               // this transaction has had some
   bool ended_ = false;                    // by the handler, in this transaction
-  std::optional<ConnectionLost> lost_;    // in this transaction
+  std::optional<ConnectionLost> lost_;    // lost in this transaction
   bool touched_ = false;                  // a handler has sent a statement that may have changed the session
-  bool prepared_ = false;                 // it may have prepared statements of its own
-  std::array<std::string, 4> plain_;      // statements that cannot, so that each is read once
+  bool prepared_ = false;                 // it may have prepared statements
+  std::array<std::string, 4> plain_;      // statements that change no session, so that each is parsed once
   std::size_t next_plain_ = 0;
   std::vector<std::uint32_t> order_;  // the batch's distinct ids, as indices, sorted
   std::int32_t slot_ = 0;
   std::int64_t window_ = 0;
-  std::map<MessageId, Request> requests_;  // of the batch, where producers number them
+  std::map<MessageId, Request> requests_;  // of the batch, if producers number them
 };
 
 }  // namespace turnstile::postgres

@@ -1,4 +1,4 @@
-// What is asked of and said to those outside: which ids have taken effect, what was answered, what goes into the outbox.
+// Ids that have taken effect, stored responses, and messages for the outbox.
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,5 @@
-// Batches whose messages are numbered, by the partition or by their producers: rows for partitions and producers, none for messages.
+// Batches of messages that the partition or their producers number. There are rows for partitions and producers, none
+// for messages.
 
 #include <set>
 
@@ -12,7 +13,7 @@ namespace turnstile::postgres {
 
 namespace {
 
-/// An expression of time that may be NULL, in milliseconds.
+/// A time in milliseconds. Absent for NULL.
 std::optional<Timestamp> time_in(const PGresult* rows, int row, int column) {
   if (PQgetisnull(rows, row, column)) return std::nullopt;
   return Timestamp(std::chrono::milliseconds(int64_in(rows, row, column)));
@@ -45,7 +46,7 @@ std::vector<Admission> Session::admit_numbered(const InboxScope& scope, std::spa
   return admissions;
 }
 
-/// Makes sure of the fence and of the partition's row, locks it, and moves it.
+/// Checks the fence, and inserts the partition's row if it is missing. Then locks and moves it.
 void Session::add_progress(const InboxScope& scope, Offset next) {
   const Statements& sql = shared_->statements;
   Pipeline& pipeline = loan_->pipeline;
@@ -86,7 +87,7 @@ std::vector<Admission> Session::admit_requests(std::span<const InboxEntry> entri
   return admissions;
 }
 
-/// Goes out with the handlers' statements.
+/// Sent together with the handlers' statements.
 void Session::move_windows(const RequestWindows& book) {
   std::vector<const std::pair<const MessageId, RequestWindows::Row>*> moved;
   for (const auto& row : book.rows()) {

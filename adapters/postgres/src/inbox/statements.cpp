@@ -10,16 +10,18 @@ namespace {
 
 // "@." stands for the schema, "@history" for the number of the database's history (Fence::history).
 
-/// Another one after each start of a server, and on each other server: a replica that was promoted has another start than the primary
-/// that it follows, and a restored copy has one of its own. Callable by every role, read from memory, and not of the session, so that
-/// poolers do not change it. A restart of the backends alone (after one of them crashed) keeps the number, and loses nothing.
+/// The number changes with each start of a server, and differs on each other server: a promoted replica has another
+/// start time than its primary, and so has a restored copy. Every role may call it. It reads memory, and does not
+/// depend on the session, so poolers do not change it. A restart of the backends alone (after one of them crashed)
+/// keeps the number, and loses nothing.
 constexpr std::string_view kHistory =
     "pg_catalog.floor(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint";
 
-/// One row with NULL says that the fence holds; the other rows are the ids that are new. Without any row the epoch is no
-/// longer ours, or the database has another history. FOR SHARE reads the row anew after waiting for a claim; a read beside the lock would see the snapshot from
-/// before it (hazard: stale-snapshot). The timeouts are set in the same statement, before anything is locked: the lock's scan waits for
-/// them (a statement of their own costs a fifth of a transaction of one message).
+/// A row with NULL means that the fence is valid; the other rows are the new ids. Without any row the epoch is over, or
+/// the database has another history.
+/// FOR SHARE reads the row again after waiting for a claim. A read beside the lock would use the snapshot from before
+/// it (hazard: stale-snapshot). The same statement sets the timeouts before it locks anything, because the lock's scan
+/// waits for them. In a statement of their own they would cost a fifth of a transaction with one message.
 constexpr std::string_view kOwner = R"(
 WITH timeouts AS MATERIALIZED (
   SELECT pg_catalog.set_config('lock_timeout', $1::text, true),
@@ -29,20 +31,20 @@ WITH timeouts AS MATERIALIZED (
 constexpr std::string_view kFenced = R"(
   SELECT 1 FROM @.fence
    WHERE (SELECT true FROM timeouts) AND slot = $4::integer AND epoch = $5::bigint AND @history = $6::bigint FOR SHARE)";
-/// No partition is behind it; the same arguments.
+/// Without a partition; it takes the same arguments.
 constexpr std::string_view kFree = R"(
   SELECT 1 WHERE (SELECT true FROM timeouts) AND $5::bigint IS NULL AND $6::bigint IS NULL)";
 constexpr std::string_view kTakeIn = R"(
 ), fresh AS (
   INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint))";
 
-/// The ids come sorted, and ORDER BY says so to the planner too (hazard: insert-order).
+/// The ids are sorted, and ORDER BY tells the planner (hazard: insert-order).
 constexpr std::string_view kMany = R"(
   SELECT $3::smallint, e.id, $4::integer, e.record_offset, e.fingerprint
     FROM unnest($7::uuid[], $8::bigint[], $9::bigint[]) AS e (id, record_offset, fingerprint)
    WHERE EXISTS (SELECT 1 FROM owner) ORDER BY e.id)";
 
-/// A batch of one does without arrays and sorting.
+/// A batch of one message needs no arrays and no sorting.
 constexpr std::string_view kOne = R"(
   SELECT $3::smallint, $7::uuid, $4::integer, $8::bigint, $9::bigint FROM owner)";
 
@@ -51,8 +53,9 @@ constexpr std::string_view kAdmitted = R"(
 )
 SELECT NULL::uuid FROM owner UNION ALL SELECT id FROM fresh)";
 
-/// Three statements, one round trip. The first waits for a rival's insert of the row, the second for his update, and reads it anew: one
-/// statement for both would decide by what it saw before it waited (hazard: stale-snapshot).
+/// Three statements in one round trip. The first waits for a concurrent insert of the row. The second waits for a
+/// concurrent update, and then reads the row again. A single statement would decide by a snapshot from before it waited
+/// (hazard: stale-snapshot).
 constexpr std::string_view kAddProgress = R"(
 ), added AS (
   INSERT INTO @.progress (handler, slot, incarnation, next_offset)
@@ -69,7 +72,7 @@ UPDATE @.progress SET next_offset = CASE incarnation WHEN $3::integer THEN great
                       incarnation = $3::integer, moved_at = clock_timestamp()
  WHERE handler = $1::smallint AND slot = $2::integer)";
 
-/// What is kept of the producers of a batch, under the lock of the partition's progress: nobody else changes it.
+/// The stored windows of a batch's producers. The lock of the partition's progress protects them from other changes.
 constexpr std::string_view kReadWindows = R"(
 SELECT p.id, pg_catalog.floor(extract(epoch FROM p.expired_at) * 1000)::bigint, w.high, w.low, w.acked, w.seen
   FROM @.producer p LEFT JOIN @.producer_window w ON w.producer = p.id AND w.handler = $1::smallint AND w.slot = $2::integer
@@ -107,7 +110,7 @@ constexpr std::string_view kProducerHeartbeat = R"(
 UPDATE @.producer SET heartbeat_at = clock_timestamp()
  WHERE id = $1::uuid AND expired_at IS NULL)";
 
-/// After a start of the server producers are given a while to find it again.
+/// After a start of the server, producers get some time to find it again.
 constexpr std::string_view kExpireProducers = R"(
 WITH due AS MATERIALIZED (
   SELECT id FROM @.producer
@@ -129,7 +132,7 @@ WITH due AS MATERIALIZED (
 )
 DELETE FROM @.producer p USING due WHERE p.id = due.id)";
 
-/// In somebody's transaction, whose timeouts are his.
+/// In the caller's transaction, with the caller's timeouts.
 constexpr std::string_view kJoin = R"(
 INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
 VALUES ($1::smallint, $2::uuid, 0, $3::bigint, $4::bigint) ON CONFLICT DO NOTHING)";
@@ -138,7 +141,7 @@ constexpr std::string_view kFind = R"(
 SELECT i.fingerprint, r.body FROM @.inbox i LEFT JOIN @.response r ON r.handler = i.handler AND r.id = i.id
  WHERE i.handler = $1::smallint AND i.id = $2::uuid)";
 
-/// A response that outlived its id is written over.
+/// A response that outlived its id is overwritten.
 constexpr std::string_view kRespond = R"(
 INSERT INTO @.response (handler, id, body) VALUES ($1::smallint, $2::uuid, $3::bytea)
 ON CONFLICT (handler, id) DO UPDATE SET body = excluded.body, replied_at = excluded.replied_at)";
@@ -147,17 +150,19 @@ constexpr std::string_view kPublish = R"(
 INSERT INTO @.outbox (shard, message_id, topic, record_key, record_payload, header_names, header_values)
 VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea, $6::bytea[], $7::bytea[]))";
 
-/// The same where arrays of bytes cannot be sent: headers as hexadecimal digits, a value of NULL as '-'.
+/// The same for sessions that cannot send arrays of bytes: headers as hexadecimal digits, a NULL value as '-'.
 constexpr std::string_view kPublishText = R"(
 INSERT INTO @.outbox (shard, message_id, topic, record_key, record_payload, header_names, header_values)
 VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea,
         ARRAY(SELECT pg_catalog.decode(h, 'hex') FROM unnest($6::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n),
         ARRAY(SELECT CASE WHEN h <> '-' THEN pg_catalog.decode(h, 'hex') END FROM unnest($7::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n)))";
 
-/// One row with NULL says that the fence holds. Of the others each is a message: claimed by us (with its fence), parked by us just
-/// now, or somebody else's, as it was when the statement began. What is not answered was claimed by somebody meanwhile. $10 are our
-/// owners: this call's, and those of calls whose answer was lost, so that nothing ran under them. What is in doubt and has no row may
-/// have had one that the database lost: it is parked, unless the next statement finds its id in the inbox.
+/// A row with NULL means that the fence is valid. Each other row is a message. Either this call claimed it (with its
+/// fence) or parked it just now, or another owner has it, as it was when the statement began. A message without a row
+/// was claimed by another owner in the meantime.
+/// $10 are the owners of this call and of calls whose answer was lost, so that nothing ran under them. A message in
+/// doubt without a row may have had a row that the database lost. It is parked, unless the next statement finds its id
+/// in the inbox.
 constexpr std::string_view kTakeClaims = R"(
 ), given AS MATERIALIZED (
   SELECT * FROM unnest($7::uuid[], $8::bigint[], $9::bigint[], $13::bigint[]) AS e (id, record_offset, fingerprint, in_doubt)
@@ -187,14 +192,14 @@ SELECT c.id, CASE c.state WHEN 'claimed' THEN 'running' ELSE c.state END, c.fenc
   FROM given g JOIN @.claim c ON c.handler = $3::smallint AND c.id = g.id
  WHERE EXISTS (SELECT 1 FROM owner) AND NOT EXISTS (SELECT 1 FROM taken t WHERE t.id = g.id))";
 
-/// A claim waits for the transaction that ends another one of the same message, and cannot see the id that it leaves: a statement
-/// of its own can, with the claim in hand.
+/// A claim waits for the transaction that ends another claim of the same message. It cannot see the id that this
+/// transaction commits. A second statement, run once the claim is held, can see it.
 constexpr std::string_view kDropDoneClaims = R"(
 DELETE FROM @.claim c USING @.inbox i
  WHERE c.handler = $1::smallint AND c.id = ANY ($2::uuid[]) AND c.owner = $3::uuid AND i.handler = c.handler AND i.id = c.id
 RETURNING i.id, i.fingerprint)";
 
-/// What the owner still has of what it names.
+/// The claims that the owner still holds, of those that it names.
 constexpr std::string_view kHeld = R"(
 WITH given AS MATERIALIZED (
   SELECT * FROM unnest($2::uuid[], $3::bigint[]{}) AS g (id, fence{}) ORDER BY g.id
@@ -206,7 +211,7 @@ WITH given AS MATERIALIZED (
             FOR UPDATE) h
 )";
 
-/// The owner counts as well: a process of an older version takes claims over and does not know of this.
+/// It also compares the owner: a process of an older version takes claims over and does not know this column.
 constexpr std::string_view kBeginClaims = R"(
 ), begun AS (
   UPDATE @.claim SET unbegun_by = NULL WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held))
@@ -231,7 +236,8 @@ constexpr std::string_view kFailClaims = R"(
 )
 SELECT id FROM held)";
 
-/// Nobody has seen the first one's fence. That of a later one must go on growing, so its row stays.
+/// No outside system has seen the fence of a first claim. The fence of a later claim must continue to grow, so its row
+/// stays.
 constexpr std::string_view kGiveClaimsBack = R"(
 ), gone AS (
   DELETE FROM @.claim WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held WHERE fence = 1))
@@ -247,8 +253,8 @@ constexpr std::string_view kRenewClaims = R"(
 )
 SELECT id FROM held)";
 
-/// No row: the epoch is no longer ours, or the database has another history. Below $4 nothing is read. The watermark is no bound: where
-/// Kafka's offset is lower, what lies below it runs again.
+/// No row: the epoch is over, or the database has another history. Nothing is read below $4. The watermark is not used
+/// as that bound: if Kafka's offset is lower, messages below the watermark run again.
 constexpr std::string_view kBlame = R"(
 WITH owner AS MATERIALIZED (
   SELECT slot, incarnation FROM @.fence WHERE slot = $1::integer AND epoch = $2::bigint AND @history = $3::bigint FOR SHARE
@@ -270,7 +276,7 @@ WITH owner AS MATERIALIZED (
 )
 SELECT 1 FROM owner)";
 
-/// A statement of its own: it sees what the one above has written.
+/// A second statement, because it must see the changes of the one above.
 constexpr std::string_view kSuspects = R"(
 SELECT record_offset, deaths FROM @.suspect WHERE slot = $1::integer ORDER BY record_offset)";
 
@@ -285,7 +291,8 @@ WITH owner AS MATERIALIZED (
 )
 SELECT 1 FROM owner)";
 
-/// In another history the commit that settled these may be lost, and the epoch may be another owner's: nothing is changed.
+/// In another history the commit that settled these may be lost, and the epoch may belong to another owner: nothing
+/// changes.
 constexpr std::string_view kEndTrial = R"(
 WITH ended AS (
   DELETE FROM @.trial
@@ -309,7 +316,7 @@ WITH owned AS MATERIALIZED (
 )
 UPDATE @.fence f SET released_epoch = f.epoch FROM owned o WHERE f.slot = o.slot)";
 
-/// Whoever is about to take a shard, and so has it locked, is not waited for.
+/// It does not wait for a relay that is about to take a shard, and has locked it.
 constexpr std::string_view kKeepShards = R"(
 UPDATE @.outbox_relay r
    SET owner = $1::text, expires_at = clock_timestamp() + $2::bigint * interval '1 millisecond',
@@ -319,9 +326,9 @@ UPDATE @.outbox_relay r
                       FOR UPDATE SKIP LOCKED)
 RETURNING r.shard::bigint)";
 
-/// Each shard gives its part, so that none starves behind a full one. The sum is of what stands before a record: the first always comes.
-/// Lengths are read without the values. Headers count as they are stored, perhaps compressed: to unpack those of each row costs more
-/// than they weigh.
+/// Each shard returns its part, so that a full shard cannot starve another one. The sum is that of the records before a
+/// record, so the first is always returned. Lengths are read without the values. Headers count as stored, perhaps
+/// compressed: unpacking them costs more than the exact size is worth.
 constexpr std::string_view kWaiting = R"(
 SELECT o.shard::bigint, o.id, o.message_id, o.topic, o.record_key, o.record_payload, o.header_names, o.header_values
   FROM unnest($1::bigint[]) AS s (shard)
@@ -341,7 +348,7 @@ SELECT count(*) FILTER (WHERE shard >= 0),
        coalesce(extract(epoch FROM clock_timestamp() - min(written_at) FILTER (WHERE shard >= 0)) * 1000, 0)::bigint,
        count(*) FILTER (WHERE shard = -1) FROM @.outbox)";
 
-/// Only what is missing, or each claim would burn the slots' numbers.
+/// Inserts only missing rows; otherwise each claim would use up numbers of the slots.
 constexpr std::string_view kAddFences = R"(
 INSERT INTO @.fence (consumer_group, topic, partition)
 SELECT $1::text, t.topic, t.partition FROM unnest($2::text[], $3::bigint[]) AS t (topic, partition)
@@ -349,7 +356,7 @@ SELECT $1::text, t.topic, t.partition FROM unnest($2::text[], $3::bigint[]) AS t
                     WHERE f.consumer_group = $1::text AND f.topic = t.topic AND f.partition = t.partition)
  ORDER BY t.topic, t.partition ON CONFLICT DO NOTHING)";
 
-/// Locked in the order of slots, so that two members that claim the same partitions do not deadlock.
+/// Locks in the order of slots, so that two members that claim the same partitions do not deadlock.
 constexpr std::string_view kClaim = R"(
 WITH locked AS MATERIALIZED (
   SELECT f.slot FROM @.fence f
@@ -364,7 +371,7 @@ RETURNING f.topic, f.partition, f.slot, f.epoch, @history, f.incarnation,
 
           current_database() || '/' || (SELECT extract(epoch FROM min(m.applied_at))::text FROM @.migration m))";
 
-/// The fences are locked before the watermarks are touched, both in the order of slots; the epoch is read under the lock.
+/// Locks the fences before it changes the watermarks, both in the order of slots. The epoch is read under the lock.
 constexpr std::string_view kAdvance = R"(
 WITH given AS (
   SELECT slot, epoch, max(watermark) AS watermark, max(known) AS known
@@ -394,7 +401,7 @@ WITH counted AS (
 )
 SELECT incarnation FROM counted)";
 
-/// No row: the epoch is no longer ours, or the database has another history.
+/// No row: the epoch is over, or the database has another history.
 constexpr std::string_view kRecordDead = R"(
 WITH owner AS MATERIALIZED (
   SELECT slot, incarnation FROM @.fence WHERE slot = $2::integer AND epoch = $3::bigint AND @history = $17::bigint FOR SHARE
@@ -414,8 +421,8 @@ SELECT d.record_offset FROM @.dead d JOIN @.fence f ON f.slot = d.slot AND f.inc
  WHERE d.handler = $1::smallint AND d.slot = $2::integer AND d.record_offset BETWEEN $3::bigint AND $4::bigint
    AND @history = $5::bigint AND ($6::text IS NULL OR d.reason = $6::text))";
 
-/// max + 1 instead of a sequence: a sequence burns a number for each conflict, and these are few. A rival that takes the
-/// same number makes this a conflict, with no row; then look again.
+/// max + 1 replaces a sequence, which would use up a number for each conflict, and there are few numbers. If a
+/// concurrent transaction takes the same number, this is a conflict without a row: then look again.
 constexpr std::string_view kRegisterHandler = R"(
 INSERT INTO @.handler (id, name) SELECT coalesce(max(id), 0)::integer + 1, $1::text FROM @.handler
 ON CONFLICT DO NOTHING RETURNING id)";
@@ -428,11 +435,11 @@ WITH first AS (
 SELECT consumer_group FROM first
 UNION ALL SELECT consumer_group FROM @.handler WHERE id = $1::smallint AND consumer_group IS NOT NULL)";
 
-/// Rounded up: an id of the same millisecond may be gone.
+/// Rounded up: an id of the same millisecond may be deleted.
 constexpr std::string_view kKeepIds = R"(
 SELECT kept_s, pg_catalog.ceil(extract(epoch FROM all_since) * 1000)::bigint FROM @.keep_ids($1::smallint, $2::bigint))";
 
-/// By the caller's own clock, and by what it heard last (in microseconds, in UTC).
+/// By the caller's own clock, and by the server time that it saw last (in microseconds, in UTC).
 constexpr std::string_view kPurgeStep = R"(
 SELECT deleted, pg_catalog.ceil(wait_s * 1000)::bigint, pg_catalog.floor(extract(epoch FROM now_at) * 1000000)::bigint,
        ahead_s, step_s, pg_catalog.to_char(held_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI')
@@ -459,7 +466,7 @@ class InSchema {
   std::string prefix_;
 };
 
-/// With a third array of what is said of each, or without.
+/// With or without a third array, which has one value for each claim.
 std::string held(std::string_view with) {
   std::string text;
   std::string_view rest = kHeld;

@@ -8,7 +8,7 @@ namespace turnstile::postgres {
 struct Statements {
   explicit Statements(const std::string& schema);
 
-  // A transaction of a batch.
+  // The transaction of a batch.
   std::string begin;
   struct Admit {
     std::string many;
@@ -58,7 +58,7 @@ struct Statements {
   std::string expire_producers;
   std::string forget_producers;
 
-  // The relay's.
+  // The relay.
   std::string keep_shards;
   std::string leave_shards;
   std::string waiting;

@@ -29,7 +29,7 @@ std::int64_t number_at(const Result& result, int row, int column) {
   return std::stoll(PQgetvalue(result.get(), row, column));
 }
 
-/// A step of the purger takes milliseconds. When a lock or a disk makes it longer, it gives way.
+/// A step of the purger takes milliseconds. If a lock or a disk delays it, it gives up.
 constexpr std::chrono::milliseconds kPurgePatience{200};
 constexpr const char* kPurgeLimit = "SET LOCAL statement_timeout = '2s'";
 
@@ -103,7 +103,7 @@ HandlerId Store::register_handler(const std::string& name) {
                     " are used up; handler names must not be made from values");
       }
     }
-    // A rival took the number, or the name: it is there now.
+    // A concurrent transaction took the number, or the name, which then exists now.
   }
 }
 
@@ -121,7 +121,7 @@ std::string Store::first_group(HandlerId handler, const std::string& group) {
 }
 
 std::optional<Recorded> Store::find(HandlerId handler, const MessageId& id) {
-  // From the connections of transactions: whoever asks is about to open one, if nothing is found.
+  // From the connections of transactions: the caller opens one next if nothing is found.
   const auto kept = postgres::call(*shared_, shared_->handlers, [&](Pipeline& pipeline) {
     pipeline.arguments().add_int(handler.value);
     add_uuid(pipeline.arguments(), id);
@@ -171,7 +171,7 @@ std::vector<PartitionClaim> Store::claim_partitions(const std::string& group,
     claim.store = shared_->settings.schema + '/' + text_at(kept[0], row, 9);
     claims.push_back(std::move(claim));
   }
-  // In the order asked.
+  // In the order of `partitions`.
   std::vector<PartitionClaim> ordered;
   for (const auto& at : partitions) {
     const auto found = std::find_if(claims.begin(), claims.end(), [&](const auto& claim) { return claim.at == at; });
@@ -185,8 +185,8 @@ std::vector<PartitionClaim> Store::claim_partitions(const std::string& group,
 std::vector<WatermarkState> Store::advance_watermarks(std::span<const WatermarkUpdate> updates) {
   if (updates.empty()) return {};
   const auto kept = call_in_transaction(shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
-    // A watermark that a crash of the server takes back makes a consumer read again what the inbox refuses. That is no reason to
-    // have the disk wait for it among the transactions of messages.
+    // If a crash of the server moves a watermark back, a consumer reads messages again that the inbox rejects. So this
+    // commit need not wait for the disk.
     pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
     ArgumentBlock& to = pipeline.arguments();
     const std::size_t count = updates.size();
@@ -291,7 +291,7 @@ KeptIds Store::keep_ids(HandlerId handler, std::optional<std::chrono::seconds> k
 /// Throws Error while the clock cannot be trusted: nothing is deleted then.
 PurgeStep Store::purge_step(std::int64_t most) {
   const auto kept = call_in_transaction(kPurgePatience, [&](Pipeline& pipeline) {
-    // Ids that a crash of the server brings back are deleted again: no reason to have the disk wait.
+    // Ids that a crash of the server restores are deleted again, so this commit need not wait for the disk.
     pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
     pipeline.add(kPurgeLimit, kCaller);
     pipeline.arguments().add_int(most);

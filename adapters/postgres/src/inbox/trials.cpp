@@ -81,8 +81,8 @@ class PostgresTrials final : public Trials {
     add_int8_array(to, fences.size(), [&](std::size_t i) { return std::optional(fences[i].epoch.value); });
     add_int8_array(to, fences.size(), [&](std::size_t i) { return std::optional(fences[i].history); });
   }
-  /// On the connections of transactions: the caller is about to open one, or has ended one. What is recorded here has to survive this
-  /// process, and not a crash of the server, which kills no handler: no reason to wait for the disk.
+  /// On the connections of transactions: the caller is about to open one, or has ended one. The record must survive
+  /// this process, but not a crash of the server, which kills no handler. So the commit does not wait for the disk.
   std::vector<Result> call(const Fill& fill) {
     return postgres::call(*shared_, shared_->handlers, [&](Pipeline& pipeline) {
       pipeline.add(sql().begin, kCaller);

@@ -7,7 +7,7 @@ namespace turnstile::postgres {
 namespace {
 
 constexpr Time kNever = Time::max();
-/// Permits asked for in one statement, so that one is never long.
+/// The most permits in a statement, so that no statement takes long.
 constexpr std::int64_t kMostAtOnce = 1'000;
 
 }  // namespace
@@ -17,10 +17,10 @@ LimiterBook::LimiterBook(std::string name, std::int64_t configured, const Limite
   dice_ = static_cast<std::uint32_t>(std::hash<std::string>{}(name_) ^ reinterpret_cast<std::uintptr_t>(this)) | 1U;
 }
 
-// --- threads -----------------------------------------------------------------------------------------------------------
+// --- threads ---------------------------------------------------------------------------------------------------------
 
 LimiterBook::Held* LimiterBook::find_idle(Time now) {
-  // A limit that was lowered counts at once for what is not in use.
+  // A lowered limit is in effect at once for permits that are not in use.
   if (in_use_ == static_cast<std::int64_t>(held_.size()) || is_over()) return nullptr;
   for (auto& [token, held] : held_) {
     if (!held.in_use && held.deadline > now) return &held;
@@ -60,8 +60,8 @@ void LimiterBook::when_free(std::function<void()> wake) {
   else if (rings) ring_();
 }
 
-/// One after another in the order in which they asked, until what is idle is taken: a waiter that has lost its interest must
-/// not keep the permit from those behind it.
+/// Wakes the waiting callers one after another, in the order of their requests, until no permit is idle. A caller that
+/// no longer needs a permit must not keep it from those behind it.
 void LimiterBook::serve() {
   std::unique_lock lock(mutex_);
   while (!line_.empty() && find_idle(LeaseClock::now())) {
@@ -73,7 +73,7 @@ void LimiterBook::serve() {
   }
 }
 
-/// All processes together have more than the limit.
+/// Whether all processes together have more than the limit.
 bool LimiterBook::is_over() const { return view_ && view_->free < 0; }
 
 bool LimiterBook::surrenders() const {
@@ -91,7 +91,8 @@ void LimiterBook::give_back(std::uint64_t token) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (const auto late = overstaying_.find(token); late != overstaying_.end()) {
-      returning_.push_back(late->second);  // the row is compared: if it is another's by now, nothing changes
+      // The statement compares the row: if it belongs to another process by now, nothing changes.
+      returning_.push_back(late->second);
       overstaying_.erase(late);
       rings = true;
     } else if (const auto found = held_.find(token); found != held_.end() && found->second.in_use) {
@@ -131,7 +132,7 @@ LimiterState LimiterBook::state() const {
   return state;
 }
 
-// --- the database ------------------------------------------------------------------------------------------------------
+// --- the database ----------------------------------------------------------------------------------------------------
 
 std::int64_t LimiterBook::wanted() const {
   const std::lock_guard lock(mutex_);
@@ -178,11 +179,11 @@ std::optional<LimiterView> LimiterBook::known() const {
 }
 
 std::chrono::milliseconds LimiterBook::jittered(std::chrono::milliseconds time) {
-  dice_ = dice_ * 1664525U + 1013904223U;  // so that processes that started together do not ask together
+  dice_ = dice_ * 1664525U + 1013904223U;  // random, so that processes that started together do not query together
   return std::max(std::chrono::milliseconds(1), time * (75 + (dice_ >> 16U) % 50) / 100);
 }
 
-/// What is given back while others wait is theirs: our turn is over until we have looked again.
+/// A permit that is returned while others wait is theirs: this process's turn is over until it has read the view again.
 void LimiterBook::note_returned() {
   ++view_->free;
   if (!view_->rivals) return;
@@ -203,7 +204,8 @@ void LimiterBook::return_idle(Time now, std::vector<Slot>& to) {
   }
 }
 
-/// A wait is written down when the database could not give what was wanted, and changed when it is another than was said by far.
+/// A wait is recorded if the database could not grant what was wanted. It is changed if the number has changed by a
+/// large factor.
 void LimiterBook::plan_wait(Time now, std::int64_t wanted, LimiterErrand& errand) {
   if (wanted == 0 || (!short_ && told_waiting_ == 0)) {
     errand.wait_no_more = told_waiting_ > 0 && line_.empty() && now >= next_view_;
@@ -226,13 +228,13 @@ LimiterErrand LimiterBook::errand(Time now) {
   const std::int64_t want = wanted(now);
   plan_wait(now, want, errand);
   if (now < next_take_) return errand;
-  // What was seen just now is believed, since asking for what is not there would cost a commit.
+  // A recent view is trusted, because a request for permits that are not there would cost a commit.
   const std::int64_t there = now - viewed_at_ < 3 * pace_.poll ? room() : view_->limit;
   errand.take = std::clamp<std::int64_t>(std::min(want, there), 0, kMostAtOnce);
   return errand;
 }
 
-/// How many more we may have, as it was seen last.
+/// How many more permits this process may have, by the last view.
 std::int64_t LimiterBook::room() const {
   return std::min(view_->free, view_->share - static_cast<std::int64_t>(held_.size()));
 }
@@ -259,10 +261,10 @@ void LimiterBook::done(const LimiterErrand& errand, const std::vector<Slot>& gra
     }
     if (errand.wait_no_more) told_waiting_ = 0;
     short_ = wanted(now) > 0;
-    // Whose turn it is looks more often, since the permit that it waits for may lie idle.
+    // A process whose turn it is queries more often, because its permit may be idle already.
     const bool ours = told_waiting_ > 0 && view.share > static_cast<std::int64_t>(held_.size());
     next_view_ = next_take_ = now + jittered(ours ? pace_.poll / 4 : pace_.poll);
-    // A change of the version is no lack of permits.
+    // A changed version is no lack of permits.
     const bool got_all = static_cast<std::int64_t>(granted.size()) == errand.take;
     if (!short_ || (room() > 0 && (got_all || changed))) next_take_ = now;
   }
@@ -271,7 +273,7 @@ void LimiterBook::done(const LimiterErrand& errand, const std::vector<Slot>& gra
 
 void LimiterBook::undone(const LimiterErrand&) {
   const std::lock_guard lock(mutex_);
-  // What was to come back does so when the worker says what it holds.
+  // Permits that should have been returned are returned when the worker reports what it holds.
   told_waiting_ = 0;
   next_view_ = next_take_ = LeaseClock::now() + jittered(pace_.poll);
 }
@@ -290,7 +292,7 @@ std::vector<Slot> LimiterBook::overstaying() const {
   const std::lock_guard lock(mutex_);
   std::vector<Slot> slots;
   for (const auto& [token, slot] : overstaying_) slots.push_back(slot);
-  // Not seen yet by the thread that looks at the clock.
+  // The watching thread has not noticed it yet.
   const auto now = LeaseClock::now();
   for (const auto& [token, held] : held_) {
     if (held.deadline <= now && held.in_use) slots.push_back(held.slot);
@@ -298,7 +300,7 @@ std::vector<Slot> LimiterBook::overstaying() const {
   return slots;
 }
 
-/// Returns 1 when it was in use.
+/// Returns 1 if it was in use.
 std::int64_t LimiterBook::lose(HeldMap::iterator held, std::vector<std::stop_source>& told) {
   const bool in_use = held->second.in_use;
   if (in_use) {
@@ -320,7 +322,7 @@ std::int64_t LimiterBook::renewed(const std::vector<Slot>& asked, const std::vec
       const auto found = held_.find(token_of(slot));
       if (found == held_.end()) continue;
       if (std::find(renewed.begin(), renewed.end(), slot) == renewed.end()) lost += lose(found, told);
-      // What was over before the answer came stays so: it may have been told already.
+      // A permit that expired before the answer came stays expired: its holder may have been told already.
       else if (found->second.deadline > now)
         found->second.deadline = std::max(found->second.deadline, pace_.deadline(sent));
     }
@@ -329,7 +331,7 @@ std::int64_t LimiterBook::renewed(const std::vector<Slot>& asked, const std::vec
   return lost;
 }
 
-// --- the clock ---------------------------------------------------------------------------------------------------------
+// --- the clock -------------------------------------------------------------------------------------------------------
 
 Time LimiterBook::next_deadline() const {
   const std::lock_guard lock(mutex_);

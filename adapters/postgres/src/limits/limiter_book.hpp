@@ -1,8 +1,9 @@
 #pragma once
-// What this process has of one limiter, and who of its threads waits for more. The worker's threads feed it from the database and
-// collect from it what to ask there; other threads take and give back, without ever waiting for the network.
+// This process's permits of a limiter, and the threads that wait for more. The worker's threads feed it from the
+// database, and collect from it the next statements. Other threads take and release permits, and never wait for the
+// network.
 //
-// Thread-safe. Nothing is called with its lock held.
+// Thread-safe. It calls no outside code with its lock held.
 
 #include <chrono>
 #include <cstdint>
@@ -30,7 +31,7 @@ struct Slot {
 };
 
 inline constexpr std::int64_t kMostPermits = 1'000'000'000;
-/// One number for both, as the port wants it; 0 is none.
+/// A single number for both, as the port needs it; 0 means none.
 constexpr std::uint64_t token_of(const Slot& slot) {
   return static_cast<std::uint64_t>(slot.generation) << 30U | static_cast<std::uint64_t>(slot.number);
 }
@@ -40,32 +41,32 @@ struct LimiterPace {
   std::chrono::milliseconds poll{};
   /// Counted from before the statement that granted or renewed it was sent.
   [[nodiscard]] Time deadline(Time sent) const { return sent + lease - lease / 8; }
-  /// How long a permit is kept that nobody here wants, while nobody elsewhere waits.
+  /// How long an unneeded permit is kept while no other process waits.
   [[nodiscard]] std::chrono::milliseconds linger() const { return 5 * poll; }
-  /// How long a permit stays where it is while others wait for their turn.
+  /// How long a permit is kept while others wait for their turn.
   [[nodiscard]] std::chrono::milliseconds turn() const { return 4 * poll; }
-  /// How long a wait counts that is not renewed.
+  /// How long a wait counts without renewal.
   [[nodiscard]] std::chrono::milliseconds wait_counts() const { return 50 * poll; }
 };
 
-/// What the database says of a limiter.
+/// The database's data about a limiter.
 struct LimiterView {
   std::int64_t id = 0;
   std::int64_t version = 0;
   std::int64_t limit = 0;
-  bool ordered = false;  ///< by an operator
-  bool overdue = false;  ///< expired permits want to be swept
-  bool rivals = false;   ///< somebody else waits
+  bool ordered = false;  ///< set by an operator
+  bool overdue = false;  ///< expired permits must be swept
+  bool rivals = false;   ///< another process waits
   std::int64_t share = 0;
-  std::int64_t free = 0;  ///< of all, when it was read
+  std::int64_t free = 0;  ///< of all permits, when it was read
 };
 
-/// What to ask of the database for one limiter, in this order.
+/// The next statements for a limiter, in this order.
 struct LimiterErrand {
   std::vector<Slot> give_back;
   bool sweep = false;
   std::int64_t take = 0;
-  std::int64_t waiting = 0;  ///< to be written down, when not 0
+  std::int64_t waiting = 0;  ///< to be recorded if not 0
   bool wait_anew = false;    ///< its turn is over: it waits from now on
   bool wait_no_more = false;
 };
@@ -76,7 +77,7 @@ class LimiterBook {
     std::uint64_t token = 0;
     std::stop_token lost;
   };
-  /// `ring`: there is something to ask of the database; quick.
+  /// `ring` tells that a statement is due; it must be quick.
   LimiterBook(std::string name, std::int64_t configured, const LimiterPace& pace, std::function<void()> ring);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -86,36 +87,38 @@ class LimiterBook {
   Taken try_take();
   void when_free(std::function<void()> wake);
   void give_back(std::uint64_t token) noexcept;
-  /// False once its deadline has passed, also before expire() has told so.
+  /// False once its deadline has passed, even before expire() has set `lost`.
   [[nodiscard]] bool holds(std::uint64_t token) const noexcept;
   void expect(std::int64_t at_once);
   [[nodiscard]] LimiterState state() const;
 
-  // --- for the thread that speaks with the database ---
-  /// When the next errand is due; time_point::max(): when somebody rings.
+  // --- for the thread that queries the database ---
+  /// When the next errand is due. time_point::max(): only after a ring.
   [[nodiscard]] Time due() const;
   /// Absent: not declared yet.
   [[nodiscard]] std::optional<LimiterView> known() const;
-  /// Permits that could be used now, besides those that are held.
+  /// Permits that could be used now, in addition to the held ones.
   [[nodiscard]] std::int64_t wanted() const;
-  /// Gave a permit back for others since the database heard of our waiting: it waits from now on.
+  /// Whether it returned a permit for others since its wait was recorded: it waits from now on.
   [[nodiscard]] bool is_turn_over() const;
   LimiterErrand errand(Time now);
   /// The errand of this view was run, with these grants.
   void done(const LimiterErrand& errand, const std::vector<Slot>& granted, Time sent, const LimiterView& view);
-  /// It was not, or nobody knows: everything is looked at anew.
+  /// The errand was not run, or its result is unknown: everything is read again.
   void undone(const LimiterErrand& errand);
   /// Held and not expired.
   [[nodiscard]] std::vector<Slot> held() const;
-  /// Expired here, and still in use: not to be renewed, and not to be given to others before the lease is over.
+  /// Expired here, and still in use. They must not be renewed, and no other process may get them before the lease is
+  /// over.
   [[nodiscard]] std::vector<Slot> overstaying() const;
-  /// `asked` was to be renewed, and `renewed` of it was; the rest is lost. Returns how many of it were in use.
+  /// The result of a renewal: of `asked`, `renewed` were renewed, and the others are lost. Returns how many of the lost
+  /// ones were in use.
   std::int64_t renewed(const std::vector<Slot>& asked, const std::vector<Slot>& renewed, Time sent);
   void serve();
 
-  // --- for the thread that looks at the clock ---
+  // --- for the thread that watches the clock ---
   [[nodiscard]] Time next_deadline() const;
-  /// Tells those whose time is over. Returns how many were in use.
+  /// Sets `lost` of the permits whose time is over. Returns how many were in use.
   std::int64_t expire(Time now);
 
  private:
@@ -155,15 +158,15 @@ class LimiterBook {
   std::int64_t in_use_ = 0;
   std::int64_t most_in_use_ = 0;
   std::int64_t expected_ = 0;
-  std::optional<Time> refused_at_;  ///< when try_take() found nothing last
+  std::optional<Time> refused_at_;  ///< when try_take() last failed
   std::optional<LimiterView> view_;
   Time viewed_at_{};
   Time next_view_{};
   Time next_take_{};
-  std::int64_t told_waiting_ = 0;  ///< what the database knows of us
+  std::int64_t told_waiting_ = 0;  ///< the wait that the database knows
   Time told_at_{};
   bool short_ = false;      ///< the last errand brought less than was wanted
-  bool turn_over_ = false;  ///< we gave a permit back since the database heard of our waiting
+  bool turn_over_ = false;  ///< a permit was returned since the wait was recorded
   std::uint32_t dice_ = 1;
 };
 

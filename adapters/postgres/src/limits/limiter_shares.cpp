@@ -10,8 +10,8 @@ namespace {
 
 std::int64_t wants(const LimiterMember& member) { return member.held + member.waiting; }
 
-/// The order in which the seats above `base` are given: who has had one for less than a turn keeps it; then those who wait, the
-/// longest first; then those whose turn is over, the last to come first.
+/// The order in which members get the seats above `base`. First, members that have had a seat for less than a turn keep
+/// it. Then waiting members, the longest wait first. Then members whose turn is over, the last to come first.
 auto turn_of(const LimiterMember& member, std::int64_t base, std::chrono::microseconds turn) {
   const bool seated = member.held > base;
   if (seated && member.held_for < turn) return std::tuple(0, std::chrono::microseconds(0));

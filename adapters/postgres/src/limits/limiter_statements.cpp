@@ -20,7 +20,7 @@ constexpr std::string_view kTidy = R"(
 DELETE FROM @.permit_wait w USING @.limiter l
  WHERE l.name = $1::text AND w.limiter = l.id AND w.expires_at < clock_timestamp() - interval '1 minute')";
 
-/// `overdue`: an expired permit stands in the way of a lowered limit (see kTake), and wants to be swept.
+/// `overdue`: an expired permit blocks a lowered limit (see kTake), and must be swept.
 constexpr std::string_view kView = R"(
 SELECT l.id, l.version, l.most, l.ordered,
        EXISTS (SELECT 1 FROM @.permit p WHERE p.limiter = l.id AND p.slot > l.most AND p.holder IS NOT NULL)
@@ -38,14 +38,16 @@ SELECT l.id, l.version, l.most, l.ordered,
       FULL JOIN (SELECT w.holder, w.waiting, w.since FROM @.permit_wait w
                   WHERE w.limiter = l.id AND w.expires_at > clock_timestamp()) w USING (holder)) m ON true)";
 
-/// The limit holds because at most that many rows may be granted: slots 1 to the limit. After it was lowered some above it are
-/// still in use; then only so many of the lowest free ones may be granted as there is room for. That is exact although
-/// others grant at the same time: let b be the highest slot that anybody may grant; b + (in use above b) is at most the limit,
-/// and above b nobody grants. An expired permit above b counts until it is swept, since its renewal may be under way.
+/// The limit is enforced because at most that many rows can be granted: slots 1 to the limit. After the limit was
+/// lowered, some slots above it are still in use. Then only as many of the lowest free slots may be granted as there is
+/// room for.
+/// That is exact even though other processes grant at the same time. Let b be the highest slot that any process may
+/// grant. Then b + (slots in use above b) is at most the limit, and no process grants above b. An expired permit above
+/// b counts until it is swept, because its renewal may be in flight.
 ///
-/// The version is compared under the lock, which reads the row anew after waiting for a change. The rest reads the snapshot
-/// from before the lock (hazard: stale-snapshot), but who knows the version has it from after the change, and the change waited for all
-/// grants of the version before.
+/// The version is compared under the lock, which reads the row again after waiting for a change. The rest reads the
+/// snapshot from before the lock (hazard: stale-snapshot). But a process that knows the version has read it after the
+/// change, and the change waited for all grants of the version before.
 constexpr std::string_view kTake = R"(
 WITH known AS MATERIALIZED (
   SELECT l.id, coalesce(l.ordered, l.configured) AS most FROM @.limiter l
@@ -87,7 +89,7 @@ constexpr std::string_view kGiveBack = R"(
 UPDATE @.permit p SET holder = NULL FROM unnest($2::bigint[], $3::bigint[]) AS t (slot, generation)
  WHERE p.limiter = $1::bigint AND p.slot = t.slot AND p.generation = t.generation AND p.holder = $4::text)";
 
-/// What has expired stays so, even where nobody has taken it yet.
+/// An expired permit stays expired, even if no process has taken it yet.
 constexpr std::string_view kRenew = R"(
 UPDATE @.permit p SET expires_at = clock_timestamp() + $5::bigint * interval '1 microsecond'
   FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS t (limiter, slot, generation)

@@ -1,5 +1,5 @@
 #pragma once
-// The SQL of limiters: each is one statement, and may be repeated.
+// The SQL of limiters. Each is a single statement, and may be repeated.
 
 #include <string>
 
@@ -10,21 +10,21 @@ struct LimiterStatements {
 
   std::string lock_timeout;  ///< (milliseconds) of the transaction
   std::string declare;       ///< (name, limit)
-  std::string tidy;          ///< (name): waits of those who are long gone
+  std::string tidy;          ///< (name): removes the waits of processes that ended long ago
   std::string view;          ///< (name) -> see ViewColumn
   std::string take;          ///< (limiter, version, count, holder, lease in microseconds) -> slot, generation
   std::string sweep;         ///< (limiter): expired permits become free ones
   std::string give_back;     ///< (limiter, slots, generations, holder)
   std::string renew;  ///< (limiters, slots, generations, holder, lease in microseconds) -> limiter, slot, generation
-  std::string keep_only;  ///< (limiters, slots, generations, holder): what the holder does not know of comes back
-  std::string await;      ///< (limiter, holder, waiting, microseconds that it counts, 1: as if it came just now)
+  std::string keep_only;  ///< (limiters, slots, generations, holder): returns permits that the holder does not know
+  std::string await;      ///< (limiter, holder, waiting, microseconds that it counts, 1: as if it started now)
   std::string no_wait;    ///< (limiter, holder)
   std::string leave;      ///< (holder): all of its waits
   std::string order;      ///< (name, limit)
   std::string unorder;    ///< (name)
 };
 
-/// Columns of `view`: one row for each holder, or one with a null holder.
+/// Columns of `view`: a row for each holder, or one row with a null holder.
 enum class ViewColumn : int { id, version, limit, ordered, overdue, holder, held, held_us, waiting, waited_us };
 
 }  // namespace turnstile::postgres

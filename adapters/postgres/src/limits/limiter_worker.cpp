@@ -16,12 +16,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kFirstBackoff = 50ms, kLastBackoff = 1'000ms;
-/// How long stop() may take, whatever the database does.
+/// How long stop() may take, for any behaviour of the database.
 constexpr std::chrono::milliseconds kFarewell = 2'000ms;
 
 std::int64_t micros(std::chrono::milliseconds time) { return std::chrono::microseconds(time).count(); }
 
-/// The numbers of the slots, and below them their generations.
+/// Adds the numbers of the slots, then their generations.
 void add_slots(ArgumentBlock& to, const std::vector<Slot>& slots) {
   add_int8_array(to, slots.size(), [&](std::size_t i) { return std::optional(slots[i].number); });
   add_int8_array(to, slots.size(), [&](std::size_t i) { return std::optional(slots[i].generation); });
@@ -73,7 +73,7 @@ void LimiterWorker::stop() noexcept {
   const auto me = std::this_thread::get_id();
   const bool on_own_thread = me == speaking_.get_id() || me == watching_.get_id();
   for (std::thread* thread : {&speaking_, &watching_}) {
-    if (on_own_thread) thread->detach();  // it keeps what it needs
+    if (on_own_thread) thread->detach();  // the thread keeps the data that it needs
     else thread->join();
   }
 }
@@ -112,7 +112,7 @@ LimiterWorker::Books LimiterWorker::books() {
   return all;
 }
 
-// --- the clock ---------------------------------------------------------------------------------------------------------
+// --- the clock -------------------------------------------------------------------------------------------------------
 
 void LimiterWorker::watch() {
   for (;;) {
@@ -127,11 +127,11 @@ void LimiterWorker::watch() {
     if (end_at_ <= now) *cut_ = true;
     else next = std::min(next, end_at_);
     if (socket_ >= 0) {
-      // A host that vanished without a word would hold the other thread for as long as TCP likes.
+      // A host that vanished without a FIN would block the other thread for as long as TCP waits.
       if (give_up_at_ <= now) ::shutdown(socket_, SHUT_RDWR);
       else next = std::min(next, give_up_at_);
     }
-    // A deadline that came up meanwhile is a lease away.
+    // A deadline that was added in the meantime is a lease away.
     clock_changed_.wait_until(lock, std::min(next, now + pace_.lease / 8));
   }
 }
@@ -142,7 +142,7 @@ void LimiterWorker::tell_lost(const LimiterBook& book, std::int64_t in_use, cons
                  in_use, why);
 }
 
-// --- the database ------------------------------------------------------------------------------------------------------
+// --- the database ----------------------------------------------------------------------------------------------------
 
 Time LimiterWorker::due() {
   Time due = Time::max();
@@ -168,7 +168,7 @@ void LimiterWorker::speak() {
     }
     if (LeaseClock::now() >= due()) round();
     else if (retry_at_ > LeaseClock::now()) {
-      // Rung meanwhile, but the database is away: those who ring are many.
+      // Rung in the meantime, but the database is unavailable: many threads ring.
       std::unique_lock lock(mutex_);
       rung_.wait_until(lock, retry_at_, [&] { return stopping_; });
     }
@@ -196,7 +196,7 @@ void LimiterWorker::round() {
     disconnect();
     failed("lost the connection: " + describe(lost.last_words));
   } catch (const StoreBusy&) {
-    // Rolled back, as a deadlock or a wait for somebody's lock; the same again.
+    // Rolled back, by a deadlock or a lock timeout: repeat it.
     all_anew_ = true;
     retry_at_ = LeaseClock::now() + pace_.poll;
   } catch (const std::exception& error) {
@@ -234,7 +234,8 @@ void LimiterWorker::answered() {
   logger_->info("limiters: PostgreSQL answers again: going on");
 }
 
-/// Runs what `fill` queues as one transaction. Throws ConnectionLost, StoreBusy, StoreUnavailable, SqlError.
+/// Runs the statements that `fill` queues as one transaction. Throws ConnectionLost, StoreBusy, StoreUnavailable,
+/// SqlError.
 template <class Fill>
 std::vector<Result> LimiterWorker::ask(Fill fill, bool writes) {
   Pipeline& pipeline = link_->pipeline;
@@ -267,7 +268,7 @@ std::vector<Result> LimiterWorker::ask(Fill fill, bool writes) {
   throw_store_error(answers.failure->error, settings_.schema, link_->connection.user());
 }
 
-/// One statement renews whatever this process holds; another gives back what it does not know of.
+/// A statement renews all permits that this process holds. Another one returns permits that it does not know.
 void LimiterWorker::renew() {
   Holdings held, kept;
   std::vector<std::pair<std::shared_ptr<LimiterBook>, std::vector<Slot>>> asked;
@@ -434,7 +435,7 @@ void LimiterWorker::leave() noexcept {
       pipeline.add(sql_.leave, kCaller);
     });
   } catch (...) {
-    // It comes back with the leases.
+    // The permits return with their leases.
   }
 }
 

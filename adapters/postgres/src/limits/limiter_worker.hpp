@@ -1,6 +1,6 @@
 #pragma once
-// The two threads behind the limiters of one process: one speaks with the database, one looks at the clock, so that a permit
-// whose time is over is told so while the other waits for an answer that does not come.
+// The two threads behind the limiters of a process. One queries the database. The other watches the clock, so that the
+// end of a permit is reported even while the first waits for an answer.
 
 #include <spdlog/logger.h>
 
@@ -26,9 +26,9 @@ class LimiterWorker : public std::enable_shared_from_this<LimiterWorker> {
   LimiterWorker(const PostgresSettings& settings, const LimiterPace& pace, std::string holder,
                 std::shared_ptr<spdlog::logger> logger);
   void start();
-  /// Gives everything back, which takes 2 s at most. Called once, by whoever lets go last, on any thread, also on one of the two.
+  /// Returns everything, which takes up to 2 s. The last reference calls it once, on any thread, including these two.
   void stop() noexcept;
-  /// Throws Error when the name is known with another limit.
+  /// Throws Error if the name is known with another limit.
   std::shared_ptr<LimiterBook> open(const std::string& name, std::int64_t limit);
 
  private:
@@ -39,7 +39,7 @@ class LimiterWorker : public std::enable_shared_from_this<LimiterWorker> {
   void speak();
   void watch();
 
-  // On the thread that speaks.
+  // On the thread that queries.
   [[nodiscard]] Time due();
   void round();
   void connect();
@@ -61,23 +61,24 @@ class LimiterWorker : public std::enable_shared_from_this<LimiterWorker> {
   const std::shared_ptr<spdlog::logger> logger_;
   const LimiterStatements sql_;
 
-  std::mutex mutex_;  ///< of what follows
+  std::mutex mutex_;  ///< protects the following members
   std::condition_variable rung_;
   std::condition_variable clock_changed_;
   bool has_rung_ = false;
   bool stopping_ = false;
-  bool ended_ = false;         ///< the thread that speaks has
-  Time end_at_ = Time::max();  ///< once it is to stop: when nobody waits for the database any more
+  bool ended_ = false;  ///< the querying thread has ended
+  /// After stop(): when no thread waits for the database any more.
+  Time end_at_ = Time::max();
   std::map<std::string, std::shared_ptr<LimiterBook>> by_name_;
-  int socket_ = -1;    ///< while an answer is waited for
-  Time give_up_at_{};  ///< then it is cut
+  int socket_ = -1;    ///< while the thread waits for an answer
+  Time give_up_at_{};  ///< then the socket is shut down
 
   const std::shared_ptr<std::atomic<bool>> cut_ = std::make_shared<std::atomic<bool>>(false);
 
-  // Of the thread that speaks alone.
+  // Used only by the querying thread.
   std::unique_ptr<Link> link_;
   Time renewed_at_{};     ///< when the last renewal was sent
-  bool all_anew_ = true;  ///< what the database has of us is not known
+  bool all_anew_ = true;  ///< the database's data about this process is unknown
   bool away_ = false;
   Time retry_at_{};
   std::chrono::milliseconds backoff_{0};

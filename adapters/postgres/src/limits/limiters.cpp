@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Held by the Limiters, its limiters and so by their permits; the last one to go stops the worker.
+/// The Limiters, its limiters, and through them their permits keep it alive. The last reference stops the worker.
 class Office {
  public:
   explicit Office(std::shared_ptr<LimiterWorker> worker) : worker_(std::move(worker)) { worker_->start(); }

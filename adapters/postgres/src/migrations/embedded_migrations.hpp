@@ -1,5 +1,5 @@
 #pragma once
-// The files of migrations/, as they were when the library was built.
+// The files of migrations/ at the time of the build.
 
 #include <span>
 #include <string_view>
@@ -7,8 +7,8 @@
 namespace turnstile::postgres {
 
 struct EmbeddedMigration {
-  int number;             ///< the digits that the file's name begins with
-  std::string_view name;  ///< the file's name, e.g. "0001_inbox.sql"
+  int number;             ///< the digits at the start of the file's name
+  std::string_view name;  ///< the file's name, for example "0001_inbox.sql"
   std::string_view text;  ///< the file, byte by byte
 };
 

@@ -1,4 +1,4 @@
-// Where migrations come from: this library, or a folder.
+// The sources of migrations: this library, or a folder.
 
 #include <openssl/evp.h>
 
@@ -32,7 +32,7 @@ bool cut_suffix(std::string_view& text, std::string_view suffix) {
   return true;
 }
 
-/// Pairs ups with downs.
+/// Pairs up files with down files.
 class Pairing {
  public:
   void add(const std::string& file, std::string text) {

@@ -1,4 +1,4 @@
-// Running migrations, and comparing what was run with what is known.
+// Runs migrations, and compares those that were run with those that are known.
 
 #include "turnstile/postgres/migrations.hpp"
 
@@ -27,7 +27,8 @@ bool ok(const Result& result) {
   return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
 }
 
-/// Plain statements, one after another, outside of the pipeline: the answer to the last, or to the first that failed. Throws ConnectionLost.
+/// Runs plain statements, one after another, outside of the pipeline. Returns the result of the last, or of the first
+/// that failed. Throws ConnectionLost.
 Result query(Connection& connection, const std::string& sql) {
   if (PQsendQuery(connection.raw(), sql.c_str()) == 0) connection.fail();
   Result last;
@@ -42,7 +43,7 @@ bool is_locked_out(const ServerError& error) { return error.sqlstate == "55P03";
 [[noreturn]] void refuse(Connection& connection, const PostgresSettings& settings, const ServerError& error,
                          Wanted wanted = Wanted::rows) {
   if (is_locked_out(error)) throw StoreBusy(describe(error) + lock_holders(settings, wanted));
-  // The GRANTs of throw_operator_error() are a consumer's, who changes no table.
+  // throw_operator_error() names a consumer's GRANT statements, and a consumer changes no table.
   if (wanted == Wanted::tables && error.sqlstate == "42501")
     throw_needs_owner(error, settings.schema, connection.user());
   throw_operator_error(error, settings.schema, connection.user());
@@ -69,7 +70,7 @@ std::string quote_text(Connection& connection, const std::string& text) {
 
 std::string ledger_table(const PostgresSettings& settings) { return quote_identifier(settings.schema) + ".migration"; }
 
-/// Nothing when there is no ledger.
+/// Absent if there is no ledger.
 std::optional<std::vector<LedgerRow>> read_ledger(Connection& connection, const PostgresSettings& settings,
                                                   Wanted wanted = Wanted::rows) {
   // In one message they are one transaction, also behind a pooler.
@@ -113,7 +114,7 @@ std::string file_name(const std::vector<Migration>& known, const MigrationState&
   return found == known.end() ? std::to_string(state.number) + "_" + state.name : found->up_file;
 }
 
-/// Throws for what no migration may be run on top of.
+/// Throws if the database has migrations that prevent any further one.
 void refuse_strange(const std::vector<MigrationState>& states, const std::vector<Migration>& known,
                     const std::string& schema) {
   for (const MigrationState& state : states) {
@@ -139,7 +140,8 @@ std::size_t line_of(const std::string& text, const PGresult* result) {
   return 1 + static_cast<std::size_t>(std::count(text.begin(), end, '\n'));
 }
 
-/// What stands in the way of a migration, and what PostgreSQL advises. Without the detail of errors in data, which shows rows (hazard: error-detail).
+/// What blocks a migration, and PostgreSQL's hint. It leaves out the DETAIL of errors in data, which contains rows
+/// (hazard: error-detail).
 std::string detail_and_hint(const ServerError& error, const PGresult* result) {
   std::string text;
   const auto add = [&](const char* what, int field) {
@@ -171,7 +173,7 @@ void run_file(Connection& connection, const PostgresSettings& settings, const st
                     detail_and_hint(error, result.get()));
 }
 
-/// In a transaction, alone among all who migrate this schema, with its tables found by their plain names.
+/// Runs `work` in a transaction, as the only migration of this schema. Its tables are found by their plain names.
 template <class Work>
 auto exclusively(const PostgresSettings& settings, Work work) {
   check_settings(settings);
@@ -182,7 +184,7 @@ auto exclusively(const PostgresSettings& settings, Work work) {
     must(connection, settings,
          "SELECT pg_advisory_xact_lock(hashtextextended('turnstile migrations ' || " + schema + ", 0))");
     must(connection, settings, "SET LOCAL search_path = " + quote_identifier(settings.schema));
-    // While a change of a table waits for its lock, all who use the table wait behind it.
+    // While a change of a table waits for its lock, all users of the table wait behind it.
     must(connection, settings, lock_timeout(settings));
     auto done = work(connection, schema);
     must(connection, settings, "COMMIT");
@@ -211,7 +213,7 @@ void write_checksum(Connection& connection, const PostgresSettings& settings, co
            ") ON CONFLICT (number) DO UPDATE SET checksum = excluded.checksum");
 }
 
-/// A function of migration 4, so that psql can do it too.
+/// It calls a function of migration 4, so that psql can do it too.
 void partition_inbox(Connection& connection, const PostgresSettings& settings, int partitions) {
   const Result result = query(connection, "SELECT partition_inbox(" + std::to_string(partitions) + ")");
   if (ok(result)) return;
@@ -255,7 +257,7 @@ std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::v
                                   std::optional<int> partitions) {
   return exclusively(settings, [&](Connection& connection, const std::string& quoted_schema) {
     create_schema(connection, settings, quoted_schema);
-    // A missing table would abort the transaction, so look before reading.
+    // A missing table would abort the transaction, so check before reading.
     const auto exists =
         must(connection, settings,
              "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'migration' AND schemaname = " + quoted_schema);
@@ -296,7 +298,7 @@ std::vector<Migration> migrate_down(const PostgresSettings& settings, const std:
       std::string down_file = migration.up_file;
       down_file.replace(down_file.rfind(".up.sql"), 7, ".down.sql");
       run_file(connection, settings, down_file, migration.down);
-      // The first migration takes the ledger itself away.
+      // The first migration's down file deletes the ledger itself.
       if (PQntuples(must(connection, settings, find_ledger).get()) > 0) {
         must(connection, settings, "DELETE FROM migration WHERE number = " + std::to_string(migration.number));
       }

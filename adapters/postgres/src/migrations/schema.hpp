@@ -1,12 +1,12 @@
 #pragma once
-// The ledger of migrations, as a consumer looks at it before it starts.
+// Checks the ledger of migrations before a consumer starts.
 
 #include "turnstile/config.hpp"
 #include "wire/connection.hpp"
 
 namespace turnstile::postgres {
 
-/// Throws SchemaError when the schema is not exactly what this build was made for. The connection must be idle.
+/// Throws SchemaError if the schema is not exactly the one of this build. The connection must be idle.
 void check_ledger(Connection& connection, const PostgresSettings& settings);
 
 }  // namespace turnstile::postgres

@@ -25,7 +25,7 @@ template <class Texts>
 void add_texts(ArgumentBlock& arguments, const Texts& texts) {
   std::size_t size = BinaryWriter::kArrayHeader;
   for (const auto& text : texts) {
-    // In binary form the server checks the encoding, NUL included, and refuses with 22021.
+    // For the binary form the server checks the encoding, including NUL, and refuses it with 22021.
     size += 4 + text.size();
   }
   checked_length(size);
@@ -75,7 +75,7 @@ void BinaryWriter::bytes(const void* from, std::size_t size) noexcept {
 }
 
 void BinaryWriter::array_header(Oid element, std::size_t count, bool with_null) noexcept {
-  int32(1);  // dimensions; one of length 0 reads as an empty array
+  int32(1);  // dimensions; an array of length 0 reads as empty
   int32(with_null ? 1 : 0);
   int32(static_cast<std::int32_t>(element));
   int32(static_cast<std::int32_t>(count));
@@ -85,7 +85,7 @@ void BinaryWriter::array_header(Oid element, std::size_t count, bool with_null) 
 void ArgumentBlock::clear() noexcept {
   block_.clear();
   arguments_.clear();
-  // One giant message must not keep its memory for the connection's life.
+  // A very large message must not keep its memory for the life of the connection.
   if (block_.capacity() > (std::size_t{8} << 20)) block_.shrink_to_fit();
 }
 

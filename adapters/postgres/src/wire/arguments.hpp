@@ -1,5 +1,5 @@
 #pragma once
-// The arguments of statements that wait to be sent, in one block of memory.
+// The arguments of queued statements, in one block of memory.
 
 #include <libpq-fe.h>
 
@@ -28,7 +28,7 @@ enum : Oid {
 
 class ArgumentBlock {
  public:
-  /// Where in the block a statement's arguments begin.
+  /// Where a statement's arguments begin in the block.
   struct Mark {
     std::size_t first = 0;
   };
@@ -38,19 +38,19 @@ class ArgumentBlock {
   [[nodiscard]] std::size_t size() const noexcept { return arguments_.size(); }
   void clear() noexcept;
 
-  /// Copies one. Throws SqlError 22021 for a text with a NUL, which PostgreSQL's text cannot hold.
+  /// Copies an argument. Throws SqlError 22021 for a text with a NUL, which PostgreSQL's text cannot contain.
   void add(const Param& param);
   void add_int(std::int64_t value);
   void add_text(std::string_view text);
   void add_null(Oid type);
-  /// An argument of `size` bytes in PostgreSQL's binary form, for the caller to fill before the next add.
+  /// An argument of `size` bytes in PostgreSQL's binary form. The caller must fill it before the next add.
   std::span<char> add_binary(Oid type, std::size_t size);
 
-  /// One letter for each argument's type: equal texts with equal signatures may share a prepared statement.
+  /// One letter for the type of each argument. Equal texts with equal signatures may share a prepared statement.
   void signature(Mark from, std::string& out) const;
   void forget(Mark from) noexcept { arguments_.resize(from.first); }
 
-  /// As libpq takes them; valid until the next call that changes the block.
+  /// In the form of libpq. Valid until the next call that changes the block.
   struct View {
     int count = 0;
     const Oid* types = nullptr;
@@ -70,13 +70,13 @@ class ArgumentBlock {
   };
   std::string block_;
   std::vector<Argument> arguments_;
-  // Scratch of view().
+  // The memory of view().
   std::vector<Oid> types_;
   std::vector<const char*> values_;
   std::vector<int> lengths_, formats_;
 };
 
-/// Writes integers in network order, as PostgreSQL's binary forms have them.
+/// Writes integers in network byte order, as in PostgreSQL's binary forms.
 class BinaryWriter {
  public:
   explicit BinaryWriter(std::span<char> to) noexcept : to_(to.data()) {}

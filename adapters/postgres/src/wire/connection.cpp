@@ -29,7 +29,7 @@ using Options = std::unique_ptr<PQconninfoOption, FreeOptions>;
 Options parse(const std::string& url) {
   char* problem = nullptr;
   Options options(PQconninfoParse(url.c_str(), &problem));
-  PQfreemem(problem);  // may quote the URL, and with it the password
+  PQfreemem(problem);  // it may quote the URL with the password
   return options;
 }
 
@@ -52,14 +52,15 @@ bool looks_like_url(std::string_view url) {
   return url.substr(0, 13) == "postgresql://" || url.substr(0, 11) == "postgres://";
 }
 
-/// After a failover another one of them is the one that can be written to.
+/// After a failover another of the hosts is the primary.
 bool names_several_hosts(const std::string& url) {
   const auto options = parse(url);
   return option(options.get(), "host").find(',') != std::string::npos ||
          option(options.get(), "hostaddr").find(',') != std::string::npos;
 }
 
-/// An unescaped '@' or '/' in a password moves the rest of it into the host, where error messages would show it.
+/// With an unescaped '@' or '/' in a password, the rest of it becomes part of the host, which error messages would
+/// show.
 bool has_stray_at(std::string_view url) {
   return looks_like_url(url) &&
          std::count(url.begin(), url.begin() + static_cast<std::ptrdiff_t>(std::min(url.find('?'), url.size())), '@') >
@@ -67,15 +68,16 @@ bool has_stray_at(std::string_view url) {
 }
 
 std::string seconds(std::chrono::milliseconds time) {
-  // libpq counts whole seconds and takes 1 for 2.
+  // libpq counts whole seconds and treats 1 as 2.
   const auto whole = std::chrono::ceil<std::chrono::seconds>(time).count();
   return std::to_string(std::max<std::int64_t>(whole, 2));
 }
 
-/// How late a cut is seen at most.
+/// The longest time until a cut is noticed.
 constexpr milliseconds kCutSeen{50};
 
-/// Waits for what libpq does without a way to end it: on a thread of its own, which is left behind when the wait is cut. Nothing: it was.
+/// Runs a call of libpq that cannot be ended, on a thread of its own. If the wait is cut, the thread is left behind.
+/// Absent: it was cut.
 template <class Work>
 std::optional<std::invoke_result_t<Work>> unless_cut(const Cut& cut, Work work) {
   if (!cut) return work();
@@ -95,12 +97,12 @@ using OwnedConnection = std::unique_ptr<PGconn, FinishConnection>;
 
 OwnedConnection connect(const PostgresSettings& settings) {
   const std::string timeout = seconds(settings.connect_timeout);
-  // What stands before the URL is a default that the URL may change. Keepalives and the user timeout bound the time for which
-  // a host that vanished without a word can hold a worker: 20 s.
+  // The settings before the URL are defaults that the URL may override. Keepalives and the user timeout limit how long
+  // a host that vanished without a FIN can block a worker: 20 s.
   const char* const keywords[] = {
       "connect_timeout",  "fallback_application_name", "keepalives_idle", "keepalives_interval", "keepalives_count",
       "tcp_user_timeout", "target_session_attrs",      "dbname",          "client_encoding",     nullptr};
-  // libpq passes over an empty value.
+  // libpq ignores an empty value.
   const bool several = names_several_hosts(settings.url.reveal()) && std::getenv("PGTARGETSESSIONATTRS") == nullptr;
   const char* const values[] = {
       timeout.c_str(), "turnstile", "10", "5", "2", "20000", several ? "read-write" : "", settings.url.reveal().c_str(),
@@ -190,7 +192,7 @@ void Connection::own_notices() noexcept {
 }
 
 void Connection::on_notice(void* self, const PGresult* notice) {
-  // A FATAL that answers nothing, such as the end of an idle transaction, comes as a notice.
+  // A FATAL error without a pending statement, such as the end of an idle transaction, arrives as a notice.
   ServerError error = server_error(notice);
   if (error.sqlstate == "25P01") static_cast<Connection*>(self)->ended_nothing_ = true;
   if (error.fatal) static_cast<Connection*>(self)->last_words_ = std::move(error);
@@ -221,7 +223,7 @@ void Connection::note_seen(const PGresult* result) {
   if (PQresultStatus(result) != PGRES_FATAL_ERROR) return seen_failure_.reset();
   ServerError error = server_error(result);
   if (error.fatal) last_words_ = error;
-  // Of a statement that came after the one that failed; the first is the reason.
+  // It is the error of a statement after the failed one. The first error is the reason.
   if (error.sqlstate != "25P02") seen_failure_ = std::move(error);
 }
 
@@ -257,7 +259,7 @@ void Connection::wait(short events) {
     end_of_input_ = PQconsumeInput(connection_) == 0;
 }
 
-/// By a new connection to the same address, which is not asked to let us in.
+/// Opens a new connection to the same address, without logging in.
 bool Connection::server_answers() const {
   const auto text = [](const char* value) { return std::string(value ? value : ""); };
   const auto answers = unless_cut(cut_, [host = text(PQhost(connection_)), address = text(PQhostaddr(connection_)),
@@ -268,7 +270,7 @@ bool Connection::server_answers() const {
                                   database.c_str(), timeout.c_str(), nullptr};
     return PQpingParams(keywords, values, 0) != PQPING_NO_RESPONSE;
   });
-  return answers.value_or(true);  // the wait goes on, and finds the cut
+  return answers.value_or(true);  // the wait continues, and notices the cut
 }
 
 bool Connection::hung_up() {
@@ -276,8 +278,8 @@ bool Connection::hung_up() {
     pollfd descriptor{PQsocket(connection_), POLLIN, 0};
     if (poll(&descriptor, 1, 0) <= 0) return false;
     const bool ended = PQconsumeInput(connection_) == 0;
-    PQisBusy(connection_);  // parses what came, so that on_notice() sees it
-    // Between its last words and the end of the stream a busy machine may take its time.
+    PQisBusy(connection_);  // parses the received bytes, so that on_notice() sees them
+    // On a busy machine some time can pass between the last error and the end of the stream.
     if (ended || last_words_ || PQstatus(connection_) != CONNECTION_OK) return true;
   }
 }
@@ -285,7 +287,7 @@ bool Connection::hung_up() {
 Result Connection::next_result() {
   for (;;) {
     const int unsent = end_of_input_ ? 0 : PQflush(connection_);
-    // What came before the end is still worth reading: it can hold the answer to COMMIT.
+    // Data before the end is still read: it can contain the answer to COMMIT.
     if (PQsocket(connection_) < 0) end_of_input_ = true;
     if (!PQisBusy(connection_)) break;
     if (end_of_input_) fail();

@@ -1,5 +1,5 @@
 #pragma once
-// One connection, made by libpq and never reconnected: a lost one is thrown away (hazard: silent-reconnect).
+// A connection made by libpq and never reconnected: a lost connection is dropped (hazard: silent-reconnect).
 
 #include <libpq-events.h>
 #include <libpq-fe.h>
@@ -17,24 +17,25 @@
 
 namespace turnstile::postgres {
 
-/// Where the settings lead, without the password: "localhost:5432, database app, user app".
+/// The target of the settings, without the password: "localhost:5432, database app, user app".
 std::string describe_target(const PostgresSettings& settings);
-/// Throws ConfigError with the key "postgres.url" or "postgres.schema", never showing the URL.
+/// Throws ConfigError with the key "postgres.url" or "postgres.schema". It never shows the URL.
 void check_settings(const PostgresSettings& settings);
 
-/// How long a statement of the adapter's own may stay unanswered, where it waits for locks no longer than `lock_timeout`.
+/// How long one of the adapter's own statements may stay unanswered, if it waits for locks up to `lock_timeout`.
 inline std::chrono::milliseconds answer_within(const PostgresSettings& settings,
                                                std::chrono::milliseconds lock_timeout) {
   return 2 * settings.connect_timeout + lock_timeout;
 }
 
-/// True: nobody waits for the server any more (InboxStore::cut). Null: never.
+/// True: callers stop waiting for the server (InboxStore::cut). Null: never.
 using Cut = std::shared_ptr<const std::atomic<bool>>;
 
-/// Used by one thread at a time.
+/// One thread at a time may use it.
 class Connection {
  public:
-  /// Waits at most settings.connect_timeout, or until `cut`. Throws StoreUnavailable, saying which host, database and user.
+  /// Waits up to settings.connect_timeout, or until `cut`. Throws StoreUnavailable, which names host, database and
+  /// user.
   explicit Connection(const PostgresSettings& settings, Cut cut = {});
   ~Connection();
   Connection(const Connection&) = delete;
@@ -43,42 +44,44 @@ class Connection {
   [[nodiscard]] PGconn* raw() const noexcept { return connection_; }
   [[nodiscard]] bool lost() const noexcept { return lost_; }
   [[nodiscard]] std::string user() const;
-  /// The settings that a client can give when it connects, as the server or a pooler confirmed them: names and values in turn.
+  /// The settings that a client can set when it connects, as the server or a pooler confirmed them: names and values
+  /// alternately.
   [[nodiscard]] const std::vector<std::string>& client_settings() const noexcept { return client_settings_; }
-  /// No transaction open, nothing on its way, not condemned: may be lent to somebody else.
+  /// No transaction open, nothing in flight, not condemned: it may be lent again.
   [[nodiscard]] bool idle() const noexcept;
-  /// It leads to a server that cannot serve us: not to be used again.
+  /// It leads to a server that cannot serve this client, and must not be used again.
   void condemn() noexcept { condemned_ = true; }
 
-  /// How long the server may be silent from here on before the connection counts as lost. Nothing (as in the beginning): for as long as it
-  /// takes, since a statement of a handler may be slow, while a new connection to the server is answered; that is tried after each two connect_timeouts.
+  /// How long the server may be silent from here on before the connection counts as lost. Absent (at first): as long as
+  /// the server accepts a new connection, because a handler's statement may be slow. It tries a new connection after
+  /// every two connect_timeouts.
   void patience(std::optional<std::chrono::milliseconds> most) noexcept { patience_ = most; }
-  /// The last FATAL error of the server; without a SQLSTATE where there was none.
+  /// The last FATAL error of the server; without a SQLSTATE if there was none.
   [[nodiscard]] ServerError last_words() const { return last_words_.value_or(ServerError{}); }
-  /// Since it was last asked: the server was told to end a transaction where none was open.
+  /// Since the last call: whether the server was told to end a transaction although none was open.
   [[nodiscard]] bool ended_nothing() noexcept { return std::exchange(ended_nothing_, false); }
 
-  /// From here on looks at what somebody else (libpqxx) sends on it, which is all that goes out of pipeline mode.
+  /// From here on observes the statements that libpqxx sends, which are all those outside of pipeline mode.
   void watch();
-  /// Somebody else's COMMIT has succeeded since forget_seen().
+  /// Whether a COMMIT of libpqxx has succeeded since forget_seen().
   [[nodiscard]] bool saw_commit() const noexcept { return saw_commit_; }
-  /// Somebody else's CLOSE ALL has: the connection is lost, so that no COMMIT follows it.
+  /// Whether a CLOSE ALL of libpqxx has. The connection is then lost, so that no COMMIT can follow.
   [[nodiscard]] bool saw_close_all() const noexcept { return saw_close_all_; }
-  /// The error of the last statement of somebody else's, unless that statement succeeded.
+  /// The error of libpqxx's last statement, unless it succeeded.
   [[nodiscard]] const std::optional<ServerError>& seen_failure() const noexcept { return seen_failure_; }
   void forget_seen() noexcept {
     saw_commit_ = saw_close_all_ = false;
     seen_failure_.reset();
   }
 
-  /// Whether the server has hung up while nothing was asked of it. Costs one poll(2).
+  /// Whether the server has closed the connection while it was idle. Costs one poll(2).
   [[nodiscard]] bool hung_up();
-  /// The next result of what was sent, sending on meanwhile: blocking on a write while the server blocks on its own would
-  /// never end. Null as PQgetResult gives it. Throws ConnectionLost.
+  /// The next result. It also sends in the meantime: if it blocked on a write while the server blocks on its own,
+  /// neither would ever end. Null as from PQgetResult. Throws ConnectionLost.
   Result next_result();
-  /// Throws ConnectionLost with what the server said last.
+  /// Throws ConnectionLost with the server's last error.
   [[noreturn]] void fail();
-  /// libpqxx replaces the notice handlers; this puts ours back.
+  /// libpqxx replaces the notice handlers; this restores them.
   void own_notices() noexcept;
 
  private:

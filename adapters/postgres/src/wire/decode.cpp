@@ -4,7 +4,7 @@ namespace turnstile::postgres {
 
 namespace {
 
-/// Nothing once the bytes have come to their end too early.
+/// Reads binary values. Absent once the bytes have ended too early.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
@@ -33,10 +33,10 @@ std::optional<std::vector<std::optional<std::string>>> bytea_array_in(std::strin
   Reader in(bytes);
   std::vector<std::optional<std::string>> elements;
   const auto dimensions = in.int32();
-  if (!dimensions || !in.take(8)) return std::nullopt;  // whether any is NULL, and the type
+  if (!dimensions || !in.take(8)) return std::nullopt;  // skips the NULL flag and the type
   if (*dimensions == 0) return elements;
   const auto length = in.int32();
-  // Each element has a length of four bytes at least.
+  // Each element has a length of at least four bytes.
   if (*dimensions != 1 || !length || *length < 0 || !in.take(4) || static_cast<std::size_t>(*length) > in.left() / 4)
     return std::nullopt;
   elements.reserve(static_cast<std::size_t>(*length));

@@ -1,5 +1,5 @@
 #pragma once
-// Values of the framework's types out of PostgreSQL's binary form.
+// Converts PostgreSQL's binary form to values of the framework's types.
 
 #include <libpq-fe.h>
 
@@ -31,7 +31,7 @@ inline std::string_view bytes_in(const PGresult* result, int row, int column) {
   return {PQgetvalue(result, row, column), static_cast<std::size_t>(PQgetlength(result, row, column))};
 }
 
-/// An array of bytea in PostgreSQL's binary form; nothing unless it has one dimension, or none, and is what it says it is.
+/// An array of bytea in PostgreSQL's binary form. Absent unless it is well-formed, with one dimension or none.
 std::optional<std::vector<std::optional<std::string>>> bytea_array_in(std::string_view bytes);
 
 }  // namespace turnstile::postgres

@@ -1,5 +1,5 @@
 #pragma once
-// Arrays of the framework's types in PostgreSQL's binary form.
+// Converts arrays of the framework's types to PostgreSQL's binary form.
 
 #include <chrono>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace turnstile::postgres {
 
-/// `id_at(i)` gives the i-th of `count` ids.
+/// `id_at(i)` returns the i-th of `count` ids.
 template <class IdAt>
 void add_uuid_array(ArgumentBlock& to, std::size_t count, IdAt id_at) {
   BinaryWriter out(to.add_binary(kUuidArray, BinaryWriter::kArrayHeader + 20 * count));
@@ -29,7 +29,7 @@ inline void add_uuid(ArgumentBlock& to, const MessageId& id) {
   BinaryWriter(to.add_binary(kUuid, 16)).bytes(id.bytes.data(), 16);
 }
 
-/// `number_at(i)` gives the i-th of `count` numbers, nothing for NULL.
+/// `number_at(i)` returns the i-th of `count` numbers, absent for NULL.
 template <class NumberAt>
 void add_int8_array(ArgumentBlock& to, std::size_t count, NumberAt number_at) {
   std::size_t present = 0;
@@ -43,7 +43,7 @@ void add_int8_array(ArgumentBlock& to, std::size_t count, NumberAt number_at) {
   }
 }
 
-/// `bytes_at(i)` gives the i-th of `count` texts as std::optional<std::string_view>, nothing for NULL.
+/// `bytes_at(i)` returns the i-th of `count` texts as std::optional<std::string_view>, absent for NULL.
 template <class BytesAt>
 void add_bytea_array(ArgumentBlock& to, std::size_t count, BytesAt bytes_at) {
   std::size_t size = BinaryWriter::kArrayHeader + 4 * count;
@@ -62,7 +62,7 @@ void add_bytea_array(ArgumentBlock& to, std::size_t count, BytesAt bytes_at) {
   }
 }
 
-/// Under which epoch, and in which history; NULL for both where no partition is behind it.
+/// The epoch and the history; both NULL without a partition.
 inline void add_epoch(ArgumentBlock& to, const std::optional<Fence>& fence) {
   if (fence) {
     to.add_int(fence->epoch.value);
@@ -78,9 +78,9 @@ inline void add_bytea(ArgumentBlock& to, const std::optional<std::string>& bytes
   BinaryWriter(to.add_binary(kBytea, bytes->size())).bytes(bytes->data(), bytes->size());
 }
 
-/// A record's timestamp, in milliseconds since 1970. NULL where the record has none, and where PostgreSQL could not count it: a
-/// producer may send any number, and one that the statement refuses would stop the partition. A timestamptz begins in 4713 BC; an
-/// interval is multiplied as a double, which is exact up to 2^53 (the year 287396).
+/// A record's timestamp, in milliseconds since 1970. NULL if the record has none, or if PostgreSQL could not store it:
+/// a producer may send any number, and a refused statement would stop the partition.
+/// A timestamptz begins in 4713 BC. An interval is multiplied as a double, which is exact up to 2^53 (the year 287396).
 inline void add_record_time(ArgumentBlock& to, Timestamp time) {
   constexpr Timestamp kFirst{std::chrono::milliseconds(-210'866'803'200'000)};
   constexpr Timestamp kLast{std::chrono::milliseconds(std::int64_t{1} << 53)};

@@ -1,5 +1,5 @@
 #pragma once
-// A batch's ids, each once and in their order.
+// A batch's ids, each once, in order.
 
 #include <algorithm>
 #include <cstring>

@@ -29,7 +29,7 @@ ServerError server_error(const PGresult* result) {
   error.sqlstate = field(result, PG_DIAG_SQLSTATE);
   error.message = field(result, PG_DIAG_MESSAGE_PRIMARY);
   if (error.message.empty()) {
-    // Written by libpq itself (a lost connection): one sentence, without a DETAIL.
+    // libpq itself wrote it (a lost connection): one sentence, without a DETAIL.
     const char* text = PQresultErrorMessage(result);
     error.message = text ? text : "";
     while (!error.message.empty() && error.message.back() == '\n') error.message.pop_back();
@@ -47,8 +47,8 @@ Kind classify(std::string_view state) {
   for (const std::string_view busy : {"40P01", "40001", "55P03"}) {
     if (state == busy) return Kind::busy;
   }
-  // No connection, operator intervention (but not a cancelled query), out of resources, I/O; a standby or a disk set
-  // read-only; prepared statements that a pooler has dropped or doubled.
+  // No connection, operator intervention (except a cancelled query), out of resources, I/O. A standby, or a disk set
+  // read-only. Prepared statements that a pooler has dropped or doubled.
   for (const std::string_view away : {"08", "57P0", "53", "58", "25006", "26000", "42P05"}) {
     if (starts_with(state, away)) return Kind::unavailable;
   }
@@ -75,7 +75,7 @@ void throw_pooler_error(const ServerError& error) {
 
 namespace {
 
-/// Returns where nobody but the statement, or the schema, can be to blame.
+/// Returns if only the statement or the schema can be the cause.
 void throw_unless_statement(const ServerError& error, std::string_view schema, std::string_view user) {
   const std::string& state = error.sqlstate;
   if (state == "57014") throw StoreBusy(describe(error));
@@ -133,7 +133,7 @@ void throw_lost(const ConnectionLost& lost) {
 }
 
 bool is_commit_failure_of_server(std::string_view state) {
-  // Out of resources, operator intervention (but not a cancelled query), I/O, damage.
+  // Out of resources, operator intervention (except a cancelled query), I/O, damage.
   for (const std::string_view theirs : {"53", "57P", "58", "XX"}) {
     if (starts_with(state, theirs)) return true;
   }

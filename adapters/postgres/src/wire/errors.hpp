@@ -1,5 +1,6 @@
 #pragma once
-// What the server said, and which of the framework's errors that is. Decided by SQLSTATE, never by text (hazard: duplicate-by-exception).
+// Converts the server's errors to the framework's errors. SQLSTATE decides, never the text
+// (hazard: duplicate-by-exception).
 
 #include <libpq-fe.h>
 
@@ -16,58 +17,63 @@ struct ClearResult {
 };
 using Result = std::unique_ptr<PGresult, ClearResult>;
 
-/// A refusal by the server: the primary message only, since DETAIL can hold ids and payloads (hazard: error-detail).
+/// An error of the server. It has only the primary message, because DETAIL can contain ids and payloads
+/// (hazard: error-detail).
 struct ServerError {
   std::string sqlstate;
   std::string message;
-  bool fatal = false;    ///< the server ends the connection after it
-  std::string schema{};  ///< of the table, where the error has one
+  bool fatal = false;    ///< the server closes the connection after it
+  std::string schema{};  ///< of the table, if the error has one
   std::string table{};
-  std::string context{};  ///< the functions that were running. Can hold the text of statements: never to be shown
+  /// The functions that were running. It can contain the text of statements: never show it.
+  std::string context{};
 };
 
 ServerError server_error(const PGresult* result);
 
-/// The connection is gone. Inside this adapter only: what it means depends on what was under way.
+/// The connection is lost. For use inside this adapter only: its meaning depends on what was in progress.
 struct ConnectionLost {
-  ServerError last_words;   ///< `sqlstate` is empty when the server said nothing
-  bool unanswered = false;  ///< given up after a wait: the server may be there, and hang
+  ServerError last_words;   ///< `sqlstate` is empty if the server sent no error
+  bool unanswered = false;  ///< given up after a wait: the server may be hanging
 };
 
 enum class Kind {
-  statement,    ///< the statement is wrong, or its data
-  busy,         ///< rolled back; the same again may pass
-  unavailable,  ///< the server is ending, full, read-only, or refuses us
+  statement,    ///< the statement, or its data, is wrong
+  busy,         ///< rolled back; a repeat may succeed
+  unavailable,  ///< the server is ending, full, read-only, or refuses the client
 };
-/// Of an error that ended a connection, or refused a statement of the adapter's own. For a handler's statement see throw_handler_error().
+/// For an error that ended a connection, or refused one of the adapter's own statements. For a handler's statement see
+/// throw_handler_error().
 Kind classify(std::string_view sqlstate);
-/// Whether a statement of the adapter's own was refused for what this server is, and not for what was asked: it is read-only, ending, full, or
-/// does not know our role or prepared statements. Another connection may lead to another server.
+/// Whether this server is the reason for the refusal of one of the adapter's own statements: it is read-only, ending,
+/// full, or does not know the role or the prepared statements. A new connection may lead to another server.
 bool is_of_this_server(std::string_view sqlstate);
 
-/// The server has ended a transaction that was open for too long: whoever left it open has failed, and will again.
+/// The server has ended a transaction that was open for too long. The handler that left it open has failed, and will
+/// fail again.
 bool is_overdue(std::string_view sqlstate);
 
 /// "duplicate key value violates … (SQLSTATE 23505)"
 std::string describe(const ServerError& error);
 
-/// A handler's statement was refused on a connection that lives. The server has answered, so that is no outage, whatever class of error it
-/// names (a foreign server's 08, a bound of disk or memory): throws SqlError, or StoreBusy.
+/// A handler's statement was refused, and the connection is alive. The server has answered, so that is no outage, for
+/// any class of error (a foreign server's 08, a limit of disk or memory). Throws SqlError or StoreBusy.
 [[noreturn]] void throw_handler_error(const ServerError& error);
-/// The same for a statement that a pooler keeps from working: StoreUnavailable with the remedy.
+/// The same for a statement that fails because of a pooler: StoreUnavailable with the remedy.
 [[noreturn]] void throw_pooler_error(const ServerError& error);
-/// One of the adapter's own statements was refused: throws StoreBusy, StoreUnavailable (what only an operator can mend, with the remedy), or
-/// StoreFailed. `schema` and `user` are for the GRANT lines.
+/// One of the adapter's own statements was refused. Throws StoreBusy, StoreUnavailable (only an operator can correct
+/// it; with the remedy), or StoreFailed. `schema` and `user` are for the GRANT lines.
 [[noreturn]] void throw_store_error(const ServerError& error, std::string_view schema, std::string_view user);
-/// The same for what an operator asked for (Admin, migrations), where the refusal is the answer: SqlError in place of StoreFailed.
+/// The same for operators' calls (Admin, migrations), where the refusal is the result: SqlError in place of
+/// StoreFailed.
 [[noreturn]] void throw_operator_error(const ServerError& error, std::string_view schema, std::string_view user);
-/// The role lacks a right that consumers do not have and must not get: throws StoreUnavailable, which names the owner and no GRANT.
+/// The role lacks a right that consumers must not have. Throws StoreUnavailable, which names the owner and no GRANT.
 [[noreturn]] void throw_needs_owner(const ServerError& error, std::string_view schema, std::string_view user);
-/// The connection was lost while no COMMIT was under way: throws StoreUnavailable, StoreBusy, or SqlError where the transaction was
-/// overdue.
+/// The connection was lost while no COMMIT was in progress. Throws StoreUnavailable, StoreBusy, or SqlError if the
+/// transaction was overdue.
 [[noreturn]] void throw_lost(const ConnectionLost& lost);
 
-/// Whether a COMMIT was refused for what the server or its storage is, and not for what the transaction has done.
+/// Whether the server or its storage is the reason for a refused COMMIT, and not the transaction.
 bool is_commit_failure_of_server(std::string_view sqlstate);
 
 /// Another member owns the partition.

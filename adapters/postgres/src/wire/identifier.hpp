@@ -1,5 +1,5 @@
 #pragma once
-// Names from the configuration, as they go into SQL.
+// Names from the configuration, in the form for SQL.
 
 #include <string>
 #include <string_view>
@@ -15,7 +15,8 @@ inline std::string quote_identifier(std::string_view name) {
   return quoted += '"';
 }
 
-/// Letters, digits and underscores, no digit first, at most 63 bytes (a longer name PostgreSQL would cut in silence).
+/// Letters, digits and underscores, no digit first, at most 63 bytes. PostgreSQL would cut a longer name without an
+/// error.
 inline bool is_plain_name(std::string_view name) {
   if (name.empty() || name.size() > 63 || (name[0] >= '0' && name[0] <= '9')) return false;
   for (const char c : name) {

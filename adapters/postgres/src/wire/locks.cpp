@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPatience{2'000};
 
-// A lock that is waited for keeps those away who come later.
+// A waiting lock also blocks the later ones.
 constexpr const char* kHolders = R"(
 SELECT c.relname, l.pid, bool_or(l.granted), coalesce(nullif(a.application_name, ''), 'a session'), coalesce(a.usename, ''),
        coalesce(a.state, ''), coalesce(extract(epoch FROM clock_timestamp() - min(a.xact_start))::bigint, 0)

@@ -8,11 +8,13 @@ namespace turnstile::postgres {
 
 namespace {
 
-/// A quarter of the smallest default socket buffer that Linux grows to at once; also what libpq itself writes at a time.
+/// A quarter of the smallest default socket buffer that Linux grows to at once. It is also the size in which libpq
+/// writes.
 constexpr std::size_t kChunkBytes = std::size_t{32} << 10;
-/// Statements prepared on one connection. Handlers have a few; one that builds its SQL from values would fill the server.
+/// The most prepared statements of a connection. Handlers have a few; a handler that builds its SQL from values would
+/// fill the server.
 constexpr std::size_t kMostPrepared = 256;
-/// PostgreSQL's protocol counts them in 16 bits.
+/// PostgreSQL's protocol counts arguments in 16 bits.
 constexpr std::size_t kMostArguments = 65'535;
 
 }  // namespace
@@ -45,7 +47,7 @@ void Pipeline::add(std::string_view sql, Owner owner, Keep keep, Author author) 
   if (!statement.prepared || statement.prepared->state == Prepared::State::unknown) sql_.append(sql).push_back('\0');
   queued_arguments_ = arguments_.size();
   unsent_.push_back(statement);
-  // All others are followed by finish() at once.
+  // finish() follows all others at once.
   if (is_message(owner) && !held_ && arguments_.bytes() + sql_.size() + 32 * unsent_.size() >= kChunkBytes)
     send_chunk();
 }
@@ -57,7 +59,7 @@ Pipeline::Prepared* Pipeline::find_prepared(std::string_view sql, ArgumentBlock:
   arguments_.signature(from, key_);
   if (const auto found = prepared_.find(key_); found != prepared_.end()) return &found->second;
   if (prepared_.size() >= kMostPrepared) {
-    reset_prepared_ = true;  // from the next transaction on; this one is parsed
+    reset_prepared_ = true;  // from the next transaction on; in this one the statement is parsed
     return nullptr;
   }
   auto& prepared = prepared_[key_];
@@ -146,7 +148,7 @@ void Pipeline::read(const Awaited& awaited, Answers& answers) {
   }
   if (status == PGRES_FATAL_ERROR) note_failure(awaited, result.get(), answers);
   if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {
-    // The protocol cannot go on from here.
+    // The protocol cannot continue from here.
     answers.failure = Failure{
         .error = {"0A000", "COPY works neither through exec() nor defer(); use turnstile::postgres::native()", true},
         .owner = awaited.owner,
@@ -154,7 +156,7 @@ void Pipeline::read(const Awaited& awaited, Answers& answers) {
     connection_.fail();
   }
   if (awaited.keep) answers.kept.push_back(std::move(result));
-  // The null that ends a statement's results; a handler's statement can have only one result.
+  // Reads the null that ends a statement's results. A handler's statement can have only one result.
   while (connection_.next_result()) {
   }
 }
@@ -163,9 +165,10 @@ void Pipeline::note_failure(const Awaited& awaited, const PGresult* result, Answ
   if (answers.failure) return;
   Failure failure{.error = server_error(result), .owner = awaited.owner, .author = awaited.author};
   const bool prepared_before = awaited.prepared && awaited.prepared->transaction < transaction_;
-  // "cached plan must not change result type", after somebody changed a table: prepared anew it may pass.
+  // "cached plan must not change result type", after a table was changed: it may succeed if it is prepared again.
   failure.stale_plan = prepared_before && failure.error.sqlstate == "0A000";
-  // Within a transaction no pooler changes the server: what was prepared in this one is there, unless its name was taken.
+  // Within a transaction a pooler does not change the server. A statement that was prepared in it exists, unless its
+  // name was taken.
   failure.pooler = (prepared_before && failure.error.sqlstate == "26000") ||
                    (awaited.kind == Awaited::Kind::parse && failure.error.sqlstate == "42P05");
   if (failure.stale_plan) forget_prepared();

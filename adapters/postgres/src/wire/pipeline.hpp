@@ -1,10 +1,10 @@
 #pragma once
-// Statements in libpq's pipeline: many go out, their answers are read together (hazard: round-trips).
+// Statements in libpq's pipeline: many are sent, and their results are read together (hazard: round-trips).
 //
-// What is added waits in memory until a chunk is full or finish() is called. Each chunk ends with a Sync, and never waits
-// for more in the middle: the server counts idle-in-transaction time only after a Sync, so a process that is stopped between
-// two chunks loses its locks in time (hazard: blocked-insert). An error skips the rest of its chunk and the transaction is
-// aborted, so the chunks after it change nothing either.
+// Queued statements wait in memory until a chunk is full or finish() is called. Each chunk ends with a Sync, and never
+// waits for more in the middle. The server counts idle-in-transaction time only after a Sync, so a process that is
+// stopped between two chunks loses its locks in time (hazard: blocked-insert). An error skips the rest of its chunk and
+// aborts the transaction, so the chunks after it change nothing either.
 
 #include <deque>
 #include <limits>
@@ -20,16 +20,16 @@
 
 namespace turnstile::postgres {
 
-/// Whose statement it is: the place of a message in its batch, or the caller's own.
+/// The owner of a statement: the index of a message in its batch, or the caller.
 using Owner = std::size_t;
 inline constexpr Owner kCaller = std::numeric_limits<Owner>::max();
-/// An error means that the transaction is no longer the one that was opened.
+/// An error means that the open transaction is another than the expected.
 inline constexpr Owner kIdentity = kCaller - 1;
-/// Sent behind the end of the transaction. An error means that the connection cannot be used again.
+/// Sent after the end of the transaction. An error means that the connection must not be used again.
 inline constexpr Owner kReset = kCaller - 2;
 inline constexpr bool is_message(Owner owner) noexcept { return owner < kReset; }
 
-/// Who wrote a statement, and so whose fault an error in it is.
+/// The author of a statement, and so of its errors.
 enum class Author : std::uint8_t { framework, handler };
 
 struct Failure {
@@ -37,7 +37,7 @@ struct Failure {
   Owner owner = kCaller;
   Author author = Author::framework;
   bool stale_plan = false;  ///< a plan prepared in an earlier transaction no longer fits the table
-  bool pooler = false;      ///< a pooler has taken the prepared statement away, or has one of its name
+  bool pooler = false;      ///< a pooler has dropped the prepared statement, or has another one of its name
 };
 
 struct Answers {
@@ -45,40 +45,41 @@ struct Answers {
   std::optional<Failure> failure;  ///< the first one
 };
 
-/// Used by one thread at a time.
+/// One thread at a time may use it.
 class Pipeline {
  public:
   enum class Keep : std::uint8_t { nothing, text, binary };
 
   Pipeline(Connection& connection, bool prepare) : connection_(connection), prepare_(prepare) {}
 
-  /// For the arguments of the statement that the next add() names.
+  /// For the arguments of the statement that the next add() adds.
   ArgumentBlock& arguments() noexcept { return arguments_; }
-  /// Queues a statement with the arguments given since the last one. Throws ConnectionLost, when a full chunk goes out.
+  /// Queues a statement with the arguments added since the last one. Throws ConnectionLost when it sends a full chunk.
   void add(std::string_view sql, Owner owner, Keep keep = Keep::nothing, Author author = Author::framework);
   /// As add(), with its arguments. Throws SqlError for arguments that cannot be sent; nothing is queued then.
   void add(std::string_view sql, std::span<const Param> params, Owner owner, Keep keep = Keep::nothing,
            Author author = Author::framework);
-  /// Sends all, and reads all that is owed. Throws ConnectionLost; `answers` then holds what came before.
+  /// Sends everything, and reads all pending results. Throws ConnectionLost; `answers` then contains the earlier
+  /// results.
   void finish(Answers& answers);
-  /// Forgets what was not sent yet.
+  /// Drops the statements that were not sent yet.
   void drop_unsent() noexcept;
-  /// Everything that was added has been handed to libpq.
+  /// Whether all statements were passed to libpq.
   [[nodiscard]] bool all_sent() const noexcept { return unsent_.empty(); }
 
-  /// At the start of each transaction: throws the prepared statements away when they are too many, or stale.
+  /// At the start of each transaction: drops the prepared statements if they are too many, or stale.
   void next_transaction();
   void forget_prepared() noexcept { reset_prepared_ = true; }
-  /// Somebody else speaks on the connection between two finish(): nothing goes out before finish().
+  /// libpqxx uses the connection between two finish(): nothing is sent before finish().
   void hold(bool held) noexcept { held_ = held; }
-  /// Leaves pipeline mode and non-blocking mode; the next finish() enters them again. Nothing may be unread.
+  /// Leaves pipeline mode and non-blocking mode; the next finish() enters them again. All results must have been read.
   void leave() noexcept;
 
  private:
   struct Prepared {
     std::string name;
     enum class State : std::uint8_t { unknown, sent, ready } state = State::unknown;
-    std::uint64_t transaction = 0;  ///< in which it was prepared
+    std::uint64_t transaction = 0;  ///< the transaction that prepared it
   };
   struct Unsent {
     Prepared* prepared = nullptr;  ///< null: parsed each time

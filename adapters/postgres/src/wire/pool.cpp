@@ -11,7 +11,7 @@ namespace {
 
 /// Longer than a handler should run (handler_timeout).
 constexpr std::chrono::seconds kLongestWait{30};
-/// Where the thread that waits has a connection itself.
+/// If the waiting thread has a connection itself.
 constexpr std::chrono::seconds kLongestWaitOfBorrower{5};
 
 }  // namespace
@@ -80,7 +80,7 @@ void Pool::give_back(std::unique_ptr<Link> link, std::thread::id borrower) noexc
 }  // a link of an older generation is closed here
 
 void Pool::look_at_cut() noexcept {
-  { const std::lock_guard lock(mutex_); }  // whoever waits has seen the old value, and waits
+  { const std::lock_guard lock(mutex_); }  // a waiting thread has seen the old value, and waits
   returned_.notify_all();
 }
 

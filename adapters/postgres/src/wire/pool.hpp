@@ -1,5 +1,5 @@
 #pragma once
-// Connections, opened when they are first needed and lent for one transaction at a time.
+// Connections, opened when they are first needed, and lent for one transaction at a time.
 
 #include <chrono>
 #include <condition_variable>
@@ -15,21 +15,22 @@
 
 namespace turnstile::postgres {
 
-/// A connection with what was prepared on it.
+/// A connection with its prepared statements.
 struct Link {
   explicit Link(const PostgresSettings& settings, Cut cut = {})
       : connection(settings, std::move(cut)), pipeline(connection, settings.prepared_statements) {}
   Connection connection;
   Pipeline pipeline;
-  std::thread::id user;         ///< who had it last
-  bool used = false;            ///< it has served before: when it turns out to be lost, a new one is worth a try
+  std::thread::id user;  ///< its last user
+  /// It was used before: if it turns out to be lost, a new connection is worth a try.
+  bool used = false;
   std::int64_t generation = 0;  ///< of the pool, when it was opened
 };
 
-/// Thread-safe. Must outlive its loans.
+/// Thread-safe. It must outlive its loans.
 class Pool {
  public:
-  /// Gives the link back on destruction, on any thread; a link that is lost, or not idle, is closed instead.
+  /// Its destructor returns the link, on any thread. A link that is lost or not idle is closed instead.
   class Loan {
    public:
     Loan() = default;
@@ -63,23 +64,23 @@ class Pool {
     std::thread::id borrower_;
   };
 
-  /// At most `most` at once; 0: no bound. While `cut` is true, take() throws StoreUnavailable.
+  /// Lends at most `most` at once; 0: no limit. While `cut` is true, take() throws StoreUnavailable.
   Pool(const PostgresSettings& settings, int most, Cut cut = {})
       : settings_(settings), most_(most), cut_(std::move(cut)) {}
 
-  /// Waits while `most` are lent, for 30 s at most: then throws StoreUnavailable. A thread that has one already, as a handler's that calls
-  /// Inbox::once(), may keep it from others that wait like itself: it waits for 5 s at most, and gets an Error that says what to do.
-  /// Throws StoreUnavailable when a new one cannot be made.
+  /// Waits while `most` are lent, up to 30 s, then throws StoreUnavailable. If the thread has a connection already (a
+  /// handler that calls Inbox::once()), waiting threads may block each other. It then waits up to 5 s, and gets an
+  /// Error that tells what to do. Throws StoreUnavailable if a new connection cannot be made.
   Loan take();
-  /// Closes the idle ones, and those that are lent when they come back: after a restart or a failover of the server all of them are lost, or lead to
-  /// the wrong one.
+  /// Closes the idle connections, and the lent ones when they are returned. After a restart or a failover of the server
+  /// all of them are lost, or lead to the wrong server.
   void renew() noexcept;
   /// `cut` has changed.
   void look_at_cut() noexcept;
 
  private:
-  /// The one that this thread had last, if it is there: the processors of this thread and of the server's process know one another then.
-  /// Else the last one returned.
+  /// The link that this thread used last, if it is idle: this thread and that server process then run with warm
+  /// processor caches. Otherwise, the last returned link.
   std::unique_ptr<Link> take_idle();
   [[nodiscard]] bool is_cut() const noexcept { return cut_ && *cut_; }
   void wait_for_room(std::unique_lock<std::mutex>& lock);
@@ -90,7 +91,7 @@ class Pool {
   const Cut cut_;
   std::mutex mutex_;
   std::condition_variable returned_;
-  std::vector<std::thread::id> borrowers_;  ///< one for each that is lent
+  std::vector<std::thread::id> borrowers_;  ///< one for each lent connection
   std::int64_t generation_ = 0;
   std::vector<std::unique_ptr<Link>> idle_;
 };

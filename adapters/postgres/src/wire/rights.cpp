@@ -44,7 +44,7 @@ constexpr std::string_view kFunctions[] = {"keep_ids(smallint, bigint)", "purge_
                                            "purge_by_clock(integer, timestamptz, timestamptz)",
                                            "look_at_clock(timestamptz, timestamptz)"};
 
-/// "('a', 'b')": what is joined has no quotes in it.
+/// "('a', 'b')". The values must not contain quotes.
 std::string values(std::initializer_list<std::string_view> row) {
   std::string text;
   for (const auto value : row) text.append(text.empty() ? "('" : "', '").append(value);
@@ -74,7 +74,7 @@ std::string missing_rights() {
   for (const auto& [rights, table] : kTables) tables += (tables.empty() ? "" : ", ") + values({table, rights});
   for (const auto function : kFunctions)
     functions += (functions.empty() ? "" : ", ") + values({function.substr(0, function.find('('))});
-  // Of a right to some columns each column is asked for. An older schema lacks some.
+  // For a right to some columns it checks each column. An older schema lacks some of them.
   return R"(
 SELECT 'USAGE on schema ' || $1::text WHERE NOT has_schema_privilege($1::text, 'USAGE')
 UNION ALL

@@ -1,5 +1,6 @@
 #pragma once
-// Whether the server's clock goes as ours do. Old ids are told by it, so one that was set forward makes young ids look old.
+// Whether the server's clock agrees with this machine's. It decides the age of ids, so a server clock that was set
+// forward makes young ids look old.
 
 #include <chrono>
 #include <cstdint>
@@ -9,10 +10,11 @@
 
 namespace turnstile::postgres {
 
-/// What the server's clock showed last, carried on by a clock that nobody sets and that runs while the machine is suspended. Thread-safe.
+/// The last time of the server's clock. A clock that cannot be set, and that runs while the machine is suspended,
+/// carries it on. Thread-safe.
 class ServerClock {
  public:
-  /// Microseconds since 1970. Nothing before shows().
+  /// Microseconds since 1970. Absent before shows().
   [[nodiscard]] std::optional<std::int64_t> expected_us() const;
   void shows(std::int64_t us);
   /// This machine's own clock.
@@ -26,7 +28,7 @@ class ServerClock {
 
 /// Why nothing is deleted, and what to do, for people. `until` as in "2026-11-24 00:40" (UTC).
 std::string held_by_step(std::chrono::seconds step, const std::string& until);
-/// By how much the server is ahead of us; may be negative.
+/// The same for a server clock that is ahead of this machine's; `ahead` can be negative.
 std::string held_by_difference(std::chrono::seconds ahead);
 
 }  // namespace turnstile::postgres

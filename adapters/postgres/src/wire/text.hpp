@@ -1,5 +1,6 @@
 #pragma once
-// Texts of unknown origin (what() of somebody's exception) as PostgreSQL can hold them, and bytes as it writes them.
+// Texts of unknown origin (what() of any exception) in a form that PostgreSQL can store, and bytes in PostgreSQL's text
+// form.
 
 #include <optional>
 #include <string>
