@@ -1,5 +1,5 @@
 #pragma once
-// What the verbs share: the options before them, and how they hand over what is to be done.
+// The common part of the verbs: the options before them, and the action that they choose.
 
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace turnstile::cli {
 
-/// The options that stand before or after any verb.
+/// The options that may stand before or after any verb.
 struct Global {
   std::optional<std::string> config_file;
   std::optional<std::string> postgres;
@@ -21,23 +21,23 @@ struct Global {
   bool json = false;
 };
 
-/// Filled by the command line; parsing chooses exactly one `run`.
+/// The command line fills it. Parsing chooses exactly one `run`.
 struct Command {
   Global global;
   std::function<Exit()> run;
 };
 
-/// The command line is right by its form and wrong by its meaning: exit code 2.
+/// The command line has the right form, but a wrong meaning: exit code 2.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Done would be worse than not done: exit code 4.
+/// The action would do more harm than good: exit code 4.
 struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// One for each verb, in a file of its own. `command` must outlive the parsing and the run.
+// One function for each verb, in its own file. `command` must outlive the parsing and the run.
 void add_migrate(CLI::App& app, Command& command);
 void add_inbox(CLI::App& app, Command& command);
 void add_purge(CLI::App& inbox, Command& command);

@@ -1,4 +1,4 @@
-// turnstile config: what each setting is, its value in effect, and where that comes from.
+// turnstile config: explains each setting, its value in effect, and the origin of that value.
 
 #include <fmt/format.h>
 

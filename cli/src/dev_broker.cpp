@@ -1,5 +1,5 @@
-// turnstile dev-broker: librdkafka's mock broker until a signal comes. The address is the first line on stdout, so that a
-// script can read it; the rest goes to stderr.
+// turnstile dev-broker: librdkafka's mock broker until a signal arrives. The address is the first line on stdout, so
+// that a script can read it. Everything else goes to stderr.
 
 #include <fmt/format.h>
 
@@ -47,7 +47,7 @@ std::string settings_as_toml(const kafka::Settings& settings) {
 Exit dev_broker(const Options& options) {
   std::vector<std::pair<std::string, std::int32_t>> topics;
   for (const auto& text : options.topics) topics.push_back(parse_topic(text));
-  // Blocked before librdkafka starts its threads, which inherit it: then only sigwait() takes the signals.
+  // Blocked before librdkafka starts its threads, which inherit the mask: then only sigwait() receives the signals.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);

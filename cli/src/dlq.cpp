@@ -101,7 +101,7 @@ Json to_json(const postgres::DeadRecord& dead) {
   return json;
 }
 
-/// Text as it is; bytes as base64, so that no terminal takes them for commands.
+/// Text is shown unchanged. Bytes are shown as base64, so that a terminal does not execute control sequences.
 std::string shown(const std::optional<std::string>& bytes, std::size_t most) {
   if (!bytes) return "null";
   if (is_text(*bytes)) {

@@ -1,4 +1,4 @@
-// turnstile doctor: each line ok, or what to do.
+// turnstile doctor: each line is ok, or tells what to do.
 
 #include <fmt/format.h>
 

@@ -103,7 +103,7 @@ std::string holder(const TokenMember& member) {
 }
 
 Json to_json(const TokenMember& member) {
-  // As text: what reads JSON often knows no integers above 2^53.
+  // As text, because many JSON readers support no integers above 2^53.
   Json json{{"member", std::to_string(member.id)}};
   const bool known = !member.host.empty() || !member.client.empty();
   json["client"] = known ? Json(member.client) : Json(nullptr);

@@ -1,14 +1,14 @@
 #pragma once
-// What the process's exit code says. Scripts build on these: they never change their meaning.
+// The exit codes of the process. Scripts depend on them: they never change their meaning.
 
 namespace turnstile::cli {
 
 enum class Exit : int {
   ok = 0,
   problems = 1,     ///< problems were found, or nothing was found
-  usage = 2,        ///< wrong arguments or configuration; a --yes that is missing
-  unreachable = 3,  ///< the broker or the database cannot be reached, is too busy, or does not let us in
-  refused = 4,      ///< done would be worse than not done: an unknown schema, a changed migration, ids still needed
+  usage = 2,        ///< wrong arguments or configuration; a missing --yes
+  unreachable = 3,  ///< the broker or the database is unreachable, too busy, or refuses the login
+  refused = 4,      ///< the action would do harm: an unknown schema, a changed migration, ids still needed
 };
 
 inline constexpr const char* kExitCodes =

@@ -23,7 +23,7 @@ struct Options {
 
 // --- inspect ---
 
-/// All null for a message that came from no partition.
+/// All null for a message that did not come from a partition.
 template <class Message>
 void add_place(Json& json, const Message& message) {
   const auto unless_called = [&](const auto& value) { return message.by_call ? Json(nullptr) : Json(value); };

@@ -1,4 +1,4 @@
-// turnstile limits list|set|unset: limits over all consumers, looked at and changed while they run.
+// turnstile limits list|set|unset: shows and changes limits over all consumers while they run.
 
 #include <fmt/format.h>
 
@@ -72,7 +72,7 @@ std::string decided_by(const PermitsView::Entry& entry) {
 
 bool is_over(const PermitsView::Entry& entry) { return entry.held() > entry.limit; }
 
-/// Permits that nobody holds, and that may be granted.
+/// Free permits that may be granted.
 std::int64_t free(const PermitsView::Entry& entry) {
   return std::max<std::int64_t>(entry.limit - entry.set_aside - entry.held(), 0);
 }
@@ -205,7 +205,7 @@ void print_change(const std::string& name, const PermitsView::Entry* before, con
   else fmt::print("configured: {}; that counts again after: turnstile limits unset {}\n", configured(*after), shown);
 }
 
-/// Waits until it holds, and says what does.
+/// Waits until the new limit is in effect, and reports it.
 Exit change(const Global& global, const Options& options, std::optional<std::int64_t> limit) {
   const auto timeout = parse_timeout(options.timeout);
   const auto reader = open_domain(global, options.domain);
@@ -262,7 +262,7 @@ void add_limits(CLI::App& app, Command& command) {
 
   auto* set_verb = limits->add_subcommand("set", "change a limit while consumers run; 0 pauses the limiter");
   set_verb->add_option("NAME", options->name, "as limits list has it")->required();
-  // As text, so that what is wrong with it can be said; "-1" looks like an option, and so is not missed but found among the rest.
+  // As text, so that the error can name it. "-1" looks like an option, so it is found among the extra arguments.
   set_verb->add_option("N", options->number, "0 (pauses) to 1000000000");
   set_verb->allow_extras();
   set_verb->add_flag("--ahead", options->ahead, "although no running member has a limiter of this name yet");

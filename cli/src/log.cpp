@@ -1,4 +1,4 @@
-// turnstile log tail|replay: what was written to the token log, and who held what at any point of it.
+// turnstile log tail|replay: the records of the token log, and the holders of permits at any point of it.
 
 #include <fmt/format.h>
 
@@ -31,7 +31,7 @@ std::string iso_ms(std::int64_t time_ms) {
   const auto time = moment(time_ms);
   if (!time) return "-";
   const std::string text = iso(*time);
-  return text.substr(0, text.size() - 4) + "Z";  // milliseconds are all that Kafka has
+  return text.substr(0, text.size() - 4) + "Z";  // Kafka has only milliseconds
 }
 
 std::string consequences(const TokenRecord& record) {
@@ -104,7 +104,7 @@ Exit tail(const Global& global, const Options& options) {
 
 // --- replay ---
 
-/// Reads up to the last record before the first that is later.
+/// Reads up to the last record before the first later one.
 void read_to_time(TokenReader& reader, std::int64_t time_ms) {
   while (reader.position() + 1 < reader.end()) {
     const auto upcoming = reader.peek(std::chrono::seconds(10));

@@ -1,5 +1,5 @@
-// The command line. Each verb has a file of its own; here they are put together, and what went wrong becomes a message
-// and an exit code.
+// The command line. Each verb has a file of its own. This file combines them, and turns errors into messages and exit
+// codes.
 
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ void add_global_options(CLI::App& app, Global& global) {
   app.add_flag("--json", global.json, "print JSON, for scripts");
 }
 
-/// A verb with a footer of its own does not inherit them.
+/// A verb with a footer of its own does not inherit the exit codes.
 void end_with_exit_codes(CLI::App& app) {
   const std::string footer = app.get_footer();
   if (footer.find(kExitCodes) == std::string::npos) app.footer(footer + "\n\n" + kExitCodes);
@@ -40,7 +40,7 @@ Exit fail(Exit code, const char* text) {
   return code;
 }
 
-/// What was printed may still be in memory, and a script takes 0 for all of it.
+/// The output may still be in a buffer, and a script treats 0 as complete output.
 int finish(int code) {
   const std::string why = std::fflush(stdout) == 0 ? "" : fmt::format(": {}", std::strerror(errno));
   if (why.empty() && std::ferror(stdout) == 0) return code;
@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::RequiredError& error) {
-    // CLI11 misses the verb before it looks at what stands in its place.
+    // CLI11 reports the missing verb before it looks at the word in its place.
     if (const auto words = app.remaining(true); !words.empty()) {
       return static_cast<int>(
           fail(Exit::usage, fmt::format("there is no {} \"{}\"; see: turnstile --help",

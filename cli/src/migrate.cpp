@@ -34,7 +34,7 @@ std::string title(int number, const std::string& name) { return fmt::format("{:0
 
 bool was_run(const MigrationState& state) { return state.kind != Kind::pending; }
 
-/// A --to that no migration has is a slip of the pen.
+/// A --to without such a migration is a mistake.
 void require_known(const std::vector<Migration>& known, int number) {
   if (number == 0 || std::any_of(known.begin(), known.end(), [&](const Migration& m) { return m.number == number; }))
     return;
@@ -61,7 +61,7 @@ void print_partitions(int partitions) {
 
 // --- up ---
 
-/// The function that makes partitions came with migration 4.
+/// The function that makes partitions comes with migration 4.
 void require_partitioner(const std::vector<Migration>& known) {
   if (known.size() >= 4) return;
   throw UsageError("--partitions needs migration 0004 retention, which --to or --dir leaves out");

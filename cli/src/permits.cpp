@@ -1,4 +1,4 @@
-// turnstile permits: who holds what now.
+// turnstile permits: the current holders of permits.
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ std::int64_t now_ms() {
 
 Exit permits(const Global& global, const Options& options) {
   return look_at_domain(global, options.domain, [&](TokenReader& reader) {
-    reader.start(reader.begin());  // all of it: the times of what was written long ago
+    reader.start(reader.begin());  // from the beginning, because it needs the times of old records
     reader.read_to(reader.end() - 1);
     const PermitsView view = reader.permits();
     if (global.json) {

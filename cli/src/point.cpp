@@ -13,12 +13,12 @@ namespace {
 
 using std::chrono::microseconds;
 
-/// Takes one thing after another from the front of a text.
+/// Takes parts from the front of a text.
 class Cursor {
  public:
   explicit Cursor(std::string_view text) : rest_(text) {}
 
-  /// A number of exactly so many digits, within bounds.
+  /// A number of exactly `count` digits, within bounds.
   std::optional<int> digits(std::size_t count, int low, int high) {
     int value = 0;
     if (rest_.size() < count) return std::nullopt;
@@ -64,7 +64,7 @@ std::optional<microseconds> time_of_day(Cursor& at) {
   return any ? std::optional(time) : std::nullopt;
 }
 
-/// What is to be taken off to come to UTC.
+/// The offset to subtract to get UTC.
 std::optional<microseconds> zone(Cursor& at) {
   at.take(" ");
   if (at.done() || at.take("Z") || at.take_word("UTC")) return microseconds{0};

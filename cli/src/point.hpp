@@ -1,5 +1,5 @@
 #pragma once
-// A point in a log, as people write it.
+// A point in a log, in the forms that people write.
 
 #include <cstdint>
 #include <string_view>
@@ -9,8 +9,9 @@
 
 namespace turnstile::cli {
 
-/// A position: "1041". A time: "2026-03-01 14:05:09 UTC", "2026-03-01T14:05Z", "2026-03-01T14:05:09.123+01:00" (without a zone it
-/// is UTC), "14:05" (today, or yesterday if that is yet to come), "10m ago". Throws UsageError with examples.
+/// A position: "1041". A time: "2026-03-01 14:05:09 UTC", "2026-03-01T14:05Z", "2026-03-01T14:05:09.123+01:00" (without
+/// a zone it is UTC). Also "14:05" (today, or yesterday if that is in the future), and "10m ago". Throws UsageError
+/// with examples.
 std::variant<std::int64_t, Microseconds> parse_point(std::string_view text, Microseconds now);
 
 }  // namespace turnstile::cli

@@ -1,4 +1,5 @@
-// turnstile inbox purge: what consumers do by themselves (purge = true), by hand or by cron. Refuses to delete ids that a topic of the configuration still needs.
+// turnstile inbox purge: runs by hand or by cron the purge that consumers run by themselves (purge = true). It refuses
+// to delete ids that a topic of the configuration still needs.
 
 #include <fmt/format.h>
 
@@ -34,13 +35,14 @@ std::chrono::seconds parse_age(const std::string& text) {
 constexpr const char* kOutcome =
     "a message that is delivered again after that would take effect a second time. Purge what is older, or say --force";
 
-/// Ids are needed for this time.
+/// How long ids are needed.
 struct Need {
-  std::optional<std::chrono::seconds> time;  ///< nothing: for ever
-  std::string refusal;                       ///< why what is younger is not deleted
+  std::optional<std::chrono::seconds> time;  ///< absent: forever
+  std::string refusal;                       ///< why younger ids are not deleted
 };
 
-/// Of topics that set a time: the line that says so. A consumer without keep_ids_for declares in the database what it takes from the topic.
+/// Topics that set a duration, with the line of the file. A consumer without keep_ids_for declares the topic's duration
+/// in the database.
 void add_configured(std::vector<Need>& needs, const Config& config, const Options& options, std::chrono::seconds age) {
   for (const auto& [topic, settings] : config.topics) {
     const auto& kept = settings.keep_ids_for;
@@ -51,8 +53,8 @@ void add_configured(std::vector<Need>& needs, const Config& config, const Option
   }
 }
 
-/// What programs have declared in the database, whatever the configuration here says. Those without topics (HTTP, Inbox::once()) declare
-/// nothing anywhere else.
+/// The durations that programs have declared in the database, for any configuration here. Programs without topics
+/// (HTTP, Inbox::once()) declare them only there.
 void add_declared(std::vector<Need>& needs, postgres::Admin& admin, const Options& options, std::chrono::seconds age) {
   for (const auto& [handler, kept] : admin.kept(options.handler)) {
     needs.push_back(
@@ -61,7 +63,7 @@ void add_declared(std::vector<Need>& needs, postgres::Admin& admin, const Option
   }
 }
 
-/// What nobody has declared anything of is kept for the default.
+/// Ids without any declaration are kept for the default duration.
 void add_default(std::vector<Need>& needs, postgres::Admin& admin, const Options& options, std::chrono::seconds age) {
   const auto undeclared = admin.undeclared(options.handler);
   if (undeclared.empty() && !needs.empty()) return;
@@ -75,7 +77,7 @@ void add_default(std::vector<Need>& needs, postgres::Admin& admin, const Options
                                                     one_line(undeclared.front(), 60)))});
 }
 
-/// Names the longest time: what is older than that is not refused for another one.
+/// Names the longest duration: ids that are older are not needed for any other reason.
 void refuse_what_is_needed(postgres::Admin& admin, const Config& config, const Options& options,
                            std::chrono::seconds age) {
   std::vector<Need> needs;
@@ -115,7 +117,7 @@ Exit purge(const Global& global, const Options& options) {
       throw Refusal("refused: " + clock.held + ". Or say --force");
   }
 
-  // Between two batches is the right moment to stop: what was deleted is deleted, nothing is half done.
+  // It stops between two batches, so that no batch is half done.
   std::signal(SIGINT, interrupt);
   std::signal(SIGTERM, interrupt);
   postgres::PurgeOptions purge_options;

@@ -1,8 +1,9 @@
-// turnstile dlq replay: publishes a dead letter to the topic that it came from. The row is marked in a transaction that commits once
-// the broker has acknowledged the record: what cannot be marked is not published. After a crash before the commit the record is
-// published again, and the inbox refuses the second one. Where the place of a record is its id, the inbox could not refuse it: there it
-// is committed first that the replay has begun, and after the acknowledgement that it has ended. What a process leaves between the two
-// is in doubt, and an operator decides (--done, --again).
+// turnstile dlq replay: publishes a dead letter to its original topic. The row is marked in a transaction that commits
+// after the broker has acknowledged the record. A record that cannot be marked is therefore not published. After a
+// crash before the commit it is published again, and the inbox rejects the second copy.
+// If a record's place is its id, the inbox could not reject it. In that case the start of the replay is committed
+// first, and its end after the acknowledgement. If the process dies between the two, the replay is in doubt, and an
+// operator decides (--done, --again).
 
 #include "turnstile/replay.hpp"
 
@@ -36,10 +37,10 @@ struct Options {
   std::optional<std::string> reason;
 };
 
-/// Nobody knows whether these have taken effect: to be decided one by one, or for all of a reason.
+/// These may have taken effect: an operator decides one by one, or for all of a reason.
 const std::set<DeadReason> kUndecided{DeadReason::too_old, DeadReason::unknown, DeadReason::outside_window,
                                       DeadReason::no_session};
-/// These die again, unless something else has changed: the topic's settings, or what killed the process.
+/// These become dead letters again unless something else has changed: the topic's settings, or the cause of the crash.
 const std::set<DeadReason> kDiesAgain{DeadReason::missing_id, DeadReason::mismatch, DeadReason::killed_process};
 
 bool is_one_of(const std::set<DeadReason>& reasons, const std::string& text) {
@@ -48,15 +49,16 @@ bool is_one_of(const std::set<DeadReason>& reasons, const std::string& text) {
 }
 bool is(const std::string& text, DeadReason reason) { return text == to_text(reason); }
 
-/// One dead letter cannot be sent back, and says why; others may.
+/// This dead letter cannot be published, and the text tells why. Others can.
 struct CannotBeSent : Error {
   using Error::Error;
 };
 
-/// SIGINT or SIGTERM, kept while it would leave a letter in doubt; 0 without.
+/// A SIGINT or SIGTERM that was delayed because it would leave a dead letter in doubt; 0: none.
 volatile std::sig_atomic_t kept_signal = 0;
 
-/// While it lives, the first SIGINT or SIGTERM waits for its end. A second one ends the process at once.
+/// While this object lives, the first SIGINT or SIGTERM is delayed until its end. A second one ends the process at
+/// once.
 class SignalsWait {
   using Action = struct sigaction;
 
@@ -82,10 +84,10 @@ class SignalsWait {
 constexpr auto kLookUp = std::chrono::seconds(3);
 constexpr std::int64_t kPage = 100;
 
-/// One consumer's record again, with its key, payload and headers, and where it had been.
+/// The consumed record, with its key, payload and headers, and with its original place.
 OwnedMessage republished(const postgres::DeadRecord& dead, std::int32_t partitions) {
   OwnedMessage message = dead.record;
-  // It was replayed and died again: then it came from elsewhere at first.
+  // It was replayed before and dead-lettered again, so its first place is another one.
   const Message before(dead.record);
   const auto earlier = before.header(kReplayedFrom);
   if (earlier && !before.header(kFirstOrigin))
@@ -96,14 +98,14 @@ OwnedMessage republished(const postgres::DeadRecord& dead, std::int32_t partitio
   message.headers.push_back(
       {std::string(kReplayedFrom), to_string(TopicPartitionOffset{dead.summary.from.at, dead.summary.offset})});
   message.headers.push_back({std::string(kReplayedFor), dead.summary.handler});
-  // The row has the headers from before this death.
+  // The row has the headers from before this dead letter.
   message.headers.push_back({std::string(kDeaths), std::to_string(deaths_of(before) + 1)});
   const auto was_sent = [](const Header& header) { return header.name == kSentAt; };
   if (message.timestamp != Timestamp{} && std::none_of(message.headers.begin(), message.headers.end(), was_sent))
     message.headers.push_back({std::string(kSentAt), std::to_string(message.timestamp.time_since_epoch().count())});
-  // The same partition keeps it beside the other records of its key, whatever partitioner its producer had.
+  // The same partition keeps it beside the other records of its key, for any partitioner of its producer.
   if (message.partition >= partitions) message.partition = -1;
-  // Now: with its own old time the broker might delete it at once.
+  // The current time: with its old time the broker could delete the record at once.
   message.timestamp = {};
   return message;
 }
@@ -117,7 +119,7 @@ class Replayer {
     broker_ = kafka::open_broker(settings, nullptr);
   }
 
-  /// Throws BrokerError, StoreUnavailable; what was said to be replayed is.
+  /// Throws BrokerError, StoreUnavailable. Records that were reported as replayed are published.
   Exit one(const Options& options) {
     const auto dead = admin_.load_dead(options.number);
     if (!dead) throw Error(fmt::format("there is no dead letter {}; see: turnstile dlq list", options.number));
@@ -136,7 +138,7 @@ class Replayer {
     return finish();
   }
 
-  /// Also when some cannot be sent: they are named, and wait as before.
+  /// Continues if some cannot be published: they are named, and wait as before.
   Exit all(const Options& options) {
     all_ = true;
     if (options.handler) require_handler(admin_, *options.handler);
@@ -145,7 +147,7 @@ class Replayer {
     filter.handler = options.handler;
     filter.topic = options.topic;
     filter.most = kPage;
-    // A running consumer makes new letters of what is replayed here. They wait for the next replay.
+    // A running consumer makes new dead letters of replayed records. They wait for the next replay.
     filter.up_to = admin_.newest_dead();
     for (auto page = admin_.dead(filter); !page.empty(); page = admin_.dead(filter)) {
       for (const auto& letter : page) {
@@ -200,7 +202,7 @@ class Replayer {
     return partitions_[topic] = info->partitions;
   }
 
-  /// One that cannot be sent does not keep the others back.
+  /// A record that cannot be published does not block the others.
   void publish_if_possible(const postgres::DeadRecord& dead) {
     try {
       publish(dead);
@@ -212,7 +214,7 @@ class Replayer {
     }
   }
 
-  /// The broker has refused a record: whether it would take others. Throws BrokerError when it does not answer.
+  /// After the broker has refused a record: whether it would accept others. Throws BrokerError if it does not answer.
   [[nodiscard]] bool still_answers(const std::string& topic) const {
     return broker_->describe(topic, kLookUp).has_value();
   }
@@ -241,7 +243,7 @@ class Replayer {
     if (kept_signal != 0) std::raise(kept_signal);
   }
 
-  /// The inbox refuses a second copy. Nothing: another operator has replayed it meanwhile.
+  /// The inbox rejects a second copy. Absent: another operator has replayed it in the meantime.
   std::optional<BrokerProducer::Sent> send_known_by_id(const postgres::DeadSummary& summary,
                                                        const OwnedMessage& message) {
     const SignalsWait whole;
@@ -255,7 +257,7 @@ class Replayer {
     return sent;
   }
 
-  /// A second copy would run. Nothing: another operator has replayed it meanwhile.
+  /// A second copy would run. Absent: another operator has replayed it in the meantime.
   std::optional<BrokerProducer::Sent> send_known_by_place(const postgres::DeadSummary& summary,
                                                           const OwnedMessage& message) {
     const SignalsWait whole;
@@ -288,17 +290,18 @@ class Replayer {
     std::fflush(stdout);
   }
 
-  /// It was run before, so that it must not be run again unless somebody insists.
+  /// It has run before, so it must not run again unless the operator insists.
   static bool is_done(const postgres::DeadSummary& summary) { return is(summary.reason, DeadReason::duplicate); }
 
-  /// Of the others the inbox knows by their numbers whether they have taken effect meanwhile.
+  /// Of the other records, the inbox knows by their numbers whether they have taken effect in the meantime.
   static bool has_lost_its_number(const postgres::DeadSummary& summary) {
     return is(summary.reason, DeadReason::outside_window) || is(summary.reason, DeadReason::no_session) ||
            is(summary.reason, DeadReason::forged);
   }
 
-  /// In a session of its own, always the same: what died several times, or is replayed twice by a crash, is one request. Who has forged a
-  /// number must not make another one's message a duplicate of his.
+  /// It gets a session of its own, which is always the same. A record that was dead-lettered several times, or replayed
+  /// twice because of a crash, is therefore one request. A producer that forged a number must not make another
+  /// producer's message a duplicate.
   void number_anew(const postgres::DeadSummary& summary, OwnedMessage& message) {
     if (!producers_) producers_ = postgres::open_store(require_postgres(config_))->producers();
     const bool own = summary.id && !is(summary.reason, DeadReason::forged);
@@ -309,7 +312,7 @@ class Replayer {
     stamp_request(message, producers_->open({.name = name, .id = MessageId::from(name)}), number);
   }
 
-  /// What will happen to it again when nothing else has changed.
+  /// What will happen to it again if nothing else has changed.
   static std::string caution(const postgres::DeadSummary& summary) {
     if (is(summary.reason, DeadReason::missing_id))
       return "  (it has no id: it is refused again unless the topic's message_id was changed)";
@@ -335,16 +338,16 @@ class Replayer {
   }
 
   bool json_;
-  bool again_;  ///< what was replayed is to run once more
+  bool again_;  ///< replayed records must run once more
   bool all_ = false;
   Json unsendable_ = Json::array();
   std::int64_t passed_over_ = 0;
   std::int64_t in_doubt_ = 0;
-  std::map<std::string, std::int64_t> undecided_;   ///< how many, by reason
-  std::map<std::string, std::int64_t> dies_again_;  ///< the same
+  std::map<std::string, std::int64_t> undecided_;   ///< number by reason
+  std::map<std::string, std::int64_t> dies_again_;  ///< number by reason
   const Config& config_;
   postgres::Admin admin_;
-  std::shared_ptr<Producers> producers_;  ///< null until a request is replayed
+  std::shared_ptr<Producers> producers_;  ///< null until a numbered request is replayed
   std::shared_ptr<Broker> broker_;
   std::shared_ptr<BrokerProducer> producer_;
   std::map<std::string, std::int32_t> partitions_;
@@ -359,7 +362,7 @@ void require_reason(const std::string& reason) {
                                one_line(reason, 80), known));
 }
 
-/// It was published: nothing else is done about it.
+/// The record was published: it only marks the row.
 Exit settle(const Global& global, const Options& options) {
   auto admin = open_admin(load_settings(global));
   if (!admin.load_dead(options.number))

@@ -1,5 +1,5 @@
 #pragma once
-// Where the verbs find Kafka and PostgreSQL: options on the command line win over the environment, which wins over the file.
+// How the verbs find Kafka and PostgreSQL: options override the environment, and the environment overrides the file.
 
 #include "command.hpp"
 #include "turnstile/config.hpp"
@@ -8,13 +8,13 @@ namespace turnstile::cli {
 
 inline constexpr const char* kDefaultFile = "turnstile.toml";
 
-/// The file of --config, or turnstile.toml where there is one, or nothing but the environment and the options. Throws
-/// ConfigError with all that is wrong; librdkafka's settings are judged by `kafka_check`, or by whoever opens a broker.
+/// Reads the file of --config, or turnstile.toml if it exists. Otherwise it uses only the environment and the options.
+/// Throws ConfigError with all errors. `kafka_check` checks librdkafka's settings; without it, opening a broker does.
 Config load_settings(const Global& global, const KafkaCheck& kafka_check = {});
 
-/// Throws UsageError, saying the three ways to name a database.
+/// Throws UsageError, which tells the three ways to name a database.
 PostgresSettings require_postgres(const Config& config);
-/// Throws UsageError, saying the three ways to name brokers.
+/// Throws UsageError, which tells the three ways to name brokers.
 std::map<std::string, std::string> require_kafka(const Config& config);
 
 /// "turnstile.toml", or "the command line and the environment".

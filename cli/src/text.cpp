@@ -28,7 +28,7 @@ std::string formatted(Microseconds time, const char* pattern) {
   return {text.data(), std::strftime(text.data(), text.size(), pattern, &parts)};
 }
 
-/// The bytes of the UTF-8 sequence that `text` begins with; 0 when it is none.
+/// The length of the UTF-8 sequence at the start of `text`. 0: it is invalid.
 std::size_t sequence_length(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   if (lead < 0x80) return 1;
@@ -47,7 +47,7 @@ std::size_t sequence_length(std::string_view text) {
   return overlong || surrogate || too_large ? 0 : length;
 }
 
-/// What a terminal could take for a command, C1 controls (U+0080 to U+009F) included.
+/// Control characters that a terminal could execute, including C1 controls (U+0080 to U+009F).
 bool is_control(std::string_view sequence) {
   const auto lead = static_cast<unsigned char>(sequence[0]);
   if (sequence.size() == 1) return lead < 0x20 || lead == 0x7f;

@@ -1,5 +1,5 @@
 #pragma once
-// How values look: to a person, and in JSON.
+// Formats values for people and as JSON.
 
 #include <chrono>
 #include <cstdint>
@@ -22,24 +22,24 @@ std::string when(Microseconds time);
 std::string iso(Microseconds time);
 Json iso_or_null(const std::optional<Microseconds>& time);
 
-/// "7d", "36h", "90m", "30s", "500ms", "2w"; nothing when it is none of them or not positive.
+/// "7d", "36h", "90m", "30s", "500ms", "2w". Absent if the text is none of them, or not positive.
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
 using text::bytes;
 using text::count;
 using text::duration;
 using text::number;
 
-/// One line of at most `most` characters that a terminal can show: control characters become spaces.
+/// One line of at most `most` characters for a terminal: control characters become spaces.
 std::string one_line(std::string_view text, std::size_t most);
-/// Valid UTF-8 without control characters but tab, line feed and carriage return.
+/// Whether it is valid UTF-8 without control characters, except tab, line feed and carriage return.
 bool is_text(std::string_view bytes);
 std::string base64(std::string_view bytes);
-/// Text as it is, anything else as {"base64": "…"}, absent as null.
+/// Text unchanged, other bytes as {"base64": "…"}, absent as null.
 Json content(const std::optional<std::string>& bytes);
 
-/// Columns as wide as their widest cell; no trailing blanks.
+/// Each column is as wide as its widest cell; no trailing blanks.
 std::string table(const std::vector<std::vector<std::string>>& rows);
-/// To stdout, indented, with a line feed; what is no UTF-8 is replaced.
+/// To stdout, indented, with a line feed. Invalid UTF-8 is replaced.
 void print(const Json& json);
 
 }  // namespace turnstile::cli

@@ -1,4 +1,4 @@
-// turnstile version: also what it runs with, since a bug report needs that.
+// turnstile version: includes the versions of the loaded libraries, because a bug report needs them.
 
 #include "turnstile/kafka/version.hpp"
 

@@ -2,8 +2,8 @@
 //
 //   TURNSTILE_POSTGRES_URL=postgresql://localhost/app charge_form [PORT]
 //
-// Listens on 127.0.0.1:PORT (8080; 0: a free one), and says where. Keeps what it needs in a schema of its own, turnstile_charge_form, which it
-// makes. Ends at SIGTERM or Ctrl-C.
+// Listens on 127.0.0.1:PORT (8080; 0: a free port), and prints the address. It creates its own schema,
+// turnstile_charge_form. Ends at SIGTERM or Ctrl-C.
 
 #include <pthread.h>
 
@@ -27,7 +27,7 @@ namespace {
 
 constexpr const char* kSchema = "turnstile_charge_form";
 
-/// A whole number from 1 to 9999999, as a person or a program wrote it.
+/// A whole number from 1 to 9999999, as a person or a program writes it.
 std::optional<int> cents_in(const std::string& text) {
   int cents = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), cents);
@@ -48,12 +48,12 @@ void charge(const std::string& text, httplib::Response& response, Context& ctx) 
   response.set_content("{\"charge\": " + *charged.at(0, 0) + ", \"cents\": " + text + "}\n", "application/json");
 }
 
-/// From a form.
+/// For the form.
 void charge_form(const httplib::Request& request, httplib::Response& response, Context& ctx) {
   charge(request.get_param_value("cents"), response, ctx);
 }
 
-/// From a program: the body is the number, which is JSON too.
+/// For programs: the body is the number, which is also JSON.
 void charge_body(const httplib::Request& request, httplib::Response& response, Context& ctx) {
   charge(request.body, response, ctx);
 }
@@ -89,9 +89,9 @@ std::string charges(InboxStore& store) {
 
 void serve(httplib::Server& server, Inbox& inbox, const std::shared_ptr<InboxStore>& store) {
   server.set_payload_max_length(1024 * 1024);
-  // A program sends a key with each request. With a login, Options::scope would say whose key it is.
+  // A program sends a key with each request. With a login, Options::scope would return the user of the key.
   server.Post("/charge", http::idempotent(inbox, "charge", charge_body));
-  // A form carries a token. With a login, tokens.subject would say whose form it is.
+  // A form carries a token. With a login, tokens.subject would return the user of the form.
   const http::Tokens tokens = http::postgres_tokens(1h, {kSchema, "one_time_token"});
   server.Get("/", [=](const httplib::Request& request, httplib::Response& response) {
     response.set_content(page(http::issue_token(*store, tokens, request)), "text/html");
@@ -104,7 +104,7 @@ void serve(httplib::Server& server, Inbox& inbox, const std::shared_ptr<InboxSto
   });
 }
 
-/// The port; 0 when it is taken.
+/// The port; 0 if it is in use.
 int bound(httplib::Server& server, int asked) {
   if (asked == 0) return server.bind_to_any_port("127.0.0.1");
   return server.bind_to_port("127.0.0.1", asked) ? asked : 0;
@@ -123,7 +123,7 @@ int main(int argc, char** argv) try {
   const auto store = postgres::open_store(settings);
   prepare(settings, *store);
   Inbox inbox{store};
-  // A repeat that comes a day later charges again. `turnstile inbox purge`, in cron, deletes what is older.
+  // A repeat that comes a day later charges again. `turnstile inbox purge` in cron deletes older ids.
   for (const auto* handler : {"form", "charge"}) inbox.keep_ids(handler, 24h);
 
   sigset_t ends;

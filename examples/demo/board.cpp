@@ -28,13 +28,13 @@ struct Board::Head {
 
 namespace {
 
-/// In `seen_`: this record has been counted as redelivered.
+/// In `seen_`: the record was counted as redelivered.
 constexpr std::uint8_t kCountedBit = 0x80;
 static_assert(kMostConsumers < 7, "bit 7 is taken");
 
 std::uint8_t bit_of(int consumer) { return static_cast<std::uint8_t>(1U << static_cast<unsigned>(consumer - 1)); }
 
-// Handlers that run, of all processes in one number, so that a look at it sees them all at one instant.
+// The running handlers of all processes in one number, so that a reader sees them all at one instant.
 constexpr unsigned kBitsEach = 16;
 static_assert(kMostConsumers * kBitsEach <= 64);
 
@@ -68,7 +68,7 @@ Board::Board(int file, bool fresh, std::int64_t capacity) {
   memory_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   ::close(file);
   if (memory_ == MAP_FAILED) fail("the demo's board: cannot be mapped");
-  // A fresh file reads as zeros, which is how every counter begins.
+  // A new file contains zeros, the start value of every counter.
   head_ = fresh ? new (memory_) Head{} : static_cast<Head*>(memory_);
   if (fresh) head_->capacity = capacity;
   seen_ = reinterpret_cast<std::atomic<std::uint8_t>*>(static_cast<char*>(memory_) + sizeof(Head));

@@ -18,7 +18,7 @@ namespace {
 using namespace turnstile;
 using namespace std::chrono_literals;
 
-/// Puts what the framework says of itself on the board, to be held against what the demo counts on its own.
+/// Writes the framework's own counts on the board, to compare them with the demo's counts.
 class Reporter final : public Observer {
  public:
   Reporter(Slot& slot, Tally& tally) : slot_(slot), tally_(tally) {}
@@ -41,7 +41,7 @@ class Reporter final : public Observer {
   Tally& tally_;
 };
 
-/// Counts one run of the handler, however it ends.
+/// Counts a run of the handler until it ends, also by an exception.
 class Running {
  public:
   Running(const Board& board, int consumer) : board_(board), consumer_(consumer) { board_.handler_starts(consumer_); }
@@ -67,7 +67,7 @@ int consume(const ConsumerOptions& options) try {
 
   auto charge = [&board, consumer = options.number, work = options.handler_time](const Message& message, Context& ctx) {
     const Running running(board, consumer);
-    std::this_thread::sleep_for(work);  // stands for the real work, which is what the limit is for
+    std::this_thread::sleep_for(work);  // stands for the real work that the limit protects
     ctx.defer("INSERT INTO charge (id, account, consumer) VALUES ($1, $2, $3)", message.header("message-id").value(),
               message.key().value(), consumer);
   };

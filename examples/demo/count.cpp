@@ -14,13 +14,13 @@ using namespace std::chrono_literals;
 
 /// In seconds: far less than the lease of the permits.
 constexpr double kSoonAfterRebalance = 10;
-/// In seconds: by then all processes have read the new limit.
+/// In seconds: after this time all processes have read the new limit.
 constexpr double kLoweredSoon = 2;
 
 class Verdict {
  public:
   explicit Verdict(Screen& screen) : screen_(screen) {}
-  /// One line: the figure, what it is, and whether it is as it must be.
+  /// A line with the number, its meaning, and whether it is correct.
   void operator()(const std::string& what, const std::string& figure, bool held, const std::string& remark) {
     all_held_ = all_held_ && held;
     screen_.line(
@@ -61,7 +61,7 @@ Fates fates(const Findings& found, const Board& board) {
     all.in_effect += rows;
     all.refused += slot.duplicates;
     all.handed_on += slot.handed_on;
-    // It can say nothing more, so the rest of what was delivered to it counts, less what PostgreSQL has from it.
+    // A killed process reports nothing more. The rest of its deliveries counts as died, less its rows in PostgreSQL.
     if (consumer == found.killed) all.died += slot.delivered - rows - slot.duplicates - slot.handed_on;
   }
   return all;

@@ -1,5 +1,5 @@
 #pragma once
-// Where the demo keeps its board, and its consumers their configuration and logs.
+// The folder of the demo's board, and of its consumers' configuration and logs.
 
 #include <cstdlib>
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace demo {
 
-/// A folder that is removed with the demo, unless it is kept.
+/// A folder that is deleted with the demo, unless it is kept.
 class Folder {
  public:
   explicit Folder(bool keep) : keep_(keep) {

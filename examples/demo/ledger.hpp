@@ -1,6 +1,5 @@
 #pragma once
-// The effects, as PostgreSQL has them. Counted by plain SQL over a connection of its own, in a table that would take the
-// same id twice.
+// The effects in PostgreSQL, counted by plain SQL on a separate connection. The table would accept the same id twice.
 
 #include <cstdint>
 #include <map>
@@ -15,18 +14,18 @@ class Ledger {
     std::int64_t rows = 0;                  ///< effects
     std::int64_t ids = 0;                   ///< different ids among them
     std::int64_t doubled = 0;               ///< ids with more than one effect
-    std::map<int, std::int64_t> rows_of{};  ///< by the consumer that made them
+    std::map<int, std::int64_t> rows_of{};  ///< by consumer
   };
 
-  /// Connects. Throws std::runtime_error with the server's words, never with the password.
+  /// Connects. Throws std::runtime_error with the server's message, and never with the password.
   explicit Ledger(const std::string& url);
   ~Ledger();
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
-  /// Makes the schema (dropping one of that name) and goes on working in it.
+  /// Creates the schema (after dropping an existing one), and uses it from then on.
   void create_schema(const std::string& name);
-  /// A table of effects: no unique constraint, so that a message that takes effect twice shows.
+  /// A table of effects. It has no unique constraint, so that it shows a message that takes effect twice.
   void create_table(const std::string& name);
   Count count(const std::string& table);
   void drop_schema(const std::string& name);

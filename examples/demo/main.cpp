@@ -1,6 +1,6 @@
-// The demo: messages that are delivered more than once and take effect once each, under a limit, while a consumer is
-// killed in the middle of its work. Before that, the same messages on a consumer without Turnstile.
-// `./dev demo` builds it, gives it a PostgreSQL, and runs it.
+// The demo: messages that are delivered more than once take effect once each, under a limit, while a consumer is killed
+// in the middle of its work. Before that, it runs the same messages on a consumer without Turnstile. `./dev demo`
+// builds it, starts PostgreSQL for it, and runs it.
 
 #include <CLI/CLI.hpp>
 #include <charconv>
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--keep", story.keep, "leave the tables, the topics and the consumers' logs for a look");
 
-  // How the demo starts its own consumers; not for people.
+  // For the consumers that the demo starts; not for people.
   demo::ConsumerOptions consumer;
   app.add_option("--consumer", consumer.number)->group("");
   app.add_option("--config", consumer.config)->group("");

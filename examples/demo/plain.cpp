@@ -27,7 +27,7 @@ std::atomic<bool> ending{false};
 
 using Record = std::unique_ptr<rd_kafka_message_t, decltype(&rd_kafka_message_destroy)>;
 
-/// Between the thread that polls and those that handle.
+/// Between the polling thread and the handlers' threads.
 class Queue {
  public:
   void push(Record record) {
@@ -36,7 +36,7 @@ class Queue {
     waiting_.push_back(std::move(record));
     changed_.notify_all();
   }
-  /// Null: there will be no more.
+  /// Null: no more records will come.
   Record pop() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return closed_ || !waiting_.empty(); });
@@ -70,7 +70,7 @@ class Kafka {
     set(conf, "group.id", topic);
     set(conf, "partition.assignment.strategy", "range");
     set(conf, "auto.offset.reset", "earliest");
-    set(conf, "enable.auto.offset.store", "false");  // by hand, once a message was handled
+    set(conf, "enable.auto.offset.store", "false");  // by hand, after a message was handled
     set(conf, "auto.commit.interval.ms", "500");
     set(conf, "log_level", "2");
     std::array<char, 512> error{};
@@ -89,14 +89,14 @@ class Kafka {
   Kafka(const Kafka&) = delete;
   Kafka& operator=(const Kafka&) = delete;
 
-  /// Null when nothing came.
+  /// Null if there was none.
   [[nodiscard]] Record poll() const {
     constexpr int wait_ms = 50;
     Record record{rd_kafka_consumer_poll(handle_, wait_ms), &rd_kafka_message_destroy};
     if (record && record->err != RD_KAFKA_RESP_ERR_NO_ERROR) record.reset();
     return record;
   }
-  /// One bit for each partition.
+  /// A bit for each partition.
   [[nodiscard]] std::uint32_t assigned() const {
     rd_kafka_topic_partition_list_t* list = nullptr;
     if (rd_kafka_assignment(handle_, &list) != RD_KAFKA_RESP_ERR_NO_ERROR) return 0;
@@ -168,7 +168,7 @@ void handle_all(Queue& queue, const Board& board, const ConsumerOptions& options
 int consume_plain(const ConsumerOptions& options) try {
   std::signal(SIGTERM, [](int) { ending = true; });
   const Board board = Board::open(options.board);
-  const turnstile::Config config = turnstile::Config::load(options.config);  // for the addresses alone
+  const turnstile::Config config = turnstile::Config::load(options.config);  // for the addresses only
   const Kafka kafka(config, options.topic);
   Queue queue;
   std::vector<std::thread> threads;

@@ -23,10 +23,10 @@ std::string how_it_ended(int status) {
   return fmt::format("exited with code {}", WEXITSTATUS(status));
 }
 
-/// Between fork and exec: async-signal-safe calls only.
+/// Between fork and exec: only async-signal-safe calls.
 [[noreturn]] void become(const char* log, char* const* argv, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);  // the parent died before the line above
+  if (::getppid() != parent) ::_exit(127);  // the parent ended before prctl()
   const int out = ::open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
   if (out < 0 || ::dup2(out, STDOUT_FILENO) < 0 || ::dup2(out, STDERR_FILENO) < 0) ::_exit(127);
   ::execv("/proc/self/exe", argv);

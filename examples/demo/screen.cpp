@@ -72,7 +72,7 @@ void Screen::show(const std::vector<std::string>& view, const std::string& brief
     print("  " + brief + "\n");
     return;
   }
-  // Up to where the last view began, then each line over the old one, cleared to its end.
+  // Goes up to the start of the last view, then writes each line over the old one and clears its rest.
   std::string text = drawn_ == 0 ? "\n" : fmt::format("\033[{}A", drawn_);
   for (const std::string& row : view) text += "\r  " + row + "\033[K\n";
   drawn_ = view.size();

@@ -1,6 +1,6 @@
 #pragma once
-// What the demo shows: sentences that stay, and below them, on a terminal, a view that is drawn anew in place. Elsewhere (a
-// file, a pipe) the view is one plain line a second.
+// The demo's output: sentences that stay, and below them, on a terminal, a view that is redrawn in place. In a file or
+// a pipe the view is a plain line once a second.
 
 #include <chrono>
 #include <cstdint>
@@ -14,22 +14,22 @@ std::string grouped(std::int64_t number);
 /// "######....": `part` of `whole` in `width` characters.
 std::string bar(std::int64_t part, std::int64_t whole, int width);
 
-/// Used by one thread.
+/// For one thread.
 class Screen {
  public:
   Screen();
 
   /// A title in bold.
   void title(const std::string& text);
-  /// A sentence or more, broken into lines.
+  /// Prints sentences, broken into lines.
   void say(const std::string& text);
-  /// A line as it is.
+  /// Prints a line unchanged.
   void line(const std::string& text);
-  /// True when the view is due again; asking costs nothing.
+  /// Whether the view is due again. The call costs almost nothing.
   [[nodiscard]] bool due() const;
-  /// Draws `view` in the place of the one before; or prints `brief`.
+  /// Draws `view` in place of the last one; without a terminal, prints `brief`.
   void show(const std::vector<std::string>& view, const std::string& brief);
-  /// The view stays as it is; what follows goes below it.
+  /// The view stays as it is, and later output goes below it.
   void leave_view() { drawn_ = 0; }
   [[nodiscard]] std::string good(const std::string& text) const { return colour("32", text); }
   [[nodiscard]] std::string bad(const std::string& text) const { return colour("1;31", text); }

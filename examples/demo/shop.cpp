@@ -24,7 +24,7 @@ Order make_order(int number) {
   return {fmt::format("order-{:06}", number), fmt::format("account-{:03}", account), account % kPartitions};
 }
 
-/// Calls librdkafka's factory, and turns its answer into an exception.
+/// Calls librdkafka's factory, and turns its error into an exception.
 rd_kafka_t* open_client(rd_kafka_type_t type, const std::vector<std::pair<std::string, std::string>>& settings,
                         void (*on_delivery)(rd_kafka_t*, const rd_kafka_message_t*, void*), void* opaque) {
   char error[512] = "";
@@ -49,7 +49,7 @@ rd_kafka_t* open_client(rd_kafka_type_t type, const std::vector<std::pair<std::s
 
 std::vector<Order> make_orders(int published) {
   std::vector<Order> orders;
-  std::deque<std::pair<std::size_t, Order>> later;  // at which length of `orders` a copy is due
+  std::deque<std::pair<std::size_t, Order>> later;  // the length of `orders` at which a copy is due
   const auto total = static_cast<std::size_t>(published);
   const std::size_t copies = total / kCopiesOneIn;
   std::size_t made = 0;
@@ -80,7 +80,7 @@ int distinct_ids(const std::vector<Order>& orders) {
 
 struct Shop::Handles {
   rd_kafka_t* producer = nullptr;
-  /// Never subscribes; asks for the group's committed offsets.
+  /// It never subscribes. It asks for the group's committed offsets.
   rd_kafka_t* auditor = nullptr;
   std::atomic<std::int64_t> acknowledged{0};
   std::atomic<std::int64_t> refused{0};
@@ -115,7 +115,7 @@ void Shop::wait_for_topic() {
   rd_kafka_topic_t* topic = rd_kafka_topic_new(handles_->producer, topic_.c_str(), nullptr);
   int found = 0;
   rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
-  // Each look takes its answer's time; a new topic takes a moment to get its leaders.
+  // A new topic needs a moment to get its leaders.
   for (int look = 0; look < 300 && found != kPartitions; ++look) {
     error = rd_kafka_metadata(handles_->producer, 0, topic, &metadata, 5'000);
     if (error != RD_KAFKA_RESP_ERR_NO_ERROR) break;

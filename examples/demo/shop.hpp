@@ -1,6 +1,6 @@
 #pragma once
-// The other side of the topic: what publishes the records, and what asks Kafka how far the consumers are. Uses
-// librdkafka alone, so that nothing here is counted by the framework that the demo puts to the test.
+// The other side of the topic: it publishes the records, and asks Kafka for the consumers' progress. It uses librdkafka
+// alone, so that the tested framework counts nothing here.
 
 #include <cstdint>
 #include <memory>
@@ -11,31 +11,31 @@
 namespace demo {
 
 struct Order {
-  std::string id;       ///< goes into the header message-id
+  std::string id;       ///< for the header message-id
   std::string account;  ///< the record's key
   std::int32_t partition = 0;
 };
 
-/// `published` records, a fifth of them a second copy of an earlier one: half of the copies follow at once in the same
-/// partition (a producer that tried again), half come later in another (a request that was sent again).
+/// `published` records, a fifth of which are copies of earlier records. Half of the copies follow at once in the same
+/// partition (a producer's retry). The other half come later in another partition (a request that was sent again).
 std::vector<Order> make_orders(int published);
 
-/// How many different ids there are among them.
+/// How many different ids they have.
 int distinct_ids(const std::vector<Order>& orders);
 
 class Shop {
  public:
-  /// Throws std::runtime_error when librdkafka refuses the settings.
+  /// Throws std::runtime_error if librdkafka refuses the settings.
   Shop(const std::string& brokers, std::string topic, const std::string& group);
   ~Shop();
   Shop(const Shop&) = delete;
   Shop& operator=(const Shop&) = delete;
 
-  /// Waits until a produced record comes back acknowledged, which is when a broker is ready; at most 30 s.
+  /// Waits up to 30 s until the broker has acknowledged a record, which shows that it is ready.
   void wait_for_topic();
-  /// Returns when the broker has acknowledged all of them. Throws std::runtime_error when it does not within 60 s.
+  /// Returns when the broker has acknowledged all of them. Throws std::runtime_error after 60 s.
   void publish(std::span<const Order> orders);
-  /// Records in the topic that the consumers have not committed yet. Throws std::runtime_error.
+  /// How many records of the topic the consumers have not committed yet. Throws std::runtime_error.
   std::int64_t uncommitted();
 
  private:

@@ -41,17 +41,18 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kVictim = 2;
 constexpr int kReplacement = 4;
-/// The records come in this many shares. Each step that needs work publishes one, so its work cannot be done already.
+/// The records are published in this many parts. Each step that needs work publishes a part, so its work cannot be done
+/// already.
 constexpr std::size_t kShares = 4;
-/// The victim is killed when it has handled this part of the first share's ids, but no more than so many.
+/// The victim is killed after it has handled this part of the first records' ids, or kMostBeforeKill ids.
 constexpr std::int64_t kKillPart = 12;
 constexpr std::int64_t kMostBeforeKill = 200;
-/// How long the demo watches the lowered limit.
+/// How long the demo observes the lowered limit.
 constexpr auto kLoweredFor = 3s;
 
 std::atomic<bool> interrupted{false};
 
-/// SIGINT and SIGTERM end the story at its next look around, so that it removes what it made. A second signal ends the
+/// SIGINT and SIGTERM end the story at its next check, so that it removes what it created. A second signal ends the
 /// process at once.
 void end_on_signals() {
   struct sigaction action {};
@@ -74,15 +75,15 @@ class Story {
   void create_topic(const std::string& name);
   [[nodiscard]] std::chrono::milliseconds session() const { return mock_ ? kEmbeddedSessionTimeout : kSessionTimeout; }
   void write_config();
-  /// The first records on a consumer without Turnstile.
+  /// Runs the first records on a consumer without Turnstile.
   void run_control();
   void start(int consumer);
   void start_plain(int consumer);
   void show_first_consumers();
   void publish_first();
-  /// The next share of the records, while the story goes on. The next watch() throws what goes wrong.
+  /// Publishes the next part of the records while the story continues. The next watch() throws its error.
   void publish_share();
-  /// Waits until Kafka has acknowledged what is being published. Throws what the publisher threw.
+  /// Waits until Kafka has acknowledged the published records. Throws the publisher's error.
   void wait_for_publisher();
   [[nodiscard]] bool publisher_is_done() const;
   void kill_one();
@@ -92,20 +93,20 @@ class Story {
   int judge();
 
   enum class Needs { nothing, work };
-  /// Shows the view until `over`. Throws when that takes longer than --timeout and `extra`, when a consumer dies, and
-  /// when no work is left for a condition that needs some.
+  /// Shows the view until `over`. Throws if that takes longer than --timeout and `extra`, if a consumer dies, and if a
+  /// condition needs work and none is left.
   void watch(const std::string& what, const std::function<bool()>& over, Needs needs = Needs::nothing,
              std::chrono::seconds extra = 0s);
-  /// Throws: the step cannot go on because of `problem`. Adds what was seen last, and keeps the logs.
+  /// Throws: the step cannot continue because of `problem`. It adds the last state, and keeps the logs.
   [[noreturn]] void give_up(const std::string& problem, const std::string& advice);
-  /// A step that takes too long.
+  /// For a step that takes too long.
   [[noreturn]] void give_up_waiting(const std::string& problem);
   [[nodiscard]] std::string seen() const;
-  /// Three times what the handlers need for so many effects, where so many of them run at once.
+  /// Three times the handlers' time for `effects`, if `at_once` of them run at once.
   [[nodiscard]] std::chrono::seconds time_for(std::int64_t effects, int at_once) const;
   void remove_topics();
   void draw();
-  /// Every partition has exactly one owner among these consumers, and each of them owns some.
+  /// Whether every partition has exactly one owner among these consumers, and each of them owns some.
   [[nodiscard]] static bool shared_among(const Board& board, const std::vector<int>& consumers);
   [[nodiscard]] bool shared_among(const std::vector<int>& consumers) const { return shared_among(board_, consumers); }
   void say_what_is_kept();
@@ -115,7 +116,7 @@ class Story {
   Folder folder_;
   std::string name_;  ///< of the topic and the group
   std::string schema_;
-  std::vector<std::string> topics_;  ///< to delete in the end; those of the embedded broker end with it
+  std::vector<std::string> topics_;  ///< to be deleted at the end; the topics of the embedded broker end with it
   std::unique_ptr<turnstile::kafka::MockBroker> mock_;
   turnstile::kafka::Settings kafka_;
   Ledger ledger_;
@@ -129,15 +130,15 @@ class Story {
   Board control_board_;
   std::unique_ptr<Shop> shop_, control_shop_;
   std::future<void> publishing_;
-  Processes processes_;  // after the board and the folder, so that it goes first
+  Processes processes_;  // after the board and the folder, so that it is destroyed first
   Processes control_;
   bool in_control_ = false;  ///< the view shows the plain consumer
   Clock::time_point began_ = Clock::now();
-  std::int64_t control_ids_ = 0;  ///< different ids among what the plain consumer gets
+  std::int64_t control_ids_ = 0;  ///< different ids among the plain consumer's records
   int limit_ = kHandlerLimit;     ///< as the view shows it
 };
 
-/// Beside this program where it was built, else as the shell finds it.
+/// Next to this program if it was built there, otherwise found by the shell.
 std::string turnstile_tool() {
   std::error_code error;
   const auto here = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "turnstile";
@@ -238,7 +239,7 @@ void Story::create_topic(const std::string& name) {
   topics_.push_back(name);
 }
 
-/// Turnstile's consumers start beside it, so that their group forms meanwhile.
+/// Turnstile's consumers start at the same time, so that their group forms in the meantime.
 void Story::run_control() {
   control_shop_ = std::make_unique<Shop>(kafka_.at("bootstrap.servers"), name_ + "-plain", name_ + "-plain");
   control_shop_->wait_for_topic();
@@ -286,7 +287,7 @@ void Story::write_config() {
   for (const auto& [key, value] : kafka_) file << fmt::format("\"{}\" = \"{}\"\n", key, value);
   file << fmt::format("[postgres]\nurl = '{}'\nschema = \"{}\"\nlock_timeout = \"2s\"\n",
                       with_search_path(options_.postgres, schema_), schema_);
-  // A small window, so that what is delivered and not yet handled is a number that one can look at.
+  // A small window, so that the number of records that were delivered and not handled yet is easy to read.
   file << fmt::format("[consumer]\nworkers = {}\nwindow = 200\n", kHandlerLimit);
   file << fmt::format("[limits]\nlease = \"{}s\"\n", kPermitLease.count());
   file.close();
@@ -409,7 +410,7 @@ void Story::lower_the_limit() {
   watch(
       fmt::format("the lower limit to be in effect for {} s", kLoweredFor / 1s),
       [&] {
-        if (board_.running() <= kLoweredLimit) limit_ = kLoweredLimit;  // those that ran have finished
+        if (board_.running() <= kLoweredLimit) limit_ = kLoweredLimit;  // the handlers that ran before have finished
         return Clock::now() - last_above() >= kLoweredFor && board_.at_lowered().most_since >= kLoweredLimit;
       },
       Needs::work);

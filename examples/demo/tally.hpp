@@ -1,5 +1,5 @@
 #pragma once
-// What this process was handed and has not settled, partition by partition.
+// The records that this process has received and not settled, by partition.
 
 #include <array>
 #include <atomic>
@@ -14,7 +14,7 @@ class Tally {
  public:
   void delivered(std::int32_t partition) { ++at(partition).delivered; }
   void settled(std::int32_t partition, std::int64_t messages) { at(partition).settled += messages; }
-  /// The partition was taken away: how many were delivered and not settled. Its count begins anew.
+  /// The partition was revoked: returns how many records were delivered and not settled. Its count starts anew.
   std::int64_t take(std::int32_t partition) {
     Counts& counts = at(partition);
     return counts.delivered.exchange(0) - counts.settled.exchange(0);

@@ -17,7 +17,7 @@ std::string row(const Board& board, const Processes& processes, int consumer) {
   if (pid == 0 && slot.starts == 0) return fmt::format("{:<8}   {:<7}", consumer, "-");
   const auto running = slot.running();
   const std::string owned = pid != 0 ? fmt::format("{}", fmt::join(numbers_in(slot.assigned), " ")) : "-";
-  // What a killed process has begun stays begun on its slot; it runs no more.
+  // The slot of a killed process still counts its started handlers, but they no longer run.
   const std::string handlers = pid != 0 ? fmt::format("{} {:>2}", bar(running, kHandlerLimit, kHandlerLimit), running)
                                         : fmt::format("{:>2} died with it", running);
   return fmt::format("{:<8}   {:<7}   {:<11}   {:<15}       {:>9}   {:>11}   {:>10}", consumer,

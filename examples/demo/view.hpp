@@ -1,5 +1,5 @@
 #pragma once
-// What the demo's screen shows while the consumers work.
+// The demo's view while the consumers work.
 
 #include <cstdint>
 #include <string>
@@ -14,12 +14,12 @@ namespace demo {
 
 struct View {
   std::vector<std::string> lines{};  ///< on a terminal
-  std::string brief{};               ///< elsewhere
+  std::string brief{};               ///< without a terminal
 };
 
-/// Of the consumers with Turnstile, `seconds` after the demo began.
+/// For the consumers with Turnstile, `seconds` after the start of the demo.
 View consumer_view(const Board& board, const Processes& processes, const Findings& found, int limit, double seconds);
-/// Of the plain consumers.
+/// For the plain consumers.
 View control_view(const Board& board, const Processes& processes, const Ledger::Count& effects, double seconds);
 
 /// The partitions of Slot::assigned.

@@ -1,6 +1,6 @@
 #pragma once
-// A Broker that notes on the board which records Kafka hands out, and does nothing else. Also an example of what a
-// port is for: the framework works with it as with the broker that it wraps.
+// A Broker that only notes on the board which records Kafka delivers. It also shows the use of a port: the framework
+// works with it as with the broker that it wraps.
 
 #include <memory>
 #include <turnstile/ports/broker.hpp>

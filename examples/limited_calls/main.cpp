@@ -1,4 +1,4 @@
-// Calls a service that stands four calls at once. Start as many copies as you like: they keep to that limit together.
+// Calls a service that can take four calls at once. Start any number of copies: together they keep that limit.
 //
 //   limited_calls BROKERS [SECONDS]
 
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Stands for the service. It counts its callers by itself, in memory that all copies of this program share.
+/// Stands for the service. It counts its callers itself, in memory that all copies of this program share.
 struct Service {
   std::atomic<int> calls, most;
 
@@ -41,20 +41,20 @@ Service& open_service() {
   if (file < 0 || ::ftruncate(file, sizeof(Service)) != 0) throw std::system_error(errno, std::generic_category());
   void* memory = ::mmap(nullptr, sizeof(Service), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category());
-  return *static_cast<Service*>(memory);  // a new file is all zeros: no calls, none seen
+  return *static_cast<Service*>(memory);  // a new file is all zeros
 }
 
 void call_again_and_again(const std::stop_token& end, TokenService& tokens, Service& service, std::atomic<int>& made) {
   while (!end.stop_requested()) {
     const auto answer = tokens.request("psp", 1, Priority::normal, 1s);
     if (const auto* granted = std::get_if<Granted>(&answer)) {
-      service.call(granted->lost);  // set when the token is not ours any more: stop then
+      service.call(granted->lost);  // stop when it is set: the token is lost
       tokens.release(granted->token);
       ++made;
     } else if (const auto* refused = std::get_if<Refused>(&answer)) {
       std::cerr << refused->text << '\n';
       return;
-    }  // else TimedOut: others had them all
+    }  // else TimedOut: other copies had all permits
   }
 }
 

@@ -1,4 +1,4 @@
-// A poll loop of one's own over librdkafka, with Turnstile's decorators on it: the loop polls and commits, PollLoop makes sure
+// Your own poll loop over librdkafka, with Turnstile's decorators. The loop polls and commits, and PollLoop ensures
 // that each message takes effect once. For programs that have such a loop already and want to keep it.
 //
 //   own_poll_loop BROKERS POSTGRES_URL TOPIC
@@ -21,8 +21,8 @@ namespace {
 
 volatile std::sig_atomic_t stopping = 0;
 
-/// While this lives, SIGINT and SIGTERM end the loop, also one that waits for a permit or for the next attempt. It must end before
-/// the PollLoop does.
+/// While this object lives, SIGINT and SIGTERM end the loop, even if it waits for a permit or for the next attempt. It
+/// must be destroyed before the PollLoop.
 class StopAtSignal {
  public:
   explicit StopAtSignal(PollLoop& loop) {
@@ -46,7 +46,7 @@ class StopAtSignal {
 
 void book(const Message& message, Context& ctx) { ctx.defer("INSERT INTO booking (what) VALUES ($1)", message.text()); }
 
-/// Partitions that are taken away must be claimed anew when they come back: say so to the PollLoop.
+/// Revoked partitions must be claimed anew when they come back: revoked() tells the PollLoop.
 void on_rebalance(rd_kafka_t* kafka, rd_kafka_resp_err_t error, rd_kafka_topic_partition_list_t* partitions,
                   void* opaque) {
   if (error == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
@@ -67,7 +67,8 @@ using Topics = std::unique_ptr<rd_kafka_topic_partition_list_t, decltype(&rd_kaf
 Kafka subscribe(const std::string& brokers, const std::string& topic, PollLoop& loop) {
   char error[512];
   rd_kafka_conf_t* conf = rd_kafka_conf_new();
-  // auto.offset.reset: with librdkafka's "latest", a seek to an offset that retention has deleted meanwhile would skip what is unread.
+  // auto.offset.reset: with librdkafka's "latest", a seek to an offset that retention has deleted would skip unread
+  // messages.
   const char* settings[][2] = {{"bootstrap.servers", brokers.c_str()},
                                {"group.id", "own-poll-loop"},
                                {"auto.offset.reset", "earliest"},
@@ -90,7 +91,7 @@ Kafka subscribe(const std::string& brokers, const std::string& topic, PollLoop& 
   return kafka;
 }
 
-/// Messages that were lost or dropped are read again. Where Kafka has taken the partition away, the seek does nothing.
+/// Reads messages again that were lost or dropped. If Kafka has revoked the partition, the seek does nothing.
 void read_again(rd_kafka_t* kafka, PollLoop& loop, const TopicPartitionOffset& from) {
   const Topics where{rd_kafka_topic_partition_list_new(1), rd_kafka_topic_partition_list_destroy};
   rd_kafka_topic_partition_list_add(where.get(), from.at.topic.c_str(), from.at.partition)->offset = from.offset;
@@ -100,14 +101,15 @@ void read_again(rd_kafka_t* kafka, PollLoop& loop, const TopicPartitionOffset& f
   loop.revoked(from.at);
 }
 
-/// Runs the message to its end; only then may its offset be committed. False: it belongs to somebody else now, or comes again.
+/// Runs the message to its end; only then may its offset be committed. False: another member owns it now, or it comes
+/// again.
 bool settle(rd_kafka_t* kafka, PollLoop& loop, const rd_kafka_message_t* record) {
   while (true) {
     try {
       loop.handle(kafka::view(record));
       return true;
     } catch (const Fenced&) {
-      // Another member claimed the partition. If Kafka has not given it away, this message must come again.
+      // Another member claimed the partition. If Kafka has not revoked it, this message must come again.
       const Message fenced = kafka::view(record);
       read_again(kafka, loop, {{std::string(fenced.topic()), fenced.partition()}, fenced.offset()});
       return false;
@@ -118,8 +120,9 @@ bool settle(rd_kafka_t* kafka, PollLoop& loop, const rd_kafka_message_t* record)
       read_again(kafka, loop, error.from);
       return false;
     } catch (const StoreUnavailable& error) {
-      // PostgreSQL is away: nothing was decided, so the message must be handled again. Waiting here is the simple way; a
-      // loop that waits for longer than max.poll.interval.ms (5 minutes) loses its partitions, which harms nothing.
+      // PostgreSQL is unavailable: nothing was decided, so the message must be handled again. The loop simply waits
+      // here. A loop that waits for longer than max.poll.interval.ms (5 minutes) loses its partitions, which does no
+      // harm.
       if (stopping != 0) return false;
       std::cerr << error.what() << "; once more in a second\n";
       std::this_thread::sleep_for(1s);

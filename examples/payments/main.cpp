@@ -1,6 +1,6 @@
-// Payments: each takes its money once, however often its message is delivered. Shows a transaction shared with the inbox,
-// statements that wait for an answer and statements that do not, retries, dead letters, a limit, a decorator of one's own, and
-// a handler that takes a whole batch at once.
+// Payments: each takes its money once, however often its message is delivered. It shows a transaction shared with the
+// inbox, statements with and without a result, and retries. It also shows dead letters, a limit, a user-defined
+// decorator, and a handler that takes a whole batch.
 
 #include <iostream>
 #include <span>
@@ -15,19 +15,19 @@ namespace {
 
 // {"account": "ada", "cents": 1250}: PostgreSQL reads the JSON, so that the program needs no parser.
 void charge(const Message& message, Context& ctx) {
-  // tx().exec() waits for the answer, since what comes next depends on it.
+  // tx().exec() waits for the result, because the next statement depends on it.
   const Rows taken = ctx.tx().exec(
       "UPDATE account SET cents = cents - ($1::jsonb->>'cents')::bigint "
       "WHERE name = $1::jsonb->>'account' AND cents >= ($1::jsonb->>'cents')::bigint",
       message.text());
-  // defer() does not: it goes out together with those of the other messages of the batch.
+  // defer() does not wait: the statement is sent together with those of the batch's other messages.
   ctx.defer(
       "INSERT INTO payment (account, cents, state) "
       "VALUES ($1::jsonb->>'account', ($1::jsonb->>'cents')::bigint, $2)",
       message.text(), taken.affected() == 1 ? "paid" : "declined");
 }
 
-// All refunds of a batch in one statement: the fastest way, where the work can be put so.
+// All refunds of a batch in one statement: the fastest way, if the work allows it.
 void refund(std::span<const Message> messages, Context& ctx) {
   std::vector<std::string_view> payloads;
   for (const Message& message : messages) payloads.push_back(message.text());
@@ -40,13 +40,13 @@ void refund(std::span<const Message> messages, Context& ctx) {
       payloads);
 }
 
-// A decorator of one's own. What PostgreSQL cannot read today (SQLSTATE class 22) it cannot read tomorrow: no retries.
+// A user-defined decorator. Data that PostgreSQL cannot read now (SQLSTATE class 22) will fail again: no retries.
 auto refuse_unreadable() {
   return around([](std::span<const Message> messages, Context&, const Next& next) {
     try {
       return next();
     } catch (const SqlError& error) {
-      // Of several messages one is to blame: let it be thrown, and the framework looks for it.
+      // If the batch has several messages, only one is the reason: rethrow, and the framework isolates it.
       if (messages.size() > 1 || !error.sqlstate.starts_with("22")) throw;
       return Outcome::dead_letter(error.what());
     }

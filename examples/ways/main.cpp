@@ -1,9 +1,9 @@
-// Two processes are given the same payments at the same moment. Which ways of paying keep the balance right?
+// Two processes get the same payments at the same moment. Which ways of paying keep the balance right?
 //
 //   TURNSTILE_POSTGRES_URL=postgresql://localhost/app ways
 //
-// Works in a schema of its own, turnstile_ways, which it makes and drops. Ends with 0 when the right ways kept the balance and the
-// wrong ones did not, else with 1; 2 says that it has no database.
+// It creates and drops its own schema, turnstile_ways. It exits with 0 if the right ways kept the balance and the wrong
+// ones did not, otherwise with 1. It exits with 2 without a database.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ constexpr const char* kTables =
     "CREATE TABLE turnstile_ways.payment (id text PRIMARY KEY, cents bigint NOT NULL);"
     "CREATE TABLE turnstile_ways.request (id text PRIMARY KEY, state text NOT NULL DEFAULT 'open')";
 
-/// Makes the schema, an account for each way, and the payments for it.
+/// Creates the schema, an account for each way, and the payments for it.
 std::vector<std::vector<Payment>> prepare(const std::string& url) {
   pqxx::connection connection{url};
   pqxx::nontransaction work{connection};
@@ -54,7 +54,7 @@ std::vector<std::vector<Payment>> prepare(const std::string& url) {
   return all;
 }
 
-/// One of the two processes: each payment at the same moment as the other.
+/// One of the two processes: it makes each payment at the same moment as the other.
 void pay_all(const std::string& url, std::size_t rank, Shared& shared,
              const std::vector<std::vector<Payment>>& payments) {
   Process me{url, rank, shared};
@@ -66,7 +66,7 @@ void pay_all(const std::string& url, std::size_t rank, Shared& shared,
   }
 }
 
-/// Whether both ended well. When one does not, the other, which would wait for it, is ended.
+/// Whether both ended well. If one fails, the other would wait for it, and is killed.
 bool run_both(const std::string& url, Shared& shared, const std::vector<std::vector<Payment>>& payments) {
   std::array<pid_t, kProcesses> processes{};
   for (std::size_t rank = 0; rank < kProcesses; ++rank) {
@@ -95,7 +95,7 @@ bool run_both(const std::string& url, Shared& shared, const std::vector<std::vec
   return well;
 }
 
-/// Prints the table. Whether each way came out as it must.
+/// Prints the table. Returns whether each way had the expected result.
 bool judge(const std::string& url, const Shared& shared) {
   pqxx::connection connection{url};
   pqxx::nontransaction work{connection};
@@ -127,7 +127,7 @@ int main() try {
     return 2;
   }
   Shared& shared = Shared::make();
-  const auto payments = prepare(url);  // leaves no connection open, which the processes would inherit
+  const auto payments = prepare(url);  // leaves no connection open that the processes would inherit
   const bool ended_well = run_both(url, shared, payments);
   const bool as_expected = ended_well && judge(url, shared);
   pqxx::connection connection{url};

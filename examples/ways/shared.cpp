@@ -25,6 +25,6 @@ void Shared::meet() {
     if (std::chrono::steady_clock::now() > deadline)
       throw std::runtime_error("the other process did not come within 30 s");
     std::this_thread::sleep_for(
-        std::chrono::microseconds(50));  // std::atomic::wait() wakes threads of one process only
+        std::chrono::microseconds(50));  // std::atomic::wait() wakes only threads of one process
   }
 }

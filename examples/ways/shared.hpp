@@ -1,5 +1,5 @@
 #pragma once
-// What the two processes share besides the database: memory in which they wait for one another and count.
+// The two processes share the database and this memory, in which they wait for each other and count.
 
 #include <array>
 #include <atomic>
@@ -10,10 +10,10 @@ inline constexpr std::size_t kMostWays = 16;
 
 class Shared {
  public:
-  /// In memory that this process and those that it forks have in common, until all of them have ended.
+  /// In memory that this process shares with the processes that it forks, until all of them have ended.
   static Shared& make();
 
-  /// Returns when all processes have come here as often as the caller has. Throws std::runtime_error when they do not within 30 s.
+  /// Returns when all processes have called it as often as the caller has. Throws std::runtime_error after 30 s.
   void meet();
   /// How many payments each process has applied, by way.
   std::array<std::array<std::atomic<int>, kProcesses>, kMostWays> applied{};

@@ -28,8 +28,8 @@ void note_and_withdraw(pqxx::connection& connection, const Payment& payment) {
   work.commit();
 }
 
-// Wrong: between the look and the act there is a gap. In production it is short, and found by whoever has enough requests; here
-// the processes wait in it for each other, so that it is found each time.
+// Wrong: there is a gap between the check and the change. In production it is short, but with enough requests some fall
+// into it. Here the processes wait in it for each other, so that both always do.
 bool check_then_act(Process& me, const Payment& payment) {
   if (is_noted(me.connection, payment)) return false;
   me.shared.meet();
@@ -37,7 +37,7 @@ bool check_then_act(Process& me, const Payment& payment) {
   return true;
 }
 
-// Wrong: the lock closes the gap for the threads of this process. The other process has a lock of its own.
+// Wrong: the lock closes the gap only for the threads of this process. The other process has a lock of its own.
 bool in_process_lock(Process& me, const Payment& payment) {
   const std::lock_guard held{me.mutex};
   if (is_noted(me.connection, payment)) return false;
@@ -84,7 +84,7 @@ bool state_machine(Process& me, const Payment& payment) {
   });
 }
 
-// The withdrawal is part of the guard: what was read, less the payment, where it still is what was read.
+// The withdrawal is part of the guard: it sets the balance that was read, less the payment, if the row has not changed.
 bool optimistic_lock(Process& me, const Payment& payment) {
   pqxx::work work{me.connection};
   auto tx = postgres::borrow(work);
@@ -113,7 +113,7 @@ Process::Process(const std::string& url, std::size_t rank, Shared& with)
       shared(with),
       store(postgres::open_store({.url = Secret(url), .schema = kSchema, .connections = 1})) {
   pqxx::nontransaction{connection}.exec("SET search_path = turnstile_ways");
-  // Each process reads a partition of its own; what makes a payment the same is its id, wherever it comes from.
+  // Each process reads its own partition. The id identifies a payment, independently of its origin.
   const TopicPartition at{"payments", static_cast<std::int32_t>(rank)};
   scope.handler = store->register_handler("pay");
   scope.fence = store->claim_partitions("ways", {&at, 1}, std::chrono::seconds(5)).at(0).fence;

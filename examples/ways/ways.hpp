@@ -1,6 +1,6 @@
 #pragma once
-// The ways in which a payment that two processes are given is taken from an account: two wrong ones, and those that are known to
-// be right.
+// Ways to take a payment from an account when two processes get it: two wrong ones, and several that are known to be
+// right.
 
 #include <memory>
 #include <mutex>
@@ -15,14 +15,14 @@
 inline constexpr const char* kSchema = "turnstile_ways";
 inline constexpr int kPayments = 20;
 inline constexpr int kCents = 100;       ///< each payment
-inline constexpr int kBalance = 10'000;  ///< of each account, before
+inline constexpr int kBalance = 10'000;  ///< of each account, at first
 
-/// What both processes are given, as by a browser that sends a form twice, or by a message that is delivered twice.
+/// Both processes get it, as from a browser that sends a form twice, or as a message that is delivered twice.
 struct Payment {
   std::string account;
   int number = 0;
-  std::string token;     ///< for the way of the one-time token
-  int version_read = 0;  ///< for the optimistic lock: the account as it was when the payment was made out
+  std::string token;     ///< for the one-time token
+  int version_read = 0;  ///< for the optimistic lock: the account when the payment was made
   int balance_read = 0;
   [[nodiscard]] std::string id() const { return account + "-" + std::to_string(number); }
 };
@@ -33,7 +33,7 @@ struct Process {
 
   pqxx::connection connection;
   Shared& shared;
-  std::mutex mutex;  ///< for the way of the in-process lock
+  std::mutex mutex;  ///< for the in-process lock
   std::shared_ptr<turnstile::InboxStore> store;
   std::unique_ptr<turnstile::InboxSession> session;
   turnstile::InboxScope scope;
@@ -41,7 +41,8 @@ struct Process {
 
 struct Way {
   const char* name;  ///< also of its account
-  bool right;        ///< whether the balance must come out right; of the wrong ones, that it must not
+  /// Whether the balance must be right at the end; for the wrong ways it must be wrong.
+  bool right;
   bool (*pay)(Process& me, const Payment& payment);  ///< whether this process applied it
 };
 

@@ -1,5 +1,6 @@
 #pragma once
-// What makes settings wrong, apart from how they are written: names, addresses, and relations between settings.
+// Checks the meaning of settings: names, addresses, and relations between settings. Their form is checked when they are
+// read.
 
 #include <cstdint>
 #include <map>

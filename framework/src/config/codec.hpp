@@ -1,5 +1,5 @@
 #pragma once
-// How a setting of each type is read from the file or the environment, written back as TOML, and described. A codec has
+// How a setting of each type is read from the file or the environment, written as TOML, and described. A codec has
 //
 //   using Value = …;
 //   static Problem read(const ConfigValue& value, Value& into);   // `into` is changed only on success

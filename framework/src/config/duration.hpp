@@ -1,5 +1,5 @@
 #pragma once
-// Durations as people write them: "100ms", "30s", "5m", "2h", "7d".
+// Durations in text form: "100ms", "30s", "5m", "2h", "7d".
 
 #include <chrono>
 #include <string>

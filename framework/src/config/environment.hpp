@@ -1,5 +1,5 @@
 #pragma once
-// Settings from environment variables, laid over what the file says.
+// Settings from environment variables, which override the file.
 
 #include <set>
 #include <string>

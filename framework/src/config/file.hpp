@@ -1,5 +1,5 @@
 #pragma once
-// The sections of the file, read into the settings.
+// Reads the sections of the file into the settings.
 
 #include <string>
 #include <vector>

@@ -1,6 +1,7 @@
 #pragma once
-// The table of all settings: one line for each, with its name, how it is read and written, its default, where it is kept, and a sentence
-// about it. The file, the environment, merging, defaults, `turnstile config` and docs/reference/configuration.md are made from it.
+// The table of all settings. Each line has a setting's name, its reader and writer, its default, its member, and a
+// sentence about it. The file, the environment, merging, defaults, `turnstile config` and
+// docs/reference/configuration.md are made from it.
 
 #include <optional>
 #include <span>

@@ -1,4 +1,5 @@
-// The configuration from outside: a file, and the process's environment. What they say is read by the core.
+// Loads the configuration from outside: a file, and the process's environment. The pure files of this folder parse the
+// contents.
 
 #include <unistd.h>
 

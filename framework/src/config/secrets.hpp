@@ -1,5 +1,5 @@
 #pragma once
-// What must never be printed, logged or quoted in an error.
+// Values that must never be printed, logged or quoted in an error.
 
 #include <map>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// Guesses what a misspelt word was meant to be.
+// Guesses the intended word for a misspelt one.
 
 #include <optional>
 #include <span>

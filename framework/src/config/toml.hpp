@@ -1,5 +1,5 @@
 #pragma once
-// The one place that knows the TOML library: a text becomes a tree of our own.
+// Converts a text to a tree of the framework's types. The only place that knows the TOML library.
 
 #include <map>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
-// What a topic's settings come to when code, configuration and defaults are laid over one another: nothing optional
-// is left. Made once at start by plan_topic(), read by all threads.
+// The effective settings of a topic, from code, configuration and defaults. No member is optional, except where absence
+// has a meaning. plan_topic() makes it once at the start, and all threads read it.
 
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 #pragma once
-// One setting as it was written, in the file or in an environment variable, and its reading into the type that the
-// program works with. Each reader answers nothing, or a sentence that follows the setting's name: "must be …".
+// A setting as it is written in the file or in an environment variable, and its conversion to the program's type. Each
+// reader returns nothing, or a sentence that follows the setting's name: "must be …".
 
 #include <chrono>
 #include <cstdint>
