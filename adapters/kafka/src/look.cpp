@@ -37,7 +37,7 @@ std::string create_command(const std::string& topic, const std::string& brokers)
 /// again.
 void compare_retention(const Config& config, const std::string& topic, const TopicSettings& settings,
                        const TopicInfo& info, Findings& findings) {
-  if (settings.mode == Mode::at_least_once || settings.mode == Mode::sequence) return;  // these modes store no ids
+  if (settings.mode && !keeps_ids(*settings.mode)) return;
   const std::string subject = "retention of " + topic;
   const auto stay = longest_stay(info.retention, info.segment);
   const auto enough = keep_ids_by_default(info.retention, info.segment);

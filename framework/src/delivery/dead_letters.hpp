@@ -21,7 +21,7 @@ struct DeadLetter {
 };
 
 /// The record for the dead letter topic: unchanged payload, key and headers, with headers that tell why.
-OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, const DeadLetter& death);
+OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, const DeadLetter& letter);
 
 class DeadLetters {
  public:
@@ -41,7 +41,7 @@ class DeadLetters {
   /// If the offset is the id, these are all dead letters: such a record could take effect, and so could its dead
   /// letter, under another offset. Throws what the store throws.
   void find(OwnedPartition& place, const TopicPlan& plan, HandlerId handler, Offset first) const;
-  enum class Buried : std::uint8_t {
+  enum class Kept : std::uint8_t {
     sent,    ///< sent to the dead letter topic; a row is stored if there is a store
     parked,  ///< only a row is stored
     /// Only a row is stored, although there is a dead letter topic: the message was a dead letter too often.
@@ -49,8 +49,8 @@ class DeadLetters {
     before,  ///< it had a row: this record was dead-lettered in an earlier run
   };
   /// Throws BrokerError, Fenced, StoreUnavailable, SqlError. After an exception the message must not be settled.
-  Buried bury(const Message& message, const std::optional<MessageId>& id, const OwnedPartition& place,
-              const TopicPlan& plan, HandlerId handler, const DeadLetter& death);
+  Kept keep(const Message& message, const std::optional<MessageId>& id, const OwnedPartition& place,
+            const TopicPlan& plan, HandlerId handler, const DeadLetter& letter);
 
  private:
   std::shared_ptr<BrokerProducer> producer_;

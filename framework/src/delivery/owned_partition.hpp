@@ -31,14 +31,14 @@ struct SettledOffsets {
 
 struct OwnedPartition {
   TopicPartition at;
-  std::optional<Fence> fence;  ///< absent in mode none
+  std::optional<Fence> fence;  ///< absent in mode at_least_once
   std::int32_t incarnation = 0;
   std::shared_ptr<const std::set<Offset>> dead{};  ///< what is not run again, see DeadLetters::find(); may be null
   /// Mode leased: what is read again although it was settled before the database went back to an earlier time. Where the database has no
   /// record of such a message, it may have taken effect all the same. May be null.
   std::shared_ptr<const SettledOffsets> in_doubt{};
   std::optional<Fence>
-      guard{};  ///< under which trials are recorded: `fence`, or in mode none that of the store, if there is one
+      guard{};  ///< under which trials are recorded: `fence`, or in mode at_least_once that of the store, if there is one
   SuspicionPtr suspicion{};  ///< null: the last owner has released the partition
 
   [[nodiscard]] bool is_dead(Offset offset) const { return dead && dead->contains(offset); }

@@ -1,5 +1,5 @@
 #pragma once
-// Mode none: handlers run without a transaction.
+// Mode at_least_once: handlers run without a transaction.
 
 #include <optional>
 #include <span>

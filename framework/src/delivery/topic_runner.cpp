@@ -41,7 +41,7 @@ UnitResult TopicRunner::run(std::span<const Work> works, const OwnedPartition& p
   return recorded ? run_recorded(works, place, session, watch, alone) : run_mode(works, place, session, watch);
 }
 
-/// The record goes before the handlers: whoever finds it knows what ran. Without it nothing starts, but in mode none, which does without
+/// The record goes before the handlers: whoever finds it knows what ran. Without it nothing starts, but in mode at_least_once, which does without
 /// the store.
 UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPartition& place, InboxSession* session,
                                      RunState& watch, bool alone) {

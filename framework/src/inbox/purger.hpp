@@ -28,7 +28,7 @@ class Retention {
   }
 
   /// Declares the duration, and stores the answer. Thread-safe.
-  void say(InboxStore& store) {
+  void declare(InboxStore& store) {
     const KeptIds kept = store.keep_ids(handler_, keep_for_);
     kept_for_.store(kept.kept_for ? kept.kept_for->count() : kForEver, std::memory_order_relaxed);
     if (!kept.all_since) return;

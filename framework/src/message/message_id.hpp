@@ -19,7 +19,7 @@ struct MissingId {
   std::string why;
 };
 
-/// header:NAME | key | json:/pointer | cloudevents | offset | request. A value; several threads may read it.
+/// header:NAME | key | json:/pointer | cloudevents | offset. A value; several threads may read it.
 ///
 /// If an id is not a single text of the record, these values are hashed (each number in eight bytes, the least
 /// significant first):
