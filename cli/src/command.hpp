@@ -4,11 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <string>
 
 #include "exit_code.hpp"
 #include "turnstile/config.hpp"
+#include "turnstile/error.hpp"
 
 namespace turnstile::cli {
 
@@ -28,13 +28,13 @@ struct Command {
 };
 
 /// The command line has the right form, but a wrong meaning: exit code 2.
-struct UsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct UsageError : Error {
+  explicit UsageError(const std::string& message) : Error(Code::usage, message) {}
 };
 
 /// The action would do more harm than good: exit code 4.
-struct Refusal : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct Refusal : Error {
+  explicit Refusal(const std::string& message) : Error(Code::operation_refused, message) {}
 };
 
 // One function for each verb, in its own file. `command` must outlive the parsing and the run.

@@ -25,16 +25,20 @@ constexpr std::size_t kShown = 60;
   constexpr std::chrono::seconds kLookUp{3};
   const std::string snapshots = topic + ".snapshots";
   if (kafka::open_broker(require_kafka(config), nullptr)->describe(snapshots, kLookUp)) {
-    throw Error(fmt::format(
-        "the token log {} at {} was deleted: its snapshots, {}, are still there. Members that ran have halted; stop all "
-        "members of the domain and start them again: the first one makes the topic, without the limits that operators had set",
-        topic, brokers, snapshots));
+    throw Error(
+        Code::token_log_deleted,
+        fmt::format(
+            "the token log {} at {} was deleted: its snapshots, {}, are still there. Members that ran have halted; stop all "
+            "members of the domain and start them again: the first one makes the topic, without the limits that operators had set",
+            topic, brokers, snapshots));
   }
-  throw Error(fmt::format(
-      "there is no token log {} at {} (its name: {}). The first consumer with a limit over the cluster creates it "
-      "when it starts: start one. If the consumers' log has another name, write [limits] topic or "
-      "[kafka] \"group.id\" as they have it, or give --topic NAME",
-      topic, brokers, why));
+  throw Error(
+      Code::not_found,
+      fmt::format(
+          "there is no token log {} at {} (its name: {}). The first consumer with a limit over the cluster creates it "
+          "when it starts: start one. If the consumers' log has another name, write [limits] topic or "
+          "[kafka] \"group.id\" as they have it, or give --topic NAME",
+          topic, brokers, why));
 }
 
 std::string lease_end(std::int64_t ends_ms, std::int64_t now_ms) {

@@ -168,10 +168,12 @@ std::chrono::milliseconds parse_timeout(const std::string& text) {
   const auto nearest = nearest_limiter(view, options.name);
   std::string known;
   for (const auto& entry : view.limiters) known += (known.empty() ? "" : ", ") + one_line(entry.limiter, kShown);
-  throw Error(fmt::format(
-      "no limiter \"{}\" in {}{}; {}{}", one_line(options.name, kShown), reader.name(),
-      nearest ? fmt::format(" (did you mean \"{}\"?)", one_line(*nearest, kShown)) : "",
-      known.empty() ? "there is none: no running member has a limit, and none is set" : "there are: " + known, remedy));
+  throw Error(Code::limiter_unknown,
+              fmt::format("no limiter \"{}\" in {}{}; {}{}", one_line(options.name, kShown), reader.name(),
+                          nearest ? fmt::format(" (did you mean \"{}\"?)", one_line(*nearest, kShown)) : "",
+                          known.empty() ? "there is none: no running member has a limit, and none is set"
+                                        : "there are: " + known,
+                          remedy));
 }
 
 /// "by configuration (the lowest)"
@@ -218,10 +220,12 @@ Exit change(const Global& global, const Options& options, std::optional<std::int
   const bool nothing_to_do = !limit && !before->set;
   if (!nothing_to_do && !reader->set_limit(options.name, limit, timeout)) {
     const auto& why = reader->why_not_written();
-    throw BrokerError(fmt::format(
-        "limiter \"{}\": it was not read back from {} within {}{}. It may yet come to hold; look with: turnstile limits list",
-        one_line(options.name, kShown), reader->name(), duration(timeout),
-        why.empty() ? "" : " (writing failed: " + why + ")"));
+    throw BrokerError(
+        Code::token_log_silent,
+        fmt::format(
+            "limiter \"{}\": it was not read back from {} within {}{}. It may yet come to hold; look with: turnstile limits list",
+            one_line(options.name, kShown), reader->name(), duration(timeout),
+            why.empty() ? "" : " (writing failed: " + why + ")"));
   }
   const PermitsView now = reader->permits();
   const auto* after = find(now, options.name);

@@ -115,11 +115,13 @@ void read_to_time(TokenReader& reader, std::int64_t time_ms) {
 
 [[noreturn]] void fail_cut_off(const TokenReader& reader, std::int64_t first_ms, const std::string& asked) {
   const auto from = reader.known_from();
-  throw Error(fmt::format(
-      "{}: who held what {} is not known any more: the log was cut off, as it is each time the members agree on a snapshot, and begins at position {} ({}). {}",
-      reader.name(), asked, reader.begin(), when_or_unknown(first_ms),
-      from ? fmt::format("The first that can be told is position {}", *from)
-           : "No snapshot that it goes on from is left, so nothing can be told"));
+  throw Error(
+      Code::not_found,
+      fmt::format(
+          "{}: who held what {} is not known any more: the log was cut off, as it is each time the members agree on a snapshot, and begins at position {} ({}). {}",
+          reader.name(), asked, reader.begin(), when_or_unknown(first_ms),
+          from ? fmt::format("The first that can be told is position {}", *from)
+               : "No snapshot that it goes on from is left, so nothing can be told"));
 }
 
 Exit print_replay(const Global& global, const Options& options, const TokenReader& reader) {
@@ -150,7 +152,8 @@ Exit replay(const Global& global, const Options& options) {
     const std::int64_t first_ms = first ? first->time_ms : 0;
     if (const auto* position = std::get_if<std::int64_t>(&point)) {
       if (*position >= reader.end()) {
-        throw Error(fmt::format("{} has no position {}: {}", reader.name(), *position,
+        throw Error(Code::not_found,
+                    fmt::format("{} has no position {}: {}", reader.name(), *position,
                                 reader.end() == 0 ? "it is empty" : fmt::format("its last is {}", reader.end() - 1)));
       }
       if (!reader.known_from() || *position < *reader.known_from())

@@ -122,7 +122,8 @@ class Replayer {
   /// Throws BrokerError, StoreUnavailable. Records that were reported as replayed are published.
   Exit one(const Options& options) {
     const auto dead = admin_.load_dead(options.number);
-    if (!dead) throw Error(fmt::format("there is no dead letter {}; see: turnstile dlq list", options.number));
+    if (!dead)
+      throw Error(Code::not_found, fmt::format("there is no dead letter {}; see: turnstile dlq list", options.number));
     if (dead->summary.replayed_at && !options.again) {
       throw Refusal(fmt::format("dead letter {} was replayed already, {}; say --again to publish it once more",
                                 options.number, when(*dead->summary.replayed_at)));
@@ -198,7 +199,8 @@ class Replayer {
   std::int32_t partitions_of(const std::string& topic) {
     if (const auto known = partitions_.find(topic); known != partitions_.end()) return known->second;
     const auto info = broker_->describe(topic, kLookUp);
-    if (!info) throw CannotBeSent(fmt::format("topic {} does not exist: create it, then replay", topic));
+    if (!info)
+      throw CannotBeSent(Code::topic_missing, fmt::format("topic {} does not exist: create it, then replay", topic));
     return partitions_[topic] = info->partitions;
   }
 
@@ -222,14 +224,17 @@ class Replayer {
   void publish(const postgres::DeadRecord& dead) {
     const auto& summary = dead.summary;
     if (summary.from.at.topic.empty()) {
-      throw CannotBeSent(fmt::format("dead letter {}: the table no longer knows its topic, and it cannot be sent back",
+      throw CannotBeSent(Code::operation_refused,
+                         fmt::format("dead letter {}: the table no longer knows its topic, and it cannot be sent back",
                                      summary.number));
     }
     if (dead.damage) {
-      throw CannotBeSent(fmt::format(
-          "dead letter {}: {}. It is not sent, since it would not be the message that died; correct header_names, "
-          "header_values and record_timestamp in the table dead",
-          summary.number, *dead.damage));
+      throw CannotBeSent(
+          Code::operation_refused,
+          fmt::format(
+              "dead letter {}: {}. It is not sent, since it would not be the message that died; correct header_names, "
+              "header_values and record_timestamp in the table dead",
+              summary.number, *dead.damage));
     }
     if (!producer_) producer_ = broker_->open_producer();
     OwnedMessage message = republished(dead, partitions_of(summary.from.at.topic));
@@ -251,7 +256,7 @@ class Replayer {
     try {
       if (!admin_.mark_replayed(summary.number, again_, [&] { sent = producer_->send(message); })) return std::nullopt;
     } catch (const BrokerError& e) {
-      if (all_ && still_answers(summary.from.at.topic)) throw CannotBeSent(e.what());
+      if (all_ && still_answers(summary.from.at.topic)) throw CannotBeSent(e.code(), e.what());
       throw;
     }
     return sent;
@@ -266,8 +271,8 @@ class Replayer {
     try {
       sent = producer_->send(message);
     } catch (const BrokerError& e) {
-      throw BrokerError(fmt::format("dead letter {}: {}. Published twice it would run twice, and {}", summary.number,
-                                    e.what(), how_to_settle(summary)));
+      throw BrokerError(e.code(), fmt::format("dead letter {}: {}. Published twice it would run twice, and {}",
+                                              summary.number, e.what(), how_to_settle(summary)));
     }
     try {
       admin_.finish_replay(summary.number);
@@ -366,7 +371,7 @@ void require_reason(const std::string& reason) {
 Exit settle(const Global& global, const Options& options) {
   auto admin = open_admin(load_settings(global));
   if (!admin.load_dead(options.number))
-    throw Error(fmt::format("there is no dead letter {}; see: turnstile dlq list", options.number));
+    throw Error(Code::not_found, fmt::format("there is no dead letter {}; see: turnstile dlq list", options.number));
   if (!admin.finish_replay(options.number))
     throw Refusal(
         fmt::format("dead letter {} is not in doubt: no replay of it has begun without an end", options.number));

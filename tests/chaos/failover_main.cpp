@@ -198,7 +198,7 @@ int load(const Config& config, const std::string& topic, int rate, bool numbered
   const auto send = [&](const std::vector<OwnedMessage>& messages) {
     BrokerSender& sender = numbering ? static_cast<BrokerSender&>(*numbering) : *plain;
     for (const auto& fate : sender.send(messages)) {
-      if (fate.kind != BrokerSender::Fate::Kind::sent) throw Error("not sent: " + fate.why);
+      if (fate.kind != BrokerSender::Fate::Kind::sent) throw Error(Code::kafka_refused, "not sent: " + fate.why);
     }
     records += static_cast<std::int64_t>(messages.size());
   };
@@ -227,7 +227,7 @@ Pipeline in_mode(Pipeline pipeline, const std::string& mode) {
   if (mode == "numbered") return std::move(pipeline) | numbered();
   if (mode == "leased") return std::move(pipeline) | leased(10s) | ordered_by(Order::key);
   if (mode == "rerun") return std::move(pipeline) | leased(10s) | on_unknown(UnknownPolicy::rerun);
-  throw Error("no mode " + mode);
+  throw Error(Code::usage, "no mode " + mode);
 }
 
 int consume(const Config& config, const std::string& topic, const std::string& schema, const std::string& mode,

@@ -61,10 +61,10 @@ TEST_F(LimiterPostgres, the_database_goes_away_and_comes_back_with_one_line_each
   ASSERT_TRUE(held);
   proxy_->cut(true);
   EXPECT_FALSE(acquire(limiter, 1'000ms)) << "no new permits meanwhile";
-  EXPECT_EQ(said("cannot be used: no new permits until it can"), 1);
+  EXPECT_EQ(said("cannot be used. No new permits are given until it can"), 1);
   proxy_->cut(false);
   EXPECT_TRUE(acquire(limiter));
-  EXPECT_EQ(said("cannot be used: no new permits until it can"), 1);
+  EXPECT_EQ(said("cannot be used. No new permits are given until it can"), 1);
   EXPECT_TRUE(eventually([&] { return said("answers again") == 1; }));
 }
 

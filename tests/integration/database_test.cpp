@@ -67,8 +67,8 @@ class OwnPostgres {
 };
 
 constexpr const char* kAway =
-    "the database cannot be used, so handlers that need it do not start until it can; polling goes on";
-constexpr const char* kBack = "the database answers again: going on";
+    "PostgreSQL cannot be used. Handlers that need it start again once it answers; polling continues";
+constexpr const char* kBack = "PostgreSQL answers again, and handlers start again";
 
 void expect_settled(World& world, std::int64_t distinct, const Running& consumer) {
   EXPECT_TRUE(eventually([&] { return world.effects().distinct == distinct; }, 60s))
@@ -136,7 +136,7 @@ TEST(Database, may_hang_and_the_process_ends_in_time) {
     EXPECT_EQ(code, 0) << world.output();
     EXPECT_LT(took, twice ? 6'300ms : 8'000ms) << world.output();
   }
-  EXPECT_EQ(world.output().find("no broker took our leave"), std::string::npos) << "Kafka does not hang\n"
+  EXPECT_EQ(world.output().find("could not leave its group"), std::string::npos) << "Kafka does not hang\n"
                                                                                 << world.output();
 }
 

@@ -261,7 +261,7 @@ TEST(Requests, keep_their_session_while_the_database_is_away) {
   proxy.cut(true);
   const std::string last = heartbeat();
   send("meanwhile");
-  EXPECT_TRUE(eventually([&] { return says("no heartbeat could be sent"); }));
+  EXPECT_TRUE(eventually([&] { return says("its heartbeat could not be sent"); }));
   EXPECT_EQ(heartbeat(), last);
   proxy.cut(false);
   EXPECT_TRUE(eventually([&] { return says("heartbeats go on"); }));

@@ -32,10 +32,11 @@ void SharedLog::trim(tokens::Position below) {
 }
 
 void ProcessLog::must_be_reached() const {
-  if (world_.schedule.now() < process_.cut_until()) throw BrokerError("the token log cannot be reached");
+  if (world_.schedule.now() < process_.cut_until())
+    throw BrokerError(Code::kafka_unavailable, "the token log cannot be reached");
   if (world_.has(Fault::snapshots_unread) && process_.random().chance(30)) {
     world_.mark(Mark::snapshot_unread);
-    throw BrokerError("the token log did not answer in time");
+    throw BrokerError(Code::kafka_unavailable, "the token log did not answer in time");
   }
 }
 

@@ -17,7 +17,7 @@ namespace {
 struct NotKept {};
 
 struct CannotKeep : Error {
-  using Error::Error;
+  explicit CannotKeep(const std::string& message) : Error(Code::response_not_kept, message) {}
 };
 
 /// Lets an effect publish messages, but not reply: its response is the reply.
@@ -80,10 +80,10 @@ void Endpoint::answer_to(const std::string& key, const httplib::Request& request
   } catch (const CannotKeep& cannot) {
     tell_failure(request, response, cannot.what());
   } catch (const StoreUnavailable& away) {
-    note_away(away.what());
+    note_away(away);
     return tell_nothing_known(response);
   } catch (const StoreBusy& busy) {
-    options_.log->warn("{}: answered with 503: {}", place(request), busy.what());
+    log_warning(*options_.log, Code::store_busy, place(request) + ": answered with 503: " + busy.what());
     tell_nothing_known(response);
   }
   note_back();
@@ -137,8 +137,9 @@ void Endpoint::replay(const Once& once, const httplib::Request& request, httplib
   } else if (!once.response) {
     response.status = 204;
   } else if (is_newer(*once.response)) {
-    options_.log->error("{}: answered with 500: its response was kept by a newer version, which this one cannot read",
-                        place(request));
+    log_error(*options_.log, Code::response_unreadable,
+              place(request) +
+                  ": answered with 500: a newer version of Turnstile stored its response, and this one cannot read it");
     return set_problem(
         response, 500,
         "the request took effect before; its response cannot be read here, so ask another server for it");
@@ -151,7 +152,8 @@ void Endpoint::replay(const Once& once, const httplib::Request& request, httplib
 }
 
 void Endpoint::tell_failure(const httplib::Request& request, httplib::Response& response, const std::string& why) {
-  options_.log->error("{}: answered with 500, and what this request did was rolled back: {}", place(request), why);
+  log_error(*options_.log, Code::response_not_kept,
+            place(request) + ": answered with 500, and what this request did was rolled back: " + why);
   set_problem(response, 500,
               "the response could not be kept, so the request took no effect; the log of the server says why");
 }
@@ -163,9 +165,10 @@ void Endpoint::tell_nothing_known(httplib::Response& response) const {
               options_.retry_after);
 }
 
-void Endpoint::note_away(const std::string& why) {
-  if (!away_.exchange(true))
-    options_.log->warn("handler '{}': answers with 503 until PostgreSQL is back: {}", handler_, why);
+void Endpoint::note_away(const StoreUnavailable& why) {
+  if (away_.exchange(true)) return;
+  log_warning(*options_.log, why.code(),
+              "handler '" + handler_ + "': answers with 503 until PostgreSQL is back: " + why.what());
 }
 
 void Endpoint::note_back() {

@@ -6,6 +6,7 @@
 
 #include "kept.hpp"
 #include "key.hpp"
+#include "turnstile/error.hpp"
 #include "turnstile/http/idempotent.hpp"
 
 namespace turnstile::http {
@@ -40,7 +41,7 @@ class Endpoint {
   void replay(const Once& once, const httplib::Request& request, httplib::Response& response);
   void tell_failure(const httplib::Request& request, httplib::Response& response, const std::string& why);
   void tell_nothing_known(httplib::Response& response) const;
-  void note_away(const std::string& why);
+  void note_away(const StoreUnavailable& why);
   void note_back();
   [[nodiscard]] std::string place(const httplib::Request& request) const;
 

@@ -6,6 +6,7 @@
 
 #include "consumer.hpp"
 #include "partition_list.hpp"
+#include "turnstile/log.hpp"
 
 namespace turnstile::kafka {
 namespace {
@@ -21,7 +22,8 @@ void KafkaConsumer::on_rebalance(rd_kafka_resp_err_t code, rd_kafka_topic_partit
   try {
     if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) return assign(list);
     if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) return revoke(list);
-    client_->logger().error("{} The rebalance failed; waiting for the next.", explain(code, "", client_->where()));
+    log_error(client_->logger(), Code::rebalance_failed,
+              explain(code, "", client_->where()) + " The rebalance failed; waiting for the next.");
     revoke(list);
   } catch (...) {
     fail(std::current_exception());
@@ -49,6 +51,7 @@ void KafkaConsumer::separate_queue(const TopicPartition& at) {
   Queue queue{rd_kafka_queue_get_partition(client_->handle(), at.topic.c_str(), at.partition)};
   if (!queue)
     throw BrokerError(
+        Code::librdkafka_message,
         fmt::format("kafka: {}[{}]: librdkafka gives no queue for the partition", at.topic, at.partition));
   rd_kafka_queue_forward(queue.get(), nullptr);
   bell_->listen_to(queue.get());

@@ -8,17 +8,23 @@
 #include <string_view>
 #include <thread>
 
+#include "error_code.hpp"
+#include "turnstile/log.hpp"
+
 namespace turnstile::kafka {
 namespace {
 
 // SaslHandshake, ApiVersions, SaslAuthenticate: a broker that answers only these has not accepted the client yet.
 bool is_greeting(int16_t api) { return api == 17 || api == 18 || api == 36; }
 
-spdlog::level::level_enum severity(int syslog_level) {
-  if (syslog_level <= 2) return spdlog::level::critical;
-  if (syslog_level == 3) return spdlog::level::err;
-  if (syslog_level == 4) return spdlog::level::warn;
-  return syslog_level <= 6 ? spdlog::level::info : spdlog::level::debug;
+constexpr int kDebug = 7;
+
+/// By the numbers of syslog: 3 is an error, 4 a warning, 6 an information.
+void log_at(spdlog::logger& logger, int severity, const std::string& text) {
+  if (severity <= 3) log_error(logger, Code::librdkafka_message, text);
+  else if (severity == 4) log_warning(logger, Code::librdkafka_message, text);
+  else if (severity <= 6) logger.info(text);
+  else logger.debug(text);
 }
 
 ClientState& state_of(void* opaque) { return *static_cast<ClientState*>(opaque); }
@@ -116,10 +122,11 @@ Client::~Client() {
   logger().info("kafka {}: waiting up to {} s for librdkafka's threads to end", state_->brokers,
                 kLongestEnd.count() / 1000);
   if (ending->wait(kLongestEnd - kQuietEnd)) return;
-  logger().warn(
-      "kafka {}: librdkafka {} does not end its threads (2.0.2 does not where a topic that it consumed was deleted): they are left "
-      "behind until the process ends. Nothing is lost.",
-      state_->brokers, rd_kafka_version_str());
+  log_warning(
+      logger(), Code::kafka_shutdown_incomplete,
+      fmt::format("kafka {}: librdkafka {} did not end its threads (2.0.2 does not, if a topic that it consumed was "
+                  "deleted). They run until the process ends. Nothing is lost.",
+                  state_->brokers, rd_kafka_version_str()));
 }
 
 std::string ClientState::last_failure() const {
@@ -145,7 +152,8 @@ void ClientState::answered() noexcept {
 
 void ClientState::failed(rd_kafka_resp_err_t code, const char* reason) noexcept try {
   if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
-    if (!down.exchange(true)) logger->error("{} Still trying", explain(code, last_failure(), where()));
+    if (!down.exchange(true))
+      log_error(*logger, code_of(code), explain(code, last_failure(), where()) + " Still trying");
   } else {
     logger->debug("kafka {}: {}: {}", brokers, rd_kafka_err2name(code), reason);
     std::lock_guard lock(failure_mutex);
@@ -159,13 +167,12 @@ void ClientState::failed(rd_kafka_resp_err_t code, const char* reason) noexcept 
 
 void ClientState::log(int level, const char* facility, const char* text) noexcept try {
   const std::string_view what = facility;
-  auto severity_here = severity(level);
   if (what == "CONFWARN" &&
       std::string_view(text).find(" property and will be ignored by this") != std::string_view::npos)
     return;  // the same section of settings serves consumer and producer
   // Broken connections also reach the error callback, which logs each change of state once.
-  if (what == "FAIL" || what == "ERROR") severity_here = spdlog::level::debug;
-  logger->log(severity_here, "librdkafka {}: {}", facility, text);
+  if (what == "FAIL" || what == "ERROR") level = kDebug;
+  log_at(*logger, level, fmt::format("librdkafka {}: {}", facility, text));
 } catch (...) {
 }
 

@@ -6,9 +6,11 @@
 #include <array>
 #include <utility>
 
+#include "error_code.hpp"
 #include "partition_list.hpp"
 #include "records.hpp"
 #include "topics.hpp"
+#include "turnstile/log.hpp"
 
 namespace turnstile::kafka {
 namespace {
@@ -86,8 +88,9 @@ void KafkaConsumer::serve_record(const rd_kafka_message_t& record) {
   }
   // Each partition gets its own queue before it is fetched, so no record should arrive here. Such a record would be out
   // of order among the records that were taken already, and must not be lost.
-  client_->logger().warn("kafka: {}[{}]@{} came outside its partition's queue: reading the partition again from there",
-                         topic, record.partition, record.offset);
+  log_warning(client_->logger(), Code::librdkafka_message,
+              fmt::format("kafka: {}[{}]@{} came outside its partition's queue: reading the partition again from there",
+                          topic, record.partition, record.offset));
   seek({{topic, record.partition}, record.offset});
 }
 
@@ -217,11 +220,13 @@ void KafkaConsumer::on_committed(rd_kafka_resp_err_t code, const rd_kafka_topic_
   if (for_good(code)) return fail_for_good(code, "committing offsets", topic);
   if (last_commit_error_ == rd_kafka_err2name(code)) return;
   last_commit_error_ = rd_kafka_err2name(code);
-  client_->logger().warn(
-      "{} The group's offsets{} were not committed; trying again. Until that succeeds, messages from there on come again after a "
-      "restart.",
-      explain(code, client_->last_failure(), client_->where(topic)),
-      bad ? fmt::format(" of {}[{}] (up to {})", bad->topic, bad->partition, bad->offset) : "");
+  log_warning(
+      client_->logger(), Code::offsets_not_committed,
+      fmt::format(
+          "{} The group's offsets{} were not committed; retrying. Until that succeeds, messages from there on are "
+          "delivered again after a restart.",
+          explain(code, client_->last_failure(), client_->where(topic)),
+          bad ? fmt::format(" of {}[{}] (up to {})", bad->topic, bad->partition, bad->offset) : ""));
 } catch (...) {
   fail(std::current_exception());
 }
@@ -289,8 +294,10 @@ void KafkaConsumer::leave_group() {
     return false;
   };
   if (!refused && wait_for("the broker to let this member leave the group", kLeaveTimeout, left_group)) return;
-  client_->logger().warn("kafka: {}; the others take over when the session ends",
-                         refused ? rd_kafka_error_string(refused.get()) : "no broker took our leave in time");
+  log_warning(client_->logger(), Code::kafka_shutdown_incomplete,
+              fmt::format("kafka: this consumer could not leave its group: {}. The other members take over when its "
+                          "session ends (session.timeout.ms)",
+                          refused ? rd_kafka_error_string(refused.get()) : "no broker answered in time"));
   std::vector<TopicPartition> left;  // partitions for which the callback was not called
   for (const auto& [at, assigned] : assigned_) {
     Bell::silence(assigned.queue.get());
@@ -343,8 +350,10 @@ void KafkaConsumer::look_at_error(rd_kafka_resp_err_t code, const std::string& r
     case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:  // Client reports it
     case RD_KAFKA_RESP_ERR__TRANSPORT: return;
     case RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED:
-      client_->logger().error(
-          "kafka: {} The polling thread was held up; partitions are lost and come back with the next poll.", reason);
+      log_error(client_->logger(), Code::max_poll_exceeded,
+                fmt::format("kafka: {} The polling thread was held up; this consumer has lost its partitions, and gets "
+                            "some again with the next poll.",
+                            reason));
       return;
     case RD_KAFKA_RESP_ERR__AUTHENTICATION:
       // After a successful login, a refusal can be temporary (new credentials): librdkafka continues to try.
@@ -367,7 +376,8 @@ void KafkaConsumer::look_at_error(rd_kafka_resp_err_t code, const std::string& r
                          : partition < 0 ? topic
                          : offset < 0    ? fmt::format("{}[{}]", topic, partition)
                                          : fmt::format("{}[{}]@{}", topic, partition, offset);
-  client_->logger().warn("{} {}", explain(code, reason, client_->where(topic)), at.empty() ? "" : "At " + at + ".");
+  log_warning(client_->logger(), code_of(code),
+              explain(code, reason, client_->where(topic)) + (at.empty() ? "" : " At " + at + "."));
 }
 
 void KafkaConsumer::fail_for_good(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "error_code.hpp"
+
 namespace turnstile::kafka {
 namespace {
 
@@ -109,7 +111,7 @@ std::string explain(rd_kafka_resp_err_t code, std::string_view detail, const Whe
 }
 
 BrokerError broker_error(rd_kafka_resp_err_t code, std::string_view detail, const Where& where) {
-  return BrokerError(explain(code, detail, where));
+  return BrokerError(code_of(code), explain(code, detail, where));
 }
 
 }  // namespace turnstile::kafka

@@ -153,7 +153,9 @@ class GroupLook {
     Behind& behind = topics_[topic];
     for (std::int32_t p = 0; p < partitions; ++p) {
       const auto bounds = consumer_->bounds({topic, p}, kPatience);
-      if (!bounds) throw BrokerError(fmt::format("the broker does not say where {}[{}] ends", topic, p));
+      if (!bounds)
+        throw BrokerError(Code::kafka_unavailable,
+                          fmt::format("the broker does not report where {}[{}] ends", topic, p));
       behind.partitions.push_back({topic, p});
       behind.ends.push_back(bounds->second);
     }

@@ -26,7 +26,7 @@ Handle new_handle() {
   Conf conf{rd_kafka_conf_new()};
   rd_kafka_conf_set_log_cb(conf.get(), [](const rd_kafka_t*, int, const char*, const char*) {});
   Handle handle{rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), why.data(), why.size())};
-  if (!handle) throw BrokerError(std::string("the mock broker cannot start: ") + why.data());
+  if (!handle) throw BrokerError(Code::unexpected, std::string("the mock broker cannot start: ") + why.data());
   (void)conf.release();
   return handle;
 }
@@ -44,7 +44,8 @@ struct MockBroker::State {
 };
 
 MockBroker::MockBroker() : state_(std::make_unique<State>()) {
-  if (!state_->cluster) throw BrokerError("the mock broker cannot start: it needs a free port on 127.0.0.1");
+  if (!state_->cluster)
+    throw BrokerError(Code::unexpected, "the mock broker cannot start: it needs a free port on 127.0.0.1");
 }
 
 MockBroker::~MockBroker() = default;

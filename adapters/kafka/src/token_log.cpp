@@ -9,6 +9,7 @@
 #include "hand_over.hpp"
 #include "token_topic.hpp"
 #include "topics.hpp"
+#include "turnstile/log.hpp"
 
 namespace turnstile::kafka {
 namespace {
@@ -282,10 +283,12 @@ void KafkaTokenLog::look_where_it_begins() {
 }
 
 TokenLogBroken KafkaTokenLog::gone() const {
-  return TokenLogBroken(fmt::format(
-      "{} was deleted: who holds which permits cannot be known any more. {}", name(),
-      what_to_do("Nothing starts in this process; stop all members of the domain and start them again: the first "
-                 "creates the topic")));
+  return TokenLogBroken(
+      Code::token_log_deleted,
+      fmt::format(
+          "{} was deleted: who holds which permits cannot be known any more. {}", name(),
+          what_to_do("Nothing starts in this process; stop all members of the domain and start them again: the first "
+                     "creates the topic")));
 }
 
 /// librdkafka does not report a deleted topic to readers.
@@ -311,8 +314,9 @@ void KafkaTokenLog::unreadable(const rd_kafka_message_t& record) {
   const auto now = std::chrono::steady_clock::now();
   if (unreadable_since_ == std::chrono::steady_clock::time_point{}) {
     unreadable_since_ = now;
-    consumer_->logger().warn("{}: position {} cannot be read: {}. Reading it again", name(), next_,
-                             rd_kafka_message_errstr(&record));
+    log_warning(consumer_->logger(), Code::token_log_unreadable,
+                fmt::format("{}: position {} cannot be read: {}. Reading it again", name(), next_,
+                            rd_kafka_message_errstr(&record)));
   }
   const bool is_damaged =
       record.err == RD_KAFKA_RESP_ERR__BAD_MSG || record.err == RD_KAFKA_RESP_ERR__BAD_COMPRESSION ||
@@ -398,9 +402,11 @@ void KafkaTokenLog::not_saved(std::int64_t position, rd_kafka_resp_err_t code) n
   // A purged snapshot is stored again with the next one.
   if (code == RD_KAFKA_RESP_ERR__PURGE_QUEUE || code == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT) return;
   if (std::exchange(told_not_saved_, code) == code) return;
-  consumer_->logger().warn(
-      "the snapshot of position {} could not be kept in topic {}: {}. Until one is, the token log {} grows, and who joins reads all of it",
-      position, snapshot_topic(topic_), reason(code, snapshot_topic(topic_)), topic_);
+  log_warning(
+      consumer_->logger(), Code::snapshot_not_saved,
+      fmt::format("the snapshot of position {} could not be saved in topic {}: {}. Until one is, the token log {} "
+                  "grows, and a member that joins reads all of it",
+                  position, snapshot_topic(topic_), reason(code, snapshot_topic(topic_)), topic_));
 } catch (...) {  // only a log line is lost
 }
 

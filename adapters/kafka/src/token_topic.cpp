@@ -1,7 +1,7 @@
 #include "token_topic.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include <spdlog/logger.h>
 
 #include <algorithm>
 #include <map>
@@ -10,6 +10,7 @@
 #include "topics.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/admin.hpp"
+#include "turnstile/log.hpp"
 
 namespace turnstile::kafka {
 namespace {
@@ -45,23 +46,28 @@ class Topics {
       found = shape(*client_, name, kWait);
     }
     if (found.partitions != 1) {
-      throw BrokerError(fmt::format(
-          "topic {} has {} partitions, but a token log is one order of events and so has exactly 1. With all members stopped: {} && {}",
-          name, found.partitions, delete_command(name), create_command(name, policy)));
+      throw BrokerError(
+          Code::token_log_misconfigured,
+          fmt::format(
+              "topic {} has {} partitions, but a token log is one order of events and so has exactly 1. With all members stopped: {} && {}",
+              name, found.partitions, delete_command(name), create_command(name, policy)));
     }
     if (found.replicas < replicas_) {
       throw BrokerError(
+          Code::token_log_misconfigured,
           fmt::format("topic {} has {} replicas, fewer than the {} asked for: the loss of a broker could lose who "
                       "holds which permits. With all members stopped: {} && {}",
                       name, found.replicas, replicas_, delete_command(name), create_command(name, policy)));
     }
     const auto is = topic_setting(*client_, name, "cleanup.policy", kWait);
     if (is && *is != policy) {
-      throw BrokerError(fmt::format(
-          "topic {} has cleanup.policy={}, which {}; it must be {}: kafka-configs.sh --bootstrap-server {} --alter --entity-type "
-          "topics --entity-name {} --add-config cleanup.policy={}",
-          name, *is, policy == "delete" ? "takes records out of the middle of the log" : "keeps too many snapshots",
-          policy, brokers_, name, policy));
+      throw BrokerError(
+          Code::token_log_misconfigured,
+          fmt::format(
+              "topic {} has cleanup.policy={}, which {}; it must be {}: kafka-configs.sh --bootstrap-server {} --alter --entity-type "
+              "topics --entity-name {} --add-config cleanup.policy={}",
+              name, *is, policy == "delete" ? "takes records out of the middle of the log" : "keeps too many snapshots",
+              policy, brokers_, name, policy));
     }
     advise(name, policy);
   }
@@ -73,6 +79,7 @@ class Topics {
       create_topic(settings_, topic);
     } catch (const BrokerError& error) {
       throw BrokerError(
+          error.code(),
           fmt::format("topic {}, which the limits over all consumers need, is missing and could not be created: {}. "
                       "Have it created: {}",
                       name, error.what(), create_command(name, policy)));
@@ -97,12 +104,13 @@ class Topics {
     for (const auto& [key, value] : wanted(policy)) {
       const auto is = topic_setting(*client_, name, key, kWait);
       if (!is || *is == value) continue;
-      client_->logger().warn(
-          "topic {} has {}={}; it should be {}{}: kafka-configs.sh --bootstrap-server {} --alter --entity-type topics "
-          "--entity-name {} --add-config {}={}",
-          name, key, *is, value,
-          policy == "delete" ? ", or a domain that rests for longer cannot be started again" : "", brokers_, name, key,
-          value);
+      log_warning(
+          client_->logger(), Code::token_log_misconfigured,
+          fmt::format("topic {} has {}={}; it should be {}{}: kafka-configs.sh --bootstrap-server {} --alter "
+                      "--entity-type topics --entity-name {} --add-config {}={}",
+                      name, key, *is, value,
+                      policy == "delete" ? ", or a domain that is stopped for longer than that cannot start again" : "",
+                      brokers_, name, key, value));
     }
   }
   std::string delete_command(const std::string& name) const {

@@ -48,7 +48,7 @@ class MemorySender final : public BrokerSender {
 
 MemoryPartition& partition_of(MemoryCluster& cluster, const TopicPartition& at) {
   auto* partition = cluster.find(at);
-  if (!partition) throw BrokerError(to_string(at) + ": does not exist.");
+  if (!partition) throw BrokerError(Code::topic_missing, to_string(at) + ": does not exist.");
   return *partition;
 }
 
@@ -67,10 +67,10 @@ MemoryBroker::~MemoryBroker() = default;
 
 void MemoryBroker::create_topic(const std::string& name, std::int32_t partitions,
                                 std::optional<std::chrono::milliseconds> retention) {
-  if (partitions < 1) throw BrokerError("topic " + name + ": must have at least one partition.");
+  if (partitions < 1) throw BrokerError(Code::api_misused, "topic " + name + ": must have at least one partition.");
   std::lock_guard lock(cluster_->mutex);
   const auto [topic, is_new] = cluster_->topics.try_emplace(name);
-  if (!is_new) throw BrokerError("topic " + name + ": exists already.");
+  if (!is_new) throw BrokerError(Code::api_misused, "topic " + name + ": exists already.");
   topic->second.partitions.resize(static_cast<std::size_t>(partitions));
   topic->second.retention = retention;
 }

@@ -26,7 +26,8 @@ std::int32_t partition_for(const OwnedMessage& message, MemoryTopic& topic) {
 
 MemoryTopic& MemoryCluster::topic(const std::string& name) {
   const auto found = topics.find(name);
-  if (found == topics.end()) throw BrokerError("topic " + name + ": does not exist. Create it, or correct its name.");
+  if (found == topics.end())
+    throw BrokerError(Code::topic_missing, "topic " + name + ": does not exist. Create it, or correct its name.");
   return found->second;
 }
 
@@ -40,12 +41,13 @@ MemoryPartition* MemoryCluster::find(const TopicPartition& at) {
 
 BrokerProducer::Sent MemoryCluster::append(const OwnedMessage& message) {
   auto& to = topic(message.topic);
-  if (to.refusal) throw BrokerError("topic " + message.topic + ": " + *to.refusal);
+  if (to.refusal) throw BrokerError(Code::kafka_refused, "topic " + message.topic + ": " + *to.refusal);
   auto record = std::make_shared<OwnedMessage>(message);
   record->partition = partition_for(message, to);
   auto* partition = find({message.topic, record->partition});
   if (!partition)
-    throw BrokerError("topic " + message.topic + ": has no partition " + std::to_string(record->partition) + ".");
+    throw BrokerError(Code::topic_missing,
+                      "topic " + message.topic + ": has no partition " + std::to_string(record->partition) + ".");
   if (record->timestamp == Timestamp{})
     record->timestamp = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
   record->offset = partition->end++;

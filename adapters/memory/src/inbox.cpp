@@ -150,7 +150,7 @@ std::unique_ptr<InboxSession> MemoryInbox::open_session() { return std::make_uni
 void MemoryInbox::check_schema() {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
-  if (!state_->schema_problem.empty()) throw SchemaError(state_->schema_problem);
+  if (!state_->schema_problem.empty()) throw SchemaError(Code::schema_outdated, state_->schema_problem);
 }
 
 HandlerId MemoryInbox::register_handler(const std::string& name) {

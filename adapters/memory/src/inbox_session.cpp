@@ -131,7 +131,7 @@ void MemorySession::acquire(const InboxScope& scope, std::span<const InboxEntry>
 }
 
 void MemorySession::require_open() {
-  if (!open_) throw Error("no transaction is open: it was committed, rolled back or lost before");
+  if (!open_) throw Error(Code::api_misused, "no transaction is open: it was committed, rolled back or lost before");
 }
 
 void MemorySession::check_still_there(Lock&) {

@@ -55,7 +55,7 @@ std::optional<TokenLog::Snapshot> MemoryTokenTopic::snapshot(std::int64_t before
 }
 
 std::optional<TokenLog::Snapshot> MemoryTokenLog::snapshot(std::int64_t before) {
-  if (is_away()) throw BrokerError("a token log in memory: it is away");
+  if (is_away()) throw BrokerError(Code::kafka_unavailable, "a token log in memory: it is unavailable");
   return topic_->snapshot(before);
 }
 

@@ -2,7 +2,9 @@
 // The framework's logger, for programs that set none.
 
 #include <memory>
+#include <string_view>
 
+#include "turnstile/code.hpp"
 #include "turnstile/config.hpp"
 
 namespace spdlog {
@@ -20,5 +22,11 @@ std::shared_ptr<spdlog::logger> make_redirectable_logger(const LogSettings& sett
 /// From now on `to` gets the lines that are logged through `from`. Does nothing unless make_redirectable_logger() made
 /// `from`. Thread-safe.
 void redirect(spdlog::logger& from, std::shared_ptr<spdlog::logger> to);
+
+/// A line at warn, with its code: `TEXT code=store_busy`; in JSON the field "code". For adapters: no line at warn or above
+/// goes without a code.
+void log_warning(spdlog::logger& logger, Code code, std::string_view text);
+/// A line at error, with its code.
+void log_error(spdlog::logger& logger, Code code, std::string_view text);
 
 }  // namespace turnstile

@@ -15,7 +15,8 @@ enum class Settled : std::uint8_t { done, skipped, duplicate, dead_letter };
 /// PollLoop::handle() throws it after PollLoop::stop(). Nothing was decided. Do not commit the message: Kafka delivers
 /// it again.
 struct Stopped : Error {
-  using Error::Error;
+  /// The code is loop_stopped.
+  explicit Stopped(const std::string& message) : Error(Code::loop_stopped, message) {}
 };
 
 /// **If you delete a topic and create it again, give it another name**. The offsets of a recreated topic start again,

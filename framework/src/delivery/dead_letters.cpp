@@ -62,12 +62,13 @@ DeadLetters::Kept DeadLetters::keep(const Message& message, const std::optional<
   std::optional<TopicPartitionOffset> where;
   const bool goes_round = deaths_of(message) >= kMostDeaths;
   if (goes_round && !has_row) {
-    throw BrokerError("it has been a dead letter " + std::to_string(kMostDeaths) +
-                      " times (header turnstile-deaths): do dead letter topics lead back to '" + plan.topic +
-                      "'? End the circle, or have the handler answer done() to it");
+    throw BrokerError(Code::dead_letter_refused,
+                      "it has been a dead letter " + std::to_string(kMostDeaths) +
+                          " times (header turnstile-deaths): do dead letter topics lead back to '" + plan.topic +
+                          "'? End the circle, or have the handler answer done() to it");
   }
   if (plan.dead_letter && !goes_round) {
-    if (!producer_) throw BrokerError("no producer for dead letters of topic '" + plan.topic + "'");
+    if (!producer_) throw BrokerError(Code::api_misused, "no producer for dead letters of topic '" + plan.topic + "'");
     const auto sent = producer_->send(dead_letter_record(message, plan, letter));
     where = TopicPartitionOffset{{*plan.dead_letter, sent.partition}, sent.offset};
   }

@@ -116,7 +116,7 @@ void LeaseRenewer::renew(std::unique_lock<std::mutex>& lock, std::list<Held>::it
   if (gone_) return;
   if (still.empty()) {
     if (sent >= end_of(asked)) {
-      lose(*place, "its lease ended while it could not be renewed: " + failure);
+      lose(*place, "its lease ended before PostgreSQL renewed it: " + failure);
     } else {
       wake_.wait_for(lock, std::min(asked.lease / 20, std::chrono::milliseconds(500)), [&] { return stopping_; });
     }
@@ -126,7 +126,9 @@ void LeaseRenewer::renew(std::unique_lock<std::mutex>& lock, std::list<Held>::it
   for (std::size_t i = 0; i < still.size(); ++i) {
     const auto same = [&](const HeldClaim& claim) { return claim.id == asked.claims[i].id; };
     if (!still[i] && std::any_of(place->claims.begin(), place->claims.end(), same))
-      return lose(*place, "another one has it, somebody has decided about it, or the database has lost it");
+      return lose(
+          *place,
+          "another process has it, an operator has decided about the message, or the database has lost the claim");
   }
 }
 
@@ -134,7 +136,8 @@ void LeaseRenewer::renew(std::unique_lock<std::mutex>& lock, std::list<Held>::it
 void LeaseRenewer::lose(Held& held, const std::string& why) {
   held.claims.clear();
   held.watch->cancel();
-  run_log_->error(held.at, "a claim was lost, its handler is asked to stop: " + why);
+  run_log_->error(Code::claim_lost, held.at,
+                  "The claim of a running message was lost, and its handler is asked to stop: " + why);
 }
 
 }  // namespace turnstile

@@ -25,10 +25,10 @@ PendingCompletions::~PendingCompletions() {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   for (const Late& late : late_) {
-    run_log_->error(
-        late.at, std::to_string(late.ends.size()) +
-                     " messages ended while PostgreSQL was unavailable, and their results are not recorded: they stay "
-                     "claimed; if one is delivered again after its lease, it is parked");
+    run_log_->error(Code::result_not_recorded, late.at,
+                    "Shutting down with " + std::to_string(late.ends.size()) +
+                        " finished messages not recorded (PostgreSQL unavailable). They stay claimed; one that is "
+                        "delivered again after its lease is parked");
   }
 }
 
@@ -72,8 +72,10 @@ bool PendingCompletions::say(const Late& late) {
   } catch (const std::exception& e) {
     if (!is_permanent(e)) return false;
     if (late.ends.size() == 1) {
-      run_log_->error(
-          late.at, std::string("one ended while the database was away, which refuses to write that down: ") + e.what());
+      run_log_->error(Code::result_not_recorded, late.at,
+                      std::string("A message finished while PostgreSQL was unavailable, and PostgreSQL now rejects its "
+                                  "result: ") +
+                          e.what() + ". If it is delivered again after its lease, it is parked");
       return true;
     }
   }
@@ -85,13 +87,14 @@ bool PendingCompletions::say(const Late& late) {
 
 void PendingCompletions::told(const Late& late, const std::vector<bool>& held) const {
   const auto ours = std::count(held.begin(), held.end(), true);
-  const std::string what = std::to_string(late.ends.size()) + " ended while the database was away: ";
+  const std::string what = std::to_string(late.ends.size()) + " messages finished while PostgreSQL was unavailable: ";
   if (ours == static_cast<std::ptrdiff_t>(held.size())) {
-    run_log_->info(late.at, what + "that is written down now");
+    run_log_->info(late.at, what + "their results are recorded now");
   } else {
-    run_log_->warn(late.at,
+    run_log_->warn(Code::claim_lost, late.at,
                    what + std::to_string(ours) +
-                       " are written down now; the others were already, or somebody has decided about them meanwhile");
+                       " results are recorded now; the others were recorded before, or an operator or another process "
+                       "has decided about them");
   }
 }
 

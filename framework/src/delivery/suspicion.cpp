@@ -15,14 +15,15 @@ SuspicionPtr suspect(Trials& trials, const PartitionClaim& claim, Offset first, 
   run_log.info(claim.at, "the last owner ended without releasing the partition: messages" + bound +
                              " are recorded in the database before they run");
   if (suspicion->suspects.empty()) return suspicion;
-  run_log.warn(claim.at, std::to_string(suspicion->suspects.size()) +
-                             " messages were running when a process died, the first at offset " +
-                             std::to_string(suspicion->suspects.begin()->first) +
-                             ": each runs while this process runs nothing else");
+  run_log.warn(
+      Code::crash_suspects, claim.at,
+      std::to_string(suspicion->suspects.size()) + " messages were running when a process died, the first at offset " +
+          std::to_string(suspicion->suspects.begin()->first) + ": each runs while this process runs nothing else");
   for (const auto& [offset, deaths] : suspicion->suspects) {
     if (deaths == 0) continue;
-    run_log.warn(to_string(TopicPartitionOffset{claim.at, offset}) + ": " + std::to_string(deaths) +
-                 (deaths == 1 ? " process has" : " processes have") + " died while running only this message");
+    run_log.warn(Code::crash_suspects, to_string(TopicPartitionOffset{claim.at, offset}) + ": " +
+                                           std::to_string(deaths) + (deaths == 1 ? " process has" : " processes have") +
+                                           " died while running only this message");
   }
   return suspicion;
 }

@@ -26,7 +26,7 @@ constexpr milliseconds kBrokerWaitAgain{500}, kBrokerRest{5'000};
 
 /// The whole process must stop.
 struct HandlerRenumbered : Error {
-  using Error::Error;
+  explicit HandlerRenumbered(const std::string& message) : Error(Code::store_rewound, message) {}
 };
 
 }  // namespace
@@ -118,7 +118,7 @@ void Engine::run(const std::atomic<int>& stop) {
     halted = poll_until(stop);
   } catch (const std::exception& e) {
     // Before the waits of an orderly shutdown, which may be long: the log should first tell why.
-    run_log_->error(std::string("the consumer ends: ") + e.what());
+    run_log_->error(code_of(e), std::string("the consumer ends: ") + e.what());
     settings_.health->set(Health::State::stopping);
     shut_down();
     throw;
@@ -260,7 +260,8 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
         begin(claim);
       } catch (const BrokerError& e) {  // the others may have a leader
         patience = kBrokerWaitAgain;
-        run_log_->warn(claim.at, std::string("its start could not be found; trying again: ") + e.what());
+        run_log_->warn(Code::partition_start_unknown, claim.at,
+                       std::string("the offset to start at could not be determined; retrying: ") + e.what());
       }
     }
   } catch (const StoreBusy& e) {
@@ -303,7 +304,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
   if (!claim.watermark && lane.before) {
     const Offset start = std::max(lane.before->first.value_or(known.first), known.first);
     run_log_->warn(
-        claim.at,
+        Code::store_rewound, claim.at,
         "the database went back to a time before its first watermark of the partition; reading again from offset " +
             std::to_string(start));
     // At once, because a process that takes over later knows only the database.
@@ -320,11 +321,11 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
     // Either the group had no members for a long time, and Kafka has deleted its offsets, or the topic was recreated.
     // In both cases the records' own ids show which of them have taken effect.
     if (!topic.runner.plan().knows_by_offset()) start = known.first;
-    run_log_->warn(claim.at,
+    run_log_->warn(Code::group_offset_missing, claim.at,
                    "Kafka has no offset of the group, and the database has settled the partition up to " +
                        std::to_string(*claim.watermark) + "; reading it from offset " + std::to_string(start) +
                        (start < *claim.watermark
-                            ? ": what has taken effect is known by its id, and does not run again"
+                            ? ": messages that have taken effect are recognized by their ids, and do not run again"
                             : ". If the topic was deleted and created again, its records below that are not read"));
   } else if (start < *committed) {
     run_log_->info(claim.at, "starting at the database's watermark " + std::to_string(start) +
@@ -501,7 +502,8 @@ void Engine::take_late_claims() {
       fatal_ = std::current_exception();
       return;
     } catch (const std::exception& e) {
-      run_log_->warn(claim.at, std::string("claimed, but its start could not be found; trying again: ") + e.what());
+      run_log_->warn(Code::partition_start_unknown, claim.at,
+                     std::string("claimed, but the offset to start at could not be determined; retrying: ") + e.what());
       shared_->scheduler.locked([l = lane.get()] { l->claim_at = steady_clock::now() + kBrokerRest; });
     }
   }
@@ -530,9 +532,10 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
     const bool ended = shared_->scheduler.drain(lanes, steady_clock::now() + kGrace, [] { return false; });
     if (!ended) {
       run_log_->error(
+          Code::handler_not_stopping,
           "handlers, or the transactions that they end with, still run " + std::to_string(kGrace.count()) +
-          " ms after their stop_token was set; their partitions are let go, and what they do in the database is "
-          "refused once another member has claimed them");
+              " ms after their stop_token was set. Their partitions are released; PostgreSQL refuses their "
+              "transactions once another member has claimed the partitions. Have the handlers check their stop_token");
     }
   }
   std::vector<TopicPartition> ended;

@@ -34,18 +34,19 @@ std::string Engine::why_halted() const {
 void Engine::halt(const std::string& why) {
   const bool ends = settings_.consumer.when_halted == HaltPolicy::end;
   settings_.health->set(Health::State::halted, why);
-  run_log_->error("this consumer cannot continue: " + why + ". It lets its handlers end and leaves the group" +
-                  (ends ? ", and run() throws (consumer.when_halted is end)"
-                        : ": other members get its partitions, and this process does nothing until it is stopped "
-                          "(consumer.when_halted is release)"));
+  run_log_->error(Code::halted,
+                  "this consumer cannot continue: " + why + ". It lets its handlers end and leaves the group" +
+                      (ends ? ", and run() throws (consumer.when_halted is end)"
+                            : ": other members get its partitions, and this process does nothing until it is stopped "
+                              "(consumer.when_halted is release)"));
   shut_down();
-  if (ends) throw Halted(why);
+  if (ends) throw Halted(Code::halted, why);
   auto tell_at = steady_clock::now() + settings_.consumer.stall_after;
   while (stop_->load(std::memory_order_relaxed) == 0) {
     std::this_thread::sleep_for(kStopWait);
     if (steady_clock::now() < tell_at) continue;
     tell_at += settings_.consumer.stall_after;
-    run_log_->error("this consumer is halted, has left the group and does nothing: " + why);
+    run_log_->error(Code::halted, "this consumer is halted, has left the group and does nothing: " + why);
   }
 }
 

@@ -54,12 +54,13 @@ void Engine::doubt(const LanePtr& lane) {
 
 void Engine::on_topic_change(const std::string& topic, bool exists) {
   if (exists) {
-    run_log_->warn("topic " + topic + " exists again: its partitions are read from their beginning");
+    run_log_->warn(Code::topic_recreated,
+                   "topic " + topic + " exists again: its partitions are read from their beginning");
   } else {
-    run_log_->error(
-        "topic " + topic +
-        " was deleted in Kafka: its records that were not read yet are lost, and nothing of it runs until it is created "
-        "again. Other topics go on");
+    run_log_->error(Code::topic_deleted,
+                    "topic " + topic +
+                        " was deleted in Kafka: its records that were not read yet are lost, and nothing of it runs "
+                        "until it is created again. Other topics continue");
   }
   for (const auto& lane : shared_->scheduler.lanes()) {
     if (lane->place.at.topic != topic) continue;
@@ -72,7 +73,7 @@ LogWatch::Known Engine::ask_kafka(const TopicPartition& at, milliseconds wait) {
   LogWatch::Known known;
   known.committed = consumer_->committed({&at, 1}, wait).front();
   const auto bounds = consumer_->bounds(at, wait);
-  if (!bounds) throw BrokerError(to_string(at) + ": the broker does not say where it ends");
+  if (!bounds) throw BrokerError(Code::kafka_unavailable, to_string(at) + ": the broker does not report where it ends");
   known.first = bounds->first;
   known.end = bounds->second;
   return known;
@@ -154,7 +155,8 @@ bool Engine::begin_without_store(const LanePtr& lane) {
     consumer_->seek({at, start});
     return true;
   } catch (const BrokerError& e) {
-    run_log_->warn(at, std::string("where to go on could not be found; trying again: ") + e.what());
+    run_log_->warn(Code::partition_start_unknown, at,
+                   std::string("the offset to continue at could not be determined; retrying: ") + e.what());
     return false;
   }
 }
@@ -170,10 +172,10 @@ void Engine::leave_other_logs(const std::vector<LanePtr>& lanes) {
       OwnedPartition place = lane->place;
       act_on(logs_.judge(place.at, known), lane->topic, place, known);
     } catch (const std::exception& e) {
-      run_log_->warn(
-          lane->place.at,
-          std::string("Kafka has another log under its name, which its next owner has to find out by itself: ") +
-              e.what());
+      run_log_->warn(Code::topic_recreated, lane->place.at,
+                     std::string("Kafka may have another topic under this name, and this process could not record it; "
+                                 "the next owner of the partition has to detect it: ") +
+                         e.what());
     }
   }
 }
@@ -197,12 +199,12 @@ std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const Top
     as = " as incarnation " + std::to_string(place.incarnation);
   }
   const bool recreated = verdict.kind == Kind::recreated;
-  run_log_->warn(
-      place.at, (recreated ? "the topic was recreated: " : "records were cut off the partition's end: ") + verdict.why +
-                    "; reading it " + where + std::to_string(start) + as +
-                    (recreated || verdict.exact || !by_offset ? ""
-                                                              : ". Records that were written below that since then "
-                                                                "cannot be told from those that were read"));
+  run_log_->warn(Code::topic_recreated, place.at,
+                 (recreated ? "the topic was recreated: " : "records were cut off the partition's end: ") +
+                     verdict.why + "; reading it " + where + std::to_string(start) + as +
+                     (recreated || verdict.exact || !by_offset ? ""
+                                                               : ". Records that were written below that since then "
+                                                                 "cannot be distinguished from those that were read"));
   return start;
 }
 
@@ -211,10 +213,10 @@ Offset Engine::not_below(const TopicPartition& at, Offset start, const LogWatch:
   const auto offsets = [](Offset from, Offset to) {
     return "offsets " + std::to_string(from) + " to " + std::to_string(to - 1);
   };
-  const std::string goes_on = "; reading goes on at offset " + std::to_string(known.first);
+  const std::string goes_on = "; reading continues at offset " + std::to_string(known.first);
   const Offset settled = std::clamp(known.committed.value_or(start), start, known.first);
   if (settled > start) {
-    run_log_->warn(at,
+    run_log_->warn(Code::records_deleted, at,
                    "Kafka has deleted " + offsets(start, settled) +
                        " (retention). The group had committed them as settled, but the database's watermark is only " +
                        std::to_string(start) +
@@ -223,8 +225,9 @@ Offset Engine::not_below(const TopicPartition& at, Offset start, const LogWatch:
                        goes_on);
   }
   if (settled < known.first) {
-    run_log_->warn(at, "Kafka has deleted records before they were read: " + offsets(settled, known.first) +
-                           " (retention). They are lost" + goes_on);
+    run_log_->warn(Code::records_deleted, at,
+                   "Kafka has deleted records before they were read: " + offsets(settled, known.first) +
+                       " (retention). They are lost" + goes_on);
   }
   return known.first;
 }

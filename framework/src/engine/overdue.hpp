@@ -15,9 +15,9 @@ namespace turnstile {
 inline void stop_if_overdue(RunState& watch, const TopicPartition& at, const TopicPlan& plan, const RunLog& run_log) {
   const auto running = watch.look();
   if (!running || std::chrono::steady_clock::now() - running->since < plan.handler_timeout || !watch.time_out()) return;
-  run_log.warn(at, plan.handler, running->offset,
+  run_log.warn(Code::handler_overdue, at, plan.handler, running->offset,
                "the handler has run for longer than handler_timeout (" + std::to_string(plan.handler_timeout.count()) +
-                   " ms): its stop_token is set; make it look at it, or raise handler_timeout");
+                   " ms), and its stop_token is set. Have the handler check its stop_token, or raise handler_timeout");
 }
 
 }  // namespace turnstile

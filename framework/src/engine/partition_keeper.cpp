@@ -93,7 +93,10 @@ void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
     scheduler_.store_failed(e.what());  // reported once, not at every attempt
     return;
   } catch (const std::exception& e) {
-    run_log_->warn(std::string("watermarks not written, they lag until the next time: ") + e.what());
+    run_log_->warn(Code::watermark_not_saved,
+                   std::string("The watermarks of this consumer's partitions were not saved; they lag until the next "
+                               "save succeeds: ") +
+                       e.what());
     return;
   }
   scheduler_.store_answered();
@@ -169,8 +172,9 @@ void PartitionKeeper::watch_progress(SteadyTime now) {
     const auto& runner = stall.lane->topic.runner;
     const std::string since = "no progress for " + std::to_string(stall.lasted.count() / 1000) + " s: ";
     const auto& [offset, why] = stall.hold;
-    if (offset) run_log_->warn(stall.lane->place.at, runner.plan().handler, *offset, since + why);
-    else run_log_->warn(stall.lane->place.at, since + why);
+    const auto& at = stall.lane->place.at;
+    if (offset) run_log_->warn(Code::partition_stalled, at, runner.plan().handler, *offset, since + why);
+    else run_log_->warn(Code::partition_stalled, at, since + why);
     runner.services().observers.tell(
         &Observer::on_stall, MessageReport{runner.plan().topic, stall.lane->place.at.partition, offset.value_or(-1),
                                            runner.plan().handler, 0, why, stall.lasted});

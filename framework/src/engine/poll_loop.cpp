@@ -20,7 +20,7 @@ Permit wait_for_permit(Limiter& limiter, const Limiters& limiters, const std::st
   const std::stop_callback leaves(stop, [&seat] { seat->leave(); });
   auto waited = seat->wait(limiter, limiters, 1, Priority::normal, std::chrono::steady_clock::time_point::max());
   if (!waited.permit && !waited.why_halted.empty())
-    throw Halted("limiter '" + limiter.name() + "': " + waited.why_halted);
+    throw Halted(Code::halted, "limiter '" + limiter.name() + "': " + waited.why_halted);
   return std::move(waited.permit);
 }
 
@@ -285,13 +285,14 @@ Settled PollLoop::handle(const Message& message) {
       }
       return what_became(result.counts);
     }
-    if (result.stopped) throw Halted(where(message) + ": " + result.why);
+    if (result.stopped) throw Halted(Code::too_many_dead_in_a_row, where(message) + ": " + result.why);
     if (verdict.kind == Verdict::Kind::retry && !has_failed && result.refused) {
       if (result.row_waits) {
         throw StoreUnavailable(where(message) +
                                ": the message is dead and the row of its dead letter was not written: " + result.why);
       }
-      throw BrokerError(where(message) + ": the message is dead and its dead letter was refused: " + result.why);
+      throw BrokerError(Code::dead_letter_refused,
+                        where(message) + ": the message is dead and its dead letter was refused: " + result.why);
     }
     State::Stop::sleep(verdict.delay, stop);  // outside the transaction and without a permit
   }

@@ -62,7 +62,8 @@ PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState
     return spec.backends.store->claim_partitions(spec.config.group(), {&at, 1}, topic.runner.services().lock_timeout)
         .front();
   } catch (const StoreBusy& e) {
-    throw StoreUnavailable(to_string(at) + ": a transaction of its last owner is still open: " + e.what());
+    throw StoreUnavailable(Code::store_busy,
+                           to_string(at) + ": a transaction of its last owner is still open: " + e.what());
   }
 }
 
@@ -76,7 +77,7 @@ PollLoop::State::Claimed PollLoop::State::claim_from(const TopicPartition& at, c
   for (;;) {
     PartitionClaim claimed = claim(at, topic);
     if (claimed.incarnation < known.incarnation) {
-      run_log->warn(at,
+      run_log->warn(Code::store_rewound, at,
                     "the database went back to a time before it knew that the topic was recreated; reading again from "
                     "offset " +
                         std::to_string(known.first));
@@ -123,18 +124,22 @@ std::optional<Offset> PollLoop::State::begin_of_another_log(const TopicPartition
     // Kafka deletes the group's offset together with a topic. If there is an offset, records were cut off the log's
     // end, or the caller has committed since.
     if (topic.runner.plan().knows_by_offset() && consumer->committed({&at, 1}, kKafkaWait).front()) {
-      run_log->error(at, "the topic was recreated, or records were cut off its end: " + why +
-                             ". Its records below what was settled cannot be distinguished from those that were, and "
-                             "count as duplicates; give a recreated topic another name");
+      run_log->error(Code::topic_recreated, at,
+                     "the topic was recreated, or records were cut off its end: " + why +
+                         ". Its new records below the settled offset cannot be distinguished from the old ones, and "
+                         "count as duplicates. Give a recreated topic another name");
       return std::nullopt;
     }
-    run_log->warn(at, "the topic was recreated, or records were cut off its end: " + why +
-                          "; reading it from its beginning, offset " + std::to_string(bounds->first));
+    run_log->warn(Code::topic_recreated, at,
+                  "the topic was recreated, or records were cut off its end: " + why +
+                      "; reading it from its beginning, offset " + std::to_string(bounds->first));
     return bounds->first;
   } catch (const std::exception& e) {
-    run_log->warn(at,
+    run_log->warn(Code::partition_start_unknown, at,
                   "offset " + std::to_string(message) +
-                      " was settled before; whether the topic was recreated meanwhile could not be asked: " + e.what());
+                      " was settled before, and Kafka did not answer whether the topic was recreated since; it counts "
+                      "as the same topic: " +
+                      e.what());
     return std::nullopt;
   }
 }
@@ -204,11 +209,15 @@ std::optional<Offset> PollLoop::State::begin_of_log(const TopicPartition& at) co
   try {
     const auto bounds = spec.backends.broker->open_consumer()->bounds(at, kKafkaWait);
     if (bounds) return bounds->first;
-    run_log->warn(at, "Kafka does not say where the log begins, so the position to read again from may lie below that");
-  } catch (const std::exception& e) {
     run_log->warn(
-        at, std::string("where the log begins is not known, so the position to read again from may lie below that: ") +
-                e.what());
+        Code::partition_start_unknown, at,
+        "Kafka does not report where the partition begins, so the offset to read again from may lie below its "
+        "first record");
+  } catch (const std::exception& e) {
+    run_log->warn(Code::partition_start_unknown, at,
+                  std::string("Kafka was asked where the partition begins and did not answer, so the offset to read "
+                              "again from may lie below its first record: ") +
+                      e.what());
   }
   return std::nullopt;
 }
@@ -218,10 +227,11 @@ std::optional<Offset> PollLoop::State::begin_of_log(const TopicPartition& at) co
 Offset PollLoop::State::not_below_the_log(const TopicPartition& at, Offset from, Offset message) const {
   const Offset first = std::min(begin_of_log(at).value_or(from), message);
   if (from >= first) return from;
-  run_log->warn(at, "Kafka has deleted records that the database does not record as settled: offsets " +
-                        std::to_string(from) + " to " + std::to_string(first - 1) +
-                        " (retention). What of them was not settled is lost; reading goes on at offset " +
-                        std::to_string(first));
+  run_log->warn(Code::records_deleted, at,
+                "Kafka has deleted records that the database does not record as settled: offsets " +
+                    std::to_string(from) + " to " + std::to_string(first - 1) +
+                    " (retention). Those among them that were not settled are lost; reading continues at offset " +
+                    std::to_string(first));
   return first;
 }
 

@@ -333,7 +333,7 @@ void Scheduler::apply(Unit& unit, UnitResult& result, SteadyTime now) {
   if (result.end == UnitResult::End::fenced) fence_unlocked(lane, now, result.why);
   if (result.end == UnitResult::End::broken && !broken_) {
     broken_ = result.why;
-    run_log_->error("stopping: " + result.why);
+    run_log_->error(Code::transaction_ended, "stopping: " + result.why);
   }
 }
 
@@ -348,8 +348,9 @@ void Scheduler::fence_unlocked(LaneState& lane, SteadyTime now, const std::strin
   // The rebalance that made another member the owner should arrive soon. If it does not, no other member reads this
   // partition.
   lane.claim_at = now + std::chrono::seconds(10);
-  run_log_->warn(lane.place.at,
-                 "fenced: what is not committed is dropped, and the partition is claimed again (" + why + ")");
+  run_log_->warn(
+      Code::partition_fenced, lane.place.at,
+      "fenced: this process drops what it has not committed of the partition, and claims it again (" + why + ")");
 }
 
 void Scheduler::note_store(const UnitResult& result, SteadyTime now, const TopicState& topic) {
@@ -365,10 +366,11 @@ void Scheduler::note_store(const UnitResult& result, SteadyTime now, const Topic
 
 void Scheduler::store_changed(bool available, const std::string& why) {
   store_trouble_ = available ? std::string() : why;
-  if (available) run_log_->info("the database answers again: going on");
+  if (available) run_log_->info("PostgreSQL answers again, and handlers start again");
   else
     run_log_->error(
-        "the database cannot be used, so handlers that need it do not start until it can; polling goes on: " + why);
+        Code::store_unavailable,
+        "PostgreSQL cannot be used. Handlers that need it start again once it answers; polling continues: " + why);
   std::set<TopicState*> open;
   for (const auto& lane : lanes_) {
     if (lane->topic.fails_open()) open.insert(&lane->topic);
@@ -376,11 +378,14 @@ void Scheduler::store_changed(bool available, const std::string& why) {
   for (TopicState* topic : open) {
     const std::string& name = topic->runner.plan().topic;
     if (!available) {
-      run_log_->warn("topic " + name + ": store_down is run, so its handlers go on, and nothing is claimed");
+      run_log_->warn(Code::fail_open, "topic " + name +
+                                          ": its handlers keep running without claims, because store_down is run. "
+                                          "Duplicates delivered during the outage take effect twice");
     } else if (const auto count = std::exchange(topic->unclaimed, 0); count > 0) {
-      run_log_->warn(
-          "topic " + name + ": " + std::to_string(count) +
-          " messages ran without the database: those that were or will be delivered again take effect again");
+      run_log_->warn(Code::fail_open,
+                     "topic " + name + ": " + std::to_string(count) +
+                         " messages ran without a claim during the outage: those that were or will be delivered again "
+                         "take effect again");
     }
   }
   for (const auto& lane : lanes_) {

@@ -131,8 +131,8 @@ std::optional<std::string> warn_of_retention(const TopicInfo& info, std::chrono:
   const auto stay = longest_stay(info.retention, info.segment);
   if (!stay || keep >= *stay) return std::nullopt;
   return "keep_ids_for is " + hours_text(keep) + ", and a record can stay for " + hours_text(*stay) +
-         " where few are written (retention.ms and segment.ms): if offsets are reset, those older than their ids are not known any "
-         "more. Leave keep_ids_for out, raise it to " +
+         " where few are written (retention.ms and segment.ms). After a reset of offsets, records older than their ids "
+         "are not recognized as duplicates. Leave keep_ids_for out, raise it to " +
          hours_text(*keep_ids_by_default(info.retention, info.segment)) + ", or lower the topic's segment.ms";
 }
 
@@ -154,9 +154,11 @@ std::vector<std::optional<TopicInfo>> check_broker(const ConsumerSpec& spec, con
     };
     if (!info && reads) need(plans[i].topic, "topic");
     if (!info && !reads && !settings[i].keep_ids_for && keeps_ids(plans[i].mode))
-      run_log.warn("topic " + plans[i].topic +
-                   " is not in the Kafka of [kafka], so how long it keeps its records is not known: its ids are kept "
-                   "forever. Set keep_ids_for to more than its retention.ms");
+      run_log.warn(
+          Code::retention_mismatch,
+          "topic " + plans[i].topic +
+              " is not in the Kafka of [kafka], so its retention is unknown, and its ids are kept forever. Set "
+              "keep_ids_for to more than its retention.ms");
     if (plans[i].dead_letter && !spec.backends.broker->describe(*plans[i].dead_letter, kDescribeWait)) {
       need(*plans[i].dead_letter, "dead letter topic");
     }
@@ -168,10 +170,10 @@ std::vector<std::optional<TopicInfo>> check_broker(const ConsumerSpec& spec, con
     if (const auto problem = check_retention(*info, *keep)) {
       problems.push_back(spec.config.where("topics." + plans[i].topic + ".keep_ids_for") + ": " + *problem);
     } else if (const auto warning = warn_of_retention(*info, *keep)) {
-      run_log.warn("topic " + plans[i].topic + ": " + *warning);
+      run_log.warn(Code::retention_mismatch, "topic " + plans[i].topic + ": " + *warning);
     }
   }
-  if (!missing.empty()) throw BrokerError(missing);
+  if (!missing.empty()) throw BrokerError(Code::topic_missing, missing);
   if (!problems.empty()) throw ConfigError(problems);
   return infos;
 }
@@ -180,13 +182,14 @@ std::vector<std::optional<TopicInfo>> check_broker(const ConsumerSpec& spec, con
 void tell_of_topic(const TopicPlan& plan, const TopicSettings& settings, const RunLog& run_log) {
   run_log.info("topic " + plan.topic + ": " + describe(plan));
   if (!settings.retry || plan.dead_letter) return;
-  run_log.warn("topic " + plan.topic + ": retry says " + std::to_string(plan.retry.attempts) +
-               " attempts, and without a dead_letter a message that fails is retried for ever" +
-               (plan.order == Order::none  ? ""
-                : plan.order == Order::key ? " and holds the messages of its key"
-                                           : " and holds its partition") +
-               ". Add dead_letter(), or dead_letter = \"\" (that is " + plan.topic + ".dlq) in [topics." + plan.topic +
-               "]");
+  run_log.warn(Code::retry_without_dead_letter,
+               "topic " + plan.topic + ": retry is set to " + std::to_string(plan.retry.attempts) +
+                   " attempts, but without a dead_letter a message that fails is retried forever" +
+                   (plan.order == Order::none  ? ""
+                    : plan.order == Order::key ? " and blocks the messages of its key"
+                                               : " and blocks its partition") +
+                   ". Add dead_letter(), or dead_letter = \"\" (that is " + plan.topic + ".dlq) in [topics." +
+                   plan.topic + "]");
 }
 
 /// How long a handler's ids are needed: as configured, or as long as the topic keeps its records.
@@ -234,7 +237,7 @@ std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::sh
                                                       bool caller_raises, std::function<void()> on_published) {
   std::vector<std::string> problems;
   if (spec.topics.empty()) problems.emplace_back("no topic was given: call topic(name, handler) before running");
-  for (const auto& unread : add_environment(spec, problems)) run_log->warn(unread);
+  for (const auto& unread : add_environment(spec, problems)) run_log->warn(Code::environment_unknown, unread);
   const auto settings = effective_settings(spec, caller_raises, problems);
   if (!problems.empty()) throw ConfigError(problems);
 

@@ -54,8 +54,9 @@ Once seen_before(const Recorded& recorded, const InboxEntry& entry) {
 MessageId message_id(std::string_view handler, std::string_view id) {
   if (!id.empty()) return MessageId::from(id);
   throw Error(
+      Code::api_misused,
       "handler '" + std::string(handler) +
-      "': the id is empty, and all requests without an id would be one; refuse such a request, or give it an id");
+          "': the id is empty, and all requests without an id would be one; refuse such a request, or give it an id");
 }
 
 InboxEntry entry_of(std::string_view handler, std::string_view id, const OnceOptions& options) {
@@ -145,7 +146,8 @@ KeptIds Inbox::keep_ids(std::string_view handler, std::chrono::seconds keep_for)
 }
 
 HandlerId Inbox::id_of(std::string_view handler) {
-  if (handler.empty()) throw Error("once(): the handler has no name; it is the scope of its ids, such as \"charge\"");
+  if (handler.empty())
+    throw Error(Code::api_misused, "once(): the handler has no name; it is the scope of its ids, such as \"charge\"");
   {
     const std::shared_lock lock(mutex_);
     if (const auto known = handlers_.find(handler); known != handlers_.end()) return known->second;

@@ -93,7 +93,10 @@ bool Purger::attempt(int& failures, Work work) {
   } catch (const StoreBusy&) {
     return false;  // another transaction uses the old rows: next time
   } catch (const std::exception& e) {
-    if (++failures == 2) run_log_->warn(std::string("what is old is not deleted until this works again: ") + e.what());
+    if (++failures == 2) {
+      run_log_->warn(Code::ids_not_deleted,
+                     std::string("old ids are not deleted until this works again; retrying: ") + e.what());
+    }
     return false;
   }
 }

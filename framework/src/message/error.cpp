@@ -14,6 +14,12 @@ std::string one_line_each(const std::vector<std::string>& problems) {
 
 }  // namespace
 
-ConfigError::ConfigError(std::vector<std::string> all) : Error(one_line_each(all)), problems(std::move(all)) {}
+Code code_of(const std::exception& error, Code otherwise) noexcept {
+  const auto* ours = dynamic_cast<const Error*>(&error);
+  return ours == nullptr ? otherwise : ours->code();
+}
+
+ConfigError::ConfigError(std::vector<std::string> all)
+    : Error(Code::config_invalid, one_line_each(all)), problems(std::move(all)) {}
 
 }  // namespace turnstile

@@ -154,9 +154,9 @@ void Relay::send_alone(const OutboxRecord& record) {
 
 void Relay::put_aside(const OutboxRecord& record, const std::string& why) {
   outbox_->refuse(record, why);
-  run_log_->error("outbox: record " + std::to_string(record.id) + " for topic '" + record.message.topic +
-                  "' is not taken and was put aside: " + why + " Then run: turnstile outbox retry " +
-                  std::to_string(record.id));
+  run_log_->error(Code::outbox_record_refused,
+                  "outbox: record " + std::to_string(record.id) + " for topic '" + record.message.topic +
+                      "' cannot be sent, and is parked: " + why + " Then run: turnstile outbox retry " + std::to_string(record.id));
 }
 
 void Relay::wait() {
@@ -169,8 +169,8 @@ void Relay::wait() {
 /// Logs a line for each change.
 void Relay::told(bool well, const std::string& why) {
   if (std::exchange(well_, well) == well) return;
-  if (well) run_log_->info("outbox: going on");
-  else run_log_->warn("outbox: nothing is sent for now, trying again and again: " + why);
+  if (well) run_log_->info("outbox: sending again");
+  else run_log_->warn(Code::outbox_paused, "outbox: nothing is sent for now; retrying: " + why);
 }
 
 }  // namespace turnstile

@@ -1,6 +1,7 @@
 #include "turnstile/sender.hpp"
 
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include <algorithm>
 #include <iterator>
@@ -101,7 +102,7 @@ std::int32_t NumberedSender::partitions_of(const std::string& topic) {
     if (const auto known = partitions_.find(topic); known != partitions_.end()) return known->second;
   }
   const auto info = broker_.describe(topic, kDescribeWait);
-  if (!info) throw BrokerError("topic '" + topic + "' does not exist; create it");
+  if (!info) throw BrokerError(Code::topic_missing, "topic '" + topic + "' does not exist; create it");
   const std::lock_guard lock(mutex_);
   return partitions_[topic] = info->partitions;
 }
@@ -191,7 +192,8 @@ void NumberedSender::heartbeats() {
     lock.lock();
     const bool was_failing = std::exchange(failing_, !trouble.empty());
     if (failing_ && !was_failing)
-      logger_->warn("producer '{}': no heartbeat could be sent, trying again: {}", options_.name, trouble);
+      log_warning(*logger_, Code::heartbeat_failed,
+                  "producer '" + options_.name + "': its heartbeat could not be sent; retrying: " + trouble);
     if (!failing_ && was_failing) logger_->info("producer '{}': heartbeats go on", options_.name);
   }
 }
@@ -200,10 +202,11 @@ void NumberedSender::heartbeat() {
   const MessageId id = session();
   if (producers_->heartbeat(id)) return;
   open_session();
-  logger_->warn(
-      "producer '{}': its session {} has expired, as no heartbeat came for {} ms; going on as {}. What was stamped before "
-      "and is sent from now on is not run",
-      options_.name, id.text(), options_.expiry.count(), session().text());
+  log_warning(
+      *logger_, Code::producer_session_expired,
+      fmt::format("producer '{}': its session {} has expired, since no heartbeat reached PostgreSQL for {} ms; it "
+                  "continues as session {}. Messages stamped before, and sent from now on, do not run",
+                  options_.name, id.text(), options_.expiry.count(), session().text()));
 }
 
 }  // namespace turnstile

@@ -20,8 +20,8 @@ class LocalLimiters final : public Limiters {
  public:
   std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
     if (limit < 1) {
-      throw Error("limiter '" + name + "': a limit of " + std::to_string(limit) +
-                  " lets nothing run; it must be at least 1");
+      throw Error(Code::limit_invalid, "limiter '" + name + "': a limit of " + std::to_string(limit) +
+                                           " lets nothing run; it must be at least 1");
     }
     const std::lock_guard lock(mutex_);
     auto& [known, pool] = by_name_[name];
@@ -30,8 +30,9 @@ class LocalLimiters final : public Limiters {
       pool = open_pool(name, limit);
     }
     if (known != limit) {
-      throw Error("limiter '" + name + "' has a limit of " + std::to_string(known) + " and cannot also have " +
-                  std::to_string(limit) + "; set the same limit wherever it is named, or name another limiter");
+      throw Error(Code::limit_invalid, "limiter '" + name + "' has a limit of " + std::to_string(known) +
+                                           " and cannot also have " + std::to_string(limit) +
+                                           "; set the same limit wherever it is named, or name another limiter");
     }
     return std::make_shared<DomainLimiter>(name, pool, [limit] { return limit; });
   }

@@ -128,24 +128,28 @@ void DomainMember::stop() {
 std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_t limit, bool outlives_fence,
                                             std::shared_ptr<void> owner) {
   if (limit < 1) {
-    throw Error("limiter '" + name + "': a limit of " + std::to_string(limit) +
-                " lets nothing run; it must be at least 1 (turnstile limits set pauses a limiter)");
+    throw Error(Code::limit_invalid,
+                "limiter '" + name + "': a limit of " + std::to_string(limit) +
+                    " lets nothing run; it must be at least 1 (turnstile limits set pauses a limiter)");
   }
   if (name.empty() || name.size() > tokens::kLongestName || static_cast<Count>(limit) > tokens::kMostPermits) {
-    throw Error("limiter '" + name.substr(0, 40) + "': a name has 1 to " + std::to_string(tokens::kLongestName) +
-                " characters, and a limit is at most " + std::to_string(tokens::kMostPermits));
+    throw Error(Code::limit_invalid, "limiter '" + name.substr(0, 40) + "': a name has 1 to " +
+                                         std::to_string(tokens::kLongestName) + " characters, and a limit is at most " +
+                                         std::to_string(tokens::kMostPermits));
   }
   if (static_cast<Count>(limit) <= set_aside()) {
-    throw Error("limiter '" + name + "': its limit of " + std::to_string(limit) + " leaves nothing to share, since " +
-                std::to_string(settings_.reserve) + " are reserved for each of " +
-                std::to_string(settings_.reserve_for) + " processes; raise the limit, or lower limits.reserve");
+    throw Error(Code::limit_invalid, "limiter '" + name + "': its limit of " + std::to_string(limit) +
+                                         " leaves nothing to share, since " + std::to_string(settings_.reserve) +
+                                         " are reserved for each of " + std::to_string(settings_.reserve_for) +
+                                         " processes; raise the limit, or lower limits.reserve");
   }
   const std::lock_guard lock(mutex_);
   refuse_one_too_many(name);
   Named& named = limiters_[name];
   if (named.pool && named.limit != limit && !named.users.expired()) {
-    throw Error("limiter '" + name + "' has a limit of " + std::to_string(named.limit) + " and cannot also have " +
-                std::to_string(limit) + "; set the same limit wherever it is named, or name another limiter");
+    throw Error(Code::limit_invalid, "limiter '" + name + "' has a limit of " + std::to_string(named.limit) +
+                                         " and cannot also have " + std::to_string(limit) +
+                                         "; set the same limit wherever it is named, or name another limiter");
   }
   const bool is_new = !named.pool, is_unused = named.users.expired();
   if (is_new) {
@@ -179,7 +183,7 @@ void DomainMember::refuse_one_too_many(const std::string& name) const {
                                   [&](const auto& named) { return !state_.limiters.contains(named.first); });
   const std::size_t most = std::max<std::size_t>(state_.most_limiters(), settings_.most_limiters);
   if (state_.limiters.size() + static_cast<std::size_t>(ours) < most) return;
-  throw Error(too_many_limiters(name, most));
+  throw Error(Code::too_many_limiters, too_many_limiters(name, most));
 }
 
 /// How many permits of the reserve this process may use while it cannot reach the log, by the last records that it has
@@ -229,8 +233,9 @@ void DomainMember::wait_until_claimed() {
     return (known && obeyed_) || stopping_;
   });
   if (claimed) return;
-  run_log_.warn("the claims of partitions have not come back from " + log_->name() + " for " +
-                std::to_string(kLongestClaim.count()) + " ms: nothing starts under a limit until they do");
+  run_log_.warn(Code::token_log_silent, "this member's claims of partitions have not come back from " + log_->name() +
+                                            " for " + std::to_string(kLongestClaim.count()) +
+                                            " ms: nothing starts under a limit until they do");
   member_.distrust(now());
   log_->wake();
 }
@@ -254,8 +259,8 @@ PermitsView DomainMember::permits() const {
 
 bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
   if (limit && (*limit < 0 || static_cast<Count>(*limit) > tokens::kMostPermits)) {
-    throw Error("limiter '" + limiter + "': a limit is 0 (pauses it) to " + std::to_string(tokens::kMostPermits) +
-                ", not " + std::to_string(*limit));
+    throw Error(Code::limit_invalid, "limiter '" + limiter + "': a limit is 0 (pauses it) to " +
+                                         std::to_string(tokens::kMostPermits) + ", not " + std::to_string(*limit));
   }
   const auto change = std::make_shared<Change>();
   change->limiter = limiter;
@@ -266,9 +271,10 @@ bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int6
   changed_.wait_until(lock, deadline_after(timeout), [&] { return change->over || stopping_; });
   std::erase(changes_, change);
   if (change->not_allowed) {
-    throw Error("limiter '" + limiter + "': the domain did not take its limit: its name is not 1 to " +
-                std::to_string(tokens::kLongestName) + " bytes long, or it would be one more than the " +
-                std::to_string(state_.most_limiters()) + " limiters that the domain can have");
+    throw Error(Code::too_many_limiters,
+                "limiter '" + limiter + "': the domain did not take its limit: its name is not 1 to " +
+                    std::to_string(tokens::kLongestName) + " bytes long, or it would be one more than the " +
+                    std::to_string(state_.most_limiters()) + " limiters that the domain can have");
   }
   return change->done;
 }
@@ -302,13 +308,13 @@ void DomainMember::round() {
   try {
     step();
   } catch (const TokenLogTrimmed& trimmed) {
-    if (TURNSTILE_PLANTED(trimmed_is_broken)) return halt(trimmed.what());
+    if (TURNSTILE_PLANTED(trimmed_is_broken)) return halt(trimmed.code(), trimmed.what());
     const std::lock_guard lock(mutex_);
     behind_ = trimmed.what();
   } catch (const TokenLogBroken& broken) {
-    halt(broken.what() + settings_at_stake());
+    halt(broken.code(), broken.what() + settings_at_stake());
   } catch (const std::exception& error) {
-    halt(error.what());
+    halt(code_of(error, Code::member_halted), error.what());
   }
 }
 
@@ -343,7 +349,7 @@ void DomainMember::step() {
     keep_snapshot();
     tell_of_coordination(at);
     if (!records.empty()) tell_of_limits();
-    if (member_.phase() == tokens::Member::Phase::halted) run_log_.error(member_.why_halted());
+    if (member_.phase() == tokens::Member::Phase::halted) run_log_.error(Code::member_halted, member_.why_halted());
   }
   carry_out(std::move(orders));
   if (records.empty()) return;
@@ -369,8 +375,9 @@ void DomainMember::drop_unused(Micros at) {
 
 void DomainMember::look_at_the_clock(Micros now) {
   if (now - last_step_ > kFresh) {
-    run_log_.warn("this process did not look at the token log for " + std::to_string((now - last_step_) / 1'000) +
-                  " ms (it was paused, or a call hung): nothing starts until the log has been read up to now");
+    run_log_.warn(Code::member_paused,
+                  "this process did not look at the token log for " + std::to_string((now - last_step_) / 1'000) +
+                      " ms (it was paused, or a call hung): nothing starts until it has read the log up to now");
     member_.distrust(now);
   }
   last_step_ = now;
@@ -383,7 +390,8 @@ void DomainMember::writing_failed(Micros now) {
   for (const auto& change : changes_) change->sent = false;
   const std::string why = log_->why_failed();
   if (std::exchange(told_failure_, why) != why)
-    run_log_.warn("writing to " + log_->name() + " failed: " + why + ". Going on in a new epoch, again and again");
+    run_log_.warn(Code::token_log_write_failed,
+                  "Write to " + log_->name() + " failed: " + why + ". Retrying with a new producer epoch");
   write_again_at_ = now + write_delay_;
   write_delay_ = std::clamp(2 * write_delay_, kFirstRetry, kLongestRetry);
 }
@@ -498,14 +506,14 @@ void DomainMember::keep_snapshot() {
   log_->trim(below + 1);
 }
 
-void DomainMember::halt(const std::string& why) {
+void DomainMember::halt(Code code, const std::string& why) {
   std::vector<tokens::Order> orders;
   {
     const std::lock_guard lock(mutex_);
     member_.halt(why);
     obeyed_ = false;
     orders = member_.take_orders();
-    run_log_.error(why);
+    run_log_.error(code, why);
   }
   carry_out(std::move(orders));
   {
@@ -529,8 +537,11 @@ void DomainMember::depart() {
     for (const auto& event : member_.take_events()) log_->append(tokens::encode(event));
     log_->flush(kFarewell);
   } catch (const std::exception& error) {
-    run_log_.warn(std::string("leaving the token domain: ") + error.what() +
-                  "; what it held comes back with its lease");
+    run_log_.warn(
+        Code::token_log_write_failed,
+        std::string("This member could not report that it leaves the token domain; its permits return when its "
+                    "lease ends: ") +
+            error.what());
   }
 }
 

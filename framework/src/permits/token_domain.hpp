@@ -117,7 +117,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   [[nodiscard]] std::string too_many_limiters(const std::string& name, std::size_t most) const;
   [[nodiscard]] tokens::Micros now() const { return environment_.clock(); }
   [[nodiscard]] std::ptrdiff_t older_members() const;
-  void halt(const std::string& why);
+  void halt(Code code, const std::string& why);
   /// The commands that an operator must repeat for a new topic. Empty: none.
   [[nodiscard]] std::string settings_at_stake() const;
 

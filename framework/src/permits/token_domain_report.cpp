@@ -6,8 +6,8 @@ namespace turnstile {
 
 std::string DomainMember::too_many_limiters(const std::string& name, std::size_t most) const {
   return "limiter '" + name + "': the token domain of " + log_->name() + " has " + std::to_string(most) +
-         " limiters, which is the most (limits.most_limiters), so that this one would never give a permit. Raise "
-         "limits.most_limiters, use fewer names, or unset limits that operators have set for names that nobody uses "
+         " limiters, which is the maximum (limits.most_limiters), so that this one would never give a permit. Raise "
+         "limits.most_limiters, use fewer names, or unset limits that operators have set for unused names "
          "(turnstile limits)";
 }
 
@@ -28,11 +28,11 @@ LimitersHealth DomainMember::health() const {
 void DomainMember::tell_of_coordination(tokens::Micros now) {
   if (member_.expired() != told_expired_) {
     told_expired_ = member_.expired();
-    run_log_.error(
-        "the other members have expired this one, since they had heard nothing of it for its lease of " +
-        std::to_string(settings_.lease.count()) +
-        " ms: the permits that it held are others' now. Handlers that still run under them were asked to stop. "
-        "Joining again");
+    run_log_.error(Code::permits_lost,
+                   "the other members have expired this one, since they had heard nothing of it for its lease of " +
+                       std::to_string(settings_.lease.count()) +
+                       " ms: the permits that it held are reassigned. Handlers that still run under them were asked to "
+                       "stop. Joining again");
   }
   const bool open = member_.phase() == tokens::Member::Phase::joined && member_.open_until() > now;
   if (open == was_open_) return;
@@ -42,21 +42,23 @@ void DomainMember::tell_of_coordination(tokens::Micros now) {
   if (open) run_log_.info("joined the token domain of " + log_->name() + " as member " + std::to_string(member_.id()));
   else if (member_.phase() == tokens::Member::Phase::joined)
     run_log_.warn(
+        Code::token_log_silent,
         "nothing that this member wrote to " + log_->name() +
-        " has come back within its lease: no handler under a limit starts until it does" +
-        (settings_.reserve == 0 ? "" : ", but those on its " + std::to_string(reserved) + " reserved permits"));
+            " has come back within its lease: no handler under a limit starts until it does" +
+            (settings_.reserve == 0 ? "" : ", except on its " + std::to_string(reserved) + " reserved permits"));
   if (settings_.reserve == 0) return;
   std::uint64_t taken = 0;
   for (const auto& known : pools_) taken += known.pool->taken_of_reserve();
   if (open && taken > told_of_reserve_)
-    run_log_.warn(std::to_string(taken - std::exchange(told_of_reserve_, taken)) +
-                  " handlers were started on reserved permits while the token log was out of reach");
+    run_log_.warn(Code::token_log_silent,
+                  std::to_string(taken - std::exchange(told_of_reserve_, taken)) +
+                      " handlers were started on reserved permits while the token log could not be reached");
 }
 
 void DomainMember::tell_of_limits() {
   for (auto& [name, named] : limiters_) {
     if (const bool refused = member_.is_refused(name); refused != std::exchange(named.told_refused, refused) && refused)
-      run_log_.error(too_many_limiters(name, state_.most_limiters()));
+      run_log_.error(Code::too_many_limiters, too_many_limiters(name, state_.most_limiters()));
     const auto entry = state_.limiters.find(name);
     if (entry == state_.limiters.end() || !entry->second.holdings.contains(member_.id())) continue;
     const auto limit = static_cast<std::int64_t>(entry->second.limit());

@@ -45,8 +45,9 @@ tokens::State DomainMember::newest_state() {
     ++found;
     auto state = tokens::restore(kept->bytes);
     if (!state) {
-      run_log_.warn("a snapshot of the token log, " + log_->name() + ", cannot be read (" +
-                    std::to_string(kept->bytes.size()) + " bytes); trying the one before it");
+      run_log_.warn(Code::token_log_unreadable, "a snapshot of the token log, " + log_->name() + ", cannot be read (" +
+                                                    std::to_string(kept->bytes.size()) +
+                                                    " bytes); trying the one before it");
       continue;
     }
     if (state->last + 1 < begin) {
@@ -56,13 +57,13 @@ tokens::State DomainMember::newest_state() {
     const std::int64_t end = log_->end();
     if (state->last >= end) {  // a snapshot of an earlier topic of this name
       const std::string commands = commands_of_operators(*state);
-      run_log_.warn("a snapshot of the token log was made at position " + std::to_string(state->last) + ", but " +
-                    log_->name() + " ends at " + std::to_string(end) +
-                    ": the topic was created anew since; passing the snapshot over" +
-                    (commands.empty() ? std::string()
-                                      : ". The limits that operators had set in it are not in effect; where they are "
-                                        "still wanted: " +
-                                            commands));
+      run_log_.warn(
+          Code::token_log_recreated,
+          "a snapshot of the token log was made at position " + std::to_string(state->last) + ", but " + log_->name() +
+              " ends at " + std::to_string(end) + ": the topic was recreated since, and the snapshot is ignored" +
+              (commands.empty()
+                   ? std::string()
+                   : ". The limits that operators had set in it are not in effect; to set them again: " + commands));
       continue;
     }
     return std::move(*state);
@@ -70,7 +71,7 @@ tokens::State DomainMember::newest_state() {
   if (begin == 0) return {};
   throw TokenLogBroken(log_->name() + " begins at position " + std::to_string(begin) +
                        ", and there is no snapshot that reaches so far (" + std::to_string(found) +
-                       " were found): who holds which permits cannot be known. Stop all members of the domain, delete "
+                       " were found): the holders of permits cannot be known. Stop all members of the domain, delete "
                        "the topic and its snapshots, and start them again");
 }
 
@@ -87,18 +88,19 @@ void DomainMember::begin_anew(tokens::Micros at) {
     const std::lock_guard lock(mutex_);
     begin_anew_at_ = at + kReadAgain;
     if (std::exchange(told_behind_, error.what()) != error.what())
-      run_log_.warn(std::string("the newest snapshot of the token log could not be read, and is tried again: ") +
-                    error.what());
+      run_log_.warn(Code::token_log_unreadable,
+                    std::string("the newest snapshot of the token log could not be read; retrying: ") + error.what());
     return;
   }
   std::vector<tokens::Order> orders;
   {
     const std::lock_guard lock(mutex_);
-    run_log_.error("this member was cut off from " + log_->name() +
-                   " for longer than the log keeps what a snapshot stands for (" + std::exchange(behind_, {}) +
-                   "). The permits that it held are lost, and handlers that run under them were asked to stop. "
-                   "Joining again from the snapshot of position " +
-                   std::to_string(newer.last));
+    run_log_.error(Code::token_log_trimmed,
+                   "this member was cut off from " + log_->name() +
+                       " for so long that records which it had not read were trimmed (" + std::exchange(behind_, {}) +
+                       "). The permits that it held are lost, and handlers that run under them were asked to stop. "
+                       "Joining again from the snapshot of position " +
+                       std::to_string(newer.last));
     told_behind_.clear();
     state_ = std::move(newer);
     member_.begin_anew();

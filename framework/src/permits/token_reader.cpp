@@ -212,9 +212,11 @@ struct TokenReader::Impl {
     const auto late = deadline_after(timeout);
     while (upcoming.empty()) {
       if (steady_clock::now() >= late) {
-        throw BrokerError(name + " was read up to position " + std::to_string(next - 1) + " of " +
-                          std::to_string(wanted) + ", and then nothing came for " +
-                          std::to_string(timeout.count() / 1'000) + " s. Check that its brokers run, and try again");
+        throw BrokerError(Code::kafka_unavailable, name + " was read up to position " + std::to_string(next - 1) +
+                                                       " of " + std::to_string(wanted) +
+                                                       ", and then nothing came for " +
+                                                       std::to_string(timeout.count() / 1'000) +
+                                                       " s. Check that its brokers run, and try again");
       }
       fetch(kLook);
     }
@@ -324,10 +326,11 @@ std::int64_t TokenReader::time_of(std::int64_t position) const {
 
 bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
   if (limiter.empty() || limiter.size() > tokens::kLongestName)
-    throw Error("the name of a limiter has 1 to " + std::to_string(tokens::kLongestName) + " characters");
+    throw Error(Code::limit_invalid,
+                "the name of a limiter has 1 to " + std::to_string(tokens::kLongestName) + " characters");
   if (limit && (*limit < 0 || static_cast<Count>(*limit) > tokens::kMostPermits)) {
-    throw Error("limiter '" + limiter + "': a limit is 0 (pauses it) to " + std::to_string(tokens::kMostPermits) +
-                ", not " + std::to_string(*limit));
+    throw Error(Code::limit_invalid, "limiter '" + limiter + "': a limit is 0 (pauses it) to " +
+                                         std::to_string(tokens::kMostPermits) + ", not " + std::to_string(*limit));
   }
   read_to(impl_->end - 1);
   (void)permits();  // throws if the state is unknown
@@ -340,8 +343,9 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
     if (!outcome) return false;
     if (*outcome == tokens::Effects::Outcome::applied) return true;
     if (*outcome == tokens::Effects::Outcome::not_allowed)
-      throw Error("limiter '" + limiter + "': the domain has " + std::to_string(tokens::kMostLimiters) +
-                  " limiters already, and takes no more");
+      throw Error(Code::too_many_limiters, "limiter '" + limiter + "': the domain has " +
+                                               std::to_string(tokens::kMostLimiters) +
+                                               " limiters already, and takes no more");
   }
 }
 

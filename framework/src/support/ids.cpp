@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <stdexcept>
+
+#include "turnstile/error.hpp"
 
 namespace turnstile {
 
@@ -34,7 +35,7 @@ MessageId new_message_id() {
   MessageId id;
   // OpenSSL's generator notices a fork. A buffer of random bytes in this process would not.
   if (RAND_bytes(id.bytes.data() + 8, 8) != 1)
-    throw std::runtime_error("no random numbers are to be had for a message id");
+    throw Error(Code::unexpected, "the system has no random numbers for a message id");
   const std::uint64_t tick = next_tick();
   const std::uint64_t time_and_version = (tick >> kCounterBits) << 16 | 0x7000U | (tick & 0x0FFFU);
   for (std::size_t i = 0; i < 8; ++i) id.bytes[i] = static_cast<std::uint8_t>(time_and_version >> (56 - 8 * i));

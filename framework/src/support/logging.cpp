@@ -63,6 +63,7 @@ std::string json_line(const spdlog::details::log_msg& message, const LogFields& 
   line["time"] = utc(message.time);
   line["level"] = name_of(message.level);
   line["message"] = as_std(message.payload);
+  if (fields.code) line["code"] = to_text(*fields.code);
   if (!fields.topic.empty()) line["topic"] = fields.topic;
   if (fields.partition) line["partition"] = *fields.partition;
   if (fields.offset) line["offset"] = *fields.offset;
@@ -160,6 +161,7 @@ void append_field(std::string& out, std::string_view name, std::string_view valu
 std::string text_line(std::string_view message, const LogFields& fields) {
   std::string line;
   append_escaped(line, message, false);
+  if (fields.code) append_field(line, "code", to_text(*fields.code));
   append_field(line, "topic", fields.topic);
   if (fields.partition) append_field(line, "partition", std::to_string(*fields.partition));
   if (fields.offset) append_field(line, "offset", std::to_string(*fields.offset));
@@ -210,6 +212,14 @@ void log(spdlog::logger& logger, spdlog::level::level_enum level, std::string_vi
   } else {
     logger.log(level, as_spdlog(text_line(message, fields)));
   }
+}
+
+void log_warning(spdlog::logger& logger, Code code, std::string_view text) {
+  log(logger, level::warn, text, {.code = code});
+}
+
+void log_error(spdlog::logger& logger, Code code, std::string_view text) {
+  log(logger, level::err, text, {.code = code});
 }
 
 }  // namespace turnstile

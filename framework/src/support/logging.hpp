@@ -8,13 +8,15 @@
 #include <optional>
 #include <string_view>
 
+#include "turnstile/code.hpp"
 #include "turnstile/config.hpp"
 #include "turnstile/types.hpp"
 
 namespace turnstile {
 
-/// Where an event happened. Empty fields are left out of the line.
+/// What happened, and where. A field that is empty is left out of the line. A line at warn or above has a code.
 struct LogFields {
+  std::optional<Code> code{};
   std::string_view topic{};
   std::optional<std::int32_t> partition{};
   std::optional<Offset> offset{};
@@ -30,7 +32,8 @@ std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings);
 std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings, spdlog::sink_ptr sink);
 
 /// Logs one line: control characters in `message` are escaped. A JSON logger of make_logger() gets the fields as
-/// fields. Any other logger gets them after the message: `dead-lettered topic=payments partition=3 offset=1042`.
+/// fields. Any other logger gets them after the message:
+/// `dead-lettered code=dead_lettered topic=payments partition=3 offset=1042`.
 void log(spdlog::logger& logger, spdlog::level::level_enum level, std::string_view message,
          const LogFields& fields = {});
 

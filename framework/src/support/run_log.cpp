@@ -8,9 +8,10 @@ namespace turnstile {
 
 namespace {
 
-LogFields fields(const TopicPartition& at, std::string_view handler, std::optional<Offset> offset,
-                 const std::string& member) {
+LogFields fields(std::optional<Code> code, const TopicPartition& at, std::string_view handler,
+                 std::optional<Offset> offset, const std::string& member) {
   LogFields f;
+  f.code = code;
   if (!at.topic.empty()) {
     f.topic = at.topic;
     f.partition = at.partition;
@@ -21,37 +22,46 @@ LogFields fields(const TopicPartition& at, std::string_view handler, std::option
   return f;
 }
 
+namespace level = spdlog::level;
+
 }  // namespace
 
 void RunLog::debug(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
-  log(*logger_, spdlog::level::debug, text, fields(at, handler, offset, member_));
+  log(*logger_, level::debug, text, fields({}, at, handler, offset, member_));
 }
 void RunLog::info(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
-  log(*logger_, spdlog::level::info, text, fields(at, handler, offset, member_));
+  log(*logger_, level::info, text, fields({}, at, handler, offset, member_));
 }
-void RunLog::warn(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
-  log(*logger_, spdlog::level::warn, text, fields(at, handler, offset, member_));
+void RunLog::warn(Code code, const TopicPartition& at, std::string_view handler, Offset offset,
+                  std::string_view text) const {
+  log(*logger_, level::warn, text, fields(code, at, handler, offset, member_));
 }
-void RunLog::error(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
-  log(*logger_, spdlog::level::err, text, fields(at, handler, offset, member_));
+void RunLog::error(Code code, const TopicPartition& at, std::string_view handler, Offset offset,
+                   std::string_view text) const {
+  log(*logger_, level::err, text, fields(code, at, handler, offset, member_));
 }
 void RunLog::info(const TopicPartition& at, std::string_view text) const {
-  log(*logger_, spdlog::level::info, text, fields(at, {}, std::nullopt, member_));
+  log(*logger_, level::info, text, fields({}, at, {}, {}, member_));
 }
-void RunLog::warn(const TopicPartition& at, std::string_view text) const {
-  log(*logger_, spdlog::level::warn, text, fields(at, {}, std::nullopt, member_));
+void RunLog::warn(Code code, const TopicPartition& at, std::string_view text) const {
+  log(*logger_, level::warn, text, fields(code, at, {}, {}, member_));
 }
-void RunLog::error(const TopicPartition& at, std::string_view text) const {
-  log(*logger_, spdlog::level::err, text, fields(at, {}, std::nullopt, member_));
+void RunLog::error(Code code, const TopicPartition& at, std::string_view text) const {
+  log(*logger_, level::err, text, fields(code, at, {}, {}, member_));
 }
-void RunLog::info(std::string_view text) const {
-  log(*logger_, spdlog::level::info, text, fields({}, {}, std::nullopt, member_));
+void RunLog::info(std::string_view text) const { log(*logger_, level::info, text, fields({}, {}, {}, {}, member_)); }
+void RunLog::warn(Code code, std::string_view text) const {
+  log(*logger_, level::warn, text, fields(code, {}, {}, {}, member_));
 }
-void RunLog::warn(std::string_view text) const {
-  log(*logger_, spdlog::level::warn, text, fields({}, {}, std::nullopt, member_));
+void RunLog::error(Code code, std::string_view text) const {
+  log(*logger_, level::err, text, fields(code, {}, {}, {}, member_));
 }
-void RunLog::error(std::string_view text) const {
-  log(*logger_, spdlog::level::err, text, fields({}, {}, std::nullopt, member_));
+
+void RunLog::warn(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
+  log(*logger_, level::warn, text, fields({}, at, handler, offset, member_));
+}
+void RunLog::error(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
+  log(*logger_, level::err, text, fields({}, at, handler, offset, member_));
 }
 
 }  // namespace turnstile

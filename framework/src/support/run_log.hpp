@@ -1,11 +1,13 @@
 #pragma once
-// The runtime's log. Each line has topic, partition, offset, handler and member as fields.
+// The runtime's log. Each line has topic, partition, offset, handler and member as fields, and at warn and error its
+// code.
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "turnstile/code.hpp"
 #include "turnstile/types.hpp"
 
 namespace spdlog {
@@ -22,16 +24,20 @@ class RunLog {
 
   void debug(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
   void info(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
-  void warn(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
-  void error(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
+  void warn(Code code, const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
+  void error(Code code, const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
   /// About a partition as a whole.
   void info(const TopicPartition& at, std::string_view text) const;
-  void warn(const TopicPartition& at, std::string_view text) const;
-  void error(const TopicPartition& at, std::string_view text) const;
+  void warn(Code code, const TopicPartition& at, std::string_view text) const;
+  void error(Code code, const TopicPartition& at, std::string_view text) const;
   /// About the process.
   void info(std::string_view text) const;
-  void warn(std::string_view text) const;
-  void error(std::string_view text) const;
+  void warn(Code code, std::string_view text) const;
+  void error(Code code, std::string_view text) const;
+
+  // Without a code. To be removed once delivery/ gives one for each line.
+  void warn(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
+  void error(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
 
   [[nodiscard]] const std::string& member() const noexcept { return member_; }
   [[nodiscard]] const std::shared_ptr<spdlog::logger>& logger() const noexcept { return logger_; }

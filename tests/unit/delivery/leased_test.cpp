@@ -464,7 +464,7 @@ TEST_F(Leased, a_lost_claim_stops_its_handler_and_writes_nothing) {
   EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back, Kind::put_back));
   EXPECT_FALSE(done("a"));
   EXPECT_THAT(runs_, ElementsAre("a"));
-  EXPECT_THAT(log_.str(), HasSubstr("a claim was lost, its handler is asked to stop"));
+  EXPECT_THAT(log_.str(), HasSubstr("The claim of a running message was lost, and its handler is asked to stop"));
   EXPECT_THAT(log_.str(), HasSubstr("done, but its claim was lost meanwhile"));
 }
 
@@ -478,7 +478,7 @@ TEST_F(Leased, a_lease_that_cannot_be_renewed_stops_its_handler_before_it_ends) 
     EXPECT_GT(std::chrono::steady_clock::now() - began, 300ms);
   };
   EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::settled)) << "nobody else has it: it is written down after all";
-  EXPECT_THAT(log_.str(), HasSubstr("its lease ended while it could not be renewed"));
+  EXPECT_THAT(log_.str(), HasSubstr("its lease ended before PostgreSQL renewed it"));
 }
 
 TEST_F(Leased, a_fenced_partition_claims_nothing) {

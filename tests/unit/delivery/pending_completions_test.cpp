@@ -68,8 +68,7 @@ TEST_F(PendingCompletionsTest, reports_at_its_end_what_the_store_did_not_take) {
   add("two");
   wait_for_a_try();
   late.reset();
-  EXPECT_THAT(log.str(),
-              HasSubstr("1 messages ended while PostgreSQL was unavailable, and their results are not recorded"));
+  EXPECT_THAT(log.str(), HasSubstr("Shutting down with 1 finished messages not recorded (PostgreSQL unavailable)"));
   EXPECT_LE(claims->tries, 4) << "the first that fails is the last";
 }
 

@@ -325,7 +325,8 @@ TEST_F(EngineLogs, ends_in_order_when_the_broker_refuses_it_while_it_holds_parti
       void poll(std::chrono::milliseconds timeout) override {
         inner_->poll(timeout);
         if (refused_)
-          throw BrokerError("kafka: Broker: Static consumer fenced by other consumer with same group.instance.id.");
+          throw BrokerError(Code::kafka_refused,
+                            "kafka: Broker: Static consumer fenced by other consumer with same group.instance.id.");
       }
       std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) override {
         return inner_->take(from, most);

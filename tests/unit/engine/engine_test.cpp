@@ -251,8 +251,8 @@ TEST_F(EngineTest, goes_on_without_a_database_where_it_is_told_to_and_counts_it)
   app->stop();
   thread.join();
   EXPECT_THAT(log_text(),
-              ::testing::HasSubstr("topic open: store_down is run, so its handlers go on, and nothing is claimed"));
-  EXPECT_THAT(log_text(), ::testing::HasSubstr("topic open: 100 messages ran without the database"));
+              ::testing::HasSubstr("topic open: its handlers keep running without claims, because store_down is run"));
+  EXPECT_THAT(log_text(), ::testing::HasSubstr("topic open: 100 messages ran without a claim during the outage"));
 }
 
 /// Also what runs when it goes away; and whoever comes next does not do again what was done without it.

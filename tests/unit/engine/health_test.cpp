@@ -403,9 +403,9 @@ TEST_F(HealthTest, a_retry_that_never_ends_is_told_of_at_the_start) {
   broker->create_topic("t", 1);
   Consumer& app = start(kNothing | transactional() | retry(exponential{100ms, 4}), config());
   ASSERT_TRUE(eventually([&] { return app.health().partitions == 1; }));
-  EXPECT_THAT(log(),
-              HasSubstr("topic t: retry says 4 attempts, and without a dead_letter a message that fails is retried "
-                        "for ever and holds its partition"));
+  EXPECT_THAT(
+      log(), HasSubstr("topic t: retry is set to 4 attempts, but without a dead_letter a message that fails is retried "
+                       "forever and blocks its partition"));
 }
 
 // --- check() ------------------------------------------------------------------------------------------------------------

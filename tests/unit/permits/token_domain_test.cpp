@@ -332,7 +332,7 @@ TEST(TokenDomain, names_that_nobody_uses_leave_and_one_too_many_is_refused_with_
     a->open("fourth", 1);
     FAIL() << "it was opened";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("has 3 limiters, which is the most (limits.most_limiters)"),
+    EXPECT_NE(std::string(error.what()).find("has 3 limiters, which is the maximum (limits.most_limiters)"),
               std::string::npos)
         << error.what();
   }

@@ -14,7 +14,12 @@ namespace {
 
 namespace level = spdlog::level;
 
-const LogFields all_fields{.topic = "payments", .partition = 3, .offset = 1042, .handler = "charge", .member = "m-1"};
+const LogFields all_fields{.code = Code::dead_lettered,
+                           .topic = "payments",
+                           .partition = 3,
+                           .offset = 1042,
+                           .handler = "charge",
+                           .member = "m-1"};
 
 class LoggingTest : public ::testing::Test {
  protected:
@@ -34,9 +39,10 @@ class LoggingTest : public ::testing::Test {
 
 TEST_F(LoggingTest, text_has_the_fields_behind_the_message) {
   log(*logger("text"), level::warn, "dead-lettered", all_fields);
-  EXPECT_TRUE(std::regex_match(out_.str(),
-                               std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d warning dead-lettered )"
-                                          R"(topic=payments partition=3 offset=1042 handler=charge member=m-1\n)")))
+  EXPECT_TRUE(std::regex_match(
+      out_.str(),
+      std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d warning dead-lettered )"
+                 R"(code=dead_lettered topic=payments partition=3 offset=1042 handler=charge member=m-1\n)")))
       << out_.str();
 }
 
@@ -45,6 +51,7 @@ TEST_F(LoggingTest, json_has_the_fields_as_fields) {
   const auto line = only_line();
   EXPECT_EQ(line["level"], "error");
   EXPECT_EQ(line["message"], "dead-lettered");
+  EXPECT_EQ(line["code"], "dead_lettered");
   EXPECT_EQ(line["topic"], "payments");
   EXPECT_EQ(line["partition"], 3);
   EXPECT_EQ(line["offset"], 1042);
@@ -81,6 +88,17 @@ TEST_F(LoggingTest, only_what_was_made_for_it_is_redirected) {
 TEST_F(LoggingTest, what_is_not_known_is_left_out) {
   log(*logger("json"), level::info, "started");
   EXPECT_EQ(only_line().size(), 3U);
+}
+
+TEST_F(LoggingTest, a_warning_and_an_error_have_their_code) {
+  log_warning(*logger("text"), Code::store_busy, "the row is locked");
+  EXPECT_NE(out_.str().find("warning the row is locked code=store_busy\n"), std::string::npos) << out_.str();
+  out_.clear();
+  log_error(*logger("json"), Code::kafka_unavailable, "no broker answers");
+  const auto line = only_line();
+  EXPECT_EQ(line["level"], "error");
+  EXPECT_EQ(line["message"], "no broker answers");
+  EXPECT_EQ(line["code"], "kafka_unavailable");
 }
 
 TEST_F(LoggingTest, plain_calls_on_a_json_logger_are_json_too) {

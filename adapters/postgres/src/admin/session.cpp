@@ -72,8 +72,9 @@ Rows Admin::Session::collect(bool writes) {
 void Admin::Session::refuse(const ServerError& error, bool writes) const {
   for (const std::string_view missing : {"42P01", "42703", "3F000"}) {
     if (error.sqlstate != missing) continue;
-    throw SchemaError("the schema " + settings_.schema +
-                      " is missing or not what this build needs: " + describe(error) + "; run: turnstile migrate up");
+    throw SchemaError(Code::schema_outdated, "the schema " + settings_.schema +
+                                                 " is missing or not what this build needs: " + describe(error) +
+                                                 "; run: turnstile migrate up");
   }
   if (error.sqlstate == "55P03") throw StoreBusy(describe(error) + lock_holders(settings_, Wanted::rows));
   // throw_operator_error() names a consumer's GRANT statements. They allow every query, but no verb that changes rows.

@@ -72,7 +72,7 @@ GuardCall::GuardCall(Transaction& tx, std::string_view name, const Table& table,
   for (const auto& [what, part] : {std::pair{"the schema", &table.schema}, {"the table", &table.name}}) {
     if (part == &table.schema && !schema_given_) continue;
     const std::string problem = name_problem(what, *part);
-    if (!problem.empty()) throw Error(std::string(name_) + "(): " + problem);
+    if (!problem.empty()) throw Error(Code::api_misused, std::string(name_) + "(): " + problem);
   }
   if (key.empty()) fail("the key names no column; name those that make one row");
   for (const Cell& cell : key) {
@@ -131,7 +131,9 @@ Guarded GuardCall::ask(const std::string& sql) {
   return result;
 }
 
-void GuardCall::fail(const std::string& text) const { throw Error(std::string(name_) + "(" + table_ + "): " + text); }
+void GuardCall::fail(const std::string& text) const {
+  throw Error(Code::api_misused, std::string(name_) + "(" + table_ + "): " + text);
+}
 
 std::string GuardCall::key_columns() const {
   std::string columns;

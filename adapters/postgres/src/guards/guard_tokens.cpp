@@ -20,7 +20,7 @@ Digest digest_of(std::string_view token) {
   unsigned int size = 0;
   if (EVP_Digest(token.data(), token.size(), reinterpret_cast<unsigned char*>(digest.data()), &size, EVP_sha256(),
                  nullptr) != 1) {
-    throw Error("one_time_token: SHA-256 failed");
+    throw Error(Code::unexpected, "one_time_token: SHA-256 failed");
   }
   return digest;
 }
@@ -28,7 +28,7 @@ Digest digest_of(std::string_view token) {
 std::string random_token() {
   std::array<unsigned char, 16> bits;
   if (RAND_bytes(bits.data(), static_cast<int>(bits.size())) != 1)
-    throw Error("one_time_token::issue(): the system has no random numbers to give");
+    throw Error(Code::unexpected, "one_time_token::issue(): the system has no random numbers");
   std::string token;
   for (const unsigned char byte : bits) {
     token += "0123456789abcdef"[byte >> 4];

@@ -140,7 +140,7 @@ Rows BorrowedTransaction::run(std::string_view sql, std::span<const Param> param
   } catch (const pqxx::sql_error& error) {
     throw_handler_error(server_error(error.what(), error.sqlstate()));
   } catch (const pqxx::usage_error& error) {
-    throw Error(std::string("borrow(): ") + error.what());
+    throw Error(Code::api_misused, std::string("borrow(): ") + error.what());
   }
 }
 

@@ -126,8 +126,8 @@ OutboxShard shard_of(std::string_view key) {
 OutboxShard outbox_shard(const OwnedMessage& message, const MessageId& id) {
   // If the table refused it, all messages of its transaction would count as refused by the store.
   if (message.topic.empty() || printable(message.topic) != message.topic)
-    throw Error("publish(): \"" + printable(message.topic) +
-                "\" cannot be the name of a topic; the message was not published");
+    throw Error(Code::api_misused, "publish(): \"" + printable(message.topic) +
+                                       "\" cannot be the name of a topic; the message was not published");
   return message.key ? shard_of(*message.key) : static_cast<OutboxShard>(id.bytes.back() % kOutboxShards);
 }
 

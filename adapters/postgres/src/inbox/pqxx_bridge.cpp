@@ -62,7 +62,8 @@ struct PqxxBridge::Parts {
 
 struct PqxxBridge::Parts {
   explicit Parts(PGconn*) {
-    throw Error("libpqxx " PQXX_VERSION
+    throw Error(Code::api_misused,
+                "libpqxx " PQXX_VERSION
                 " cannot take over a connection (6.4 to 6.x and 7.6 or later can); use exec() and defer()");
   }
   pqxx::connection connection;

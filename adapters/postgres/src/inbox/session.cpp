@@ -213,7 +213,8 @@ void Session::require_open(const char* what) {
   if (ended_) throw_ended();
   if (lost_) throw_lost(*lost_);  // a handler has continued after the loss
   if (!loan_)
-    throw Error(std::string(what) + " outside of a transaction: it was committed, rolled back or lost before");
+    throw Error(Code::api_misused,
+                std::string(what) + " outside of a transaction: it was committed, rolled back or lost before");
   if (loan_->connection.saw_close_all() && !loan_->connection.saw_commit()) {
     close();
     throw SqlError(
@@ -577,7 +578,8 @@ pqxx::transaction_base& Session::native() {
 pqxx::transaction_base& native(Transaction& transaction) {
   auto* session = dynamic_cast<Session*>(&transaction);
   if (!session)
-    throw Error("native(): this transaction is not PostgreSQL's; in tests with the memory twin use exec() and defer()");
+    throw Error(Code::api_misused,
+                "native(): this transaction is not PostgreSQL's; in tests with the memory twin use exec() and defer()");
   return session->native();
 }
 

@@ -99,8 +99,9 @@ HandlerId Store::register_handler(const std::string& name) {
         if (PQntuples(kept[0].get()) > 0) return {static_cast<std::int16_t>(number_at(kept[0], 0, 0))};
       } catch (const StoreFailed& error) {
         if (error.sqlstate != "22003") throw;
-        throw Error("handler \"" + name + "\": all 32,767 handler ids of the schema " + shared_->settings.schema +
-                    " are used up; handler names must not be made from values");
+        throw Error(Code::api_misused, "handler \"" + name + "\": all 32,767 handler ids of the schema " +
+                                           shared_->settings.schema +
+                                           " are used up; handler names must not be made from values");
       }
     }
     // A concurrent transaction took the number, or the name, which then exists now.
@@ -116,8 +117,9 @@ std::string Store::first_group(HandlerId handler, const std::string& group) {
     });
     if (PQntuples(kept[0].get()) > 0) return text_at(kept[0], 0, 0);
   }
-  throw Error("handler number " + std::to_string(handler.value) + " is not in table handler of schema " +
-              shared_->settings.schema + ": it was there a moment ago; start again");
+  throw Error(Code::store_rewound, "handler number " + std::to_string(handler.value) +
+                                       " is not in table handler of schema " + shared_->settings.schema +
+                                       ": it was there a moment ago; start again");
 }
 
 std::optional<Recorded> Store::find(HandlerId handler, const MessageId& id) {
@@ -304,8 +306,10 @@ PurgeStep Store::purge_step(std::int64_t most) {
   clock_.shows(number_at(kept[0], 0, 2));
   const bool rivalled = PQgetisnull(row, 0, 1);
   if (!PQgetisnull(row, 0, 5))
-    throw Error(held_by_step(std::chrono::seconds(number_at(kept[0], 0, 4)), text_at(kept[0], 0, 5)));
-  if (!PQgetisnull(row, 0, 3)) throw Error(held_by_difference(std::chrono::seconds(number_at(kept[0], 0, 3))));
+    throw Error(Code::ids_not_deleted,
+                held_by_step(std::chrono::seconds(number_at(kept[0], 0, 4)), text_at(kept[0], 0, 5)));
+  if (!PQgetisnull(row, 0, 3))
+    throw Error(Code::ids_not_deleted, held_by_difference(std::chrono::seconds(number_at(kept[0], 0, 3))));
   return {number_at(kept[0], 0, 0), std::chrono::milliseconds(rivalled ? 0 : number_at(kept[0], 0, 1)), rivalled};
 }
 

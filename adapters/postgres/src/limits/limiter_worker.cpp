@@ -7,6 +7,7 @@
 
 #include "limits/limiter_shares.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/log.hpp"
 #include "wire/encode.hpp"
 
 namespace turnstile::postgres {
@@ -87,10 +88,12 @@ std::shared_ptr<LimiterBook> LimiterWorker::open(const std::string& name, std::i
     book = known;
   }
   if (book->configured() != limit) {
-    throw Error(fmt::format(
-        "limiter '{}' has a limit of {} and cannot also have {}; set the same limit wherever it is named, or name "
-        "another limiter",
-        name, book->configured(), limit));
+    throw Error(
+        Code::limit_invalid,
+        fmt::format(
+            "limiter '{}' has a limit of {} and cannot also have {}; set the same limit wherever it is named, or name "
+            "another limiter",
+            name, book->configured(), limit));
   }
   ring();
   return book;
@@ -138,8 +141,10 @@ void LimiterWorker::watch() {
 
 void LimiterWorker::tell_lost(const LimiterBook& book, std::int64_t in_use, const char* why) {
   if (in_use == 0) return;
-  logger_->error("limiter '{}': {} permits in use were lost: {}; what runs under them was told to stop", book.name(),
-                 in_use, why);
+  log_error(
+      *logger_, Code::permits_lost,
+      fmt::format("limiter '{}': {} permits in use were lost: {}; handlers that run under them were asked to stop",
+                  book.name(), in_use, why));
 }
 
 // --- the database ----------------------------------------------------------------------------------------------------
@@ -194,14 +199,14 @@ void LimiterWorker::round() {
     answered();
   } catch (const ConnectionLost& lost) {
     disconnect();
-    failed("lost the connection: " + describe(lost.last_words));
+    failed(Code::store_unavailable, "lost the connection: " + describe(lost.last_words));
   } catch (const StoreBusy&) {
     // Rolled back, by a deadlock or a lock timeout: repeat it.
     all_anew_ = true;
     retry_at_ = LeaseClock::now() + pace_.poll;
   } catch (const std::exception& error) {
     disconnect();
-    failed(error.what());
+    failed(code_of(error), error.what());
   }
 }
 
@@ -216,14 +221,16 @@ void LimiterWorker::disconnect() noexcept {
   all_anew_ = true;
 }
 
-void LimiterWorker::failed(const std::string& why) {
+void LimiterWorker::failed(Code code, const std::string& why) {
   backoff_ = std::clamp(2 * backoff_, kFirstBackoff, kLastBackoff);
   retry_at_ = LeaseClock::now() + backoff_;
   if (away_) return;
   away_ = true;
-  logger_->error(
-      "limiters: PostgreSQL ({}) cannot be used: no new permits until it can, and those held end with their leases of {} ms: {}",
-      describe_target(settings_), pace_.lease.count(), why);
+  log_error(
+      *logger_, code,
+      fmt::format("limiters: PostgreSQL ({}) cannot be used. No new permits are given until it can, and those that are "
+                  "held end with their leases of {} ms: {}",
+                  describe_target(settings_), pace_.lease.count(), why));
 }
 
 void LimiterWorker::answered() {
@@ -369,7 +376,8 @@ void LimiterWorker::visit(LimiterBook& book) {
   if (PQntuples(kept.back().get()) == 0) {
     book.undone(errand);
     throw StoreUnavailable(
-        fmt::format("limiter '{}' was taken out of the schema {} while it was in use; start the program "
+        Code::limiter_unknown,
+        fmt::format("limiter '{}' was removed from the schema {} while it was in use; start the program "
                     "again",
                     book.name(), settings_.schema));
   }

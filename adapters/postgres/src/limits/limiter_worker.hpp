@@ -15,6 +15,7 @@
 
 #include "limits/limiter_book.hpp"
 #include "limits/limiter_statements.hpp"
+#include "turnstile/code.hpp"
 #include "turnstile/config.hpp"
 #include "wire/pool.hpp"
 
@@ -51,7 +52,7 @@ class LimiterWorker : public std::enable_shared_from_this<LimiterWorker> {
   void leave() noexcept;
   template <class Fill>
   std::vector<Result> ask(Fill fill, bool writes = true);
-  void failed(const std::string& why);
+  void failed(Code code, const std::string& why);
   void answered();
   void tell_lost(const LimiterBook& book, std::int64_t in_use, const char* why);
 

@@ -57,13 +57,15 @@ class PostgresLimiters final : public Limiters {
       : office_(std::make_shared<Office>(std::move(worker))) {}
   std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
     if (limit < 1) {
-      throw Error(fmt::format("limiter '{}': a limit of {} lets nothing run; it must be at least 1", name, limit));
+      throw Error(Code::limit_invalid,
+                  fmt::format("limiter '{}': a limit of {} lets nothing run; it must be at least 1", name, limit));
     }
     if (limit > kMostPermits) {
-      throw Error(fmt::format("limiter '{}': a limit of {} is too high; at most {}", name, limit, kMostPermits));
+      throw Error(Code::limit_invalid,
+                  fmt::format("limiter '{}': a limit of {} is too high; at most {}", name, limit, kMostPermits));
     }
     if (name.empty() || name.find('\0') != std::string::npos) {
-      throw Error("a limiter's name must be a text that is not empty and holds no NUL");
+      throw Error(Code::limit_invalid, "a limiter's name must be a text that is not empty and holds no NUL");
     }
     return std::make_shared<PostgresLimiter>(office_, office_->worker().open(name, limit));
   }
@@ -112,7 +114,8 @@ std::int64_t run(const PostgresSettings& settings, const std::function<void(Pipe
 
 void must_be_known(std::int64_t rows, const PostgresSettings& settings, const std::string& limiter) {
   if (rows > 0) return;
-  throw Error(fmt::format("limiter '{}': no program has opened it in the schema {} yet", limiter, settings.schema));
+  throw Error(Code::limiter_unknown,
+              fmt::format("limiter '{}': no program has opened it in the schema {} yet", limiter, settings.schema));
 }
 
 }  // namespace
@@ -128,8 +131,8 @@ std::shared_ptr<Limiters> open_limiters(const PostgresSettings& settings, const 
 
 void set_limit(const PostgresSettings& settings, const std::string& limiter, std::int64_t limit) {
   if (limit < 0 || limit > kMostPermits) {
-    throw Error(
-        fmt::format("limiter '{}': a limit of {} cannot be; 0 (nothing starts) to {}", limiter, limit, kMostPermits));
+    throw Error(Code::limit_invalid, fmt::format("limiter '{}': a limit of {} cannot be; 0 (nothing starts) to {}",
+                                                 limiter, limit, kMostPermits));
   }
   const auto rows = run(settings, [&](Pipeline& pipeline) {
     pipeline.arguments().add_text(limiter);

@@ -62,7 +62,7 @@ std::string lock_timeout(const PostgresSettings& settings) {
 
 std::string quote_text(Connection& connection, const std::string& text) {
   char* quoted = PQescapeLiteral(connection.raw(), text.data(), text.size());
-  if (!quoted) throw Error("cannot quote a text for PostgreSQL");
+  if (!quoted) throw Error(Code::unexpected, "cannot quote a text for PostgreSQL");
   std::string copy = quoted;
   PQfreemem(quoted);
   return copy;
@@ -119,15 +119,16 @@ void refuse_strange(const std::vector<MigrationState>& states, const std::vector
                     const std::string& schema) {
   for (const MigrationState& state : states) {
     if (state.kind == MigrationState::Kind::changed) {
-      throw SchemaError(file_name(known, state) + ": was changed after it had been run on the schema " + schema + " (" +
-                        state.applied_at + ", by " + state.applied_by +
-                        "); put the old text back, and write what is new as a migration of its own");
+      throw SchemaError(Code::migration_changed,
+                        file_name(known, state) + ": was changed after it had been run on the schema " + schema + " (" +
+                            state.applied_at + ", by " + state.applied_by +
+                            "); put the old text back, and write what is new as a migration of its own");
     }
     if (state.kind == MigrationState::Kind::unknown) {
-      throw SchemaError("the schema " + schema + " is newer than this build: it has migration " +
-                        std::to_string(state.number) + " (" + state.name + "), and this build knows " +
-                        std::to_string(known.size()) +
-                        "; install the newer build, or with it run: turnstile migrate down");
+      throw SchemaError(Code::schema_newer, "the schema " + schema + " is newer than this build: it has migration " +
+                                                std::to_string(state.number) + " (" + state.name +
+                                                "), and this build knows " + std::to_string(known.size()) +
+                                                "; install the newer build, or with it run: turnstile migrate down");
     }
   }
 }
@@ -167,10 +168,11 @@ void run_file(Connection& connection, const PostgresSettings& settings, const st
                     ". Nothing was changed. To wait longer than " + std::to_string(settings.lock_timeout.count()) +
                     " ms, raise postgres.lock_timeout");
   }
-  throw SchemaError(file + (line == 0 ? "" : ":" + std::to_string(line)) + ": " + describe(error) +
-                    "; nothing was changed" +
-                    (error.sqlstate == "42501" ? "; the role " + connection.user() + " must own the schema" : "") +
-                    detail_and_hint(error, result.get()));
+  const Code code = error.sqlstate == "42501" ? Code::store_permission_denied : Code::migration_failed;
+  throw SchemaError(
+      code, file + (line == 0 ? "" : ":" + std::to_string(line)) + ": " + describe(error) + "; nothing was changed" +
+                (error.sqlstate == "42501" ? "; the role " + connection.user() + " must own the schema" : "") +
+                detail_and_hint(error, result.get()));
 }
 
 /// Runs `work` in a transaction, as the only migration of this schema. Its tables are found by their plain names.
@@ -201,9 +203,11 @@ void create_schema(Connection& connection, const PostgresSettings& settings, con
   if (ok(made)) return;
   const ServerError error = server_error(made.get());
   if (error.sqlstate != "42501") throw_operator_error(error, settings.schema, connection.user());
-  throw SchemaError("the role " + connection.user() + " may not make the schema " + settings.schema + ": " +
-                    describe(error) + "; as the owner of the database run: CREATE SCHEMA " +
-                    quote_identifier(settings.schema) + " AUTHORIZATION " + quote_identifier(connection.user()) + ";");
+  throw SchemaError(Code::store_permission_denied, "the role " + connection.user() + " may not make the schema " +
+                                                       settings.schema + ": " + describe(error) +
+                                                       "; as the owner of the database run: CREATE SCHEMA " +
+                                                       quote_identifier(settings.schema) + " AUTHORIZATION " +
+                                                       quote_identifier(connection.user()) + ";");
 }
 
 void write_checksum(Connection& connection, const PostgresSettings& settings, const Migration& migration) {
@@ -220,8 +224,9 @@ void partition_inbox(Connection& connection, const PostgresSettings& settings, i
   if (const auto error = server_error(result.get()); is_locked_out(error))
     refuse(connection, settings, error, Wanted::tables);
   const char* hint = PQresultErrorField(result.get(), PG_DIAG_MESSAGE_HINT);
-  throw SchemaError(std::to_string(partitions) + " partitions: " + server_error(result.get()).message +
-                    "; nothing was changed" + (hint ? std::string(". ") + hint : ""));
+  throw SchemaError(Code::migration_failed, std::to_string(partitions) +
+                                                " partitions: " + server_error(result.get()).message +
+                                                "; nothing was changed" + (hint ? std::string(". ") + hint : ""));
 }
 
 }  // namespace
@@ -313,15 +318,17 @@ void check_ledger(Connection& connection, const PostgresSettings& settings) {
   const std::string remedy = "; run: turnstile migrate up";
   const auto ledger = read_ledger(connection, settings);
   if (!ledger) {
-    throw SchemaError("the database has no schema " + settings.schema + " with Turnstile's tables" + remedy +
-                      "; or name the schema that is used: --schema NAME (TURNSTILE_POSTGRES_SCHEMA, postgres.schema)");
+    throw SchemaError(
+        Code::schema_outdated,
+        "the database has no schema " + settings.schema + " with Turnstile's tables" + remedy +
+            "; or name the schema that is used: --schema NAME (TURNSTILE_POSTGRES_SCHEMA, postgres.schema)");
   }
   const auto states = compare(*ledger, known);
   refuse_strange(states, known, settings.schema);
   for (const MigrationState& state : states) {
     if (state.kind != MigrationState::Kind::pending) continue;
-    throw SchemaError("the schema " + settings.schema + " is older than this build: " + file_name(known, state) +
-                      " was not run" + remedy);
+    throw SchemaError(Code::schema_outdated, "the schema " + settings.schema + " is older than this build: " +
+                                                 file_name(known, state) + " was not run" + remedy);
   }
 }
 

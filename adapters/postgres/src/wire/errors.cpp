@@ -70,7 +70,7 @@ void throw_handler_error(const ServerError& error) {
 }
 
 void throw_pooler_error(const ServerError& error) {
-  throw StoreUnavailable("PostgreSQL: " + describe(error) + std::string(kPooler));
+  throw StoreUnavailable(Code::pooler_incompatible, "PostgreSQL: " + describe(error) + std::string(kPooler));
 }
 
 namespace {
@@ -80,20 +80,24 @@ void throw_unless_statement(const ServerError& error, std::string_view schema, s
   const std::string& state = error.sqlstate;
   if (state == "57014") throw StoreBusy(describe(error));
   if (state == "42501") {
-    throw StoreUnavailable("PostgreSQL refuses the role " + std::string(user) + ": " + describe(error) +
-                           "; as the owner of the schema run: " + grants(schema, user));
+    throw StoreUnavailable(Code::store_permission_denied,
+                           "PostgreSQL refuses the role " + std::string(user) + ": " + describe(error) +
+                               "; as the owner of the schema run: " + grants(schema, user));
   }
   for (const std::string_view missing : {"42P01", "42703", "3F000", "42883"}) {
     if (state == missing) {
-      throw StoreUnavailable("the schema " + std::string(schema) + " is not what this build needs: " + describe(error) +
-                             "; run: turnstile migrate up");
+      throw StoreUnavailable(Code::schema_outdated, "the schema " + std::string(schema) +
+                                                        " is not what this build needs: " + describe(error) +
+                                                        "; run: turnstile migrate up");
     }
   }
   switch (classify(state)) {
     case Kind::busy: throw StoreBusy(describe(error));
     case Kind::unavailable:
       if (state == "26000" || state == "42P05") throw_pooler_error(error);
-      throw StoreUnavailable("PostgreSQL: " + describe(error) + (state == "25006" ? std::string(kReadOnly) : ""));
+      if (state == "25006")
+        throw StoreUnavailable(Code::store_read_only, "PostgreSQL: " + describe(error) + std::string(kReadOnly));
+      throw StoreUnavailable("PostgreSQL: " + describe(error));
     case Kind::statement: break;
   }
 }
@@ -115,9 +119,11 @@ void throw_operator_error(const ServerError& error, std::string_view schema, std
 }
 
 void throw_needs_owner(const ServerError& error, std::string_view schema, std::string_view user) {
-  throw StoreUnavailable("PostgreSQL refuses the role " + std::string(user) + ": " + describe(error) +
-                         "; only the owner of the schema " + std::string(schema) +
-                         " may do this: connect as that role (postgres.url, or --postgres URL on the command line)");
+  throw StoreUnavailable(
+      Code::store_permission_denied,
+      "PostgreSQL refuses the role " + std::string(user) + ": " + describe(error) + "; only the owner of the schema " +
+          std::string(schema) +
+          " may do this: connect as that role (postgres.url, or --postgres URL on the command line)");
 }
 
 void throw_lost(const ConnectionLost& lost) {

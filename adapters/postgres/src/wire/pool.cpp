@@ -50,11 +50,13 @@ void Pool::wait_for_room(std::unique_lock<std::mutex>& lock) {
                            " connections (postgres.connections, or one for each worker) were in use for " +
                            std::to_string(longest.count()) + " s";
   if (!borrower)
-    throw StoreUnavailable(what + "; raise postgres.connections to the number of workers, or find the slow handlers");
+    throw StoreUnavailable(Code::connections_exhausted,
+                           what + "; raise postgres.connections to the number of workers, or find the slow handlers");
   throw Error(
+      Code::connections_exhausted,
       what +
-      ", one of them by the handler that asks for another, as Inbox::once() does on the consumer's own store: pass its "
-      "transaction, inbox.once(ctx.tx(), …), or raise postgres.connections above the number of workers");
+          ", one of them by the handler that asks for another, as Inbox::once() does on the consumer's own store: pass its "
+          "transaction, inbox.once(ctx.tx(), …), or raise postgres.connections above the number of workers");
 }
 
 std::unique_ptr<Link> Pool::take_idle() {

@@ -17,12 +17,15 @@ namespace turnstile {
 /// The log was damaged: records are missing, or the log was deleted. It does not recover by itself. what() tells what
 /// to do.
 struct TokenLogBroken : Error {
-  using Error::Error;
+  using Error::Error;  ///< where the log is not damaged, but gone: token_log_deleted
+  /// Records are missing or damaged.
+  explicit TokenLogBroken(const std::string& message) : Error(Code::token_log_damaged, message) {}
 };
 
 /// Records that were not read yet were deleted. If a newer snapshot covers them, a reader continues from there.
 struct TokenLogTrimmed : TokenLogBroken {
-  using TokenLogBroken::TokenLogBroken;
+  /// The code is token_log_trimmed.
+  explicit TokenLogTrimmed(const std::string& message) : TokenLogBroken(Code::token_log_trimmed, message) {}
 };
 
 /// A token log. One thread at a time makes all calls, except wake(). Positions are those of records, from 0. A position
