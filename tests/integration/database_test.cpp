@@ -302,7 +302,7 @@ TEST(Database, may_lose_the_answer_to_commit_and_the_outcome_is_looked_up) {
   const bool seen = eventually(
       [&] {
         const bool request = consumer.lines_with("commit in doubt: it was committed") > 0;
-        if (request && consumer.lines_with("commit in doubt: not there, running it again") > 0) return true;
+        if (request && consumer.lines_with("commit in doubt: it was not committed; running it again") > 0) return true;
         if (request) proxy.drop_next_request();
         else proxy.drop_next_answer();
         // Lets it come back before the next blow.

@@ -253,7 +253,7 @@ TEST(Leased, makes_no_effect_twice_when_postgresql_goes_away_under_its_handlers)
     EXPECT_EQ(consumer.stop(), "");
     log = consumer.log_text();
   }
-  EXPECT_THAT(log, HasSubstr("is written down as soon as the database answers (store_down is run)"));
+  EXPECT_THAT(log, HasSubstr("its result is recorded once PostgreSQL answers (store_down is run)"));
   proxy.cut(false);
   Running successor(config, add);
   publish(100, 110);

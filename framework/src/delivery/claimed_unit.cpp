@@ -67,7 +67,7 @@ bool ClaimedUnit::claim(const Items& items) {
   }
   if (again > 0) {
     unit_.services().run_log->warn(
-        unit_.place().at, plan.handler, items.front()->offset(),
+        Code::store_rewound, unit_.place().at, plan.handler, items.front()->offset(),
         std::to_string(again) +
             " messages from here on may have taken effect before the database went back to an "
             "earlier time; they run again (unknown is rerun, or they had failed)");
@@ -187,8 +187,9 @@ std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ClaimEn
     }
     if (gives_up(why)) return std::nullopt;
     if (!told) {
-      unit_.services().run_log->warn(unit_.place().at, unit_.plan().handler, ended_.front()->offset(),
-                                     "has ended, which cannot be written down; trying again: " + why);
+      unit_.services().run_log->warn(Code::result_pending, unit_.place().at, unit_.plan().handler,
+                                     ended_.front()->offset(),
+                                     "Handler finished but its result could not be recorded; retrying: " + why);
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, kLongestPause);
@@ -229,34 +230,35 @@ const std::string* ClaimedUnit::refusal_of(const UnitItem& item) const {
 void ClaimedUnit::report_refusal(const UnitItem& item) const {
   const std::string* const why = refusal_of(item);
   if (why == nullptr) return;
-  unit_.services().run_log->error(unit_.place().at, unit_.plan().handler, item.offset(),
-                                  "has ended, which the database refused to write down: " + *why);
+  unit_.services().run_log->error(Code::result_not_recorded, unit_.place().at, unit_.plan().handler, item.offset(),
+                                  "Handler finished, and PostgreSQL refused its result: " + *why);
 }
 
 void ClaimedUnit::record_later(bool settles) {
   unit_.services().claims->pending().add({unit_.topic().handler, owner_, unit_.place().at, ends_});
   if (!settles) return;
   unit_.services().run_log->warn(
-      unit_.place().at, unit_.plan().handler, ended_.front()->offset(),
-      "has ended, and is written down as soon as the database answers (store_down is run): " + unit_.result().why);
+      Code::result_pending, unit_.place().at, unit_.plan().handler, ended_.front()->offset(),
+      "Handler finished; its result is recorded once PostgreSQL answers (store_down is run): " + unit_.result().why);
 }
 
 /// It took effect, and that could not be recorded.
 void ClaimedUnit::settle_lost(UnitItem& item) {
   // Where the claim has no row any more (the database went back to an earlier time), this is all that is known of it.
   unit_.memory().note_unrecorded(*item.id);
-  const std::string what =
+  const std::string consequence =
       unit_.plan().unknown == UnknownPolicy::rerun
-          ? "it may run again"
-          : "once its lease is over it is parked, for somebody to look at (at once, if the database has lost "
-            "its claim)";
+          ? "the message may run again"
+          : "when its lease ends, the message is parked for an operator (at once, if the database has lost its claim)";
   const std::string* const refused = refusal_of(item);
-  unit_.services().run_log->error(
-      unit_.place().at, unit_.plan().handler, item.offset(),
-      (refused != nullptr ? "done, but the database refused to write that down (" + *refused + "): "
-       : unrecorded_      ? "done, but the store went away before it was written down (" + unit_.result().why + "): "
-                          : std::string("done, but its claim was lost meanwhile: ")) +
-          what);
+  const bool is_lost = refused == nullptr && !unrecorded_;
+  const std::string what =
+      refused != nullptr ? "PostgreSQL refused its result (" + *refused + ")"
+      : unrecorded_      ? "PostgreSQL became unavailable before its result was recorded (" + unit_.result().why + ")"
+                         : "its claim was lost meanwhile";
+  unit_.services().run_log->error(is_lost ? Code::claim_lost : Code::result_not_recorded, unit_.place().at,
+                                  unit_.plan().handler, item.offset(),
+                                  "Handler finished, but " + what + ": " + consequence);
   unit_.block(item);
 }
 

@@ -51,7 +51,8 @@ std::optional<std::pair<OwnedMessage, MessageId>> reply_record(const Unit& unit,
   if (plan.reply_topics.empty()) return std::nullopt;
   auto reply = reply_to(item.message(), plan.reply_topics);
   if (const auto* none = std::get_if<NoReply>(&reply)) {
-    unit.services().run_log->warn(unit.place().at, plan.handler, item.offset(), "not replied to: " + none->why);
+    unit.services().run_log->warn(Code::reply_refused, unit.place().at, plan.handler, item.offset(),
+                                  "This message gets no reply: " + none->why);
     return std::nullopt;
   }
   auto& record = std::get<OwnedMessage>(reply);

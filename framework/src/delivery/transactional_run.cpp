@@ -171,9 +171,9 @@ std::optional<Failure> TransactionalRun::commit(const Items& items, const Items&
   TURNSTILE_FAILPOINT("before-commit");
   if (unit_.watch().permit_is_lost()) {
     unit_.services().run_log->warn(
-        unit_.place().at, unit_.plan().handler, items.front()->offset(),
-        "rolled back: the lease of its permit ended while it ran, so that others may have run "
-        "beside it; it runs again");
+        Code::permits_lost, unit_.place().at, unit_.plan().handler, items.front()->offset(),
+        "Rolled back: the lease of this handler's permit ended while it ran, so another handler may have run at the same "
+        "time, above the limit. The messages run again");
     return Failure{.kind = Kind::cancelled};
   }
   // A handler may have gone on past the end of its permit, or of its partition: what it did here is not made permanent.
@@ -200,8 +200,8 @@ std::optional<Failure> TransactionalRun::commit(const Items& items, const Items&
 /// not there runs again, and the inbox settles what a transaction still in flight may yet bring.
 std::optional<Failure> TransactionalRun::decide_doubt(const Items& items, const Items& fresh, const std::string& why) {
   const auto& run_log = *unit_.services().run_log;
-  run_log.warn(unit_.place().at, unit_.plan().handler, items.front()->offset(),
-               "commit in doubt, looking it up: " + why);
+  run_log.warn(Code::commit_in_doubt, unit_.place().at, unit_.plan().handler, items.front()->offset(),
+               "Commit in doubt: the answer to COMMIT was lost. Looking up whether it was committed: " + why);
   // The next try is told: it waits for the row that the one in doubt may still have locked. What was only answered again has no id
   // to look for; a reply that goes out twice has the same one.
   const Failure lost{.kind = Kind::busy, .why = why, .by_handler = true};
@@ -215,7 +215,7 @@ std::optional<Failure> TransactionalRun::decide_doubt(const Items& items, const 
       }))
     return failure;
   run_log.info(unit_.place().at, unit_.plan().handler, items.front()->offset(),
-               all ? "commit in doubt: it was committed" : "commit in doubt: not there, running it again");
+               all ? "commit in doubt: it was committed" : "commit in doubt: it was not committed; running it again");
   return all ? std::nullopt : std::optional(lost);
 }
 
@@ -228,7 +228,7 @@ Failure TransactionalRun::count_busy(const Items& items, Failure failure) {
     return {
         .culprit = failure.culprit,
         .why =
-            "the database was busy (a lock that was not free in time, a deadlock or a serialization failure, see the SQLSTATE), or "
+            "PostgreSQL was busy (a lock that was not free in time, a deadlock or a serialization failure, see the SQLSTATE), or "
             "ended the connection, " +
             std::to_string(failure.busy_tries) +
             " times in a row while the handler's statements ran, which counts as one attempt: " + failure.why,
@@ -236,10 +236,11 @@ Failure TransactionalRun::count_busy(const Items& items, Failure failure) {
   }
   // Where the store answers, it is no outage: nothing but this message waits.
   if (failure.kind == Kind::unavailable && store_answers()) {
-    unit_.services().run_log->warn(unit_.place().at, unit_.plan().handler, items.front()->offset(),
-                                   "the connection to the database was lost while statements of the handler ran; the "
-                                   "database answers, and they run again: " +
-                                       failure.why);
+    unit_.services().run_log->warn(
+        Code::store_busy, unit_.place().at, unit_.plan().handler, items.front()->offset(),
+        "The connection to PostgreSQL was lost while a statement of the handler ran. PostgreSQL answers, and the handler "
+        "runs again: " +
+            failure.why);
     failure.kind = Kind::busy;
   }
   return failure;

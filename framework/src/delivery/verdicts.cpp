@@ -39,7 +39,7 @@ std::string text_of(DeadLetters::Kept kept, const TopicPlan& plan) {
       return "parked, and not sent to '" + plan.dead_letter.value_or("") +
              "': it has been a dead letter 16 times (header turnstile-deaths). Do dead letter topics lead in a circle, "
              "or is it replayed again and again?";
-    case DeadLetters::Kept::before: return "has died again: it was buried before, and is not sent a second time";
+    case DeadLetters::Kept::before: return "failed again: it is a dead letter already, and is not sent a second time";
   }
   return {};
 }
@@ -95,9 +95,9 @@ void Verdicts::retry(UnitItem& item, milliseconds delay, int attempt, const std:
   unit_.block(item);
   const auto& services = unit_.services();
   const TopicPlan& plan = unit_.plan();
-  services.run_log->warn(
-      unit_.place().at, plan.handler, item.offset(),
-      "attempt " + std::to_string(attempt - 1) + " failed, again in " + std::to_string(delay.count()) + " ms: " + why);
+  services.run_log->warn(Code::handler_failed, unit_.place().at, plan.handler, item.offset(),
+                         "attempt " + std::to_string(attempt - 1) + " failed; retrying in " +
+                             std::to_string(delay.count()) + " ms: " + why);
   services.observers.tell(&Observer::on_retry, MessageReport{plan.topic, unit_.place().at.partition, item.offset(),
                                                              plan.handler, attempt - 1, why, delay});
 }
@@ -116,7 +116,7 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
       unit_.memory().drop_pending(place, item.offset());
       item.verdict.kind = Verdict::Kind::settled;
       ++unit_.result().counts.dead;
-      services.run_log->warn(place.at, plan.handler, item.offset(),
+      services.run_log->warn(Code::dead_lettered, place.at, plan.handler, item.offset(),
                              text_of(kept, plan) + " (" + reason + " after " + std::to_string(letter.attempts) +
                                  " attempts): " + letter.error);
       services.observers.tell(
@@ -140,9 +140,10 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
   const bool first = !unit_.memory().pending_dead_letter(place, item.offset());
   wait_to_dead_letter(item, letter, refused, kRefusedDelay);
   if (first) {
-    services.run_log->error(place.at, plan.handler, item.offset(),
+    services.run_log->error(Code::dead_letter_refused, place.at, plan.handler, item.offset(),
                             "stopped: the message is dead (" + reason + ": " + letter.error +
-                                ") and its dead letter was refused: " + refused + "; going on as soon as it is taken");
+                                ") and its dead letter was refused: " + refused +
+                                "; the partition continues once the dead letter is accepted");
   }
 }
 
@@ -165,13 +166,13 @@ bool Verdicts::stops_for(UnitItem& item, const DeadLetter& letter) {
   const std::string why =
       std::to_string(*count) + " messages in a row became dead letters for the same reason, " +
       std::string(to_text(letter.reason)) +
-      ", and nothing went well between them (stop_after_dead = " + std::to_string(unit_.plan().stop_after_dead) +
+      ", and no message succeeded between them (stop_after_dead = " + std::to_string(unit_.plan().stop_after_dead) +
       "). " + remedy_for(letter.reason, unit_.plan(), unit_.services().dead_letters->keeps_rows(place)) +
       ". Then restart the consumer";
   wait_to_dead_letter(item, letter, why, kStoppedDelay);
   unit_.result().stopped = true;
   if (streaks.tell_of(place)) {
-    unit_.services().run_log->error(place.at, unit_.plan().handler, item.offset(),
+    unit_.services().run_log->error(Code::too_many_dead_in_a_row, place.at, unit_.plan().handler, item.offset(),
                                     "partition stopped: " + why + ". The last one: " + letter.error);
   }
   return true;

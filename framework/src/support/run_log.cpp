@@ -57,11 +57,5 @@ void RunLog::error(Code code, std::string_view text) const {
   log(*logger_, level::err, text, fields(code, {}, {}, {}, member_));
 }
 
-void RunLog::warn(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
-  log(*logger_, level::warn, text, fields({}, at, handler, offset, member_));
-}
-void RunLog::error(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const {
-  log(*logger_, level::err, text, fields({}, at, handler, offset, member_));
-}
 
 }  // namespace turnstile

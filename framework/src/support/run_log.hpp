@@ -35,10 +35,6 @@ class RunLog {
   void warn(Code code, std::string_view text) const;
   void error(Code code, std::string_view text) const;
 
-  // Without a code. To be removed once delivery/ gives one for each line.
-  void warn(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
-  void error(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
-
   [[nodiscard]] const std::string& member() const noexcept { return member_; }
   [[nodiscard]] const std::shared_ptr<spdlog::logger>& logger() const noexcept { return logger_; }
 

@@ -397,8 +397,10 @@ TEST_F(Leased, what_cannot_be_written_down_is_not_settled_and_not_run_again) {
   const auto result = run({"a", "b"});
   EXPECT_EQ(result.end, UnitResult::End::store_away);
   EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back, Kind::put_back));
-  EXPECT_THAT(log_.str(),
-              HasSubstr("done, but the store went away before it was written down (away): once its lease is over"));
+  EXPECT_THAT(
+      log_.str(),
+      HasSubstr(
+          "Handler finished, but PostgreSQL became unavailable before its result was recorded (away): when its lease ends"));
   act_ = nullptr;
   // The ends stay away: what had ended would else be written down late, and be done.
   EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::retry)) << "its lease goes on";
@@ -465,7 +467,7 @@ TEST_F(Leased, a_lost_claim_stops_its_handler_and_writes_nothing) {
   EXPECT_FALSE(done("a"));
   EXPECT_THAT(runs_, ElementsAre("a"));
   EXPECT_THAT(log_.str(), HasSubstr("The claim of a running message was lost, and its handler is asked to stop"));
-  EXPECT_THAT(log_.str(), HasSubstr("done, but its claim was lost meanwhile"));
+  EXPECT_THAT(log_.str(), HasSubstr("Handler finished, but its claim was lost meanwhile"));
 }
 
 TEST_F(Leased, a_lease_that_cannot_be_renewed_stops_its_handler_before_it_ends) {
@@ -495,7 +497,7 @@ TEST_F(Leased, what_is_refused_holds_up_nobody_else) {
   EXPECT_THAT(kinds(result), ElementsAre(Kind::settled, Kind::put_back, Kind::settled));
   EXPECT_TRUE(done("a") && done("c"));
   EXPECT_FALSE(done("b"));
-  EXPECT_THAT(log_.str(), HasSubstr("done, but the database refused to write that down (invalid byte sequence"));
+  EXPECT_THAT(log_.str(), HasSubstr("Handler finished, but PostgreSQL refused its result (invalid byte sequence"));
 }
 
 TEST_F(Leased, what_passes_is_no_refusal) {
@@ -503,7 +505,8 @@ TEST_F(Leased, what_passes_is_no_refusal) {
   claims_->cancelled = 2;
   EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
   EXPECT_TRUE(done("a") && done("b"));
-  EXPECT_THAT(log_.str(), HasSubstr("has ended, which cannot be written down; trying again: canceling statement"));
+  EXPECT_THAT(log_.str(),
+              HasSubstr("Handler finished but its result could not be recorded; retrying: canceling statement"));
 }
 
 TEST_F(Leased, what_ended_while_the_store_was_away_is_settled_where_the_topic_goes_on) {
@@ -513,7 +516,7 @@ TEST_F(Leased, what_ended_while_the_store_was_away_is_settled_where_the_topic_go
   EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
   EXPECT_THAT(runs_, ElementsAre("a", "b"));
   EXPECT_THAT(log_.str(),
-              HasSubstr("has ended, and is written down as soon as the database answers (store_down is run)"));
+              HasSubstr("Handler finished; its result is recorded once PostgreSQL answers (store_down is run)"));
   EXPECT_FALSE(done("a") || done("b"));
   claims_->cancelled = 2;  // what passes is no refusal here either
   claims_->away = false;
