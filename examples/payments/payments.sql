@@ -1,9 +1,9 @@
--- The example's own tables; the inbox's are made by `turnstile migrate up`.
+-- The example's own tables. `turnstile migrate up` creates the tables of the inbox.
 CREATE TABLE IF NOT EXISTS account (
   name  text PRIMARY KEY,
   cents bigint NOT NULL CHECK (cents >= 0)
 );
--- No message id here: that a message is booked once is the inbox's business.
+-- Without a message id: the inbox ensures that a message takes effect once.
 CREATE TABLE IF NOT EXISTS payment (
   number  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   account text NOT NULL,

@@ -31,7 +31,7 @@ void Chaos::go_on() {
         case Fault::late_rebalance:
         case Fault::odd_rebalance: world_.coordinators[random.index(world_.coordinators.size())]->rebalance(); break;
         case Fault::unused_names: stop_using(process); break;
-        default: break;  // the others happen by themselves
+        default: break;  // the other faults happen elsewhere
       }
     }
   }
@@ -80,14 +80,14 @@ void Chaos::cut(Process& process) {
 
 void Chaos::end(Process& process, Fault how) {
   Random& random = random_;
-  if (how != Fault::crashes && world_.living().size() < 2) return;  // somebody must be there to be judged
+  if (how != Fault::crashes && world_.living().size() < 2) return;  // at least one process must remain for the checks
   if (how != Fault::crashes && random.chance(50)) return;
   const Site site = process.site();
   world_.say([&] { return process.name() + ": " + std::string(kFaultNames[static_cast<std::size_t>(how)]); });
   if (how == Fault::departures) process.ask_to_leave();
   else process.kill();
   if (how == Fault::deaths) return;
-  Site next = site;  // as a rollout may change it
+  Site next = site;  // because a rollout may change it
   if (next.reserve_for > 0 && random.chance(30)) next.reserve = static_cast<std::uint32_t>(random.between(1, 2));
   world_.to_restart_.push_back(next);
   world_.schedule.after(random.between(10, 3'000) * kMillisecond, [this] {
@@ -109,19 +109,20 @@ void Chaos::copy_a_record() {
 void Chaos::write_garbage() {
   Random& random = random_;
   std::string bytes;
-  if (random.chance(50) && world_.log.end() > 0) {  // what was an event, spoiled
+  if (random.chance(50) && world_.log.end() > 0) {  // part of an event
     bytes = world_.log.at(random.between(0, world_.log.end() - 1)).bytes;
     bytes.resize(random.index(bytes.size() + 1));
   } else {
     for (std::size_t size = random.index(60); size > 0; --size) bytes += static_cast<char>(random.next());
   }
-  // Who spoils a record so that it is another member's whole truth has forged it, which is more than garbage.
+  // Bytes that are still a valid event of a member would be a forgery, which is another fault.
   if (!std::holds_alternative<Unknown>(decode(bytes).body)) bytes += '\x07';
   world_.log.append(bytes);
 }
 
-/// Strangers can say what they like as themselves, and may take what one member may for one lease. In the name of a member they can
-/// make it lose its account; they could also end it, or give its permits away, which only access to the topic prevents.
+/// A stranger can write any events under its own id, and can hold a member's permits for one lease. In a member's name
+/// it can make that member lose its account. It could also end the member, or give its permits to others; only
+/// restricted access to the topic prevents that.
 void Chaos::forge() {
   const auto living = world_.living();
   const Process& one = *living[random_.index(living.size())];
@@ -186,7 +187,7 @@ Event Chaos::by_a_stranger() {
     case 2: event.body = Keep{{line, line}, Checkpoint{1, 1}}; break;
     case 3: event.body = Drained{}; break;
     case 4: event.body = PartitionsClaimed{{{{"orders", 1'000}, 5, kNowhere}}}; break;
-    default:  // it has not waited for anybody's lease
+    default:  // it has not waited for any lease
       if (members.empty() || members.contains(phantom_)) event.body = Left{};
       else event.body = Expire{members.begin()->first, world_.checks.state().last};
   }
@@ -203,7 +204,7 @@ void Chaos::set_a_limit() {
   world_.log.append(encode({.member = 0, .epoch = 0, .seq = 0, .body = change}));
 }
 
-/// Switches only when all members know the version. This code does not, so if it happens, all must halt.
+/// Switches only if all members know the version. This code does not know it, so then all must halt.
 void Chaos::set_the_version() {
   if (!random_.chance(20)) return;
   world_.log.append(encode({.member = 0, .epoch = 0, .seq = 0, .body = VersionSet{kNewestVersion + 1}}));

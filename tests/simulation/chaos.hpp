@@ -1,5 +1,5 @@
 #pragma once
-// What goes wrong, and what people do, while chaos lasts.
+// The faults and the operators' actions while chaos lasts.
 
 #include "tests/simulation/world.hpp"
 
@@ -9,7 +9,7 @@ class Chaos {
  public:
   explicit Chaos(World& world) : world_(world), steps_(world.plan().seed ^ 2), random_(0) {}
 
-  /// Does something, and comes back soon, until chaos is over.
+  /// Makes a fault, and schedules the next, until chaos is over.
   void go_on();
 
  private:
@@ -28,8 +28,10 @@ class Chaos {
 
   World& world_;
   Random steps_;
-  Random random_;  ///< of this step: what one does not do leaves the others as they are, which helps to shrink a plan
-  tokens::MemberId phantom_ = 0;  ///< a stranger that has joined, and the next thing it says
+  /// The random numbers of this step. A fault that is left out does not change the others, which helps to shrink a
+  /// plan.
+  Random random_;
+  tokens::MemberId phantom_ = 0;  ///< a stranger that has joined, and its next sequence number
   std::uint64_t phantom_seq_ = 0;
 };
 

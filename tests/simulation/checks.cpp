@@ -37,7 +37,8 @@ const Effects& Checks::written(Position position, const Event& event) {
   return effects_;
 }
 
-/// Invariant 2: what is held never exceeds the limit, less what is set aside; where the limit was lowered below it, it never grows.
+/// Invariant 2: held permits never exceed the limit, less the part that is set aside. If the limit was lowered below
+/// them, they never increase.
 void Checks::capacity_holds(const std::map<std::string, Count>& held_before) const {
   for (const auto& [name, limiter] : state_.limiters) {
     const Count held = limiter.held();
@@ -49,7 +50,7 @@ void Checks::capacity_holds(const std::map<std::string, Count>& held_before) con
   }
 }
 
-/// What is reserved is nobody else's, whether or not its member lives.
+/// No other process uses reserved permits, whether or not their member lives.
 void Checks::reserve_fits(const std::map<std::string, Count>& taken_before) const {
   for (const auto& [name, limiter] : state_.limiters) {
     const Count taken = limiter.held() + limiter.reserved;
@@ -61,8 +62,8 @@ void Checks::reserve_fits(const std::map<std::string, Count>& taken_before) cons
   }
 }
 
-/// Who starts from a snapshot goes on as who has read the whole log. Seldom states are the ones to look at, and few processes happen
-/// to start from those.
+/// A reader that starts from a snapshot reaches the same state as a reader of the whole log. Rare states matter here,
+/// and few processes happen to start from one.
 void Checks::snapshot_is_the_state() const {
   if (restore(save(state_)) != state_)
     throw Broken("the snapshot of position " + std::to_string(state_.last) + " is read as another state");
@@ -77,8 +78,8 @@ void Checks::duplicate_changed_nothing(const State& before, const Event& event) 
   if (expected != state_) throw Broken("a second copy changed the state: " + describe(event));
 }
 
-/// Invariant 4. With a fence the database has said who came last, without one the log: a claim that names another than the
-/// claim before it was made without knowing that one.
+/// Invariant 4. With a fence the database has decided the order, without one the log decides. A claim that does not
+/// name the claim before it was made without knowing that claim.
 void Checks::void_claims_changed_nothing(const State& before, const Event& event) const {
   for (const auto& claim : std::get<PartitionsClaimed>(event.body).claims) {
     const auto known = before.partitions.find(claim.partition);

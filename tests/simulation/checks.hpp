@@ -1,6 +1,7 @@
 #pragma once
-// The judge. It applies each record the moment it is written, long before any process has read it, and holds the invariants of
-// the token log (design, "Invariants") after each one. What processes do outside the log, it is told by the world.
+// The judge. It applies each record as soon as it is written, before any process has read it. After each record it
+// checks the invariants of the token log (docs/internals/invariants.md). The world tells it what processes do outside
+// the log.
 
 #include <map>
 #include <set>
@@ -14,7 +15,7 @@
 
 namespace turnstile::simulation {
 
-/// An invariant does not hold.
+/// An invariant is broken.
 struct Broken : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -25,7 +26,7 @@ class Checks {
 
   /// Throws Broken.
   const tokens::Effects& written(tokens::Position position, const tokens::Event& event);
-  /// A process that has read up to `position` has come to this state.
+  /// A process that has read up to `position` has reached this state.
   void reached(tokens::Position position, const tokens::State& state) const;
 
   [[nodiscard]] const tokens::State& state() const { return state_; }

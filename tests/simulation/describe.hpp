@@ -1,5 +1,5 @@
 #pragma once
-// Events as people read them.
+// Describes events for people.
 
 #include <string>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Rare places that a run came by. A simulator that never reaches them proves nothing about them.
+// Rare situations that a run has reached. A simulator that never reaches them proves nothing about them.
 
 #include <array>
 #include <cstdint>

@@ -5,7 +5,7 @@
 namespace turnstile::simulation {
 
 Plan plan_for(std::uint64_t seed) {
-  Random random(seed ^ 0x706c616e);  // "plan": not the stream of the run itself
+  Random random(seed ^ 0x706c616e);  // "plan": another stream of random numbers than that of the run
   Plan plan{.seed = seed, .faults = {}, .chaos = random.between(3, 8) * kSecond};
   const int kept = static_cast<int>(random.between(15, 85));
   for (std::size_t fault = 0; fault < kFaults; ++fault) plan.faults[fault] = random.chance(kept);

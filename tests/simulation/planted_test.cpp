@@ -1,5 +1,5 @@
-// A simulator that finds nothing proves nothing. Here are known bugs, each a condition in the line that it breaks (tokens/planted.hpp),
-// and each must be found within 1,000 seeds.
+// A simulator that finds nothing proves nothing. Each planted bug is a condition in the line that it breaks
+// (tokens/planted.hpp). The simulator must find each within 1,000 seeds.
 
 #include "tokens/planted.hpp"
 
@@ -26,7 +26,7 @@ TEST_P(PlantedBug, is_found_within_a_thousand_seeds) {
 INSTANTIATE_TEST_SUITE_P(All, PlantedBug, testing::Range(std::size_t{1}, tokens::kPlantedNames.size()),
                          [](const auto& bug) { return std::string(tokens::kPlantedNames[bug.param]); });
 
-/// Why a host waits for its own claim (process.hpp, rule 3): until then nobody knows that its handlers on that partition are not
+/// Why a host waits for its own claim (process.hpp): until it has read the claim, its handlers on that partition may be
 /// among those that the claims of others have fenced.
 TEST(PlantedBug, a_host_that_starts_before_it_has_read_its_claim_is_found) {
   EXPECT_TRUE(run_many(1, 1'000, 2, true).failure);

@@ -15,9 +15,9 @@ using namespace tokens;
 
 namespace {
 
-constexpr Time kLoop = 50 * kMillisecond;  // as the shipped thread looks around
+constexpr Time kLoop = 50 * kMillisecond;  // the interval of the shipped thread
 constexpr Time kSession = 800 * kMillisecond;
-/// A claim that has not held for so long is made again, with a newer fence: a zombie's may have come between.
+/// A claim without effect for this time is made again, with a newer fence: a claim of a zombie may have come between.
 constexpr Micros kClaimAgain = 1 * kSecond;
 const std::string kTopic = "orders";
 
@@ -67,7 +67,7 @@ void Process::begin() {
       .clock = [this] { return local_now(); }, .next_id = [this] { return random_.next() | 1; }, .knows = site_.knows};
   try {
     domain_ = std::make_shared<DomainMember>(std::move(log), settings, silent(), std::move(environment));
-  } catch (const BrokerError&) {  // it would end, and be started again
+  } catch (const BrokerError&) {  // it would end, and would be started again
     return later(random_.between(50, 500) * kMillisecond, [this] { begin(); });
   }
   log_ = its_log;
@@ -83,7 +83,7 @@ std::shared_ptr<Limiter> Process::open(const LimiterUse& use, bool service) {
   return domain_->open(use.name, static_cast<std::int64_t>(use.limit), service, nullptr);
 }
 
-// --- time --------------------------------------------------------------------------------------------------------------
+// --- time ------------------------------------------------------------------------------------------------------------
 
 Micros Process::local_now() const {
   const Time stands = stops_clock_ ? std::min(world_.schedule.now(), paused_until_) - paused_since_ : 0;
@@ -124,7 +124,7 @@ void Process::pause(Time length, bool holds_back, bool stops_clock) {
     if (std::exchange(stops_clock_, false) && stops_clock) clock_stood_ += length;
     if (!alive_ || is_paused()) return;
     if (!lives_.empty() && local_now() > lives_.back().deadline) world_.mark(Mark::woke_past_deadline);
-    // Which of its threads runs first is up to the machine.
+    // The machine decides which of its threads runs first.
     std::deque<Schedule::Action> missed = std::exchange(missed_, {});
     while (!missed.empty()) {
       const auto which = missed.begin() + static_cast<std::ptrdiff_t>(random_.index(missed.size()));
@@ -145,7 +145,7 @@ void Process::cut(Time length, bool from_group_too) {
 
 void Process::kill() {
   alive_ = false;
-  if (log_ != nullptr && random_.chance(50)) log_->close();  // else what it sent is on its way
+  if (log_ != nullptr && random_.chance(50)) log_->close();  // otherwise its sent records are still in flight
 }
 
 void Process::ask_to_leave() {
@@ -164,7 +164,7 @@ void Process::heal() {
   record_written();
 }
 
-// --- the domain's rounds -----------------------------------------------------------------------------------------------
+// --- the domain's rounds ---------------------------------------------------------------------------------------------
 
 void Process::record_written() {
   if (!alive_ || !domain_ || world_.log.end() == state().last + 1) return;
@@ -224,7 +224,7 @@ void Process::look_after_round() {
   }
 }
 
-// --- partitions --------------------------------------------------------------------------------------------------------
+// --- partitions ------------------------------------------------------------------------------------------------------
 
 void Process::assigned(int group, std::uint64_t generation, const std::vector<int>& partitions) {
   if (generation < generations_[group] || !domain_) return;
@@ -329,7 +329,7 @@ void Process::fenced(MemberId id, Position position) {
   }
 }
 
-/// Where it runs calls that no fence refuses, a fence takes nothing.
+/// A fence returns no permits of a limiter with calls that no fence rejects.
 bool Process::is_taken_by_fences(const std::string& name, MemberId id) const {
   const auto known = world_.checks.state().limiters.find(name);
   if (known == world_.checks.state().limiters.end() || known->second.strict()) return false;

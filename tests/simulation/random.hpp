@@ -1,5 +1,5 @@
 #pragma once
-// The one source of chance: equal seeds give equal runs, on every machine.
+// The only source of random numbers: equal seeds give equal runs on every machine.
 
 #include <cstdint>
 
@@ -16,7 +16,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  /// Both ends included.
+  /// Includes both ends.
   std::int64_t between(std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(high - low + 1));
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Virtual time: what is to happen, soonest first, and in the order of asking where the times are equal.
+// Virtual time: runs actions in the order of their times, and for equal times in the order of the calls.
 
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace turnstile::simulation {
 
-/// Microseconds of true time since the run began. No process knows it: each has a clock of its own.
+/// Microseconds of true time since the start of the run. No process knows it: each has a clock of its own.
 using Time = std::int64_t;
 inline constexpr Time kMillisecond = 1'000;
 inline constexpr Time kSecond = 1'000'000;

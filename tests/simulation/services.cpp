@@ -16,7 +16,7 @@ constexpr Time kLook = 200 * kMillisecond;
 
 }  // namespace
 
-// --- the log -----------------------------------------------------------------------------------------------------------
+// --- the log ---------------------------------------------------------------------------------------------------------
 
 void SharedLog::append(std::string bytes) {
   Event event = tokens::decode(bytes);
@@ -67,7 +67,7 @@ std::vector<TokenLog::Record> ProcessLog::read(std::chrono::milliseconds) {
     throw TokenLogTrimmed("positions " + std::to_string(next_) + " to " + std::to_string(world_.log.begin() - 1) +
                           " are missing");
   }
-  // States are compared where the judge keeps digests, so no more than up to there is read at once.
+  // It reads no further than the next position for which the judge has a digest, because states are compared there.
   for (bool more = true; more && next_ < world_.log.end(); ++next_) {
     records.push_back({.position = next_, .bytes = world_.log.at(next_).bytes});
     more = !Checks::is_compared(next_);
@@ -77,7 +77,7 @@ std::vector<TokenLog::Record> ProcessLog::read(std::chrono::milliseconds) {
 }
 
 void ProcessLog::append(std::string bytes) {
-  Random random(process_.random().next());  // as many draws from the process's, whatever faults there are
+  Random random(process_.random().next());  // the number of draws from the process's stream is the same for all faults
   const auto write_late = [&] {
     world_.schedule.after(random.between(50, 3'000) * kMillisecond, [&log = world_.log, bytes] { log.append(bytes); });
   };
@@ -98,7 +98,7 @@ void ProcessLog::append(std::string bytes) {
   world_.schedule.after(last_arrival_ - world_.schedule.now(), [this, bytes = std::move(bytes)] { deliver(bytes); });
 }
 
-/// A process that is paused may have handed over what it sent, or not.
+/// A paused process may or may not have handed over its sent records.
 void ProcessLog::deliver(const std::string& bytes) {
   if (closed_) return;
   if (!process_.holds_back_what_it_sent() && held_back_.empty()) return world_.log.append(bytes);
@@ -130,7 +130,7 @@ bool ProcessLog::failed() {
   return true;
 }
 
-/// Kept a moment later, or never.
+/// Stored a moment later, or never.
 void ProcessLog::save(std::int64_t position, std::string snapshot) {
   if (world_.has(Fault::snapshots_unread) && process_.random().chance(30)) return;
   process_.later(process_.random().between(1, 50) * kMillisecond,
@@ -150,7 +150,7 @@ void ProcessLog::trim(std::int64_t below) {
 
 void ProcessLog::wake() noexcept { process_.ring(); }
 
-// --- the groups --------------------------------------------------------------------------------------------------------
+// --- the groups ------------------------------------------------------------------------------------------------------
 
 void Coordinator::look() {
   std::vector<Process*> there;

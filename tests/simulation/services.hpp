@@ -1,5 +1,5 @@
 #pragma once
-// What stands outside the processes: the token log, the databases and the groups' coordinators.
+// The services outside of the processes: the token log, the databases, and the coordinators of the groups.
 
 #include <cstdint>
 #include <deque>
@@ -20,18 +20,18 @@ namespace turnstile::simulation {
 class World;
 class Process;
 
-/// Records in the order in which they were written, and snapshots. The judge sees each record at once.
+/// Records in the order of writing, and snapshots. The judge sees each record at once.
 class SharedLog {
  public:
   struct Record {
     std::string bytes;
-    tokens::Event event;  ///< what decode() makes of the bytes
+    tokens::Event event;  ///< decoded from the bytes
   };
 
   explicit SharedLog(World& world) : world_(world) {}
 
   void append(std::string bytes);
-  /// Also what was trimmed: late copies come from anywhere.
+  /// Includes deleted records, because late copies come from anywhere.
   [[nodiscard]] const Record& at(tokens::Position position) const {
     return records_[static_cast<std::size_t>(position)];
   }
@@ -47,8 +47,8 @@ class SharedLog {
   std::vector<Record> records_;
 };
 
-/// The fences of partitions, counted by each store for each group. An owner counts one up before it starts anything; who commits with
-/// an older one is refused.
+/// The fences of partitions, which each store counts for each group. An owner increments a fence before it starts
+/// anything. A commit with an older fence is rejected.
 class Databases {
  public:
   struct Key {
@@ -66,19 +66,19 @@ class Databases {
   std::map<Key, std::uint64_t> fences_;
 };
 
-/// A consumer group. All read the same topic.
+/// A consumer group. All groups read the same topic.
 struct Group {
   std::string name;
   std::string store;  ///< empty: no database
 };
 
-/// Says which process has which partition: Kafka's group protocol as seen from a consumer, with its lateness.
+/// Assigns partitions to processes: Kafka's group protocol as a consumer sees it, with its delays.
 class Coordinator {
  public:
   Coordinator(World& world, int group, int partitions, std::uint64_t seed)
       : world_(world), group_(group), partitions_(partitions), random_(seed) {}
 
-  /// Looks who is there, every 200 ms; whoever has been silent for its session is not.
+  /// Checks every 200 ms which processes are there. A process that was silent for its session is not.
   void look();
   void rebalance();
 
@@ -89,12 +89,12 @@ class Coordinator {
   Random random_;
   std::vector<Process*> members_;
   std::uint64_t generation_ = 0;
-  bool incomplete_ = false;  ///< somebody was left out of the last one
+  bool incomplete_ = false;  ///< the last rebalance left out a process
 };
 
-/// One process's way to the log, behind the port that the shipped code uses. Within one producer's time records are written in the order
-/// of sending. After a failure everything that was not yet written has failed with it, until the host has heard of it and uses another
-/// producer; and a record that was reported as failed may be written all the same, at any later time.
+/// A process's connection to the log, behind the port of the shipped code. Records of one producer are written in the
+/// order of sending. After a failure all records that were not written yet have failed too, until the host learns of it
+/// and uses another producer. A record that was reported as failed may still be written at any later time.
 class ProcessLog final : public TokenLog {
  public:
   ProcessLog(World& world, Process& process) : world_(world), process_(process) {}
@@ -114,7 +114,7 @@ class ProcessLog final : public TokenLog {
   void flush(std::chrono::milliseconds) override {}
   [[nodiscard]] std::string name() const override { return "the token log"; }
 
-  /// What has not left the process yet is lost.
+  /// Records that have not left the process yet are lost.
   void close() { closed_ = true; }
 
  private:
@@ -130,11 +130,11 @@ class ProcessLog final : public TokenLog {
   std::int64_t saved_ = -1;
   std::int64_t last_arrival_ = 0;
   std::deque<std::string> held_back_;  ///< by a pause
-  std::uint64_t producer_ = 1;         ///< counts up with each that is replaced
+  std::uint64_t producer_ = 1;         ///< increases with each replacement
   bool broken_ = false;                ///< this producer writes nothing more
   bool failed_ = false;
   bool closed_ = false;
-  std::int64_t unread_until_ = 0;  ///< a record cannot be read
+  std::int64_t unread_until_ = 0;  ///< until when a record cannot be read
 };
 
 }  // namespace turnstile::simulation

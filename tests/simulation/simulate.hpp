@@ -1,5 +1,5 @@
 #pragma once
-// Runs plans, and makes those that fail smaller.
+// Runs plans, and makes failing plans smaller.
 
 #include <functional>
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace turnstile::simulation {
 
-/// Which invariant did not hold; nothing: all did.
+/// The broken invariant. Absent: none was broken.
 std::optional<std::string> run(const Plan& plan, Marks& marks, std::ostream* trace = nullptr);
 
 /// The same failure, or another, with fewer faults and in less time.
@@ -24,9 +24,9 @@ struct Failure {
 struct Outcome {
   std::uint64_t runs = 0;
   Marks marks{};
-  std::optional<Failure> failure;  ///< of the lowest seed that failed, as it was run
+  std::optional<Failure> failure;  ///< of the lowest failing seed, as it was run
 };
-/// Seeds from `first`, until one fails or `count` are done; on `threads` threads.
+/// Runs seeds from `first`, until one fails or `count` are done, on `threads` threads.
 Outcome run_many(std::uint64_t first, std::uint64_t count, unsigned threads, bool hasty_host = false);
 
 }  // namespace turnstile::simulation

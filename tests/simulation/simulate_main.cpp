@@ -1,4 +1,4 @@
-// bin/simulate: as many seeds as wanted, or one to look at.
+// bin/simulate: runs many seeds, or one with a trace.
 
 #include <charconv>
 #include <chrono>

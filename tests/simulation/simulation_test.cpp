@@ -1,4 +1,4 @@
-// The shipped code under chaos. More seeds: ./dev simulate.
+// The shipped code under chaos. For more seeds: ./dev simulate.
 
 #include <gtest/gtest.h>
 
@@ -26,8 +26,8 @@ TEST(Simulation, all_invariants_hold) {
     EXPECT_GT(outcome.marks[i], 0U) << "nowhere in " << kSeeds << " seeds: " << kMarkNames[i];
 }
 
-/// Found beyond the seeds that the tests ran. The one process that was left at the end of chaos was about to leave, so that nobody was
-/// there to be judged: a defect of the simulated world.
+/// Found with seeds beyond those of the tests. The only process at the end of chaos was about to leave, so no process
+/// was left to check: a defect of the simulated world.
 TEST(Simulation, somebody_is_there_after_chaos) {
   for (const std::uint64_t seed : {12'433U, 45'603U, 46'186U}) {
     Marks marks{};
@@ -43,22 +43,24 @@ TEST(Simulation, somebody_is_there_after_chaos) {
   }
 }
 
-/// Found beyond the seeds that the tests ran: a process worked on a partition that it had given up and been given again, before it had
-/// claimed it again (TokensMember.claims_again_what_it_has_only_just_given_up).
+/// Found with seeds beyond those of the tests. A process released a partition and got it again, and worked on it before
+/// it had claimed it again (TokensMember.claims_again_what_it_has_only_just_given_up).
 TEST(Simulation, what_was_given_up_is_claimed_again) {
   Marks marks{};
   EXPECT_EQ(run(plan_for(17'713), marks), std::nullopt);
 }
 
-/// Found beyond the seeds that the tests ran. A fence had taken permits from a consumer that had not read of it, and a service of the same
-/// process then said that it uses the limiter, too. The check forgot that what the consumer starts is refused: a defect of the check.
+/// Found with seeds beyond those of the tests. A fence had returned permits of a consumer that had not read of it. Then
+/// a service of the same process declared the limiter too. The check forgot that the consumer's effects are rejected: a
+/// defect of the check.
 TEST(Simulation, what_a_fence_took_stays_taken) {
   Marks marks{};
   EXPECT_EQ(run(plan_for(29'704), marks), std::nullopt);
 }
 
-/// Found beyond the seeds that the tests ran. A process stood still together with its clock, and its reserve came free meanwhile. The check
-/// counted a handler that stood still on that reserve until the pause was over: a defect of the check.
+/// Found with seeds beyond those of the tests. A process was paused together with its clock, and its reserve was
+/// released in the meantime. The check counted a paused handler on that reserve until the pause was over: a defect of
+/// the check.
 TEST(Simulation, a_reserve_comes_free_while_its_process_and_its_clock_stand) {
   Marks marks{};
   EXPECT_EQ(run(plan_for(188'737), marks), std::nullopt);

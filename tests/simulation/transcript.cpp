@@ -20,7 +20,7 @@ std::vector<std::string> split(std::string_view text) {
   return words;
 }
 
-/// Takes "name=value" out of the words.
+/// Removes "name=value" from the words, and returns the value.
 std::optional<std::string> take(std::vector<std::string>& words, const std::string& name) {
   const auto found = std::find_if(words.begin(), words.end(), [&](const auto& w) { return w.starts_with(name + "="); });
   if (found == words.end()) return std::nullopt;

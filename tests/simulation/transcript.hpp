@@ -1,5 +1,6 @@
 #pragma once
-// A log as a person writes it, and what is expected of it (transcripts/README.txt says how). Used by transcript_test.cpp.
+// A log that a person writes, with the expected results (the format is in transcripts/README.txt). transcript_test.cpp
+// uses it.
 
 #include <map>
 #include <optional>
@@ -13,9 +14,9 @@ namespace turnstile::simulation {
 
 class Transcript {
  public:
-  /// Runs one line; says what is wrong with it, or with what it expects.
+  /// Runs a line. Returns an error in the line or in its expectation.
   std::optional<std::string> run(std::string_view line);
-  /// An event that nothing was expected of.
+  /// Whether the last event has no expectation.
   [[nodiscard]] bool is_unfinished() const { return unexpected_; }
   [[nodiscard]] std::size_t expectations() const { return expectations_; }
 

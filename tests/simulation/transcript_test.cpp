@@ -1,4 +1,4 @@
-// Runs the transcripts. One that does not hold is told with its file and line.
+// Runs the transcripts. A failed expectation is reported with its file and line.
 
 #include "tests/simulation/transcript.hpp"
 

@@ -11,7 +11,7 @@ using tokens::Count;
 
 namespace {
 
-/// A permit of the reserve is of no life of its pool.
+/// A permit of the reserve belongs to no life of its pool.
 bool is_of_reserve(const Permit& permit) { return permit.token() >> 40 == 0; }
 
 }  // namespace
@@ -69,7 +69,7 @@ bool Workers::is_served() const {
 
 Count Workers::some_count() {
   Random& random = process_.random();
-  // What a rollout or an operator keeps back now cannot be had.
+  // A part that a rollout or an operator sets aside now is not available.
   const auto known = world_.checks.state().limiters.find(use_.name);
   const Count most =
       std::min(use_.shared(), known == world_.checks.state().limiters.end() ? use_.shared() : known->second.shared());
@@ -88,7 +88,7 @@ void Workers::ask() {
       limiter_->acquire_later(static_cast<std::int64_t>(count), urgent ? Priority::urgent : Priority::normal,
                               [this, number, count](Permit permit) {
                                 waiting_.erase(number);
-                                // Within the shipped code, which lets nothing out.
+                                // It runs within the shipped code, which must not be left by an exception.
                                 try {
                                   if (!ended_ && !world_.is_over()) begin(std::move(permit), count);
                                 } catch (const Broken& broken) {
@@ -100,7 +100,7 @@ void Workers::ask() {
 
 void Workers::begin(Permit permit, Count count) {
   const auto work = process_.next_work(service_);
-  if (!work) return;  // its partitions went away while it waited
+  if (!work) return;  // its partitions were revoked while it waited
   const std::size_t life = process_.life();
   handlers_.push_back({.permit = std::move(permit),
                        .count = count,
@@ -166,7 +166,8 @@ bool Workers::runs_on(std::pair<int, int> place) const {
                      [&](const auto& h) { return std::pair(h.group, h.partition) == place; });
 }
 
-/// What the fenced policy rests on: permits go to others at once, because the effects of these handlers will be refused.
+/// The fenced policy depends on this: permits are reassigned at once, because the effects of these handlers will be
+/// rejected.
 void Workers::must_be_refused(const Handler& handler) const {
   if (handler.partition >= 0 &&
       world_.databases.fence(process_.key_of({handler.group, handler.partition, handler.fence})) > handler.fence) {

@@ -1,5 +1,6 @@
 #pragma once
-// The threads of one process that run handlers under one limiter. They know the limiter and nothing else of the token service.
+// The threads of a process that run handlers under a limiter. They know the limiter and nothing else of the token
+// service.
 
 #include <cstdint>
 #include <functional>
@@ -27,44 +28,45 @@ struct LimiterUse {
 
 class Workers {
  public:
-  /// `service`: they work on no partition, and no fence refuses what they do.
+  /// `service`: they work on no partition, and no fence rejects their effects.
   Workers(World& world, Process& process, LimiterUse use, bool service);
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  /// So many are to be busy all the time, with handlers that take up to `longest_ms`; so many in a hundred ask for several permits at
-  /// once, for all that there are at most.
+  /// How many workers are busy all the time, with handlers that take up to `longest_ms`. `wide` percent of the requests
+  /// are for several permits at once, up to all.
   void want(int workers, std::int64_t longest_ms, int wide);
-  /// From here on, handlers take up to so long.
+  /// From here on, handlers take up to `longest_ms`.
   void take_up_to(std::int64_t longest_ms) { longest_ms_ = longest_ms; }
-  /// Lets go of the limiter as soon as nobody works.
+  /// Releases the limiter as soon as no worker uses it.
   void let_go() { lets_go_ = true; }
   [[nodiscard]] int wanted() const { return wanted_; }
   [[nodiscard]] bool has_work() const;
-  /// Somebody works or waits, and the domain has had room for the limiter's name.
+  /// Whether a worker works or waits, and the domain has accepted the limiter's name.
   [[nodiscard]] bool is_served() const;
-  /// Asks for permits, or stops asking, so that it is so.
+  /// Makes or withdraws requests to match want().
   void settle();
-  /// Handlers whose permits are lost, or whose partition is, are told to stop; they take a moment.
+  /// Sets the stop of handlers whose permits or partition are lost. They need a moment to end.
   void stop_lost();
   void stop_on(std::pair<int, int> place);
   [[nodiscard]] bool runs_on(std::pair<int, int> place) const;
   [[nodiscard]] bool runs() const { return !handlers_.empty(); }
 
-  /// Permits under which handlers of this life run, without those that a deadline or a fence has made harmless, and those on the reserve.
+  /// Permits of running handlers of this life. It excludes handlers after a deadline or a fence, which can do no harm,
+  /// and those on the reserve.
   [[nodiscard]] tokens::Count counted(std::size_t life) const;
   [[nodiscard]] tokens::Count counted() const;
-  /// Permits of the reserve under which handlers run, before its own deadline.
+  /// Permits of the reserve with running handlers, before its own deadline.
   [[nodiscard]] tokens::Count counted_on_reserve() const;
-  /// A fence in the database has taken the permits of this life back: what runs cannot commit.
+  /// A fence in the database has returned the permits of this life: its handlers cannot commit.
   void fenced(std::size_t life);
 
   [[nodiscard]] const LimiterUse& use() const { return use_; }
   [[nodiscard]] Process& process() const { return process_; }
   [[nodiscard]] std::uint64_t finished() const { return finished_; }
   [[nodiscard]] tokens::Count in_use() const;
-  /// When the one that waits longest began to wait; nothing waits: now.
+  /// When the oldest waiting request began to wait. Without one: now.
   [[nodiscard]] Time waits_since() const;
 
  private:

@@ -15,15 +15,15 @@ using namespace tokens;
 
 namespace {
 
-/// Of each process, of each limiter.
+/// For each process, of each limiter.
 constexpr std::uint32_t kMostReserve = 2;
 
-/// How long handlers take, at most, while all that can be seen is that time passes: half of a run's time went into short ones.
+/// The longest handlers while only time has to pass: half of a run's time was spent on short ones.
 constexpr std::int64_t kUnhurried = 300;
 
 std::string text(Count number) { return std::to_string(number); }
 
-/// Max-min fair shares of who wants so much, by handing out one after another to who has least for its weight.
+/// Max-min fair shares: each permit goes to the process with the fewest for its weight.
 std::vector<Count> fair_shares(Count capacity, const std::vector<Count>& wants, const std::vector<Count>& weights) {
   std::vector<Count> shares(wants.size());
   for (; capacity > 0; --capacity) {
@@ -68,7 +68,7 @@ void World::run() {
   must_be_quiet();
 }
 
-/// Until what chaos has left behind has passed: leases end, claims are made again, and reserves come free.
+/// Until the consequences of chaos are over: leases end, claims are made again, and reserves are released.
 Time World::settling() const {
   return 5 * Time{sites_.front().lease_ms} * kMillisecond / 2 + 6 * kSecond +
          Time{sites_.front().reserve_ms} * kMillisecond;
@@ -142,7 +142,8 @@ std::vector<Process*> World::living() const {
   return all;
 }
 
-// --- what a bystander sees ---------------------------------------------------------------------------------------------
+// --- what an observer sees
+// ---------------------------------------------------------------------------------------------
 
 void World::written(Position position) {
   const Event& event = log.at(position).event;
@@ -198,7 +199,7 @@ void World::handler_started(const std::string& name) const {
   outside_holds();
 }
 
-/// What runs is covered by what the log says is held, and reserved.
+/// The log's held and reserved permits cover all running handlers.
 void World::outside_holds() const {
   for (const auto& process : processes_) {
     if (!process->is_alive()) continue;
@@ -225,7 +226,7 @@ void World::outside_holds() const {
   }
 }
 
-// --- after chaos -------------------------------------------------------------------------------------------------------
+// --- after chaos -----------------------------------------------------------------------------------------------------
 
 void World::heal() {
   say([] { return std::string("chaos is over"); });
@@ -237,7 +238,7 @@ void World::heal() {
   if (wide_) longest_ms_ = std::array<std::int64_t, 4>{10, 100, 700, 3'000}[random.index(random.chance(15) ? 4 : 3)];
   for (Process* process : living()) {
     process->heal();
-    // Some want one permit, some want all, some want this and that.
+    // Some want one permit, some want all, and some want both at times.
     const int wide = wide_ ? std::array{0, 50, 100}[random.index(3)] : 0;
     for (auto& limiter : process->limiters()) {
       process->later(0, [this, &workers = *limiter, wide, wanted = static_cast<int>(random.between(1, wide_ ? 3 : 4))] {
@@ -255,7 +256,8 @@ Count World::shared(const std::string& limiter) const {
   return known == checks.state().limiters.end() ? 0 : known->second.shared();
 }
 
-/// Whoever waits is served in the end: after all who may stand before it, of whom each takes its longest handler and a turn.
+/// Every waiting request is served in the end: after all requests that may stand before it, each with its longest
+/// handler and a turn.
 void World::must_progress() {
   mark(Mark::waited_wide);
   const auto all = living();
@@ -275,7 +277,7 @@ void World::must_progress() {
     }
     return nullptr;
   };
-  // Who waits now is served, and then who waits then.
+  // The requests that wait now are served, and then those that wait then.
   for (int again = 0; again < 3; ++again) {
     const Time since = schedule.now();
     while (longest_waiting(since) != nullptr && schedule.now() < since + bound)
@@ -297,7 +299,8 @@ void World::must_progress() {
   schedule.run_until(schedule.now() + longest_ms_ * kMillisecond + Time{sites_.front().lease_ms} * kMillisecond);
 }
 
-/// One asks for all the permits that another's handlers use, and takes that back: they are the other's again after a turn.
+/// A process requests all the permits that another's handlers use, and withdraws the request. After a turn they belong
+/// to the other process again.
 void World::must_not_withhold() {
   std::vector<Workers*> able;
   const LimiterUse& use = sites_.front().limiters[random.index(sites_.front().limiters.size())];
@@ -340,7 +343,7 @@ void World::must_not_withhold() {
   for (const auto& [workers, wanted] : before) let(*workers, wanted, 50, 0);
 }
 
-/// Invariants 7 and 8; and where all have what they can get, nothing is said but that they are there.
+/// Invariants 7 and 8. If all have the permits that they can get, members write only that they are alive.
 void World::must_be_fair() {
   std::vector<Process*> all;
   for (Process* process : living()) {
@@ -366,12 +369,12 @@ void World::must_be_fair() {
       wants.push_back(wanted);
       weights.push_back(process->site().weight);
     }
-    if (shared(use.name) < all.size()) continue;  // turns are taken
+    if (shared(use.name) < all.size()) continue;  // members take turns
     const std::vector<Count> shares = fair_shares(shared(use.name), wants, weights);
     Count total = 0;
     for (std::size_t i = 0; i < wanting.size(); ++i) {
       const Count held = checks.state().held(use.name, wanting[i]->member().id());
-      // What cannot be divided may go to either of two.
+      // A remainder that cannot be divided may go to either of two.
       total += held;
       if (held + 1 < shares[i] || (held == 0 && shares[i] > 0))
         throw Broken(wanting[i]->name() + " wants " + text(wants[i]) + " permits of " + use.name + " and should hold " +

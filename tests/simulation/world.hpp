@@ -1,16 +1,16 @@
 #pragma once
-// One run: some processes, the services that they use, chaos for a while, then health. It holds during all of it what checks.hpp
-// says of the log, and what only a bystander can see:
+// A run: some processes, the services that they use, chaos for a while, then health. During all of it, the invariants
+// of checks.hpp about the log must be true, and these, which only an observer sees:
 //
-//   outside   handlers that run never need more permits than the log says that their process holds, nor all together more than
-//             the limit; those past their process's own deadline, and those that a fence keeps from committing, aside. Handlers on
-//             the reserve of a process that is cut off are within what the log says that it has reserved
-//   deadline  nobody is expired before its own deadline has passed
-//   fence     permits come back by a fence only where the database refuses what still runs
-//   progress  nobody waits for ever: not for one permit, and not for all of them, whatever others do
-//   free      what somebody asked for and does not want any more is others' within a moment
-//   healed    all members that want get their fair share, and turns are taken where there are too few
-//   quiet     once nobody wants anything, nothing is held, and all have come to the same state
+//   outside   Running handlers never need more permits than their process holds by the log, nor together more than the
+//             limit. Handlers after their process's own deadline, and handlers that a fence keeps from committing, do
+//             not count. Handlers on the reserve of a process without the log stay within the reserve of the log.
+//   deadline  No member is expired before its own deadline has passed.
+//   fence     A fence returns permits only if the database rejects the handlers that still run.
+//   progress  No request waits forever: neither for one permit, nor for all of them, whatever other processes do.
+//   free      A withdrawn request leaves its permits to the others within a moment.
+//   healed    All members with demand get their fair share, and take turns if there are too few permits.
+//   quiet     Once no process wants anything, nothing is held, and all have reached the same state.
 
 #include <functional>
 #include <memory>
@@ -29,7 +29,7 @@ namespace turnstile::simulation {
 
 class World {
  public:
-  /// `trace`: says what happens, if given.
+  /// If `trace` is given, the events are written to it.
   World(const Plan& plan, Marks& marks, std::ostream* trace);
   ~World() { is_over_ = true; }
   World(const World&) = delete;
@@ -40,7 +40,7 @@ class World {
 
   // --- for the parts ---
   [[nodiscard]] const Plan& plan() const { return plan_; }
-  /// It is being taken apart: permits that come back go to nobody.
+  /// The world is being destroyed: returned permits go to no process.
   [[nodiscard]] bool is_over() const { return is_over_; }
   [[nodiscard]] bool chaotic() const { return schedule.now() < plan_.chaos; }
   [[nodiscard]] bool has(Fault fault) const { return chaotic() && plan_.has(fault); }
@@ -49,7 +49,8 @@ class World {
   void say(const std::function<std::string()>& what) const;
   void written(tokens::Position position);
   void handler_started(const std::string& limiter) const;
-  /// What was found where nothing may be thrown; the next loop of a process, or the end of the run, throws it.
+  /// A failure that was found where nothing may be thrown. The next loop of a process, or the end of the run, throws
+  /// it.
   void note(const std::string& why) { broken_ = broken_.empty() ? why : broken_; }
   void must_be_whole() const {
     if (!broken_.empty()) throw Broken(broken_);
@@ -90,7 +91,7 @@ class World {
   std::string broken_;
   std::vector<Site> sites_;
   std::int64_t longest_ms_ = 50;  ///< of handlers, after chaos
-  bool wide_ = false;             ///< after chaos, handlers ask for several permits at first
+  bool wide_ = false;             ///< after chaos, handlers at first request several permits
   std::vector<Site> to_restart_;
   std::vector<std::unique_ptr<Process>> processes_;
 };

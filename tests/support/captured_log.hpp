@@ -1,5 +1,5 @@
 #pragma once
-// What was logged, in memory: to be read while other threads go on logging.
+// Captures log lines in memory. A test can read them while other threads continue to log.
 
 #include <spdlog/sinks/base_sink.h>
 
@@ -11,10 +11,10 @@ namespace turnstile::test {
 
 class CapturedLog {
  public:
-  /// All lines so far, as the logger's pattern forms them.
+  /// All lines so far, in the logger's pattern.
   [[nodiscard]] std::string str() const { return sink_->text(); }
   void clear() { sink_->clear(); }
-  /// May outlive this.
+  /// It may outlive this object.
   [[nodiscard]] spdlog::sink_ptr sink() const { return sink_; }
 
  private:

@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Until something happens to the descriptor, at most until `end`.
+/// Waits for an event on the descriptor, until `end`.
 void wait_for(int descriptor, short events, Clock::time_point end) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
   pollfd waiting{descriptor, events, 0};
@@ -80,7 +80,7 @@ CliProcess::CliProcess(const std::vector<std::string>& arguments, const std::map
   pid_ = fork();
   if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
   if (pid_ > 0) return;
-  // Only what is safe after a fork in a process with threads.
+  // Only calls that are safe after a fork in a process with threads.
   redirect("/dev/null", O_RDONLY, STDIN_FILENO);
   redirect(out.c_str(), O_WRONLY | O_CREAT, STDOUT_FILENO);
   redirect(err.c_str(), O_WRONLY | O_CREAT, STDERR_FILENO);

@@ -1,5 +1,5 @@
 #pragma once
-// Runs the built `turnstile` as a person does, in an empty folder, and keeps what it prints.
+// Runs the built `turnstile` as a person does, in an empty folder, and captures its output.
 
 #include <sys/types.h>
 
@@ -12,7 +12,7 @@
 
 namespace turnstile::test {
 
-/// A folder that goes away with its owner, and with all that is in it.
+/// A folder that is deleted with its contents by the destructor.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -27,25 +27,25 @@ class TemporaryFolder {
 };
 
 struct Finished {
-  int code = -1;  ///< the exit code; 128 + the signal's number when one ended it; -1 when it had to be killed
+  int code = -1;  ///< the exit code; 128 + the signal's number after a signal; -1 if it had to be killed
   std::string out;
   std::string err;
 };
 
-/// One process of `turnstile`. Killed by the destructor when it still runs.
+/// A process of `turnstile`. The destructor kills it if it still runs.
 class CliProcess {
  public:
-  /// `environment` is all that it gets, besides PATH and HOME.
+  /// `environment` is its whole environment, besides PATH and HOME.
   CliProcess(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment,
              const std::filesystem::path& folder);
   ~CliProcess();
   CliProcess(const CliProcess&) = delete;
   CliProcess& operator=(const CliProcess&) = delete;
 
-  /// The first line on stdout; empty when none comes in time.
+  /// The first line on stdout. Empty if none arrives in time.
   std::string first_line(std::chrono::seconds within);
   void signal(int number) const;
-  /// Kills it when it does not end in time.
+  /// Kills it if it does not end in time.
   Finished wait(std::chrono::seconds within);
 
  private:
@@ -55,7 +55,7 @@ class CliProcess {
   pid_t pid_ = -1;
 };
 
-/// Most tests need no more: a folder to run in, options for every run, and `run("inbox", "stats")`.
+/// Enough for most tests: a folder, options for every run, and `run("inbox", "stats")`.
 class Cli {
  public:
   template <class... Arguments>

@@ -1,12 +1,12 @@
 #pragma once
-// Waiting for a condition, with a bound.
+// Waits for a condition, with a time limit.
 
 #include <chrono>
 #include <thread>
 
 namespace turnstile::test {
 
-/// True as soon as `condition` is; false when it is not within `timeout`. Looks every 10 ms.
+/// Returns true as soon as `condition` does, and false after `timeout`. Checks every 10 ms.
 template <class Condition>
 bool eventually(Condition&& condition, std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;

@@ -1,5 +1,5 @@
 #pragma once
-// A store that passes everything on: what a test wants to see or to change, it overrides.
+// A store that forwards every call. A test overrides the calls that it wants to observe or change.
 
 #include <memory>
 

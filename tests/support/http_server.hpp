@@ -1,5 +1,5 @@
 #pragma once
-// A cpp-httplib server in this process, on a free port of 127.0.0.1, and a client that sends bytes as they are.
+// A cpp-httplib server in this process, on a free port of 127.0.0.1, and a client that sends bytes unchanged.
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace turnstile::test {
 
-/// One request, on a connection of its own. No answer: status 0.
+/// Sends a request on a connection of its own. Without a response the status is 0.
 inline httplib::Response send(int port, const std::string& method, const std::string& target,
                               const httplib::Headers& headers, const std::string& body,
                               const std::string& content_type = "text/plain") {
@@ -33,14 +33,14 @@ inline httplib::Response send(int port, const std::string& method, const std::st
   return result ? *result : none;
 }
 
-/// cpp-httplib lets five connections wait to be accepted. What comes beyond them at once is answered with SYN cookies, of which the
-/// kernel resets some: a client without an answer, though nothing is wrong with what is tested.
+/// cpp-httplib lets only five connections wait to be accepted. The kernel answers further ones with SYN cookies, and
+/// resets some of them. Their clients get no response, although the tested code is correct.
 class PatientServer : public httplib::Server {
  public:
   bool let_more_wait() { return ::listen(svr_sock_, SOMAXCONN) == 0; }
 };
 
-/// Give it its handlers, then start() it. Stops with its owner.
+/// Set its handlers, then call start(). The destructor stops it.
 class HttpServer {
  public:
   HttpServer() { [[maybe_unused]] static const bool made = make_tables(); }
@@ -65,8 +65,8 @@ class HttpServer {
  private:
   struct First {};
   explicit HttpServer(First) {}
-  /// The tables that cpp-httplib makes when it first needs them are made before it has several threads: it orders them by guards of
-  /// its own, which the thread sanitizer does not see.
+  /// Lets cpp-httplib create its lazy tables before it has several threads. It protects them with its own guards, which
+  /// the thread sanitizer does not see.
   static bool make_tables() {
     HttpServer first(First{});
     first.start();
@@ -77,7 +77,7 @@ class HttpServer {
   std::thread thread_;
 };
 
-/// Sends the bytes as they are and returns all that comes until the server hangs up.
+/// Sends the bytes unchanged, and returns everything until the server closes the connection.
 inline std::string send_bytes(int port, std::string_view bytes) {
   const int connection = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

@@ -1,11 +1,11 @@
 #pragma once
-// What a handler's process writes of its runs, line by line and before it acts, for others to count from outside:
+// A handler's process writes its runs line by line, before it acts. Another process counts them from outside:
 //
 //   S NS RUN PARTITION EPOCH OFFSET    a handler starts
-//   E NS RUN done|stopped              it is about to return; `stopped`: it was asked to stop
-//   F NS PARTITION EPOCH               the database has this epoch of the partition, committed: older ones are refused from here on
+//   E NS RUN done|stopped              it is about to return; `stopped`: its stop_token was set
+//   F NS PARTITION EPOCH               the database has committed this epoch of the partition, and rejects older ones
 //
-// NS: CLOCK_MONOTONIC, in nanoseconds, of one host. One file for each process, FOLDER/PID.journal.
+// NS is CLOCK_MONOTONIC in nanoseconds, on one host. Each process has a file FOLDER/PID.journal.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -51,7 +51,7 @@ class Journal {
   }
 
  private:
-  // One write: whole lines, also when the process is killed.
+  // A single write, so that lines are whole even if the process is killed.
   void write(const std::string& line) const {
     if (::write(file_, line.data(), line.size()) < 0) throw std::runtime_error("the journal cannot be written");
   }
@@ -59,7 +59,7 @@ class Journal {
   std::atomic<std::int64_t> runs_{0};
 };
 
-/// A store whose claims are noted as soon as the database has committed them.
+/// A store that records its claims as soon as the database has committed them.
 class JournalledStore final : public ForwardingStore {
  public:
   JournalledStore(std::shared_ptr<InboxStore> inner, Journal& journal)

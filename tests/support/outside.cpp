@@ -74,7 +74,7 @@ std::optional<Nanos> Outside::fenced_at(const HandlerRun& run) const {
   return first;
 }
 
-/// `at` is told of each change, with how many run from then on, until it says false.
+/// Calls `at` for each change, with the number of running handlers from then on, until it returns false.
 void Outside::sweep(const Question& question, const std::function<bool(Nanos, int)>& at) const {
   std::vector<std::pair<Nanos, int>> steps;
   for (const HandlerRun& run : runs_) {
@@ -87,11 +87,11 @@ void Outside::sweep(const Question& question, const std::function<bool(Nanos, in
     steps.emplace_back(run.begin, 1);
     if (end) steps.emplace_back(*end, -1);
   }
-  std::sort(steps.begin(), steps.end());  // at one time ends come first
+  std::sort(steps.begin(), steps.end());  // at the same time, ends come first
   int running = 0;
   bool told = false;
   for (const auto& [time, step] : steps) {
-    // What ran already at `from`, too.
+    // Includes handlers that ran already at `from`.
     if (time >= question.from && !told) {
       told = true;
       if (!at(question.from, running)) return;

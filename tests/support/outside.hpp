@@ -1,5 +1,5 @@
 #pragma once
-// How many handlers run at once, by what their processes have written in their journals (journal.hpp): the limiter is not asked.
+// Counts the handlers that run at once from the journals of their processes (journal.hpp), without the limiter.
 
 #include <sys/types.h>
 
@@ -25,38 +25,39 @@ struct HandlerRun {
   std::int64_t epoch = 0, offset = 0;
   Nanos begin = 0;
   std::optional<Nanos> end{};
-  bool stopped = false;  ///< it was asked to stop
+  bool stopped = false;  ///< its stop_token was set
 };
 
 class Outside {
  public:
-  /// Reads what the journals of the folder hold now. `killed`: processes that have ended, by when; nothing of them runs since.
+  /// Reads the current contents of the folder's journals. `killed` has the processes that have ended, with the time
+  /// after which nothing of them runs.
   explicit Outside(const std::string& folder, const std::map<pid_t, Nanos>& killed = {});
 
   [[nodiscard]] const std::vector<HandlerRun>& runs() const& { return runs_; }
   [[nodiscard]] std::vector<HandlerRun> runs() && { return std::move(runs_); }
-  /// Begun and not ended.
+  /// Handlers that started and have not ended.
   [[nodiscard]] int running(pid_t pid) const;
-  /// When the first of its runs began that began after `since`.
+  /// The start of its first run after `since`.
   [[nodiscard]] std::optional<Nanos> first_begin(pid_t pid, Nanos since) const;
-  /// First claim of a partition by this process after `since`, committed in the database.
+  /// The first claim of a partition by this process after `since`, committed in the database.
   [[nodiscard]] std::optional<Nanos> first_claim(pid_t pid, Nanos since) const;
 
   struct Question {
     Nanos from = 0;
-    std::optional<pid_t> pid{};  ///< of one process alone
-    /// From when on a run does not count any more, although it goes on: it can do no harm.
+    std::optional<pid_t> pid{};  ///< only this process
+    /// From when on a run does not count, although it continues: it can do no harm.
     std::function<std::optional<Nanos>(const HandlerRun&)> harmless{};
   };
-  /// Most at once.
+  /// The most that ran at once.
   [[nodiscard]] int most(const Question& question) const;
   [[nodiscard]] int most() const { return most(Question{}); }
-  /// When so many run at once for the first time since `question.from`.
+  /// When this number first ran at once since `question.from`.
   [[nodiscard]] std::optional<Nanos> first_with(int count, const Question& question) const;
-  /// When more than that ran for the last time.
+  /// When more than this number last ran at once.
   [[nodiscard]] std::optional<Nanos> last_above(int count, const Question& question) const;
 
-  /// From when on the database refuses what this run would commit.
+  /// From when on the database rejects the commit of this run.
   [[nodiscard]] std::optional<Nanos> fenced_at(const HandlerRun& run) const;
 
  private:
@@ -72,8 +73,8 @@ class Outside {
   std::vector<Claim> claims_;
 };
 
-/// When members of this process, by the token log, could first be taken for dead: their own deadline, from when on nothing of what
-/// they ran before counts. One for each silence that lasted so long.
+/// When members of this process could first be considered dead, by the token log. It is their own deadline: from then
+/// on their earlier runs do not count. There is one for each silence of at least a lease.
 std::vector<Nanos> deadlines(const std::vector<LoggedEvent>& log, pid_t pid, std::chrono::milliseconds lease);
 
 }  // namespace turnstile::test

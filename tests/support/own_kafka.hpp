@@ -1,5 +1,5 @@
 #pragma once
-// An Apache Kafka of the test's own, to be frozen. For as long as this lives.
+// An Apache Kafka for one test, which the test can freeze. It lives as long as this object.
 
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ class OwnKafka {
   OwnKafka& operator=(const OwnKafka&) = delete;
 
   [[nodiscard]] const std::string& servers() const noexcept { return servers_; }
-  /// Connections stay, and nothing is answered.
+  /// Connections stay open, and nothing is answered.
   void freeze() const { stop_and_wait(pid_); }
   void thaw() const {
     if (pid_ > 0) ::kill(pid_, SIGCONT);

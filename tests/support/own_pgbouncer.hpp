@@ -1,5 +1,5 @@
 #pragma once
-// A PgBouncer in front of the test's PostgreSQL, for as long as this lives.
+// A PgBouncer in front of the test's PostgreSQL, as long as this object lives.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -15,7 +15,7 @@ namespace turnstile::test {
 
 class OwnPgBouncer {
  public:
-  /// `mode`: session or transaction.
+  /// `mode` is session or transaction.
   explicit OwnPgBouncer(const std::string& mode) {
     std::string pattern = (std::filesystem::temp_directory_path() / "turnstile-pgbouncer.XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no folder for PgBouncer");
@@ -33,7 +33,7 @@ class OwnPgBouncer {
   OwnPgBouncer(const OwnPgBouncer&) = delete;
   OwnPgBouncer& operator=(const OwnPgBouncer&) = delete;
 
-  /// It is not installed.
+  /// Whether PgBouncer is not installed.
   [[nodiscard]] bool missing() const noexcept { return missing_; }
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Records that somebody made, as a consumer would have taken them.
+// Records made by a test, in the form in which a consumer takes them.
 
 #include <span>
 #include <utility>

@@ -1,5 +1,5 @@
 #pragma once
-// A role of the server that is not the owner of the schema.
+// A role of the server that does not own the schema.
 
 #include <fstream>
 #include <sstream>
@@ -10,7 +10,7 @@
 
 namespace turnstile::test {
 
-/// migrations/roles.sql as psql runs it.
+/// migrations/roles.sql with its variables replaced, as psql does it.
 inline std::string least_rights(const std::string& schema, const std::string& role) {
   std::ifstream in(TURNSTILE_SOURCE_DIR "/migrations/roles.sql");
   std::stringstream text;
@@ -23,7 +23,7 @@ inline std::string least_rights(const std::string& schema, const std::string& ro
   return script;
 }
 
-/// A role that may log in and nothing else. What it owns and may do goes with it, and it with this.
+/// A role that may only log in. The destructor drops it, with its objects and rights.
 class PostgresRole {
  public:
   explicit PostgresRole(PostgresSchema& schema) : schema_(schema), name_(schema.name() + "_app") {

@@ -77,18 +77,18 @@ PostgresSchema::PostgresSchema(bool migrated)
     : name_(unique_name()),
       url_(with_parameter(postgres_url().value(), "options", "-csearch_path=" + name_)),
       sql_(url_) {
-  // A process of the same number may have been killed in an earlier run.
+  // A process with the same number may have been killed in an earlier run.
   sql_.exec("DROP SCHEMA IF EXISTS " + name_ + " CASCADE");
   if (migrated) postgres::migrate_up(settings(), postgres::embedded_migration_list());
 }
 
 PostgresSchema::~PostgresSchema() {
   try {
-    // Sessions that a failed test left behind would hold the drop up.
+    // Sessions that a failed test left open would block the drop.
     sql_.exec("SET lock_timeout = '10s'");
     sql_.exec("DROP SCHEMA IF EXISTS " + name_ + " CASCADE");
   } catch (const std::exception&) {
-    // The server was stopped by the test; its folder goes with it.
+    // The test has stopped the server, whose folder is deleted too.
   }
 }
 

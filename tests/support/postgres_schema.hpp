@@ -1,5 +1,5 @@
 #pragma once
-// A schema of its own in the PostgreSQL that TURNSTILE_TEST_POSTGRES_URL names, for one test.
+// A separate schema for a test, in the PostgreSQL that TURNSTILE_TEST_POSTGRES_URL names.
 
 #include <libpq-fe.h>
 
@@ -12,7 +12,7 @@
 
 namespace turnstile::test {
 
-/// The server's URL; nothing when the test has none and must skip.
+/// The server's URL. Absent if there is none; the test must then skip.
 std::optional<std::string> postgres_url();
 inline constexpr const char* kNoPostgres =
     "needs PostgreSQL: set TURNSTILE_TEST_POSTGRES_URL (./dev test does, with a server of its own)";
@@ -22,7 +22,8 @@ std::string with_parameter(const std::string& url, const std::string& key, const
 /// The URL of the same database through a proxy on 127.0.0.1.
 std::string url_through(const std::string& url, int port);
 
-/// A plain connection for looking at things, and for playing the rival. Every call blocks; a refusal throws std::runtime_error.
+/// A plain connection, to read data and to act as a concurrent transaction. Every call blocks. An error throws
+/// std::runtime_error.
 class Sql {
  public:
   explicit Sql(const std::string& url);
@@ -30,10 +31,10 @@ class Sql {
   Sql(const Sql&) = delete;
   Sql& operator=(const Sql&) = delete;
 
-  /// The first column of the answer.
+  /// The first column of the result.
   std::vector<std::string> column(const std::string& sql);
   void exec(const std::string& sql) { column(sql); }
-  /// The first cell.
+  /// The first cell of the result.
   std::string one(const std::string& sql);
   [[nodiscard]] int backend_pid() const;
 
@@ -44,17 +45,17 @@ class Sql {
 /// A proxy to the server of this connection.
 TcpProxy proxy_to(Sql& sql);
 
-/// Made empty, dropped with all that is in it.
+/// Created empty, and dropped with its contents.
 class PostgresSchema {
  public:
-  /// With the migrations run in it, unless `migrated` is false.
+  /// Runs the migrations in it, unless `migrated` is false.
   explicit PostgresSchema(bool migrated = true);
   ~PostgresSchema();
   PostgresSchema(const PostgresSchema&) = delete;
   PostgresSchema& operator=(const PostgresSchema&) = delete;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Finds unqualified names in the schema.
+  /// A URL that finds unqualified names in the schema.
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
   [[nodiscard]] PostgresSettings settings() const;
   /// As settings(), but through a proxy on 127.0.0.1.

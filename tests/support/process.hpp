@@ -1,5 +1,5 @@
 #pragma once
-// A child process of a test: started, signalled, waited for with a bound. Killed when the test lets go of it.
+// A child process of a test: it starts, signals and waits with a time limit. The destructor kills it.
 
 #include <sys/types.h>
 
@@ -12,14 +12,14 @@
 
 namespace turnstile::test {
 
-/// Not one of its threads runs: SIGSTOP arrives some time after kill() has returned, as each thread meets it.
+/// Whether none of its threads runs. SIGSTOP arrives some time after kill() has returned, at each thread separately.
 [[nodiscard]] bool is_stopped(pid_t pid);
 /// Sends SIGSTOP and waits until it has arrived. Throws std::runtime_error after 10 s.
 void stop_and_wait(pid_t pid);
 
 class Process {
  public:
-  /// `environment` is added to this process's own. What the child writes goes to the file `output` (both streams).
+  /// `environment` is added to this process's own. The child's stdout and stderr go to the file `output`.
   Process(const std::string& program, const std::vector<std::string>& arguments,
           const std::map<std::string, std::string>& environment, const std::string& output);
   ~Process();
@@ -29,9 +29,9 @@ class Process {
   void signal(int number) const;
   void freeze() const { stop_and_wait(pid_); }
   void thaw() const { signal(SIGCONT); }
-  /// It has been stopped (SIGSTOP), by itself or by others.
+  /// Whether it is stopped (SIGSTOP), by itself or by others.
   [[nodiscard]] bool is_stopped() const { return test::is_stopped(pid_); }
-  /// Nothing: it still runs. Negative: ended by that signal.
+  /// Absent: it still runs. Negative: this signal ended it.
   std::optional<int> ended();
   std::optional<int> wait(std::chrono::milliseconds timeout);
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }

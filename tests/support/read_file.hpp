@@ -1,5 +1,5 @@
 #pragma once
-// Files of the source tree, for tests that read what people read.
+// Reads files of the source tree, for tests of texts.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 namespace turnstile::test {
 
-/// Fails the test when it cannot be read.
+/// Fails the test if it cannot read the file.
 inline std::string read_file(const std::filesystem::path& file) {
   std::ifstream in{file};
   EXPECT_TRUE(in) << file << ": cannot be read";

@@ -13,7 +13,7 @@ namespace turnstile::test {
 
 namespace {
 
-/// How soon a thread notices what it was told.
+/// How soon a thread notices a command.
 constexpr int kTick_ms = 10;
 
 int connect_to(const std::string& host, int port) {

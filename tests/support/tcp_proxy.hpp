@@ -1,5 +1,5 @@
 #pragma once
-// A TCP proxy on a free loopback port that can be told to misbehave.
+// A TCP proxy on a free loopback port that can simulate failures.
 
 #include <atomic>
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace turnstile::test {
 
-/// Forwards to host:port. Thread-safe. Destroying it cuts all connections.
+/// Forwards to host:port. Thread-safe. Its destructor cuts all connections.
 class TcpProxy {
  public:
   TcpProxy(std::string host, int port);
@@ -21,13 +21,13 @@ class TcpProxy {
   /// On 127.0.0.1.
   [[nodiscard]] int port() const noexcept { return port_; }
 
-  /// What the client sends next reaches the server; the answer never comes back, both sides are cut instead.
+  /// The client's next bytes reach the server. The answer is dropped, and both sides are cut.
   void drop_next_answer();
-  /// What the client sends next is swallowed, and both sides are cut.
+  /// The client's next bytes are dropped, and both sides are cut.
   void drop_next_request();
-  /// Nothing is forwarded in either direction and new connections are accepted in silence, until false.
+  /// While true, it forwards nothing in either direction, and accepts new connections without an answer.
   void stall(bool stalled);
-  /// Cuts all connections; while `refuse` new ones are cut at once.
+  /// Cuts all connections. While `refuse` is true, it cuts new ones at once.
   void cut(bool refuse);
   [[nodiscard]] std::size_t accepted() const noexcept { return accepted_; }
 
@@ -45,11 +45,11 @@ class TcpProxy {
   std::atomic<Next> next_{Next::forward};
   std::atomic<bool> stalled_{false};
   std::atomic<bool> refusing_{false};
-  std::atomic<int> cuts_{0};  ///< counts up: pairs of an older count end themselves
+  std::atomic<int> cuts_{0};  ///< increases with each cut: pairs of an older count end themselves
   std::atomic<bool> stopping_{false};
   std::atomic<std::size_t> accepted_{0};
   std::thread acceptor_;
-  std::vector<std::unique_ptr<Pair>> pairs_;  // of the acceptor alone, until it has ended
+  std::vector<std::unique_ptr<Pair>> pairs_;  // used by the acceptor only, until it has ended
 };
 
 }  // namespace turnstile::test

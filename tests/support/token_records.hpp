@@ -1,5 +1,6 @@
 #pragma once
-// The token log as Kafka has it, read past the framework's own adapter. In a header, for programs that link no test library.
+// Reads the token log in Kafka without the framework's own adapter. In a header, for programs that link no test
+// library.
 
 #include <librdkafka/rdkafka.h>
 
@@ -18,12 +19,12 @@ namespace turnstile::test {
 
 struct LoggedEvent {
   tokens::Position position = 0;
-  std::int64_t created_ns = 0;  ///< when its writer wrote it, on CLOCK_MONOTONIC; the broker keeps milliseconds
+  std::int64_t created_ns = 0;  ///< when its writer wrote it, on CLOCK_MONOTONIC; the broker stores milliseconds
   std::string bytes;
   tokens::Event event;
 };
 
-/// CLOCK_REALTIME less CLOCK_MONOTONIC.
+/// CLOCK_REALTIME minus CLOCK_MONOTONIC.
 inline std::int64_t wall_offset_ns() {
   timespec wall{}, steady{};
   ::clock_gettime(CLOCK_REALTIME, &wall);
@@ -43,8 +44,8 @@ inline std::unique_ptr<rd_kafka_t, decltype(&rd_kafka_destroy)> plain_client(rd_
   return {made, &rd_kafka_destroy};
 }
 
-/// Reads partition 0 from its beginning. `take` is told of each record, of nothing when none has come for 100 ms, and says whether to
-/// go on. Errors are passed over: a broker may be away for a while.
+/// Reads partition 0 from its beginning. Calls `take` with each record, and with null if there was none for 100 ms.
+/// `take` returns whether to continue. Errors are ignored, because a broker may be unavailable for a while.
 inline void tail_token_topic(const std::string& brokers, const std::string& topic,
                              const std::function<bool(const LoggedEvent*)>& take) {
   const auto consumer = plain_client(RD_KAFKA_CONSUMER, brokers);

@@ -1,5 +1,5 @@
 #pragma once
-// The token log as Kafka has it, read and written past the framework's own adapter.
+// Reads and writes the token log in Kafka without the framework's own adapter.
 
 #include <string>
 #include <vector>
@@ -9,16 +9,16 @@
 
 namespace turnstile::test {
 
-/// All that partition 0 of the topic has now. Throws std::runtime_error.
+/// All records of partition 0 of the topic. Throws std::runtime_error.
 std::vector<LoggedEvent> read_token_topic(const std::string& topic);
-/// The offset that the next record gets. Throws std::runtime_error.
+/// The offset of the next record. Throws std::runtime_error.
 std::int64_t end_of_topic(const std::string& topic);
-/// What the records mean.
+/// The state after these records.
 tokens::State replay(const std::vector<LoggedEvent>& records);
-/// As somebody would who has the right to write there: a plain producer, into partition 0; acknowledged. Without a key where it is
-/// empty; a compacted topic takes no such record.
+/// Appends records as any program with the right to write could: with a plain producer, to partition 0, acknowledged.
+/// If `key` is empty, the records have no key; a compacted topic refuses such records.
 void append_to_topic(const std::string& topic, const std::vector<std::string>& records, const std::string& key = "");
-/// Asks the broker, and waits for its answer.
+/// Sends the request to the broker, and waits for its answer.
 void delete_topic(const std::string& topic);
 
 }  // namespace turnstile::test

@@ -1,5 +1,5 @@
 #pragma once
-// What a topic holds, as a test looks at it.
+// Reads the contents of a topic for a test.
 
 #include <unistd.h>
 
@@ -16,7 +16,8 @@
 
 namespace turnstile::test {
 
-/// Reads a topic from its beginning, in a group of its own: a member of another group that is not asked holds up its rebalances.
+/// Reads a topic from its beginning, in a group of its own. In a shared group it would delay rebalances, because it
+/// does not poll.
 class TopicReader final : private AssignmentListener {
  public:
   explicit TopicReader(const std::string& topic)
@@ -43,7 +44,7 @@ class TopicReader final : private AssignmentListener {
     for (const auto& record : read) all.insert(record.payload.value_or("null"));
     return all;
   }
-  /// Under which ids each payload came: one, however often it was sent.
+  /// The ids of each payload: one, however often it was sent.
   [[nodiscard]] std::map<std::string, std::set<std::string>> ids() const {
     std::map<std::string, std::set<std::string>> all;
     for (const auto& record : read)

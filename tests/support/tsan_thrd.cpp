@@ -1,7 +1,8 @@
-// The thread sanitizer knows pthread's threads, mutexes and condition variables but not those of C11, which Debian's librdkafka
-// uses: the first thread crashes inside the sanitizer's runtime (hazard: tsan-threads), and what its locks order looks unordered. These
-// definitions, found before libc's, take the way that is known; glibc's C11 types are pthread's by another name.
-// Linked under the thread sanitizer only; what it still cannot see into is named in tsan.supp.
+// The thread sanitizer knows the threads, mutexes and condition variables of pthread, but not those of C11, which
+// Debian's librdkafka uses. The first C11 thread crashes inside the sanitizer's runtime (hazard: tsan-threads), and
+// accesses that C11 locks order look unordered.
+// These definitions are found before those of libc, and call pthread. In glibc the C11 types are pthread's types under
+// other names. Linked under the thread sanitizer only; tsan.supp names the rest that it cannot see.
 
 #include <pthread.h>
 #include <threads.h>

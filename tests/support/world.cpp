@@ -41,7 +41,7 @@ World::World(WorldOptions options) : topic_(unique_name()), schema_(topic_), opt
   settings.url = Secret(options_.postgres_url);
   settings.schema = schema_;
   postgres::migrate_up(settings, postgres::embedded_migration_list());
-  // No unique constraint: a second effect must be seen, not refused.
+  // No unique constraint: a second effect must be visible, not refused.
   static_cast<void>(query(
       "CREATE TABLE effect (id text, attempt int, pid int, record_partition int, record_offset bigint, record_key text, "
       "seq bigint GENERATED ALWAYS AS IDENTITY, at timestamptz DEFAULT clock_timestamp())"));
@@ -79,7 +79,7 @@ Config World::config(const std::string& topic_settings, const std::string& more)
 std::int64_t World::publish(std::int64_t n, const std::string& prefix) {
   std::vector<std::future<void>> sent;
   std::atomic<std::int64_t> records{0};
-  // Each send waits for its acknowledgement: several threads keep the broker busy.
+  // Each send waits for its acknowledgement, so several threads keep the broker busy.
   constexpr std::int64_t kThreads = 32;
   for (std::int64_t thread = 0; thread < kThreads; ++thread) {
     sent.push_back(std::async(std::launch::async, [&, thread] {

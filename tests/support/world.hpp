@@ -1,6 +1,6 @@
 #pragma once
-// What an integration test works on: the real PostgreSQL and the real Apache Kafka that ./dev test has started, a schema,
-// topics and a table of effects of its own. Where a server is missing the test says SKIPPED and why.
+// The environment of an integration test: the real PostgreSQL and the real Apache Kafka that ./dev test has started,
+// and its own schema, topics and table of effects. If a server is missing, the test reports SKIPPED and why.
 
 #include <gtest/gtest.h>
 
@@ -22,25 +22,25 @@
 
 namespace turnstile::test {
 
-/// Address of Apache Kafka; empty when there is none.
+/// The address of Apache Kafka. Empty if there is none.
 std::string kafka_servers();
 
 struct Effects {
-  std::int64_t rows = 0;      ///< business rows: one for each time that an effect was made
+  std::int64_t rows = 0;      ///< a row for each time that an effect happened
   std::int64_t distinct = 0;  ///< different message ids among them
 };
 
 struct WorldOptions {
   int partitions = 4;
   std::string postgres_url{};                                ///< default: the server that ./dev test has started
-  std::map<std::string, std::string> dead_topic_settings{};  ///< "max.message.bytes" and so on
+  std::map<std::string, std::string> dead_topic_settings{};  ///< for example "max.message.bytes"
   int session_timeout_ms = 6'000;
   std::string handler_timeout = "5s";
 };
 
 class World {
  public:
-  /// Makes schema, tables, a topic with that many partitions and its dead letter topic.
+  /// Creates the schema, the tables, a topic with this number of partitions, and its dead letter topic.
   explicit World(int partitions = 4) : World(WorldOptions{.partitions = partitions}) {}
   explicit World(WorldOptions options);
   ~World();
@@ -50,31 +50,32 @@ class World {
   [[nodiscard]] std::string dead_topic() const { return topic_ + ".dlq"; }
   [[nodiscard]] const std::string& schema() const noexcept { return schema_; }
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
-  /// Makes one more topic and returns its name.
+  /// Creates another topic and returns its name.
   std::string add_topic(const std::string& suffix, int partitions = 1);
-  /// A configuration for the topic; `more` is appended (it may hold further sections).
+  /// A configuration for the topic. `more` is appended, and may contain further sections.
   [[nodiscard]] std::string toml(const std::string& topic_settings = {}, const std::string& more = {}) const;
   [[nodiscard]] Config config(const std::string& topic_settings = {}, const std::string& more = {}) const;
 
-  /// Publishes ids "PREFIX0".."PREFIX<n-1>", keyed by id modulo 100, every tenth twice; acknowledged. Returns how many records.
+  /// Publishes ids "PREFIX0".."PREFIX<n-1>", with the id modulo 100 as key, every tenth twice. Waits for the
+  /// acknowledgements. Returns the number of records.
   std::int64_t publish(std::int64_t n, const std::string& prefix = "m");
   void publish(const std::string& id, const std::string& payload, const std::string& key = {});
-  /// The same into partition 0, with headers as given.
+  /// Publishes a record to partition 0 with these headers.
   void publish(const std::vector<Header>& headers, const std::optional<std::string>& payload);
   BrokerProducer::Sent publish(const OwnedMessage& message);
 
   /// Starts bin/consumer with this configuration.
   Process consumer(const std::string& toml, const std::map<std::string, std::string>& environment = {});
-  /// What the consumers have written so far.
+  /// The output of the consumers so far.
   [[nodiscard]] std::string output() const;
   [[nodiscard]] Effects effects() const;
-  /// Effects that came after one of a higher offset with the same key.
+  /// Effects that came after an effect of a higher offset with the same key.
   [[nodiscard]] std::int64_t out_of_order() const;
-  /// One value of a query over the schema.
+  /// A single value of a query on the schema.
   [[nodiscard]] std::string query(const std::string& sql) const;
-  /// What Kafka has of a partition; 0 while it has nothing.
+  /// The committed offset of a partition; 0 if there is none.
   [[nodiscard]] Offset committed(std::int32_t partition) const;
-  /// All offsets are committed up to the end of the topic.
+  /// Whether all offsets are committed up to the end of the topic.
   [[nodiscard]] bool caught_up() const;
   [[nodiscard]] Broker& broker() const noexcept { return *broker_; }
   [[nodiscard]] std::shared_ptr<Broker> shared_broker() const noexcept { return broker_; }
@@ -88,10 +89,10 @@ class World {
   std::shared_ptr<BrokerProducer> producer_;
 };
 
-/// The row that an effect is, as World makes the table for it.
+/// Writes the row of an effect into World's table.
 void make_effect(const std::string& schema, const Message& message, Context& context);
 
-/// The name of a step at which a process is killed, as a test's name may hold it.
+/// The name of a step at which a process is killed, in a form for a test's name.
 inline std::string step_name(const ::testing::TestParamInfo<const char*>& step) {
   std::string name = step.param;
   for (char& c : name) c = c == '-' ? '_' : c;
