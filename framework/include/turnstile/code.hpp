@@ -92,7 +92,7 @@ enum class Code : std::uint8_t {
   kafka_permission_denied,    ///< The user lacks a right in Kafka.
   kafka_refused,              ///< Kafka refused a request, or the settings of a group member.
   kafka_unavailable,          ///< Kafka does not answer.
-  librdkafka_message,         ///< librdkafka reported a problem of its own.
+  librdkafka_message,         ///< Kafka's client library, librdkafka, reported a problem.
   max_poll_exceeded,          ///< The polling thread was held up for longer than max.poll.interval.ms.
   offset_unavailable,         ///< Kafka has no record at the offset, and auto.offset.reset is error.
   offsets_not_committed,      ///< The group's offsets could not be committed.

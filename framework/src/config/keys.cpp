@@ -254,7 +254,7 @@ std::span<const Setting<PostgresSettings>> postgres_keys() {
   using S = PostgresSettings;
   static constexpr std::array kKeys{
       of<Url, &S::url, S>(
-          "url", "required for every mode but none",
+          "url", "required for every mode but at_least_once",
           "libpq's URL. Give passwords in the environment. If it names several hosts, Turnstile uses the one that accepts writes (`target_session_attrs=read-write`, unless the URL sets it)."),
       of<Checked<check_schema_name>, &S::schema, S>("schema", {}, "The schema that holds the tables."),
       of<Number<0, kMostConnections>, &S::connections, S>(

@@ -251,13 +251,12 @@ void ClaimedUnit::settle_lost(UnitItem& item) {
           ? "the message may run again"
           : "when its lease ends, the message is parked for an operator (at once, if the database has lost its claim)";
   const std::string* const refused = refusal_of(item);
-  const bool is_lost = refused == nullptr && !unrecorded_;
+  const Code code = refused == nullptr && !unrecorded_ ? Code::claim_lost : Code::result_not_recorded;
   const std::string what =
       refused != nullptr ? "PostgreSQL refused its result (" + *refused + ")"
       : unrecorded_      ? "PostgreSQL became unavailable before its result was recorded (" + unit_.result().why + ")"
                          : "its claim was lost meanwhile";
-  unit_.services().run_log->error(is_lost ? Code::claim_lost : Code::result_not_recorded, unit_.place().at,
-                                  unit_.plan().handler, item.offset(),
+  unit_.services().run_log->error(code, unit_.place().at, unit_.plan().handler, item.offset(),
                                   "Handler finished, but " + what + ": " + consequence);
   unit_.block(item);
 }

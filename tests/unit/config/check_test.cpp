@@ -65,7 +65,7 @@ TEST(CheckTopicTest, a_topic_that_kafka_would_not_take) {
 TEST(CheckTopicTest, transactional_needs_a_database) {
   EXPECT_EQ(check_topic(Config{}, "payments", transactional()),
             Lines{"topics.payments.mode: transactional needs a database, and there is no [postgres]; give postgres.url "
-                  "(TURNSTILE_POSTGRES_URL), or set the mode to none"});
+                  "(TURNSTILE_POSTGRES_URL), or set the mode to at_least_once"});
 }
 
 TEST(CheckTopicTest, raise_needs_a_dead_letter_topic_in_a_consumer) {

@@ -115,9 +115,10 @@ TEST(Explain, the_example_is_a_configuration_with_all_defaults) {
   const auto commented = all.find("[postgres]\n");
   ASSERT_NE(commented, std::string::npos);
   all.insert(commented + 11, "url = \"postgresql://me@localhost/shop\"\n");
-  const auto mode = all.find("mode = \"at_least_once\"");  // in which the settings of mode leased are refused
+  const std::string_view weakest = "mode = \"at_least_once\"";
+  const auto mode = all.find(weakest);  // in which the settings of mode leased are refused
   ASSERT_NE(mode, std::string::npos);
-  all.replace(mode, 13, "mode = \"leased\"");
+  all.replace(mode, weakest.size(), "mode = \"leased\"");
   try {
     const Config parsed = Config::parse(all, "example.toml");
     EXPECT_EQ(parsed.consumer.window, ConsumerSettings{}.window);
