@@ -147,8 +147,8 @@ Exit show(const Global& global, const Options& options) {
   auto admin = open_admin(load_settings(global));
   const auto dead = admin.load_dead(options.number);
   if (!dead) {
-    fmt::print(stderr, "turnstile: there is no dead letter {}; see: turnstile dlq list --all\n", options.number);
-    return Exit::problems;
+    throw Error(Code::not_found,
+                fmt::format("there is no dead letter {}; see: turnstile dlq list --all", options.number));
   }
   if (global.json) print(to_json(*dead));
   else print_record(*dead, options.full);
@@ -158,13 +158,13 @@ Exit show(const Global& global, const Options& options) {
 }  // namespace
 
 void add_dlq(CLI::App& app, Command& command) {
-  auto* dlq = app.add_subcommand("dlq", "messages that were not run, or failed for good");
+  auto* dlq = app.add_subcommand("dlq", "messages that were not run, or failed permanently");
   dlq->require_subcommand(1);
   dlq->footer(
-      "Kept in PostgreSQL for topics that use it (any mode but none); others have their dead letter topic alone.");
+      "Stored in PostgreSQL for topics in any mode but none; in mode none only the dead letter topic has them.");
   const auto options = std::make_shared<Options>();
 
-  auto* list_verb = dlq->add_subcommand("list", "those that wait, oldest first");
+  auto* list_verb = dlq->add_subcommand("list", "the dead letters that wait, oldest first");
   list_verb->add_option("--handler", options->handler, "of this handler only")->type_name("NAME");
   list_verb->add_option("--topic", options->topic, "of this topic only")->type_name("NAME");
   list_verb->add_option("--most", options->most, "how many")
@@ -175,7 +175,7 @@ void add_dlq(CLI::App& app, Command& command) {
   list_verb->callback(
       [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
 
-  auto* show_verb = dlq->add_subcommand("show", "one of them, with the error, the headers and the payload");
+  auto* show_verb = dlq->add_subcommand("show", "one dead letter, with its error, headers and payload");
   show_verb->add_option("NUMBER", options->number, "as dlq list has it")->required();
   show_verb->add_flag("--full", options->full, "the whole payload, however long");
   show_verb->callback(

@@ -18,7 +18,7 @@ constexpr std::size_t kShown = 60;
 [[noreturn]] void fail_missing(const Config& config, const DomainOptions& options, const std::string& topic,
                                const std::string& brokers) {
   const std::string why =
-      options.topic ? "--topic says so"
+      options.topic ? "from --topic"
       : !config.limits.topic.empty()
           ? config.where("limits.topic")
           : fmt::format("group.id is \"{}\" ({}), and [limits] topic is not set", config.group(), source_of(config));
@@ -28,8 +28,8 @@ constexpr std::size_t kShown = 60;
     throw Error(
         Code::token_log_deleted,
         fmt::format(
-            "the token log {} at {} was deleted: its snapshots, {}, are still there. Members that ran have halted; stop all "
-            "members of the domain and start them again: the first one makes the topic, without the limits that operators had set",
+            "the token log {} at {} was deleted: its snapshots, {}, still exist. Members that ran have halted; stop all "
+            "members of the domain and start them again: the first one creates the topic, without the limits that operators had set",
             topic, brokers, snapshots));
   }
   throw Error(
@@ -75,10 +75,10 @@ void add_domain_options(CLI::App& verb, DomainOptions& options) {
 std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptions& options) {
   const Config config = load_settings(global);
   if (config.limits.over != "cluster" && !options.topic) {
-    throw UsageError(
-        fmt::format("{} = \"{}\": each process counts by itself, so there is no token log, and no limit to look at or "
-                    "set from outside; limits over all processes need over = \"cluster\"",
-                    config.where("limits.over"), config.limits.over));
+    throw UsageError(fmt::format(
+        "{} = \"{}\": each process counts by itself, so there is no token log, and no limit to show or set from "
+        "outside; limits over all processes need over = \"cluster\"",
+        config.where("limits.over"), config.limits.over));
   }
   const auto kafka = require_kafka(config);
   const std::string topic = options.topic                 ? *options.topic
@@ -149,16 +149,15 @@ void print_permits(const TokenReader& reader, const PermitsView& view, std::int6
     }
   }
   if (rows.size() > 1) fmt::print("{}", table(rows));
-  else fmt::print("nobody holds or wants a permit\n");
+  else fmt::print("no process holds or wants a permit\n");
   if (hidden > 0) fmt::print("{} more hold and want nothing (--all shows them)\n", number(hidden));
   if (over) {
-    fmt::print(
-        "a lease that has ended: what is held under it comes back as soon as another member runs that has waited for its end\n");
+    fmt::print("a lease that has ended: its permits return once another member has run for as long as that lease\n");
   }
   if (draining) {
     fmt::print(
-        "draining: others have its partitions and it has not spoken since. What it holds still counts until it speaks or its "
-        "lease ends; unless strict, also until the database has fenced it\n");
+        "draining: others have its partitions, and it has not reported since. Its permits count until it reports, its lease "
+        "ends, or, unless strict, the database has fenced it\n");
   }
 }
 

@@ -14,9 +14,9 @@ enum class Exit : int {
 inline constexpr const char* kExitCodes =
     "Exit codes:\n"
     "  0  done, and all is well\n"
-    "  1  problems were found, or what was asked for does not exist\n"
+    "  1  problems were found, or the named thing does not exist\n"
     "  2  wrong arguments or configuration, or --yes is missing\n"
-    "  3  Kafka or PostgreSQL cannot be reached, is too busy, or does not let us in\n"
-    "  4  refused: a schema that this build does not know, a changed migration, ids that are still needed\n";
+    "  3  Kafka or PostgreSQL cannot be reached, is too busy, or refuses the login\n"
+    "  4  refused: an unknown schema, a changed migration, ids that are still needed\n";
 
 }  // namespace turnstile::cli

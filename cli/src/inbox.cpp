@@ -81,7 +81,7 @@ void print_claims(const std::string& id, const std::vector<postgres::ClaimedMess
                claim.error.empty() ? "" : ": " + one_line(claim.error, 200));
     if (claim.state == "parked" || claim.state == "unknown") {
       fmt::print(
-          "  whether it took effect is not known: look at what it is for, and then\n"
+          "  it is unknown whether it took effect: check the system that it affects, then\n"
           "  turnstile inbox unpark {} --handler {} --done    or --rerun\n",
           id, one_line(claim.handler, 60));
     }
@@ -199,15 +199,16 @@ Exit stats(const Global& global) {
 Exit forget(const Global& global, const Options& options) {
   if (!options.yes) {
     throw UsageError(
-        "forgetting an id means that the message may take effect a second time, when it is delivered "
-        "again; say --yes if that is what you want");
+        "after its id is forgotten, the message takes effect a second time if it is delivered again; add --yes if you accept "
+        "that");
   }
   auto admin = open_admin(load_settings(global));
   require_handler(admin, *options.handler);
   const bool was_there = admin.forget(MessageId::from(options.id), *options.handler);
   if (global.json) print(Json{{"forgotten", was_there}});
   else if (was_there) {
-    fmt::print("forgotten: delivered again, the message takes effect again for {}\n", one_line(*options.handler, 60));
+    fmt::print("forgotten: if the message is delivered again, it takes effect again for {}\n",
+               one_line(*options.handler, 60));
   } else {
     fmt::print("not seen by {}: nothing to forget\n", one_line(*options.handler, 60));
   }
@@ -219,8 +220,8 @@ Exit forget(const Global& global, const Options& options) {
 Exit unpark(const Global& global, const Options& options) {
   if (options.done == options.rerun) {
     throw UsageError(
-        "say what is so: --done (it took effect: a copy of it is a duplicate) or --rerun (it did not, or may twice: it runs again "
-        "when it is delivered again)");
+        "choose one: --done (the effect happened; further copies are duplicates) or --rerun (it did not happen, or repeating it "
+        "is safe; the message runs when it is next delivered)");
   }
   auto admin = open_admin(load_settings(global));
   require_handler(admin, *options.handler);
@@ -231,16 +232,16 @@ Exit unpark(const Global& global, const Options& options) {
     fmt::print("not parked by {}: nothing to decide; see: turnstile inbox inspect {}\n", one_line(*options.handler, 60),
                id.text());
   } else if (options.done) {
-    fmt::print("done: a copy of it is a duplicate for {}\n", one_line(*options.handler, 60));
+    fmt::print("done: further copies are duplicates for {}\n", one_line(*options.handler, 60));
   } else {
-    fmt::print("it runs again when it is delivered again{}\n", dead->empty() ? "" : "; to deliver it:");
+    fmt::print("the message runs when it is next delivered{}\n", dead->empty() ? "" : "; to deliver it:");
     for (const auto number : *dead) fmt::print("  turnstile dlq replay {}\n", number);
   }
   return dead ? Exit::ok : Exit::problems;
 }
 
 CLI::Option* add_id(CLI::App& verb, Options& options) {
-  return verb.add_option("ID", options.id, "as the message carries it: a UUID, or any other text")->required();
+  return verb.add_option("ID", options.id, "the id in the message: a UUID, or any other text")->required();
 }
 
 }  // namespace
@@ -250,17 +251,18 @@ void add_inbox(CLI::App& app, Command& command) {
   inbox->require_subcommand(1);
   const auto options = std::make_shared<Options>();
 
-  auto* inspect_verb = inbox->add_subcommand("inspect", "has this message taken effect, when, and from where");
+  auto* inspect_verb = inbox->add_subcommand("inspect", "whether this message took effect, when, and from where");
   add_id(*inspect_verb, *options);
   inspect_verb->add_option("--handler", options->handler, "of this handler only")->type_name("NAME");
   inspect_verb->callback(
       [&command, options] { command.run = [&command, options] { return inspect(command.global, *options); }; });
 
   auto* stats_verb =
-      inbox->add_subcommand("stats", "how many ids for each handler, how old, and where partitions stand");
+      inbox->add_subcommand("stats", "how many ids each handler has, how old they are, and each partition's watermark");
   stats_verb->callback([&command] { command.run = [&command] { return stats(command.global); }; });
 
-  auto* forget_verb = inbox->add_subcommand("forget", "let a message take effect again when it is delivered again");
+  auto* forget_verb =
+      inbox->add_subcommand("forget", "let a message take effect a second time if it is delivered again");
   add_id(*forget_verb, *options);
   forget_verb->add_option("--handler", options->handler, "for which handler")->type_name("NAME")->required();
   forget_verb->add_flag("--yes", options->yes, "yes, it may take effect a second time");
@@ -268,7 +270,7 @@ void add_inbox(CLI::App& app, Command& command) {
       [&command, options] { command.run = [&command, options] { return forget(command.global, *options); }; });
 
   auto* unpark_verb = inbox->add_subcommand(
-      "unpark", "decide about a message of a leased topic of which nobody knows whether it took effect");
+      "unpark", "decide about a parked message of a leased topic: it is unknown whether it took effect");
   add_id(*unpark_verb, *options);
   unpark_verb->add_option("--handler", options->handler, "for which handler")->type_name("NAME")->required();
   unpark_verb->add_flag("--done", options->done, "it took effect");

@@ -148,7 +148,7 @@ std::int64_t parse_limit(const std::string& text) {
   const bool whole = rest == text.data() + text.size();
   if (whole && error == std::errc::result_out_of_range) limit = text.starts_with('-') ? -1 : kMost + 1;
   else if (!whole || error != std::errc{})
-    throw UsageError(fmt::format("limits set: \"{}\" is no whole number; write: turnstile limits set NAME N",
+    throw UsageError(fmt::format("limits set: \"{}\" is not a whole number; write: turnstile limits set NAME N",
                                  one_line(text, kShown)));
   if (limit < 0 || limit > kMost) {
     throw UsageError(fmt::format("limits set: a limit is 0 (pauses the limiter) to {}, not {}", number(kMost),
@@ -189,7 +189,7 @@ void print_change(const std::string& name, const PermitsView::Entry* before, con
   const std::string shown = one_line(name, kShown);
   if (after == nullptr) {
     fmt::print(
-        "{}: not set any more (before: {}). No running member has it: what the next one is configured with will hold\n",
+        "{}: no longer set (before: {}). No running member has it: the next member's configuration will be in effect\n",
         shown, said(before));
     return;
   }
@@ -199,22 +199,24 @@ void print_change(const std::string& name, const PermitsView::Entry* before, con
                               : fmt::format("{} at once over all members, {}", number(after->limit), by(*after));
   fmt::print("{}: {} (before: {})\n", shown, now, said(before));
   if (held > after->limit) {
-    fmt::print("{} {} held: nothing is taken back, and {}\n", number(held), held == 1 ? "is" : "are",
-               after->limit == 0 ? "what runs goes on to its end" : "nothing new starts until it fits");
+    fmt::print("{} {} held: running handlers keep their permits, and {}\n", number(held), held == 1 ? "is" : "are",
+               after->limit == 0 ? "no handler starts" : "no handler starts until it fits");
   }
   if (!after->set) return;
-  if (after->configured.empty()) fmt::print("no running member has this limiter: it holds for those that come\n");
-  else fmt::print("configured: {}; that counts again after: turnstile limits unset {}\n", configured(*after), shown);
+  if (after->configured.empty())
+    fmt::print("no running member has this limiter: the limit applies to members that start later\n");
+  else
+    fmt::print("configured: {}; that is in effect again after: turnstile limits unset {}\n", configured(*after), shown);
 }
 
-/// Waits until the new limit is in effect, and reports it.
+/// Waits until it is in effect, and prints the effective limit.
 Exit change(const Global& global, const Options& options, std::optional<std::int64_t> limit) {
   const auto timeout = parse_timeout(options.timeout);
   const auto reader = open_domain(global, options.domain);
   const PermitsView view = read_all(*reader);
   const auto* before = find(view, options.name);
   if (before == nullptr && limit && !options.ahead) {
-    fail_unknown(*reader, view, options, ". To set it before the first member that has it starts, say --ahead");
+    fail_unknown(*reader, view, options, ". To set it before the first member that has it starts, add --ahead");
   }
   if (before == nullptr && !limit) fail_unknown(*reader, view, options, "");
   const bool nothing_to_do = !limit && !before->set;
@@ -223,7 +225,7 @@ Exit change(const Global& global, const Options& options, std::optional<std::int
     throw BrokerError(
         Code::token_log_silent,
         fmt::format(
-            "limiter \"{}\": it was not read back from {} within {}{}. It may yet come to hold; look with: turnstile limits list",
+            "limiter \"{}\": the change was not read back from {} within {}{}. It may still take effect; check with: turnstile limits list",
             one_line(options.name, kShown), reader->name(), duration(timeout),
             why.empty() ? "" : " (writing failed: " + why + ")"));
   }
@@ -235,7 +237,7 @@ Exit change(const Global& global, const Options& options, std::optional<std::int
                {"before", before == nullptr ? Json(nullptr) : to_json(*before)},
                {"now", after == nullptr ? Json(nullptr) : to_json(*after)}});
   } else if (nothing_to_do) {
-    fmt::print("{}: no operator has set it; what holds: {}\n", one_line(options.name, kShown), said(before));
+    fmt::print("{}: no operator has set it; in effect: {}\n", one_line(options.name, kShown), said(before));
   } else {
     print_change(options.name, before, after);
   }
@@ -244,7 +246,7 @@ Exit change(const Global& global, const Options& options, std::optional<std::int
 
 void add_change_options(CLI::App& verb, Options& options) {
   add_domain_options(verb, options.domain);
-  verb.add_option("--timeout", options.timeout, "how long to wait until it holds")
+  verb.add_option("--timeout", options.timeout, "how long to wait until the limit is in effect")
       ->type_name("TIME")
       ->capture_default_str();
 }
@@ -252,15 +254,16 @@ void add_change_options(CLI::App& verb, Options& options) {
 }  // namespace
 
 void add_limits(CLI::App& app, Command& command) {
-  auto* limits = app.add_subcommand("limits", "how many handlers run at once over all consumers");
+  auto* limits = app.add_subcommand("limits", "how many handlers may run at once in all processes together");
   limits->require_subcommand(1);
   limits->footer(kRule);
   const auto options = std::make_shared<Options>();
   add_domain_options(*limits, options->domain);
 
-  auto* list_verb = limits->add_subcommand("list", "each limiter: which limit holds and why, what is in use");
+  auto* list_verb =
+      limits->add_subcommand("list", "each limiter: its effective limit, the source of it, and what is in use");
   add_domain_options(*list_verb, options->domain);
-  list_verb->footer(fmt::format("{}\nBUSY and WAITING are as each member last said, four times a lease.", kRule));
+  list_verb->footer(fmt::format("{}\nBUSY and WAITING are as each member last reported, 4 times a lease.", kRule));
   list_verb->callback(
       [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
 
@@ -271,8 +274,9 @@ void add_limits(CLI::App& app, Command& command) {
   set_verb->allow_extras();
   set_verb->add_flag("--ahead", options->ahead, "although no running member has a limiter of this name yet");
   add_change_options(*set_verb, *options);
-  set_verb->footer(
-      fmt::format("{}\nLowered below what is in use: nothing is taken back, nothing new starts until it fits.", kRule));
+  set_verb->footer(fmt::format(
+      "{}\nLowered below what is in use: running handlers keep their permits, and no handler starts until it fits.",
+      kRule));
   set_verb->callback([&command, options, set_verb] {
     auto rest = set_verb->remaining();
     if (options->number.empty() && rest.size() == 1) std::swap(options->number, rest[0]);
@@ -281,7 +285,7 @@ void add_limits(CLI::App& app, Command& command) {
     command.run = [&command, options] { return change(command.global, *options, parse_limit(options->number)); };
   });
 
-  auto* unset_verb = limits->add_subcommand("unset", "what members are configured with counts again");
+  auto* unset_verb = limits->add_subcommand("unset", "the configured limit is in effect again");
   unset_verb->add_option("NAME", options->name, "as limits list has it")->required();
   add_change_options(*unset_verb, *options);
   unset_verb->callback([&command, options] {

@@ -87,10 +87,10 @@ Exit tail(const Global& global, const Options& options) {
   const std::int64_t first = reader->end() - std::min(options.lines, reader->end());
   reader->start(first);
   if (!global.json && first < reader->begin())
-    fmt::print(stderr, "turnstile: what was before position {} is not kept any more\n", reader->begin());
+    fmt::print(stderr, "turnstile: records before position {} are no longer kept\n", reader->begin());
   const auto known_from = reader->known_from();
   if (!known_from || *known_from > reader->position()) {
-    fmt::print(stderr, "turnstile: what records mean is known {}; before, it says \"?\"\n",
+    fmt::print(stderr, "turnstile: the meaning of records is known {}; earlier records show \"?\"\n",
                known_from ? fmt::format("from position {} on", *known_from + 1) : "nowhere: no snapshot is left");
   }
   while (reader->position() + 1 < reader->end()) show(reader->next());
@@ -118,10 +118,10 @@ void read_to_time(TokenReader& reader, std::int64_t time_ms) {
   throw Error(
       Code::not_found,
       fmt::format(
-          "{}: who held what {} is not known any more: the log was cut off, as it is each time the members agree on a snapshot, and begins at position {} ({}). {}",
+          "{}: the holders of permits {} are no longer known: the log was trimmed, as after each snapshot that the members agree on, and begins at position {} ({}). {}",
           reader.name(), asked, reader.begin(), when_or_unknown(first_ms),
-          from ? fmt::format("The first that can be told is position {}", *from)
-               : "No snapshot that it goes on from is left, so nothing can be told"));
+          from ? fmt::format("The first known position is {}", *from)
+               : "No snapshot that continues in the log is left, so no position is known"));
 }
 
 Exit print_replay(const Global& global, const Options& options, const TokenReader& reader) {
@@ -174,33 +174,33 @@ Exit replay(const Global& global, const Options& options) {
 }  // namespace
 
 void add_log(CLI::App& app, Command& command) {
-  auto* log = app.add_subcommand("log", "the token log: what members wrote, and who held what at any time");
+  auto* log = app.add_subcommand("log", "the token log: what members wrote, and which process held what at any time");
   log->require_subcommand(1);
   const auto options = std::make_shared<Options>();
   add_domain_options(*log, options->domain);
 
-  auto* tail_verb = log->add_subcommand("tail", "its last records, one line each, and what each meant");
+  auto* tail_verb = log->add_subcommand("tail", "its last records, one line each, with their meaning");
   add_domain_options(*tail_verb, options->domain);
   tail_verb->add_option("-n", options->lines, "how many")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}))
       ->capture_default_str();
-  tail_verb->add_flag("-f,--follow", options->follow, "and those that come, until it is interrupted");
+  tail_verb->add_flag("-f,--follow", options->follow, "then new records as they arrive, until interrupted");
   tail_verb->footer(
-      "Each line: position, time, what it meant, who wrote it, what it says | permits that changed hands.\n"
+      "Each line: position, time, meaning, writer, content | permits that changed hands.\n"
       "applied; duplicate, old epoch, stranger, revived, stale, not allowed: it changed nothing, and why; unknown: no event.\n"
       "With --json one object on each line.");
   tail_verb->callback(
       [&command, options] { command.run = [&command, options] { return tail(command.global, *options); }; });
 
-  auto* replay_verb = log->add_subcommand("replay", "who held what at a position or a time");
+  auto* replay_verb = log->add_subcommand("replay", "which process held what at a position or a time");
   add_domain_options(*replay_verb, options->domain);
   replay_verb->add_option("--at", options->at, "1041, \"2026-03-01 14:05:09\" (UTC), 14:05, \"10m ago\"")
       ->type_name("POSITION|TIME")
       ->required();
-  replay_verb->add_flag("--all", options->all, "also those who held and wanted nothing");
+  replay_verb->add_flag("--all", options->all, "also members that held and wanted nothing");
   replay_verb->footer(
-      "Times are those of the clocks of who wrote the records. The log is kept back to the last snapshot but one, or so.");
+      "Times are by the clock of the process that wrote the record. The log reaches back to about the last snapshot but one.");
   replay_verb->callback(
       [&command, options] { command.run = [&command, options] { return replay(command.global, *options); }; });
 }

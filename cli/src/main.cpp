@@ -1,5 +1,5 @@
-// The command line. Each verb has a file of its own. This file combines them, and turns errors into messages and exit
-// codes.
+// The command line. Each verb has a file of its own. This file combines them, and turns an error into a line with its
+// code, and an exit code.
 
 #include <fmt/format.h>
 
@@ -16,14 +16,14 @@ namespace turnstile::cli {
 namespace {
 
 void add_global_options(CLI::App& app, Global& global) {
-  app.add_option("--config", global.config_file, "the configuration (default: turnstile.toml, when it is there)")
+  app.add_option("--config", global.config_file, "the configuration (default: turnstile.toml, if it exists)")
       ->type_name("FILE");
   app.add_option("--postgres", global.postgres,
-                 "the database; other users of this machine can read it, so a password belongs into "
+                 "the database; other users of this machine can read this option, so put a password into "
                  "TURNSTILE_POSTGRES_URL, the file, or ~/.pgpass")
       ->type_name("URL");
   app.add_option("--schema", global.schema, "where the tables are (default: turnstile)")->type_name("NAME");
-  app.add_option("--kafka", global.kafka, "the brokers to begin with")->type_name("HOST:PORT,...");
+  app.add_option("--kafka", global.kafka, "the brokers to connect to first")->type_name("HOST:PORT,...");
   app.add_flag("--json", global.json, "print JSON, for scripts");
 }
 
@@ -34,48 +34,54 @@ void end_with_exit_codes(CLI::App& app) {
   for (CLI::App* verb : app.get_subcommands({})) end_with_exit_codes(*verb);
 }
 
-Exit fail(Exit code, const char* text) {
+/// One line on stderr, with the error's code at its end: docs/operations/runbook.md explains each.
+Exit fail(Exit exit, Code code, const std::string& text) {
   std::fflush(stdout);
-  fmt::print(stderr, "turnstile: {}\n", text);
-  return code;
+  fmt::print(stderr, "turnstile: {} code={}\n", text, to_text(code));
+  return exit;
 }
 
 /// The output may still be in a buffer, and a script treats 0 as complete output.
 int finish(int code) {
   const std::string why = std::fflush(stdout) == 0 ? "" : fmt::format(": {}", std::strerror(errno));
   if (why.empty() && std::ferror(stdout) == 0) return code;
-  fmt::print(stderr, "turnstile: the output could not be written, and is incomplete{}\n", why);
-  return code == 0 ? static_cast<int>(Exit::problems) : code;
+  const auto exit = fail(Exit::problems, Code::unexpected, "the output could not be written, and is incomplete" + why);
+  return code == 0 ? static_cast<int>(exit) : code;
 }
 
 Exit run(const Command& command) {
   try {
     return command.run();
   } catch (const UsageError& error) {
-    return fail(Exit::usage, error.what());
+    return fail(Exit::usage, error.code(), error.what());
   } catch (const Refusal& error) {
-    return fail(Exit::refused, error.what());
+    return fail(Exit::refused, error.code(), error.what());
   } catch (const ConfigError& error) {
-    for (const auto& problem : error.problems) fail(Exit::usage, problem.c_str());
+    for (const auto& problem : error.problems) fail(Exit::usage, error.code(), problem);
     return Exit::usage;
   } catch (const SchemaError& error) {
-    return fail(Exit::refused, error.what());
+    return fail(Exit::refused, error.code(), error.what());
   } catch (const StoreUnavailable& error) {
-    return fail(Exit::unreachable, error.what());
+    return fail(Exit::unreachable, error.code(), error.what());
   } catch (const StoreBusy& error) {
-    return fail(Exit::unreachable,
+    return fail(Exit::unreachable, error.code(),
                 fmt::format("PostgreSQL was too busy, and the last statement was rolled back: {}; try again later",
-                            error.what())
-                    .c_str());
+                            error.what()));
   } catch (const BrokerError& error) {
-    return fail(Exit::unreachable, error.what());
+    return fail(Exit::unreachable, error.code(), error.what());
   } catch (const std::exception& error) {
-    return fail(Exit::problems, error.what());
+    return fail(Exit::problems, code_of(error), error.what());
   }
 }
 
+/// --help is a ParseError too, and succeeds.
+int refuse(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);
+  return static_cast<int>(fail(Exit::usage, Code::usage, fmt::format("{}; see: turnstile --help", error.what())));
+}
+
 int main(int argc, char** argv) {
-  CLI::App app{"Turnstile: Kafka messages that take effect once, and only so many at a time."};
+  CLI::App app{"Turnstile: Kafka messages take effect once, under cluster-wide concurrency limits."};
   app.name("turnstile");
   app.require_subcommand(1);
   app.fallthrough();
@@ -99,15 +105,13 @@ int main(int argc, char** argv) {
   } catch (const CLI::RequiredError& error) {
     // CLI11 reports the missing verb before it looks at the word in its place.
     if (const auto words = app.remaining(true); !words.empty()) {
-      return static_cast<int>(
-          fail(Exit::usage, fmt::format("there is no {} \"{}\"; see: turnstile --help",
-                                        words.front().starts_with('-') ? "option" : "verb", words.front())
-                                .c_str()));
+      return static_cast<int>(fail(Exit::usage, Code::usage,
+                                   fmt::format("there is no {} \"{}\"; see: turnstile --help",
+                                               words.front().starts_with('-') ? "option" : "verb", words.front())));
     }
-    app.exit(error);
-    return static_cast<int>(Exit::usage);
+    return refuse(app, error);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(Exit::usage);
+    return refuse(app, error);
   }
   return static_cast<int>(run(command));
 }

@@ -38,7 +38,7 @@ bool was_run(const MigrationState& state) { return state.kind != Kind::pending; 
 void require_known(const std::vector<Migration>& known, int number) {
   if (number == 0 || std::any_of(known.begin(), known.end(), [&](const Migration& m) { return m.number == number; }))
     return;
-  throw UsageError(fmt::format("--to {}: there is no migration of that number; the newest is {}", number,
+  throw UsageError(fmt::format("--to {}: no migration has that number; the newest is {}", number,
                                known.empty() ? 0 : known.back().number));
 }
 
@@ -118,9 +118,9 @@ void print_states(const std::vector<MigrationState>& states) {
   fmt::print("{}", table(rows));
   if (any(states, Kind::changed)) {
     fmt::print(
-        "changed: what was run is not what this build has. Put the file back as it was; a new change needs a new number\n");
+        "changed: the migration that was run differs from this build's. Restore the file; a new change needs a new number\n");
   }
-  if (any(states, Kind::unknown)) fmt::print("unknown: run by a newer turnstile. Use that one, or a newer one\n");
+  if (any(states, Kind::unknown)) fmt::print("unknown: run by a newer turnstile. Use that version, or a newer one\n");
   if (any(states, Kind::pending)) fmt::print("pending: run turnstile migrate up\n");
 }
 
@@ -160,8 +160,8 @@ Exit down(const Global& global, const Options& options) {
   const PostgresSettings settings = require_postgres(load_settings(global));
   if (!options.yes) {
     throw UsageError(fmt::format(
-        "migrate down takes tables away from schema {}, with the ids and dead letters in them: every message "
-        "that is still in Kafka could take effect a second time. Say --yes if that is what you want",
+        "migrate down deletes tables of schema {}, with the ids and dead letters in them: every message that is still in Kafka "
+        "could take effect a second time. Add --yes if you accept that",
         settings.schema));
   }
   const auto known = known_migrations(options);
@@ -185,30 +185,31 @@ void add_migrate(CLI::App& app, Command& command) {
   };
 
   auto* up_verb =
-      migrate->add_subcommand("up", "makes the schema, or brings it up to date; safe from many replicas at once");
+      migrate->add_subcommand("up", "create the schema, or bring it up to date; many replicas may run it at once");
   add_folder(*up_verb);
-  up_verb->add_option("--to", options->to, "not further than this number")
+  up_verb->add_option("--to", options->to, "no further than this number")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
   up_verb
       ->add_option("--partitions", options->partitions,
-                   "make the inbox, while it is empty, a table of so many hash partitions (1: one plain table)")
+                   "make the inbox, while it is empty, a table with this many hash partitions (1: one plain table)")
       ->type_name("N")
       ->check(CLI::Range(1, 64));
   up_verb->callback(
       [&command, options] { command.run = [&command, options] { return up(command.global, *options); }; });
 
-  auto* status_verb = migrate->add_subcommand("status", "what has been run, and what has not (then exit code 1)");
+  auto* status_verb =
+      migrate->add_subcommand("status", "which migrations have been run, and which have not (then exit code 1)");
   add_folder(*status_verb);
   status_verb->callback(
       [&command, options] { command.run = [&command, options] { return status(command.global, *options); }; });
 
-  auto* down_verb = migrate->add_subcommand("down", "takes the newest one back, and what its tables hold");
+  auto* down_verb = migrate->add_subcommand("down", "remove the newest migration, with the contents of its tables");
   add_folder(*down_verb);
-  down_verb->add_option("--to", options->to, "all above this number; 0: all")
+  down_verb->add_option("--to", options->to, "remove all above this number; 0: all")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
-  down_verb->add_flag("--yes", options->yes, "yes, take tables away with what is in them");
+  down_verb->add_flag("--yes", options->yes, "delete the tables with their contents");
   down_verb->callback(
       [&command, options] { command.run = [&command, options] { return down(command.global, *options); }; });
 }

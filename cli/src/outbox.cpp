@@ -65,22 +65,21 @@ Exit list(const Global& global, const Options& options) {
   return Exit::ok;
 }
 
-Exit unknown(std::int64_t number) {
-  fmt::print(stderr, "turnstile: no message {} was refused; see: turnstile outbox list\n", number);
-  return Exit::problems;
+[[noreturn]] void fail_unknown(std::int64_t number) {
+  throw Error(Code::not_found, fmt::format("no refused message has the number {}; see: turnstile outbox list", number));
 }
 
 Exit retry(const Global& global, const Options& options) {
   if (options.all == options.number.has_value()) throw UsageError("give the number of one message, or --all");
   const auto again = open_admin(load_settings(global)).retry_refused(options.number);
-  if (options.number && again == 0) return unknown(*options.number);
+  if (options.number && again == 0) fail_unknown(*options.number);
   if (global.json) print(Json{{"again", again}});
-  else fmt::print("{} to be sent again\n", count(again, "message"));
+  else fmt::print("{} will be sent again\n", count(again, "message"));
   return Exit::ok;
 }
 
 Exit drop(const Global& global, const Options& options) {
-  if (!open_admin(load_settings(global)).drop_refused(*options.number)) return unknown(*options.number);
+  if (!open_admin(load_settings(global)).drop_refused(*options.number)) fail_unknown(*options.number);
   if (global.json) print(Json{{"dropped", *options.number}});
   else fmt::print("dropped: message {} will never be sent\n", *options.number);
   return Exit::ok;
@@ -92,10 +91,11 @@ void add_outbox(CLI::App& app, Command& command) {
   auto* outbox = app.add_subcommand("outbox", "messages that handlers have published");
   outbox->require_subcommand(1);
   const auto options = std::make_shared<Options>();
-  auto* stats_verb = outbox->add_subcommand("stats", "how many wait, since when, and who sends them");
+  auto* stats_verb =
+      outbox->add_subcommand("stats", "how many messages wait, since when, and which process sends them");
   stats_verb->callback([&command] { command.run = [&command] { return stats(command.global); }; });
 
-  auto* list_verb = outbox->add_subcommand("list", "those that the broker refuses, and why");
+  auto* list_verb = outbox->add_subcommand("list", "the messages that the broker refuses, and why");
   list_verb->add_option("--most", options->most, "how many")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
@@ -103,13 +103,13 @@ void add_outbox(CLI::App& app, Command& command) {
   list_verb->callback(
       [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
 
-  auto* retry_verb = outbox->add_subcommand("retry", "send refused ones again, behind what waits now");
+  auto* retry_verb = outbox->add_subcommand("retry", "send refused messages again, after those that wait now");
   retry_verb->add_option("NUMBER", options->number, "as outbox list has it");
   retry_verb->add_flag("--all", options->all, "all of them");
   retry_verb->callback(
       [&command, options] { command.run = [&command, options] { return retry(command.global, *options); }; });
 
-  auto* drop_verb = outbox->add_subcommand("drop", "forget a refused one: it is never sent");
+  auto* drop_verb = outbox->add_subcommand("drop", "drop a refused message: it is never sent");
   drop_verb->add_option("NUMBER", options->number, "as outbox list has it")->required();
   drop_verb->callback(
       [&command, options] { command.run = [&command, options] { return drop(command.global, *options); }; });

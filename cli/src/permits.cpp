@@ -41,12 +41,12 @@ Exit permits(const Global& global, const Options& options) {
 
 void add_permits(CLI::App& app, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = app.add_subcommand("permits", "who holds which permits, since when, and when they come back");
+  auto* verb = app.add_subcommand("permits", "which process holds which permits, since when, and when its lease ends");
   add_domain_options(*verb, options->domain);
-  verb->add_flag("--all", options->all, "also those who hold and want nothing");
+  verb->add_flag("--all", options->all, "also members that hold and want nothing");
   verb->footer(
-      "BUSY and WANTS are as each member last said: a busy one says so four times a lease. LEASE ENDS: what it holds comes back then,\n"
-      "unless it is heard of before, by the clocks of those who wrote the log.");
+      "BUSY and WANTS are as each member last reported; a busy member reports 4 times a lease. LEASE ENDS: its permits return then,\n"
+      "unless it reports before, by the clocks of the processes that wrote the log.");
   verb->callback(
       [&command, options] { command.run = [&command, options] { return permits(command.global, *options); }; });
 }

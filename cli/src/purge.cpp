@@ -33,7 +33,7 @@ std::chrono::seconds parse_age(const std::string& text) {
 }
 
 constexpr const char* kOutcome =
-    "a message that is delivered again after that would take effect a second time. Purge what is older, or say --force";
+    "a message that is delivered again after that would take effect a second time. Give a longer --older-than, or add --force";
 
 /// How long ids are needed.
 struct Need {
@@ -58,7 +58,7 @@ void add_configured(std::vector<Need>& needs, const Config& config, const Option
 void add_declared(std::vector<Need>& needs, postgres::Admin& admin, const Options& options, std::chrono::seconds age) {
   for (const auto& [handler, kept] : admin.kept(options.handler)) {
     needs.push_back(
-        {kept, fmt::format("consumers of handler {} have said that they need its ids {}, which is more than {}",
+        {kept, fmt::format("consumers of handler {} have declared that they need its ids {}, which is more than {}",
                            one_line(handler, 60), kept ? "for " + duration(*kept) : "for ever", duration(age))});
   }
 }
@@ -69,10 +69,10 @@ void add_default(std::vector<Need>& needs, postgres::Admin& admin, const Options
   if (undeclared.empty() && !needs.empty()) return;
   needs.push_back(
       {kKeepIdsByDefault,
-       fmt::format("{} is less than the {} for which ids are kept when nobody has declared otherwise{}", duration(age),
-                   duration(kKeepIdsByDefault),
+       fmt::format("{} is less than the {} for which ids are kept if no program has declared otherwise{}",
+                   duration(age), duration(kKeepIdsByDefault),
                    undeclared.empty() ? std::string()
-                                      : fmt::format(", and nobody has for handler {} (a topic's keep_ids_for, or "
+                                      : fmt::format(", and none has for handler {} (a topic's keep_ids_for, or "
                                                     "Inbox::keep_ids() at the start of the program)",
                                                     one_line(undeclared.front(), 60)))});
 }
@@ -100,9 +100,7 @@ void report(const Global& global, const postgres::PurgeResult& result) {
   switch (result.end) {
     case postgres::PurgeEnd::complete: fmt::print("\n"); break;
     case postgres::PurgeEnd::stopped: fmt::print(", then interrupted; run it again for the rest\n"); break;
-    case postgres::PurgeEnd::rivalled:
-      fmt::print("; another purge is at work here, and the rest is left to it\n");
-      break;
+    case postgres::PurgeEnd::rivalled: fmt::print("; another purge runs now, and deletes the rest\n"); break;
   }
 }
 
@@ -114,7 +112,7 @@ Exit purge(const Global& global, const Options& options) {
   if (!options.force) {
     refuse_what_is_needed(admin, config, options, age);
     if (const auto clock = admin.clock(); !clock.held.empty())
-      throw Refusal("refused: " + clock.held + ". Or say --force");
+      throw Refusal("refused: " + clock.held + ". Or add --force");
   }
 
   // It stops between two batches, so that no batch is half done.
@@ -137,12 +135,12 @@ void add_purge(CLI::App& inbox, Command& command) {
   auto* verb = inbox.add_subcommand("purge", "delete old ids, in small transactions, beside running consumers");
   verb->add_option("--older-than", options->older_than, "an age: 7d, 36h, 90m")->type_name("AGE")->required();
   verb->add_option("--handler", options->handler, "of this handler only")->type_name("NAME");
-  verb->add_option("--batch", options->batch, "most ids in one transaction")
+  verb->add_option("--batch", options->batch, "the largest number of ids in one transaction")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
       ->capture_default_str();
   verb->add_flag("--force", options->force,
-                 "also what a topic's keep_ids_for still keeps, and by a clock that was set forward");
+                 "also ids that a topic's keep_ids_for still keeps, and by a clock that was set forward");
   verb->callback(
       [&command, options] { command.run = [&command, options] { return purge(command.global, *options); }; });
 }

@@ -125,14 +125,14 @@ class Replayer {
     if (!dead)
       throw Error(Code::not_found, fmt::format("there is no dead letter {}; see: turnstile dlq list", options.number));
     if (dead->summary.replayed_at && !options.again) {
-      throw Refusal(fmt::format("dead letter {} was replayed already, {}; say --again to publish it once more",
+      throw Refusal(fmt::format("dead letter {} was replayed already, {}; add --again to publish it once more",
                                 options.number, when(*dead->summary.replayed_at)));
     }
     if (dead->summary.replay_in_doubt && !options.again)
       throw Refusal(fmt::format("dead letter {}: {}", options.number, how_to_settle(dead->summary)));
     if (is_done(dead->summary) && !options.again) {
       throw Refusal(fmt::format(
-          "dead letter {} is a duplicate: its message has taken effect; say --again to publish it all the same",
+          "dead letter {} is a duplicate: its message has taken effect; add --again to publish it all the same",
           options.number));
     }
     publish(*dead);
@@ -244,7 +244,7 @@ class Replayer {
     const bool is_place = !anew && summary.id == id_of_place(place, dead.incarnation);
     const auto sent = is_place ? send_known_by_place(summary, message) : send_known_by_id(summary, message);
     if (sent) say_sent(summary, *sent, anew);
-    else if (!json_) fmt::print("{} passed over: another operator has replayed it meanwhile\n", summary.number);
+    else if (!json_) fmt::print("{} skipped: another operator has replayed it meanwhile\n", summary.number);
     if (kept_signal != 0) std::raise(kept_signal);
   }
 
@@ -322,7 +322,7 @@ class Replayer {
     if (is(summary.reason, DeadReason::missing_id))
       return "  (it has no id: it is refused again unless the topic's message_id was changed)";
     if (is(summary.reason, DeadReason::killed_process))
-      return "  (unless its handler was mended, it kills the process that runs it, and is a dead letter again in the end)";
+      return "  (unless its handler was fixed, it kills the process that runs it, and becomes a dead letter again)";
     if (is(summary.reason, DeadReason::unknown))
       return "  (it is refused again unless it was unparked: turnstile inbox unpark ID --handler NAME --rerun)";
     if (is(summary.reason, DeadReason::duplicate) || is(summary.reason, DeadReason::mismatch)) {
@@ -373,8 +373,7 @@ Exit settle(const Global& global, const Options& options) {
   if (!admin.load_dead(options.number))
     throw Error(Code::not_found, fmt::format("there is no dead letter {}; see: turnstile dlq list", options.number));
   if (!admin.finish_replay(options.number))
-    throw Refusal(
-        fmt::format("dead letter {} is not in doubt: no replay of it has begun without an end", options.number));
+    throw Refusal(fmt::format("dead letter {} is not in doubt: no replay of it began without an end", options.number));
   if (global.json) print(Json{{"done", options.number}});
   else fmt::print("{} recorded as replayed; nothing was published\n", options.number);
   return Exit::ok;
@@ -388,8 +387,7 @@ Exit replay(const Global& global, const Options& options) {
     throw UsageError("dlq replay: --handler and --topic go with --all");
   if (!options.all && options.reason) throw UsageError("dlq replay: --reason goes with --all");
   if (options.reason && is(*options.reason, DeadReason::forged))
-    throw UsageError(
-        "dlq replay: what is forged is replayed by its number, one by one, once somebody has looked at it");
+    throw UsageError("dlq replay: a forged message is replayed only by its number, after you have examined it");
   if (options.reason) require_reason(*options.reason);
   if (options.done && (options.all || options.again))
     throw UsageError("dlq replay: --done goes with the number of one dead letter, and without --again");
@@ -403,14 +401,14 @@ Exit replay(const Global& global, const Options& options) {
 
 void add_replay(CLI::App& dlq, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = dlq.add_subcommand("replay", "publish to the topic that it came from; the inbox decides the rest");
+  auto* verb = dlq.add_subcommand(
+      "replay", "publish a dead letter to the topic that it came from; the inbox decides whether it runs");
   verb->add_option("NUMBER", options->number, "as dlq list has it")->check(CLI::PositiveNumber);
   verb->add_flag("--all", options->all,
-                 "all that wait when it starts; a letter that is added meanwhile waits for the next replay");
+                 "all that wait when the replay starts; a later letter waits for the next replay");
   verb->add_flag("--again", options->again, "although it was replayed already");
-  verb->add_flag(
-      "--done", options->done,
-      "publish nothing: record that it was replayed, where that is in doubt (dlq show says how to find out)");
+  verb->add_flag("--done", options->done,
+                 "publish nothing: record that it was replayed, if that is in doubt (dlq show tells how to find out)");
   verb->add_option("--handler", options->handler, "with --all: of this handler only")->type_name("NAME");
   verb->add_option("--topic", options->topic, "with --all: of this topic only")->type_name("NAME");
   verb->add_option("--reason", options->reason, "with --all: of this reason only")->type_name("REASON");

@@ -45,7 +45,7 @@ TEST(CliLimitsUsage, a_limit_out_of_range_is_refused) {
     const auto set = Cli().run("limits", "set", "psp", limit);
     EXPECT_EQ(set.code, 2) << limit;
   }
-  EXPECT_THAT(Cli().run("limits", "set", "psp", "1e9").err, HasSubstr("\"1e9\" is no whole number"));
+  EXPECT_THAT(Cli().run("limits", "set", "psp", "1e9").err, HasSubstr("\"1e9\" is not a whole number"));
   EXPECT_THAT(Cli().run("limits", "set", "psp").err, HasSubstr("N is required"));
   EXPECT_THAT(Cli().run("limits", "set", "psp", "1", "2").err, HasSubstr("not expected: 2"));
   EXPECT_THAT(Cli().run("limits", "set", "psp", "1", "--timeout", "soon").err, HasSubstr("write 500ms, 30s or 2m"));
@@ -202,9 +202,10 @@ TEST_F(CliLimits, set_holds_for_members_that_run_and_unset_ends_it) {
   const auto permits = take(*psp, 4);
   const auto set = cli_.run("limits", "set", "psp", "2");
   EXPECT_EQ(set.code, 0) << set.err;
-  EXPECT_THAT(set.out, HasSubstr("psp: 2 at once over all members, set by an operator (before: 64, by configuration)\n"
-                                 "4 are held: nothing is taken back, and nothing new starts until it fits\n"
-                                 "configured: 64 by 1 member; that counts again after: turnstile limits unset psp\n"));
+  EXPECT_THAT(set.out,
+              HasSubstr("psp: 2 at once over all members, set by an operator (before: 64, by configuration)\n"
+                        "4 are held: running handlers keep their permits, and no handler starts until it fits\n"
+                        "configured: 64 by 1 member; that is in effect again after: turnstile limits unset psp\n"));
   EXPECT_TRUE(says_limit(*psp, 2));
   EXPECT_FALSE(psp->try_acquire());
   const auto list = cli_.run("limits", "list");
@@ -217,7 +218,7 @@ TEST_F(CliLimits, set_holds_for_members_that_run_and_unset_ends_it) {
               HasSubstr("psp: 64 at once over all members, by configuration (before: 2, set by an operator)"));
   EXPECT_TRUE(says_limit(*psp, 64));
   EXPECT_THAT(cli_.run("limits", "unset", "psp").out,
-              HasSubstr("psp: no operator has set it; what holds: 64, by configuration"));
+              HasSubstr("psp: no operator has set it; in effect: 64, by configuration"));
 }
 
 TEST_F(CliLimits, zero_pauses_and_the_most_is_taken) {
@@ -249,7 +250,7 @@ TEST_F(CliLimits, a_misspelt_limiter_is_refused_unless_it_is_set_ahead) {
 
   EXPECT_THAT(cli_.run("limits", "set", "smtp", "7", "--ahead").out,
               HasSubstr("smtp: 7 at once over all members, set by an operator (before: none)\n"
-                        "no running member has this limiter: it holds for those that come\n"));
+                        "no running member has this limiter: the limit applies to members that start later\n"));
   const auto smtp = billing->open("smtp", 16);
   EXPECT_TRUE(says_limit(*smtp, 7));
 }
@@ -333,7 +334,7 @@ TEST_F(CliLimits, those_who_hold_and_want_nothing_are_counted) {
   const auto psp = billing->open("psp", 64);
   ASSERT_TRUE(eventually([&] { return !billing->permits().limiters.empty(); }));
   EXPECT_THAT(cli_.run("permits").out,
-              AllOf(HasSubstr("nobody holds or wants a permit"), HasSubstr("1 more hold and want nothing (--all")));
+              AllOf(HasSubstr("no process holds or wants a permit"), HasSubstr("1 more hold and want nothing (--all")));
   EXPECT_THAT(cli_.run("permits", "--all").out, HasSubstr("billing@"));
 }
 
@@ -416,17 +417,18 @@ TEST_F(CliLimits, what_members_have_cut_off_is_said) {
   ASSERT_TRUE(eventually([&] { return reading->begin() > 0; }, 60s));
   const auto replay = cli_.run("log", "replay", "--at", "0");
   EXPECT_EQ(replay.code, 1);
-  EXPECT_THAT(replay.err, AllOf(HasSubstr("who held what at position 0 is not known any more: the log was cut off"),
-                                ContainsRegex("begins at position [1-9][0-9]* \\(20.* UTC\\)"),
-                                ContainsRegex("The first that can be told is position [1-9]")));
+  EXPECT_THAT(replay.err,
+              AllOf(HasSubstr("the holders of permits at position 0 are no longer known: the log was trimmed"),
+                    ContainsRegex("begins at position [1-9][0-9]* \\(20.* UTC\\)"),
+                    ContainsRegex("The first known position is [1-9]")));
   const auto by_time = cli_.run("log", "replay", "--at", "1h ago");
   EXPECT_EQ(by_time.code, 1);
-  EXPECT_THAT(by_time.err, HasSubstr("is not known any more"));
+  EXPECT_THAT(by_time.err, HasSubstr("are no longer known"));
   EXPECT_EQ(json("limits", "list")["limiters"][0]["limit"], 64);
   EXPECT_EQ(json("permits")["permits"].size(), 2U);
   const auto tail = cli_.run("log", "tail", "-n", "1000000");
   EXPECT_EQ(tail.code, 0) << tail.err;
-  EXPECT_THAT(tail.err, ContainsRegex("what was before position [1-9][0-9]* is not kept any more"));
+  EXPECT_THAT(tail.err, ContainsRegex("records before position [1-9][0-9]* are no longer kept"));
   EXPECT_THAT(tail.out, HasSubstr("applied"));
 }
 

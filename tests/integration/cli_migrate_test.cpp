@@ -89,7 +89,7 @@ TEST_F(CliMigrate, down_asks_first_because_ids_go_away) {
 TEST_F(CliMigrate, a_number_that_does_not_exist_is_refused) {
   const auto up = cli_.run("migrate", "up", "--to", "99");
   EXPECT_EQ(up.code, 2);
-  EXPECT_THAT(up.err, HasSubstr("--to 99: there is no migration of that number"));
+  EXPECT_THAT(up.err, HasSubstr("--to 99: no migration has that number"));
 }
 
 TEST_F(CliMigrate, up_to_a_number_stops_there_and_does_not_go_back) {
@@ -160,7 +160,7 @@ TEST_F(CliMigrate, a_changed_file_is_refused_by_name) {
   EXPECT_THAT(up.err, HasSubstr("0001_inbox.up.sql"));
   const auto status = cli_.run("migrate", "status", "--dir", "sql");
   EXPECT_EQ(status.code, 4);
-  EXPECT_THAT(status.out, AllOf(ContainsRegex("0001 inbox +changed"), HasSubstr("Put the file back as it was")));
+  EXPECT_THAT(status.out, AllOf(ContainsRegex("0001 inbox +changed"), HasSubstr("Restore the file")));
 }
 
 TEST_F(CliMigrate, a_role_that_is_not_the_owner_is_sent_to_the_owner) {
