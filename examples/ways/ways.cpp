@@ -116,7 +116,7 @@ Process::Process(const std::string& url, std::size_t rank, Shared& with)
   // Each process reads its own partition. The id identifies a payment, independently of its origin.
   const TopicPartition at{"payments", static_cast<std::int32_t>(rank)};
   scope.handler = store->register_handler("pay");
-  scope.fence = store->claim_partitions("ways", {&at, 1}, std::chrono::seconds(5)).at(0).fence;
+  scope.fence = store->partitions().claim_partitions("ways", {&at, 1}, std::chrono::seconds(5)).at(0).fence;
   session = store->open_session();
 }
 

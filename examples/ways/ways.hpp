@@ -7,7 +7,7 @@
 #include <pqxx/connection>
 #include <string>
 #include <string_view>
-#include <turnstile/ports/inbox.hpp>
+#include <turnstile/ports/store.hpp>
 #include <vector>
 
 #include "shared.hpp"
@@ -34,7 +34,7 @@ struct Process {
   pqxx::connection connection;
   Shared& shared;
   std::mutex mutex;  ///< for the in-process lock
-  std::shared_ptr<turnstile::InboxStore> store;
+  std::shared_ptr<turnstile::Store> store;
   std::unique_ptr<turnstile::InboxSession> session;
   turnstile::InboxScope scope;
 };

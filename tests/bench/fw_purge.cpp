@@ -41,7 +41,7 @@ MessageId next_id(std::atomic<std::uint64_t>& number) {
 }
 
 /// Each connection takes ids in, one transaction after another. Returns how long each transaction took, in milliseconds.
-std::vector<double> insert(InboxStore& store, const InboxScope& scope, const Shape& shape,
+std::vector<double> insert(Store& store, const InboxScope& scope, const Shape& shape,
                            std::atomic<std::uint64_t>& number) {
   std::vector<std::vector<double>> each(static_cast<std::size_t>(shape.connections));
   {
@@ -96,8 +96,8 @@ int main(int argc, char** argv) {
   const auto store = postgres::open_store(settings);
   const HandlerId handler = store->register_handler("bench");
   const TopicPartition at{"bench", 0};
-  const Fence fence = store->claim_partitions("bench", {&at, 1}, 5s).front().fence;
-  const auto retention = std::make_shared<Retention>(*store, handler, "bench", kKeepIdsByDefault);
+  const Fence fence = store->partitions().claim_partitions("bench", {&at, 1}, 5s).front().fence;
+  const auto retention = std::make_shared<HandlerRetention>(store->retention(), handler, "bench", kKeepIdsByDefault);
   const auto run_log = std::make_shared<RunLog>(make_logger({"warn", "text"}), "bench");
   bench::Database db(url);
   fill(db, schema, old);

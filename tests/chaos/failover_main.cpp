@@ -37,17 +37,17 @@ using namespace std::chrono_literals;
 std::atomic<bool> stop{false};
 
 /// The fence's history is replaced by the one that the database has when it is shown, so that none is ever refused for it.
-Fence shown(Fence fence, InboxStore& store) {
+Fence shown(Fence fence, Store& store) {
   fence.history = store.history();
   return fence;
 }
-std::optional<Fence> shown(const std::optional<Fence>& fence, InboxStore& store) {
+std::optional<Fence> shown(const std::optional<Fence>& fence, Store& store) {
   return fence ? std::optional(shown(*fence, store)) : std::nullopt;
 }
 
 class BlindSession final : public InboxSession {
  public:
-  BlindSession(std::unique_ptr<InboxSession> inner, std::shared_ptr<InboxStore> store)
+  BlindSession(std::unique_ptr<InboxSession> inner, std::shared_ptr<Store> store)
       : inner_(std::move(inner)), store_(std::move(store)) {}
   std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override {
     InboxScope now = scope;
@@ -71,12 +71,12 @@ class BlindSession final : public InboxSession {
 
  private:
   std::unique_ptr<InboxSession> inner_;
-  std::shared_ptr<InboxStore> store_;
+  std::shared_ptr<Store> store_;
 };
 
 class BlindTrials final : public Trials {
  public:
-  explicit BlindTrials(std::shared_ptr<InboxStore> store) : inner_(store->trials()), store_(std::move(store)) {}
+  explicit BlindTrials(std::shared_ptr<Store> store) : inner_(store->trials()), store_(std::move(store)) {}
   std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
     return inner_->take_over(shown(fence, *store_), first);
   }
@@ -94,12 +94,12 @@ class BlindTrials final : public Trials {
 
  private:
   std::shared_ptr<Trials> inner_;
-  std::shared_ptr<InboxStore> store_;
+  std::shared_ptr<Store> store_;
 };
 
 class BlindStore final : public test::ForwardingStore {
  public:
-  explicit BlindStore(const std::shared_ptr<InboxStore>& inner) : ForwardingStore(inner), store_(inner) {}
+  explicit BlindStore(const std::shared_ptr<Store>& inner) : ForwardingStore(inner), store_(inner) {}
   std::unique_ptr<InboxSession> open_session() override {
     return std::make_unique<BlindSession>(store_->open_session(), store_);
   }
@@ -107,7 +107,7 @@ class BlindStore final : public test::ForwardingStore {
   std::int64_t history() override { return 1; }
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
                                                std::chrono::milliseconds lock_timeout) override {
-    auto claims = store_->claim_partitions(group, partitions, lock_timeout);
+    auto claims = store_->partitions().claim_partitions(group, partitions, lock_timeout);
     for (PartitionClaim& claim : claims) claim.fence.history = 1;
     return claims;
   }
@@ -117,23 +117,23 @@ class BlindStore final : public test::ForwardingStore {
       update.fence = shown(update.fence, *store_);
       update.known.reset();
     }
-    return store_->advance_watermarks(now);
+    return store_->partitions().advance_watermarks(now);
   }
   std::int32_t begin_incarnation(const Fence& fence, Offset first) override {
-    return store_->begin_incarnation(shown(fence, *store_), first);
+    return store_->partitions().begin_incarnation(shown(fence, *store_), first);
   }
   bool record_dead(const DeadMessage& message) override {
     DeadMessage now = message;
     now.fence = shown(message.fence, *store_);
-    return store_->record_dead(now);
+    return store_->dead_letters().record_dead(now);
   }
   std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
                                 std::optional<DeadReason> reason) override {
-    return store_->dead_between(handler, shown(fence, *store_), first, last, reason);
+    return store_->dead_letters().dead_between(handler, shown(fence, *store_), first, last, reason);
   }
 
  private:
-  std::shared_ptr<InboxStore> store_;
+  std::shared_ptr<Store> store_;
 };
 
 class TrustingClaims final : public Claims {
@@ -161,11 +161,11 @@ class TrustingClaims final : public Claims {
 
 class TrustingStore final : public test::ForwardingStore {
  public:
-  explicit TrustingStore(const std::shared_ptr<InboxStore>& inner) : ForwardingStore(inner), store_(inner) {}
+  explicit TrustingStore(const std::shared_ptr<Store>& inner) : ForwardingStore(inner), store_(inner) {}
   std::shared_ptr<Claims> claims() override { return std::make_shared<TrustingClaims>(store_->claims()); }
 
  private:
-  std::shared_ptr<InboxStore> store_;
+  std::shared_ptr<Store> store_;
 };
 
 OwnedMessage message_of(const std::string& topic, std::int64_t number) {

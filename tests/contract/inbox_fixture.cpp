@@ -14,7 +14,7 @@ namespace {
 class MemoryFixture final : public InboxFixture {
  public:
   MemoryFixture() { inbox_.fail(kRefused, "42P01"); }
-  InboxStore& store() override { return inbox_; }
+  Store& store() override { return inbox_; }
   std::vector<std::string> effects() override {
     std::vector<std::string> what;
     for (const auto& statement : inbox_.committed()) {
@@ -47,7 +47,7 @@ class PostgresFixture final : public InboxFixture {
     schema_.sql().exec("GRANT INSERT ON effect TO " + role_.name() + "; GRANT USAGE ON SEQUENCE effect_number_seq TO " +
                        role_.name());
   }
-  InboxStore& store() override { return *store_; }
+  Store& store() override { return *store_; }
   std::vector<std::string> effects() override {
     return schema_.sql().column("SELECT what FROM effect ORDER BY number");
   }
@@ -66,7 +66,7 @@ class PostgresFixture final : public InboxFixture {
   PostgresSchema schema_;
   PostgresRole role_;
   TcpProxy proxy_;
-  std::shared_ptr<InboxStore> store_;
+  std::shared_ptr<Store> store_;
 };
 
 }  // namespace
@@ -89,7 +89,7 @@ void InboxContract::SetUp() {
 
 Fence InboxContract::claim(std::int32_t partition, const std::string& topic) {
   const TopicPartition at{topic, partition};
-  return store().claim_partitions("group", {&at, 1}, std::chrono::seconds(5)).at(0).fence;
+  return store().partitions().claim_partitions("group", {&at, 1}, std::chrono::seconds(5)).at(0).fence;
 }
 
 std::vector<InboxEntry> InboxContract::entries(const std::vector<std::string>& ids) {

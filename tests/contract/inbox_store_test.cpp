@@ -23,13 +23,13 @@ class InboxStoreContract : public InboxContract {
  protected:
   std::optional<Offset> watermark(std::int32_t partition = 0) {
     const TopicPartition at{"payments", partition};
-    const auto claimed = store().claim_partitions("group", {&at, 1}, 5s).at(0);
+    const auto claimed = store().partitions().claim_partitions("group", {&at, 1}, 5s).at(0);
     fence_ = claimed.fence;
     return claimed.watermark;
   }
   void advance(const Fence& fence, Offset to) {
     const WatermarkUpdate update{fence, to};
-    store().advance_watermarks({&update, 1});
+    store().partitions().advance_watermarks({&update, 1});
   }
   [[nodiscard]] DeadMessage dead(Offset offset) const {
     DeadMessage message;
@@ -100,11 +100,11 @@ TEST_P(InboxStoreContract, a_fence_of_another_history_of_the_database_is_refused
   const ClaimScope claims{.handler = handler_, .fence = other, .owner = MessageId::from("owner")};
   EXPECT_THROW(store().claims()->claim(claims, entries({"a"})), Fenced);
   const WatermarkUpdate update{other, 10};
-  EXPECT_THAT(store().advance_watermarks({&update, 1}), ElementsAre(WatermarkState::not_ours));
-  EXPECT_THROW(store().begin_incarnation(other, 0), Fenced);
+  EXPECT_THAT(store().partitions().advance_watermarks({&update, 1}), ElementsAre(WatermarkState::not_ours));
+  EXPECT_THROW(store().partitions().begin_incarnation(other, 0), Fenced);
   DeadMessage message = dead(7);
   message.fence = other;
-  EXPECT_THROW(store().record_dead(message), Fenced);
+  EXPECT_THROW(store().dead_letters().record_dead(message), Fenced);
 
   const std::vector ids{MessageId::from("a")};
   EXPECT_EQ(admit(*session, scope(ours), entries({"a"})), "f") << "nothing of it was done";
@@ -112,9 +112,9 @@ TEST_P(InboxStoreContract, a_fence_of_another_history_of_the_database_is_refused
   EXPECT_THAT(session->settled(handler_, ours, ids), ElementsAre(true));
   EXPECT_THAT(session->settled(handler_, other, ids), ElementsAre(false));
   message.fence = ours;
-  EXPECT_TRUE(store().record_dead(message));
-  EXPECT_THAT(store().dead_between(handler_, ours, 0, kLast), ElementsAre(7));
-  EXPECT_THAT(store().dead_between(handler_, other, 0, kLast), IsEmpty());
+  EXPECT_TRUE(store().dead_letters().record_dead(message));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, ours, 0, kLast), ElementsAre(7));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, other, 0, kLast), IsEmpty());
 }
 
 TEST_P(InboxStoreContract, claims_of_one_history_have_its_number) {
@@ -127,7 +127,8 @@ TEST_P(InboxStoreContract, claims_of_one_history_have_its_number) {
 
 TEST_P(InboxStoreContract, each_claim_counts_the_epoch_up) {
   const std::vector<TopicPartition> at{{"payments", 2}, {"emails", 1}, {"payments", 1}};
-  const auto first = store().claim_partitions("group", at, 5s), second = store().claim_partitions("group", at, 5s);
+  const auto first = store().partitions().claim_partitions("group", at, 5s),
+             second = store().partitions().claim_partitions("group", at, 5s);
   ASSERT_EQ(first.size(), 3U);
   std::set<std::int32_t> slots;
   for (std::size_t i = 0; i < at.size(); ++i) {
@@ -141,12 +142,12 @@ TEST_P(InboxStoreContract, each_claim_counts_the_epoch_up) {
     slots.insert(first[i].fence.slot);
   }
   EXPECT_EQ(slots.size(), 3U);
-  EXPECT_TRUE(store().claim_partitions("group", {}, 5s).empty());
+  EXPECT_TRUE(store().partitions().claim_partitions("group", {}, 5s).empty());
 }
 
 TEST_P(InboxStoreContract, groups_have_fences_of_their_own) {
   const TopicPartition at{"payments", 0};
-  const auto other = store().claim_partitions("another group", {&at, 1}, 5s).at(0);
+  const auto other = store().partitions().claim_partitions("another group", {&at, 1}, 5s).at(0);
   EXPECT_NE(other.fence.slot, fence_.slot);
   EXPECT_EQ(once({"a"}), "f") << "the first group's epoch is still good";
 }
@@ -158,7 +159,7 @@ TEST_P(InboxStoreContract, two_claimers_at_once_both_succeed_with_different_epoc
   const auto rounds = [&](const std::vector<TopicPartition>& order) {
     std::set<std::pair<TopicPartition, Epoch>> epochs;
     for (int round = 0; round < 10; ++round) {
-      for (const auto& claim : store().claim_partitions("group", order, 5s))
+      for (const auto& claim : store().partitions().claim_partitions("group", order, 5s))
         epochs.insert({claim.at, claim.fence.epoch});
     }
     return epochs;
@@ -189,8 +190,8 @@ TEST_P(InboxStoreContract, many_watermarks_move_in_one_call) {
   const Fence one = claim(1), two = claim(2);
   std::vector<WatermarkUpdate> updates{{two, 7}, {one, 5}, {fence_, 3}, {two, 8}, {{9'999, {1}}, 1}};
   updates.push_back({{one.slot, {one.epoch.value + 5}}, 1'000});
-  store().advance_watermarks(updates);
-  store().advance_watermarks({});
+  store().partitions().advance_watermarks(updates);
+  store().partitions().advance_watermarks({});
   EXPECT_EQ(watermark(0), 3);
   EXPECT_EQ(watermark(1), 5);
   EXPECT_EQ(watermark(2), 8);
@@ -208,7 +209,7 @@ TEST_P(InboxStoreContract, a_watermark_moves_beside_an_open_batch) {  // hazard:
 TEST_P(InboxStoreContract, a_store_that_has_less_than_was_known_says_so_and_is_left_alone) {
   const auto say = [&](const Fence& fence, std::optional<Offset> known) {
     const WatermarkUpdate update{fence, 200, known};
-    return store().advance_watermarks({&update, 1}).at(0);
+    return store().partitions().advance_watermarks({&update, 1}).at(0);
   };
   advance(fence_, 100);
   EXPECT_EQ(say(fence_, 101), WatermarkState::behind);
@@ -225,21 +226,21 @@ TEST_P(InboxStoreContract, a_store_that_has_less_than_was_known_says_so_and_is_l
 
 TEST_P(InboxStoreContract, a_recreated_topic_begins_anew) {
   advance(fence_, 500);
-  EXPECT_EQ(store().begin_incarnation(fence_, 0), 1);
-  EXPECT_EQ(store().begin_incarnation(fence_, 2), 2);
+  EXPECT_EQ(store().partitions().begin_incarnation(fence_, 0), 1);
+  EXPECT_EQ(store().partitions().begin_incarnation(fence_, 2), 2);
   advance(fence_, 3);
   const Fence old = fence_;
   const TopicPartition at{"payments", 0};
-  const auto claimed = store().claim_partitions("group", {&at, 1}, 5s).at(0);
+  const auto claimed = store().partitions().claim_partitions("group", {&at, 1}, 5s).at(0);
   EXPECT_EQ(claimed.incarnation, 2);
   EXPECT_EQ(claimed.watermark, 3);
-  EXPECT_THROW(store().begin_incarnation(old, 0), Fenced);
+  EXPECT_THROW(store().partitions().begin_incarnation(old, 0), Fenced);
 }
 
 TEST_P(InboxStoreContract, a_claim_says_how_far_handlers_have_come_that_number_its_records) {
   const TopicPartition at{"payments", 0};
   const auto progress = [&] {
-    const auto claimed = store().claim_partitions("group", {&at, 1}, 5s).at(0);
+    const auto claimed = store().partitions().claim_partitions("group", {&at, 1}, 5s).at(0);
     fence_ = claimed.fence;
     return claimed.progress;
   };
@@ -256,46 +257,47 @@ TEST_P(InboxStoreContract, a_claim_says_how_far_handlers_have_come_that_number_i
   EXPECT_EQ(progress(), 51) << "the furthest";
   EXPECT_EQ(watermark(1), std::nullopt);
   progress();
-  store().begin_incarnation(fence_, 0);
+  store().partitions().begin_incarnation(fence_, 0);
   EXPECT_EQ(progress(), std::nullopt);
   EXPECT_EQ(watermark(), 0) << "known at once: a process may die before it has written another";
 }
 
 TEST_P(InboxStoreContract, a_dead_message_is_kept_once) {
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), IsEmpty());
-  EXPECT_TRUE(store().record_dead(dead(7)));
-  EXPECT_FALSE(store().record_dead(dead(7)));
-  EXPECT_TRUE(store().record_dead(dead(9)));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), ElementsAre(7, 9));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 7, kLast), ElementsAre(7, 9));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 8, kLast), ElementsAre(9));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, 7), ElementsAre(7));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 8, 8), IsEmpty());
-  EXPECT_THAT(store().dead_between(store().register_handler("another"), fence_, 0, kLast), IsEmpty());
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, kLast), IsEmpty());
+  EXPECT_TRUE(store().dead_letters().record_dead(dead(7)));
+  EXPECT_FALSE(store().dead_letters().record_dead(dead(7)));
+  EXPECT_TRUE(store().dead_letters().record_dead(dead(9)));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, kLast), ElementsAre(7, 9));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 7, kLast), ElementsAre(7, 9));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 8, kLast), ElementsAre(9));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, 7), ElementsAre(7));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 8, 8), IsEmpty());
+  EXPECT_THAT(store().dead_letters().dead_between(store().register_handler("another"), fence_, 0, kLast), IsEmpty());
   watermark(1);  // another partition's fence
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), IsEmpty());
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, kLast), IsEmpty());
 }
 
 TEST_P(InboxStoreContract, the_dead_of_one_reason_are_found) {
   watermark();
   DeadMessage killer = dead(8);
   killer.reason = DeadReason::killed_process;
-  EXPECT_TRUE(store().record_dead(dead(7)));
-  EXPECT_TRUE(store().record_dead(killer));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast, DeadReason::killed_process), ElementsAre(8));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 9, kLast, DeadReason::killed_process), IsEmpty());
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast, DeadReason::too_old), IsEmpty());
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast, {}), ElementsAre(7, 8));
+  EXPECT_TRUE(store().dead_letters().record_dead(dead(7)));
+  EXPECT_TRUE(store().dead_letters().record_dead(killer));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, kLast, DeadReason::killed_process),
+              ElementsAre(8));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 9, kLast, DeadReason::killed_process), IsEmpty());
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, kLast, DeadReason::too_old), IsEmpty());
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, kLast, {}), ElementsAre(7, 8));
 }
 
 TEST_P(InboxStoreContract, a_dead_message_of_an_earlier_owner_is_refused) {
-  EXPECT_TRUE(store().record_dead(dead(7)));
+  EXPECT_TRUE(store().dead_letters().record_dead(dead(7)));
   DeadMessage late = dead(8);
   watermark();  // claims the partition
-  EXPECT_THROW(store().record_dead(late), Fenced);
+  EXPECT_THROW(store().dead_letters().record_dead(late), Fenced);
   late.record.offset = 7;
-  EXPECT_THROW(store().record_dead(late), Fenced);
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), ElementsAre(7));
+  EXPECT_THROW(store().dead_letters().record_dead(late), Fenced);
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, kLast), ElementsAre(7));
 }
 
 TEST_P(InboxStoreContract, a_dead_message_may_hold_anything) {
@@ -308,8 +310,8 @@ TEST_P(InboxStoreContract, a_dead_message_may_hold_anything) {
   message.record.timestamp = Timestamp(std::chrono::milliseconds(1'700'000'000'123));
   message.record.headers = {{"a", "1"}, {"a", std::nullopt}, {"\xff", ""}};
   message.dead_letter = TopicPartitionOffset{{"payments.dlq", 3}, 42};
-  EXPECT_TRUE(store().record_dead(message));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 8, kLast), ElementsAre(8));
+  EXPECT_TRUE(store().dead_letters().record_dead(message));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 8, kLast), ElementsAre(8));
 }
 
 /// The timestamp comes from the producer, and a dead letter that is refused stops its partition.
@@ -322,35 +324,35 @@ TEST_P(InboxStoreContract, a_dead_message_may_have_any_timestamp) {
         kFirst - 1, kExact, kExact + 1, std::int64_t{1'700'000'000'123'456'789}, std::int64_t{253'402'300'800'000}}) {
     DeadMessage message = dead(static_cast<Offset>(all.size()));
     message.record.timestamp = Timestamp(std::chrono::milliseconds(ms));
-    EXPECT_TRUE(store().record_dead(message)) << ms;
+    EXPECT_TRUE(store().dead_letters().record_dead(message)) << ms;
     all.insert(message.record.offset);
   }
-  EXPECT_EQ(store().dead_between(handler_, fence_, 0, kLast), all);
+  EXPECT_EQ(store().dead_letters().dead_between(handler_, fence_, 0, kLast), all);
 }
 
 TEST_P(InboxStoreContract, a_recreated_topic_has_dead_of_its_own) {
-  EXPECT_TRUE(store().record_dead(dead(7)));
-  store().begin_incarnation(fence_, 0);
-  EXPECT_THAT(store().dead_between(handler_, fence_, 7, kLast), IsEmpty());
-  EXPECT_TRUE(store().record_dead(dead(7)));
+  EXPECT_TRUE(store().dead_letters().record_dead(dead(7)));
+  store().partitions().begin_incarnation(fence_, 0);
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 7, kLast), IsEmpty());
+  EXPECT_TRUE(store().dead_letters().record_dead(dead(7)));
 }
 
 TEST_P(InboxStoreContract, ids_are_kept_for_the_longest_that_anybody_has_said) {
-  EXPECT_EQ(store().keep_ids(handler_, 10 * 24h).kept_for, 10 * 24h);
-  EXPECT_EQ(store().keep_ids(handler_, 1h).kept_for, 10 * 24h);
-  EXPECT_EQ(store().keep_ids(handler_, 20 * 24h).kept_for, 20 * 24h);
-  EXPECT_EQ(store().keep_ids(handler_, std::nullopt).kept_for, std::nullopt) << "for ever";
-  EXPECT_EQ(store().keep_ids(handler_, 1h).kept_for, std::nullopt);
-  EXPECT_EQ(store().keep_ids(handler_, 1h).all_since, std::nullopt) << "nothing was deleted yet";
-  EXPECT_EQ(store().keep_ids(store().register_handler("another"), 1h).kept_for, 1h);
+  EXPECT_EQ(store().retention().keep_ids(handler_, 10 * 24h).kept_for, 10 * 24h);
+  EXPECT_EQ(store().retention().keep_ids(handler_, 1h).kept_for, 10 * 24h);
+  EXPECT_EQ(store().retention().keep_ids(handler_, 20 * 24h).kept_for, 20 * 24h);
+  EXPECT_EQ(store().retention().keep_ids(handler_, std::nullopt).kept_for, std::nullopt) << "for ever";
+  EXPECT_EQ(store().retention().keep_ids(handler_, 1h).kept_for, std::nullopt);
+  EXPECT_EQ(store().retention().keep_ids(handler_, 1h).all_since, std::nullopt) << "nothing was deleted yet";
+  EXPECT_EQ(store().retention().keep_ids(store().register_handler("another"), 1h).kept_for, 1h);
 }
 
 TEST_P(InboxStoreContract, the_cleaner_leaves_what_is_young) {
-  store().keep_ids(handler_, 1h);
+  store().retention().keep_ids(handler_, 1h);
   EXPECT_EQ(once({"a", "b"}), "ff");
   PurgeStep step;
   for (int steps = 0; steps < 20 && step.wait == 0ms; ++steps) {
-    step = store().purge_step(100);
+    step = store().retention().purge_step(100);
     EXPECT_EQ(step.deleted, 0);
     EXPECT_FALSE(step.rivalled);
   }

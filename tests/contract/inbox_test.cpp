@@ -311,7 +311,7 @@ TEST_P(InboxContract, a_claim_gives_up_on_an_old_owner_in_time) {
   const auto open = store().open_session();
   admit(*open, {"a"});
   const TopicPartition at{"payments", 0};
-  EXPECT_THROW(store().claim_partitions("group", {&at, 1}, 50ms), StoreBusy);
+  EXPECT_THROW(store().partitions().claim_partitions("group", {&at, 1}, 50ms), StoreBusy);
   open->commit();
   EXPECT_EQ(claim().epoch.value, fence_.epoch.value + 1) << "a claim that failed changed nothing";
 }

@@ -30,7 +30,7 @@ class OnceContract : public InboxContract {
  protected:
   void SetUp() override {
     InboxContract::SetUp();
-    if (world_) inbox_.emplace(std::shared_ptr<InboxStore>(&store(), [](InboxStore*) {}));
+    if (world_) inbox_.emplace(std::shared_ptr<Store>(&store(), [](Store*) {}));
   }
   Inbox& inbox() { return *inbox_; }
   /// An effect named so, answered with `response`.

@@ -20,7 +20,7 @@ class TrialsContract : public InboxContract {
   /// Another owner, which the last one has not released.
   PartitionClaim next_owner(std::int32_t partition = 0) {
     const TopicPartition at{"payments", partition};
-    return store().claim_partitions("group", {&at, 1}, std::chrono::seconds(5)).front();
+    return store().partitions().claim_partitions("group", {&at, 1}, std::chrono::seconds(5)).front();
   }
   std::vector<Suspect> take_over(const Fence& fence, Offset first = 0) { return trials_->take_over(fence, first); }
   void begin(const Fence& fence, const std::vector<Offset>& offsets, bool alone = false) {
@@ -114,7 +114,7 @@ TEST_P(TrialsContract, what_is_not_read_any_more_is_no_suspect) {
 TEST_P(TrialsContract, what_is_read_again_below_the_watermark_is_suspect) {
   const Fence first = next_owner().fence;
   const WatermarkUpdate update{first, 9};
-  store().advance_watermarks({&update, 1});
+  store().partitions().advance_watermarks({&update, 1});
   begin(first, {3, 4});
   const Fence second = next_owner().fence;
   EXPECT_THAT(take_over(second, 3), ElementsAre(Suspect{3, 0}, Suspect{4, 0}));
@@ -129,7 +129,7 @@ TEST_P(TrialsContract, a_topic_that_was_recreated_begins_without_suspects) {
   EXPECT_THAT(take_over(second), ElementsAre(Suspect{3, 0}));
   begin(second, {4}, true);
   const Fence third = next_owner().fence;
-  store().begin_incarnation(third, 0);
+  store().partitions().begin_incarnation(third, 0);
   EXPECT_THAT(take_over(third), IsEmpty());
 }
 

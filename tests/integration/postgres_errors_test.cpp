@@ -207,7 +207,7 @@ TEST_F(PostgresErrors, a_dead_letters_timestamp_is_kept_where_postgres_can_hold_
     dead.fence = fence_;
     dead.record.offset = offset++;
     dead.record.timestamp = Timestamp(std::chrono::milliseconds(ms));
-    EXPECT_TRUE(store_->record_dead(dead)) << ms;
+    EXPECT_TRUE(store_->dead_letters().record_dead(dead)) << ms;
   }
   EXPECT_THAT(sql().column("SELECT (extract(epoch FROM record_timestamp) * 1000)::bigint::text FROM dead "
                            "WHERE record_timestamp IS NOT NULL ORDER BY record_offset"),

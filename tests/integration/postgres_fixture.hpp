@@ -29,7 +29,7 @@ class PostgresTest : public testing::Test {
     store_ = postgres::open_store(settings);
     handler_ = store_->register_handler("charge");
     const TopicPartition at{"payments", 0};
-    fence_ = store_->claim_partitions("group", {&at, 1}, std::chrono::seconds(5)).at(0).fence;
+    fence_ = store_->partitions().claim_partitions("group", {&at, 1}, std::chrono::seconds(5)).at(0).fence;
     session_ = store_->open_session();
   }
   Sql& sql() { return schema_->sql(); }
@@ -54,7 +54,7 @@ class PostgresTest : public testing::Test {
   std::string ids() { return sql().one("SELECT count(*) FROM inbox"); }
 
   std::unique_ptr<PostgresSchema> schema_;
-  std::shared_ptr<InboxStore> store_;
+  std::shared_ptr<Store> store_;
   std::unique_ptr<InboxSession> session_;
   HandlerId handler_;
   Fence fence_;

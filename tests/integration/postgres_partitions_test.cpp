@@ -179,14 +179,14 @@ TEST_F(PostgresPartitions, the_cleaner_goes_through_all_of_them) {
   up(5);
   const auto store = postgres::open_store(settings_);
   const HandlerId handler = store->register_handler("charge");
-  store->keep_ids(handler, 8 * 24h);
+  store->retention().keep_ids(handler, 8 * 24h);
   sql().exec(
       "INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
       "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 30000) n");
   std::int64_t deleted = 0;
   PurgeStep step;
   for (int steps = 0; steps < 500 && step.wait == 0ms; ++steps) {
-    step = store->purge_step(700);
+    step = store->retention().purge_step(700);
     deleted += step.deleted;
   }
   EXPECT_GT(step.wait, 0ms);

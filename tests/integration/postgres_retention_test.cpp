@@ -34,7 +34,7 @@ class PostgresRetention : public PostgresRoleTest {
     std::int64_t deleted = 0;
     sql().exec("UPDATE sweep SET due_at = now() WHERE next_block = 0");
     for (int steps = 0; steps < 2'000; ++steps) {
-      const PurgeStep step = store_->purge_step(most);
+      const PurgeStep step = store_->retention().purge_step(most);
       EXPECT_LE(step.deleted, most);
       EXPECT_FALSE(step.rivalled);
       deleted += step.deleted;
@@ -49,7 +49,7 @@ class PostgresRetention : public PostgresRoleTest {
 };
 
 TEST_F(PostgresRetention, what_is_old_goes_and_what_is_young_stays) {
-  store_->keep_ids(handler_, 8 * 24h);
+  store_->retention().keep_ids(handler_, 8 * 24h);
   old_ids(5'000, "9 days");
   old_ids(3'000, "7 days");
   EXPECT_EQ(clean(), 5'000);
@@ -58,7 +58,7 @@ TEST_F(PostgresRetention, what_is_old_goes_and_what_is_young_stays) {
 }
 
 TEST_F(PostgresRetention, old_ids_are_found_among_young_ones) {
-  store_->keep_ids(handler_, 8 * 24h);
+  store_->retention().keep_ids(handler_, 8 * 24h);
   sql().exec(
       "INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
       "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 60000) n");
@@ -68,8 +68,8 @@ TEST_F(PostgresRetention, old_ids_are_found_among_young_ones) {
 
 TEST_F(PostgresRetention, each_handler_has_its_own) {
   const HandlerId mail = store_->register_handler("mail"), gone = store_->register_handler("gone");
-  store_->keep_ids(handler_, 8 * 24h);
-  store_->keep_ids(mail, 1h);
+  store_->retention().keep_ids(handler_, 8 * 24h);
+  store_->retention().keep_ids(mail, 1h);
   old_ids(10, "1 day", handler_.value);
   old_ids(10, "1 day", mail.value);
   old_ids(10, "300 days", gone.value);
@@ -81,16 +81,16 @@ TEST_F(PostgresRetention, each_handler_has_its_own) {
 
 // keep_ids_for set lower while others run with more.
 TEST_F(PostgresRetention, who_says_less_takes_nothing_away_from_others) {
-  store_->keep_ids(handler_, 30 * 24h);
+  store_->retention().keep_ids(handler_, 30 * 24h);
   old_ids(10, "20 days");
-  EXPECT_EQ(store_->keep_ids(handler_, 1 * 24h).kept_for, 30 * 24h);
+  EXPECT_EQ(store_->retention().keep_ids(handler_, 1 * 24h).kept_for, 30 * 24h);
   EXPECT_EQ(clean(), 0);
   // The others are gone, and have been for less than 30 days: ids that were taken in with them in mind stay.
   sql().exec("UPDATE retention SET said_at = now() - interval '29 days' WHERE keep_s = 30 * 86400");
-  EXPECT_EQ(store_->keep_ids(handler_, 1 * 24h).kept_for, 30 * 24h);
+  EXPECT_EQ(store_->retention().keep_ids(handler_, 1 * 24h).kept_for, 30 * 24h);
   EXPECT_EQ(clean(), 0);
   sql().exec("UPDATE retention SET said_at = now() - interval '31 days' WHERE keep_s = 30 * 86400");
-  EXPECT_EQ(store_->keep_ids(handler_, 1 * 24h).kept_for, 24h);
+  EXPECT_EQ(store_->retention().keep_ids(handler_, 1 * 24h).kept_for, 24h);
   EXPECT_EQ(clean(), 10);
 }
 
@@ -104,29 +104,30 @@ TEST_F(PostgresRetention, when_nobody_runs_any_more_what_was_said_last_holds) {
 }
 
 TEST_F(PostgresRetention, for_ever_holds_for_a_while_after_it_was_last_said) {
-  store_->keep_ids(handler_, std::nullopt);
+  store_->retention().keep_ids(handler_, std::nullopt);
   old_ids(10, "3000 days");
   EXPECT_EQ(clean(), 0);
   sql().exec("UPDATE retention SET said_at = now() - interval '9 days'");
-  EXPECT_EQ(store_->keep_ids(handler_, std::nullopt).kept_for, std::nullopt);
+  EXPECT_EQ(store_->retention().keep_ids(handler_, std::nullopt).kept_for, std::nullopt);
   sql().exec("UPDATE retention SET said_at = now() - interval '9 days'");
   EXPECT_EQ(clean(), 0) << "nobody says anything else";
-  EXPECT_EQ(store_->keep_ids(handler_, 30 * 24h).kept_for, 30 * 24h);
+  EXPECT_EQ(store_->retention().keep_ids(handler_, 30 * 24h).kept_for, 30 * 24h);
   EXPECT_EQ(clean(), 10);
 }
 
 TEST_F(PostgresRetention, ids_of_which_nobody_had_said_anything_get_the_default) {
   old_ids(10, "2 days");
-  EXPECT_EQ(store_->keep_ids(handler_, 1h).kept_for, kKeepIdsByDefault);
+  EXPECT_EQ(store_->retention().keep_ids(handler_, 1h).kept_for, kKeepIdsByDefault);
   EXPECT_EQ(clean(), 0);
 }
 
 // The server's clock cannot be set here: the function is told of another time before.
 TEST_F(PostgresRetention, nothing_is_deleted_after_the_clock_was_set_forward) {
-  store_->keep_ids(handler_, 8 * 24h);
+  store_->retention().keep_ids(handler_, 8 * 24h);
   old_ids(100, "9 days");
   sql().exec("SELECT look_at_clock(now(), now() - interval '30 days')");
-  EXPECT_THAT(message_of<Error>([&] { store_->purge_step(1'000); }), ::testing::HasSubstr("set forward by 30 d"));
+  EXPECT_THAT(message_of<Error>([&] { store_->retention().purge_step(1'000); }),
+              ::testing::HasSubstr("set forward by 30 d"));
   EXPECT_EQ(ids(), "100");
   EXPECT_EQ(sql().one("SELECT count(*) FROM horizon"), "0");
   // Set back: what was noticed lies in the future now.
@@ -135,7 +136,7 @@ TEST_F(PostgresRetention, nothing_is_deleted_after_the_clock_was_set_forward) {
 }
 
 TEST_F(PostgresRetention, nothing_is_deleted_by_a_process_whose_clock_differs) {
-  store_->keep_ids(handler_, 8 * 24h);
+  store_->retention().keep_ids(handler_, 8 * 24h);
   old_ids(100, "9 days");
   const auto deleted = [&](const std::string& by_wall, const std::string& by_steady) {
     return sql().one("SELECT deleted FROM purge_by_clock(10, " + by_wall + ", " + by_steady + ")");
@@ -149,11 +150,11 @@ TEST_F(PostgresRetention, nothing_is_deleted_by_a_process_whose_clock_differs) {
 }
 
 TEST_F(PostgresRetention, what_was_forgotten_is_known_before_it_is_deleted) {
-  store_->keep_ids(handler_, 8 * 24h);
-  EXPECT_EQ(store_->keep_ids(handler_, 8 * 24h).all_since, std::nullopt);
+  store_->retention().keep_ids(handler_, 8 * 24h);
+  EXPECT_EQ(store_->retention().keep_ids(handler_, 8 * 24h).all_since, std::nullopt);
   old_ids(5'000, "9 days");
-  EXPECT_GT(store_->purge_step(10).deleted, 0);
-  const auto since = store_->keep_ids(handler_, 8 * 24h).all_since;
+  EXPECT_GT(store_->retention().purge_step(10).deleted, 0);
+  const auto since = store_->retention().keep_ids(handler_, 8 * 24h).all_since;
   ASSERT_TRUE(since);
   EXPECT_EQ(sql().one("SELECT count(*) FROM inbox WHERE seen_at >= to_timestamp(" +
                       std::to_string(since->time_since_epoch().count()) + " / 1000.0)"),
@@ -164,7 +165,7 @@ TEST_F(PostgresRetention, what_was_forgotten_is_known_before_it_is_deleted) {
 }
 
 TEST_F(PostgresRetention, a_response_goes_after_its_id) {
-  store_->keep_ids(handler_, 8 * 24h);
+  store_->retention().keep_ids(handler_, 8 * 24h);
   old_ids(100, "9 days");
   sql().exec("INSERT INTO response (handler, id, body, replied_at) SELECT handler, id, 'x', seen_at FROM inbox");
   old_ids(10, "1 day");
@@ -178,19 +179,19 @@ TEST_F(PostgresRetention, a_response_goes_after_its_id) {
 }
 
 TEST_F(PostgresRetention, one_cleaner_at_a_time) {
-  store_->keep_ids(handler_, 8 * 24h);
+  store_->retention().keep_ids(handler_, 8 * 24h);
   old_ids(10, "9 days");
   Sql rival(schema_->url());
   rival.exec("BEGIN");
   rival.exec("SELECT pg_advisory_xact_lock(hashtextextended('turnstile.purge." + schema_->name() + "', 0))");
-  EXPECT_TRUE(store_->purge_step(100).rivalled);
+  EXPECT_TRUE(store_->retention().purge_step(100).rivalled);
   EXPECT_EQ(ids(), "10");
   rival.exec("COMMIT");
   EXPECT_EQ(clean(), 10);
 }
 
 TEST_F(PostgresRetention, a_row_that_somebody_holds_is_not_waited_for) {
-  store_->keep_ids(handler_, 8 * 24h);
+  store_->retention().keep_ids(handler_, 8 * 24h);
   old_ids(10, "9 days");
   Sql holder(schema_->url());
   holder.exec("BEGIN");
@@ -203,7 +204,7 @@ TEST_F(PostgresRetention, a_row_that_somebody_holds_is_not_waited_for) {
 }
 
 TEST_F(PostgresRetention, inserts_go_on_beside_a_step_that_is_open) {
-  store_->keep_ids(handler_, 8 * 24h);
+  store_->retention().keep_ids(handler_, 8 * 24h);
   old_ids(1'000, "9 days");
   Sql purger(schema_->url());
   purger.exec("BEGIN");
@@ -215,20 +216,20 @@ TEST_F(PostgresRetention, inserts_go_on_beside_a_step_that_is_open) {
 }
 
 TEST_F(PostgresRetention, when_nothing_is_due_a_step_only_looks_at_the_clock) {
-  store_->keep_ids(handler_, 8 * 24h);
+  store_->retention().keep_ids(handler_, 8 * 24h);
   old_ids(50'000, "1 hour");
   clean();
-  const PurgeStep step = store_->purge_step(2'000);
+  const PurgeStep step = store_->retention().purge_step(2'000);
   EXPECT_GT(step.wait, 20h);
   // Whoever read the inbox would wait for this lock, and give up.
   Sql holder(schema_->url());
   holder.exec("BEGIN; LOCK TABLE inbox, response, retention, horizon IN ACCESS EXCLUSIVE MODE");
-  for (int i = 0; i < 10; ++i) EXPECT_GT(store_->purge_step(2'000).wait, 20h);
+  for (int i = 0; i < 10; ++i) EXPECT_GT(store_->retention().purge_step(2'000).wait, 20h);
   holder.exec("COMMIT");
 }
 
 TEST_F(PostgresRetention, a_sweep_that_found_little_has_the_next_one_come_later) {
-  store_->keep_ids(handler_, 8h);
+  store_->retention().keep_ids(handler_, 8h);
   old_ids(10'000, "1 hour");
   clean();
   const auto first = std::stol(sql().one("SELECT every_s FROM sweep WHERE leaf = 'inbox'"));
@@ -338,7 +339,7 @@ class PostgresRetentionRights : public PostgresRetention {
 };
 
 TEST_F(PostgresRetentionRights, a_consumer_has_old_ids_deleted_and_no_young_ones) {
-  store_->keep_ids(handler_, 8 * 24h);
+  store_->retention().keep_ids(handler_, 8 * 24h);
   old_ids(10, "9 days");
   old_ids(10, "1 day");
   Sql app(app_->url());
@@ -363,7 +364,7 @@ TEST_F(PostgresRetentionRights, a_consumer_has_old_ids_deleted_and_no_young_ones
 
 // Names in a function that runs with the owner's rights must not be found where its caller can put something.
 TEST_F(PostgresRetentionRights, temporary_tables_and_paths_of_the_caller_mean_nothing) {
-  store_->keep_ids(handler_, 8 * 24h);
+  store_->retention().keep_ids(handler_, 8 * 24h);
   old_ids(10, "1 day");
   Sql app(app_->url());
   app.exec(

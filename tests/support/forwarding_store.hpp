@@ -3,13 +3,13 @@
 
 #include <memory>
 
-#include "turnstile/ports/inbox.hpp"
+#include "turnstile/ports/store.hpp"
 
 namespace turnstile::test {
 
-class ForwardingStore : public InboxStore {
+class ForwardingStore : public Store, public Partitions, public DeadLetterStore, public Retention {
  public:
-  explicit ForwardingStore(std::shared_ptr<InboxStore> inner) : inner_(std::move(inner)) {}
+  explicit ForwardingStore(std::shared_ptr<Store> inner) : inner_(std::move(inner)) {}
 
   std::unique_ptr<InboxSession> open_session() override { return inner_->open_session(); }
   std::unique_ptr<InboxSession> join(Transaction& transaction) override { return inner_->join(transaction); }
@@ -19,6 +19,9 @@ class ForwardingStore : public InboxStore {
   std::shared_ptr<Producers> producers() override { return inner_->producers(); }
   std::shared_ptr<Outbox> outbox() override { return inner_->outbox(); }
   std::shared_ptr<Trials> trials() override { return inner_->trials(); }
+  Partitions& partitions() noexcept override { return *this; }
+  DeadLetterStore& dead_letters() noexcept override { return *this; }
+  Retention& retention() noexcept override { return *this; }
   void check_schema() override { inner_->check_schema(); }
   HandlerId register_handler(const std::string& name) override { return inner_->register_handler(name); }
   std::string first_group(HandlerId handler, const std::string& group) override {
@@ -27,26 +30,26 @@ class ForwardingStore : public InboxStore {
   std::int64_t history() override { return inner_->history(); }
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
                                                std::chrono::milliseconds lock_timeout) override {
-    return inner_->claim_partitions(group, partitions, lock_timeout);
+    return inner_->partitions().claim_partitions(group, partitions, lock_timeout);
   }
   std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override {
-    return inner_->advance_watermarks(updates);
+    return inner_->partitions().advance_watermarks(updates);
   }
   std::int32_t begin_incarnation(const Fence& fence, Offset first) override {
-    return inner_->begin_incarnation(fence, first);
+    return inner_->partitions().begin_incarnation(fence, first);
   }
-  bool record_dead(const DeadMessage& message) override { return inner_->record_dead(message); }
+  bool record_dead(const DeadMessage& message) override { return inner_->dead_letters().record_dead(message); }
   std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
                                 std::optional<DeadReason> reason) override {
-    return inner_->dead_between(handler, fence, first, last, reason);
+    return inner_->dead_letters().dead_between(handler, fence, first, last, reason);
   }
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override {
-    return inner_->keep_ids(handler, keep_for);
+    return inner_->retention().keep_ids(handler, keep_for);
   }
-  PurgeStep purge_step(std::int64_t most) override { return inner_->purge_step(most); }
+  PurgeStep purge_step(std::int64_t most) override { return inner_->retention().purge_step(most); }
 
  private:
-  const std::shared_ptr<InboxStore> inner_;
+  const std::shared_ptr<Store> inner_;
 };
 
 }  // namespace turnstile::test

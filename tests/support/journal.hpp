@@ -62,7 +62,7 @@ class Journal {
 /// A store that records its claims as soon as the database has committed them.
 class JournalledStore final : public ForwardingStore {
  public:
-  JournalledStore(std::shared_ptr<InboxStore> inner, Journal& journal)
+  JournalledStore(std::shared_ptr<Store> inner, Journal& journal)
       : ForwardingStore(std::move(inner)), journal_(journal) {}
 
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,

@@ -18,7 +18,7 @@
 #include "turnstile/context.hpp"
 #include "turnstile/message.hpp"
 #include "turnstile/ports/broker.hpp"
-#include "turnstile/ports/inbox.hpp"
+#include "turnstile/ports/store.hpp"
 
 namespace turnstile::test {
 

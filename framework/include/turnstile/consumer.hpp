@@ -19,13 +19,13 @@ class logger;
 namespace turnstile {
 
 class Broker;
-class InboxStore;
+class Store;
 class Limiters;
 
 /// The outside things that a Consumer or a PollLoop works with. Each may be replaced; shared, so they outlive it.
 struct Backends {
   std::shared_ptr<Broker> broker;        ///< where messages come from and go to; not null
-  std::shared_ptr<InboxStore> store{};   ///< null: no database, all topics in mode at_least_once
+  std::shared_ptr<Store> store{};        ///< null: no database, all topics in mode at_least_once
   std::shared_ptr<Limiters> limiters{};  ///< null: counted within this process
   /// What they log through; the Consumer or PollLoop logs through it too unless it is given another logger, and then, if connect() has
   /// made this one, they log through that. Null: a Consumer makes one.

@@ -10,7 +10,6 @@
 
 #include "message/message_id.hpp"
 #include "turnstile/handler.hpp"
-#include "turnstile/ports/inbox.hpp"
 #include "turnstile/settings.hpp"
 
 namespace turnstile {

@@ -87,8 +87,8 @@ std::vector<InboxEntry> ClaimedUnit::entries_to_claim(const Items& items) const 
   }
   if (doubted.empty()) return entries;
   // Dead letters are known not to have taken effect.
-  const auto dead = unit_.services().store->dead_between(unit_.topic().handler, *unit_.place().fence,
-                                                         doubted.front()->offset, doubted.back()->offset);
+  const auto dead = unit_.services().store->dead_letters().dead_between(
+      unit_.topic().handler, *unit_.place().fence, doubted.front()->offset, doubted.back()->offset);
   for (InboxEntry* entry : doubted) entry->in_doubt = !dead.contains(entry->offset);
   return entries;
 }

@@ -9,7 +9,7 @@
 #include "config/topic_plan.hpp"
 #include "delivery/owned_partition.hpp"
 #include "turnstile/ports/broker.hpp"
-#include "turnstile/ports/inbox.hpp"
+#include "turnstile/ports/dead_letters.hpp"
 
 namespace turnstile {
 
@@ -26,7 +26,7 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
 class DeadLetters {
  public:
   /// Either may be null: without any dead letter topic, or without a database.
-  DeadLetters(std::shared_ptr<BrokerProducer> producer, std::shared_ptr<InboxStore> store)
+  DeadLetters(std::shared_ptr<BrokerProducer> producer, std::shared_ptr<DeadLetterStore> store)
       : producer_(std::move(producer)), store_(std::move(store)) {}
 
   /// True if a dead letter of this topic can be stored.
@@ -54,7 +54,7 @@ class DeadLetters {
 
  private:
   std::shared_ptr<BrokerProducer> producer_;
-  std::shared_ptr<InboxStore> store_;
+  std::shared_ptr<DeadLetterStore> store_;
 };
 
 }  // namespace turnstile

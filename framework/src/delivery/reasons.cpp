@@ -31,7 +31,7 @@ UnitItem* first_too_old(const Unit& unit, const Items& items) {
   for (UnitItem* const item : items) {
     const Timestamp time = item->message().timestamp();
     if (time == Timestamp{} || time >= line) continue;  // of the first kind nobody knows when they were made
-    if (!asked) retention->declare(*unit.services().store);
+    if (!asked) retention->declare(unit.services().store->retention());
     asked = true;
     if (time < retention->all_since()) return item;
   }

@@ -8,7 +8,8 @@
 #include <optional>
 
 #include "support/run_log.hpp"
-#include "turnstile/ports/inbox.hpp"
+#include "turnstile/ports/partitions.hpp"
+#include "turnstile/ports/trials.hpp"
 
 namespace turnstile {
 

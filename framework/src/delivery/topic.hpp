@@ -11,20 +11,20 @@
 #include "delivery/lease_renewer.hpp"
 #include "delivery/producer_secrets.hpp"
 #include "delivery/topic_memory.hpp"
-#include "inbox/purger.hpp"
+#include "inbox/handler_retention.hpp"
 #include "support/observers.hpp"
 #include "support/run_log.hpp"
 #include "turnstile/handler.hpp"
-#include "turnstile/ports/inbox.hpp"
+#include "turnstile/ports/store.hpp"
 
 namespace turnstile {
 
 struct TopicServices {
-  std::shared_ptr<InboxStore> store;             ///< null where the mode has no store
-  std::shared_ptr<Retention> retention{};        ///< how far back ids are known; null without a store
-  std::shared_ptr<LeaseRenewer> claims{};        ///< null unless the mode is leased
-  std::shared_ptr<ProducerSecrets> producers{};  ///< null unless producers number their requests
-  std::shared_ptr<Trials> trials{};              ///< null where the program has no store
+  std::shared_ptr<Store> store;                   ///< null where the mode has no store
+  std::shared_ptr<HandlerRetention> retention{};  ///< how far back ids are known; null without a store
+  std::shared_ptr<LeaseRenewer> claims{};         ///< null unless the mode is leased
+  std::shared_ptr<ProducerSecrets> producers{};   ///< null unless producers number their requests
+  std::shared_ptr<Trials> trials{};               ///< null where the program has no store
   std::shared_ptr<DeadLetters> dead_letters;
   std::shared_ptr<const RunLog> run_log;
   Observers observers{};

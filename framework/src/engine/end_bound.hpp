@@ -10,7 +10,7 @@
 #include <optional>
 #include <thread>
 
-#include "turnstile/ports/inbox.hpp"
+#include "turnstile/ports/store.hpp"
 
 namespace turnstile {
 
@@ -25,7 +25,7 @@ inline constexpr std::chrono::milliseconds kLastCalls{1'000};
 class EndBound {
  public:
   /// `store` may be null.
-  EndBound(std::shared_ptr<InboxStore> store, const std::atomic<int>& stop, std::chrono::milliseconds drain)
+  EndBound(std::shared_ptr<Store> store, const std::atomic<int>& stop, std::chrono::milliseconds drain)
       : store_(std::move(store)), stop_(stop), drain_(drain) {
     if (store_) thread_ = std::thread([this] { run(); });
   }
@@ -61,7 +61,7 @@ class EndBound {
     }
   }
 
-  const std::shared_ptr<InboxStore> store_;
+  const std::shared_ptr<Store> store_;
   const std::atomic<int>& stop_;
   const std::chrono::milliseconds drain_;
   std::mutex mutex_;

@@ -34,7 +34,7 @@ struct HandlerRenumbered : Error {
 namespace {
 
 /// The loop of a worker thread, until the scheduler ends it.
-void work(Scheduler& scheduler, WorkerSlot& slot, InboxStore* store) {
+void work(Scheduler& scheduler, WorkerSlot& slot, Store* store) {
   std::unique_ptr<InboxSession> session;
   Unit unit;
   while (scheduler.next(unit, slot)) {
@@ -59,7 +59,7 @@ void work(Scheduler& scheduler, WorkerSlot& slot, InboxStore* store) {
 
 }  // namespace
 
-Engine::Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store,
+Engine::Engine(EngineSettings settings, Broker& broker, std::shared_ptr<Store> store,
                std::shared_ptr<Limiters> limiters, std::shared_ptr<const RunLog> run_log)
     : settings_(std::move(settings)),
       store_(std::move(store)),
@@ -255,7 +255,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
     lane->topic.runner.services().observers.tell(&Observer::on_assigned, claim.at, claim.fence.epoch);
   };
   try {
-    for (const auto& claim : store_->claim_partitions(settings_.group, to_claim, settings_.lock_timeout)) {
+    for (const auto& claim : store_->partitions().claim_partitions(settings_.group, to_claim, settings_.lock_timeout)) {
       try {
         begin(claim);
       } catch (const BrokerError& e) {  // the others may have a leader
@@ -309,7 +309,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
             std::to_string(start));
     // At once, because a process that takes over later knows only the database.
     const WatermarkUpdate update{claim.fence, start};
-    if (store_->advance_watermarks({&update, 1}).front() != WatermarkState::moved)
+    if (store_->partitions().advance_watermarks({&update, 1}).front() != WatermarkState::moved)
       throw Fenced(to_string(claim.at) + ": it was claimed by another member meanwhile");
     mark_in_doubt(lane, committed, start, place);
     return start;
@@ -386,7 +386,7 @@ void Engine::guard(const std::vector<LanePtr>& lanes) {
   std::vector<TopicPartition> partitions;
   for (const auto& lane : lanes) partitions.push_back(lane->place.at);
   try {
-    const auto claims = store_->claim_partitions(settings_.group, partitions, settings_.lock_timeout);
+    const auto claims = store_->partitions().claim_partitions(settings_.group, partitions, settings_.lock_timeout);
     for (std::size_t i = 0; i < lanes.size(); ++i) {
       std::optional<Offset> start;
       if (!claims[i].is_clean) {

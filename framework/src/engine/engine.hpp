@@ -33,7 +33,7 @@ struct EngineSettings {
 
 class Engine final : private AssignmentListener {
  public:
-  Engine(EngineSettings settings, Broker& broker, std::shared_ptr<InboxStore> store, std::shared_ptr<Limiters> limiters,
+  Engine(EngineSettings settings, Broker& broker, std::shared_ptr<Store> store, std::shared_ptr<Limiters> limiters,
          std::shared_ptr<const RunLog> run_log);
   ~Engine() override;
 
@@ -90,7 +90,7 @@ class Engine final : private AssignmentListener {
                      OwnedPartition& place);
 
   const EngineSettings settings_;
-  std::shared_ptr<InboxStore> store_;
+  std::shared_ptr<Store> store_;
   std::shared_ptr<Trials> trials_;  ///< null without a store
   std::shared_ptr<Limiters> limiters_;
   std::shared_ptr<const RunLog> run_log_;

@@ -195,7 +195,7 @@ std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const Top
   }
   std::string as;
   if (place.fence) {
-    place.incarnation = store_->begin_incarnation(*place.fence, start);
+    place.incarnation = store_->partitions().begin_incarnation(*place.fence, start);
     as = " as incarnation " + std::to_string(place.incarnation);
   }
   const bool recreated = verdict.kind == Kind::recreated;

@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kLookBack{10'000};
 
 }  // namespace
 
-PartitionKeeper::PartitionKeeper(Settings settings, Scheduler& scheduler, std::shared_ptr<InboxStore> store,
+PartitionKeeper::PartitionKeeper(Settings settings, Scheduler& scheduler, std::shared_ptr<Store> store,
                                  std::shared_ptr<const RunLog> run_log, Calls calls)
     : settings_(std::move(settings)),
       scheduler_(scheduler),
@@ -88,7 +88,7 @@ void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
   if (updates.empty()) return;
   std::vector<WatermarkState> states;
   try {
-    states = store_->advance_watermarks(updates);
+    states = store_->partitions().advance_watermarks(updates);
   } catch (const StoreUnavailable& e) {
     scheduler_.store_failed(e.what());  // reported once, not at every attempt
     return;
@@ -245,7 +245,8 @@ void PartitionKeeper::claim_late(SteadyTime now) {
     if (!begin(lane)) continue;
     const End end{*this};
     try {
-      const auto claims = store_->claim_partitions(settings_.group, {&lane->place.at, 1}, settings_.lock_timeout);
+      const auto claims =
+          store_->partitions().claim_partitions(settings_.group, {&lane->place.at, 1}, settings_.lock_timeout);
       scheduler_.store_answered();
       // Until the engine has taken the claim: another claim would fence it.
       scheduler_.locked([&] { lane->claim_at = SteadyTime::max(); });

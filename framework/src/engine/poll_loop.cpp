@@ -85,7 +85,7 @@ void PollLoop::State::settled(const Message& message, const OwnedPartition& plac
     now.next_flush = std::chrono::steady_clock::now() + kFlush;
   }
   try {
-    spec.backends.store->advance_watermarks(
+    spec.backends.store->partitions().advance_watermarks(
         {&update, 1});  // under another fence this does nothing, and the next message reports it
   } catch (const std::exception& e) {
     run_log->debug(place.at, topic.runner.plan().handler, message.offset(),
@@ -159,7 +159,7 @@ void PollLoop::State::release(std::span<const TopicPartition> partitions) {
   }
   if (released.empty()) return;
   try {
-    if (!watermarks.empty()) spec.backends.store->advance_watermarks(watermarks);
+    if (!watermarks.empty()) spec.backends.store->partitions().advance_watermarks(watermarks);
     spec.backends.store->trials()->release(released);
   } catch (const std::exception& e) {
     run_log->info(

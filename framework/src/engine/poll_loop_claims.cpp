@@ -59,7 +59,8 @@ OwnedPartition PollLoop::State::place_of(const Message& message, const TopicStat
 /// Call it with the mutex held.
 PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState& topic) {
   try {
-    return spec.backends.store->claim_partitions(spec.config.group(), {&at, 1}, topic.runner.services().lock_timeout)
+    return spec.backends.store->partitions()
+        .claim_partitions(spec.config.group(), {&at, 1}, topic.runner.services().lock_timeout)
         .front();
   } catch (const StoreBusy& e) {
     throw StoreUnavailable(Code::store_busy,
@@ -95,12 +96,13 @@ PollLoop::State::Claimed PollLoop::State::claim_from(const TopicPartition& at, c
     if (claimed.watermark) return {claimed};
     const WatermarkUpdate update{claimed.fence, known.first};
     claimed.watermark = known.first;
-    if (spec.backends.store->advance_watermarks({&update, 1}).front() == WatermarkState::moved) return {claimed};
+    if (spec.backends.store->partitions().advance_watermarks({&update, 1}).front() == WatermarkState::moved)
+      return {claimed};
   }
 }
 
 void PollLoop::State::begin_incarnation(PartitionClaim& claim, Offset first) {
-  claim.incarnation = spec.backends.store->begin_incarnation(claim.fence, first);
+  claim.incarnation = spec.backends.store->partitions().begin_incarnation(claim.fence, first);
   claim.watermark = first;
   claim.progress.reset();
 }

@@ -19,6 +19,7 @@
 
 #include "engine/log_watch.hpp"
 #include "engine/setup.hpp"
+#include "inbox/purger.hpp"
 #include "turnstile/poll_loop.hpp"
 
 namespace turnstile {

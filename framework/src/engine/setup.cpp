@@ -84,7 +84,7 @@ std::vector<TopicSettings> effective_settings(const ConsumerSpec& spec, bool cal
 }
 
 /// Each group counts offsets and producers' numbers by itself.
-void check_counting_group(InboxStore& store, HandlerId handler, const TopicPlan& plan, const std::string& group) {
+void check_counting_group(Store& store, HandlerId handler, const TopicPlan& plan, const std::string& group) {
   const std::string first = store.first_group(handler, group);
   if (first == group) return;
   throw ConfigError(
@@ -98,7 +98,7 @@ void check_counting_group(InboxStore& store, HandlerId handler, const TopicPlan&
 }
 
 /// The handler has no name of its own.
-void check_first_group(InboxStore& store, HandlerId handler, const std::string& topic, const std::string& group) {
+void check_first_group(Store& store, HandlerId handler, const std::string& topic, const std::string& group) {
   const std::string first = store.first_group(handler, group);
   if (first == group) return;
   throw ConfigError(
@@ -193,10 +193,11 @@ void tell_of_topic(const TopicPlan& plan, const TopicSettings& settings, const R
 }
 
 /// How long a handler's ids are needed: as configured, or as long as the topic keeps its records.
-std::shared_ptr<Retention> retain(InboxStore& store, HandlerId handler, const std::string& name,
-                                  const TopicSettings& settings, const std::optional<TopicInfo>& info) {
+std::shared_ptr<HandlerRetention> retain(Store& store, HandlerId handler, const std::string& name,
+                                         const TopicSettings& settings, const std::optional<TopicInfo>& info) {
   const auto by_default = info ? keep_ids_by_default(info->retention, info->segment) : std::nullopt;
-  return std::make_shared<Retention>(store, handler, name, settings.keep_ids_for ? settings.keep_ids_for : by_default);
+  return std::make_shared<HandlerRetention>(store.retention(), handler, name,
+                                            settings.keep_ids_for ? settings.keep_ids_for : by_default);
 }
 
 }  // namespace
@@ -253,7 +254,8 @@ std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::sh
   const auto infos = check_broker(spec, plans, settings, *run_log, !caller_raises);
   const bool dies = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.dead_letter.has_value(); });
   const auto producer = dies && spec.backends.broker ? spec.backends.broker->open_producer() : nullptr;
-  const auto dead_letters = std::make_shared<DeadLetters>(producer, store);
+  const auto dead_letters = std::make_shared<DeadLetters>(
+      producer, store ? std::shared_ptr<DeadLetterStore>(store, &store->dead_letters()) : nullptr);
   const auto trials = spec.backends.store ? spec.backends.store->trials() : nullptr;
 
   const bool leases = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::leased; });
@@ -322,8 +324,8 @@ bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics) {
   return std::any_of(topics.begin(), topics.end(), [](const auto& topic) { return topic->needs_store(); });
 }
 
-std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics) {
-  std::vector<std::shared_ptr<Retention>> all;
+std::vector<std::shared_ptr<HandlerRetention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics) {
+  std::vector<std::shared_ptr<HandlerRetention>> all;
   for (const auto& topic : topics) {
     if (const auto& retention = topic->runner.services().retention) all.push_back(retention);
   }

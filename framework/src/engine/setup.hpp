@@ -53,7 +53,7 @@ std::vector<ExplainedSetting> explain_spec(ConsumerSpec spec, std::string_view k
 bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics);
 
 /// The retentions of the handlers that store ids.
-std::vector<std::shared_ptr<Retention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics);
+std::vector<std::shared_ptr<HandlerRetention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics);
 
 /// Null unless producers number their requests to one of the topics.
 std::shared_ptr<Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics);

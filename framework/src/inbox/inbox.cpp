@@ -142,7 +142,7 @@ bool Inbox::record(Transaction& transaction, std::string_view handler, std::stri
 }
 
 KeptIds Inbox::keep_ids(std::string_view handler, std::chrono::seconds keep_for) {
-  return store_->keep_ids(id_of(handler), keep_for);
+  return store_->retention().keep_ids(id_of(handler), keep_for);
 }
 
 HandlerId Inbox::id_of(std::string_view handler) {

@@ -28,8 +28,8 @@ std::string seconds_text(const std::optional<std::chrono::seconds>& time) {
 
 }  // namespace
 
-Purger::Purger(Settings settings, std::vector<std::shared_ptr<Retention>> handlers, std::shared_ptr<InboxStore> store,
-               std::shared_ptr<const RunLog> run_log)
+Purger::Purger(Settings settings, std::vector<std::shared_ptr<HandlerRetention>> handlers,
+               std::shared_ptr<Retention> store, std::shared_ptr<const RunLog> run_log)
     : settings_(settings),
       handlers_(std::move(handlers)),
       store_(std::move(store)),

@@ -27,8 +27,8 @@ class Horizon : public ::testing::Test {
     settings.dead_letter = "";
     auto services = world_->runner->services();
     services.store = store;
-    services.retention =
-        std::make_shared<Retention>(*store, world_->runner->handler(), "t", std::optional(std::chrono::seconds(3'600)));
+    services.retention = std::make_shared<HandlerRetention>(store->retention(), world_->runner->handler(), "t",
+                                                            std::optional(std::chrono::seconds(3'600)));
     const HandlerId handler = world_->runner->handler();
     world_->runner = std::make_unique<TopicRunner>(plan_topic("t", settings), handler_, handler, std::move(services));
   }
@@ -69,8 +69,7 @@ class Horizon : public ::testing::Test {
   /// Has purged what is older.
   class Forgetful final : public test::ForwardingStore {
    public:
-    Forgetful(std::shared_ptr<InboxStore> inner, std::int64_t second)
-        : ForwardingStore(std::move(inner)), since_(second) {}
+    Forgetful(std::shared_ptr<Store> inner, std::int64_t second) : ForwardingStore(std::move(inner)), since_(second) {}
     KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override {
       auto kept = ForwardingStore::keep_ids(handler, keep_for);
       kept.all_since = Timestamp(std::chrono::seconds(since_));

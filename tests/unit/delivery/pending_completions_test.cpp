@@ -12,7 +12,7 @@
 
 #include "tests/support/captured_log.hpp"
 #include "turnstile/error.hpp"
-#include "turnstile/ports/inbox.hpp"
+#include "turnstile/ports/store.hpp"
 
 namespace turnstile {
 namespace {

@@ -161,7 +161,7 @@ TEST_F(PollLoopWatermark, the_first_message_is_not_passed_over_by_the_loop_that_
 /// Another member claims the partition between this loop's claim and its look at what the last owner was running.
 class ClaimedBeforeTakeOver final : public test::ForwardingStore {
  public:
-  explicit ClaimedBeforeTakeOver(std::shared_ptr<InboxStore> inner) : ForwardingStore(std::move(inner)) {}
+  explicit ClaimedBeforeTakeOver(std::shared_ptr<Store> inner) : ForwardingStore(std::move(inner)) {}
   std::shared_ptr<Trials> trials() override { return std::make_shared<Hooked>(*this); }
   bool armed = false;
 
@@ -244,7 +244,7 @@ TEST_F(PollLoopFenced, it_goes_on_from_the_message_that_was_fenced) {
 /// Does something before the first watermark is written.
 class BeforeWriting final : public test::ForwardingStore {
  public:
-  BeforeWriting(std::shared_ptr<InboxStore> inner, std::function<void()> act)
+  BeforeWriting(std::shared_ptr<Store> inner, std::function<void()> act)
       : ForwardingStore(std::move(inner)), act_(std::move(act)) {}
   std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override {
     if (const auto act = std::exchange(act_, nullptr)) act();

@@ -365,9 +365,9 @@ TEST_F(SuspectsTest, cost_nothing_while_owners_release_their_partitions) {
    private:
     const std::shared_ptr<Trials> inner_;
   };
-  class Store final : public test::ForwardingStore {
+  class CountingStore final : public test::ForwardingStore {
    public:
-    Store(std::shared_ptr<InboxStore> inner, std::shared_ptr<Trials> trials)
+    CountingStore(std::shared_ptr<Store> inner, std::shared_ptr<Trials> trials)
         : ForwardingStore(std::move(inner)), trials_(std::move(trials)) {}
     std::shared_ptr<Trials> trials() override { return trials_; }
 
@@ -379,7 +379,7 @@ TEST_F(SuspectsTest, cost_nothing_while_owners_release_their_partitions) {
     publish(0, 20);
     if (dies) die_of(0, {39}, false);
     counting->calls = 0;
-    Consumer app(config(), Backends{broker, std::make_shared<Store>(inbox, counting)});
+    Consumer app(config(), Backends{broker, std::make_shared<CountingStore>(inbox, counting)});
     app.topic("t", [](const Message&, Context&) {} | transactional()).handle_signals(false).logger(logger);
     std::thread thread([&] { app.run(); });
     EXPECT_TRUE(eventually([&] { return all_settled(); })) << text.str();

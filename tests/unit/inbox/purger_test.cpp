@@ -72,10 +72,10 @@ class CleanerTest : public ::testing::Test {
     const auto sink = out_.sink();
     run_log_ = std::make_shared<RunLog>(std::make_shared<spdlog::logger>("purger", sink), "member");
   }
-  std::shared_ptr<Retention> retention(std::optional<std::chrono::seconds> keep_for) {
-    return std::make_shared<Retention>(*store_, store_->register_handler("charge"), "charge", keep_for);
+  std::shared_ptr<HandlerRetention> retention(std::optional<std::chrono::seconds> keep_for) {
+    return std::make_shared<HandlerRetention>(*store_, store_->register_handler("charge"), "charge", keep_for);
   }
-  void start(Purger::Settings settings, std::shared_ptr<Retention> handler) {
+  void start(Purger::Settings settings, std::shared_ptr<HandlerRetention> handler) {
     purger_ = std::make_unique<Purger>(settings, std::vector{std::move(handler)}, store_, run_log_);
   }
   /// Once the purger has gone.

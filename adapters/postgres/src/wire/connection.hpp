@@ -28,7 +28,7 @@ inline std::chrono::milliseconds answer_within(const PostgresSettings& settings,
   return 2 * settings.connect_timeout + lock_timeout;
 }
 
-/// True: callers stop waiting for the server (InboxStore::cut). Null: never.
+/// True: callers stop waiting for the server (Store::cut). Null: never.
 using Cut = std::shared_ptr<const std::atomic<bool>>;
 
 /// One thread at a time may use it.

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "turnstile/ports/inbox.hpp"
+#include "turnstile/ports/store.hpp"
 
 namespace turnstile::testing {
 
@@ -39,7 +39,7 @@ enum class CommitFault {
 };
 
 /// Thread-safe. Sessions may outlive it.
-class MemoryInbox final : public InboxStore {
+class MemoryInbox final : public Store, public Partitions, public DeadLetterStore, public Retention {
  public:
   MemoryInbox();
   ~MemoryInbox() override;
@@ -99,7 +99,7 @@ class MemoryInbox final : public InboxStore {
   /// Stores an id, as a transaction would.
   void insert(HandlerId handler, const InboxEntry& entry);
 
-  // -- InboxStore.
+  // -- Store.
   /// A session over these tables.
   std::unique_ptr<InboxSession> open_session() override;
   std::unique_ptr<InboxSession> join(Transaction& transaction) override;
@@ -110,17 +110,26 @@ class MemoryInbox final : public InboxStore {
   std::shared_ptr<Producers> producers() override;
   std::shared_ptr<Outbox> outbox() override;
   std::shared_ptr<Trials> trials() override;
+  Partitions& partitions() noexcept override { return *this; }
+  DeadLetterStore& dead_letters() noexcept override { return *this; }
+  Retention& retention() noexcept override { return *this; }
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;
   std::string first_group(HandlerId handler, const std::string& group) override;
   std::int64_t history() override;
+
+  // -- Partitions.
   std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
                                                std::chrono::milliseconds lock_timeout) override;
   std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override;
   std::int32_t begin_incarnation(const Fence& fence, Offset first) override;
+
+  // -- DeadLetterStore.
   bool record_dead(const DeadMessage& message) override;
   std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
                                 std::optional<DeadReason> reason = {}) override;
+
+  // -- Retention.
   /// The longest declared duration stays in effect forever: no time passes in this store, and no id gets old.
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override;
   PurgeStep purge_step(std::int64_t most) override;

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <memory>
+
+#include "inbox/session.hpp"
+#include "turnstile/ports/retention.hpp"
+
+namespace turnstile::postgres {
+
+std::shared_ptr<Retention> open_retention(std::shared_ptr<Shared> shared);
+
+}  // namespace turnstile::postgres

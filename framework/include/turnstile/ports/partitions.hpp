@@ -1,0 +1,59 @@
+#pragma once
+// Who owns a partition, and how far it is settled. adapters/postgres and adapters/memory implement it; both pass the same
+// contract suite.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "turnstile/types.hpp"
+
+namespace turnstile {
+
+/// What the store knows of a partition that was just assigned.
+struct PartitionClaim {
+  TopicPartition at;                ///< the partition
+  Fence fence;                      ///< with the new epoch, and the history of the store
+  std::optional<Offset> watermark;  ///< every message below it is settled in this database
+  /// The highest offset up to which a handler has done its numbered records (modes by_offset and numbered). The
+  /// watermark lags behind it.
+  std::optional<Offset> progress{};
+  std::int32_t incarnation = 0;  ///< how often the topic was found recreated; part of an `offset` message id
+  /// True if the last owner released the partition, or there was none. False if it may have died (see Trials).
+  bool is_clean = true;
+  std::string store{};  ///< names the store that counts the epoch, equally in all processes
+};
+
+/// How far a partition is settled, as its owner reports it.
+struct WatermarkUpdate {
+  Fence fence;                    ///< the fence of its owner
+  Offset watermark = 0;           ///< every message below it is settled
+  std::optional<Offset> known{};  ///< the store's last known watermark
+};
+
+/// The result of a reported watermark.
+enum class WatermarkState : std::uint8_t {
+  moved,     ///< stored, or the store's watermark is higher
+  behind,    ///< unchanged: the store has a lower watermark than `known`, so it lost commits
+  not_ours,  ///< unchanged: the epoch is over, or the store has another history
+};
+
+/// Thread-safe. Every call may throw StoreUnavailable.
+class Partitions {
+ public:
+  virtual ~Partitions() = default;
+  /// Increments the epochs. Waits for open transactions of the old owner up to `lock_timeout`, then throws StoreBusy.
+  virtual std::vector<PartitionClaim> claim_partitions(const std::string& group,
+                                                       std::span<const TopicPartition> partitions,
+                                                       std::chrono::milliseconds lock_timeout) = 0;
+  /// Moves watermarks forward, never back, and only under the given fence. The results have the order of `updates`.
+  virtual std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) = 0;
+  /// The topic was recreated. Increments the incarnation, and sets the watermark to the new log's first offset. Throws
+  /// Fenced.
+  virtual std::int32_t begin_incarnation(const Fence& fence, Offset first) = 0;
+};
+
+}  // namespace turnstile

@@ -1,0 +1,68 @@
+#pragma once
+// How long the ids of a handler are kept, and since when they are all stored.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "turnstile/ports/retention.hpp"
+
+namespace turnstile {
+
+/// The ids of a handler: how long this process needs them, and how long the store keeps them.
+class HandlerRetention {
+ public:
+  /// Declares the duration to the store. Throws what keep_ids() throws.
+  HandlerRetention(Retention& retention, HandlerId handler, std::string name,
+                   std::optional<std::chrono::seconds> keep_for)
+      : handler_(handler), name_(std::move(name)), keep_for_(keep_for) {
+    declare(retention);
+  }
+
+  /// Declares the duration, and stores the answer. Thread-safe.
+  void declare(Retention& retention) {
+    const KeptIds kept = retention.keep_ids(handler_, keep_for_);
+    kept_for_.store(kept.kept_for ? kept.kept_for->count() : kForEver, std::memory_order_relaxed);
+    if (!kept.all_since) return;
+    const std::int64_t since = kept.all_since->time_since_epoch().count();
+    auto known = all_since_.load(std::memory_order_relaxed);  // the highest, because answers may come out of order
+    while (known < since && !all_since_.compare_exchange_weak(known, since, std::memory_order_relaxed)) {
+    }
+  }
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Absent: forever.
+  [[nodiscard]] const std::optional<std::chrono::seconds>& keep_for() const noexcept { return keep_for_; }
+  /// The longest declared duration of any process. Absent: forever.
+  [[nodiscard]] std::optional<std::chrono::seconds> kept_for() const noexcept {
+    const auto seconds = kept_for_.load(std::memory_order_relaxed);
+    return seconds == kForEver ? std::nullopt : std::optional(std::chrono::seconds(seconds));
+  }
+  /// Ids stored before this time may be deleted, so an older message may have taken effect. The value may be some
+  /// minutes old. Thread-safe.
+  [[nodiscard]] Timestamp all_since() const noexcept {
+    return Timestamp(std::chrono::milliseconds(all_since_.load(std::memory_order_relaxed)));
+  }
+  /// Ids stored before this time may be deleted already, by this process's clock plus an hour: ask the store again.
+  /// Declarations of other processes lapse when they are not repeated. This process's declaration stays in effect while
+  /// it runs. Thread-safe.
+  [[nodiscard]] Timestamp horizon_estimate() const noexcept {
+    if (!keep_for_) return all_since();
+    const auto now = std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now());
+    return std::max(all_since(), now - *keep_for_ + std::chrono::hours(1));
+  }
+
+ private:
+  const HandlerId handler_;
+  const std::string name_;
+  const std::optional<std::chrono::seconds> keep_for_;
+  static constexpr std::int64_t kForEver = -1;
+  std::atomic<std::int64_t> kept_for_{kForEver};
+  std::atomic<std::int64_t> all_since_{Timestamp::min().time_since_epoch().count()};
+};
+
+}  // namespace turnstile
