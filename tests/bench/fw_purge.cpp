@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
     std::unique_ptr<Purger> purger;
     if (round % 2 == 1) {
       purger = std::make_unique<Purger>(Purger::Settings{.look_first = 1ms, .look_every = 1ms}, std::vector{retention},
-                                        store, run_log);
+                                        std::shared_ptr<Retention>(store, &store->retention()), run_log);
     }
     const auto times = insert(*store, {handler, fence, 5s, 30s}, shape, number);
     purger.reset();

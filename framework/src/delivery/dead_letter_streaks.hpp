@@ -11,6 +11,7 @@
 
 #include "config/topic_plan.hpp"
 #include "delivery/owned_partition.hpp"
+#include "turnstile/dead_reason.hpp"
 
 namespace turnstile {
 

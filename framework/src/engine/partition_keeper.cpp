@@ -29,8 +29,9 @@ PartitionKeeper::PartitionKeeper(Settings settings, Scheduler& scheduler, std::s
       thread_([this] { run(); }),
       watchdog_([this] { run_watchdog(); }) {
   if (!store_ || (settings_.retained.empty() && !settings_.producers)) return;
-  purger_ = std::make_unique<Purger>(Purger::Settings{.purge = settings_.purge, .producers = settings_.producers},
-                                     settings_.retained, store_, run_log_);
+  purger_ =
+      std::make_unique<Purger>(Purger::Settings{.purge = settings_.purge, .producers = settings_.producers},
+                               settings_.retained, std::shared_ptr<Retention>(store_, &store_->retention()), run_log_);
 }
 
 PartitionKeeper::~PartitionKeeper() { stop(); }

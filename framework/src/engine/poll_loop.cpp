@@ -55,9 +55,9 @@ void PollLoop::State::build() {
     for (const Running& run : running) stop_if_overdue(run.watch, run.at, run.plan, *run_log);
   });
   if (kept.empty() && !producers) return;
-  purger =
-      std::make_unique<Purger>(Purger::Settings{.purge = spec.config.consumer.purge, .producers = std::move(producers)},
-                               std::move(kept), spec.backends.store, run_log);
+  purger = std::make_unique<Purger>(
+      Purger::Settings{.purge = spec.config.consumer.purge, .producers = std::move(producers)}, std::move(kept),
+      std::shared_ptr<Retention>(spec.backends.store, &spec.backends.store->retention()), run_log);
 }
 
 /// The messages that the caller settled may have taken effect outside of a transaction, even if the database has no
