@@ -1,6 +1,6 @@
-// The demo: messages that are delivered more than once take effect once each, under a limit, while a consumer is killed
-// in the middle of its work. Before that, it runs the same messages on a consumer without Turnstile. `./dev demo`
-// builds it, starts PostgreSQL for it, and runs it.
+// The demo. Messages that are delivered more than once take effect once each, under a limit. A consumer is killed in
+// the middle of its work. Before that, it runs the same messages on a consumer without Turnstile. `./dev demo` builds
+// it, starts PostgreSQL for it, and runs it.
 
 #include <CLI/CLI.hpp>
 #include <charconv>

@@ -26,7 +26,7 @@ TEST_P(PlantedBug, is_found_within_a_thousand_seeds) {
 INSTANTIATE_TEST_SUITE_P(All, PlantedBug, testing::Range(std::size_t{1}, tokens::kPlantedNames.size()),
                          [](const auto& bug) { return std::string(tokens::kPlantedNames[bug.param]); });
 
-/// Why a host waits for its own claim (process.hpp): until it has read the claim, its handlers on that partition may be
+/// Why a host waits for its own claim (process.hpp). Until it has read the claim, its handlers on that partition may be
 /// among those that the claims of others have fenced.
 TEST(PlantedBug, a_host_that_starts_before_it_has_read_its_claim_is_found) {
   EXPECT_TRUE(run_many(1, 1'000, 2, true).failure);

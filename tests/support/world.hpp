@@ -1,6 +1,6 @@
 #pragma once
-// The environment of an integration test: the real PostgreSQL and the real Apache Kafka that ./dev test has started,
-// and its own schema, topics and table of effects. If a server is missing, the test reports SKIPPED and why.
+// The environment of an integration test. It has the real PostgreSQL and the real Apache Kafka that ./dev test has
+// started, and its own schema, topics and table of effects. If a server is missing, the test reports SKIPPED and why.
 
 #include <gtest/gtest.h>
 

@@ -23,7 +23,7 @@ constexpr milliseconds kLongestWait{1'000};
 constexpr milliseconds kSeekTimeout{2'000};
 // The longest waits for a broker at the shutdown, and after which time the log reports a wait.
 constexpr milliseconds kCommitTimeout{5'000}, kLeaveTimeout{10'000}, kQuietWait{1'000};
-// The time for a round trip. A member that does not leave the group costs more: the other members wait for its session
+// The time for a round trip. A member that does not leave the group costs more. The other members wait for its session
 // to end, and librdkafka 2.0.2 does not end its threads.
 constexpr milliseconds kHurriedWait{500};
 // The wait for the metadata of a topic: an available broker answers within milliseconds. Nothing is polled during the

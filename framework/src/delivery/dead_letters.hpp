@@ -33,12 +33,12 @@ class DeadLetters {
   [[nodiscard]] bool possible(const TopicPlan& plan, const OwnedPartition& place) const noexcept {
     return plan.dead_letter.has_value() || keeps_rows(place);
   }
-  /// False in mode at_least_once, and without a store: then the dead letter is only in the dead letter topic, and the table
+  /// False in mode at_least_once, and without a store. Then the dead letter is only in the dead letter topic, and the table
   /// `dead` has no row of it.
   [[nodiscard]] bool keeps_rows(const OwnedPartition& place) const noexcept { return store_ && place.fence; }
   /// Finds records of a newly claimed partition, from this offset on, that are dead letters already and must not run
   /// when they are read again. These are the records that killed their process, because they would kill the next one.
-  /// If the offset is the id, these are all dead letters: such a record could take effect, and so could its dead
+  /// If the offset is the id, these are all dead letters. Such a record could take effect, and so could its dead
   /// letter, under another offset. Throws what the store throws.
   void find(OwnedPartition& place, const TopicPlan& plan, HandlerId handler, Offset first) const;
   enum class Kept : std::uint8_t {

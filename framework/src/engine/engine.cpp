@@ -277,9 +277,9 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
   return starts;
 }
 
-/// Where to start so that no message is missed: at the lower of Kafka's committed offset and the database's watermark,
-/// but not below the start of the log. A topic that continues without the database starts at Kafka's offset, because
-/// its watermark did not advance.
+/// Where to start so that no message is missed. The start is the lower of Kafka's committed offset and the database's
+/// watermark, but not below the start of the log. A topic that continues without the database starts at Kafka's offset,
+/// because its watermark did not advance.
 /// If the database went back to a time before its first watermark of the partition, it knows nothing. Then the start is
 /// where the group began to read it or, if this process does not know that, the beginning of the topic. Absent: as
 /// Kafka tells.

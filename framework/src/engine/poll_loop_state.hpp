@@ -87,7 +87,7 @@ struct PollLoop::State {
   /// Where to read from. Until revoked() is called once, each message of the partition throws ReadAgain.
   std::map<TopicPartition, Offset> read_again;
   /// The watermark that the last ReadAgain named, until the next message of the partition. A second revoked() before
-  /// that message deletes it, because the seek has no effect any more: the partition was revoked, and comes back where
+  /// that message deletes it, because the seek has no effect any more. The partition was revoked, and comes back where
   /// Kafka tells. It is also deleted if that message throws Fenced, because the caller drops the message.
   std::map<TopicPartition, Offset> gone_back;
   /// Mode leased: the caller had settled everything below this offset when it was sent back. Kept until a message from

@@ -6,7 +6,7 @@
 //   free + in use + surrendered = opened
 //
 // This is true whenever no thread is within a call. It applies to an account, which lives until a forfeit. When a
-// deadline passes, the permits in use are lost, but they stay in their account: it gets them back when they are
+// deadline passes, the permits in use are lost, but they stay in their account. It gets them back when they are
 // released, however late.
 //
 // Thread-safe.

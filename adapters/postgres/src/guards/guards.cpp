@@ -10,7 +10,7 @@ namespace {
 // plain read beside the lock would return the row from before the wait. The change acts on `found`, and the result
 // contains both.
 // NO KEY UPDATE is the lock that the change takes anyway, and allows foreign keys to the row. LIMIT 2 shows whether
-// there are several rows. The change finds the row by its key, not its ctid: after a wait the statement's snapshot does
+// there are several rows. The change finds the row by its key, not its ctid. After a wait the statement's snapshot does
 // not contain the place of the new row.
 
 constexpr std::string_view kOneRow = "(SELECT count(*) FROM found) = 1";

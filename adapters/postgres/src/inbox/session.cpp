@@ -40,7 +40,7 @@ BEGIN CLOSE the_cursor; EXCEPTION WHEN invalid_cursor_name THEN NULL; END $$)";
 constexpr std::string_view kEncloseSavepoints = "SAVEPOINT turnstile_message";
 constexpr std::string_view kReleaseSavepoints = "RELEASE SAVEPOINT turnstile_message";
 
-/// These undo changes of a handler to the session, if it may have made some: for the server they are as much work as a
+/// These undo changes of a handler to the session, if it may have made some. For the server they are as much work as a
 /// small transaction. They are sent after COMMIT and before its Sync. After that, a pooler in transaction mode may lend
 /// the server's connection to another client. DISCARD ALL would also drop the framework's prepared statements.
 constexpr std::string_view kResets[] = {

@@ -10,7 +10,7 @@ namespace {
 
 // "@." stands for the schema, "@history" for the number of the database's history (Fence::history).
 
-/// The number changes with each start of a server, and differs on each other server: a promoted replica has another
+/// The number changes with each start of a server, and differs on each other server. A promoted replica has another
 /// start time than its primary, and so has a restored copy. Every role may call it. It reads memory, and does not
 /// depend on the session, so poolers do not change it. A restart of the backends alone (after one of them crashed)
 /// keeps the number, and loses nothing.

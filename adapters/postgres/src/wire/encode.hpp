@@ -78,8 +78,8 @@ inline void add_bytea(ArgumentBlock& to, const std::optional<std::string>& bytes
   BinaryWriter(to.add_binary(kBytea, bytes->size())).bytes(bytes->data(), bytes->size());
 }
 
-/// A record's timestamp, in milliseconds since 1970. NULL if the record has none, or if PostgreSQL could not store it:
-/// a producer may send any number, and a refused statement would stop the partition.
+/// A record's timestamp, in milliseconds since 1970. NULL if the record has none, or if PostgreSQL could not store it.
+/// A producer may send any number, and a refused statement would stop the partition.
 /// A timestamptz begins in 4713 BC. An interval is multiplied as a double, which is exact up to 2^53 (the year 287396).
 inline void add_record_time(ArgumentBlock& to, Timestamp time) {
   constexpr Timestamp kFirst{std::chrono::milliseconds(-210'866'803'200'000)};

@@ -45,8 +45,8 @@ enum class Kind {
 /// For an error that ended a connection, or refused one of the adapter's own statements. For a handler's statement see
 /// throw_handler_error().
 Kind classify(std::string_view sqlstate);
-/// Whether this server is the reason for the refusal of one of the adapter's own statements: it is read-only, ending,
-/// full, or does not know the role or the prepared statements. A new connection may lead to another server.
+/// Whether this server is the reason for the refusal of one of the adapter's own statements. The server is read-only,
+/// ending or full, or does not know the role or the prepared statements. A new connection may lead to another server.
 bool is_of_this_server(std::string_view sqlstate);
 
 /// The server has ended a transaction that was open for too long. The handler that left it open has failed, and will

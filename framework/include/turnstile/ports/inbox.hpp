@@ -103,7 +103,7 @@ class InboxSession {
   /// Never throws. Safe without an open transaction, and on a lost connection.
   virtual void rollback() noexcept = 0;
   /// The state of the transaction. It distinguishes an error of this session from an error of the same type that a
-  /// handler got from another store: the latter leaves this session sound.
+  /// handler got from another store. The latter leaves this session sound.
   [[nodiscard]] virtual Standing standing() noexcept = 0;
 
   /// Which ids are in the inbox, committed, in the order of `ids`. None if the store has another history than the

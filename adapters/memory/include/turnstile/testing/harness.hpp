@@ -1,6 +1,6 @@
 #pragma once
-// Runs a handler with its decorators as in production, but without Kafka and PostgreSQL: with the real retries, the
-// real decisions of the inbox, and a broker and a store in memory. Everything runs on the caller's thread.
+// Runs a handler with its decorators as in production, but without Kafka and PostgreSQL. The retries and the decisions
+// of the inbox are the real ones. The broker and the store are in memory. Everything runs on the caller's thread.
 //
 //   turnstile::testing::Harness h{charge | transactional() | retry(exponential{1ms, 3}) | dead_letter()};
 //   EXPECT_EQ(h.deliver(turnstile::testing::message("order-1").payload("42")), turnstile::Settled::done);
