@@ -35,8 +35,8 @@ struct Stopped : Error {
 /// - a record at the offset of a record that killed its process does not run;
 /// - after a failover to a lagging replica, ReadAgain does not name the messages that were lost below the old topic's
 ///   watermark.
-/// In mode at_least_once the database stores no dead letters, but it also knows there the records that killed their process by
-/// their offset. A Consumer reads the topic itself, and therefore detects more recreated topics.
+/// In mode at_least_once the database stores no dead letters, but it still identifies records that killed their process by their
+/// offset. A Consumer reads the topic itself, and therefore detects more recreated topics.
 ///
 /// After a failover to a lagging replica, or a restore of a backup, the database may have lost commits. A loop that
 /// starts then must read from the partition's watermark or earlier. `turnstile inbox` shows the watermark.

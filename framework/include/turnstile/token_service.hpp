@@ -123,7 +123,7 @@ struct TokenServiceSettings {
   /// next run of `expiry` notices the end.
   std::chrono::milliseconds hold_timeout{0};
   OnHold on_hold = OnHold::cancel;  ///< what happens at hold_timeout
-  std::uint32_t hard_bound = 3;     ///< in multiples of hold_timeout; then it is taken back, for each on_hold
+  std::uint32_t hard_bound = 3;     ///< in multiples of hold_timeout; then it is taken back in any case
   PeriodicExpiry expiry{};          ///< when the service looks for tokens whose hold time is over
 };
 

@@ -66,8 +66,8 @@ struct LimiterEntry {
   /// The limit in effect: the operator's, or else the lowest configured one, or else 0.
   [[nodiscard]] Count limit() const;
   [[nodiscard]] Count held() const;  ///< by all members, including those that drain
-  /// The part of the limit that is set aside for members that cannot reach the log. It is the configured number, or the
-  /// number that is still reserved if that is higher.
+  /// The part of the limit that is set aside for members that cannot reach the log. It is the largest configured
+  /// number, or the number that is still reserved if that is higher.
   [[nodiscard]] Count aside() const;
   /// The most that can be granted: the limit, less the part that is set aside.
   [[nodiscard]] Count shared() const;
