@@ -1,6 +1,6 @@
 #pragma once
-// What all benchmark programs share and what concerns neither Kafka nor PostgreSQL: arguments, clocks, the records that
-// the loader writes, percentiles, and the one line of JSON in which a program reports.
+// The common part of all benchmark programs, without Kafka and PostgreSQL: arguments, clocks, the loader's records,
+// percentiles, and the line of JSON with a program's results.
 
 #include <cstdint>
 #include <map>
@@ -11,11 +11,11 @@
 
 namespace bench {
 
-/// Prints "PROGRAM: why" to stderr and exits with 1: a benchmark that met an error has no figure.
+/// Prints "PROGRAM: why" to stderr and exits with 1: after an error a benchmark has no result.
 [[noreturn]] void die(const std::string& why);
 
-/// Arguments as `--name value`. Asking for one that was not given and has no default ends the program; so does an
-/// argument that nobody asked for by the time of done().
+/// Arguments as `--name value`. A missing argument without a default ends the program. An argument that was not read
+/// before done() ends it too.
 class Args {
  public:
   Args(int argc, char** argv);
@@ -35,30 +35,30 @@ class Args {
 std::int64_t now_ns();
 double seconds_since(std::int64_t start_ns);
 
-/// Splitmix64: a record's id, key and amount follow from its number alone, so that the loader keeps no table of them.
+/// Splitmix64: a record's id, key and amount follow from its number, so that the loader needs no table of them.
 std::uint64_t scramble(std::uint64_t x);
 
-/// The payload that the loader writes: "NNNNNNNNNNNN AAAAAAAA TTTTTTTTTTTTTTTTTTT xxxx…" with the record's number, an
-/// amount, and the CLOCK_MONOTONIC nanoseconds at which it was produced.
+/// The loader's payload: "NNNNNNNNNNNN AAAAAAAA TTTTTTTTTTTTTTTTTTT xxxx…". It contains the record's number, an amount,
+/// and its CLOCK_MONOTONIC nanoseconds.
 struct Record {
   static constexpr std::size_t kLeastBytes = 42;
   std::int64_t number = 0;
   std::int64_t amount = 0;
   std::int64_t produced_ns = 0;
 
-  /// Fills all of `to`, which holds at least `kLeastBytes`.
+  /// Fills all of `to`, which must have at least `kLeastBytes`.
   void write(std::string& to) const;
-  /// Ends the program when the payload is not one of the loader's.
+  /// Ends the program if the loader has not written the payload.
   static Record read(std::string_view payload);
 };
 
 /// Sorts; p from 0 to 1. 0 for no values.
 double percentile(std::vector<double>& values, double p);
 
-/// A group or topic name that no earlier run has used.
+/// A name for a group or topic that no earlier run has used.
 std::string unique_name(const std::string& prefix);
 
-/// Resident memory of this process, now and at its highest, in bytes.
+/// The resident memory of this process, now and at its peak, in bytes.
 struct Resident {
   std::int64_t now = 0;
   std::int64_t highest = 0;
@@ -68,7 +68,7 @@ Resident resident();
 /// CPU time of this process, user and system, in seconds.
 double cpu_seconds();
 
-/// One line of JSON to stdout. Numbers are printed with the digits that they need.
+/// A line of JSON to stdout. Numbers are printed with as many digits as they need.
 class Report {
  public:
   explicit Report(const std::string& program);

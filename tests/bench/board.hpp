@@ -1,6 +1,6 @@
 #pragma once
-// A file mapped into all processes of one measurement, on which handlers count themselves: what runs at once is counted by those
-// who run, not by the limiter. tests/bench/tokens.py reads the same layout.
+// A file mapped into all processes of a measurement, in which handlers count themselves. The number of running handlers
+// therefore does not depend on the limiter. tests/bench/tokens.py reads the same layout.
 
 #include <atomic>
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace bench {
 
-/// One process. Times are CLOCK_MONOTONIC nanoseconds.
+/// A process. Times are CLOCK_MONOTONIC nanoseconds.
 struct Slot {
   std::atomic<std::int64_t> starts{0};
   std::atomic<std::int64_t> stops{0};
-  std::atomic<std::int64_t> held_ns{0};      ///< sum over what has stopped
-  std::atomic<std::int64_t> assigned_ns{0};  ///< when it was last given a partition
-  std::atomic<std::int64_t> ready{0};        ///< it runs
+  std::atomic<std::int64_t> held_ns{0};      ///< sum over all ended runs
+  std::atomic<std::int64_t> assigned_ns{0};  ///< when it last got a partition
+  std::atomic<std::int64_t> ready{0};        ///< the process is running
   std::int64_t unused[3]{};
 };
 
 struct BoardLayout {
   std::atomic<std::int64_t> running{0};
-  std::atomic<std::int64_t> most{0};  ///< that ran at once; tokens.py sets it back
-  std::atomic<std::int64_t> gone{0};  ///< of `running`: those whose process was killed; tokens.py says so
+  std::atomic<std::int64_t> most{0};  ///< that ran at once; tokens.py resets it
+  std::atomic<std::int64_t> gone{0};  ///< of `running`: handlers of killed processes; tokens.py sets it
   std::int64_t unused[5]{};
   Slot slots[8];
 };
@@ -33,7 +33,7 @@ class Board {
   Board(const std::string& file, std::int64_t slot);
 
   void start();
-  /// `started_ns`: now_ns() when it started.
+  /// `started_ns` is now_ns() at its start.
   void stop(std::int64_t started_ns);
   [[nodiscard]] Slot& slot() { return *slot_; }
 

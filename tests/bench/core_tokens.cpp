@@ -1,8 +1,9 @@
-// What the token log costs: members with a virtual clock, on a log that is read at once. Their demand changes all the time.
-//   --members 64 --limiters 8 --each 8 --seconds 30 --changes 100 [--lease-ms 10000] [--apply 0]
-//   --each     limiters that a member uses
-//   --changes  of demand, in a second, in all
-//   --apply    then apply so many events of as many members that all want something else all the time, and say how fast
+// The cost of the token log: members with a virtual clock, on a log that is read at once. Their demand changes all the
+// time.
+//  --members 64 --limiters 8 --each 8 --seconds 30 --changes 100 [--lease-ms 10000] [--apply 0]
+//  --each     limiters that a member uses
+//  --changes  of demand, in a second, of all members
+//  --apply    then applies this many events of as many members whose demand always changes, and reports the speed
 
 #include <chrono>
 #include <random>
@@ -52,9 +53,9 @@ class Domain {
   [[nodiscard]] const std::vector<Event>& log() const { return log_; }
   [[nodiscard]] std::int64_t events() const { return static_cast<std::int64_t>(log_.size() - counted_from_); }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
-  /// Of decoding and applying, which each member does for each event.
+  /// The time to decode and apply, which each member needs for each event.
   [[nodiscard]] double apply_us() const { return static_cast<double>(apply_ns_) / 1e3 / static_cast<double>(events()); }
-  /// Of what one member then does with it.
+  /// The time that a member needs after that.
   [[nodiscard]] double read_us() const {
     return static_cast<double>(read_ns_) / 1e3 / static_cast<double>(events()) / static_cast<double>(seats_.size());
   }
@@ -88,7 +89,7 @@ class Domain {
     for (const Event& event : seat.member.take_events()) write(event);
   }
 
-  /// A pool that gives back at once what is asked of it.
+  /// A pool that returns permits at once.
   void obey(Seat& seat) {
     for (const Order& order : seat.member.take_orders()) {
       if (order.kind != Order::Kind::surrender) continue;
@@ -121,7 +122,7 @@ class Domain {
   std::int64_t bytes_ = 0, apply_ns_ = 0, read_ns_ = 0;
 };
 
-/// Every event changes what somebody wants of one limiter, and gives back what it had too much: none is a Keep that says nothing new.
+/// Every event changes a member's demand for a limiter, and returns its surplus: none is a Keep without news.
 std::vector<Event> busy_log(std::int64_t members, std::int64_t size) {
   std::mt19937_64 random(1);
   std::vector<Event> log;

@@ -1,6 +1,6 @@
 #pragma once
-// What the framework's side of a benchmark shares: a Consumer's configuration, and an observer that counts what is settled
-// and stops the Consumer at the end.
+// The common part of the framework's benchmarks: a Consumer's configuration, and an observer that counts settled
+// messages and stops the Consumer at the end.
 
 #include <algorithm>
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace bench {
 
-/// A group that no earlier run has used, from the topic's beginning. Nothing is tuned: what a user gets who sets nothing.
+/// A group that no earlier run has used, from the topic's beginning. Nothing is tuned: it measures the defaults.
 inline turnstile::Config plain_config(const std::string& brokers, const std::string& group) {
   turnstile::Config config;
   config.kafka["bootstrap.servers"] = brokers;
@@ -32,7 +32,7 @@ inline turnstile::PostgresSettings postgres_settings(const std::string& url, con
   return settings;
 }
 
-/// As an operator writes them into the file. No `message_id`: what the mode takes by itself.
+/// As in a configuration file. Without `message_id`, the mode uses its default.
 inline turnstile::TopicSettings topic_settings(const std::string& mode, const std::string& message_id) {
   std::string file =
       "[kafka]\n\"bootstrap.servers\" = \"-\"\n[postgres]\nurl = \"postgresql://-\"\n[topics.all]\nmode = \"" + mode +
@@ -45,7 +45,7 @@ inline turnstile::TopicSettings topic_settings(const std::string& mode, const st
   }
 }
 
-/// Counts messages as they are settled. The clock runs from the start of the first batch to the end of the last one.
+/// Counts settled messages. The clock runs from the start of the first batch to the end of the last one.
 class Progress : public turnstile::Observer {
  public:
   Progress(turnstile::Consumer& app, std::int64_t wanted) : app_(app), wanted_(wanted) {}
@@ -84,7 +84,7 @@ class Progress : public turnstile::Observer {
   std::atomic<std::int64_t> end_ns_{0};
 };
 
-/// Runs to the end; an error ends the program with what the framework says.
+/// Runs to the end. An error ends the program with the framework's message.
 inline void run(turnstile::Consumer& app) {
   app.handle_signals(false);
   try {

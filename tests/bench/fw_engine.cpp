@@ -1,7 +1,7 @@
-// The engine alone: mode at_least_once, handlers that sleep (or do nothing), no database.
-//   --brokers B --topic T --messages N --ms 0 [--order partition|key|none] [--at-once 0] [--seconds 0]
-//   --at-once   limit, and as many workers; 0: the defaults
-//   --seconds   stop after so long, for the memory bar; then --messages only says how many there are
+// The engine alone: mode at_least_once, handlers that sleep or do nothing, no database.
+//  --brokers B --topic T --messages N --ms 0 [--order partition|key|none] [--at-once 0] [--seconds 0]
+//  --at-once   limit, and as many workers; 0: the defaults
+//  --seconds   stops after this time, for the memory limit; then --messages is only the number of messages in the topic
 
 #include <chrono>
 #include <condition_variable>
@@ -20,7 +20,7 @@ Order order_of(const std::string& text) {
   bench::die("--order: partition, key or none, not " + text);
 }
 
-/// What the handler measures of itself: how long it slept, and how many did so at once.
+/// The handler's own measurements: how long it slept, and how many slept at once.
 struct Sleeps {
   std::atomic<std::int64_t> count{0};
   std::atomic<std::int64_t> slept_ns{0};
@@ -36,7 +36,7 @@ struct Sleeps {
   }
 };
 
-/// Stops the Consumer when the time is over, or sooner when this is destroyed.
+/// Stops the Consumer when the time is over, or earlier when this object is destroyed.
 class Alarm {
  public:
   Alarm(Consumer& app, std::int64_t seconds)

@@ -1,6 +1,7 @@
-// A cpp-httplib server with the HTTP adapter: what raw_http does by hand.
-//   --postgres URL --schema S --threads N --bytes B
-// Prints "port N" when it listens, and runs until its standard input ends. Each key is charged when it first comes: a response of B bytes.
+// A cpp-httplib server with the HTTP adapter; raw_http does the same by hand.
+//  --postgres URL --schema S --threads N --bytes B
+// Prints "port N" when it listens, and runs until its standard input ends. Each key is charged when it first arrives,
+// with a response of B bytes.
 
 #include <httplib.h>
 

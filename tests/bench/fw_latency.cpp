@@ -1,7 +1,8 @@
-// Latency with the framework: the job of raw_latency. Start it, wait for the line "ready", then start the loader with --rate.
-//   --brokers B --topic T --postgres URL --schema S --messages N --partitions P [--warmup W]
-// A message's effect is committed by the time at which the observer is told of its batch; with order = partition the
-// messages that a partition's handler has seen since the last report are that batch.
+// Latency with the framework: the same job as raw_latency. Start it, wait for the line "ready", then start the loader
+// with --rate.
+//  --brokers B --topic T --postgres URL --schema S --messages N --partitions P [--warmup W]
+// A message's effect is committed when the observer gets the report of its batch. With order = partition, the batch is
+// the messages that a partition's handler has seen since the last report.
 
 #include <cstdio>
 #include <vector>
@@ -17,7 +18,7 @@ class Latencies : public bench::Progress {
   Latencies(Consumer& app, std::int64_t wanted, std::int64_t warmup, std::size_t partitions)
       : Progress(app, wanted), warmup_(warmup), running_(partitions) {}
 
-  /// In the handler.
+  /// Called in the handler.
   void note(const Message& message) {
     const bench::Record record = bench::Record::read(message.text());
     const std::scoped_lock lock(mutex_);
@@ -49,7 +50,8 @@ class Latencies : public bench::Progress {
  private:
   std::int64_t warmup_;
   std::mutex mutex_;
-  std::vector<std::vector<std::int64_t>> running_;  ///< when the messages of the open batch were produced, by partition
+  /// When the messages of the open batch were produced, by partition.
+  std::vector<std::vector<std::int64_t>> running_;
   std::vector<double> ms_;
   std::int64_t seen_ = 0;
   std::atomic<std::size_t> assigned_{0};

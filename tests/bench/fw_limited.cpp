@@ -1,8 +1,8 @@
-// One process of several whose handlers sleep under one limit; it runs until SIGTERM. They are counted on the board.
-//   --brokers B --topic T --group G --board FILE --slot 0 --limit 16 --ms 10 [--workers 0] [--lease-ms 10000] [--session-ms 45000]
-//   [--strict 0] [--postgres URL --schema S]
-//   --workers   0: the default
-//   --postgres  handlers take effect once, and partitions are fenced; without it: mode at_least_once
+// One of several processes whose handlers sleep under one limit. It runs until SIGTERM. The board counts the handlers.
+//  --brokers B --topic T --group G --board FILE --slot 0 --limit 16 --ms 10 [--workers 0] [--lease-ms 10000]
+//  [--session-ms 45000] [--strict 0] [--postgres URL --schema S]
+//  --workers   0: the default
+//  --postgres  handlers take effect once, and partitions are fenced; without it: mode at_least_once
 
 #include <chrono>
 #include <thread>

@@ -1,4 +1,5 @@
-// A consumer and a TokenService in one process, under one limit, both hungry: how many permits each of them was granted.
+// A consumer and a TokenService in one process, under one limit. Each of them alone could use all permits. It reports
+// how many permits each of them got.
 //   --brokers B --topic T --log L [--limit 4] [--workers 8] [--threads 8] [--ms 5] [--seconds 10]
 //   --log      the token log
 //   --workers  of the consumer, and --threads of the service: both more than the limit

@@ -1,6 +1,7 @@
-// Fills a topic with messages that producers have numbered and that have ids as well, so that both ways to tell them apart can be measured on it.
-//   --brokers B --topic T --messages M --producers 4
-// The sessions are not opened in any database: the runner enters them, each with `secret` as its secret.
+// Fills a topic with messages that have both a producer's number and an id, so that both kinds of deduplication can be
+// measured with it.
+//  --brokers B --topic T --messages M --producers 4
+// It opens the sessions in no database. The runner inserts them, each with `secret` as its secret.
 
 #include <memory>
 #include <string>
@@ -18,7 +19,7 @@ using namespace turnstile;
 constexpr std::int64_t kAtOnce = 10'000;
 const std::string kSecret(32, 'b');
 
-/// A session each, known to nobody.
+/// A new session for each call, which no database knows.
 class Sessions final : public Producers {
  public:
   ProducerSession open(const ProducerTerms&) override { return {new_message_id(), kSecret}; }

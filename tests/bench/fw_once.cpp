@@ -1,9 +1,9 @@
-// Once, with the framework: the job of raw_once, written as a user writes it.
-//   --brokers B --topic T --postgres URL --schema S --way single|sync|defer|set|noop --workers N --messages M
-//   [--mode transactional]    as it stands in the configuration
-//   [--message-id header:message-id]
-// noop is for effects elsewhere: the handler does nothing.
-// The runner makes the schema and the empty table fw_effects, and looks at it afterwards.
+// Once, with the framework: the same job as raw_once, as a user would write it.
+//  --brokers B --topic T --postgres URL --schema S --way single|sync|defer|set|noop --workers N --messages M
+//  [--mode transactional]    as in the configuration
+//  [--message-id header:message-id]
+// noop is for effects elsewhere: the handler does nothing. The runner creates the schema and the empty table
+// fw_effects, and checks the table afterwards.
 
 #include <span>
 #include <vector>
@@ -42,7 +42,7 @@ void effects_of_batch(std::span<const Message> messages, Context& ctx) {
 
 void no_effect(const Message&, Context&) {}
 
-/// Under one name in all runs: the same ids are the same to it, from whichever topic.
+/// The same handler name in all runs, so that the same ids of any topic are duplicates.
 Pipeline pipeline_of(const std::string& way) {
   const auto name = handler_id("once");
   if (way == "single") return effect_sync | name | batch(1);

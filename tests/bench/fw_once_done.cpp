@@ -1,6 +1,6 @@
-// once() with an id that is done, against one bare SELECT by the inbox's primary key, in turns.
-//   --postgres URL --schema S [--ids 10000] [--asks 20000]
-// The runner makes the schema, and drops it.
+// once() with an id that is done, compared with a single SELECT by the inbox's primary key, in turns.
+//  --postgres URL --schema S [--ids 10000] [--asks 20000]
+// The runner creates the schema, and drops it.
 
 #include <memory>
 #include <vector>
@@ -16,7 +16,7 @@ using namespace turnstile;
 
 constexpr const char* kHandlerName = "once-done";
 
-/// Ids that took effect, as a year of use would have left them, and some of them to ask for.
+/// Ids that took effect, as after a year of use. Returns some of them for the calls.
 std::vector<std::string> done_ids(bench::Database& db, const std::string& schema, HandlerId handler, std::int64_t ids) {
   const std::string table = schema + ".inbox";
   db.exec(("INSERT INTO " + table + " (handler, id, slot, record_offset) SELECT " + std::to_string(handler.value) +

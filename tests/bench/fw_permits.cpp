@@ -1,6 +1,6 @@
-// What one permit costs: taken and given back from a block that the process holds, by one thread and by eight; and asked for when it
-// holds none, against a record that goes to the broker and comes back, taken in turns.
-//   --brokers B --topic T --pairs 20000000 --misses 500
+// The cost of a permit. First, taken and released while the process holds enough, by one thread and by eight. Second,
+// requested while it holds none, compared with a record that goes to the broker and comes back, in turns.
+//  --brokers B --topic T --pairs 20000000 --misses 500
 
 #include <atomic>
 #include <chrono>
@@ -19,7 +19,8 @@ namespace {
 using namespace turnstile;
 using namespace std::chrono_literals;
 
-/// CPU time of one pair, in nanoseconds: with eight threads on two cores, wall-clock time would be mostly waiting for a core.
+/// CPU time of a pair, in nanoseconds. With eight threads on two cores, wall-clock time would be mostly waiting for a
+/// core.
 double pair_ns(Limiter& limiter, std::int64_t threads, std::int64_t pairs, std::atomic<std::int64_t>& missed) {
   const std::int64_t each = pairs / threads;
   const double before = bench::cpu_seconds();
@@ -29,7 +30,7 @@ double pair_ns(Limiter& limiter, std::int64_t threads, std::int64_t pairs, std::
       all.emplace_back([&] {
         for (std::int64_t i = 0; i < each;) {
           if (const Permit permit = limiter.try_acquire()) ++i;
-          else ++missed;  // the pool closes for a moment when this machine lets the domain's thread wait for a second
+          else ++missed;  // the pool closes for a moment if this machine delays the domain's thread by a second
         }
       });
     }

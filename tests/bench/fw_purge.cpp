@@ -1,7 +1,8 @@
-// Whether deleting old ids holds up those who insert: the time of one transaction that takes ids in, while the purger works and while
-// it does not, in turns, on one table.
-//   --postgres URL --schema S --old 3000000 --connections 4 --batch 20 --rounds 10 --seconds 10 --partitions 1
-// The schema must not exist; it is made, filled with ids of 9 days (of which 8 are kept), and left for the runner to drop.
+// Whether deleting old ids delays inserts: the time of a transaction that inserts ids, with and without the purger, in
+// turns, on one table.
+//  --postgres URL --schema S --old 3000000 --connections 4 --batch 20 --rounds 10 --seconds 10 --partitions 1
+// The schema must not exist. The program creates it and fills it with ids of 9 days, of which 8 are kept. The runner
+// drops it.
 
 #include <atomic>
 #include <memory>
@@ -26,7 +27,7 @@ struct Shape {
   double seconds;
 };
 
-/// An id as UUIDv7 has it: in the order of time, with a random end.
+/// An id in the form of UUIDv7: in the order of time, with a random end.
 MessageId next_id(std::atomic<std::uint64_t>& number) {
   const std::uint64_t n = number.fetch_add(1) + 1;
   std::array<std::uint8_t, 16> bytes{};
@@ -40,8 +41,8 @@ MessageId next_id(std::atomic<std::uint64_t>& number) {
   return id;
 }
 
-/// Each connection takes ids in, one transaction after another. Returns how long each transaction took, in milliseconds.
-std::vector<double> insert(Store& store, const InboxScope& scope, const Shape& shape,
+/// Each connection inserts ids, one transaction after another. Returns the time of each transaction, in milliseconds.
+std::vector<double> insert(InboxStore& store, const InboxScope& scope, const Shape& shape,
                            std::atomic<std::uint64_t>& number) {
   std::vector<std::vector<double>> each(static_cast<std::size_t>(shape.connections));
   {

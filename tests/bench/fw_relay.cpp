@@ -1,6 +1,6 @@
 // The outbox relay, as a Consumer starts it, over a table that the runner has filled.
-//   --brokers B --topic T --postgres URL --schema S --messages M
-// The clock runs from the first look into the table to the answer to the last DELETE.
+//  --brokers B --topic T --postgres URL --schema S --messages M
+// The clock runs from the first query of the table to the answer to the last DELETE.
 
 #include <memory>
 
@@ -15,7 +15,7 @@ namespace {
 
 using namespace turnstile;
 
-/// The real one, with a clock.
+/// The real outbox, with a clock.
 class TimedOutbox final : public Outbox {
  public:
   explicit TimedOutbox(std::shared_ptr<Outbox> real) : real_(std::move(real)) {}
@@ -36,7 +36,7 @@ class TimedOutbox final : public Outbox {
   void refuse(const OutboxRecord&, const std::string& why) override { bench::die(why); }
   OutboxLag lag() override { return real_->lag(); }
 
-  /// Once the relay has ended.
+  /// Call it after the relay has ended.
   [[nodiscard]] std::int64_t sent() const { return sent_; }
   [[nodiscard]] double seconds() const { return static_cast<double>(end_ns_ - start_ns_) / 1e9; }
 
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
       {.owner = bench::unique_name("relay")}, outbox, [broker] { return broker->open_sender(); },
       std::make_shared<RunLog>(logger, "bench"));
   relay.start();
-  relay.stop(std::chrono::minutes(3));  // which is when nothing is left
+  relay.stop(std::chrono::minutes(3));  // it returns when nothing is left
   if (outbox->sent() != wanted) bench::die(std::to_string(outbox->sent()) + " sent of " + std::to_string(wanted));
   bench::Report("fw_relay")
       .add("messages", outbox->sent())

@@ -1,9 +1,9 @@
-// One process of several whose threads take a permit, hold it, and give it back, for --seconds. They are counted on the board.
-//   --brokers B --topic T --board FILE --slot 0 --limit 16 --threads 16 --ms 10 --seconds 20 --from-ns 0 --waits FILE
-//   [--lease-ms 10000] [--snapshot-every 4096]
-//   --topic    the token log
-//   --from-ns  CLOCK_MONOTONIC; waits that begin before are not written
-//   --waits    all waits for a permit, in nanoseconds, as 64-bit integers
+// One of several processes whose threads take a permit, hold it, and release it, for --seconds. The board counts them.
+//  --brokers B --topic T --board FILE --slot 0 --limit 16 --threads 16 --ms 10 --seconds 20 --from-ns 0 --waits FILE
+//  [--lease-ms 10000] [--snapshot-every 4096]
+//  --topic    the token log
+//  --from-ns  CLOCK_MONOTONIC; waits that begin before it are not written
+//  --waits    all waits for a permit, in nanoseconds, as 64-bit integers
 
 #include <chrono>
 #include <fstream>

@@ -1,7 +1,7 @@
-// One process of several that share a limit: its threads request permits, hold them for a while, and give them back.
-//   --brokers B --topic T [--limit 4] [--count 1] [--threads 4] [--least-ms 300] [--most-ms 700] [--seconds 20]
-//   --topic  the token log
-//   --count  permits that each request asks for
+// One of several processes that share a limit. Its threads request permits, hold them for a while, and release them.
+//  --brokers B --topic T [--limit 4] [--count 1] [--threads 4] [--least-ms 300] [--most-ms 700] [--seconds 20]
+//  --topic  the token log
+//  --count  permits in each request
 
 #include <atomic>
 #include <chrono>

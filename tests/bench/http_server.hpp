@@ -1,5 +1,5 @@
 #pragma once
-// What the two HTTP servers of the benchmark have in common: all but the handler.
+// The common part of the benchmark's two HTTP servers: everything except the handler.
 
 #include <httplib.h>
 

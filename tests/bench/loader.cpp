@@ -1,16 +1,16 @@
-// Makes a topic and fills it.
-//   --brokers B --topic T --partitions P --messages N
-//   [--payload 100]          bytes
-//   [--ids none|v4|v7]       header `message-id`, a UUID as text: random, or ordered by time; default none
-//   [--duplicates 0.1]       this share of the messages repeats the id, key and payload of an earlier one
-//   [--across 0]             1: a repetition goes to another partition than the first one did
-//   [--keys none|uniform|zipf] [--key-count 10000]   Zipf with s = 1
-//   [--rate R]               messages a second, paced; 0: as fast as it goes
-//   [--first 0]              the number of the first record: other numbers are other ids, later ones by time
-//   [--create 1]             0: the topic is there already
-//   [--remove 0]             1: removes the topic, and does nothing else
-// A record's key, id and partition follow from its number, so a repetition is the same record again. Reports the distinct
-// ids and, for Zipf keys, how many messages the hottest key got.
+// Creates a topic and fills it.
+//  --brokers B --topic T --partitions P --messages N
+//  [--payload 100]          bytes
+//  [--ids none|v4|v7]       header `message-id`, a UUID as text: random, or ordered by time; default none
+//  [--duplicates 0.1]       this share of the messages repeats the id, key and payload of an earlier one
+//  [--across 0]             1: a repetition goes to another partition than the first copy
+//  [--keys none|uniform|zipf] [--key-count 10000]   Zipf with s = 1
+//  [--rate R]               messages in a second; 0: as fast as possible
+//  [--first 0]              the number of the first record: other numbers give other ids, later by time
+//  [--create 1]             0: the topic exists already
+//  [--remove 0]             1: deletes the topic, and does nothing else
+// A record's key, id and partition follow from its number, so a repetition is the same record again. Reports the
+// distinct ids and, for Zipf keys, how many messages the most frequent key got.
 
 #include <algorithm>
 #include <cmath>
@@ -28,7 +28,7 @@ std::string uuid_of(std::uint64_t number, bool by_time, std::uint64_t seed) {
   std::uint64_t high = scramble(number ^ seed);
   const std::uint64_t low = (scramble(high) & 0x3fffffffffffffffU) | 0x8000000000000000U;
   if (by_time) {
-    // A millisecond for every 100 records, as a busy producer would stamp them.
+    // A millisecond for every 100 records, as with a busy producer.
     const std::uint64_t ms = 1'750'000'000'000U + number / 100;
     high = (ms << 16U) | 0x7000U | (high & 0xfffU);
   } else {
@@ -83,7 +83,7 @@ struct Plan {
   std::uint64_t first = 0;
 };
 
-/// Which record comes at place i: a new one, or one of the last 20,000 again.
+/// Decides which record comes at place i: a new one, or a repeat of one of the last 20,000.
 class Numbers {
  public:
   explicit Numbers(double duplicates) : duplicates_(duplicates) {}

@@ -1,7 +1,8 @@
-// Requests to either HTTP server: each thread has a connection that it keeps, and sends the next request when the answer is there.
-//   --port P --threads N --keys K --seconds S
-// First each key once, which is not counted; then keys at random for S seconds. The client is as thin as it can be, so that what is
-// measured is the server.
+// Sends requests to either HTTP server. Each thread keeps its connection, and sends the next request after the
+// response.
+//  --port P --threads N --keys K --seconds S
+// First it sends each key once, which is not counted; then random keys for S seconds. The client does as little as
+// possible, so that the measurement shows the server.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
-// A cpp-httplib server whose handler does by hand what the HTTP adapter does for a key that is done: the same SELECT by primary key, on a
-// libpq connection of each thread, and its bytes as the answer.
-//   --postgres URL --schema S --threads N
+// A cpp-httplib server whose handler does by hand what the HTTP adapter does for a key that is done. It runs the same
+// SELECT by primary key, on a libpq connection of each thread, and responds with its bytes.
+//  --postgres URL --schema S --threads N
 // Prints "port N" when it listens, and runs until its standard input ends. fw_http has filled the table.
 
 #include <httplib.h>

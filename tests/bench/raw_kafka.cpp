@@ -28,7 +28,7 @@ Settings parse_settings(const std::string& text) {
 
 namespace {
 
-/// Waits for the answer to an admin request and looks at each topic's result.
+/// Waits for the answer to an admin request, and checks each topic's result.
 template <class Results>
 void finish_admin(rd_kafka_queue_t* answers, const std::string& topic, Results results_of) {
   rd_kafka_event_t* event = rd_kafka_queue_poll(answers, 30'000);
@@ -173,7 +173,7 @@ void PartitionReader::poll(int timeout_ms) {
 std::int64_t PartitionReader::messages() const { return sum_of(spans_); }
 
 void PartitionReader::store(int partition, std::int64_t next) const {
-  // A fresh list each time: librdkafka caches the partition inside the element (hazard: reused-list-element).
+  // A new list each time: librdkafka caches the partition inside the element (hazard: reused-list-element).
   rd_kafka_topic_partition_list_t* list = rd_kafka_topic_partition_list_new(1);
   rd_kafka_topic_partition_list_add(list, topic_.c_str(), partition)->offset = next;
   if (const auto error = rd_kafka_offsets_store(rk_, list); error != RD_KAFKA_RESP_ERR_NO_ERROR) {

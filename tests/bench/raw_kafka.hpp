@@ -1,6 +1,6 @@
 #pragma once
-// The best that librdkafka's C API gives to a consumer: partition queues, polled in batches (hazard: partition-queues). Taken after
-// `assign` in the rebalance callback, given back in it before unassigning.
+// The fastest consumer with librdkafka's C API: partition queues, polled in batches (hazard: partition-queues). They
+// are taken after `assign` in the rebalance callback, and released in it before unassigning.
 
 #include <librdkafka/rdkafka.h>
 
@@ -16,16 +16,16 @@ namespace bench {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-/// A configuration; ends the program with librdkafka's words when it refuses a setting.
+/// A configuration. Ends the program with librdkafka's message if it refuses a setting.
 rd_kafka_conf_t* make_conf(const Settings& settings);
-/// "a=b,c=d" as it stands on a command line.
+/// "a=b,c=d", as on a command line.
 Settings parse_settings(const std::string& text);
 
-/// Creates the topic; one that exists already ends the program.
+/// Creates the topic. Ends the program if it exists already.
 void create_topic(rd_kafka_t* rk, const std::string& topic, int partitions);
 void remove_topic(rd_kafka_t* rk, const std::string& topic);
 
-/// How many records all partitions of the topic hold.
+/// How many records all partitions of the topic contain.
 std::int64_t messages_in(const std::string& brokers, const std::string& topic);
 
 struct Span {
@@ -33,8 +33,8 @@ struct Span {
   std::int64_t high = 0;
 };
 
-/// A group of one consumer over one topic. poll() and the rebalance callback belong to one thread; each partition's
-/// queue to the one worker that reads it. Workers must have stopped before the destructor, which closes the consumer.
+/// A group of one consumer for one topic. One thread calls poll() and runs the rebalance callback. One worker reads
+/// each partition's queue. Workers must have stopped before the destructor, which closes the consumer.
 class PartitionReader {
  public:
   PartitionReader(const std::string& brokers, const std::string& topic, const std::string& group,
@@ -43,18 +43,19 @@ class PartitionReader {
   PartitionReader(const PartitionReader&) = delete;
   PartitionReader& operator=(const PartitionReader&) = delete;
 
-  /// Polls until all partitions of the topic are there; 30 s at most.
+  /// Polls until all partitions of the topic are assigned, for up to 30 s.
   void wait_for_partitions();
-  /// Serves rebalances, commits and errors. To be called while workers run.
+  /// Serves rebalances, commits and errors. Call it while workers run.
   void poll(int timeout_ms);
 
   [[nodiscard]] int partitions() const { return static_cast<int>(spans_.size()); }
   [[nodiscard]] rd_kafka_queue_t* queue(int partition) const { return queues_.at(partition); }
   [[nodiscard]] Span span(int partition) const { return spans_.at(static_cast<std::size_t>(partition)); }
   [[nodiscard]] std::int64_t messages() const;
-  /// Everything below `next` of the partition is settled; the next automatic commit takes it. From any thread.
+  /// Everything below `next` of the partition is settled, and the next automatic commit includes it. Any thread may
+  /// call it.
   void store(int partition, std::int64_t next) const;
-  /// Commits what was stored and waits for the broker's answer.
+  /// Commits the stored offsets, and waits for the broker's answer.
   void commit() const;
   [[nodiscard]] rd_kafka_t* handle() const { return rk_; }
 
@@ -69,7 +70,7 @@ class PartitionReader {
   std::vector<Span> spans_;
 };
 
-/// The text of a header; empty when there is none.
+/// The text of a header. Empty if there is none.
 std::string_view header(const rd_kafka_message_t& message, const char* name);
 
 }  // namespace bench

@@ -1,8 +1,8 @@
-// Latency by hand: from the moment at which the loader produced a message to the moment at which the answer to the COMMIT
-// of its effect arrived. Start it, wait for the line "ready", then start the loader with --rate.
-//   --brokers B --topic T --postgres URL --messages N [--warmup W] [--mode single|batch]
-//   single   the usual loop: consumer_poll, one transaction a message
-//   batch    takes what is ready (at most 500), one transaction for all of it
+// Latency by hand: from the loader's production of a message to the answer to the COMMIT of its effect. Start it, wait
+// for the line "ready", then start the loader with --rate.
+//  --brokers B --topic T --postgres URL --messages N [--warmup W] [--mode single|batch]
+//  single   the usual loop: consumer_poll, one transaction for each message
+//  batch    takes all ready messages (at most 500), and runs one transaction for them
 
 #include <algorithm>
 #include <cstdio>
@@ -19,7 +19,7 @@ using namespace bench;
 
 std::string_view payload(const rd_kafka_message_t& m) { return {static_cast<const char*>(m.payload), m.len}; }
 
-/// A plain consumer over the main queue.
+/// A plain consumer with the main queue.
 rd_kafka_t* subscribe(const std::string& brokers, const std::string& topic, const Settings& more) {
   Settings settings{{"bootstrap.servers", brokers},      {"group.id", unique_name("raw-latency")},
                     {"auto.offset.reset", "earliest"},   {"enable.auto.offset.store", "false"},

@@ -1,12 +1,14 @@
-// Once, by hand: reads a topic and gives each message id one row in raw_inbox and one in raw_effects, in one transaction.
-//   --brokers B --topic T --postgres URL --way single|sync|pipeline|set|lease --connections N [--batch 500] [--messages M]
-//   single    one transaction a message: BEGIN, inbox row, business row, COMMIT, one after another
-//   sync      batches; one set-based inbox insert, then one synchronous business insert a message
-//   pipeline  batches; the business inserts go out together through libpq's pipeline
+// Once, by hand: reads a topic and gives each message id a row in raw_inbox and a row in raw_effects, in one
+// transaction.
+//   --brokers B --topic T --postgres URL --way single|sync|pipeline|set|lease --connections N [--batch 500]
+//   [--messages M]
+//   single    a transaction for each message: BEGIN, inbox row, business row, COMMIT, one after another
+//   sync      batches; one set-based inbox insert, then a synchronous business insert for each message
+//   pipeline  batches; the business inserts are sent together through libpq's pipeline
 //   set       batches; one set-based business insert
-//   lease     one message at a time, in two commits: claimed in raw_lease, then (the effect is elsewhere, here none) done
+//   lease     one message at a time, in two commits: claimed in raw_lease, then done (the effect is elsewhere, or none)
 // Each connection is a thread that owns some of the partitions. The clock runs from the first message to the last
-// COMMIT; offsets are stored after each transaction and committed once a second.
+// COMMIT. Offsets are stored after each transaction and committed once a second.
 
 #include <algorithm>
 #include <atomic>
@@ -50,7 +52,7 @@ struct Shared {
   [[nodiscard]] bool finished() const { return settled.load() >= wanted; }
 };
 
-/// One message of a batch as the transaction needs it.
+/// A message of a batch, as the transaction needs it.
 struct Item {
   Uuid id;
   std::int64_t payment;
@@ -64,7 +66,7 @@ class Worker {
     if (way_ == Way::pipeline || way_ == Way::set) db_.enter_pipeline();
   }
 
-  /// Returns how many were duplicates.
+  /// Returns the number of duplicates.
   std::int64_t take(std::span<rd_kafka_message_t* const> messages) {
     if (way_ == Way::single) return take_single(*messages.front());
     if (way_ == Way::lease) return take_leased(*messages.front());
@@ -92,7 +94,7 @@ class Worker {
     std::optional<std::int64_t> fence;
     while (!(fence = db_.claim(id, owner_))) {
       if (db_.is_done(id)) return 1;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // another owner is at it
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // another owner runs it
     }
     if (!db_.complete(id, owner_, *fence)) die("the claim of " + id + " was lost");
     return 0;
@@ -122,7 +124,7 @@ class Worker {
     std::sort(fresh_.begin(), fresh_.end());
   }
 
-  /// The first message of each id that is new, in the batch's order.
+  /// Keeps the first message of each new id, in the batch's order.
   void select_fresh() {
     std::vector<char> used(fresh_.size(), 0);
     fresh_items_.clear();
@@ -195,7 +197,7 @@ void work(Worker& worker, const PartitionReader& reader, std::vector<Mine> mine,
   }
 }
 
-/// Holds the tables against what the topic must have left there.
+/// Compares the tables with the expected result for the topic.
 void verify(const std::string& url, Way way, const Shared& shared) {
   Database db(url);
   if (way == Way::lease) {

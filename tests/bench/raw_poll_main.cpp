@@ -1,5 +1,6 @@
-// The best raw librdkafka loop: partition queues taken in batches (hazard: partition-queues), no work done. What the engine is held against.
-//   --brokers B --topic T [--threads 2] [--batch 10000] [--kafka name=value,…]
+// The fastest raw librdkafka loop: partition queues taken in batches (hazard: partition-queues), without any work. The
+// engine is compared with it.
+//  --brokers B --topic T [--threads 2] [--batch 10000] [--kafka name=value,…]
 // The clock runs from the first message to the last one.
 
 #include <atomic>
@@ -50,8 +51,9 @@ void read_partitions(const PartitionReader& reader, std::vector<int> mine, std::
 
 int main(int argc, char** argv) {
   Args args(argc, argv);
-  // Found by trying (docs/operations/benchmarks.md): a prefetch queue that never runs full, since a full one backs off a fixed second
-  // (hazard: skipped-offsets), and answers large enough that the broker is not asked too often.
+  // Found by experiments (docs/operations/benchmarks.md). The prefetch queue never becomes full, because a full queue
+  // backs off for a fixed second (hazard: skipped-offsets). The answers are large, so that the broker gets few
+  // requests.
   const Settings tuned{{"queued.min.messages", "10000000"},
                        {"queued.max.messages.kbytes", "1000000"},
                        {"fetch.message.max.bytes", "8388608"},

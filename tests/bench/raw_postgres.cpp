@@ -18,7 +18,8 @@ constexpr const char* insert_ids_sql =
     "ON CONFLICT DO NOTHING RETURNING message_id";
 constexpr const char* insert_id_sql =
     "INSERT INTO raw_inbox (handler_id, message_id) VALUES (1, $1::uuid) ON CONFLICT DO NOTHING";
-// What is done stays done; a claim whose lease is over is taken over, and its fence counts up (hazard: takeover-race).
+// A message that is done stays done. A claim whose lease is over is taken over, and its fence increases
+// (hazard: takeover-race).
 constexpr const char* claim_sql =
     "INSERT INTO raw_lease AS l (handler_id, message_id, owner, expires_at) "
     "VALUES (1, $1::uuid, $2::text, clock_timestamp() + interval '30 seconds') "
@@ -148,7 +149,7 @@ void make_raw_tables(const std::string& url) {
       "CREATE TABLE raw_lease (handler_id smallint NOT NULL, message_id uuid NOT NULL, owner text NOT NULL, "
       "fence bigint NOT NULL DEFAULT 1, expires_at timestamptz NOT NULL, done boolean NOT NULL DEFAULT false, "
       "PRIMARY KEY (handler_id, message_id)) WITH (fillfactor = 90)");
-  db.exec("CHECKPOINT");  // so that no run pays for the full-page images of the one before
+  db.exec("CHECKPOINT");  // so that no run pays for the full-page images of the previous one
 }
 
 Database::Database(const std::string& url) : pg_(PQconnectdb(url.c_str())) {
@@ -276,7 +277,8 @@ bool Database::look_up(const std::string& uuid_text) {
 
 void Database::prepare_outbox(const std::string& schema, std::int64_t batch) {
   exec("SET synchronous_commit = off");
-  // A plan for the very arrays of a batch reads the whole table; the limit stands in the text, so that it is known all the same.
+  // A plan for the specific arrays of a batch would read the whole table. The limit is part of the text, so the generic
+  // plan knows it.
   exec("SET plan_cache_mode = force_generic_plan");
   const std::string read =
       "SELECT o.shard::bigint, o.id, o.message_id::text, o.topic, o.record_key, o.record_payload FROM " + schema +

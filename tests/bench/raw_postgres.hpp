@@ -1,6 +1,6 @@
 #pragma once
-// libpq by hand, as a careful programmer would use it: prepared statements, binary arrays, pipeline mode. One Database
-// belongs to one thread; every error ends the program.
+// libpq by hand, as a careful programmer would use it: prepared statements, binary arrays, pipeline mode. One thread
+// uses a Database. Every error ends the program.
 
 #include <libpq-fe.h>
 
@@ -16,17 +16,18 @@ namespace bench {
 
 using Uuid = std::array<unsigned char, 16>;
 
-/// 36 characters to 16 bytes; ends the program on anything else.
+/// Converts 36 characters to 16 bytes. Ends the program for any other text.
 Uuid parse_uuid(std::string_view text);
 
 /// PostgreSQL's binary form of a one-dimensional array without nulls.
 std::string uuid_array(std::span<const Uuid> ids);
 std::string bigint_array(std::span<const std::int64_t> values);
 
-/// The tables that the raw programs write: raw_inbox, raw_effects and raw_lease. Dropped and made anew.
+/// The tables of the raw programs: raw_inbox, raw_effects and raw_lease. Drops and creates them.
 void make_raw_tables(const std::string& url);
 
-/// A record of the framework's table `outbox`; points into its batch. Headers are left out: the benchmarks write none.
+/// A record of the framework's table `outbox`. It points into its batch. Headers are left out, because the benchmarks
+/// write none.
 struct OutboxRow {
   std::string_view message_id;
   const char* topic;
@@ -42,7 +43,7 @@ class OutboxBatch {
 
   [[nodiscard]] int size() const { return PQntuples(rows_); }
   [[nodiscard]] OutboxRow row(int i) const;
-  /// (shard, id) of all, as two binary arrays.
+  /// (shard, id) of all records, as two binary arrays.
   [[nodiscard]] std::string shards() const { return column(0); }
   [[nodiscard]] std::string ids() const { return column(1); }
 
@@ -65,22 +66,22 @@ class Database {
   std::int64_t number(const char* sql);
   /// The first column of all rows.
   std::vector<std::string> texts(const char* sql);
-  /// The statements that the functions below use; the tables must be there.
+  /// Prepares the statements of the functions below. The tables must exist.
   void prepare_statements();
 
-  // One inbox row, one business row, as text.
-  /// True when the id was new.
+  // An inbox row and a business row, as text.
+  /// True if the id was new.
   bool insert_id(const std::string& uuid_text);
   void insert_effect(std::int64_t payment, std::int64_t amount);
 
-  // A lease of 30 s by hand; each is a statement with a commit of its own.
-  /// The fence of the claim; nothing when the id is done, or claimed by another owner whose lease is not over.
+  // A lease of 30 s by hand. Each function is a statement with its own commit.
+  /// The fence of the claim. Absent if the id is done, or if another owner's lease is not over.
   std::optional<std::int64_t> claim(const std::string& uuid_text, const std::string& owner);
   bool is_done(const std::string& uuid_text);
-  /// False when the claim was lost.
+  /// False if the claim was lost.
   bool complete(const std::string& uuid_text, const std::string& owner, std::int64_t fence);
 
-  /// The batch's ids, sorted bytewise and without repetitions. Returns those that were new, in no certain order.
+  /// The batch's ids, sorted bytewise and without repetitions. Returns the new ids, in any order.
   std::vector<Uuid> insert_ids(std::span<const Uuid> sorted);
   void insert_effects(std::span<const std::int64_t> payments, std::span<const std::int64_t> amounts);
 
@@ -89,19 +90,19 @@ class Database {
   /// Whether the inbox has the id.
   bool look_up(const std::string& uuid_text);
   void prepare_outbox(const std::string& schema, std::int64_t batch);
-  /// The first of what waits, in the order of the primary key.
+  /// The first waiting records, in the order of the primary key.
   OutboxBatch read_outbox();
-  /// Without waiting for the disk, as the relay does: what a crash brings back is sent again, with the same id.
+  /// It does not wait for the disk, as the relay: records that a crash restores are sent again, with the same id.
   void delete_outbox(const OutboxBatch& batch);
 
-  // Pipeline mode: what is sent between enter and the next sync() goes out together.
+  // Pipeline mode: statements between enter and the next sync() are sent together.
   void enter_pipeline();
   void leave_pipeline();
   void send(const char* sql);
   void send_ids(std::span<const Uuid> sorted);
   void send_effect(std::int64_t payment, std::int64_t amount);
   void send_effects(std::span<const std::int64_t> payments, std::span<const std::int64_t> amounts);
-  /// Flushes and reads the answers of all that was sent. Returns the ids out of the one statement that returned rows.
+  /// Flushes, and reads the results of all sent statements. Returns the ids of the statement that returned rows.
   std::vector<Uuid> sync();
 
  private:

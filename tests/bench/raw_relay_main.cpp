@@ -1,7 +1,8 @@
-// An outbox relay by hand: reads the framework's table in batches, produces them, waits for the reports of the batch, and deletes it.
-//   --brokers B --topic T --postgres URL --schema S --messages M [--batch 5000]
-// The producer is as safe as the relay's (idempotent, acks=all, no time limit). Nobody else may relay meanwhile, so that no lease is needed.
-// The clock runs from the first SELECT to the answer to the last DELETE.
+// An outbox relay by hand: reads the framework's table in batches, produces them, waits for the reports of the batch,
+// and deletes it.
+//  --brokers B --topic T --postgres URL --schema S --messages M [--batch 5000]
+// The producer is as safe as the relay's (idempotent, acks=all, no time limit). No other relay may run, so that no
+// lease is needed. The clock runs from the first SELECT to the answer to the last DELETE.
 
 #include <string>
 
@@ -30,7 +31,7 @@ rd_kafka_t* open_producer(const std::string& brokers) {
   return rk;
 }
 
-/// The payload stays where it is, in the batch, which outlives the reports.
+/// The payload stays in the batch, which outlives the reports.
 void produce(rd_kafka_t* rk, const OutboxRow& row) {
   rd_kafka_headers_t* headers = rd_kafka_headers_new(1);
   rd_kafka_header_add(headers, "message-id", 10, row.message_id.data(), static_cast<ssize_t>(row.message_id.size()));
@@ -41,7 +42,7 @@ void produce(rd_kafka_t* rk, const OutboxRow& row) {
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) die(rd_kafka_err2str(error));
 }
 
-/// Returns how many there were.
+/// Returns the number of records.
 std::int64_t relay(Database& db, rd_kafka_t* rk) {
   const OutboxBatch batch = db.read_outbox();
   for (int i = 0; i < batch.size(); ++i) {
@@ -49,7 +50,7 @@ std::int64_t relay(Database& db, rd_kafka_t* rk) {
     if (i % 100 == 0) rd_kafka_poll(rk, 0);
   }
   if (batch.size() == 0) return 0;
-  // flush() also ends the lingering.
+  // flush() also ends the linger time.
   if (rd_kafka_flush(rk, 60'000) != RD_KAFKA_RESP_ERR_NO_ERROR) die("no answer from the broker within 60 s");
   db.delete_outbox(batch);
   return batch.size();

@@ -1,6 +1,6 @@
 #pragma once
-// A record to the broker and back: what a permit that must be asked for is measured against. The producer is idempotent and does
-// not linger, the consumer is already there; a topic of one partition.
+// A record to the broker and back, for comparison with a permit that must be requested. The producer is idempotent and
+// does not linger, the consumer is running, and the topic has one partition.
 
 #include <librdkafka/rdkafka.h>
 
@@ -10,7 +10,7 @@ namespace bench {
 
 class RoundTrip {
  public:
-  /// Makes the topic.
+  /// Creates the topic.
   RoundTrip(const std::string& brokers, std::string topic);
   ~RoundTrip();
   RoundTrip(const RoundTrip&) = delete;

@@ -1,5 +1,5 @@
-// How long a sleep really lasts here: --threads threads sleep --ms again and again for --seconds, with no framework about.
-// `rate` is what so many handlers at once can do at best.
+// How long a sleep really lasts here: --threads threads sleep for --ms repeatedly, for --seconds, without any
+// framework. `rate` is the best possible rate of this many handlers.
 
 #include <atomic>
 #include <chrono>

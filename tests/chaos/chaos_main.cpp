@@ -1,20 +1,22 @@
 // The programs of tests/chaos/run.
 //
 //   chaos load BROKERS TOPIC RATE
-//     makes the topics TOPIC (6 partitions) and TOPIC.dlq, then publishes RATE messages a second until SIGTERM: ids 0, 1, 2, …, every
-//     tenth a second time. Prints "ready" once the topics are there. Then waits for the last acknowledgement and prints {"records": …, "distinct": …}.
+//     creates the topics TOPIC (6 partitions) and TOPIC.dlq, then publishes RATE messages in a second until SIGTERM:
+//     ids 0, 1, 2, …, every tenth twice. Prints "ready" once the topics exist. At the end it waits for the last
+//     acknowledgement and prints {"records": …, "distinct": …}.
 //   chaos consume CONFIG TOPIC SCHEMA WORK_MS JOURNAL [elsewhere | poison | poison-forgiven]
-//     a consumer whose effect is one row; it writes "ID OFFSET" to JOURNAL before each run. `elsewhere`: the known-bad build, which
-//     makes its effects in a transaction of its own, so that a kill separates them from the inbox row. `poison`: the process aborts at
-//     the message with id 501. `poison-forgiven`: the same in the known-bad build, which suspects no message of anything.
+//     a consumer whose effect is a row. It writes "ID OFFSET" to JOURNAL before each run. `elsewhere`: the known-bad
+//     build, whose effects are in another transaction, so that a kill separates them from the inbox row. `poison`: the
+//     process aborts at the message with id 501. `poison-forgiven`: the same in the known-bad build, which suspects no
+//     message.
 //   chaos limited CONFIG TOPIC SCHEMA WORK_MS FOLDER
-//     the same under a limit of the whole cluster; its journal is that of tests/support/journal.hpp. Every 50th message takes 20
-//     times as long.
+//     the same under a limit of the whole cluster. Its journal is that of tests/support/journal.hpp. Every 50th message
+//     takes 20 times as long.
 //   chaos operator BROKERS TOKEN_TOPIC LIMITER
-//     a member of the domain: sets the limit to each number that it reads, and prints whether it held.
+//     a member of the domain. It sets the limit to each number that it reads, and prints whether it took effect.
 //   chaos watch BROKERS TOKEN_TOPIC LIMITER
-//     follows the token log until SIGTERM. A line for each record: position, time (CLOCK_MONOTONIC, ns), member, its pid, kind, what
-//     became of it, and after it: the limit in force, permits held by all, members.
+//     follows the token log until SIGTERM. It prints a line for each record: position, time (CLOCK_MONOTONIC, ns),
+//     member, its pid, kind, outcome, and then the limit in effect, permits held by all, members.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -50,7 +52,8 @@ using namespace std::chrono_literals;
 
 std::atomic<bool> stop{false};
 
-/// A broker may be away for longer than a producer waits. What it took without our knowing comes a second time, which is no harm here.
+/// A broker may be unavailable for longer than a producer waits. A record that it stored without an acknowledgement is
+/// published twice, which does no harm here.
 void publish(BrokerProducer& producer, const OwnedMessage& message) {
   for (;;) {
     try {
@@ -62,7 +65,7 @@ void publish(BrokerProducer& producer, const OwnedMessage& message) {
   }
 }
 
-/// Each thread publishes and waits for the acknowledgement, at its share of the rate.
+/// Each thread publishes at its share of the rate, and waits for the acknowledgement.
 int load(const std::string& brokers, const std::string& topic, int rate) {
   const kafka::Settings settings{{"bootstrap.servers", brokers}};
   kafka::create_topic(settings, {topic, 6, -1, {}});
@@ -97,7 +100,7 @@ int load(const std::string& brokers, const std::string& topic, int rate) {
   return 0;
 }
 
-/// Connections of the known-bad build, one for each thread that asks at once.
+/// Connections of the known-bad build, one for each concurrent thread.
 class Elsewhere {
  public:
   explicit Elsewhere(std::string url) : url_(std::move(url)) {}
@@ -124,7 +127,7 @@ class Elsewhere {
   std::deque<std::unique_ptr<pqxx::connection>> idle_;
 };
 
-/// The known-bad build: whoever takes a partition over believes that its last owner has released it.
+/// The known-bad build: a new owner believes that the last owner has released the partition.
 class ForgivingStore final : public test::ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
@@ -154,7 +157,7 @@ int consume(int argc, char** argv) {
               const std::string id(message.header("message-id").value_or("none"));
               if (poisoned && id == "501") std::abort();
               const std::string line = id + " " + std::to_string(message.offset()) + "\n";
-              // One write: whole lines, also when the process is killed.
+              // A single write, so that lines are whole even if the process is killed.
               if (::write(journal, line.data(), line.size()) < 0)
                 throw std::runtime_error("the journal cannot be written");
               std::this_thread::sleep_for(work);

@@ -1,13 +1,14 @@
 // The programs of tests/chaos/failover.py.
 //
 //   failover load CONFIG TOPIC RATE [numbered]
-//     makes the topics TOPIC (4 partitions) and TOPIC.dlq, then publishes RATE messages a second until SIGTERM: payloads 0, 1, 2, …, with a
-//     message-id, or `numbered` by a producer session of CONFIG's database. Of 50 bursts a second every tenth is published twice. Prints
-//     "ready", and in the end {"records": …, "distinct": …}.
+//     creates the topics TOPIC (4 partitions) and TOPIC.dlq, then publishes RATE messages in a second until SIGTERM:
+//     payloads 0, 1, 2, …, with a message-id, or `numbered` by a producer session of CONFIG's database. Every tenth
+//     of 50 bursts in a second is published twice. Prints "ready", and at the end {"records": …, "distinct": …}.
 //   failover consume CONFIG TOPIC SCHEMA MODE FOLDER [blind | trusting]
-//     a consumer in MODE (transactional, by_offset, numbered, leased, rerun). Its effect is a row of SCHEMA.effect in the transaction; in the
-//     leased modes a line in a file of FOLDER, written before the handler returns. The known-bad builds: `blind` sees no other history
-//     of the database, and no watermark that is behind; `trusting` runs what is in doubt as if it never had.
+//     a consumer in MODE (transactional, sequence, numbered, leased, rerun). Its effect is a row of SCHEMA.effect in
+//     the transaction. In the leased modes it is a line in a file of FOLDER, written before the handler returns. The
+//     known-bad builds: `blind` ignores another history of the database, and a lower watermark; `trusting` runs
+//     messages in doubt as if they were new.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -36,8 +37,8 @@ using namespace std::chrono_literals;
 
 std::atomic<bool> stop{false};
 
-/// The fence's history is replaced by the one that the database has when it is shown, so that none is ever refused for it.
-Fence shown(Fence fence, Store& store) {
+/// Replaces the fence's history with the database's current one, so that no fence is rejected because of it.
+Fence shown(Fence fence, InboxStore& store) {
   fence.history = store.history();
   return fence;
 }

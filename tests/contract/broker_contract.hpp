@@ -1,5 +1,6 @@
 #pragma once
-// The suite's fixture. Its tests are in the files broker_*_test.cpp; broker_test.cpp says on what they run.
+// The suite's fixture. Its tests are in the files broker_*_test.cpp. broker_test.cpp lists the brokers that they run
+// on.
 
 #include <gmock/gmock.h>
 

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 class MemoryFixture final : public BrokerFixture {
  public:
-  // One cluster, seen through a broker of each group.
+  // One cluster, with a broker for each group.
   class InGroup final : public Broker {
    public:
     InGroup(std::shared_ptr<testing::MemoryBroker> cluster, std::string group)
@@ -88,7 +88,7 @@ class KafkaFixture final : public BrokerFixture {
     kafka::create_topic(settings_, {name, partitions, 1, {}});
   }
   bool delete_topic(const std::string& name) override { return kafka::delete_topic(settings_, name); }
-  // The scratch broker creates no topic by itself.
+  // The scratch broker creates no topic automatically.
   std::string refused_topic() override { return fresh_name("missing"); }
 
  private:
@@ -109,7 +109,7 @@ Reader::Reader(Broker& broker, const std::vector<std::string>& topics) : consume
 }
 
 Reader::~Reader() {
-  when_revoked = nullptr;  // what it refers to may be gone
+  when_revoked = nullptr;  // it may refer to objects that no longer exist
   consumer->close();
 }
 

@@ -1,4 +1,4 @@
-// The contract of the Broker port: members come and go.
+// The contract of the port Broker: members join and leave.
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Members are polled in turn by one thread, as a real one polls while the other does.
+// One thread polls both members in turn, because a real member polls while the other one does.
 bool both_until(Reader& a, Reader& b, const std::function<bool()>& condition) {
   const auto end = std::chrono::steady_clock::now() + 40s;
   while (!condition()) {
@@ -55,8 +55,8 @@ TEST_P(BrokerContract, a_member_may_commit_while_its_partitions_are_taken_away) 
   EXPECT_EQ(second.read.size(), 1u) << "what the first had committed does not come again";
 }
 
-// Hazard: skipped-offsets, repeated-offsets: whatever rebalances do, the records of an ownership come in order and without gaps, from where the
-// group's offset was.
+// Hazard: skipped-offsets, repeated-offsets: the records of an ownership come in order and without gaps over any
+// rebalances, from the group's offset.
 TEST_P(BrokerContract, records_come_in_order_and_without_gaps_over_rebalances) {
   const auto topic = new_topic(2);
   constexpr int records = 400;

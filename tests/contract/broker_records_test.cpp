@@ -1,4 +1,5 @@
-// The contract of the Broker port: what a record carries, what a producer promises, what is told of a topic.
+// The contract of the port Broker: the contents of a record, the guarantees of a producer, and the description of a
+// topic.
 
 #include <algorithm>
 #include <future>
@@ -34,7 +35,7 @@ TEST_P(BrokerContract, a_topic_that_was_missing_takes_records_as_soon_as_it_is_t
   const auto topic = fresh_name("late");
   const OwnedMessage record = text(topic, 0, "x");
   const auto sender = broker->open_sender();
-  // Both wait for the topic for a while, and then remember that there is none.
+  // Both wait for the topic for a while, and then cache that it does not exist.
   auto refused = std::async(std::launch::async, [&] { return sender->send({&record, 1}).at(0); });
   EXPECT_THROW(producer().send(record), BrokerError);
   EXPECT_EQ(refused.get().kind, BrokerSender::Fate::Kind::refused);
@@ -86,7 +87,7 @@ TEST_P(BrokerContract, keeps_headers_in_order_repeated_null_and_binary) {
 
 TEST_P(BrokerContract, carries_a_record_of_nearly_a_megabyte) {
   const auto topic = new_topic(1);
-  const std::string large(1'000'000, 'z');  // with its frame still below the usual message.max.bytes, 1 MiB
+  const std::string large(1'000'000, 'z');  // with its frame still below the usual message.max.bytes of 1 MiB
   producer().send(text(topic, 0, large));
   producer().send(text(topic, 0, "small"));
   Reader reader(*broker, {topic});

@@ -1,4 +1,4 @@
-// The contract of the Broker port: many records at once, each until the broker has it or never will.
+// The contract of the port Broker: many records at once, each until the broker accepts it or refuses it permanently.
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-// The contract of the Broker port: the memory twin, librdkafka's mock broker and Apache Kafka must all keep it.
+// The contract of the port Broker. The memory twin, librdkafka's mock broker and Apache Kafka must all keep it.
 
 #include <thread>
 
@@ -127,7 +127,7 @@ TEST_P(BrokerContract, says_how_far_it_has_read_once_it_is_at_the_end) {
   EXPECT_EQ(reader.read.size(), 5U) << "said behind the records, not before them";
 }
 
-/// Its partitions may stay assigned; the group's offsets go with it.
+/// Its partitions may stay assigned; the group's offsets are deleted with it.
 TEST_P(BrokerContract, tells_of_a_topic_that_is_deleted_and_of_another_one_of_its_name) {
   const auto topic = new_topic(1);
   const auto other = new_topic(1);
@@ -145,7 +145,7 @@ TEST_P(BrokerContract, tells_of_a_topic_that_is_deleted_and_of_another_one_of_it
   EXPECT_EQ(reader.topic_changes.back(), std::pair(topic, true));
   const TopicPartition at{topic, 0};
   EXPECT_EQ(reader.consumer->committed({&at, 1}, 10s).front(), std::nullopt);
-  const auto fresh = world->broker(group)->open_producer();  // the old one may remember that there was no such topic
+  const auto fresh = world->broker(group)->open_producer();  // the old one may have cached that there was no such topic
   for (int i = 0; i < 3; ++i) fresh->send(text(topic, 0, "new"));
   ASSERT_TRUE(reader.until_read(10));
   EXPECT_EQ(reader.read.back().offset, 2);
@@ -196,7 +196,7 @@ TEST_P(BrokerContract, a_record_that_comes_ends_a_waiting_poll) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, 10s);
 }
 
-// Hazard: paused-partition: backpressure is leaving records where they are.
+// Hazard: paused-partition: backpressure means that records stay where they are.
 TEST_P(BrokerContract, a_partition_that_is_left_alone_holds_up_no_other) {
   const auto topic = new_topic(2);
   produce(topic, 0, 200);

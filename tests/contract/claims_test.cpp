@@ -1,4 +1,4 @@
-// What every store promises of claims (ports/claims.hpp).
+// The contract of claims for every store (ports/claims.hpp).
 
 #include <gmock/gmock.h>
 
@@ -25,7 +25,7 @@ class ClaimsContract : public InboxContract {
   [[nodiscard]] ClaimScope by(const std::string& owner, std::chrono::milliseconds lease = 60s) const {
     return {.handler = handler_, .fence = fence_, .owner = MessageId::from(owner), .lease = lease};
   }
-  /// A letter for each: c(laimed), d(one), m(ismatch), r(unning), p(arked), e(qual to an earlier one).
+  /// A letter for each: c(laimed), d(one), m(ismatch), r(unning), p(arked), e(qual to an earlier entry).
   std::string claim_entries(const ClaimScope& scope, const std::vector<InboxEntry>& entries) {
     last_ = claims_->claim(scope, entries);
     std::string letters;
@@ -43,7 +43,7 @@ class ClaimsContract : public InboxContract {
     return claims_->end(handler_, MessageId::from(owner), ends);
   }
   bool done(const std::string& id) { return store().find(handler_, MessageId::from(id)).has_value(); }
-  /// What is claimed so is unknown at once.
+  /// Such claims are in doubt at once.
   std::string claim_and_vanish(const std::string& owner, const std::vector<std::string>& ids) {
     const std::string letters = claim(by(owner, 1ms), ids);
     EXPECT_TRUE(eventually(
@@ -57,7 +57,7 @@ class ClaimsContract : public InboxContract {
 
 INSTANTIATE_TEST_SUITE_P(Claims, ClaimsContract, all_inbox_kinds(), kind_name);
 
-/// Only of what has begun nobody knows what became of it.
+/// Only messages whose handlers have begun are in doubt.
 TEST_P(ClaimsContract, what_had_not_begun_when_its_lease_ended_is_not_in_doubt) {
   ClaimScope dying = by("dying", 1ms);
   dying.begins = false;

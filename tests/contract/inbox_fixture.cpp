@@ -34,7 +34,7 @@ class MemoryFixture final : public InboxFixture {
   turnstile::testing::MemoryInbox inbox_;
 };
 
-/// Its store has the rights of migrations/roles.sql and no more: what the contract asks for, they must suffice for.
+/// Its store has only the rights of migrations/roles.sql, which must be enough for the contract.
 class PostgresFixture final : public InboxFixture {
  public:
   explicit PostgresFixture(int partitions = 1)

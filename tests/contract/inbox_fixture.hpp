@@ -1,5 +1,5 @@
 #pragma once
-// The two inboxes, seen alike: what the suite may do besides calling the port.
+// A common view of the two inboxes: what the suite needs besides the port.
 
 #include <gtest/gtest.h>
 
@@ -16,26 +16,26 @@ namespace turnstile::test {
 class InboxFixture {
  public:
   virtual ~InboxFixture() = default;
-  virtual Store& store() = 0;
-  /// The first arguments of the committed statements kEffect, in the order of commits.
+  virtual InboxStore& store() = 0;
+  /// The first arguments of the committed statements kEffect, in the order of the commits.
   virtual std::vector<std::string> effects() = 0;
-  /// The next commit is carried out (or not), and its answer is lost.
+  /// The next commit is carried out or not, and its answer is lost.
   virtual void lose_next_commit(bool carried_out) = 0;
-  /// Nothing answers from here on, until `back`.
+  /// Nothing answers from here on, until come_back().
   virtual void go_away() = 0;
   virtual void come_back() = 0;
-  /// As if so much time had passed since the last heartbeat of all producers, and since they expired.
+  /// Simulates that this time has passed since the last heartbeat of all producers, and since they expired.
   virtual void age_producers(std::chrono::milliseconds by) = 0;
 
   static constexpr const char* kEffect = "INSERT INTO effect (what) VALUES ($1)";
-  /// Refused by both with 42P01.
+  /// Both refuse it with 42P01.
   static constexpr const char* kRefused = "INSERT INTO no_such_table (what) VALUES ($1)";
 };
 
-/// A world in memory, and one in PostgreSQL; null when the environment has no PostgreSQL.
+/// A fixture in memory, and one in PostgreSQL; null without PostgreSQL.
 std::unique_ptr<InboxFixture> make_memory_world();
 std::unique_ptr<InboxFixture> make_postgres_world();
-/// The same with an inbox of hash partitions.
+/// As make_postgres_world(), with an inbox of hash partitions.
 std::unique_ptr<InboxFixture> make_partitioned_world();
 
 struct InboxKind {
@@ -43,11 +43,11 @@ struct InboxKind {
   std::unique_ptr<InboxFixture> (*make)();
 };
 inline void PrintTo(const InboxKind& kind, std::ostream* out) { *out << kind.name; }
-/// Both, by their names.
+/// Both kinds, with their names.
 inline auto inbox_kinds() {
   return testing::Values(InboxKind{"memory", make_memory_world}, InboxKind{"postgres", make_postgres_world});
 }
-/// And PostgreSQL's again, with an inbox of hash partitions.
+/// Both kinds, and PostgreSQL again with an inbox of hash partitions.
 inline auto all_inbox_kinds() {
   return testing::Values(InboxKind{"memory", make_memory_world}, InboxKind{"postgres", make_postgres_world},
                          InboxKind{"postgres_in_partitions", make_partitioned_world});
@@ -57,16 +57,17 @@ inline std::string kind_name(const testing::TestParamInfo<InboxKind>& kind) { re
 class InboxContract : public testing::TestWithParam<InboxKind> {
  protected:
   void SetUp() override;
-  Store& store() { return world_->store(); }
-  /// A fence of a partition that nobody else has claimed.
+  InboxStore& store() { return world_->store(); }
+  /// A fence of a partition that no other owner has claimed.
   Fence claim(std::int32_t partition = 0, const std::string& topic = "payments");
   [[nodiscard]] InboxScope scope(const Fence& fence) const {
     return {handler_, fence, std::chrono::seconds(5), std::chrono::seconds(30)};
   }
-  /// Opens a transaction in `session` and says what was admitted, a letter each: f(resh), d(uplicate), m(ismatch), o(utside), n(o session).
+  /// Opens a transaction in `session`, and returns a letter for each admission: f(resh), d(uplicate), m(ismatch),
+  /// o(utside), n(o session).
   std::string admit(InboxSession& session, const std::vector<std::string>& ids);
   std::string admit(InboxSession& session, const InboxScope& scope, const std::vector<InboxEntry>& entries);
-  /// A whole transaction with one effect for each fresh id, named like it.
+  /// A whole transaction with an effect for each fresh id, named after the id.
   std::string once(const std::vector<std::string>& ids);
   static std::vector<InboxEntry> entries(const std::vector<std::string>& ids);
 

@@ -1,4 +1,4 @@
-// What every inbox promises beside the batches: handlers, claims, watermarks, dead letters.
+// The contract of every inbox besides the batches: handlers, claims, watermarks, dead letters.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -205,7 +205,7 @@ TEST_P(InboxStoreContract, a_watermark_moves_beside_an_open_batch) {  // hazard:
   EXPECT_EQ(watermark(), 1);
 }
 
-/// A replica that lagged was promoted, or a backup restored.
+/// A lagging replica was promoted, or a backup was restored.
 TEST_P(InboxStoreContract, a_store_that_has_less_than_was_known_says_so_and_is_left_alone) {
   const auto say = [&](const Fence& fence, std::optional<Offset> known) {
     const WatermarkUpdate update{fence, 200, known};
@@ -263,18 +263,18 @@ TEST_P(InboxStoreContract, a_claim_says_how_far_handlers_have_come_that_number_i
 }
 
 TEST_P(InboxStoreContract, a_dead_message_is_kept_once) {
-  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, kLast), IsEmpty());
-  EXPECT_TRUE(store().dead_letters().record_dead(dead(7)));
-  EXPECT_FALSE(store().dead_letters().record_dead(dead(7)));
-  EXPECT_TRUE(store().dead_letters().record_dead(dead(9)));
-  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, kLast), ElementsAre(7, 9));
-  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 7, kLast), ElementsAre(7, 9));
-  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 8, kLast), ElementsAre(9));
-  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, 7), ElementsAre(7));
-  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 8, 8), IsEmpty());
-  EXPECT_THAT(store().dead_letters().dead_between(store().register_handler("another"), fence_, 0, kLast), IsEmpty());
-  watermark(1);  // another partition's fence
-  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, kLast), IsEmpty());
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), IsEmpty());
+  EXPECT_TRUE(store().record_dead(dead(7)));
+  EXPECT_FALSE(store().record_dead(dead(7)));
+  EXPECT_TRUE(store().record_dead(dead(9)));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), ElementsAre(7, 9));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 7, kLast), ElementsAre(7, 9));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 8, kLast), ElementsAre(9));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, 7), ElementsAre(7));
+  EXPECT_THAT(store().dead_between(handler_, fence_, 8, 8), IsEmpty());
+  EXPECT_THAT(store().dead_between(store().register_handler("another"), fence_, 0, kLast), IsEmpty());
+  watermark(1);  // the fence of another partition
+  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), IsEmpty());
 }
 
 TEST_P(InboxStoreContract, the_dead_of_one_reason_are_found) {
@@ -314,10 +314,10 @@ TEST_P(InboxStoreContract, a_dead_message_may_hold_anything) {
   EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 8, kLast), ElementsAre(8));
 }
 
-/// The timestamp comes from the producer, and a dead letter that is refused stops its partition.
+/// The producer sets the timestamp, and a refused dead letter would stop its partition.
 TEST_P(InboxStoreContract, a_dead_message_may_have_any_timestamp) {
   constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
-  constexpr std::int64_t kFirst = -210'866'803'200'000, kExact = std::int64_t{1} << 53;  // of PostgreSQL
+  constexpr std::int64_t kFirst = -210'866'803'200'000, kExact = std::int64_t{1} << 53;  // the limits of PostgreSQL
   std::set<Offset> all;
   for (const std::int64_t ms :
        {kMost, std::numeric_limits<std::int64_t>::min(), kMost / 1'000, kMost / 1'000 + 1, std::int64_t{-1}, kFirst,

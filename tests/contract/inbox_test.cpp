@@ -1,4 +1,4 @@
-// What every inbox promises to a batch's transaction (ports/inbox.hpp).
+// The contract of every inbox for a batch's transaction (ports/inbox.hpp).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -191,7 +191,7 @@ TEST_P(InboxContract, a_deferred_error_comes_up_in_another_messages_statement) {
     return 99;
   };
   EXPECT_EQ(index_of([&] { session->transaction().exec(kEffect, "b"); }), 0U);
-  // The handler of the second message swallowed it: the commit still knows whose it was.
+  // The handler of the second message ignored the error: the commit still knows its message.
   EXPECT_EQ(index_of([&] { session->commit(); }), 0U);
   EXPECT_THAT(world_->effects(), IsEmpty());
 }
@@ -290,7 +290,7 @@ TEST_P(InboxContract, a_stale_epoch_is_fenced) {  // hazard: stale-snapshot
   EXPECT_THROW(admit(*session, scope(old), {}), Fenced);
   EXPECT_THROW(session->commit(), Error);
   EXPECT_EQ(once({"a"}), "f");
-  // All duplicates is not the same as fenced.
+  // A batch of duplicates is not fenced.
   EXPECT_EQ(once({"a"}), "d");
 }
 

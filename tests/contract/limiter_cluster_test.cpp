@@ -1,4 +1,4 @@
-// What a limit that holds over all processes promises, for each backend that is cluster-wide. A Limiters object is a process.
+// The contract of a limit over all processes, for each cluster-wide backend. A Limiters object stands for a process.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ std::vector<LimiterBackend> cluster_wide() {
   return wide;
 }
 
-// A broker tells its clients an address of its own, which leads round any cable.
+// A broker tells its clients its own address, which bypasses any proxy.
 constexpr const char* kNoCable = "cannot cut one process off from a broker; the same log in memory can";
 
 class LimiterCluster : public ::testing::TestWithParam<LimiterBackend> {
@@ -33,7 +33,7 @@ class LimiterCluster : public ::testing::TestWithParam<LimiterBackend> {
     if (const auto why = GetParam().missing()) GTEST_SKIP() << *why;
     world_ = GetParam().make();
   }
-  /// Another process, as it sees the limiter.
+  /// The limiter as another process sees it.
   std::shared_ptr<Limiter> join(std::int64_t limit) { return world_->join()->open("psp", limit); }
   bool gets_nothing(const std::shared_ptr<Limiter>& limiter) { return !acquire(limiter, world_->settles_in()); }
   static bool is_lost(const Permit& permit) { return permit.lost().stop_requested(); }
@@ -85,8 +85,8 @@ TEST_P(LimiterCluster, a_process_that_ends_gives_back_at_once) {
   EXPECT_LT(steady_clock::now() - begin, world_->lease() / 2);
 }
 
-// The permits of the dead come back, at the lease's end and not before; the dead one, who only seemed so, has been told before
-// anybody else has its permit.
+// The permits of a dead process return at the end of its lease, and not before. If the process only seemed dead, its
+// `lost` is set before another process has its permit.
 TEST_P(LimiterCluster, permits_of_who_is_cut_off_come_back_with_the_lease_and_not_before) {
   const auto limiters = world_->join_by_a_cable();
   if (!limiters) GTEST_SKIP() << kNoCable;
@@ -99,7 +99,7 @@ TEST_P(LimiterCluster, permits_of_who_is_cut_off_come_back_with_the_lease_and_no
   const Permit next = acquire(other, 4 * world_->lease());
   ASSERT_TRUE(next);
   EXPECT_TRUE(is_lost(permit)) << "two run, and the first was not told";
-  // Its last renewal was a quarter of the lease ago, or less.
+  // Its last renewal was at most a quarter of the lease ago.
   EXPECT_GE(steady_clock::now() - cut_at, world_->lease() * 3 / 4 - 100ms);
   EXPECT_LT(steady_clock::now() - cut_at, 2 * world_->lease());
   EXPECT_EQ(one->state().in_use, 0) << "what is lost is not held";
@@ -183,7 +183,7 @@ TEST_P(LimiterCluster, a_limit_of_nothing_pauses_and_a_raised_one_lets_more_run)
   EXPECT_EQ(one->state().in_use, 6);
 }
 
-/// Threads that take a permit, run, and give it back, until they are told to end.
+/// Threads that take a permit, run, and release it, until they are stopped.
 class Crew {
  public:
   Crew(std::vector<std::shared_ptr<Limiter>> processes, int threads_each) : served_(processes.size()) {

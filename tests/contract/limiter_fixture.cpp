@@ -38,7 +38,7 @@ class PostgresFixture final : public LimiterFixture {
   }
   void cut(bool off) override {
     proxy_->stall(off);
-    if (!off) proxy_->cut(false);  // what waited in the cable is gone
+    if (!off) proxy_->cut(false);  // data in the proxy is lost
   }
   void set_limit(const std::string& name, std::int64_t limit) override {
     postgres::set_limit(schema_.settings(), name, limit);

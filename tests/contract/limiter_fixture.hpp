@@ -1,5 +1,6 @@
 #pragma once
-// Where the suites of the Limiter port run. A backend adds a row to limiter_backends() and writes no tests.
+// The backends for the suites of the port Limiter. A new backend adds a row to limiter_backends(), and needs no tests
+// of its own.
 
 #include <chrono>
 #include <functional>
@@ -13,28 +14,28 @@
 
 namespace turnstile::test {
 
-/// What the processes of one cluster share: a database, say. A Limiters object stands for a process.
+/// The common resource of a cluster's processes, for example a database. A Limiters object stands for a process.
 class LimiterFixture {
  public:
   virtual ~LimiterFixture() = default;
   virtual std::shared_ptr<Limiters> join() = 0;
-  /// What is not there after this time was not granted.
+  /// A permit that does not arrive within this time was not granted.
   [[nodiscard]] virtual std::chrono::milliseconds settles_in() const = 0;
 
-  // --- where the limit holds over all that join ---
+  // --- for limits over all processes ---
   [[nodiscard]] virtual std::chrono::milliseconds lease() const { return {}; }
-  /// A process that can be cut off: from then on nothing reaches it and nothing leaves it, without a word, as if its host had
-  /// vanished, until it is mended.
+  /// A process that can be disconnected: from then on nothing reaches it and nothing leaves it, as if its host had
+  /// vanished, until it is reconnected.
   virtual std::shared_ptr<Limiters> join_by_a_cable() { return nullptr; }
   virtual void cut(bool /*off*/) {}
-  /// As an operator does.
+  /// Sets the limit as an operator does.
   virtual void set_limit(const std::string& /*name*/, std::int64_t /*limit*/) {}
 };
 
 struct LimiterBackend {
   const char* name;
   bool cluster_wide;
-  /// Why it cannot run here; nothing when it can.
+  /// Why it cannot run here. Absent: it can.
   std::optional<std::string> (*missing)();
   std::unique_ptr<LimiterFixture> (*make)();
 };
@@ -42,7 +43,7 @@ inline void PrintTo(const LimiterBackend& backend, std::ostream* out) { *out << 
 
 std::span<const LimiterBackend> limiter_backends();
 
-/// Waits for it in line, as a program would; empty when none came within `patience`.
+/// Waits for a permit in line, as a program would. Empty if there was none within `patience`.
 Permit acquire(const std::shared_ptr<Limiter>& limiter, std::chrono::milliseconds patience = std::chrono::seconds(20));
 
 /// Counts calls, and lets a test wait for them.
@@ -54,7 +55,7 @@ class Calls {
 
  private:
   struct State;
-  std::shared_ptr<State> state_ = make();  ///< shared: the limiter may call after the test has gone on
+  std::shared_ptr<State> state_ = make();  ///< shared, because the limiter may call after the test has continued
   static std::shared_ptr<State> make();
 };
 

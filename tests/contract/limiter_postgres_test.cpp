@@ -1,5 +1,5 @@
-// What only the PostgreSQL limiters do: a database that goes away and comes back, answers that are lost, what operators and roles
-// with few rights may, and limits that are lowered while many ask.
+// Properties of the PostgreSQL limiters only: outages of the database, lost answers, the rights of operators and of
+// roles with few rights, and limits that are lowered under load.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ class LimiterPostgres : public ::testing::Test {
   }
   Sql& sql() { return schema_->sql(); }
   std::string rows_held() { return sql().one("SELECT count(*) FROM permit WHERE holder IS NOT NULL"); }
-  /// How many of the lines hold the text.
+  /// How many of the lines contain the text.
   long said(const std::string& text) {
     const auto lines = lines_->last_formatted();
     return std::count_if(lines.begin(), lines.end(), [&](const auto& line) { return line.find(text) != line.npos; });
@@ -72,7 +72,7 @@ TEST_F(LimiterPostgres, a_short_absence_costs_nothing_that_is_held) {
   const auto limiter = join_by_a_cable(1);
   const Permit held = acquire(limiter);
   ASSERT_TRUE(held);
-  proxy_->cut(false);  // all connections are lost, new ones are let in
+  proxy_->cut(false);  // all connections are lost, and new ones are accepted
   EXPECT_FALSE(eventually([&] { return held.lost().stop_requested(); }, 2 * 2s)) << "two leases long";
   EXPECT_EQ(rows_held(), "1");
 }
@@ -87,7 +87,7 @@ TEST_F(LimiterPostgres, it_may_be_opened_while_the_database_is_away) {
   EXPECT_TRUE(acquire(other));
 }
 
-// Hazard: late-grant: the row is ours, and we were never told.
+// Hazard: late-grant: the row belongs to this process, which never learned it.
 TEST_F(LimiterPostgres, a_grant_whose_answer_was_lost_comes_back_before_its_lease) {
   const auto limiter = join_by_a_cable(1);
   { ASSERT_TRUE(acquire(limiter)); }
@@ -167,7 +167,7 @@ TEST_F(LimiterPostgres, the_role_with_the_least_rights_can_use_limits_and_not_se
   auto app = schema_->settings();
   app.url = Secret(with_parameter(with_parameter(schema_->url(), "user", role), "password", "app"));
   {
-    // Without any right, the line says what to run; and what it says is enough.
+    // Without any right, the log line names the statements to run, and they are enough.
     const auto limiter = join(1, app);
     ASSERT_TRUE(eventually([&] { return said("as the owner of the schema run: GRANT") == 1; }));
     for (const auto& line : lines_->last_formatted()) {
@@ -176,7 +176,7 @@ TEST_F(LimiterPostgres, the_role_with_the_least_rights_can_use_limits_and_not_se
     Permit one = acquire(limiter);
     EXPECT_TRUE(one);
     const auto other = join(1, app);
-    EXPECT_FALSE(acquire(other, 300ms));  // waits, and says so
+    EXPECT_FALSE(acquire(other, 300ms));  // it waits, and records its wait
     EXPECT_TRUE(eventually([&] { return sql().one("SELECT count(*) FROM permit_wait") == "1"; }));
     one.give_back();
     EXPECT_TRUE(acquire(other));
@@ -187,8 +187,8 @@ TEST_F(LimiterPostgres, the_role_with_the_least_rights_can_use_limits_and_not_se
   sql().exec("DROP ROLE " + role);
 }
 
-/// A process that only takes and gives back, as fast as it can, with the statements themselves. Every third dies with all that it
-/// holds, again and again.
+/// A process that only takes and releases as fast as possible, with the statements themselves. Every third process dies
+/// again and again with all its permits.
 void take_and_give(const std::string& url, const std::string& schema, int number, const std::stop_token& stop,
                    std::atomic<int>& taken) {
   Sql sql(url);
@@ -209,9 +209,9 @@ void take_and_give(const std::string& url, const std::string& schema, int number
   }
 }
 
-// The heart of it, at its own level: whatever the rows look like and however many ask at once, one that is granted has room. The
-// witness is the database: when a statement has granted, all that is held is counted under a lock that one grant at a time
-// passes, and the limit cannot change before its transaction ends.
+// The central property, tested with the statements alone: for any rows and any number of concurrent requests, a granted
+// permit has room. The database is the witness: after a grant, a statement counts all held permits under a lock that
+// only one grant at a time can have. The limit cannot change before its transaction ends.
 TEST_F(LimiterPostgres, a_grant_never_goes_above_the_limit_although_it_is_changed_under_many_who_ask) {
   sql().exec("INSERT INTO limiter (name, configured) VALUES ('psp', 8)");
   sql().exec("CREATE TABLE excess (held bigint, most bigint)");

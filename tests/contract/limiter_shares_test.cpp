@@ -1,4 +1,4 @@
-// How processes divide a limit in PostgreSQL: max-min fair shares, and turns for what cannot be divided.
+// How processes divide a limit in PostgreSQL: max-min fair shares, and turns for a remainder that cannot be divided.
 
 #include "adapters/postgres/src/limits/limiter_shares.hpp"
 
@@ -31,7 +31,7 @@ LimiterMember waits(std::int64_t waiting, std::chrono::microseconds waited_for =
   return member;
 }
 
-/// The share of each, as each of them computes it.
+/// The share of each process, as each of them computes it.
 std::vector<std::int64_t> shares(std::int64_t limit, Members members) {
   std::vector<std::int64_t> all;
   for (auto& member : members) {
@@ -86,7 +86,7 @@ TEST(LimiterShares, whatever_they_want_all_that_is_wanted_is_given_and_no_more) 
     for (std::size_t i = 0; i < count; ++i) {
       LimiterMember member = holds(*rc::gen::inRange<std::int64_t>(0, 12), *rc::gen::inRange<std::int64_t>(1, 30),
                                    std::chrono::milliseconds(*rc::gen::inRange(0, 200)));
-      // Different times, since with equal ones the order in which each has read them would decide.
+      // Different times, because with equal times the order in which each has read them would decide.
       member.waited_for = std::chrono::milliseconds(*rc::gen::inRange(0, 20) * 10 + static_cast<int>(i));
       member.held_for += std::chrono::microseconds(i);
       members.push_back(member);
@@ -97,7 +97,7 @@ TEST(LimiterShares, whatever_they_want_all_that_is_wanted_is_given_and_no_more) 
       const auto wants = members[i].held + members[i].waiting;
       wanted += wants;
       useful += std::min(all[i], wants);
-      for (std::size_t j = 0; j < count; ++j) {  // nobody lacks what another has more than one permit more of
+      for (std::size_t j = 0; j < count; ++j) {  // no process lacks a permit while another one has two more than it
         if (all[i] < wants) RC_ASSERT(std::min(all[j], members[j].held + members[j].waiting) <= all[i] + 1);
       }
     }

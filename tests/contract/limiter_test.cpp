@@ -1,5 +1,5 @@
-// What every implementation of the Limiter port must do (limiter_fixture.cpp has the list). What a limit promises over several
-// processes: limiter_cluster_test.cpp.
+// The contract of every implementation of the port Limiter (limiter_fixture.cpp lists them). For limits over several
+// processes see limiter_cluster_test.cpp.
 
 #include "turnstile/ports/limiter.hpp"
 
@@ -24,7 +24,7 @@ class LimiterContract : public ::testing::TestWithParam<LimiterBackend> {
     world_ = GetParam().make();
     limiters_ = world_->join();
   }
-  /// Nobody gets one, however long he tries.
+  /// No caller gets a permit, however long it tries.
   bool is_used_up(const std::shared_ptr<Limiter>& limiter) {
     return !eventually([&] { return static_cast<bool>(limiter->try_acquire()); }, world_->settles_in());
   }
@@ -59,7 +59,7 @@ TEST_P(LimiterContract, a_permit_comes_back_when_it_is_given_back_or_ends_its_li
   Permit permit = acquire(limiter);
   permit.give_back();
   EXPECT_FALSE(permit);
-  permit.give_back();  // twice is once
+  permit.give_back();  // a second call does nothing
   EXPECT_EQ(limiter->state().in_use, 0);
   { const Permit scoped = acquire(limiter); }
   EXPECT_EQ(limiter->state().in_use, 0);
@@ -72,7 +72,7 @@ TEST_P(LimiterContract, a_moved_permit_is_given_back_once) {
   Permit second = std::move(first);
   EXPECT_TRUE(second);
   EXPECT_EQ(limiter->state().in_use, 1);
-  second = acquire(limiter);  // the one it held goes back
+  second = acquire(limiter);  // the held permit is released
   EXPECT_EQ(limiter->state().in_use, 1);
   second = Permit();
   EXPECT_EQ(limiter->state().in_use, 0);
@@ -140,7 +140,7 @@ TEST_P(LimiterContract, who_waits_is_woken_when_a_permit_comes_back_and_not_befo
   EXPECT_TRUE(calls.wait_for(1));
 }
 
-/// Numbers in the order in which they came. Thread-safe.
+/// Numbers in the order of arrival. Thread-safe.
 class Order {
  public:
   void add(int number) {
@@ -161,7 +161,7 @@ class Order {
   std::vector<int> order_;
 };
 
-// A waiter that takes its permit while it is woken, as an engine would.
+// A waiter that takes its permit when it is woken, as an engine would.
 class Taker {
  public:
   Taker(std::shared_ptr<Limiter> limiter, Order& order, int number)
@@ -199,7 +199,8 @@ TEST_P(LimiterContract, waiters_are_served_in_the_order_in_which_they_asked) {
   EXPECT_EQ(limiter->state().most_in_use, 1);
 }
 
-// Hazard: late-grant within one process: the one who is woken first wants nothing any more, and those behind it must not sleep on.
+// Hazard: late-grant within one process: the waiter that is woken first no longer needs a permit. The waiters behind it
+// must not stay asleep.
 TEST_P(LimiterContract, a_waiter_that_has_lost_its_interest_holds_up_nobody) {
   const auto limiter = limiters_->open("psp", 1);
   Permit permit = acquire(limiter);
@@ -218,7 +219,7 @@ TEST_P(LimiterContract, a_permit_may_be_given_back_on_another_thread) {
   EXPECT_TRUE(acquire(limiter));
 }
 
-// Every thread runs its share under a permit; the limit is counted from outside, by the handlers themselves.
+// Every thread runs its share under a permit. The handlers themselves count how many run at once.
 TEST_P(LimiterContract, under_load_the_limit_holds_and_nobody_sleeps_for_ever) {
   constexpr int limit = 3, threads = 8, rounds = 2'000;
   const auto limiter = limiters_->open("psp", limit);
@@ -235,7 +236,7 @@ TEST_P(LimiterContract, under_load_the_limit_holds_and_nobody_sleeps_for_ever) {
       const int now = ++running;
       for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
       }
-      std::this_thread::yield();  // so that others come to ask while the permits are out
+      std::this_thread::yield();  // so that others request permits while all are in use
       --running;
       --rounds_left;
     }

@@ -1,4 +1,4 @@
-// The contract of the inbox without Kafka (turnstile/inbox.hpp), on every store.
+// The contract of the inbox without Kafka (turnstile/inbox.hpp), for every store.
 
 #include <gmock/gmock.h>
 
@@ -33,7 +33,7 @@ class OnceContract : public InboxContract {
     if (world_) inbox_.emplace(std::shared_ptr<Store>(&store(), [](Store*) {}));
   }
   Inbox& inbox() { return *inbox_; }
-  /// An effect named so, answered with `response`.
+  /// An effect with this name, which replies with `response`.
   static Inbox::Effect effect(const std::string& name, const std::string& response) {
     return [=](Context& ctx) {
       ctx.tx().exec(InboxFixture::kEffect, name);
@@ -225,7 +225,7 @@ TEST_P(OnceContract, what_is_published_goes_with_the_effect) {
   EXPECT_THAT(outbox->waiting(outbox->keep_shards("relay", 30s), 10), SizeIs(1));
 }
 
-// --- in somebody's transaction ---
+// --- in the caller's transaction ---
 
 TEST_P(OnceContract, within_a_transaction_its_owner_decides) {
   for (const bool committed : {false, true}) {

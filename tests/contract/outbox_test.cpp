@@ -1,4 +1,4 @@
-// The contract of the outbox: who has which shards, what waits in them, what becomes of it.
+// The contract of the outbox: the owners of shards, the waiting messages, and their results.
 
 #include <gmock/gmock.h>
 
@@ -23,7 +23,7 @@ class OutboxContract : public InboxContract {
     InboxContract::SetUp();
     if (world_) outbox_ = store().outbox();
   }
-  /// One transaction with a message for each of these, named like its payload.
+  /// A transaction with a message for each of these, named after its payload.
   void publish(const std::vector<std::pair<std::string, std::string>>& keys_and_payloads) {
     const auto session = store().open_session();
     session->begin(scope(fence_), {});
@@ -85,7 +85,7 @@ TEST_P(OutboxContract, what_was_sent_is_gone) {
   const OutboxRecord* first[] = {&records.at(0)};
   outbox_->remove(first);
   EXPECT_THAT(payloads(waiting()), ElementsAre("2"));
-  outbox_->remove(first);  // by another relay, say
+  outbox_->remove(first);  // for example by another relay
   EXPECT_THAT(payloads(waiting()), ElementsAre("2"));
 }
 
@@ -109,7 +109,7 @@ TEST_P(OutboxContract, the_lag_grows_while_nobody_sends) {
 TEST_P(OutboxContract, a_full_shard_does_not_starve_the_others) {
   std::vector<std::pair<std::string, std::string>> many(200, {"full", "f"});
   std::set<std::string> seen;
-  // Keys enough to be in every shard.
+  // Enough keys for every shard.
   for (int i = 0; i < 200; ++i) many.emplace_back("key-" + std::to_string(i), "x");
   publish(many);
   std::set<OutboxShard> shards;

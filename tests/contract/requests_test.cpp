@@ -1,4 +1,4 @@
-// What every inbox promises of batches whose producers number them.
+// The contract of every inbox for batches of numbered requests.
 
 #include <gmock/gmock.h>
 
@@ -28,7 +28,7 @@ class RequestsContract : public InboxContract {
   static Timestamp clock() {
     return std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now());
   }
-  /// A record with this request, behind those before it.
+  /// A record with this request, after the earlier ones.
   InboxEntry record(const MessageId& producer, std::int64_t number, std::int64_t acked = 0) {
     InboxEntry entry;
     entry.id = MessageId::from(producer.text() + std::to_string(number));
@@ -41,7 +41,7 @@ class RequestsContract : public InboxContract {
     for (const std::int64_t number : numbers) records.push_back(record(shop_, number, acked));
     return records;
   }
-  /// A transaction with an effect for each fresh one, named like its number.
+  /// A transaction with an effect for each fresh request, named after its number.
   std::string handle(const std::vector<InboxEntry>& records, bool committed = true) {
     const auto session = store().open_session();
     const std::string admitted = admit(*session, numbered(), records);

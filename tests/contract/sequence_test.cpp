@@ -1,4 +1,4 @@
-// What every inbox promises of batches that are numbered by their offsets.
+// The contract of every inbox for batches that are numbered by their offsets.
 
 #include <gmock/gmock.h>
 
@@ -27,7 +27,7 @@ class SequenceContract : public InboxContract {
     for (const Offset offset : offsets) entries.emplace_back().offset = offset;
     return entries;
   }
-  /// A transaction with an effect for each fresh one, named like its offset.
+  /// A transaction with an effect for each fresh offset, named after it.
   std::string handle(const InboxScope& scope, const std::vector<Offset>& offsets, bool committed = true) {
     const auto session = store().open_session();
     const std::string admitted = admit(*session, scope, at(offsets));
@@ -96,9 +96,9 @@ TEST_P(SequenceContract, an_answer_to_commit_that_is_lost_doubles_nothing) {
   EXPECT_THAT(world_->effects(), ElementsAre("7", "8"));
 }
 
-/// The commit whose answer was lost may still be under way: whoever comes next waits for it, and sees it.
+/// The commit whose answer was lost may still be in progress. The next transaction waits for it, and sees it.
 TEST_P(SequenceContract, who_comes_next_waits_for_a_transaction_that_is_open) {
-  for (const Offset first : {Offset{0}, Offset{2}}) {  // the row is not there yet; it is
+  for (const Offset first : {Offset{0}, Offset{2}}) {  // without the row; with the row
     const auto session = store().open_session();
     EXPECT_EQ(admit(*session, numbered(), at({first, first + 1})), "ff");
     std::promise<void> started;

@@ -1,4 +1,4 @@
-// What every store promises of trials (ports/trials.hpp).
+// The contract of trials for every store (ports/trials.hpp).
 
 #include <gmock/gmock.h>
 
@@ -17,7 +17,7 @@ class TrialsContract : public InboxContract {
     InboxContract::SetUp();
     if (world_) trials_ = store().trials();
   }
-  /// Another owner, which the last one has not released.
+  /// A new owner, after an owner that has not released the partition.
   PartitionClaim next_owner(std::int32_t partition = 0) {
     const TopicPartition at{"payments", partition};
     return store().partitions().claim_partitions("group", {&at, 1}, std::chrono::seconds(5)).front();
