@@ -1,4 +1,4 @@
-// What a person gets to read who makes a mistake: each message says what was wrong, where, and what to do.
+// What a person reads who makes a mistake. Each message says what was wrong, where it was, and what to do.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::Test;
 
-/// The URL with something in the place of user:password@host:port.
+/// The URL with `authority` in the place of user:password@host:port.
 std::string url_to(const std::string& authority) {
   const std::string url = *postgres_url();
   const auto begin = url.find("://") + 3;
@@ -53,7 +53,7 @@ class BadInput : public Test {
   }
 };
 
-/// Each must be in the text.
+/// Expects each of the parts in the text.
 void expect_all(const std::string& text, const std::vector<std::string>& parts) {
   for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "lacks: " << part << "\nin: " << text;
 }

@@ -1,4 +1,5 @@
-// examples/charge_form as a process: sent twice, at once, and killed between the effect and the answer.
+// examples/charge_form as a process: forms that are sent twice, forms that are sent at the same time, and a process
+// that is killed between the effect and the answer.
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -34,7 +35,7 @@ class ChargeForm : public ::testing::Test {
     }));
     server_->exec("DROP DATABASE " + database_);
   }
-  /// In place of the one that runs. `failpoint`: where it is to be killed.
+  /// Starts a process in the place of the one that runs. `failpoint` says where it is killed.
   void start(const std::string& failpoint) {
     process_.reset();
     const std::string output = folder_.path() / ("output-" + std::to_string(++starts_));
@@ -58,7 +59,7 @@ class ChargeForm : public ::testing::Test {
   httplib::Response post(const std::string& key, const std::string& cents = "1250") {
     return send(port_, "POST", "/charge", {{"Idempotency-Key", key}}, cents, "application/json");
   }
-  /// Out of the page's hidden field.
+  /// The token from the hidden field of the page.
   std::string token() {
     const std::string page = get("/").body, before = "name=token value=";
     const auto at = page.find(before);
@@ -66,7 +67,7 @@ class ChargeForm : public ::testing::Test {
     return at == std::string::npos ? "" : page.substr(at + before.size(), 32);
   }
   std::string charges() { return get("/charges").body; }
-  /// Sends it while the process dies at the failpoint, then again to one that lives.
+  /// Sends the form while the process dies at the failpoint, then sends it again to a process that lives.
   template <class Send>
   httplib::Response over_a_death(const std::string& failpoint, const Send& once) {
     start(failpoint + ":1");

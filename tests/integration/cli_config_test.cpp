@@ -1,4 +1,4 @@
-// turnstile config: values in effect, where they come from, and a file with all of them.
+// turnstile config: the values in effect, where each of them comes from, and a file that contains all of them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 #pragma once
-// A schema of its own for each test, in the scratch PostgreSQL of ./dev test, and rows in it.
+// Each test gets a schema of its own, with rows, in the scratch PostgreSQL of ./dev test.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ inline std::string variable(const char* name) {
   return value ? value : "";
 }
 
-/// Skips without a server, as do all integration tests: ./dev test brings one.
+/// Skips the test if there is no server, as all integration tests do. ./dev test starts one.
 class CliDatabase : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -42,7 +42,7 @@ class CliDatabase : public ::testing::Test {
     ASSERT_EQ(done.code, 0) << done.err;
   }
 
-  /// In the test's schema. The first cell of the answer, if there is one.
+  /// Runs the statement in the test's schema. Returns the first cell of the answer, if there is one.
   std::string sql(const std::string& statement) {
     pqxx::connection connection(url_);
     pqxx::work work(connection);
@@ -54,7 +54,7 @@ class CliDatabase : public ::testing::Test {
     return cell;
   }
 
-  /// Handler 1 "charge" on payments[3] (slot 1), and handler 2 "mail".
+  /// Registers handler 1 "charge" on payments[3] (slot 1), and handler 2 "mail".
   void register_handlers() {
     sql("INSERT INTO handler (id, name) VALUES (1, 'charge'), (2, 'mail'); "
         "INSERT INTO fence (consumer_group, topic, partition, epoch) VALUES ('billing', 'payments', 3, 7); "

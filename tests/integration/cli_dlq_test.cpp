@@ -29,7 +29,7 @@ class CliDlq : public CliDatabase {
     register_handlers();
   }
 
-  /// A dead letter of handler charge, from payments[3]. `columns` and `values` add to it.
+  /// Adds a dead letter of handler charge, from payments[3]. `columns` and `values` add columns to the row.
   void bury(Offset offset, const std::string& payload, const std::string& reason = "failed") {
     sql("INSERT INTO dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, record_timestamp, "
         "record_key, record_payload, header_names, header_values) VALUES (1, 1, 0, " +
@@ -84,7 +84,7 @@ TEST_F(CliDlq, show_prints_the_record) {
 }
 
 TEST_F(CliDlq, show_never_sends_a_payloads_control_characters_to_the_terminal) {
-  bury(7, "'\\x1b5d303b70776e6407'");  // ESC ] 0 ; p w n d BEL: sets the window's title
+  bury(7, "'\\x1b5d303b70776e6407'");  // ESC ] 0 ; p w n d BEL sets the title of the window
   const auto show = cli_.run("dlq", "show", "1");
   EXPECT_THAT(show.out, AllOf(Not(HasSubstr("\x1b")), HasSubstr("base64: G10wO3B3bmQH")));
   const auto json = nlohmann::json::parse(cli_.run("dlq", "show", "1", "--json").out);
@@ -98,7 +98,7 @@ TEST_F(CliDlq, show_cuts_a_long_payload_unless_asked_for_all) {
   EXPECT_THAT(cli_.run("dlq", "show", "1", "--full").out, HasSubstr(std::string(100000, 'x')));
 }
 
-/// Times of rows that were changed by hand. All of the list was refused.
+/// The times are those of rows that somebody changed by hand. One such row once made the command refuse the whole list.
 TEST_F(CliDlq, an_infinite_time_does_not_hide_the_others) {
   for (int offset = 1; offset <= 5; ++offset) bury(offset, "'{}'");
   sql("UPDATE dead SET died_at = 'infinity', replayed_at = '-infinity' WHERE record_offset = 1");
@@ -159,7 +159,7 @@ class CliReplay : public CliDlq {
     sql("UPDATE fence SET topic = '" + topic_ + "'");
   }
 
-  /// Four operators replay the letter at once: how many of them have published it.
+  /// Four operators replay the letter at once. Returns how many of them have published it.
   int published_by_four(const std::string& number) {
     std::vector<std::future<Finished>> operators;
     for (int i = 0; i < 4; ++i)
@@ -208,7 +208,7 @@ TEST_F(CliReplay, a_second_time_is_refused_unless_asked_for) {
   EXPECT_EQ(kafka_.read(topic_, 2).size(), 2U);
 }
 
-/// It published the record, failed, and published it again at each try.
+/// The command once published the record, failed, and published it again at each try.
 TEST_F(CliReplay, a_role_that_cannot_mark_the_row_publishes_nothing) {
   bury(7, "'{}'");
   bury(8, "'by its place'");
@@ -236,7 +236,7 @@ TEST_F(CliReplay, operators_at_one_time_publish_one_record) {
 
 TEST_F(CliReplay, all_of_those_that_wait) {
   bury(0, "'{}'");
-  // More than replay reads at a time.
+  // More rows than replay reads at a time.
   sql("INSERT INTO dead (handler, slot, incarnation, record_offset, reason, error, attempts, header_names, header_values) "
       "SELECT 1, 1, 0, n, 'failed', 'card declined', 5, '{}', '{}' FROM generate_series(1, 249) n");
   sql("UPDATE dead SET replayed_at = now() WHERE record_offset = 0");
@@ -248,7 +248,7 @@ TEST_F(CliReplay, all_of_those_that_wait) {
   EXPECT_THAT(cli_.run("dlq", "list").out, HasSubstr("no dead letters that wait"));
 }
 
-/// A running consumer buries what was replayed while the replay is still under way.
+/// A running consumer makes new dead letters of the replayed messages while the replay is still under way.
 TEST_F(CliReplay, all_leaves_the_letters_that_its_own_replay_makes) {
   for (int offset = 0; offset < 3; ++offset) bury(offset, "'{}'");
   sql("CREATE FUNCTION die_again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
@@ -315,7 +315,7 @@ TEST_F(CliReplay, all_passes_over_what_would_die_of_the_same_again) {
   EXPECT_EQ(waiting(), "mismatch");
 }
 
-/// Published twice it would run twice, and nothing could tell.
+/// If it were published twice, it would run twice, and nothing could detect that.
 TEST_F(CliReplay, what_is_known_by_its_place_is_published_once) {
   bury(7, "'{}'");
   sql("UPDATE dead SET message_id = '" + id_of_place({{topic_, 3}, 7}, 0).text() + "'");
@@ -324,7 +324,7 @@ TEST_F(CliReplay, what_is_known_by_its_place_is_published_once) {
 }
 
 TEST_F(CliReplay, what_is_known_by_its_place_stays_marked_when_nobody_knows_whether_it_was_published) {
-  bury(7, "convert_to(repeat('x', 2000000), 'UTF8')");  // more than a broker takes
+  bury(7, "convert_to(repeat('x', 2000000), 'UTF8')");  // more than a broker accepts
   const auto replay = [&] { return cli_.run("dlq", "replay", "1"); };
   EXPECT_EQ(replay().code, 3);
   EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead"), "t") << "the inbox would tell a second one";
@@ -337,7 +337,8 @@ TEST_F(CliReplay, what_is_known_by_its_place_stays_marked_when_nobody_knows_whet
   EXPECT_EQ(replay().code, 4);
 }
 
-/// Its replay waits between the mark and the acknowledgement: one broker is too few for the topic.
+/// The replay waits between the mark and the acknowledgement, because the topic needs more brokers than the one that
+/// there is.
 TEST_F(CliReplay, what_a_killed_replay_leaves_is_shown_and_waits_for_an_operator) {
   topic_ = kafka_.create_topic(4, {{"min.insync.replicas", "2"}});
   sql("UPDATE fence SET topic = '" + topic_ + "'");
@@ -402,7 +403,7 @@ TEST_F(CliReplay, one_that_cannot_be_sent_does_not_keep_the_others_back) {
   };
   bury(1, "'gone'");
   sql("UPDATE dead SET slot = " + other("no-such-topic") + " WHERE record_offset = 1");
-  bury(2, "convert_to(repeat('x', 2000000), 'UTF8')");  // more than a broker takes
+  bury(2, "convert_to(repeat('x', 2000000), 'UTF8')");  // more than a broker accepts
   bury(3, "'damaged'");
   sql("UPDATE dead SET header_values = header_values[1:2] WHERE record_offset = 3");
   bury(4, "'good'");
@@ -441,7 +442,7 @@ TEST_F(CliReplay, all_passes_over_a_timestamp_that_is_none) {
   EXPECT_EQ(cli_.run("dlq", "replay", "3").code, 0);
 }
 
-/// Replayed, died again, replayed again: two places are known, the first one and the last one.
+/// The message was replayed, died again, and was replayed again. Two places are known: the first one and the last one.
 TEST_F(CliReplay, keeps_the_first_origin_of_what_dies_again) {
   bury(7, "'{}'");
   sql("UPDATE dead SET header_names = ARRAY['turnstile-replayed-from'::bytea, 'turnstile-replayed-for'], "
@@ -454,7 +455,7 @@ TEST_F(CliReplay, keeps_the_first_origin_of_what_dies_again) {
   EXPECT_EQ(headers["turnstile-replayed-from"], topic_ + "[3]@7");
 }
 
-/// Or a letter that a program replays again and again never comes to the limit of 16 deaths.
+/// Without this count, a letter that a program replays again and again would never come to the limit of 16 deaths.
 TEST_F(CliReplay, counts_deaths_over_replays) {
   bury(7, "'first death'");
   bury(8, "'fifth'");

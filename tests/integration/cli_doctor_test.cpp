@@ -1,4 +1,4 @@
-// turnstile doctor: each line ok, or what to do; and it never hangs.
+// turnstile doctor: each line says "ok" or what to do, and the command never hangs.
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// Takes connections, and never says a word.
+/// A server that accepts connections and never answers.
 class Silence {
  public:
   Silence() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -174,7 +174,7 @@ TEST_F(CliDoctor, ids_that_are_forgotten_before_their_messages) {
   EXPECT_THAT(doctor.out,
               HasSubstr("leave it out, or [topics." + topic + "] keep_ids_for = \"15d\", or a shorter retention.ms"));
 
-  // Kafka's segment.ms is 7 days too, and a record waits for the last of its segment.
+  // Kafka's segment.ms is 7 days too, and a record stays until the last record of its segment is old enough.
   configure(topic, "mode = \"transactional\"\nkeep_ids_for = \"8d\"\n");
   EXPECT_THAT(cli_.run("doctor").out,
               ContainsRegex(
@@ -213,7 +213,7 @@ TEST_F(CliDoctor, an_inbox_that_nobody_cleans) {
   migrate();
   register_handlers();
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +inbox +"));
-  // A table of 64 MB and more, without the time that as many rows take.
+  // A table of 64 MB and more. Wide rows reach that size in less time than many rows would.
   sql("ALTER TABLE inbox ADD COLUMN ballast text; ALTER TABLE inbox ALTER COLUMN ballast SET STORAGE EXTERNAL");
   sql("INSERT INTO inbox (handler, id, slot, record_offset, ballast) SELECT 1, gen_random_uuid(), 1, n, repeat('x', 1000000) "
       "FROM generate_series(1, 70) n");
@@ -277,14 +277,14 @@ TEST_F(CliDoctor, claims_of_which_nobody_knows_and_an_outbox_that_stands_still) 
   EXPECT_THAT(refused.out, ContainsRegex("PROBLEM +outbox +the broker refuses 1 message"));
 }
 
-/// No dead letter names them until they are delivered again: the doctor does.
+/// No dead letter names these messages until they are delivered again, so the doctor names them.
 TEST_F(CliDoctor, many_claims_in_doubt_are_named_by_the_oldest_of_them) {
   migrate();
   register_handlers();
   sql("INSERT INTO claim (handler, id, state, owner, fence, slot, record_offset, claimed_at, expires_at) "
       "SELECT 1, gen_random_uuid(), 'claimed', gen_random_uuid(), 1, 1, n, now() - n * interval '1 hour', now() - interval '1 minute' "
       "FROM generate_series(1, 8) n");
-  // Its handler had not begun: the next consumer runs it.
+  // The handler of this message had not begun, so the next consumer runs it.
   sql("UPDATE claim SET unbegun_by = owner, unbegun_in = pg_postmaster_start_time() WHERE record_offset = 8");
   const auto out = cli_.run("doctor").out;
   EXPECT_THAT(out, ContainsRegex("warning +claims of charge +7 messages may have .* and 2 more; 1 running"));
@@ -370,7 +370,7 @@ TEST_F(CliDoctor, a_token_log_that_is_gone) {
               HasSubstr("the token log " + log + " at " + kafka_.brokers() + " was deleted"));
 }
 
-/// A standby, or default_transaction_read_only.
+/// A server is read-only if it is a standby, or if default_transaction_read_only is set.
 TEST_F(CliDoctor, what_cannot_be_looked_at_on_a_read_only_server_does_not_hide_the_rest) {
   migrate();
   const std::string url = with_parameter(url_, "options", "-c default_transaction_read_only=on");
@@ -429,7 +429,7 @@ TEST_F(CliDoctor, rights_that_are_missing_come_with_the_grants) {
     EXPECT_THAT(lacking.out, HasSubstr(right));
   EXPECT_THAT(lacking.out, HasSubstr("GRANT SELECT, INSERT ON \"" + schema_ + "\".inbox TO \"" + role + "\""));
 
-  // What it says is what helps.
+  // The command in the message must be the one that helps.
   const std::regex grants("run: (GRANT .*;)");
   std::smatch match;
   ASSERT_TRUE(std::regex_search(lacking.out, match, grants)) << lacking.out;

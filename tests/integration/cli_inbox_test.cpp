@@ -33,7 +33,7 @@ TEST_F(CliInbox, inspect_finds_an_id_as_a_person_has_it) {
   EXPECT_EQ(found.code, 0) << found.err;
   EXPECT_THAT(found.out, AllOf(HasSubstr("order-17, kept as " + kOrder.text()), HasSubstr("charge"),
                                HasSubstr("2026-03-01 14:05:09 UTC"), HasSubstr("payments[3]@1041 (group billing)")));
-  // The 16 bytes as a UUID, in either case, mean the same row.
+  // The 16 bytes, written as a UUID in upper or lower case, mean the same row.
   EXPECT_EQ(cli_.run("inbox", "inspect", kOrder.text()).code, 0);
 }
 
@@ -63,7 +63,7 @@ TEST_F(CliInbox, inspect_as_json_lists_handlers_and_dead_letters) {
 }
 
 TEST_F(CliInbox, inspect_says_that_an_id_came_by_a_call) {
-  // As over HTTP and through Inbox::once().
+  // The call came over HTTP or through Inbox::once().
   sql("INSERT INTO inbox (handler, id, slot, record_offset) VALUES (1, '" + kOrder.text() + "', 0, 0)");
   sql("INSERT INTO inbox (handler, id, slot, record_offset) VALUES (2, '" + kOrder.text() + "', 99, 5)");
   const auto found = cli_.run("inbox", "inspect", "order-17");
@@ -162,7 +162,7 @@ TEST_F(CliInbox, without_the_schema_says_which_command_makes_it) {
 
 class CliPurge : public CliInbox {
  protected:
-  /// `old` ids of 10 days, `young` of an hour, for handler charge.
+  /// Adds ids for handler charge: `old` ids that are 10 days old, and `young` ids that are an hour old.
   void fill(int old, int young) {
     sql("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, now() - interval '10 days' "
         "FROM generate_series(1, " +
@@ -183,7 +183,7 @@ TEST_F(CliPurge, deletes_the_old_and_leaves_the_young) {
 }
 
 TEST_F(CliPurge, finds_old_rows_between_young_ones) {
-  // Room that a vacuum made free is used again, so that old and young share blocks.
+  // Space that a vacuum made free is used again, so that old and young rows share blocks.
   sql("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
       "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 30000) n");
   EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "8d", "--batch", "700").out, HasSubstr("10,000 ids deleted"));
@@ -212,7 +212,7 @@ TEST_F(CliPurge, one_transaction_holds_one_batch) {
 
 TEST_F(CliPurge, a_signal_ends_it_between_two_batches) {
   fill(5'000, 0);
-  // Each batch waits for a gate, which the test opens twice.
+  // Each batch waits for a lock (the gate), which the test opens twice.
   sql("CREATE TABLE gate (n integer); CREATE SEQUENCE batches");
   sql("CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('" + schema_ +
       ".batches'); LOCK TABLE " + schema_ + ".gate IN SHARE MODE; RETURN NULL; END $$");
@@ -266,7 +266,7 @@ TEST_F(CliPurge, refuses_less_than_the_default_when_nothing_is_configured) {
   EXPECT_THAT(refused.err, HasSubstr("2h is less than the 8d for which ids are kept"));
 }
 
-// As in cron, for programs without topics: an endpoint over HTTP, Inbox::once().
+// The command as cron runs it, for programs without topics: an HTTP endpoint, or Inbox::once().
 TEST_F(CliPurge, purges_by_what_programs_without_topics_have_declared) {
   sql("SELECT keep_ids(1::smallint, 86400)");
   fill(10, 10);
@@ -285,7 +285,7 @@ TEST_F(CliPurge, refuses_less_than_the_default_where_one_handler_has_declared_no
   EXPECT_THAT(refused.err, AllOf(HasSubstr("none has for handler undeclared"), HasSubstr("Inbox::keep_ids()")));
 }
 
-// Whatever this machine's configuration says.
+// The command refuses this, whatever the configuration on this machine says.
 TEST_F(CliPurge, refuses_what_consumers_have_said_that_they_need) {
   fill(10, 0);
   sql("SELECT keep_ids(1::smallint, 86400 * 14)");
@@ -299,7 +299,7 @@ TEST_F(CliPurge, refuses_what_consumers_have_said_that_they_need) {
   EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "9d", "--force").out, HasSubstr("10 ids deleted"));
 }
 
-// A consumer without keep_ids_for takes it from the topic's retention, and declares that.
+// A consumer without keep_ids_for derives the time from the topic's retention, and declares it.
 TEST_F(CliPurge, follows_the_database_for_a_topic_without_keep_ids_for) {
   fill(10, 10);
   cli_.folder().write("turnstile.toml",
@@ -318,7 +318,7 @@ TEST_F(CliPurge, follows_the_database_for_a_topic_without_keep_ids_for) {
   EXPECT_THAT(purged.out, HasSubstr("10 ids deleted"));
 }
 
-// So that what is older than it says is not refused once more.
+// A person who then uses the time in the message is not refused a second time.
 TEST_F(CliPurge, names_the_longest_time_of_several) {
   fill(10, 0);
   cli_.folder().write("turnstile.toml",

@@ -1,5 +1,6 @@
 #pragma once
-// Topics of a test's own on the scratch Kafka of ./dev test, and what is in them, read with librdkafka's plain consumer.
+// Topics of the test's own on the scratch Kafka of ./dev test, and their records, read with librdkafka's plain
+// consumer.
 
 #include <chrono>
 #include <cstdint>
@@ -13,11 +14,11 @@ namespace turnstile::test {
 
 class TestKafka {
  public:
-  /// From TURNSTILE_TEST_KAFKA; empty without one.
+  /// The value of TURNSTILE_TEST_KAFKA; empty if it is not set.
   [[nodiscard]] const std::string& brokers() const noexcept { return brokers_; }
-  /// With a name that nobody else has.
+  /// Creates a topic with a name that nobody else uses.
   std::string create_topic(std::int32_t partitions, const std::map<std::string, std::string>& settings = {});
-  /// The first `count` records of all partitions together; fewer when they do not come within half a minute.
+  /// The first `count` records of all partitions together. Returns fewer if they do not come within 30 seconds.
   std::vector<OwnedMessage> read(const std::string& topic, std::size_t count);
 
   TestKafka();

@@ -1,4 +1,4 @@
-// Limits, permits and the token log from the command line, against Apache Kafka, with members of a domain in this process.
+// Limits, permits and the token log from the command line, on Apache Kafka, with members of a domain in this process.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -104,7 +104,7 @@ class CliLimits : public ::testing::Test {
     return domain;
   }
 
-  /// So many permits.
+  /// Takes `count` permits.
   static std::vector<Permit> take(Limiter& limiter, std::size_t count) {
     std::vector<Permit> taken;
     limiter.expect(static_cast<std::int64_t>(count));
@@ -310,7 +310,7 @@ TEST_F(CliLimits, list_shows_what_is_set_aside) {
 }
 
 TEST_F(CliLimits, what_the_dead_hold_is_shown_with_its_lease_over_while_nobody_is_there_to_notice) {
-  join("billing").reset();  // makes the topics, and leaves
+  join("billing").reset();  // creates the topics, and leaves
   const tokens::Joined dead{.host = "far", .pid = 1, .client = "dead", .lease_ms = 10};
   write(tokens::encode({.member = 99, .epoch = 1, .seq = 1, .body = dead}));
   write(tokens::encode({.member = 99,
@@ -360,7 +360,7 @@ TEST_F(CliLimits, tail_shows_what_was_written_and_what_it_meant) {
 }
 
 TEST_F(CliLimits, tail_follows_until_it_is_interrupted) {
-  const auto billing = join("billing", with_lease(60s));  // a keep every 15 s
+  const auto billing = join("billing", with_lease(60s));  // a Keep event every 15 s
   const auto psp = billing->open("psp", 64);
   ASSERT_TRUE(eventually([&] { return !billing->permits().limiters.empty(); }));
   CliProcess follow({"log", "tail", "--follow", "-n", "1", "--json"}, cli_.environment(), cli_.folder().path());
@@ -395,7 +395,7 @@ TEST_F(CliLimits, replay_says_who_held_what_at_a_position_or_a_time) {
   const std::string time = replayed["time"];
   const Json by_time = json("log", "replay", "--at", time);
   EXPECT_GE(by_time["position"], position);
-  // Of one millisecond the last record counts, and a member may hold more than it uses.
+  // If several records have the same millisecond, the last one counts. A member may hold more permits than it uses.
   EXPECT_EQ(by_time["permits"], json("log", "replay", "--at", by_time["position"].dump())["permits"]);
   EXPECT_GE(by_time["permits"][0]["held"], 3);
   const auto text = cli_.run("log", "replay", "--at", std::to_string(position));

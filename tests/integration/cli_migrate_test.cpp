@@ -21,7 +21,7 @@ using ::testing::Not;
 
 class CliMigrate : public CliDatabase {
  protected:
-  /// A copy of migrations/, to change.
+  /// Makes a copy of migrations/ that the test can change.
   void copy_migrations() {
     const auto to = cli_.folder().path() / "sql";
     std::filesystem::create_directory(to);
@@ -115,7 +115,7 @@ TEST_F(CliMigrate, up_to_a_number_stops_there_and_does_not_go_back) {
   EXPECT_EQ(back.code, 2);
   EXPECT_THAT(back.err, HasSubstr("turnstile migrate down --to " + last));
 
-  // To the programs that were built without it, this schema is newer.
+  // For programs that were built without this migration, the schema is newer.
   const auto older = cli_.run("migrate", "up");
   EXPECT_EQ(older.code, 4);
   EXPECT_THAT(older.err, HasSubstr("newer"));

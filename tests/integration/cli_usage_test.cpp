@@ -1,4 +1,4 @@
-// What a person meets who types something wrong, or has something wrong in the configuration.
+// What a person reads who types a wrong command, or whose configuration has a mistake.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

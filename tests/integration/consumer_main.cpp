@@ -2,10 +2,20 @@
 //
 //   consumer CONFIG TOPIC SCHEMA
 //
-// Each message makes one row in SCHEMA.effect. A payload may say what goes wrong: "throw", "throw-int", "sleep:MS",
-// "throw-once:FILE" (throws unless FILE exists, and makes it), "stop-once:FILE" (freezes the whole process, likewise),
-// "abort" (the process dies), "defer" (the row is queued), "exec:SQL" and "queue:SQL" (a statement that goes before the row). ELSEWHERE: the row is made outside of the message's transaction, as an effect in another system would be.
-// PUBLISH: a topic; each message publishes its id there, and replies it. EFFECT_MS: how long each message takes. JOURNAL: a folder for its journal (support/journal.hpp).
+// Each message makes one row in SCHEMA.effect. A payload may say what goes wrong:
+// "throw", "throw-int": the handler throws.
+// "sleep:MS": the handler sleeps.
+// "throw-once:FILE": the handler creates FILE and throws, unless FILE exists.
+// "stop-once:FILE": the handler creates FILE and freezes the whole process, unless FILE exists.
+// "abort": the process dies.
+// "defer": the row is queued.
+// "exec:SQL", "queue:SQL": a statement that goes before the row.
+//
+// The environment:
+// ELSEWHERE: the row is made outside of the message's transaction, as an effect in another system would be.
+// PUBLISH: a topic. Each message publishes its id there, and replies its id.
+// EFFECT_MS: how long each message takes.
+// JOURNAL: a folder for the journal (support/journal.hpp).
 
 #include <libpq-fe.h>
 #include <unistd.h>
@@ -46,7 +56,7 @@ void misbehave(const Message& message, Context& context) {
   if (text.starts_with("stop-once:") && first_time(text.substr(10))) std::raise(SIGSTOP);
 }
 
-/// A connection of each worker's own, that commits each statement by itself.
+/// Each worker has a connection of its own, which commits each statement by itself.
 void run_elsewhere(const std::string& url, const std::string& sql, std::vector<std::optional<std::string>> values) {
   thread_local std::unique_ptr<PGconn, decltype(&PQfinish)> connection(PQconnectdb(url.c_str()), &PQfinish);
   if (PQstatus(connection.get()) != CONNECTION_OK) PQreset(connection.get());
@@ -59,7 +69,7 @@ void run_elsewhere(const std::string& url, const std::string& sql, std::vector<s
   if (PQresultStatus(result.get()) != PGRES_COMMAND_OK) throw std::runtime_error(PQerrorMessage(connection.get()));
 }
 
-/// One run of a handler, in the journal if there is one.
+/// One run of a handler. It is written to the journal if there is one.
 class Noted {
  public:
   Noted(test::Journal* journal, const Message& message, const Context& context) : journal_(journal), context_(context) {
@@ -91,9 +101,9 @@ int main(int argc, char** argv) {
   const char* const journal_folder = std::getenv("JOURNAL");
   const auto journal = journal_folder == nullptr ? nullptr : std::make_shared<test::Journal>(journal_folder);
   const bool elsewhere = std::getenv("ELSEWHERE") != nullptr;
-  const bool healed = std::getenv("HEALED") != nullptr;  // what made handlers fail is over
+  const bool healed = std::getenv("HEALED") != nullptr;  // the reason why handlers failed is over
   const auto url = std::make_shared<std::string>();
-  // Owns all that it uses: where it does not return in time, it is left behind.
+  // The handler owns all that it uses. If it does not return in time, it is left behind.
   const auto handler = [sql, url, work, journal, publish_to, elsewhere, healed](const Message& message,
                                                                                 Context& context) {
     const Noted noted(journal.get(), message, context);

@@ -1,4 +1,4 @@
-// The database goes away, comes back, and swallows answers, while messages are handled.
+// The database goes away, comes back, and loses answers while messages are handled.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A PostgreSQL of the test's own: what happens to it happens to nobody else.
+/// A PostgreSQL of the test's own, so that what happens to it affects no other test.
 class OwnPostgres {
  public:
   OwnPostgres() {
@@ -40,7 +40,7 @@ class OwnPostgres {
   OwnPostgres& operator=(const OwnPostgres&) = delete;
 
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
-  /// As a backup, or a replica that is far behind.
+  /// The copy is like a backup, or like a replica that is far behind.
   void keep_copy() {
     run("kill");
     std::filesystem::remove_all(root_ + "/copy");
@@ -53,7 +53,7 @@ class OwnPostgres {
     EXPECT_EQ(std::system(("cp -a " + root_ + "/copy " + root_ + "/pg/data").c_str()), 0);
     run("restart");
   }
-  /// A verb of tests/support/scratch-postgres.
+  /// Runs a command of tests/support/scratch-postgres.
   void run(const std::string& verb, const std::string& more = {}) {
     const std::string command = std::string(TURNSTILE_SOURCE_DIR) + "/tests/support/scratch-postgres " + verb + " " +
                                 root_ + "/pg " + more + " > " + root_ + "/answer 2>&1";
@@ -86,7 +86,7 @@ Pipeline slow_effect(const World& world, std::chrono::milliseconds work = 2ms) {
          retry(exponential{20ms, 3}) | dead_letter();
 }
 
-// SIGSTOP: connections are accepted, and nothing is answered.
+// After SIGSTOP, the server accepts connections and answers nothing.
 TEST(Database, may_hang_and_the_consumer_says_so_and_ends_when_asked) {
   TURNSTILE_NEEDS_SERVERS();
   OwnPostgres postgres;
@@ -102,7 +102,7 @@ TEST(Database, may_hang_and_the_consumer_says_so_and_ends_when_asked) {
   postgres.run("thaw");
   EXPECT_TRUE(told) << world.output();
   EXPECT_EQ(code, 0) << world.output();
-  // A statement on a connection that there is, or a new connection: whichever waits longer than it may first.
+  // Either a statement on an existing connection or a new connection reaches its time limit first.
   EXPECT_TRUE(world.output().find("has not answered for") != std::string::npos ||
               world.output().find("timeout expired") != std::string::npos)
       << world.output();
@@ -111,7 +111,8 @@ TEST(Database, may_hang_and_the_consumer_says_so_and_ends_when_asked) {
   EXPECT_EQ(world.effects().rows, 100);
 }
 
-/// 3 s after drain_timeout, or after the second signal; and 3 s for a machine that is busy.
+/// The process ends 3 s after drain_timeout, or 3 s after the second signal. The test allows 3 s more for a busy
+/// machine.
 TEST(Database, may_hang_and_the_process_ends_in_time) {
   TURNSTILE_NEEDS_SERVERS();
   OwnPostgres postgres;
@@ -140,7 +141,7 @@ TEST(Database, may_hang_and_the_process_ends_in_time) {
                                                                                 << world.output();
 }
 
-/// 3 s for a poll loop, 2 s for limiters; and 3 s for a machine that is busy.
+/// A poll loop takes at most 3 s, limiters at most 2 s. The test allows 3 s more for a busy machine.
 TEST(Database, may_hang_and_a_poll_loop_and_limiters_end_in_time) {
   TURNSTILE_NEEDS_SERVERS();
   OwnPostgres postgres;
@@ -198,7 +199,7 @@ TEST(Database, may_crash_while_loaded_and_the_consumer_goes_on_by_itself) {
   ASSERT_TRUE(eventually([&] { return world.effects().rows > 100; })) << consumer.log_text();
   postgres.run("kill");
   ASSERT_TRUE(consumer.says(kAway)) << consumer.log_text();
-  // Polling goes on: a topic that needs no database is served as before.
+  // Polling goes on: a topic that needs no database is handled as before.
   OwnedMessage message;
   message.topic = other;
   message.partition = -1;
@@ -225,7 +226,7 @@ TEST(Database, may_be_away_when_the_consumer_is_given_its_partitions) {
   OwnPostgres postgres;
   World world(WorldOptions{.postgres_url = postgres.url()});
   world.publish(100);
-  // The first member holds all partitions; the second gets them when the database is away.
+  // The first member holds all partitions. The second member gets some of them while the database is away.
   Running consumer(world.config(), [&](Consumer& app) { app.topic(world.topic(), slow_effect(world)); });
   ASSERT_TRUE(eventually([&] { return world.effects().rows > 0; })) << consumer.log_text();
   Process second = world.consumer(world.toml());
@@ -238,7 +239,7 @@ TEST(Database, may_be_away_when_the_consumer_is_given_its_partitions) {
   EXPECT_TRUE(eventually([&] { return world.effects().distinct == 200; }, 60s))
       << world.effects().distinct << world.output();
   EXPECT_TRUE(eventually([&] { return world.caught_up(); })) << world.output();
-  // The two write their ids in two forms: doubles are counted by record.
+  // The two members write their ids in two forms, so repeats are counted by record.
   EXPECT_EQ(world.query("SELECT count(*) - count(DISTINCT (record_partition, record_offset)) FROM effect"), "0");
   second.signal(SIGTERM);
   EXPECT_EQ(second.wait(20s), 0) << world.output();
@@ -246,7 +247,8 @@ TEST(Database, may_be_away_when_the_consumer_is_given_its_partitions) {
 
 class DatabaseGoesBack : public ::testing::TestWithParam<const char*> {};
 
-/// Fault 17, under a consumer that runs: what the database has lost is read again, although nothing new arrives.
+/// The database goes back to an older state under a consumer that runs. What it has lost is read again, although no new
+/// message arrives.
 TEST_P(DatabaseGoesBack, and_what_it_has_lost_is_handled_again) {
   TURNSTILE_NEEDS_SERVERS();
   OwnPostgres postgres;
@@ -264,7 +266,7 @@ TEST_P(DatabaseGoesBack, and_what_it_has_lost_is_handled_again) {
   ASSERT_TRUE(watermarks_are(records)) << consumer->log_text();
   for (const bool under_our_epoch : {true, false}) {
     postgres.keep_copy();
-    if (!under_our_epoch) {  // the copy has never heard of this one
+    if (!under_our_epoch) {  // the copy does not have this epoch
       EXPECT_EQ(consumer->stop(), "");
       consumer = run();
     }
@@ -286,26 +288,27 @@ TEST_P(DatabaseGoesBack, and_what_it_has_lost_is_handled_again) {
 INSTANTIATE_TEST_SUITE_P(InMode, DatabaseGoesBack, ::testing::Values("transactional", "by_offset"),
                          [](const auto& mode) { return std::string(mode.param); });
 
-/// Fault 16: the answer to COMMIT is lost, and nobody can know whether it was committed.
+/// The answer to COMMIT is lost, and nobody can know whether the transaction was committed.
 TEST(Database, may_lose_the_answer_to_commit_and_the_outcome_is_looked_up) {
   TURNSTILE_NEEDS_SERVERS();
   Sql sql(*postgres_url());
   TcpProxy proxy = proxy_to(sql);
   World world;
   world.publish(1000);
-  Config config = world.config("order = \"key\"\nlimit = 4\nbatch = 1");  // every third answer is one to COMMIT
+  Config config =
+      world.config("order = \"key\"\nlimit = 4\nbatch = 1");  // every third answer is the answer to a COMMIT
   config.postgres->url = Secret(url_through(*postgres_url(), proxy.port()));
   Running consumer(config, [&](Consumer& app) { app.topic(world.topic(), slow_effect(world)); });
   ASSERT_TRUE(eventually([&] { return world.effects().rows > 0; })) << consumer.log_text();
   int batches = 0;
-  // Some of the answers that are dropped are those to COMMIT; go on until both outcomes have been seen.
+  // Some of the answers that the proxy drops are answers to COMMIT. The test goes on until it has seen both outcomes.
   const bool seen = eventually(
       [&] {
         const bool request = consumer.lines_with("commit in doubt: it was committed") > 0;
         if (request && consumer.lines_with("commit in doubt: it was not committed; running it again") > 0) return true;
         if (request) proxy.drop_next_request();
         else proxy.drop_next_answer();
-        // Lets it come back before the next blow.
+        // Lets the connection come back before the next answer is dropped.
         const auto rows = world.effects().rows;
         eventually([&] { return world.effects().rows > rows; }, 5s);
         if (world.effects().distinct > 900 * (batches + 1))
@@ -333,7 +336,7 @@ TEST(Database, may_end_our_connections_while_loaded) {
         ended += std::stoll(
             world.query("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '" +
                         world.topic() + "'"));
-        // Lets it come back before the next blow.
+        // Lets the connection come back before the next answer is dropped.
         eventually([&] { return world.effects().rows > rows; }, 5s);
         return false;
       },

@@ -35,7 +35,7 @@ std::map<std::string, std::string> headers_of(const OwnedMessage& message) {
   return all;
 }
 
-/// A handler that makes the effect, and what the payload says.
+/// A handler that makes the effect, or fails as the payload says.
 auto effect_in(const World& world) {
   return [schema = world.schema()](const Message& message, Context& context) {
     if (message.text() == "throw") throw std::runtime_error("told to throw");
@@ -183,7 +183,7 @@ TEST(DeadLetter, takes_the_one_message_that_a_set_based_handler_cannot_insert) {
   EXPECT_EQ(world.effects().rows, 89) << consumer.log_text();
   EXPECT_EQ(world.effects().distinct, 89);
   EXPECT_EQ(world.query("SELECT count(*) || ' ' || min(record_offset) || ' ' || min(attempts) FROM dead"), "1 41 2");
-  // The statement's primary message, which names the value as the handler's own mistake does.
+  // The primary message of the statement's error names the value, as it does for any mistake of a handler.
   EXPECT_NE(world.query("SELECT error FROM dead").find("invalid input syntax for type integer"), std::string::npos);
 }
 
@@ -207,7 +207,9 @@ TEST(DeadLetter, parks_an_id_that_comes_with_another_payload) {
   world.publish("same", "first body");
   world.publish("same", "second body");
   Running consumer(world.config("fingerprint = true"), [&](Consumer& app) {
-    app.topic(world.topic(), effect_in(world) | transactional());  // no dead letter topic: parked in the database alone
+    app.topic(
+        world.topic(),
+        effect_in(world) | transactional());  // without a dead letter topic, the message is parked in the database only
   });
   ASSERT_TRUE(dead_row(world)) << consumer.log_text();
   EXPECT_EQ(world.query("SELECT reason || ' ' || record_offset || ' ' || error FROM dead"),
@@ -217,7 +219,7 @@ TEST(DeadLetter, parks_an_id_that_comes_with_another_payload) {
   EXPECT_TRUE(eventually([&] { return world.caught_up(); }));
 }
 
-/// Sets one setting of a topic, as kafka-configs.sh would.
+/// Changes one setting of a topic, as kafka-configs.sh would.
 void alter_topic(const std::string& topic, const char* name, const char* value) {
   char text[512];
   rd_kafka_conf_t* conf = rd_kafka_conf_new();

@@ -1,5 +1,5 @@
-// The demo as a new user runs it, on the embedded broker: with few records and with many, where a step takes too long,
-// and interrupted.
+// The demo as a new user runs it, on the embedded broker: with few records, with many records, with a step that takes
+// too long, and interrupted.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class Demo : public ::testing::Test {
     if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
   }
 
-  /// With a folder of its own for what it leaves behind.
+  /// One run, with a folder of its own for the files that it leaves behind.
   struct Run {
     explicit Run(std::vector<std::string> arguments) {
       arguments.insert(arguments.end(), {"--postgres", postgres_url().value_or("")});
@@ -44,7 +44,7 @@ class Demo : public ::testing::Test {
       text << std::ifstream(output()).rdbuf();
       return text.str();
     }
-    /// Files and folders beside the output.
+    /// The number of files and folders beside the output.
     [[nodiscard]] int left_behind() const {
       int found = -1;
       for (const auto& entry : std::filesystem::directory_iterator(folder.path())) found += entry.exists() ? 1 : 0;
@@ -62,7 +62,7 @@ class Demo : public ::testing::Test {
   }
 };
 
-/// At the same time: they share nothing but the server.
+/// The runs happen at the same time. They share nothing except the server.
 TEST_F(Demo, tells_its_story_with_any_number_of_messages) {
   std::vector<std::unique_ptr<Run>> runs;
   for (const char* messages : {"300", "4000", "10000"})
@@ -84,7 +84,7 @@ TEST_F(Demo, refuses_numbers_of_messages_that_cannot_show_the_story) {
   }
 }
 
-/// The embedded broker's first rebalance takes 3 s.
+/// The first rebalance of the embedded broker takes 3 s.
 TEST_F(Demo, ends_with_what_it_saw_where_a_step_takes_too_long) {
   Run run({"--timeout", "1"});
   EXPECT_EQ(run.process->wait(std::chrono::seconds(30)), 1);

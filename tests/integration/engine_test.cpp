@@ -1,4 +1,4 @@
-// Order, limits and the watchdog, measured by the handlers themselves on the real Apache Kafka.
+// Order, limits and the watchdog on the real Apache Kafka, as the handlers themselves measure them.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Counts who is inside, all together and by key.
+/// Counts the handlers that run at the moment, in total and for each key.
 class Gauge {
  public:
   void work(const Message& message, std::chrono::milliseconds time) {
@@ -54,7 +54,7 @@ class Gauge {
 
 struct OrderCase {
   const char* order;
-  bool side_by_side;  ///< several keys of one partition at once
+  bool side_by_side;  ///< whether several keys of one partition run at once
   bool same_key_at_once;
 };
 void PrintTo(const OrderCase& order, std::ostream* out) { *out << order.order; }
@@ -186,7 +186,7 @@ TEST(Watchdog, names_the_message_that_holds_a_partition) {
   EXPECT_TRUE(eventually([&] { return world.caught_up(); })) << consumer.log_text();
 }
 
-/// Its host is gone, or it is stopped, in the midst of a transaction.
+/// The host of the last owner is gone, or its process is stopped, in the middle of a transaction.
 TEST(Watchdog, says_that_a_partition_cannot_be_claimed_while_its_last_owner_has_a_transaction_open) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);

@@ -1,5 +1,6 @@
-// A real primary with a real streaming replica that lags when the primary is killed: what the replica had not heard of is read again. Twenty
-// times over, with random moments and lags, it is tests/chaos/failover.py's.
+// A real primary with a real streaming replica that lags when the primary is killed. The messages of the transactions
+// that the replica had not received are read again. tests/chaos/failover.py does the same twenty times, with random
+// moments and lags.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::Each;
 
-/// Two servers, each on a port that it keeps. libpq goes to the one that takes writes.
+/// Two servers, each on a port that it keeps. libpq connects to the one that accepts writes.
 class PrimaryAndReplica {
  public:
   PrimaryAndReplica() {
@@ -48,7 +49,7 @@ class PrimaryAndReplica {
   PrimaryAndReplica& operator=(const PrimaryAndReplica&) = delete;
 
   [[nodiscard]] const std::string& url() const { return url_; }
-  /// Waits until the replica has all that is committed.
+  /// Waits until the replica has received all that is committed.
   bool in_step() {
     Sql primary(url_);
     const std::string at = primary.one("SELECT pg_current_wal_lsn()");
@@ -56,7 +57,7 @@ class PrimaryAndReplica {
         [&] { return primary.one("SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= '" + at + "'") == "1"; },
         60s);
   }
-  /// The replica hears of nothing more.
+  /// From now on, the replica receives nothing more.
   void cut() { run({"lag", folder("a")}); }
   void fail_over() {
     run({"kill", folder("a")});

@@ -1,4 +1,4 @@
-// What a person gets wrong with guards: each is named, with what to do.
+// Mistakes that a person makes with guards. Each message names the mistake and says what to do.
 
 #include "tests/integration/guards_fixture.hpp"
 
@@ -122,7 +122,7 @@ TEST_F(GuardsBadInput, names_that_cannot_be_names_are_refused_before_anything_is
        "NULL, which equals nothing"},
   };
   for (const auto& [call, text] : calls) EXPECT_THAT(message_of<Error>(call), HasSubstr(text));
-  EXPECT_TRUE(unique(tx(), "payment", {{"id", "p1"}}, {{"cents", 1}}).applied());  // the transaction is sound
+  EXPECT_TRUE(unique(tx(), "payment", {{"id", "p1"}}, {{"cents", 1}}).applied());  // the transaction still works
 }
 
 TEST_F(GuardsBadInput, keys_with_quotes_and_nul) {  // hazard: text-ids
@@ -131,7 +131,7 @@ TEST_F(GuardsBadInput, keys_with_quotes_and_nul) {  // hazard: text-ids
     EXPECT_TRUE(unique(tx(), "payment", {{"id", key}}, {{"cents", 1}}).already_applied()) << key;
     EXPECT_THAT(cells(row_lock(tx(), "payment", {{"id", key}}).found), ElementsAre(key));
   }
-  // Refused, not cut off at the NUL, and the transaction goes on.
+  // The value is refused, not cut off at the NUL, and the transaction goes on.
   const std::string message = message_of<SqlError>([&] { unique(tx(), "payment", {{"id", "a\0b"s}}, {{"cents", 1}}); });
   EXPECT_THAT(message, AllOf(HasSubstr("\"id\""), HasSubstr("NUL"), HasSubstr("pass bytes")));
   const std::vector<std::string> texts{"fine", "a\0b"s};

@@ -1,4 +1,4 @@
-// borrow(): guards in somebody's own libpqxx transaction.
+// borrow(): guards in a libpqxx transaction of the caller's own.
 
 #include <pqxx/connection>
 #include <pqxx/nontransaction>

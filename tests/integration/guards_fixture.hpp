@@ -1,5 +1,5 @@
 #pragma once
-// Tables for guards, and two transactions that meet at one.
+// Tables for guards, and two transactions that use a guard on the same row.
 
 #include <functional>
 #include <future>
@@ -12,7 +12,7 @@ namespace turnstile::test {
 using postgres::Guarded;
 using postgres::Table;
 
-/// The one row that was found.
+/// The cells of the one row that was found.
 inline std::vector<std::string> cells(const Rows& rows) {
   std::vector<std::string> all;
   EXPECT_EQ(rows.size(), 1U);
@@ -20,7 +20,7 @@ inline std::vector<std::string> cells(const Rows& rows) {
   return all;
 }
 
-/// Passes all on and counts the statements.
+/// Passes every statement on, and counts the statements.
 struct CountingTransaction final : Transaction {
   explicit CountingTransaction(Transaction& to) : to_(to) {}
   Rows run(std::string_view text, std::span<const Param> params) override {
@@ -50,22 +50,22 @@ class Guards : public PostgresTest {
         "INSERT INTO account VALUES ('ada', 1000, 7)");
     session_->begin(scope(), {});
   }
-  /// Ends the transaction, and begins the next.
+  /// Commits the transaction and begins the next one.
   void commit() {
     session_->commit();
     session_->begin(scope(), {});
   }
   void roll_back() { session_->begin(scope(), {}); }
 
-  /// Whether that backend comes to wait for a lock.
+  /// Whether that backend waits for a lock in the end.
   bool waits(const std::string& pid) {
     return eventually(
         [&] { return sql().one("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = " + pid) == "1"; });
   }
 
   using Call = std::function<Guarded(Transaction&)>;
-  /// `first` is applied in an open transaction, `second` meets it, waits for it, and is answered once the first
-  /// has been committed or rolled back.
+  /// `first` is applied in an open transaction. `second` meets it and waits for it. `second` gets its answer after the
+  /// first transaction was committed or rolled back.
   Guarded meet(const Call& first, const Call& second, bool committed) {
     const auto rival = store_->open_session();
     rival->begin(scope(), {});

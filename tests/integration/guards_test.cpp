@@ -1,4 +1,5 @@
-// Guards on the real PostgreSQL, all but tokens: what each says, and two transactions that meet at one.
+// Guards on the real PostgreSQL, all except tokens: what each of them answers, and two transactions that use one at the
+// same time.
 
 #include "tests/integration/guards_fixture.hpp"
 
@@ -208,7 +209,7 @@ TEST_F(Guards, version_changes_what_was_read_and_nothing_else) {
   };
   EXPECT_TRUE(spend(7).applied());
   commit();
-  // The same again: the values are the same too, but it may be a rival's.
+  // The same call again. The values in the row are the same too, but a rival may have written them.
   const Guarded again = spend(7);
   EXPECT_TRUE(again.conflict());
   EXPECT_THAT(cells(again.found), ElementsAre("8", "900"));
@@ -256,7 +257,7 @@ TEST(GuardAnswers, may_come_from_a_test) {
 
 TEST_F(Guards, each_is_one_statement) {
   CountingTransaction with(tx());
-  for (int round = 0; round < 2; ++round) {  // applied, then not
+  for (int round = 0; round < 2; ++round) {  // the first round applies, the second does not
     unique(with, "payment", {{"id", "p"}}, {{"cents", 1}});
     row_lock(with, "account", {{"name", "ada"}}, {}, Wait::no);
     row_lock(with, "account", {{"name", "ada"}});

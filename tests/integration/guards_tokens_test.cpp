@@ -68,7 +68,7 @@ TEST_F(GuardTokens, what_is_no_token_is_unknown) {
     EXPECT_TRUE(one_time_token::redeem(tx(), token, "ada", *tokens_).missing());
   }
   one_time_token::issue(tx(), "ada", 60s,
-                        *tokens_);  // rolled back: never issued
+                        *tokens_);  // a token that is rolled back was never issued
   const std::string lost = one_time_token::issue(tx(), "ada", 60s, *tokens_);
   roll_back();
   EXPECT_TRUE(one_time_token::redeem(tx(), lost, "ada", *tokens_).missing());

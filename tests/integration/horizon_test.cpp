@@ -1,4 +1,5 @@
-// What is older than the ids that are remembered, on the real PostgreSQL and the real Apache Kafka: put aside, and never run in silence.
+// Messages that are older than the remembered ids, on the real PostgreSQL and the real Apache Kafka. They become dead
+// letters, and never run unnoticed.
 
 #include <gmock/gmock.h>
 
@@ -38,7 +39,7 @@ TEST_P(Horizon, what_may_have_been_forgotten_is_put_aside) {
     EXPECT_TRUE(eventually([&] { return effects == 1 && world.caught_up(); })) << consumer.log_text();
     EXPECT_EQ(consumer.stop(), "");
   }
-  // As the purger leaves it, long afterwards.
+  // The state that the purger leaves, long after the messages.
   static_cast<void>(world.query(
       "WITH gone AS (DELETE FROM inbox RETURNING handler) INSERT INTO horizon (handler, forgotten_before) "
       "SELECT handler, now() - interval '1 hour' FROM gone "

@@ -172,7 +172,7 @@ TEST_F(HttpOnPostgres, an_answer_to_commit_that_is_lost_is_looked_up) {
   EXPECT_THAT(effects(), ElementsAre("paid"));
 }
 
-/// The same with forms.
+/// The same fixture with forms.
 class FormsOnPostgres : public HttpOnPostgres {
  protected:
   void serve_forms(std::chrono::seconds valid_for) {
@@ -186,7 +186,7 @@ class FormsOnPostgres : public HttpOnPostgres {
   }
   std::string issue(const std::string& user) {
     const std::string body = send(http_.port(), "GET", "/token", {{"User", user}}, "", "").body;
-    return body.substr(10, 32);  // {"token":"…"}
+    return body.substr(10, 32);  // the body is {"token":"…"}
   }
   httplib::Response post_form(const std::string& user, const std::string& token) {
     return send(http_.port(), "POST", "/form", {{"User", user}}, "token=" + token, "application/x-www-form-urlencoded");

@@ -1,4 +1,4 @@
-// Ids as hostile as a producer can make them, on the real PostgreSQL and the real Apache Kafka.
+// The worst ids that a producer can make, on the real PostgreSQL and the real Apache Kafka.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Leaving while the broker is away must not take for ever: SIGTERM has to end.
+// A consumer that closes while the broker is away must not wait for ever: SIGTERM must end the process.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// Mode leased on the real PostgreSQL and the real Apache Kafka: effects outside of the message's transaction, counted from outside.
+// Mode leased on the real PostgreSQL and the real Apache Kafka. The effects are outside of the message's transaction,
+// and the test counts them from outside.
 
 #include <gmock/gmock.h>
 
@@ -21,7 +22,7 @@ using ::testing::HasSubstr;
 
 const std::map<std::string, std::string> kElsewhere{{"ELSEWHERE", "1"}};
 constexpr std::int64_t kBatch = 20;
-/// A unit of each of the eight workers that a topic without a limit has.
+/// One unit for each of the eight workers that a topic without a limit has.
 constexpr std::int64_t kMostInDoubt = 8 * kBatch;
 
 class LeasedFixture {
@@ -36,7 +37,7 @@ class LeasedFixture {
     environment.insert(kElsewhere.begin(), kElsewhere.end());
     return world_.consumer(toml_, environment);
   }
-  /// Messages that are done, or parked with a dead letter that says why.
+  /// The number of messages that are done, or that are parked with a dead letter that says why.
   [[nodiscard]] std::int64_t decided() const {
     return std::stoll(world_.query(
         "SELECT (SELECT count(*) FROM inbox) + (SELECT count(DISTINCT message_id) FROM dead WHERE reason = 'unknown')"));
@@ -50,12 +51,12 @@ class LeasedFixture {
         << world_.output();
     EXPECT_EQ(world_.query("SELECT count(*) FROM claim WHERE state <> 'parked'"), "0");
   }
-  /// An effect that was made twice is the end.
+  /// Fails the test if an effect was made twice.
   void expect_none_twice() {
     const Effects effects = world_.effects();
     EXPECT_EQ(effects.rows, effects.distinct) << "an effect was made twice\n" << world_.output();
   }
-  /// Under one id, however often it was sent.
+  /// Expects one id for each published message, however often it was sent.
   void expect_published_by_each_that_is_done(const std::string& topic) {
     EXPECT_TRUE(eventually([&] { return world_.query("SELECT count(*) FROM outbox") == "0"; })) << world_.output();
     TopicReader sent(topic);
@@ -93,7 +94,8 @@ class LeasedKilledAt : public ::testing::TestWithParam<const char*> {
   static const char* times() { return std::string_view(GetParam()) == "before-offset-commit" ? ":1" : ":3"; }
 };
 
-/// Killed at each step: nothing is lost, nothing is made twice, and what nobody can know waits for a person.
+/// The process is killed at each step. Nothing is lost, nothing is made twice, and a message whose outcome nobody can
+/// know waits for a person.
 TEST_P(LeasedKilledAt, loses_nothing_and_repeats_nothing) {
   TURNSTILE_NEEDS_SERVERS();
 #if !defined(TURNSTILE_FAILPOINTS)
@@ -108,7 +110,7 @@ TEST_P(LeasedKilledAt, loses_nothing_and_repeats_nothing) {
   world.expect_all_decided(300);
   world.expect_none_twice();
   world.expect_published_by_each_that_is_done(out);
-  // What is done has its effect; of what is parked each may have it, and the rest has none.
+  // Each message that is done has its effect. Each message that is parked may have it. The others have none.
   const auto done = std::stoll(world->query("SELECT count(*) FROM inbox"));
   EXPECT_EQ(
       world->query("SELECT count(*) FROM inbox i WHERE NOT EXISTS (SELECT 1 FROM effect e WHERE e.record_offset = "
@@ -120,7 +122,8 @@ TEST_P(LeasedKilledAt, loses_nothing_and_repeats_nothing) {
   LeasedFixture::end(successor);
 }
 
-/// The same where the other side drops what it has seen: all run in the end, at most those in doubt twice.
+/// The same test, with a receiver that drops repeats. All messages run in the end, and at most those in doubt run
+/// twice.
 TEST_P(LeasedKilledAt, runs_again_where_that_is_the_policy) {
   TURNSTILE_NEEDS_SERVERS();
 #if !defined(TURNSTILE_FAILPOINTS)
@@ -144,7 +147,8 @@ INSTANTIATE_TEST_SUITE_P(EachStep, LeasedKilledAt,
                                            "before-offset-commit", "before-release"),
                          step_name);
 
-/// Frozen in its handler past its lease, then woken: what it did is parked, and it writes nothing down for it.
+/// The process is frozen in its handler for longer than its lease, then woken. The message is parked, and the woken
+/// process writes no outcome for it.
 TEST(Leased, who_wakes_past_its_lease_changes_nothing) {
   TURNSTILE_NEEDS_SERVERS();
   LeasedFixture world;
@@ -160,7 +164,7 @@ TEST(Leased, who_wakes_past_its_lease_changes_nothing) {
   EXPECT_EQ(world.parked(), 1);
   EXPECT_EQ(world->query("SELECT count(*) FROM inbox"), "0");
   EXPECT_EQ(world->effects().rows, 1) << "it was made by the one that slept";
-  // A person looks, sees the effect, and says so.
+  // A person looks, sees the effect, and marks the message as done.
   Cli cli;
   cli.environment()["TURNSTILE_POSTGRES_URL"] = *postgres_url();
   cli.environment()["TURNSTILE_POSTGRES_SCHEMA"] = world->schema();
@@ -207,7 +211,8 @@ TEST(Leased, goes_on_without_postgresql_where_that_is_the_policy) {
   EXPECT_EQ(consumer.stop(), "");
 }
 
-/// Also where it goes away while each worker is in a handler: what they have done is done, and a successor does not do it again.
+/// PostgreSQL goes away while each worker is in a handler. Messages whose handler has returned are done, and a
+/// successor does not run them again.
 TEST(Leased, makes_no_effect_twice_when_postgresql_goes_away_under_its_handlers) {
   TURNSTILE_NEEDS_SERVERS();
   Sql sql(*postgres_url());
@@ -264,7 +269,7 @@ TEST(Leased, makes_no_effect_twice_when_postgresql_goes_away_under_its_handlers)
 
 class LeasedWhileRunning : public ::testing::TestWithParam<const char*> {};
 
-/// A repeat arrives, in another partition, while the first one is being handled.
+/// A repeat arrives in another partition while the first message is being handled.
 TEST_P(LeasedWhileRunning, a_repeat_has_no_effect_of_its_own) {
   TURNSTILE_NEEDS_SERVERS();
   World world(2);

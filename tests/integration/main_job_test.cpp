@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Until every distinct id has an effect and all offsets are committed.
+/// Waits until every distinct id has an effect and all offsets are committed.
 void expect_settled(World& world, std::int64_t distinct) {
   EXPECT_TRUE(eventually([&] { return world.effects().distinct == distinct; }, 90s))
       << world.effects().distinct << " of " << distinct << "\n"
@@ -25,7 +25,7 @@ void expect_settled(World& world, std::int64_t distinct) {
   EXPECT_EQ(effects.distinct, distinct);
 }
 
-/// A transaction of ours is open that has locked its fence.
+/// Whether a transaction of this test is open that has locked its fence.
 bool a_handler_runs(const World& world) {
   return world.query(
              "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE state LIKE 'idle in transaction%' AND "
@@ -33,14 +33,14 @@ bool a_handler_runs(const World& world) {
              world.schema() + ".inbox'::regclass") != "0";
 }
 
-/// The world's configuration, with so much behind the name of its group.
+/// The configuration of the world, with `more` appended to the name of its group.
 Config of_group(const World& world, const std::string& more, const std::string& settings = {}) {
   std::string toml = world.toml(settings);
   const std::string own = "\"group.id\" = \"" + world.topic();
   return Config::parse(toml.replace(toml.find(own), own.size(), own + more), "test.toml");
 }
 
-/// Two services with one database: each is to have every message.
+/// Two services with one database. Each of them wants every message.
 TEST(Groups, that_handle_one_topic_in_one_schema_are_told_to_name_their_handlers) {
   TURNSTILE_NEEDS_SERVERS();
   World world(2);
@@ -75,7 +75,7 @@ TEST(Groups, that_handle_one_topic_in_one_schema_are_told_to_name_their_handlers
   EXPECT_EQ(mails, 100) << "what the same service did under its old group's name is done";
 }
 
-/// In mode by_offset nobody can tell what another group has counted, and all would run again.
+/// In mode by_offset, a group cannot see what another group has counted, so all messages would run again.
 TEST(Groups, that_count_under_one_handler_are_refused) {
   TURNSTILE_NEEDS_SERVERS();
   for (const std::string handler : {"", "\nhandler = \"ledger\""}) {
@@ -122,7 +122,7 @@ TEST(MainJob, drains_on_sigterm) {
   World world(1);
   world.publish("slow", "sleep:1000");
   Process consumer = world.consumer(world.toml());
-  // Its ids are in the inbox of this test's schema, and its transaction is open: the handler runs.
+  // The ids are in the inbox of this test's schema and the transaction is open, so the handler runs.
   const std::string claimed = "SELECT count(*) FROM pg_locks WHERE mode = 'RowExclusiveLock' AND relation = '" +
                               world.schema() + ".inbox'::regclass";
   ASSERT_TRUE(eventually([&] { return world.query(claimed) != "0"; })) << world.output();
@@ -152,7 +152,7 @@ TEST(MainJob, ends_the_drain_at_a_second_sigterm_and_loses_nothing) {
   EXPECT_EQ(world.effects().distinct, 2);
 }
 
-/// Faults 1-8: killed at each step; another consumer takes over.
+/// The process is killed at each step, and another consumer takes over.
 class KilledAt : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(KilledAt, loses_nothing_and_repeats_nothing) {
@@ -163,7 +163,7 @@ TEST_P(KilledAt, loses_nothing_and_repeats_nothing) {
   World world(WorldOptions{.session_timeout_ms = 3'000, .handler_timeout = "2s"});
   world.publish(500);
   const std::string toml = world.toml("order = \"key\"\nbatch = 20", "lock_timeout = \"1s\"\n");
-  // Offsets are committed once a second: with so few messages the victim may come by that point only once.
+  // Offsets are committed once a second. With so few messages, the victim may reach that point only once.
   const char* const times = std::string_view(GetParam()) == "before-offset-commit" ? ":1" : ":3";
   Process victim = world.consumer(toml, {{"TURNSTILE_FAILPOINT", GetParam() + std::string(times)}});
   EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world.output();

@@ -1,4 +1,4 @@
-// inbox.once() within somebody's own libpqxx transaction.
+// inbox.once() within a libpqxx transaction of the caller's own.
 
 #include <future>
 #include <pqxx/connection>

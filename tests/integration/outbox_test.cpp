@@ -1,4 +1,5 @@
-// What handlers publish and reply reaches Apache Kafka if their effects are in PostgreSQL, and not otherwise: over kills at each step.
+// What handlers publish and reply reaches Apache Kafka if their effects are in PostgreSQL, and only then, also when the
+// process is killed at each step.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,7 +49,8 @@ TEST_P(OutboxKilledAt, loses_nothing_and_repeats_only_what_can_be_told_apart) {
   EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM outbox") == "0"; })) << world.output();
   EXPECT_EQ(world.effects().rows, 300);
 
-  // A copy has the id of the first. In what is left when copies are dropped, a key's messages are in the order of its effects.
+  // A copy has the id of the first record. If the copies are dropped, the messages of a key are in the order of the
+  // effects of that key.
   std::map<std::string, std::string> payload_of;
   std::map<std::string, std::vector<std::string>> of_key;
   for (const auto& record : published.read) {
@@ -98,7 +100,7 @@ TEST(Outbox, puts_aside_what_goes_to_a_topic_that_is_gone_and_goes_on) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);
   const std::string out = world.add_topic("out");
-  // Written as a program without Kafka would.
+  // The row is written as a program without Kafka would write it.
   (void)world.query("INSERT INTO outbox (topic, record_key, record_payload) VALUES ('" + world.topic() +
                     ".gone', 'k', 'lost?') RETURNING 1");
   (void)world.query("INSERT INTO outbox (topic, record_key, record_payload) VALUES ('" + out +
@@ -111,7 +113,7 @@ TEST(Outbox, puts_aside_what_goes_to_a_topic_that_is_gone_and_goes_on) {
   EXPECT_THAT(world.output(), HasSubstr("is parked"));
   EXPECT_EQ(world.query("SELECT count(*) FROM outbox WHERE shard >= 0"), "0");
 
-  // What the log advises, at once: the relay remembers a topic that was missing.
+  // The advice in the log works at once: the relay remembers that the topic was missing.
   TopicReader late(world.add_topic("gone"));
   Cli cli;
   cli.environment() = {{"TURNSTILE_POSTGRES_URL", *postgres_url()}, {"TURNSTILE_POSTGRES_SCHEMA", world.schema()}};
@@ -120,7 +122,7 @@ TEST(Outbox, puts_aside_what_goes_to_a_topic_that_is_gone_and_goes_on) {
   EXPECT_EQ(world.query("SELECT count(*) FROM outbox"), "0");
 }
 
-// As a table without today's constraint may hold them.
+// A table without the constraint of today may contain such rows.
 TEST(Outbox, puts_aside_rows_that_are_no_messages_and_goes_on) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);

@@ -1,4 +1,5 @@
-// PgBouncer between us and PostgreSQL, in both of its modes: a transaction, and nothing else, is on one connection of the server.
+// PgBouncer between the program and PostgreSQL, in both of its modes. Only a transaction is sure to stay on one
+// connection of the server.
 
 #include <gmock/gmock.h>
 
@@ -27,7 +28,7 @@ using namespace std::chrono_literals;
 
 class PgBouncer : public ::testing::TestWithParam<const char*> {
  protected:
-  /// What an operator sets behind each mode.
+  /// The settings that an operator chooses for each mode.
   [[nodiscard]] bool prepares() const { return std::string(GetParam()) == "session"; }
   [[nodiscard]] PostgresSettings settings(const OwnPgBouncer& bouncer, const std::string& schema) const {
     PostgresSettings settings;
@@ -107,7 +108,7 @@ TEST_P(PgBouncer, carries_what_is_done_once) {
       for (int i = 0; i < kIds; ++i) {
         const std::string id = "id " + std::to_string(i);
         const Once once = inbox.once("charge", id, [&](Context& context) {
-          // Half of them with libpqxx, whose statements are on the same connection of the server.
+          // Half of the calls use libpqxx, whose statements are on the same connection of the server.
           const std::string insert = "INSERT INTO " + schema.name() + ".effect VALUES ('" + id + "')";
           if (i % 2 == 0) context.tx().exec(insert);
           else postgres::native(context.tx()).exec(insert);

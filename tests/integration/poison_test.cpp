@@ -1,5 +1,5 @@
-// A message that kills its process, on the real PostgreSQL and the real Apache Kafka: it becomes a dead letter, every other message takes
-// effect, and the group lives. Processes are started again as an orchestrator would.
+// A message that kills its process, on the real PostgreSQL and the real Apache Kafka. It becomes a dead letter, every
+// other message takes effect, and the group lives. Processes are started again as an orchestrator would do it.
 
 #include <gmock/gmock.h>
 
@@ -22,7 +22,7 @@ class Orchestrator {
   Orchestrator(int processes, Start start) : start_(std::move(start)) {
     for (int i = 0; i < processes; ++i) living_.emplace_back(start_());
   }
-  /// Whoever has died is started again, until the condition holds.
+  /// Starts each process again that has died, until the condition holds.
   bool keep_until(const std::function<bool()>& condition, std::chrono::milliseconds bound = 120s) {
     return eventually(
         [&] {
@@ -37,7 +37,7 @@ class Orchestrator {
         bound);
   }
   [[nodiscard]] int deaths() const noexcept { return deaths_; }
-  /// How many of them end as they are told.
+  /// Tells all of them to end. Returns how many end with code 0.
   int stop() {
     int well = 0;
     for (auto& process : living_) process->signal(SIGTERM);
@@ -55,7 +55,7 @@ WorldOptions quick(int partitions) {
   return {.partitions = partitions, .session_timeout_ms = 3'000, .handler_timeout = "2s"};
 }
 
-/// Below that session timeout.
+/// Shorter than that session timeout.
 const std::string kLocks = "lock_timeout = \"1s\"\n";
 
 std::string reasons(const World& world) {
@@ -74,7 +74,8 @@ TEST(Poison, kills_few_processes_and_leaves_the_group_alive) {
   EXPECT_EQ(world.effects().rows, 999) << "an effect was made twice";
   EXPECT_EQ(world.out_of_order(), 0);
   EXPECT_EQ(reasons(world), "killed_process after 2") << world.output();
-  // Unknown at first; then among those that were running; then twice alone.
+  // At the first death, nobody knows which message was the cause. At the second, it is among the messages that were
+  // running. Then it kills two processes while it runs alone.
   EXPECT_EQ(three.deaths(), 4) << world.output();
   EXPECT_EQ(world.query("SELECT (SELECT count(*) FROM suspect) + (SELECT count(*) FROM trial)"), "0");
   EXPECT_EQ(three.stop(), 3) << world.output();
@@ -116,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(EachMode, PoisonIn,
                                            PoisonMode{"none", "mode = \"at_least_once\"\n", true}),
                          [](const auto& mode) { return std::string(mode.param.name); });
 
-/// A message that is parked has begun: it has its effect, or is the one that killed its process.
+/// A parked message has begun: either it has its effect, or it is the message that killed its process.
 TEST(Poison, leaves_nothing_in_doubt_that_had_not_begun) {
   TURNSTILE_NEEDS_SERVERS();
   World world(quick(1));
@@ -124,11 +125,12 @@ TEST(Poison, leaves_nothing_in_doubt_that_had_not_begun) {
   world.publish("poison", "abort", "7");
   world.publish(49, "after");
   const std::string toml = world.toml("mode = \"leased\"\nlease = \"1s\"\nbatch = 100\n", kLocks);
-  // 1 ms: the starts of handlers below 0.2 ms are recorded together.
+  // With 1 ms, each start is recorded on its own: the starts of handlers that take less than 0.2 ms are recorded
+  // together.
   Orchestrator one(1, [&] { return world.consumer(toml, {{"ELSEWHERE", "1"}, {"EFFECT_MS", "1"}}); });
   EXPECT_TRUE(one.keep_until([&] { return world.effects().distinct == 99 && world.caught_up(); })) << world.output();
   EXPECT_EQ(world.effects().rows, 99) << "an effect was made twice";
-  // Of an id that came twice both records are dead letters, and one of them has run.
+  // An id came twice. Both records are dead letters, and one of them has run.
   EXPECT_EQ(
       world.query("SELECT count(DISTINCT message_id) FROM dead WHERE message_id NOT IN (SELECT message_id FROM dead"
                   " JOIN effect USING (record_offset))"),
@@ -138,7 +140,7 @@ TEST(Poison, leaves_nothing_in_doubt_that_had_not_begun) {
   EXPECT_EQ(one.stop(), 1) << world.output();
 }
 
-/// The group reads the partition again from there. It has no members.
+/// Makes the group, which has no members now, read the partition again from `to`.
 void lower_the_offset(const World& world, Offset to) {
   const TopicPartitionOffset lower{{world.topic(), 0}, to};
   world.broker().open_consumer()->commit({&lower, 1}, true);
@@ -164,7 +166,7 @@ TEST(Poison, that_was_buried_does_not_run_when_it_is_read_again) {
   EXPECT_EQ(second.stop(), 1) << world.output();
   EXPECT_EQ(reasons(world), "killed_process after 1");
 
-  // Without its row it runs, below the watermark: then it is found again.
+  // Without its row, the message runs although it is below the watermark. Then it is found again.
   EXPECT_EQ(world.query("WITH gone AS (DELETE FROM dead RETURNING 1) SELECT count(*) FROM gone"), "1");
   lower_the_offset(world, 1);
   Orchestrator third(1, [&] { return world.consumer(toml); });
@@ -175,7 +177,7 @@ TEST(Poison, that_was_buried_does_not_run_when_it_is_read_again) {
   EXPECT_EQ(world.effects().rows, 2);
 }
 
-/// PostgreSQL ends its transaction each time.
+/// PostgreSQL ends the transaction each time.
 TEST(Poison, that_is_always_slower_than_handler_timeout_is_a_dead_letter_in_the_end) {
   TURNSTILE_NEEDS_SERVERS();
   World world(WorldOptions{.partitions = 1, .session_timeout_ms = 6'000, .handler_timeout = "300ms"});

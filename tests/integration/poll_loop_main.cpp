@@ -1,8 +1,9 @@
-// A poll loop of somebody's own with our decorators, for tests that kill it from outside, or let a message do that.
+// A poll loop of the program's own that uses the decorators, for tests that kill it from outside, or let a message kill
+// it.
 //
 //   poll_loop CONFIG TOPIC SCHEMA
 //
-// Each message makes one row in SCHEMA.effect. One whose payload is "abort" ends the process.
+// Each message makes one row in SCHEMA.effect. A message with the payload "abort" ends the process.
 
 #include <librdkafka/rdkafka.h>
 

@@ -1,4 +1,5 @@
-// The decorators on a poll loop of one's own, over librdkafka's C API, on the real PostgreSQL and the real Apache Kafka.
+// The decorators on a poll loop of the program's own over librdkafka's C API, on the real PostgreSQL and the real
+// Apache Kafka.
 
 #include <gtest/gtest.h>
 #include <librdkafka/rdkafka.h>
@@ -16,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Somebody's own consumer: assigned one partition, read from its beginning.
+/// A consumer of the program's own. It is assigned one partition, and reads from the beginning.
 class RawConsumer {
  public:
   RawConsumer(const std::string& topic, std::int32_t partition) {
@@ -40,7 +41,7 @@ class RawConsumer {
   RawConsumer(const RawConsumer&) = delete;
   RawConsumer& operator=(const RawConsumer&) = delete;
 
-  /// The next record, handed to `use`; false when none came within 20 s.
+  /// Passes the next record to `use`. Returns false if no record came within 20 s.
   template <class Use>
   bool next(Use&& use) {
     return eventually(
@@ -211,7 +212,7 @@ TEST(PollLoop, says_that_nothing_was_decided_while_the_database_is_away) {
   EXPECT_EQ(world.effects().rows, 2);
 }
 
-/// As retention does it.
+/// Deletes records as retention does.
 void delete_before(const std::string& topic, std::int32_t partition, std::int64_t first_kept) {
   char error[512];
   rd_kafka_conf_t* conf = rd_kafka_conf_new();
@@ -231,13 +232,14 @@ void delete_before(const std::string& topic, std::int32_t partition, std::int64_
   rd_kafka_DeleteRecords_destroy(records);
 }
 
-/// The first process ends without releasing the partition, and Kafka deletes records above the watermark that it has written.
+/// The first process ends without releasing the partition, and Kafka deletes records above the watermark that it has
+/// written.
 TEST(PollLoop, sends_its_caller_no_further_back_than_the_log_begins) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);
   for (int i = 0; i < 9; ++i) world.publish("m" + std::to_string(i), "fine");
   const auto pipeline = [&] { return effect_in(world) | transactional(); };
-  PollLoop killed(world.config()), loop(world.config());  // the first lives on, so that nothing is released
+  PollLoop killed(world.config()), loop(world.config());  // the first one stays alive, so that nothing is released
   killed.topic(world.topic(), pipeline());
   loop.topic(world.topic(), pipeline());
   RawConsumer raw(world.topic(), 0);

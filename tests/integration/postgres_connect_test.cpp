@@ -1,4 +1,4 @@
-// Connections that do not come about: what a person reads, and that no password is in it.
+// Connections that cannot be opened: what a person reads, and that the text contains no password.
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -62,7 +62,7 @@ TEST_F(PostgresConnect, a_missing_database_is_said) {
 }
 
 TEST_F(PostgresConnect, a_refused_connection_is_said) {
-  // Bound and not listening: nobody else gets the port meanwhile.
+  // The socket is bound and does not listen, so nobody else gets the port meanwhile.
   const int closed = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -81,7 +81,7 @@ TEST_F(PostgresConnect, a_server_that_says_nothing_is_given_up_in_time) {
   TcpProxy proxy(host(), std::stoi(port()));
   proxy.stall(true);
   PostgresSettings settings = schema_->settings_through(proxy.port());
-  settings.connect_timeout = 1ms;  // libpq's shortest is 2 s
+  settings.connect_timeout = 1ms;  // libpq's shortest timeout is 2 s
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THAT(message_of<StoreUnavailable>([&] { postgres::open_store(settings)->check_schema(); }),
               HasSubstr("timeout expired"));
@@ -107,7 +107,7 @@ TEST_F(PostgresConnect, more_sessions_than_connections_take_turns) {
   begin("a");
   const int only = backend();
   const auto other = store_->open_session();
-  // The store's own calls do not wait for the handlers.
+  // The store's own calls do not wait for handlers.
   EXPECT_EQ(store_->register_handler("charge"), handler_);
   session_->commit();
   other->begin(scope(), {});

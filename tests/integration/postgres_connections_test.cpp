@@ -1,4 +1,4 @@
-// Which connections are used again after a failover, and how long anybody waits for one, or for an answer.
+// Which connections are used again after a failover, and how long a caller waits for a connection or for an answer.
 
 #include <future>
 
@@ -23,7 +23,7 @@ class PostgresConnections : public PostgresRoleTest {
     sql().exec("GRANT ALL ON effect TO " + app_->name() + "; GRANT ALL ON SEQUENCE effect_number_seq TO " +
                app_->name());
   }
-  /// What a server that has become a standby, or has not become the primary yet, answers to new sessions.
+  /// Makes the server answer new sessions like a standby, or like a server that has not become the primary yet.
   void read_only(bool on) {
     sql().exec("ALTER ROLE " + app_->name() + (on ? " SET default_transaction_read_only = on" : " RESET ALL"));
   }
@@ -39,7 +39,7 @@ TEST_F(PostgresConnections, those_to_a_read_only_server_are_not_used_again) {
   settings.connections = 2;
   open(settings);
   read_only(true);
-  store_ = postgres::open_store(settings);  // its connections are opened from here on
+  store_ = postgres::open_store(settings);  // its connections are opened after this line
   session_ = store_->open_session();
   const auto other = store_->open_session();
   const InboxEntry entry{MessageId::from("x"), 0};
@@ -77,7 +77,8 @@ TEST_F(PostgresConnections, a_server_that_hangs_is_found_out) {
   InboxScope short_scope = scope();
   short_scope.lock_timeout = 100ms;
   const InboxEntry first{MessageId::from("first"), 0}, second{MessageId::from("second"), 1};
-  // In a handler's statement, in the framework's own, and in calls outside of any transaction.
+  // The server does not answer a handler's statement, a statement of Turnstile's own, or a call outside of any
+  // transaction.
   session_->begin(short_scope, {&first, 1});
   proxy.stall(true);
   EXPECT_LT(time_of([&] {
@@ -94,7 +95,7 @@ TEST_F(PostgresConnections, a_server_that_hangs_is_found_out) {
     try {
       return session_->begin(short_scope, {&first, 1}).at(0) == Admission::fresh;
     } catch (const Error&) {
-      return false;  // the transaction that was given up may still have the id
+      return false;  // the abandoned transaction may still have the id
     }
   }));
   session_->commit();
@@ -102,7 +103,7 @@ TEST_F(PostgresConnections, a_server_that_hangs_is_found_out) {
 
 TEST_F(PostgresConnections, a_statement_may_be_slow_while_the_server_answers_others) {
   PostgresSettings settings = schema_->settings();
-  settings.connect_timeout = 200ms;  // after 400 ms it is tried whether anybody answers
+  settings.connect_timeout = 200ms;  // after 400 ms, the store tests whether the server answers at all
   open(settings);
   begin("a");
   EXPECT_EQ(tx().exec("SELECT pg_sleep(1.5), 7").get<int>(0, 1), 7);

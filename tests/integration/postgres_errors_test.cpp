@@ -1,4 +1,4 @@
-// What goes wrong in a transaction, and which of the framework's errors that is.
+// What goes wrong in a transaction, and which error class Turnstile reports for it.
 
 #include <future>
 
@@ -46,7 +46,7 @@ TEST_F(PostgresErrors, a_lock_that_is_not_got_in_time_is_busy) {  // hazard: blo
   session_->begin(impatient, {});
   const std::string message = message_of<StoreBusy>([&] { tx().exec("INSERT INTO effect (what) VALUES ('x')"); });
   EXPECT_THAT(message, HasSubstr("55P03"));
-  // Swallowed by the handler: the message is not to blame, the whole is to be tried again.
+  // The handler has swallowed the error. The message is not the cause, and the whole transaction is to be tried again.
   EXPECT_THAT(message_of<StoreBusy>([&] { session_->commit(); }), HasSubstr("55P03"));
   session_->begin(impatient, {});
   tx().defer("INSERT INTO effect (what) VALUES ('x')");
@@ -197,7 +197,8 @@ TEST_F(PostgresErrors, weak_settings_of_the_server_are_found) {  // hazard: vola
   EXPECT_THAT(findings[0].remedy, HasSubstr("ALTER SYSTEM SET synchronous_commit = on"));
 }
 
-/// The table holds what PostgreSQL can; the header turnstile-original-timestamp has each.
+/// The table holds the timestamps that PostgreSQL can represent. The header turnstile-original-timestamp holds each of
+/// them.
 TEST_F(PostgresErrors, a_dead_letters_timestamp_is_kept_where_postgres_can_hold_it) {
   Offset offset = 0;
   for (const std::int64_t ms : {std::int64_t{1'700'000'000'123}, std::int64_t{-1}, std::int64_t{1} << 53,

@@ -1,5 +1,5 @@
 #pragma once
-// A store on a schema of its own, an empty one, and roles, for what only the real PostgreSQL does.
+// A store on a schema of its own, an empty schema, and roles, for behaviour that only the real PostgreSQL has.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class PostgresTest : public testing::Test {
   [[nodiscard]] InboxScope scope() const {
     return {handler_, fence_, std::chrono::seconds(5), std::chrono::seconds(30)};
   }
-  /// A transaction that takes in `count` ids named after `prefix`.
+  /// Begins a transaction that takes in `count` ids named after `prefix`.
   std::vector<Admission> begin(const std::string& prefix, std::size_t count = 1) {
     std::vector<InboxEntry> entries;
     for (std::size_t i = 0; i < count; ++i) {
@@ -60,7 +60,7 @@ class PostgresTest : public testing::Test {
   Fence fence_;
 };
 
-/// A schema in which nothing is yet.
+/// A schema that is still empty.
 class EmptySchemaTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -74,7 +74,7 @@ class EmptySchemaTest : public testing::Test {
   PostgresSettings settings_;
 };
 
-/// The same store, whose role has the least rights once `app_` is granted them.
+/// The same store. Its role has the least rights after `app_` is granted to it.
 class PostgresRoleTest : public PostgresTest {
  protected:
   void SetUp() override {
@@ -90,7 +90,7 @@ class PostgresRoleTest : public PostgresTest {
   std::optional<PostgresRole> app_;
 };
 
-/// The message of the error that `call` throws; fails the test when it throws another one, or none.
+/// The message of the error that `call` throws. Fails the test if `call` throws another error, or none.
 template <class Expected, class Call>
 std::string message_of(Call call) {
   try {
@@ -105,7 +105,7 @@ std::string message_of(Call call) {
   return "";
 }
 
-/// The same for SqlError, and gives its SQLSTATE.
+/// The same for SqlError. Returns its SQLSTATE.
 template <class Call>
 std::string sqlstate_of(Call call) {
   try {

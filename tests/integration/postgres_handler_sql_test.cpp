@@ -1,4 +1,4 @@
-// What a handler's SQL may do to the transaction that the framework has opened, and whose fault an error is.
+// What a handler's SQL may do to the transaction that Turnstile has opened, and who is the cause of an error.
 
 #include <functional>
 #include <pqxx/except>
@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 class PostgresHandlerSql : public PostgresTest {
  protected:
   void effect(const std::string& what) { tx().exec("INSERT INTO effect (what) VALUES ($1)", what); }
-  /// A statement that the server answers with this error, on a connection that lives on.
+  /// A statement to which the server answers with this error, on a connection that stays open.
   static std::string raises(const std::string& state) {
     return "DO $$ BEGIN RAISE EXCEPTION 'as a foreign server would' USING ERRCODE = '" + state + "'; END $$";
   }
@@ -100,7 +100,7 @@ TEST_F(PostgresHandlerSql, libpqxx_cannot_commit_it_after_close_all) {
   pqxx::transaction_base& native = postgres::native(tx());
   try {
     native.exec("CLOSE ALL");
-  } catch (const std::exception&) {  // libpqxx finds the connection lost
+  } catch (const std::exception&) {  // libpqxx finds that the connection is lost
   }
   EXPECT_ANY_THROW(native.exec("COMMIT"));
   EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "2D000");
@@ -136,7 +136,7 @@ TEST_F(PostgresHandlerSql, a_rollback_through_libpqxx_is_found_out) {
                   }),
                   HasSubstr("ended the transaction"))
           << statement;
-      // A handler that swallows it does not get through.
+      // A handler that swallows the error does not succeed either.
       EXPECT_THROW(session_->commit(), TransactionEnded);
       session_->rollback();
       EXPECT_EQ(ids(), "0") << statement;
@@ -161,7 +161,7 @@ TEST_F(PostgresHandlerSql, savepoints_work_on_both_sides_of_libpqxx) {
   EXPECT_EQ(ids(), "1");
 }
 
-/// Each way to send a statement of the message that is under way.
+/// Each way to send a statement of the message that is being handled.
 const std::vector<std::pair<const char*, std::function<void(Transaction&, const std::string&)>>> kWays{
     {"exec", [](Transaction& tx, const std::string& sql) { tx.exec(sql); }},
     {"defer", [](Transaction& tx, const std::string& sql) { tx.defer(sql); }},
@@ -241,7 +241,7 @@ TEST_F(PostgresHandlerSql, a_deferred_failure_is_read_before_the_commit) {
   begin("a");
   tx().defer("SAVEPOINT s");
   tx().defer("SELECT 1 / 0");
-  // The pipeline sends what it has in chunks, and an error skips the rest of its chunk only.
+  // The pipeline sends its statements in chunks, and an error skips only the rest of its chunk.
   tx().defer("SELECT length($1)", std::string(100'000, 'x'));
   tx().defer("ROLLBACK TO SAVEPOINT s");
   EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "22012");
@@ -274,7 +274,8 @@ TEST_F(PostgresHandlerSql, an_error_on_a_living_connection_is_no_outage_whatever
     tx().defer(raises(state));
     EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), state);
   }
-  // A prepared statement of the handler's own that is not there: with one of ours that a pooler has dropped it is confused once, and then not.
+  // The handler uses a prepared statement that does not exist. The error looks like that of one of Turnstile's own
+  // statements that a pooler has dropped. It is mistaken for that at first, and not again.
   int of_the_statement = 0;
   for (int i = 0; i < 4; ++i) {
     begin("a");
@@ -331,7 +332,7 @@ TEST_F(PostgresHandlerSql, a_deferred_trigger_on_a_table_of_the_frameworks_is_th
   sql().exec("CREATE UNIQUE INDEX ON effect (number)");
   sql().exec("CREATE TABLE parent (number bigint PRIMARY KEY)");
   sql().exec("ALTER TABLE effect ADD FOREIGN KEY (number) REFERENCES parent DEFERRABLE INITIALLY DEFERRED");
-  // In the same schema, but the handler's.
+  // The table is in the same schema, but it belongs to the handler.
   begin("a");
   effect("without a parent");
   EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "23503");

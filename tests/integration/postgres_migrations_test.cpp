@@ -1,4 +1,4 @@
-// Migrations on a real server, and what a consumer says of a schema that is not its own.
+// Migrations on a real server, and what a consumer says about a schema of another version.
 
 #include <filesystem>
 #include <fstream>
@@ -29,7 +29,7 @@ class PostgresMigrations : public EmptySchemaTest {
   std::string schema_error() {
     return message_of<SchemaError>([&] { postgres::open_store(settings_)->check_schema(); });
   }
-  /// Those that are embedded, and one more.
+  /// The embedded migrations, and one more.
   static std::vector<Migration> with_next(const std::string& up, const std::string& down = "DROP TABLE more;") {
     auto all = embedded_migration_list();
     const int number = static_cast<int>(all.size()) + 1;

@@ -1,4 +1,4 @@
-// An inbox in hash partitions: how it is made, by whom, and that nothing else of it is another.
+// An inbox in hash partitions: how it is made, who may make it, and that the table is otherwise the same.
 
 #include <cstdlib>
 
@@ -31,7 +31,7 @@ class PostgresPartitions : public EmptySchemaTest {
         "now() - n * interval '1 second' FROM generate_series(1, " +
         std::to_string(count) + ") n");
   }
-  /// What a user of the table can see of it, but for the partitions.
+  /// All that a user of the table can see of it, except the partitions.
   std::string looks() {
     return sql().one(
         "SELECT string_agg(line, E'\\n' ORDER BY line) FROM ("
@@ -53,7 +53,7 @@ TEST_F(PostgresPartitions, a_new_schema_is_made_with_them) {
   fill(2'000);
   EXPECT_EQ(sql().one("SELECT count(DISTINCT tableoid) FROM inbox"), "16");
   up(16);  // ten replicas start with the same command
-  up();    // and later ones without the option
+  up();    // and later replicas start without the option
   EXPECT_EQ(inbox_partitions(settings_), 16);
   EXPECT_EQ(sql().one("SELECT count(*) FROM inbox"), "2000");
 }
@@ -84,7 +84,7 @@ TEST_F(PostgresPartitions, what_holds_ids_is_left_alone_and_the_way_out_is_said)
   EXPECT_THAT(refusal(8), AllOf(HasSubstr("holds ids"), HasSubstr("8 partitions"), HasSubstr("nothing was changed"),
                                 HasSubstr("SELECT " + schema_->name() + ".partition_inbox(8, true);")));
   EXPECT_EQ(inbox_partitions(settings_), 1);
-  // What it says is what helps, there and back.
+  // The command in the message must be the one that helps, in both directions.
   sql().exec("SELECT " + schema_->name() + ".partition_inbox(8, true)");
   EXPECT_EQ(inbox_partitions(settings_), 8);
   EXPECT_EQ(sql().one("SELECT count(*) FROM inbox"), "100");
@@ -122,7 +122,7 @@ TEST_F(PostgresPartitions, what_cannot_be_carried_over_is_not_lost_in_silence) {
   EXPECT_EQ(inbox_partitions(settings_), 1);
 }
 
-// migrations/README.md: the files and one SELECT, in psql.
+// migrations/README.md says: the files and one SELECT, in psql.
 TEST_F(PostgresPartitions, psql_alone_can_do_it) {
   sql().exec("CREATE SCHEMA " + schema_->name());
   std::string command = "set -e; export PGOPTIONS='-c search_path=" + schema_->name() + "'; ";
@@ -144,7 +144,7 @@ TEST_F(PostgresPartitions, down_makes_one_table_of_it) {
   up(6);
   fill(50);
   const auto steps = static_cast<int>(embedded_migration_list().size()) - 3;
-  migrate_down(settings_, embedded_migration_list(), steps);  // 0004 and what came after it
+  migrate_down(settings_, embedded_migration_list(), steps);  // 0004 and the later migrations
   EXPECT_EQ(inbox_partitions(settings_), 1);
   EXPECT_EQ(sql().one("SELECT count(*) FROM inbox"), "50");
   up(1);
@@ -153,7 +153,7 @@ TEST_F(PostgresPartitions, down_makes_one_table_of_it) {
   EXPECT_EQ(inbox_partitions(settings_), 6);
 }
 
-// Row numbers mean nothing over partitions: each has its own (7, 3).
+// A row's place (ctid) does not identify it across partitions: each partition has its own (7, 3).
 TEST_F(PostgresPartitions, purge_deletes_the_old_of_each_and_nothing_else) {
   up(5);
   sql().exec("INSERT INTO handler (id, name) VALUES (1, 'charge')");

@@ -1,4 +1,4 @@
-// Statements in the pipeline: many, large, prepared or not, and beside libpqxx.
+// Statements in the pipeline: many, large, prepared or not, and together with libpqxx.
 
 #include <pqxx/except>
 #include <pqxx/result>
@@ -21,7 +21,7 @@ TEST_F(PostgresPipeline, ten_thousand_large_statements_do_not_fill_the_sockets_t
   const std::string kilobyte(1'000, 'x');
   for (int i = 0; i < 10'000; ++i) {
     session_->at_message(static_cast<std::size_t>(i));
-    // Each gives its text back, so that both directions are full.
+    // Each statement returns its text, so that both directions are full.
     tx().defer("INSERT INTO effect (what) VALUES ($1) RETURNING what, what", kilobyte);
   }
   session_->commit();
@@ -150,7 +150,7 @@ TEST_F(PostgresPipeline, libpqxx_works_in_the_same_transaction) {
   work.exec("INSERT INTO effect (what) VALUES ('pqxx again')");
   session_->commit();
   EXPECT_EQ(effects().size(), 4U);
-  // The connection is ours again, and may be lent again.
+  // The connection belongs to the store again, and may be lent again.
   begin("b");
   postgres::native(tx()).exec("INSERT INTO effect (what) VALUES ('rolled back')");
   session_->rollback();

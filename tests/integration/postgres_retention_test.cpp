@@ -1,4 +1,4 @@
-// How long ids are kept in the database, who may have them deleted, and the purger's steps.
+// How long ids are kept in the database, who may have them deleted, and the steps of the purger.
 
 #include <spdlog/spdlog.h>
 
@@ -18,18 +18,18 @@ using ::testing::HasSubstr;
 
 class PostgresRetention : public PostgresRoleTest {
  protected:
-  /// Ids that were taken in so long ago, in the database's own words: "9 days".
+  /// Adds ids that were taken in `age` ago. `age` is an interval in PostgreSQL's syntax, such as "9 days".
   void old_ids(int count, const std::string& age, int handler = 1) {
     sql().exec("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT " + std::to_string(handler) +
                ", gen_random_uuid(), 1, n, now() - interval '" + age + "' FROM generate_series(1, " +
                std::to_string(count) + ") n");
   }
-  /// A declaration of the past.
+  /// Adds a declaration that was made in the past.
   void said(const std::string& keep, const std::string& ago, int handler = 1) {
     sql().exec("INSERT INTO retention (handler, keep_s, said_at) VALUES (" + std::to_string(handler) +
                ", extract(epoch FROM interval '" + keep + "'), now() - interval '" + ago + "')");
   }
-  /// Steps until the purger rests. Returns what was deleted in all.
+  /// Makes steps until the purger rests. Returns how many ids were deleted in total.
   std::int64_t clean(std::int64_t most = 2'000) {
     std::int64_t deleted = 0;
     sql().exec("UPDATE sweep SET due_at = now() WHERE next_block = 0");
@@ -79,13 +79,13 @@ TEST_F(PostgresRetention, each_handler_has_its_own) {
   EXPECT_EQ(ids_of(gone.value), "10") << "nobody has said anything of these";
 }
 
-// keep_ids_for set lower while others run with more.
+// keep_ids_for is set to a shorter time while other consumers run with a longer one.
 TEST_F(PostgresRetention, who_says_less_takes_nothing_away_from_others) {
   store_->retention().keep_ids(handler_, 30 * 24h);
   old_ids(10, "20 days");
   EXPECT_EQ(store_->retention().keep_ids(handler_, 1 * 24h).kept_for, 30 * 24h);
   EXPECT_EQ(clean(), 0);
-  // The others are gone, and have been for less than 30 days: ids that were taken in with them in mind stay.
+  // The other consumers are gone, but for less than 30 days. Ids that were taken in while they relied on 30 days stay.
   sql().exec("UPDATE retention SET said_at = now() - interval '29 days' WHERE keep_s = 30 * 86400");
   EXPECT_EQ(store_->retention().keep_ids(handler_, 1 * 24h).kept_for, 30 * 24h);
   EXPECT_EQ(clean(), 0);
@@ -121,7 +121,7 @@ TEST_F(PostgresRetention, ids_of_which_nobody_had_said_anything_get_the_default)
   EXPECT_EQ(clean(), 0);
 }
 
-// The server's clock cannot be set here: the function is told of another time before.
+// The test cannot set the server's clock. It gives the function another earlier time instead.
 TEST_F(PostgresRetention, nothing_is_deleted_after_the_clock_was_set_forward) {
   store_->retention().keep_ids(handler_, 8 * 24h);
   old_ids(100, "9 days");
@@ -130,7 +130,7 @@ TEST_F(PostgresRetention, nothing_is_deleted_after_the_clock_was_set_forward) {
               ::testing::HasSubstr("set forward by 30 d"));
   EXPECT_EQ(ids(), "100");
   EXPECT_EQ(sql().one("SELECT count(*) FROM horizon"), "0");
-  // Set back: what was noticed lies in the future now.
+  // The clock is set back: the time at which the step was noticed is in the future now.
   sql().exec("UPDATE clock_step SET noticed_at = now() + interval '30 days', held_until = now() + interval '31 days'");
   EXPECT_EQ(clean(), 100);
 }
@@ -221,7 +221,7 @@ TEST_F(PostgresRetention, when_nothing_is_due_a_step_only_looks_at_the_clock) {
   clean();
   const PurgeStep step = store_->retention().purge_step(2'000);
   EXPECT_GT(step.wait, 20h);
-  // Whoever read the inbox would wait for this lock, and give up.
+  // A step that read the inbox would wait for this lock and give up.
   Sql holder(schema_->url());
   holder.exec("BEGIN; LOCK TABLE inbox, response, retention, horizon IN ACCESS EXCLUSIVE MODE");
   for (int i = 0; i < 10; ++i) EXPECT_GT(store_->retention().purge_step(2'000).wait, 20h);
@@ -303,7 +303,7 @@ TEST_F(PostgresRetention, without_a_setting_ids_are_kept_a_day_longer_than_the_t
   EXPECT_EQ(kept(std::chrono::milliseconds::max()), "3155760000") << "for ever";
 }
 
-// keep_ids_for set lower while others run.
+// keep_ids_for is set to a shorter time while other consumers run.
 TEST_F(PostgresRetention, a_consumer_with_less_deletes_nothing_that_one_with_more_counts_on) {
   sql().exec("INSERT INTO retention VALUES (1, 3600, now() - interval '99 days')");
   Cleaning longer(schema_->settings(), "keep_ids_for = \"30d\"\n", 24h, false);
@@ -350,7 +350,8 @@ TEST_F(PostgresRetentionRights, a_consumer_has_old_ids_deleted_and_no_young_ones
   refused(app, "UPDATE horizon SET forgotten_before = now()");
   refused(app, "UPDATE sweep SET due_at = now()");
   refused(app, "SELECT partition_inbox(1, true)");
-  // What it may say does not help it: less counts only once what was said before has held for as long as it says.
+  // The declarations that the role may make do not help it. A shorter time counts only after the earlier declaration
+  // has lasted for as long as it says.
   for (const char* less : {"1", "0", "-5", "-9223372036854775808"}) {
     try {
       app.exec("SELECT keep_ids(1::smallint, " + std::string(less) + ")");
@@ -362,7 +363,7 @@ TEST_F(PostgresRetentionRights, a_consumer_has_old_ids_deleted_and_no_young_ones
   EXPECT_EQ(ids(), "10");
 }
 
-// Names in a function that runs with the owner's rights must not be found where its caller can put something.
+// A function that runs with the owner's rights must not find its names where its caller can put objects.
 TEST_F(PostgresRetentionRights, temporary_tables_and_paths_of_the_caller_mean_nothing) {
   store_->retention().keep_ids(handler_, 8 * 24h);
   old_ids(10, "1 day");

@@ -1,4 +1,4 @@
-// The role with the least rights: it can do all that the store does, and nothing that would undo it.
+// The role with the least rights can do all that the store does, and nothing that would undo it.
 
 #include "tests/integration/postgres_fixture.hpp"
 #include "turnstile/postgres/guards.hpp"
@@ -78,7 +78,7 @@ TEST_F(PostgresRoles, a_right_taken_away_while_running_stops_the_store_and_not_t
   EXPECT_THAT(message_of<StoreUnavailable>([&] { begin("b"); }), HasSubstr("GRANT SELECT, INSERT ON"));
   app_->grant_from_file();
   begin("b");
-  // In a handler's own statement it is the handler's affair.
+  // In a handler's own statement, the missing right is the handler's problem.
   EXPECT_EQ(sqlstate_of([&] { tx().exec("SELECT * FROM effect"); }), "42501");
   session_->rollback();
 }

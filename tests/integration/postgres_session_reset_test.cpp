@@ -1,4 +1,4 @@
-// What a handler does to the session of its connection is gone when another transaction gets that connection.
+// Changes that a handler makes to the session of its connection are gone when another transaction gets that connection.
 
 #include <pqxx/result>
 #include <pqxx/transaction_base>
@@ -16,7 +16,7 @@ using ::testing::IsEmpty;
 class PostgresSessionReset : public PostgresTest {
  protected:
   std::string one(const std::string& query) { return tx().exec(query).at(0, 0).value_or("NULL"); }
-  /// What a session can hold, as the open transaction sees it.
+  /// The state that a session can have, as the open transaction sees it.
   std::string state() {
     return one(R"(
 SELECT pg_catalog.concat_ws(' ',
@@ -122,7 +122,7 @@ TEST_F(PostgresSessionReset, keeps_what_the_url_sets) {
   }
 }
 
-/// Behind it the transactions share the server's connections.
+/// Behind a pooler, the transactions share the connections of the server.
 TEST_F(PostgresSessionReset, works_behind_a_pooler_in_both_modes) {
   for (const char* mode : {"session", "transaction"}) {
     OwnPgBouncer bouncer(mode);

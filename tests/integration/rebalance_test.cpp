@@ -1,4 +1,5 @@
-// Members that come, go, die and freeze while the group is under load, on the real PostgreSQL and the real Apache Kafka.
+// Members that join, leave, die and freeze while the group is under load, on the real PostgreSQL and the real Apache
+// Kafka.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +24,7 @@ std::int64_t effects_of(const World& world, const Process& process) {
   return std::stoll(world.query("SELECT count(*) FROM effect WHERE pid = " + std::to_string(process.pid())));
 }
 
-/// Progress, not time, says when the next thing happens: whatever the machine's speed, it happens in mid-load.
+/// Progress, not time, decides when the next thing happens. So it happens under load, however fast the machine is.
 TEST(Rebalance, loses_doubles_and_reorders_nothing_while_members_join_leave_and_die) {
   TURNSTILE_NEEDS_SERVERS();
   constexpr std::int64_t kMessages = 2000;
@@ -52,7 +53,7 @@ TEST(Rebalance, loses_doubles_and_reorders_nothing_while_members_join_leave_and_
   EXPECT_EQ(stays.wait(20s), 0) << world.output();
 }
 
-/// Faults 9 and 10: frozen within its transaction for longer than the group's patience, then woken.
+/// The process is frozen within its transaction for longer than the group waits for it, then woken.
 TEST(Rebalance, fences_a_member_that_wakes_after_it_was_given_up) {
   TURNSTILE_NEEDS_SERVERS();
   World world(WorldOptions{.partitions = 2, .session_timeout_ms = 3'000, .handler_timeout = "2s"});
@@ -61,14 +62,14 @@ TEST(Rebalance, fences_a_member_that_wakes_after_it_was_given_up) {
   world.publish("freeze", "stop-once:" + world.folder() + "/frozen", "1");
   world.publish(200, "b");
   Process frozen = world.consumer(toml);
-  // It has stopped itself in a handler, with its transaction open.
+  // The process has stopped itself in a handler, with its transaction open.
   ASSERT_TRUE(eventually([&] { return frozen.is_stopped(); }, 60s)) << world.output();
   Process successor = world.consumer(toml);
   EXPECT_TRUE(eventually([&] { return world.effects().distinct == 401; }, 60s)) << world.effects().distinct << "\n"
                                                                                 << world.output();
   const auto before = effects_of(world, frozen);
   frozen.thaw();
-  // It lives on: it rejoins, and takes its share of what comes now.
+  // The process lives on: it joins the group again, and takes its share of the new messages.
   int rounds = 0;
   ASSERT_TRUE(eventually(
       [&] {

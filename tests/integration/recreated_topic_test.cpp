@@ -1,5 +1,5 @@
-// Topics that are deleted and created again under a running consumer, and ends of a consumer that must not hang or crash, on the real
-// Apache Kafka.
+// Topics that are deleted and created again under a running consumer, and ends of a consumer that must not hang or
+// crash, on the real Apache Kafka.
 
 #include <gtest/gtest.h>
 #include <librdkafka/rdkafka.h>
@@ -27,7 +27,7 @@ void publish_to_zero(World& world, int n, const std::string& prefix) {
     message.partition = 0;
     message.payload = prefix + std::to_string(i);
     message.headers = {{"message-id", prefix + std::to_string(i)}};
-    // A producer that has only just heard that the topic is gone says so once more.
+    // A producer that has just learned that the topic is gone reports that once more.
     ASSERT_TRUE(eventually([&] {
       try {
         world.publish(message);
@@ -39,7 +39,7 @@ void publish_to_zero(World& world, int n, const std::string& prefix) {
   }
 }
 
-/// What ran, by payload.
+/// The messages that ran, by payload.
 class Ran {
  public:
   void note(const Message& message) {
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Kind{"none", [](Pipeline p) { return p; }}),
     [](const auto& c) { return std::string(c.param.name); });
 
-/// The same with the bug that these tests are there for.
+/// The same test on a build with the bug that these tests must find.
 TEST(RecreatedTopic, is_lost_by_a_build_that_drops_what_was_taken_before) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);
@@ -109,7 +109,7 @@ TEST(RecreatedTopic, is_lost_by_a_build_that_drops_what_was_taken_before) {
   EXPECT_LT(world.effects().distinct, 80) << "nothing is lost: the tests above prove nothing";
 }
 
-/// It is missing for long enough that librdkafka gives its partitions up.
+/// The topic is missing for so long that librdkafka gives its partitions up.
 TEST(DeletedTopic, is_waited_for_and_the_consumer_ends_when_it_is_told_to) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);
@@ -171,7 +171,7 @@ TEST(FatalErrors, of_an_offset_that_the_broker_does_not_have_are_told_and_crash_
   EXPECT_NE(world.output().find("auto.offset.reset is error"), std::string::npos) << world.output();
 }
 
-/// Records of a transaction that was aborted, and the mark of its end: offsets that no consumer ever gets.
+/// Records of an aborted transaction, and the marker of its end, have offsets that no consumer ever gets.
 TEST(Lag, becomes_zero_behind_an_aborted_transaction) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);
@@ -204,7 +204,7 @@ TEST(Lag, becomes_zero_behind_an_aborted_transaction) {
   EXPECT_EQ(ran, 5);
 }
 
-/// A handler may run for longer than the group's session, and than a rebalance waits for it.
+/// A handler may run for longer than the group's session timeout, and for longer than a rebalance waits for it.
 TEST(LongHandlers, run_once_in_mode_leased_over_a_rebalance) {
   TURNSTILE_NEEDS_SERVERS();
   World world(WorldOptions{.partitions = 2, .session_timeout_ms = 3'000, .handler_timeout = "12h"});
@@ -232,7 +232,8 @@ TEST(LongHandlers, run_once_in_mode_leased_over_a_rebalance) {
   ASSERT_TRUE(second.says("assigned 1 partitions")) << second.log_text();
   world.publish("after", "fine");
   EXPECT_TRUE(eventually([&] { return ran.with("fine") == 1; })) << "others go on beside them";
-  // Longer than the session and several leases; what is waited for is that the group lives on meanwhile.
+  // This takes longer than the session timeout and several leases. The test waits until the group has handled messages
+  // meanwhile.
   for (int round = 0; round < 5; ++round) {
     world.publish("beside" + std::to_string(round), "beside");
     ASSERT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM inbox") == std::to_string(round + 2); }));

@@ -1,4 +1,5 @@
-// Producers that number their requests, on the real PostgreSQL and the real Apache Kafka: rows for producers, none for messages.
+// Producers that number their requests, on the real PostgreSQL and the real Apache Kafka. The database keeps rows for
+// producers, and none for messages.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,7 +50,7 @@ class RequestsFixture {
     message.headers = {{"message-id", id}};
     return message;
   }
-  /// Numbered by hand.
+  /// Sends a message whose number the test chooses.
   void send(OwnedMessage message, const ProducerSession& session, std::int64_t number) {
     stamp_request(message, session, number);
     message.partition = -1;
@@ -106,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(EachStep, RequestsKilledAt,
                                            "before-offset-commit", "before-release"),
                          step_name);
 
-/// What is kept does not grow with the messages, whatever comes twice among them.
+/// The amount of stored data does not grow with the messages, whichever of them are repeated.
 TEST(Requests, a_million_of_them_leave_a_row_of_each_producer_and_partition) {
   TURNSTILE_NEEDS_SERVERS();
   constexpr std::int64_t kMessages = 1'000'000, kAtOnce = 20'000, kProducers = 2;
@@ -147,14 +148,14 @@ TEST(Requests, a_million_of_them_leave_a_row_of_each_producer_and_partition) {
       world->query(
           "SELECT (SELECT count(*) FROM producer_response) + (SELECT count(*) FROM inbox) + (SELECT count(*) FROM dead)"),
       "0");
-  // Rows that are updated in place leave old versions, which are cleared away as they are met.
+  // Rows that are updated in place leave old versions. PostgreSQL removes them when it meets them.
   EXPECT_LT(
       std::stoll(world->query("SELECT pg_total_relation_size('producer_window') + pg_total_relation_size('progress')")),
       2'000'000);
   EXPECT_EQ(consumer.stop(), "");
 }
 
-/// The response is kept until the producer says that it has it.
+/// The response is kept until the producer says that it has received it.
 TEST(Requests, a_request_that_is_sent_again_gets_the_same_response) {
   TURNSTILE_NEEDS_SERVERS();
   RequestsFixture world(1);
@@ -186,7 +187,8 @@ TEST(Requests, a_request_that_is_sent_again_gets_the_same_response) {
 
 class DeadRequestsKilledAt : public ::testing::TestWithParam<const char*> {};
 
-/// What may not run goes past no partition without its dead letter, and what runs is answered, wherever the process dies.
+/// A request that may not run is never skipped without a dead letter. A request that runs is answered, wherever the
+/// process dies.
 TEST_P(DeadRequestsKilledAt, are_neither_lost_nor_run) {
   TURNSTILE_NEEDS_SERVERS();
 #if !defined(TURNSTILE_FAILPOINTS)
@@ -202,7 +204,7 @@ TEST_P(DeadRequestsKilledAt, are_neither_lost_nor_run) {
   };
   int fresh = 0, late = 0, unknown = 0;
   for (std::int64_t number = 1; number <= 300; ++number) {
-    if (number % 50 == 0) continue;  // sent too late
+    if (number % 50 == 0) continue;  // these are sent too late
     send("m" + std::to_string(number), shop, number);
     ++fresh;
     if (number % 50 == 30 && number > 50) send("late " + std::to_string(++late), shop, number / 50 * 50);
@@ -223,7 +225,7 @@ TEST_P(DeadRequestsKilledAt, are_neither_lost_nor_run) {
             "no_session " + std::to_string(unknown) + ", outside_window " + std::to_string(late));
   EXPECT_EQ(world->query("SELECT count(*) FROM dead"), std::to_string(unknown + late));
   TopicReader sent(replies);
-  const auto all = 2U * static_cast<std::size_t>(fresh);  // what each publishes, and its reply
+  const auto all = 2U * static_cast<std::size_t>(fresh);  // the message that each request publishes, and its reply
   EXPECT_TRUE(sent.until([&] { return sent.ids().size() == all; })) << sent.ids().size() << " of " << all;
   for (const auto& [message, ids] : sent.ids()) EXPECT_EQ(ids.size(), 1U) << message;
   successor.signal(SIGTERM);
@@ -235,7 +237,7 @@ INSTANTIATE_TEST_SUITE_P(EachStep, DeadRequestsKilledAt,
                                            "before-dead-letter", "dead-letter-sent", "after-dead-letter"),
                          step_name);
 
-/// A producer lives through an outage of the database: it sends meanwhile, and is the same one afterwards.
+/// A producer survives an outage of the database: it sends meanwhile, and has the same session afterwards.
 TEST(Requests, keep_their_session_while_the_database_is_away) {
   TURNSTILE_NEEDS_SERVERS();
   RequestsFixture world(1);
@@ -276,7 +278,7 @@ TEST(Requests, keep_their_session_while_the_database_is_away) {
   EXPECT_EQ(consumer.wait(20s), 0);
 }
 
-/// One dies, is sent again and takes effect; the dead letter is then no second effect.
+/// One request dies, is sent again and takes effect. A replay of the dead letter then makes no second effect.
 TEST(Requests, that_took_effect_when_they_were_sent_again_are_not_run_by_a_replay) {
   TURNSTILE_NEEDS_SERVERS();
   RequestsFixture world(1);
@@ -331,7 +333,7 @@ TEST(Requests, that_nobody_can_vouch_for_are_put_aside_and_run_when_somebody_say
     EXPECT_EQ(replayed.code, 0) << replayed.err;
   }
   world.expect_effects(4);
-  // As after a crash between publishing and marking.
+  // The state after a crash between publishing and marking.
   static_cast<void>(world->query("UPDATE dead SET replayed_at = NULL WHERE id = " + late));
   EXPECT_EQ(world.cli({"dlq", "replay", late}).code, 0);
   EXPECT_TRUE(eventually([&] { return world->caught_up(); }));

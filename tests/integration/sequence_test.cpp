@@ -1,4 +1,4 @@
-// Mode by_offset on the real PostgreSQL and the real Apache Kafka: records without ids, one row of a partition.
+// Mode by_offset on the real PostgreSQL and the real Apache Kafka: records without ids, and one row for each partition.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ class SequenceFixture {
   Process consumer(const std::map<std::string, std::string>& environment = {}) {
     return world_.consumer(toml_, environment);
   }
-  /// Every record has an effect, also the copies: without ids they are records like any other.
+  /// Every record has an effect. That includes the copies: without ids they are records like any other.
   void expect_all(std::int64_t records) {
     EXPECT_TRUE(eventually([&] { return world_.effects().rows == records && world_.caught_up(); }, 90s))
         << world_.effects().rows << " of " << records << "\n"
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(EachStep, SequenceKilledAt,
 
 class DeadRecordsKilledAt : public ::testing::TestWithParam<const char*> {};
 
-/// What has a dead letter to be replayed has no effect, although the next process could make it.
+/// A record with a dead letter that waits for a replay has no effect, although the next process could make it.
 TEST_P(DeadRecordsKilledAt, have_an_effect_or_a_dead_letter) {
   TURNSTILE_NEEDS_SERVERS();
 #if !defined(TURNSTILE_FAILPOINTS)

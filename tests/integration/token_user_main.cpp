@@ -2,7 +2,7 @@
 //
 //   token_user BROKERS TOPIC LIMITER LIMIT LEASE_MS THREADS WORK_MS JOURNAL
 //
-// Each thread asks for a token, works and gives it back, again and again, until SIGTERM.
+// Each thread asks for a token, works and returns the token, again and again, until SIGTERM.
 
 #include <atomic>
 #include <csignal>

@@ -1,6 +1,7 @@
 #pragma once
-// Consumers under a limit that counts over all of them, on the real PostgreSQL and the real Apache Kafka. How many run at once is
-// counted from outside (support/outside.hpp): by what handlers write of themselves, never by the limiter.
+// Consumers under a limit that counts over all of them, on the real PostgreSQL and the real Apache Kafka. The test
+// counts from outside how many handlers run at once (support/outside.hpp). It uses what handlers write about
+// themselves, never what the limiter says.
 
 #include <spdlog/spdlog.h>
 
@@ -47,7 +48,7 @@ class LimitedFixture {
     return "[limits]\nlease = \"" + std::to_string(lease.count()) +
            "ms\"\nstrict = " + (options_.strict ? "true" : "false") + "\n";
   }
-  /// Another member of the domain, in this process, which uses nothing.
+  /// Another member of the domain, in this process, which uses no permits.
   [[nodiscard]] std::shared_ptr<TokenDomain> member() const {
     auto domain = kafka::open_limiters({{"bootstrap.servers", kafka_servers()}}, {.name = token_topic()},
                                        {.client = "test", .lease = options_.lease}, make_logger({"off", "text"}));
@@ -55,7 +56,7 @@ class LimitedFixture {
     return domain;
   }
 
-  /// kill -9, and remembers when.
+  /// Kills the process with kill -9, and remembers when.
   void kill(Process& process) {
     process.signal(SIGKILL);
     process.wait(std::chrono::seconds(5));
@@ -67,7 +68,7 @@ class LimitedFixture {
   [[nodiscard]] std::string token_topic() const { return world_.topic() + ".tokens"; }
   [[nodiscard]] std::vector<LoggedEvent> token_log() const { return read_token_topic(token_topic()); }
 
-  /// Waits until this process runs so many at once, since then; when it did.
+  /// Waits until this process runs `count` handlers at once after `since`. Returns when it did.
   [[nodiscard]] std::optional<Nanos> runs(const Process& process, int count, Nanos since,
                                           std::chrono::milliseconds timeout = std::chrono::seconds(40)) const {
     std::optional<Nanos> when;
@@ -79,14 +80,14 @@ class LimitedFixture {
         timeout));
     return when;
   }
-  /// Waits until it begins a run after `since`; when it did.
+  /// Waits until the process begins a run after `since`. Returns when it did.
   [[nodiscard]] std::optional<Nanos> begins(const Process& process, Nanos since) const {
     std::optional<Nanos> when;
     static_cast<void>(eventually([&] { return (when = outside().first_begin(process.pid(), since)).has_value(); },
                                  std::chrono::seconds(60)));
     return when;
   }
-  /// Waits until each runs its share of the limit, which is the same for all.
+  /// Waits until each process runs its share of the limit. The share is the same for all.
   [[nodiscard]] bool all_at_work(const std::vector<const Process*>& processes) const {
     const int share = options_.limit / static_cast<int>(processes.size());
     return eventually(
@@ -99,7 +100,8 @@ class LimitedFixture {
         },
         std::chrono::seconds(60));
   }
-  /// The most that ran at once of what counts: not what the database refuses, nor what is past its own deadline.
+  /// The most handlers that ran at once and that count. A run that the database refuses does not count, nor does a run
+  /// after the process's own deadline.
   [[nodiscard]] int most_that_counts() const {
     const Outside all = outside();
     const auto log = token_log();
@@ -126,7 +128,7 @@ class LimitedFixture {
 
 inline double seconds(Nanos nanos) { return static_cast<double>(nanos) / 1e9; }
 
-/// What was measured, for people who read the test's output.
+/// Prints what was measured, for people who read the output of the test.
 inline void tell(const std::string& what, Nanos nanos) {
   std::cout << "[ measured ] " << what << ": " << seconds(nanos) << " s" << std::endl;
 }

@@ -1,4 +1,4 @@
-// Limits that are changed while consumers are under load, as an operator does it: by another member of the domain.
+// Limits that another member of the domain changes while consumers are under load, as an operator does.
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A Keep goes out four times a lease; a busy machine is given more.
+// A Keep event goes out four times in a lease. The test allows more time for a busy machine.
 constexpr auto kLease = 4s;
 constexpr Nanos kSoon = 5 * kSecond_ns;
 
@@ -22,7 +22,7 @@ struct Load {
     world->publish(3'000);
     if (!world.all_at_work({&one, &other})) ADD_FAILURE() << world->output();
   }
-  /// When it was said, and when it held.
+  /// Sets the limit. Returns when the change was requested, and when it was in effect.
   std::pair<Nanos, Nanos> set(std::optional<std::int64_t> limit) {
     const Nanos said = monotonic_ns();
     EXPECT_TRUE(operator_->set_limit(world->topic(), limit, 20s));
@@ -32,7 +32,7 @@ struct Load {
     const Outside now = world.outside();
     return now.running(one.pid()) + now.running(other.pid());
   }
-  /// Waits until so many run at once.
+  /// Waits until `count` handlers run at once.
   [[nodiscard]] std::optional<Nanos> reaches(int count, Nanos since) const {
     std::optional<Nanos> when;
     static_cast<void>(
@@ -50,7 +50,7 @@ TEST(TokensLimits, lowered_and_raised_under_load_they_hold_within_a_keep_and_rev
   Load load;
   EXPECT_TRUE(load.reaches(8, 0)) << load.world->output();
   const auto [lowered, low] = load.set(3);
-  // So long that whoever had not heard of it would have shown it.
+  // Long enough that a process which had not received the new limit would have shown it.
   const Nanos watched = low + 3 * kSecond_ns;
   ASSERT_TRUE(eventually([&] { return monotonic_ns() > watched && load.reaches(3, watched); }));
   const auto above = load.world.outside().last_above(3, {.from = lowered});
@@ -81,19 +81,19 @@ TEST(TokensLimits, zero_pauses_and_says_so_and_a_billion_is_taken) {
   EXPECT_LT(idle - paused, kSoon);
   ASSERT_TRUE(eventually([&] { return load.world->output().find("paused, set by an operator") != std::string::npos; }))
       << load.world->output();
-  // Nothing runs for longer than anything that was under way could take.
+  // The test waits for longer than any running handler could take. Nothing may run in that time.
   ASSERT_TRUE(eventually([&] { return monotonic_ns() > idle + 2 * kSecond_ns; }));
   EXPECT_EQ(load.world.outside().most({.from = idle}), 0);
 
   const auto [asked, holds] = load.set(1'000'000'000);
-  // As many as there are workers: eight in each.
+  // As many as there are workers: eight in each process.
   const auto all = load.reaches(16, asked);
   ASSERT_TRUE(all) << load.world->output();
   EXPECT_LT(*all - holds, kSoon);
   EXPECT_THROW(load.operator_->set_limit(load.world->topic(), 1'000'000'001, 1s), Error);
   EXPECT_THROW(load.operator_->set_limit(load.world->topic(), -1, 1s), Error);
 
-  // Taken back: what the configurations say.
+  // The limit is removed, so the limits of the configurations apply.
   const auto [unset, configured] = load.set(std::nullopt);
   const Nanos watched = configured + 2 * kSecond_ns;
   ASSERT_TRUE(eventually([&] { return monotonic_ns() > watched && load.reaches(8, watched); }));
@@ -114,7 +114,7 @@ TEST(TokensLimits, of_two_consumers_with_different_limits_and_leases_the_lower_l
   const std::string said =
       "2 at once over the domain, the lowest that a member's configuration says; configured here: 6";
   EXPECT_TRUE(eventually([&] { return world->output().find(said) != std::string::npos; })) << world->output();
-  // Both have heard of it since long.
+  // Both processes received it long ago.
   const Nanos watched = monotonic_ns() + kSecond_ns;
   ASSERT_TRUE(eventually([&] { return monotonic_ns() > watched + kSecond_ns; }));
   EXPECT_EQ(world.outside().most({.from = watched}), 2);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <librdkafka/rdkafka.h>
-// after rdkafka.h, which it does not include
+// after rdkafka.h, which it does not include itself
 #include <librdkafka/rdkafka_mock.h>
 
 #include <array>
@@ -27,7 +27,7 @@ std::unique_ptr<TokenLog> open_log(const std::string& servers) {
   return kafka::open_token_log({{"bootstrap.servers", servers}}, {.name = "tokens"}, make_logger({"off", "text"}));
 }
 
-/// Each of one record, behind which Kafka writes a mark.
+/// Writes transactions of one record each. Kafka writes a marker behind each record.
 void write_transactions(const std::string& servers, const std::string& topic, int count) {
   rd_kafka_conf_t* conf = rd_kafka_conf_new();
   std::array<char, 256> why{};
@@ -51,7 +51,7 @@ void write_transactions(const std::string& servers, const std::string& topic, in
   }
 }
 
-/// What is read until there are so many, or nothing has come for 5 s.
+/// Reads until there are `least` records, or until no record has come for 5 s.
 std::vector<TokenLog::Record> read(TokenLog& log, std::size_t least) {
   std::vector<TokenLog::Record> all;
   for (auto until = Clock::now() + 5s; all.size() < least && Clock::now() < until;) {
@@ -66,7 +66,7 @@ TEST(TokenLogInKafka, reads_past_the_marks_of_transactions_though_its_broker_ans
   const auto log = open_log(kafka.servers());
   log->seek(0);
   write_transactions(kafka.servers(), "tokens", 3);
-  std::this_thread::sleep_for(2s);  // librdkafka has fetched them by then
+  std::this_thread::sleep_for(2s);  // by then, librdkafka has fetched them
   kafka.freeze();
   const auto frozen = Clock::now();
   const auto records = read(*log, 5);
@@ -105,7 +105,7 @@ TEST(TokenLogInKafka, gives_a_question_up_in_time_while_its_broker_answers_nothi
   EXPECT_EQ(log->begin(), 0);
 }
 
-/// As just after the start of a broker.
+/// The state just after the start of a broker.
 TEST(TokenLogInKafka, asks_again_where_the_broker_does_not_lead_the_partition_yet) {
   std::array<char, 256> why{};
   const std::unique_ptr<rd_kafka_t, decltype(&rd_kafka_destroy)> host{

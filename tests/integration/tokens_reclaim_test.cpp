@@ -1,4 +1,5 @@
-// What a consumer that died, froze or left held of a limit comes back to the others: when, and never sooner.
+// A consumer dies, freezes or leaves. The tests measure when the others get the permits that it held, and check that
+// they never get them too early.
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The promise is one second; a busy machine is given more, still far from any lease.
+// The promise is one second. The test allows more for a busy machine, which is still much less than any lease.
 constexpr Nanos kSoon = 5 * kSecond_ns;
 
 void end(World& world, std::vector<Process*> processes) {
@@ -19,7 +20,7 @@ void end(World& world, std::vector<Process*> processes) {
   for (Process* process : processes) EXPECT_EQ(process->wait(30s), 0) << world.output();
 }
 
-/// The last thing that this process said in the token log.
+/// The time of the last event that this process wrote to the token log.
 Nanos last_word(const std::vector<LoggedEvent>& log, pid_t pid) { return deadlines(log, pid, 0ms).back(); }
 
 TEST(TokensReclaim, a_killed_consumers_permits_are_in_use_again_at_the_rebalance_not_at_the_lease) {
@@ -82,8 +83,8 @@ TEST(TokensReclaim, a_clean_leave_gives_permits_back_at_once) {
   EXPECT_EQ(world.outside().most(), 4);
 }
 
-/// Fault 9: frozen for longer than its lease, but not for longer than the group's patience: its partitions are still its own, so no
-/// fence stops it when it wakes.
+/// The process is frozen for longer than its lease, but not for longer than the group waits for it. Its partitions are
+/// still its own, so no fence stops it when it wakes.
 TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_nothing_and_says_so) {
   TURNSTILE_NEEDS_SERVERS();
   constexpr auto lease = 3s;
@@ -110,7 +111,8 @@ TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_
   const auto first = world.begins(frozen, woken);
   ASSERT_TRUE(first) << world->output();
   EXPECT_EQ(world.outside().first_begin(frozen.pid(), stopped), first) << "it started something while it was stopped?";
-  // Starts nothing new until the log has it as a member again: under another name, since it was expired.
+  // The process starts nothing new until the log has it as a member again. The member has another id, because the old
+  // one expired.
   std::optional<Nanos> joined;
   for (const LoggedEvent& record : world.token_log()) {
     const auto* said = std::get_if<tokens::Joined>(&record.event.body);
@@ -123,7 +125,8 @@ TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_
   for (const char* said : {"this process did not look at the token log for", "the other members have expired this one"})
     EXPECT_NE(world->output().find(said), std::string::npos) << said << "\n" << world->output();
 
-  // What it ran before was told to stop, did not commit, and ran again under a permit of its own.
+  // The handlers that ran before were told to stop, and did not commit. Their messages ran again, each under a permit
+  // of its own.
   ASSERT_TRUE(eventually([&] { return world->effects().distinct == 170; }, 120s)) << world->output();
   end(*world, {&stays, &frozen});
   EXPECT_EQ(world->effects().rows, 170) << "an effect was made twice";
@@ -139,7 +142,8 @@ TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_
   EXPECT_EQ(world.most_that_counts(), 4);
 }
 
-/// The same, but the group has given it up, and the database refuses it: its permits come back sooner than its lease ends.
+/// The same case, but the group has given the process up and the database refuses it. Its permits come back before its
+/// lease ends.
 TEST(TokensReclaim, a_fenced_consumer_that_wakes_commits_nothing_and_the_limit_holds_meanwhile) {
   TURNSTILE_NEEDS_SERVERS();
   LimitedFixture world({.limit = 4, .lease = 60s, .session_timeout_ms = 3'000, .work_ms = 200});

@@ -1,4 +1,4 @@
-// Tokens without any Kafka handler, by programs that are members of one domain and own no partitions.
+// Tokens without any Kafka handler. The programs that use them are members of one domain and own no partitions.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ class TokenUsers : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   Outside outside() const { return Outside(folder_, killed_); }
-  /// Waits until so many tokens are out at once, of processes that live.
+  /// Waits until `count` tokens of living processes are in use at once.
   std::optional<Nanos> out_at_once(int count, Nanos since) const {
     std::optional<Nanos> when;
     static_cast<void>(eventually([&] { return (when = outside().first_with(count, {.from = since})).has_value(); }));
@@ -59,7 +59,7 @@ TEST_F(TokenUsers, share_a_limit_and_what_a_killed_one_held_comes_back_at_its_le
   })) << output();
   const auto begun = static_cast<std::size_t>(outside().runs().size());
   ASSERT_TRUE(eventually([&] { return outside().runs().size() > begun + 100; })) << output();
-  // Somebody who holds something is killed.
+  // The process is killed while it holds a token.
   ASSERT_TRUE(eventually([&] {
     if (outside().running(dies.pid()) == 0) return false;
     dies.signal(SIGKILL);
@@ -68,7 +68,7 @@ TEST_F(TokenUsers, share_a_limit_and_what_a_killed_one_held_comes_back_at_its_le
   }));
   killed_[dies.pid()] = monotonic_ns();
   const Nanos killed = killed_[dies.pid()];
-  const auto all = out_at_once(kLimit, killed + 1);  // without what it ran itself
+  const auto all = out_at_once(kLimit, killed + 1);  // without the runs of the killed process itself
   ASSERT_TRUE(all) << output();
   const Nanos over =
       deadlines(read_token_topic(topic_), dies.pid(), 0ms).back() + std::chrono::nanoseconds(kLease).count();

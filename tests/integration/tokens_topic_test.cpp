@@ -1,4 +1,4 @@
-// The token log as a topic that anybody may write to, misconfigure or delete.
+// The token log is a topic that anybody may write to, misconfigure or delete.
 
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 kafka::Settings brokers() { return {{"bootstrap.servers", kafka_servers()}}; }
 
-/// The last event of the member of this process, as the log has it.
+/// The last event in the log from the member of this process.
 tokens::Event last_of(const std::vector<LoggedEvent>& log, pid_t pid) {
   tokens::Event last;
   tokens::MemberId member = 0;
@@ -33,7 +33,7 @@ tokens::Event last_of(const std::vector<LoggedEvent>& log, pid_t pid) {
   return last;
 }
 
-/// Faults 25 to 27: bytes that are no events, and events that nobody who is a member wrote.
+/// The topic contains bytes that are no events, and events that no member wrote.
 TEST(TokensTopic, garbage_and_forged_events_change_nothing) {
   TURNSTILE_NEEDS_SERVERS();
   LimitedFixture world({.limit = 4, .lease = 3s, .session_timeout_ms = 20'000});
@@ -59,10 +59,10 @@ TEST(TokensTopic, garbage_and_forged_events_change_nothing) {
        stranger(tokens::Expire{real.member, world.token_log().back().position + 1'000}), stranger(tokens::Left{}),
        stranger(tokens::Drained{}), stranger(tokens::PartitionsClaimed{{{{world->topic(), 0}, 1'000'000, 0}}}),
        stranger(tokens::VersionSet{99}), stranger(tokens::LimitSet{"", 5, 0}),
-       tokens::encode(real),  // a copy of what was read
+       tokens::encode(real),  // a copy of an event that was read
        tokens::encode({.member = real.member, .epoch = real.epoch + 7, .seq = 1, .body = tokens::Left{}})});
   const auto end = world.token_log().back().position;
-  // All have gone past it, and are at work.
+  // All members have read past these records, and work.
   ASSERT_TRUE(eventually([&] { return world.token_log().back().position > end + 4; })) << world->output();
   const auto after = replay(world.token_log());
   EXPECT_EQ(after.unknown - before.unknown, garbage.size()) << "counted";
@@ -77,8 +77,8 @@ TEST(TokensTopic, garbage_and_forged_events_change_nothing) {
   EXPECT_EQ(world.outside().most(), 4);
 }
 
-/// Somebody writes in a member's name what it never said. Nobody can tell but itself: it begins anew, and what was made of its
-/// account is left to expire.
+/// Somebody else writes an event in a member's name. Only the member itself can detect that: it begins anew as a new
+/// member, and its old account is left to expire.
 TEST(TokensTopic, a_member_in_whose_name_others_write_begins_anew_and_the_limit_holds) {
   TURNSTILE_NEEDS_SERVERS();
   constexpr auto lease = 3s;
@@ -108,17 +108,17 @@ TEST(TokensTopic, a_member_in_whose_name_others_write_begins_anew_and_the_limit_
 
 struct WrongTopic {
   const char* name;
-  std::string suffix;  ///< of the group's token topic
+  std::string suffix;  ///< appended to the name of the group's token topic
   int partitions = 1;
   std::map<std::string, std::string> settings{};
-  int replication = 0;  ///< asked for by the configuration
+  int replication = 0;  ///< the replication that the configuration asks for
   std::vector<std::string> says;
 };
 void PrintTo(const WrongTopic& topic, std::ostream* out) { *out << topic.name; }
 
 class TokensTopicRefused : public ::testing::TestWithParam<WrongTopic> {};
 
-/// Fault 28.
+/// The token topic has wrong settings, and the consumer refuses to start.
 TEST_P(TokensTopicRefused, with_the_command_that_puts_it_right) {
   TURNSTILE_NEEDS_SERVERS();
   LimitedFixture world({.limit = 4});
@@ -176,7 +176,8 @@ std::size_t count(const std::string& text, const std::string& what) {
 
 class TokensTopicGone : public ::testing::TestWithParam<bool> {};
 
-/// Fault 29. Created anew under the same name, it is another log.
+/// The token topic is deleted, or deleted and created again. A topic that is created again under the same name is
+/// another log.
 TEST_P(TokensTopicGone, ends_all_starts_with_one_clear_error) {
   TURNSTILE_NEEDS_SERVERS();
   LimitedFixture world({.limit = 4, .lease = 4s, .session_timeout_ms = 20'000});
@@ -190,7 +191,7 @@ TEST_P(TokensTopicGone, ends_all_starts_with_one_clear_error) {
       try {
         return kafka::create_topic(brokers(), {world.token_topic(), 1, 1, {{"cleanup.policy", "delete"}}});
       } catch (const BrokerError&) {
-        return false;  // still being deleted
+        return false;  // the topic is still being deleted
       }
     }));
   }
@@ -207,14 +208,14 @@ TEST_P(TokensTopicGone, ends_all_starts_with_one_clear_error) {
   EXPECT_EQ(consumer.wait(30s), 1) << "it ends by itself, so that what looks after processes starts it again\n"
                                    << world->output();
   EXPECT_LE(world.outside().most(), 4);
-  // Started again, it goes on: the first that comes creates the topic.
+  // After a restart the consumer goes on: the first process that starts creates the topic.
   Process again = world.consumer();
   EXPECT_TRUE(world.runs(again, 4, idle)) << world->output();
 }
 
 std::string new_token_topic() { return "tokens-" + std::to_string(::getpid()) + "-" + std::to_string(monotonic_ns()); }
 
-/// A member that keeps a snapshot every eight positions.
+/// Joins as a member that keeps a snapshot every eight positions.
 auto join_with_snapshots(const std::string& topic) {
   auto domain = kafka::open_limiters(brokers(), {.name = topic}, {.lease = 1s, .snapshot_every = 8},
                                      make_logger({"off", "text"}));
@@ -222,8 +223,8 @@ auto join_with_snapshots(const std::string& topic) {
   return domain;
 }
 
-/// The remedy that is printed when a token topic is gone has to work, whatever was left of it.
-/// Over the limiters of connect(), which a TokenService and a Consumer of one program share.
+/// The command that the error prints when a token topic is gone must work, whatever was left of the topic.
+/// The test uses the limiters of connect(), which a TokenService and a Consumer of one program share.
 TEST(TokensTopic, that_is_deleted_refuses_tokens_to_those_who_wait_and_to_those_who_ask) {
   if (kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set";
   Config config;
@@ -261,7 +262,7 @@ TEST(TokensTopic, created_anew_is_read_from_its_own_beginning_though_snapshots_o
   EXPECT_EQ(domain->halted(), "");
 }
 
-/// Of this process, in MB: the most since the last call.
+/// The most memory that this process used since the last call, in MB.
 std::int64_t most_memory() {
   std::int64_t most = 0;
   std::ifstream status("/proc/self/status");
@@ -272,7 +273,8 @@ std::int64_t most_memory() {
   return most;
 }
 
-/// Compaction leaves the segment that is written to alone, so that a snapshot topic holds more than anybody needs.
+/// Compaction does not touch the segment that is being written, so a snapshot topic holds more snapshots than anybody
+/// needs.
 TEST(TokensTopic, a_newcomer_reads_one_snapshot_of_many) {
   if (kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set";
   const std::string topic = new_token_topic();

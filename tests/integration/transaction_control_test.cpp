@@ -1,4 +1,5 @@
-// Handlers that try to end the transaction of their batch: the batch's other messages take effect once all the same.
+// Handlers that try to end the transaction of their batch. The other messages of the batch still take effect exactly
+// once.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +20,7 @@ using namespace std::chrono_literals;
 
 constexpr int kMessages = 20;
 
-/// Publishes them before anybody reads, so that they come as batches; the tenth does `what`.
+/// Publishes the messages before anybody reads, so that they come as batches. The tenth message does `what`.
 void publish_with(World& world, const std::string& what) {
   for (int i = 0; i < kMessages; ++i) world.publish("m" + std::to_string(i), i == 9 ? what : "defer");
 }
@@ -39,7 +40,8 @@ TEST_P(TransactionControl, costs_no_other_message_its_effect) {
   EXPECT_NE(world.query("SELECT error FROM dead").find("2D000"), std::string::npos);
 }
 
-/// The count above is worth something: where the statements are sent, it finds that messages are lost or doubled.
+/// This test checks the count of the tests above. In a build that does not refuse the statements, the count must find
+/// that messages are lost or doubled.
 TEST_P(TransactionControl, is_found_by_the_count_where_it_is_not_refused) {
   TURNSTILE_NEEDS_SERVERS();
 #if !defined(TURNSTILE_FAILPOINTS)
@@ -54,7 +56,7 @@ TEST_P(TransactionControl, is_found_by_the_count_where_it_is_not_refused) {
   Process next = world.consumer(toml);
   ASSERT_TRUE(eventually([&] { return world.caught_up(); }, 60s)) << world.output();
   const Effects effects = world.effects();
-  // With units of one message nothing but the culprit itself is lost: it has neither an effect nor a dead letter.
+  // With units of one message, only the message itself is lost: it has neither an effect nor a dead letter.
   EXPECT_FALSE(effects.rows == kMessages - 1 && effects.distinct == kMessages - 1 &&
                world.query("SELECT count(*) FROM dead") == "1")
       << "nothing was lost or doubled, so this test proves nothing";
@@ -76,8 +78,9 @@ TEST(EndedTransaction, through_libpqxx_stops_the_consumer_with_the_place_and_the
   const std::string why = consumer.failure(60s);
   EXPECT_NE(why.find(world.topic() + "[0] offset"), std::string::npos) << why;
   EXPECT_NE(why.find("remove the statement from the handler"), std::string::npos) << why;
-  EXPECT_EQ(consumer.lines_with("stopping: "), 2) << consumer.log_text();  // why, and that it waits for what runs
-  // Nothing that it ended is in the database without its ids, or the other way round.
+  EXPECT_EQ(consumer.lines_with("stopping: "), 2)
+      << consumer.log_text();  // one line says why, the other says that it waits for the handlers that run
+  // No effect of the ended transaction is in the database without its ids, and no id without its effect.
   EXPECT_EQ(world.query("SELECT count(*) FROM effect"), world.query("SELECT count(*) FROM inbox"));
   Running healed(world.config("batch = 20"), [&](Consumer& app) {
     app.topic(world.topic(), [&](const Message& message, Context& context) {
@@ -88,8 +91,8 @@ TEST(EndedTransaction, through_libpqxx_stops_the_consumer_with_the_place_and_the
   EXPECT_EQ(world.effects().distinct, kMessages);
 }
 
-/// What the tenth message does becomes a failure of that message, and costs no other message its effect. `error` is a part of its dead
-/// letter's; libpqxx has words of its own in each version.
+/// What the tenth message does becomes a failure of that message, and the other messages keep their effects. `error` is
+/// a part of the error in its dead letter. The full text differs between versions of libpqxx.
 void expect_one_dead(const std::function<void(Context&)>& what, const std::string& error,
                      const WorldOptions& options = {.partitions = 1}) {
   World world(options);
@@ -118,7 +121,8 @@ TEST(LostConnection, through_a_deferred_statement_is_its_failure_too) {
   expect_one_dead([](Context& context) { context.defer("SELECT pg_terminate_backend(pg_backend_pid())"); }, "57P01");
 }
 
-/// The database ends two tries of the tenth message, and the third takes effect. One failed attempt would make it a dead letter.
+/// The database ends two tries of the tenth message, and the third try takes effect. Here, one failed attempt would
+/// make it a dead letter.
 void expect_no_failed_attempt(const std::function<void(Context&)>& what) {
   World world(1);
   publish_with(world, "mischief");
@@ -192,7 +196,7 @@ TEST(LostConnection, that_the_handler_says_in_its_own_words_is_no_failed_attempt
   });
 }
 
-/// Waits until the connection of this transaction is gone, and asks it nothing more.
+/// Waits until the connection of this transaction is gone, and sends nothing on it.
 void wait_for_the_end_of(const std::string& pid) {
   pqxx::connection other(*postgres_url());
   pqxx::nontransaction look(other);
@@ -208,7 +212,7 @@ TEST(LostConnection, that_the_handler_passes_over_is_no_failed_attempt) {
       [](Context& context) { EXPECT_THROW(context.tx().exec(kEndOfConnection), StoreUnavailable); });
 }
 
-/// What the handler fails at has nothing to do with the connection then.
+/// The error of the handler then has nothing to do with the connection.
 TEST(LostConnection, that_no_statement_has_met_leaves_the_handler_its_own_failures) {
   TURNSTILE_NEEDS_SERVERS();
   expect_one_dead(

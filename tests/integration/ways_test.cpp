@@ -1,4 +1,5 @@
-// examples/ways as its users run it: two processes, every way to pay once beside the two that do not.
+// examples/ways as its users run it: two processes, every way to pay exactly once, and the two ways that do not ensure
+// that.
 
 #include <gtest/gtest.h>
 
