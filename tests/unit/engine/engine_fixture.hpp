@@ -1,5 +1,5 @@
 #pragma once
-// A consumer on the twins in memory, for tests of the engine.
+// A consumer on the in-memory broker and store, for tests of the engine.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 using testing::MemoryBroker;
 using testing::MemoryInbox;
 
-/// Opened by the test, waited for by handlers; bounded, so that a failing test ends.
+/// The test opens it, and handlers wait for it. The wait is bounded, so that a failing test ends.
 class Door {
  public:
   void open() {
@@ -85,7 +85,7 @@ class EngineTest : public ::testing::Test {
     app->topic(to, std::move(pipeline)).observe(counts).handle_signals(false).logger(logger);
     return app;
   }
-  /// Runs it on a thread until it is stopped; its exception, if any, becomes `failure`.
+  /// Runs the consumer on a thread until it is stopped. If it throws, the text of the exception goes to `failure`.
   std::thread start(Consumer& app) {
     return std::thread([this, &app] {
       try {

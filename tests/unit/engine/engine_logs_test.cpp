@@ -1,4 +1,4 @@
-// Topics that are deleted and created again under a running consumer, logs that are cut off, commits that are refused, and windows.
+// Topics that are deleted and created again under a running consumer, truncated logs, refused commits, and windows.
 
 #include <set>
 
@@ -15,13 +15,13 @@ using ::testing::Not;
 struct ModeCase {
   const char* name;
   Pipeline (*over)(Pipeline);
-  bool keeps_place = true;  ///< what was read is known after a restart
+  bool keeps_place = true;  ///< whether the consumer knows what was read after a restart
 };
 void PrintTo(const ModeCase& c, std::ostream* out) { *out << c.name; }
 
 class EngineLogs : public EngineTest {
  protected:
-  /// What ran, by payload.
+  /// A pipeline that counts the messages that ran, by payload.
   Pipeline noting(Pipeline (*over)(Pipeline)) {
     return over(Pipeline([this](const Message& message, Context&) {
       const std::lock_guard lock(runs_mutex);
@@ -55,7 +55,7 @@ class EngineLogs : public EngineTest {
 
 class RecreatedTopic : public EngineLogs, public ::testing::WithParamInterface<ModeCase> {};
 
-/// Its records have offsets that were read before. None of them is a duplicate.
+/// The records of the new topic have offsets that were read before. None of them is a duplicate.
 TEST_P(RecreatedTopic, is_read_from_its_beginning) {
   topic("t", 1);
   produce(300, "old-");
@@ -75,7 +75,7 @@ TEST_P(RecreatedTopic, is_read_from_its_beginning) {
   EXPECT_EQ(all.size(), 500U) << "each once";
 }
 
-/// Nobody sees it missing, and it is longer than the one that was read by the time that it is read.
+/// Nobody sees that the topic is missing. When the new topic is read, it is longer than what was read of the old one.
 TEST_P(RecreatedTopic, is_read_from_its_beginning_where_it_has_outgrown_what_was_read) {
   topic("t", 1);
   produce(30, "old-");
@@ -100,7 +100,7 @@ TEST_P(RecreatedTopic, is_read_from_its_beginning_where_it_has_outgrown_what_was
   EXPECT_EQ(failure, "");
 }
 
-/// An unclean election: a record is gone, and another one has its offset.
+/// After an unclean leader election, a record is gone and another one has its offset.
 TEST_P(RecreatedTopic, is_not_what_a_truncated_log_is_taken_for) {
   topic("t", 1);
   produce(300, "m");
@@ -127,7 +127,7 @@ TEST_P(RecreatedTopic, is_not_what_a_log_is_taken_for_that_was_truncated_while_n
   broker->truncate({{"t", 0}, 299});
   auto next = consumer("t", noting(GetParam().over), config());
   thread = start(*next);
-  // Where nothing but Kafka knows what was read, all that is left is read again.
+  // If only Kafka knows what was read, all that is left is read again.
   ASSERT_TRUE(eventually([&] {
     return GetParam().keeps_place ? log_text().find("records were cut off") != std::string::npos : ran().size() > 300;
   })) << log_text();
@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Each, RecreatedTopic,
                                            ModeCase{"none", [](Pipeline p) { return p; }, false}),
                          [](const auto& c) { return std::string(c.param.name); });
 
-/// It has the offset of one of the old topic: it is another message all the same.
+/// The message has the offset of a message of the old topic, and is a different message.
 TEST_F(EngineLogs, buries_a_message_of_a_recreated_topic_at_the_offset_of_an_old_dead_letter) {
   topic("t", 1);
   topic("t.dlq", 1);
@@ -265,7 +265,7 @@ TEST_F(EngineLogs, names_the_records_that_retention_deleted_before_they_were_rea
   EXPECT_THAT(log_text(), HasSubstr("Kafka has deleted records before they were read: offsets 10 to 24"));
 }
 
-/// As after a process died between its commit to Kafka and its watermark in the database.
+/// The state after a process died between its commit to Kafka and its watermark in the database.
 TEST_F(EngineLogs, distinguishes_deleted_records_that_the_group_has_committed_from_lost_ones) {
   struct Nothing final : AssignmentListener {
     std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
@@ -310,7 +310,7 @@ TEST_F(EngineLogs, distinguishes_deleted_records_that_the_group_has_committed_fr
   }
 }
 
-/// What ends the consumer is told before the waits of its end, and its partitions are given up in order.
+/// The consumer reports why it ends before it begins to wait, and gives up its partitions in order.
 TEST_F(EngineLogs, ends_in_order_when_the_broker_refuses_it_while_it_holds_partitions) {
   class Refusing final : public Broker {
    public:
@@ -386,7 +386,7 @@ TEST_F(EngineLogs, refuses_dead_letter_topics_that_lead_in_a_circle) {
   EXPECT_THAT(failure, HasSubstr("go in a circle, so a message that fails would go round forever: a -> b -> c -> a"));
 }
 
-/// Two programs, each with one of the topics: neither sees the circle.
+/// Two programs, each with one of the topics. Neither of them can see the circle.
 TEST_F(EngineLogs, ends_a_circle_of_dead_letter_topics_over_two_programs) {
   topic("a", 1);
   topic("b", 1);

@@ -1,4 +1,4 @@
-// The engine on the twins in memory: quick, and with faults that a real server shows only now and then.
+// The engine on the in-memory broker and store: fast, and with faults that a real server shows only rarely.
 
 #include <set>
 
@@ -11,7 +11,7 @@ namespace {
 
 using namespace test;
 
-/// Told by the decorator observe().
+/// The decorator observe() calls it.
 class Assignments final : public Observer {
  public:
   void on_assigned(const TopicPartition& at, Epoch) noexcept override { tell("+" + to_string(at)); }
@@ -82,7 +82,7 @@ TEST_F(EngineTest, settles_every_message_once_in_each_order) {
     const std::string name = "t" + std::to_string(static_cast<int>(order));
     topic(name, 3);
     publish(name, 500);
-    publish(name, 100);  // again
+    publish(name, 100);  // the same messages again
     auto app = consumer(name, kEffect | transactional() | ordered_by(order), config());
     auto thread = start(*app);
     EXPECT_TRUE(eventually([&] { return all_committed(name, 3); }));
@@ -141,7 +141,7 @@ TEST_F(EngineTest, runs_no_more_handlers_at_once_than_the_limit_over_topics_that
   EXPECT_GE(most, 1);
 }
 
-/// Remembers what was claimed, and whether the engine waited for it before anything ran.
+/// Remembers what was claimed, and whether the engine waited for it before any handler ran.
 class ClaimingLimiters final : public Limiters {
  public:
   std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
@@ -191,7 +191,7 @@ TEST_F(EngineTest, settles_duplicates_while_no_permit_is_to_be_had) {
 
   Door door;
   publish("t", 1, "slow", "wait");
-  publish("t", 5);  // duplicates behind it
+  publish("t", 5);  // duplicates behind the message
   auto second = consumer(
       "t",
       [&](const Message& message, Context&) {
@@ -255,7 +255,8 @@ TEST_F(EngineTest, goes_on_without_a_database_where_it_is_told_to_and_counts_it)
   EXPECT_THAT(log_text(), ::testing::HasSubstr("topic open: 100 messages ran without a claim during the outage"));
 }
 
-/// Also what runs when it goes away; and whoever comes next does not do again what was done without it.
+/// This includes what runs when the database goes away. The next owner does not repeat what was done without the
+/// database.
 TEST_F(EngineTest, repeats_nothing_of_what_it_did_without_a_database) {
   topic("t", 4);
   Door door;
@@ -297,7 +298,8 @@ TEST_F(EngineTest, repeats_nothing_of_what_it_did_without_a_database) {
   for (const auto& run : runs) EXPECT_EQ(runs.count(run), 1U) << run;
 }
 
-/// By what was done in the handlers' transactions: the watermark lags behind it, and a process that was killed has not moved it.
+/// The engine detects this from what was done in the handlers' transactions. The watermark is behind that, and a killed
+/// process has not moved it.
 TEST_F(EngineTest, reads_a_topic_that_was_recreated_from_its_beginning_where_offsets_number_its_records) {
   topic("t", 1);
   const TopicPartition at{"t", 0};
@@ -327,7 +329,7 @@ TEST_F(EngineTest, refuses_to_start_while_the_database_is_away) {
   inbox->set_unavailable(true);
   auto thread = start(*app);
   thread.join();
-  EXPECT_NE(failure, "");  // and the message says why
+  EXPECT_NE(failure, "");  // the message says why
   failure.clear();
   inbox->set_unavailable(false);
   auto again = consumer("t", kEffect | transactional(), config());

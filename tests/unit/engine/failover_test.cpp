@@ -1,5 +1,5 @@
-// What a database loses that goes back to an earlier time (a failover to a replica that lagged, a backup) is read again: on the memory
-// twins, whose store can be taken back.
+// A database goes back to an earlier state (a failover to a replica that lagged, or a backup). The messages that it
+// lost are read again. The tests use the in-memory broker and a store that can be set back.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ using testing::MemoryInbox;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-constexpr std::int32_t kSlot = 1;  // of the only partition
+constexpr std::int32_t kSlot = 1;  // the slot of the only partition
 
 class Failover : public ::testing::Test {
  protected:
@@ -58,7 +58,7 @@ class Failover : public ::testing::Test {
       broker->produce(message);
     }
   }
-  /// Makes an effect in the transaction where there is one, and notes the run.
+  /// Makes an effect in the transaction if there is one, and notes the run.
   auto handler() {
     return Pipeline([this](const Message& message, Context& context) {
       {
@@ -87,7 +87,7 @@ class Failover : public ::testing::Test {
     thread.join();
     app.reset();
   }
-  /// How often each message has an effect in the database, in the order of messages.
+  /// How many effects each message has in the database, in the order of the messages.
   std::vector<int> effects() {
     std::vector<int> all(static_cast<std::size_t>(published));
     for (const auto& statement : inbox->committed())
@@ -134,7 +134,7 @@ TEST_F(Failover, what_was_committed_after_the_last_watermark_and_lost_is_read_ag
     publish(20);
     ASSERT_TRUE(eventually([&] { return all_took_effect(); }));
     const auto replica = inbox->replica();
-    publish(20);  // committed, and not replicated; the watermark was not written since
+    publish(20);  // committed and not replicated; the watermark was not written since
     ASSERT_TRUE(eventually([&] { return all_took_effect(); }));
     inbox->fail_over(replica);
     publish(1);
@@ -155,7 +155,7 @@ TEST_F(Failover, progress_does_not_move_past_what_was_lost) {
     publish(20);
     ASSERT_TRUE(eventually([&] { return all_took_effect(); }));
     inbox->fail_over(replica);
-    publish(5);  // the first unit after the failover is one of these
+    publish(5);  // the first unit after the failover contains one of these
     EXPECT_TRUE(eventually([&] { return all_took_effect() && committed(published); }));
     EXPECT_THAT(effects(), Each(1));
   }
@@ -189,7 +189,7 @@ TEST_F(Failover, a_database_from_before_the_first_watermark_is_read_from_where_t
   const auto replica = inbox->replica();
   publish(3);
   transactions = false;
-  start(handler());  // as a program did before Turnstile kept the group's ids
+  start(handler());  // like a program from before Turnstile kept the group's ids
   ASSERT_TRUE(eventually([&] { return committed(3); }));
   stop();
   transactions = true;
@@ -208,7 +208,7 @@ TEST_F(Failover, where_nobody_knows_where_the_group_began_all_is_read_again) {
   start(handler() | transactional());
   ASSERT_TRUE(eventually([&] { return committed(5) && watermark_is(5); }));
   stop();
-  start(handler() | transactional());  // begins at the watermark
+  start(handler() | transactional());  // reading begins at the watermark
   publish(5);
   ASSERT_TRUE(eventually([&] { return committed(10); }));
   inbox->fail_over(replica);
@@ -265,7 +265,7 @@ TEST_F(Failover, many_in_doubt_do_not_stop_the_partition) {
   EXPECT_THAT(all_runs(), Each(1));
 }
 
-/// The next owner knows by Kafka's offset what was settled.
+/// The next owner learns from Kafka's offset what was settled.
 TEST_F(Failover, an_effect_elsewhere_of_an_earlier_owner_is_parked_too) {
   transactions = false;
   start(handler() | leased());
@@ -320,7 +320,7 @@ TEST_F(Failover, a_message_whose_claim_was_lost_while_its_handler_ran_is_in_doub
   EXPECT_EQ(inbox->dead().front().reason, DeadReason::unknown);
 }
 
-/// What failed is known not to have taken effect.
+/// A message that failed is known not to have taken effect.
 TEST_F(Failover, what_had_not_taken_effect_is_not_in_doubt) {
   transactions = false;
   std::atomic<bool> broken = true;
@@ -357,7 +357,7 @@ TEST_F(Failover, a_handler_whose_number_another_one_has_now_stops_the_consumer) 
 
 class PollLoopFailover : public Failover {
  protected:
-  /// Handles the message of that offset.
+  /// Handles the message at that offset.
   Settled handle(Offset offset) {
     const OwnedMessage owned = broker->records("t").at(static_cast<std::size_t>(offset));
     return loop->handle(Message(owned));
@@ -376,7 +376,7 @@ class PollLoopFailover : public Failover {
     ADD_FAILURE() << "it was handled";
     return -1;
   }
-  /// Messages 0 to 9 were handled, and the new primary knows of 0 to 4.
+  /// Messages 0 to 9 were handled, and the new primary knows only 0 to 4.
   void fail_over_after_ten() {
     publish(20);
     for (Offset offset = 0; offset < 5; ++offset) handle(offset);
@@ -384,7 +384,7 @@ class PollLoopFailover : public Failover {
     for (Offset offset = 5; offset < 10; ++offset) handle(offset);
     inbox->fail_over(replica);
   }
-  /// The caller goes back to `from`: `lost` is what becomes of those that the new primary does not know.
+  /// The caller goes back to `from`. `lost` is the expected result for the messages that the new primary does not know.
   void go_on(Offset from, Settled lost) {
     loop->revoked({"t", 0});
     for (Offset offset = from; offset < 12; ++offset) {
@@ -414,7 +414,7 @@ TEST_F(PollLoopFailover, effects_elsewhere_whose_records_were_lost_are_parked) {
   EXPECT_THAT(std::vector<int>(ran.begin(), ran.begin() + 12), Each(1));
 }
 
-/// The process that would have noticed the failover ended with it.
+/// The process that would have noticed the failover has ended.
 TEST_F(PollLoopFailover, a_new_process_is_told_from_where_to_read_again) {
   make_loop(handler() | transactional());
   fail_over_after_ten();
@@ -433,7 +433,7 @@ TEST_F(PollLoopFailover, effects_elsewhere_that_a_new_process_cannot_know_are_pa
   go_on(read_again(10), Settled::dead_letter);
 }
 
-/// The rest of what was lost is in doubt, whoever reads it again.
+/// The rest of the lost messages is in doubt, whoever reads it again.
 TEST_F(PollLoopFailover, effects_elsewhere_are_parked_also_after_a_rebalance_while_they_are_read_again) {
   transactions = false;
   for (const bool is_new_process : {false, true}) {
@@ -444,7 +444,7 @@ TEST_F(PollLoopFailover, effects_elsewhere_are_parked_also_after_a_rebalance_whi
       for (Offset offset = from; offset < end; ++offset) EXPECT_EQ(handle(first + offset), Settled::done) << offset;
     };
     handle_all(0, 5);
-    loop->revoked({"t", 0});  // writes the watermark
+    loop->revoked({"t", 0});  // this writes the watermark
     const auto replica = inbox->replica();
     handle_all(5, 10);
     inbox->fail_over(replica);
@@ -458,7 +458,7 @@ TEST_F(PollLoopFailover, effects_elsewhere_are_parked_also_after_a_rebalance_whi
 
     loop->revoked({"t", 0});
     if (is_new_process) make_loop(handler() | leased());
-    const Offset rest = read_again(first + 10);  // Kafka's offset
+    const Offset rest = read_again(first + 10);  // read on from Kafka's offset
     EXPECT_EQ(rest, first + 6);
     loop->revoked({"t", 0});
     for (Offset offset = rest; offset < first + 10; ++offset) EXPECT_EQ(handle(offset), Settled::dead_letter) << offset;
@@ -471,7 +471,7 @@ TEST_F(PollLoopFailover, effects_elsewhere_are_parked_also_after_a_rebalance_whi
   EXPECT_THAT(all_runs(), Each(1));
 }
 
-/// Also where the partition comes back in the middle of them.
+/// This also holds if the partition comes back in the middle of the lost messages.
 TEST_F(PollLoopFailover, effects_elsewhere_stay_in_doubt_until_all_are_read_again) {
   transactions = false;
   make_loop(handler() | leased());
@@ -484,7 +484,7 @@ TEST_F(PollLoopFailover, effects_elsewhere_stay_in_doubt_until_all_are_read_agai
   EXPECT_EQ(handle(10), Settled::done);
 }
 
-/// Offsets that are no messages lie between the watermark and the first message.
+/// Between the watermark and the first message there are only offsets that are not messages.
 TEST_F(PollLoopFailover, goes_on_where_nothing_lies_between) {
   make_loop(handler() | transactional());
   publish(20);
@@ -497,7 +497,7 @@ TEST_F(PollLoopFailover, goes_on_where_nothing_lies_between) {
   EXPECT_EQ(handle(5), Settled::done);
 }
 
-/// The partition may come back at Kafka's offset, above what has not been read again.
+/// The partition may come back at Kafka's offset, which is above messages that have not been read again.
 TEST_F(PollLoopFailover, a_rebalance_before_the_messages_are_read_again_does_not_lose_them) {
   make_loop(handler() | transactional());
   fail_over_after_ten();
@@ -507,8 +507,8 @@ TEST_F(PollLoopFailover, a_rebalance_before_the_messages_are_read_again_does_not
       make_loop(handler() | transactional());
       ASSERT_EQ(read_again(10), from);
     }
-    loop->revoked({"t", 0});  // after the seek
-    loop->revoked({"t", 0});  // the rebalance
+    loop->revoked({"t", 0});  // the call after the seek
+    loop->revoked({"t", 0});  // the call of the rebalance
     EXPECT_EQ(read_again(10), from) << is_new_process;
   }
   go_on(from, Settled::done);
@@ -530,7 +530,7 @@ TEST_F(PollLoopFailover, a_database_that_goes_back_twice_to_the_same_time_is_rea
   EXPECT_EQ(read_again(12), from);
 }
 
-/// Then only the database can tell the next owner, which has no watermark of the partition.
+/// Then only the database could tell the next owner, and it has no watermark of the partition.
 TEST_F(PollLoopFailover, a_rebalance_after_the_first_watermark_was_lost_does_not_lose_messages) {
   make_loop(handler() | transactional());
   publish(20);
@@ -551,8 +551,8 @@ TEST_F(PollLoopFailover, goes_on_where_nothing_lies_between_also_after_a_rebalan
   handle(0);
   loop->revoked({"t", 0});
   EXPECT_EQ(read_again(5), 1);
-  loop->revoked({"t", 0});  // after the seek
-  loop->revoked({"t", 0});  // the rebalance
+  loop->revoked({"t", 0});  // the call after the seek
+  loop->revoked({"t", 0});  // the call of the rebalance
   EXPECT_EQ(read_again(5), 1);
   loop->revoked({"t", 0});
   EXPECT_EQ(handle(5), Settled::done);

@@ -1,4 +1,5 @@
-// turnstile::testing::Harness, and the ten lines of docs/guide/testing.md: users' tests of their own handlers look like these.
+// turnstile::testing::Harness, and the ten lines of docs/guide/testing.md. Users' tests of their own handlers look like
+// these.
 
 #include "turnstile/testing/harness.hpp"
 

@@ -1,4 +1,4 @@
-// What a consumer reports of itself, and what it does when it cannot continue: on the twins in memory.
+// What a consumer reports about itself, and what it does if it cannot continue, with the in-memory broker and store.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using testing::MemoryBroker;
 using testing::MemoryInbox;
 using ::testing::Not;
 
-/// Limiters within the process that say of themselves what the test wants.
+/// Limiters within the process. They report the state that the test sets.
 class ToldLimiters final : public Limiters {
  public:
   std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override;
@@ -40,8 +40,8 @@ class ToldLimiters final : public Limiters {
     const std::lock_guard lock(mutex_);
     health_ = {state, std::move(why)};
   }
-  std::atomic<bool> shut{false};           ///< no permits
-  std::atomic<std::int64_t> limit_now{1};  ///< that the limiters' states show
+  std::atomic<bool> shut{false};           ///< there are no permits
+  std::atomic<std::int64_t> limit_now{1};  ///< the limit in the states of the limiters
 
  private:
   mutable std::mutex mutex_;
@@ -126,7 +126,7 @@ class HealthTest : public ::testing::Test {
     for (auto at = all.find(what); at != std::string::npos; at = all.find(what, at + 1)) ++times;
     return times;
   }
-  /// Whether it comes to report a partition for this reason.
+  /// Whether it reports a partition for this reason in the end.
   static bool reports(const Consumer& app, const std::string& reason) {
     return eventually([&] { return problem(app.health(), reason).has_value(); });
   }
@@ -234,7 +234,7 @@ TEST_F(HealthTest, says_that_it_waits_for_partitions) {
   }));
 }
 
-// --- what holds a partition ----------------------------------------------------------------------------------------------
+// --- what holds a partition ------------------------------------------------------------------------------------------
 
 TEST_F(HealthTest, a_paused_limit_is_named_and_not_the_message) {
   broker->create_topic("t", 1);
@@ -299,7 +299,7 @@ TEST_F(HealthTest, a_message_that_is_retried_is_named) {
   EXPECT_TRUE(reports(app, "its last run failed, and the next one begins in")) << log();
 }
 
-// --- dead letters in a row --------------------------------------------------------------------------------------------
+// --- dead letters in a row -------------------------------------------------------------------------------------------
 
 TEST_F(HealthTest, a_wrong_id_source_stops_the_partition_before_all_of_it_is_dead) {
   for (const Order order : {Order::partition, Order::key, Order::none}) {
@@ -319,7 +319,8 @@ TEST_F(HealthTest, a_wrong_id_source_stops_the_partition_before_all_of_it_is_dea
     ASSERT_TRUE(stopped);
     EXPECT_EQ(stopped->at, (TopicPartition{"t", 0}));
     EXPECT_THAT(stopped->reason, HasSubstr("message_id = \"key\""));
-    // Without the order of the partition, workers bury side by side, and leave gaps below.
+    // Without the order of the partition, several workers make dead letters at the same time, and leave gaps below
+    // them.
     if (order == Order::partition) {
       EXPECT_EQ(stopped->offset, 20);
       EXPECT_TRUE(broker->wait_committed({{"t", 0}, 20}, 20s));
@@ -355,7 +356,7 @@ TEST_F(HealthTest, a_handler_that_fails_for_every_message_stops_the_partition) {
   EXPECT_THAT(log(), HasSubstr("What is dead already: turnstile dlq replay --all"));
 }
 
-/// In mode at_least_once a dead letter has no row that `turnstile dlq replay` could take.
+/// In mode at_least_once, a dead letter has no row that `turnstile dlq replay` could use.
 TEST_F(HealthTest, a_partition_that_stopped_in_mode_none_names_the_topic_of_its_dead_letters) {
   broker->create_topic("t", 1);
   broker->create_topic("t.dlq", 1);
@@ -382,7 +383,7 @@ TEST(HealthOfAHarness, tells_its_caller_that_too_many_died_in_a_row) {
   EXPECT_EQ(h.deliver(testing::message_without_id()), Settled::dead_letter) << "one went well between";
 }
 
-// --- at the start -------------------------------------------------------------------------------------------------------
+// --- at the start ----------------------------------------------------------------------------------------------------
 
 TEST_F(HealthTest, the_start_shows_what_the_settings_come_to) {
   broker->create_topic("t", 1);
@@ -408,7 +409,7 @@ TEST_F(HealthTest, a_retry_that_never_ends_is_told_of_at_the_start) {
                        "forever and blocks its partition"));
 }
 
-// --- check() ------------------------------------------------------------------------------------------------------------
+// --- check() ---------------------------------------------------------------------------------------------------------
 
 TEST_F(HealthTest, check_looks_with_the_handlers_of_the_program) {
   broker->create_topic("t", 1);

@@ -1,4 +1,4 @@
-// The order in which a partition's messages may start, and that none is lost or run twice at once.
+// The order in which the messages of a partition may start. No message is lost, and none runs twice at once.
 
 #include "engine/lane.hpp"
 
@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 const SteadyTime kNow{std::chrono::seconds(1000)};
 
-/// Messages of offsets `from`, from+1, …; an empty text stands for no key.
+/// Messages at the offsets `from`, from+1, …. An empty text stands for no key.
 std::unique_ptr<Block> block(Offset from, const std::vector<std::string>& keys) {
   std::vector<OwnedMessage> owned;
   for (const auto& key : keys) {
@@ -77,7 +77,7 @@ TEST(LaneKey, runs_other_keys_while_one_waits) {
   lane.add(block(0, {"a", "b", "a"}));
   auto works = hand_out(lane, 1);
   ASSERT_EQ(works.size(), 1U);
-  // "a" has the longer backlog and goes first.
+  // "a" has the longer backlog, so it goes first.
   EXPECT_EQ(offsets(works), std::vector<Offset>{0});
   lane.retry(works[0], kNow + milliseconds(100), 2);
   EXPECT_EQ(offsets(hand_out(lane, 5)), std::vector<Offset>{1});
@@ -156,7 +156,8 @@ TEST(Lane, names_the_message_that_holds_it) {
   EXPECT_EQ(lane.oldest()->offset(), 7);
 }
 
-/// A window of what is not settled lets others go on for as long as two take; their position stands still meanwhile.
+/// The window counts unsettled messages only, so others go on while two take long. Meanwhile the position does not
+/// move.
 TEST(Lane, keeps_little_of_what_is_settled_behind_slow_messages) {
   Lane lane(Order::none);
   lane.add(block(0, std::vector<std::string>(2, "")));
@@ -183,7 +184,7 @@ TEST(Lane, keeps_little_of_what_is_settled_behind_slow_messages) {
   EXPECT_EQ(lane.oldest(), nullptr);
 }
 
-/// It waits for a permit while those behind it turn out to be duplicates.
+/// The message waits for a permit while the messages behind it turn out to be duplicates.
 TEST(Lane, hands_out_a_message_that_was_put_aside_before_it_ever_ran) {
   Lane lane(Order::none, 2);
   lane.add(block(0, std::vector<std::string>(10, "")));
@@ -216,8 +217,8 @@ TEST(Lane, passes_offsets_that_hold_no_messages_once_all_below_is_settled) {
   EXPECT_EQ(lane.position(), 10);
 }
 
-/// Random runs: hand out, settle, put back, retry, look up. Whatever happens, no message runs twice at once or after it is
-/// settled, order holds within its scope, and in the end all are settled.
+/// Random runs: hand out, settle, put back, retry, look up. No message runs twice at once, or after it is settled.
+/// Order holds within its scope, and in the end all messages are settled.
 RC_GTEST_PROP(Lane, loses_nothing_and_keeps_order, ()) {
   const Order order = *rc::gen::element(Order::partition, Order::key, Order::none);
   Lane lane(order, *rc::gen::inRange<std::size_t>(1, 4));
@@ -237,13 +238,14 @@ RC_GTEST_PROP(Lane, loses_nothing_and_keeps_order, ()) {
       const Offset offset = work.message->offset();
       RC_ASSERT(!running.contains(offset));
       RC_ASSERT(!settled.contains(offset));
-      // What stands before it in its scope is settled, or runs before it in the same unit.
+      // Each message before it in its scope is settled, or runs before it in the same unit.
       for (Offset other = 0; other < next; ++other) RC_ASSERT(!before_me(offset, other) || unit.contains(other));
       unit.insert(offset);
       running[offset] = work;
     }
   };
-  // Ends the youngest that run first where order matters, as a worker does that gives up the rest of its unit.
+  // Ends one running message. It settles the oldest one, or gives back the youngest one, like a worker that gives up
+  // the rest of its unit.
   const auto end_one = [&](int how) {
     if (running.empty()) return;
     auto it = how == 0 ? running.begin() : std::prev(running.end());

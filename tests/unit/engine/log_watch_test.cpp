@@ -1,4 +1,4 @@
-// A log that was deleted and created again, or cut off, against the one that was read.
+// Compares a log that was deleted and created again, or truncated, with the log that was read.
 
 #include "engine/log_watch.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 using Kind = LogWatch::Verdict::Kind;
 using Look = LogWatch::Look;
 
-/// Records from `first` on, of the log of that name: their time is theirs alone.
+/// Records from `first` on, of the log with that name. No other log has records with the same times.
 class Records {
  public:
   Records(Offset first, std::size_t count, int log) {

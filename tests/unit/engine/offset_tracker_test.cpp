@@ -1,4 +1,4 @@
-// The watermark of a partition, against a model that is too simple to be wrong.
+// The watermark of a partition, compared with a model that is too simple to be wrong.
 
 #include "engine/offset_tracker.hpp"
 
@@ -62,7 +62,7 @@ TEST(OffsetTracker, settles_once) {
 RC_GTEST_PROP(OffsetTracker, agrees_with_the_model, ()) {
   OffsetTracker<int> tracker(*rc::gen::inRange<std::size_t>(1, 5));
   std::set<Seq> aside;
-  std::map<Offset, bool> model;  // offset -> settled
+  std::map<Offset, bool> model;  // offset -> whether it is settled
   std::map<Seq, Offset> numbers;
   Offset next = *rc::gen::inRange<Offset>(0, 1000);
   const int steps = *rc::gen::inRange(1, 200);
@@ -82,7 +82,7 @@ RC_GTEST_PROP(OffsetTracker, agrees_with_the_model, ()) {
       tracker.put_aside([&](Seq seq) { RC_ASSERT(aside.insert(seq).second); });
       for (const auto& [seq, offset] : numbers) RC_ASSERT(tracker.is_open(seq) == !model[offset]);
     }
-    // The model's position: the first open offset, or one past the last that was taken.
+    // The position in the model: the first open offset, or one past the last offset that was taken.
     const auto open = std::find_if(model.begin(), model.end(), [](const auto& m) { return !m.second; });
     const auto unsettled =
         static_cast<std::size_t>(std::count_if(model.begin(), model.end(), [](const auto& m) { return !m.second; }));
@@ -91,7 +91,7 @@ RC_GTEST_PROP(OffsetTracker, agrees_with_the_model, ()) {
       RC_ASSERT(*tracker.position() <= open->first);
       const bool all_below = std::all_of(model.begin(), open, [](const auto& m) { return m.second; });
       RC_ASSERT(all_below);
-      // No open message is below the position, and the position is past every settled one before the first open.
+      // No open message is below the position. The position is past every settled message before the first open one.
       if (open != model.begin()) RC_ASSERT(*tracker.position() > std::prev(open)->first);
       RC_ASSERT(tracker.offset(*tracker.oldest()) == open->first);
     } else {

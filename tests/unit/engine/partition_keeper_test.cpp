@@ -1,4 +1,4 @@
-// What the keeper does beside the polling thread: claims that come late, and a watchdog that no store holds up.
+// What the keeper does besides the polling thread: late claims, and a watchdog that no store can hold up.
 
 #include "engine/partition_keeper.hpp"
 
@@ -22,7 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::eventually;
 
-/// A database that hangs: claims and watermarks wait until the test lets them go on.
+/// A database that hangs: claims and watermarks wait until the test releases them.
 class HangingStore final : public test::ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
@@ -93,7 +93,8 @@ class KeeperTest : public ::testing::Test {
   std::unique_ptr<PartitionKeeper> keeper_;
 };
 
-// Let go before the claim's answer: the claim that is still to come would count the epoch up after the next owner's.
+// If the partition were released before the claim's answer, the late claim would raise the epoch above that of the next
+// owner.
 TEST_F(KeeperTest, a_partition_is_not_let_go_while_its_claim_is_under_way) {
   ASSERT_TRUE(eventually([&] { return store_->calls() == 1; }));
   scheduler_.drain({&lane_, 1}, std::chrono::steady_clock::now(), [] { return false; });
@@ -101,7 +102,7 @@ TEST_F(KeeperTest, a_partition_is_not_let_go_while_its_claim_is_under_way) {
   EXPECT_EQ(let_go.wait_for(300ms), std::future_status::timeout);
   store_->go_on();
   ASSERT_EQ(let_go.wait_for(20s), std::future_status::ready);
-  // No other claim follows, as long as it is not claiming again.
+  // No other claim follows if the keeper is not claiming again.
   scheduler_.locked([&] { lane_->claim_at = {}; });
   EXPECT_FALSE(eventually([&] { return store_->calls() > 1; }, 800ms));
 }

@@ -1,4 +1,4 @@
-// PollLoop on the twins in memory: what its caller must know of brokers and of other loops.
+// PollLoop with the in-memory broker and store: what its caller must know about brokers and about other loops.
 
 #include "turnstile/poll_loop.hpp"
 
@@ -80,7 +80,7 @@ TEST_F(PollLoopTest, needs_the_topics_that_it_sends_to) {
   }
 }
 
-/// The store is away when the row of the first dead letter is to be written.
+/// The store is away when the row of the first dead letter is written.
 class AwayForARow final : public test::ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
@@ -116,7 +116,7 @@ TEST_F(PollLoopTest, a_dead_letter_whose_row_cannot_be_written_is_an_outage_of_t
   EXPECT_EQ(runs, 2) << "it is dead already";
 }
 
-/// Each permit can be lost, as one whose lease ends.
+/// The test can take each permit away, as if its lease ended.
 class LosableLimiter final : public Limiter {
  public:
   std::stop_source lease;
@@ -140,7 +140,7 @@ struct LosableLimiters final : Limiters {
   std::shared_ptr<Limiter> open(const std::string&, std::int64_t) override { return limiter; }
 };
 
-/// A run that its permit's loss ended is no attempt, and takes none of those before it away.
+/// A run that ended because its permit was lost is no attempt, and does not reset the attempts before it.
 TEST_F(PollLoopTest, counts_attempts_on_after_a_permit_was_lost) {
   broker_->create_topic("t.dlq", 1);
   const auto limiters = std::make_shared<LosableLimiters>();
@@ -160,7 +160,7 @@ TEST_F(PollLoopTest, counts_attempts_on_after_a_permit_was_lost) {
   EXPECT_THAT(attempts, ElementsAre(1, 2, 3, 3));
 }
 
-/// The caller handles the message again until the store answers: how often it has failed is not forgotten.
+/// The caller handles the message again until the store answers. The number of failures is not forgotten.
 TEST_F(PollLoopTest, counts_attempts_on_after_the_store_was_away) {
   broker_->create_topic("t.dlq", 1);
   std::vector<int> attempts;
@@ -200,7 +200,7 @@ TEST_F(PollLoopTest, counts_attempts_on_after_what_was_read_again) {
   EXPECT_THAT(attempts, ElementsAre(1, 2));
 }
 
-/// Calls handle() on a thread, and tells what it threw.
+/// Calls handle() on a thread, and keeps what it threw.
 class Handling {
  public:
   Handling(Loop& loop, Offset offset)
@@ -214,7 +214,7 @@ class Handling {
             ended_ = std::string("another: ") + e.what();
           }
         }) {}
-  /// How long it takes until handle() has ended.
+  /// Waits until handle() has ended. Returns how long that took.
   std::chrono::steady_clock::duration join() {
     const auto since = std::chrono::steady_clock::now();
     thread_.join();
@@ -287,7 +287,7 @@ TEST_F(PollLoopTest, sets_the_stop_token_when_a_handler_runs_for_longer_than_its
   EXPECT_THAT(loop.log.str(), HasSubstr("the handler has run for longer than handler_timeout (200 ms)"));
 }
 
-/// A dead letter that is published again for another handler of the topic is no duplicate to raise.
+/// If a dead letter is published again for another handler of the topic, it is not a duplicate to raise.
 TEST_F(PollLoopTest, raises_duplicates_but_not_what_it_passes_over) {
   Loop loop(Config{}, insert() | transactional() | on_duplicate(DuplicatePolicy::raise), broker_, inbox_);
   EXPECT_EQ(loop.handle(0), Settled::done);
@@ -299,7 +299,7 @@ TEST_F(PollLoopTest, raises_duplicates_but_not_what_it_passes_over) {
   EXPECT_EQ(loop.handle(3), Settled::done);
 }
 
-/// As its header says: a partition must be with one loop of a group at a time.
+/// As the header of PollLoop says, only one loop of a group may have a partition at a time.
 TEST_F(PollLoopTest, two_of_one_group_on_one_partition_fence_each_other) {
   Loop one(Config{}, insert() | transactional(), broker_, inbox_),
       other(Config{}, insert() | transactional(), broker_, inbox_);

@@ -1,4 +1,5 @@
-// Where a PollLoop has its caller read again, on the twins in memory: what the database's watermark and the log's start have to do with it.
+// The position from which a PollLoop makes its caller read again, with the in-memory broker and store. It depends on
+// the watermark in the database and on the start of the log.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,16 +69,17 @@ class PollLoopWatermark : public ::testing::Test {
   const TopicPartition at{"t", 0};
   std::shared_ptr<testing::MemoryBroker> broker = std::make_shared<testing::MemoryBroker>();
   std::shared_ptr<testing::MemoryInbox> inbox = std::make_shared<testing::MemoryInbox>();
-  std::vector<OwnedMessage> records;  // by offset, also those that the broker has deleted since
+  std::vector<OwnedMessage> records;  // by offset; includes those that the broker has deleted since
   test::CapturedLog text;
   std::shared_ptr<spdlog::logger> logger = std::make_shared<spdlog::logger>("test", text.sink());
 };
 
-/// A process that is killed writes no last watermark. Its next life must not be sent below the log's start: from there librdkafka goes
-/// where auto.offset.reset says, and with "latest" what is unread would never be read.
+/// A process that is killed writes no last watermark. The next process must not be sent below the start of the log:
+/// there, librdkafka would follow auto.offset.reset. With "latest", it would never read the unread records.
 class PollLoopRetention : public PollLoopWatermark {
  protected:
-  /// Messages 0 to 4 were settled, the database's watermark is 1, and retention has deleted what lies below `first_kept`.
+  /// Messages 0 to 4 were settled, the watermark in the database is 1, and retention has deleted what is below
+  /// `first_kept`.
   void be_killed_after_five(const std::function<std::unique_ptr<PollLoop>()>& make, Offset first_kept) {
     killed = make();
     for (Offset offset = 0; offset < 5; ++offset) handle(*killed, offset);
@@ -85,7 +87,7 @@ class PollLoopRetention : public PollLoopWatermark {
     broker->delete_before({at, first_kept});
     loop = make();
   }
-  std::unique_ptr<PollLoop> killed;  // it lives on, so that nothing is released
+  std::unique_ptr<PollLoop> killed;  // stays alive, so that nothing is released
   std::unique_ptr<PollLoop> loop;
 };
 
@@ -133,7 +135,7 @@ TEST_F(PollLoopRetention, reads_from_the_watermark_without_a_broker) {
   EXPECT_EQ(read_again(*loop, 5), 1) << "where the log begins, only its caller can know";
 }
 
-/// Another member claims the partition before the first message's transaction begins.
+/// Another member claims the partition before the transaction of the first message begins.
 class ClaimedMeanwhile final : public test::ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
@@ -147,7 +149,7 @@ class ClaimedMeanwhile final : public test::ForwardingStore {
   bool is_first_ = true;
 };
 
-/// A loop that hands records to threads may have the next message in hand when it is fenced.
+/// A loop that passes records to threads may already have the next message when it is fenced.
 TEST_F(PollLoopWatermark, the_first_message_is_not_passed_over_by_the_loop_that_was_fenced_in_it) {
   PollLoop loop(Config{}, Backends{broker, std::make_shared<ClaimedMeanwhile>(inbox)});
   loop.topic("t", insert() | transactional() | dead_letter());
@@ -158,7 +160,8 @@ TEST_F(PollLoopWatermark, the_first_message_is_not_passed_over_by_the_loop_that_
   for (Offset offset = 0; offset < 3; ++offset) EXPECT_EQ(handle(loop, offset), Settled::done) << offset;
 }
 
-/// Another member claims the partition between this loop's claim and its look at what the last owner was running.
+/// Another member claims the partition after this loop's claim, and before this loop looks at what the last owner was
+/// running.
 class ClaimedBeforeTakeOver final : public test::ForwardingStore {
  public:
   explicit ClaimedBeforeTakeOver(std::shared_ptr<Store> inner) : ForwardingStore(std::move(inner)) {}
@@ -191,7 +194,7 @@ class ClaimedBeforeTakeOver final : public test::ForwardingStore {
 
 TEST_F(PollLoopWatermark, the_first_message_behind_the_seek_is_not_passed_over_when_it_is_fenced) {
   const auto killed = make_loop(insert() | transactional());
-  handle(*killed, 0);  // it is never released
+  handle(*killed, 0);  // the partition is never released
   const auto store = std::make_shared<ClaimedBeforeTakeOver>(inbox);
   PollLoop loop(Config{}, Backends{broker, store});
   loop.topic("t", insert() | transactional() | dead_letter());
@@ -209,7 +212,7 @@ TEST_F(PollLoopWatermark, the_first_message_behind_the_seek_is_not_passed_over_w
   for (Offset offset = 1; offset < 4; ++offset) EXPECT_EQ(handle(loop, offset), Settled::done) << offset;
 }
 
-/// Another member claims the partition once, and does not run anything.
+/// Another member claims the partition once, and runs nothing.
 class PollLoopFenced : public PollLoopWatermark {
  protected:
   void be_fenced_in(PollLoop& fenced, Offset offset) {
@@ -218,7 +221,7 @@ class PollLoopFenced : public PollLoopWatermark {
   }
 };
 
-/// Mode leased: what the loop dropped has not taken effect, whatever message comes next.
+/// In mode leased, the message that the loop dropped has not taken effect, whichever message comes next.
 TEST_F(PollLoopFenced, what_it_dropped_is_not_in_doubt) {
   const auto loop = make_loop(Pipeline([](const Message&, Context&) {}) | leased());
   for (Offset offset = 0; offset < 3; ++offset) handle(*loop, offset);
@@ -229,7 +232,7 @@ TEST_F(PollLoopFenced, what_it_dropped_is_not_in_doubt) {
     EXPECT_EQ(handle(*loop, offset), offset < 3 ? Settled::duplicate : Settled::done) << offset;
 }
 
-/// As the header says of a loop that keeps the partition.
+/// The header of PollLoop says this about a loop that keeps the partition.
 TEST_F(PollLoopFenced, it_goes_on_from_the_message_that_was_fenced) {
   const auto loop = make_loop(Pipeline([](const Message&, Context&) {}) | leased());
   for (Offset offset = 0; offset < 3; ++offset) handle(*loop, offset);
@@ -264,7 +267,7 @@ TEST_F(PollLoopWatermark, the_first_watermark_is_written_also_by_a_loop_that_ano
   EXPECT_EQ(inbox->watermark(1), 4);
 }
 
-/// As with auto.offset.reset=latest: the group begins at the first message that it is given.
+/// The group begins at the first message that it is given, as with auto.offset.reset=latest.
 TEST_F(PollLoopWatermark, a_group_may_begin_in_the_middle_of_the_log) {
   auto loop = make_loop(insert() | transactional());
   for (Offset offset = 6; offset < 8; ++offset) EXPECT_EQ(handle(*loop, offset), Settled::done);
@@ -282,7 +285,7 @@ TEST_F(PollLoopWatermark, nothing_runs_before_the_first_watermark_is_written) {
   EXPECT_EQ(inbox->watermark(1), 4);
 }
 
-/// The topic is deleted and created again, and the new one ends below what was settled of the old one.
+/// The topic is deleted and created again. The new topic ends below what was settled of the old one.
 class PollLoopRecreated : public PollLoopWatermark {
  protected:
   void recreate(int count) {
@@ -319,7 +322,7 @@ TEST_F(PollLoopRecreated, its_dead_letters_are_sent_at_offsets_where_the_old_one
   EXPECT_THAT(log_text(), HasSubstr("the topic was recreated"));
 }
 
-/// A consumer whose position lies behind the new topic's end begins anew, and nothing was revoked.
+/// A consumer whose position is past the end of the new topic begins at its start, and nothing was revoked.
 TEST_F(PollLoopRecreated, it_is_found_also_by_a_loop_that_kept_its_partition) {
   const auto loop = make_loop(reject() | transactional());
   handle_all(*loop, Settled::dead_letter);
@@ -328,7 +331,7 @@ TEST_F(PollLoopRecreated, it_is_found_also_by_a_loop_that_kept_its_partition) {
   EXPECT_EQ(broker->records("t.dlq").size(), 12U + 6U);
 }
 
-/// Its end says nothing then, but the loop has handled other records at these offsets.
+/// The end of the log then proves nothing, but the loop has handled other records at these offsets.
 TEST_F(PollLoopRecreated, it_is_found_also_when_it_is_longer_than_the_old_one) {
   const auto loop = make_loop(reject() | transactional());
   handle_all(*loop, Settled::dead_letter);
@@ -400,7 +403,8 @@ TEST_F(PollLoopRecreated, what_a_failover_loses_of_it_is_read_again) {
     EXPECT_EQ(handle(*loop, offset), offset < 3 ? Settled::duplicate : Settled::done) << offset;
 }
 
-/// The group has an offset, so records may have been cut off the log's end: those that were settled must not run again.
+/// The group has an offset, so the log may have lost records at its end. The messages that were settled must not run
+/// again.
 TEST_F(PollLoopRecreated, a_log_that_is_too_short_does_not_begin_anew_where_offsets_count_and_the_group_has_one) {
   const auto loop = make_loop(insert() | by_offset());
   handle_all(*loop);
@@ -421,7 +425,7 @@ TEST_F(PollLoopRecreated, a_log_that_is_too_short_does_not_begin_anew_where_offs
   EXPECT_THAT(log_text(), HasSubstr("count as duplicates"));
 }
 
-/// The replica does not know that the topic was recreated.
+/// The replica does not know that the topic was created again.
 TEST_F(PollLoopRecreated, what_a_failover_loses_of_all_of_it_is_read_again) {
   const auto loop = make_loop(insert() | by_offset());
   handle_all(*loop);

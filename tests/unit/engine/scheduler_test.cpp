@@ -1,4 +1,4 @@
-// Which unit starts when: short transactions do not crowd the processors.
+// Which unit starts when. Short transactions must not overload the processors.
 
 #include "engine/scheduler.hpp"
 
@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
-/// Of offsets 0, 1, …
+/// Messages at the offsets 0, 1, ….
 std::unique_ptr<Block> block(const std::string& topic, std::int32_t partition, int count) {
   std::vector<OwnedMessage> owned;
   for (int i = 0; i < count; ++i) {
@@ -31,7 +31,7 @@ std::unique_ptr<Block> block(const std::string& topic, std::int32_t partition, i
   return std::make_unique<test::OwnedBlock>(std::move(owned));
 }
 
-/// As many short transactions as there are processors run already; one more lane has `waiting` messages.
+/// As many short transactions run as there are processors. One more lane has `waiting` messages.
 class Crowd {
  public:
   explicit Crowd(int waiting)
@@ -64,7 +64,7 @@ class Crowd {
     result.verdicts.assign(1, Verdict{.kind = Verdict::Kind::settled});
     scheduler_.finish(units_.front(), result, *slots_.front());
   }
-  /// How long after the first of the others it started, or a little more.
+  /// The time from the start of the first of the others to the start of this one, or a little more.
   steady_clock::duration start_one_more() {
     scheduler_.next(units_.back(), scheduler_.add_worker());
     return steady_clock::now() - began_;
@@ -79,7 +79,7 @@ class Crowd {
   steady_clock::time_point began_ = steady_clock::now();
 };
 
-/// The machine may hold the test up at any time, so that one quick start in several tries is enough.
+/// The machine may delay the test at any time, so one quick start in several tries is enough.
 template <class Make>
 bool starts_at_once(Make make) {
   for (int i = 0; i < 50; ++i) {

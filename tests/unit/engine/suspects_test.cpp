@@ -1,4 +1,5 @@
-// After an owner has died: what was running runs alone, and what kills its process again and again is a dead letter.
+// After an owner has died, the messages that were running run alone. A message that kills its process again and again
+// becomes a dead letter.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ std::unique_ptr<Block> block(int count) {
   return std::make_unique<test::OwnedBlock>(std::move(owned));
 }
 
-/// The offsets of each unit, settled before the next one; "!" before what is alone.
+/// The offsets of each unit. A unit is settled before the next one. "!" stands before a unit that runs alone.
 std::string units(Lane& lane) {
   std::string text;
   for (std::vector<Work> works; lane.hand_out(3, kNow, works), !works.empty(); works.clear()) {
@@ -140,7 +141,7 @@ class SuspectsTest : public ::testing::Test {
     const TopicPartition at{"t", 0};
     return inbox->trials()->take_over(inbox->claim_partitions("g", {&at, 1}, 1s).front().fence, 0);
   }
-  /// What the group has committed, as an operator or a crash before the commit may leave it.
+  /// Sets the offset that the group has committed, as an operator would, or a crash before the commit.
   void commit_lower(const TopicPartition& at, Offset offset) {
     struct Nothing final : AssignmentListener {
       std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
@@ -157,7 +158,7 @@ class SuspectsTest : public ::testing::Test {
     }));
     consumer->close();
   }
-  /// Runs until all is settled, and stops.
+  /// Runs until all messages are settled, then stops.
   void run(Pipeline pipeline) {
     Consumer app(config(), Backends{broker, inbox});
     app.topic("t", std::move(pipeline)).handle_signals(false).logger(logger);
@@ -179,7 +180,7 @@ class SuspectsTest : public ::testing::Test {
   std::shared_ptr<spdlog::logger> logger = std::make_shared<spdlog::logger>("test", text.sink());
 };
 
-/// What runs, and what beside it.
+/// The messages that run, and the messages that run at the same time.
 struct Runs {
   void operator()(const Message& message, const Context& context) {
     const std::string place = std::to_string(message.partition()) + "-" + std::to_string(message.offset());
@@ -260,7 +261,7 @@ TEST_F(SuspectsTest, that_kill_again_and_again_are_dead_letters_in_each_mode) {
     EXPECT_EQ(header(dead[0], "turnstile-reason"), "killed_process");
     EXPECT_EQ(header(dead[0], "turnstile-attempts"), "3");
     EXPECT_THAT(text.str(), HasSubstr("t[0]@5: 3 processes have died while running only this message"));
-    // In mode at_least_once there is no row that `turnstile dlq replay` could take.
+    // In mode at_least_once, there is no row that `turnstile dlq replay` could use.
     const std::string error = header(dead[0], "turnstile-error");
     const std::string from_topic = "publish its record in the topic 't.dlq' to 't' again";
     EXPECT_EQ(error.find("turnstile dlq replay") == std::string::npos, mode == Mode::at_least_once) << error;
@@ -269,7 +270,7 @@ TEST_F(SuspectsTest, that_kill_again_and_again_are_dead_letters_in_each_mode) {
   }
 }
 
-/// With dead_letter(), or parked; after the last owner stopped, or died.
+/// With dead_letter() or parked, after the last owner stopped or died.
 TEST_F(SuspectsTest, that_were_buried_do_not_run_when_they_are_read_again) {
   for (const Mode mode : {Mode::transactional, Mode::leased, Mode::by_offset}) {
     for (const bool dies : {false, true}) {
@@ -295,7 +296,7 @@ TEST_F(SuspectsTest, that_were_buried_do_not_run_when_they_are_read_again) {
   }
 }
 
-/// Its row may have been deleted.
+/// The row of the dead letter may have been deleted.
 TEST_F(SuspectsTest, are_counted_below_the_watermark_where_reading_starts_there) {
   publish(0, 20);
   Runs runs;
@@ -306,7 +307,7 @@ TEST_F(SuspectsTest, are_counted_below_the_watermark_where_reading_starts_there)
   EXPECT_THAT(text.str(), HasSubstr("t[0]@5: 3 processes have died while running only this message"));
 }
 
-/// In mode at_least_once no row tells of it.
+/// In mode at_least_once, there is no row of the dead letter.
 TEST_F(SuspectsTest, that_were_buried_without_a_row_are_known_by_their_deaths) {
   publish(0, 20);
   for (int i = 0; i < 3; ++i) die_of(0, {5}, true);
@@ -342,7 +343,7 @@ TEST_F(SuspectsTest, are_parked_without_a_dead_letter_topic) {
   EXPECT_EQ(inbox->dead()[0].reason, DeadReason::killed_process);
 }
 
-/// What the healthy path pays: nothing.
+/// Normal operation pays nothing for this.
 TEST_F(SuspectsTest, cost_nothing_while_owners_release_their_partitions) {
   class Counting final : public Trials {
    public:
@@ -389,7 +390,7 @@ TEST_F(SuspectsTest, cost_nothing_while_owners_release_their_partitions) {
   }
 }
 
-// --- the loop of one's own -------------------------------------------------------------------------------------------
+// --- the program's own poll loop -------------------------------------------------------------------------------------
 
 TEST_F(SuspectsTest, of_a_poll_loop_are_dead_letters_in_the_end) {
   for (const Mode mode : kModes) {

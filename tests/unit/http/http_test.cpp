@@ -1,4 +1,4 @@
-// The HTTP adapter on the memory twin: a real cpp-httplib server, and what its clients see.
+// The HTTP adapter with the in-memory store: a real cpp-httplib server, and what its clients see.
 
 #include <gmock/gmock.h>
 #include <spdlog/logger.h>
@@ -27,7 +27,7 @@ using ::testing::StartsWith;
 constexpr const char* kKey = "Idempotency-Key";
 constexpr const char* kReplayed = "Idempotent-Replayed";
 
-/// The endpoint POST /charge, whose effect is `effect`, and how often that has run.
+/// The endpoint POST /charge with the effect `effect`. It counts how often the effect has run.
 class Http : public ::testing::Test {
  protected:
   void serve(http::Effect effect, http::Options options = {}) {
@@ -53,7 +53,7 @@ class Http : public ::testing::Test {
     response.status = 201;
     response.set_content("charged " + request.body, "text/plain");
   }
-  /// A problem of this status, that says what to do.
+  /// Expects a problem document with this status that says what to do.
   static void expect_problem(const httplib::Response& response, int status, const std::string& detail) {
     EXPECT_EQ(response.status, status) << response.body;
     EXPECT_EQ(response.get_header_value("Content-Type"), "application/problem+json");

@@ -1,4 +1,4 @@
-// What may stand in Idempotency-Key, and how a response is kept.
+// Which values Idempotency-Key may have, and how a response is kept.
 
 #include "adapters/http/src/key.hpp"
 

@@ -1,4 +1,4 @@
-// One-time tokens over HTTP, on the memory twin and a book of tokens of the test's own.
+// One-time tokens over HTTP, with the in-memory store and a token store of the test's own.
 
 #include "turnstile/http/tokens.hpp"
 
@@ -47,7 +47,7 @@ class HttpTokens : public ::testing::Test {
   std::string issue(const std::string& user) {
     const auto response = send(http_.port(), "GET", "/token", {{"User", user}}, "", "");
     EXPECT_EQ(response.get_header_value("Cache-Control"), "no-store");
-    const std::string& body = response.body;  // {"token":"t0"}
+    const std::string& body = response.body;  // the body is {"token":"t0"}
     return body.substr(10, body.find('"', 10) - 10);
   }
   httplib::Response post(const std::string& user, const std::string& form) {

@@ -26,7 +26,7 @@ TEST(Inbox, charges_once_and_answers_all_alike) {
   EXPECT_EQ(store->committed().size(), 1U);
 }
 
-/// Requests whose id is missing are not all one.
+/// Requests without an id are not all the same request.
 TEST(Inbox, refuses_an_empty_id) {
   const auto store = std::make_shared<testing::MemoryInbox>();
   Inbox inbox{store};

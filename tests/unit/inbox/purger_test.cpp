@@ -1,4 +1,4 @@
-// The purger says how long ids are needed, takes its turn, and gives way.
+// The purger declares how long ids are needed, waits for its turn, and yields to other work.
 
 #include "inbox/purger.hpp"
 
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// Answers steps as the test says, and counts them. The rest is the twin's.
+/// Answers the steps as the test says, and counts them. The in-memory store does the rest.
 class SteppedStore final : public ForwardingStore {
  public:
   SteppedStore() : ForwardingStore(std::make_shared<turnstile::testing::MemoryInbox>()) {}
@@ -78,7 +78,7 @@ class CleanerTest : public ::testing::Test {
   void start(Purger::Settings settings, std::shared_ptr<HandlerRetention> handler) {
     purger_ = std::make_unique<Purger>(settings, std::vector{std::move(handler)}, store_, run_log_);
   }
-  /// Once the purger has gone.
+  /// The log after the purger has ended.
   std::string log() {
     purger_.reset();
     return out_.str();

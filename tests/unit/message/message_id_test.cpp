@@ -141,7 +141,7 @@ TEST(IdSourceTest, a_cloud_event_without_an_id_says_why) {
             "attribute 'source' of the CloudEvent is empty");
 }
 
-// From few values, so that equal places come up as well.
+// The generator uses few values, so that equal places occur too.
 RC_GTEST_PROP(IdSourceTest, an_offset_id_is_equal_where_the_place_is_equal, ()) {
   const auto place = [] {
     OwnedMessage owned;
@@ -157,7 +157,7 @@ RC_GTEST_PROP(IdSourceTest, an_offset_id_is_equal_where_the_place_is_equal, ()) 
   RC_ASSERT((id("offset", a, incarnation_a) == id("offset", b, incarnation_b)) == same);
 }
 
-// Stored ids must be found by later builds: the expected values were computed apart from this code, in Python.
+// Later builds must find stored ids. The expected values were computed without this code, in Python.
 TEST(IdSourceTest, what_is_hashed_for_an_offset_does_not_change) {
   OwnedMessage owned;
   owned.topic = "payments";

@@ -1,4 +1,4 @@
-// Requests that their producers number: how they look on the wire, which are fresh, and what becomes of a message.
+// Requests that their producers number: their headers, which requests are fresh, and what happens to a message.
 
 #include "turnstile/requests.hpp"
 
@@ -52,7 +52,7 @@ std::string problem_with(std::vector<Header> headers) {
   return missing == nullptr ? "none" : missing->why;
 }
 
-/// A stamped message's headers with one of them changed.
+/// The headers of a stamped message, with one of them changed.
 std::vector<Header> with(const std::string& name, std::optional<std::string> value) {
   auto headers = stamped().headers;
   for (Header& header : headers) {
@@ -87,7 +87,7 @@ TEST(RequestHeaders, are_proved_by_the_secret_for_one_topic_one_number_and_one_a
   EXPECT_FALSE(std::get<StampedRequest>(request_of(Message(other))).is_proved("orders", kSecret));
 }
 
-/// As another program computes it: HMAC-SHA256 of "0190f3a2-0000-7000-8000-000000000001 7 5 orders".
+/// The value is what another program computes: HMAC-SHA256 of "0190f3a2-0000-7000-8000-000000000001 7 5 orders".
 TEST(RequestHeaders, are_proved_as_the_format_says) {
   const OwnedMessage message = stamped();
   EXPECT_EQ(Message(message).header("request-proof"), "995651a671838f8d2cd974bc0d9d1320");
@@ -121,7 +121,7 @@ TEST(RequestHeaders, say_what_is_wrong_with_them) {
 
 // --- the window ---
 
-/// Whatever comes in whatever order: nothing is fresh twice, and only what is too far back is not told apart.
+/// Numbers in any order: none is fresh twice, and only a number that is too far back cannot be decided.
 RC_GTEST_PROP(RequestWindow, tells_apart_what_is_inside, ()) {
   constexpr std::int64_t kSize = 16;
   RequestWindow window(kSize);
@@ -137,7 +137,7 @@ RC_GTEST_PROP(RequestWindow, tells_apart_what_is_inside, ()) {
     else RC_ASSERT((place == RequestWindow::Place::fresh) == seen.insert(number).second);
     acked = std::max({acked, std::max<std::int64_t>(0, high + ack)});
     high = std::max(high, number);
-    if (*rc::gen::inRange(0, 5) == 0) window = RequestWindow(kSize, window.kept());  // as another process finds it
+    if (*rc::gen::inRange(0, 5) == 0) window = RequestWindow(kSize, window.kept());  // as another process reads it
   }
 }
 
@@ -181,7 +181,7 @@ class Requests : public ::testing::Test {
     runner_ = new_runner(settings_ = settings);
     shop_ = inbox_->producers()->open({.name = "shop"});
   }
-  /// As a process that has just started.
+  /// A runner like that of a process that has just started.
   std::unique_ptr<TopicRunner> new_runner(const TopicSettings& settings) {
     TopicRunner::Services services;
     services.store = inbox_;
@@ -285,7 +285,8 @@ TEST_F(Requests, that_were_seen_are_duplicates_also_when_their_session_has_expir
   EXPECT_THAT(parked(), IsEmpty());
 }
 
-/// The partition must not be past it before it is put aside: a process that dies in between would have lost it.
+/// The message must be a dead letter before the partition goes past it. Otherwise a process that dies in between would
+/// have lost it.
 TEST_F(Requests, that_may_not_run_are_not_passed_over_before_they_are_dead) {
   run({record(40, "far", shop_)});
   settings_.dead_letter = "no.such.topic";
@@ -335,7 +336,8 @@ TEST_F(Requests, that_were_replayed_run_once_and_for_their_handler_alone) {
   EXPECT_THAT(parked(), IsEmpty());
 }
 
-/// Its producer is done with it, as the broker has taken it; that it has run nobody says.
+/// The producer says that it is done with the message, because the broker has accepted it. Nothing says that it has
+/// run.
 TEST_F(Requests, that_were_replayed_too_late_are_parked_and_not_taken_for_done) {
   const auto far = [&] {
     OwnedMessage message = record(40, "far", shop_);
@@ -352,7 +354,7 @@ TEST_F(Requests, that_were_replayed_too_late_are_parked_and_not_taken_for_done) 
   EXPECT_THAT(parked(), ElementsAre("late outside_window"));
 }
 
-/// A handler has published what it was given, with all its headers.
+/// A handler has published what it received, with all the headers.
 TEST_F(Requests, that_bear_the_headers_of_another_topics_replay_are_not_passed_over) {
   OwnedMessage forwarded = record(1, "a", shop_);
   forwarded.headers.push_back({std::string(kReplayedFor), "another"});
@@ -371,7 +373,7 @@ TEST_F(Requests, wait_while_the_store_is_away) {
 
 // --- the producer's part ---
 
-/// Each takes effect once, however often it arrives.
+/// Each order takes effect once, however often it arrives.
 void send_orders(NumberedSender& sender, const std::vector<OwnedMessage>& orders) {
   for (const auto& fate : sender.send(orders)) {
     if (fate.kind != BrokerSender::Fate::Kind::sent) throw std::runtime_error("not sent: " + fate.why);
@@ -391,7 +393,7 @@ class Sender : public ::testing::Test {
   static std::shared_ptr<spdlog::logger> quiet() {
     return std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>());
   }
-  /// Counts heartbeats that came through, and those that did not.
+  /// Counts the heartbeats that succeeded and those that failed.
   class Counted final : public Producers {
    public:
     explicit Counted(std::shared_ptr<Producers> inner) : inner_(std::move(inner)) {}
@@ -479,7 +481,8 @@ TEST_F(Sender, acknowledges_by_hand_what_it_has_an_answer_to) {
   EXPECT_EQ(request(sender->stamp(message("t")).message).acked, 2);
 }
 
-/// Later messages have said that its number is done with: consumers would take it for one that has taken effect.
+/// Later messages have said that the producer is done with this number. Consumers would therefore take the message for
+/// one that has taken effect.
 TEST_F(Sender, refuses_to_send_again_what_was_refused) {
   const auto sender = open({.name = "shop", .acknowledge = NumberedSender::Acknowledge::by_hand});
   const auto lost = sender->stamp(message("t")), open_one = sender->stamp(message("t")),
@@ -509,7 +512,7 @@ TEST_F(Sender, numbers_nothing_when_a_topic_of_the_batch_does_not_exist) {
   EXPECT_EQ(sender->stamp(message("t")).number, 1);
 }
 
-/// In whatever order: it says to be done with a number once all before it are closed.
+/// In any order, the sender says that it is done with a number only after all numbers before it are closed.
 RC_GTEST_FIXTURE_PROP(Sender, says_to_be_done_up_to_the_first_that_is_open, ()) {
   constexpr std::int64_t kAll = 12;
   const auto sender = open({.name = "shop", .acknowledge = NumberedSender::Acknowledge::by_hand});

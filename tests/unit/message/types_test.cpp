@@ -16,7 +16,7 @@ TEST(MessageIdTest, a_uuid_is_kept_in_any_case) {
   EXPECT_EQ(MessageId::from(uuid).bytes[15], 0xA4);
 }
 
-// The first half of a digest that sha256sum prints, so that ids of an earlier build are found again.
+// The first half of a digest that sha256sum prints. Ids of an earlier build must be found again.
 TEST(MessageIdTest, another_text_is_hashed) {
   EXPECT_EQ(MessageId::from("abc").text(), "ba7816bf-8f01-cfea-4141-40de5dae2223");
   EXPECT_EQ(MessageId::from("").text(), "e3b0c442-98fc-1c14-9afb-f4c8996fb924");

@@ -1,4 +1,4 @@
-// The relay: what transactions published is sent, once it can be, in order, and by one process at a time.
+// The relay sends what transactions published as soon as it can, in order, and by one process at a time.
 
 #include "outbox/relay.hpp"
 
@@ -22,7 +22,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-/// Counts what is told.
+/// Counts the lines that are logged.
 class CountingSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   std::atomic<int> lines{0};
@@ -163,7 +163,7 @@ TEST_F(RelayTest, sends_what_is_there_before_it_stops_and_gives_its_shards_back)
   one->stop();
   EXPECT_THAT(sent(), SizeIs(100));
   EXPECT_THAT(inbox->outbox()->keep_shards("other", 1s), SizeIs(16));
-  one->ring();  // too late, and harmless
+  one->ring();  // too late, and without effect
 }
 
 }  // namespace

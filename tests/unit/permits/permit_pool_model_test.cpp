@@ -1,6 +1,7 @@
-// All orders in which a few threads can make their accesses to the pool, with one preemption each (or more, see most_preemptions()): the shipped code, whose
-// atomics and lock (support/stepped.hpp) ask here who goes on. In each order free + in use + surrendered = opened at the end, and
-// nobody waits beside a permit that is free.
+// All orders in which a few threads can make their accesses to the pool, with one preemption each (or more, see
+// most_preemptions()). The test runs the shipped code, whose atomics and lock (support/stepped.hpp) ask here which
+// thread goes on. In each order, free + in use + surrendered = opened at the end, and nobody waits while a permit is
+// free.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +26,8 @@ using tokens::Micros;
 using tokens::Order;
 
 constexpr Micros kNever = std::numeric_limits<Micros>::max();
-/// One finds the known bug and takes seconds; `./dev test all` asks for two, which take minutes on a busy machine.
+/// One preemption finds the known bug and takes seconds. `./dev test all` asks for two, which take minutes on a busy
+/// machine.
 int most_preemptions() {
   static const char* const asked = std::getenv("TURNSTILE_TEST_PREEMPTIONS");
   return asked != nullptr ? std::atoi(asked) : 1;
@@ -33,14 +35,14 @@ int most_preemptions() {
 
 Order order(Order::Kind kind, Count total) { return {kind, "psp", total}; }
 
-/// What could have gone on at one access.
+/// The threads that could have gone on at one access.
 struct Choice {
-  std::size_t taken = 0;              ///< the thread that did
-  std::vector<std::size_t> others{};  ///< those that could have as well, and were not tried yet
+  std::size_t taken = 0;              ///< the thread that went on
+  std::vector<std::size_t> others{};  ///< those that could have too, and were not tried yet
 };
 using Path = std::vector<Choice>;
 
-/// The next path to try; empty when there is none.
+/// The next path to try; empty if there is none.
 Path path_after(Path path) {
   while (!path.empty() && path.back().others.empty()) path.pop_back();
   if (path.empty()) return path;
@@ -49,8 +51,8 @@ Path path_after(Path path) {
   return path;
 }
 
-/// Threads of which one runs at a time. At each access it is decided who makes the next one: as the path has it, and beyond its
-/// end the same thread as before.
+/// Threads of which one runs at a time. At each access, the path decides which thread makes the next one. After the end
+/// of the path, the same thread goes on.
 class Threads {
  public:
   using Body = std::function<void()>;
@@ -68,7 +70,7 @@ class Threads {
     for (Place& place : places_) place.thread.join();
   }
 
-  /// Returns the path that was gone, with what else could have been.
+  /// Returns the path that was taken, with the threads that could have gone on instead.
   Path run(Path path, std::vector<Body> bodies) {
     path_ = std::move(path);
     at_ = 0;
@@ -133,7 +135,7 @@ class Threads {
         place.state = State::ready;
         return place.number;
       }
-      return places_.size();  // all have ended
+      return places_.size();  // all threads have ended
     }
     if (goes_on && preemptions_ == most_preemptions()) able.resize(1);
     if (able.size() == 1) return able.front();
@@ -146,7 +148,7 @@ class Threads {
   std::deque<Place> places_;
   std::vector<Body> bodies_;
   std::counting_semaphore<> ended_{0};
-  // Of the thread that runs.
+  // The members below belong to the thread that runs.
   Path path_;
   std::size_t at_ = 0;
   int preemptions_ = 0;
@@ -154,7 +156,7 @@ class Threads {
   bool over_ = false;
 };
 
-/// A pool with permits, what its threads do, and what must hold afterwards.
+/// A pool with permits, what its threads do, and what must be true afterwards.
 struct World {
   Micros now = 0;
   PermitPool pool{[this] { return now; }, [] {}};
@@ -170,7 +172,7 @@ struct World {
   void use() {
     if (const auto taken = pool.try_take(1)) pool.give_back(taken.token, 1);
   }
-  /// Waits until it has one, and gives it back.
+  /// Waits until it has a permit, and gives the permit back.
   void wait_and_use(Count count = 1) {
     waiting += 1;
     pool.take_later(count, false, [this, count](const PermitPool::Taken& taken) {
@@ -189,7 +191,7 @@ struct World {
   }
 };
 
-/// Runs it in every order; the number of orders.
+/// Runs the bodies in every order. Returns the number of orders.
 template <class MakeFixture, class... Bodies>
 int in_every_order(MakeFixture make_world, Bodies... bodies) {
   Threads threads(sizeof...(bodies));
@@ -294,7 +296,7 @@ TEST(PermitGateModel, what_is_forfeited_comes_back_to_nobody) {
       });
 }
 
-/// A model check that finds nothing proves nothing.
+/// A model check that finds no planted bug proves nothing.
 TEST(PermitGateModel, finds_a_gate_that_forgets_permits_which_come_back_late) {
   tokens::planted = tokens::Planted::late_permit_not_credited;
   bool found = false;

@@ -1,4 +1,5 @@
-// The pool between the domain's member and the threads of a process: no permit is lost or made, however they meet.
+// The pool between the domain's member and the threads of a process. No permit is lost or created, whatever the threads
+// do at the same time.
 
 #include "permits/permit_pool.hpp"
 
@@ -23,14 +24,14 @@ constexpr Micros kNever = std::numeric_limits<Micros>::max();
 
 Order order(Order::Kind kind, Count total) { return {kind, "psp", total}; }
 
-/// Takes all that is free, one at a time.
+/// Takes all free permits, one at a time.
 Count take_all(PermitPool& pool) {
   Count taken = 0;
   while (pool.try_take(1)) ++taken;
   return taken;
 }
 
-/// Threads that take and give back as fast as they can.
+/// Threads that take and give back permits as fast as they can.
 class HotThreads {
  public:
   HotThreads(PermitPool& pool, int threads) {
@@ -47,7 +48,7 @@ class HotThreads {
     over_ = true;
     for (auto& thread : threads_) thread.join();
   }
-  /// Until they have done something since the last time.
+  /// Waits until the threads have done something since the last call.
   void wait() {
     for (const auto before = std::exchange(seen_, rounds_.load()); rounds_.load() == before;) std::this_thread::yield();
   }
@@ -88,12 +89,12 @@ TEST(PermitPool, keeps_the_sum_of_free_in_use_and_surrendered_whatever_is_ordere
       pool.order(order(Order::Kind::open, opened += 3));
     }
   }
-  // Nobody has any: all that was ordered has been surrendered, and the rest is free.
+  // Nobody has a permit: all that was ordered has been surrendered, and the rest is free.
   EXPECT_EQ(pool.surrendered(), surrendered);
   EXPECT_EQ(take_all(pool), opened - surrendered);
 }
 
-/// All permits are out; those who wait take down who was served.
+/// All permits are in use. Those who wait write down who was served.
 class PermitLine : public ::testing::Test {
  protected:
   PermitLine() {
@@ -110,7 +111,7 @@ class PermitLine : public ::testing::Test {
         },
         party);
   }
-  /// Gives one after another back, of those that come as well, until nobody waits.
+  /// Gives the permits back one after another, including those that are granted meanwhile, until nobody waits.
   std::string serve_all() {
     if (held_) pool_.give_back(std::exchange(held_.token, 0), 2);
     while (!out_.empty()) {

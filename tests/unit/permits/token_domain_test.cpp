@@ -1,4 +1,5 @@
-// Members of a domain at work, over a log in memory: joining, limits at run time, the log going away, snapshots.
+// Members of a domain that work, over a log in memory: joining, limits that change at run time, a log that goes away,
+// snapshots.
 
 #include <gtest/gtest.h>
 #include <spdlog/sinks/null_sink.h>
@@ -35,7 +36,7 @@ struct Cluster {
   }
 };
 
-/// All permits that are to be had, once at least `least` are.
+/// Takes all permits that are available, after at least `least` are.
 std::vector<Permit> take_all(Limiter& limiter, std::size_t least) {
   std::vector<Permit> taken;
   limiter.expect(1'000);
@@ -64,7 +65,7 @@ TEST(TokenDomain, shares_a_limit_among_its_members) {
   EXPECT_FALSE(of_b->try_acquire());
   of_b->expect(1'000);
   of_b->when_free([] {});
-  // b wants some: a gives back what is more than its share as soon as its permits are free.
+  // b wants some permits. a gives back the permits above its share as soon as they are free.
   EXPECT_TRUE(eventually([&] {
     const auto view = b->permits();
     return !view.limiters.empty() && view.limiters[0].holders.size() == 2;
@@ -192,7 +193,7 @@ TEST(TokenDomain, a_log_without_its_beginning_and_without_a_snapshot_is_refused_
 
 TEST(TokenDomain, a_gap_in_the_log_ends_all_starts_with_one_clear_error) {
   Cluster cluster;
-  cluster.settings.lease = 60'000ms;  // so that nothing is written while the log is cut
+  cluster.settings.lease = 60'000ms;  // so that nothing is written while the log is cut off
   const auto a = cluster.join();
   const auto psp = a->open("psp", 9);
   ASSERT_TRUE(a->set_limit("psp", 2, 20s));
@@ -209,7 +210,7 @@ TEST(TokenDomain, a_gap_in_the_log_ends_all_starts_with_one_clear_error) {
   EXPECT_FALSE(psp->try_acquire());
 }
 
-/// Each on its own: how many permits it can have at once.
+/// How many permits this limiter alone can have at once.
 std::size_t most_to_be_had(Limiter& limiter) {
   std::vector<Permit> taken;
   while (Permit permit = limiter.try_acquire()) taken.push_back(std::move(permit));
@@ -223,7 +224,7 @@ std::int64_t reserved_by_all(const TokenDomain& domain, const std::string& limit
   return 0;
 }
 
-/// Beside the member that is cut off, another one: its way to the log can be cut.
+/// The test cuts the connection of one member to the log. Another member, the replacement, works beside it.
 TEST(TokenDomain, a_member_that_is_cut_off_keeps_its_reserve_and_its_replacement_waits_for_it) {
   Cluster cluster;
   cluster.settings.lease = 400ms;
@@ -342,7 +343,7 @@ TEST(TokenDomain, names_that_nobody_uses_leave_and_one_too_many_is_refused_with_
   EXPECT_EQ(take_all(*a->open("second", 5), 5).size(), 5U) << "its name came free, for another limit, too";
 }
 
-/// The database counts epochs for each group: two groups that read one topic have nothing to do with each other.
+/// The database counts epochs separately for each group. Two groups that read one topic are independent of each other.
 TEST(TokenDomain, a_claim_of_one_group_takes_nothing_from_the_owner_of_another) {
   Cluster cluster;
   const auto billing = cluster.join(), mail = cluster.join(), heir = cluster.join();
@@ -411,7 +412,7 @@ TEST(TokenDomain, knows_a_claim_once_it_was_read_back_and_closes_when_it_is_not)
   a->on_claimed("billing", "db", {"orders", 0}, Epoch{7});
   a->wait_until_claimed();
   const auto of_b = b->open("psp", 1);
-  // b's claim is refused by the log, since a's fence is newer; it is known all the same.
+  // The log refuses b's claim, since a's fence is newer. b knows the claim all the same.
   b->on_claimed("billing", "db", {"orders", 0}, Epoch{6});
   b->wait_until_claimed();
   EXPECT_EQ(take_all(*of_b, 1).size(), 1U);
@@ -472,7 +473,7 @@ TEST(TokenDomain, notices_that_the_machine_was_suspended) {
   EXPECT_EQ(take_all(*psp, 2).size(), 2U);
 }
 
-/// A fence of the database refuses the effects of handlers on lost partitions, and of nothing else.
+/// A fence of the database refuses the effects of handlers on lost partitions, and nothing else.
 TEST(TokenDomain, a_fence_takes_back_what_handlers_hold_and_not_what_a_service_holds) {
   Cluster cluster;
   cluster.settings.lease = 60'000ms;
@@ -510,12 +511,12 @@ TEST(TokenDomain, what_was_taken_back_is_lost_before_the_next_claim_is_known) {
     b->wait_until_claimed();
     a->on_claimed("billing", "db", at, Epoch{epoch + 2});
     a->wait_until_claimed();
-    // What b claimed before that has reached a as well.
+    // Whatever b claimed before that has reached a too.
     ASSERT_FALSE(held.front().holds()) << "epoch " << epoch;
   }
 }
 
-/// A log that may be read, and refuses what is written.
+/// A log that can be read, and that refuses writes.
 class ReadOnlyLog final : public TokenLog {
  public:
   explicit ReadOnlyLog(std::shared_ptr<std::atomic<int>> failures) : failures_(std::move(failures)) {}
@@ -561,7 +562,8 @@ TEST(TokenDomain, who_may_not_write_says_why_once_and_tries_later_and_later) {
     const auto domain = join_token_domain(std::make_unique<ReadOnlyLog>(failures), {}, logger);
     EXPECT_FALSE(domain->wait_until_joined(1'500ms));
   }
-  // At once, after 0.1 s, 0.2 s, 0.4 s, 0.8 s: five or six in 1.5 s. Without a pause it would be thousands.
+  // It tries at once, then after 0.1 s, 0.2 s, 0.4 s and 0.8 s: five or six tries in 1.5 s. Without a pause there would
+  // be thousands.
   EXPECT_GE(*failures, 2);
   EXPECT_LE(*failures, 8);
   const std::string said = text.str();

@@ -1,5 +1,5 @@
-// A token log seen from outside, over a log in memory: what records meant, who held what before and after each, limits set by who
-// is no member.
+// A token log seen from outside, over a log in memory: what each record meant, who held what before and after it, and
+// limits that a program sets without being a member.
 
 #include "turnstile/token_reader.hpp"
 
@@ -22,7 +22,7 @@ using turnstile::testing::MemoryTokenTopic;
 
 constexpr MemberId kBilling = 7, kMailer = 9;
 
-/// What two members write, one second after the other.
+/// What two members write, with one second between the events.
 struct Log {
   std::shared_ptr<MemoryTokenTopic> topic = std::make_shared<MemoryTokenTopic>();
   std::map<MemberId, std::uint64_t> seq;
@@ -39,7 +39,7 @@ struct Log {
     write(member, Keep{.lines = {Line{.limiter = "psp", .limit = limit, .wants = wants, .given_back = given_back}},
                        .checkpoint = std::nullopt});
   }
-  /// Positions 0 to 5: both join, billing gets all four, gives two back, mailer gets those.
+  /// Positions 0 to 5: both members join, billing gets all four permits and gives two back, and mailer gets those.
   void both() {
     join(kBilling, "billing");
     keep(kBilling, 4, 4);
@@ -123,7 +123,7 @@ TEST(TokenReader, shows_what_is_set_aside_of_a_limit) {
 TEST(TokenReader, shows_no_record_before_the_one_before_it_whatever_clocks_say) {
   Log log;
   log.join(kBilling, "billing");
-  log.time_ms = 500;  // of a writer whose clock is behind
+  log.time_ms = 500;  // from a writer whose clock is behind
   log.write(kBilling, Acquire{.line = {.limiter = "psp", .limit = 8, .wants = 1}});
   TokenReader reader(log.open());
   reader.start(0);
@@ -296,7 +296,7 @@ TEST(TokenReader, refuses_limits_that_cannot_be) {
   EXPECT_EQ(log.topic->end(), 0);
 }
 
-/// Somebody else's word arrives just before each of the first two of ours.
+/// Another writer's event arrives just before each of the first two events of this one.
 class RacedLog final : public TokenLog {
  public:
   explicit RacedLog(const Log& log) : topic_(log.topic), log_(log.open()) {}

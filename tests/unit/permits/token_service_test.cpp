@@ -1,4 +1,4 @@
-// Tokens without a handler: what is answered, to whom, and what happens to a token that is held for too long.
+// Tokens without a handler: which answer a request gets, and what happens to a token that is held for too long.
 
 #include "turnstile/token_service.hpp"
 
@@ -22,7 +22,7 @@ using test::eventually;
 
 constexpr auto kPatience = 20s;
 
-/// Runs when the test says so.
+/// Runs when the test tells it to.
 class ByHand final : public ExpiryStrategy {
  public:
   explicit ByHand(Run& run) : run_(run) {}
@@ -166,13 +166,14 @@ TEST_F(Tokens, are_waited_for_no_longer_once_the_callers_stop_token_is_set) {
   EXPECT_TRUE(std::holds_alternative<Granted>(ask(2))) << "nothing was taken";
 }
 
-/// Two users of one limit in one process: a consumer's topic, and the service.
+/// Two users of one limit in one process: a consumer's topic and the service.
 TEST(TokenQueue, is_shared_fairly_with_others_in_the_process_who_never_wait_long) {
   const auto limiters = make_local_limiters();
   TokenService tokens{limiters};
   tokens.limit("psp", 2);
   const auto handlers = limiters->open_for_partitions("psp", 2);
-  // As a consumer does: takes what is there, and waits otherwise; always two are hungry.
+  // Each worker does what a consumer does: it takes a permit if one is free, and waits otherwise. Two workers always
+  // want one.
   std::atomic<bool> over{false};
   std::vector<std::jthread> workers;
   for (int i = 0; i < 2; ++i) {
@@ -231,7 +232,7 @@ TEST(TokenQueue, is_told_when_the_service_ends) {
   EXPECT_TRUE(stopped);
 }
 
-/// No TokenDomain, as the limiters of connect(): all that is known of them is the port.
+/// Like the limiters of connect(), this is not a TokenDomain: callers know only the port.
 class HaltingLimiters final : public Limiters {
  public:
   std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override { return of_->open(name, limit); }
@@ -268,7 +269,7 @@ TEST_F(HaltedTokens, are_refused_to_those_who_ask) {
   EXPECT_EQ(tokens_.release(held.token), ReleaseAnswer::released);
 }
 
-/// They waited for ever.
+/// Such callers once waited for ever.
 TEST_F(HaltedTokens, are_refused_to_those_who_wait_already) {
   const auto held = std::get<Granted>(tokens_.request("psp", 1, Priority::normal, 0ms));
   std::promise<TokenAnswer> answer;
@@ -286,7 +287,7 @@ TEST_F(HaltedTokens, are_refused_to_those_who_wait_already) {
   const bool all = answered.wait_for(kPatience) == std::future_status::ready &&
                    came.wait_for(kPatience) == std::future_status::ready;
   EXPECT_TRUE(all);
-  if (!all) std::_Exit(1);  // their threads use what would be destroyed here
+  if (!all) std::_Exit(1);  // their threads use objects that would be destroyed here
   expect_no_more_starts(answered.get());
   EXPECT_FALSE(came.get());
   EXPECT_EQ(tokens_.waiting(), 0U);
@@ -299,7 +300,7 @@ class Held : public ::testing::TestWithParam<OnHold> {
  protected:
   Held() { tokens_.limit("psp", 1); }
   bool free() { return static_cast<bool>(tokens_.acquire("psp", 0ms)); }
-  /// Runs until something was due.
+  /// Runs until something has expired.
   void expire() {
     EXPECT_TRUE(eventually([&, before = tokens_.counts()] {
       run_(1'000, 1s);

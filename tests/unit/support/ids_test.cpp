@@ -1,4 +1,4 @@
-// Ids that Turnstile makes.
+// The ids that Turnstile makes.
 
 #include "turnstile/ids.hpp"
 
@@ -32,7 +32,7 @@ TEST(Ids, are_uuids_of_version_7) {
   EXPECT_EQ(id.text().at(14), '7') << id.text();
   EXPECT_NE(std::string("89ab").find(id.text().at(19)), std::string::npos) << id.text();
   EXPECT_GE(milliseconds_in(id), before);
-  // Those of other tests may have pushed the time ahead, by a millisecond for 4,096 ids.
+  // The ids of other tests may have moved the time ahead, by one millisecond for each 4,096 ids.
   EXPECT_LE(milliseconds_in(id), now_ms() + 1'000);
   EXPECT_EQ(MessageId::from(id.text()), id);
 }

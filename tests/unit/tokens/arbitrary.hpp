@@ -1,5 +1,6 @@
 #pragma once
-// Events of all kinds, for properties. Few members, names and numbers, so that they meet.
+// Events of all kinds, for property tests. There are few members, names and numbers, so that events concern the same
+// ones.
 
 #include <rapidcheck.h>
 
@@ -79,7 +80,7 @@ inline decltype(Event::body) any_body() {
   }
 }
 
-/// Mostly of members, and mostly in order.
+/// Most events come from members, and most are in order.
 inline rc::Gen<Event> any_event() {
   return rc::gen::exec([] {
     return Event{.member = *rc::gen::inRange<MemberId>(0, 4),
@@ -89,7 +90,7 @@ inline rc::Gen<Event> any_event() {
   });
 }
 
-/// A log: three members join, then anything.
+/// A log in which three members join, followed by any events.
 inline std::vector<Event> any_log() {
   std::vector<Event> log;
   for (MemberId member = 1; member <= 3; ++member)

@@ -1,4 +1,5 @@
-// The member (tokens/member.hpp): what it says, and what it orders its pools. Many members under chaos: tests/simulation.
+// The member (tokens/member.hpp): the events that it writes, and the orders that it gives to its pools. Many members
+// under chaos are in tests/simulation.
 
 #include "tokens/member.hpp"
 
@@ -18,7 +19,7 @@ constexpr Micros kMs = 1'000;
 constexpr Micros kLease = 8'000 * kMs;
 constexpr Micros kMargin = kLease / 8;
 
-/// A log, and members that read each record at once and obey their pools' orders at once.
+/// A log, and members that read each record at once. Their pools obey each order at once.
 class TokensMember : public testing::Test {
  protected:
   Member& add(const std::string& client) {
@@ -45,7 +46,7 @@ class TokensMember : public testing::Test {
     for (const auto& member : members_) member->read(state_, state_.last, event, effects, now_);
     return effects;
   }
-  /// Ticks, writes and reads until nobody has anything to say at this time.
+  /// Ticks, writes and reads until no member has anything to write at this time.
   void settle() {
     for (bool said = true; std::exchange(said, false);) {
       for (const auto& member : members_) {
@@ -84,7 +85,7 @@ class TokensMember : public testing::Test {
   std::vector<Order> orders_;
   std::vector<std::unique_ptr<Member>> members_;
   MemberId last_id_ = 100;
-  bool gates_obey_ = true;  ///< idle permits are surrendered as ordered
+  bool gates_obey_ = true;  ///< whether idle permits are surrendered as ordered
   Micros now_ = 1'000'000'000;
 };
 
@@ -112,7 +113,7 @@ TEST_F(TokensMember, says_nothing_but_that_it_is_there_while_nothing_changes) {
   Member& b = joined("b");
   want(a, 2);
   want(b, 2);
-  pass(kLease);  // the first keeps still say what was new
+  pass(kLease);  // the first Keep events still contain what is new
   const std::size_t from = log_.size();
   pass(2 * kLease);
   EXPECT_EQ(log_.size() - from, said<Keep>(from));
@@ -192,7 +193,7 @@ TEST_F(TokensMember, a_life_that_was_expired_is_over_and_another_begins) {
   EXPECT_THAT(a.take_orders(), ElementsAre(Order{Order::Kind::forfeit, "psp", 0}));
 }
 
-/// A pool that opened them first would start handlers on them.
+/// A pool that opened the permits first would start handlers with them.
 TEST_F(TokensMember, opens_no_permit_that_is_lost_before_its_gate_has_heard_of_it) {
   Member& a = joined("a");
   Member& b = joined("b");
@@ -265,14 +266,14 @@ TEST_F(TokensMember, takes_turns_where_members_are_more_than_permits) {
   EXPECT_THAT(turns, ElementsAre(101, 102, 103, 101, 102, 103)) << "a turn takes 100 ms";
 }
 
-/// The turn began with the first permit, and was over before the last was there.
+/// The turn once began with the first permit, and was over before the last permit was there.
 TEST_F(TokensMember, the_turn_of_one_that_collects_several_begins_when_it_has_them) {
   Member& wide = joined("wide");
   Member& busy = joined("busy");
   want(busy, 4, 4);
   ASSERT_EQ(held(busy), 4U);
   wide.demand("psp", {.wants = 4, .least = 4});
-  // The handlers of the other one end one after another, each later than a turn after the one before.
+  // The handlers of the other member end one after another. Each ends more than a turn after the one before it.
   gates_obey_ = false;
   for (Count ended = 1; ended <= 4; ++ended) {
     pass(300 * kMs);
@@ -288,11 +289,11 @@ TEST_F(TokensMember, the_turn_of_one_that_collects_several_begins_when_it_has_th
   EXPECT_TRUE(was_asked_back("psp", 4)) << "and ends";
 }
 
-/// A wish that timed out kept permits from others until the next Keep.
+/// A wish that timed out once kept permits from others until the next Keep.
 TEST_F(TokensMember, says_that_it_wants_less_where_others_wait) {
   Member& a = joined("a");
   Member& b = joined("b");
-  gates_obey_ = false;  // the handlers of b are at work
+  gates_obey_ = false;  // b's handlers are at work
   want(b, 4, 4);
   a.demand("psp", {.wants = 4, .urgent = 4, .least = 4});
   settle();
@@ -319,7 +320,8 @@ TEST_F(TokensMember, lets_go_of_a_limiter_that_nobody_uses) {
   EXPECT_THAT(orders_, ElementsAre(Order{Order::Kind::open, "psp", 2}));
 }
 
-/// Between the word that a limiter is not used and the log's answer another pool may be opened for it: what the old one had is not its.
+/// After the member says that it no longer uses a limiter, and before the log answers, another pool may be opened for
+/// it. The permits of the old pool do not belong to the new one.
 TEST_F(TokensMember, opens_nothing_for_a_limiter_that_it_has_let_go_of_and_wants_again) {
   Member& member = joined("a");
   want(member, 3);
@@ -338,7 +340,7 @@ TEST_F(TokensMember, a_limiter_that_was_let_go_of_and_not_said_is_let_go_of_agai
   Member& member = joined("a");
   want(member, 3);
   member.undeclare("psp", now_);
-  member.take_events();  // lost
+  member.take_events();  // these events are lost
   member.sending_failed();
   settle();
   pass(kLease);
@@ -382,7 +384,7 @@ TEST_F(TokensMember, only_the_oldest_speaks_of_the_silent) {
   EXPECT_EQ(state_.members.size(), 4U);
 }
 
-/// Found by the simulator: a Drained that was lost was never said again, and the member drained for ever.
+/// The simulator found this: a Drained event that was lost was never written again, and the member drained for ever.
 TEST_F(TokensMember, says_again_that_it_is_drained) {
   Member& a = joined("a");
   Member& b = joined("b");
@@ -392,7 +394,7 @@ TEST_F(TokensMember, says_again_that_it_is_drained) {
   ASSERT_TRUE(state_.members.at(a.id()).draining);
   now_ += kMs;
   a.tick(state_, now_);
-  a.take_events();  // lost
+  a.take_events();  // these events are lost
   a.sending_failed();
   settle();
   EXPECT_FALSE(state_.members.at(a.id()).draining);
@@ -404,14 +406,15 @@ TEST_F(TokensMember, says_again_what_it_has_given_up) {
   settle();
   member.revoke({{"orders", 0}});
   member.tick(state_, now_);
-  member.take_events();  // lost
+  member.take_events();  // these events are lost
   member.sending_failed();
   settle();
   pass(kLease);
   EXPECT_THAT(state_.members.at(member.id()).owns, IsEmpty());
 }
 
-/// Found by the simulator: without a database all fences are 0, and a claim that was just given up looked like the new one.
+/// The simulator found this: without a database all fences are 0, and a claim that was just given up looked like the
+/// new one.
 TEST_F(TokensMember, claims_again_what_it_has_only_just_given_up) {
   Member& member = joined("a");
   member.claim({"orders", 0}, 0);

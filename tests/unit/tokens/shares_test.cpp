@@ -62,9 +62,9 @@ TEST(TokensShares, urgent_wishes_go_first) {
 
 TEST(TokensShares, a_seat_is_the_least_that_helps) {
   EXPECT_EQ(shares(4, {{.wants = 8, .least = 3}, {.wants = 8, .least = 3}}), (Shares{4, 0}));
-  // Who does not fit is passed over.
+  // A member that does not fit is passed over.
   EXPECT_EQ(shares(2, {{.wants = 8, .least = 3}, {.wants = 8}}), (Shares{0, 2}));
-  // A least above all that is wanted asks for no more than that.
+  // A least above the sum of the wishes asks for no more than that sum.
   EXPECT_EQ(shares(4, {{.wants = 2, .least = 9}}), (Shares{2}));
 }
 
@@ -111,7 +111,7 @@ RC_GTEST_PROP(TokensShares, never_more_than_there_is_and_none_is_left_that_someb
   if (hungry) RC_ASSERT(sum == capacity);
 }
 
-/// Found by the simulator: three members of weight 3 once got 3, 3 and 1 of 7.
+/// The simulator found this: three members of weight 3 once got 3, 3 and 1 of 7.
 RC_GTEST_PROP(TokensShares, only_the_proportion_of_weights_matters, ()) {
   const Count capacity = *rc::gen::inRange<Count>(0, 60);
   std::vector<Wish> wishes = any_wishes();
@@ -123,8 +123,8 @@ RC_GTEST_PROP(TokensShares, only_the_proportion_of_weights_matters, ()) {
   for (std::size_t i = 0; i < wishes.size(); ++i) RC_ASSERT(wishes[i].share == heavier[i].share);
 }
 
-/// Max-min fair: who could use more has, for its weight, at most one indivisible step less than anybody else. (A seat of one comes
-/// first, whatever the weights.)
+/// Max-min fair: a member that could use more has, for its weight, at most one indivisible step less than any other.
+/// (Its seat of one permit comes first, whatever the weights are.)
 RC_GTEST_PROP(TokensShares, are_max_min_fair, ()) {
   std::vector<Wish> wishes = any_wishes();
   for (Wish& wish : wishes) wish.urgent = wish.least = 0;

@@ -51,7 +51,7 @@ TEST(TokensSnapshot, garbage_is_refused) {
   EXPECT_TRUE(restore(save(State{})));
 }
 
-/// The digest is compared between versions of this program: it must not change with its code.
+/// Different versions of this program compare the digest, so it must not change when the code changes.
 TEST(TokensSnapshot, the_digest_of_a_log_is_known) {
   const State state = replay({{1, 1, 1, Joined{"host", 1, "client", 1'000, 1, 1}},
                               {1, 1, 2, Acquire{{.limiter = "psp", .limit = 4, .wants = 3, .busy = 1}}},

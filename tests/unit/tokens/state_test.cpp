@@ -1,5 +1,5 @@
-// The state machine (tokens/state.hpp) against what no log may ever bring about. What single events mean is told by the transcripts
-// (tests/simulation/transcripts).
+// The state machine (tokens/state.hpp), checked against states that no log may ever cause. The transcripts
+// (tests/simulation/transcripts) show what single events mean.
 
 #include "tokens/state.hpp"
 
@@ -15,7 +15,8 @@ namespace {
 
 using Outcome = Effects::Outcome;
 
-/// A Keep that names a limiter twice may raise its limit with one line and lower it with the next. No member writes such a one.
+/// A Keep that names a limiter twice may raise its limit with one line and lower it with the next. No member writes
+/// such a Keep.
 bool names_twice(const Event& event, const std::string& name) {
   const auto* keep = std::get_if<Keep>(&event.body);
   return keep != nullptr && std::count_if(keep->lines.begin(), keep->lines.end(),
@@ -33,7 +34,8 @@ RC_GTEST_PROP(TokensState, never_more_held_than_the_limit_but_what_was_held_when
   }
 }
 
-/// Nobody knows whether a member that is cut off is at work: what it has reserved is nobody else's, whatever becomes of it.
+/// Nobody knows whether a member that is cut off is at work. Nobody else may have its reserved permits, whatever
+/// happens to it.
 RC_GTEST_PROP(TokensState, what_is_reserved_and_what_is_held_fit_together_unless_the_limit_was_lowered, ()) {
   State state;
   for (const Event& event : any_log()) {
@@ -77,7 +79,7 @@ RC_GTEST_PROP(TokensState, what_is_refused_leaves_no_trace, ()) {
   const Effects effects = apply(after, state.last + 1, *any_event());
   if (effects.outcome == Outcome::applied || effects.outcome == Outcome::stale ||
       effects.outcome == Outcome::not_allowed)
-    return;  // a member that says what is void has written something all the same
+    return;  // a member that writes a void event has written something all the same
   RC_ASSERT(after.ignored == state.ignored + 1);
   after.last = state.last;
   after.ignored = state.ignored;
@@ -85,8 +87,8 @@ RC_GTEST_PROP(TokensState, what_is_refused_leaves_no_trace, ()) {
   RC_ASSERT(after == state);
 }
 
-/// A share that is known to everybody is worth nothing if a permit lies idle next to who may have it; what is set
-/// aside for those who are cut off is nobody's.
+/// Shares are useless if a permit stays idle while a member that may have it has less than its share. Permits that are
+/// set aside for members that are cut off belong to nobody.
 RC_GTEST_PROP(TokensState, no_permit_is_free_while_somebody_has_less_than_its_share, ()) {
   const State state = replay(any_log());
   for (const auto& [name, limiter] : state.limiters) {

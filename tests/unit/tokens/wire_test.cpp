@@ -16,7 +16,7 @@ RC_GTEST_PROP(TokensWire, what_is_written_is_read, ()) {
 }
 
 RC_GTEST_PROP(TokensWire, any_bytes_are_an_event, (const std::string& bytes)) {
-  RC_ASSERT(std::holds_alternative<Unknown>(decode(bytes).body));  // the magic number cannot come about by chance
+  RC_ASSERT(std::holds_alternative<Unknown>(decode(bytes).body));  // the magic number cannot occur by chance
 }
 
 RC_GTEST_PROP(TokensWire, spoiled_bytes_are_an_event_too, ()) {
