@@ -1,7 +1,7 @@
 // Whether deleting old ids delays inserts: the time of a transaction that inserts ids, with and without the purger, in
 // turns, on one table.
-//  --postgres URL --schema S --old 3000000 --connections 4 --batch 20 --rounds 10 --seconds 10 --partitions 1
-// The schema must not exist. The program creates it and fills it with ids of 9 days, of which 8 are kept. The runner
+// --postgres URL --schema S --old 3000000 --connections 4 --batch 20 --rounds 10 --seconds 10 --partitions 1
+// The schema must not exist. The program creates it and fills it with ids of 9 days, and 8 days are kept. The runner
 // drops it.
 
 #include <atomic>

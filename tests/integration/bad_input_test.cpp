@@ -1,4 +1,4 @@
-// What a person reads who makes a mistake. Each message says what was wrong, where it was, and what to do.
+// The messages for mistakes that a person makes. Each message names the mistake, its place, and the remedy.
 
 #include <gtest/gtest.h>
 

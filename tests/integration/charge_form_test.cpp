@@ -35,7 +35,7 @@ class ChargeForm : public ::testing::Test {
     }));
     server_->exec("DROP DATABASE " + database_);
   }
-  /// Starts a process in the place of the one that runs. `failpoint` says where it is killed.
+  /// Starts a process in place of the running process. `failpoint` is the step at which it is killed.
   void start(const std::string& failpoint) {
     process_.reset();
     const std::string output = folder_.path() / ("output-" + std::to_string(++starts_));

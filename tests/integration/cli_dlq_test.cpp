@@ -98,7 +98,8 @@ TEST_F(CliDlq, show_cuts_a_long_payload_unless_asked_for_all) {
   EXPECT_THAT(cli_.run("dlq", "show", "1", "--full").out, HasSubstr(std::string(100000, 'x')));
 }
 
-/// The times are those of rows that somebody changed by hand. One such row once made the command refuse the whole list.
+/// A row that a person changed by hand can have such times. The command once refused the whole list because of such a
+/// row.
 TEST_F(CliDlq, an_infinite_time_does_not_hide_the_others) {
   for (int offset = 1; offset <= 5; ++offset) bury(offset, "'{}'");
   sql("UPDATE dead SET died_at = 'infinity', replayed_at = '-infinity' WHERE record_offset = 1");
@@ -337,8 +338,8 @@ TEST_F(CliReplay, what_is_known_by_its_place_stays_marked_when_nobody_knows_whet
   EXPECT_EQ(replay().code, 4);
 }
 
-/// The replay waits between the mark and the acknowledgement, because the topic needs more brokers than the one that
-/// there is.
+/// The replay waits between the mark and the acknowledgement, because the topic needs two brokers and there is only
+/// one.
 TEST_F(CliReplay, what_a_killed_replay_leaves_is_shown_and_waits_for_an_operator) {
   topic_ = kafka_.create_topic(4, {{"min.insync.replicas", "2"}});
   sql("UPDATE fence SET topic = '" + topic_ + "'");

@@ -1,4 +1,4 @@
-// turnstile doctor: each line says "ok" or what to do, and the command never hangs.
+// turnstile doctor: each line is "ok" or the remedy, and the command never hangs.
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -429,7 +429,7 @@ TEST_F(CliDoctor, rights_that_are_missing_come_with_the_grants) {
     EXPECT_THAT(lacking.out, HasSubstr(right));
   EXPECT_THAT(lacking.out, HasSubstr("GRANT SELECT, INSERT ON \"" + schema_ + "\".inbox TO \"" + role + "\""));
 
-  // The command in the message must be the one that helps.
+  // The command in the message must solve the problem.
   const std::regex grants("run: (GRANT .*;)");
   std::smatch match;
   ASSERT_TRUE(std::regex_search(lacking.out, match, grants)) << lacking.out;

@@ -285,7 +285,7 @@ TEST_F(CliPurge, refuses_less_than_the_default_where_one_handler_has_declared_no
   EXPECT_THAT(refused.err, AllOf(HasSubstr("none has for handler undeclared"), HasSubstr("Inbox::keep_ids()")));
 }
 
-// The command refuses this, whatever the configuration on this machine says.
+// The command refuses this with any configuration on this machine.
 TEST_F(CliPurge, refuses_what_consumers_have_said_that_they_need) {
   fill(10, 0);
   sql("SELECT keep_ids(1::smallint, 86400 * 14)");
@@ -318,7 +318,7 @@ TEST_F(CliPurge, follows_the_database_for_a_topic_without_keep_ids_for) {
   EXPECT_THAT(purged.out, HasSubstr("10 ids deleted"));
 }
 
-// A person who then uses the time in the message is not refused a second time.
+// The command accepts the time from the message, so that it does not refuse a second time.
 TEST_F(CliPurge, names_the_longest_time_of_several) {
   fill(10, 0);
   cli_.folder().write("turnstile.toml",

@@ -16,7 +16,7 @@ class TestKafka {
  public:
   /// The value of TURNSTILE_TEST_KAFKA; empty if it is not set.
   [[nodiscard]] const std::string& brokers() const noexcept { return brokers_; }
-  /// Creates a topic with a name that nobody else uses.
+  /// Creates a topic with a unique name.
   std::string create_topic(std::int32_t partitions, const std::map<std::string, std::string>& settings = {});
   /// The first `count` records of all partitions together. Returns fewer if they do not come within 30 seconds.
   std::vector<OwnedMessage> read(const std::string& topic, std::size_t count);

@@ -1,4 +1,4 @@
-// What a person reads who types a wrong command, or whose configuration has a mistake.
+// The messages for a wrong command and for a mistake in the configuration.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

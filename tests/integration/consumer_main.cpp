@@ -2,7 +2,7 @@
 //
 //   consumer CONFIG TOPIC SCHEMA
 //
-// Each message makes one row in SCHEMA.effect. A payload may say what goes wrong:
+// Each message makes one row in SCHEMA.effect. A payload may request a failure:
 // "throw", "throw-int": the handler throws.
 // "sleep:MS": the handler sleeps.
 // "throw-once:FILE": the handler creates FILE and throws, unless FILE exists.

@@ -1,4 +1,4 @@
-// The database goes away, comes back, and loses answers while messages are handled.
+// The database becomes unavailable, comes back, and loses answers while messages are handled.
 
 #include <gtest/gtest.h>
 
@@ -226,7 +226,7 @@ TEST(Database, may_be_away_when_the_consumer_is_given_its_partitions) {
   OwnPostgres postgres;
   World world(WorldOptions{.postgres_url = postgres.url()});
   world.publish(100);
-  // The first member holds all partitions. The second member gets some of them while the database is away.
+  // The first member holds all partitions. The second member gets some of them while the database is unavailable.
   Running consumer(world.config(), [&](Consumer& app) { app.topic(world.topic(), slow_effect(world)); });
   ASSERT_TRUE(eventually([&] { return world.effects().rows > 0; })) << consumer.log_text();
   Process second = world.consumer(world.toml());
@@ -288,15 +288,14 @@ TEST_P(DatabaseGoesBack, and_what_it_has_lost_is_handled_again) {
 INSTANTIATE_TEST_SUITE_P(InMode, DatabaseGoesBack, ::testing::Values("transactional", "by_offset"),
                          [](const auto& mode) { return std::string(mode.param); });
 
-/// The answer to COMMIT is lost, and nobody can know whether the transaction was committed.
+/// The answer to COMMIT is lost, so the consumer cannot know whether the transaction was committed.
 TEST(Database, may_lose_the_answer_to_commit_and_the_outcome_is_looked_up) {
   TURNSTILE_NEEDS_SERVERS();
   Sql sql(*postgres_url());
   TcpProxy proxy = proxy_to(sql);
   World world;
   world.publish(1000);
-  Config config =
-      world.config("order = \"key\"\nlimit = 4\nbatch = 1");  // every third answer is the answer to a COMMIT
+  Config config = world.config("order = \"key\"\nlimit = 4\nbatch = 1");  // every third answer is for a COMMIT
   config.postgres->url = Secret(url_through(*postgres_url(), proxy.port()));
   Running consumer(config, [&](Consumer& app) { app.topic(world.topic(), slow_effect(world)); });
   ASSERT_TRUE(eventually([&] { return world.effects().rows > 0; })) << consumer.log_text();

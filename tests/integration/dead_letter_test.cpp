@@ -35,7 +35,7 @@ std::map<std::string, std::string> headers_of(const OwnedMessage& message) {
   return all;
 }
 
-/// A handler that makes the effect, or fails as the payload says.
+/// A handler that makes the effect, or fails as the payload requests.
 auto effect_in(const World& world) {
   return [schema = world.schema()](const Message& message, Context& context) {
     if (message.text() == "throw") throw std::runtime_error("told to throw");
@@ -207,9 +207,8 @@ TEST(DeadLetter, parks_an_id_that_comes_with_another_payload) {
   world.publish("same", "first body");
   world.publish("same", "second body");
   Running consumer(world.config("fingerprint = true"), [&](Consumer& app) {
-    app.topic(
-        world.topic(),
-        effect_in(world) | transactional());  // without a dead letter topic, the message is parked in the database only
+    // Without a dead letter topic, the message is parked in the database only.
+    app.topic(world.topic(), effect_in(world) | transactional());
   });
   ASSERT_TRUE(dead_row(world)) << consumer.log_text();
   EXPECT_EQ(world.query("SELECT reason || ' ' || record_offset || ' ' || error FROM dead"),

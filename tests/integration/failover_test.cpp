@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::Each;
 
-/// Two servers, each on a port that it keeps. libpq connects to the one that accepts writes.
+/// Two servers, each on a port that it keeps. libpq connects to the server that accepts writes.
 class PrimaryAndReplica {
  public:
   PrimaryAndReplica() {

@@ -1,4 +1,4 @@
-// Mistakes that a person makes with guards. Each message names the mistake and says what to do.
+// Mistakes that a person makes with guards. Each message names the mistake and the remedy.
 
 #include "tests/integration/guards_fixture.hpp"
 

@@ -1,4 +1,4 @@
-// borrow(): guards in a libpqxx transaction of the caller's own.
+// borrow(): guards in the caller's own libpqxx transaction.
 
 #include <pqxx/connection>
 #include <pqxx/nontransaction>

@@ -209,7 +209,7 @@ TEST_F(Guards, version_changes_what_was_read_and_nothing_else) {
   };
   EXPECT_TRUE(spend(7).applied());
   commit();
-  // The same call again. The values in the row are the same too, but a rival may have written them.
+  // The same call again. The values in the row are the same too, but a concurrent transaction may have written them.
   const Guarded again = spend(7);
   EXPECT_TRUE(again.conflict());
   EXPECT_THAT(cells(again.found), ElementsAre("8", "900"));

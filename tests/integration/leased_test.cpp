@@ -37,7 +37,7 @@ class LeasedFixture {
     environment.insert(kElsewhere.begin(), kElsewhere.end());
     return world_.consumer(toml_, environment);
   }
-  /// The number of messages that are done, or that are parked with a dead letter that says why.
+  /// The number of messages that are done, or parked with a dead letter that contains the reason.
   [[nodiscard]] std::int64_t decided() const {
     return std::stoll(world_.query(
         "SELECT (SELECT count(*) FROM inbox) + (SELECT count(DISTINCT message_id) FROM dead WHERE reason = 'unknown')"));
@@ -94,8 +94,8 @@ class LeasedKilledAt : public ::testing::TestWithParam<const char*> {
   static const char* times() { return std::string_view(GetParam()) == "before-offset-commit" ? ":1" : ":3"; }
 };
 
-/// The process is killed at each step. Nothing is lost, nothing is made twice, and a message whose outcome nobody can
-/// know waits for a person.
+/// The process is killed at each step. Nothing is lost, nothing is made twice, and a message with an unknown outcome
+/// waits for a person.
 TEST_P(LeasedKilledAt, loses_nothing_and_repeats_nothing) {
   TURNSTILE_NEEDS_SERVERS();
 #if !defined(TURNSTILE_FAILPOINTS)
@@ -211,8 +211,8 @@ TEST(Leased, goes_on_without_postgresql_where_that_is_the_policy) {
   EXPECT_EQ(consumer.stop(), "");
 }
 
-/// PostgreSQL goes away while each worker is in a handler. Messages whose handler has returned are done, and a
-/// successor does not run them again.
+/// PostgreSQL becomes unavailable while each worker is in a handler. Messages whose handler has returned are done, and
+/// a successor does not run them again.
 TEST(Leased, makes_no_effect_twice_when_postgresql_goes_away_under_its_handlers) {
   TURNSTILE_NEEDS_SERVERS();
   Sql sql(*postgres_url());

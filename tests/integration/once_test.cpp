@@ -1,4 +1,4 @@
-// inbox.once() within a libpqxx transaction of the caller's own.
+// inbox.once() within the caller's own libpqxx transaction.
 
 #include <future>
 #include <pqxx/connection>

@@ -74,7 +74,7 @@ TEST(Poison, kills_few_processes_and_leaves_the_group_alive) {
   EXPECT_EQ(world.effects().rows, 999) << "an effect was made twice";
   EXPECT_EQ(world.out_of_order(), 0);
   EXPECT_EQ(reasons(world), "killed_process after 2") << world.output();
-  // At the first death, nobody knows which message was the cause. At the second, it is among the messages that were
+  // At the first death, it is unknown which message was the cause. At the second, it is among the messages that were
   // running. Then it kills two processes while it runs alone.
   EXPECT_EQ(three.deaths(), 4) << world.output();
   EXPECT_EQ(world.query("SELECT (SELECT count(*) FROM suspect) + (SELECT count(*) FROM trial)"), "0");

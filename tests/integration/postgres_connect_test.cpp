@@ -62,7 +62,7 @@ TEST_F(PostgresConnect, a_missing_database_is_said) {
 }
 
 TEST_F(PostgresConnect, a_refused_connection_is_said) {
-  // The socket is bound and does not listen, so nobody else gets the port meanwhile.
+  // The socket is bound and does not listen, so no other process gets the port.
   const int closed = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;

@@ -1,4 +1,5 @@
-// What a handler's SQL may do to the transaction that Turnstile has opened, and who is the cause of an error.
+// What a handler's SQL may do to the transaction that Turnstile has opened, and what is reported as the cause of an
+// error.
 
 #include <functional>
 #include <pqxx/except>

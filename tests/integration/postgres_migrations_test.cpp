@@ -1,4 +1,4 @@
-// Migrations on a real server, and what a consumer says about a schema of another version.
+// Migrations on a real server, and what a consumer reports about a schema of another version.
 
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-// An inbox in hash partitions: how it is made, who may make it, and that the table is otherwise the same.
+// An inbox in hash partitions: how it is made, which role may make it, and that the table is otherwise the same.
 
 #include <cstdlib>
 
@@ -84,7 +84,7 @@ TEST_F(PostgresPartitions, what_holds_ids_is_left_alone_and_the_way_out_is_said)
   EXPECT_THAT(refusal(8), AllOf(HasSubstr("holds ids"), HasSubstr("8 partitions"), HasSubstr("nothing was changed"),
                                 HasSubstr("SELECT " + schema_->name() + ".partition_inbox(8, true);")));
   EXPECT_EQ(inbox_partitions(settings_), 1);
-  // The command in the message must be the one that helps, in both directions.
+  // The command in the message must solve the problem, in both directions.
   sql().exec("SELECT " + schema_->name() + ".partition_inbox(8, true)");
   EXPECT_EQ(inbox_partitions(settings_), 8);
   EXPECT_EQ(sql().one("SELECT count(*) FROM inbox"), "100");
@@ -122,7 +122,7 @@ TEST_F(PostgresPartitions, what_cannot_be_carried_over_is_not_lost_in_silence) {
   EXPECT_EQ(inbox_partitions(settings_), 1);
 }
 
-// migrations/README.md says: the files and one SELECT, in psql.
+// The way in migrations/README.md: the files and one SELECT, in psql.
 TEST_F(PostgresPartitions, psql_alone_can_do_it) {
   sql().exec("CREATE SCHEMA " + schema_->name());
   std::string command = "set -e; export PGOPTIONS='-c search_path=" + schema_->name() + "'; ";

@@ -1,4 +1,4 @@
-// How long ids are kept in the database, who may have them deleted, and the steps of the purger.
+// How long ids are kept in the database, which roles may have them deleted, and the steps of the purger.
 
 #include <spdlog/spdlog.h>
 
@@ -350,8 +350,8 @@ TEST_F(PostgresRetentionRights, a_consumer_has_old_ids_deleted_and_no_young_ones
   refused(app, "UPDATE horizon SET forgotten_before = now()");
   refused(app, "UPDATE sweep SET due_at = now()");
   refused(app, "SELECT partition_inbox(1, true)");
-  // The declarations that the role may make do not help it. A shorter time counts only after the earlier declaration
-  // has lasted for as long as it says.
+  // The declarations that the role may make do not help it. A shorter time is in effect only after the time of the
+  // earlier declaration has passed.
   for (const char* less : {"1", "0", "-5", "-9223372036854775808"}) {
     try {
       app.exec("SELECT keep_ids(1::smallint, " + std::string(less) + ")");

@@ -155,7 +155,7 @@ TEST(Requests, a_million_of_them_leave_a_row_of_each_producer_and_partition) {
   EXPECT_EQ(consumer.stop(), "");
 }
 
-/// The response is kept until the producer says that it has received it.
+/// The response is kept until the producer acknowledges it.
 TEST(Requests, a_request_that_is_sent_again_gets_the_same_response) {
   TURNSTILE_NEEDS_SERVERS();
   RequestsFixture world(1);

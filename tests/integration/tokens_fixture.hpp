@@ -1,7 +1,7 @@
 #pragma once
 // Consumers under a limit that counts over all of them, on the real PostgreSQL and the real Apache Kafka. The test
 // counts from outside how many handlers run at once (support/outside.hpp). It uses what handlers write about
-// themselves, never what the limiter says.
+// themselves, never a report of the limiter.
 
 #include <spdlog/spdlog.h>
 
@@ -128,7 +128,7 @@ class LimitedFixture {
 
 inline double seconds(Nanos nanos) { return static_cast<double>(nanos) / 1e9; }
 
-/// Prints what was measured, for people who read the output of the test.
+/// Prints the measured time to the output of the test.
 inline void tell(const std::string& what, Nanos nanos) {
   std::cout << "[ measured ] " << what << ": " << seconds(nanos) << " s" << std::endl;
 }

@@ -77,7 +77,7 @@ TEST(TokensTopic, garbage_and_forged_events_change_nothing) {
   EXPECT_EQ(world.outside().most(), 4);
 }
 
-/// Somebody else writes an event in a member's name. Only the member itself can detect that: it begins anew as a new
+/// Another program writes an event in a member's name. Only the member itself can detect that: it begins anew as a new
 /// member, and its old account is left to expire.
 TEST(TokensTopic, a_member_in_whose_name_others_write_begins_anew_and_the_limit_holds) {
   TURNSTILE_NEEDS_SERVERS();

@@ -78,8 +78,7 @@ TEST(EndedTransaction, through_libpqxx_stops_the_consumer_with_the_place_and_the
   const std::string why = consumer.failure(60s);
   EXPECT_NE(why.find(world.topic() + "[0] offset"), std::string::npos) << why;
   EXPECT_NE(why.find("remove the statement from the handler"), std::string::npos) << why;
-  EXPECT_EQ(consumer.lines_with("stopping: "), 2)
-      << consumer.log_text();  // one line says why, the other says that it waits for the handlers that run
+  EXPECT_EQ(consumer.lines_with("stopping: "), 2) << consumer.log_text();  // the reason, and the wait for handlers
   // No effect of the ended transaction is in the database without its ids, and no id without its effect.
   EXPECT_EQ(world.query("SELECT count(*) FROM effect"), world.query("SELECT count(*) FROM inbox"));
   Running healed(world.config("batch = 20"), [&](Consumer& app) {

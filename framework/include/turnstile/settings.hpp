@@ -72,8 +72,8 @@ struct TopicSettings {
   std::optional<std::string> message_id;
   /// Mode numbered: the number of requests in the window. Default 1,024.
   std::optional<std::int64_t> request_window;
-  std::optional<std::chrono::seconds>
-      keep_ids_for;  ///< must exceed the topic's retention; default: see keep_ids_by_default()
+  /// Must exceed the topic's retention. Default: see keep_ids_by_default().
+  std::optional<std::chrono::seconds> keep_ids_for;
   std::optional<std::chrono::milliseconds> handler_timeout;  ///< after it the stop_token is set; default 30 s
   std::optional<RetrySettings> retry;                        ///< default: 5 attempts, 100 ms doubling to 30 s
   /// "" means "<topic>.dlq". Not set: a failing message is retried forever.

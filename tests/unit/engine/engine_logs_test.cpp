@@ -75,7 +75,8 @@ TEST_P(RecreatedTopic, is_read_from_its_beginning) {
   EXPECT_EQ(all.size(), 500U) << "each once";
 }
 
-/// Nobody sees that the topic is missing. When the new topic is read, it is longer than what was read of the old one.
+/// No process notices that the topic is missing. When the new topic is read, it is longer than what was read of the old
+/// one.
 TEST_P(RecreatedTopic, is_read_from_its_beginning_where_it_has_outgrown_what_was_read) {
   topic("t", 1);
   produce(30, "old-");

@@ -255,8 +255,8 @@ TEST_F(EngineTest, goes_on_without_a_database_where_it_is_told_to_and_counts_it)
   EXPECT_THAT(log_text(), ::testing::HasSubstr("topic open: 100 messages ran without a claim during the outage"));
 }
 
-/// This includes what runs when the database goes away. The next owner does not repeat what was done without the
-/// database.
+/// This includes what runs when the database becomes unavailable. The next owner does not repeat what was done without
+/// the database.
 TEST_F(EngineTest, repeats_nothing_of_what_it_did_without_a_database) {
   topic("t", 4);
   Door door;
@@ -329,7 +329,7 @@ TEST_F(EngineTest, refuses_to_start_while_the_database_is_away) {
   inbox->set_unavailable(true);
   auto thread = start(*app);
   thread.join();
-  EXPECT_NE(failure, "");  // the message says why
+  EXPECT_NE(failure, "");  // the message contains the reason
   failure.clear();
   inbox->set_unavailable(false);
   auto again = consumer("t", kEffect | transactional(), config());

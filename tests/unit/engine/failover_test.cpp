@@ -433,7 +433,7 @@ TEST_F(PollLoopFailover, effects_elsewhere_that_a_new_process_cannot_know_are_pa
   go_on(read_again(10), Settled::dead_letter);
 }
 
-/// The rest of the lost messages is in doubt, whoever reads it again.
+/// The rest of the lost messages is in doubt, whichever process reads it again.
 TEST_F(PollLoopFailover, effects_elsewhere_are_parked_also_after_a_rebalance_while_they_are_read_again) {
   transactions = false;
   for (const bool is_new_process : {false, true}) {

@@ -80,7 +80,7 @@ TEST_F(PollLoopTest, needs_the_topics_that_it_sends_to) {
   }
 }
 
-/// The store is away when the row of the first dead letter is written.
+/// The store is unavailable when the row of the first dead letter is written.
 class AwayForARow final : public test::ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;

@@ -78,7 +78,7 @@ class PollLoopWatermark : public ::testing::Test {
 /// there, librdkafka would follow auto.offset.reset. With "latest", it would never read the unread records.
 class PollLoopRetention : public PollLoopWatermark {
  protected:
-  /// Messages 0 to 4 were settled, the watermark in the database is 1, and retention has deleted what is below
+  /// Messages 0 to 4 were settled, the watermark in the database is 1, and retention has deleted all records below
   /// `first_kept`.
   void be_killed_after_five(const std::function<std::unique_ptr<PollLoop>()>& make, Offset first_kept) {
     killed = make();
@@ -232,7 +232,7 @@ TEST_F(PollLoopFenced, what_it_dropped_is_not_in_doubt) {
     EXPECT_EQ(handle(*loop, offset), offset < 3 ? Settled::duplicate : Settled::done) << offset;
 }
 
-/// The header of PollLoop says this about a loop that keeps the partition.
+/// The header of PollLoop describes this for a loop that keeps the partition.
 TEST_F(PollLoopFenced, it_goes_on_from_the_message_that_was_fenced) {
   const auto loop = make_loop(Pipeline([](const Message&, Context&) {}) | leased());
   for (Offset offset = 0; offset < 3; ++offset) handle(*loop, offset);

@@ -53,7 +53,7 @@ class Http : public ::testing::Test {
     response.status = 201;
     response.set_content("charged " + request.body, "text/plain");
   }
-  /// Expects a problem document with this status that says what to do.
+  /// Expects a problem document with this status that contains the remedy.
   static void expect_problem(const httplib::Response& response, int status, const std::string& detail) {
     EXPECT_EQ(response.status, status) << response.body;
     EXPECT_EQ(response.get_header_value("Content-Type"), "application/problem+json");

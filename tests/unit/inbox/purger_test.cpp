@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// Answers the steps as the test says, and counts them. The in-memory store does the rest.
+/// Answers the steps as the test sets it, and counts them. The in-memory store does the rest.
 class SteppedStore final : public ForwardingStore {
  public:
   SteppedStore() : ForwardingStore(std::make_shared<turnstile::testing::MemoryInbox>()) {}

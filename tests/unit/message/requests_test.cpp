@@ -336,8 +336,8 @@ TEST_F(Requests, that_were_replayed_run_once_and_for_their_handler_alone) {
   EXPECT_THAT(parked(), IsEmpty());
 }
 
-/// The producer says that it is done with the message, because the broker has accepted it. Nothing says that it has
-/// run.
+/// The producer reports that it is done with the message, because the broker has accepted it. Nothing proves that it
+/// has run.
 TEST_F(Requests, that_were_replayed_too_late_are_parked_and_not_taken_for_done) {
   const auto far = [&] {
     OwnedMessage message = record(40, "far", shop_);
@@ -481,8 +481,8 @@ TEST_F(Sender, acknowledges_by_hand_what_it_has_an_answer_to) {
   EXPECT_EQ(request(sender->stamp(message("t")).message).acked, 2);
 }
 
-/// Later messages have said that the producer is done with this number. Consumers would therefore take the message for
-/// one that has taken effect.
+/// Later messages have reported that the producer is done with this number. Consumers would therefore assume that the
+/// message has taken effect.
 TEST_F(Sender, refuses_to_send_again_what_was_refused) {
   const auto sender = open({.name = "shop", .acknowledge = NumberedSender::Acknowledge::by_hand});
   const auto lost = sender->stamp(message("t")), open_one = sender->stamp(message("t")),
@@ -512,7 +512,7 @@ TEST_F(Sender, numbers_nothing_when_a_topic_of_the_batch_does_not_exist) {
   EXPECT_EQ(sender->stamp(message("t")).number, 1);
 }
 
-/// In any order, the sender says that it is done with a number only after all numbers before it are closed.
+/// In any order, the sender reports that it is done with a number only after all numbers before it are closed.
 RC_GTEST_FIXTURE_PROP(Sender, says_to_be_done_up_to_the_first_that_is_open, ()) {
   constexpr std::int64_t kAll = 12;
   const auto sender = open({.name = "shop", .acknowledge = NumberedSender::Acknowledge::by_hand});

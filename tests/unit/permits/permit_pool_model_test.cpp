@@ -1,6 +1,6 @@
 // All orders in which a few threads can make their accesses to the pool, with one preemption each (or more, see
 // most_preemptions()). The test runs the shipped code, whose atomics and lock (support/stepped.hpp) ask here which
-// thread goes on. In each order, free + in use + surrendered = opened at the end, and nobody waits while a permit is
+// thread goes on. In each order, free + in use + surrendered = opened at the end, and no thread waits while a permit is
 // free.
 
 #include <gtest/gtest.h>
@@ -51,8 +51,8 @@ Path path_after(Path path) {
   return path;
 }
 
-/// Threads of which one runs at a time. At each access, the path decides which thread makes the next one. After the end
-/// of the path, the same thread goes on.
+/// Threads that run one at a time. At each access, the path decides which thread makes the next one. After the end of
+/// the path, the same thread goes on.
 class Threads {
  public:
   using Body = std::function<void()>;

@@ -89,12 +89,12 @@ TEST(PermitPool, keeps_the_sum_of_free_in_use_and_surrendered_whatever_is_ordere
       pool.order(order(Order::Kind::open, opened += 3));
     }
   }
-  // Nobody has a permit: all that was ordered has been surrendered, and the rest is free.
+  // No thread has a permit: all that was ordered has been surrendered, and the rest is free.
   EXPECT_EQ(pool.surrendered(), surrendered);
   EXPECT_EQ(take_all(pool), opened - surrendered);
 }
 
-/// All permits are in use. Those who wait write down who was served.
+/// All permits are in use. Each waiting request records when it is served.
 class PermitLine : public ::testing::Test {
  protected:
   PermitLine() {
@@ -111,7 +111,7 @@ class PermitLine : public ::testing::Test {
         },
         party);
   }
-  /// Gives the permits back one after another, including those that are granted meanwhile, until nobody waits.
+  /// Gives the permits back one after another, including those that are granted meanwhile, until no request waits.
   std::string serve_all() {
     if (held_) pool_.give_back(std::exchange(held_.token, 0), 2);
     while (!out_.empty()) {

@@ -1,5 +1,5 @@
-// Members of a domain that work, over a log in memory: joining, limits that change at run time, a log that goes away,
-// snapshots.
+// Members of a domain that work, over a log in memory: joining, limits that change at run time, a log that becomes
+// unavailable, snapshots.
 
 #include <gtest/gtest.h>
 #include <spdlog/sinks/null_sink.h>

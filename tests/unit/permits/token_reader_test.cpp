@@ -1,5 +1,5 @@
-// A token log seen from outside, over a log in memory: what each record meant, who held what before and after it, and
-// limits that a program sets without being a member.
+// A token log seen from outside, over a log in memory: what each record meant, which member held what before and after
+// it, and limits that a program sets without being a member.
 
 #include "turnstile/token_reader.hpp"
 

@@ -1,6 +1,5 @@
 #pragma once
-// Events of all kinds, for property tests. There are few members, names and numbers, so that events concern the same
-// ones.
+// Events of all kinds, for property tests. There are few members, names and numbers, so that events often share them.
 
 #include <rapidcheck.h>
 

@@ -320,8 +320,8 @@ TEST_F(TokensMember, lets_go_of_a_limiter_that_nobody_uses) {
   EXPECT_THAT(orders_, ElementsAre(Order{Order::Kind::open, "psp", 2}));
 }
 
-/// After the member says that it no longer uses a limiter, and before the log answers, another pool may be opened for
-/// it. The permits of the old pool do not belong to the new one.
+/// After the member reports that it no longer uses a limiter, and before the log answers, another pool may be opened
+/// for it. The permits of the old pool do not belong to the new one.
 TEST_F(TokensMember, opens_nothing_for_a_limiter_that_it_has_let_go_of_and_wants_again) {
   Member& member = joined("a");
   want(member, 3);

@@ -34,7 +34,7 @@ RC_GTEST_PROP(TokensState, never_more_held_than_the_limit_but_what_was_held_when
   }
 }
 
-/// Nobody knows whether a member that is cut off is at work. Nobody else may have its reserved permits, whatever
+/// It is unknown whether a member that is cut off is at work. No other member may have its reserved permits, whatever
 /// happens to it.
 RC_GTEST_PROP(TokensState, what_is_reserved_and_what_is_held_fit_together_unless_the_limit_was_lowered, ()) {
   State state;
@@ -88,7 +88,7 @@ RC_GTEST_PROP(TokensState, what_is_refused_leaves_no_trace, ()) {
 }
 
 /// Shares are useless if a permit stays idle while a member that may have it has less than its share. Permits that are
-/// set aside for members that are cut off belong to nobody.
+/// set aside for members that are cut off belong to no member.
 RC_GTEST_PROP(TokensState, no_permit_is_free_while_somebody_has_less_than_its_share, ()) {
   const State state = replay(any_log());
   for (const auto& [name, limiter] : state.limiters) {
