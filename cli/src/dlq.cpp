@@ -161,7 +161,7 @@ void add_dlq(CLI::App& app, Command& command) {
   auto* dlq = app.add_subcommand("dlq", "messages that were not run, or failed permanently");
   dlq->require_subcommand(1);
   dlq->footer(
-      "Stored in PostgreSQL for topics in any mode but none; in mode none only the dead letter topic has them.");
+      "Stored in PostgreSQL for topics in any mode but at_least_once; in that mode only the dead letter topic has them.");
   const auto options = std::make_shared<Options>();
 
   auto* list_verb = dlq->add_subcommand("list", "the dead letters that wait, oldest first");

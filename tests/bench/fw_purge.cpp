@@ -42,7 +42,7 @@ MessageId next_id(std::atomic<std::uint64_t>& number) {
 }
 
 /// Each connection inserts ids, one transaction after another. Returns the time of each transaction, in milliseconds.
-std::vector<double> insert(InboxStore& store, const InboxScope& scope, const Shape& shape,
+std::vector<double> insert(Store& store, const InboxScope& scope, const Shape& shape,
                            std::atomic<std::uint64_t>& number) {
   std::vector<std::vector<double>> each(static_cast<std::size_t>(shape.connections));
   {

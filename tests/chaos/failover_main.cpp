@@ -5,7 +5,7 @@
 //     payloads 0, 1, 2, …, with a message-id, or `numbered` by a producer session of CONFIG's database. Every tenth
 //     of 50 bursts in a second is published twice. Prints "ready", and at the end {"records": …, "distinct": …}.
 //   failover consume CONFIG TOPIC SCHEMA MODE FOLDER [blind | trusting]
-//     a consumer in MODE (transactional, sequence, numbered, leased, rerun). Its effect is a row of SCHEMA.effect in
+//     a consumer in MODE (transactional, by_offset, numbered, leased, rerun). Its effect is a row of SCHEMA.effect in
 //     the transaction. In the leased modes it is a line in a file of FOLDER, written before the handler returns. The
 //     known-bad builds: `blind` ignores another history of the database, and a lower watermark; `trusting` runs
 //     messages in doubt as if they were new.
@@ -38,7 +38,7 @@ using namespace std::chrono_literals;
 std::atomic<bool> stop{false};
 
 /// Replaces the fence's history with the database's current one, so that no fence is rejected because of it.
-Fence shown(Fence fence, InboxStore& store) {
+Fence shown(Fence fence, Store& store) {
   fence.history = store.history();
   return fence;
 }

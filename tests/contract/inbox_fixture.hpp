@@ -16,7 +16,7 @@ namespace turnstile::test {
 class InboxFixture {
  public:
   virtual ~InboxFixture() = default;
-  virtual InboxStore& store() = 0;
+  virtual Store& store() = 0;
   /// The first arguments of the committed statements kEffect, in the order of the commits.
   virtual std::vector<std::string> effects() = 0;
   /// The next commit is carried out or not, and its answer is lost.
@@ -57,7 +57,7 @@ inline std::string kind_name(const testing::TestParamInfo<InboxKind>& kind) { re
 class InboxContract : public testing::TestWithParam<InboxKind> {
  protected:
   void SetUp() override;
-  InboxStore& store() { return world_->store(); }
+  Store& store() { return world_->store(); }
   /// A fence of a partition that no other owner has claimed.
   Fence claim(std::int32_t partition = 0, const std::string& topic = "payments");
   [[nodiscard]] InboxScope scope(const Fence& fence) const {

@@ -138,7 +138,7 @@ TEST(Database, may_hang_and_the_process_ends_in_time) {
     EXPECT_LT(took, twice ? 6'300ms : 8'000ms) << world.output();
   }
   EXPECT_EQ(world.output().find("could not leave its group"), std::string::npos) << "Kafka does not hang\n"
-                                                                                << world.output();
+                                                                                 << world.output();
 }
 
 /// A poll loop takes at most 3 s, limiters at most 2 s. The test allows 3 s more for a busy machine.

@@ -156,9 +156,12 @@ TEST(Watchdog, sets_the_stop_token_of_a_handler_that_runs_too_long_and_names_its
   });
   ASSERT_TRUE(eventually([&] { return world.caught_up(); })) << consumer.log_text();
   EXPECT_EQ(stopped, 1);
-  EXPECT_EQ(consumer.lines_with("the handler has run for longer than handler_timeout (500 ms), and its stop_token is set"),
-            1);
-  EXPECT_EQ(consumer.lines_with("raise handler_timeout code=handler_overdue topic=" + world.topic() + " partition=0 offset=0"), 1)
+  EXPECT_EQ(
+      consumer.lines_with("the handler has run for longer than handler_timeout (500 ms), and its stop_token is set"),
+      1);
+  EXPECT_EQ(consumer.lines_with("raise handler_timeout code=handler_overdue topic=" + world.topic() +
+                                " partition=0 offset=0"),
+            1)
       << consumer.log_text();
   EXPECT_EQ(consumer.lines_with("dead letter to '"), 0) << consumer.log_text();
 }

@@ -76,9 +76,10 @@ TEST_F(Ids, that_are_missing_empty_or_doubled_make_a_dead_letter_that_says_so) {
   EXPECT_EQ(why(3), "missing_id: header 'message-id' has no value");
   EXPECT_EQ(why(4), "missing_id: header 'message-id' appears 2 times");
   EXPECT_EQ(world_->query("SELECT count(*) FROM dead WHERE dead_topic = '" + world_->dead_topic() + "'"), "5");
-  EXPECT_GE(consumer_->lines_with("(missing_id after 0 attempts): header 'message-id' is absent code=dead_lettered topic=" +
-                                  world_->topic() + " partition=0 offset=0"),
-            1)
+  EXPECT_GE(
+      consumer_->lines_with("(missing_id after 0 attempts): header 'message-id' is absent code=dead_lettered topic=" +
+                            world_->topic() + " partition=0 offset=0"),
+      1)
       << consumer_->log_text();
 }
 

@@ -52,8 +52,7 @@ TEST(IdSourceTest, what_is_written_is_shown_again) {
 }
 
 TEST(IdSourceTest, a_wrong_source_is_refused_with_what_may_stand_there) {
-  EXPECT_EQ(refusal("uuid"),
-            "'uuid' is no source of ids; use header:NAME, key, json:/pointer, cloudevents or offset");
+  EXPECT_EQ(refusal("uuid"), "'uuid' is no source of ids; use header:NAME, key, json:/pointer, cloudevents or offset");
   EXPECT_EQ(refusal("header:"), "'header:' lacks the header's name, as in header:message-id");
   for (const char* text : {"json:", "json:id", "json:/a~2", "json:/a~"}) {
     EXPECT_NE(refusal(text).find("holds no JSON pointer; it begins with a slash, as in json:/event/id"),
