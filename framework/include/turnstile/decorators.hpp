@@ -47,41 +47,41 @@ inline auto numbered(std::int64_t window = 1'024) {
   }};
 }
 
-/// For effects outside of PostgreSQL: the message is claimed, the handler runs outside of any transaction, and then it is written down
-/// as done. The claim's lease is renewed while the handler runs; when the process dies in between, nobody can know whether the effect
-/// was made, and the message is parked (see on_unknown). Pass ctx.idempotency_key() and ctx.claim_fence() on, so that the other side can
-/// refuse what comes twice, or late.
+/// For effects outside of PostgreSQL. The message is claimed, its handler runs outside of a transaction, and then the message is recorded
+/// as done. The claim's lease is renewed while the handler runs. If the process dies in between, it is unknown whether the effect was
+/// made, and the message is parked (see on_unknown). Pass ctx.idempotency_key() and ctx.claim_fence() on, so that the other system can
+/// refuse copies and late calls.
 inline auto leased(std::chrono::milliseconds lease = std::chrono::seconds(30)) {
   return detail::Policy{[lease](TopicSettings& s) {
     s.mode = Mode::leased;
     s.lease = lease;
   }};
 }
-/// leased(): what becomes of a message whose process died while it ran.
+/// leased(): what happens to a message whose process died while its handler ran.
 inline auto on_unknown(UnknownPolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.unknown = policy; }};
 }
-/// What becomes of a message that is older than the stored ids.
+/// What happens to a message that is older than the stored ids.
 inline auto on_too_old(HorizonPolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.too_old = policy; }};
 }
-/// leased(): whether messages wait while PostgreSQL does not answer, or run without being claimed.
+/// leased(): whether messages wait while PostgreSQL is unavailable, or run without a claim.
 inline auto on_store_down(StoreDownPolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.store_down = policy; }};
 }
-/// leased(): what becomes of a duplicate while the first one runs.
+/// leased(): what happens to a duplicate while the first message runs.
 inline auto while_running(RunningPolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.while_running = policy; }};
 }
 
-/// At most `count` handlers at once under this name; topics that name the same limiter share it.
+/// At most `count` handlers run at once under this name. Topics with the same name share the limit.
 inline auto limit(std::string name, std::int64_t count) {
   return detail::Policy{[name = std::move(name), count](TopicSettings& s) {
     s.limiter = name;
     s.limit = count;
   }};
 }
-/// A limit of the topic's own name.
+/// The same, under the topic's name.
 inline auto limit(std::int64_t count) {
   return detail::Policy{[count](TopicSettings& s) { s.limit = count; }};
 }
@@ -92,36 +92,36 @@ struct exponential {
   int attempts;                           ///< how often the handler may be started and fail by itself, at least 1
   std::chrono::milliseconds cap{30'000};  ///< the longest delay
 };
-/// Runs what failed again, after growing delays, outside the transaction and without blocking other keys.
+/// Runs failed messages again after growing delays, outside of the transaction. Other keys are not blocked.
 inline auto retry(exponential e) {
   return detail::Policy{[e](TopicSettings& s) { s.retry = RetryPolicy{e.attempts, e.first, e.cap}; }};
 }
 
-/// What failed for good goes to this topic (default "<topic>.dlq"), with headers that say why.
+/// Sends messages that failed permanently to this topic (default "<topic>.dlq"), with headers that name the reason.
 inline auto dead_letter(std::string topic = {}) {
   return detail::Policy{[topic = std::move(topic)](TopicSettings& s) { s.dead_letter = topic; }};
 }
-/// After so many dead letters in a row for the same reason the partition stops, since the cause is then most likely not in the messages: a
-/// wrong message_id, say. 0: never.
+/// After this many consecutive dead letters with the same reason the partition stops, because the cause is then probably not in the
+/// messages, but for example a wrong message_id. 0: never.
 inline auto stop_after_dead(std::int64_t in_a_row) {
   return detail::Policy{[in_a_row](TopicSettings& s) { s.stop_after_dead = in_a_row; }};
 }
 
-/// The scope of ids. A name that stays the same over renames in the code.
+/// The scope of ids: a name that stays the same when the code is renamed.
 inline auto handler_id(std::string name) {
   return detail::Policy{[name = std::move(name)](TopicSettings& s) { s.handler = name; }};
 }
 /// header:NAME | key | json:/pointer | cloudevents | offset. Modes by_offset and numbered keep no ids.
-/// In JSON (json:, and structured CloudEvents) an id is a text that is not empty, or an integer. A message whose id is a number with a
-/// fraction or an exponent (7.0, 1e3), a boolean, null, an object or a list is a dead letter (missing_id).
+/// In JSON (json:, and structured CloudEvents) an id is a text that is not empty, or an integer. A number with a fraction or an exponent
+/// (7.0, 1e3), a boolean, null, an object or a list is no id: the message becomes a dead letter (missing_id).
 inline auto id_from(std::string source) {
   return detail::Policy{[source = std::move(source)](TopicSettings& s) { s.message_id = source; }};
 }
-/// In which order the messages of a partition run.
+/// The order in which the messages of a partition run.
 inline auto ordered_by(Order order) {
   return detail::Policy{[order](TopicSettings& s) { s.order = order; }};
 }
-/// Most messages in one transaction. 1: a handler is never run again because of a neighbour.
+/// The largest number of messages in a transaction. 1: a message never runs again because another message failed.
 inline auto batch(std::int64_t most) {
   return detail::Policy{[most](TopicSettings& s) { s.batch = most; }};
 }
@@ -129,21 +129,21 @@ inline auto batch(std::int64_t most) {
 inline auto handler_timeout(std::chrono::milliseconds timeout) {
   return detail::Policy{[timeout](TopicSettings& s) { s.handler_timeout = timeout; }};
 }
-/// What becomes of a message whose id has taken effect.
+/// What happens to a message whose id has taken effect.
 inline auto on_duplicate(DuplicatePolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.duplicates = policy; }};
 }
-/// What ctx.reply() says is sent to the topic that the message's header reply-topic names, if it is one of these, and without that
-/// header to the first (docs/guide/replies-and-outbox.md).
+/// Sends replies of ctx.reply() to the topic in the message's header reply-topic, if it is one of these. Without that header they go to
+/// the first (docs/guide/replies-and-outbox.md).
 inline auto replies(std::string topics) {
   return detail::Policy{[topics = std::move(topics)](TopicSettings& s) { s.reply_topics = topics; }};
 }
-/// Same id, other payload: park it and count it, never skip it in silence.
+/// The same id with another payload becomes a dead letter (`mismatch`) instead of a duplicate.
 inline auto fingerprint() {
   return detail::Policy{[](TopicSettings& s) { s.fingerprint = true; }};
 }
 
-/// Tells `observer` what happens in this topic.
+/// Reports the events of this topic to `observer`.
 inline auto observe(std::shared_ptr<Observer> observer) {
   struct Decorate {
     std::shared_ptr<Observer> observer;
@@ -152,10 +152,10 @@ inline auto observe(std::shared_ptr<Observer> observer) {
   return Decorate{std::move(observer)};
 }
 
-/// The rest of the chain, as a decorator of one's own calls it: once, or not at all.
+/// The rest of the chain, which a custom decorator calls once or not at all.
 class Next {
  public:
-  /// By around().
+  /// around() constructs it.
   Next(const Invoke& invoke, std::span<const Message> messages, Context& context)
       : invoke_(invoke), messages_(messages), context_(context) {}
   /// Runs the rest of the chain.
@@ -167,8 +167,8 @@ class Next {
   Context& context_;
 };
 
-/// A decorator of one's own round the call: `wrap(std::span<const Message>, Context&, const Next&) -> Outcome`.
-/// For a message handler the span holds one message. It runs inside the transaction, on the worker's thread.
+/// A custom decorator around the call: `wrap(std::span<const Message>, Context&, const Next&) -> Outcome`.
+/// For a message handler the span has one message. It runs inside of the transaction, on the worker's thread.
 template <class Wrap>
 requires std::is_invocable_r_v<Outcome, Wrap&, std::span<const Message>, Context&, const Next&> auto around(Wrap wrap) {
   struct Decorate {

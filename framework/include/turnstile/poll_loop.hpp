@@ -4,8 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "turnstile/consumer.hpp"
+#include "turnstile/backends.hpp"
+#include "turnstile/config.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/handler.hpp"
 
 namespace turnstile {
 

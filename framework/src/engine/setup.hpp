@@ -11,8 +11,8 @@
 #include "engine/scheduler.hpp"
 #include "outbox/relay.hpp"
 #include "support/run_log.hpp"
+#include "turnstile/backends.hpp"
 #include "turnstile/config.hpp"
-#include "turnstile/consumer.hpp"
 #include "turnstile/explain.hpp"
 
 namespace turnstile {
