@@ -11,14 +11,12 @@
 //   for (const auto& fate : sender.send(messages)) …
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "turnstile/ports/broker.hpp"
@@ -29,6 +27,8 @@ class logger;
 }
 
 namespace turnstile {
+
+class PeriodicThread;
 
 /// Stamps a message with an explicit session and number. For programs that manage their own sessions. `acked`: see
 /// Request.
@@ -116,7 +116,8 @@ class NumberedSender final : public BrokerSender {
   std::int32_t partitions_of(const std::string& topic);
   void close(const std::string& topic, std::int64_t number);
   [[nodiscard]] bool was_refused(const Stamped& one) const;
-  void heartbeats();
+  [[nodiscard]] std::chrono::milliseconds until_heartbeat() const;
+  void try_heartbeat();
   void heartbeat();
 
   Broker& broker_;
@@ -128,10 +129,8 @@ class NumberedSender final : public BrokerSender {
   ProducerSession session_;
   std::map<std::string, Sent> topics_;
   std::map<std::string, std::int32_t> partitions_;
-  bool failing_ = false;  ///< the last heartbeat could not reach the store
-  bool stopping_ = false;
-  std::condition_variable wake_;
-  std::thread thread_;
+  bool failing_ = false;  ///< used only by the thread: the last heartbeat could not reach the store
+  const std::unique_ptr<PeriodicThread> thread_;
 };
 
 }  // namespace turnstile

@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <thread>
 
+#include "support/periodic_thread.hpp"
 #include "turnstile/ports/store.hpp"
 
 namespace turnstile {
@@ -27,47 +25,39 @@ class EndBound {
   /// `store` may be null.
   EndBound(std::shared_ptr<Store> store, const std::atomic<int>& stop, std::chrono::milliseconds drain)
       : store_(std::move(store)), stop_(stop), drain_(drain) {
-    if (store_) thread_ = std::thread([this] { run(); });
+    if (store_) thread_.start(PeriodicThread::after(kLook));
   }
   ~EndBound() {
-    if (!thread_.joinable()) return;
-    {
-      const std::lock_guard lock(mutex_);
-      ended_ = true;
-    }
-    wake_.notify_all();
-    thread_.join();
+    if (!store_) return;
+    thread_.stop();
     store_->cut(false);
   }
   EndBound(const EndBound&) = delete;
   EndBound& operator=(const EndBound&) = delete;
 
  private:
-  void run() {
-    using std::chrono::steady_clock;
-    constexpr std::chrono::milliseconds kLook{100};
-    std::optional<steady_clock::time_point> end;
-    bool hurried = false;
-    std::unique_lock lock(mutex_);
-    while (!wake_.wait_for(lock, kLook, [this] { return ended_; })) {
-      const int stops = stop_.load(std::memory_order_relaxed);
-      const auto now = steady_clock::now();
-      if (stops > 0 && !end) end = now + drain_ + kGrace + kLastCalls;
-      if (stops > 1 && !hurried) {
-        hurried = true;
-        end = std::min(*end, now + kGrace + kLastCalls);
-      }
-      if (end && now >= *end) return store_->cut(true);
+  static constexpr std::chrono::milliseconds kLook{100};
+
+  PeriodicThread::Time look() {
+    const int stops = stop_.load(std::memory_order_relaxed);
+    const auto now = std::chrono::steady_clock::now();
+    if (stops > 0 && !end_) end_ = now + drain_ + kGrace + kLastCalls;
+    if (stops > 1 && !hurried_) {
+      hurried_ = true;
+      end_ = std::min(*end_, now + kGrace + kLastCalls);
     }
+    if (!end_ || now < *end_) return PeriodicThread::after(kLook);
+    store_->cut(true);
+    return PeriodicThread::kWhenWoken;
   }
 
   const std::shared_ptr<Store> store_;
   const std::atomic<int>& stop_;
   const std::chrono::milliseconds drain_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool ended_ = false;
-  std::thread thread_;
+  // Used only by the thread:
+  std::optional<PeriodicThread::Time> end_;
+  bool hurried_ = false;
+  PeriodicThread thread_{[this] { return look(); }};
 };
 
 }  // namespace turnstile

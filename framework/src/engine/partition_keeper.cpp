@@ -26,8 +26,19 @@ PartitionKeeper::PartitionKeeper(Settings settings, Scheduler& scheduler, std::s
       store_(std::move(store)),
       run_log_(std::move(run_log)),
       calls_(std::move(calls)),
-      thread_([this] { run(); }),
-      watchdog_([this] { run_watchdog(); }) {
+      next_flush_(std::chrono::steady_clock::now() + settings_.flush_interval),
+      next_look_back_(std::chrono::steady_clock::now() + kLookBack),
+      thread_([this] {
+        keep_partitions();
+        return PeriodicThread::after(kTick);
+      }),
+      watchdog_([this] {
+        watch_handlers();
+        watch_progress(std::chrono::steady_clock::now());
+        return PeriodicThread::after(kTick);
+      }) {
+  thread_.start(PeriodicThread::after(kTick));
+  watchdog_.start(PeriodicThread::after(kTick));
   if (!store_ || (settings_.retained.empty() && !settings_.producers)) return;
   purger_ =
       std::make_unique<Purger>(Purger::Settings{.purge = settings_.purge, .producers = settings_.producers},
@@ -37,36 +48,20 @@ PartitionKeeper::PartitionKeeper(Settings settings, Scheduler& scheduler, std::s
 PartitionKeeper::~PartitionKeeper() { stop(); }
 
 void PartitionKeeper::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
-  if (watchdog_.joinable()) watchdog_.join();
+  for (PeriodicThread* thread : {&thread_, &watchdog_}) thread->request_stop();
+  for (PeriodicThread* thread : {&thread_, &watchdog_}) thread->stop();
   purger_.reset();
 }
 
-void PartitionKeeper::run() {
-  SteadyTime next_flush = std::chrono::steady_clock::now() + settings_.flush_interval;
-  SteadyTime next_look_back = std::chrono::steady_clock::now() + kLookBack;
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    wake_.wait_for(lock, kTick, [this] { return stopping_; });
-    if (stopping_) return;
-    lock.unlock();
-    const SteadyTime now = std::chrono::steady_clock::now();
-    if (store_) {
-      claim_late(now);
-      if (now >= next_flush) {
-        const bool all = now >= next_look_back;
-        flush(scheduler_.lanes(), all);
-        next_flush = now + settings_.flush_interval;
-        if (all) next_look_back = now + kLookBack;
-      }
-    }
-    lock.lock();
-  }
+void PartitionKeeper::keep_partitions() {
+  if (!store_) return;
+  const SteadyTime now = std::chrono::steady_clock::now();
+  claim_late(now);
+  if (now < next_flush_) return;
+  const bool all = now >= next_look_back_;
+  flush(scheduler_.lanes(), all);
+  next_flush_ = now + settings_.flush_interval;
+  if (all) next_look_back_ = now + kLookBack;
 }
 
 void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
@@ -125,17 +120,6 @@ void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
       }
     }
   });
-}
-
-void PartitionKeeper::run_watchdog() {
-  std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, kTick, [this] { return stopping_; })) {
-    lock.unlock();
-    const SteadyTime now = std::chrono::steady_clock::now();
-    watch_handlers();
-    watch_progress(now);
-    lock.lock();
-  }
 }
 
 void PartitionKeeper::watch_handlers() {

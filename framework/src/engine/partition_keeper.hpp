@@ -8,11 +8,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "engine/scheduler.hpp"
 #include "inbox/purger.hpp"
+#include "support/periodic_thread.hpp"
 
 namespace turnstile {
 
@@ -50,8 +50,7 @@ class PartitionKeeper {
 
  private:
   void flush(std::span<const LanePtr> lanes, bool unmoved_too);
-  void run();
-  void run_watchdog();
+  void keep_partitions();
   void watch_handlers();
   void watch_progress(SteadyTime now);
   void claim_late(SteadyTime now);
@@ -62,13 +61,14 @@ class PartitionKeeper {
   std::shared_ptr<Store> store_;
   std::shared_ptr<const RunLog> run_log_;
   const Calls calls_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::condition_variable claimed_;
-  bool stopping_ = false;
+  // Used only by thread_:
+  SteadyTime next_flush_, next_look_back_;
   SteadyTime next_history_{};  ///< when to ask for the store's history, if a lane is fenced
-  LanePtr claiming_;           ///< the lane whose claim is in progress
-  std::thread thread_, watchdog_;
+
+  std::mutex mutex_;
+  std::condition_variable claimed_;
+  LanePtr claiming_;  ///< the lane whose claim is in progress; protected by mutex_
+  PeriodicThread thread_, watchdog_;
   std::unique_ptr<Purger> purger_;  ///< null without handlers that store ids
 };
 

@@ -14,12 +14,12 @@
 #include <span>
 #include <stop_token>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "engine/log_watch.hpp"
 #include "engine/setup.hpp"
 #include "inbox/purger.hpp"
+#include "support/periodic_thread.hpp"
 #include "turnstile/poll_loop.hpp"
 
 namespace turnstile {
@@ -32,13 +32,8 @@ struct PollLoop::State {
     [[nodiscard]] bool is_requested() const noexcept { return requested_.load(std::memory_order_acquire); }
     /// Call it once, before token() is used. The thread also calls `look` each time.
     void start_looking(std::function<void()> look) {
-      thread_ = std::jthread([this, look = std::move(look)](const std::stop_token& end) {
-        while (!end.stop_requested()) {
-          if (is_requested()) source_.request_stop();
-          look();
-          sleep(kLook, end);
-        }
-      });
+      look_ = std::move(look);
+      thread_.start();
     }
     [[nodiscard]] std::stop_token token() const noexcept { return source_.get_token(); }
     /// Returns early once `stop` is set.
@@ -55,7 +50,12 @@ struct PollLoop::State {
     static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
     std::atomic<bool> requested_{false};
     std::stop_source source_;
-    std::jthread thread_;
+    std::function<void()> look_;
+    PeriodicThread thread_{[this] {
+      if (is_requested()) source_.request_stop();
+      look_();
+      return PeriodicThread::after(kLook);
+    }};
   };
 
   ConsumerSpec spec;

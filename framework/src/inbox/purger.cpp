@@ -40,16 +40,11 @@ Purger::Purger(Settings settings, std::vector<std::shared_ptr<HandlerRetention>>
     run_log_->info("ids of handler " + handler->name() + " are kept for " + seconds_text(handler->kept_for()) +
                    ", as others have said; this process needs them for " + seconds_text(handler->keep_for()));
   }
-  thread_ = std::thread([this] { run(); });
-}
-
-Purger::~Purger() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  const auto now = steady_clock::now();
+  next_say_ = now + some(settings_.say_every);
+  next_clean_ = settings_.purge ? now + any_up_to(settings_.look_first) : PeriodicThread::kWhenWoken;
+  next_expire_ = settings_.producers ? now + some(settings_.expire_every) : PeriodicThread::kWhenWoken;
+  thread_.start(std::min({next_say_, next_clean_, next_expire_}));
 }
 
 /// A random duration, so that processes that started together do not continue together.
@@ -57,30 +52,21 @@ milliseconds Purger::any_up_to(milliseconds most) {
   return milliseconds(std::uniform_int_distribution<milliseconds::rep>(0, most.count())(random_));
 }
 
-void Purger::run() {
-  auto next_say = steady_clock::now() + some(settings_.say_every);
-  auto next_clean =
-      settings_.purge ? steady_clock::now() + any_up_to(settings_.look_first) : steady_clock::time_point::max();
-  auto next_expire =
-      settings_.producers ? steady_clock::now() + some(settings_.expire_every) : steady_clock::time_point::max();
-  std::unique_lock lock(mutex_);
-  while (!wake_.wait_until(lock, std::min({next_say, next_clean, next_expire}), [this] { return stopping_; })) {
-    lock.unlock();
-    const auto now = steady_clock::now();
-    if (now >= next_say) {
-      say();
-      next_say = now + some(settings_.say_every);
-    }
-    if (now >= next_clean) {
-      const milliseconds rest = clean();
-      next_clean = steady_clock::now() + rest;
-    }
-    if (now >= next_expire) {
-      expire();
-      next_expire = now + some(settings_.expire_every);
-    }
-    lock.lock();
+steady_clock::time_point Purger::step() {
+  const auto now = steady_clock::now();
+  if (now >= next_say_) {
+    say();
+    next_say_ = now + some(settings_.say_every);
   }
+  if (now >= next_clean_) {
+    const milliseconds rest = clean();
+    next_clean_ = steady_clock::now() + rest;
+  }
+  if (now >= next_expire_) {
+    expire();
+    next_expire_ = now + some(settings_.expire_every);
+  }
+  return std::min({next_say_, next_clean_, next_expire_});
 }
 
 /// Logs a line at the second consecutive failure. The engine reports longer outages of the database.

@@ -4,16 +4,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "inbox/handler_retention.hpp"
+#include "support/periodic_thread.hpp"
 #include "support/run_log.hpp"
 #include "turnstile/ports/producers.hpp"
 #include "turnstile/ports/retention.hpp"
@@ -35,12 +34,13 @@ class Purger {
   Purger(Settings settings, std::vector<std::shared_ptr<HandlerRetention>> handlers, std::shared_ptr<Retention> store,
          std::shared_ptr<const RunLog> run_log);
   /// Waits for the current step.
-  ~Purger();
+  ~Purger() = default;
   Purger(const Purger&) = delete;
   Purger& operator=(const Purger&) = delete;
 
  private:
-  void run();
+  /// Does what is due. Returns when the next of it is due.
+  std::chrono::steady_clock::time_point step();
   void say();
   void expire();
   /// Deletes old ids. Returns how long to rest.
@@ -54,13 +54,12 @@ class Purger {
   const std::vector<std::shared_ptr<HandlerRetention>> handlers_;
   const std::shared_ptr<Retention> store_;
   const std::shared_ptr<const RunLog> run_log_;
+  // Used only by the thread:
   std::minstd_rand random_;
+  std::chrono::steady_clock::time_point next_say_, next_clean_, next_expire_;
   int say_failures_ = 0, clean_failures_ = 0, expire_failures_ = 0;  ///< in a row
   std::int64_t deleted_ = 0;                                         ///< since the last report
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
-  std::thread thread_;
+  PeriodicThread thread_{[this] { return step(); }};
 };
 
 }  // namespace turnstile

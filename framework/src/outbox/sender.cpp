@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "message/request_headers.hpp"
+#include "support/periodic_thread.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ids.hpp"
 #include "turnstile/log.hpp"
@@ -70,19 +71,16 @@ NumberedSender::NumberedSender(Broker& broker, std::shared_ptr<Producers> produc
       producers_(std::move(producers)),
       options_(std::move(options)),
       logger_(options_.logger ? options_.logger : make_logger({})),
-      sender_(broker.open_sender()) {
+      sender_(broker.open_sender()),
+      thread_(std::make_unique<PeriodicThread>([this] {
+        try_heartbeat();
+        return PeriodicThread::after(until_heartbeat());
+      })) {
   open_session();
-  thread_ = std::thread([this] { heartbeats(); });
+  thread_->start(PeriodicThread::after(until_heartbeat()));
 }
 
-NumberedSender::~NumberedSender() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
+NumberedSender::~NumberedSender() = default;
 
 void NumberedSender::open_session() {
   auto session = producers_->open({.name = options_.name, .expiry = options_.expiry});
@@ -176,26 +174,23 @@ void NumberedSender::close(const std::string& topic, std::int64_t number) {
   sent.closed.erase(first);
 }
 
-void NumberedSender::heartbeats() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    const auto pause =
-        failing_ ? std::min(kAfterFailure, options_.expiry / kHeartbeats) : options_.expiry / kHeartbeats;
-    if (wake_.wait_for(lock, pause, [this] { return stopping_; })) return;
-    lock.unlock();
-    std::string trouble;
-    try {
-      heartbeat();
-    } catch (const std::exception& e) {
-      trouble = e.what();
-    }
-    lock.lock();
-    const bool was_failing = std::exchange(failing_, !trouble.empty());
-    if (failing_ && !was_failing)
-      log_warning(*logger_, Code::heartbeat_failed,
-                  "producer '" + options_.name + "': its heartbeat could not be sent; retrying: " + trouble);
-    if (!failing_ && was_failing) logger_->info("producer '{}': heartbeats go on", options_.name);
+std::chrono::milliseconds NumberedSender::until_heartbeat() const {
+  const auto pause = options_.expiry / kHeartbeats;
+  return failing_ ? std::min(kAfterFailure, pause) : pause;
+}
+
+void NumberedSender::try_heartbeat() {
+  std::string trouble;
+  try {
+    heartbeat();
+  } catch (const std::exception& e) {
+    trouble = e.what();
   }
+  const bool was_failing = std::exchange(failing_, !trouble.empty());
+  if (failing_ && !was_failing)
+    log_warning(*logger_, Code::heartbeat_failed,
+                "producer '" + options_.name + "': its heartbeat could not be sent; retrying: " + trouble);
+  if (!failing_ && was_failing) logger_->info("producer '{}': heartbeats go on", options_.name);
 }
 
 void NumberedSender::heartbeat() {
