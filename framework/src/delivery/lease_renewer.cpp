@@ -12,6 +12,9 @@ namespace {
 constexpr int kRenewals = 3;
 /// The longest time between two looks at the clock while there are claims.
 constexpr std::chrono::milliseconds kLookAgain{500};
+/// The pause after a renewal that failed: this part of the lease, and at most this long.
+constexpr int kPausesInLease = 20;
+constexpr std::chrono::milliseconds kLongestPause{500};
 /// How many calls without a result are remembered: one for each outage, and some probes.
 constexpr std::size_t kMostAbandoned = 256;
 
@@ -20,15 +23,6 @@ constexpr std::size_t kMostAbandoned = 256;
 LeaseRenewer::LeaseRenewer(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log)
     : claims_(std::move(claims)), run_log_(std::move(run_log)), pending_(claims_, run_log_) {}
 
-LeaseRenewer::~LeaseRenewer() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
 LeaseRenewer::Hold::Hold(LeaseRenewer& renewer, Held held) : renewer_(renewer) {
   const auto due = held.since + held.lease / kRenewals;
   bool sooner = false;
@@ -36,9 +30,8 @@ LeaseRenewer::Hold::Hold(LeaseRenewer& renewer, Held held) : renewer_(renewer) {
     const std::lock_guard lock(renewer_.mutex_);
     place_ = renewer_.held_.insert(renewer_.held_.end(), std::move(held));
     sooner = due < renewer_.wakes_at_;
-    if (!renewer_.thread_.joinable()) renewer_.thread_ = std::thread([&renewer] { renewer.run(); });
   }
-  if (sooner) renewer_.wake_.notify_all();
+  if (sooner) renewer_.thread_.wake();
 }
 
 LeaseRenewer::Hold::~Hold() {
@@ -78,27 +71,20 @@ LeaseRenewer::Clock::time_point LeaseRenewer::next_due() const {
   return due;
 }
 
-void LeaseRenewer::run() {
+PeriodicThread::Time LeaseRenewer::look() {
   std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    wakes_at_ = next_due();
-    if (wakes_at_ == Clock::time_point::max()) {
-      wake_.wait(lock);
-      continue;
-    }
-    if (Clock::now() < wakes_at_) {
-      // A wait does not count the time for which the machine is suspended.
-      wake_.wait_until(lock, std::min(wakes_at_, Clock::now() + kLookAgain));
-      continue;
-    }
-    const auto due = std::find_if(held_.begin(), held_.end(), [&](const Held& held) {
-      return !held.claims.empty() && held.since + held.lease / kRenewals <= wakes_at_;
-    });
-    renew(lock, due);
-  }
+  wakes_at_ = next_due();
+  if (wakes_at_ == Clock::time_point::max()) return PeriodicThread::kWhenWoken;
+  // A wait does not count the time for which the machine is suspended.
+  if (const auto now = Clock::now(); now < wakes_at_)
+    return std::chrono::steady_clock::now() + std::min<Clock::duration>(wakes_at_ - now, kLookAgain);
+  const auto due = std::find_if(held_.begin(), held_.end(), [&](const Held& held) {
+    return !held.claims.empty() && held.since + held.lease / kRenewals <= wakes_at_;
+  });
+  return renew(lock, due);
 }
 
-void LeaseRenewer::renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place) {
+PeriodicThread::Time LeaseRenewer::renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place) {
   const Held asked = *place;
   renewing_ = &*place;
   gone_ = false;
@@ -113,23 +99,24 @@ void LeaseRenewer::renew(std::unique_lock<std::mutex>& lock, std::list<Held>::it
   }
   lock.lock();
   renewing_ = nullptr;
-  if (gone_) return;
+  if (gone_) return PeriodicThread::kAtOnce;
   if (still.empty()) {
-    if (sent >= end_of(asked)) {
-      lose(*place, "its lease ended before PostgreSQL renewed it: " + failure);
-    } else {
-      wake_.wait_for(lock, std::min(asked.lease / 20, std::chrono::milliseconds(500)), [&] { return stopping_; });
+    if (sent < end_of(asked)) {
+      wakes_at_ = Clock::time_point::min();
+      return PeriodicThread::after(std::min(asked.lease / kPausesInLease, kLongestPause));
     }
-    return;
+    lose(*place, "its lease ended before PostgreSQL renewed it: " + failure);
+    return PeriodicThread::kAtOnce;
   }
   place->since = sent;
   for (std::size_t i = 0; i < still.size(); ++i) {
     const auto same = [&](const HeldClaim& claim) { return claim.id == asked.claims[i].id; };
-    if (!still[i] && std::any_of(place->claims.begin(), place->claims.end(), same))
-      return lose(
-          *place,
-          "another process has it, an operator has decided about the message, or the database has lost the claim");
+    if (still[i] || std::none_of(place->claims.begin(), place->claims.end(), same)) continue;
+    lose(*place,
+         "another process has it, an operator has decided about the message, or the database has lost the claim");
+    break;
   }
+  return PeriodicThread::kAtOnce;
 }
 
 /// Cancels the running handlers of the unit. Nothing of the unit starts any more.

@@ -3,16 +3,15 @@
 // first claim.
 
 #include <chrono>
-#include <condition_variable>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "delivery/pending_completions.hpp"
 #include "delivery/run_state.hpp"
+#include "support/periodic_thread.hpp"
 #include "support/run_log.hpp"
 #include "turnstile/lease_clock.hpp"
 #include "turnstile/ports/claims.hpp"
@@ -25,7 +24,7 @@ class LeaseRenewer {
   using Clock = LeaseClock;
 
   LeaseRenewer(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log);
-  ~LeaseRenewer();
+  ~LeaseRenewer() = default;
   LeaseRenewer(const LeaseRenewer&) = delete;
   LeaseRenewer& operator=(const LeaseRenewer&) = delete;
 
@@ -69,26 +68,26 @@ class LeaseRenewer {
   /// lease.
   static constexpr int kDrift = 16;
 
-  void run();
+  /// Renews the claims that are due. Returns when to look again.
+  PeriodicThread::Time look();
   [[nodiscard]] Clock::time_point next_due() const;
   [[nodiscard]] static Clock::time_point end_of(const Held& held) {
     return held.since + held.lease - held.lease / kDrift;
   }
-  void renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place);
+  PeriodicThread::Time renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place);
   void lose(Held& held, const std::string& why);
 
   std::shared_ptr<Claims> claims_;
   std::shared_ptr<const RunLog> run_log_;
   PendingCompletions pending_;
   mutable std::mutex mutex_;
-  std::condition_variable wake_;
   std::list<Held> held_;
   std::vector<MessageId> abandoned_;
   const Held* renewing_ = nullptr;  ///< the thread is renewing this one, without the lock
   bool gone_ = false;               ///< it was removed in the meantime
+  /// An earlier claim wakes the thread. During the pause after a failure none is earlier.
   Clock::time_point wakes_at_ = Clock::time_point::max();
-  bool stopping_ = false;
-  std::thread thread_;
+  PeriodicThread thread_{[this] { return look(); }};
 };
 
 }  // namespace turnstile

@@ -18,12 +18,9 @@ PendingCompletions::PendingCompletions(std::shared_ptr<Claims> claims, std::shar
     : claims_(std::move(claims)), run_log_(std::move(run_log)) {}
 
 PendingCompletions::~PendingCompletions() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  thread_.stop();
+  // The store may have become available since the last attempt.
+  while (!late_.empty() && say(late_.front())) late_.pop_front();
   for (const Late& late : late_) {
     run_log_->error(Code::result_not_recorded, late.at,
                     "Shutting down with " + std::to_string(late.ends.size()) +
@@ -33,10 +30,13 @@ PendingCompletions::~PendingCompletions() {
 }
 
 void PendingCompletions::add(Late late) {
-  const std::lock_guard lock(mutex_);
-  late_.push_back(std::move(late));
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-  wake_.notify_all();
+  bool is_first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_first = late_.empty();
+    late_.push_back(std::move(late));
+  }
+  if (is_first) thread_.wake();  // the others do not shorten the pause between two attempts
 }
 
 bool PendingCompletions::any(HandlerId handler, const MessageId& id, bool (*which)(const ClaimEnd&)) const {
@@ -48,20 +48,15 @@ bool PendingCompletions::any(HandlerId handler, const MessageId& id, bool (*whic
   });
 }
 
-void PendingCompletions::run() {
+PeriodicThread::Time PendingCompletions::try_first() {
   std::unique_lock lock(mutex_);
-  for (;;) {
-    wake_.wait(lock, [this] { return stopping_ || !late_.empty(); });
-    if (late_.empty()) return;
-    const bool is_last_try = stopping_;  // the store may have become available since the last attempt
-    const auto first = late_.begin();
-    lock.unlock();
-    const bool said = say(*first);
-    lock.lock();
-    if (said) late_.erase(first);
-    else if (is_last_try) return;
-    else wake_.wait_for(lock, kEvery, [this] { return stopping_; });
-  }
+  if (late_.empty()) return PeriodicThread::kWhenWoken;
+  const auto first = late_.begin();
+  lock.unlock();
+  if (!say(*first)) return PeriodicThread::after(kEvery);
+  lock.lock();
+  late_.erase(first);
+  return PeriodicThread::kAtOnce;
 }
 
 /// False: try again.

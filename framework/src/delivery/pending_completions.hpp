@@ -2,13 +2,12 @@
 // Results of leased messages that could not be recorded because the store was unavailable. A background thread records
 // them when it is available again. The thread starts with the first of them.
 
-#include <condition_variable>
 #include <list>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
+#include "support/periodic_thread.hpp"
 #include "support/run_log.hpp"
 #include "turnstile/ports/claims.hpp"
 
@@ -42,17 +41,16 @@ class PendingCompletions {
 
  private:
   [[nodiscard]] bool any(HandlerId handler, const MessageId& id, bool (*which)(const ClaimEnd&)) const;
-  void run();
+  /// Tries the first of them. Returns when to try again.
+  PeriodicThread::Time try_first();
   bool say(const Late& late);
   void told(const Late& late, const std::vector<bool>& held) const;
 
   const std::shared_ptr<Claims> claims_;
   const std::shared_ptr<const RunLog> run_log_;
   mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  std::list<Late> late_;  ///< only the thread removes elements
-  bool stopping_ = false;
-  std::thread thread_;
+  std::list<Late> late_;  ///< only the thread removes elements, and the destructor
+  PeriodicThread thread_{[this] { return try_first(); }};
 };
 
 }  // namespace turnstile
