@@ -12,12 +12,12 @@
 #include <random>
 #include <set>
 #include <shared_mutex>
-#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "permits/permit_seat.hpp"
 #include "support/deadline.hpp"
+#include "support/periodic_thread.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -36,25 +36,19 @@ constexpr std::size_t kExpiredKept = 4'000;
 class Periodic final : public ExpiryStrategy {
  public:
   explicit Periodic(const PeriodicExpiry& settings) : settings_(settings) {}
-  ~Periodic() override { stop(); }
   void start(Run run) override {
-    thread_ = std::jthread([this, run = std::move(run)](const std::stop_token& stop) {
-      std::unique_lock lock(mutex_);
-      while (!ended_.wait_for(lock, stop, settings_.every, [&] { return stop.stop_requested(); })) {
-        run(settings_.most_a_run, settings_.longest_run);
-      }
-    });
+    run_ = std::move(run);
+    thread_.start(PeriodicThread::after(settings_.every));
   }
-  void stop() override {
-    thread_.request_stop();
-    if (thread_.joinable()) thread_.join();
-  }
+  void stop() override { thread_.stop(); }
 
  private:
   const PeriodicExpiry settings_;
-  std::mutex mutex_;
-  std::condition_variable_any ended_;
-  std::jthread thread_;
+  Run run_;
+  PeriodicThread thread_{[this] {
+    run_(settings_.most_a_run, settings_.longest_run);
+    return PeriodicThread::after(settings_.every);
+  }};
 };
 
 /// The `lost` of a token with a hold_timeout. It is set when the hold time is over, and when the permit is lost. The
