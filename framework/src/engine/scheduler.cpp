@@ -46,13 +46,10 @@ Scheduler::Scheduler(Window window, std::shared_ptr<const RunLog> run_log, std::
       processors_(std::max(2U, std::thread::hardware_concurrency())),
       run_log_(std::move(run_log)),
       room_again_(std::move(room_again)) {
-  bell_->scheduler = this;
+  wake_up_->attach(*this);
 }
 
-Scheduler::~Scheduler() {
-  const std::lock_guard lock(bell_->mutex);
-  bell_->scheduler = nullptr;
-}
+Scheduler::~Scheduler() { wake_up_->detach(); }
 
 WorkerSlot& Scheduler::add_worker() {
   const std::lock_guard lock(mutex_);
@@ -109,10 +106,9 @@ bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
 
 /// Waits in the limiter's line, with the other users of its permits in this process.
 void Scheduler::ask_for_permit(TopicState& topic) {
-  topic.limiter->acquire_later(1, Priority::normal, [bell = bell_, &topic](Permit permit) {
+  topic.limiter->acquire_later(1, Priority::normal, [wake_up = wake_up_, &topic](Permit permit) {
     // The permit is returned when both locks are released. That may call this function again, for the next permit.
-    const std::lock_guard ringing(bell->mutex);
-    if (bell->scheduler != nullptr) bell->scheduler->deliver(topic, permit);
+    wake_up->call([&](Scheduler& scheduler) { scheduler.deliver(topic, permit); });
   });
 }
 

@@ -23,6 +23,7 @@
 #include "delivery/topic_runner.hpp"
 #include "engine/lane.hpp"
 #include "engine/store_breaker.hpp"
+#include "support/wake_up.hpp"
 #include "turnstile/ports/limiter.hpp"
 
 namespace turnstile {
@@ -197,12 +198,7 @@ class Scheduler {
   void store_changed(bool available, const std::string& why);
 
   /// A limiter delivers permits through it, because the limiter may outlive the scheduler.
-  struct Bell {
-    std::mutex mutex;
-    Scheduler* scheduler = nullptr;
-  };
-
-  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  const std::shared_ptr<WakeUp<Scheduler>> wake_up_ = std::make_shared<WakeUp<Scheduler>>();
   const Window window_;
   const std::size_t processors_;
   std::shared_ptr<const RunLog> run_log_;

@@ -79,12 +79,6 @@ std::string short_name(const std::string& name) {
 
 DomainEnvironment DomainEnvironment::of_this_process() { return {.clock = now_us, .next_id = random_id}; }
 
-void DomainMember::Bell::ring() {
-  if (rung.exchange(true)) return;
-  const std::lock_guard lock(mutex);
-  if (domain != nullptr) domain->log_->wake();
-}
-
 DomainMember::DomainMember(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
                            std::shared_ptr<spdlog::logger> logger, DomainEnvironment environment)
     : settings_(settings),
@@ -97,14 +91,11 @@ DomainMember::DomainMember(std::unique_ptr<TokenLog> log, const TokenSettings& s
 }
 
 void DomainMember::attach() {
-  bell_->domain = this;
+  wake_up_->attach(*this);
   last_step_ = now();
 }
 
-void DomainMember::detach() {
-  const std::lock_guard lock(bell_->mutex);
-  bell_->domain = nullptr;
-}
+void DomainMember::detach() { wake_up_->detach(); }
 
 void DomainMember::start() {
   attach();
@@ -153,7 +144,9 @@ std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_
   }
   const bool is_new = !named.pool, is_unused = named.users.expired();
   if (is_new) {
-    named.pool = std::make_shared<PermitPool>(environment_.clock, [bell = bell_] { bell->ring(); });
+    named.pool = std::make_shared<PermitPool>(environment_.clock, [wake_up = wake_up_] {
+      wake_up->call_once([](DomainMember& member) { member.log_->wake(); });
+    });
     named.pool->admit(false);  // until the log shows that no fence returns these permits
     limiters_changed_ = true;
   }
@@ -334,7 +327,7 @@ void DomainMember::step() {
   if (!behind_.empty() && now() >= begin_anew_at_) begin_anew(now());
   const auto records = behind_.empty() ? log_->read(wait) : std::vector<TokenLog::Record>{};
   const bool failed = log_->failed();  // without the lock: it may open a new producer
-  bell_->rung.store(false);
+  wake_up_->heard();
   std::vector<tokens::Order> orders;
   {
     const std::lock_guard lock(mutex_);

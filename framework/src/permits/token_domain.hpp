@@ -6,7 +6,6 @@
 //    ▲                           │                  │
 //    └────────── events ─────────┘◀──── demand ─────┘
 
-#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -18,6 +17,7 @@
 
 #include "permits/permit_pool.hpp"
 #include "support/run_log.hpp"
+#include "support/wake_up.hpp"
 #include "turnstile/tokens.hpp"
 
 namespace turnstile {
@@ -74,13 +74,6 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
     std::int64_t told_limit = 0;  ///< the limit in effect that was logged last
     bool told_refused = false;
   };
-  /// Wakes the thread. Pools of permits that are still in use keep it after the end of the domain.
-  struct Bell {
-    std::mutex mutex;
-    DomainMember* domain = nullptr;
-    std::atomic<bool> rung{false};
-    void ring();
-  };
   struct Change {
     std::string limiter;
     std::optional<std::int64_t> limit;
@@ -125,7 +118,8 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   const DomainEnvironment environment_;
   const RunLog run_log_;
   std::unique_ptr<TokenLog> log_;  ///< used by the thread only, except wake()
-  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  /// Wakes the thread. Pools of permits that are still in use keep it after the end of the domain.
+  const std::shared_ptr<WakeUp<DomainMember>> wake_up_ = std::make_shared<WakeUp<DomainMember>>();
 
   mutable std::mutex mutex_;  ///< protects the following members
   std::condition_variable changed_;
