@@ -4,6 +4,7 @@
 
 #include "tests/integration/postgres_fixture.hpp"
 #include "tests/support/tcp_proxy.hpp"
+#include "turnstile/postgres/pqxx.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -182,6 +183,16 @@ TEST_F(PostgresErrors, a_handler_may_use_savepoints_of_its_own) {
 TEST_F(PostgresErrors, copy_is_refused_with_the_way_out) {
   begin("a");
   EXPECT_THAT(message_of<SqlError>([&] { tx().exec("COPY effect (what) FROM STDIN"); }), HasSubstr("native()"));
+  session_->rollback();
+  begin("a");
+  session_->commit();
+}
+
+/// The refusal of COPY ends the connection, so native() finds the failure and the loss together.
+TEST_F(PostgresErrors, native_reports_the_deferred_statement_that_failed_before_the_connection_was_lost) {
+  begin("a");
+  tx().defer("COPY effect (what) FROM STDIN");
+  EXPECT_THAT(message_of<SqlError>([&] { postgres::native(tx()); }), HasSubstr("COPY works neither"));
   session_->rollback();
   begin("a");
   session_->commit();

@@ -360,14 +360,7 @@ Rows Session::run(std::string_view sql, std::span<const Param> params) {
   require_open("exec()");
   check_handler_sql(sql);
   if (!aborted()) first_failure_.reset();
-  if (makes_savepoint(sql)) {
-    try {
-      enclose_savepoints();
-    } catch (const ConnectionLost& lost) {
-      lose(lost);
-      throw_lost(lost);
-    }
-  }
+  if (makes_savepoint(sql)) with_connection([&] { enclose_savepoints(); });
   note_statement(sql);
   loan_->pipeline.add(sql, params, kCaller, Pipeline::Keep::text, Author::handler);
   return rows_of(send_and_read().kept.back().get());
@@ -378,13 +371,7 @@ Answers Session::send_and_read() {
   if (doom_) throw_failure(*doom_);
   Pipeline& pipeline = loan_->pipeline;
   Answers answers;
-  try {
-    pipeline.finish(answers);
-  } catch (const ConnectionLost& lost) {
-    lose(lost);
-    if (answers.failure) throw_failure(*answers.failure);
-    throw_lost(lost);
-  }
+  with_connection([&] { pipeline.finish(answers); }, answers);
   if (bridge_) pipeline.leave();
   if (answers.failure) {
     note(*answers.failure);
@@ -397,14 +384,11 @@ Answers Session::send_and_read() {
 void Session::queue(std::string_view sql, std::span<const Param> params) {
   require_open("defer()");
   check_handler_sql(sql);
-  try {
+  with_connection([&] {
     if (makes_savepoint(sql)) enclose_savepoints();
     note_statement(sql);
     loan_->pipeline.add(sql, params, message_, Pipeline::Keep::nothing, Author::handler);
-  } catch (const ConnectionLost& lost) {
-    lose(lost);
-    throw_lost(lost);
-  }
+  });
 }
 
 void Session::note_statement(std::string_view sql) {
@@ -554,22 +538,11 @@ pqxx::transaction_base& Session::native() {
   require_open("native()");
   if (doom_) throw_failure(*doom_);
   if (!aborted()) first_failure_.reset();
-  Pipeline& pipeline = loan_->pipeline;
-  Answers answers;
-  try {
-    enclose_savepoints();  // libpqxx may make some
-    pipeline.finish(answers);
-  } catch (const ConnectionLost& lost) {
-    lose(lost);
-    throw_lost(lost);
-  }
-  if (answers.failure) {
-    note(*answers.failure);
-    throw_failure(*answers.failure);
-  }
+  with_connection([&] { enclose_savepoints(); });  // libpqxx may make some
+  send_and_read();
   touched_ = prepared_ = true;
-  pipeline.leave();
-  pipeline.hold(true);
+  loan_->pipeline.leave();
+  loan_->pipeline.hold(true);
   loan_->connection.watch();
   if (!bridge_) bridge_ = std::make_unique<PqxxBridge>(loan_->connection.raw());
   return bridge_->transaction();

@@ -13,6 +13,7 @@
 #include "inbox/statements.hpp"
 #include "turnstile/ports/inbox.hpp"
 #include "turnstile/requests.hpp"
+#include "wire/errors.hpp"
 #include "wire/pool.hpp"
 
 namespace turnstile::postgres {
@@ -66,6 +67,19 @@ class Session final : public InboxSession, public Transaction {
   void compare_fingerprints(HandlerId handler, std::span<const InboxEntry> entries, std::vector<Admission>& admissions);
   void send_entries(std::span<const InboxEntry> entries);
   Answers finish();
+  /// Runs `send`, which sends statements, and may read their results into `answers`. If the connection is lost in it,
+  /// the transaction is lost too. A failure that was read before is then what the handler must know. Otherwise throws
+  /// what throw_lost() throws.
+  template <class Send>
+  void with_connection(Send send, const Answers& answers = {}) {
+    try {
+      send();
+    } catch (const ConnectionLost& lost) {
+      lose(lost);
+      if (answers.failure) throw_failure(*answers.failure);
+      throw_lost(lost);
+    }
+  }
   Answers send_and_read();
   void queue_own(const std::string& sql);
   /// `add_more` adds the arguments after these.

@@ -44,12 +44,7 @@ std::vector<Result> Session::run_own(const std::function<void(Pipeline&)>& fill)
 }
 
 void Session::queue_own(const std::string& sql) {
-  try {
-    loan_->pipeline.add(sql, message_);
-  } catch (const ConnectionLost& lost) {
-    lose(lost);
-    throw_lost(lost);
-  }
+  with_connection([&] { loan_->pipeline.add(sql, message_); });
 }
 
 std::vector<bool> Session::settled(HandlerId handler, const std::optional<Fence>& fence,
