@@ -54,7 +54,7 @@ void KafkaConsumer::separate_queue(const TopicPartition& at) {
         Code::librdkafka_message,
         fmt::format("kafka: {}[{}]: librdkafka gives no queue for the partition", at.topic, at.partition));
   rd_kafka_queue_forward(queue.get(), nullptr);
-  bell_->listen_to(queue.get());
+  wake_up_->listen_to(queue.get());
   assigned_[at] = Assigned{std::move(queue), std::nullopt};
 }
 
@@ -70,7 +70,7 @@ void KafkaConsumer::revoke(rd_kafka_topic_partition_list_t* list) {
   for (const auto& at : partitions) {
     const auto found = assigned_.find(at);
     if (found == assigned_.end()) continue;
-    Bell::silence(found->second.queue.get());
+    WakeUpEvent::stop_listening_to(found->second.queue.get());
     assigned_.erase(found);
   }
   tell_librdkafka(list, false);

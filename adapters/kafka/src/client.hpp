@@ -9,9 +9,9 @@
 #include <mutex>
 #include <string>
 
-#include "bell.hpp"
 #include "errors.hpp"
 #include "settings.hpp"
+#include "wake_up_event.hpp"
 
 namespace turnstile::kafka {
 
@@ -33,7 +33,7 @@ struct ClientState {
   std::string brokers;
   std::string group;
   ClientEvents* events = nullptr;
-  std::shared_ptr<Bell> bell;  ///< librdkafka writes to it
+  std::shared_ptr<WakeUpEvent> wake_up;  ///< librdkafka writes to it
   std::atomic<bool> been_up{false};
   std::atomic<bool> down{false};
   mutable std::mutex failure_mutex;
@@ -52,10 +52,10 @@ struct ClientState {
 class Client {
  public:
   /// Throws ConfigError if librdkafka refuses the settings as a whole (for example, an unreadable certificate).
-  /// `events` must outlive the client, unless forget_events() was called. librdkafka's queues ring `bell`, which is
+  /// `events` must outlive the client, unless forget_events() was called. librdkafka's queues set `wake_up`, which is
   /// kept as long as the client.
   static std::shared_ptr<Client> open(Role role, const Settings& settings, std::shared_ptr<spdlog::logger> logger,
-                                      ClientEvents* events = nullptr, std::shared_ptr<Bell> bell = nullptr);
+                                      ClientEvents* events = nullptr, std::shared_ptr<WakeUpEvent> wake_up = nullptr);
   /// Waits up to 5 s for librdkafka's threads to end. It leaves threads behind that have not ended by then, and logs
   /// it.
   ~Client();

@@ -42,12 +42,12 @@ int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(tim
 }  // namespace
 
 KafkaConsumer::KafkaConsumer(const Settings& settings, std::shared_ptr<spdlog::logger> logger)
-    : bell_(std::make_shared<Bell>()),
-      client_(Client::open(Role::consumer, telling_of_ends(settings), std::move(logger), this, bell_)),
+    : wake_up_(std::make_shared<WakeUpEvent>()),
+      client_(Client::open(Role::consumer, telling_of_ends(settings), std::move(logger), this, wake_up_)),
       wakeup_(settings) {
   rd_kafka_poll_set_consumer(client_->handle());
   main_queue_.reset(rd_kafka_queue_get_consumer(client_->handle()));
-  bell_->listen_to(main_queue_.get());
+  wake_up_->listen_to(main_queue_.get());
 }
 
 KafkaConsumer::~KafkaConsumer() {
@@ -67,12 +67,12 @@ void KafkaConsumer::poll(milliseconds timeout) {
   const auto end = Clock::now() + timeout;
   for (;;) {
     const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
-    const bool rung = bell_->wait(failure_ ? milliseconds{0} : std::min(left, kLongestWait));
+    const bool woken = wake_up_->wait(failure_ ? milliseconds{0} : std::min(left, kLongestWait));
     serve();
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     settle_seeks();
     if (doubt_topics_ || !missing_.empty()) look_at_topics();
-    if (rung || Clock::now() >= end) return;
+    if (woken || Clock::now() >= end) return;
   }
 }
 
@@ -106,7 +106,7 @@ std::unique_ptr<Block> KafkaConsumer::take(const TopicPartition& from, std::size
   return std::make_unique<RecordBlock>(client_, records);
 }
 
-// It reads in chunks until the queue is empty: librdkafka rings again only for a queue that was empty.
+// It reads in chunks until the queue is empty: librdkafka wakes it again only for a queue that was empty.
 std::span<rd_kafka_message_t*> KafkaConsumer::drain(rd_kafka_queue_t* queue, const TopicPartition& from,
                                                     std::size_t most, std::optional<Offset>& read_up_to) {
   std::size_t count = 0;
@@ -253,7 +253,7 @@ void KafkaConsumer::settle_seeks() {
   for (auto& [at, assigned] : assigned_) {
     if (!assigned.seek_to || !try_seek(at, *assigned.seek_to)) continue;
     assigned.seek_to.reset();
-    bell_->ring();
+    wake_up_->wake();
   }
 }
 
@@ -277,7 +277,7 @@ void KafkaConsumer::close() {
   leave_group();
   client_->forget_events();
   assigned_.clear();
-  Bell::silence(main_queue_.get());
+  WakeUpEvent::stop_listening_to(main_queue_.get());
   main_queue_.reset();
   client_.reset();
 }
@@ -300,7 +300,7 @@ void KafkaConsumer::leave_group() {
                           refused ? rd_kafka_error_string(refused.get()) : "no broker answered in time"));
   std::vector<TopicPartition> left;  // partitions for which the callback was not called
   for (const auto& [at, assigned] : assigned_) {
-    Bell::silence(assigned.queue.get());
+    WakeUpEvent::stop_listening_to(assigned.queue.get());
     left.push_back(at);
   }
   if (!left.empty()) listener_->on_revoked(left, true);
@@ -339,7 +339,7 @@ void KafkaConsumer::on_error(rd_kafka_resp_err_t code, const std::string& reason
     look_at_error(code, reason, "", RD_KAFKA_PARTITION_UA, RD_KAFKA_OFFSET_INVALID);
   } else if (knows_no_topic(code)) {
     doubt_topics_ = true;  // of an assigned partition; only `reason` contains its name
-    bell_->ring();
+    wake_up_->wake();
   }
 }
 
@@ -390,7 +390,7 @@ void KafkaConsumer::fail_for_good(rd_kafka_resp_err_t code, const std::string& r
 
 void KafkaConsumer::fail(std::exception_ptr why) noexcept {
   if (!failure_) failure_ = std::move(why);
-  bell_->ring();
+  wake_up_->wake();
 }
 
 }  // namespace turnstile::kafka

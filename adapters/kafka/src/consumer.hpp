@@ -13,10 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "bell.hpp"
 #include "client.hpp"
 #include "fetcher_wakeup.hpp"
 #include "turnstile/ports/broker.hpp"
+#include "wake_up_event.hpp"
 
 namespace turnstile::kafka {
 
@@ -30,7 +30,7 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   void subscribe(const std::vector<std::string>& topics, AssignmentListener& listener) override;
   void poll(std::chrono::milliseconds timeout) override;
   std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) override;
-  void wake() noexcept override { bell_->ring(); }
+  void wake() noexcept override { wake_up_->wake(); }
   std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of,
                                                std::chrono::milliseconds timeout) override;
   void commit(std::span<const TopicPartitionOffset> offsets, bool wait) override;
@@ -78,7 +78,7 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   void fail(std::exception_ptr why) noexcept;
   void fail_for_good(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic);
 
-  std::shared_ptr<Bell> bell_;
+  std::shared_ptr<WakeUpEvent> wake_up_;
   std::shared_ptr<Client> client_;
   FetcherWakeup wakeup_;
   Queue main_queue_;

@@ -88,8 +88,8 @@ KafkaTokenLog::KafkaTokenLog(const Settings& settings, std::string topic, LogUse
       topic_(std::move(topic)),
       use_(use),
       logger_(std::move(logger)),
-      bell_(std::make_shared<Bell>()),
-      consumer_(Client::open(Role::consumer, reader_settings(settings, use), logger_, nullptr, bell_)) {
+      wake_up_(std::make_shared<WakeUpEvent>()),
+      consumer_(Client::open(Role::consumer, reader_settings(settings, use), logger_, nullptr, wake_up_)) {
   if (use == LogUse::member) open_producer();
 }
 
@@ -187,7 +187,7 @@ void KafkaTokenLog::seek(std::int64_t position) {
 void KafkaTokenLog::start(std::int64_t position) {
   reading_.reset(rd_kafka_topic_new(consumer_->handle(), topic_.c_str(), nullptr));
   queue_.reset(rd_kafka_queue_new(consumer_->handle()));
-  bell_->listen_to(queue_.get());
+  wake_up_->listen_to(queue_.get());
   if (rd_kafka_consume_start_queue(reading_.get(), 0, position, queue_.get()) != 0)
     throw broker_error(rd_kafka_last_error(), "", consumer_->where(topic_));
   next_ = position;
@@ -198,7 +198,7 @@ void KafkaTokenLog::start(std::int64_t position) {
 void KafkaTokenLog::stop() {
   if (!reading_) return;
   rd_kafka_consume_stop(reading_.get(), 0);
-  Bell::silence(queue_.get());
+  WakeUpEvent::stop_listening_to(queue_.get());
   queue_.reset();
   reading_.reset();
 }
@@ -212,7 +212,7 @@ std::vector<TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
   rd_kafka_poll(consumer_->handle(), 0);
   if (reads_again_) {
     const auto left = std::chrono::ceil<milliseconds>(read_again_at_ - std::chrono::steady_clock::now());
-    if (left > milliseconds(0)) bell_->wait(std::min(timeout, left));
+    if (left > milliseconds(0)) wake_up_->wait(std::min(timeout, left));
     else seek(next_);
     return records;
   }
@@ -222,11 +222,11 @@ std::vector<TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
     for (std::ptrdiff_t i = 0; i < got; ++i) owned.emplace_back(scratch_[static_cast<std::size_t>(i)]);
     for (const auto& record : owned) take(*record, records);
     if (got > 0) {
-      // librdkafka rings only for a queue that was empty, so the bell must ring for the rest of this queue.
-      if (static_cast<std::size_t>(got) == scratch_.size()) bell_->ring();
+      // librdkafka wakes only for a queue that was empty, so this wakes for the rest of the queue.
+      if (static_cast<std::size_t>(got) == scratch_.size()) wake_up_->wake();
       return records;
     }
-    if (round == 0 && !bell_->wait(timeout)) break;
+    if (round == 0 && !wake_up_->wait(timeout)) break;
   }
   return records;
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "bell.hpp"
 #include "client.hpp"
 #include "turnstile/ports/token_log.hpp"
+#include "wake_up_event.hpp"
 
 namespace turnstile::kafka {
 
@@ -32,7 +32,7 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   void save(std::int64_t position, std::string snapshot) override;
   [[nodiscard]] std::int64_t saved() const override { return saved_; }
   void trim(std::int64_t below) override;
-  void wake() noexcept override { bell_->ring(); }
+  void wake() noexcept override { wake_up_->wake(); }
   void flush(std::chrono::milliseconds timeout) override;
   [[nodiscard]] std::string name() const override;
 
@@ -62,7 +62,7 @@ class KafkaTokenLog final : public TokenLog, private ClientEvents {
   const std::string topic_;
   const LogUse use_;
   std::shared_ptr<spdlog::logger> logger_;
-  const std::shared_ptr<Bell> bell_;
+  const std::shared_ptr<WakeUpEvent> wake_up_;
   std::shared_ptr<Client> consumer_;
   std::shared_ptr<Client> producer_;  ///< null until a reader writes
   Topic reading_;
