@@ -37,7 +37,7 @@
 #include "tests/support/forwarding_store.hpp"
 #include "tests/support/journal.hpp"
 #include "tests/support/token_records.hpp"
-#include "tokens/state.hpp"
+#include "tokens/apply.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/broker.hpp"
 #include "turnstile/kafka/limiters.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/simulation/marks.hpp"
-#include "tokens/state.hpp"
+#include "tokens/apply.hpp"
 
 namespace turnstile::simulation {
 

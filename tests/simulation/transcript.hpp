@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tokens/state.hpp"
+#include "tokens/apply.hpp"
 
 namespace turnstile::simulation {
 

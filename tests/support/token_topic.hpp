@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tests/support/token_records.hpp"
-#include "tokens/state.hpp"
+#include "tokens/apply.hpp"
 
 namespace turnstile::test {
 

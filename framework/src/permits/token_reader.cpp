@@ -11,6 +11,7 @@
 #include "config/suggest.hpp"
 #include "permits/permits_view.hpp"
 #include "support/deadline.hpp"
+#include "tokens/apply.hpp"
 #include "tokens/describe.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"

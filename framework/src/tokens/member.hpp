@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "tokens/state.hpp"
+#include "tokens/apply.hpp"
 
 namespace turnstile::tokens {
 

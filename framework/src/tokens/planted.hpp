@@ -1,5 +1,5 @@
 #pragma once
-// Planted bugs, each in the line of the rule that it breaks. They let the simulator prove that it finds such bugs
+// Planted bugs, each in a named condition that the rule uses. They let the simulator prove that it finds such bugs
 // (tests/simulation/planted_test.cpp). They exist only in builds with TURNSTILE_FAILPOINTS; in other builds the
 // condition is false.
 

@@ -1,7 +1,6 @@
 #pragma once
-// The state of a domain: the permits of each limiter that each member holds. Pure and total: apply() accepts any event,
-// reads no clock, and uses only integers and ordered containers. Equal logs therefore give equal states on every
-// machine.
+// The state of a domain: the permits of each limiter that each member holds. apply() changes it (apply.hpp). It has only
+// integers and ordered containers, so that equal logs give equal states on every machine.
 //
 //   held   = granted - given_back     of a member and a limiter, both running totals
 //   free   = limit - the sum of held, including members that drain
@@ -73,6 +72,8 @@ struct LimiterEntry {
   [[nodiscard]] Count shared() const;
   /// True if at least one member requests it: then no fence returns permits.
   [[nodiscard]] bool strict() const;
+  /// Nobody holds or reserves permits of it, and no operator has set it: the entry can go.
+  [[nodiscard]] bool is_unused() const { return holdings.empty() && !set && reserved == 0; }
   bool operator==(const LimiterEntry&) const = default;
 };
 
@@ -126,28 +127,5 @@ struct State {
   [[nodiscard]] std::size_t most_limiters() const;
   bool operator==(const State&) const = default;
 };
-
-struct Effects {
-  enum class Outcome : std::uint8_t {
-    applied,
-    unknown,      ///< no event, or of a version that is not in effect yet
-    duplicate,    ///< seq not above the last
-    old_epoch,    ///< the member has a newer epoch
-    stranger,     ///< not a member, or not any more
-    revived,      ///< Joined of a life that has ended
-    stale,        ///< its premise is no longer true: Expire, PartitionsClaimed, Fenced, LimitSet, VersionSet
-    not_allowed,  ///< too many, too long, out of range
-  };
-  Outcome outcome = Outcome::applied;
-  std::optional<MemberId> ended;    ///< expired, or left
-  std::vector<MemberId> drained;    ///< members that began to drain
-  std::vector<MemberId> reclaimed;  ///< members whose permits of fenced limiters returned
-};
-
-std::string_view to_text(Effects::Outcome outcome);
-
-/// Applies the record at `position`. Positions must ascend: a record that is not above state.last changes nothing.
-/// Throws only std::bad_alloc.
-Effects apply(State& state, Position position, const Event& event);
 
 }  // namespace turnstile::tokens

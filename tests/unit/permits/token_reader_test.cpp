@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tokens/apply.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
 #include "turnstile/testing/token_log.hpp"

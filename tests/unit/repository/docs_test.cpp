@@ -16,6 +16,7 @@
 #include "cli/src/exit_code.hpp"
 #include "config/keys.hpp"
 #include "tests/support/read_file.hpp"
+#include "tokens/apply.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
 #include "turnstile/dead_reason.hpp"

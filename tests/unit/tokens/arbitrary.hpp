@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "tokens/state.hpp"
+#include "tokens/apply.hpp"
 
 namespace turnstile::tokens {
 

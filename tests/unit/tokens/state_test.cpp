@@ -1,7 +1,7 @@
 // The state machine (tokens/state.hpp), checked against states that no log may ever cause. The transcripts
 // (tests/simulation/transcripts) show what single events mean.
 
-#include "tokens/state.hpp"
+#include "tokens/apply.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

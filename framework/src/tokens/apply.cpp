@@ -1,0 +1,359 @@
+#include "tokens/apply.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "tokens/conditions.hpp"
+#include "tokens/grants.hpp"
+#include "tokens/reserves.hpp"
+
+namespace turnstile::tokens {
+
+namespace {
+
+using Outcome = Effects::Outcome;
+
+constexpr std::uint32_t kShortestLeaseMs = 10;
+constexpr std::uint32_t kLongestLeaseMs = 24 * 3'600 * 1'000;
+constexpr std::uint32_t kMostWeight = 1'000;
+constexpr std::size_t kMostLives = 16;
+
+/// Applies an event, and lives as long as that takes.
+class Application {
+ public:
+  Application(State& state, Position at, const Event& event, Effects& effects)
+      : state_(state), at_(at), event_(event), effects_(effects) {}
+
+  Outcome operator()(const Unknown&) { return Outcome::unknown; }
+
+  Outcome operator()(const Joined& joined) {
+    if (event_.member == 0 || event_.epoch == 0 || event_.seq == 0) return Outcome::not_allowed;
+    if (has_ended(state_, event_.member)) return Outcome::revived;
+    if (joined.lease_ms < kShortestLeaseMs || joined.lease_ms > kLongestLeaseMs || joined.weight < 1 ||
+        joined.weight > kMostWeight || joined.knows < state_.version || joined.host.size() > kLongestName ||
+        joined.client.size() > kLongestName || joined.most_limiters > kMostLimiters || joined.was.size() > kMostLives)
+      return Outcome::not_allowed;
+    const auto known = state_.members.find(event_.member);
+    if (known == state_.members.end()) {
+      if (state_.members.size() >= kMostMembers) return Outcome::not_allowed;
+      MemberEntry& member = state_.members[event_.member];
+      member.joined_at = at_;
+      begin_epoch(member, joined);
+      for (const MemberId was : joined.was) reserves_.take_over(event_.member, was, joined.reserve_ms);
+      return Outcome::applied;
+    }
+    if (event_.epoch < known->second.epoch) return Outcome::old_epoch;
+    if (event_.epoch == known->second.epoch) return Outcome::duplicate;
+    begin_epoch(known->second, joined);
+    for (auto& [name, limiter] : state_.limiters) {
+      const auto holding = limiter.holdings.find(event_.member);
+      if (holding == limiter.holdings.end()) continue;
+      holding->second.weight = joined.weight;
+      grants_.settle(limiter);
+    }
+    return Outcome::applied;
+  }
+
+  Outcome operator()(const Keep& keep) {
+    return as_member([&](MemberEntry& member) {
+      Outcome outcome = Outcome::applied;
+      for (const Line& line : keep.lines) {
+        if (const Outcome of_line = take(member, line); of_line != Outcome::applied) outcome = of_line;
+      }
+      return outcome;
+    });
+  }
+  Outcome operator()(const Acquire& acquire) {
+    return as_member([&](MemberEntry& member) { return take(member, acquire.line); });
+  }
+  Outcome operator()(const Release& release) {
+    return as_member([&](MemberEntry& member) { return take(member, release.line); });
+  }
+
+  Outcome operator()(const PartitionsClaimed& claimed) {
+    return as_member([&](MemberEntry& member) {
+      Outcome outcome = claimed.claims.empty() ? Outcome::applied : Outcome::stale;
+      std::set<MemberId> displaced;
+      for (const auto& claim : claimed.claims) {
+        if (claim.partition.topic.size() > kLongestName || claim.partition.group.size() > kLongestName ||
+            claim.partition.store.size() > kLongestName)
+          continue;
+        const auto known = state_.partitions.find(claim.partition);
+        if (known == state_.partitions.end() && !make_room_for_a_partition()) continue;
+        const PartitionEntry before = known == state_.partitions.end() ? PartitionEntry{} : known->second;
+        if (!follows(state_, claim, before)) continue;
+        if (before.owner != event_.member) displace(before.owner, claim, displaced);
+        state_.partitions[claim.partition] = {
+            .owner = event_.member, .claimed_at = at_, .fence = std::max(claim.fence, before.fence)};
+        member.owns.insert(claim.partition);
+        member.unfenced.erase(claim.partition);
+        if (claim.fence > 0) fence(claim.partition);
+        outcome = Outcome::applied;
+      }
+      for (const MemberId id : displaced) {
+        MemberEntry& old = state_.members.at(id);
+        if (old.owns.empty() && !old.draining) drain(id, old);
+      }
+      return outcome;
+    });
+  }
+
+  Outcome operator()(const PartitionsRevoked& revoked) {
+    return as_member([&](MemberEntry& member) {
+      for (const Partition& partition : revoked.partitions) {
+        member.unfenced.erase(partition);
+        if (member.owns.erase(partition) > 0) give_up(partition);
+      }
+      // The member writes, and nothing of its lost partitions runs any more: it was only slower than the new owners.
+      if (member.draining && member.unfenced.empty()) set_draining(event_.member, member, false);
+      return Outcome::applied;
+    });
+  }
+
+  Outcome operator()(const Drained&) {
+    return as_member([&](MemberEntry& member) {
+      if (!member.draining) return Outcome::stale;
+      member.unfenced.clear();
+      // Its permits returned with its lines before this event. Permits that it holds now were granted after it wrote
+      // this.
+      set_draining(event_.member, member, false);
+      return Outcome::applied;
+    });
+  }
+
+  Outcome operator()(const Expire& expire) {
+    return as_member([&](MemberEntry&) {
+      const auto silent = state_.members.find(expire.member);
+      if (expire.reserve) {
+        if (silent != state_.members.end() || !state_.reserves.contains(expire.member)) return Outcome::stale;
+        reserves_.drop(expire.member);
+        return Outcome::applied;
+      }
+      // A member that proposes its own expiry has just written an event, so its proposal is stale.
+      if (silent == state_.members.end()) return Outcome::stale;
+      if (has_written_since(silent->second, expire.silent_since)) return Outcome::stale;
+      end(expire.member);
+      return Outcome::applied;
+    });
+  }
+
+  Outcome operator()(const Left&) {
+    return as_member([&](MemberEntry&) {
+      end(event_.member);
+      reserves_.drop(event_.member);
+      return Outcome::applied;
+    });
+  }
+
+  Outcome operator()(const LimitSet& change) {
+    if (change.limiter.empty() || change.limiter.size() > kLongestName || change.limit.value_or(0) > kMostPermits)
+      return Outcome::not_allowed;
+    if (is_unseen(state_, change)) return Outcome::stale;
+    if (change.seen >= at_) return Outcome::stale;
+    const auto known = state_.limiters.find(change.limiter);
+    if (known == state_.limiters.end()) {
+      if (!change.limit) return Outcome::stale;
+      if (state_.limiters.size() >= state_.most_limiters()) return Outcome::not_allowed;
+    }
+    state_.limits_set_at = at_;
+    LimiterEntry& limiter = state_.limiters[change.limiter];
+    limiter.set = change.limit;
+    grants_.settle(limiter);
+    if (limiter.is_unused()) state_.limiters.erase(change.limiter);
+    return Outcome::applied;
+  }
+
+  Outcome operator()(const VersionSet& set) {
+    if (set.version <= state_.version) return Outcome::stale;
+    const bool all_know = std::all_of(state_.members.begin(), state_.members.end(),
+                                      [&](const auto& m) { return m.second.about.knows >= set.version; });
+    if (!all_know || state_.members.empty()) return Outcome::not_allowed;
+    state_.version = set.version;
+    return Outcome::applied;
+  }
+
+ private:
+  void begin_epoch(MemberEntry& member, const Joined& joined) {
+    member.about = joined;
+    member.about.was.clear();  // it is applied already
+    member.epoch = event_.epoch;
+    member.seq = event_.seq;
+    member.last = at_;
+  }
+
+  /// Runs `body` if the event is new and comes from a member.
+  template <class Body>
+  Outcome as_member(Body body) {
+    const auto found = state_.members.find(event_.member);
+    if (found == state_.members.end()) return Outcome::stranger;
+    MemberEntry& member = found->second;
+    if (is_of_an_old_epoch(event_, member)) return Outcome::old_epoch;
+    if (event_.epoch > member.epoch) return Outcome::not_allowed;  // an epoch begins with Joined
+    if (is_duplicate(event_, member)) return Outcome::duplicate;
+    member.seq = event_.seq;
+    member.last = at_;
+    return body(member);
+  }
+
+  Outcome take(const MemberEntry& member, const Line& line) {
+    if (line.limiter.empty() || line.limiter.size() > kLongestName || line.limit > kMostPermits ||
+        line.wants > kMostPermits || line.least > kMostPermits || line.busy > kMostPermits ||
+        line.set_aside > kMostPermits || line.reserve > kMostPermits)
+      return Outcome::not_allowed;
+    if (line.gone) return let_go(line.limiter);
+    auto found = state_.limiters.find(line.limiter);
+    if (found == state_.limiters.end()) {
+      if (state_.limiters.size() >= state_.most_limiters()) return Outcome::not_allowed;
+      found = state_.limiters.try_emplace(line.limiter).first;
+    }
+    auto& holdings = found->second.holdings;
+    const auto [at, is_new] = holdings.try_emplace(event_.member);
+    Holding& holding = at->second;
+    if (is_new) {
+      holding.weight = member.about.weight;
+      holding.draining = member.draining && !line.outlives_fence;
+    }
+    Holding before = holding;
+    if (line.outlives_fence) {
+      holding.outlives_fence = true;
+      holding.draining = false;
+    }
+    if (is_new || holding.wants == 0 || ends_turn(line)) holding.in_line_since = at_;
+    if (is_refused_by_a_mutant(found->second, holding)) return Outcome::not_allowed;
+    holding.limit = line.limit;
+    holding.set_aside = line.set_aside;
+    holding.wants = line.wants;
+    holding.urgent = std::min(line.urgent, line.wants);
+    holding.least = std::max<Count>(line.least, 1);
+    holding.given_back = std::min(std::max(holding.given_back, total_given_back(line, holding)), holding.granted);
+    // A second settle() changes nothing, so a Keep without news can skip it. A member that wants nothing is not in the
+    // line.
+    if (holding.wants == 0) before.in_line_since = holding.in_line_since;
+    if (is_new || holding != before) grants_.settle(found->second);
+    holding.strict = line.strict;
+    holding.busy = line.busy;
+    reserves_.request(event_.member, line, found->second);
+    return Outcome::applied;
+  }
+
+  /// The member no longer uses the limiter.
+  Outcome let_go(const std::string& name) {
+    const auto found = state_.limiters.find(name);
+    if (found == state_.limiters.end() || found->second.holdings.erase(event_.member) == 0) return Outcome::stale;
+    reserves_.set(event_.member, name, found->second, 0);
+    if (found->second.is_unused()) state_.limiters.erase(found);
+    else grants_.settle(found->second);
+    return Outcome::applied;
+  }
+
+  /// Deletes the partition without an owner that was released first. The database, or the next claim, decides about it.
+  /// False: all partitions have an owner.
+  bool make_room_for_a_partition() {
+    if (state_.partitions.size() < kMostPartitions) return true;
+    auto oldest = state_.partitions.end();
+    for (auto at = state_.partitions.begin(); at != state_.partitions.end(); ++at) {
+      if (state_.members.contains(at->second.owner)) continue;
+      if (oldest == state_.partitions.end() || at->second.claimed_at < oldest->second.claimed_at) oldest = at;
+    }
+    if (oldest == state_.partitions.end()) return false;
+    state_.partitions.erase(oldest);
+    return true;
+  }
+
+  void displace(MemberId id, const PartitionsClaimed::Claim& claim, std::set<MemberId>& displaced) {
+    const auto old = state_.members.find(id);
+    if (old == state_.members.end()) return;
+    old->second.owns.erase(claim.partition);
+    if (claim.fence == 0) old->second.unfenced.insert(claim.partition);
+    displaced.insert(id);
+  }
+
+  /// Earlier owners that lost the partition without a fence are fenced there now.
+  void fence(const Partition& partition) {
+    for (auto& [id, member] : state_.members) {
+      if (member.unfenced.erase(partition) > 0 && member.unfenced.empty() && member.draining) reclaim(id);
+    }
+  }
+
+  void give_up(const Partition& partition) {
+    PartitionEntry& entry = state_.partitions.at(partition);
+    entry.owner = 0;
+    entry.claimed_at = at_;
+  }
+
+  void drain(MemberId id, MemberEntry& member) {
+    set_draining(id, member, true);
+    effects_.drained.push_back(id);
+    if (!waits_for_a_fence(member)) reclaim(id);
+  }
+
+  void set_draining(MemberId id, MemberEntry& member, bool draining) {
+    member.draining = draining;
+    for (auto& [name, limiter] : state_.limiters) {
+      const auto holding = limiter.holdings.find(id);
+      if (holding == limiter.holdings.end() || holding->second.outlives_fence) continue;
+      holding->second.draining = draining;
+      grants_.settle(limiter);
+    }
+  }
+
+  /// The member's permits return, except those of strict limiters, and those of limiters with calls that the fence does
+  /// not reject.
+  void reclaim(MemberId id) {
+    for (auto& [name, limiter] : state_.limiters) {
+      const auto holding = limiter.holdings.find(id);
+      if (holding == limiter.holdings.end()) continue;
+      if (is_strict(limiter) || runs_despite_fences(holding->second)) continue;
+      holding->second.given_back = holding->second.granted;
+      grants_.settle(limiter);
+    }
+    effects_.reclaimed.push_back(id);
+  }
+
+  void end(MemberId id) {
+    state_.members.erase(id);
+    for (auto entry = state_.limiters.begin(); entry != state_.limiters.end();) {
+      LimiterEntry& limiter = entry->second;
+      if (limiter.holdings.erase(id) > 0) grants_.settle(limiter);
+      entry = limiter.is_unused() ? state_.limiters.erase(entry) : std::next(entry);
+    }
+    if (reserve_ends_too()) reserves_.drop(id);
+    state_.ended[at_] = id;
+    state_.ended_ids.insert(id);
+    if (state_.ended.size() > kRememberedLives) {
+      state_.ended_ids.erase(state_.ended.begin()->second);
+      state_.ended.erase(state_.ended.begin());
+    }
+    effects_.ended = id;
+  }
+
+  State& state_;
+  const Position at_;
+  const Event& event_;
+  Effects& effects_;
+  Grants grants_{at_};
+  Reserves reserves_{state_, grants_};
+};
+
+}  // namespace
+
+std::string_view to_text(Effects::Outcome outcome) {
+  static constexpr std::array<std::string_view, 8> kTexts{"applied",  "unknown", "duplicate", "old epoch",
+                                                          "stranger", "revived", "stale",     "not allowed"};
+  return kTexts.at(static_cast<std::size_t>(outcome));
+}
+
+Effects apply(State& state, Position position, const Event& event) {
+  Effects effects;
+  if (position <= state.last) {
+    effects.outcome = Outcome::duplicate;
+    return effects;
+  }
+  state.last = position;
+  effects.outcome = std::visit(Application(state, position, event, effects), event.body);
+  if (effects.outcome != Outcome::applied) ++state.ignored;
+  if (effects.outcome == Outcome::unknown) ++state.unknown;
+  return effects;
+}
+
+}  // namespace turnstile::tokens
