@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "support/stepped.hpp"
-#include "tokens/member.hpp"
+#include "tokens/order.hpp"
 
 namespace turnstile {
 

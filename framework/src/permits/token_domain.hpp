@@ -18,6 +18,7 @@
 #include "permits/permit_pool.hpp"
 #include "support/run_log.hpp"
 #include "support/wake_up.hpp"
+#include "tokens/member.hpp"
 #include "turnstile/tokens.hpp"
 
 namespace turnstile {

@@ -12,63 +12,21 @@
 //
 // Not thread-safe.
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "tokens/apply.hpp"
+#include "tokens/checkpoints.hpp"
+#include "tokens/limiter_use.hpp"
+#include "tokens/member_settings.hpp"
+#include "tokens/silences.hpp"
 
 namespace turnstile::tokens {
-
-/// Microseconds of the member's own steady clock.
-using Micros = std::int64_t;
-
-struct MemberSettings {
-  Joined about;  ///< includes its lease
-  /// Returns a new id of a life for each call.
-  std::function<MemberId()> next_id;
-  /// Safety margin: the member's own deadline is lease/8 early, which tolerates clocks that drift up to 6 % apart.
-  std::uint32_t margin_divisor = 8;
-  /// A Keep is sent every lease / this.
-  std::uint32_t keeps_per_lease = 4;
-  /// If there are fewer permits than members: how long a member holds a permit before it goes to a member without one.
-  Micros turn = 100'000;
-  /// Permits that were idle for this time are returned while others wait.
-  Micros linger = 10'000;
-  /// A digest of the state is sent with a Keep each time the log has passed a multiple of this.
-  Position checkpoint_every = 4'096;
-
-  [[nodiscard]] Micros lease() const { return Micros{about.lease_ms} * 1'000; }
-};
-
-/// A process's demand for a limiter now.
-struct Demand {
-  Count wants = 0;  ///< in use, and waited for
-  Count urgent = 0;
-  Count least = 1;
-  Count busy = 0;  ///< in use, including permits that were lost since
-
-  bool operator==(const Demand&) const = default;
-};
-
-/// An order to the pool of a limiter. Totals count from the start of the life.
-struct Order {
-  enum class Kind : std::uint8_t {
-    open,       ///< `total` permits have been granted
-    surrender,  ///< return permits until `total` are returned: idle ones at once, others when they are released
-    forfeit,    ///< all permits are lost; both totals (granted and returned) start again at `total`
-  };
-  Kind kind;
-  std::string limiter;
-  Count total;
-
-  bool operator==(const Order&) const = default;
-};
 
 class Member {
  public:
@@ -127,65 +85,34 @@ class Member {
   /// The time by which tick() must be called.
   [[nodiscard]] Micros next_tick() const { return next_tick_; }
   /// A position up to which two members have had the same state.
-  [[nodiscard]] Position agreed() const { return agreed_; }
+  [[nodiscard]] Position agreed() const { return checkpoints_.agreed(); }
   /// How often other members expired it.
   [[nodiscard]] std::uint64_t expired() const { return expired_; }
 
  private:
-  struct Use {
-    Count limit = 0;
-    bool strict = false;
-    bool outlives_fence = false;
-    Count set_aside = 0;
-    Count reserve = 0;
-    Demand demand;
-    Count peak = 0;  ///< the highest demand.wants since the last report
-    Count granted = 0;
-    Count given_back = 0;
-    Count surrender_to = 0;            ///< as ordered
-    std::optional<Micros> turn_since;  ///< since when it has held enough to use
-    std::optional<Micros> idle_since;  ///< since when it has held more than it wants
-    std::optional<Micros> fell_since;  ///< since when it has wanted less than it reported
-    bool known = false;                ///< the state has a holding of this member
-    bool refused = false;              ///< it was reported, and the state has no such holding
-    bool closing = false;              ///< no longer declared
-    /// Reported as gone, and not read back yet: nothing is opened, and nothing else is reported.
-    bool letting_go = false;
-    std::uint32_t gone_in = 0;  ///< the epoch in which it was reported as gone
-    bool turn_over = false;     ///< to be reported with the next line
-    Line said;
-    [[nodiscard]] Count held() const { return granted - given_back; }
-  };
   struct Sent {
     Event event;
     Micros at = 0;
   };
-  struct Due {
-    Micros at = 0;        ///< when its silence has lasted a lease, or when to propose its expiry (again)
-    bool ranked = false;  ///< the older members had their chance to propose it
-  };
 
   void send(Micros now, decltype(Event::body) body);
   void begin_life();
-  static void reset(Use& use);
   void forfeit(const std::string& name, Count total);
-  void start_over(const std::string& name, Use& use);
-  void let_go(const std::string& name, Use& use, Micros now);
+  void start_over(const std::string& name, LimiterUse& use);
+  void let_go(const std::string& name, LimiterUse& use, Micros now);
   void join(Micros now);
   void keep(const State& state, Micros now);
   void read_own(const State& state, Position position, const Event& event, const Effects& effects, Micros now);
-  void check_point(const State& state, Position position, const Event& event);
-  void follow(const State& state, const std::string& name, Use& use);
+  void follow(const State& state, const std::string& name, LimiterUse& use);
   void see_what_is_gone(const State& state, const Event& event);
-  void follow_all(const State& state);
-  void balance(const State& state, const std::string& name, Use& use, Micros now);
+  void balance(const State& state, const std::string& name, LimiterUse& use, Micros now);
+  bool is_idle(LimiterUse& use, bool contended, Micros now);
+  void follow_turn(LimiterUse& use, bool starved, Micros now);
+  void surrender(const std::string& name, LimiterUse& use, const Holding& holding, bool idle);
+  bool is_wish_overdue(LimiterUse& use, bool others_wait, Micros now);
   void say_partitions(const State& state, Micros now);
   [[nodiscard]] bool is_revoking(const Partition& partition) const;
   void drain(const State& state, Micros now);
-  void watch(const State& state, Micros now);
-  void expect(MemberId id, Due due);
-  void forget(MemberId id);
-  Line line(const std::string& name, Use& use, Count wants);
   [[nodiscard]] bool is_draining(const State& state) const;
   void wake_at(Micros time) { next_tick_ = std::min(next_tick_, time); }
 
@@ -200,10 +127,9 @@ class Member {
   std::deque<Sent> unread_;  ///< sent and not read back, oldest first
   Micros renewed_at_ = 0;    ///< when the newest event that was read back was sent
   Micros trusted_from_ = 0;  ///< events sent earlier do not renew the lease
-  Micros next_keep_ = 0;
-  Micros next_tick_ = 0;
+  Micros next_keep_ = 0, next_tick_ = 0;
 
-  std::map<std::string, Use, std::less<>> uses_;
+  std::map<std::string, LimiterUse, std::less<>> uses_;
   std::vector<Event> events_;
   std::vector<Order> orders_;
 
@@ -215,12 +141,8 @@ class Member {
   std::vector<Partition> to_revoke_;
   bool drained_said_ = false;
 
-  std::map<MemberId, Due> due_;                      ///< for each other member
-  std::set<std::pair<Micros, MemberId>> due_order_;  ///< the same, soonest first
-
-  std::deque<Checkpoint> checkpoints_;  ///< of this member's state, oldest first
-  bool checkpoint_said_ = true;
-  Position agreed_ = kNowhere;
+  Silences silences_;  ///< of the other members
+  Checkpoints checkpoints_;
   std::uint64_t expired_ = 0;
 };
 

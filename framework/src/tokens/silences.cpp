@@ -1,0 +1,63 @@
+#include "tokens/silences.hpp"
+
+#include <algorithm>
+
+namespace turnstile::tokens {
+
+namespace {
+
+/// Older members propose the expiry of a silent member earlier. The step between two members, and the longest delay, as
+/// parts of the lease.
+constexpr Micros kRankSteps = 64;
+constexpr Micros kRankMost = 8;
+
+}  // namespace
+
+std::vector<Expire> Silences::propose(const State& state, MemberId self, Micros now) {
+  std::vector<Expire> proposals;
+  while (!due_order_.empty() && due_order_.begin()->first <= now) {
+    const MemberId id = due_order_.begin()->second;
+    const auto silent = state.members.find(id);
+    const bool reserves = silent == state.members.end() && state.reserves.contains(id);
+    if (silent == state.members.end() && !reserves) {
+      forget(id);
+      continue;
+    }
+    const Due due = due_.at(id);
+    if (!due.ranked) {
+      const Position own = state.members.at(self).joined_at;
+      const auto older = std::count_if(state.members.begin(), state.members.end(),
+                                       [&](const auto& m) { return m.first != id && m.second.joined_at < own; });
+      expect(id, {.at = due.at + std::min(older * (lease_ / kRankSteps), lease_ / kRankMost), .ranked = true});
+      continue;
+    }
+    proposals.push_back(reserves ? Expire{id, kNowhere, true} : Expire{id, silent->second.last});
+    expect(id, {.at = now + lease_ / kRankMost, .ranked = true});
+  }
+  return proposals;
+}
+
+std::optional<Micros> Silences::next() const {
+  if (due_order_.empty()) return std::nullopt;
+  return due_order_.begin()->first;
+}
+
+void Silences::expect(MemberId id, Due due) {
+  forget(id);
+  due_[id] = due;
+  due_order_.insert({due.at, id});
+}
+
+void Silences::forget(MemberId id) {
+  const auto known = due_.find(id);
+  if (known == due_.end()) return;
+  due_order_.erase({known->second.at, id});
+  due_.erase(known);
+}
+
+void Silences::clear() {
+  due_.clear();
+  due_order_.clear();
+}
+
+}  // namespace turnstile::tokens
