@@ -16,8 +16,8 @@ constexpr int kSerialBits = 40;
 constexpr std::uint64_t kSerialMask = (std::uint64_t{1} << kSerialBits) - 1;
 /// The free permits of an account that is over: a number so low that no release makes it positive.
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min() / 2;
-/// The largest lead, in permits, of a party that returns after it did not wait for a while.
-constexpr std::uint64_t kMostAhead = 4;
+/// Whether permits that were taken before a deadline return to the pool when they are released after it.
+bool are_credited_late() { return !TURNSTILE_PLANTED(late_permit_not_credited); }
 
 }  // namespace
 
@@ -26,27 +26,23 @@ PermitPool::PermitPool(std::function<Micros()> clock, std::function<void()> ring
   accounts_.push_back(std::make_unique<Account>());
   lives_.push_back(std::make_unique<Life>(1, *accounts_.back()));
   life_.store(lives_.back().get());
-  queues_[0];
 }
 
 // --- threads ---------------------------------------------------------------------------------------------------------
 
 PermitPool::Party PermitPool::add_party(bool outlives_fence) {
   const std::lock_guard lock(mutex_);
-  const Party party = (last_party_ / 2 + 1) * 2 + (outlives_fence ? 1 : 0);
-  last_party_ = party;
-  queues_[party].served = served_;
-  return party;
+  return line_.add_party(outlives_fence);
 }
 
 void PermitPool::remove_party(Party party) {
-  decltype(queues_)::node_type gone;  // the waiting callbacks are destroyed without the lock
+  PermitLine::Queues::node_type gone;  // the waiting callbacks are destroyed without the lock
   {
     const std::lock_guard lock(mutex_);
-    each_waiter([&](Party of, Queue&, Line&, Line::iterator at) {
-      if (of == party && is_possible(at->count)) waiting_.fetch_sub(at->count);
+    line_.each_waiter([&](Party of, const Waiter& waiter) {
+      if (of == party && is_possible(waiter.count)) waiting_.fetch_sub(waiter.count);
     });
-    gone = queues_.extract(party);
+    gone = line_.remove_party(party);
   }
   serve();
 }
@@ -63,7 +59,7 @@ PermitPool::Taken PermitPool::take(Count count, Party party) {
   const auto wanted = static_cast<std::int64_t>(count);
   Life& life = *life_.load();
   if (!is_open()) return take_of_reserve(wanted);
-  if (outlives_fence(party) && !admits_outliving_.load()) return {};
+  if (PermitLine::outlives_fence(party) && !admits_outliving_.load()) return {};
   for (std::int64_t free = life.account.free.load();;) {
     if (free < wanted) return {};
     if (life.account.free.compare_exchange_weak(free, free - wanted)) break;
@@ -117,7 +113,7 @@ void PermitPool::give_back(std::uint64_t token, Count count) {
   life->in_use.fetch_sub(back);  // first, so that it never counts permits that are free again
   const Life& now = *life_.load();
   if (&life->account != &now.account) return ring_();
-  if (TURNSTILE_PLANTED(late_permit_not_credited) && life != &now) return ring_();
+  if (life != &now && !are_credited_late()) return ring_();
   credit(life->account, back);
 }
 
@@ -131,37 +127,17 @@ bool PermitPool::holds(std::uint64_t token) const {
 void PermitPool::credit(Account& account, std::int64_t back) {
   bool paid = false, freed = false;
   while (back > 0) {
-    const std::int64_t surrendered = settle_debt(account, back);
+    const std::int64_t surrendered = account.settle_debt(back);
     paid = paid || surrendered > 0;
     back -= surrendered;
     if (back == 0) break;
     account.free.fetch_add(back);
     freed = true;
     // A surrender that was ordered after settle_debt() has not seen them.
-    back = withdraw_idle(account);
+    back = account.withdraw_idle();
   }
   if (paid) ring_();
   if (freed && waiting_.load() > 0) serve();
-}
-
-/// How many of the caller's `count` permits are owed. They are now surrendered.
-std::int64_t PermitPool::settle_debt(Account& account, std::int64_t count) {
-  for (std::int64_t done = account.surrendered.load();;) {
-    const std::int64_t owed = std::min(count, account.surrender_to.load() - done);
-    if (owed <= 0) return 0;
-    if (account.surrendered.compare_exchange_weak(done, done + owed)) return owed;
-  }
-}
-
-/// Takes the free permits that are owed. The caller has them now.
-std::int64_t PermitPool::withdraw_idle(Account& account) {
-  const std::int64_t owed = account.surrender_to.load() - account.surrendered.load();
-  if (owed <= 0) return 0;
-  for (std::int64_t free = account.free.load();;) {
-    const std::int64_t idle = std::min(free, owed);
-    if (idle <= 0) return 0;
-    if (account.free.compare_exchange_weak(free, free - idle)) return idle;
-  }
 }
 
 // --- waiting callers -------------------------------------------------------------------------------------------------
@@ -176,11 +152,8 @@ std::uint64_t PermitPool::stand_in_line(Waiter waiter, Party party) {
   std::uint64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
-    number = waiter.number = ++last_waiter_;
     if (is_possible(waiter.count)) waiting_.fetch_add(waiter.count);
-    Queue& queue = queues_[party];
-    Line& line = waiter.urgent ? queue.urgent : queue.normal;
-    line.push_back(std::move(waiter));
+    number = line_.add(std::move(waiter), party);
   }
   serve();
   if (const Count waiting = waiting_.load(); waiting > 0 && in_use() + waiting > told_.load()) ring_();
@@ -191,10 +164,7 @@ bool PermitPool::withdraw(std::uint64_t waiter) {
   Waiter gone;  // destroyed without the lock: it may hold the last reference to its party
   {
     const std::lock_guard lock(mutex_);
-    Place found;
-    each_waiter([&](Party party, Queue& queue, Line& line, Line::iterator at) {
-      if (at->number == waiter) found = {.party = party, .queue = &queue, .line = &line, .at = at};
-    });
+    const PermitLine::Place found = line_.find(waiter);
     if (!found) return false;
     gone = leave_line(found);
   }
@@ -203,52 +173,18 @@ bool PermitPool::withdraw(std::uint64_t waiter) {
   return true;
 }
 
-template <class Each>
-void PermitPool::each_waiter(Each each) const {
-  for (auto& [party, queue] : queues_) {
-    for (Line* line : {&queue.urgent, &queue.normal}) {
-      for (auto at = line->begin(); at != line->end(); ++at) each(party, queue, *line, at);
-    }
-  }
-}
-
-PermitPool::Waiter PermitPool::leave_line(const Place& place) {
-  Waiter waiter = std::move(*place.at);
-  place.line->erase(place.at);
+PermitPool::Waiter PermitPool::leave_line(const PermitLine::Place& place) {
+  Waiter waiter = line_.remove(place);
   if (is_possible(waiter.count)) waiting_.fetch_sub(waiter.count);
   return waiter;
 }
 
-std::uint64_t PermitPool::turn_of(const Queue& queue) const {
-  return std::max(queue.served, served_ - std::min(served_, kMostAhead));
-}
-
-/// The oldest urgent request; otherwise the oldest of the party that has had the fewest permits. Requests for more than
-/// `most` are skipped.
-PermitPool::Place PermitPool::next_served(Count most) const {
-  const bool admits = admits_outliving_.load();
-  Place best;
-  for (const bool urgent : {true, false}) {
-    for (auto& [party, queue] : queues_) {
-      if (outlives_fence(party) && !admits) continue;
-      Line& line = urgent ? queue.urgent : queue.normal;
-      const auto at =
-          std::find_if(line.begin(), line.end(), [&](const Waiter& w) { return w.count <= std::max<Count>(most, 1); });
-      if (at == line.end()) continue;
-      if (best && !urgent && turn_of(*best.queue) < turn_of(queue)) continue;
-      if (best && (urgent || turn_of(*best.queue) == turn_of(queue)) && best.at->number < at->number) continue;
-      best = {.party = party, .queue = &queue, .line = &line, .at = at};
-    }
-    if (best) break;
-  }
-  return best;
-}
-
-/// Gives free permits to the waiting callers, one after another, in the order of next_served().
+/// Gives free permits to the waiting callers, one after another, in the order of PermitLine::next_served().
 void PermitPool::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    const Place next = next_served(is_open() ? limit_.load() : static_cast<Count>(reserve_.load()));
+    const auto most = is_open() ? limit_.load() : static_cast<Count>(reserve_.load());
+    const PermitLine::Place next = line_.next_served(most, admits_outliving_.load());
     if (!next) return;
     const bool wakes = next.at->wake != nullptr;
     Taken taken;
@@ -257,10 +193,7 @@ void PermitPool::serve() {
     } else if (taken = take(next.at->count, next.party); !taken) {
       return;
     }
-    if (!next.at->urgent) {
-      served_ = std::max(served_, turn_of(*next.queue));
-      next.queue->served = turn_of(*next.queue) + next.at->count;
-    }
+    line_.count_as_served(next);
     {
       const Waiter waiter = leave_line(next);
       lock.unlock();
@@ -289,7 +222,7 @@ void PermitPool::order(const tokens::Order& order) {
     }
     case tokens::Order::Kind::surrender: {
       account.surrender_to.store(total);
-      credit(account, withdraw_idle(account));
+      credit(account, account.withdraw_idle());
       break;
     }
     case tokens::Order::Kind::forfeit: {
@@ -355,7 +288,7 @@ void PermitPool::limit(Count count) {
     const std::lock_guard lock(mutex_);
     limit_.store(count);
     Count waiting = 0;
-    each_waiter([&](Party, Queue&, Line&, Line::iterator at) { waiting += is_possible(at->count) ? at->count : 0; });
+    line_.each_waiter([&](Party, const Waiter& w) { waiting += is_possible(w.count) ? w.count : 0; });
     waiting_.store(waiting);
   }
   serve();
@@ -375,15 +308,14 @@ tokens::Demand PermitPool::demand() const {
   const Count waiting = waiting_.load();
   demand.wants = ours + waiting;
   if (waiting > 0) demand.wants = std::max(demand.wants, expected_.load());
-  if (const Place next = next_served(limit_.load())) demand.least = next.at->count;
+  if (const auto next = line_.next_served(limit_.load(), admits_outliving_.load())) demand.least = next.at->count;
   // Requests several permits at once, so that a program that only tries does not fail once for each permit.
   if (const Count tried = tried_.load(); tried > 0 && clock_() < tried_until_.load()) {
     demand.wants = std::max(demand.wants, ours + waiting + std::max(tried, ours));
     if (waiting == 0) demand.least = tried;
   }
   Count urgent = 0;
-  each_waiter(
-      [&](Party, Queue&, Line&, Line::iterator at) { urgent += at->urgent && is_possible(at->count) ? at->count : 0; });
+  line_.each_waiter([&](Party, const Waiter& w) { urgent += w.urgent && is_possible(w.count) ? w.count : 0; });
   demand.urgent = std::min(urgent, demand.wants);
   told_.store(demand.wants);
   return demand;

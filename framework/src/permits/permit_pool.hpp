@@ -13,14 +13,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <limits>
-#include <map>
 #include <memory>
 #include <stop_token>
 #include <vector>
 
+#include "permits/permit_account.hpp"
+#include "permits/permit_line.hpp"
 #include "support/stepped.hpp"
 #include "tokens/order.hpp"
 
@@ -30,19 +30,11 @@ class PermitPool {
  public:
   using Count = tokens::Count;
   using Micros = tokens::Micros;
-  /// A user of the limiter in this process: a topic of the consumer, or a TokenService. Waiting users are served in
-  /// turn, permit for permit, however many threads each of them has. Party 0 always exists.
-  using Party = std::uint32_t;
+  using Party = PermitLine::Party;
+  using Taken = TakenPermits;
 
   /// How long a failed try counts as a wish. It lets a program that only tries get permits.
   static constexpr Micros kTryCounts = 500'000;
-
-  /// Permits that are taken together and released together.
-  struct Taken {
-    std::uint64_t token = 0;  ///< 0: none
-    std::stop_token lost;     ///< set when they are lost
-    explicit operator bool() const { return token != 0; }
-  };
 
   /// `clock` returns the member's microseconds. `ring` tells the member that something has changed. It is called often
   /// and from any thread, so it must be quick.
@@ -112,58 +104,18 @@ class PermitPool {
   template <class T>
   using Atomic = stepped::Atomic<T>;
 
-  /// The account from one forfeit to the next. The pool keeps all of them, like Life, because a thread may be reading
-  /// one; they are few.
-  struct Account {
-    Atomic<std::int64_t> opened{0};
-    Atomic<std::int64_t> surrender_to{0};
-    Atomic<std::int64_t> surrendered{0};
-    Atomic<std::int64_t> free{0};
-  };
-  /// The time from one forfeit or cancel to the next. Its permits are lost together.
-  struct Life {
-    Life(std::uint64_t n, Account& a) : number(n), account(a) {}
-    const std::uint64_t number;
-    Account& account;
-    Atomic<std::int64_t> in_use{0};
-    std::stop_source lost;
-  };
-  struct Waiter {
-    std::uint64_t number = 0;
-    Count count = 1;
-    bool urgent = false;
-    std::function<void(Taken)> deliver{};  ///< either this or `wake`
-    std::function<void()> wake{};
-  };
-  using Line = std::deque<Waiter>;
-  struct Queue {
-    Line urgent, normal;
-    std::uint64_t served = 0;  ///< permits served, without urgent ones; on the scale of served_
-  };
-  struct Place {
-    Party party = 0;
-    Queue* queue = nullptr;
-    Line* line = nullptr;
-    Line::iterator at{};
-    explicit operator bool() const { return queue != nullptr; }
-  };
+  using Account = PermitAccount;
+  using Life = PermitLife;
+  using Waiter = PermitLine::Waiter;
 
   [[nodiscard]] bool is_open() const { return clock_() < open_until_.load(); }
   Taken take(Count count, Party party);
   Taken take_of_reserve(std::int64_t count);
   [[nodiscard]] bool has_one() const;
   [[nodiscard]] bool is_possible(Count count) const { return count <= std::max<Count>(limit_.load(), 1); }
-  /// The party's number contains it, so that no lock is needed to read it.
-  [[nodiscard]] static bool outlives_fence(Party party) { return party % 2 == 1; }
   std::uint64_t stand_in_line(Waiter waiter, Party party);
-  [[nodiscard]] Place next_served(Count most) const;
-  [[nodiscard]] std::uint64_t turn_of(const Queue& queue) const;
-  template <class Each>
-  void each_waiter(Each each) const;
-  Waiter leave_line(const Place& place);
+  Waiter leave_line(const PermitLine::Place& place);
   void serve();
-  static std::int64_t settle_debt(Account& account, std::int64_t count);
-  static std::int64_t withdraw_idle(Account& account);
   void begin_life(Account& account);
   void forfeit(std::int64_t total);
   void credit(Account& account, std::int64_t back);
@@ -173,8 +125,7 @@ class PermitPool {
   const std::function<void()> ring_;
   Atomic<Life*> life_;
   Atomic<Micros> open_until_{0};
-  Atomic<std::int64_t> reserve_{0};
-  Atomic<std::int64_t> reserved_in_use_{0};
+  Atomic<std::int64_t> reserve_{0}, reserved_in_use_{0};
   Atomic<Micros> reserve_until_{0};
   mutable stepped::Mutex reserve_mutex_;  ///< protects reserve_lost_
   std::stop_source reserve_lost_;
@@ -186,17 +137,14 @@ class PermitPool {
   Atomic<Count> expected_{0};
   Atomic<Count> limit_{std::numeric_limits<Count>::max()};
   Atomic<bool> admits_outliving_{true};
-  Atomic<Micros> tried_until_{0};  ///< until then, a failed try counts
   Atomic<Count> tried_{0};
+  Atomic<Micros> tried_until_{0};  ///< until then, a failed try counts
   mutable Atomic<Count> told_{0};  ///< the demand that the member knows
 
   mutable stepped::Mutex mutex_;  ///< protects the following members
   std::vector<std::unique_ptr<Account>> accounts_;
   std::vector<std::unique_ptr<Life>> lives_;  ///< by number, from 1
-  mutable std::map<Party, Queue> queues_;
-  Party last_party_ = 0;
-  std::uint64_t last_waiter_ = 0;
-  std::uint64_t served_ = 0;  ///< the count of the queue that was served last, before it was served
+  mutable PermitLine line_;
 };
 
 }  // namespace turnstile
