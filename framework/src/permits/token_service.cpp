@@ -3,21 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <condition_variable>
-#include <deque>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <random>
 #include <set>
 #include <shared_mutex>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "permits/permit_seat.hpp"
+#include "permits/token_shard.hpp"
 #include "support/deadline.hpp"
-#include "support/periodic_thread.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -26,101 +22,9 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-using Time = steady_clock::time_point;
 
-/// Tokens are divided into this number of tables. Each has its own lock, so that threads seldom wait for each other.
+/// Tokens are divided into this number of shards.
 constexpr std::size_t kShards = 16;
-/// How many taken-back tokens each table remembers.
-constexpr std::size_t kExpiredKept = 4'000;
-
-class Periodic final : public ExpiryStrategy {
- public:
-  explicit Periodic(const PeriodicExpiry& settings) : settings_(settings) {}
-  void start(Run run) override {
-    run_ = std::move(run);
-    thread_.start(PeriodicThread::after(settings_.every));
-  }
-  void stop() override { thread_.stop(); }
-
- private:
-  const PeriodicExpiry settings_;
-  Run run_;
-  PeriodicThread thread_{[this] {
-    run_(settings_.most_a_run, settings_.longest_run);
-    return PeriodicThread::after(settings_.every);
-  }};
-};
-
-/// The `lost` of a token with a hold_timeout. It is set when the hold time is over, and when the permit is lost. The
-/// permit's own stop_token cannot be used, because all permits that are lost together share it.
-class Loss {
- public:
-  /// Does not wait for running callbacks of `lost`: their thread may wait for the thread that releases the token.
-  struct LetGo {
-    void operator()(Loss* loss) const {
-      if (loss->stage_.exchange(Stage::let_go) != Stage::telling) delete loss;
-    }
-  };
-  using Ptr = std::unique_ptr<Loss, LetGo>;
-
-  static Ptr of(const std::stop_token& permit) { return Ptr(new Loss(permit)); }
-  /// Set it without a lock: it runs the callbacks of `lost`.
-  [[nodiscard]] const std::stop_source& source() const { return source_; }
-
- private:
-  enum class Stage : std::uint8_t {
-    waiting,
-    telling,  ///< the permit is lost; callbacks may run
-    told,
-    let_go,
-  };
-  struct Tell {
-    Loss* loss;
-    void operator()() const noexcept { loss->tell(); }
-  };
-
-  explicit Loss(const std::stop_token& permit) : permit_lost_(permit, Tell{this}) {}
-
-  void tell() {
-    Stage was = Stage::waiting;
-    if (!stage_.compare_exchange_strong(was, Stage::telling)) return;
-    source_.request_stop();
-    was = Stage::telling;
-    // A stop_callback may destroy itself. On any other thread its destructor waits for it.
-    if (!stage_.compare_exchange_strong(was, Stage::told)) delete this;
-  }
-
-  std::stop_source source_;
-  std::atomic<Stage> stage_{Stage::waiting};
-  const std::stop_callback<Tell> permit_lost_;  ///< last, because its constructor may call tell() at once
-};
-
-struct Held {
-  Permit permit;
-  const Limiter* limiter = nullptr;  ///< one of State::names, which is never erased
-  Time since{}, due{};
-  bool overdue = false;  ///< its hold_timeout has passed
-  Loss::Ptr loss{};      ///< only with a hold_timeout; otherwise the permit's own `lost` is used
-  [[nodiscard]] bool lost() const {
-    return permit.lost().stop_requested() || (loss && loss->source().stop_requested());
-  }
-};
-
-struct Shard {
-  mutable std::mutex mutex;
-  std::unordered_map<std::uint64_t, Held> held;
-  std::set<std::pair<Time, std::uint64_t>> due;  ///< only with a hold_timeout
-  std::unordered_set<std::uint64_t> expired;     ///< taken back
-  std::deque<std::uint64_t> expired_in_order;
-
-  void note_expired(std::uint64_t number) {
-    expired.insert(number);
-    expired_in_order.push_back(number);
-    if (expired_in_order.size() <= kExpiredKept) return;
-    expired.erase(expired_in_order.front());
-    expired_in_order.pop_front();
-  }
-};
 
 std::uint64_t random_id() {
   std::random_device random;
@@ -138,7 +42,7 @@ struct TokenService::State : std::enable_shared_from_this<State> {
   mutable std::shared_mutex names_mutex;
   std::map<std::string, std::shared_ptr<Limiter>, std::less<>> names;
 
-  std::array<Shard, kShards> shards;
+  std::array<TokenShard, kShards> shards;
   std::atomic<std::uint64_t> last_number{0};
 
   std::mutex seats_mutex;
@@ -148,7 +52,7 @@ struct TokenService::State : std::enable_shared_from_this<State> {
 
   std::atomic<std::uint64_t> granted{0}, refused{0}, timed_out{0}, held_too_long{0}, taken_back{0};
 
-  Shard& shard(std::uint64_t number) { return shards[number % kShards]; }
+  TokenShard& shard(std::uint64_t number) { return shards[number % kShards]; }
   std::shared_ptr<Limiter> find(std::string_view name) const {
     const std::shared_lock lock(names_mutex);
     const auto found = names.find(name);
@@ -163,13 +67,13 @@ struct TokenService::State : std::enable_shared_from_this<State> {
                                                milliseconds timeout, const std::stop_token& stop);
   /// The result for a token that is not held.
   template <class Answer>
-  Answer about_absent(const Shard& of, std::uint64_t number) const {
+  Answer about_absent(const TokenShard& of, std::uint64_t number) const {
     if (of.expired.contains(number)) return Answer::expired;
     return number > 0 && number <= last_number ? Answer::already : Answer::unknown;
   }
   Granted enter(Permit permit, const Limiter* limiter);
   std::size_t expire(std::size_t most, std::chrono::microseconds longest);
-  bool take_back(Held& held, Time now);
+  bool take_back(HeldToken& held, TokenTime now);
 };
 
 // --- requests --------------------------------------------------------------------------------------------------------
@@ -248,11 +152,12 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limit
 Granted TokenService::State::enter(Permit permit, const Limiter* limiter) {
   const std::uint64_t number = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
   Granted answer{.token = {id, number}, .lost = permit.lost()};
-  Held held{.permit = std::move(permit), .limiter = limiter, .since = steady_clock::now(), .due = {}, .overdue = false};
-  Shard& into = shard(number);
+  HeldToken held{
+      .permit = std::move(permit), .limiter = limiter, .since = steady_clock::now(), .due = {}, .overdue = false};
+  TokenShard& into = shard(number);
   if (settings.hold_timeout.count() > 0) {
     held.due = held.since + settings.hold_timeout;
-    held.loss = Loss::of(held.permit.lost());
+    held.loss = TokenLoss::of(held.permit.lost());
     answer.lost = held.loss->source().get_token();
   }
   const std::lock_guard lock(into.mutex);
@@ -290,11 +195,11 @@ Permit TokenService::acquire(std::string_view limiter, milliseconds timeout, std
 ReleaseAnswer TokenService::release(const TokenId& token) {
   State& s = *state_;
   if (token.service != s.id) return ReleaseAnswer::foreign;
-  Shard& shard = s.shard(token.number);
+  TokenShard& shard = s.shard(token.number);
   std::unique_lock lock(shard.mutex);
   const auto found = shard.held.find(token.number);
   if (found == shard.held.end()) return s.about_absent<ReleaseAnswer>(shard, token.number);
-  Held held = std::move(found->second);
+  HeldToken held = std::move(found->second);
   shard.held.erase(found);
   if (held.loss) shard.due.erase({held.due, token.number});
   lock.unlock();
@@ -306,11 +211,11 @@ ReleaseAnswer TokenService::release(const TokenId& token) {
 KeepAnswer TokenService::keep(const TokenId& token) {
   State& s = *state_;
   if (token.service != s.id) return KeepAnswer::foreign;
-  Shard& shard = s.shard(token.number);
+  TokenShard& shard = s.shard(token.number);
   const std::lock_guard lock(shard.mutex);
   const auto found = shard.held.find(token.number);
   if (found == shard.held.end()) return s.about_absent<KeepAnswer>(shard, token.number);
-  Held& held = found->second;
+  HeldToken& held = found->second;
   if (held.lost()) return KeepAnswer::lost;
   if (!held.loss) return KeepAnswer::kept;
   shard.due.erase({held.due, token.number});
@@ -321,7 +226,7 @@ KeepAnswer TokenService::keep(const TokenId& token) {
 }
 
 /// Whether to take the permit back now. If not, sets when to check again.
-bool TokenService::State::take_back(Held& held, Time now) {
+bool TokenService::State::take_back(HeldToken& held, TokenTime now) {
   if (held.overdue) return true;
   held.overdue = true;
   held.due = std::max(held.since, held.due - settings.hold_timeout) + settings.hold_timeout * settings.hard_bound;
@@ -330,15 +235,15 @@ bool TokenService::State::take_back(Held& held, Time now) {
 }
 
 std::size_t TokenService::State::expire(std::size_t most, std::chrono::microseconds longest) {
-  const Time began = steady_clock::now();
+  const TokenTime began = steady_clock::now();
   std::size_t handled = 0, left = 0;
-  for (Shard& shard : shards) {
+  for (TokenShard& shard : shards) {
     for (bool more = true; more;) {
-      Held taken;
+      HeldToken taken;
       std::stop_source cancel{std::nostopstate};
       {
         const std::lock_guard lock(shard.mutex);
-        const Time now = steady_clock::now();
+        const TokenTime now = steady_clock::now();
         const auto first = shard.due.begin();
         if (first == shard.due.end() || first->first > now) break;
         if (handled >= most || now - began > longest) {
@@ -348,7 +253,7 @@ std::size_t TokenService::State::expire(std::size_t most, std::chrono::microseco
         }
         ++handled;
         const std::uint64_t number = first->second;
-        Held& held = shard.held.at(number);
+        HeldToken& held = shard.held.at(number);
         shard.due.erase(first);
         if (take_back(held, now)) {
           taken = std::move(held);
@@ -370,10 +275,6 @@ std::size_t TokenService::State::expire(std::size_t most, std::chrono::microseco
 }
 
 // --- the rest --------------------------------------------------------------------------------------------------------
-
-std::unique_ptr<ExpiryStrategy> make_expiry(const PeriodicExpiry& settings) {
-  return std::make_unique<Periodic>(settings);
-}
 
 TokenService::TokenService(std::shared_ptr<Limiters> limiters, TokenServiceSettings settings,
                            std::unique_ptr<ExpiryStrategy> expiry)
@@ -409,8 +310,8 @@ void TokenService::limit(const std::string& limiter, std::int64_t limit) {
 
 std::vector<TokenView> TokenService::outstanding(std::size_t most) const {
   std::vector<TokenView> all;
-  const Time now = steady_clock::now();
-  for (const Shard& shard : state_->shards) {
+  const TokenTime now = steady_clock::now();
+  for (const TokenShard& shard : state_->shards) {
     const std::lock_guard lock(shard.mutex);
     for (const auto& [number, held] : shard.held) {
       all.push_back({.token = {state_->id, number},
@@ -436,33 +337,6 @@ TokenService::Counts TokenService::counts() const {
           .timed_out = state_->timed_out,
           .held_too_long = state_->held_too_long,
           .taken_back = state_->taken_back};
-}
-
-std::string to_text(const TokenId& id) {
-  std::array<char, 40> text{};
-  const auto end = std::to_chars(text.data(), text.data() + 16, id.service, 16).ptr;
-  *end = '-';
-  return {text.data(), std::to_chars(end + 1, text.data() + text.size(), id.number).ptr};
-}
-
-std::optional<TokenId> parse_token_id(std::string_view text) {
-  TokenId id;
-  const char* end = text.data() + text.size();
-  const auto service = std::from_chars(text.data(), end, id.service, 16);
-  if (service.ec != std::errc{} || service.ptr == end || *service.ptr != '-') return std::nullopt;
-  const auto number = std::from_chars(service.ptr + 1, end, id.number);
-  if (number.ec != std::errc{} || number.ptr != end) return std::nullopt;
-  return id;
-}
-
-std::string_view to_text(ReleaseAnswer answer) {
-  static constexpr std::array<std::string_view, 6> kTexts{"released", "too late", "already",
-                                                          "expired",  "foreign",  "unknown"};
-  return kTexts.at(static_cast<std::size_t>(answer));
-}
-std::string_view to_text(KeepAnswer answer) {
-  static constexpr std::array<std::string_view, 6> kTexts{"kept", "lost", "already", "expired", "foreign", "unknown"};
-  return kTexts.at(static_cast<std::size_t>(answer));
 }
 
 }  // namespace turnstile
