@@ -7,7 +7,6 @@
 //    └────────── events ─────────┘◀──── demand ─────┘
 
 #include <condition_variable>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +14,10 @@
 #include <string>
 #include <thread>
 
+#include "permits/domain_environment.hpp"
+#include "permits/domain_reports.hpp"
+#include "permits/domain_snapshots.hpp"
+#include "permits/limit_changes.hpp"
 #include "permits/permit_pool.hpp"
 #include "support/run_log.hpp"
 #include "support/wake_up.hpp"
@@ -22,14 +25,6 @@
 #include "turnstile/tokens.hpp"
 
 namespace turnstile {
-
-/// The environment of a member. The simulator has another one.
-struct DomainEnvironment {
-  std::function<tokens::Micros()> clock;      ///< steady
-  std::function<tokens::MemberId()> next_id;  ///< returns a new id for each call
-  std::uint32_t knows = tokens::kNewestVersion;
-  static DomainEnvironment of_this_process();
-};
 
 /// Lives until its thread has ended. Thread-safe.
 class DomainMember final : public std::enable_shared_from_this<DomainMember> {
@@ -72,14 +67,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
     std::shared_ptr<PermitPool> pool;
     std::weak_ptr<int> users;     ///< kept by every limiter of this name, and through it by its permits
     bool outlives_fence = false;  ///< one of its users outlives a fence
-    std::int64_t told_limit = 0;  ///< the limit in effect that was logged last
-    bool told_refused = false;
-  };
-  struct Change {
-    std::string limiter;
-    std::optional<std::int64_t> limit;
-    tokens::Event event{};
-    bool sent = false, done = false, not_allowed = false, over = false;
+    ReportedLimiter reported;
   };
   /// The thread's copy of a pool's data.
   struct Pool {
@@ -89,7 +77,6 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
     bool admits = false;                         ///< whether parties that outlive a fence get permits
   };
 
-  [[nodiscard]] tokens::State newest_state();
   void begin_anew(tokens::Micros now);
   void drop_unused(tokens::Micros now);
   void run();
@@ -99,18 +86,13 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   void take(const TokenLog::Record& record, tokens::Micros now);
   std::vector<tokens::Order> pump(tokens::Micros now);
   void carry_out(std::vector<tokens::Order> orders);
-  void send_changes();
-  void keep_snapshot();
-  void tell_of_coordination(tokens::Micros now);
-  void tell_of_limits();
+  void report(tokens::Micros now, bool state_changed);
   [[nodiscard]] tokens::Count set_aside() const;
   [[nodiscard]] tokens::Count reserve_of(const std::string& limiter) const;
   [[nodiscard]] tokens::Partition partition_of(const std::string& group, const std::string& store,
                                                const TopicPartition& at) const;
   void refuse_one_too_many(const std::string& name) const;
-  [[nodiscard]] std::string too_many_limiters(const std::string& name, std::size_t most) const;
   [[nodiscard]] tokens::Micros now() const { return environment_.clock(); }
-  [[nodiscard]] std::ptrdiff_t older_members() const;
   void halt(Code code, const std::string& why);
   /// The commands that an operator must repeat for a new topic. Empty: none.
   [[nodiscard]] std::string settings_at_stake() const;
@@ -121,28 +103,24 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   std::unique_ptr<TokenLog> log_;  ///< used by the thread only, except wake()
   /// Wakes the thread. Pools of permits that are still in use keep it after the end of the domain.
   const std::shared_ptr<WakeUp<DomainMember>> wake_up_ = std::make_shared<WakeUp<DomainMember>>();
+  DomainSnapshots snapshots_;
 
   mutable std::mutex mutex_;  ///< protects the following members
   std::condition_variable changed_;
+  DomainReports reports_;
   tokens::State state_;
   tokens::Member member_;
   std::map<std::string, Named> limiters_;
   bool limiters_changed_ = false;
   std::map<std::pair<std::string, TopicPartition>, tokens::Partition> claimed_;  ///< by group
-  std::deque<std::shared_ptr<Change>> changes_;
+  LimitChanges changes_;
   tokens::Micros last_step_ = 0;
-  tokens::Position saved_ = tokens::kNowhere, trimmed_ = tokens::kNowhere;
   tokens::Micros write_again_at_ = 0, write_delay_ = 0;
-  std::string told_failure_;
-  std::uint64_t told_expired_ = 0;
-  std::uint64_t told_of_reserve_ = 0;
   std::string behind_;  ///< why it must begin anew from a snapshot; empty: no need
   tokens::Micros begin_anew_at_ = 0;
-  std::string told_behind_;
   tokens::Micros reserve_deadline_ = 0;  ///< as deadline_
-  bool was_open_ = false;
-  tokens::Micros deadline_ = 0;  ///< the last deadline of this member; 0 after it was acted on
-  bool obeyed_ = true;           ///< the records that were read have reached the pools
+  tokens::Micros deadline_ = 0;          ///< the last deadline of this member; 0 after it was acted on
+  bool obeyed_ = true;                   ///< the records that were read have reached the pools
   bool stopping_ = false;
   std::vector<Pool> pools_;  ///< the thread's copy of limiters_
   std::thread thread_;

@@ -1,0 +1,24 @@
+#pragma once
+// What a member of a token domain needs from its process: a clock, ids, and its settings.
+
+#include <functional>
+
+#include "tokens/member_settings.hpp"
+#include "tokens/state.hpp"
+#include "turnstile/tokens.hpp"
+
+namespace turnstile {
+
+/// The environment of a member. The simulator has another one.
+struct DomainEnvironment {
+  std::function<tokens::Micros()> clock;      ///< steady
+  std::function<tokens::MemberId()> next_id;  ///< returns a new id for each call
+  std::uint32_t knows = tokens::kNewestVersion;
+  static DomainEnvironment of_this_process();
+};
+
+tokens::MemberId random_id();
+
+tokens::MemberSettings member_settings(const TokenSettings& settings, const DomainEnvironment& environment);
+
+}  // namespace turnstile

@@ -1,0 +1,88 @@
+#include "permits/domain_snapshots.hpp"
+
+#include <algorithm>
+
+#include "tokens/snapshot.hpp"
+
+namespace turnstile {
+
+namespace {
+
+/// How many members store snapshots. They are the oldest ones; the second covers an outage of the first.
+constexpr std::ptrdiff_t kSnapshotWriters = 2;
+/// The search ends after this number of snapshots from before the log's beginning. A member that reads late writes old
+/// snapshots one after another while it catches up. They come after the snapshot for which the log was trimmed.
+constexpr int kOldSnapshots = 64;
+
+/// How many members joined before this one. 0 if it has not joined.
+std::ptrdiff_t older_members(const tokens::State& state, tokens::MemberId id) {
+  const auto self = state.members.find(id);
+  if (self == state.members.end()) return 0;
+  return std::count_if(state.members.begin(), state.members.end(),
+                       [&](const auto& m) { return m.second.joined_at < self->second.joined_at; });
+}
+
+}  // namespace
+
+std::string commands_of_operators(const tokens::State& state) {
+  std::string commands;
+  for (const auto& [limiter, entry] : state.limiters) {
+    if (!entry.set) continue;
+    commands += (commands.empty() ? "turnstile limits set " : "; turnstile limits set ") + limiter + " " +
+                std::to_string(*entry.set);
+  }
+  return commands;
+}
+
+/// It asks for the log's beginning first: a snapshot is stored before the records that it covers are deleted.
+tokens::State DomainSnapshots::newest() {
+  const std::int64_t begin = log_.begin();
+  int found = 0, too_old = 0;
+  for (auto kept = log_.snapshot(); kept && too_old < kOldSnapshots; kept = log_.snapshot(kept->number)) {
+    ++found;
+    auto state = tokens::restore(kept->bytes);
+    if (!state) {
+      run_log_.warn(Code::token_log_unreadable, "a snapshot of the token log, " + log_.name() + ", cannot be read (" +
+                                                    std::to_string(kept->bytes.size()) +
+                                                    " bytes); trying the one before it");
+      continue;
+    }
+    if (state->last + 1 < begin) {
+      ++too_old;
+      continue;
+    }
+    const std::int64_t end = log_.end();
+    if (state->last >= end) {  // a snapshot of an earlier topic of this name
+      const std::string commands = commands_of_operators(*state);
+      run_log_.warn(
+          Code::token_log_recreated,
+          "a snapshot of the token log was made at position " + std::to_string(state->last) + ", but " + log_.name() +
+              " ends at " + std::to_string(end) + ": the topic was recreated since, and the snapshot is ignored" +
+              (commands.empty()
+                   ? std::string()
+                   : ". The limits that operators had set in it are not in effect; to set them again: " + commands));
+      continue;
+    }
+    return std::move(*state);
+  }
+  if (begin == 0) return {};
+  throw TokenLogBroken(log_.name() + " begins at position " + std::to_string(begin) +
+                       ", and there is no snapshot that reaches so far (" + std::to_string(found) +
+                       " were found): the holders of permits cannot be known. Stop all members of the domain, delete "
+                       "the topic and its snapshots, and start them again");
+}
+
+void DomainSnapshots::keep(const tokens::State& state, const tokens::Member& member) {
+  if (!state.members.contains(member.id())) return;
+  if (state.last >= every_ && state.last / every_ > std::max<std::int64_t>(saved_, 0) / every_) {
+    if (older_members(state, member.id()) < kSnapshotWriters) log_.save(state.last, tokens::save(state));
+    saved_ = state.last;
+  }
+  // Below both: a state that two members agree on, and a stored snapshot.
+  const std::int64_t below = std::min(member.agreed(), log_.saved());
+  if (below <= trimmed_) return;
+  trimmed_ = below;
+  log_.trim(below + 1);
+}
+
+}  // namespace turnstile

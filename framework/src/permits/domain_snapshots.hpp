@@ -1,0 +1,36 @@
+#pragma once
+// The snapshots of a token log: where a member begins, and up to where the log is cut off.
+
+#include <cstdint>
+#include <string>
+
+#include "support/run_log.hpp"
+#include "tokens/member.hpp"
+#include "turnstile/tokens.hpp"
+
+namespace turnstile {
+
+class DomainSnapshots {
+ public:
+  /// A snapshot is stored each time the log has passed a multiple of `every`.
+  DomainSnapshots(TokenLog& log, const RunLog& run_log, std::int64_t every)
+      : log_(log), run_log_(run_log), every_(every) {}
+
+  /// The newest readable snapshot from which the log continues, or the empty state. Throws TokenLogBroken if there is
+  /// no such snapshot, and the log does not begin at 0.
+  tokens::State newest();
+  /// Stores a snapshot and trims the log, if it is time.
+  void keep(const tokens::State& state, const tokens::Member& member);
+
+ private:
+  TokenLog& log_;
+  const RunLog& run_log_;
+  const std::int64_t every_;
+  tokens::Position saved_ = tokens::kNowhere, trimmed_ = tokens::kNowhere;
+};
+
+/// "turnstile limits set psp 0; turnstile limits set mail 5": the commands for the limits that operators have set.
+/// Empty: none.
+std::string commands_of_operators(const tokens::State& state);
+
+}  // namespace turnstile

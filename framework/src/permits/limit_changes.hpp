@@ -1,0 +1,40 @@
+#pragma once
+// The limits that callers set for all members of a domain, until the log has accepted them.
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tokens/apply.hpp"
+#include "turnstile/tokens.hpp"
+
+namespace turnstile {
+
+struct LimitChange {
+  std::string limiter;
+  std::optional<std::int64_t> limit;
+  tokens::Event event{};
+  bool sent = false;
+  bool done = false, not_allowed = false;
+  bool over = false;  ///< accepted, or it never will be
+};
+
+/// Not thread-safe.
+class LimitChanges {
+ public:
+  void add(std::shared_ptr<LimitChange> change) { changes_.push_back(std::move(change)); }
+  void remove(const std::shared_ptr<LimitChange>& change) { std::erase(changes_, change); }
+  /// Appends each change that waits. `seen`: the last position that was read.
+  void send(TokenLog& log, tokens::Position seen);
+  /// What was sent may not have been written: it is sent again.
+  void repeat();
+  /// Call it after each record was applied.
+  void read(const tokens::Event& event, const tokens::Effects& effects, const tokens::State& state);
+
+ private:
+  std::deque<std::shared_ptr<LimitChange>> changes_;
+};
+
+}  // namespace turnstile
