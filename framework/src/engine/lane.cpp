@@ -1,7 +1,6 @@
 #include "engine/lane.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <string_view>
 
@@ -105,8 +104,7 @@ void Lane::hand_out_by_key(std::size_t most, std::vector<Work>& out) {
       stream.waiting.pop_front();
       ++stream.running;
       --most;
-    } while (most > 0 && !stream.waiting.empty() && may_join(stream.waiting.front(), out) &&
-             std::all_of(std::begin(ready_keys_), std::end(ready_keys_), [](const auto& q) { return q.empty(); }));
+    } while (most > 0 && !stream.waiting.empty() && may_join(stream.waiting.front(), out) && ready_keys_.empty());
   }
   std::sort(out.begin() + static_cast<std::ptrdiff_t>(from), out.end(),
             [](const Work& a, const Work& b) { return a.seq < b.seq; });
@@ -143,7 +141,7 @@ void Lane::release_due(SteadyTime now) {
 bool Lane::ready(SteadyTime now) const {
   const bool due = !delayed_.empty() && delayed_.begin()->first <= now;
   if (order_ == Order::key) {
-    return due || std::any_of(std::begin(ready_keys_), std::end(ready_keys_), [](const auto& q) { return !q.empty(); });
+    return due || !ready_keys_.empty();
   }
   const bool waiting = !returned_.empty() || cursor_ < tracker_.end();
   if (order_ == Order::none) return due || waiting;
@@ -236,22 +234,15 @@ int Lane::attempt_of_oldest() const {
 void Lane::queue_key(KeyHash key, Stream& stream) {
   if (stream.queued || stream.blocked || stream.running > 0 || stream.waiting.empty()) return;
   stream.queued = true;
-  const auto length = static_cast<std::size_t>(std::bit_width(stream.waiting.size())) - 1;
-  ready_keys_[std::min(length, kClasses - 1)].push_back(key);
+  ready_keys_.add(key, stream.waiting.size());
 }
 
 std::optional<Lane::KeyHash> Lane::next_key() {
-  const bool shortest_first = ++turn_ % 8 == 0;
-  for (std::size_t i = 0; i < kClasses; ++i) {
-    auto& queue = ready_keys_[shortest_first ? i : kClasses - 1 - i];
-    if (queue.empty()) continue;
-    const KeyHash key = queue.front();
-    queue.pop_front();
-    const auto it = streams_.find(key);
+  while (const auto key = ready_keys_.take()) {
+    const auto it = streams_.find(*key);
     it->second.queued = false;
     if (!it->second.waiting.empty()) return key;
     if (it->second.running == 0) streams_.erase(it);
-    return next_key();
   }
   return std::nullopt;
 }

@@ -10,7 +10,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -21,6 +20,7 @@
 
 #include "delivery/work.hpp"
 #include "engine/offset_tracker.hpp"
+#include "engine/ready_keys.hpp"
 #include "turnstile/message.hpp"
 #include "turnstile/ports/broker.hpp"
 
@@ -93,7 +93,7 @@ class Lane {
   }
 
  private:
-  using KeyHash = std::uint64_t;
+  using KeyHash = ReadyKeys::KeyHash;
   struct Entry {
     const Message* message = nullptr;
     int attempt = 1;
@@ -132,11 +132,7 @@ class Lane {
   std::set<Seq> returned_;                  ///< put back, due again, or set aside and not handed out (partition, none)
   std::multimap<SteadyTime, Seq> delayed_;  ///< wait for their retry
   std::map<KeyHash, Stream> streams_;
-  /// Keys that may start, by the length of their backlog (log2). A long backlog bounds the time of the whole partition,
-  /// so it goes first. Every eighth turn takes the shortest, so that no key starves.
-  static constexpr std::size_t kClasses = 20;
-  std::deque<KeyHash> ready_keys_[kClasses];
-  unsigned turn_ = 0;
+  ReadyKeys ready_keys_;
   Seq keyless_ = 0;
   struct Held {
     std::unique_ptr<Block> block;

@@ -294,7 +294,7 @@ Settled PollLoop::handle(const Message& message) {
       throw BrokerError(Code::dead_letter_refused,
                         where(message) + ": the message is dead and its dead letter was refused: " + result.why);
     }
-    State::Stop::sleep(verdict.delay, stop);  // outside the transaction and without a permit
+    StopFlag::sleep(verdict.delay, stop);  // outside the transaction and without a permit
   }
 }
 

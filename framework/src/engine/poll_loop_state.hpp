@@ -2,9 +2,6 @@
 // The state of a PollLoop. poll_loop.cpp handles messages. poll_loop_claims.cpp claims partitions and decides where
 // they are read from.
 
-#include <atomic>
-#include <condition_variable>
-#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -12,52 +9,18 @@
 #include <optional>
 #include <shared_mutex>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "engine/log_watch.hpp"
 #include "engine/setup.hpp"
+#include "engine/stop_flag.hpp"
 #include "inbox/purger.hpp"
-#include "support/periodic_thread.hpp"
 #include "turnstile/poll_loop.hpp"
 
 namespace turnstile {
 
 struct PollLoop::State {
-  /// A signal handler may call stop(), and must not wake a thread. So a thread of this class checks the flag.
-  class Stop {
-   public:
-    void request() noexcept { requested_.store(true, std::memory_order_release); }
-    [[nodiscard]] bool is_requested() const noexcept { return requested_.load(std::memory_order_acquire); }
-    /// Call it once, before token() is used. The thread also calls `look` each time.
-    void start_looking(std::function<void()> look) {
-      look_ = std::move(look);
-      thread_.start();
-    }
-    [[nodiscard]] std::stop_token token() const noexcept { return source_.get_token(); }
-    /// Returns early once `stop` is set.
-    static void sleep(std::chrono::milliseconds time, const std::stop_token& stop) {
-      std::mutex mutex;
-      std::condition_variable_any wake;
-      std::unique_lock lock(mutex);
-      wake.wait_for(lock, stop, time, [] { return false; });
-    }
-
-   private:
-    /// How soon waits and handlers notice stop(), and how soon a handler notices the end of its handler_timeout.
-    static constexpr std::chrono::milliseconds kLook{50};
-    static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
-    std::atomic<bool> requested_{false};
-    std::stop_source source_;
-    std::function<void()> look_;
-    PeriodicThread thread_{[this] {
-      if (is_requested()) source_.request_stop();
-      look_();
-      return PeriodicThread::after(kLook);
-    }};
-  };
-
   ConsumerSpec spec;
   std::once_flag built;
   std::shared_ptr<const RunLog> run_log;
@@ -72,7 +35,7 @@ struct PollLoop::State {
   };
   std::mutex watching;         // protects `running`
   std::list<Running> running;  // running handlers, for their handler_timeout
-  Stop stop;                   // its thread checks `running`
+  StopFlag stop;               // its thread checks `running`
   std::mutex mutex;            // protects the following members
   std::map<TopicPartition, OwnedPartition> places;
   /// Of a claimed partition: what was settled under its fence.
