@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,7 +63,20 @@ class Engine final : private AssignmentListener {
   void tell_of_waiting();
   void count_partitions(std::size_t now);
   void describe(Health& health) const;
+  // How partitions are claimed (engine_claims.cpp).
+  LanePtr open_claiming(TopicState& topic, OwnedPartition place, std::optional<LaneState::Before> before = {});
+  void open_unfenced(const std::vector<LanePtr>& lanes);
+  std::vector<TopicPartitionOffset> claim(const std::vector<LanePtr>& lanes);
+  void tell_assigned(const LaneState& lane, Epoch epoch) const;
+  enum class LateClaim : std::uint8_t {
+    released,            ///< the lane is no longer ours
+    first,               ///< of a lane that was never claimed
+    again,               ///< of a fenced lane
+    of_another_history,  ///< of a fenced lane, and the database has another history or a lower watermark
+  };
+  LateClaim look_at(LaneState& lane, const PartitionClaim& claim) const;
   void take_late_claims();
+  void take_late_claim(LanePtr lane, const PartitionClaim& claim);
   LanePtr begin_anew(const LanePtr& lane);
   void expect_same_handler(const LaneState& lane);
   // For logs that differ from the log that was read (engine_logs.cpp).

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <random>
-#include <set>
 #include <thread>
 
 #include "support/failpoint.hpp"
@@ -22,24 +21,10 @@ constexpr double kPlainNs = 1.5e6;
 constexpr std::size_t kFirstUnit = 8;
 /// A transaction that takes less than this for each message is short: it uses processors and does not wait.
 constexpr double kShortNs = 5e6;
-/// How many messages of a partition are taken when nothing is known of their size.
-constexpr std::size_t kFirstTake = 16;
-/// After this time without a result, an offset is passed to Kafka again.
-constexpr std::chrono::seconds kCommitForgotten{30};
 /// This few messages are not worth a transaction of their own while the processors are busy with others.
 constexpr std::size_t kFewMessages = 16;
 
 }  // namespace
-
-LaneState::Before what_was_settled(const LaneState& lane) {
-  LaneState::Before before;
-  before.settled.below = lane.lane.taken_up_to().value_or(lane.start.value_or(0));
-  before.settled.except = lane.lane.open_offsets();
-  if (lane.place.in_doubt) before.settled.add(*lane.place.in_doubt);  // it was reading again itself
-  if (lane.before) before.first = lane.before->first;
-  else if (!lane.start) before.first = lane.lane.first();
-  return before;
-}
 
 Scheduler::Scheduler(Window window, std::shared_ptr<const RunLog> run_log, std::function<void()> room_again)
     : window_(window),
@@ -69,8 +54,8 @@ std::vector<std::pair<LanePtr, RunState*>> Scheduler::running() {
 
 // --- workers ---------------------------------------------------------------------------------------------------------
 
-bool Scheduler::next(Unit& unit, WorkerSlot& slot) {
-  unit = Unit{};
+bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
+  unit = LaneUnit{};
   std::vector<TopicState*> starved;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
@@ -137,7 +122,7 @@ std::vector<Permit> Scheduler::unusable_permits(bool picked) {
   return all;
 }
 
-bool Scheduler::pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
+bool Scheduler::pick(LaneUnit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
   crowded_until_ = SteadyTime::max();
   if (broken_) return false;
   if (runs_alone_) return false;
@@ -154,7 +139,7 @@ bool Scheduler::pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starv
   return false;
 }
 
-bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
+bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
   TopicState& topic = lane->topic;
   if (topic.delivered.empty() && topic.asked > waiting_) return breaker_.is_closed() && pick_look_up(lane, unit);
   if (!lane->lane.ready(now) || is_crowded(*lane, now)) return false;
@@ -186,7 +171,7 @@ bool Scheduler::pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::
   return true;
 }
 
-bool Scheduler::find_permit(TopicState& topic, Unit& unit, std::vector<TopicState*>& starved) {
+bool Scheduler::find_permit(TopicState& topic, LaneUnit& unit, std::vector<TopicState*>& starved) {
   if (!topic.delivered.empty()) {
     unit.permit = std::move(topic.delivered.back());
     topic.delivered.pop_back();
@@ -232,7 +217,7 @@ bool Scheduler::is_crowded(const LaneState& lane, SteadyTime now) {
   return true;
 }
 
-bool Scheduler::pick_look_up(const LanePtr& lane, Unit& unit) {
+bool Scheduler::pick_look_up(const LanePtr& lane, LaneUnit& unit) {
   if (!lane->topic.runner.can_look_up()) return false;
   unit.works = lane->lane.lend_waiting(lane->looked_up, lane->topic.runner.plan().batch);
   if (unit.works.empty()) return false;
@@ -263,7 +248,7 @@ SteadyTime Scheduler::next_event() const {
   return until;
 }
 
-void Scheduler::finish(Unit& unit, UnitResult result, WorkerSlot& slot) {
+void Scheduler::finish(LaneUnit& unit, UnitResult result, WorkerSlot& slot) {
   TURNSTILE_FAILPOINT("before-release");
   unit.permit.give_back();
   const SteadyTime now = steady_clock::now();
@@ -294,7 +279,13 @@ void Scheduler::finish(Unit& unit, UnitResult result, WorkerSlot& slot) {
   unit.lane.reset();
 }
 
-void Scheduler::apply(Unit& unit, UnitResult& result, SteadyTime now) {
+/// At least a quarter of the window: each take costs a lock, so taking records one by one would be expensive.
+bool Scheduler::has_room(const Lane& lane) const noexcept {
+  return lane.unsettled() + std::max<std::size_t>(window_.messages / 4, 1) <= window_.messages &&
+         lane.bytes() <= window_.bytes - window_.bytes / 4;
+}
+
+void Scheduler::apply(LaneUnit& unit, UnitResult& result, SteadyTime now) {
   LaneState& lane = *unit.lane;
   if (unit.unclaimed) lane.topic.unclaimed += result.counts.unclaimed;
   else note_store(result, now, lane.topic);
@@ -358,170 +349,6 @@ void Scheduler::note_store(const UnitResult& result, SteadyTime now, const Topic
   } else if (breaker_.answered()) {
     store_changed(true, {});
   }
-}
-
-void Scheduler::store_changed(bool available, const std::string& why) {
-  store_trouble_ = available ? std::string() : why;
-  if (available) run_log_->info("PostgreSQL answers again, and handlers start again");
-  else
-    run_log_->error(
-        Code::store_unavailable,
-        "PostgreSQL cannot be used. Handlers that need it start again once it answers; polling continues: " + why);
-  std::set<TopicState*> open;
-  for (const auto& lane : lanes_) {
-    if (lane->topic.fails_open()) open.insert(&lane->topic);
-  }
-  for (TopicState* topic : open) {
-    const std::string& name = topic->runner.plan().topic;
-    if (!available) {
-      run_log_->warn(Code::fail_open, "topic " + name +
-                                          ": its handlers keep running without claims, because store_down is run. "
-                                          "Duplicates delivered during the outage take effect twice");
-    } else if (const auto count = std::exchange(topic->unclaimed, 0); count > 0) {
-      run_log_->warn(Code::fail_open,
-                     "topic " + name + ": " + std::to_string(count) +
-                         " messages ran without a claim during the outage: those that were or will be delivered again "
-                         "take effect again");
-    }
-  }
-  for (const auto& lane : lanes_) {
-    lane->topic.runner.services().observers.tell(&Observer::on_store, available);
-    break;
-  }
-  work_.notify_all();
-}
-
-void Scheduler::store_answered() {
-  const std::lock_guard lock(mutex_);
-  if (breaker_.answered()) store_changed(true, {});
-}
-
-void Scheduler::store_failed(const std::string& why) {
-  const std::lock_guard lock(mutex_);
-  if (breaker_.failed(steady_clock::now(), 0)) store_changed(false, why);
-}
-
-bool Scheduler::store_available() const {
-  const std::lock_guard lock(mutex_);
-  return breaker_.is_closed();
-}
-
-// --- polling thread --------------------------------------------------------------------------------------------------
-
-void Scheduler::open(LanePtr lane) {
-  const std::lock_guard lock(mutex_);
-  lane->moved_at = steady_clock::now();
-  lanes_.push_back(std::move(lane));
-}
-
-std::vector<LanePtr> Scheduler::lanes() const {
-  const std::lock_guard lock(mutex_);
-  return lanes_;
-}
-
-std::size_t Scheduler::room(LaneState& lane) {
-  const std::lock_guard lock(mutex_);
-  if (lane.phase != LaneState::Phase::open) return 0;
-  if (!has_room(lane.lane)) {
-    lane.wants_feed = true;
-    return 0;
-  }
-  const std::size_t count = window_.messages - lane.lane.unsettled();
-  const std::size_t mean = lane.lane.mean_bytes();
-  if (mean == 0) return std::min(count, kFirstTake);
-  return std::clamp<std::size_t>((window_.bytes - lane.lane.bytes()) / mean, 1, count);
-}
-
-/// At least a quarter of the window: each take costs a lock, so taking records one by one would be expensive.
-bool Scheduler::has_room(const Lane& lane) const noexcept {
-  return lane.unsettled() + std::max<std::size_t>(window_.messages / 4, 1) <= window_.messages &&
-         lane.bytes() <= window_.bytes - window_.bytes / 4;
-}
-
-void Scheduler::pass(LaneState& lane, Offset offset) {
-  const std::lock_guard lock(mutex_);
-  lane.lane.pass(offset);
-}
-
-void Scheduler::feed(LaneState& lane, std::unique_ptr<Block> block) {
-  std::vector<std::unique_ptr<Block>> spent;
-  const std::lock_guard lock(mutex_);
-  if (lane.lane.unsettled() == 0) lane.moved_at = steady_clock::now();
-  lane.lane.add(std::move(block));
-  spent = lane.lane.take_spent();
-  if (waiting_ > 0) work_.notify_one();
-}
-
-std::vector<TopicPartitionOffset> Scheduler::positions_to_commit() {
-  const std::lock_guard lock(mutex_);
-  const SteadyTime now = steady_clock::now();
-  std::vector<TopicPartitionOffset> moved;
-  for (const auto& lane : lanes_) {
-    if (lane->replaced) continue;
-    // Also if no message has come yet: the last owner may have died between the commits of its database and of Kafka.
-    const auto position = lane->lane.position() ? lane->lane.position() : lane->start;
-    if (!position || position == lane->committed) continue;
-    // Kafka's offset tells the next owner which messages were settled. That owner starts at the database's watermark in
-    // any case.
-    if (lane->place.in_doubt && *position < lane->place.in_doubt->below) continue;
-    if (position == lane->committing && now - lane->committing_since < kCommitForgotten) continue;
-    lane->committing = position;
-    lane->committing_since = now;
-    moved.push_back({lane->place.at, *position});
-  }
-  return moved;
-}
-
-void Scheduler::commit_ended(const TopicPartitionOffset& position, bool committed) {
-  const std::lock_guard lock(mutex_);
-  for (const auto& lane : lanes_) {
-    if (lane->place.at != position.at) continue;
-    if (committed) lane->committed = position.offset;
-    if (lane->committing == position.offset) lane->committing.reset();
-  }
-}
-
-bool Scheduler::drain(std::span<const LanePtr> lanes, SteadyTime deadline, const std::function<bool()>& give_up) {
-  std::unique_lock lock(mutex_);
-  for (const auto& lane : lanes) lane->phase = LaneState::Phase::draining;
-  want_no_quiet(lanes);
-  const auto idle = [&] {
-    return std::all_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane->lane.running() == 0; });
-  };
-  while (!idle()) {
-    const auto now = steady_clock::now();
-    if (now >= deadline || give_up()) return false;
-    idle_.wait_until(lock, std::min(deadline, now + std::chrono::milliseconds(50)));
-  }
-  return true;
-}
-
-void Scheduler::cancel(std::span<const LanePtr> lanes) {
-  const std::lock_guard lock(mutex_);
-  for (WorkerSlot& slot : slots_) {
-    if (slot.lane && std::find(lanes.begin(), lanes.end(), slot.lane) != lanes.end()) slot.watch.cancel();
-  }
-}
-
-void Scheduler::close(std::span<const LanePtr> lanes) {
-  const std::lock_guard lock(mutex_);
-  for (const auto& lane : lanes) {
-    lane->phase = LaneState::Phase::gone;
-    lane->wants_feed = false;
-    std::erase(lanes_, lane);
-  }
-  want_no_quiet(lanes);
-}
-
-void Scheduler::admit(LaneState& lane, const OwnedPartition& place) {
-  const std::lock_guard lock(mutex_);
-  if (lane.phase != LaneState::Phase::claiming && lane.phase != LaneState::Phase::fenced) return;
-  lane.place = place;
-  lane.lane.single_out(place.suspicion ? place.suspicion->suspects : std::map<Offset, int>{});
-  lane.phase = LaneState::Phase::open;
-  lane.moved_at = steady_clock::now();
-  lane.stalled_for = {};
-  work_.notify_all();
 }
 
 void Scheduler::stop() {

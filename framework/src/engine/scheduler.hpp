@@ -18,95 +18,12 @@
 #include <string>
 #include <vector>
 
-#include "delivery/owned_partition.hpp"
-#include "delivery/run_state.hpp"
-#include "delivery/topic_runner.hpp"
-#include "engine/lane.hpp"
+#include "engine/lane_state.hpp"
 #include "engine/store_breaker.hpp"
+#include "engine/worker.hpp"
 #include "support/wake_up.hpp"
-#include "turnstile/ports/limiter.hpp"
 
 namespace turnstile {
-
-/// A topic in this process.
-struct TopicState {
-  TopicState(TopicPlan plan, Pipeline pipeline, HandlerId handler, TopicRunner::Services services,
-             std::shared_ptr<Limiter> limit)
-      : runner(std::move(plan), std::move(pipeline), handler, std::move(services)), limiter(std::move(limit)) {}
-
-  TopicRunner runner;
-  std::shared_ptr<Limiter> limiter;  ///< null: only the number of workers limits the topic
-  // The scheduler's lock protects:
-  std::size_t asked = 0;          ///< permits that were requested and not delivered yet
-  std::vector<Permit> delivered;  ///< and not used yet
-  double mean_ns = 0;             ///< moving average of a message's time in a worker; 0: not known yet
-  std::int64_t unclaimed = 0;     ///< messages that ran unclaimed since the outage began
-  [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode != Mode::at_least_once; }
-  [[nodiscard]] bool fails_open() const noexcept { return runner.plan().store_down == StoreDownPolicy::run; }
-};
-
-/// An assignment of a partition. It outlives the assignment while a worker still has some of its messages.
-struct LaneState {
-  LaneState(TopicState& t, OwnedPartition p) : topic(t), place(std::move(p)), lane(t.runner.plan().order) {}
-
-  enum class Phase : std::uint8_t {
-    claiming,  ///< the store does not know this process as the owner yet: nothing is taken, nothing runs
-    open,
-    draining,  ///< nothing new starts
-    fenced,    ///< the store knows a newer owner
-    gone,
-  };
-  TopicState& topic;
-  OwnedPartition place;  ///< changes only while nothing of the lane runs
-  Lane lane;
-  Phase phase = Phase::open;
-  bool wants_feed = false;           ///< the polling thread left records in Kafka because there was no room
-  std::optional<Offset> read_up_to;  ///< used by the polling thread: the end that it last passed to the lane
-  Seq looked_up = 0;                 ///< messages before it were looked up in the inbox
-  /// The largest number of messages in a unit. It is small after a unit was rolled back because a message failed.
-  std::size_t unit_most = SIZE_MAX;
-  /// Where reading began. All below it is settled, so this offset may be committed.
-  std::optional<Offset> start;
-  std::optional<Offset> committed;   ///< the group's offset that Kafka has accepted
-  std::optional<Offset> committing;  ///< the offset that is being committed
-  SteadyTime committing_since{};
-  bool replaced = false;          ///< Kafka has another log under this name: its positions have no meaning any more
-  std::optional<Offset> flushed;  ///< the store's last known watermark
-  bool went_back = false;         ///< fenced: the store has a lower watermark than `flushed`
-  /// The previous lane of the same assignment, whose fence belonged to another history of the store.
-  struct Before {
-    SettledOffsets settled;
-    std::optional<Offset> first;  ///< where the group began to read the partition, if that lane did so
-  };
-  std::optional<Before> before;
-  std::optional<Offset> last_position;  ///< for the watchdog, with `moved_at`
-  SteadyTime moved_at{};
-  std::chrono::milliseconds stalled_for{};             ///< how long the stall had lasted at the last report
-  SteadyTime claim_at{};                               ///< claiming, fenced: when to try (again)
-  std::string unclaimed_why = "it was not tried yet";  ///< claiming, fenced
-};
-using LanePtr = std::shared_ptr<LaneState>;
-
-/// The data for a lane that replaces this one. Only inside Scheduler::locked().
-LaneState::Before what_was_settled(const LaneState& lane);
-
-/// The work of a worker.
-struct Unit {
-  LanePtr lane;
-  std::vector<Work> works;
-  Permit permit;
-  bool look_up = false;    ///< no permit: only checks whether the messages are settled already
-  bool unclaimed = false;  ///< PostgreSQL is unavailable, and the topic continues without it
-  bool alone = false;      ///< nothing else runs until it has ended
-};
-
-/// A worker thread, as other threads see it.
-struct WorkerSlot {
-  RunState watch;
-  // The scheduler's lock protects:
-  LanePtr lane;  ///< its current lane
-  SteadyTime since{};
-};
 
 /// The limits for the unsettled messages of each partition.
 struct Window {
@@ -152,8 +69,8 @@ class Scheduler {
   /// A worker's slot. It lives as long as the scheduler.
   WorkerSlot& add_worker();
   /// Waits for the next unit of work. False: the worker must end.
-  bool next(Unit& unit, WorkerSlot& slot);
-  void finish(Unit& unit, UnitResult result, WorkerSlot& slot);
+  bool next(LaneUnit& unit, WorkerSlot& slot);
+  void finish(LaneUnit& unit, UnitResult result, WorkerSlot& slot);
 
   // --- keeper
   /// The work of each worker: its lane (null if it waits) and its watch.
@@ -180,9 +97,9 @@ class Scheduler {
   void admit(LaneState& lane, const OwnedPartition& place);
 
  private:
-  bool pick(Unit& unit, SteadyTime now, std::vector<TopicState*>& starved);
-  bool pick_from(const LanePtr& lane, Unit& unit, SteadyTime now, std::vector<TopicState*>& starved);
-  bool find_permit(TopicState& topic, Unit& unit, std::vector<TopicState*>& starved);
+  bool pick(LaneUnit& unit, SteadyTime now, std::vector<TopicState*>& starved);
+  bool pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, std::vector<TopicState*>& starved);
+  bool find_permit(TopicState& topic, LaneUnit& unit, std::vector<TopicState*>& starved);
   void ask_for_permit(TopicState& topic);
   void deliver(TopicState& topic, Permit& permit);
   std::vector<Permit> unusable_permits(bool picked);
@@ -190,10 +107,10 @@ class Scheduler {
   [[nodiscard]] bool has_room(const Lane& lane) const noexcept;
   bool is_quiet_for(const LanePtr& lane);
   void want_no_quiet(std::span<const LanePtr> lanes);
-  bool pick_look_up(const LanePtr& lane, Unit& unit);
+  bool pick_look_up(const LanePtr& lane, LaneUnit& unit);
   std::size_t unit_size(const LaneState& lane) const;
   [[nodiscard]] SteadyTime next_event() const;
-  void apply(Unit& unit, UnitResult& result, SteadyTime now);
+  void apply(LaneUnit& unit, UnitResult& result, SteadyTime now);
   void note_store(const UnitResult& result, SteadyTime now, const TopicState& topic);
   void store_changed(bool available, const std::string& why);
 

@@ -74,7 +74,7 @@ class Crowd {
   std::shared_ptr<RunLog> run_log_;
   std::unique_ptr<TopicState> topic_;
   Scheduler scheduler_;
-  std::vector<Unit> units_;
+  std::vector<LaneUnit> units_;
   std::vector<WorkerSlot*> slots_;
   steady_clock::time_point began_ = steady_clock::now();
 };

@@ -1,0 +1,15 @@
+#include "engine/lane_state.hpp"
+
+namespace turnstile {
+
+LaneState::Before what_was_settled(const LaneState& lane) {
+  LaneState::Before before;
+  before.settled.below = lane.lane.taken_up_to().value_or(lane.start.value_or(0));
+  before.settled.except = lane.lane.open_offsets();
+  if (lane.place.in_doubt) before.settled.add(*lane.place.in_doubt);  // it was reading again itself
+  if (lane.before) before.first = lane.before->first;
+  else if (!lane.start) before.first = lane.lane.first();
+  return before;
+}
+
+}  // namespace turnstile

@@ -1,0 +1,63 @@
+#pragma once
+// A lane with its assignment: who owns the partition, from where it is read, and up to where Kafka and the store know
+// it.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "delivery/owned_partition.hpp"
+#include "engine/lane.hpp"
+#include "engine/topic_state.hpp"
+
+namespace turnstile {
+
+/// An assignment of a partition. It outlives the assignment while a worker still has some of its messages.
+struct LaneState {
+  LaneState(TopicState& t, OwnedPartition p) : topic(t), place(std::move(p)), lane(t.runner.plan().order) {}
+
+  enum class Phase : std::uint8_t {
+    claiming,  ///< the store does not know this process as the owner yet: nothing is taken, nothing runs
+    open,
+    draining,  ///< nothing new starts
+    fenced,    ///< the store knows a newer owner
+    gone,
+  };
+  TopicState& topic;
+  OwnedPartition place;  ///< changes only while nothing of the lane runs
+  Lane lane;
+  Phase phase = Phase::open;
+  bool wants_feed = false;           ///< the polling thread left records in Kafka because there was no room
+  std::optional<Offset> read_up_to;  ///< used by the polling thread: the end that it last passed to the lane
+  Seq looked_up = 0;                 ///< messages before it were looked up in the inbox
+  /// The largest number of messages in a unit. It is small after a unit was rolled back because a message failed.
+  std::size_t unit_most = SIZE_MAX;
+  /// Where reading began. All below it is settled, so this offset may be committed.
+  std::optional<Offset> start;
+  std::optional<Offset> committed;   ///< the group's offset that Kafka has accepted
+  std::optional<Offset> committing;  ///< the offset that is being committed
+  SteadyTime committing_since{};
+  bool replaced = false;          ///< Kafka has another log under this name: its positions have no meaning any more
+  std::optional<Offset> flushed;  ///< the store's last known watermark
+  bool went_back = false;         ///< fenced: the store has a lower watermark than `flushed`
+  /// The previous lane of the same assignment, whose fence belonged to another history of the store.
+  struct Before {
+    SettledOffsets settled;
+    std::optional<Offset> first;  ///< where the group began to read the partition, if that lane did so
+  };
+  std::optional<Before> before;
+  std::optional<Offset> last_position;  ///< for the watchdog, with `moved_at`
+  SteadyTime moved_at{};
+  std::chrono::milliseconds stalled_for{};             ///< how long the stall had lasted at the last report
+  SteadyTime claim_at{};                               ///< claiming, fenced: when to try (again)
+  std::string unclaimed_why = "it was not tried yet";  ///< claiming, fenced
+};
+using LanePtr = std::shared_ptr<LaneState>;
+
+/// The data for a lane that replaces this one. Only inside Scheduler::locked().
+LaneState::Before what_was_settled(const LaneState& lane);
+
+}  // namespace turnstile

@@ -1,0 +1,131 @@
+// What the polling thread does with the lanes of the scheduler: it opens, feeds, drains and closes them, and takes their
+// positions.
+
+#include <algorithm>
+
+#include "engine/scheduler.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using std::chrono::steady_clock;
+
+/// How many messages of a partition are taken when nothing is known of their size.
+constexpr std::size_t kFirstTake = 16;
+/// After this time without a result, an offset is passed to Kafka again.
+constexpr std::chrono::seconds kCommitForgotten{30};
+
+}  // namespace
+
+void Scheduler::open(LanePtr lane) {
+  const std::lock_guard lock(mutex_);
+  lane->moved_at = steady_clock::now();
+  lanes_.push_back(std::move(lane));
+}
+
+std::vector<LanePtr> Scheduler::lanes() const {
+  const std::lock_guard lock(mutex_);
+  return lanes_;
+}
+
+std::size_t Scheduler::room(LaneState& lane) {
+  const std::lock_guard lock(mutex_);
+  if (lane.phase != LaneState::Phase::open) return 0;
+  if (!has_room(lane.lane)) {
+    lane.wants_feed = true;
+    return 0;
+  }
+  const std::size_t count = window_.messages - lane.lane.unsettled();
+  const std::size_t mean = lane.lane.mean_bytes();
+  if (mean == 0) return std::min(count, kFirstTake);
+  return std::clamp<std::size_t>((window_.bytes - lane.lane.bytes()) / mean, 1, count);
+}
+
+void Scheduler::pass(LaneState& lane, Offset offset) {
+  const std::lock_guard lock(mutex_);
+  lane.lane.pass(offset);
+}
+
+void Scheduler::feed(LaneState& lane, std::unique_ptr<Block> block) {
+  std::vector<std::unique_ptr<Block>> spent;
+  const std::lock_guard lock(mutex_);
+  if (lane.lane.unsettled() == 0) lane.moved_at = steady_clock::now();
+  lane.lane.add(std::move(block));
+  spent = lane.lane.take_spent();
+  if (waiting_ > 0) work_.notify_one();
+}
+
+std::vector<TopicPartitionOffset> Scheduler::positions_to_commit() {
+  const std::lock_guard lock(mutex_);
+  const SteadyTime now = steady_clock::now();
+  std::vector<TopicPartitionOffset> moved;
+  for (const auto& lane : lanes_) {
+    if (lane->replaced) continue;
+    // Also if no message has come yet: the last owner may have died between the commits of its database and of Kafka.
+    const auto position = lane->lane.position() ? lane->lane.position() : lane->start;
+    if (!position || position == lane->committed) continue;
+    // Kafka's offset tells the next owner which messages were settled. That owner starts at the database's watermark in
+    // any case.
+    if (lane->place.in_doubt && *position < lane->place.in_doubt->below) continue;
+    if (position == lane->committing && now - lane->committing_since < kCommitForgotten) continue;
+    lane->committing = position;
+    lane->committing_since = now;
+    moved.push_back({lane->place.at, *position});
+  }
+  return moved;
+}
+
+void Scheduler::commit_ended(const TopicPartitionOffset& position, bool committed) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& lane : lanes_) {
+    if (lane->place.at != position.at) continue;
+    if (committed) lane->committed = position.offset;
+    if (lane->committing == position.offset) lane->committing.reset();
+  }
+}
+
+bool Scheduler::drain(std::span<const LanePtr> lanes, SteadyTime deadline, const std::function<bool()>& give_up) {
+  std::unique_lock lock(mutex_);
+  for (const auto& lane : lanes) lane->phase = LaneState::Phase::draining;
+  want_no_quiet(lanes);
+  const auto idle = [&] {
+    return std::all_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane->lane.running() == 0; });
+  };
+  while (!idle()) {
+    const auto now = steady_clock::now();
+    if (now >= deadline || give_up()) return false;
+    idle_.wait_until(lock, std::min(deadline, now + std::chrono::milliseconds(50)));
+  }
+  return true;
+}
+
+void Scheduler::cancel(std::span<const LanePtr> lanes) {
+  const std::lock_guard lock(mutex_);
+  for (WorkerSlot& slot : slots_) {
+    if (slot.lane && std::find(lanes.begin(), lanes.end(), slot.lane) != lanes.end()) slot.watch.cancel();
+  }
+}
+
+void Scheduler::close(std::span<const LanePtr> lanes) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& lane : lanes) {
+    lane->phase = LaneState::Phase::gone;
+    lane->wants_feed = false;
+    std::erase(lanes_, lane);
+  }
+  want_no_quiet(lanes);
+}
+
+void Scheduler::admit(LaneState& lane, const OwnedPartition& place) {
+  const std::lock_guard lock(mutex_);
+  if (lane.phase != LaneState::Phase::claiming && lane.phase != LaneState::Phase::fenced) return;
+  lane.place = place;
+  lane.lane.single_out(place.suspicion ? place.suspicion->suspects : std::map<Offset, int>{});
+  lane.phase = LaneState::Phase::open;
+  lane.moved_at = steady_clock::now();
+  lane.stalled_for = {};
+  work_.notify_all();
+}
+
+}  // namespace turnstile

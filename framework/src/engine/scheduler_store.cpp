@@ -1,0 +1,55 @@
+// What the scheduler knows of the store, and how it reports an outage.
+
+#include <set>
+
+#include "engine/scheduler.hpp"
+
+namespace turnstile {
+
+void Scheduler::store_changed(bool available, const std::string& why) {
+  store_trouble_ = available ? std::string() : why;
+  if (available) run_log_->info("PostgreSQL answers again, and handlers start again");
+  else
+    run_log_->error(
+        Code::store_unavailable,
+        "PostgreSQL cannot be used. Handlers that need it start again once it answers; polling continues: " + why);
+  std::set<TopicState*> open;
+  for (const auto& lane : lanes_) {
+    if (lane->topic.fails_open()) open.insert(&lane->topic);
+  }
+  for (TopicState* topic : open) {
+    const std::string& name = topic->runner.plan().topic;
+    if (!available) {
+      run_log_->warn(Code::fail_open, "topic " + name +
+                                          ": its handlers keep running without claims, because store_down is run. "
+                                          "Duplicates delivered during the outage take effect twice");
+    } else if (const auto count = std::exchange(topic->unclaimed, 0); count > 0) {
+      run_log_->warn(Code::fail_open,
+                     "topic " + name + ": " + std::to_string(count) +
+                         " messages ran without a claim during the outage: those that were or will be delivered again "
+                         "take effect again");
+    }
+  }
+  for (const auto& lane : lanes_) {
+    lane->topic.runner.services().observers.tell(&Observer::on_store, available);
+    break;
+  }
+  work_.notify_all();
+}
+
+void Scheduler::store_answered() {
+  const std::lock_guard lock(mutex_);
+  if (breaker_.answered()) store_changed(true, {});
+}
+
+void Scheduler::store_failed(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (breaker_.failed(std::chrono::steady_clock::now(), 0)) store_changed(false, why);
+}
+
+bool Scheduler::store_available() const {
+  const std::lock_guard lock(mutex_);
+  return breaker_.is_closed();
+}
+
+}  // namespace turnstile

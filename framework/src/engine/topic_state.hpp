@@ -1,0 +1,30 @@
+#pragma once
+// A topic of a consumer: how its messages run, its limiter, and what the scheduler knows of its handler.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "delivery/topic_runner.hpp"
+#include "turnstile/ports/limiter.hpp"
+
+namespace turnstile {
+
+/// A topic in this process.
+struct TopicState {
+  TopicState(TopicPlan plan, Pipeline pipeline, HandlerId handler, TopicRunner::Services services,
+             std::shared_ptr<Limiter> limit)
+      : runner(std::move(plan), std::move(pipeline), handler, std::move(services)), limiter(std::move(limit)) {}
+
+  TopicRunner runner;
+  std::shared_ptr<Limiter> limiter;  ///< null: only the number of workers limits the topic
+  // The scheduler's lock protects:
+  std::size_t asked = 0;          ///< permits that were requested and not delivered yet
+  std::vector<Permit> delivered;  ///< and not used yet
+  double mean_ns = 0;             ///< moving average of a message's time in a worker; 0: not known yet
+  std::int64_t unclaimed = 0;     ///< messages that ran unclaimed since the outage began
+  [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode != Mode::at_least_once; }
+  [[nodiscard]] bool fails_open() const noexcept { return runner.plan().store_down == StoreDownPolicy::run; }
+};
+
+}  // namespace turnstile

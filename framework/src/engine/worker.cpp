@@ -1,0 +1,31 @@
+#include "engine/worker.hpp"
+
+#include "engine/scheduler.hpp"
+#include "support/failpoint.hpp"
+
+namespace turnstile {
+
+void work(Scheduler& scheduler, WorkerSlot& slot, Store* store) {
+  std::unique_ptr<InboxSession> session;
+  LaneUnit unit;
+  while (scheduler.next(unit, slot)) {
+    TURNSTILE_FAILPOINT("after-permit");
+    UnitResult result;
+    try {
+      TopicState& topic = unit.lane->topic;
+      const std::stop_callback on_lost_permit(unit.permit.lost(), [&slot] { slot.watch.cancel(); });
+      slot.watch.under(unit.permit);
+      if (topic.needs_store() && !session) session = store->open_session();
+      result = unit.look_up     ? topic.runner.look_up(unit.works, unit.lane->place, *session)
+               : unit.unclaimed ? topic.runner.run_unclaimed(unit.works, unit.lane->place, slot.watch)
+                                : topic.runner.run(unit.works, unit.lane->place, session.get(), slot.watch, unit.alone);
+    } catch (const std::exception& e) {
+      result.verdicts.assign(unit.works.size(), Verdict{});
+      result.end = UnitResult::End::store_away;
+      result.why = e.what();
+    }
+    scheduler.finish(unit, std::move(result), slot);
+  }
+}
+
+}  // namespace turnstile
