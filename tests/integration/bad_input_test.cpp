@@ -148,7 +148,7 @@ TEST_F(BadInput, a_handler_id_that_two_topics_use) {
   });
   expect_all(consumer.failure(),
              {"topic '" + other + "': handler id 'charge' is used by topic '" + world.topic() + "' too",
-              "name them apart with handler_id()"});
+              "give each a name of its own with handler_id()"});
 }
 
 TEST_F(BadInput, a_topic_of_the_configuration_for_which_the_program_has_no_handler) {

@@ -321,7 +321,7 @@ TEST_F(CliLimits, what_the_dead_hold_is_shown_with_its_lease_over_while_nobody_i
   ASSERT_TRUE(eventually([&] { return cli_.run("permits").out.find(" ago") != std::string::npos; }));
   const auto shown = cli_.run("permits");
   EXPECT_THAT(shown.out, ContainsRegex("psp +64 +dead@far:1 +2 +0 +2 .* [0-9]+m?s ago\n"));
-  EXPECT_THAT(shown.out, HasSubstr("comes back as soon as another member runs"));
+  EXPECT_THAT(shown.out, HasSubstr("its permits return once another member has run"));
 
   const auto heir = join("heir");
   EXPECT_TRUE(eventually([&] { return json("permits")["permits"].empty(); }));

@@ -43,19 +43,21 @@ TEST(CliUsage, output_that_cannot_be_written_is_no_success) {
   const int status = std::system((TURNSTILE_BIN_DIR "/turnstile version > /dev/full 2> " + errors.string()).c_str());
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 1);
-  EXPECT_THAT(read_file(errors), HasSubstr("the output could not be written, and is incomplete: No space left"));
+  EXPECT_THAT(
+      read_file(errors),
+      HasSubstr("the output could not be written, and is incomplete: No space left on device code=unexpected\n"));
 }
 
 TEST(CliUsage, a_verb_is_required) {
   const auto nothing = Cli().run_all({});
   EXPECT_EQ(nothing.code, 2);
-  EXPECT_THAT(nothing.err, HasSubstr("A subcommand is required"));
+  EXPECT_THAT(nothing.err, HasSubstr("turnstile: A subcommand is required; see: turnstile --help code=usage\n"));
 }
 
 TEST(CliUsage, an_unknown_verb_is_named) {
   const auto unknown = Cli().run("mirgate", "up");
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("there is no verb \"mirgate\"; see: turnstile --help"));
+  EXPECT_THAT(unknown.err, HasSubstr("there is no verb \"mirgate\"; see: turnstile --help code=usage\n"));
   EXPECT_THAT(Cli().run("inbox", "inspcet", "x").err, HasSubstr("there is no verb \"inspcet\""));
   EXPECT_THAT(Cli().run("--jsn").err, HasSubstr("there is no option \"--jsn\""));
 }
@@ -77,7 +79,7 @@ TEST(CliUsage, without_a_database_says_how_to_name_one) {
 TEST(CliUsage, a_missing_configuration_is_named) {
   const auto stats = Cli().run("--config", "nowhere.toml", "inbox", "stats");
   EXPECT_EQ(stats.code, 2);
-  EXPECT_THAT(stats.err, HasSubstr("nowhere.toml: cannot be read: No such file or directory"));
+  EXPECT_THAT(stats.err, HasSubstr("nowhere.toml: cannot be read: No such file or directory code=config_invalid\n"));
 }
 
 TEST(CliUsage, every_mistake_in_the_configuration_is_said_at_once_with_its_line) {

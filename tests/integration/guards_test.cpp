@@ -90,7 +90,7 @@ TEST_F(Guards, a_row_that_a_trigger_keeps_away_is_an_error_and_not_a_verdict) {
   EXPECT_THAT(message_of<Error>([&] {
                 unique(tx(), "payment", {{"id", "a"}}, {{"cents", 1}});
               }),
-              HasSubstr("neither be inserted nor be found; a trigger"));
+              HasSubstr("neither be inserted nor found; a trigger"));
 }
 
 // row_lock

@@ -142,7 +142,7 @@ TEST(Outbox, puts_aside_rows_that_are_no_messages_and_goes_on) {
   EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM outbox WHERE shard = -1") == "2"; }))
       << world.output();
   EXPECT_EQ(world.query("SELECT count(*) FROM outbox"), "2");
-  EXPECT_THAT(world.query("SELECT refused FROM outbox LIMIT 1"), HasSubstr("no two lists"));
+  EXPECT_THAT(world.query("SELECT refused FROM outbox LIMIT 1"), HasSubstr("not two lists"));
   EXPECT_THAT(world.output(), HasSubstr("is parked: header_names"));
 }
 

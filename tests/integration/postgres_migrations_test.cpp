@@ -112,7 +112,7 @@ TEST_F(PostgresMigrations, a_changed_file_is_refused_with_its_name) {
   auto changed = embedded_migration_list();
   changed[0].checksum[0] = changed[0].checksum[0] == '0' ? '1' : '0';
   EXPECT_THAT(message_of<SchemaError>([&] { migrate_up(settings_, changed); }),
-              AllOf(HasSubstr("0001_inbox.up.sql: was changed"), HasSubstr("put the old text back")));
+              AllOf(HasSubstr("0001_inbox.up.sql: was changed"), HasSubstr("restore the old text")));
   EXPECT_EQ(migrate_status(settings_, changed)[0].kind, Kind::changed);
   sql().exec("UPDATE migration SET checksum = 'another' WHERE number = 1");
   EXPECT_THAT(schema_error(), HasSubstr("0001_inbox.up.sql: was changed"));

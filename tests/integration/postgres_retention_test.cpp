@@ -315,7 +315,8 @@ TEST_F(PostgresRetention, a_consumer_with_less_deletes_nothing_that_one_with_mor
   EXPECT_EQ(sql().one("SELECT count(*) FROM inbox WHERE seen_at > now() - interval '30 days'"), "10");
   EXPECT_THAT(
       shorter.stop(),
-      HasSubstr("ids of handler charge are kept for 30 d, as others have said; this process needs them for 10 d"));
+      HasSubstr(
+          "ids of handler charge are kept for 30 d, as other consumers have declared; this process needs them for 10 d"));
 }
 
 // --- rights ---

@@ -266,7 +266,7 @@ TEST(Requests, keep_their_session_while_the_database_is_away) {
   EXPECT_TRUE(eventually([&] { return says("its heartbeat could not be sent"); }));
   EXPECT_EQ(heartbeat(), last);
   proxy.cut(false);
-  EXPECT_TRUE(eventually([&] { return says("heartbeats go on"); }));
+  EXPECT_TRUE(eventually([&] { return says("its heartbeats are sent again"); }));
   EXPECT_NE(heartbeat(), last);
   send("after");
   EXPECT_EQ(sender.session(), session);

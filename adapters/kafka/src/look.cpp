@@ -45,12 +45,12 @@ void compare_retention(const Config& config, const std::string& topic, const Top
     if (!info.retention) {
       findings.warning(
           subject,
-          fmt::format("the broker does not say how long {} keeps its records, so ids are kept for ever", topic),
+          fmt::format("the broker does not report how long {} keeps its records, so ids are kept forever", topic),
           fmt::format("[topics.{}] keep_ids_for = \"…\", longer than that", topic));
     } else if (!enough) {
       findings.warning(
-          subject, fmt::format("{} keeps its records for ever, and so ids are", topic),
-          "give the topic a retention.ms (retention.bytes alone is no time, and compaction deletes by key)");
+          subject, fmt::format("{} keeps its records forever, so its ids are kept forever", topic),
+          "give the topic a retention.ms (retention.bytes alone sets no time, and compaction deletes by key)");
     } else {
       findings.ok(subject,
                   fmt::format("ids are kept {}, a record can stay for {}", duration(*enough), duration(*stay)));
@@ -61,29 +61,30 @@ void compare_retention(const Config& config, const std::string& topic, const Top
   const std::string setting = config.where("topics." + topic + ".keep_ids_for");
   const std::string remedy =
       enough ? fmt::format("leave it out, or [topics.{}] keep_ids_for = \"{}\"", topic, duration(*enough))
-             : "leave keep_ids_for out: ids are then kept for ever; or give the topic a retention.ms";
+             : "leave keep_ids_for out: ids are then kept forever; or give the topic a retention.ms";
   if (!info.retention) {
-    findings.warning(subject, fmt::format("the broker does not say how long {} keeps its records", topic),
+    findings.warning(subject, fmt::format("the broker does not report how long {} keeps its records", topic),
                      fmt::format("make sure that it is less than {} = {}", setting, duration(kept)));
   } else if (*info.retention == milliseconds::max()) {
     findings.problem(
         subject,
-        fmt::format("{} keeps its records for ever, and {} = {}: a group that goes back further runs them again", topic,
-                    setting, duration(kept)),
+        fmt::format(
+            "{} keeps its records forever, and {} = {}: a group whose offsets are reset further back runs them again",
+            topic, setting, duration(kept)),
         remedy);
   } else if (kept <= *info.retention) {
     findings.problem(
         subject,
         fmt::format("{} = {} is not longer than the {} for which the topic keeps its records (retention.ms): after "
-                    "an offset reset they would run again",
+                    "an offset reset its messages would run again",
                     setting, duration(kept), duration(*info.retention)),
         remedy + ", or a shorter retention.ms");
   } else if (stay && kept < *stay) {
     findings.warning(
         subject,
         fmt::format(
-            "{} = {}, and where few records are written one can stay for {} (retention.ms {}, segment.ms {}): older "
-            "ones are not known any more if offsets are reset",
+            "{} = {}, and where few records are written, a record can stay for {} (retention.ms {}, segment.ms {}): if offsets "
+            "are reset, records older than their ids are not recognized as duplicates",
             setting, duration(kept), duration(*stay), duration(*info.retention),
             info.segment ? duration(*info.segment) : "unknown"),
         remedy + ", or a shorter segment.ms");
@@ -116,7 +117,7 @@ std::optional<TopicInfo> look_at_topic(Broker& broker, const Config& config, con
   }
   if (const auto dead_letter = dead_letter_name(topic, settings)) {
     look_at_needed(broker, "dead letters of " + topic, *dead_letter,
-                   "the first message that fails for good would stop its partition", brokers, findings);
+                   "the first message that fails permanently would stop its partition", brokers, findings);
   }
   for (const std::string& name : reply_topic_names(settings))
     look_at_needed(broker, "replies of " + topic, name, "consumers refuse to start", brokers, findings);
@@ -193,7 +194,7 @@ class GroupLook {
     }
     const std::string behind = fmt::format("group {} is {} behind", group_, count(before.lag(), "record"));
     if (standing == 0) {
-      findings.ok(subject, behind + ", and goes on");
+      findings.ok(subject, behind + ", and makes progress");
       return;
     }
     const auto still = fmt::format("{}; {} of them, in {}, have not moved for {}", behind, text::number(standing),
@@ -205,7 +206,7 @@ class GroupLook {
     }
     findings.warning(
         subject, still,
-        "look whether consumers run, and what they log about these partitions (no progress, paused, fenced)");
+        "check that consumers run, and what they log about these partitions (no progress, paused, fenced)");
   }
 
   const std::string group_;
@@ -240,18 +241,18 @@ void look_at_members(const TokenReader& reader, const PermitsView& view, Finding
   } else {
     findings.warning(
         "token log", fmt::format("{}, {}; silent for longer than their lease: {}", reader.name(), members, silent),
-        "they are dead, cut off or halted: look at their logs. What they hold comes back as soon as another member runs");
+        "they are dead, cut off or halted: look at their logs. Their permits return once another member runs");
   }
   for (const auto& entry : view.limiters) {
     const std::string subject = "limiter " + entry.limiter;
     if (entry.set == 0) {
       findings.warning(
           subject,
-          fmt::format("is paused: nothing starts under it, and {} waited for",
+          fmt::format("is paused: no handler starts under it, and {} waited for",
                       count(entry.waiting(), "permit") + (entry.waiting() == 1 ? " is" : " are")),
           fmt::format("turnstile limits set {} N, or turnstile limits unset {}", entry.limiter, entry.limiter));
     } else if (entry.held() > entry.limit) {
-      findings.warning(subject, fmt::format("{} are held, more than its limit of {}: nothing new starts until it fits",
+      findings.warning(subject, fmt::format("{} are held, more than its limit of {}: no handler starts until it fits",
                                             text::number(entry.held()), text::number(entry.limit)));
     }
   }
@@ -266,13 +267,13 @@ void look_at_tokens(Broker& broker, const Config& config, Findings& findings) {
     if (broker.describe(snapshots, kPatience)) {
       findings.problem(
           "token log",
-          fmt::format("{} is gone, and {} is there: the log was deleted. Consumers that counted by it have "
+          fmt::format("{} does not exist, and {} does: the log was deleted. Consumers that used it have "
                       "halted, and no handler under a limit runs in them",
                       topic, snapshots),
-          "stop all members of the domain, then start them again: the first one makes the topic. It does not have the limits that "
+          "stop all members of the domain, then start them again: the first one creates the topic. It does not have the limits that "
           "operators had set: the members' last error, and a warning at their start, name them; set them again (turnstile limits set)");
     } else if (has_limit(config)) {
-      findings.ok("token log", fmt::format("{} does not exist yet: the first consumer with a limit makes it", topic));
+      findings.ok("token log", fmt::format("{} does not exist yet: the first consumer with a limit creates it", topic));
     }
     return;
   }
@@ -287,7 +288,7 @@ void look_at(const Config& config, Findings& findings) {
   findings.ok("librdkafka", library_version());
   const auto named = config.kafka.find("bootstrap.servers");
   if (named == config.kafka.end()) {
-    findings.warning("broker", "none is named, so none is asked",
+    findings.warning("broker", "none is named, so none is checked",
                      "write [kafka] \"bootstrap.servers\", or give --kafka HOST:PORT");
     return;
   }
@@ -306,7 +307,7 @@ void look_at(const Config& config, Findings& findings) {
     if (config.topics.empty()) {
       findings.warning(
           "topics",
-          fmt::format("none is named ({}), so none is looked at",
+          fmt::format("none is named ({}), so none is checked",
                       config.source.empty() ? "the command line and the environment" : config.source),
           "write a [topics.NAME] section for each, or call Consumer::check() in the program, which knows them");
     }

@@ -260,10 +260,10 @@ void KafkaTokenLog::fill(std::int64_t up_to, std::vector<Record>& into) {
 }
 
 TokenLogTrimmed KafkaTokenLog::trimmed(std::int64_t low) const {
-  return TokenLogTrimmed(fmt::format("{}: positions {} to {} were deleted before they were read. {}", name(), next_,
-                                     low - 1,
-                                     what_to_do("This member goes on from a newer snapshot. If that repeats, raise the "
-                                                "topic's retention.ms")));
+  return TokenLogTrimmed(
+      fmt::format("{}: positions {} to {} were deleted before they were read. {}", name(), next_, low - 1,
+                  what_to_do("This member continues from a newer snapshot. If that repeats, raise the "
+                             "topic's retention.ms")));
 }
 
 /// The requested position does not exist. Either it was deleted because a snapshot covers it, or it never existed.
@@ -276,8 +276,7 @@ void KafkaTokenLog::look_where_it_begins() {
   }
   if (low > next_) throw trimmed(low);
   throw TokenLogBroken(fmt::format(
-      "{}: position {} is not there any more: the topic was cut off or created anew, so that who holds which "
-      "permits cannot be known. {}",
+      "{}: position {} no longer exists: the topic was truncated or recreated, so the holders of permits cannot be known. {}",
       name(), next_,
       what_to_do("Nothing starts in this process; stop all members of the domain and start them again")));
 }
@@ -286,7 +285,7 @@ TokenLogBroken KafkaTokenLog::gone() const {
   return TokenLogBroken(
       Code::token_log_deleted,
       fmt::format(
-          "{} was deleted: who holds which permits cannot be known any more. {}", name(),
+          "{} was deleted: the holders of permits cannot be known. {}", name(),
           what_to_do("Nothing starts in this process; stop all members of the domain and start them again: the first "
                      "creates the topic")));
 }
@@ -323,7 +322,7 @@ void KafkaTokenLog::unreadable(const rd_kafka_message_t& record) {
       record.err == RD_KAFKA_RESP_ERR_INVALID_MSG || record.err == RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED;
   if (is_damaged && now - unreadable_since_ >= kUnreadableForGood) {
     throw TokenLogBroken(fmt::format(
-        "{}: position {} could not be read for {} ms ({}): who holds which permits cannot be known. {}", name(), next_,
+        "{}: position {} could not be read for {} ms ({}): the holders of permits cannot be known. {}", name(), next_,
         kUnreadableForGood.count(), rd_kafka_message_errstr(&record),
         what_to_do(
             "Nothing starts in this process. If the other members read it, look at this machine and its network, and "

@@ -49,15 +49,16 @@ class Topics {
       throw BrokerError(
           Code::token_log_misconfigured,
           fmt::format(
-              "topic {} has {} partitions, but a token log is one order of events and so has exactly 1. With all members stopped: {} && {}",
+              "topic {} has {} partitions, but a token log is one sequence of events, so it must have exactly 1. With all members stopped: {} && {}",
               name, found.partitions, delete_command(name), create_command(name, policy)));
     }
     if (found.replicas < replicas_) {
       throw BrokerError(
           Code::token_log_misconfigured,
-          fmt::format("topic {} has {} replicas, fewer than the {} asked for: the loss of a broker could lose who "
-                      "holds which permits. With all members stopped: {} && {}",
-                      name, found.replicas, replicas_, delete_command(name), create_command(name, policy)));
+          fmt::format(
+              "topic {} has {} replicas, fewer than the required {}: the loss of a broker could lose the record "
+              "of permits. With all members stopped: {} && {}",
+              name, found.replicas, replicas_, delete_command(name), create_command(name, policy)));
     }
     const auto is = topic_setting(*client_, name, "cleanup.policy", kWait);
     if (is && *is != policy) {

@@ -41,7 +41,7 @@ bool DeadLetterStreaks::tell_of(const OwnedPartition& place) {
 
 std::string remedy_for(DeadReason reason, const TopicPlan& plan, bool rows) {
   const auto replay = [&](const std::string& options) {
-    const std::string text = ". What is dead already: ";
+    const std::string text = ". For the messages that are dead letters already: ";
     if (rows) return text + "turnstile dlq replay --all" + options;
     return text + "publish the records in the topic '" + plan.dead_letter.value_or("") + "' to '" + plan.topic +
            "' again";
@@ -50,26 +50,27 @@ std::string remedy_for(DeadReason reason, const TopicPlan& plan, bool rows) {
   if (reason == DeadReason::missing_id && plan.mode == Mode::numbered)
     return "its producers do not number what they send: let them use NumberedSender, or set another mode in " + section;
   if (reason == DeadReason::missing_id) {
-    return "tell where its records have their ids, in " + section +
+    return "configure where its records have their ids, in " + section +
            ": message_id = \"key\", \"header:NAME\", \"json:/pointer\" or \"cloudevents\"; where they have none, mode = "
            "\"by_offset\"" +
            replay(" --reason missing_id");
   }
   if (reason == DeadReason::too_old) {
-    return "if old times are no sign of old deliveries, as when history is imported, set too_old = \"run\" in " +
+    return "if old timestamps do not mean old deliveries, as when history is imported, set too_old = \"run\" in " +
            section + replay(" --reason too_old");
   }
   if (reason == DeadReason::duplicate)
-    return "offsets may have been reset: duplicates = \"skip\" in " + section + " passes over what has taken effect";
+    return "offsets may have been reset: duplicates = \"skip\" in " + section +
+           " skips messages that have taken effect";
   if (reason == DeadReason::mismatch)
     return "equal ids come with different payloads: message_id in " + section +
-           " names something that is not one message's alone, or a producer uses ids twice";
+           " names a value that several messages share, or a producer uses ids twice";
   if (reason == DeadReason::outside_window)
     return "raise request_window (" + std::to_string(plan.request_window) + ") in " + section;
   if (reason == DeadReason::no_session || reason == DeadReason::forged)
-    return "look at its producers: their sessions must be kept in the consumers' database, and signed for this topic";
+    return "check its producers: their sessions must be in the consumers' database, and their messages signed for this topic";
   // --all excludes messages that kill their process.
-  return "see what the handler reports, and mend it or what it depends on" +
+  return "see what the handler reports, and fix it or the system that it depends on" +
          replay(reason == DeadReason::killed_process ? " --reason killed_process" : "");
 }
 

@@ -195,8 +195,8 @@ constexpr const char* kBeyondTransaction =
     "it would outlast the transaction, on a connection that other messages use; write SET LOCAL";
 
 constexpr const char* kFrameworksToo =
-    "Turnstile's own statements of the transaction would run with it too; reach what needs another role through a function that is "
-    "SECURITY DEFINER";
+    "it would also apply to Turnstile's own statements in the transaction; for work that needs another role, call a function "
+    "that is SECURITY DEFINER";
 constexpr const char* kAllCursors = "it would close a cursor of Turnstile's own; close your cursors by their names";
 
 enum class Whose { framework, caller };
@@ -257,8 +257,9 @@ void check_statement(Scanner& scanner, std::string_view first, Whose session) {
 
 void refuse_nul(std::string_view sql) {
   if (sql.find('\0') == std::string_view::npos) return;
-  throw SqlError("a statement was not sent: its text holds a NUL byte, where PostgreSQL would end it (SQLSTATE 22021)",
-                 "22021");
+  throw SqlError(
+      "a statement was not sent: its text has a NUL byte, and PostgreSQL would end the statement there (SQLSTATE 22021)",
+      "22021");
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ PendingCompletions::~PendingCompletions() {
     run_log_->error(Code::result_not_recorded, late.at,
                     "Shutting down with " + std::to_string(late.ends.size()) +
                         " finished messages not recorded (PostgreSQL unavailable). They stay claimed; one that is "
-                        "delivered again after its lease is parked");
+                        "delivered again after its lease is parked, or runs again if unknown is rerun");
   }
 }
 
@@ -67,10 +67,11 @@ bool PendingCompletions::say(const Late& late) {
   } catch (const std::exception& e) {
     if (!is_permanent(e)) return false;
     if (late.ends.size() == 1) {
-      run_log_->error(Code::result_not_recorded, late.at,
-                      std::string("A message finished while PostgreSQL was unavailable, and PostgreSQL now rejects its "
-                                  "result: ") +
-                          e.what() + ". If it is delivered again after its lease, it is parked");
+      run_log_->error(
+          Code::result_not_recorded, late.at,
+          std::string("A message finished while PostgreSQL was unavailable, and PostgreSQL now rejects its "
+                      "result: ") +
+              e.what() + ". If it is delivered again after its lease, it is parked, or runs again if unknown is rerun");
       return true;
     }
   }

@@ -235,7 +235,7 @@ void Engine::give_up(const std::vector<LanePtr>& lanes) {
   } catch (const std::exception& e) {
     run_log_->info(
         std::string(
-            "the partitions' release could not be recorded: their next owners are careful, as after a death: ") +
+            "the release of the partitions could not be recorded, so their next owners proceed as after a crash: ") +
         e.what());
   }
 }

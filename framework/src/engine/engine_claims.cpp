@@ -294,7 +294,7 @@ void Engine::guard(const std::vector<LanePtr>& lanes) {
     }
   } catch (const std::exception& e) {
     run_log_->info(
-        "topics in mode at_least_once go on without the database, which finds messages that kill their process: " +
+        "topics in mode at_least_once continue without the database, so messages that kill their process are not found: " +
         std::string(e.what()));
   }
 }

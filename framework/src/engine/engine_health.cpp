@@ -66,7 +66,7 @@ void Engine::tell_of_waiting() {
                  ", and it waits for one: the group '" + settings_.group +
                  "' has more members than partitions, its rebalance is not over, or the brokers cannot be reached "
                  "(kafka-consumer-groups.sh --describe --group " +
-                 settings_.group + " --members shows who has them)");
+                 settings_.group + " --members shows which members have them)");
 }
 
 /// Consumer::health(), on any thread.

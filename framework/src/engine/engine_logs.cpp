@@ -123,7 +123,8 @@ void Engine::begin_other_logs() {
 bool Engine::begin_other_log(const LanePtr& lane) {
   const TopicPartition at = lane->place.at;
   if (!consumer_->bounds(at, kKafkaWait)) return false;  // the topic does not exist, or has no leader yet
-  run_log_->info(at, "Kafka may have another log under its name: what runs ends, then reading begins anew");
+  run_log_->info(
+      at, "Kafka may have another topic under this name: running handlers finish, then the partition is read anew");
   const auto hurry = [this] { return stop_ != nullptr && stop_->load(std::memory_order_relaxed) > 0; };
   if (!shared_->scheduler.drain({&lane, 1}, steady_clock::now() + settings_.consumer.drain_timeout, hurry))
     shared_->scheduler.cancel({&lane, 1});

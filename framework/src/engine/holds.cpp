@@ -39,7 +39,7 @@ Hold Holds::of(const LaneState& lane, SteadyTime now) const {
   if (is_unclaimed(lane)) {
     if (!store.empty()) return {std::nullopt, "the partition waits for the database, which cannot be used: " + store};
     return {std::nullopt, "the partition could not be claimed in the database (" + lane.unclaimed_why +
-                              "); pg_stat_activity shows whose transaction is open"};
+                              "); pg_stat_activity shows which session has an open transaction"};
   }
   if (oldest == nullptr) return {std::nullopt, "nothing holds it: it has no messages"};
   const Offset offset = oldest->offset();
@@ -81,7 +81,7 @@ std::optional<Hold> Holds::running_on(const LaneState& lane, Offset oldest, Stea
 std::string Holds::why_no_permit(const TopicState& topic) const {
   const std::string& name = topic.runner.plan().limiter;
   if (limiters_.state == LimitersHealth::State::halted)
-    return "no handler under a limit starts any more: " + limiters_.why;
+    return "no handler under a limit starts until this process is restarted: " + limiters_.why;
   if (limiters_.state == LimitersHealth::State::cut_off)
     return "no handler under a limit starts for now: " + limiters_.why;
   const auto limit = limits_.find(&topic);
@@ -92,7 +92,7 @@ std::string Holds::why_no_permit(const TopicState& topic) const {
   }
   return "it waits for a permit of limiter '" + name + "': of " + std::to_string(limit->second.limit) +
          " at once this process uses " + std::to_string(limit->second.in_use) +
-         "; turnstile permits shows who holds the others";
+         "; turnstile permits shows which processes hold the others";
 }
 
 }  // namespace turnstile

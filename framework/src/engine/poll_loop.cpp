@@ -164,7 +164,7 @@ void PollLoop::State::release(std::span<const TopicPartition> partitions) {
   } catch (const std::exception& e) {
     run_log->info(
         std::string(
-            "the partitions' release could not be recorded: their next owners are careful, as after a death: ") +
+            "the release of the partitions could not be recorded, so their next owners proceed as after a crash: ") +
         e.what());
   }
 }

@@ -286,7 +286,8 @@ void PollLoop::State::guard_unfenced(OwnedPartition& place, const TopicState& to
   } catch (const std::exception& e) {
     run_log->info(
         place.at,
-        std::string("mode at_least_once goes on without the database, which finds messages that kill their process: ") +
+        std::string(
+            "mode at_least_once continues without the database, so messages that kill their process are not found: ") +
             e.what());
   }
 }

@@ -63,8 +63,9 @@ std::vector<TopicSettings> effective_settings(const ConsumerSpec& spec, bool cal
     const std::string handler = settings.handler.value_or(name);
     const auto [other, is_new] = handlers.emplace(handler, name);
     if (!is_new && other->second != name) {
-      problems.push_back("topic '" + name + "': handler id '" + handler + "' is used by topic '" + other->second +
-                         "' too: their ids would be taken for one another's; name them apart with handler_id()");
+      problems.push_back(
+          "topic '" + name + "': handler id '" + handler + "' is used by topic '" + other->second +
+          "' too, so the ids of the two topics could not be distinguished; give each a name of its own with handler_id()");
     }
     const auto found = check_topic(config, name, settings, caller_raises ? RunBy::poll_loop : RunBy::consumer);
     problems.insert(problems.end(), found.begin(), found.end());
@@ -92,7 +93,7 @@ void check_counting_group(Store& store, HandlerId handler, const TopicPlan& plan
        plan.handler + "' in this schema. Mode " + std::string(word_of(plan.mode)) +
        " counts for each group by itself: in the group '" + group +
        "' all records would run again. For the same service keep group.id = \"" + first +
-       "\"; for another one that is to run all records too, give the handler a name of its own with handler_id(), or "
+       "\"; for another service that runs all records too, give the handler a name of its own with handler_id(), or "
        "handler in [topics.\"" +
        plan.topic + "\"]"});
 }
@@ -103,8 +104,8 @@ void check_first_group(Store& store, HandlerId handler, const std::string& topic
   if (first == group) return;
   throw ConfigError(
       {"topic '" + topic + "': consumer group '" + first +
-       "' keeps ids in this schema under the topic's name already: what one of the two groups has done would be a "
-       "duplicate to the other, '" +
+       "' keeps ids in this schema under the topic's name already: a message that one of the two groups has handled "
+       "would be a duplicate for the other, '" +
        group + "'. Give this handler a name of its own with handler_id(), or handler = \"" + group +
        "\" in [topics.\"" + topic + "\"]. If it is the same service under another group's name: handler = \"" + topic +
        "\""});
@@ -122,8 +123,8 @@ std::optional<std::string> check_retention(const TopicInfo& info, std::chrono::s
   const auto enough = keep_ids_by_default(info.retention, info.segment);
   return "ids are kept for " + std::to_string(keep.count() / 3600) + " h, but the topic keeps messages for " +
          (for_ever ? std::string("ever (retention.ms = -1, or it is compacted)") : hours_text(*info.retention)) +
-         ": after a reset of offsets they would take effect again; raise it above the topic's retention.ms, or leave it out" +
-         (enough ? " (then it is " + hours_text(*enough) + " here)" : " (then they are kept for ever here)");
+         ": after a reset of offsets its messages would take effect again; raise it above the topic's retention.ms, or leave it out" +
+         (enough ? " (then it is " + hours_text(*enough) + " here)" : " (then they are kept forever here)");
 }
 
 /// If few records are written, a record stays for longer than retention.ms: until its segment is full, or old enough.

@@ -56,7 +56,7 @@ MessageId message_id(std::string_view handler, std::string_view id) {
   throw Error(
       Code::api_misused,
       "handler '" + std::string(handler) +
-          "': the id is empty, and all requests without an id would be one; refuse such a request, or give it an id");
+          "': the id is empty, so all requests without an id would count as one; refuse such a request, or give it an id");
 }
 
 InboxEntry entry_of(std::string_view handler, std::string_view id, const OnceOptions& options) {

@@ -38,7 +38,8 @@ Purger::Purger(Settings settings, std::vector<std::shared_ptr<HandlerRetention>>
   for (const auto& handler : handlers_) {
     if (handler->kept_for() == handler->keep_for()) continue;
     run_log_->info("ids of handler " + handler->name() + " are kept for " + seconds_text(handler->kept_for()) +
-                   ", as others have said; this process needs them for " + seconds_text(handler->keep_for()));
+                   ", as other consumers have declared; this process needs them for " +
+                   seconds_text(handler->keep_for()));
   }
   const auto now = steady_clock::now();
   next_say_ = now + some(settings_.say_every);
@@ -107,7 +108,7 @@ milliseconds Purger::clean() {
   const auto took = std::chrono::ceil<milliseconds>(steady_clock::now() - began);
   deleted_ += step.deleted;
   if (!step.rivalled && step.wait.count() == 0) return std::max(kShortestRest, kRestFactor * took);
-  if (deleted_ > 0) run_log_->info("deleted " + std::to_string(deleted_) + " ids that nobody needs any more");
+  if (deleted_ > 0) run_log_->info("deleted " + std::to_string(deleted_) + " ids that are no longer needed");
   deleted_ = 0;
   return some(std::clamp(step.wait, settings_.look_every, std::max(settings_.look_every, kLongestRest)));
 }

@@ -190,7 +190,7 @@ void NumberedSender::try_heartbeat() {
   if (failing_ && !was_failing)
     log_warning(*logger_, Code::heartbeat_failed,
                 "producer '" + options_.name + "': its heartbeat could not be sent; retrying: " + trouble);
-  if (!failing_ && was_failing) logger_->info("producer '{}': heartbeats go on", options_.name);
+  if (!failing_ && was_failing) logger_->info("producer '{}': its heartbeats are sent again", options_.name);
 }
 
 void NumberedSender::heartbeat() {

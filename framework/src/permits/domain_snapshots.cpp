@@ -67,7 +67,7 @@ tokens::State DomainSnapshots::newest() {
   }
   if (begin == 0) return {};
   throw TokenLogBroken(log_.name() + " begins at position " + std::to_string(begin) +
-                       ", and there is no snapshot that reaches so far (" + std::to_string(found) +
+                       ", and no snapshot reaches that far (" + std::to_string(found) +
                        " were found): the holders of permits cannot be known. Stop all members of the domain, delete "
                        "the topic and its snapshots, and start them again");
 }

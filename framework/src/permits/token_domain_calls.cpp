@@ -171,7 +171,7 @@ bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int6
   changes_.remove(change);
   if (change->not_allowed) {
     throw Error(Code::too_many_limiters,
-                "limiter '" + limiter + "': the domain did not take its limit: its name is not 1 to " +
+                "limiter '" + limiter + "': the domain did not accept its limit: its name is not 1 to " +
                     std::to_string(tokens::kLongestName) + " bytes long, or it would be one more than the " +
                     std::to_string(state_.most_limiters()) + " limiters that the domain can have");
   }

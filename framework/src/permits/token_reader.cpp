@@ -312,11 +312,11 @@ void TokenReader::read_to(std::int64_t position) {
 
 PermitsView TokenReader::permits() const {
   if (impl_->known && impl_->state.last <= position()) return view_of(impl_->state);
-  throw TokenLogBroken(
-      impl_->name + " was cut off: it begins at position " + std::to_string(impl_->begin) +
-      (impl_->known ? ", and who held which permits is known from position " + std::to_string(impl_->known_from) + " on"
-                    : ", and there is no snapshot that it goes on from: who holds which permits "
-                      "cannot be known"));
+  throw TokenLogBroken(impl_->name + " was cut off: it begins at position " + std::to_string(impl_->begin) +
+                       (impl_->known ? ", and the holders of permits are known from position " +
+                                           std::to_string(impl_->known_from) + " on"
+                                     : ", and no snapshot continues in it: the holders of permits "
+                                       "cannot be known"));
 }
 
 std::int64_t TokenReader::time_of(std::int64_t position) const {
@@ -346,7 +346,7 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
     if (*outcome == tokens::Effects::Outcome::not_allowed)
       throw Error(Code::too_many_limiters, "limiter '" + limiter + "': the domain has " +
                                                std::to_string(tokens::kMostLimiters) +
-                                               " limiters already, and takes no more");
+                                               " limiters already, which is the maximum");
   }
 }
 

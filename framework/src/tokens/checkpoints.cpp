@@ -28,9 +28,9 @@ std::optional<std::string> Checkpoints::read(MemberId self, const State& state, 
     if (own.digest != keep->checkpoint->digest) {
       const auto& other = state.members.at(event.member);
       return "this member and " + other.about.client + " (" + other.about.host + ", pid " +
-             std::to_string(other.about.pid) + ") have come to different states at position " +
+             std::to_string(other.about.pid) + ") have computed different states at position " +
              std::to_string(own.position) +
-             " of the token log. Nothing starts, since the limits may not hold. Stop all members of the domain, keep a copy of the "
+             " of the token log. No handler under a limit starts, since more than the limit might run. Stop all members of the domain, keep a copy of the "
              "log (turnstile log tail) for a report, and start them again";
     }
     agreed_ = std::max(agreed_, own.position);

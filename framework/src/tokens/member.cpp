@@ -130,9 +130,8 @@ void Member::halt(std::string why) {
 void Member::read(const State& state, Position position, const Event& event, const Effects& effects, Micros now) {
   if (phase_ == Phase::halted || phase_ == Phase::left) return;
   if (state.version > kNewestVersion) {
-    halt("the token log is at version " + std::to_string(state.version) + " since position " +
-         std::to_string(position) + ", and this program knows none above " + std::to_string(kNewestVersion) +
-         "; run a newer one");
+    halt("the token log has version " + std::to_string(state.version) + " since position " + std::to_string(position) +
+         ", and this program knows versions up to " + std::to_string(kNewestVersion) + "; run a newer program");
     return;
   }
   next_tick_ = 0;
@@ -172,9 +171,9 @@ void Member::read_own(const State& state, Position position, const Event& event,
       return;
     }
     if (effects.outcome != Effects::Outcome::applied) {
-      halt("the domain did not take this member in, at position " + std::to_string(position) + ": " +
+      halt("the domain did not accept this member, at position " + std::to_string(position) + ": " +
            (state.members.size() >= kMostMembers
-                ? "it has " + std::to_string(kMostMembers) + " members, which is the most"
+                ? "it has " + std::to_string(kMostMembers) + " members, which is the maximum"
                 : "its lease, weight or name is out of range, or its version too old"));
       return;
     }

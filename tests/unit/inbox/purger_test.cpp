@@ -162,11 +162,12 @@ TEST_F(CleanerTest, says_when_others_need_ids_for_longer) {
   start(kQuick, retention(24h));
   EXPECT_THAT(
       log(),
-      HasSubstr("ids of handler charge are kept for 14 d, as others have said; this process needs them for 1 d"));
+      HasSubstr(
+          "ids of handler charge are kept for 14 d, as other consumers have declared; this process needs them for 1 d"));
   store_ = std::make_shared<SteppedStore>();
   out_.clear();
   start(kQuick, retention(24h));
-  EXPECT_THAT(log(), Not(HasSubstr("as others have said")));
+  EXPECT_THAT(log(), Not(HasSubstr("as other consumers have declared")));
 }
 
 TEST_F(CleanerTest, ends_at_once_while_it_sleeps) {

@@ -459,7 +459,7 @@ TEST_F(TokensMember, halts_where_another_has_come_to_another_state) {
   append({b.id(), 1, 90, Keep{{}, Checkpoint{at, 12'345}}});
   EXPECT_EQ(a.phase(), Member::Phase::halted);
   EXPECT_THAT(a.why_halted(),
-              HasSubstr("b (host, pid 1) have come to different states at position " + std::to_string(at)));
+              HasSubstr("b (host, pid 1) have computed different states at position " + std::to_string(at)));
   EXPECT_EQ(a.open_until(), 0);
   EXPECT_THAT(a.take_orders(), ElementsAre(Order{Order::Kind::forfeit, "psp", 0}));
 }
@@ -470,7 +470,7 @@ TEST_F(TokensMember, halts_where_it_does_not_know_the_version) {
   EXPECT_EQ(member.phase(), Member::Phase::joined) << "refused, since this member does not know it";
   state_.version = kNewestVersion + 1;
   append({0, 0, 0, Unknown{}});
-  EXPECT_THAT(member.why_halted(), HasSubstr("run a newer one"));
+  EXPECT_THAT(member.why_halted(), HasSubstr("run a newer program"));
 }
 
 TEST_F(TokensMember, leaves_and_gives_everything_back_at_once) {

@@ -65,7 +65,7 @@ std::optional<std::string> damage_of(const Rows& rows) {
   const auto names = rows.get<std::int64_t>(0, 20), values = rows.get<std::int64_t>(0, 21);
   if (names == values) return std::nullopt;
   return "it has " + std::to_string(names) + " names of headers and " + std::to_string(values) +
-         " values, so its row was changed by hand, and its headers are not known any more";
+         " values, so its row was changed by hand, and its headers are lost";
 }
 
 /// "UUID,UUID". Empty for NULL.

@@ -53,7 +53,7 @@ enum class Schema : std::uint8_t {
 Schema look_at_schema(const PostgresSettings& settings, Findings& findings) {
   try {
     open_store(settings)->check_schema();
-    findings.ok("schema", fmt::format("{} is the one that this build knows", settings.schema));
+    findings.ok("schema", fmt::format("{} is the version that this build needs", settings.schema));
     return Schema::known;
   } catch (const SchemaError& error) {
     findings.problem("schema", error.what());
@@ -103,14 +103,14 @@ void look_at_retention(Admin& admin, Findings& findings) {
   } else if (report.kept.empty() || (any_due && (!report.swept_at || report.now - *report.swept_at > kSweptLately))) {
     findings.warning(
         "inbox",
-        fmt::format("{}, and nobody has deleted old ids {}", size,
+        fmt::format("{}, and no process has deleted old ids {}", size,
                     report.swept_at
                         ? "for " + duration(std::chrono::floor<std::chrono::hours>(report.now - *report.swept_at))
                         : "ever"),
         "let consumers do it ([consumer] purge = true, the default), or by cron: turnstile inbox purge --older-than …");
   } else if (!for_ever.empty()) {
-    findings.warning("inbox", fmt::format("{}; ids of {} are kept for ever", size, for_ever),
-                     "give its topic a retention.ms, or say keep_ids_for, if the table is to stop growing");
+    findings.warning("inbox", fmt::format("{}; ids of {} are kept forever", size, for_ever),
+                     "give its topic a retention.ms, or set keep_ids_for, if the table must stop growing");
   } else {
     findings.ok("inbox", fmt::format("{}; old ids are deleted", size));
   }
@@ -140,7 +140,7 @@ void look_at_dead(const WaitingReport& report, Findings& findings) {
     findings.warning("dead letters",
                      fmt::format("{} {}: {}; the oldest for {}", count(all, "message"), all == 1 ? "waits" : "wait",
                                  which, age_of(*oldest, report.now)),
-                     "turnstile dlq list shows them; turnstile dlq replay runs them again once their cause is mended");
+                     "turnstile dlq list shows them; turnstile dlq replay runs them again once their cause is fixed");
   }
 }
 
@@ -155,7 +155,7 @@ void look_at_replays(const WaitingReport& report, Findings& findings) {
       "replays",
       fmt::format("{} may have been published: {}; turnstile dlq replay began, and its end was not recorded",
                   count(report.replays_in_doubt, "dead letter"), which),
-      "for each, unless somebody replays it now: turnstile dlq show NUMBER says which record to look for; then "
+      "for each, unless another operator replays it now: turnstile dlq show NUMBER tells which record to look for; then "
       "turnstile dlq replay NUMBER --done if it is there, or --again");
 }
 
@@ -191,7 +191,7 @@ void look_at_outbox(Admin& admin, Findings& findings) {
   if (stats.refused > 0) {
     findings.problem("outbox",
                      fmt::format("the broker refuses {} that handlers have published", count(stats.refused, "message")),
-                     "turnstile outbox list says why; then turnstile outbox retry NUMBER, or drop NUMBER");
+                     "turnstile outbox list shows why; then turnstile outbox retry NUMBER, or drop NUMBER");
   }
   if (stats.waiting > 0 && stats.oldest && now - *stats.oldest > kSentSoon) {
     findings.warning(
@@ -199,7 +199,7 @@ void look_at_outbox(Admin& admin, Findings& findings) {
         fmt::format("{} published by handlers {} to be sent, the oldest for {}; {}", count(stats.waiting, "message"),
                     stats.waiting == 1 ? "waits" : "wait", age_of(*stats.oldest, now),
                     stats.relays.empty() ? "no process sends them" : "they are sent by " + stats.relays.front()),
-        "start a consumer, or look what it logs about the brokers");
+        "start a consumer, or check what it logs about the brokers");
   } else if (stats.refused == 0) {
     findings.ok("outbox", stats.waiting == 0 ? "nothing waits" : count(stats.waiting, "message") + " on the way");
   }
@@ -212,7 +212,7 @@ void look_at(const Config& config, Findings& findings) {
   findings.ok("libpqxx", fmt::format("{}, libpq {}", versions.libpqxx, versions.libpq));
   if (!config.postgres || config.postgres->url.empty()) {
     findings.warning("PostgreSQL",
-                     "none is named: messages are limited, ordered and retried, but may take effect twice",
+                     "no database is named: messages are limited, ordered and retried, but may take effect twice",
                      "write [postgres] url, set TURNSTILE_POSTGRES_URL, or give --postgres URL");
     return;
   }

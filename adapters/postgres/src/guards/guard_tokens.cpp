@@ -49,7 +49,8 @@ std::string issue(Transaction& tx, std::string_view subject, std::chrono::second
   const Digest digest = digest_of(token);
   const Cell key{"digest", std::span<const std::byte>(digest)};
   GuardCall call(tx, "one_time_token::issue", table, {&key, 1});
-  if (valid_for <= std::chrono::seconds::zero()) call.fail("valid_for must be more than 0 s, or nobody can redeem it");
+  if (valid_for <= std::chrono::seconds::zero())
+    call.fail("valid_for must be more than 0 s, or the token cannot be redeemed");
   const std::string for_whom = call.argument("subject", subject);
   const std::string seconds = call.argument("expires_at", valid_for.count());
   call.run("INSERT INTO " + call.table() + " (digest, subject, expires_at) VALUES ($1::bytea, " + for_whom +

@@ -32,7 +32,7 @@ OutboxRecord record_in(const PGresult* rows, int row) {
   if (!names || !values || names->size() != values->size() ||
       std::count(names->begin(), names->end(), std::nullopt) > 0) {
     record.unreadable =
-        "header_names and header_values of its row are no two lists of the same length, of one dimension, with a name for each "
+        "header_names and header_values of its row are not two lists of the same length, of one dimension, with a name for each "
         "header. Correct them (UPDATE outbox SET header_names = …, header_values = … WHERE shard = -1 AND id = " +
         std::to_string(record.id) + ").";
     return record;

@@ -248,12 +248,12 @@ void Session::throw_ended() {
   if (committed) {
     throw TransactionEnded(
         "a handler has committed the transaction that Turnstile had opened for its batch (COMMIT through libpqxx): the ids of the whole "
-        "batch are in the inbox, also those of messages whose handlers had not run, and these are taken for duplicates from now on. Remove "
+        "batch are in the inbox, also those of messages whose handlers had not run, and these count as duplicates from now on. Remove "
         "the statement from the handler; before the consumer starts again, run turnstile inbox forget ID for each message that had no effect");
   }
   throw TransactionEnded(
-      "a handler has ended the transaction that Turnstile had opened for its batch (COMMIT or ROLLBACK through libpqxx?): what it sent "
-      "after that may be in effect although no id says so, and takes effect again when the batch is run again; remove the statement from the handler, and "
+      "a handler has ended the transaction that Turnstile had opened for its batch (COMMIT or ROLLBACK through libpqxx?): statements "
+      "that it sent after that may be in effect without an id, and take effect again when the batch runs again; remove the statement from the handler, and "
       "throw to have a message's work rolled back");
 }
 
@@ -320,7 +320,7 @@ void Session::throw_aborted() {
   const bool to_blame = failure.owner == kCaller && failure.author == Author::handler && !failure.stale_plan &&
                         !failure.pooler && classify(failure.error.sqlstate) != Kind::busy;
   if (!to_blame) throw_failure(failure);
-  throw SqlError("a statement failed and the handler went on, which cannot be committed (SQLSTATE 25P02): " +
+  throw SqlError("a statement failed and the handler continued, which cannot be committed (SQLSTATE 25P02): " +
                      describe(failure.error),
                  "25P02");
 }

@@ -81,7 +81,7 @@ HandlerId PostgresStore::register_handler(const std::string& name) {
         if (error.sqlstate != "22003") throw;
         throw Error(Code::api_misused, "handler \"" + name + "\": all 32,767 handler ids of the schema " +
                                            shared_->settings.schema +
-                                           " are used up; handler names must not be made from values");
+                                           " are used; do not make handler names from values");
       }
     }
     // A concurrent transaction took the number, or the name, which then exists now.

@@ -238,7 +238,7 @@ void LimiterWorker::answered() {
   retry_at_ = {};
   if (!away_) return;
   away_ = false;
-  logger_->info("limiters: PostgreSQL answers again: going on");
+  logger_->info("limiters: PostgreSQL answers again, and permits are given again");
 }
 
 /// Runs the statements that `fill` queues as one transaction. Throws ConnectionLost, StoreBusy, StoreUnavailable,

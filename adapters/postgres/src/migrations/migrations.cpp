@@ -122,7 +122,7 @@ void refuse_strange(const std::vector<MigrationState>& states, const std::vector
       throw SchemaError(Code::migration_changed,
                         file_name(known, state) + ": was changed after it had been run on the schema " + schema + " (" +
                             state.applied_at + ", by " + state.applied_by +
-                            "); put the old text back, and write what is new as a migration of its own");
+                            "); restore the old text, and put the change into a migration of its own");
     }
     if (state.kind == MigrationState::Kind::unknown) {
       throw SchemaError(Code::schema_newer, "the schema " + schema + " is newer than this build: it has migration " +
@@ -203,7 +203,7 @@ void create_schema(Connection& connection, const PostgresSettings& settings, con
   if (ok(made)) return;
   const ServerError error = server_error(made.get());
   if (error.sqlstate != "42501") throw_operator_error(error, settings.schema, connection.user());
-  throw SchemaError(Code::store_permission_denied, "the role " + connection.user() + " may not make the schema " +
+  throw SchemaError(Code::store_permission_denied, "the role " + connection.user() + " may not create the schema " +
                                                        settings.schema + ": " + describe(error) +
                                                        "; as the owner of the database run: CREATE SCHEMA " +
                                                        quote_identifier(settings.schema) + " AUTHORIZATION " +

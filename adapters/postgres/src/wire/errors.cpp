@@ -20,7 +20,7 @@ constexpr std::string_view kPooler =
 
 constexpr std::string_view kReadOnly =
     "; this server is a standby, or default_transaction_read_only is on (of the server, the database or the role). Name the primary in "
-    "postgres.url, or all hosts with commas between them: then the one that can be written to is found";
+    "postgres.url, or all hosts with commas between them: Turnstile then finds the one that accepts writes";
 
 }  // namespace
 

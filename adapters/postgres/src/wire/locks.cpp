@@ -56,7 +56,7 @@ std::string lock_holders(const PostgresSettings& settings, Wanted wanted) {
   } catch (const ConnectionLost&) {
     text.clear();
   }
-  if (text.empty()) return "; pg_locks and pg_stat_activity show who holds it";
+  if (text.empty()) return "; pg_locks and pg_stat_activity show which session holds it";
   return text + ". End that transaction: SELECT pg_terminate_backend(PID), or wait for it";
 }
 

@@ -48,7 +48,7 @@ std::string held_by_step(std::chrono::seconds step, const std::string& until) {
 std::string held_by_difference(std::chrono::seconds ahead) {
   return "PostgreSQL's clock is " + about(ahead) + (ahead.count() < 0 ? " behind" : " ahead of") +
          " this machine's, so ids that look old may be young: this process deletes none until the clocks agree within 5 min. "
-         "Correct the one that is wrong";
+         "Correct the wrong clock";
 }
 
 }  // namespace turnstile::postgres
