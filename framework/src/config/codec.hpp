@@ -31,6 +31,18 @@ struct Text {
   static std::string form() { return "text"; }
 };
 
+/// A text that `check` accepts.
+template <auto check>
+struct Checked : Text {
+  static Problem read(const ConfigValue& value, Value& into) {
+    Value text;
+    if (auto problem = turnstile::read(value, text)) return problem;
+    if (auto problem = check(text)) return problem;
+    into = std::move(text);
+    return std::nullopt;
+  }
+};
+
 struct Flag {
   using Value = bool;
   static Problem read(const ConfigValue& value, Value& into) { return turnstile::read(value, into); }

@@ -1,7 +1,7 @@
 #pragma once
 // The table of all settings. Each line has a setting's name, its reader and writer, its default, its member, and a
 // sentence about it. The file, the environment, merging, defaults, `turnstile config` and
-// docs/reference/configuration.md are made from it.
+// docs/reference/configuration.md are made from it. topic_keys.cpp has the settings of topics, keys.cpp the others.
 
 #include <optional>
 #include <span>
