@@ -110,6 +110,7 @@ TEST(Explain, the_example_is_a_configuration_with_all_defaults) {
   std::istringstream lines{text};
   for (std::string line; std::getline(lines, line);) {
     const bool is_setting = line.starts_with("#") && !line.starts_with("# ") && !line.ends_with("=");
+    if (line.starts_with("#request_window")) continue;  // of mode numbered alone, and this is mode leased
     all += (is_setting ? line.substr(1) : line) + "\n";
   }
   const auto commented = all.find("[postgres]\n");
