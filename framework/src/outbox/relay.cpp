@@ -154,9 +154,9 @@ void Relay::send_alone(const OutboxRecord& record) {
 
 void Relay::put_aside(const OutboxRecord& record, const std::string& why) {
   outbox_->refuse(record, why);
-  run_log_->error(Code::outbox_record_refused,
-                  "outbox: record " + std::to_string(record.id) + " for topic '" + record.message.topic +
-                      "' cannot be sent, and is parked: " + why + " Then run: turnstile outbox retry " + std::to_string(record.id));
+  run_log_->error(Code::outbox_record_refused, "outbox: record " + std::to_string(record.id) + " for topic '" +
+                                                   record.message.topic + "' cannot be sent, and is parked: " + why +
+                                                   " Then run: turnstile outbox retry " + std::to_string(record.id));
 }
 
 void Relay::wait() {
