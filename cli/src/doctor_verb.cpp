@@ -40,10 +40,10 @@ void look_at_all(const Global& global, Findings& findings) {
     const Config config = load_settings(global, kafka::check_settings);
     const bool names_kafka = config.kafka.contains("bootstrap.servers");
     if (config.topics.empty() && !names_kafka && (!config.postgres || config.postgres->url.empty())) {
-      findings.problem("configuration",
-                       fmt::format("{}: names no topic, no broker and no database, so there is nothing to look at",
-                                   source_of(config)),
-                       fmt::format("run this where the consumer's {} is, or say --config FILE", kDefaultFile));
+      findings.problem(
+          "configuration",
+          fmt::format("{}: names no topic, no broker and no database, so there is nothing to check", source_of(config)),
+          fmt::format("run this where the consumer's {} is, or give --config FILE", kDefaultFile));
       return;
     }
     findings.ok("configuration", fmt::format("{}: {}", source_of(config),
@@ -87,8 +87,8 @@ Exit doctor(const Global& global) {
 
 void add_doctor(CLI::App& app, Command& command) {
   auto* verb = app.add_subcommand(
-      "doctor", "looks at configuration, brokers, topics, database, schema and rights, and at what runs and waits");
-  verb->footer("What is wrong with the configuration is a problem like others: exit code 1.");
+      "doctor", "checks configuration, brokers, topics, database, schema and rights, and the running system");
+  verb->footer("A wrong configuration is a problem like others: exit code 1.");
   verb->callback([&command] { command.run = [&command] { return doctor(command.global); }; });
 }
 

@@ -18,8 +18,8 @@ namespace {
 constexpr std::int64_t kMost = 1'000'000'000;
 constexpr std::size_t kShown = 60;
 constexpr const char* kRule =
-    "Which limit holds: the one set by an operator (turnstile limits set), until it is unset; without one, the lowest\n"
-    "that a running member's configuration says.";
+    "The effective limit is the one that an operator set (turnstile limits set), until it is unset; otherwise the lowest\n"
+    "value configured by any running member.";
 
 struct Options {
   DomainOptions domain;
@@ -65,7 +65,7 @@ std::string configured(const PermitsView::Entry& entry) {
 
 std::string decided_by(const PermitsView::Entry& entry) {
   if (entry.set) return "an operator";
-  if (entry.configured.empty()) return "nobody";
+  if (entry.configured.empty()) return "no process";
   const auto [low, high] = std::minmax_element(entry.configured.begin(), entry.configured.end());
   return *low == *high ? "configuration" : "configuration (the lowest)";
 }
@@ -92,11 +92,11 @@ void print_list(const TokenReader& reader, const PermitsView& view) {
     for (const auto& entry : view.limiters) {
       if (entry.set_aside > 0) {
         fmt::print(
-            "{}: of its limit, {} are set aside for members that cannot reach the log ([limits] reserve), {} are shared\n",
+            "{}: of its limit, {} are reserved for members that cannot reach the log ([limits] reserve), {} are shared\n",
             one_line(entry.limiter, kShown), number(entry.set_aside), number(entry.limit - entry.set_aside));
       }
       if (entry.limit > 0 && is_over(entry)) {
-        fmt::print("{}: {} are held, more than its limit: nothing new starts until it fits\n",
+        fmt::print("{}: {} are held, more than its limit: no handler starts until it fits\n",
                    one_line(entry.limiter, kShown), number(entry.held()));
       }
     }
@@ -195,7 +195,7 @@ void print_change(const std::string& name, const PermitsView::Entry* before, con
   }
   const std::int64_t held = after->held();
   const std::string now = after->limit == 0
-                              ? "paused: nothing new starts"
+                              ? "paused: no handler starts"
                               : fmt::format("{} at once over all members, {}", number(after->limit), by(*after));
   fmt::print("{}: {} (before: {})\n", shown, now, said(before));
   if (held > after->limit) {

@@ -31,8 +31,9 @@ Exit stats(const Global& global) {
   std::vector<std::vector<std::string>> rows;
   rows.push_back({"waiting", number(outbox.waiting) + (outbox.oldest ? ", since " + when(*outbox.oldest) : "")});
   rows.push_back({"refused", number(outbox.refused) + (outbox.refused > 0 ? "; see: turnstile outbox list" : "")});
-  rows.push_back({"relays", outbox.relays.empty() ? "none: a consumer that publishes, or finds what waits, becomes one"
-                                                  : one_line(fmt::format("{}", fmt::join(outbox.relays, ", ")), 200)});
+  rows.push_back({"relays", outbox.relays.empty()
+                                ? "none: a consumer that publishes, or finds waiting messages, becomes one"
+                                : one_line(fmt::format("{}", fmt::join(outbox.relays, ", ")), 200)});
   fmt::print("{}", table(rows));
   return Exit::ok;
 }

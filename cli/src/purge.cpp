@@ -59,7 +59,7 @@ void add_declared(std::vector<Need>& needs, postgres::Admin& admin, const Option
   for (const auto& [handler, kept] : admin.kept(options.handler)) {
     needs.push_back(
         {kept, fmt::format("consumers of handler {} have declared that they need its ids {}, which is more than {}",
-                           one_line(handler, 60), kept ? "for " + duration(*kept) : "for ever", duration(age))});
+                           one_line(handler, 60), kept ? "for " + duration(*kept) : "forever", duration(age))});
   }
 }
 

@@ -170,27 +170,27 @@ class Replayer {
       fmt::print("no dead letters that wait: nothing to replay\n");
     if (passed_over_ > 0 && !json_) {
       fmt::print(
-          "{} passed over: duplicates, whose messages have taken effect; one of them all the same: turnstile dlq replay NUMBER --again\n",
+          "{} skipped: duplicates, whose messages have taken effect; to replay one all the same: turnstile dlq replay NUMBER --again\n",
           count(passed_over_, "dead letter"));
     }
     if (in_doubt_ > 0 && !json_) {
       fmt::print(
-          "{} passed over: may have been published by a replay that did not end; turnstile dlq show NUMBER says what to do\n",
+          "{} skipped: may have been published by a replay that did not end; turnstile dlq show NUMBER tells what to do\n",
           count(in_doubt_, "dead letter"));
     }
     for (const auto& [reason, letters] : dies_again_) {
       if (json_) break;
-      fmt::print("{} passed over: {}, which would die of the same again; once that is mended: --all --reason {}\n",
+      fmt::print("{} skipped: {}, which would fail for the same reason again; once that is fixed: --all --reason {}\n",
                  count(letters, "dead letter"), reason, reason);
     }
     for (const auto& [reason, letters] : undecided_) {
       if (json_) break;
-      fmt::print("{} passed over: {}, so that somebody has to decide; one of them: turnstile dlq replay NUMBER{}\n",
+      fmt::print("{} skipped: {}, so an operator has to decide; to replay one: turnstile dlq replay NUMBER{}\n",
                  count(letters, "dead letter"), reason,
-                 is(reason, DeadReason::forged) ? "" : "; all of them: --all --reason " + reason);
+                 is(reason, DeadReason::forged) ? "" : "; to replay all: --all --reason " + reason);
     }
     if (!unsendable_.empty() && !json_)
-      fmt::print("{} passed over: cannot be sent back; the reasons are above, and they wait as before\n",
+      fmt::print("{} skipped: cannot be sent back; the reasons are above, and they wait as before\n",
                  count(static_cast<std::int64_t>(unsendable_.size()), "dead letter"));
     return finish();
   }
@@ -211,7 +211,7 @@ class Replayer {
     } catch (const CannotBeSent& e) {
       unsendable_.push_back({{"number", dead.summary.number}, {"why", e.what()}});
       if (json_) return;
-      fmt::print("{} passed over: {}\n", dead.summary.number, e.what());
+      fmt::print("{} skipped: {}\n", dead.summary.number, e.what());
       std::fflush(stdout);
     }
   }

@@ -30,7 +30,7 @@ Exit version(const Global& global) {
 }  // namespace
 
 void add_version(CLI::App& app, Command& command) {
-  auto* verb = app.add_subcommand("version", "of this program and of the libraries that it runs with");
+  auto* verb = app.add_subcommand("version", "the version of this program and of its libraries");
   verb->callback([&command] { command.run = [&command] { return version(command.global); }; });
 }
 

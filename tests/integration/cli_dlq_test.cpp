@@ -272,7 +272,7 @@ TEST_F(CliReplay, warns_of_what_will_be_refused_again) {
   EXPECT_THAT(refused.err, AllOf(HasSubstr("its message has taken effect"), HasSubstr("--again")));
   const auto all = cli_.run("dlq", "replay", "--all");
   EXPECT_EQ(all.code, 0) << all.err;
-  EXPECT_THAT(all.out, HasSubstr("1 dead letter passed over"));
+  EXPECT_THAT(all.out, HasSubstr("1 dead letter skipped"));
   EXPECT_THAT(
       cli_.run("dlq", "replay", "1", "--again").out,
       AllOf(HasSubstr("refused again"),
@@ -288,7 +288,7 @@ TEST_F(CliReplay, all_passes_over_what_somebody_has_to_decide) {
   };
   const auto all = cli_.run("dlq", "replay", "--all");
   EXPECT_EQ(all.code, 0) << all.err;
-  EXPECT_THAT(all.out, AllOf(HasSubstr("1 dead letter passed over: too_old, so that somebody has to decide"),
+  EXPECT_THAT(all.out, AllOf(HasSubstr("1 dead letter skipped: too_old, so an operator has to decide"),
                              HasSubstr("--all --reason unknown"), Not(HasSubstr("--all --reason forged"))));
   EXPECT_EQ(waiting(), "too_old unknown outside_window no_session forged");
   EXPECT_EQ(cli_.run("dlq", "replay", "--all", "--reason", "too_old").code, 0);
@@ -309,8 +309,9 @@ TEST_F(CliReplay, all_passes_over_what_would_die_of_the_same_again) {
   };
   const auto all = cli_.run("dlq", "replay", "--all");
   EXPECT_EQ(all.code, 0) << all.err;
-  EXPECT_THAT(all.out, AllOf(HasSubstr("2 dead letters passed over: missing_id, which would die of the same again"),
-                             HasSubstr("once that is mended: --all --reason missing_id")));
+  EXPECT_THAT(all.out,
+              AllOf(HasSubstr("2 dead letters skipped: missing_id, which would fail for the same reason again"),
+                    HasSubstr("once that is fixed: --all --reason missing_id")));
   EXPECT_EQ(waiting(), "missing_id missing_id mismatch");
   EXPECT_EQ(cli_.run("dlq", "replay", "--all", "--reason", "missing_id").code, 0);
   EXPECT_EQ(waiting(), "mismatch");
@@ -359,7 +360,7 @@ TEST_F(CliReplay, what_a_killed_replay_leaves_is_shown_and_waits_for_an_operator
   const auto refused = cli_.run("dlq", "replay", "1");
   EXPECT_EQ(refused.code, 4);
   EXPECT_THAT(refused.err, what_to_do);
-  EXPECT_THAT(cli_.run("dlq", "replay", "--all").out, HasSubstr("1 dead letter passed over: may have been published"));
+  EXPECT_THAT(cli_.run("dlq", "replay", "--all").out, HasSubstr("1 dead letter skipped: may have been published"));
 
   EXPECT_EQ(cli_.run("dlq", "replay", "1", "--done").code, 0);
   EXPECT_EQ(sql("SELECT replayed_at <= now() FROM dead"), "t");
@@ -411,11 +412,11 @@ TEST_F(CliReplay, one_that_cannot_be_sent_does_not_keep_the_others_back) {
 
   const auto all = cli_.run("dlq", "replay", "--all");
   EXPECT_EQ(all.code, 0) << all.err;
-  EXPECT_THAT(all.out, AllOf(HasSubstr("1 passed over: topic no-such-topic does not exist: create it, then replay"),
-                             HasSubstr("2 passed over: "), HasSubstr("message.max.bytes"),
-                             HasSubstr("3 passed over: dead letter 3: it has 3 names of headers and 2 values"),
-                             HasSubstr("4 -> " + topic_ + "[3]@0"),
-                             HasSubstr("3 dead letters passed over: cannot be sent back")));
+  EXPECT_THAT(all.out,
+              AllOf(HasSubstr("1 skipped: topic no-such-topic does not exist: create it, then replay"),
+                    HasSubstr("2 skipped: "), HasSubstr("message.max.bytes"),
+                    HasSubstr("3 skipped: dead letter 3: it has 3 names of headers and 2 values"),
+                    HasSubstr("4 -> " + topic_ + "[3]@0"), HasSubstr("3 dead letters skipped: cannot be sent back")));
   EXPECT_EQ(kafka_.read(topic_, 1).at(0).payload, "good");
   EXPECT_EQ(sql("SELECT string_agg(record_offset::text, ' ' ORDER BY id) FROM dead WHERE replayed_at IS NULL"),
             "1 2 3");
@@ -434,9 +435,9 @@ TEST_F(CliReplay, all_passes_over_a_timestamp_that_is_none) {
   sql("UPDATE dead SET died_at = 'infinity' WHERE record_offset = 4");
   const auto all = cli_.run("dlq", "replay", "--all");
   EXPECT_EQ(all.code, 0) << all.err;
-  EXPECT_THAT(all.out, AllOf(HasSubstr("1 passed over: dead letter 1: its record_timestamp is 'infinity'"),
-                             HasSubstr("2 passed over: dead letter 2: its record_timestamp is '-infinity'"),
-                             HasSubstr("3 passed over: "), HasSubstr("2 dead letters replayed")));
+  EXPECT_THAT(all.out, AllOf(HasSubstr("1 skipped: dead letter 1: its record_timestamp is 'infinity'"),
+                             HasSubstr("2 skipped: dead letter 2: its record_timestamp is '-infinity'"),
+                             HasSubstr("3 skipped: "), HasSubstr("2 dead letters replayed")));
   EXPECT_EQ(sql("SELECT string_agg(record_offset::text, ' ' ORDER BY id) FROM dead WHERE replayed_at IS NULL"),
             "1 2 3");
   sql("UPDATE dead SET record_timestamp = NULL");

@@ -31,7 +31,8 @@ TEST(CliLimitsUsage, help_says_which_limit_holds) {
   for (const auto& help :
        {Cli().run("limits", "--help"), Cli().run("limits", "list", "--help"), Cli().run("limits", "set", "--help")}) {
     EXPECT_EQ(help.code, 0);
-    EXPECT_THAT(help.out, AllOf(HasSubstr("Which limit holds: the one set by an operator"), HasSubstr("the lowest")));
+    EXPECT_THAT(help.out,
+                AllOf(HasSubstr("The effective limit is the one that an operator set"), HasSubstr("the lowest")));
   }
 }
 
@@ -180,7 +181,8 @@ TEST_F(CliLimits, list_shows_which_limit_holds_and_who_says_what) {
   EXPECT_THAT(list.out, ContainsRegex("psp +8 +configuration \\(the lowest\\) "));
   EXPECT_THAT(list.out, ContainsRegex("HELD +FREE +BUSY"));
   EXPECT_EQ(cli_.run("limits", "--topic", topic_, "list").code, 0) << "as after the verb";
-  EXPECT_THAT(list.out, AllOf(HasSubstr("8 by mailer@"), HasSubstr("64 by billing@"), HasSubstr("Which limit holds:"),
+  EXPECT_THAT(list.out, AllOf(HasSubstr("8 by mailer@"), HasSubstr("64 by billing@"),
+                              HasSubstr("The effective limit is the one that"),
                               HasSubstr("topic " + topic_ + " at " + kafka_.brokers())));
   const Json psp = json("limits", "list")["limiters"][0];
   EXPECT_EQ(psp["limiter"], "psp");
@@ -210,7 +212,7 @@ TEST_F(CliLimits, set_holds_for_members_that_run_and_unset_ends_it) {
   EXPECT_FALSE(psp->try_acquire());
   const auto list = cli_.run("limits", "list");
   EXPECT_THAT(list.out, ContainsRegex("psp +2 +an operator +4 \\(over\\) +0 "));
-  EXPECT_THAT(list.out, HasSubstr("psp: 4 are held, more than its limit: nothing new starts until it fits"));
+  EXPECT_THAT(list.out, HasSubstr("psp: 4 are held, more than its limit: no handler starts until it fits"));
 
   const auto unset = cli_.run("limits", "unset", "psp");
   EXPECT_EQ(unset.code, 0) << unset.err;
@@ -226,7 +228,7 @@ TEST_F(CliLimits, zero_pauses_and_the_most_is_taken) {
   const auto psp = billing->open("psp", 4);
   const auto permits = take(*psp, 1);
   EXPECT_THAT(cli_.run("limits", "set", "psp", "0").out,
-              HasSubstr("psp: paused: nothing new starts (before: 4, by configuration)\n"));
+              HasSubstr("psp: paused: no handler starts (before: 4, by configuration)\n"));
   EXPECT_TRUE(says_limit(*psp, 0));
   EXPECT_THAT(cli_.run("limits", "list").out, ContainsRegex("psp +0 \\(paused\\) +an operator"));
   EXPECT_EQ(json("limits", "list")["limiters"][0]["paused"], true);
@@ -305,7 +307,7 @@ TEST_F(CliLimits, list_shows_what_is_set_aside) {
   const auto psp = billing->open("psp", 64);
   ASSERT_TRUE(eventually([&] { return !billing->permits().limiters.empty(); }));
   EXPECT_THAT(cli_.run("limits", "list").out,
-              HasSubstr("psp: of its limit, 3 are set aside for members that cannot reach "
+              HasSubstr("psp: of its limit, 3 are reserved for members that cannot reach "
                         "the log ([limits] reserve), 61 are shared"));
 }
 
