@@ -263,18 +263,18 @@ TEST_P(InboxStoreContract, a_claim_says_how_far_handlers_have_come_that_number_i
 }
 
 TEST_P(InboxStoreContract, a_dead_message_is_kept_once) {
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), IsEmpty());
-  EXPECT_TRUE(store().record_dead(dead(7)));
-  EXPECT_FALSE(store().record_dead(dead(7)));
-  EXPECT_TRUE(store().record_dead(dead(9)));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), ElementsAre(7, 9));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 7, kLast), ElementsAre(7, 9));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 8, kLast), ElementsAre(9));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, 7), ElementsAre(7));
-  EXPECT_THAT(store().dead_between(handler_, fence_, 8, 8), IsEmpty());
-  EXPECT_THAT(store().dead_between(store().register_handler("another"), fence_, 0, kLast), IsEmpty());
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, kLast), IsEmpty());
+  EXPECT_TRUE(store().dead_letters().record_dead(dead(7)));
+  EXPECT_FALSE(store().dead_letters().record_dead(dead(7)));
+  EXPECT_TRUE(store().dead_letters().record_dead(dead(9)));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, kLast), ElementsAre(7, 9));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 7, kLast), ElementsAre(7, 9));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 8, kLast), ElementsAre(9));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, 7), ElementsAre(7));
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 8, 8), IsEmpty());
+  EXPECT_THAT(store().dead_letters().dead_between(store().register_handler("another"), fence_, 0, kLast), IsEmpty());
   watermark(1);  // the fence of another partition
-  EXPECT_THAT(store().dead_between(handler_, fence_, 0, kLast), IsEmpty());
+  EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 0, kLast), IsEmpty());
 }
 
 TEST_P(InboxStoreContract, the_dead_of_one_reason_are_found) {

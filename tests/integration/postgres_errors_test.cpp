@@ -64,7 +64,7 @@ TEST_F(PostgresErrors, a_start_that_meets_a_locked_table_names_who_holds_it) {
     rival.exec("LOCK TABLE " + table);
     const std::string message = message_of<StoreBusy>([&] {
       fresh->register_handler("charge");
-      fresh->keep_ids(handler_, std::chrono::hours(1));
+      fresh->retention().keep_ids(handler_, std::chrono::hours(1));
     });
     EXPECT_THAT(message,
                 HasSubstr(schema_->name() + "." + table + " is locked by pid " + std::to_string(rival.backend_pid())));
