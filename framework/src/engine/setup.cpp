@@ -8,6 +8,7 @@
 #include "config/environment.hpp"
 #include "config/keys.hpp"
 #include "config/suggest.hpp"
+#include "engine/setup_checks.hpp"
 #include "support/logging.hpp"
 #include "support/process_name.hpp"
 #include "turnstile/error.hpp"
@@ -19,7 +20,6 @@ namespace turnstile {
 
 namespace {
 
-constexpr std::chrono::milliseconds kDescribeWait{10'000};
 /// How many topics an error names.
 constexpr std::size_t kMostTopics = 10;
 
@@ -84,101 +84,6 @@ std::vector<TopicSettings> effective_settings(const ConsumerSpec& spec, bool cal
   return all;
 }
 
-/// Each group counts offsets and producers' numbers by itself.
-void check_counting_group(Store& store, HandlerId handler, const TopicPlan& plan, const std::string& group) {
-  const std::string first = store.first_group(handler, group);
-  if (first == group) return;
-  throw ConfigError(
-      {"topic '" + plan.topic + "': consumer group '" + first + "' counts records under the handler's name '" +
-       plan.handler + "' in this schema. Mode " + std::string(word_of(plan.mode)) +
-       " counts for each group by itself: in the group '" + group +
-       "' all records would run again. For the same service keep group.id = \"" + first +
-       "\"; for another service that runs all records too, give the handler a name of its own with handler_id(), or "
-       "handler in [topics.\"" +
-       plan.topic + "\"]"});
-}
-
-/// The handler has no name of its own.
-void check_first_group(Store& store, HandlerId handler, const std::string& topic, const std::string& group) {
-  const std::string first = store.first_group(handler, group);
-  if (first == group) return;
-  throw ConfigError(
-      {"topic '" + topic + "': consumer group '" + first +
-       "' keeps ids in this schema under the topic's name already: a message that one of the two groups has handled "
-       "would be a duplicate for the other, '" +
-       group + "'. Give this handler a name of its own with handler_id(), or handler = \"" + group +
-       "\" in [topics.\"" + topic + "\"]. If it is the same service under another group's name: handler = \"" + topic +
-       "\""});
-}
-
-std::string hours_text(std::chrono::milliseconds time) {
-  return std::to_string(std::chrono::ceil<std::chrono::hours>(time).count()) + " h";
-}
-
-/// A problem if ids would be deleted before the topic deletes its messages (hazard: ids-outlive-topic). Otherwise
-/// absent.
-std::optional<std::string> check_retention(const TopicInfo& info, std::chrono::seconds keep) {
-  if (!info.retention || keep > *info.retention) return std::nullopt;
-  const bool for_ever = *info.retention == std::chrono::milliseconds::max();
-  const auto enough = keep_ids_by_default(info.retention, info.segment);
-  return "ids are kept for " + std::to_string(keep.count() / 3600) + " h, but the topic keeps messages for " +
-         (for_ever ? std::string("ever (retention.ms = -1, or it is compacted)") : hours_text(*info.retention)) +
-         ": after a reset of offsets its messages would take effect again; raise it above the topic's retention.ms, or leave it out" +
-         (enough ? " (then it is " + hours_text(*enough) + " here)" : " (then they are kept forever here)");
-}
-
-/// If few records are written, a record stays for longer than retention.ms: until its segment is full, or old enough.
-std::optional<std::string> warn_of_retention(const TopicInfo& info, std::chrono::seconds keep) {
-  const auto stay = longest_stay(info.retention, info.segment);
-  if (!stay || keep >= *stay) return std::nullopt;
-  return "keep_ids_for is " + hours_text(keep) + ", and a record can stay for " + hours_text(*stay) +
-         " where few are written (retention.ms and segment.ms). After a reset of offsets, records older than their ids "
-         "are not recognized as duplicates. Leave keep_ids_for out, raise it to " +
-         hours_text(*keep_ids_by_default(info.retention, info.segment)) + ", or lower the topic's segment.ms";
-}
-
-/// Missing topics are a problem, and so are ids that are kept too briefly. Returns the broker's description of each
-/// topic, absent without a broker. `reads`: the records come from this broker; a poll loop may read them from anywhere.
-std::vector<std::optional<TopicInfo>> check_broker(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans,
-                                                   const std::vector<TopicSettings>& settings, const RunLog& run_log,
-                                                   bool reads) {
-  std::vector<std::optional<TopicInfo>> infos(plans.size());
-  if (!spec.backends.broker) return infos;
-  std::string missing;
-  std::vector<std::string> problems;
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    const auto& info = infos[i] = spec.backends.broker->describe(plans[i].topic, kDescribeWait);
-    const auto need = [&](const std::string& topic, const char* what) {
-      missing += (missing.empty() ? "" : "\n") + std::string(what) + " '" + topic +
-                 "' does not exist; create it: kafka-topics.sh --bootstrap-server BROKER --create --topic " + topic +
-                 " --partitions N";
-    };
-    if (!info && reads) need(plans[i].topic, "topic");
-    if (!info && !reads && !settings[i].keep_ids_for && keeps_ids(plans[i].mode))
-      run_log.warn(
-          Code::retention_mismatch,
-          "topic " + plans[i].topic +
-              " is not in the Kafka of [kafka], so its retention is unknown, and its ids are kept forever. Set "
-              "keep_ids_for to more than its retention.ms");
-    if (plans[i].dead_letter && !spec.backends.broker->describe(*plans[i].dead_letter, kDescribeWait)) {
-      need(*plans[i].dead_letter, "dead letter topic");
-    }
-    for (const std::string& topic : plans[i].reply_topics) {
-      if (!spec.backends.broker->describe(topic, kDescribeWait)) need(topic, "reply topic");
-    }
-    const auto keep = settings[i].keep_ids_for;
-    if (!info || !keep || plans[i].mode == Mode::at_least_once) continue;
-    if (const auto problem = check_retention(*info, *keep)) {
-      problems.push_back(spec.config.where("topics." + plans[i].topic + ".keep_ids_for") + ": " + *problem);
-    } else if (const auto warning = warn_of_retention(*info, *keep)) {
-      run_log.warn(Code::retention_mismatch, "topic " + plans[i].topic + ": " + *warning);
-    }
-  }
-  if (!missing.empty()) throw BrokerError(Code::topic_missing, missing);
-  if (!problems.empty()) throw ConfigError(problems);
-  return infos;
-}
-
 /// One line for each topic, so that the log shows the result of code, file and environment.
 void tell_of_topic(const TopicPlan& plan, const TopicSettings& settings, const RunLog& run_log) {
   run_log.info("topic " + plan.topic + ": " + describe(plan));
@@ -201,9 +106,83 @@ std::shared_ptr<HandlerRetention> retain(Store& store, HandlerId handler, const 
                                             settings.keep_ids_for ? settings.keep_ids_for : by_default);
 }
 
-}  // namespace
+/// What the topics of a consumer share.
+struct SharedServices {
+  std::shared_ptr<Store> store;  ///< null if no topic needs it, like the parts that follow
+  std::shared_ptr<LeaseRenewer> claims;
+  std::shared_ptr<ProducerSecrets> producers;
+  std::shared_ptr<Trials> trials;  ///< null without a store
+  std::shared_ptr<DeadLetters> dead_letters;
+  std::shared_ptr<const RunLog> run_log;
+};
 
-namespace {
+bool any_has_mode(const std::vector<TopicPlan>& plans, Mode mode) {
+  return std::any_of(plans.begin(), plans.end(), [&](const auto& plan) { return plan.mode == mode; });
+}
+
+/// The store, with its schema checked. Null if no topic needs it.
+std::shared_ptr<Store> store_for(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans) {
+  if (std::all_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::at_least_once; }))
+    return nullptr;
+  if (!spec.backends.store)
+    throw ConfigError({"a topic whose mode is not at_least_once needs a database: set [postgres] url"});
+  spec.backends.store->check_schema();
+  return spec.backends.store;
+}
+
+SharedServices open_services(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans,
+                             std::shared_ptr<Store> store, const std::shared_ptr<const RunLog>& run_log) {
+  const bool dies = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.dead_letter.has_value(); });
+  const auto producer = dies && spec.backends.broker ? spec.backends.broker->open_producer() : nullptr;
+  SharedServices shared;
+  shared.run_log = run_log;
+  shared.store = std::move(store);
+  shared.dead_letters = std::make_shared<DeadLetters>(
+      producer, shared.store ? std::shared_ptr<DeadLetterStore>(shared.store, &shared.store->dead_letters()) : nullptr);
+  shared.trials = spec.backends.store ? spec.backends.store->trials() : nullptr;
+  if (any_has_mode(plans, Mode::leased))
+    shared.claims = std::make_shared<LeaseRenewer>(shared.store->claims(), run_log);
+  if (any_has_mode(plans, Mode::numbered))
+    shared.producers = std::make_shared<ProducerSecrets>(shared.store->producers());
+  return shared;
+}
+
+/// The services that the plan's mode needs.
+TopicRunner::Services services_of(const TopicPlan& plan, const SharedServices& shared, const ConsumerSpec& spec) {
+  TopicRunner::Services services{.store = plan.mode == Mode::at_least_once ? nullptr : shared.store,
+                                 .claims = plan.mode == Mode::leased ? shared.claims : nullptr,
+                                 .producers = plan.mode == Mode::numbered ? shared.producers : nullptr,
+                                 .trials = shared.trials,
+                                 .dead_letters = shared.dead_letters,
+                                 .run_log = shared.run_log,
+                                 .observers = spec.observers,
+                                 .idle_timeout = plan.handler_timeout};
+  if (spec.config.postgres) services.lock_timeout = spec.config.postgres->lock_timeout;
+  return services;
+}
+
+/// The handler's number in the store. Throws ConfigError if its ids or numbers belong to another group.
+HandlerId register_handler(TopicRunner::Services& services, const TopicPlan& plan, const TopicSettings& settings,
+                           const std::optional<TopicInfo>& info, const std::string& group) {
+  if (!services.store) return {};
+  Store& store = *services.store;
+  const HandlerId handler = store.register_handler(plan.handler);
+  if (numbers_records(plan.mode)) {
+    check_counting_group(store, handler, plan, group);
+    return handler;
+  }
+  if (!settings.handler) check_first_group(store, handler, plan.topic, group);
+  services.retention = retain(store, handler, plan.handler, settings, info);
+  return handler;
+}
+
+/// Null for a topic without a limit. The partitions of a poll loop's caller are not claimed from the limiters.
+std::shared_ptr<Limiter> limiter_of(const TopicPlan& plan, const ConsumerSpec& spec, bool caller_raises) {
+  if (plan.limiter.empty()) return nullptr;
+  Limiters& limiters = *spec.backends.limiters;
+  return caller_raises ? limiters.open(plan.limiter, plan.limit)
+                       : limiters.open_for_partitions(plan.limiter, plan.limit);
+}
 
 /// Two consumers in one process are two relays.
 std::string random_name() {
@@ -246,52 +225,18 @@ std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::sh
   std::vector<TopicPlan> plans;
   for (std::size_t i = 0; i < settings.size(); ++i) plans.push_back(plan_topic(spec.topics[i].first, settings[i]));
   for (std::size_t i = 0; i < settings.size(); ++i) tell_of_topic(plans[i], settings[i], *run_log);
-  const bool stores =
-      std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode != Mode::at_least_once; });
-  const auto store = stores ? spec.backends.store : nullptr;
-  if (stores && !store) throw ConfigError({"a topic whose mode is not none needs a database: set [postgres] url"});
-  if (store) store->check_schema();
-
+  auto store = store_for(spec, plans);
   const auto infos = check_broker(spec, plans, settings, *run_log, !caller_raises);
-  const bool dies = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.dead_letter.has_value(); });
-  const auto producer = dies && spec.backends.broker ? spec.backends.broker->open_producer() : nullptr;
-  const auto dead_letters = std::make_shared<DeadLetters>(
-      producer, store ? std::shared_ptr<DeadLetterStore>(store, &store->dead_letters()) : nullptr);
-  const auto trials = spec.backends.store ? spec.backends.store->trials() : nullptr;
-
-  const bool leases = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::leased; });
-  const auto claims = leases ? std::make_shared<LeaseRenewer>(store->claims(), run_log) : nullptr;
-
-  const bool numbered = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::numbered; });
-  const auto producers = numbered ? std::make_shared<ProducerSecrets>(store->producers()) : nullptr;
+  const SharedServices shared = open_services(spec, plans, std::move(store), run_log);
 
   std::vector<std::unique_ptr<TopicState>> topics;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const TopicPlan& plan = plans[i];
-    TopicRunner::Services services{.store = plan.mode == Mode::at_least_once ? nullptr : store,
-                                   .claims = plan.mode == Mode::leased ? claims : nullptr,
-                                   .producers = plan.mode == Mode::numbered ? producers : nullptr,
-                                   .trials = trials,
-                                   .dead_letters = dead_letters,
-                                   .run_log = run_log,
-                                   .observers = spec.observers,
-                                   .idle_timeout = plan.handler_timeout,
-                                   .on_published = on_published,
-                                   .caller_raises = caller_raises};
-    if (spec.config.postgres) services.lock_timeout = spec.config.postgres->lock_timeout;
-    const HandlerId handler = services.store ? store->register_handler(plan.handler) : HandlerId{};
-    if (numbers_records(plan.mode)) check_counting_group(*store, handler, plan, spec.config.group());
-    else if (services.store) {
-      if (!settings[i].handler) check_first_group(*store, handler, plan.topic, spec.config.group());
-      services.retention = retain(*store, handler, plan.handler, settings[i], infos[i]);
-    }
-    std::shared_ptr<Limiter> limiter;
-    if (!plan.limiter.empty()) {
-      Limiters& limiters = *spec.backends.limiters;
-      // The partitions of a poll loop's caller are not claimed from the limiters.
-      limiter = caller_raises ? limiters.open(plan.limiter, plan.limit)
-                              : limiters.open_for_partitions(plan.limiter, plan.limit);
-    }
+    auto services = services_of(plan, shared, spec);
+    services.on_published = on_published;
+    services.caller_raises = caller_raises;
+    const HandlerId handler = register_handler(services, plan, settings[i], infos[i], spec.config.group());
+    auto limiter = limiter_of(plan, spec, caller_raises);
     topics.push_back(
         std::make_unique<TopicState>(plan, spec.topics[i].second, handler, std::move(services), std::move(limiter)));
   }
