@@ -52,6 +52,18 @@ struct Holdings {
   }
 };
 
+bool writes(const LimiterErrand& errand) {
+  return !errand.give_back.empty() || errand.sweep || errand.take > 0 || errand.waiting > 0 || errand.wait_no_more;
+}
+
+/// The slots that a statement granted.
+std::vector<Slot> slots_in(const Result& rows) {
+  std::vector<Slot> slots;
+  for (int row = 0; row < PQntuples(rows.get()); ++row)
+    slots.push_back({number_at(rows, row, 0), number_at(rows, row, 1)});
+  return slots;
+}
+
 }  // namespace
 
 LimiterWorker::LimiterWorker(const PostgresSettings& settings, const LimiterPace& pace, std::string holder,
@@ -310,68 +322,24 @@ void LimiterWorker::renew() {
   all_anew_ = false;
 }
 
+/// One transaction: the errand's statements, and then the limiter as it is.
 void LimiterWorker::visit(LimiterBook& book) {
   const auto known = book.known();
   const LimiterErrand errand = book.errand(LeaseClock::now());
-  const bool writes = !known || !errand.give_back.empty() || errand.sweep || errand.take > 0 || errand.waiting > 0 ||
-                      errand.wait_no_more;
   const auto sent = LeaseClock::now();
   std::vector<Result> kept;
   try {
     kept = ask(
         [&](Pipeline& pipeline) {
-          ArgumentBlock& to = pipeline.arguments();
-          const std::int64_t id = known ? known->id : 0;
-          if (!known) {
-            to.add_text(book.name());
-            to.add_int(book.configured());
-            pipeline.add(sql_.declare, kCaller);
-            to.add_text(book.name());
-            pipeline.add(sql_.tidy, kCaller);
-          }
-          if (!errand.give_back.empty()) {
-            to.add_int(id);
-            add_slots(to, errand.give_back);
-            to.add_text(holder_);
-            pipeline.add(sql_.give_back, kCaller);
-          }
-          if (errand.sweep) {
-            to.add_int(id);
-            pipeline.add(sql_.sweep, kCaller);
-          }
-          if (errand.waiting > 0) {
-            to.add_int(id);
-            to.add_text(holder_);
-            to.add_int(errand.waiting);
-            to.add_int(micros(pace_.wait_counts()));
-            to.add_int(errand.wait_anew ? 1 : 0);
-            pipeline.add(sql_.await, kCaller);
-          } else if (errand.wait_no_more) {
-            to.add_int(id);
-            to.add_text(holder_);
-            pipeline.add(sql_.no_wait, kCaller);
-          }
-          if (errand.take > 0) {
-            to.add_int(id);
-            to.add_int(known->version);
-            to.add_int(errand.take);
-            to.add_text(holder_);
-            to.add_int(micros(pace_.lease));
-            pipeline.add(sql_.take, kCaller, Pipeline::Keep::text);
-          }
-          to.add_text(book.name());
+          if (!known) queue_declaration(pipeline, book);
+          queue_errand(pipeline, known, errand);
+          pipeline.arguments().add_text(book.name());
           pipeline.add(sql_.view, kCaller, Pipeline::Keep::text);
         },
-        writes);
+        !known || writes(errand));
   } catch (...) {
     book.undone(errand);
     throw;
-  }
-  std::vector<Slot> granted;
-  if (errand.take > 0) {
-    for (int row = 0; row < PQntuples(kept[0].get()); ++row) {
-      granted.push_back({number_at(kept[0], row, 0), number_at(kept[0], row, 1)});
-    }
   }
   if (PQntuples(kept.back().get()) == 0) {
     book.undone(errand);
@@ -383,8 +351,54 @@ void LimiterWorker::visit(LimiterBook& book) {
   }
   const LimiterView view = read_view(book, kept.back());
   tell_change(book, view);
-  book.done(errand, granted, sent, view);
+  book.done(errand, errand.take > 0 ? slots_in(kept.front()) : std::vector<Slot>{}, sent, view);
   clock_changed_.notify_one();
+}
+
+void LimiterWorker::queue_declaration(Pipeline& pipeline, const LimiterBook& book) {
+  ArgumentBlock& to = pipeline.arguments();
+  to.add_text(book.name());
+  to.add_int(book.configured());
+  pipeline.add(sql_.declare, kCaller);
+  to.add_text(book.name());
+  pipeline.add(sql_.tidy, kCaller);
+}
+
+/// `known`: absent for a limiter whose number is not known yet. Then nothing is taken or returned.
+void LimiterWorker::queue_errand(Pipeline& pipeline, const std::optional<LimiterView>& known,
+                                 const LimiterErrand& errand) {
+  ArgumentBlock& to = pipeline.arguments();
+  const std::int64_t id = known ? known->id : 0;
+  if (!errand.give_back.empty()) {
+    to.add_int(id);
+    add_slots(to, errand.give_back);
+    to.add_text(holder_);
+    pipeline.add(sql_.give_back, kCaller);
+  }
+  if (errand.sweep) {
+    to.add_int(id);
+    pipeline.add(sql_.sweep, kCaller);
+  }
+  if (errand.waiting > 0) {
+    to.add_int(id);
+    to.add_text(holder_);
+    to.add_int(errand.waiting);
+    to.add_int(micros(pace_.wait_counts()));
+    to.add_int(errand.wait_anew ? 1 : 0);
+    pipeline.add(sql_.await, kCaller);
+  } else if (errand.wait_no_more) {
+    to.add_int(id);
+    to.add_text(holder_);
+    pipeline.add(sql_.no_wait, kCaller);
+  }
+  if (errand.take > 0) {
+    to.add_int(id);
+    to.add_int(known->version);
+    to.add_int(errand.take);
+    to.add_text(holder_);
+    to.add_int(micros(pace_.lease));
+    pipeline.add(sql_.take, kCaller, Pipeline::Keep::text);
+  }
 }
 
 LimiterView LimiterWorker::read_view(LimiterBook& book, const Result& rows) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,6 +48,8 @@ class LimiterWorker : public std::enable_shared_from_this<LimiterWorker> {
   void disconnect() noexcept;
   void renew();
   void visit(LimiterBook& book);
+  void queue_declaration(Pipeline& pipeline, const LimiterBook& book);
+  void queue_errand(Pipeline& pipeline, const std::optional<LimiterView>& known, const LimiterErrand& errand);
   LimiterView read_view(LimiterBook& book, const Result& rows);
   void tell_change(const LimiterBook& book, const LimiterView& view);
   void leave() noexcept;
