@@ -251,4 +251,27 @@ TEST(Structure, a_rule_that_is_broken_is_noticed) {
   EXPECT_FALSE(breaks("framework/include/turnstile/config.hpp", "turnstile/types.hpp"));
 }
 
+/// The number of lines of each source under `folder`.
+std::map<std::string, int> lengths_under(const std::string& folder) {
+  std::map<std::string, int> lengths;
+  for (const auto& line : lines_under(folder)) lengths[line.file] = std::max(lengths[line.file], line.number);
+  return lengths;
+}
+
+TEST(Structure, no_file_of_the_framework_has_more_than_400_lines) {
+  const auto lengths = lengths_under("framework");
+  EXPECT_GT(lengths.size(), 100U) << "the sources were not found under " << root;
+  for (const auto& [file, lines] : lengths)
+    EXPECT_LE(lines, 400) << file << " has " << lines << " lines: split it by subject";
+}
+
+TEST(Structure, no_private_header_has_more_than_150_lines) {
+  const auto lengths = lengths_under("framework/src");
+  EXPECT_GT(lengths.size(), 100U) << "the sources were not found under " << root;
+  for (const auto& [file, lines] : lengths) {
+    if (!file.ends_with(".hpp")) continue;
+    EXPECT_LE(lines, 150) << file << " has " << lines << " lines: a reader cannot hold that in mind, so split it";
+  }
+}
+
 }  // namespace
