@@ -43,6 +43,10 @@ class Bytes {
   std::string bytes_;
 };
 
+// A snapshot has the whole state. A planted bug overrides one of these.
+bool keeps_ended_lives() { return !TURNSTILE_PLANTED(snapshot_forgets_ended_lives); }
+bool keeps_draining() { return !TURNSTILE_PLANTED(snapshot_forgets_draining); }
+
 }  // namespace
 
 std::uint64_t digest(const State& s) {
@@ -205,10 +209,10 @@ std::optional<State> restore(std::string_view bytes) {
   }
   for (const auto& ended : from.ended()) {
     s.ended[ended.at()] = ended.member();
-    if (!TURNSTILE_PLANTED(snapshot_forgets_ended_lives)) s.ended_ids.insert(ended.member());
+    if (keeps_ended_lives()) s.ended_ids.insert(ended.member());
   }
   if (digest(s) != from.digest()) return std::nullopt;
-  if (TURNSTILE_PLANTED(snapshot_forgets_draining)) {
+  if (!keeps_draining()) {
     for (auto& [id, member] : s.members) member.draining = false;
   }
   return s;
