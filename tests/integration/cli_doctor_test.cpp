@@ -200,7 +200,7 @@ TEST_F(CliDoctor, what_has_no_time_is_kept_for_ever) {
     const auto doctor = cli_.run("doctor");
     EXPECT_EQ(doctor.code, 1);
     EXPECT_THAT(doctor.out,
-                ContainsRegex("PROBLEM +retention of .* keeps its records for ever, and .*keep_ids_for = 30d"));
+                ContainsRegex("PROBLEM +retention of .* keeps its records forever, and .*keep_ids_for = 30d"));
     EXPECT_THAT(doctor.out, HasSubstr("leave keep_ids_for out"));
   }
   configure(kafka_.create_topic(
@@ -224,13 +224,13 @@ TEST_F(CliDoctor, an_inbox_that_nobody_cleans) {
   sql("UPDATE sweep SET swept_at = now() - interval '1 hour'");
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +inbox +.*old ids are deleted"));
   sql("SELECT keep_ids(1::smallint, NULL)");
-  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +inbox +.*ids of charge are kept for ever"));
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +inbox +.*ids of charge are kept forever"));
 }
 
 TEST_F(CliDoctor, a_topic_that_keeps_its_records_for_ever) {
   migrate();
   configure(kafka_.create_topic(1, {{"retention.ms", "-1"}}), "mode = \"transactional\"\n");
-  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +retention of .* keeps its records for ever"));
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +retention of .* keeps its records forever"));
 }
 
 // --- the system as it runs ---

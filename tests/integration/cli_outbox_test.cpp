@@ -56,8 +56,8 @@ TEST_F(CliOutbox, retry_puts_them_back_where_their_key_belongs) {
   refuse("'k'");
   refuse("'k'");
   refuse("NULL");
-  EXPECT_THAT(cli_.run("outbox", "retry", "1").out, HasSubstr("1 message to be sent again"));
-  EXPECT_THAT(cli_.run("outbox", "retry", "--all").out, HasSubstr("2 messages to be sent again"));
+  EXPECT_THAT(cli_.run("outbox", "retry", "1").out, HasSubstr("1 message will be sent again"));
+  EXPECT_THAT(cli_.run("outbox", "retry", "--all").out, HasSubstr("2 messages will be sent again"));
   EXPECT_EQ(sql("SELECT count(DISTINCT shard) FROM outbox WHERE record_key = 'k'"), "1");
   EXPECT_EQ(sql("SELECT count(*) FROM outbox WHERE shard >= 0 AND refused IS NULL"), "3");
 }
@@ -73,7 +73,7 @@ TEST_F(CliOutbox, wrong_numbers_are_said) {
   for (const char* verb : {"retry", "drop"}) {
     const auto run = cli_.run("outbox", verb, "1");
     EXPECT_EQ(run.code, 1) << verb;
-    EXPECT_THAT(run.err, HasSubstr("no message 1 was refused")) << verb;
+    EXPECT_THAT(run.err, HasSubstr("no refused message has the number 1")) << verb;
   }
   EXPECT_EQ(cli_.run("outbox", "retry").code, 2);
   EXPECT_EQ(cli_.run("outbox", "retry", "1", "--all").code, 2);

@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongTopic{.name = "replicas",
                    .suffix = "",
                    .replication = 3,
-                   .says = {"has 1 replicas", "the 3 asked for", "--replication-factor 3"}},
+                   .says = {"has 1 replicas", "fewer than the required 3", "--replication-factor 3"}},
         WrongTopic{.name = "snapshots_not_compacted",
                    .suffix = ".snapshots",
                    .settings = {{"cleanup.policy", "delete"}},
