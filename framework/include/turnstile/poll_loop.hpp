@@ -27,7 +27,8 @@ struct Stopped : Error {
 /// The loop detects a recreated topic when a message lies below the settled offset and all of these are true:
 /// - The topic is in the Kafka of [kafka], and that Kafka answers.
 /// - The new log ends below the settled offset of the old topic, or this process has handled another record at the
-///   message's offset. It remembers the last 1,024 records of each partition.
+///   message's offset. It remembers the last 1,024 records of each partition. It forgets them when it claims the
+///   partition and another member has started a recreated topic anew in the meantime.
 /// - Where offsets count (modes by_offset and numbered, offsets as ids): the group of [kafka] has no committed
 ///   offset in the new topic.
 /// Then the loop logs a warning and starts the topic anew. If it does not detect the new topic:

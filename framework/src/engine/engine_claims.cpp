@@ -187,7 +187,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
   known.done = done;
   const auto verdict = logs_.judge(claim.at, known);
   const auto other = act_on(verdict, topic, place, known);
-  logs_.settle(claim.at, verdict);
+  logs_.settle(claim.at, verdict, place.incarnation);
   if (verdict.kind != LogWatch::Verdict::Kind::recreated) {
     lane.committed = known.committed;
     if (known.committed) logs_.has_offset(claim.at);
@@ -251,6 +251,7 @@ void Engine::mark_in_doubt(const LaneState& lane, const std::optional<Offset>& c
 OwnedPartition Engine::place_of(LaneState& lane, const PartitionClaim& claim, milliseconds wait) {
   OwnedPartition place{claim.at, claim.fence, claim.incarnation};
   if (lane.before) expect_same_handler(lane);
+  if (logs_.claimed(claim.at, claim.incarnation)) lane.before.reset();  // another member has begun another log
   lane.start = start_of(lane, claim, place, wait);
   lane.flushed = place.incarnation == claim.incarnation && claim.watermark ? claim.watermark : lane.start;
   lane.topic.runner.find_dead(place, lane.start);

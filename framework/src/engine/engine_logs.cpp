@@ -148,7 +148,7 @@ bool Engine::begin_without_store(const LanePtr& lane) {
     place.guard = lane->place.guard;
     const auto other = act_on(verdict, lane->topic, place, known);
     const Offset start = other ? *other : not_below(at, known.committed.value_or(known.first), known);
-    logs_.settle(at, verdict);
+    logs_.settle(at, verdict, place.incarnation);
     shared_->scheduler.close({&lane, 1});
     auto fresh = std::make_shared<LaneState>(lane->topic, place);
     fresh->start = start;

@@ -78,6 +78,14 @@ bool LogWatch::had_offset(const TopicPartition& at) const {
   return found != logs_.end() && found->second.has_offset;
 }
 
+bool LogWatch::claimed(const TopicPartition& at, std::int32_t incarnation) {
+  Log& log = logs_[at];
+  const bool is_old = log.incarnation && *log.incarnation < incarnation;
+  if (is_old) log = Log{};
+  log.incarnation = incarnation;
+  return is_old;
+}
+
 bool LogWatch::suspects(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   if (found == logs_.end()) return false;
@@ -116,8 +124,9 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
   return {};
 }
 
-void LogWatch::settle(const TopicPartition& at, const Verdict& verdict) {
+void LogWatch::settle(const TopicPartition& at, const Verdict& verdict, std::int32_t incarnation) {
   Log& log = logs_[at];
+  log.incarnation = incarnation;
   log.taken.reset();
   log.other_from.reset();
   log.went_back = false;

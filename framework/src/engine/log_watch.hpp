@@ -91,11 +91,15 @@ class LogWatch {
   [[nodiscard]] bool had_offset(const TopicPartition& at) const;
   /// The topic was found to be missing.
   void is_gone(const TopicPartition& at) { logs_[at].gone = true; }
+  /// The store has the partition under this incarnation. If that is a later one than before, another member has found
+  /// another log, and begun it: everything that is known of the partition is about the old log, and is forgotten.
+  /// Returns whether it was.
+  bool claimed(const TopicPartition& at, std::int32_t incarnation);
   /// Whether there is a sign about the partition that judge() must examine.
   [[nodiscard]] bool suspects(const TopicPartition& at) const;
   [[nodiscard]] Verdict judge(const TopicPartition& at, const Known& known) const;
-  /// The caller has acted on the verdict.
-  void settle(const TopicPartition& at, const Verdict& verdict);
+  /// The caller has acted on the verdict. The partition has this incarnation now.
+  void settle(const TopicPartition& at, const Verdict& verdict, std::int32_t incarnation);
 
  private:
   struct Log {
@@ -105,6 +109,7 @@ class LogWatch {
     bool went_back = false;            ///< offsets started again, at records that are not remembered
     bool has_offset = false;
     bool gone = false;
+    std::optional<std::int32_t> incarnation;  ///< under which all of this was learnt; absent before a claim
   };
   std::map<TopicPartition, Log> logs_;
 };

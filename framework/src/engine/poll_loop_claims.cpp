@@ -30,13 +30,15 @@ OwnedPartition PollLoop::State::place_of(const Message& message, const TopicStat
   if (!spec.backends.store) return {.at = at, .fence = {}};
   const std::lock_guard lock(mutex);
   if (const auto it = read_again.find(at); it != read_again.end()) throw_read_again(at, it->second);
-  Known known{.message = message.offset(), .first = message.offset()};
-  known.another_log = look_at_record(at, topic, message);
+  Known known{.message = message.offset(), .first = message.offset(), .is_other = is_other_record(at, topic, message)};
+  // If a call below throws, the partition stays as it is: the next call finds the same.
   if (const auto it = places.find(at); it != places.end()) {
-    if (!known.another_log) known.another_log = has_gone_back(at, topic, message.offset());
-    if (!known.another_log) return it->second;
+    if (!may_be_another_log(at, known)) {
+      remember(at, topic, message);
+      return it->second;
+    }
     known.incarnation = it->second.incarnation;
-    places.erase(it);
+    if (const auto mine = progress.find(at); mine != progress.end()) known.settled = mine->second.settled;
   }
   OwnedPartition place{.at = at, .fence = {}};
   if (!topic.needs_store()) {
@@ -53,6 +55,7 @@ OwnedPartition PollLoop::State::place_of(const Message& message, const TopicStat
   progress[at] = {.first = message.offset(), .last = message.offset()};
   places[at] = place;
   if (!topic.fails_open()) start_at_the_watermark(message, topic, claimed);
+  remember(at, topic, message);
   return place;
 }
 
@@ -71,12 +74,19 @@ PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState
 /// Claims the partition. If it has no watermark, the first message's offset becomes its watermark. It is written before
 /// anything is settled, so that a process that settles a later message than the first cannot skip the first.
 /// Another member may claim the partition before the watermark is written, and may have a later first message. If the
-/// log is another one than the settled log, old offsets have no meaning, and its incarnation begins. Call it with the
-/// mutex held.
-PollLoop::State::Claimed PollLoop::State::claim_from(const TopicPartition& at, const TopicState& topic,
-                                                     const Known& known) {
+/// log is another one than the settled log, old offsets have no meaning, and its incarnation begins. If another member
+/// has begun it already, what this loop knows is of the old log. Call it with the mutex held.
+PollLoop::State::Claimed PollLoop::State::claim_from(const TopicPartition& at, const TopicState& topic, Known known) {
+  bool begun_elsewhere = false;
   for (;;) {
     PartitionClaim claimed = claim(at, topic);
+    if (const auto mine = handled.find(at); mine != handled.end() && mine->second.incarnation < claimed.incarnation) {
+      forget_the_old_log(at);
+      known.is_other = false;
+      known.settled.reset();
+      begun_elsewhere = true;
+    }
+    handled[at].incarnation = claimed.incarnation;
     if (claimed.incarnation < known.incarnation) {
       run_log->warn(Code::store_rewound, at,
                     "the database went back to a time before it knew that the topic was recreated; reading again from "
@@ -86,18 +96,23 @@ PollLoop::State::Claimed PollLoop::State::claim_from(const TopicPartition& at, c
       return {claimed};
     }
     const auto done = std::max({claimed.watermark, claimed.progress, known.settled});  // absent is the lowest value
-    auto first = known.another_log;
-    if (!first && done) first = begin_of_another_log(at, topic, known.message, *done);
+    std::optional<Offset> first;
+    if (known.is_other) {
+      first = begin_of_another_log(at, topic, known.message, std::nullopt);
+      if (!first) handled[at].log.forget();
+    } else if (done) {
+      first = begin_of_another_log(at, topic, known.message, *done);
+    }
     if (first) {
       begin_incarnation(claimed, *first);
       forget_the_old_log(at);
       return {claimed, true};
     }
-    if (claimed.watermark) return {claimed};
+    if (claimed.watermark) return {claimed, false, begun_elsewhere};
     const WatermarkUpdate update{claimed.fence, known.first};
     claimed.watermark = known.first;
     if (spec.backends.store->partitions().advance_watermarks({&update, 1}).front() == WatermarkState::moved)
-      return {claimed};
+      return {claimed, false, begun_elsewhere};
   }
 }
 
@@ -105,27 +120,38 @@ void PollLoop::State::begin_incarnation(PartitionClaim& claim, Offset first) {
   claim.incarnation = spec.backends.store->partitions().begin_incarnation(claim.fence, first);
   claim.watermark = first;
   claim.progress.reset();
+  handled[claim.at].incarnation = claim.incarnation;
 }
 
-/// Returns where to begin reading, if Kafka has another log than the one whose messages below `done` are settled.
+/// Returns where Kafka's log begins and ends, if it is another one than the log whose messages below `done` are settled.
 /// Absent: as far as known, it is that log.
 /// Kafka is asked only if `message` lies below `done`. `message` is in Kafka's log, and so are the messages after it.
-/// Without `done`: another record was handled at its offset.
+/// Without `done`: another record was handled at its offset. Throws BrokerError.
+std::optional<std::pair<Offset, Offset>> PollLoop::State::bounds_of_another_log(const TopicPartition& at,
+                                                                                Offset message,
+                                                                                std::optional<Offset> done) const {
+  if ((done && message >= *done) || !spec.backends.broker) return std::nullopt;
+  const auto bounds = spec.backends.broker->open_consumer()->bounds(at, kKafkaWait);
+  if (!bounds || (done && bounds->second >= *done)) return std::nullopt;
+  if (message >= bounds->second) return std::nullopt;  // the loop reads a topic of that name from another Kafka
+  return bounds;
+}
+
+/// Returns where to begin reading, if Kafka has another log: see bounds_of_another_log(). Call it under a claim: only
+/// then is it certain that no other member has found that log.
 std::optional<Offset> PollLoop::State::begin_of_another_log(const TopicPartition& at, const TopicState& topic,
                                                             Offset message, std::optional<Offset> done) const {
-  if ((done && message >= *done) || !spec.backends.broker) return std::nullopt;
   try {
-    const auto consumer = spec.backends.broker->open_consumer();
-    const auto bounds = consumer->bounds(at, kKafkaWait);
-    if (!bounds || (done && bounds->second >= *done)) return std::nullopt;
-    if (message >= bounds->second) return std::nullopt;  // the loop reads a topic of that name from another Kafka
+    const auto bounds = bounds_of_another_log(at, message, done);
+    if (!bounds) return std::nullopt;
     const std::string why =
         done
             ? "it ends at offset " + std::to_string(bounds->second) + ", and was settled up to " + std::to_string(*done)
             : "offset " + std::to_string(message) + " holds another record than the one that was handled there";
     // Kafka deletes the group's offset together with a topic. If there is an offset, records were cut off the log's
     // end, or the caller has committed since.
-    if (topic.runner.plan().knows_by_offset() && consumer->committed({&at, 1}, kKafkaWait).front()) {
+    if (topic.runner.plan().knows_by_offset() &&
+        spec.backends.broker->open_consumer()->committed({&at, 1}, kKafkaWait).front()) {
       run_log->error(Code::topic_recreated, at,
                      "the topic was recreated, or records were cut off its end: " + why +
                          ". Its new records below the settled offset cannot be distinguished from the old ones, and "
@@ -137,42 +163,58 @@ std::optional<Offset> PollLoop::State::begin_of_another_log(const TopicPartition
                       "; reading it from its beginning, offset " + std::to_string(bounds->first));
     return bounds->first;
   } catch (const std::exception& e) {
-    run_log->warn(Code::partition_start_unknown, at,
-                  "offset " + std::to_string(message) +
-                      " was settled before, and Kafka did not answer whether the topic was recreated since; it counts "
-                      "as the same topic: " +
-                      e.what());
+    warn_of_same_topic(at, message, e);
     return std::nullopt;
   }
 }
 
-/// Where another log begins, if this loop has handled another record at this offset. Call it with the mutex held.
-std::optional<Offset> PollLoop::State::look_at_record(const TopicPartition& at, const TopicState& topic,
-                                                      const Message& message) {
-  if (!topic.needs_store() || topic.fails_open() || !spec.backends.broker) return std::nullopt;
-  LogMemory& memory = handled[at];
-  const auto finding = memory.compare(message);
-  if (finding == LogMemory::Finding::ahead) memory.note(message);
-  if (finding != LogMemory::Finding::other || !memory.has_read(message.offset())) return std::nullopt;
-  auto first = begin_of_another_log(at, topic, message.offset(), std::nullopt);
-  if (!first) memory.forget();
-  return first;
+void PollLoop::State::warn_of_same_topic(const TopicPartition& at, Offset message, const std::exception& why) const {
+  run_log->warn(Code::partition_start_unknown, at,
+                "offset " + std::to_string(message) +
+                    " was settled before, and Kafka did not answer whether the topic was recreated since; it counts "
+                    "as the same topic: " +
+                    why.what());
 }
 
-/// The caller has not called revoked(), and reads lower offsets than before. It is another log if that log ends below
-/// the settled offset. Call it with the mutex held.
-std::optional<Offset> PollLoop::State::has_gone_back(const TopicPartition& at, const TopicState& topic,
-                                                     Offset message) {
-  const auto known = progress.find(at);
-  if (known == progress.end()) return std::nullopt;
-  const Offset last = std::exchange(known->second.last, message);
-  if (message >= last || !known->second.settled) return std::nullopt;
-  return begin_of_another_log(at, topic, message, *known->second.settled);
+bool PollLoop::State::remembers_records(const TopicState& topic) const {
+  return topic.needs_store() && !topic.fails_open() && spec.backends.broker != nullptr;
+}
+
+/// Whether this loop has handled another record at this offset. Call it with the mutex held.
+bool PollLoop::State::is_other_record(const TopicPartition& at, const TopicState& topic, const Message& message) const {
+  if (!remembers_records(topic)) return false;
+  const auto known = handled.find(at);
+  return known != handled.end() && known->second.log.compare(message) == LogMemory::Finding::other &&
+         known->second.log.has_read(message.offset());
+}
+
+/// Call it with the mutex held.
+void PollLoop::State::remember(const TopicPartition& at, const TopicState& topic, const Message& message) {
+  if (!remembers_records(topic)) return;
+  LogMemory& memory = handled[at].log;
+  if (memory.compare(message) == LogMemory::Finding::ahead) memory.note(message);
+}
+
+/// For a partition that this loop owns. The caller has not called revoked(), and reads another record than before, or
+/// lower offsets than before. It is another log if that log ends below the settled offset. Call it with the mutex held.
+bool PollLoop::State::may_be_another_log(const TopicPartition& at, const Known& known) {
+  const auto found = progress.find(at);
+  const bool goes_back = found != progress.end() && known.message < found->second.last && found->second.settled;
+  if (known.is_other || goes_back) {
+    try {
+      if (bounds_of_another_log(at, known.message, known.is_other ? std::nullopt : found->second.settled)) return true;
+    } catch (const std::exception& e) {
+      warn_of_same_topic(at, known.message, e);
+    }
+  }
+  if (known.is_other) handled[at].log.forget();
+  if (found != progress.end()) found->second.last = known.message;
+  return false;
 }
 
 /// Call it with the mutex held.
 void PollLoop::State::forget_the_old_log(const TopicPartition& at) {
-  handled.erase(at);
+  handled[at].log.forget();
   gone_back.erase(at);
   in_doubt.erase(at);
   attempts.erase(at);
@@ -243,13 +285,15 @@ void PollLoop::State::fenced(const OwnedPartition& place, const TopicState& topi
   const auto found = places.find(place.at);
   if (found == places.end() || found->second.fence != place.fence || topic.fails_open()) return;
   if (spec.backends.store->history() == place.fence->history) return;
-  const Progress& known = progress[place.at];
+  const Progress known = progress[place.at];
   // An owner that takes over before the caller has read the messages again knows only the database.
   const Claimed claimed = claim_from(
       place.at, topic,
       {.message = message, .first = known.first, .settled = known.settled, .incarnation = place.incarnation});
-  const Offset from = std::min(*claimed.claim.watermark, known.settled.value_or(known.first));
-  if (known.settled && !claimed.another_log) doubt(place.at, topic, *known.settled);
+  const bool is_same_log = !claimed.another_log && !claimed.begun_elsewhere;
+  Offset from = *claimed.claim.watermark;
+  if (is_same_log) from = std::min(from, known.settled.value_or(known.first));
+  if (is_same_log && known.settled) doubt(place.at, topic, *known.settled);
   places.erase(found);
   gone_back[place.at] = from;
   throw_read_again(place.at, read_again[place.at] = not_below_the_log(place.at, from, message));

@@ -46,7 +46,13 @@ struct PollLoop::State {
     SteadyTime next_flush{};
   };
   std::map<TopicPartition, Progress> progress;
-  std::map<TopicPartition, LogMemory> handled;  ///< the last records of each partition, including revoked partitions
+  /// The last records that were handled of a partition. If another member has begun a later incarnation since, they are
+  /// records of an old log.
+  struct Memory {
+    LogMemory log;
+    std::int32_t incarnation = 0;  ///< under which they were handled
+  };
+  std::map<TopicPartition, Memory> handled;  ///< of each partition that was claimed, including revoked partitions
   /// Where to read from. Until revoked() is called once, each message of the partition throws ReadAgain.
   std::map<TopicPartition, Offset> read_again;
   /// The watermark that the last ReadAgain named, until the next message of the partition. A second revoked() before
@@ -73,22 +79,29 @@ struct PollLoop::State {
   PartitionClaim claim(const TopicPartition& at, const TopicState& topic);
   /// What this loop knows of a partition before it claims it.
   struct Known {
-    Offset message = 0;                   ///< the last message
-    Offset first = 0;                     ///< the first message
-    std::optional<Offset> settled{};      ///< all below it is settled, as this loop saw it
-    std::optional<Offset> another_log{};  ///< where another log begins that has replaced the settled one
-    std::int32_t incarnation = 0;         ///< under which it owned the partition until now
+    Offset message = 0;               ///< the last message
+    Offset first = 0;                 ///< the first message
+    bool is_other = false;            ///< this loop has handled another record at the last message's offset
+    std::optional<Offset> settled{};  ///< all below it is settled, as this loop saw it
+    std::int32_t incarnation = 0;     ///< under which it owned the partition until now
   };
   struct Claimed {
     PartitionClaim claim;
     bool another_log = false;  ///< Kafka has another log under this name than the settled one
+    /// Another member had found another log under this name. What this loop knew of the partition has no meaning.
+    bool begun_elsewhere = false;
   };
-  Claimed claim_from(const TopicPartition& at, const TopicState& topic, const Known& known);
+  Claimed claim_from(const TopicPartition& at, const TopicState& topic, Known known);
   void begin_incarnation(PartitionClaim& claim, Offset first);
   std::optional<Offset> begin_of_another_log(const TopicPartition& at, const TopicState& topic, Offset message,
                                              std::optional<Offset> done) const;
-  std::optional<Offset> look_at_record(const TopicPartition& at, const TopicState& topic, const Message& message);
-  std::optional<Offset> has_gone_back(const TopicPartition& at, const TopicState& topic, Offset message);
+  std::optional<std::pair<Offset, Offset>> bounds_of_another_log(const TopicPartition& at, Offset message,
+                                                                 std::optional<Offset> done) const;
+  bool remembers_records(const TopicState& topic) const;
+  bool is_other_record(const TopicPartition& at, const TopicState& topic, const Message& message) const;
+  void remember(const TopicPartition& at, const TopicState& topic, const Message& message);
+  bool may_be_another_log(const TopicPartition& at, const Known& known);
+  void warn_of_same_topic(const TopicPartition& at, Offset message, const std::exception& why) const;
   void forget_the_old_log(const TopicPartition& at);
   void settled(const Message& message, const OwnedPartition& place, const TopicState& topic);
   void start_at_the_watermark(const Message& message, const TopicState& topic, const Claimed& claimed);

@@ -151,6 +151,35 @@ INSTANTIATE_TEST_SUITE_P(Each, RecreatedTopic,
                                            ModeCase{"none", [](Pipeline p) { return p; }, false}),
                          [](const auto& c) { return std::string(c.param.name); });
 
+/// The other member finds the topic, handles six records, and ends before it commits an offset. This consumer was
+/// paused meanwhile.
+TEST_F(EngineLogs, goes_on_in_a_recreated_topic_that_another_member_has_begun) {
+  topic("t", 1);
+  produce(30, "old-");
+  auto app = consumer("t", noting([](Pipeline p) { return std::move(p) | by_offset(); }), config());
+  auto thread = start(*app);
+  ASSERT_TRUE(eventually([&] { return ran_all("old-", 30) && all_committed("t", 1); })) << log_text();
+  broker->replace_topic("t", [&](auto& append) {
+    const TopicPartition at{"t", 0};
+    const Fence fence = inbox->claim_partitions(config().group(), {&at, 1}, 1s).front().fence;
+    inbox->begin_incarnation(fence, 0);
+    const WatermarkUpdate update{fence, 6};
+    inbox->advance_watermarks({&update, 1});
+    for (int i = 0; i < 20; ++i) {
+      OwnedMessage message;
+      message.topic = at.topic;
+      message.partition = 0;
+      message.payload = "another-" + std::to_string(i);
+      append(message);
+    }
+  });
+  EXPECT_TRUE(eventually([&] { return ran_all("another-", 20, 6) && all_committed("t", 1); })) << log_text();
+  app->stop();
+  thread.join();
+  EXPECT_EQ(failure, "");
+  EXPECT_EQ(ran().size(), 30U + 14U) << "the other member's do not run again";
+}
+
 /// The message has the offset of a message of the old topic, and is a different message.
 TEST_F(EngineLogs, buries_a_message_of_a_recreated_topic_at_the_offset_of_an_old_dead_letter) {
   topic("t", 1);

@@ -77,7 +77,7 @@ TEST_F(LogWatchTest, knows_a_recreated_topic_by_the_offset_that_kafka_has_droppe
   const auto verdict = judge(std::nullopt, 300, 0, 5'000);
   EXPECT_EQ(verdict.kind, Kind::recreated);
   EXPECT_EQ(verdict.from, 0);
-  watch.settle(at, verdict);
+  watch.settle(at, verdict, 1);
   EXPECT_FALSE(watch.suspects(at));
 }
 
@@ -107,14 +107,14 @@ TEST_F(LogWatchTest, finds_where_a_log_was_cut_off_by_reading_again_what_it_reme
   EXPECT_EQ(again.kind, Kind::same);
   ASSERT_TRUE(again.from.has_value());
   EXPECT_EQ(*again.from, 3'000 - 1'024);
-  watch.settle(at, again);
+  watch.settle(at, again, 0);
   EXPECT_EQ(look(*again.from, static_cast<std::size_t>(2'990 - *again.from)), Look::follow);
   EXPECT_EQ(look(2'990, 5, 2), Look::broken);
   const auto verdict = judge(3'000, 3'000, 0, 2'995);
   EXPECT_EQ(verdict.kind, Kind::truncated);
   EXPECT_EQ(verdict.from, 2'990);
   EXPECT_TRUE(verdict.exact);
-  watch.settle(at, verdict);
+  watch.settle(at, verdict, 1);
   EXPECT_EQ(look(2'990, 20, 2), Look::follow);
 }
 
@@ -122,6 +122,30 @@ TEST_F(LogWatchTest, forgets_what_was_read_when_the_partition_comes_back_from_an
   EXPECT_EQ(look(0, 10), Look::follow);
   watch.assigned(at);
   EXPECT_EQ(look(0, 10, 2), Look::follow);
+}
+
+/// The group's offset and the absence were of the topic that the other member has replaced.
+TEST_F(LogWatchTest, forgets_the_old_log_when_another_member_has_begun_another) {
+  EXPECT_FALSE(watch.claimed(at, 3)) << "nothing was known";
+  EXPECT_EQ(look(0, 10), Look::follow);
+  watch.has_offset(at);
+  watch.is_gone(at);
+  watch.assigned(at);
+  EXPECT_FALSE(watch.claimed(at, 3));
+  EXPECT_TRUE(watch.suspects(at));
+  EXPECT_TRUE(watch.claimed(at, 4));
+  EXPECT_FALSE(watch.suspects(at));
+  EXPECT_EQ(judge(std::nullopt, 6, 0, 8).kind, Kind::same);
+  EXPECT_EQ(look(0, 8, 2), Look::follow);
+}
+
+TEST_F(LogWatchTest, remembers_what_it_has_read_of_a_log_that_it_has_begun_itself) {
+  watch.claimed(at, 0);
+  watch.has_offset(at);
+  watch.settle(at, judge(std::nullopt, 300, 0, 299), 1);
+  EXPECT_EQ(look(0, 10), Look::follow);
+  EXPECT_FALSE(watch.claimed(at, 1));
+  EXPECT_EQ(look(0, 10, 2), Look::broken);
 }
 
 }  // namespace

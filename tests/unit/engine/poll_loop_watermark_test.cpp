@@ -23,6 +23,7 @@
 namespace turnstile {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -308,6 +309,25 @@ class PollLoopRecreated : public PollLoopWatermark {
   static Pipeline reject() {
     return [](const Message&, Context&) { return Outcome::dead_letter("no"); };
   }
+  void commit(Offset offset) {
+    struct Listener final : AssignmentListener {
+      std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
+      void on_revoked(std::span<const TopicPartition>, bool) override {}
+    } listener;
+    const TopicPartitionOffset committed{at, offset};
+    const auto member = broker->open_consumer();
+    member->subscribe({"t"}, listener);
+    for (int i = 0; i < 10; ++i) member->poll(std::chrono::milliseconds(1));
+    member->commit({&committed, 1}, true);
+    ASSERT_EQ(broker->committed(at), offset);
+  }
+  /// Another member finds the recreated topic. Its watermark in the database is 1 when it ends without a release.
+  void be_begun_by_another_member(const std::function<Pipeline()>& pipeline, Offset up_to) {
+    other = make_loop(pipeline());
+    for (Offset offset = 0; offset < up_to; ++offset) handle(*other, offset);
+    ASSERT_EQ(inbox->watermark(1), 1);
+  }
+  std::unique_ptr<PollLoop> other;  // stays alive, so that nothing is released
 };
 
 TEST_F(PollLoopRecreated, its_dead_letters_are_sent_at_offsets_where_the_old_one_had_some) {
@@ -411,16 +431,7 @@ TEST_F(PollLoopRecreated, a_log_that_is_too_short_does_not_begin_anew_where_offs
   loop->revoked(at);
   broker->truncate({at, 6});
   records.resize(6);
-  const TopicPartitionOffset committed{at, 12};
-  struct Listener final : AssignmentListener {
-    std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
-    void on_revoked(std::span<const TopicPartition>, bool) override {}
-  } listener;
-  const auto member = broker->open_consumer();
-  member->subscribe({"t"}, listener);
-  for (int i = 0; i < 10; ++i) member->poll(std::chrono::milliseconds(1));
-  member->commit({&committed, 1}, true);
-  ASSERT_EQ(broker->committed(at), 12);
+  commit(12);
   handle_all(*loop, Settled::duplicate);
   EXPECT_THAT(log_text(), HasSubstr("count as duplicates"));
 }
@@ -446,6 +457,84 @@ TEST_F(PollLoopRecreated, records_that_were_cut_off_count_where_ids_tell_what_ha
   broker->truncate({at, 4});
   records.resize(4);
   handle_all(*loop, Settled::duplicate);
+}
+
+/// What a loop remembers of the old topic proves nothing about the new topic that another member has begun.
+TEST_F(PollLoopRecreated, what_another_member_has_done_of_it_does_not_run_again) {
+  for (const bool is_revoked : {true, false}) {
+    const auto make = [] { return insert() | by_offset(); };
+    const auto loop = make_loop(make());
+    const std::size_t before = inbox->committed().size();
+    handle_all(*loop);
+    if (is_revoked) loop->revoked(at);
+    recreate(8);
+    be_begun_by_another_member(make, 6);
+    if (is_revoked) commit(6);
+    text.clear();
+    for (Offset offset = 0; offset < 6; ++offset) EXPECT_EQ(handle(*loop, offset), Settled::duplicate) << offset;
+    for (Offset offset = 6; offset < 8; ++offset) EXPECT_EQ(handle(*loop, offset), Settled::done) << offset;
+    EXPECT_EQ(inbox->committed().size() - before, 12U + 8U);
+    EXPECT_THAT(log_text(), Not(HasSubstr("recreated")));
+    other.reset();
+    broker = std::make_shared<testing::MemoryBroker>();
+    inbox = std::make_shared<testing::MemoryInbox>();
+    SetUp();
+  }
+}
+
+TEST_F(PollLoopRecreated, its_dead_letters_are_sent_once_by_two_members) {
+  const auto make = [] { return reject() | transactional(); };
+  const auto loop = make_loop(make());
+  handle_all(*loop, Settled::dead_letter);
+  loop->revoked(at);
+  recreate(8);
+  be_begun_by_another_member(make, 6);
+  handle_all(*loop, Settled::dead_letter);
+  EXPECT_EQ(broker->records("t.dlq").size(), 12U + 8U);
+  EXPECT_EQ(inbox->dead().size(), 12U + 8U);
+}
+
+TEST_F(PollLoopRecreated, a_record_of_it_that_another_member_has_buried_does_not_run) {
+  std::vector<Offset> ran;
+  const auto make = [&ran] {
+    return Pipeline([&ran](const Message& message, Context&) { ran.push_back(message.offset()); }) | transactional();
+  };
+  const auto loop = make_loop(make());
+  handle_all(*loop);
+  loop->revoked(at);
+  recreate(8);
+  be_begun_by_another_member(make, 3);
+  const auto fence = inbox->claim_partitions(Config{}.group(), {&at, 1}, std::chrono::seconds(1)).front().fence;
+  ASSERT_TRUE(inbox->record_dead({.handler = {1},
+                                  .fence = fence,
+                                  .record = records.at(3),
+                                  .id = {},
+                                  .reason = DeadReason::killed_process,
+                                  .error = "",
+                                  .dead_letter = {}}));
+  ran.clear();
+  EXPECT_EQ(read_again(*loop, 4), 1);
+  loop->revoked(at);
+  for (Offset offset = 1; offset < 8; ++offset)
+    EXPECT_EQ(handle(*loop, offset), offset < 3    ? Settled::duplicate
+                                     : offset == 3 ? Settled::dead_letter
+                                                   : Settled::done)
+        << offset;
+  EXPECT_THAT(ran, ElementsAre(4, 5, 6, 7));
+}
+
+/// Its offsets are not those that were settled before the failover.
+TEST_F(PollLoopRecreated, it_is_not_in_doubt_after_a_failover_where_another_member_has_begun_it) {
+  const auto make = [] { return Pipeline([](const Message&, Context&) {}) | leased(); };
+  const auto loop = make_loop(make());
+  handle_all(*loop);
+  recreate(20);
+  const auto fence = inbox->claim_partitions(Config{}.group(), {&at, 1}, std::chrono::seconds(1)).front().fence;
+  inbox->begin_incarnation(fence, 0);
+  inbox->fail_over(inbox->replica());
+  EXPECT_EQ(read_again(*loop, 15), 0);
+  loop->revoked(at);
+  handle_all(*loop);
 }
 
 }  // namespace
