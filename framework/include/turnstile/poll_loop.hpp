@@ -118,6 +118,8 @@ class PollLoop {
   /// next message then claims the partition anew.
   /// Drop the partition's messages that you hold before you call it: handle() treats the next message as a result of
   /// the seek.
+  /// **In mode leased, read a partition that comes back after a rebalance from the group's committed offset.** That
+  /// offset tells the loop which messages the group had settled.
   /// A rebalance between that seek and the next message calls it a second time. If the partition comes back above the
   /// database's watermark, handle() throws ReadAgain again.
   /// Repeat a failed seek before you call it. If a rebalance revoked the partition before the seek, call it a second

@@ -60,12 +60,20 @@ void PollLoop::State::build() {
       std::shared_ptr<Retention>(spec.backends.store, &spec.backends.store->retention()), run_log);
 }
 
-/// The messages that the caller settled may have taken effect outside of a transaction, even if the database has no
-/// record of them.
-void PollLoop::State::doubt(const TopicPartition& at, const TopicState& topic, Offset below) {
+/// The messages that were settled may have taken effect outside of a transaction, even if the database has no record of
+/// them.
+void PollLoop::State::doubt(const TopicPartition& at, const TopicState& topic, const Doubt& more) {
   if (topic.runner.plan().mode != Mode::leased) return;
-  Offset& known = in_doubt[at];
-  known = std::max(known, below);
+  Doubt& known = in_doubt[at];
+  known.below = std::max(known.below, more.below);
+  known.own = std::max(known.own, more.own);
+}
+
+void PollLoop::State::forget_doubt_of_the_group(const TopicPartition& at) {
+  const auto known = in_doubt.find(at);
+  if (known == in_doubt.end()) return;
+  known->second.below = known->second.own;
+  if (known->second.below == 0) in_doubt.erase(known);
 }
 
 /// Writes the watermark at intervals. Everything below it is in the database. If the database goes back to an earlier
@@ -76,7 +84,7 @@ void PollLoop::State::settled(const Message& message, const OwnedPartition& plac
   {
     const std::lock_guard lock(mutex);
     const auto doubted = in_doubt.find(place.at);
-    if (doubted != in_doubt.end() && message.offset() >= doubted->second) in_doubt.erase(doubted);
+    if (doubted != in_doubt.end() && message.offset() >= doubted->second.below) in_doubt.erase(doubted);
     const auto unsettled = dropped.find(place.at);
     if (unsettled != dropped.end() && message.offset() >= unsettled->second) dropped.erase(unsettled);
     Progress& now = progress[place.at];
@@ -125,15 +133,16 @@ void PollLoop::State::ran(const OwnedPartition& place) {
   if (const auto mine = places.find(place.at); mine != places.end()) mine->second.suspicion = nullptr;
 }
 
-/// The first call after ReadAgain means that the caller has sought the partition. Any other call means that it was
-/// revoked.
+/// The first call after ReadAgain means that the caller has sought the partition. The first call after Fenced may mean
+/// that too. Any other call means that it was revoked.
 void PollLoop::State::revoked(const TopicPartition& at) {
   {
     const std::lock_guard lock(mutex);
     if (read_again.erase(at) == 0) {
       gone_back.erase(at);
       attempts.erase(at);
-      dropped.erase(at);
+      const bool may_be_sought = dropped.erase(at) > 0;
+      if (!may_be_sought) forget_doubt_of_the_group(at);
     }
   }
   release({&at, 1});
@@ -305,7 +314,7 @@ void PollLoop::stop() noexcept { state_->stop.request(); }
 bool PollLoop::may_commit(const TopicPartitionOffset& position) const {
   const std::lock_guard lock(state_->mutex);
   const auto doubted = state_->in_doubt.find(position.at);
-  return doubted == state_->in_doubt.end() || position.offset >= doubted->second;
+  return doubted == state_->in_doubt.end() || position.offset >= doubted->second.below;
 }
 
 void PollLoop::revoked(const TopicPartition& partition) { state_->revoked(partition); }

@@ -50,7 +50,7 @@ OwnedPartition PollLoop::State::place_of(const Message& message, const TopicStat
   place.incarnation = claimed.claim.incarnation;
   topic.runner.find_dead(place, std::nullopt);  // only the caller knows where it starts
   if (const auto it = in_doubt.find(at); it != in_doubt.end())
-    place.in_doubt = std::make_shared<const SettledOffsets>(SettledOffsets{it->second});
+    place.in_doubt = std::make_shared<const SettledOffsets>(SettledOffsets{it->second.below});
   guard(place, claimed.claim, message.offset());
   progress[at] = {.first = message.offset(), .last = message.offset()};
   places[at] = place;
@@ -239,7 +239,8 @@ void PollLoop::State::start_at_the_watermark(const Message& message, const Topic
   if (claimed.another_log)
     throw ReadAgain(first + ", and the topic was recreated: it is read from its beginning" + seek, {at, from});
   const auto unsettled = dropped.find(at);
-  doubt(at, topic, unsettled == dropped.end() ? message.offset() : std::min(message.offset(), unsettled->second));
+  doubt(at, topic,
+        {.below = unsettled == dropped.end() ? message.offset() : std::min(message.offset(), unsettled->second)});
   throw ReadAgain(first + ", and the database records what was done only below offset " + std::to_string(*watermark) +
                       ": the last owner ended without releasing the partition, or the database lost its last "
                       "transactions" +
@@ -293,7 +294,7 @@ void PollLoop::State::fenced(const OwnedPartition& place, const TopicState& topi
   const bool is_same_log = !claimed.another_log && !claimed.begun_elsewhere;
   Offset from = *claimed.claim.watermark;
   if (is_same_log) from = std::min(from, known.settled.value_or(known.first));
-  if (is_same_log && known.settled) doubt(place.at, topic, *known.settled);
+  if (is_same_log && known.settled) doubt(place.at, topic, {.below = *known.settled, .own = *known.settled});
   places.erase(found);
   gone_back[place.at] = from;
   throw_read_again(place.at, read_again[place.at] = not_below_the_log(place.at, from, message));

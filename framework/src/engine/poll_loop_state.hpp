@@ -59,9 +59,15 @@ struct PollLoop::State {
   /// that message deletes it, because the seek has no effect any more. The partition was revoked, and comes back where
   /// Kafka tells. It is also deleted if that message throws Fenced, because the caller drops the message.
   std::map<TopicPartition, Offset> gone_back;
-  /// Mode leased: the caller had settled everything below this offset when it was sent back. Kept until a message from
-  /// there on is settled.
-  std::map<TopicPartition, Offset> in_doubt;
+  /// Mode leased: messages that were settled when the caller was sent back. Kept until a message from there on is
+  /// settled.
+  struct Doubt {
+    Offset below = 0;  ///< the messages below it
+    /// The messages below it were settled by this loop itself. The others were settled by the group, as the offset
+    /// showed from which the caller read. If the partition comes back, its offset shows that again.
+    Offset own = 0;
+  };
+  std::map<TopicPartition, Doubt> in_doubt;
   /// The first message that threw Fenced. The caller has dropped it, so its next message tells nothing about the
   /// messages from there on. Kept until one of them is settled, or the partition is revoked.
   std::map<TopicPartition, Offset> dropped;
@@ -105,7 +111,8 @@ struct PollLoop::State {
   void forget_the_old_log(const TopicPartition& at);
   void settled(const Message& message, const OwnedPartition& place, const TopicState& topic);
   void start_at_the_watermark(const Message& message, const TopicState& topic, const Claimed& claimed);
-  void doubt(const TopicPartition& at, const TopicState& topic, Offset below);
+  void doubt(const TopicPartition& at, const TopicState& topic, const Doubt& more);
+  void forget_doubt_of_the_group(const TopicPartition& at);
   std::optional<Offset> begin_of_log(const TopicPartition& at) const;
   Offset not_below_the_log(const TopicPartition& at, Offset from, Offset message) const;
   int attempt_of(const Message& message, const OwnedPartition& place);

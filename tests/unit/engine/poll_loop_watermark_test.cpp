@@ -32,11 +32,14 @@ class PollLoopWatermark : public ::testing::Test {
   void SetUp() override {
     broker->create_topic("t", 1);
     broker->create_topic("t.dlq", 1);
-    for (int i = 0; i < 12; ++i) {
+    produce_more(12);
+  }
+  void produce_more(int count) {
+    for (int i = 0; i < count; ++i) {
       OwnedMessage message;
       message.topic = "t";
       message.partition = 0;
-      message.headers = {{"message-id", "m" + std::to_string(i)}};
+      message.headers = {{"message-id", "m" + std::to_string(records.size() + static_cast<std::size_t>(i))}};
       broker->produce(message);
     }
     records = broker->records("t");
@@ -535,6 +538,71 @@ TEST_F(PollLoopRecreated, it_is_not_in_doubt_after_a_failover_where_another_memb
   EXPECT_EQ(read_again(*loop, 15), 0);
   loop->revoked(at);
   handle_all(*loop);
+}
+
+/// Mode leased. Kafka's offset is above the watermark of a member that was killed, and shows what the group had settled.
+class PollLoopDoubt : public PollLoopRecreated {
+ protected:
+  static Pipeline do_nothing() {
+    return Pipeline([](const Message&, Context&) {}) | leased();
+  }
+  void SetUp() override {
+    PollLoopRecreated::SetUp();
+    killed = make_loop(do_nothing());
+    handle(*killed, 0);
+    loop = make_loop(do_nothing());
+    EXPECT_EQ(read_again(*loop, 10), 1);
+    loop->revoked(at);
+  }
+  std::unique_ptr<PollLoop> killed;  // stays alive, so that nothing is released
+  std::unique_ptr<PollLoop> loop;
+};
+
+/// The recreated topic is longer than what was settled, so that no member finds it.
+TEST_F(PollLoopDoubt, is_over_when_the_partition_was_revoked) {
+  loop->revoked(at);
+  recreate(12);
+  const auto next = make_loop(do_nothing());
+  EXPECT_EQ(read_again(*next, 6), 1);
+  next->revoked(at);
+  for (Offset offset = 1; offset < 6; ++offset) handle(*next, offset);
+  next->revoked(at);
+  for (Offset offset = 6; offset < 12; ++offset) EXPECT_EQ(handle(*loop, offset), Settled::done) << offset;
+  EXPECT_TRUE(loop->may_commit({at, 7}));
+}
+
+TEST_F(PollLoopDoubt, is_found_again_when_the_partition_comes_back) {
+  loop->revoked(at);
+  EXPECT_EQ(read_again(*loop, 10), 1);
+  loop->revoked(at);
+  EXPECT_FALSE(loop->may_commit({at, 9}));
+  for (Offset offset = 1; offset < 12; ++offset)
+    EXPECT_EQ(handle(*loop, offset), offset < 10 ? Settled::dead_letter : Settled::done) << offset;
+}
+
+/// The caller seeks to the first message that threw Fenced, so Kafka's offset is not read again.
+TEST_F(PollLoopDoubt, goes_on_when_the_loop_was_fenced) {
+  handle(*loop, 1);
+  inbox->claim_partitions(Config{}.group(), {&at, 1}, std::chrono::seconds(1));
+  EXPECT_THROW(handle(*loop, 2), Fenced);
+  loop->revoked(at);
+  for (Offset offset = 2; offset < 12; ++offset)
+    EXPECT_EQ(handle(*loop, offset), offset < 10 ? Settled::dead_letter : Settled::done) << offset;
+}
+
+/// Kafka's offset does not show what this loop had settled and not committed.
+TEST_F(PollLoopDoubt, goes_on_for_what_the_loop_had_settled_itself) {
+  for (Offset offset = 1; offset < 10; ++offset) handle(*loop, offset);
+  loop->revoked(at);
+  const auto replica = inbox->replica();
+  for (Offset offset = 10; offset < 12; ++offset) EXPECT_EQ(handle(*loop, offset), Settled::done);
+  inbox->fail_over(replica);
+  produce_more(1);
+  EXPECT_EQ(read_again(*loop, 12), 10);
+  loop->revoked(at);
+  loop->revoked(at);
+  for (Offset offset = 10; offset < 13; ++offset)
+    EXPECT_EQ(handle(*loop, offset), offset < 12 ? Settled::dead_letter : Settled::done) << offset;
 }
 
 }  // namespace
