@@ -37,8 +37,8 @@ class Consumer {
   /// their stop_token is set, and they have 2 s more. It commits and leaves the group. A second signal ends the drain.
   /// A handler that has not returned by then continues in its thread after run() has returned, and its commits are refused. The objects
   /// that handlers use must therefore live until the process ends: let handlers own them (captured by value, or as a shared_ptr).
-  /// If it cannot start, it throws ConfigError (wrong or contradictory settings, all at once), SchemaError, BrokerError or
-  /// StoreUnavailable. A running Consumer throws only if waiting does not help: BrokerError, and Halted (unless consumer.when_halted is
+  /// If it cannot start, it throws ConfigError (wrong or contradictory settings, all at once), SchemaError, BrokerError,
+  /// StoreUnavailable, or StoreBusy (a table is locked). A running Consumer throws only if waiting does not help: BrokerError, and Halted (unless consumer.when_halted is
   /// release). Before it throws, it has let running handlers end and has left the group.
   void run();
   /// Ends run(). Any thread and a signal handler may call it. Before run(), it makes run() return at once.

@@ -86,8 +86,9 @@ class PollLoop {
   /// - ReadAgain: the database may have lost settled messages, including those of earlier processes. Seek the
   ///   partition, and call revoked(). Until then each message of the partition throws ReadAgain.
   /// - Duplicate: the id has taken effect already, and the policy is raise.
-  /// - StoreUnavailable: nothing was decided. Handle the message again.
-  /// - BrokerError: Kafka refused the dead letter.
+  /// - StoreUnavailable: nothing was decided. Handle the message again. With the code store_busy, a table or a partition
+  ///   was locked for longer than postgres.lock_timeout.
+  /// - BrokerError: Kafka refused the dead letter. At the first call: Kafka has no such topic, or does not answer.
   /// - Halted: the token log is missing or damaged, or stop_after_dead messages in a row were dead-lettered. Stop, and
   ///   do not commit.
   /// - TransactionEnded: the handler ended the transaction that it was called in, and nothing was settled. Stop, do not

@@ -237,7 +237,7 @@ PollLoop& PollLoop::logger(std::shared_ptr<spdlog::logger> logger) {
   return *this;
 }
 
-Settled PollLoop::handle(const Message& message) {
+Settled PollLoop::handle(const Message& message) try {
   const auto throw_stopped = [&message] {
     throw Stopped(where(message) + ": not handled: stop() was called; do not commit it, it comes again");
   };
@@ -305,6 +305,8 @@ Settled PollLoop::handle(const Message& message) {
     }
     StopFlag::sleep(verdict.delay, stop);  // outside the transaction and without a permit
   }
+} catch (const StoreBusy& e) {
+  throw StoreUnavailable(Code::store_busy, where(message) + ": nothing was decided, handle it again: " + e.what());
 }
 
 void PollLoop::stop() noexcept { state_->stop.request(); }

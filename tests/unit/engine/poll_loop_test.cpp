@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
+#include <set>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -114,6 +115,56 @@ TEST_F(PollLoopTest, a_dead_letter_whose_row_cannot_be_written_is_an_outage_of_t
   }
   EXPECT_EQ(loop.handle(message), Settled::dead_letter);
   EXPECT_EQ(runs, 2) << "it is dead already";
+}
+
+/// Each table is locked once, for longer than the lock timeout.
+class Locked final : public test::ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  HandlerId register_handler(const std::string& name) override {
+    wait_for("handler");
+    return ForwardingStore::register_handler(name);
+  }
+  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
+                                               std::chrono::milliseconds lock_timeout) override {
+    wait_for("fence");
+    return ForwardingStore::claim_partitions(group, partitions, lock_timeout);
+  }
+  std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override {
+    wait_for("watermark");
+    return ForwardingStore::advance_watermarks(updates);
+  }
+  std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
+                                std::optional<DeadReason> reason) override {
+    wait_for("dead");
+    return ForwardingStore::dead_between(handler, fence, first, last, reason);
+  }
+
+ private:
+  void wait_for(const std::string& table) {
+    if (seen_.insert(table).second) throw StoreBusy(table + " is locked (SQLSTATE 55P03)");
+  }
+  std::set<std::string> seen_;
+};
+
+/// What handle() throws is what its header lists.
+TEST_F(PollLoopTest, a_locked_table_is_an_outage_of_the_database) {
+  PollLoop loop(Config{}, Backends{broker_, std::make_shared<Locked>(inbox_)});
+  loop.topic("t", insert() | transactional() | id_from("offset"));
+  OwnedMessage owned;
+  owned.topic = "t";
+  const Message message(owned);
+  for (const char* const table : {"handler", "fence", "watermark", "dead"}) {
+    try {
+      loop.handle(message);
+      ADD_FAILURE() << "no StoreUnavailable for " << table;
+    } catch (const StoreUnavailable& e) {
+      EXPECT_EQ(e.code(), Code::store_busy);
+      EXPECT_THAT(e.what(), HasSubstr(table));
+    }
+  }
+  EXPECT_EQ(loop.handle(message), Settled::done);
+  EXPECT_EQ(inbox_->committed().size(), 1U);
 }
 
 /// The test can take each permit away, as if its lease ended.
