@@ -23,6 +23,12 @@ constexpr std::chrono::seconds kKafkaWait{5};
       {at, from});
 }
 
+/// Whether no other process has owned the partition since `before`. This process lives, so no message has killed its
+/// owner.
+bool is_next_claim(const std::optional<Fence>& before, const Fence& now) {
+  return before && before->slot == now.slot && before->epoch.value + 1 == now.epoch.value;
+}
+
 }  // namespace
 
 OwnedPartition PollLoop::State::place_of(const Message& message, const TopicState& topic) {
@@ -31,13 +37,14 @@ OwnedPartition PollLoop::State::place_of(const Message& message, const TopicStat
   const std::lock_guard lock(mutex);
   if (const auto it = read_again.find(at); it != read_again.end()) throw_read_again(at, it->second);
   Known known{.message = message.offset(), .first = message.offset(), .is_other = is_other_record(at, topic, message)};
-  // If a call below throws, the partition stays as it is: the next call finds the same.
+  std::optional<OwnedPartition> before;  // it stays in `places` if a call below throws: the next call finds the same
   if (const auto it = places.find(at); it != places.end()) {
     if (!may_be_another_log(at, known)) {
       remember(at, topic, message);
       return it->second;
     }
-    known.incarnation = it->second.incarnation;
+    before = it->second;
+    known.incarnation = before->incarnation;
     if (const auto mine = progress.find(at); mine != progress.end()) known.settled = mine->second.settled;
   }
   OwnedPartition place{.at = at, .fence = {}};
@@ -51,7 +58,7 @@ OwnedPartition PollLoop::State::place_of(const Message& message, const TopicStat
   topic.runner.find_dead(place, std::nullopt);  // only the caller knows where it starts
   if (const auto it = in_doubt.find(at); it != in_doubt.end())
     place.in_doubt = std::make_shared<const SettledOffsets>(SettledOffsets{it->second.below});
-  guard(place, claimed.claim, message.offset());
+  guard(place, claimed.claim, message.offset(), before ? &*before : nullptr);
   progress[at] = {.first = message.offset(), .last = message.offset()};
   places[at] = place;
   if (!topic.fails_open()) start_at_the_watermark(message, topic, claimed);
@@ -295,7 +302,14 @@ void PollLoop::State::fenced(const OwnedPartition& place, const TopicState& topi
   Offset from = *claimed.claim.watermark;
   if (is_same_log) from = std::min(from, known.settled.value_or(known.first));
   if (is_same_log && known.settled) doubt(place.at, topic, {.below = *known.settled, .own = *known.settled});
-  places.erase(found);
+  // revoked() releases it. Its progress must not be written then: the database may have lost it.
+  progress.erase(place.at);
+  if (is_next_claim(found->second.guard, claimed.claim.fence)) {
+    found->second.fence = found->second.guard = claimed.claim.fence;
+    found->second.incarnation = claimed.claim.incarnation;
+  } else {
+    places.erase(found);
+  }
   gone_back[place.at] = from;
   throw_read_again(place.at, read_again[place.at] = not_below_the_log(place.at, from, message));
 }
@@ -316,8 +330,14 @@ void PollLoop::State::throw_fenced(const Message& message, const std::string& wh
 
 /// The progress of the last owner is unknown here: it can have taken a window of messages beyond the settled ones. The
 /// caller's start is unknown too: `message` is only the first of its messages that came here.
-void PollLoop::State::guard(OwnedPartition& place, const PartitionClaim& claim, Offset message) {
+/// `before`: the partition as this loop owned it until now, if it did. Its suspicion belongs to offsets of its log.
+void PollLoop::State::guard(OwnedPartition& place, const PartitionClaim& claim, Offset message,
+                            const OwnedPartition* before) {
   place.guard = claim.fence;
+  if (before != nullptr && is_next_claim(before->guard, claim.fence)) {
+    if (before->incarnation == place.incarnation) place.suspicion = before->suspicion;
+    return;
+  }
   const auto window = spec.config.consumer.window;
   const Offset first = std::min(message, claim.watermark.value_or(message)) - static_cast<Offset>(window);
   place.suspicion = suspect(*spec.backends.store->trials(), claim, std::max<Offset>(first, 0), std::nullopt, *run_log);
@@ -327,7 +347,7 @@ void PollLoop::State::guard(OwnedPartition& place, const PartitionClaim& claim, 
 /// Mode at_least_once needs no store. If the program has a store, it finds messages that kill their process there too.
 void PollLoop::State::guard_unfenced(OwnedPartition& place, const TopicState& topic, Offset message) {
   try {
-    guard(place, claim(place.at, topic), message);
+    guard(place, claim(place.at, topic), message, nullptr);
   } catch (const std::exception& e) {
     run_log->info(
         place.at,

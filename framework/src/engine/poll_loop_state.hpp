@@ -120,7 +120,7 @@ struct PollLoop::State {
   void forget_attempts(const Message& message, const OwnedPartition& place);
   void fenced(const OwnedPartition& place, const TopicState& topic, Offset message);
   [[noreturn]] void throw_fenced(const Message& message, const std::string& why);
-  void guard(OwnedPartition& place, const PartitionClaim& claim, Offset message);
+  void guard(OwnedPartition& place, const PartitionClaim& claim, Offset message, const OwnedPartition* before);
   void guard_unfenced(OwnedPartition& place, const TopicState& topic, Offset message);
   void ran(const OwnedPartition& place);
   void revoked(const TopicPartition& at);

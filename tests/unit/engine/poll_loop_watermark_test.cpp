@@ -605,5 +605,29 @@ TEST_F(PollLoopDoubt, goes_on_for_what_the_loop_had_settled_itself) {
     EXPECT_EQ(handle(*loop, offset), offset < 12 ? Settled::dead_letter : Settled::done) << offset;
 }
 
+/// The loop lives, so that no message has killed the last owner.
+TEST_F(PollLoopRecreated, is_claimed_again_without_a_suspicion) {
+  const auto loop = make_loop(insert() | transactional());
+  handle_all(*loop);
+  recreate(6);
+  handle_all(*loop);
+  EXPECT_THAT(log_text(), HasSubstr("the topic was recreated"));
+  EXPECT_THAT(log_text(), Not(HasSubstr("without releasing")));
+  loop->revoked(at);
+  EXPECT_TRUE(inbox->claim_partitions(Config{}.group(), {&at, 1}, std::chrono::seconds(1)).front().is_clean);
+}
+
+TEST_F(PollLoopWatermark, a_failover_is_no_suspicion) {
+  auto loop = make_loop(insert() | transactional());
+  for (Offset offset = 0; offset < 5; ++offset) handle(*loop, offset);
+  inbox->fail_over(inbox->replica());
+  const Offset from = read_again(*loop, 5);
+  loop->revoked(at);
+  for (Offset offset = from; offset < 9; ++offset) handle(*loop, offset);
+  EXPECT_THAT(log_text(), Not(HasSubstr("without releasing")));
+  loop.reset();
+  EXPECT_TRUE(inbox->claim_partitions(Config{}.group(), {&at, 1}, std::chrono::seconds(1)).front().is_clean);
+}
+
 }  // namespace
 }  // namespace turnstile
