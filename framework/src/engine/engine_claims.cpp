@@ -86,7 +86,8 @@ std::vector<TopicPartitionOffset> Engine::claim(const std::vector<LanePtr>& lane
     tell_assigned(*lane, claim.fence.epoch);
   };
   try {
-    for (const auto& claim : store_->partitions().claim_partitions(settings_.group, partitions_of(lanes), settings_.lock_timeout)) {
+    for (const auto& claim :
+         store_->partitions().claim_partitions(settings_.group, partitions_of(lanes), settings_.lock_timeout)) {
       try {
         begin(claim);
       } catch (const BrokerError& e) {  // the others may have a leader
@@ -128,8 +129,8 @@ Engine::LateClaim Engine::look_at(LaneState& lane, const PartitionClaim& claim) 
   return shared_->scheduler.locked([&] {
     if (lane.phase == LaneState::Phase::claiming) return LateClaim::first;
     if (lane.phase != LaneState::Phase::fenced) return LateClaim::released;
-    const bool changed =
-        lane.went_back || lane.place.fence->history != claim.fence.history || claim.watermark < lane.flushed;
+    const bool changed = lane.went_back || lane.place.fence->history != claim.fence.history ||
+                         claim.watermark < lane.flushed || lane.place.incarnation < claim.incarnation;
     if (!changed) return LateClaim::again;
     if (!lane.topic.fails_open()) return LateClaim::of_another_history;
     lane.went_back = false;
@@ -281,7 +282,8 @@ void Engine::watch_over(OwnedPartition& place, const OwnedPartition& before, con
 void Engine::guard(const std::vector<LanePtr>& lanes) {
   if (!store_ || lanes.empty()) return;
   try {
-    const auto claims = store_->partitions().claim_partitions(settings_.group, partitions_of(lanes), settings_.lock_timeout);
+    const auto claims =
+        store_->partitions().claim_partitions(settings_.group, partitions_of(lanes), settings_.lock_timeout);
     for (std::size_t i = 0; i < lanes.size(); ++i) {
       std::optional<Offset> start;
       if (!claims[i].is_clean) {

@@ -95,11 +95,13 @@ PollLoop::State::Claimed PollLoop::State::claim_from(const TopicPartition& at, c
     }
     handled[at].incarnation = claimed.incarnation;
     if (claimed.incarnation < known.incarnation) {
+      // It has lost what all owners of that incarnation had settled, and this loop may not be the first of them.
+      const Offset first = std::min(begin_of_log(at).value_or(known.first), known.first);
       run_log->warn(Code::store_rewound, at,
                     "the database went back to a time before it knew that the topic was recreated; reading again from "
                     "offset " +
-                        std::to_string(known.first));
-      begin_incarnation(claimed, known.first);
+                        std::to_string(first));
+      begin_incarnation(claimed, first);
       return {claimed};
     }
     const auto done = std::max({claimed.watermark, claimed.progress, known.settled});  // absent is the lowest value

@@ -453,6 +453,24 @@ TEST_F(PollLoopRecreated, what_a_failover_loses_of_all_of_it_is_read_again) {
   handle_all(*loop);
 }
 
+/// The messages that an earlier owner of the new topic had handled are lost too.
+TEST_F(PollLoopRecreated, what_a_failover_loses_of_all_of_it_is_read_again_from_its_beginning) {
+  const auto make = [] { return insert() | by_offset(); };
+  auto loop = make_loop(make());
+  handle_all(*loop);
+  loop->revoked(at);
+  const auto replica = inbox->replica();
+  recreate(8);
+  for (Offset offset = 0; offset < 4; ++offset) handle(*loop, offset);
+  loop->revoked(at);
+  const auto first = std::exchange(loop, make_loop(make()));
+  for (Offset offset = 4; offset < 6; ++offset) handle(*loop, offset);
+  inbox->fail_over(replica);
+  EXPECT_EQ(read_again(*loop, 6), 0);
+  loop->revoked(at);
+  handle_all(*loop);
+}
+
 TEST_F(PollLoopRecreated, records_that_were_cut_off_count_where_ids_tell_what_has_taken_effect) {
   const auto loop = make_loop(insert() | transactional());
   handle_all(*loop);
