@@ -9,6 +9,7 @@
 namespace turnstile::test {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -69,6 +70,63 @@ TEST_F(PostgresErrors, a_start_that_meets_a_locked_table_names_who_holds_it) {
     EXPECT_THAT(message,
                 HasSubstr(schema_->name() + "." + table + " is locked by pid " + std::to_string(rival.backend_pid())));
   }
+}
+
+TEST_F(PostgresErrors, a_claim_that_meets_a_locked_table_names_who_holds_it) {
+  PostgresSettings settings = schema_->settings();
+  settings.lock_timeout = 900ms;
+  const auto fresh = postgres::open_store(settings);
+  Sql innocent(schema_->url());
+  innocent.exec("BEGIN");
+  innocent.exec("LOCK TABLE one_time_token");
+  const TopicPartition at{"payments", 0};
+  for (const std::string table : {"fence", "watermark", "progress"}) {
+    Sql rival(schema_->url());
+    rival.exec("BEGIN");
+    rival.exec("LOCK TABLE " + table);
+    const std::string message = message_of<StoreBusy>([&] {
+      fresh->partitions().claim_partitions("group", {&at, 1}, settings.lock_timeout);
+    });
+    EXPECT_THAT(message, HasSubstr(schema_->name() + "." + table + " is locked by pid " +
+                                   std::to_string(rival.backend_pid()) + " ("));
+    EXPECT_THAT(message, Not(HasSubstr("pid " + std::to_string(innocent.backend_pid()) + " (")));
+  }
+}
+
+TEST_F(PostgresErrors, a_claim_that_waits_for_a_transaction_of_the_last_owner_names_it) {
+  PostgresSettings settings = schema_->settings();
+  settings.lock_timeout = 900ms;
+  const auto fresh = postgres::open_store(settings);
+  begin("a");
+  const int last_owner = backend();
+  const TopicPartition at{"payments", 0};
+  EXPECT_THAT(
+      message_of<StoreBusy>([&] {
+        fresh->partitions().claim_partitions("group", {&at, 1}, settings.lock_timeout);
+      }),
+      HasSubstr("a row of " + schema_->name() + ".fence is locked by pid " + std::to_string(last_owner) + " ("));
+}
+
+/// A reader, a migration that waits for it, and a start that waits for the migration.
+TEST_F(PostgresErrors, of_the_sessions_that_wait_for_one_another_the_first_is_named_first) {
+  PostgresSettings settings = schema_->settings();
+  settings.lock_timeout = 900ms;
+  const auto fresh = postgres::open_store(settings);
+  Sql reader(schema_->url()), migration(schema_->url());
+  reader.exec("BEGIN");
+  reader.exec("SELECT count(*) FROM handler");
+  migration.exec("BEGIN");
+  const int waiting = migration.backend_pid();
+  auto locked = std::async(std::launch::async, [&] { migration.exec("LOCK TABLE handler"); });
+  ASSERT_TRUE(eventually([&] {
+    return !sql().column("SELECT 1 FROM pg_locks WHERE NOT granted AND pid = " + std::to_string(waiting)).empty();
+  }));
+  const std::string table = schema_->name() + ".handler";
+  EXPECT_THAT(message_of<StoreBusy>([&] { fresh->register_handler("charge"); }),
+              ContainsRegex(table + " is locked by pid " + std::to_string(reader.backend_pid()) + " \\(.*; " + table +
+                            " is about to be locked by pid " + std::to_string(waiting) + " \\("));
+  reader.exec("COMMIT");
+  locked.get();
 }
 
 TEST_F(PostgresErrors, a_deadlock_of_handlers_is_busy_for_one_of_them) {

@@ -85,6 +85,33 @@ TEST_F(PostgresMigrations, a_locked_table_is_not_waited_for_without_end_and_its_
   EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
 }
 
+TEST_F(PostgresMigrations, a_session_that_does_not_hold_the_lock_is_not_named) {
+  const auto& known = embedded_migration_list();
+  migrate_up(settings_, known);
+  settings_.lock_timeout = std::chrono::milliseconds(900);
+  Sql innocent(schema_->url()), culprit(schema_->url());
+  innocent.exec("BEGIN");
+  innocent.exec("SELECT count(*) FROM inbox");
+  culprit.exec("BEGIN");
+  culprit.exec("SELECT count(*) FROM clock_step");
+  const auto pid = [](const Sql& session) { return "pid " + std::to_string(session.backend_pid()) + " ("; };
+  EXPECT_THAT(message_of<StoreBusy>([&] { migrate_down(settings_, known, 1); }),
+              AllOf(HasSubstr(schema_->name() + ".clock_step is locked by " + pid(culprit)),
+                    HasSubstr("pg_terminate_backend"), Not(HasSubstr(pid(innocent)))));
+}
+
+TEST_F(PostgresMigrations, sessions_that_are_only_candidates_are_not_to_be_terminated) {
+  migrate_up(settings_, embedded_migration_list());
+  settings_.lock_timeout = std::chrono::milliseconds(1);  // too short to look
+  Sql reader(schema_->url());
+  reader.exec("BEGIN");
+  reader.exec("SELECT count(*) FROM inbox");
+  EXPECT_THAT(
+      message_of<StoreBusy>([&] { migrate_up(settings_, with_next("ALTER TABLE inbox ADD COLUMN m integer;")); }),
+      AllOf(HasSubstr(".inbox is locked by pid " + std::to_string(reader.backend_pid())), HasSubstr("not certain"),
+            Not(HasSubstr("pg_terminate_backend"))));
+}
+
 TEST_F(PostgresMigrations, a_missing_schema_names_the_command) {
   EXPECT_THAT(schema_error(), AllOf(HasSubstr("no schema " + schema_->name()), HasSubstr("turnstile migrate up"),
                                     HasSubstr("--schema NAME (TURNSTILE_POSTGRES_SCHEMA")));

@@ -2,7 +2,6 @@
 
 #include "turnstile/error.hpp"
 #include "wire/identifier.hpp"
-#include "wire/locks.hpp"
 
 namespace turnstile::postgres {
 
@@ -58,6 +57,7 @@ Rows Admin::Session::run(std::string_view sql, const Arguments& arguments) {
 }
 
 Rows Admin::Session::collect(bool writes) {
+  LockWatch watch(settings_, *connection_, settings_.lock_timeout);
   Rows rows;
   std::optional<ServerError> refusal;
   while (Result result = connection_->next_result()) {
@@ -65,18 +65,18 @@ Rows Admin::Session::collect(bool writes) {
     if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) rows = copy_rows(result.get());
     else refusal = server_error(result.get());
   }
-  if (refusal) refuse(*refusal, writes);
+  if (refusal) refuse(*refusal, writes, watch);
   return rows;
 }
 
-void Admin::Session::refuse(const ServerError& error, bool writes) const {
+void Admin::Session::refuse(const ServerError& error, bool writes, LockWatch& watch) const {
   for (const std::string_view missing : {"42P01", "42703", "3F000"}) {
     if (error.sqlstate != missing) continue;
     throw SchemaError(Code::schema_outdated, "the schema " + settings_.schema +
                                                  " is missing or not what this build needs: " + describe(error) +
                                                  "; run: turnstile migrate up");
   }
-  if (error.sqlstate == "55P03") throw StoreBusy(describe(error) + lock_holders(settings_, Wanted::rows));
+  if (error.sqlstate == "55P03") throw StoreBusy(describe(error) + watch.holders(Wanted::rows));
   // throw_operator_error() names a consumer's GRANT statements. They allow every query, but no verb that changes rows.
   if (writes && error.sqlstate == "42501") throw_needs_owner(error, settings_.schema, connection_->user());
   throw_operator_error(error, settings_.schema, connection_->user());

@@ -10,6 +10,7 @@
 #include "turnstile/postgres/admin.hpp"
 #include "turnstile/transaction.hpp"
 #include "wire/connection.hpp"
+#include "wire/locks.hpp"
 
 namespace turnstile::postgres {
 
@@ -56,7 +57,7 @@ class Admin::Session {
  private:
   void begin(const Patience& patience);
   Rows collect(bool writes);
-  [[noreturn]] void refuse(const ServerError& error, bool writes) const;
+  [[noreturn]] void refuse(const ServerError& error, bool writes, LockWatch& watch) const;
 
   PostgresSettings settings_;
   std::unique_ptr<Connection> connection_;

@@ -1,6 +1,7 @@
 #include "inbox/calls.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "turnstile/error.hpp"
 #include "wire/locks.hpp"
@@ -9,14 +10,16 @@ namespace turnstile::postgres {
 
 namespace {
 
-enum class TellHolders : bool { no, yes };
-
-std::vector<Result> call(Shared& shared, Pool& pool, std::chrono::milliseconds lock_timeout, const Fill& fill,
-                         TellHolders tell_holders) {
+/// `lock_timeout`: what the statements set; absent: they set none.
+std::vector<Result> call(Shared& shared, Pool& pool, std::optional<std::chrono::milliseconds> lock_timeout,
+                         const Fill& fill) {
+  const auto wait = std::max(lock_timeout.value_or(shared.settings.lock_timeout), shared.settings.lock_timeout);
   for (;;) {
     Pool::Loan link = pool.take();
     try {
-      link->connection.patience(answer_within(shared.settings, lock_timeout));
+      link->connection.patience(answer_within(shared.settings, wait));
+      std::optional<LockWatch> watch;
+      if (lock_timeout) watch.emplace(shared.settings, link->connection, *lock_timeout, shared.cut);
       link->pipeline.next_transaction();
       fill(link->pipeline);
       Answers answers;
@@ -30,8 +33,8 @@ std::vector<Result> call(Shared& shared, Pool& pool, std::chrono::milliseconds l
         link->connection.condemn();
         pool.renew();
       }
-      if (tell_holders == TellHolders::yes && failure.error.sqlstate == "55P03")
-        throw StoreBusy(describe(failure.error) + lock_holders(shared.settings, Wanted::rows));
+      if (watch && failure.error.sqlstate == "55P03")
+        throw StoreBusy(describe(failure.error) + watch->holders(Wanted::rows));
       if (failure.stale_plan) throw StoreBusy(describe(failure.error));
       throw_store_error(failure.error, shared.settings.schema, user);
     } catch (const ConnectionLost& lost) {
@@ -57,21 +60,15 @@ Fill in_transaction(const Shared& shared, std::chrono::milliseconds lock_timeout
 std::vector<Result> call(Shared& shared, const Fill& fill) { return call(shared, shared.calls, fill); }
 
 std::vector<Result> call(Shared& shared, Pool& pool, const Fill& fill) {
-  return call(shared, pool, shared.settings.lock_timeout, fill);
-}
-
-std::vector<Result> call(Shared& shared, Pool& pool, std::chrono::milliseconds lock_timeout, const Fill& fill) {
-  return call(shared, pool, lock_timeout, fill, TellHolders::no);
+  return call(shared, pool, std::nullopt, fill);
 }
 
 std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill) {
-  return call(shared, shared.calls, std::max(lock_timeout, shared.settings.lock_timeout),
-              in_transaction(shared, lock_timeout, fill));
+  return call(shared, shared.calls, lock_timeout, in_transaction(shared, lock_timeout, fill));
 }
 
-std::vector<Result> call_at_start(Shared& shared, const Fill& fill) {
-  const auto lock_timeout = shared.settings.lock_timeout;
-  return call(shared, shared.calls, lock_timeout, in_transaction(shared, lock_timeout, fill), TellHolders::yes);
+std::vector<Result> call_in_transaction(Shared& shared, const Fill& fill) {
+  return call_in_transaction(shared, shared.settings.lock_timeout, fill);
 }
 
 }  // namespace turnstile::postgres

@@ -15,12 +15,9 @@ using Fill = std::function<void(Pipeline&)>;
 /// is replaced once.
 std::vector<Result> call(Shared& shared, const Fill& fill);
 std::vector<Result> call(Shared& shared, Pool& pool, const Fill& fill);
-/// The same for statements that may wait for locks up to `lock_timeout`.
-std::vector<Result> call(Shared& shared, Pool& pool, std::chrono::milliseconds lock_timeout, const Fill& fill);
-/// In a transaction, for calls that a program needs to start. A lock wait lasts as long as the settings allow; then
+/// The same in one transaction, which waits for locks up to `lock_timeout` (absent: that of the settings). Then
 /// StoreBusy names the sessions that hold the lock.
-std::vector<Result> call_at_start(Shared& shared, const Fill& fill);
-/// The same in one transaction, which waits for locks up to `lock_timeout`.
 std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill);
+std::vector<Result> call_in_transaction(Shared& shared, const Fill& fill);
 
 }  // namespace turnstile::postgres

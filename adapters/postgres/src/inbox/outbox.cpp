@@ -82,7 +82,7 @@ class PostgresOutbox final : public Outbox {
   }
 
   void remove(std::span<const OutboxRecord* const> records) override {
-    call_in_transaction(*shared_, shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
+    call_in_transaction(*shared_, [&](Pipeline& pipeline) {
       // Records that a crash of the server restores are sent again, with the same id.
       pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
       ArgumentBlock& to = pipeline.arguments();

@@ -70,7 +70,7 @@ std::vector<PartitionClaim> PostgresPartitions::claim_partitions(const std::stri
 
 std::vector<WatermarkState> PostgresPartitions::advance_watermarks(std::span<const WatermarkUpdate> updates) {
   if (updates.empty()) return {};
-  const auto kept = call_in_transaction(*shared_, shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
+  const auto kept = call_in_transaction(*shared_, [&](Pipeline& pipeline) {
     // If a crash of the server moves a watermark back, a consumer reads messages again that the inbox rejects. So this
     // commit need not wait for the disk.
     pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
@@ -97,7 +97,7 @@ std::vector<WatermarkState> PostgresPartitions::advance_watermarks(std::span<con
 }
 
 std::int32_t PostgresPartitions::begin_incarnation(const Fence& fence, Offset first) {
-  const auto kept = call_in_transaction(*shared_, shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
+  const auto kept = call_in_transaction(*shared_, [&](Pipeline& pipeline) {
     pipeline.arguments().add_int(fence.slot);
     pipeline.arguments().add_int(fence.epoch.value);
     pipeline.arguments().add_int(first);

@@ -53,7 +53,7 @@ class PostgresProducers final : public Producers {
   }
 
   std::int64_t expire() override {
-    const auto kept = call_in_transaction(*shared_, shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
+    const auto kept = call_in_transaction(*shared_, [&](Pipeline& pipeline) {
       pipeline.add(shared_->statements.expire_producers, kCaller, Pipeline::Keep::binary);
       pipeline.add(shared_->statements.forget_producers, kCaller);
     });

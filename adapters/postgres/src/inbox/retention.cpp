@@ -30,7 +30,7 @@ class PostgresRetention final : public Retention {
 };
 
 KeptIds PostgresRetention::keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) {
-  const auto kept = call_at_start(*shared_, [&](Pipeline& pipeline) {
+  const auto kept = call_in_transaction(*shared_, [&](Pipeline& pipeline) {
     pipeline.arguments().add_int(handler.value);
     if (keep_for) pipeline.arguments().add_int(keep_for->count());
     else pipeline.arguments().add_null(0);

@@ -72,7 +72,7 @@ HandlerId PostgresStore::register_handler(const std::string& name) {
   for (;;) {
     for (const std::string* statement : {&sql.find_handler, &sql.register_handler}) {
       try {
-        const auto kept = call_at_start(*shared_, [&](Pipeline& pipeline) {
+        const auto kept = call_in_transaction(*shared_, [&](Pipeline& pipeline) {
           pipeline.arguments().add_text(name);
           pipeline.add(*statement, kCaller, Pipeline::Keep::text);
         });
@@ -90,7 +90,7 @@ HandlerId PostgresStore::register_handler(const std::string& name) {
 
 std::string PostgresStore::first_group(HandlerId handler, const std::string& group) {
   for (int tries = 0; tries < 10; ++tries) {
-    const auto kept = call_at_start(*shared_, [&](Pipeline& pipeline) {
+    const auto kept = call_in_transaction(*shared_, [&](Pipeline& pipeline) {
       pipeline.arguments().add_int(handler.value);
       pipeline.arguments().add_text(group);
       pipeline.add(shared_->statements.first_group, kCaller, Pipeline::Keep::text);

@@ -17,7 +17,7 @@ class PostgresTrials final : public Trials {
   explicit PostgresTrials(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
   std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
-    const auto kept = call_in_transaction(*shared_, shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
+    const auto kept = call_in_transaction(*shared_, [&](Pipeline& pipeline) {
       add_fence(pipeline, fence);
       pipeline.arguments().add_int(first);
       pipeline.add(sql().blame, kCaller, Pipeline::Keep::text);
@@ -60,7 +60,7 @@ class PostgresTrials final : public Trials {
       if (release.is_proved) proved.push_back(release.fence);
     }
     if (all.empty()) return;
-    call_in_transaction(*shared_, shared_->settings.lock_timeout, [&](Pipeline& pipeline) {
+    call_in_transaction(*shared_, [&](Pipeline& pipeline) {
       add_fences(pipeline, all);
       pipeline.add(sql().clear_trials, kCaller);
       add_fences(pipeline, proved);

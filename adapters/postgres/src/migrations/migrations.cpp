@@ -27,22 +27,34 @@ bool ok(const Result& result) {
   return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
 }
 
+bool is_locked_out(const ServerError& error) { return error.sqlstate == "55P03"; }
+
+struct Answer {
+  Result result;
+  std::string holders{};  ///< after a lock timeout: the sessions that hold the lock
+};
+
 /// Runs plain statements, one after another, outside of the pipeline. Returns the result of the last, or of the first
 /// that failed. Throws ConnectionLost.
-Result query(Connection& connection, const std::string& sql) {
+Answer query(Connection& connection, LockWatch& watch, const std::string& sql, Wanted wanted) {
   if (PQsendQuery(connection.raw(), sql.c_str()) == 0) connection.fail();
-  Result last;
+  Answer last;
   while (Result result = connection.next_result()) {
-    if (!last || ok(last)) last = std::move(result);
+    if (!last.result || ok(last.result)) last.result = std::move(result);
   }
+  if (!ok(last.result) && is_locked_out(server_error(last.result.get()))) last.holders = watch.holders(wanted);
   return last;
 }
 
-bool is_locked_out(const ServerError& error) { return error.sqlstate == "55P03"; }
+Answer query(Connection& connection, const PostgresSettings& settings, const std::string& sql, Wanted wanted) {
+  LockWatch watch(settings, connection, settings.lock_timeout);
+  return query(connection, watch, sql, wanted);
+}
 
-[[noreturn]] void refuse(Connection& connection, const PostgresSettings& settings, const ServerError& error,
+[[noreturn]] void refuse(Connection& connection, const PostgresSettings& settings, const Answer& answer,
                          Wanted wanted = Wanted::rows) {
-  if (is_locked_out(error)) throw StoreBusy(describe(error) + lock_holders(settings, wanted));
+  const ServerError error = server_error(answer.result.get());
+  if (is_locked_out(error)) throw StoreBusy(describe(error) + answer.holders);
   // throw_operator_error() names a consumer's GRANT statements, and a consumer changes no table.
   if (wanted == Wanted::tables && error.sqlstate == "42501")
     throw_needs_owner(error, settings.schema, connection.user());
@@ -51,9 +63,9 @@ bool is_locked_out(const ServerError& error) { return error.sqlstate == "55P03";
 
 Result must(Connection& connection, const PostgresSettings& settings, const std::string& sql,
             Wanted wanted = Wanted::tables) {
-  Result result = query(connection, sql);
-  if (!ok(result)) refuse(connection, settings, server_error(result.get()), wanted);
-  return result;
+  Answer answer = query(connection, settings, sql, wanted);
+  if (!ok(answer.result)) refuse(connection, settings, answer, wanted);
+  return std::move(answer.result);
 }
 
 std::string lock_timeout(const PostgresSettings& settings) {
@@ -74,13 +86,15 @@ std::string ledger_table(const PostgresSettings& settings) { return quote_identi
 std::optional<std::vector<LedgerRow>> read_ledger(Connection& connection, const PostgresSettings& settings,
                                                   Wanted wanted = Wanted::rows) {
   // In one message they are one transaction, also behind a pooler.
-  const Result result =
-      query(connection, lock_timeout(settings) + "; SELECT number, name, checksum, applied_at, applied_by FROM " +
-                            ledger_table(settings) + " ORDER BY number");
+  const Answer answer = query(connection, settings,
+                              lock_timeout(settings) + "; SELECT number, name, checksum, applied_at, applied_by FROM " +
+                                  ledger_table(settings) + " ORDER BY number",
+                              wanted);
+  const Result& result = answer.result;
   if (!ok(result)) {
     const ServerError error = server_error(result.get());
     if (error.sqlstate == "42P01" || error.sqlstate == "3F000") return std::nullopt;
-    refuse(connection, settings, error, wanted);
+    refuse(connection, settings, answer, wanted);
   }
   std::vector<LedgerRow> rows;
   for (int row = 0; row < PQntuples(result.get()); ++row) {
@@ -159,14 +173,14 @@ std::string detail_and_hint(const ServerError& error, const PGresult* result) {
 
 void run_file(Connection& connection, const PostgresSettings& settings, const std::string& file,
               const std::string& text) {
-  const Result result = query(connection, text);
+  const Answer answer = query(connection, settings, text, Wanted::tables);
+  const Result& result = answer.result;
   if (ok(result) || PQresultStatus(result.get()) == PGRES_EMPTY_QUERY) return;
   const ServerError error = server_error(result.get());
   const std::size_t line = line_of(text, result.get());
   if (is_locked_out(error)) {
-    throw StoreBusy(file + ": " + describe(error) + lock_holders(settings, Wanted::tables) +
-                    ". Nothing was changed. To wait longer than " + std::to_string(settings.lock_timeout.count()) +
-                    " ms, raise postgres.lock_timeout");
+    throw StoreBusy(file + ": " + describe(error) + answer.holders + ". Nothing was changed. To wait longer than " +
+                    std::to_string(settings.lock_timeout.count()) + " ms, raise postgres.lock_timeout");
   }
   const Code code = error.sqlstate == "42501" ? Code::store_permission_denied : Code::migration_failed;
   throw SchemaError(
@@ -199,9 +213,9 @@ auto exclusively(const PostgresSettings& settings, Work work) {
 void create_schema(Connection& connection, const PostgresSettings& settings, const std::string& quoted_text) {
   const auto found = must(connection, settings, "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = " + quoted_text);
   if (PQntuples(found.get()) > 0) return;
-  const auto made = query(connection, "CREATE SCHEMA " + quote_identifier(settings.schema));
-  if (ok(made)) return;
-  const ServerError error = server_error(made.get());
+  const Answer made = query(connection, settings, "CREATE SCHEMA " + quote_identifier(settings.schema), Wanted::tables);
+  if (ok(made.result)) return;
+  const ServerError error = server_error(made.result.get());
   if (error.sqlstate != "42501") throw_operator_error(error, settings.schema, connection.user());
   throw SchemaError(Code::store_permission_denied, "the role " + connection.user() + " may not create the schema " +
                                                        settings.schema + ": " + describe(error) +
@@ -219,10 +233,11 @@ void write_checksum(Connection& connection, const PostgresSettings& settings, co
 
 /// It calls a function of migration 4, so that psql can do it too.
 void partition_inbox(Connection& connection, const PostgresSettings& settings, int partitions) {
-  const Result result = query(connection, "SELECT partition_inbox(" + std::to_string(partitions) + ")");
+  const Answer answer =
+      query(connection, settings, "SELECT partition_inbox(" + std::to_string(partitions) + ")", Wanted::tables);
+  const Result& result = answer.result;
   if (ok(result)) return;
-  if (const auto error = server_error(result.get()); is_locked_out(error))
-    refuse(connection, settings, error, Wanted::tables);
+  if (is_locked_out(server_error(result.get()))) refuse(connection, settings, answer, Wanted::tables);
   const char* hint = PQresultErrorField(result.get(), PG_DIAG_MESSAGE_HINT);
   throw SchemaError(Code::migration_failed, std::to_string(partitions) +
                                                 " partitions: " + server_error(result.get()).message +

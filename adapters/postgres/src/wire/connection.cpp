@@ -235,18 +235,24 @@ void Connection::wait(short events) {
     const auto whole = std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now() - began);
     return std::to_string(whole.count()) + " s";
   };
+  auto next_look = look_ ? began + pause_ : steady_clock::time_point::max();
   for (auto until = began + slice;;) {
     if (is_cut()) {
       lost_ = true;
       throw ConnectionLost{{"", "it had not answered for " + silence() + " when this process ended", true}, true};
     }
-    auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
-    const bool is_part = cut_ && left > kCutSeen;
-    if (is_part) left = kCutSeen;
+    const auto now = steady_clock::now();
+    const auto next = std::min({until, next_look, cut_ ? now + kCutSeen : until});
+    const auto left = std::chrono::ceil<milliseconds>(next - now);
     const int ready = poll(&descriptor, 1, static_cast<int>(std::max<milliseconds::rep>(left.count(), 0)));
     if (ready > 0) break;
     if (ready < 0 && errno != EINTR) fail();
-    if (ready < 0 || is_part) continue;
+    if (next == next_look && steady_clock::now() >= next_look) {
+      look_();
+      next_look = steady_clock::now() + pause_;
+      continue;
+    }
+    if (ready < 0 || next != until) continue;
     if (patience_ || !server_answers()) {
       lost_ = true;
       const std::string why =

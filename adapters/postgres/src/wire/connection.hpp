@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,6 +57,12 @@ class Connection {
   /// the server accepts a new connection, because a handler's statement may be slow. It tries a new connection after
   /// every two connect_timeouts.
   void patience(std::optional<std::chrono::milliseconds> most) noexcept { patience_ = most; }
+  /// While the server is silent, the waiting thread calls `look` after each `pause`. `look` must not use this
+  /// connection, and must not throw. Null: none.
+  void while_waiting(std::chrono::milliseconds pause, std::function<void()> look) noexcept {
+    pause_ = pause;
+    look_ = std::move(look);
+  }
   /// The last FATAL error of the server; without a SQLSTATE if there was none.
   [[nodiscard]] ServerError last_words() const { return last_words_.value_or(ServerError{}); }
   /// Since the last call: whether the server was told to end a transaction although none was open.
@@ -97,6 +104,8 @@ class Connection {
   Cut cut_;
   std::vector<std::string> client_settings_;
   std::optional<std::chrono::milliseconds> patience_;
+  std::chrono::milliseconds pause_{};
+  std::function<void()> look_;
   bool lost_ = false;
   bool condemned_ = false;
   bool ended_nothing_ = false;

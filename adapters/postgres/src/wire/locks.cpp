@@ -1,20 +1,55 @@
 #include "wire/locks.hpp"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "turnstile/error.hpp"
-#include "wire/connection.hpp"
 
 namespace turnstile::postgres {
 
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{2'000};
+using std::chrono::milliseconds;
 
-// A waiting lock also blocks the later ones.
-constexpr const char* kHolders = R"(
-SELECT c.relname, l.pid, bool_or(l.granted), coalesce(nullif(a.application_name, ''), 'a session'), coalesce(a.usename, ''),
-       coalesce(a.state, ''), coalesce(extract(epoch FROM clock_timestamp() - min(a.xact_start))::bigint, 0)
+constexpr milliseconds kPatience{2'000};
+constexpr milliseconds kShortestPause{20};
+constexpr milliseconds kLongestPause{5'000};
+constexpr const char* kAdvisory = "an advisory lock";  // in kBlockers too
+
+// Both queries return: what is locked, pid, whether it is locked already, application, user, state, seconds.
+
+/// Follows the waits from $1 to the sessions that do not wait themselves, which come first. The table of a row lock is
+/// that of the waiting session's tuple lock.
+constexpr const char* kBlockers = R"(
+WITH RECURSIVE blocked (waiter, holder) AS (
+  SELECT $1::integer, b.pid FROM unnest(pg_catalog.pg_blocking_pids($1::integer)) AS b (pid)
+  UNION
+  SELECT w.holder, b.pid FROM blocked w CROSS JOIN LATERAL unnest(pg_catalog.pg_blocking_pids(w.holder)) AS b (pid)
+), locks AS MATERIALIZED (
+  SELECT pid, locktype, relation, granted FROM pg_catalog.pg_locks
+)
+SELECT DISTINCT CASE WHEN l.locktype = 'advisory' THEN 'an advisory lock'
+                     WHEN l.relation IS NULL THEN 'a row'
+                     WHEN l.locktype = 'tuple' THEN 'a row of ' || n.nspname || '.' || c.relname
+                     ELSE n.nspname || '.' || c.relname END,
+       w.holder,
+       NOT EXISTS (SELECT FROM locks h WHERE h.pid = w.holder AND NOT h.granted AND h.relation = l.relation),
+       coalesce(nullif(a.application_name, ''), 'a session'), coalesce(a.usename, ''), coalesce(a.state, ''),
+       extract(epoch FROM clock_timestamp() - a.xact_start)::bigint,
+       EXISTS (SELECT FROM locks h WHERE h.pid = w.holder AND NOT h.granted)
+  FROM (SELECT * FROM blocked LIMIT 20) w
+  LEFT JOIN LATERAL (SELECT * FROM locks WHERE pid = w.waiter AND (NOT granted OR locktype = 'tuple')
+                      ORDER BY relation IS NULL, granted LIMIT 1) l ON true
+  LEFT JOIN pg_catalog.pg_class c ON c.oid = l.relation
+  LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = w.holder
+ ORDER BY 8, 3 DESC, 7 DESC NULLS LAST, 1, 2 LIMIT 3)";
+
+/// A waiting lock also blocks the later ones.
+constexpr const char* kCandidates = R"(
+SELECT n.nspname || '.' || c.relname, l.pid, bool_or(l.granted), coalesce(nullif(a.application_name, ''), 'a session'),
+       coalesce(a.usename, ''), coalesce(a.state, ''), extract(epoch FROM clock_timestamp() - min(a.xact_start))::bigint
   FROM pg_catalog.pg_locks l
   JOIN pg_catalog.pg_class c ON c.oid = l.relation
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -23,41 +58,88 @@ SELECT c.relname, l.pid, bool_or(l.granted), coalesce(nullif(a.application_name,
    AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
    AND CASE WHEN $2::boolean THEN l.granted
             ELSE l.mode IN ('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock') END
- GROUP BY c.relname, l.pid, a.application_name, a.usename, a.state
- ORDER BY 3 DESC, 7 DESC, 1, 2 LIMIT 3)";
+ GROUP BY n.nspname, c.relname, l.pid, a.application_name, a.usename, a.state
+ ORDER BY 3 DESC, 7 DESC NULLS LAST, 1, 2 LIMIT 3)";
 
-Result ask(Connection& connection, const std::string& schema, Wanted wanted) {
-  const char* const values[] = {schema.c_str(), wanted == Wanted::tables ? "true" : "false"};
-  if (PQsendQueryParams(connection.raw(), kHolders, 2, nullptr, values, nullptr, nullptr, 0) == 0) connection.fail();
+Result ask(Connection& connection, const char* query, const std::array<std::string, 2>& arguments, int count) {
+  const char* const values[] = {arguments[0].c_str(), arguments[1].c_str()};
+  if (PQsendQueryParams(connection.raw(), query, count, nullptr, values, nullptr, nullptr, 0) == 0) connection.fail();
   Result rows;
   while (Result result = connection.next_result()) rows = std::move(result);
   return rows;
 }
 
+/// "turnstile.inbox is locked by pid 4711 (psql as app, idle in transaction for 90 s); …". Empty without rows.
+std::string sentence(const Result& rows) {
+  std::string text;
+  for (int row = 0; row < PQntuples(rows.get()); ++row) {
+    const auto cell = [&](int column) { return std::string(PQgetvalue(rows.get(), row, column)); };
+    const char* const state = cell(2) == "t" ? " is locked by " : " is about to be locked by ";
+    text += (text.empty() ? "" : "; ") + cell(0) + (cell(0) == kAdvisory ? " is held by " : state);
+    if (cell(1) == "0") {
+      text += "a prepared transaction (pg_prepared_xacts)";
+      continue;
+    }
+    text += "pid " + cell(1) + " (" + cell(3) + (cell(4).empty() ? "" : " as " + cell(4)) +
+            (cell(5).empty() ? "" : ", " + cell(5)) + (cell(6).empty() ? "" : " for " + cell(6) + " s") + ")";
+  }
+  return text;
+}
+
 }  // namespace
 
-std::string lock_holders(const PostgresSettings& settings, Wanted wanted) {
-  std::string text;
-  try {
-    PostgresSettings quick = settings;
+LockWatch::LockWatch(const PostgresSettings& settings, Connection& connection, milliseconds lock_timeout, Cut cut)
+    : settings_(settings), watched_(connection), cut_(std::move(cut)) {
+  // Twice in each wait.
+  watched_.while_waiting(std::clamp(lock_timeout / 3, kShortestPause, kLongestPause), [this] { look(); });
+}
+
+LockWatch::~LockWatch() { watched_.while_waiting({}, {}); }
+
+void LockWatch::tell(milliseconds pause, std::function<void(const std::string&)> told) {
+  told_ = std::move(told);
+  watched_.while_waiting(pause, [this] { look(); });
+}
+
+Connection& LockWatch::own() {
+  if (!own_) {
+    PostgresSettings quick = settings_;
     quick.connect_timeout = std::min(quick.connect_timeout, kPatience);
-    Connection connection(quick);
-    connection.patience(kPatience);
-    const Result rows = ask(connection, settings.schema, wanted);
-    for (int row = 0; row < PQntuples(rows.get()); ++row) {
-      const auto cell = [&](int column) { return std::string(PQgetvalue(rows.get(), row, column)); };
-      text += (text.empty() ? ": " : "; ") + settings.schema + "." + cell(0) +
-              (cell(2) == "t" ? " is locked by pid " : " is about to be locked by pid ") + cell(1) + " (" + cell(3) +
-              (cell(4).empty() ? "" : " as " + cell(4)) + (cell(5).empty() ? "" : ", " + cell(5)) + " for " + cell(6) +
-              " s)";
-    }
-  } catch (const StoreUnavailable&) {
-    text.clear();
-  } catch (const ConnectionLost&) {
-    text.clear();
+    own_ = std::make_unique<Connection>(quick, cut_);
+    own_->patience(kPatience);
   }
-  if (text.empty()) return "; pg_locks and pg_stat_activity show which session holds it";
-  return text + ". End that transaction: SELECT pg_terminate_backend(PID), or wait for it";
+  return *own_;
+}
+
+void LockWatch::look() noexcept {
+  if (failed_) return;
+  try {
+    auto found = sentence(ask(own(), kBlockers, {std::to_string(PQbackendPID(watched_.raw())), ""}, 1));
+    if (found.empty()) return;
+    seen_ = std::move(found);
+    if (told_) told_(seen_);
+  } catch (...) {
+    failed_ = true;
+    own_.reset();
+  }
+}
+
+std::string LockWatch::holders(Wanted wanted) {
+  if (!seen_.empty()) {
+    const bool is_one = seen_.find("; ") == std::string::npos;
+    return ": " + seen_ +
+           (is_one ? ". End that transaction: SELECT pg_terminate_backend(PID), or wait for it"
+                   : ". End the transactions that hold the lock: SELECT pg_terminate_backend(PID), or wait for them");
+  }
+  std::string candidates;
+  try {
+    candidates = sentence(ask(own(), kCandidates, {settings_.schema, wanted == Wanted::tables ? "true" : "false"}, 2));
+  } catch (const StoreUnavailable&) {
+  } catch (const ConnectionLost&) {
+  }
+  if (candidates.empty()) return "; pg_locks and pg_stat_activity show which session holds it";
+  return ": " + candidates +
+         ". Whether that is the cause is not certain: pg_blocking_pids(PID) shows it while a session waits";
 }
 
 }  // namespace turnstile::postgres

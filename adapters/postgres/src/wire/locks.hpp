@@ -1,10 +1,14 @@
 #pragma once
-// The sessions that block a statement after a lock timeout: the server's error names neither table nor session.
+// The sessions that block a statement: the server's error after a lock timeout names neither table nor session.
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "turnstile/config.hpp"
+#include "wire/connection.hpp"
 
 namespace turnstile::postgres {
 
@@ -14,8 +18,38 @@ enum class Wanted : std::uint8_t {
   tables,  ///< to change their definition, which excludes all other users
 };
 
-/// ": turnstile.inbox is locked by pid 4711 (psql as app, idle in transaction for 90 s)". If that is unknown, it names
-/// the query to run. It uses its own connection, for up to some seconds, and throws no error of the server.
-std::string lock_holders(const PostgresSettings& settings, Wanted wanted);
+/// Finds them while the statement waits, because afterwards the server no longer knows them. If an answer takes long,
+/// it opens a connection of its own. It throws no error of the server.
+class LockWatch {
+ public:
+  /// Watches `connection` until the destructor, and must not outlive it, or `settings`. The statements wait for a lock
+  /// up to `lock_timeout`. `cut` ends its own waits.
+  LockWatch(const PostgresSettings& settings, Connection& connection, std::chrono::milliseconds lock_timeout,
+            Cut cut = {});
+  ~LockWatch();
+  LockWatch(const LockWatch&) = delete;
+  LockWatch& operator=(const LockWatch&) = delete;
+
+  /// From here on looks after each `pause` of silence, and passes on the sessions that it finds, as a sentence.
+  void tell(std::chrono::milliseconds pause, std::function<void(const std::string&)> told);
+  /// For the message of a lock timeout: ": turnstile.inbox is locked by pid 4711 (psql as app, idle in transaction for
+  /// 90 s). End that transaction: …". If it saw no session wait (behind a pooler it cannot), it names those that use
+  /// the schema's tables now as candidates. Without any, it names the views to look at.
+  [[nodiscard]] std::string holders(Wanted wanted);
+
+ private:
+  void look() noexcept;
+
+  /// Opens its own connection, unless it has one.
+  Connection& own();
+
+  const PostgresSettings& settings_;
+  Connection& watched_;
+  Cut cut_;
+  std::unique_ptr<Connection> own_;
+  bool failed_ = false;  ///< it could not ask the server, and does not try again
+  std::string seen_;
+  std::function<void(const std::string&)> told_;
+};
 
 }  // namespace turnstile::postgres

@@ -1,8 +1,8 @@
 #pragma once
 // The schema's migrations: files NUMBER_NAME.up.sql and NUMBER_NAME.down.sql, embedded in the library or read from a
 // folder. All calls throw StoreUnavailable, and SchemaError if an operator must decide. They throw StoreBusy if a lock
-// on Turnstile's tables is not free within postgres.lock_timeout; the text names the blocking session, and nothing was
-// changed.
+// on Turnstile's tables is not free within postgres.lock_timeout. Its text names the blocking sessions, or candidates if
+// they could not be found (as behind a pooler). Nothing was changed.
 
 #include <filesystem>
 #include <optional>
