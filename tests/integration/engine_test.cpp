@@ -204,7 +204,9 @@ TEST(Watchdog, says_that_a_partition_cannot_be_claimed_while_its_last_owner_has_
   last_owner.exec("BEGIN; SELECT * FROM " + world.schema() + ".fence FOR SHARE");
   world.publish("two", "fine");
   Running next(config, set_up);
+  EXPECT_TRUE(next.says("another session holds a lock")) << next.log_text();
   EXPECT_TRUE(next.says("the partition could not be claimed in the database")) << next.log_text();
+  EXPECT_TRUE(next.says("a row of " + world.schema() + ".fence is locked by pid ")) << next.log_text();
   EXPECT_FALSE(world.caught_up());
   last_owner.exec("ROLLBACK");
   EXPECT_TRUE(eventually([&] { return world.caught_up(); })) << next.log_text();

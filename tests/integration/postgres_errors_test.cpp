@@ -80,12 +80,13 @@ TEST_F(PostgresErrors, a_claim_that_meets_a_locked_table_names_who_holds_it) {
   innocent.exec("BEGIN");
   innocent.exec("LOCK TABLE one_time_token");
   const TopicPartition at{"payments", 0};
-  for (const std::string table : {"fence", "watermark", "progress"}) {
+  for (const std::string table : {"fence", "watermark", "progress", "dead"}) {
     Sql rival(schema_->url());
     rival.exec("BEGIN");
     rival.exec("LOCK TABLE " + table);
     const std::string message = message_of<StoreBusy>([&] {
-      fresh->partitions().claim_partitions("group", {&at, 1}, settings.lock_timeout);
+      const auto claims = fresh->partitions().claim_partitions("group", {&at, 1}, settings.lock_timeout);
+      fresh->dead_letters().dead_between(handler_, claims[0].fence, 0, 9);
     });
     EXPECT_THAT(message, HasSubstr(schema_->name() + "." + table + " is locked by pid " +
                                    std::to_string(rival.backend_pid()) + " ("));
@@ -105,6 +106,19 @@ TEST_F(PostgresErrors, a_claim_that_waits_for_a_transaction_of_the_last_owner_na
         fresh->partitions().claim_partitions("group", {&at, 1}, settings.lock_timeout);
       }),
       HasSubstr("a row of " + schema_->name() + ".fence is locked by pid " + std::to_string(last_owner) + " ("));
+}
+
+TEST_F(PostgresErrors, a_dead_letter_that_meets_a_locked_table_is_busy) {
+  PostgresSettings settings = schema_->settings();
+  settings.lock_timeout = 900ms;
+  const auto fresh = postgres::open_store(settings);
+  Sql rival(schema_->url());
+  rival.exec("BEGIN");
+  rival.exec("LOCK TABLE dead IN SHARE MODE");
+  DeadMessage letter{.handler = handler_, .fence = fence_, .record = {}, .id = {}, .error = "no", .dead_letter = {}};
+  letter.record.topic = "payments";
+  EXPECT_THAT(message_of<StoreBusy>([&] { fresh->dead_letters().record_dead(letter); }),
+              HasSubstr(".dead is locked by pid " + std::to_string(rival.backend_pid()) + " ("));
 }
 
 /// A reader, a migration that waits for it, and a start that waits for the migration.

@@ -133,6 +133,9 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
   } catch (const StoreUnavailable& e) {
     unit_.result().row_waits = true;
     refused = e.what();
+  } catch (const StoreBusy& e) {
+    unit_.result().row_waits = true;
+    refused = e.what();
   } catch (const std::exception& e) {
     refused = e.what();
   }

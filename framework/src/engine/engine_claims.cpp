@@ -97,7 +97,8 @@ std::vector<TopicPartitionOffset> Engine::claim(const std::vector<LanePtr>& lane
       }
     }
   } catch (const StoreBusy& e) {
-    run_log_->info(std::string("waiting for the last owner's transaction to end before its partitions are read: ") +
+    run_log_->info(std::string("the assigned partitions could not be claimed in the database yet, because another "
+                               "session holds a lock; the consumer tries again: ") +
                    e.what());
   } catch (const std::exception& e) {
     shared_->scheduler.store_failed(e.what());  // the keeper claims them when the database is available again

@@ -38,8 +38,7 @@ Hold Holds::of(const LaneState& lane, SteadyTime now) const {
   const auto& store = scheduler_.store_trouble_unlocked();
   if (is_unclaimed(lane)) {
     if (!store.empty()) return {std::nullopt, "the partition waits for the database, which cannot be used: " + store};
-    return {std::nullopt, "the partition could not be claimed in the database (" + lane.unclaimed_why +
-                              "); pg_stat_activity shows which session has an open transaction"};
+    return {std::nullopt, "the partition could not be claimed in the database: " + lane.unclaimed_why};
   }
   if (oldest == nullptr) return {std::nullopt, "nothing holds it: it has no messages"};
   const Offset offset = oldest->offset();

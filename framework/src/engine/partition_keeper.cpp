@@ -237,8 +237,7 @@ void PartitionKeeper::claim_late(SteadyTime now) {
       scheduler_.locked([&] { lane->claim_at = SteadyTime::max(); });
       calls_.claimed(lane, claims.front());
     } catch (const StoreBusy& e) {
-      // The old owner's transaction is still open. The server ends it within its idle timeout, unless it sends
-      // statements.
+      // If it is the old owner's transaction, the server ends it within its idle timeout, unless it sends statements.
       scheduler_.locked([&] { lane->unclaimed_why = e.what(); });
     } catch (const std::exception& e) {
       scheduler_.locked([&] { lane->unclaimed_why = e.what(); });

@@ -28,7 +28,7 @@ class PostgresDeadLetters final : public DeadLetterStore {
 bool PostgresDeadLetters::record_dead(const DeadMessage& message) {
   const auto& record = message.record;
   const auto& headers = record.headers;
-  const auto kept = call(*shared_, [&](Pipeline& pipeline) {
+  const auto kept = call_in_transaction(*shared_, [&](Pipeline& pipeline) {
     ArgumentBlock& to = pipeline.arguments();
     to.add_int(message.handler.value);
     to.add_int(message.fence.slot);
@@ -62,7 +62,7 @@ bool PostgresDeadLetters::record_dead(const DeadMessage& message) {
 
 std::set<Offset> PostgresDeadLetters::dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
                                                    std::optional<DeadReason> reason) {
-  const auto kept = call(*shared_, [&](Pipeline& pipeline) {
+  const auto kept = call_in_transaction(*shared_, [&](Pipeline& pipeline) {
     pipeline.arguments().add_int(handler.value);
     pipeline.arguments().add_int(fence.slot);
     pipeline.arguments().add_int(first);

@@ -24,7 +24,7 @@ struct DeadMessage {
   std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked in the table only
 };
 
-/// Thread-safe. Every call may throw StoreUnavailable.
+/// Thread-safe. Every call may throw StoreUnavailable, and StoreBusy (nothing was done; repeat it).
 class DeadLetterStore {
  public:
   virtual ~DeadLetterStore() = default;

@@ -41,7 +41,7 @@ enum class WatermarkState : std::uint8_t {
   not_ours,  ///< unchanged: the epoch is over, or the store has another history
 };
 
-/// Thread-safe. Every call may throw StoreUnavailable.
+/// Thread-safe. Every call may throw StoreUnavailable, and StoreBusy (nothing was done; repeat it).
 class Partitions {
  public:
   virtual ~Partitions() = default;
