@@ -59,6 +59,9 @@ void print_partitions(int partitions) {
   else fmt::print("the inbox has {} hash partitions, by id\n", partitions);
 }
 
+/// To stderr: stdout is the result.
+void tell_wait(const std::string& why) { fmt::print(stderr, "turnstile: {}\n", why); }
+
 // --- up ---
 
 /// The function that makes partitions comes with migration 4.
@@ -86,7 +89,7 @@ Exit up(const Global& global, const Options& options) {
       left_out == 0 ? "nothing to do: all have been run"
                     : fmt::format("nothing to do: all up to {} have been run; {} pending", *options.to,
                                   left_out == 1 ? "1 later one is" : fmt::format("{} later ones are", left_out));
-  report(global, settings, postgres::migrate_up(settings, known, options.partitions), "applied", "applied",
+  report(global, settings, postgres::migrate_up(settings, known, options.partitions, tell_wait), "applied", "applied",
          nothing.c_str());
   if (options.partitions && !global.json) print_partitions(*options.partitions);
   return Exit::ok;
@@ -168,7 +171,7 @@ Exit down(const Global& global, const Options& options) {
   if (options.to) require_known(known, *options.to);
   const int steps = steps_down(postgres::migrate_status(settings, known), options.to);
   std::vector<Migration> done;
-  if (steps > 0) done = postgres::migrate_down(settings, known, steps);
+  if (steps > 0) done = postgres::migrate_down(settings, known, steps, tell_wait);
   report(global, settings, done, "taken_back", "taken back", "nothing to do: none has been run");
   return Exit::ok;
 }

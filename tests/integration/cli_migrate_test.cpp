@@ -7,9 +7,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <thread>
 #include <vector>
 
 #include "tests/integration/cli_database.hpp"
+#include "tests/support/eventually.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -70,6 +72,24 @@ TEST_F(CliMigrate, ten_at_once_run_them_once) {
   }
   EXPECT_EQ(applied, 1);
   EXPECT_EQ(idle, 9);
+}
+
+TEST_F(CliMigrate, a_migration_that_waits_for_another_says_so) {
+  sql("CREATE SCHEMA IF NOT EXISTS " + schema_);
+  cli_.environment()["TURNSTILE_POSTGRES_LOCK_TIMEOUT"] = "100ms";
+  pqxx::connection other(url_);
+  pqxx::work work(other);
+  work.exec("SELECT pg_advisory_xact_lock(hashtextextended('turnstile migrations " + schema_ + "', 0))");
+  CliProcess up({"migrate", "up"}, cli_.environment(), cli_.folder().path());
+  ASSERT_TRUE(eventually([&] {
+    return sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND " +
+               std::to_string(other.backendpid()) + " = ANY (pg_blocking_pids(pid))") == "1";
+  }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2'500));
+  work.commit();
+  const auto done = up.wait(std::chrono::seconds(60));
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("held by pid " + std::to_string(other.backendpid()) + " ("));
 }
 
 TEST_F(CliMigrate, down_asks_first_because_ids_go_away) {

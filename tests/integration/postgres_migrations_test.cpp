@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <mutex>
 #include <sstream>
 
 #include "tests/integration/postgres_fixture.hpp"
@@ -110,6 +111,29 @@ TEST_F(PostgresMigrations, sessions_that_are_only_candidates_are_not_to_be_termi
       message_of<StoreBusy>([&] { migrate_up(settings_, with_next("ALTER TABLE inbox ADD COLUMN m integer;")); }),
       AllOf(HasSubstr(".inbox is locked by pid " + std::to_string(reader.backend_pid())), HasSubstr("not certain"),
             Not(HasSubstr("pg_terminate_backend"))));
+}
+
+TEST_F(PostgresMigrations, while_another_migration_runs_its_session_is_named) {
+  settings_.lock_timeout = std::chrono::milliseconds(100);
+  Sql other(schema_->url());
+  other.exec("BEGIN");
+  other.exec("SELECT pg_advisory_xact_lock(hashtextextended('turnstile migrations " + schema_->name() + "', 0))");
+  std::mutex mutex;
+  std::string told;
+  auto up = std::async(std::launch::async, [&] {
+    return migrate_up(settings_, embedded_migration_list(), std::nullopt, [&](const std::string& why) {
+      const std::lock_guard lock(mutex);
+      told = why;
+    });
+  });
+  EXPECT_TRUE(eventually([&] {
+    const std::lock_guard lock(mutex);
+    return !told.empty();
+  }));
+  other.exec("COMMIT");
+  EXPECT_EQ(up.get().size(), embedded_migration_list().size());
+  EXPECT_THAT(told, AllOf(HasSubstr("schema " + schema_->name()),
+                          HasSubstr("held by pid " + std::to_string(other.backend_pid()) + " (")));
 }
 
 TEST_F(PostgresMigrations, a_missing_schema_names_the_command) {

@@ -3,6 +3,7 @@
 #include "turnstile/postgres/migrations.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 
 #include "migrations/schema.hpp"
@@ -189,16 +190,34 @@ void run_file(Connection& connection, const PostgresSettings& settings, const st
                 detail_and_hint(error, result.get()));
 }
 
+/// Tells at this pace, or less often, that it waits for another migration.
+constexpr std::chrono::milliseconds kTellOften{1'000};
+
+/// Waits without a limit: a migration of a large table takes as long as it takes.
+void wait_for_others(Connection& connection, const PostgresSettings& settings, const std::string& schema,
+                     const OnWait& on_wait) {
+  LockWatch watch(settings, connection, settings.lock_timeout);
+  if (on_wait) {
+    watch.tell(std::max(settings.lock_timeout, kTellOften), [&](const std::string& holders) {
+      on_wait("another session holds the lock of the migrations of schema " + settings.schema +
+              "; waiting until it ends: " + holders);
+    });
+  }
+  const Answer answer = query(
+      connection, watch, "SELECT pg_advisory_xact_lock(hashtextextended('turnstile migrations ' || " + schema + ", 0))",
+      Wanted::tables);
+  if (!ok(answer.result)) refuse(connection, settings, answer, Wanted::tables);
+}
+
 /// Runs `work` in a transaction, as the only migration of this schema. Its tables are found by their plain names.
 template <class Work>
-auto exclusively(const PostgresSettings& settings, Work work) {
+auto exclusively(const PostgresSettings& settings, const OnWait& on_wait, Work work) {
   check_settings(settings);
   Connection connection(settings);
   try {
     const std::string schema = quote_text(connection, settings.schema);
     must(connection, settings, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
-    must(connection, settings,
-         "SELECT pg_advisory_xact_lock(hashtextextended('turnstile migrations ' || " + schema + ", 0))");
+    wait_for_others(connection, settings, schema, on_wait);
     must(connection, settings, "SET LOCAL search_path = " + quote_identifier(settings.schema));
     // While a change of a table waits for its lock, all users of the table wait behind it.
     must(connection, settings, lock_timeout(settings));
@@ -274,8 +293,8 @@ std::vector<MigrationState> migrate_status(const PostgresSettings& settings, con
 }
 
 std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::vector<Migration>& known,
-                                  std::optional<int> partitions) {
-  return exclusively(settings, [&](Connection& connection, const std::string& quoted_schema) {
+                                  std::optional<int> partitions, const OnWait& on_wait) {
+  return exclusively(settings, on_wait, [&](Connection& connection, const std::string& quoted_schema) {
     create_schema(connection, settings, quoted_schema);
     // A missing table would abort the transaction, so check before reading.
     const auto exists =
@@ -301,8 +320,9 @@ std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::v
   });
 }
 
-std::vector<Migration> migrate_down(const PostgresSettings& settings, const std::vector<Migration>& known, int steps) {
-  return exclusively(settings, [&](Connection& connection, const std::string& quoted_schema) {
+std::vector<Migration> migrate_down(const PostgresSettings& settings, const std::vector<Migration>& known, int steps,
+                                    const OnWait& on_wait) {
+  return exclusively(settings, on_wait, [&](Connection& connection, const std::string& quoted_schema) {
     const std::string find_ledger =
         "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'migration' AND schemaname = " + quoted_schema;
     std::vector<Migration> done;

@@ -5,6 +5,7 @@
 // they could not be found (as behind a pooler). Nothing was changed.
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,6 +50,10 @@ struct MigrationState {
 /// The state of all migrations that are known or were run, in the order of their numbers. If the schema does not exist,
 /// all are pending.
 std::vector<MigrationState> migrate_status(const PostgresSettings& settings, const std::vector<Migration>& known);
+/// Called on the waiting thread about every postgres.lock_timeout (at least 1 s), with a sentence that names the session
+/// which holds the lock of the schema's migrations. It is not called behind a pooler, which hides the sessions. It must
+/// not throw.
+using OnWait = std::function<void(const std::string&)>;
 /// Runs the pending migrations in one transaction, under an advisory transaction lock. If ten processes start at once,
 /// one runs them; the others wait without a limit, and find them done. Creates the schema if it is missing. Returns
 /// what it ran.
@@ -58,11 +63,12 @@ std::vector<MigrationState> migrate_status(const PostgresSettings& settings, con
 /// Throws SchemaError, and changes nothing, if the inbox is another kind of table and contains ids. Absent: the inbox
 /// stays as it is.
 std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::vector<Migration>& known,
-                                  std::optional<int> partitions = std::nullopt);
+                                  std::optional<int> partitions = std::nullopt, const OnWait& on_wait = {});
 /// The number of the inbox's partitions. 1: a plain table. 0: there is no inbox.
 int inbox_partitions(const PostgresSettings& settings);
 /// Reverts the last `steps` migrations, newest first. **The contents of their tables are deleted**. Returns what it
 /// reverted.
-std::vector<Migration> migrate_down(const PostgresSettings& settings, const std::vector<Migration>& known, int steps);
+std::vector<Migration> migrate_down(const PostgresSettings& settings, const std::vector<Migration>& known, int steps,
+                                    const OnWait& on_wait = {});
 
 }  // namespace turnstile::postgres
