@@ -394,6 +394,21 @@ TEST_F(CliDoctor, a_locked_table_is_named_and_does_not_hide_the_rest) {
   EXPECT_THAT(doctor.out, ContainsRegex("ok +outbox"));
 }
 
+TEST_F(CliDoctor, a_lock_is_waited_for_as_long_as_the_setting_allows) {
+  migrate();
+  pqxx::connection rival(url_);
+  pqxx::work work(rival);
+  work.exec("LOCK TABLE " + schema_ + ".dead");
+  const auto waits = [&](const char* lock_timeout, const char* verb, const char* noun) {
+    cli_.environment()["TURNSTILE_POSTGRES_LOCK_TIMEOUT"] = lock_timeout;
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_THAT(cli_.run(verb, noun).err, HasSubstr(schema_ + ".dead is locked by pid"));
+    return std::chrono::steady_clock::now() - began;
+  };
+  EXPECT_LT(waits("600ms", "dlq", "list"), std::chrono::seconds(4));
+  EXPECT_GT(waits("7s", "dlq", "list"), std::chrono::seconds(7));
+}
+
 TEST_F(CliDoctor, two_handlers_of_one_name) {
   cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"" + kafka_.brokers() +
                                             "\"\n[topics.a]\nhandler = \"charge\"\n[topics.b]\nhandler = \"charge\"\n");

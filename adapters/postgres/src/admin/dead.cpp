@@ -9,7 +9,7 @@ namespace turnstile::postgres {
 namespace {
 
 /// There are few waiting dead letters. If there are many, a missing count is not the main problem.
-constexpr Patience kLooking{10'000, 2'000};
+constexpr Patience kLooking{10'000};
 
 // replayed_at is NULL while the dead letter waits, and 'infinity' from begin_replay() to finish_replay(). Builds that
 // do not know 'infinity' treat it as replayed, and do not touch it.

@@ -5,7 +5,7 @@ namespace turnstile::postgres {
 namespace {
 
 // Counting reads the whole inbox. The operator can wait for it, or interrupt it.
-constexpr Patience kCounting{600'000, 5'000};
+constexpr Patience kCounting{600'000};
 
 GroupPartition partition_at(const Rows& rows, std::size_t row, std::size_t column) {
   GroupPartition of;

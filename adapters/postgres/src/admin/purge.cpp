@@ -12,8 +12,8 @@ namespace turnstile::postgres {
 
 namespace {
 
-constexpr Patience kScan{600'000, 5'000};
-constexpr Patience kBatch{60'000, 5'000};
+constexpr Patience kScan{600'000};
+constexpr Patience kBatch{60'000};
 // 128 blocks hold about 15,000 rows of the inbox: a window is one or two batches, and one entry of the block range
 // index.
 constexpr std::int64_t kWindowBlocks = 128;

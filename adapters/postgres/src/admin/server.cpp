@@ -11,7 +11,7 @@ ClientVersions client_versions() {
 }
 
 ServerReport Admin::server() {
-  return session_->transact(Patience{5'000, 2'000}, [this] {
+  return session_->transact(Patience{5'000}, [this] {
     ServerReport report;
     report.version_number = session_->server_version();
     report.version = session_->run("SELECT current_setting('server_version')").get<std::string>(0, 0);

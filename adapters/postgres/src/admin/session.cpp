@@ -35,7 +35,8 @@ void Admin::Session::begin(const Patience& patience) {
     // All with SET LOCAL: behind a pooler other clients use the same session (hazard: pooled-session).
     run("SELECT set_config('search_path', $1, true), set_config('statement_timeout', $2, true), "
         "set_config('lock_timeout', $3, true)",
-        {quote_identifier(settings_.schema), std::to_string(patience.statement_ms), std::to_string(patience.lock_ms)});
+        {quote_identifier(settings_.schema), std::to_string(patience.statement_ms + settings_.lock_timeout.count()),
+         std::to_string(settings_.lock_timeout.count())});
   } catch (...) {
     connection_.reset();
     throw;

@@ -17,10 +17,9 @@ namespace turnstile::postgres {
 /// Statement arguments as text; absent is NULL. Statements cast them: `$1::uuid`.
 using Arguments = std::vector<std::optional<std::string>>;
 
-/// How long the server works on a statement before it gives up (then StoreBusy).
+/// How long the server works on a statement, besides its wait for a lock, before it gives up (then StoreBusy).
 struct Patience {
   int statement_ms = 30'000;
-  int lock_ms = 5'000;
 };
 
 class Admin::Session {
