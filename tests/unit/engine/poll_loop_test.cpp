@@ -81,12 +81,13 @@ TEST_F(PollLoopTest, needs_the_topics_that_it_sends_to) {
   }
 }
 
-/// The store is unavailable when the row of the first dead letter is written.
+/// The store throws `Error` when the row of the first dead letter is written.
+template <class Error>
 class AwayForARow final : public test::ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
   bool record_dead(const DeadMessage& message) override {
-    if (std::exchange(is_first_, false)) throw StoreUnavailable("it is away");
+    if (std::exchange(is_first_, false)) throw Error("it is away");
     return ForwardingStore::record_dead(message);
   }
 
@@ -94,10 +95,15 @@ class AwayForARow final : public test::ForwardingStore {
   bool is_first_ = true;
 };
 
-TEST_F(PollLoopTest, a_dead_letter_whose_row_cannot_be_written_is_an_outage_of_the_database) {
-  broker_->create_topic("t.dlq", 1);
+template <class Error>
+class PollLoopDeadLetterTest : public PollLoopTest {};
+using RowErrors = ::testing::Types<StoreUnavailable, StoreBusy>;
+TYPED_TEST_SUITE(PollLoopDeadLetterTest, RowErrors);
+
+TYPED_TEST(PollLoopDeadLetterTest, a_row_that_cannot_be_written_is_an_outage_of_the_database) {
+  this->broker_->create_topic("t.dlq", 1);
   int runs = 0;
-  PollLoop loop(Config{}, Backends{broker_, std::make_shared<AwayForARow>(inbox_)});
+  PollLoop loop(Config{}, Backends{this->broker_, std::make_shared<AwayForARow<TypeParam>>(this->inbox_)});
   loop.topic("t", Pipeline([&](const Message&, Context&) {
                     ++runs;
                     throw std::runtime_error("always");
