@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "broker_contract.hpp"
+#include "turnstile/ports/record_not_stored.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -37,7 +38,7 @@ TEST_P(BrokerContract, a_topic_that_was_missing_takes_records_as_soon_as_it_is_t
   const auto sender = broker->open_sender();
   // Both wait for the topic for a while, and then cache that it does not exist.
   auto refused = std::async(std::launch::async, [&] { return sender->send({&record, 1}).at(0); });
-  EXPECT_THROW(producer().send(record), BrokerError);
+  EXPECT_THROW(producer().send(record), RecordNotStored);
   EXPECT_EQ(refused.get().kind, BrokerSender::Fate::Kind::refused);
 
   world->create_topic(topic, 1);
@@ -133,7 +134,7 @@ TEST_P(BrokerContract, a_refused_record_names_its_topic_and_the_producer_goes_on
   try {
     producer().send(text(refused, 0, "x"));
     ADD_FAILURE() << "it was not refused";
-  } catch (const BrokerError& error) {
+  } catch (const RecordNotStored& error) {
     EXPECT_THAT(error.what(), HasSubstr(refused));
   }
   if (is("mock")) return;  // it refuses all topics alike

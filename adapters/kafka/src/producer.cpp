@@ -4,6 +4,7 @@
 
 #include "hand_over.hpp"
 #include "topics.hpp"
+#include "turnstile/ports/record_not_stored.hpp"
 
 namespace turnstile::kafka {
 namespace {
@@ -15,11 +16,13 @@ struct DeliveryReport {
   std::condition_variable arrived;
   bool here = false;
   rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
+  bool may_be_stored = false;  ///< although `code` is an error
   BrokerProducer::Sent sent;
 
   void set(const rd_kafka_message_t& record) {
     std::lock_guard lock(mutex);
     code = record.err;
+    may_be_stored = rd_kafka_message_status(&record) != RD_KAFKA_MSG_STATUS_NOT_PERSISTED;
     sent = {record.partition, record.offset};
     here = true;
     arrived.notify_one();  // under the lock: the sender destroys this object as soon as it has the lock
@@ -29,6 +32,8 @@ struct DeliveryReport {
     arrived.wait(lock, [this] { return here; });
   }
 };
+
+RecordNotStored not_stored(const BrokerError& error) { return {error.code(), error.what()}; }
 
 }  // namespace
 
@@ -62,12 +67,15 @@ BrokerProducer::Sent ProducerLine::send(const OwnedMessage& message) {
   if (refused && is_remembered(rd_kafka_error_code(refused.get())) && look_again(*client_, message.topic))
     refused = hand_over(client_->handle(), message, &report, RD_KAFKA_MSG_F_BLOCK);
   if (refused)
-    throw broker_error(rd_kafka_error_code(refused.get()), rd_kafka_error_string(refused.get()),
-                       client_->where(message.topic));
+    throw not_stored(broker_error(rd_kafka_error_code(refused.get()), rd_kafka_error_string(refused.get()),
+                                  client_->where(message.topic)));
   report.wait();
   if (!report.code) return report.sent;
-  if (report.code == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) throw client_->no_answer(report.code, "", message.topic);
-  throw broker_error(report.code, "", client_->where(message.topic));
+  const BrokerError error = report.code == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT
+                                ? client_->no_answer(report.code, "", message.topic)
+                                : broker_error(report.code, "", client_->where(message.topic));
+  if (report.may_be_stored) throw error;
+  throw not_stored(error);
 }
 
 KafkaProducer::KafkaProducer(Settings settings, std::shared_ptr<spdlog::logger> logger)

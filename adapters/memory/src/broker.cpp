@@ -5,6 +5,7 @@
 
 #include "broker_cluster.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/ports/record_not_stored.hpp"
 
 namespace turnstile::testing {
 namespace {
@@ -14,7 +15,11 @@ class MemoryProducer final : public BrokerProducer {
   explicit MemoryProducer(std::shared_ptr<MemoryCluster> cluster) : cluster_(std::move(cluster)) {}
   Sent send(const OwnedMessage& message) override {
     std::lock_guard lock(cluster_->mutex);
-    return cluster_->append(message);
+    try {
+      return cluster_->append(message);
+    } catch (const BrokerError& refused) {
+      throw RecordNotStored(refused.code(), refused.what());
+    }
   }
 
  private:

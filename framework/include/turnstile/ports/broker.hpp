@@ -90,8 +90,8 @@ class BrokerProducer {
     std::int32_t partition = 0;  ///< of the topic
     Offset offset = 0;           ///< in the partition
   };
-  /// Returns when the broker has acknowledged the record (all in-sync replicas). If `message.partition` < 0, the key
-  /// decides the partition. `message.offset` is ignored. Throws BrokerError with the topic and what to do.
+  /// Returns once all in-sync replicas have the record. If `message.partition` < 0, the key decides the partition.
+  /// `message.offset` is ignored. Throws RecordNotStored (record_not_stored.hpp), or BrokerError if it may be stored.
   virtual Sent send(const OwnedMessage& message) = 0;
 };
 

@@ -47,7 +47,7 @@ class MemoryBroker final : public Broker {
   /// All records of the topic: by partition, then by offset.
   [[nodiscard]] std::vector<OwnedMessage> records(const std::string& topic) const;
 
-  /// Producers to this topic get a BrokerError with this text, until allow().
+  /// Producers to this topic get a RecordNotStored with this text, until allow().
   void refuse(const std::string& topic, std::string why);
   /// Ends the refusal.
   void allow(const std::string& topic);
