@@ -22,12 +22,20 @@ std::string place(const postgres::GroupPartition& from, Offset offset) {
 }
 
 std::string how_to_settle(const postgres::DeadSummary& dead) {
-  const auto at = to_string(TopicPartitionOffset{dead.from.at, dead.offset});
+  const std::string decide = fmt::format("turnstile dlq replay {} --", dead.number);
+  if (!dead.replay_token) {
+    const auto at = to_string(TopicPartitionOffset{dead.from.at, dead.offset});
+    return fmt::format(
+        "it may have been published: an earlier build of turnstile began its replay, and did not record its end. Unless "
+        "another operator replays it now: look in {} for a record with the headers {}: {} and {}: {} that no other replay of "
+        "this place has published. If there is one: {}done; if there is none: {}again",
+        dead.from.at.topic, kReplayedFrom, at, kReplayedFor, one_line(dead.handler, 200), decide, decide);
+  }
   return fmt::format(
-      "it may have been published: its replay began, and its end was not recorded. Unless another operator replays it now: "
-      "look in {} for a record with the header {}: {}. If there is one: turnstile dlq replay {} --done; if there is none: "
-      "turnstile dlq replay {} --again",
-      dead.from.at.topic, kReplayedFrom, at, dead.number, dead.number);
+      "it may have been published: its replay began at {}, and its end was not recorded. Unless another operator replays it "
+      "now: look in {} for a record with the header {}: {}. If there is one: {}done={}; if there is none: {}again={}",
+      when(*dead.replay_began_at), dead.from.at.topic, kReplayToken, *dead.replay_token, decide, *dead.replay_token,
+      decide, *dead.replay_token);
 }
 
 namespace {

@@ -17,7 +17,7 @@ void require_handler(postgres::Admin& admin, const std::string& handler);
 /// The same for a topic without any claimed partition.
 void require_topic(postgres::Admin& admin, const std::string& topic);
 
-/// For a dead letter whose replay is in doubt: what an operator can do.
+/// For a dead letter whose replay is in doubt: what an operator can do. It ends with a command.
 std::string how_to_settle(const postgres::DeadSummary& dead);
 
 }  // namespace turnstile::cli

@@ -36,7 +36,8 @@ Json to_json(const postgres::DeadSummary& dead) {
           {"attempts", dead.attempts},
           {"died_at", iso(dead.died_at)},
           {"replayed_at", iso_or_null(dead.replayed_at)},
-          {"replay_in_doubt", dead.replay_in_doubt}};
+          {"replay_in_doubt", dead.replay_in_doubt},
+          {"replay_token", dead.replay_token ? Json(*dead.replay_token) : Json(nullptr)}};
 }
 
 // --- list ---

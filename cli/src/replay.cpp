@@ -2,8 +2,8 @@
 // after the broker has acknowledged the record. A record that cannot be marked is therefore not published. After a
 // crash before the commit it is published again, and the inbox rejects the second copy.
 // If a record's place is its id, the inbox could not reject it. In that case the start of the replay is committed
-// first, and its end after the acknowledgement. If the process dies between the two, the replay is in doubt, and an
-// operator decides (--done, --again).
+// first, with a token that the record carries, and its end after the acknowledgement. If the process dies between the
+// two, the replay is in doubt. An operator looks for the token in the topic, and decides (--done, --again).
 
 #include "turnstile/replay.hpp"
 
@@ -27,11 +27,23 @@ namespace turnstile::cli {
 
 namespace {
 
+/// A flag that an operator decides with. It can name the replay in doubt that the operator has looked for:
+/// --again=TOKEN.
+struct Decision {
+  std::string given;  ///< empty: not given; kPlain: without a token
+  static constexpr std::string_view kPlain = "true";
+
+  explicit operator bool() const { return !given.empty(); }
+  [[nodiscard]] std::optional<std::string> token() const {
+    return given.empty() || given == kPlain ? std::nullopt : std::optional(given);
+  }
+};
+
 struct Options {
   std::int64_t number = 0;
   bool all = false;
-  bool again = false;
-  bool done = false;
+  Decision again;
+  Decision done;
   std::optional<std::string> handler;
   std::optional<std::string> topic;
   std::optional<std::string> reason;
@@ -93,7 +105,8 @@ OwnedMessage republished(const postgres::DeadRecord& dead, std::int32_t partitio
   if (earlier && !before.header(kFirstOrigin))
     message.headers.push_back({std::string(kFirstOrigin), std::string(*earlier)});
   std::erase_if(message.headers, [](const Header& header) {
-    return header.name == kReplayedFrom || header.name == kReplayedFor || header.name == kDeaths;
+    return header.name == kReplayedFrom || header.name == kReplayedFor || header.name == kReplayToken ||
+           header.name == kDeaths;
   });
   message.headers.push_back(
       {std::string(kReplayedFrom), to_string(TopicPartitionOffset{dead.summary.from.at, dead.summary.offset})});
@@ -110,6 +123,19 @@ OwnedMessage republished(const postgres::DeadRecord& dead, std::int32_t partitio
   return message;
 }
 
+/// An operator settles or replaces the last replay of a dead letter only, and has looked for its record. Throws Refusal
+/// otherwise.
+void require_last_replay(const postgres::DeadSummary& dead, const Decision& decided) {
+  if (!dead.replay_in_doubt) {
+    if (!decided.token()) return;
+    throw Refusal(fmt::format(
+        "dead letter {}: the replay {} is not in doubt any more; the letter {}", dead.number, *decided.token(),
+        dead.replayed_at ? "was replayed " + when(*dead.replayed_at) : "waits, and was not published by that replay"));
+  }
+  if (decided && decided.token() == dead.replay_token) return;
+  throw Refusal(fmt::format("dead letter {}: {}", dead.number, how_to_settle(dead)));
+}
+
 class Replayer {
  public:
   Replayer(const Global& global, const Config& config, bool again)
@@ -124,12 +150,11 @@ class Replayer {
     const auto dead = admin_.load_dead(options.number);
     if (!dead)
       throw Error(Code::not_found, fmt::format("there is no dead letter {}; see: turnstile dlq list", options.number));
+    require_last_replay(dead->summary, options.again);
     if (dead->summary.replayed_at && !options.again) {
       throw Refusal(fmt::format("dead letter {} was replayed already, {}; add --again to publish it once more",
                                 options.number, when(*dead->summary.replayed_at)));
     }
-    if (dead->summary.replay_in_doubt && !options.again)
-      throw Refusal(fmt::format("dead letter {}: {}", options.number, how_to_settle(dead->summary)));
     if (is_done(dead->summary) && !options.again) {
       throw Refusal(fmt::format(
           "dead letter {} is a duplicate: its message has taken effect; add --again to publish it all the same",
@@ -244,7 +269,8 @@ class Replayer {
     const bool is_place = !anew && summary.id == id_of_place(place, dead.incarnation);
     const auto sent = is_place ? send_known_by_place(summary, message) : send_known_by_id(summary, message);
     if (sent) say_sent(summary, *sent, anew);
-    else if (!json_) fmt::print("{} skipped: another operator has replayed it meanwhile\n", summary.number);
+    else if (!json_)
+      fmt::print("{} skipped: another operator replays it, or has replayed it meanwhile\n", summary.number);
     if (kept_signal != 0) std::raise(kept_signal);
   }
 
@@ -254,7 +280,7 @@ class Replayer {
     const SignalsWait whole;
     BrokerProducer::Sent sent;
     try {
-      if (!admin_.mark_replayed(summary.number, again_, [&] { sent = producer_->send(message); })) return std::nullopt;
+      if (!admin_.mark_replayed(summary, [&] { sent = producer_->send(message); })) return std::nullopt;
     } catch (const BrokerError& e) {
       if (all_ && still_answers(summary.from.at.topic)) throw CannotBeSent(e.code(), e.what());
       throw;
@@ -263,27 +289,35 @@ class Replayer {
   }
 
   /// A second copy would run. Absent: another operator has replayed it in the meantime.
-  std::optional<BrokerProducer::Sent> send_known_by_place(const postgres::DeadSummary& summary,
-                                                          const OwnedMessage& message) {
+  std::optional<BrokerProducer::Sent> send_known_by_place(const postgres::DeadSummary& summary, OwnedMessage message) {
     const SignalsWait whole;
-    if (!admin_.begin_replay(summary.number, again_)) return std::nullopt;
-    BrokerProducer::Sent sent;
+    std::optional<BrokerProducer::Sent> sent;
+    std::string token;
     try {
-      sent = producer_->send(message);
-    } catch (const BrokerError& e) {
-      throw BrokerError(e.code(), fmt::format("dead letter {}: {}. Published twice it would run twice, and {}",
-                                              summary.number, e.what(), how_to_settle(summary)));
-    }
-    try {
-      admin_.finish_replay(summary.number);
+      admin_.replay_once(summary, [&](const postgres::DeadSummary& begun) {
+        token = begun.replay_token.value_or("");
+        message.headers.push_back({std::string(kReplayToken), token});
+        sent = send_or_doubt(begun, message);
+        return true;
+      });
     } catch (const std::exception& e) {
-      const TopicPartitionOffset at{{summary.from.at.topic, sent.partition}, sent.offset};
-      throw StoreUnavailable(
-          fmt::format("dead letter {} was published as {}, which could not be recorded: {}. Once PostgreSQL is back: "
-                      "turnstile dlq replay {} --done",
-                      summary.number, to_string(at), e.what(), summary.number));
+      if (!sent) throw;
+      const TopicPartitionOffset at{{summary.from.at.topic, sent->partition}, sent->offset};
+      throw StoreUnavailable(fmt::format(
+          "dead letter {} was published as {}, which could not be recorded. Once PostgreSQL is back: turnstile dlq "
+          "replay {} --done={} (the error: {})",
+          summary.number, to_string(at), summary.number, token, e.what()));
     }
     return sent;
+  }
+
+  BrokerProducer::Sent send_or_doubt(const postgres::DeadSummary& begun, const OwnedMessage& message) {
+    try {
+      return producer_->send(message);
+    } catch (const BrokerError& e) {
+      throw BrokerError(
+          e.code(), fmt::format("dead letter {}: {} (the error: {})", begun.number, how_to_settle(begun), e.what()));
+    }
   }
 
   void say_sent(const postgres::DeadSummary& summary, const BrokerProducer::Sent& sent, bool anew) {
@@ -370,10 +404,17 @@ void require_reason(const std::string& reason) {
 /// The record was published: it only marks the row.
 Exit settle(const Global& global, const Options& options) {
   auto admin = open_admin(load_settings(global));
-  if (!admin.load_dead(options.number))
+  const auto dead = admin.load_dead(options.number);
+  if (!dead)
     throw Error(Code::not_found, fmt::format("there is no dead letter {}; see: turnstile dlq list", options.number));
-  if (!admin.finish_replay(options.number))
+  require_last_replay(dead->summary, options.done);
+  if (!dead->summary.replay_in_doubt)
     throw Refusal(fmt::format("dead letter {} is not in doubt: no replay of it began without an end", options.number));
+  if (!admin.settle_replay(dead->summary)) {
+    throw Refusal(
+        fmt::format("dead letter {}: another operator has replayed or settled it meanwhile; see: turnstile dlq show {}",
+                    options.number, options.number));
+  }
   if (global.json) print(Json{{"done", options.number}});
   else fmt::print("{} recorded as replayed; nothing was published\n", options.number);
   return Exit::ok;
@@ -393,7 +434,7 @@ Exit replay(const Global& global, const Options& options) {
     throw UsageError("dlq replay: --done goes with the number of one dead letter, and without --again");
   if (options.done) return settle(global, options);
   const Config config = load_settings(global);
-  Replayer replayer(global, config, options.again);
+  Replayer replayer(global, config, static_cast<bool>(options.again));
   return options.all ? replayer.all(options) : replayer.one(options);
 }
 
@@ -406,9 +447,11 @@ void add_replay(CLI::App& dlq, Command& command) {
   verb->add_option("NUMBER", options->number, "as dlq list has it")->check(CLI::PositiveNumber);
   verb->add_flag("--all", options->all,
                  "all that wait when the replay starts; a later letter waits for the next replay");
-  verb->add_flag("--again", options->again, "although it was replayed already");
-  verb->add_flag("--done", options->done,
-                 "publish nothing: record that it was replayed, if that is in doubt (dlq show tells how to find out)");
+  verb->add_flag("--again", options->again.given,
+                 "although it was replayed already; if its replay is in doubt: --again=TOKEN, as dlq show names it");
+  verb->add_flag(
+      "--done", options->done.given,
+      "publish nothing: record that it was replayed, if that is in doubt: --done=TOKEN, as dlq show names it");
   verb->add_option("--handler", options->handler, "with --all: of this handler only")->type_name("NAME");
   verb->add_option("--topic", options->topic, "with --all: of this topic only")->type_name("NAME");
   verb->add_option("--reason", options->reason, "with --all: of this reason only")->type_name("REASON");

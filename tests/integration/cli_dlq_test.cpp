@@ -5,16 +5,21 @@
 #include <csignal>
 #include <future>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
 
 #include "tests/integration/cli_database.hpp"
 #include "tests/integration/cli_kafka.hpp"
 #include "tests/support/eventually.hpp"
+#include "turnstile/kafka/mock.hpp"
 #include "turnstile/replay.hpp"
 
 namespace turnstile::test {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
@@ -161,10 +166,11 @@ class CliReplay : public CliDlq {
   }
 
   /// Four operators replay the letter at once. Returns how many of them have published it.
-  int published_by_four(const std::string& number) {
+  int published_by_four(const std::string& number, const std::vector<std::string>& options = {}) {
+    std::vector<std::string> verb{"dlq", "replay", number};
+    verb.insert(verb.end(), options.begin(), options.end());
     std::vector<std::future<Finished>> operators;
-    for (int i = 0; i < 4; ++i)
-      operators.push_back(std::async(std::launch::async, [&] { return cli_.run("dlq", "replay", number); }));
+    for (int i = 0; i < 4; ++i) operators.push_back(std::async(std::launch::async, [&] { return cli_.run_all(verb); }));
     int published = 0;
     for (auto& run : operators) {
       const auto result = run.get();
@@ -172,6 +178,39 @@ class CliReplay : public CliDlq {
       EXPECT_TRUE(result.code == 0 || result.code == 4) << result.err;
     }
     return published;
+  }
+
+  /// The inbox knows the dead letters from this offset by their place.
+  void know_by_place(Offset offset) {
+    sql("UPDATE dead SET message_id = '" + id_of_place({{topic_, 3}, offset}, 0).text() +
+        "' WHERE record_offset = " + std::to_string(offset));
+  }
+
+  /// The dead letters come from partition 3 of this topic.
+  void read_from(const std::string& topic) {
+    topic_ = topic;
+    sql("UPDATE fence SET topic = '" + topic + "'");
+  }
+
+  /// Of the replay in doubt.
+  std::string token_of(const std::string& number) {
+    const auto json = nlohmann::json::parse(cli_.run("dlq", "show", number, "--json").out);
+    return json["replay_token"].is_string() ? json["replay_token"].get<std::string>() : "none";
+  }
+
+  /// A broker that does not say whether it has a record, until allow_produce(). A replay ends after `delivery_timeout`.
+  std::unique_ptr<kafka::MockBroker> broker_without_answer(std::chrono::milliseconds delivery_timeout) {
+    auto mock = std::make_unique<kafka::MockBroker>();
+    read_from("payments");
+    mock->create_topic(topic_, 4);
+    mock->time_out_produce();
+    cli_.environment()["TURNSTILE_KAFKA_BOOTSTRAP_SERVERS"] = mock->bootstrap_servers();
+    cli_.environment()["TURNSTILE_KAFKA_DELIVERY_TIMEOUT_MS"] = std::to_string(delivery_timeout.count());
+    return mock;
+  }
+
+  static std::string header(const OwnedMessage& message, std::string_view name) {
+    return std::string(Message(message).header(name).value_or(""));
   }
 
   TestKafka kafka_;
@@ -320,40 +359,99 @@ TEST_F(CliReplay, all_passes_over_what_would_die_of_the_same_again) {
 /// If it were published twice, it would run twice, and nothing could detect that.
 TEST_F(CliReplay, what_is_known_by_its_place_is_published_once) {
   bury(7, "'{}'");
-  sql("UPDATE dead SET message_id = '" + id_of_place({{topic_, 3}, 7}, 0).text() + "'");
+  know_by_place(7);
   EXPECT_EQ(published_by_four("1"), 1);
   EXPECT_EQ(kafka_.read(topic_, 1).size(), 1U);
 }
 
-TEST_F(CliReplay, what_is_known_by_its_place_stays_marked_when_nobody_knows_whether_it_was_published) {
-  bury(7, "convert_to(repeat('x', 2000000), 'UTF8')");  // more than a broker accepts
-  const auto replay = [&] { return cli_.run("dlq", "replay", "1"); };
-  EXPECT_EQ(replay().code, 3);
-  EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead"), "t") << "the inbox would tell a second one";
-  sql("UPDATE dead SET message_id = '" + id_of_place({{topic_, 3}, 7}, 0).text() + "'");
-  const auto refused = replay();
-  EXPECT_EQ(refused.code, 3);
-  EXPECT_THAT(refused.err,
-              AllOf(HasSubstr("turnstile-replayed-from: " + topic_ + "[3]@7"), HasSubstr("dlq replay 1 --again")));
-  EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead"), "f");
-  EXPECT_EQ(replay().code, 4);
+/// Each of them has looked for the record of the replay in doubt, and has not found it.
+TEST_F(CliReplay, operators_that_publish_again_at_one_time_publish_one_record) {
+  bury(7, "'{}'");
+  know_by_place(7);
+  sql("UPDATE dead SET replayed_at = clock_timestamp() + interval '200000 years'");
+  const auto token = token_of("1");
+  EXPECT_EQ(published_by_four("1", {"--again=" + token}), 1);
+  const auto late = cli_.run("dlq", "replay", "1", "--again=" + token);
+  EXPECT_EQ(late.code, 4) << late.out;
+  EXPECT_THAT(late.err, HasSubstr("the replay " + token + " is not in doubt any more; the letter was replayed"));
+
+  bury(8, "'the last'");
+  ASSERT_EQ(cli_.run("dlq", "replay", "2").code, 0);
+  EXPECT_EQ(kafka_.read(topic_, 2).at(1).payload, "the last");
 }
 
-/// The replay waits between the mark and the acknowledgement, because the topic needs two brokers and there is only
-/// one.
-TEST_F(CliReplay, what_a_killed_replay_leaves_is_shown_and_waits_for_an_operator) {
-  topic_ = kafka_.create_topic(4, {{"min.insync.replicas", "2"}});
-  sql("UPDATE fence SET topic = '" + topic_ + "'");
+TEST_F(CliReplay, while_a_replay_runs_nobody_else_decides_about_its_letter) {
+  const auto mock = broker_without_answer(60s);
   bury(7, "'{}'");
-  sql("UPDATE dead SET message_id = '" + id_of_place({{topic_, 3}, 7}, 0).text() + "'");
+  know_by_place(7);
+  const CliProcess runs({"dlq", "replay", "1"}, cli_.environment(), cli_.folder().path());
+  ASSERT_TRUE(eventually([&] { return sql("SELECT replayed_at IS NOT NULL FROM dead") == "t"; }));
+  const auto token = token_of("1");
+  for (const char* decision : {"--again=", "--done="}) {
+    const auto other = cli_.run("dlq", "replay", "1", decision + token);
+    EXPECT_EQ(other.code, 3) << other.out;
+    EXPECT_THAT(other.err, HasSubstr("lock timeout"));
+  }
+  EXPECT_EQ(token_of("1"), token) << "the other operators have changed nothing";
+}
+
+/// Two handlers have refused the same record, so their letters come from the same place.
+TEST_F(CliReplay, the_record_of_another_letter_does_not_settle_a_replay_in_doubt) {
+  bury(7, "'{}'");
+  know_by_place(7);
+  sql("INSERT INTO dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, header_names, "
+      "header_values) SELECT 2, slot, incarnation, record_offset, message_id, reason, error, attempts, '{}', '{}' FROM dead");
+  ASSERT_EQ(cli_.run("dlq", "replay", "1").code, 0);
+  sql("UPDATE dead SET replayed_at = clock_timestamp() + interval '200000 years' WHERE id = 2");
+
+  const auto token = token_of("2");
+  const auto sent = kafka_.read(topic_, 1).at(0);
+  EXPECT_EQ(header(sent, kReplayedFrom), topic_ + "[3]@7");
+  EXPECT_THAT(header(sent, kReplayToken), ::testing::StartsWith("1-"));
+  const auto show = cli_.run("dlq", "show", "2").out;
+  EXPECT_THAT(show, AllOf(HasSubstr("turnstile-replay-token: " + token), Not(HasSubstr("turnstile-replayed-from"))));
+  EXPECT_THAT(token, ::testing::StartsWith("2-"));
+  for (const auto& decision : {std::string("--done"), std::string("--again"), "--done=" + header(sent, kReplayToken)}) {
+    const auto refused = cli_.run("dlq", "replay", "2", decision);
+    EXPECT_EQ(refused.code, 4) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("turnstile dlq replay 2 --done=" + token));
+  }
+
+  ASSERT_EQ(cli_.run("dlq", "replay", "2", "--again=" + token).code, 0);
+  const auto again = kafka_.read(topic_, 2).at(1);
+  EXPECT_EQ(header(again, kReplayedFor), "mail");
+  EXPECT_NE(header(again, kReplayToken), token) << "the record of the first replay could still be found";
+}
+
+TEST_F(CliReplay, a_replay_that_an_earlier_build_began_is_settled_without_a_token) {
+  for (const Offset offset : {7, 8}) {
+    bury(offset, "'{}'");
+    know_by_place(offset);
+  }
+  sql("UPDATE dead SET replayed_at = 'infinity'");
+  EXPECT_THAT(
+      cli_.run("dlq", "show", "1").out,
+      AllOf(HasSubstr("turnstile-replayed-from: " + topic_ + "[3]@7"), HasSubstr("turnstile-replayed-for: charge"),
+            HasSubstr("dlq replay 1 --done; "), HasSubstr("dlq replay 1 --again")));
+  EXPECT_EQ(cli_.run("dlq", "replay", "1").code, 4);
+  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--done").code, 0);
+  EXPECT_EQ(cli_.run("dlq", "replay", "2", "--again").code, 0);
+  EXPECT_EQ(sql("SELECT count(*) FROM dead WHERE replayed_at <= now()"), "2");
+}
+
+/// The replay waits between the mark and the acknowledgement.
+TEST_F(CliReplay, what_a_killed_replay_leaves_is_shown_and_waits_for_an_operator) {
+  const auto mock = broker_without_answer(60s);
+  bury(7, "'{}'");
+  know_by_place(7);
   {
     const CliProcess killed({"dlq", "replay", "1"}, cli_.environment(), cli_.folder().path());
     ASSERT_TRUE(eventually([&] { return sql("SELECT replayed_at IS NOT NULL FROM dead") == "t"; }));
     killed.signal(SIGKILL);
   }
-  const auto what_to_do =
-      AllOf(HasSubstr("look in " + topic_), HasSubstr("turnstile-replayed-from: " + topic_ + "[3]@7"),
-            HasSubstr("dlq replay 1 --done"), HasSubstr("dlq replay 1 --again"));
+  const auto token = token_of("1");
+  const auto what_to_do = AllOf(HasSubstr("look in " + topic_), HasSubstr("turnstile-replay-token: " + token),
+                                HasSubstr("dlq replay 1 --done=" + token), HasSubstr("dlq replay 1 --again=" + token));
   EXPECT_THAT(cli_.run("dlq", "list").out, HasSubstr("failed (may have been replayed)"));
   EXPECT_THAT(cli_.run("dlq", "show", "1").out, what_to_do);
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +replays +1 dead letter may have been published: 1;"));
@@ -362,16 +460,16 @@ TEST_F(CliReplay, what_a_killed_replay_leaves_is_shown_and_waits_for_an_operator
   EXPECT_THAT(refused.err, what_to_do);
   EXPECT_THAT(cli_.run("dlq", "replay", "--all").out, HasSubstr("1 dead letter skipped: may have been published"));
 
-  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--done").code, 0);
+  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--done=" + token).code, 0);
   EXPECT_EQ(sql("SELECT replayed_at <= now() FROM dead"), "t");
   EXPECT_EQ(cli_.run("dlq", "replay", "1", "--done").code, 4) << "it is not in doubt";
 }
 
 TEST_F(CliReplay, an_interrupt_waits_until_it_is_recorded_that_the_letter_was_published) {
   bury(7, "'{}'");
-  sql("UPDATE dead SET message_id = '" + id_of_place({{topic_, 3}, 7}, 0).text() + "'");
+  know_by_place(7);
   sql("CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(2); RETURN NEW; END'; "
-      "CREATE TRIGGER linger BEFORE UPDATE ON dead FOR EACH ROW WHEN (NEW.replayed_at < 'infinity') "
+      "CREATE TRIGGER linger BEFORE UPDATE ON dead FOR EACH ROW WHEN (NEW.replayed_at < now() + interval '1 year') "
       "EXECUTE FUNCTION linger()");
   CliProcess interrupted({"dlq", "replay", "1"}, cli_.environment(), cli_.folder().path());
   ASSERT_TRUE(eventually([&] { return sql("SELECT replayed_at IS NOT NULL FROM dead") == "t"; }));

@@ -68,6 +68,8 @@ void MockBroker::create_topic(const std::string& name, std::int32_t partitions) 
 
 void MockBroker::refuse_produce() { state_->refuse(kProduceApi, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED); }
 
+void MockBroker::time_out_produce() { state_->refuse(kProduceApi, RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT); }
+
 void MockBroker::allow_produce() { rd_kafka_mock_clear_request_errors(state_->cluster.get(), kProduceApi); }
 
 void MockBroker::refuse_members() { state_->refuse(kJoinGroupApi, RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED); }

@@ -11,18 +11,33 @@ namespace {
 /// There are few waiting dead letters. If there are many, a missing count is not the main problem.
 constexpr Patience kLooking{10'000};
 
-// replayed_at is NULL while the dead letter waits, and 'infinity' from begin_replay() to finish_replay(). Builds that
-// do not know 'infinity' treat it as replayed, and do not touch it.
+// replayed_at is NULL while the dead letter waits. While a replay is in doubt it is the time when that replay began, plus
+// 200,000 years. That time is the replay's token. 'infinity' is a replay in doubt that an earlier build began without a
+// token. Builds that do not know such a time treat it as replayed, and do not touch it.
+// 200,000 years are 500 times the calendar's period of 400 years, so the sum is exact in UTC.
+const std::string kAsBegun = "interval '200000 years'";
+const std::string kInDoubt = "(d.replayed_at >= timestamptz '200000-01-01 00:00:00+00')";
 const std::string kSummary =
     "SELECT d.id, coalesce(h.name, ''), f.consumer_group, f.topic, f.partition, d.record_offset, d.message_id, d.reason, "
     "       d.error, d.attempts, " +
-    microseconds_of("d.died_at") + ", " + microseconds_of("nullif(d.replayed_at, 'infinity')") +
-    ", d.dead_topic, d.dead_partition, d.dead_offset, coalesce(d.replayed_at = 'infinity', false)";
+    microseconds_of("d.died_at") + ", " + microseconds_of("CASE WHEN NOT " + kInDoubt + " THEN d.replayed_at END") +
+    ", d.dead_topic, d.dead_partition, d.dead_offset, coalesce(" + kInDoubt + ", false), " +
+    microseconds_of("CASE WHEN " + kInDoubt + " AND isfinite(d.replayed_at) THEN d.replayed_at - " + kAsBegun +
+                    " END") +
+    ", d.replayed_at::text";
+constexpr std::size_t kSummaryColumns = 18;
 /// Whether 64 bits can store it in microseconds; they cannot store infinity.
 constexpr std::string_view kTimeIsKnown =
     "extract(epoch FROM d.record_timestamp) BETWEEN -210866803200 AND 9223372036854";
 constexpr std::string_view kFrom =
     " FROM dead d LEFT JOIN handler h ON h.id = d.handler LEFT JOIN fence f ON f.slot = d.slot ";
+
+void set_begun(DeadSummary& dead, std::optional<DatabaseTime> began_at) {
+  dead.replay_began_at = began_at;
+  dead.replay_token.reset();
+  if (began_at)
+    dead.replay_token = std::to_string(dead.number) + "-" + std::to_string(began_at->time_since_epoch().count());
+}
 
 DeadSummary summary_at(const Rows& rows, std::size_t row) {
   DeadSummary dead;
@@ -39,6 +54,8 @@ DeadSummary summary_at(const Rows& rows, std::size_t row) {
   dead.died_at = time_at(rows, row, 10);
   dead.replayed_at = time_or_none(rows, row, 11);
   dead.replay_in_doubt = rows.get<bool>(row, 15);
+  set_begun(dead, time_or_none(rows, row, 16));
+  if (const auto mark = rows.at(row, 17)) dead.replay_mark = std::string(*mark);
   return dead;
 }
 
@@ -59,10 +76,11 @@ std::vector<Header> headers_of(const Rows& rows) {
 }
 
 std::optional<std::string> damage_of(const Rows& rows) {
-  if (const auto time = rows.at(0, 22))
+  if (const auto time = rows.at(0, kSummaryColumns + 6))
     return "its record_timestamp is '" + std::string(*time) + "', so its row was changed by hand";
   // A table cannot store lists of pairs. A shorter list would be filled with nulls without an error.
-  const auto names = rows.get<std::int64_t>(0, 20), values = rows.get<std::int64_t>(0, 21);
+  const auto names = rows.get<std::int64_t>(0, kSummaryColumns + 4),
+             values = rows.get<std::int64_t>(0, kSummaryColumns + 5);
   if (names == values) return std::nullopt;
   return "it has " + std::to_string(names) + " names of headers and " + std::to_string(values) +
          " values, so its row was changed by hand, and its headers are lost";
@@ -82,7 +100,9 @@ std::vector<DeadSummary> Admin::dead(const DeadFilter& filter) {
   const Rows rows = session_->ask(
       kSummary + std::string(kFrom) +
           "WHERE d.id > $1::bigint AND ($2::text IS NULL OR h.name = $2) AND ($3::text IS NULL OR f.topic = $3) "
-          "AND ($4::uuid IS NULL OR d.message_id = $4) AND ($5::boolean OR d.replayed_at IS NULL OR d.replayed_at = 'infinity') "
+          "AND ($4::uuid IS NULL OR d.message_id = $4) AND ($5::boolean OR d.replayed_at IS NULL OR " +
+          kInDoubt +
+          ") "
           "AND ($7::bigint IS NULL OR d.id <= $7) ORDER BY d.id LIMIT $6::bigint",
       {std::to_string(filter.after), filter.handler, filter.topic,
        filter.id ? std::optional(filter.id->text()) : std::nullopt, filter.with_replayed ? "true" : "false",
@@ -110,10 +130,11 @@ std::optional<DeadRecord> Admin::load_dead(std::int64_t number) {
     dead.record.topic = dead.summary.from.at.topic;
     dead.record.partition = dead.summary.from.at.partition;
     dead.record.offset = dead.summary.offset;
-    if (rows.at(0, 16)) dead.record.timestamp = Timestamp(std::chrono::milliseconds(rows.get<std::int64_t>(0, 16)));
-    dead.record.key = bytes_at(rows, 0, 17);
-    dead.record.payload = bytes_at(rows, 0, 18);
-    dead.incarnation = rows.get<std::int32_t>(0, 19);
+    if (rows.at(0, kSummaryColumns))
+      dead.record.timestamp = Timestamp(std::chrono::milliseconds(rows.get<std::int64_t>(0, kSummaryColumns)));
+    dead.record.key = bytes_at(rows, 0, kSummaryColumns + 1);
+    dead.record.payload = bytes_at(rows, 0, kSummaryColumns + 2);
+    dead.incarnation = rows.get<std::int32_t>(0, kSummaryColumns + 3);
     dead.damage = damage_of(rows);
     dead.record.headers = headers_of(session_->run(
         "SELECT u.name, u.value FROM dead d, unnest(d.header_names, d.header_values) WITH ORDINALITY AS u (name, value, n) "
@@ -138,7 +159,7 @@ WaitingReport Admin::waiting() {
                              dead.get<std::int64_t>(row, 2), time_at(dead, row, 3)});
     }
     const Rows in_doubt =
-        session_->run("SELECT id, count(*) OVER () FROM dead WHERE replayed_at = 'infinity' ORDER BY id LIMIT 5");
+        session_->run("SELECT d.id, count(*) OVER () FROM dead d WHERE " + kInDoubt + " ORDER BY d.id LIMIT 5");
     for (std::size_t row = 0; row < in_doubt.size(); ++row) {
       report.replays_in_doubt = in_doubt.get<std::int64_t>(row, 1);
       report.in_doubt.push_back(in_doubt.get<std::int64_t>(row, 0));
@@ -166,27 +187,42 @@ WaitingReport Admin::waiting() {
   });
 }
 
-bool Admin::begin_replay(std::int64_t number, bool again) {
-  return session_
-             ->ask(
-                 "UPDATE dead SET replayed_at = 'infinity' WHERE id = $1::bigint AND ($2::boolean OR replayed_at IS NULL)",
-                 {std::to_string(number), again ? "true" : "false"})
-             .affected() > 0;
-}
+namespace {
 
-bool Admin::finish_replay(std::int64_t number) {
-  return session_
-             ->ask("UPDATE dead SET replayed_at = clock_timestamp() WHERE id = $1::bigint AND replayed_at = 'infinity'",
-                   {std::to_string(number)})
-             .affected() > 0;
-}
+/// Of `seen`, for a statement that ends with kAsSeen.
+Arguments as_seen(const DeadSummary& seen) { return {std::to_string(seen.number), seen.replay_mark}; }
+const std::string kAsSeen = " WHERE d.id = $1::bigint AND d.replayed_at IS NOT DISTINCT FROM $2::timestamptz ";
 
-bool Admin::mark_replayed(std::int64_t number, bool again, const std::function<void()>& publish) {
+}  // namespace
+
+bool Admin::replay_once(const DeadSummary& seen, const std::function<bool(const DeadSummary& begun)>& publish) {
+  const Rows marked =
+      session_->ask("UPDATE dead d SET replayed_at = clock_timestamp() + " + kAsBegun + kAsSeen + "RETURNING " +
+                        microseconds_of("d.replayed_at - " + kAsBegun) + ", d.replayed_at::text",
+                    as_seen(seen));
+  if (marked.empty()) return false;
+  DeadSummary begun = seen;
+  begun.replayed_at.reset();
+  begun.replay_in_doubt = true;
+  set_begun(begun, time_at(marked, 0, 0));
+  begun.replay_mark = marked.get<std::string>(0, 1);
   return session_->transact(Patience{}, [&] {
-    const Rows marked = session_->run(
-        "UPDATE dead SET replayed_at = coalesce(replayed_at, clock_timestamp()) "
-        "WHERE id = $1::bigint AND ($2::boolean OR replayed_at IS NULL)",
-        {std::to_string(number), again ? "true" : "false"});
+    // Until the end of this transaction nobody settles or replaces the replay.
+    if (session_->run("SELECT 1 FROM dead d" + kAsSeen + "FOR UPDATE", as_seen(begun)).empty()) return false;
+    if (publish(begun)) session_->run("UPDATE dead d SET replayed_at = clock_timestamp()" + kAsSeen, as_seen(begun));
+    else session_->run("UPDATE dead SET replayed_at = $2::timestamptz WHERE id = $1::bigint", as_seen(seen));
+    return true;
+  });
+}
+
+bool Admin::settle_replay(const DeadSummary& seen) {
+  return session_->ask("UPDATE dead d SET replayed_at = clock_timestamp()" + kAsSeen + "AND " + kInDoubt, as_seen(seen))
+             .affected() > 0;
+}
+
+bool Admin::mark_replayed(const DeadSummary& seen, const std::function<void()>& publish) {
+  return session_->transact(Patience{}, [&] {
+    const Rows marked = session_->run("UPDATE dead d SET replayed_at = clock_timestamp()" + kAsSeen, as_seen(seen));
     if (marked.affected() == 0) return false;
     publish();
     return true;

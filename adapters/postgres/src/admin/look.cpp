@@ -155,8 +155,8 @@ void look_at_replays(const WaitingReport& report, Findings& findings) {
       "replays",
       fmt::format("{} may have been published: {}; turnstile dlq replay began, and its end was not recorded",
                   count(report.replays_in_doubt, "dead letter"), which),
-      "for each, unless another operator replays it now: turnstile dlq show NUMBER tells which record to look for; then "
-      "turnstile dlq replay NUMBER --done if it is there, or --again");
+      "for each, unless another operator replays it now: turnstile dlq show NUMBER names the record to look for, the command if it is there, "
+      "and the command if it is not");
 }
 
 void look_at_claims(const WaitingReport& report, Findings& findings) {

@@ -33,8 +33,9 @@ void Admin::Session::begin(const Patience& patience) {
   try {
     run("BEGIN ISOLATION LEVEL READ COMMITTED");
     // All with SET LOCAL: behind a pooler other clients use the same session (hazard: pooled-session).
+    // DateStyle and TimeZone: replay_mark, a time as text, is the same text in each session.
     run("SELECT set_config('search_path', $1, true), set_config('statement_timeout', $2, true), "
-        "set_config('lock_timeout', $3, true)",
+        "set_config('lock_timeout', $3, true), set_config('DateStyle', 'ISO', true), set_config('TimeZone', 'UTC', true)",
         {quote_identifier(settings_.schema), std::to_string(patience.statement_ms + settings_.lock_timeout.count()),
          std::to_string(settings_.lock_timeout.count())});
   } catch (...) {

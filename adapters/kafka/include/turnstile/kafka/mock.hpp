@@ -30,7 +30,10 @@ class MockBroker {
   void create_topic(const std::string& name, std::int32_t partitions);
   /// Refuses produced records from now on (no right to write), until allow_produce().
   void refuse_produce();
-  /// Ends the refusal of produced records.
+  /// Answers "request timed out" to produced records from now on, until allow_produce(). Their producers do not know
+  /// whether the broker has them.
+  void time_out_produce();
+  /// Ends the refusal or the timeouts of produced records.
   void allow_produce();
   /// Refuses members of any group from now on (no right), until allow_members().
   void refuse_members();

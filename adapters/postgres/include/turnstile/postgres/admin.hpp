@@ -135,10 +135,16 @@ struct DeadSummary {
   std::string error;                        ///< the last error
   int attempts = 0;                         ///< as in the header turnstile-attempts
   DatabaseTime died_at;                     ///< when it became a dead letter
-  std::optional<DatabaseTime> replayed_at;  ///< absent: not replayed
-  /// begin_replay() was called, and finish_replay() was not. Another process replays the dead letter now, or died while
-  /// it did. In the latter case it may have been published. `replayed_at` is absent.
+  std::optional<DatabaseTime> replayed_at;  ///< the last replay; absent: not replayed, or its last replay is in doubt
+  /// replay_once() has begun, and has not recorded its end. Another process replays the dead letter now, or died while
+  /// it did. In the latter case it may have been published.
   bool replay_in_doubt = false;
+  /// When the replay in doubt began. Absent: none is in doubt, or an earlier build began it.
+  std::optional<DatabaseTime> replay_began_at{};
+  /// Names the replay in doubt: no other replay has the same token. Absent if `replay_began_at` is.
+  std::optional<std::string> replay_token{};
+  /// What the row says about replays. A replay changes the row only if it still says the same.
+  std::optional<std::string> replay_mark{};
 };
 
 /// A dead letter with its record, byte by byte, as it was first consumed. The table cannot store a timestamp after the
@@ -280,18 +286,22 @@ class Admin {
   std::optional<DeadRecord> load_dead(std::int64_t number);
   /// The highest number of a dead letter, replayed or not. 0: there is none.
   std::int64_t newest_dead();
-  /// Commits that the dead letter is about to be published. For dead letters whose second copy the inbox could not
-  /// detect. It is in doubt until finish_replay(). False if there is no such row. Without `again` it is also false if
-  /// the dead letter is in doubt or was replayed.
-  bool begin_replay(std::int64_t number, bool again);
-  /// Records that the dead letter was published. False if it is not in doubt.
-  bool finish_replay(std::int64_t number);
+  /// For dead letters whose second copy the inbox could not detect. Commits that a replay begins, with a token of its
+  /// own. Then locks the row, calls `publish` and commits the end of the replay. `publish` gets the dead letter with the
+  /// token of this replay. It returns whether the record was published: if not, the row says what it said before.
+  /// If `publish` throws, or its end cannot be committed, the replay is in doubt.
+  /// Returns false, without calling `publish`, if the row has changed since `seen` was loaded: another operator replays
+  /// it. While `publish` runs, other calls for this dead letter wait for the row, and throw StoreBusy after 5 s.
+  bool replay_once(const DeadSummary& seen, const std::function<bool(const DeadSummary& begun)>& publish);
+  /// Records that a dead letter in doubt was published. False if its row has changed since `seen` was loaded. Throws
+  /// StoreBusy if its replay still runs.
+  bool settle_replay(const DeadSummary& seen);
   /// Marks the row, then calls `publish`, then commits. Nothing is therefore published that this role cannot mark, or
   /// that another operator publishes at the same time.
   /// If `publish` throws, the row is not marked. After a crash before the commit the row is not marked, although the
   /// record may have been published.
-  /// Returns false, without calling `publish`, if there is no such row, or it is marked already and `again` is false.
-  bool mark_replayed(std::int64_t number, bool again, const std::function<void()>& publish);
+  /// Returns false, without calling `publish`, if the row has changed since `seen` was loaded.
+  bool mark_replayed(const DeadSummary& seen, const std::function<void()>& publish);
   /// What waits for a decision, or for another attempt.
   WaitingReport waiting();
 
