@@ -20,6 +20,7 @@
 #include "turnstile/dead_reason.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/broker.hpp"
+#include "turnstile/ports/record_not_stored.hpp"
 #include "turnstile/postgres/store.hpp"
 #include "turnstile/sender.hpp"
 
@@ -64,6 +65,11 @@ bool is(const std::string& text, DeadReason reason) { return text == to_text(rea
 /// This dead letter cannot be published, and the text tells why. Others can.
 struct CannotBeSent : Error {
   using Error::Error;
+};
+
+/// The broker may have this dead letter or not, and the text tells how to find out.
+struct InDoubt : BrokerError {
+  using BrokerError::BrokerError;
 };
 
 /// A SIGINT or SIGTERM that was delayed because it would leave a dead letter in doubt; 0: none.
@@ -164,7 +170,8 @@ class Replayer {
     return finish();
   }
 
-  /// Continues if some cannot be published: they are named, and wait as before.
+  /// Continues if some cannot be published: they are named, and wait as before. Those that the broker may have are named
+  /// too, and are then in doubt.
   Exit all(const Options& options) {
     all_ = true;
     if (options.handler) require_handler(admin_, *options.handler);
@@ -191,7 +198,7 @@ class Replayer {
       }
     }
     if (replayed_.empty() && passed_over_ == 0 && undecided_.empty() && dies_again_.empty() && unsendable_.empty() &&
-        in_doubt_ == 0 && !json_)
+        in_doubt_ == 0 && doubts_.empty() && !json_)
       fmt::print("no dead letters that wait: nothing to replay\n");
     if (passed_over_ > 0 && !json_) {
       fmt::print(
@@ -238,6 +245,11 @@ class Replayer {
       if (json_) return;
       fmt::print("{} skipped: {}\n", dead.summary.number, e.what());
       std::fflush(stdout);
+    } catch (const InDoubt& e) {
+      doubts_.push_back({{"number", dead.summary.number}, {"why", e.what()}});
+      if (!json_) fmt::print("{} in doubt: {}\n", dead.summary.number, e.what());
+      std::fflush(stdout);
+      static_cast<void>(still_answers(dead.summary.from.at.topic));
     }
   }
 
@@ -282,23 +294,33 @@ class Replayer {
     try {
       if (!admin_.mark_replayed(summary, [&] { sent = producer_->send(message); })) return std::nullopt;
     } catch (const BrokerError& e) {
-      if (all_ && still_answers(summary.from.at.topic)) throw CannotBeSent(e.code(), e.what());
-      throw;
+      refuse(summary, e);
     }
     return sent;
+  }
+
+  /// The letter waits as before. With --all the others may still be published.
+  [[noreturn]] void refuse(const postgres::DeadSummary& summary, const BrokerError& e) const {
+    if (all_ && still_answers(summary.from.at.topic)) throw CannotBeSent(e.code(), e.what());
+    throw e;
   }
 
   /// A second copy would run. Absent: another operator has replayed it in the meantime.
   std::optional<BrokerProducer::Sent> send_known_by_place(const postgres::DeadSummary& summary, OwnedMessage message) {
     const SignalsWait whole;
     std::optional<BrokerProducer::Sent> sent;
+    std::optional<RecordNotStored> refusal;
     std::string token;
     try {
       admin_.replay_once(summary, [&](const postgres::DeadSummary& begun) {
         token = begun.replay_token.value_or("");
         message.headers.push_back({std::string(kReplayToken), token});
-        sent = send_or_doubt(begun, message);
-        return true;
+        try {
+          sent = send_or_doubt(begun, message);
+        } catch (const RecordNotStored& e) {
+          refusal = e;
+        }
+        return sent.has_value();
       });
     } catch (const std::exception& e) {
       if (!sent) throw;
@@ -308,15 +330,18 @@ class Replayer {
           "replay {} --done={} (the error: {})",
           summary.number, to_string(at), summary.number, token, e.what()));
     }
+    if (refusal) refuse(summary, *refusal);
     return sent;
   }
 
   BrokerProducer::Sent send_or_doubt(const postgres::DeadSummary& begun, const OwnedMessage& message) {
     try {
       return producer_->send(message);
+    } catch (const RecordNotStored&) {
+      throw;
     } catch (const BrokerError& e) {
-      throw BrokerError(
-          e.code(), fmt::format("dead letter {}: {} (the error: {})", begun.number, how_to_settle(begun), e.what()));
+      throw InDoubt(e.code(),
+                    fmt::format("dead letter {}: {} (the error: {})", begun.number, how_to_settle(begun), e.what()));
     }
   }
 
@@ -369,11 +394,11 @@ class Replayer {
   }
 
   Exit finish() {
-    if (json_ && all_) print(Json{{"replayed", replayed_}, {"cannot_be_sent", unsendable_}});
+    if (json_ && all_) print(Json{{"replayed", replayed_}, {"cannot_be_sent", unsendable_}, {"in_doubt", doubts_}});
     else if (json_) print(Json{{"replayed", replayed_}});
     else if (replayed_.size() > 1)
       fmt::print("{} replayed\n", count(static_cast<std::int64_t>(replayed_.size()), "dead letter"));
-    return Exit::ok;
+    return doubts_.empty() ? Exit::ok : Exit::problems;
   }
 
   bool json_;
@@ -381,7 +406,8 @@ class Replayer {
   bool all_ = false;
   Json unsendable_ = Json::array();
   std::int64_t passed_over_ = 0;
-  std::int64_t in_doubt_ = 0;
+  std::int64_t in_doubt_ = 0;                       ///< since an earlier replay
+  Json doubts_ = Json::array();                     ///< since this replay
   std::map<std::string, std::int64_t> undecided_;   ///< number by reason
   std::map<std::string, std::int64_t> dies_again_;  ///< number by reason
   const Config& config_;

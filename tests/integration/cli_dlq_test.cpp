@@ -439,6 +439,58 @@ TEST_F(CliReplay, a_replay_that_an_earlier_build_began_is_settled_without_a_toke
   EXPECT_EQ(sql("SELECT count(*) FROM dead WHERE replayed_at <= now()"), "2");
 }
 
+TEST_F(CliReplay, what_is_known_by_its_place_waits_as_before_when_the_broker_refuses_it) {
+  bury(7, "convert_to(repeat('x', 2000000), 'UTF8')");  // more than a broker accepts
+  for (int i = 0; i < 2; ++i) {
+    if (i == 1) know_by_place(7);
+    const auto refused = cli_.run("dlq", "replay", "1");
+    EXPECT_EQ(refused.code, 3);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("message.max.bytes"), Not(HasSubstr("--again"))));
+    EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead"), "t");
+  }
+  sql("UPDATE dead SET replayed_at = '2026-03-01 14:05:09.123456+00'");
+  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--again").code, 3);
+  EXPECT_EQ(sql("SELECT replayed_at = '2026-03-01 14:05:09.123456+00' FROM dead"), "t");
+  sql("UPDATE dead SET replayed_at = '202026-03-01 14:05:09.123456+00'");
+  const auto token = token_of("1");
+  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--again=" + token).code, 3);
+  EXPECT_EQ(token_of("1"), token) << "the first replay is still in doubt";
+}
+
+/// The leader of the partition refuses the second record, after the client has sent it.
+TEST_F(CliReplay, all_goes_on_after_a_letter_known_by_its_place_that_the_broker_refuses) {
+  read_from(kafka_.create_topic(4, {{"max.message.bytes", "1500"}}));
+  bury(1, "'first'");
+  bury(2, "convert_to(repeat('x', 5000), 'UTF8')");
+  bury(3, "'last'");
+  for (const Offset offset : {1, 2, 3}) know_by_place(offset);
+  const auto all = cli_.run("dlq", "replay", "--all");
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_THAT(all.out, AllOf(HasSubstr("1 -> "), HasSubstr("2 passed over: "), HasSubstr("max.message.bytes"),
+                             HasSubstr("3 -> "), HasSubstr("1 dead letter passed over: cannot be sent back")));
+  EXPECT_EQ(sql("SELECT string_agg(id::text, ' ') FROM dead WHERE replayed_at IS NULL"), "2");
+}
+
+TEST_F(CliReplay, all_goes_on_after_a_letter_known_by_its_place_that_the_broker_may_have) {
+  const auto mock = broker_without_answer(2s);
+  for (const Offset offset : {1, 2}) {
+    bury(offset, "'{}'");
+    know_by_place(offset);
+  }
+  const auto all = cli_.run("dlq", "replay", "--all");
+  EXPECT_EQ(all.code, 1) << all.err;
+  for (const std::string number : {"1", "2"}) {
+    const auto token = token_of(number);
+    EXPECT_THAT(all.out, AllOf(HasSubstr(number + " in doubt: "), HasSubstr("turnstile-replay-token: " + token),
+                               HasSubstr("dlq replay " + number + " --again=" + token)));
+  }
+  EXPECT_THAT(all.out, Not(HasSubstr("..")));
+  EXPECT_EQ(cli_.run("dlq", "replay", "1").code, 4);
+
+  mock->allow_produce();
+  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--again=" + token_of("1")).code, 0);
+}
+
 /// The replay waits between the mark and the acknowledgement.
 TEST_F(CliReplay, what_a_killed_replay_leaves_is_shown_and_waits_for_an_operator) {
   const auto mock = broker_without_answer(60s);
