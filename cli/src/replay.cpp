@@ -75,18 +75,15 @@ struct InDoubt : BrokerError {
 /// A SIGINT or SIGTERM that was delayed because it would leave a dead letter in doubt; 0: none.
 volatile std::sig_atomic_t kept_signal = 0;
 
-/// While this object lives, the first SIGINT or SIGTERM is delayed until its end. A second one ends the process at
-/// once.
+/// While this object lives, the first SIGINT or SIGTERM is delayed: call heed_signal() after its end. A second one, of
+/// either kind, ends the process at once. A signal that the process ignores stays ignored.
 class SignalsWait {
   using Action = struct sigaction;
 
  public:
   SignalsWait() {
-    Action action{};
-    action.sa_handler = [](int number) { kept_signal = number; };
-    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-    sigaction(SIGINT, &action, &interrupt_);
-    sigaction(SIGTERM, &action, &end_);
+    delay(SIGINT, interrupt_);
+    delay(SIGTERM, end_);
   }
   ~SignalsWait() {
     sigaction(SIGINT, &interrupt_, nullptr);
@@ -96,8 +93,31 @@ class SignalsWait {
   SignalsWait& operator=(const SignalsWait&) = delete;
 
  private:
+  static void delay(int number, Action& before) {
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) return;
+    Action action{};
+    action.sa_handler = [](int received) {
+      if (kept_signal == 0) {
+        kept_signal = received;
+      } else {
+        std::signal(received, SIG_DFL);
+        std::raise(received);  // delivered as soon as this function returns
+      }
+    };
+    action.sa_flags = SA_RESTART;
+    sigaction(number, &action, nullptr);
+  }
+
   Action interrupt_{}, end_{};
 };
+
+/// The delayed signal takes effect, if there is one.
+void heed_signal() {
+  const int number = kept_signal;
+  kept_signal = 0;
+  if (number != 0) std::raise(number);
+}
 
 constexpr auto kLookUp = std::chrono::seconds(3);
 constexpr std::int64_t kPage = 100;
@@ -167,6 +187,7 @@ class Replayer {
           options.number));
     }
     publish(*dead);
+    heed_signal();
     return finish();
   }
 
@@ -195,6 +216,7 @@ class Replayer {
         else if (!options.reason && (is_one_of(kUndecided, reason) || is(reason, DeadReason::forged)))
           ++undecided_[reason];
         else publish_if_possible(*dead);
+        heed_signal();
       }
     }
     if (replayed_.empty() && passed_over_ == 0 && undecided_.empty() && dies_again_.empty() && unsendable_.empty() &&
@@ -279,17 +301,16 @@ class Replayer {
     if (anew) number_anew(summary, message);
     const TopicPartitionOffset place{summary.from.at, summary.offset};
     const bool is_place = !anew && summary.id == id_of_place(place, dead.incarnation);
+    const SignalsWait whole;
     const auto sent = is_place ? send_known_by_place(summary, message) : send_known_by_id(summary, message);
     if (sent) say_sent(summary, *sent, anew);
     else if (!json_)
       fmt::print("{} skipped: another operator replays it, or has replayed it meanwhile\n", summary.number);
-    if (kept_signal != 0) std::raise(kept_signal);
   }
 
   /// The inbox rejects a second copy. Absent: another operator has replayed it in the meantime.
   std::optional<BrokerProducer::Sent> send_known_by_id(const postgres::DeadSummary& summary,
                                                        const OwnedMessage& message) {
-    const SignalsWait whole;
     BrokerProducer::Sent sent;
     try {
       if (!admin_.mark_replayed(summary, [&] { sent = producer_->send(message); })) return std::nullopt;
@@ -307,7 +328,6 @@ class Replayer {
 
   /// A second copy would run. Absent: another operator has replayed it in the meantime.
   std::optional<BrokerProducer::Sent> send_known_by_place(const postgres::DeadSummary& summary, OwnedMessage message) {
-    const SignalsWait whole;
     std::optional<BrokerProducer::Sent> sent;
     std::optional<RecordNotStored> refusal;
     std::string token;

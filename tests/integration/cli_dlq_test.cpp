@@ -517,6 +517,37 @@ TEST_F(CliReplay, what_a_killed_replay_leaves_is_shown_and_waits_for_an_operator
   EXPECT_EQ(cli_.run("dlq", "replay", "1", "--done").code, 4) << "it is not in doubt";
 }
 
+TEST_F(CliReplay, a_second_signal_ends_a_replay_at_once) {
+  const auto mock = broker_without_answer(60s);
+  bury(7, "'{}'");
+  know_by_place(7);
+  for (const auto& [first, second] : {std::pair{SIGINT, SIGTERM}, {SIGTERM, SIGINT}, {SIGINT, SIGINT}}) {
+    sql("UPDATE dead SET replayed_at = NULL");
+    CliProcess twice({"dlq", "replay", "1"}, cli_.environment(), cli_.folder().path());
+    ASSERT_TRUE(eventually([&] { return sql("SELECT replayed_at IS NOT NULL FROM dead") == "t"; }));
+    twice.signal(first);
+    std::this_thread::sleep_for(500ms);
+    twice.signal(second);
+    EXPECT_EQ(twice.wait(10s).code, 128 + second) << first;
+  }
+}
+
+/// The broker does not acknowledge the letter in hand.
+TEST_F(CliReplay, a_signal_ends_all_before_the_next_letter) {
+  const auto mock = broker_without_answer(3s);
+  for (const Offset offset : {7, 8}) {
+    bury(offset, "'{}'");
+    know_by_place(offset);
+  }
+  CliProcess interrupted({"dlq", "replay", "--all"}, cli_.environment(), cli_.folder().path());
+  ASSERT_TRUE(eventually([&] { return sql("SELECT replayed_at IS NOT NULL FROM dead WHERE id = 1") == "t"; }));
+  interrupted.signal(SIGINT);
+  const auto ended = interrupted.wait(30s);
+  EXPECT_EQ(ended.code, 128 + SIGINT) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("1 in doubt: "));
+  EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead WHERE id = 2"), "t");
+}
+
 TEST_F(CliReplay, an_interrupt_waits_until_it_is_recorded_that_the_letter_was_published) {
   bury(7, "'{}'");
   know_by_place(7);
