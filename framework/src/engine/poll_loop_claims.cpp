@@ -73,8 +73,10 @@ PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState
         .claim_partitions(spec.config.group(), {&at, 1}, topic.runner.services().lock_timeout)
         .front();
   } catch (const StoreBusy& e) {
-    throw StoreUnavailable(Code::store_busy,
-                           to_string(at) + ": a transaction of its last owner is still open: " + e.what());
+    throw StoreUnavailable(
+        Code::store_busy,
+        to_string(at) +
+            ": the partition could not be claimed in the database, because another session holds a lock: " + e.what());
   }
 }
 
