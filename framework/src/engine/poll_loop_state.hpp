@@ -71,8 +71,7 @@ struct PollLoop::State {
   /// The first message that threw Fenced. The caller has dropped it, so its next message tells nothing about the
   /// messages from there on. Kept until one of them is settled, or the partition is revoked.
   std::map<TopicPartition, Offset> dropped;
-  /// The next attempt of messages that failed and that the caller must handle again. Kept until they are settled, or
-  /// revoked.
+  /// The next attempt of messages that the caller must handle again. Kept until they are settled, or revoked.
   std::map<TopicPartition, std::map<Offset, int>> attempts;
   /// Partitions under suspicion: how many messages must run until the suspicion is over.
   std::map<TopicPartition, std::size_t> unproved;
