@@ -1,7 +1,7 @@
 #pragma once
 // The settings of a topic. A decorator can set each of them in code. The configuration (the file, then the environment)
-// overrides the code, so that operators can change a setting without a build. A setting that nothing sets has the
-// default given here.
+// overrides the code, so that operators can change a setting without a build. A setting that nothing sets has its
+// default, which `turnstile config explain` prints, and which docs/reference/configuration.md lists.
 
 #include <chrono>
 #include <cstdint>
