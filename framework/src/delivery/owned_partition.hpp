@@ -29,13 +29,20 @@ struct SettledOffsets {
   }
 };
 
+/// Whether no other process has owned the partition since `before`. This process lives, so no message has killed its
+/// owner.
+[[nodiscard]] inline bool is_next_claim(const std::optional<Fence>& before, const Fence& now) {
+  return before && before->slot == now.slot && before->epoch.value + 1 == now.epoch.value;
+}
+
 struct OwnedPartition {
   TopicPartition at;
   std::optional<Fence> fence;  ///< absent in mode at_least_once
   std::int32_t incarnation = 0;
-  std::shared_ptr<const std::set<Offset>> dead{};  ///< what is not run again, see DeadLetters::find(); may be null
-  /// Mode leased: what is read again although it was settled before the database went back to an earlier time. Where the database has no
-  /// record of such a message, it may have taken effect all the same. May be null.
+  std::shared_ptr<const std::set<Offset>>
+      dead{};  ///< dead letters that do not run again, see DeadLetters::find(); may be null
+  /// Mode leased: messages that are read again although they were settled before the database went back to an earlier
+  /// time. If the database has no record of such a message, it may still have taken effect. May be null.
   std::shared_ptr<const SettledOffsets> in_doubt{};
   std::optional<Fence>
       guard{};  ///< under which trials are recorded: `fence`, or in mode at_least_once that of the store, if there is one

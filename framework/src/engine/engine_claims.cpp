@@ -267,9 +267,8 @@ void Engine::watch_over(OwnedPartition& place, const OwnedPartition& before, con
                         std::optional<Offset> start, milliseconds wait) {
   place.guard = claim.fence;
   if (claim.is_clean) return;
-  const auto& own = before.guard;
-  if (own && own->slot == claim.fence.slot && own->epoch.value + 1 == claim.fence.epoch.value) {
-    place.suspicion = before.suspicion;  // no other process has had it in the meantime, and this process lives
+  if (is_next_claim(before.guard, claim.fence)) {
+    place.suspicion = before.suspicion;
     return;
   }
   const auto bounds = consumer_->bounds(claim.at, wait);

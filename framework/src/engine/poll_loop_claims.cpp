@@ -23,12 +23,6 @@ constexpr std::chrono::seconds kKafkaWait{5};
       {at, from});
 }
 
-/// Whether no other process has owned the partition since `before`. This process lives, so no message has killed its
-/// owner.
-bool is_next_claim(const std::optional<Fence>& before, const Fence& now) {
-  return before && before->slot == now.slot && before->epoch.value + 1 == now.epoch.value;
-}
-
 }  // namespace
 
 OwnedPartition PollLoop::State::place_of(const Message& message, const TopicState& topic) {
