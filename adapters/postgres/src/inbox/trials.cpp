@@ -3,6 +3,7 @@
 #include "inbox/calls.hpp"
 #include "wire/decode.hpp"
 #include "wire/encode.hpp"
+#include "wire/text_rows.hpp"
 
 namespace turnstile::postgres {
 
@@ -26,11 +27,8 @@ class PostgresTrials final : public Trials {
     });
     if (PQntuples(kept[0].get()) == 0) throw_fenced(fence);
     std::vector<Suspect> suspects;
-    const auto number = [rows = kept[1].get()](int row, int column) {
-      return std::stoll(PQgetvalue(rows, row, column));
-    };
     for (int row = 0; row < PQntuples(kept[1].get()); ++row)
-      suspects.push_back({number(row, 0), static_cast<int>(number(row, 1))});
+      suspects.push_back({number_at(kept[1], row, 0), static_cast<int>(number_at(kept[1], row, 1))});
     return suspects;
   }
 

@@ -9,6 +9,7 @@
 #include "turnstile/error.hpp"
 #include "turnstile/log.hpp"
 #include "wire/encode.hpp"
+#include "wire/text_rows.hpp"
 
 namespace turnstile::postgres {
 
@@ -28,11 +29,8 @@ void add_slots(ArgumentBlock& to, const std::vector<Slot>& slots) {
   add_int8_array(to, slots.size(), [&](std::size_t i) { return std::optional(slots[i].generation); });
 }
 
-std::int64_t number_at(const Result& rows, int row, int column) {
-  return std::stoll(PQgetvalue(rows.get(), row, column));
-}
 std::int64_t number_at(const Result& rows, int row, ViewColumn column) {
-  return number_at(rows, row, static_cast<int>(column));
+  return postgres::number_at(rows, row, static_cast<int>(column));
 }
 bool is_true(const Result& rows, int row, ViewColumn column) {
   return *PQgetvalue(rows.get(), row, static_cast<int>(column)) == 't';
