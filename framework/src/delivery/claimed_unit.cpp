@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRecordAfter{50};
 /// While the store does not answer: between two tries to record an end.
 constexpr milliseconds kFirstPause{50}, kLongestPause{1'000};
-/// For how long it is tried where somebody waits for the unit to end: the unit was cancelled, or runs on its caller's thread.
+/// How long it is tried if the end of the unit is awaited: the unit was cancelled, or runs on its caller's thread.
 constexpr milliseconds kLastTries{3'000};
 /// The same in a topic that goes on without the store: one connection that broke is no outage.
 constexpr milliseconds kFirstTries{500};
@@ -32,7 +32,7 @@ bool is_in_doubt(const Unit& unit, const UnitItem& item) {
 bool ClaimedUnit::claim(const Items& items) {
   LeaseRenewer& renewer = *unit_.services().claims;
   const TopicPlan& plan = unit_.plan();
-  // Where the first handler takes all of them, or what is unknown runs again anyway, there is nothing to distinguish.
+  // If a handler takes all messages at once, or messages in doubt run again anyway, there is nothing to distinguish.
   begun_by_claim_ = items.size() == 1 || !unit_.topic().pipeline.one_at_a_time || plan.unknown == UnknownPolicy::rerun;
   const ClaimScope scope{.handler = unit_.topic().handler,
                          .fence = unit_.place().fence,
@@ -138,7 +138,7 @@ void ClaimedUnit::record() {
   hold_->let_go(ends_);
   const auto held = end_claims(ends_);
   TURNSTILE_FAILPOINT("after-complete");
-  // In a topic that goes on without the store, what is done is settled; elsewhere only what is recorded.
+  // A topic that continues without the store settles finished messages; other topics settle only recorded ones.
   const bool settles = !held && may_be_recorded_later();
   if (!held) record_later(settles);
   bool published = false;

@@ -1,5 +1,6 @@
 #pragma once
-// Mode leased: what a unit has claimed, how it ended, and the record of that in the store. Only what is recorded is settled.
+// Mode leased: the claims of a unit, how its handlers ended, and the record of that in the store. A message is settled
+// only once it is recorded.
 
 #include <chrono>
 #include <cstddef>
@@ -36,7 +37,7 @@ class ClaimedUnit {
   void failed(UnitItem& item, const std::string& why) { add_end(item, ClaimEnd::Kind::failed).error = why; }
   void done(UnitItem& item, BufferedOutgoing::OfItem sent);
 
-  /// Records the ends, and settles what is done.
+  /// Records the ends, and settles the finished messages.
   void record();
   /// An end has waited long enough to be recorded.
   [[nodiscard]] bool is_record_due() const;
@@ -65,7 +66,7 @@ class ClaimedUnit {
   Clock::time_point oldest_end_;
   bool over_ = false;
   bool unrecorded_ = false;                         ///< the store did not answer for too long
-  std::optional<Clock::time_point> awaited_since_;  ///< the store has not answered, and somebody waits for the unit
+  std::optional<Clock::time_point> awaited_since_;  ///< the store has not answered, and the unit's end is awaited
   std::map<MessageId, std::string> refused_;        ///< whose end the store does not take, and why
 };
 

@@ -50,7 +50,7 @@ Items identify(Unit& unit, Verdicts& verdicts) {
   }
   UnitItem* next = unit.items().data();
   for (const auto& [item, letter] : dead) {
-    if (item > next) unit.memory().streaks().went_well(unit.place());  // what is between has an id
+    if (item > next) unit.memory().streaks().went_well(unit.place());  // the messages in between have ids
     next = item + 1;
     if (!unit.is_blocked(*item)) verdicts.dead_letter(*item, letter);
   }

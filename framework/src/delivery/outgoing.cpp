@@ -11,7 +11,7 @@ namespace turnstile {
 namespace {
 
 /// Place in `items` of the one that a handler replies to. `only`: see TransactionOutgoing.
-std::size_t place_of(const Unit& unit, const Items& items, const Message* to, const UnitItem* only) {
+std::size_t place_of(const Unit& unit, std::span<UnitItem* const> items, const Message* to, const UnitItem* only) {
   const std::string handler = "handler '" + unit.plan().handler + "' ";
   if (to == nullptr && only == nullptr)
     throw std::logic_error(handler +

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,14 +27,15 @@ std::size_t answer_duplicates(const Unit& unit, const Items& items);
 class TransactionOutgoing final : public Outgoing {
  public:
   /// `items`: what the handler is called with. `only`: whom a reply is to that names no message; null: it must name one.
-  TransactionOutgoing(const Unit& unit, const Items& items, UnitItem* only) : unit_(unit), items_(items), only_(only) {}
+  TransactionOutgoing(const Unit& unit, std::span<UnitItem* const> items, UnitItem* only)
+      : unit_(unit), items_(items), only_(only) {}
   void reply(const Message* to, std::string_view body) override;
   void publish(const OwnedMessage& message) override;
   [[nodiscard]] std::size_t published() const noexcept { return published_; }
 
  private:
   const Unit& unit_;
-  const Items& items_;
+  const std::span<UnitItem* const> items_;
   UnitItem* const only_;
   std::size_t published_ = 0;
 };

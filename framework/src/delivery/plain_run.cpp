@@ -51,8 +51,8 @@ std::optional<Failure> PlainRun::run_together(const Items& items) {
     return std::nullopt;
   }
   if (excuses(*called.failure, items)) return std::nullopt;
-  called.failure->kind =
-      Failure::Kind::failed;  // of whatever store the error is: there is no transaction that it could have broken
+  // Whichever store threw it: without a transaction it is the handler's own failure.
+  called.failure->kind = Failure::Kind::failed;
   called.failure->culprit = nullptr;
   called.failure->handled = items.size();
   return std::move(called.failure);

@@ -30,7 +30,7 @@ UnitItem* first_too_old(const Unit& unit, const Items& items) {
   bool asked = false;
   for (UnitItem* const item : items) {
     const Timestamp time = item->message().timestamp();
-    if (time == Timestamp{} || time >= line) continue;  // of the first kind nobody knows when they were made
+    if (time == Timestamp{} || time >= line) continue;  // the first: the time of the message is unknown
     if (!asked) retention->declare(unit.services().store->retention());
     asked = true;
     if (time < retention->all_since()) return item;

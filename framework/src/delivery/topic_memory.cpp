@@ -6,7 +6,7 @@ namespace turnstile {
 
 namespace {
 
-/// When a process dies, nobody knows what became of a message whose handler had begun. The store therefore records each
+/// When a process dies, the result of a message whose handler had begun is unknown. The store therefore records each
 /// begin by itself, just before the handler, which costs about a tenth of this time. Only where handlers take even less
 /// does it record several together.
 constexpr std::int64_t kBegunTogetherNs = 200'000;

@@ -41,8 +41,8 @@ UnitResult TopicRunner::run(std::span<const Work> works, const OwnedPartition& p
   return recorded ? run_recorded(works, place, session, watch, alone) : run_mode(works, place, session, watch);
 }
 
-/// The record goes before the handlers: whoever finds it knows what ran. Without it nothing starts, but in mode at_least_once, which does without
-/// the store.
+/// Records the messages before their handlers run, so that the next owner knows which ones ran if this process dies. If
+/// the record fails, nothing starts. Only mode at_least_once continues, because it does not need the store.
 UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPartition& place, InboxSession* session,
                                      RunState& watch, bool alone) {
   std::vector<Offset> offsets, settled;
@@ -61,7 +61,7 @@ UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPar
     if (plan().mode != Mode::at_least_once) return refused;
   }
   UnitResult result = run_mode(works, place, session, watch);
-  // Without a fence there is no row for the dead letter of a killer: when it is read again, the deaths of its processes tell.
+  // Without a fence, a dead letter that killed its process has no row. The recorded deaths then identify it.
   const auto is_remembered = [&](Offset offset) {
     return !place.fence && place.suspicion->deaths(offset) >= plan().retry.attempts;
   };
@@ -71,7 +71,7 @@ UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPar
   try {
     services().trials->end(*place.guard, offsets, settled);
   } catch (const std::exception& e) {
-    // Whoever comes next runs alone what is settled already, and finds that out.
+    // The next owner runs these messages alone, and then finds that they are settled.
     services().run_log->debug(place.at, plan().handler, offsets.front(),
                               std::string("its end could not be recorded: ") + e.what());
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Takes messages of one partition through inbox, handler and commit, and says what became of each. It knows nothing of
+// Takes messages of one partition through inbox, handler and commit, and returns a verdict for each. It knows nothing of
 // threads, queues or offsets: the engine, the PollLoop and the tests all use it.
 //
 // The result equals that of one message at a time. When a message of a batch fails, the batch is rolled back, the message

@@ -6,7 +6,6 @@
 #include "delivery/handler_call.hpp"
 #include "delivery/identify.hpp"
 #include "delivery/reasons.hpp"
-#include "message/replay.hpp"
 #include "support/failpoint.hpp"
 
 namespace turnstile {
@@ -118,8 +117,7 @@ std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
     // By the clock: a process that was suspended in the midst of a unit has not been told yet.
     if (unit_.watch().is_over()) return Failure{.kind = Kind::cancelled};
     session().at_message(k);
-    const Items alone{&item};
-    TransactionOutgoing outgoing(unit_, alone, &item);
+    TransactionOutgoing outgoing(unit_, {&items[k], 1}, &item);
     Context context({.tx = &session().transaction(),
                      .outgoing = &outgoing,
                      .stop = unit_.watch().start(item.message()),

@@ -1,5 +1,5 @@
 #pragma once
-// What is decided about each message, and the log line that says so: settled, retried, dead-lettered, or put back.
+// The decision about each message, and its log line: settled, retried, dead-lettered, or put back.
 
 #include <chrono>
 #include <string>
@@ -23,7 +23,7 @@ class Verdicts {
   void failed(UnitItem& item, const Failure& failure);
   /// It will never run again. Without a dead letter nothing is settled, and what comes behind it waits.
   void dead_letter(UnitItem& item, const DeadLetter& letter);
-  /// It became a dead letter under an earlier owner of the partition, who has not committed its offset.
+  /// It became a dead letter under an earlier owner of the partition, which has not committed its offset.
   void skip_dead(UnitItem& item);
   /// It is a dead letter that is published again for another handler.
   void pass_over(UnitItem& item, std::string_view handler);
