@@ -131,7 +131,7 @@ Engine::LateClaim Engine::look_at(LaneState& lane, const PartitionClaim& claim) 
     if (lane.phase == LaneState::Phase::claiming) return LateClaim::first;
     if (lane.phase != LaneState::Phase::fenced) return LateClaim::released;
     const bool changed = lane.went_back || lane.place.fence->history != claim.fence.history ||
-                         claim.watermark < lane.flushed || lane.place.incarnation < claim.incarnation;
+                         claim.watermark < lane.flushed || lane.place.incarnation != claim.incarnation;
     if (!changed) return LateClaim::again;
     if (!lane.topic.fails_open()) return LateClaim::of_another_history;
     lane.went_back = false;
@@ -195,6 +195,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
     if (known.committed) logs_.has_offset(claim.at);
   }
   // Mode leased: records of another log are not in doubt, at any offset.
+  if (verdict.kind == LogWatch::Verdict::Kind::forgotten) mark_in_doubt(lane, known.committed, *other, place);
   if (other) return other;
   const auto& committed = known.committed;
   if (!claim.watermark && lane.before) {

@@ -199,6 +199,11 @@ std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const Top
     place.incarnation = store_->partitions().begin_incarnation(*place.fence, start);
     as = " as incarnation " + std::to_string(place.incarnation);
   }
+  if (verdict.kind == Kind::forgotten) {
+    run_log_->warn(Code::store_rewound, place.at,
+                   verdict.why + "; reading again " + where + std::to_string(start) + as);
+    return start;
+  }
   const bool recreated = verdict.kind == Kind::recreated;
   run_log_->warn(Code::topic_recreated, place.at,
                  (recreated ? "the topic was recreated: " : "records were cut off the partition's end: ") +

@@ -82,7 +82,8 @@ bool LogWatch::claimed(const TopicPartition& at, std::int32_t incarnation) {
   Log& log = logs_[at];
   const bool is_old = log.incarnation && *log.incarnation < incarnation;
   if (is_old) log = Log{};
-  log.incarnation = incarnation;
+  log.forgotten = log.incarnation && *log.incarnation > incarnation;
+  if (!log.forgotten) log.incarnation = incarnation;
   return is_old;
 }
 
@@ -90,7 +91,7 @@ bool LogWatch::suspects(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   if (found == logs_.end()) return false;
   const Log& log = found->second;
-  return log.other_from || log.went_back || log.has_offset || log.gone;
+  return log.other_from || log.went_back || log.has_offset || log.gone || log.forgotten;
 }
 
 LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) const {
@@ -98,7 +99,7 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
   const auto found = logs_.find(at);
   const Log& log = found == logs_.end() ? kNothing : found->second;
   const std::string ends = "it ends at offset " + std::to_string(known.end);
-  const bool too_short = known.done && *known.done > known.end;
+  const bool too_short = known.done && *known.done > known.end && !log.forgotten;
   // Kafka deletes the offsets of its groups together with a topic. It also deletes the offsets of a group without
   // members after a week, so a missing offset alone proves nothing.
   if (!known.committed && (log.has_offset || log.gone || log.other_from || too_short)) {
@@ -107,6 +108,10 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
                       : log.gone       ? "it did not exist for a while"
                                        : "offset " + std::to_string(*log.other_from) + " holds another record";
     return {Verdict::Kind::recreated, known.first, true, std::move(why)};
+  }
+  if (log.forgotten) {
+    return {Verdict::Kind::forgotten, known.first, true,
+            "the database went back to a time before it knew that the topic was recreated"};
   }
   if (log.other_from) {
     return {Verdict::Kind::truncated, std::max(*log.other_from, known.first), true,
@@ -131,7 +136,8 @@ void LogWatch::settle(const TopicPartition& at, const Verdict& verdict, std::int
   log.other_from.reset();
   log.went_back = false;
   log.gone = false;
-  if (verdict.kind == Verdict::Kind::same) return;
+  log.forgotten = false;
+  if (verdict.kind == Verdict::Kind::same || verdict.kind == Verdict::Kind::forgotten) return;
   log.memory.forget();
   if (verdict.kind == Verdict::Kind::recreated) log.has_offset = false;
 }

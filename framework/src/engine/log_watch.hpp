@@ -64,6 +64,7 @@ class LogWatch {
       same,       ///< no sign that the log is another one
       recreated,  ///< the topic was deleted and created again: none of its records was read
       truncated,  ///< records were cut off its end: from `from` on, records are different ones
+      forgotten,  ///< it is the log that was read, but the store no longer knows that the topic was recreated
     };
     Kind kind = Kind::same;
     std::optional<Offset>
@@ -93,7 +94,8 @@ class LogWatch {
   void is_gone(const TopicPartition& at) { logs_[at].gone = true; }
   /// The store has the partition under this incarnation. If that is a later one than before, another member has found
   /// another log, and begun it: everything that is known of the partition is about the old log, and is forgotten.
-  /// Returns whether it was.
+  /// Returns whether it was. If it is an earlier one, the store went back to a time before this log: judge() then
+  /// returns `forgotten`.
   bool claimed(const TopicPartition& at, std::int32_t incarnation);
   /// Whether there is a sign about the partition that judge() must examine.
   [[nodiscard]] bool suspects(const TopicPartition& at) const;
@@ -109,6 +111,7 @@ class LogWatch {
     bool went_back = false;            ///< offsets started again, at records that are not remembered
     bool has_offset = false;
     bool gone = false;
+    bool forgotten = false;                   ///< by the store
     std::optional<std::int32_t> incarnation;  ///< under which all of this was learnt; absent before a claim
   };
   std::map<TopicPartition, Log> logs_;

@@ -139,6 +139,29 @@ TEST_F(LogWatchTest, forgets_the_old_log_when_another_member_has_begun_another) 
   EXPECT_EQ(look(0, 8, 2), Look::follow);
 }
 
+/// The store's watermark, 300, is that of the old log.
+TEST_F(LogWatchTest, reads_all_of_a_log_again_that_the_store_has_forgotten) {
+  watch.claimed(at, 1);
+  watch.has_offset(at);
+  watch.settle(at, judge(std::nullopt, 300, 0, 299), 2);
+  EXPECT_EQ(look(0, 10), Look::follow);
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(watch.claimed(at, 1)) << "the first attempt may have failed";
+  EXPECT_TRUE(watch.suspects(at));
+  const auto verdict = judge(10, 300, 0, 20);
+  EXPECT_EQ(verdict.kind, Kind::forgotten);
+  EXPECT_EQ(verdict.from, 0);
+  watch.settle(at, verdict, 2);
+  EXPECT_FALSE(watch.suspects(at));
+  EXPECT_EQ(look(0, 20), Look::follow);
+}
+
+TEST_F(LogWatchTest, takes_a_log_that_the_store_has_forgotten_for_recreated_if_it_was_recreated_again) {
+  watch.claimed(at, 2);
+  watch.has_offset(at);
+  watch.claimed(at, 1);
+  EXPECT_EQ(judge(std::nullopt, 300, 0, 20).kind, Kind::recreated);
+}
+
 TEST_F(LogWatchTest, remembers_what_it_has_read_of_a_log_that_it_has_begun_itself) {
   watch.claimed(at, 0);
   watch.has_offset(at);
