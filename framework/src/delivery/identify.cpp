@@ -44,7 +44,7 @@ Items identify(Unit& unit, Verdicts& verdicts) {
     }
     item.id = std::get<MessageId>(id);
     if (unit.place().is_dead(item.offset())) verdicts.skip_dead(item);
-    else if (auto letter = unit.memory().pending_dead_letter(unit.place(), item.offset()))
+    else if (auto letter = unit.memory().pending_dead_letter(unit.place(), item.message()))
       dead.emplace_back(&item, std::move(*letter));
     else todo.push_back(&item);
   }

@@ -26,7 +26,7 @@ void PlainRun::run_items(const Items& items) {
 }
 
 void PlainRun::run_alone(UnitItem& item) {
-  if (const auto letter = unit_.memory().pending_dead_letter(unit_.place(), item.offset()))
+  if (const auto letter = unit_.memory().pending_dead_letter(unit_.place(), item.message()))
     return verdicts_.dead_letter(item, *letter);
   if (is_killer(unit_, item)) return verdicts_.dead_letter(item, reason_killed(unit_, item));
   const HandlerCall called = call({item.work->message, 1}, item.work->attempt, &item);

@@ -16,38 +16,41 @@ constexpr std::int64_t kTimedFirst = 64;
 
 }  // namespace
 
-const TopicMemory::Pending* TopicMemory::pending(const OwnedPartition& place, Offset offset) const {
-  const auto it = pending_.find({place.at.partition, offset});
-  return it == pending_.end() || it->second.fence != place.fence ? nullptr : &it->second;
+const TopicMemory::Pending* TopicMemory::pending(const OwnedPartition& place, const Message& message) const {
+  const auto it = pending_.find({place.at.partition, message.offset()});
+  const bool is_same =
+      it != pending_.end() && it->second.fence == place.fence && it->second.timestamp == message.timestamp();
+  return is_same ? &it->second : nullptr;
 }
 
-std::optional<DeadLetter> TopicMemory::pending_dead_letter(const OwnedPartition& place, Offset offset) const {
+std::optional<DeadLetter> TopicMemory::pending_dead_letter(const OwnedPartition& place, const Message& message) const {
   if (pending_count_.load(std::memory_order_relaxed) == 0) return std::nullopt;
   const std::lock_guard lock(mutex_);
-  const Pending* const found = pending(place, offset);
+  const Pending* const found = pending(place, message);
   return found == nullptr ? std::nullopt : std::optional(found->dead_letter);
 }
 
-std::optional<std::string> TopicMemory::why_dead_letter_waits(const OwnedPartition& place, Offset offset) const {
+std::optional<std::string> TopicMemory::why_dead_letter_waits(const OwnedPartition& place,
+                                                              const Message& message) const {
   if (pending_count_.load(std::memory_order_relaxed) == 0) return std::nullopt;
   const std::lock_guard lock(mutex_);
-  const Pending* const found = pending(place, offset);
+  const Pending* const found = pending(place, message);
   if (found == nullptr) return std::nullopt;
   return "the message is dead (" + std::string(to_text(found->dead_letter.reason)) +
          ") and no dead letter yet: " + found->refused;
 }
 
-void TopicMemory::keep_pending(const OwnedPartition& place, Offset offset, const DeadLetter& dead_letter,
+void TopicMemory::keep_pending(const OwnedPartition& place, const Message& message, const DeadLetter& dead_letter,
                                const std::string& refused) {
   const std::lock_guard lock(mutex_);
-  pending_[{place.at.partition, offset}] = {place.fence, dead_letter, refused};
+  pending_[{place.at.partition, message.offset()}] = {place.fence, message.timestamp(), dead_letter, refused};
   pending_count_ = pending_.size();
 }
 
-void TopicMemory::drop_pending(const OwnedPartition& place, Offset offset) {
+void TopicMemory::drop_pending(const OwnedPartition& place, const Message& message) {
   if (pending_count_.load(std::memory_order_relaxed) == 0) return;
   const std::lock_guard lock(mutex_);
-  pending_.erase({place.at.partition, offset});
+  pending_.erase({place.at.partition, message.offset()});
   pending_count_ = pending_.size();
 }
 

@@ -16,6 +16,7 @@
 #include "delivery/dead_letter_streaks.hpp"
 #include "delivery/dead_letters.hpp"
 #include "delivery/owned_partition.hpp"
+#include "turnstile/message.hpp"
 
 namespace turnstile {
 
@@ -25,13 +26,16 @@ class TopicMemory {
   /// See DeadLetterStreaks.
   explicit TopicMemory(std::int64_t stop_after_dead) : streaks_(stop_after_dead) {}
 
-  /// A dead letter that could not be kept yet: its handler must not run again, unless another process has owned the partition since.
-  [[nodiscard]] std::optional<DeadLetter> pending_dead_letter(const OwnedPartition& place, Offset offset) const;
-  /// Why it could not be kept, the last time; nothing: there is none.
-  [[nodiscard]] std::optional<std::string> why_dead_letter_waits(const OwnedPartition& place, Offset offset) const;
-  void keep_pending(const OwnedPartition& place, Offset offset, const DeadLetter& dead_letter,
+  /// A dead letter that could not be kept yet: its handler must not run again, unless another process has owned the
+  /// partition since.
+  [[nodiscard]] std::optional<DeadLetter> pending_dead_letter(const OwnedPartition& place,
+                                                              const Message& message) const;
+  /// Why it could not be kept, the last time. Absent: there is none.
+  [[nodiscard]] std::optional<std::string> why_dead_letter_waits(const OwnedPartition& place,
+                                                                 const Message& message) const;
+  void keep_pending(const OwnedPartition& place, const Message& message, const DeadLetter& dead_letter,
                     const std::string& refused);
-  void drop_pending(const OwnedPartition& place, Offset offset);
+  void drop_pending(const OwnedPartition& place, const Message& message);
 
   /// How often in a row the database was busy when the message's handler, or the commit, used it.
   int count_busy(const OwnedPartition& place, Offset offset);
@@ -50,11 +54,12 @@ class TopicMemory {
 
  private:
   struct Pending {
-    std::optional<Fence> fence;  ///< under which the message died
+    std::optional<Fence> fence;  ///< under which the message died; absent in mode at_least_once
+    Timestamp timestamp;         ///< the record's: a recreated topic has another record at its offset
     DeadLetter dead_letter;
     std::string refused;  ///< why it could not be kept, the last time
   };
-  [[nodiscard]] const Pending* pending(const OwnedPartition& place, Offset offset) const;  ///< under mutex_
+  [[nodiscard]] const Pending* pending(const OwnedPartition& place, const Message& message) const;  ///< under mutex_
 
   mutable std::mutex mutex_;
   std::map<std::pair<std::int32_t, Offset>, Pending> pending_;

@@ -23,8 +23,8 @@ class TopicRunner {
 
   TopicRunner(TopicPlan plan, Pipeline pipeline, HandlerId handler, Services services);
 
-  /// Runs `works` (of the partition `place`, ascending). `session` is null in a mode that has no store. Never throws for what a
-  /// handler, the store or the broker does. Thread-safe, with one session and one watch a thread.
+  /// Runs `works` (of the partition `place`, ascending). `session` is null in a mode without a store. Failures of the
+  /// handler, the store and the broker do not throw. Thread-safe, with one session and one watch for each thread.
   /// `alone`: the process runs nothing else at the same time.
   UnitResult run(std::span<const Work> works, const OwnedPartition& place, InboxSession* session, RunState& watch,
                  bool alone = false);
@@ -32,16 +32,17 @@ class TopicRunner {
   UnitResult run_unclaimed(std::span<const Work> works, const OwnedPartition& place, RunState& watch);
   /// Settles those whose ids are in the inbox already, and puts the others back: needs no permit.
   UnitResult look_up(std::span<const Work> works, const OwnedPartition& place, InboxSession& session);
-  /// For a partition that was just claimed, and is read from `start` on (nothing: that is not known).
+  /// For a partition that was just claimed. It is read from `start` on; absent: that is unknown.
   void find_dead(OwnedPartition& place, std::optional<Offset> start) const {
     services().dead_letters->find(place, plan(), handler(), start.value_or(0));
   }
   /// Whether look_up() can settle anything: the topic deduplicates, and skips duplicates without looking at them.
   [[nodiscard]] bool can_look_up() const noexcept;
 
-  /// Why a message that is dead is no dead letter yet, and holds its partition; nothing: there is no such message.
-  [[nodiscard]] std::optional<std::string> why_dead_letter_waits(const OwnedPartition& place, Offset offset) const {
-    return topic_.memory.why_dead_letter_waits(place, offset);
+  /// Why the dead letter of this message waits, so that the message holds its partition. Absent: the message is not dead.
+  [[nodiscard]] std::optional<std::string> why_dead_letter_waits(const OwnedPartition& place,
+                                                                 const Message& message) const {
+    return topic_.memory.why_dead_letter_waits(place, message);
   }
 
   [[nodiscard]] const TopicPlan& plan() const noexcept { return topic_.plan; }

@@ -113,7 +113,7 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
     if (services.dead_letters->possible(plan, place)) {
       const auto kept =
           services.dead_letters->keep(item.message(), item.id, place, plan, unit_.topic().handler, letter);
-      unit_.memory().drop_pending(place, item.offset());
+      unit_.memory().drop_pending(place, item.message());
       item.verdict.kind = Verdict::Kind::settled;
       ++unit_.result().counts.dead;
       services.run_log->warn(Code::dead_lettered, place.at, plan.handler, item.offset(),
@@ -140,7 +140,7 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
     refused = e.what();
   }
   unit_.memory().streaks().take_back(place, letter.reason);
-  const bool first = !unit_.memory().pending_dead_letter(place, item.offset());
+  const bool first = !unit_.memory().pending_dead_letter(place, item.message());
   wait_to_dead_letter(item, letter, refused, kRefusedDelay);
   if (first) {
     services.run_log->error(Code::dead_letter_refused, place.at, plan.handler, item.offset(),
@@ -153,7 +153,7 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
 /// Nothing may pass it, and nothing is lost.
 void Verdicts::wait_to_dead_letter(UnitItem& item, const DeadLetter& letter, const std::string& why,
                                    milliseconds delay) {
-  unit_.memory().keep_pending(unit_.place(), item.offset(), letter, why);
+  unit_.memory().keep_pending(unit_.place(), item.message(), letter, why);
   wait(item, delay);
   unit_.result().refused = true;
   unit_.result().why = why;

@@ -22,7 +22,7 @@ bool is_stuck(const LaneState& lane, SteadyTime now, std::chrono::milliseconds p
   const Message* oldest = lane.lane.oldest();
   if (oldest == nullptr && !is_unclaimed(lane)) return false;
   if (now - lane.moved_at >= patience) return true;
-  return oldest != nullptr && lane.topic.runner.why_dead_letter_waits(lane.place, oldest->offset()).has_value();
+  return oldest != nullptr && lane.topic.runner.why_dead_letter_waits(lane.place, *oldest).has_value();
 }
 
 Holds::Holds(Scheduler& scheduler, const Limiters* limiters) : scheduler_(scheduler), running_(scheduler.running()) {
@@ -45,7 +45,7 @@ Hold Holds::of(const LaneState& lane, SteadyTime now) const {
   if (auto hold = running_on(lane, offset, now)) return *hold;
   if (!store.empty() && topic.needs_store() && !topic.fails_open())
     return {offset, "the database cannot be used, so no handler of the topic starts: " + store};
-  if (auto why = topic.runner.why_dead_letter_waits(lane.place, offset)) return {offset, std::move(*why)};
+  if (auto why = topic.runner.why_dead_letter_waits(lane.place, *oldest)) return {offset, std::move(*why)};
   if (topic.delivered.empty() && topic.asked > 0) return {offset, why_no_permit(topic)};
   if (const auto due = lane.lane.next_due(); due && *due > now)
     return {offset, "this message holds the partition: its last run failed, and the next one begins in " +

@@ -202,6 +202,31 @@ TEST_F(EngineLogs, buries_a_message_of_a_recreated_topic_at_the_offset_of_an_old
   thread.join();
 }
 
+/// Mode at_least_once has no fence that tells the two messages apart.
+TEST_F(EngineLogs, runs_a_message_of_a_recreated_topic_at_the_offset_of_a_dead_letter_that_was_refused) {
+  topic("t", 1);
+  topic("t.dlq", 1);
+  broker->refuse("t.dlq", "full");
+  produce(1, "old-");
+  auto app = consumer("t", Pipeline([this](const Message& message, Context&) {
+                             const std::lock_guard lock(runs_mutex);
+                             runs.insert(std::string(message.text()));
+                             return message.text() == "old-0" ? Outcome::dead_letter("no") : Outcome::done();
+                           }) | dead_letter(),
+                      config());
+  auto thread = start(*app);
+  ASSERT_TRUE(eventually([&] { return log_text().find("its dead letter was refused") != std::string::npos; }));
+  broker->delete_topic("t");
+  ASSERT_TRUE(eventually([&] { return log_text().find("topic t was deleted in Kafka") != std::string::npos; }));
+  broker->create_topic("t", 1);
+  broker->allow("t.dlq");
+  produce(3, "another-");
+  EXPECT_TRUE(eventually([&] { return ran_all("another-", 3) && all_committed("t", 1); })) << log_text();
+  EXPECT_THAT(broker->records("t.dlq"), ::testing::IsEmpty());
+  app->stop();
+  thread.join();
+}
+
 TEST_F(EngineLogs, repeats_an_offset_commit_that_was_refused_although_nothing_more_comes) {
   topic("t", 1);
   std::atomic<int> ran_{0};
