@@ -5,6 +5,7 @@
 
 #include "tokens/conditions.hpp"
 #include "tokens/grants.hpp"
+#include "tokens/reclaim.hpp"
 #include "tokens/reserves.hpp"
 
 namespace turnstile::tokens {
@@ -82,18 +83,15 @@ class Application {
         if (known == state_.partitions.end() && !make_room_for_a_partition()) continue;
         const PartitionEntry before = known == state_.partitions.end() ? PartitionEntry{} : known->second;
         if (!follows(state_, claim, before)) continue;
-        if (before.owner != event_.member) displace(before.owner, claim, displaced);
+        if (before.owner != event_.member && reclaim_.displace(before.owner, claim)) displaced.insert(before.owner);
         state_.partitions[claim.partition] = {
             .owner = event_.member, .claimed_at = at_, .fence = std::max(claim.fence, before.fence)};
         member.owns.insert(claim.partition);
         member.unfenced.erase(claim.partition);
-        if (claim.fence > 0) fence(claim.partition);
+        if (claim.fence > 0) reclaim_.fence(claim.partition);
         outcome = Outcome::applied;
       }
-      for (const MemberId id : displaced) {
-        MemberEntry& old = state_.members.at(id);
-        if (old.owns.empty() && !old.draining) drain(id, old);
-      }
+      for (const MemberId id : displaced) reclaim_.drain_if_it_owns_nothing(id);
       return outcome;
     });
   }
@@ -102,10 +100,10 @@ class Application {
     return as_member([&](MemberEntry& member) {
       for (const Partition& partition : revoked.partitions) {
         member.unfenced.erase(partition);
-        if (member.owns.erase(partition) > 0) give_up(partition);
+        if (member.owns.erase(partition) > 0) release(partition);
       }
       // The member writes, and nothing of its lost partitions runs any more: it was only slower than the new owners.
-      if (member.draining && member.unfenced.empty()) set_draining(event_.member, member, false);
+      if (member.draining && member.unfenced.empty()) reclaim_.set_draining(event_.member, member, false);
       return Outcome::applied;
     });
   }
@@ -116,7 +114,7 @@ class Application {
       member.unfenced.clear();
       // Its permits returned with its lines before this event. Permits that it holds now were granted after it wrote
       // this.
-      set_draining(event_.member, member, false);
+      reclaim_.set_draining(event_.member, member, false);
       return Outcome::applied;
     });
   }
@@ -132,14 +130,14 @@ class Application {
       // A member that proposes its own expiry has just written an event, so its proposal is stale.
       if (silent == state_.members.end()) return Outcome::stale;
       if (has_written_since(silent->second, expire.silent_since)) return Outcome::stale;
-      end(expire.member);
+      reclaim_.end(expire.member);
       return Outcome::applied;
     });
   }
 
   Outcome operator()(const Left&) {
     return as_member([&](MemberEntry&) {
-      end(event_.member);
+      reclaim_.end(event_.member);
       reserves_.drop(event_.member);
       return Outcome::applied;
     });
@@ -260,71 +258,10 @@ class Application {
     return true;
   }
 
-  void displace(MemberId id, const PartitionsClaimed::Claim& claim, std::set<MemberId>& displaced) {
-    const auto old = state_.members.find(id);
-    if (old == state_.members.end()) return;
-    old->second.owns.erase(claim.partition);
-    if (claim.fence == 0) old->second.unfenced.insert(claim.partition);
-    displaced.insert(id);
-  }
-
-  /// Earlier owners that lost the partition without a fence are fenced there now.
-  void fence(const Partition& partition) {
-    for (auto& [id, member] : state_.members) {
-      if (member.unfenced.erase(partition) > 0 && member.unfenced.empty() && member.draining) reclaim(id);
-    }
-  }
-
-  void give_up(const Partition& partition) {
+  void release(const Partition& partition) {
     PartitionEntry& entry = state_.partitions.at(partition);
     entry.owner = 0;
     entry.claimed_at = at_;
-  }
-
-  void drain(MemberId id, MemberEntry& member) {
-    set_draining(id, member, true);
-    effects_.drained.push_back(id);
-    if (!waits_for_a_fence(member)) reclaim(id);
-  }
-
-  void set_draining(MemberId id, MemberEntry& member, bool draining) {
-    member.draining = draining;
-    for (auto& [name, limiter] : state_.limiters) {
-      const auto holding = limiter.holdings.find(id);
-      if (holding == limiter.holdings.end() || holding->second.outlives_fence) continue;
-      holding->second.draining = draining;
-      grants_.settle(limiter);
-    }
-  }
-
-  /// The member's permits return, except those of strict limiters, and those of limiters with calls that the fence does
-  /// not reject.
-  void reclaim(MemberId id) {
-    for (auto& [name, limiter] : state_.limiters) {
-      const auto holding = limiter.holdings.find(id);
-      if (holding == limiter.holdings.end()) continue;
-      if (is_strict(limiter) || runs_despite_fences(holding->second)) continue;
-      holding->second.given_back = holding->second.granted;
-      grants_.settle(limiter);
-    }
-    effects_.reclaimed.push_back(id);
-  }
-
-  void end(MemberId id) {
-    state_.members.erase(id);
-    for (auto entry = state_.limiters.begin(); entry != state_.limiters.end();) {
-      LimiterEntry& limiter = entry->second;
-      if (limiter.holdings.erase(id) > 0) grants_.settle(limiter);
-      entry = limiter.is_unused() ? state_.limiters.erase(entry) : std::next(entry);
-    }
-    if (reserve_ends_too()) reserves_.drop(id);
-    state_.ended[at_] = id;
-    state_.ended_ids.insert(id);
-    if (state_.ended.size() > kRememberedLives) {
-      state_.ended_ids.erase(state_.ended.begin()->second);
-      state_.ended.erase(state_.ended.begin());
-    }
-    effects_.ended = id;
   }
 
   State& state_;
@@ -333,6 +270,7 @@ class Application {
   Effects& effects_;
   Grants grants_{at_};
   Reserves reserves_{state_, grants_};
+  Reclaim reclaim_{state_, at_, grants_, reserves_, effects_};
 };
 
 }  // namespace
