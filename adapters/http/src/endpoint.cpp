@@ -72,7 +72,8 @@ void Endpoint::answer_to(const std::string& key, const httplib::Request& request
     const Once once =
         inbox_.once(handler_, id_of(key, options_, request), [&](Context& context) { perform(request, context, kept); },
                     {.body = text, .wait = *options_.wait, .max_response = options_.max_response});
-    tell(once, std::move(kept), request, response);
+    if (once.kind == Once::Kind::ran) add(std::move(kept), response);
+    else answer_repeated(once, words_, options_, place(request), response);
   } catch (const NotKept&) {
     add(std::move(kept), response);
   } catch (const Refused& refused) {
@@ -113,42 +114,6 @@ void Endpoint::perform(const httplib::Request& request, Context& context, Kept& 
                      "; raise it, or answer with less");
   }
   context.reply(bytes);
-}
-
-void Endpoint::tell(const Once& once, Kept&& kept, const httplib::Request& request, httplib::Response& response) {
-  switch (once.kind) {
-    case Once::Kind::ran: return add(std::move(kept), response);
-    case Once::Kind::repeated: return replay(once, request, response);
-    case Once::Kind::mismatch:
-      return set_problem(response, 422,
-                         words_.it +
-                             " came with another request before: another method, target, content type or body; " +
-                             words_.anew);
-    case Once::Kind::running:
-      return set_problem(response, 409, "a request with " + words_.it + " is still at work; " + words_.again + " later",
-                         options_.retry_after);
-  }
-}
-
-void Endpoint::replay(const Once& once, const httplib::Request& request, httplib::Response& response) {
-  auto kept = once.response ? decode(*once.response) : std::nullopt;
-  if (kept) {
-    add(std::move(*kept), response);
-  } else if (!once.response) {
-    response.status = 204;
-  } else if (is_newer(*once.response)) {
-    log_error(*options_.log, Code::response_unreadable,
-              place(request) +
-                  ": answered with 500: a newer version of Turnstile stored its response, and this one cannot read it");
-    return set_problem(
-        response, 500,
-        "the request took effect before; its response cannot be read here, so ask another server for it");
-  } else {
-    // Inbox::record() has written it: only the bytes of the response are known.
-    response.status = 200;
-    response.set_content(*once.response, "application/octet-stream");
-  }
-  response.set_header("Idempotent-Replayed", "true");
 }
 
 void Endpoint::tell_failure(const httplib::Request& request, httplib::Response& response, const std::string& why) {

@@ -6,6 +6,7 @@
 
 #include "kept.hpp"
 #include "key.hpp"
+#include "repeated_request.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/http/idempotent.hpp"
 
@@ -15,13 +16,6 @@ namespace turnstile::http {
 struct Refused {
   int status;
   const char* detail;
-};
-
-/// How messages to the client name what it has sent.
-struct Words {
-  std::string it;     ///< "this Idempotency-Key"
-  std::string again;  ///< what to do if the result is unknown: "send the request again with the same Idempotency-Key"
-  std::string anew;   ///< what to do if it is used up: "use a new key for each operation"
 };
 
 /// Thread-safe.
@@ -37,8 +31,6 @@ class Endpoint {
   void answer_to(const std::string& key, const httplib::Request& request, httplib::Response& response);
   /// Runs the effect, and stores its response.
   void perform(const httplib::Request& request, Context& context, Kept& kept);
-  void tell(const Once& once, Kept&& kept, const httplib::Request& request, httplib::Response& response);
-  void replay(const Once& once, const httplib::Request& request, httplib::Response& response);
   void tell_failure(const httplib::Request& request, httplib::Response& response, const std::string& why);
   void tell_nothing_known(httplib::Response& response) const;
   void note_away(const StoreUnavailable& why);
