@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "delivery/backoff.hpp"
+#include "delivery/after_failure.hpp"
 #include "delivery/reasons.hpp"
 
 namespace turnstile {
@@ -77,16 +77,11 @@ void Verdicts::duplicate(UnitItem& item) {
 }
 
 void Verdicts::failed(UnitItem& item, const Failure& failure) {
-  const TopicPlan& plan = unit_.plan();
   const int attempt = item.work->attempt;
   unit_.memory().forget_busy(unit_.place(), item.offset());
-  if (failure.dead_letter) return dead_letter(item, *failure.dead_letter);
-  const std::string why = failure.why.empty() ? "the handler gave no reason" : failure.why;
-  if (failure.outcome && failure.outcome->kind() == Outcome::Kind::dead_letter)
-    return dead_letter(item, {DeadReason::rejected, why, attempt});
-  if (attempt >= plan.retry.attempts && plan.dead_letter) return dead_letter(item, {DeadReason::failed, why, attempt});
-  const bool asked = failure.outcome && failure.outcome->kind() == Outcome::Kind::retry_after;
-  retry(item, asked ? failure.outcome->delay() : backoff(plan.retry, attempt, chance()), attempt + 1, why);
+  const AfterFailure next = after_failure(unit_.plan(), failure, attempt, chance());
+  if (next.dead_letter) return dead_letter(item, *next.dead_letter);
+  retry(item, next.delay, attempt + 1, next.why);
 }
 
 void Verdicts::retry(UnitItem& item, milliseconds delay, int attempt, const std::string& why) {

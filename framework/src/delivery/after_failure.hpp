@@ -1,0 +1,24 @@
+#pragma once
+// Decides what happens after a handler threw, or did not accept its message: another attempt, or a dead letter. Pure:
+// the random number is an input.
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "config/topic_plan.hpp"
+#include "delivery/dead_letters.hpp"
+#include "delivery/failure.hpp"
+
+namespace turnstile {
+
+struct AfterFailure {
+  std::optional<DeadLetter> dead_letter{};  ///< absent: the message runs again
+  std::chrono::milliseconds delay{};        ///< until then
+  std::string why{};
+};
+
+/// The message ran alone, and this was its attempt number `attempt`. `random` is in [0, 1): see backoff().
+[[nodiscard]] AfterFailure after_failure(const TopicPlan& plan, const Failure& failure, int attempt, double random);
+
+}  // namespace turnstile
