@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "delivery/admission.hpp"
 #include "delivery/handler_call.hpp"
-#include "delivery/identify.hpp"
 #include "delivery/isolation.hpp"
 #include "delivery/reasons.hpp"
 #include "message/message_id.hpp"
@@ -25,7 +25,7 @@ constexpr milliseconds kLookAgain{500};
 
 void LeasedRun::run(Unit& unit) {
   LeasedRun leased(unit);
-  const Items todo = identify(unit, leased.verdicts_);
+  const Items todo = admit(unit, leased.verdicts_);
   if (todo.empty() || unit.watch().is_over()) return;
   if (!leased.claimed_.claim(todo)) return;
   TURNSTILE_FAILPOINT("after-claim");

@@ -1,6 +1,6 @@
 #include "delivery/plain_run.hpp"
 
-#include "delivery/identify.hpp"
+#include "delivery/admission.hpp"
 #include "delivery/reasons.hpp"
 #include "support/failpoint.hpp"
 

@@ -18,26 +18,6 @@ std::string how_to_publish_again(const Unit& unit) {
 
 }  // namespace
 
-bool is_killer(const Unit& unit, const UnitItem& item) {
-  const auto& suspicion = unit.place().suspicion;
-  return suspicion && suspicion->deaths(item.offset()) >= unit.plan().retry.attempts;
-}
-
-UnitItem* first_too_old(const Unit& unit, const Items& items) {
-  const auto& retention = unit.services().retention;
-  if (!retention || unit.plan().too_old == HorizonPolicy::run) return nullptr;
-  const Timestamp line = retention->horizon_estimate();
-  bool asked = false;
-  for (UnitItem* const item : items) {
-    const Timestamp time = item->message().timestamp();
-    if (time == Timestamp{} || time >= line) continue;  // the first: the time of the message is unknown
-    if (!asked) retention->declare(unit.services().store->retention());
-    asked = true;
-    if (time < retention->all_since()) return item;
-  }
-  return nullptr;
-}
-
 DeadLetter reason_killed(const Unit& unit, const UnitItem& item) {
   const int deaths = unit.place().suspicion->deaths(item.offset());
   return {

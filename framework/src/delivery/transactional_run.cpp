@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "delivery/admission.hpp"
 #include "delivery/handler_call.hpp"
-#include "delivery/identify.hpp"
-#include "delivery/reasons.hpp"
 #include "support/failpoint.hpp"
 
 namespace turnstile {
@@ -34,15 +33,11 @@ void judge(Failure& failure, Standing standing, UnitItem* culprit) {
   failure.by_handler = failure.kind == Kind::busy || (failure.kind == Kind::unavailable && is_lost(standing));
 }
 
-Failure refused(UnitItem* culprit, DeadLetter letter) { return {.culprit = culprit, .dead_letter = std::move(letter)}; }
-
 }  // namespace
 
 void TransactionalRun::run(Unit& unit) {
   TransactionalRun transactional(unit);
-  Items todo = identify(unit, transactional.verdicts_);
-  if (unit.plan().mode == Mode::numbered && !verify_producers(unit, transactional.verdicts_, todo)) return;
-  run_isolating(unit, transactional.verdicts_, std::move(todo),
+  run_isolating(unit, transactional.verdicts_, admit(unit, transactional.verdicts_),
                 [&](const Items& items) { return transactional.attempt(items); });
 }
 
@@ -69,7 +64,7 @@ std::optional<Failure> TransactionalRun::transact(const Items& items) {
   fresh.reserve(items.size());
   std::copy_if(items.begin(), items.end(), std::back_inserter(fresh),
                [](const UnitItem* item) { return item->admission == Admission::fresh; });
-  if (auto failure = refuse(items, fresh)) return failure;
+  if (auto failure = first_refused(unit_, items, fresh)) return failure;
   const bool answers = unit_.plan().duplicates == DuplicatePolicy::replay && fresh.size() < items.size();
   if (fresh.empty() && !answers) {
     session().rollback();
@@ -89,21 +84,6 @@ std::optional<Failure> TransactionalRun::begin(const Items& items) {
     const auto admissions = session().begin(unit_.scope(), unit_.entries(items));
     for (std::size_t k = 0; k < items.size(); ++k) items[k]->admission = admissions[k];
   });
-}
-
-/// Dead-letters the first message that must not run before anything behind it is committed: that commit could move the partition past it.
-std::optional<Failure> TransactionalRun::refuse(const Items& items, const Items& fresh) {
-  UnitItem* old = nullptr;
-  if (auto failure = guarded([&] { old = first_too_old(unit_, fresh); })) return failure;
-  for (UnitItem* const item : fresh) {
-    if (is_killer(unit_, *item)) return refused(item, reason_killed(unit_, *item));
-  }
-  for (UnitItem* const item : items) {
-    if (item == old) return refused(item, reason_too_old(unit_, *item));
-    if (item->admission == Admission::outside) return refused(item, reason_outside_window(unit_, *item));
-    if (item->admission == Admission::no_session) return refused(item, reason_no_session(unit_, *item));
-  }
-  return std::nullopt;
 }
 
 std::optional<Failure> TransactionalRun::run_handlers(const Items& items, const Items& fresh) {

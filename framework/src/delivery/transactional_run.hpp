@@ -24,7 +24,6 @@ class TransactionalRun {
   std::optional<Failure> attempt(const Items& items);
   std::optional<Failure> transact(const Items& items);
   std::optional<Failure> begin(const Items& items);
-  std::optional<Failure> refuse(const Items& items, const Items& fresh);
   std::optional<Failure> run_handlers(const Items& items, const Items& fresh);
   std::optional<Failure> run_one_by_one(const Items& items);
   std::optional<Failure> run_as_batch(const Items& items, const Items& fresh);

@@ -1,13 +1,13 @@
 #include "delivery/unclaimed_run.hpp"
 
-#include "delivery/identify.hpp"
+#include "delivery/admission.hpp"
 #include "message/message_id.hpp"
 
 namespace turnstile {
 
 void UnclaimedRun::run(Unit& unit) {
   UnclaimedRun unclaimed(unit);
-  Items todo = identify(unit, unclaimed.verdicts_);
+  Items todo = admit(unit, unclaimed.verdicts_);
   Items done;  // before the store became unavailable: that has to be recorded first
   std::erase_if(todo, [&](UnitItem* item) {
     const bool has_run = unit.services().claims->pending().has_done(unit.topic().handler, *item->id);

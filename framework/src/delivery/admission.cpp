@@ -1,4 +1,4 @@
-#include "delivery/identify.hpp"
+#include "delivery/admission.hpp"
 
 #include <map>
 #include <set>
@@ -31,6 +31,9 @@ bool pass_over_others(UnitItem& item, Unit& unit, Verdicts& verdicts) {
   return true;
 }
 
+namespace {
+
+/// Gives the items their ids. Returns those that have one and are not dead.
 Items identify(Unit& unit, Verdicts& verdicts) {
   Items todo;
   todo.reserve(unit.items().size());
@@ -57,6 +60,8 @@ Items identify(Unit& unit, Verdicts& verdicts) {
   return todo;
 }
 
+/// Mode numbered: dead-letters what its producer has not numbered itself. False: the store is unavailable, and the unit
+/// has ended.
 bool verify_producers(Unit& unit, Verdicts& verdicts, Items& items) {
   const auto producer_of = [](const UnitItem* item) { return item->request.request.producer; };
   std::set<MessageId> producers;
@@ -92,6 +97,50 @@ bool verify_producers(Unit& unit, Verdicts& verdicts, Items& items) {
     return true;
   });
   return true;
+}
+
+Failure refused(UnitItem* item, DeadLetter letter) { return {.culprit = item, .dead_letter = std::move(letter)}; }
+
+}  // namespace
+
+Items admit(Unit& unit, Verdicts& verdicts) {
+  Items items = identify(unit, verdicts);
+  if (unit.plan().mode == Mode::numbered && !verify_producers(unit, verdicts, items)) return {};
+  return items;
+}
+
+bool is_killer(const Unit& unit, const UnitItem& item) {
+  const auto& suspicion = unit.place().suspicion;
+  return suspicion && suspicion->deaths(item.offset()) >= unit.plan().retry.attempts;
+}
+
+UnitItem* first_too_old(const Unit& unit, const Items& items) {
+  const auto& retention = unit.services().retention;
+  if (!retention || unit.plan().too_old == HorizonPolicy::run) return nullptr;
+  const Timestamp line = retention->horizon_estimate();
+  bool asked = false;
+  for (UnitItem* const item : items) {
+    const Timestamp time = item->message().timestamp();
+    if (time == Timestamp{} || time >= line) continue;  // the first: the time of the message is unknown
+    if (!asked) retention->declare(unit.services().store->retention());
+    asked = true;
+    if (time < retention->all_since()) return item;
+  }
+  return nullptr;
+}
+
+std::optional<Failure> first_refused(const Unit& unit, const Items& items, const Items& fresh) {
+  UnitItem* old = nullptr;
+  if (auto failure = guarded([&] { old = first_too_old(unit, fresh); })) return failure;
+  for (UnitItem* const item : fresh) {
+    if (is_killer(unit, *item)) return refused(item, reason_killed(unit, *item));
+  }
+  for (UnitItem* const item : items) {
+    if (item == old) return refused(item, reason_too_old(unit, *item));
+    if (item->admission == Admission::outside) return refused(item, reason_outside_window(unit, *item));
+    if (item->admission == Admission::no_session) return refused(item, reason_no_session(unit, *item));
+  }
+  return std::nullopt;
 }
 
 }  // namespace turnstile
