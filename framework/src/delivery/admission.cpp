@@ -33,7 +33,7 @@ bool pass_over_others(UnitItem& item, Unit& unit, Verdicts& verdicts) {
 
 namespace {
 
-/// Gives the items their ids. Returns those that have one and are not dead.
+/// Computes the ids of the items. Returns the items that have an id and are not dead letters.
 Items identify(Unit& unit, Verdicts& verdicts) {
   Items todo;
   todo.reserve(unit.items().size());
@@ -60,8 +60,8 @@ Items identify(Unit& unit, Verdicts& verdicts) {
   return todo;
 }
 
-/// Mode numbered: dead-letters what its producer has not numbered itself. False: the store is unavailable, and the unit
-/// has ended.
+/// Mode numbered: dead-letters the messages whose session is unknown, and those that another program numbered. False:
+/// the store is unavailable, and the unit has ended.
 bool verify_producers(Unit& unit, Verdicts& verdicts, Items& items) {
   const auto producer_of = [](const UnitItem* item) { return item->request.request.producer; };
   std::set<MessageId> producers;
@@ -121,7 +121,7 @@ UnitItem* first_too_old(const Unit& unit, const Items& items) {
   bool asked = false;
   for (UnitItem* const item : items) {
     const Timestamp time = item->message().timestamp();
-    if (time == Timestamp{} || time >= line) continue;  // the first: the time of the message is unknown
+    if (time == Timestamp{} || time >= line) continue;  // the first: the message has no timestamp
     if (!asked) retention->declare(unit.services().store->retention());
     asked = true;
     if (time < retention->all_since()) return item;

@@ -1,7 +1,7 @@
 #pragma once
-// Decides which messages of a unit run: by their ids, by what the inbox says about these ids (Admission, in
-// ports/inbox.hpp), by the age of the message, and by the processes that died while it ran. A message that must not run
-// becomes a dead letter, or is settled.
+// Decides which messages of a unit run. The decision uses the message's id, the inbox's Admission of this id
+// (ports/inbox.hpp), the message's age, and the processes that died while it ran. A message that must not run becomes a
+// dead letter, or is settled.
 
 #include <optional>
 
@@ -11,21 +11,23 @@
 
 namespace turnstile {
 
-/// The message is a dead letter that is published again for another handler. This handler has had it, so it is settled.
+/// True: the message is a dead letter that was published again for another handler. It is then settled, because this
+/// handler has had it before.
 bool pass_over_others(UnitItem& item, Unit& unit, Verdicts& verdicts);
-/// Computes the ids of the items from the raw records. Mode numbered: verifies that the producers numbered the requests
-/// themselves. Returns the items that may run. The others have their verdicts, or the unit has ended because the store
-/// is unavailable.
+/// Computes the ids of the items from the raw records. Mode numbered: verifies that the producers numbered the messages
+/// themselves. Returns the items that may run. The other items have their verdicts, or the unit has ended because the
+/// store is unavailable.
 Items admit(Unit& unit, Verdicts& verdicts);
 
-/// Whether the message ran alone in its process as often as it may, and the process died each time.
+/// Whether the message ran alone as often as `retry` allows, and killed its process each time.
 [[nodiscard]] bool is_killer(const Unit& unit, const UnitItem& item);
-/// The first of these messages that may have taken effect although its id is no longer stored. Null: none. Call it when
-/// their ids are in the inbox or claimed: the purger moves the horizon before it deletes ids. Throws what the store
-/// throws.
+/// The first of these messages that may have taken effect although its id is no longer stored. Null: there is none.
+/// Call it only when their ids are in the inbox or claimed, because the purger moves the horizon before it deletes ids.
+/// Throws what the store throws.
 [[nodiscard]] UnitItem* first_too_old(const Unit& unit, const Items& items);
-/// In a transaction: dead-letters the first message that must not run before a later message is committed, because that
-/// commit could move the partition past it. `fresh`: those of `items` that the inbox admitted.
+/// For a transaction: the failure of a message that must not run, with its dead letter. The message must be
+/// dead-lettered before a later message is committed, because that commit could move the partition past it. `fresh`:
+/// those of `items` that the inbox admitted.
 [[nodiscard]] std::optional<Failure> first_refused(const Unit& unit, const Items& items, const Items& fresh);
 
 }  // namespace turnstile

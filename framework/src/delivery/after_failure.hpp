@@ -1,5 +1,5 @@
 #pragma once
-// Decides what happens after a handler threw, or did not accept its message: another attempt, or a dead letter. Pure:
+// Decides what happens after a handler threw or did not accept its message: another attempt, or a dead letter. Pure:
 // the random number is an input.
 
 #include <chrono>
@@ -14,11 +14,11 @@ namespace turnstile {
 
 struct AfterFailure {
   std::optional<DeadLetter> dead_letter{};  ///< absent: the message runs again
-  std::chrono::milliseconds delay{};        ///< until then
+  std::chrono::milliseconds delay{};        ///< the time until it runs again
   std::string why{};
 };
 
-/// The message ran alone, and this was its attempt number `attempt`. `random` is in [0, 1): see backoff().
+/// For a message that ran alone. `attempt`: the number of the attempt that failed. `random`: in [0, 1), see backoff().
 [[nodiscard]] AfterFailure after_failure(const TopicPlan& plan, const Failure& failure, int attempt, double random);
 
 }  // namespace turnstile

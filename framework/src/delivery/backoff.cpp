@@ -8,7 +8,7 @@ std::chrono::milliseconds backoff(const RetryPolicy& policy, int failed, double 
   const auto cap = std::max(policy.cap, policy.first);
   auto delay = policy.first;
   for (int i = 1; i < failed && delay < cap; ++i) {
-    // It compares before it doubles, so that a cap near the type's end does not overflow.
+    // Compares before doubling: doubling a delay near the type's limit would overflow.
     delay = delay > cap / 2 ? cap : delay * 2;
   }
   const auto off = static_cast<double>(delay.count()) / 2 * std::clamp(random, 0.0, 1.0);

@@ -14,13 +14,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// How long an end may wait for its record while other handlers of its unit run.
+/// A result that is older than this is recorded before the next handler of its unit runs.
 constexpr milliseconds kRecordAfter{50};
-/// While the store does not answer: between two tries to record an end.
+/// The first and the longest pause between two calls to record results while the store does not answer.
 constexpr milliseconds kFirstPause{50}, kLongestPause{1'000};
-/// How long it is tried if the end of the unit is awaited: the unit was cancelled, or runs on its caller's thread.
+/// How long the calls are repeated if the end of the unit is awaited: the unit was cancelled, or it runs on its
+/// caller's thread.
 constexpr milliseconds kLastTries{3'000};
-/// The same in a topic that goes on without the store: one connection that broke is no outage.
+/// The same if the results can be recorded later, see may_be_recorded_later(). One broken connection is not an outage.
 constexpr milliseconds kFirstTries{500};
 
 }  // namespace
@@ -32,7 +33,8 @@ bool is_in_doubt(const Unit& unit, const UnitItem& item) {
 bool ClaimedUnit::claim(const Items& items) {
   LeaseRenewer& renewer = *unit_.services().claims;
   const TopicPlan& plan = unit_.plan();
-  // If a handler takes all messages at once, or messages in doubt run again anyway, there is nothing to distinguish.
+  // The claim also records that the handlers begin, unless it matters which of them have begun. It does not matter for
+  // a single message, for a handler that takes all messages at once, or if messages in doubt run again.
   begun_by_claim_ = items.size() == 1 || !unit_.topic().pipeline.one_at_a_time || plan.unknown == UnknownPolicy::rerun;
   const ClaimScope scope{.handler = unit_.topic().handler,
                          .fence = unit_.place().fence,
@@ -50,7 +52,8 @@ bool ClaimedUnit::claim(const Items& items) {
     } else if (failure->kind == Failure::Kind::busy) {
       verdicts_.again_soon(items, failure->why);
     } else {
-      // It may have claimed them all the same. Nothing has run, so that the next unit of this process takes them over.
+      // The store may have claimed the messages although the call failed. Nothing has run under this owner, so the next
+      // unit of this process takes the claims over.
       renewer.abandon(owner_);
       unit_.end(UnitResult::End::store_away, failure->why);
     }
@@ -86,7 +89,7 @@ std::vector<InboxEntry> ClaimedUnit::entries_to_claim(const Items& items) const 
     if (entries[k].in_doubt) doubted.push_back(&entries[k]);
   }
   if (doubted.empty()) return entries;
-  // Dead letters are known not to have taken effect.
+  // A dead letter has not taken effect, so it is not in doubt.
   const auto dead = unit_.services().store->dead_letters().dead_between(
       unit_.topic().handler, *unit_.place().fence, doubted.front()->offset, doubted.back()->offset);
   for (InboxEntry* entry : doubted) entry->in_doubt = !dead.contains(entry->offset);
@@ -108,7 +111,7 @@ bool ClaimedUnit::begin(const Items& items, std::size_t k) {
     for (std::size_t i = 0; i < still.size(); ++i) next[i]->begun = next[i]->begun || still[i];
   });
   if (!failure && first.begun) return true;
-  over_ = true;  // nothing may overtake it
+  over_ = true;  // a later item must not overtake it
   if (failure && failure->kind == Failure::Kind::unavailable) unit_.end(UnitResult::End::store_away, failure->why);
   return false;
 }
@@ -138,7 +141,7 @@ void ClaimedUnit::record() {
   hold_->let_go(ends_);
   const auto held = end_claims(ends_);
   TURNSTILE_FAILPOINT("after-complete");
-  // A topic that continues without the store settles finished messages; other topics settle only recorded ones.
+  // A topic that continues without the store settles finished messages now. Other topics settle only recorded ones.
   const bool settles = !held && may_be_recorded_later();
   if (!held) record_later(settles);
   bool published = false;
@@ -160,14 +163,15 @@ void ClaimedUnit::record() {
   ended_.clear();
 }
 
-/// What a handler sends goes out with the record of its end, and exists nowhere else until then.
+/// Only with store_down = "run", and only if no handler has replied or published. Replies and published messages are
+/// stored together with the result. Until then they exist only in this process.
 bool ClaimedUnit::may_be_recorded_later() const {
   return unit_.plan().store_down == StoreDownPolicy::run &&
          std::none_of(ends_.begin(), ends_.end(),
                       [](const ClaimEnd& end) { return end.response.has_value() || !end.messages.empty(); });
 }
 
-/// Which claims were still ours; nothing when the store did not answer in time.
+/// Returns which claims this process still held. Absent: the store did not answer in time.
 std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ClaimEnd> ends) {
   auto pause = kFirstPause;
   awaited_since_.reset();
@@ -175,7 +179,7 @@ std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ClaimEn
     std::string why;
     try {
       auto held = unit_.services().claims->claims().end(unit_.topic().handler, owner_, ends);
-      // Where the answer of an earlier try was lost, the claim is not ours any more because it is done.
+      // An earlier call may have ended the claim, and its answer was lost. Then the id is in the inbox.
       for (std::size_t i = 0; i < held.size(); ++i) {
         if (!held[i] && ends[i].kind == ClaimEnd::Kind::done)
           held[i] = unit_.services().store->find(unit_.topic().handler, ends[i].claim.id).has_value();
@@ -207,7 +211,7 @@ bool ClaimedUnit::gives_up(const std::string& why) {
   return true;
 }
 
-/// The store does not take them together, and never will: each by itself shows which it refuses.
+/// The store permanently refuses these results. Recording each by itself shows which of them it refuses.
 std::optional<std::vector<bool>> ClaimedUnit::end_one_by_one(std::span<const ClaimEnd> ends, const std::string& why) {
   if (ends.size() == 1) {
     refused_[ends.front().claim.id] = why;
@@ -242,9 +246,10 @@ void ClaimedUnit::record_later(bool settles) {
       "Handler finished; its result is recorded once PostgreSQL answers (store_down is run): " + unit_.result().why);
 }
 
-/// It took effect, and that could not be recorded.
+/// The message took effect, and its result could not be recorded.
 void ClaimedUnit::settle_lost(UnitItem& item) {
-  // Where the claim has no row any more (the database went back to an earlier time), this is all that is known of it.
+  // The claim may have no row any more, because the database went back to an earlier time. Then this note is the only
+  // sign that the message took effect.
   unit_.memory().note_unrecorded(*item.id);
   const std::string consequence =
       unit_.plan().unknown == UnknownPolicy::rerun

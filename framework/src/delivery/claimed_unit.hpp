@@ -1,6 +1,7 @@
 #pragma once
-// Mode leased: the claims of a unit, how its handlers ended, and the record of that in the store. A message is settled
-// only once it is recorded.
+// Mode leased: the claims of a unit, the results of its handlers, and their record in the store. A message is settled
+// only after its result is recorded. Exception: with store_down = "run", a message can be settled while its result
+// waits for the store.
 
 #include <chrono>
 #include <cstddef>
@@ -23,23 +24,25 @@ class ClaimedUnit {
  public:
   ClaimedUnit(Unit& unit, Verdicts& verdicts) : unit_(unit), verdicts_(verdicts) {}
 
-  /// Claims the items, and renews the claims from now on. False: nothing was claimed, and the items have their verdicts or the unit has
-  /// ended.
+  /// Claims the items, and starts to renew the claims. False: no item may run. The items have their verdicts, or the
+  /// unit has ended.
   bool claim(const Items& items);
-  /// The claims are not renewed any more.
+  /// Stops the renewal of the claims.
   void release() { hold_.reset(); }
-  /// Records that the handler of `items[k]` begins, and perhaps those of the next items. False: it could not be recorded, or the claim is lost.
+  /// Records that the handler of `items[k]` is about to begin, and with it those of some of the next items (see
+  /// TopicMemory::begun_together()). False: it could not be recorded, or the claim is lost.
   bool begin(const Items& items, std::size_t k);
-  /// Nothing more of the unit may start. Once true, it stays so: a later item must not overtake one that was given back.
+  /// Whether the unit must start no further handler. Once true, it stays true: a later item must not overtake an item
+  /// that was given back.
   [[nodiscard]] bool is_over();
 
   void give_back(UnitItem& item) { add_end(item, ClaimEnd::Kind::given_back); }
   void failed(UnitItem& item, const std::string& why) { add_end(item, ClaimEnd::Kind::failed).error = why; }
   void done(UnitItem& item, BufferedOutgoing::OfItem sent);
 
-  /// Records the ends, and settles the finished messages.
+  /// Records the results, and settles the finished messages.
   void record();
-  /// An end has waited long enough to be recorded.
+  /// Whether a result has waited long enough and must be recorded now.
   [[nodiscard]] bool is_record_due() const;
 
  private:
@@ -62,15 +65,17 @@ class ClaimedUnit {
   bool begun_by_claim_ = true;
   std::unique_ptr<LeaseRenewer::Hold> hold_;
   std::vector<ClaimEnd> ends_;  ///< not recorded yet
-  Items ended_;                 ///< whose
+  Items ended_;                 ///< the items of `ends_`, in the same order
   Clock::time_point oldest_end_;
   bool over_ = false;
-  bool unrecorded_ = false;                         ///< the store did not answer for too long
-  std::optional<Clock::time_point> awaited_since_;  ///< the store has not answered, and the unit's end is awaited
-  std::map<MessageId, std::string> refused_;        ///< whose end the store does not take, and why
+  bool unrecorded_ = false;  ///< the store did not answer for too long
+  /// Since when the store has not answered and the unit's end is awaited.
+  std::optional<Clock::time_point> awaited_since_;
+  std::map<MessageId, std::string> refused_;  ///< results that the store permanently refuses, and why
 };
 
-/// It was settled before the database went back to an earlier time, or its claim was gone when it had taken effect.
+/// Whether the message may have taken effect without a record in the database. Either it was settled before the
+/// database went back to an earlier time, or its result could not be recorded.
 [[nodiscard]] bool is_in_doubt(const Unit& unit, const UnitItem& item);
 
 }  // namespace turnstile

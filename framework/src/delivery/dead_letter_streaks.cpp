@@ -8,7 +8,7 @@
 namespace turnstile {
 
 std::optional<std::int64_t> DeadLetterStreaks::count(const OwnedPartition& place, DeadReason reason) {
-  // Messages in doubt come from a crash or a failover that is over. A stop would settle none of them.
+  // Messages in doubt come from a crash or a failover that is over. Stopping the partition would settle none of them.
   if (most_ == 0 || reason == DeadReason::unknown) return std::nullopt;
   const std::lock_guard lock(mutex_);
   Streak& streak = by_partition_[place.at.partition];
@@ -69,7 +69,7 @@ std::string remedy_for(DeadReason reason, const TopicPlan& plan, bool rows) {
     return "raise request_window (" + std::to_string(plan.request_window) + ") in " + section;
   if (reason == DeadReason::no_session || reason == DeadReason::forged)
     return "check its producers: their sessions must be in the consumers' database, and their messages signed for this topic";
-  // --all excludes messages that kill their process.
+  // The option --all excludes messages that kill their process, so their reason is named.
   return "see what the handler reports, and fix it or the system that it depends on" +
          replay(reason == DeadReason::killed_process ? " --reason killed_process" : "");
 }

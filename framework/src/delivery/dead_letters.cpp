@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "turnstile-";
 
-/// Headers are for people and programs that read the dead letter topic. A stack trace of kilobytes helps neither.
+/// The longest text of header turnstile-error, in bytes. A longer text is cut off, because a stack trace of kilobytes
+/// does not help a reader.
 constexpr std::size_t kErrorBytes = 1000;
 
 }  // namespace
@@ -22,10 +23,10 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
   OwnedMessage record = message.own();
   record.topic = plan.dead_letter.value_or("");
   record.partition = -1;
-  // The time of the dead letter: with the record's own time, the retention of the dead letter topic could delete it at
-  // once.
+  // Kafka gives the record the present time. With the original time, the retention of the dead letter topic could
+  // delete the record at once.
   record.timestamp = {};
-  // A dead letter that fails again names its first origin and its last place, each once.
+  // If a dead letter fails again, its record names its first origin and its last place, each once.
   const auto first = first_origin(message);
   std::erase_if(record.headers, [](const Header& h) { return h.name.starts_with(kPrefix); });
   const std::array<std::pair<std::string_view, std::string>, 9> why{{

@@ -1,5 +1,5 @@
 #pragma once
-// Why items did not get through, and the one place where exceptions become that.
+// Why items failed. guarded() is the only place that turns exceptions into a Failure.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,24 +16,26 @@ namespace turnstile {
 struct Failure {
   enum class Kind : std::uint8_t {
     failed,
-    busy,         ///< a concurrent transaction was in the way: the whole may be tried again
+    busy,         ///< a concurrent transaction was in the way; the whole transaction may be repeated
     unavailable,  ///< the store does not answer
     fenced,       ///< another process owns the partition
-    cancelled,    ///< the unit has lost its reason to run
+    cancelled,    ///< the unit must stop: for example, its partition was revoked or its permit was lost
     broken,       ///< the handler ended the transaction of its batch
   };
   Kind kind = Kind::failed;
-  UnitItem* culprit = nullptr;  ///< null: it is not known which item is to blame
+  UnitItem* culprit = nullptr;  ///< null: it is unknown which item is to blame
   std::string why{};
-  std::optional<Outcome> outcome{};         ///< failed: the handler's answer, where it did not throw
-  std::optional<DeadLetter> dead_letter{};  ///< failed: the culprit did not run, and never will
-  /// busy, unavailable: it happened in the handler's statements, or in the commit; unavailable: to this connection alone
+  std::optional<Outcome> outcome{};         ///< failed: the handler's outcome, if it did not throw
+  std::optional<DeadLetter> dead_letter{};  ///< failed: the culprit did not run, and must never run
+  /// busy, unavailable: the handler's statements or the commit caused it. unavailable: only this connection is
+  /// affected.
   bool by_handler = false;
   int busy_tries = 0;       ///< by_handler: how often in a row
-  std::size_t handled = 0;  ///< messages whose handler had been called
+  std::size_t handled = 0;  ///< messages whose handler was called
 };
 
-/// Turns what `call` throws into a Failure; nothing: it did not throw. `items` are those of the open transaction, in its order.
+/// Runs `call`, and turns its exception into a Failure. Absent: `call` did not throw. `items`: the items of the open
+/// transaction, in its order. `culprit`: the item to blame if the exception names none.
 template <class Call>
 std::optional<Failure> guarded(const Items& items, UnitItem* culprit, Call&& call) {
   using Kind = Failure::Kind;

@@ -6,7 +6,7 @@ namespace turnstile {
 
 namespace {
 
-/// Observers are told when the handler starts and when it stops, however it does.
+/// Tells the observers when the handler starts, and when it stops by a return or an exception.
 class Observed {
  public:
   Observed(const Observers& observers, const TopicPlan& plan) : observers_(observers), plan_(plan) {

@@ -1,5 +1,5 @@
 #pragma once
-// Calls a handler.
+// Calls the handler of a unit.
 
 #include <optional>
 #include <span>
@@ -11,16 +11,17 @@
 namespace turnstile {
 
 struct HandlerCall {
-  std::optional<Failure> failure;  ///< nothing: the items are done, or skipped
+  std::optional<Failure> failure;  ///< absent: the items are done, or skipped
   bool skipped = false;
 };
 
-/// Calls the handler of the unit's topic with `messages`, under `context`. Never throws. `culprit`: the item to blame when it fails.
-/// `items`: those of the open transaction.
+/// Calls the handler of the unit's topic with `messages`, under `context`. Never throws. `items`: the items of the open
+/// transaction. `culprit`: the item to blame if the handler fails.
 HandlerCall call_handler(Unit& unit, std::span<const Message> messages, Context& context, const Items& items,
                          UnitItem* culprit);
 
-/// The messages of these items, for a handler that takes several at once, and the highest number of their attempts.
+/// The messages of these items, for a handler that takes several at once. `attempt` is the highest of their attempt
+/// numbers.
 struct Batch {
   explicit Batch(const Items& items);
   std::vector<Message> messages;

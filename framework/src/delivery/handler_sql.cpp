@@ -27,14 +27,15 @@ constexpr const char* kAllCursors = "it would close a cursor of Turnstile's own;
 
 enum class Whose { framework, caller };
 
-/// Settings that change the rights or the kind of a transaction until its end.
+/// Settings that change the rights or the kind of a transaction until it ends.
 bool is_of_whole_transaction(std::string_view setting) {
   constexpr std::string_view kind = "TRANSACTION_";
   return equals_word(setting, "ROLE") || equals_word(setting, "SESSION") ||
          equals_word(setting.substr(0, kind.size()), kind);
 }
 
-/// Reads the statement's first words. `first` is the first of them.
+/// Refuses statements that a handler must not send. Reads only the first words of the statement; `first` is the first
+/// word.
 void check_statement(SqlScanner& scanner, std::string_view first, Whose session) {
   const auto is = [&](std::string_view keyword) { return equals_word(first, keyword); };
   switch (first.empty() ? '\0' : first.front() & ~0x20) {

@@ -7,17 +7,17 @@ namespace turnstile {
 
 namespace {
 
-/// How often items are split because of culprits that are known, before each of them runs by itself.
+/// How often items are split at known culprits. After that, each of them runs by itself.
 constexpr int kMostSplits = 2;
 
-/// Items that are to be tried together, and how often they were split because of a culprit that was known.
+/// Items that run together. `splits`: how often they were split at a known culprit.
 struct Piece {
   Items items;
   int splits = 0;
 };
 
-/// An item runs again because of others a few times at most: as often as the items can be halved, or kMostSplits times where the
-/// culprit is known.
+/// Splits the items that failed together. An item runs again because of others only a few times: as often as the items
+/// can be halved, or kMostSplits times if the culprits are known.
 void push_parts(std::vector<Piece>& stack, const Piece& piece, const Failure& failure) {
   const bool is_known = failure.culprit != nullptr;
   std::vector<Items> parts;

@@ -1,5 +1,5 @@
 #pragma once
-// Runs items together. When they fail, it isolates the item that is to blame, and runs the others together again.
+// Runs items together. If they fail, it isolates the item that is to blame, and runs the others together again.
 
 #include <functional>
 #include <optional>
@@ -9,13 +9,15 @@
 
 namespace turnstile {
 
-/// One try of items that are ascending and not empty. Nothing: it went well, or the try has given them their verdicts itself.
+/// Runs items together once. They are in ascending order and not empty. Absent: the run succeeded, or it has given the
+/// items their verdicts itself.
 using Attempt = std::function<std::optional<Failure>(const Items&)>;
 
 /// Gives each item its verdict, or ends the unit.
 void run_isolating(Unit& unit, Verdicts& verdicts, Items items, const Attempt& attempt);
 
-/// Before the culprit, the culprit alone, after it; two halves where the culprit is not known.
+/// Three parts: the items before the culprit, the culprit, and the items after it. Two halves if the culprit is
+/// unknown.
 std::vector<Items> split(const Items& items, const UnitItem* culprit);
 
 }  // namespace turnstile

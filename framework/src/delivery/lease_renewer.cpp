@@ -8,14 +8,15 @@ namespace turnstile {
 
 namespace {
 
-/// Renewals in a lease: two may fail before it ends.
+/// A claim is renewed when 1/kRenewals of its lease has passed. If a renewal fails, it is repeated until shortly before
+/// the lease ends.
 constexpr int kRenewals = 3;
-/// The longest time between two looks at the clock while there are claims.
+/// The longest wait before the thread looks at the clock again while there are claims.
 constexpr std::chrono::milliseconds kLookAgain{500};
-/// The pause after a renewal that failed: this part of the lease, and at most this long.
+/// The pause after a failed renewal: lease / kPausesInLease, up to kLongestPause.
 constexpr int kPausesInLease = 20;
 constexpr std::chrono::milliseconds kLongestPause{500};
-/// How many calls without a result are remembered: one for each outage, and some probes.
+/// How many owners of failed calls are remembered. Each outage adds one, and some probes do.
 constexpr std::size_t kMostAbandoned = 256;
 
 }  // namespace
@@ -75,7 +76,7 @@ PeriodicThread::Time LeaseRenewer::look() {
   std::unique_lock lock(mutex_);
   wakes_at_ = next_due();
   if (wakes_at_ == Clock::time_point::max()) return PeriodicThread::kWhenWoken;
-  // A wait does not count the time for which the machine is suspended.
+  // The wait does not count the time for which the machine is suspended.
   if (const auto now = Clock::now(); now < wakes_at_)
     return std::chrono::steady_clock::now() + std::min<Clock::duration>(wakes_at_ - now, kLookAgain);
   const auto due = std::find_if(held_.begin(), held_.end(), [&](const Held& held) {
@@ -119,7 +120,7 @@ PeriodicThread::Time LeaseRenewer::renew(std::unique_lock<std::mutex>& lock, std
   return PeriodicThread::kAtOnce;
 }
 
-/// Cancels the running handlers of the unit. Nothing of the unit starts any more.
+/// Cancels the running handlers of the unit. No further handler of the unit starts.
 void LeaseRenewer::lose(Held& held, const std::string& why) {
   held.claims.clear();
   held.watch->cancel();

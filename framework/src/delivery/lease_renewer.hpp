@@ -33,22 +33,22 @@ class LeaseRenewer {
     HandlerId handler;
     MessageId owner;
     std::chrono::milliseconds lease{};
-    Clock::time_point since{};  ///< when the claim was sent: its lease ends no earlier than this time plus `lease`
+    Clock::time_point since{};  ///< when the claim was sent; its lease ends at this time plus `lease`, or later
     TopicPartition at;
     RunState* watch = nullptr;  ///< cancelled when a claim is lost
     std::vector<HeldClaim> claims;
   };
 
-  /// The claims are renewed while it lives. It belongs to one worker.
+  /// Renews the claims while this object lives. It belongs to one worker.
   class Hold {
    public:
     Hold(LeaseRenewer& renewer, Held held);
     ~Hold();
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
-    /// These claims are about to end, and are not renewed any more.
+    /// Stops the renewal of these claims, because they are about to end.
     void let_go(std::span<const ClaimEnd> ends);
-    /// By the clock: after a suspension, the renewer has not yet reported that the lease is over.
+    /// Whether the lease is over, by the clock. After a suspension, the renewer may not have cancelled the unit yet.
     [[nodiscard]] bool is_over() const;
 
    private:
@@ -59,16 +59,16 @@ class LeaseRenewer {
   [[nodiscard]] PendingCompletions& pending() noexcept { return pending_; }
   [[nodiscard]] Claims& claims() noexcept { return *claims_; }
 
-  /// Nothing has run under this owner, and it may have claimed messages.
+  /// Remembers an owner that may have claimed messages, and under which nothing has run.
   void abandon(const MessageId& owner);
   [[nodiscard]] std::vector<MessageId> abandoned() const;
 
  private:
-  /// Two machines' clocks differ in speed by less than this part. This process's clock must be the first to end a
-  /// lease.
+  /// The speeds of two machines' clocks differ by less than 1/16. The lease must end by this process's clock before it
+  /// ends by any other clock.
   static constexpr int kDrift = 16;
 
-  /// Renews the claims that are due. Returns when to look again.
+  /// Renews the claims that are due. Returns the time of the next look.
   PeriodicThread::Time look();
   [[nodiscard]] Clock::time_point next_due() const;
   [[nodiscard]] static Clock::time_point end_of(const Held& held) {
@@ -83,9 +83,9 @@ class LeaseRenewer {
   mutable std::mutex mutex_;
   std::list<Held> held_;
   std::vector<MessageId> abandoned_;
-  const Held* renewing_ = nullptr;  ///< the thread is renewing this one, without the lock
-  bool gone_ = false;               ///< it was removed in the meantime
-  /// An earlier claim wakes the thread. During the pause after a failure none is earlier.
+  const Held* renewing_ = nullptr;  ///< the thread is renewing these claims now, without the lock
+  bool gone_ = false;               ///< they were removed in the meantime
+  /// A claim that is due before this time wakes the thread. During the pause after a failed renewal, no claim is.
   Clock::time_point wakes_at_ = Clock::time_point::max();
   PeriodicThread thread_{[this] { return look(); }};
 };

@@ -18,7 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// How often a message is looked at again whose duplicate is running: that one may end long before its lease does.
+/// The longest wait before a message is looked at again while its duplicate runs. The duplicate may end long before its
+/// lease.
 constexpr milliseconds kLookAgain{500};
 
 }  // namespace
@@ -109,7 +110,7 @@ void LeasedRun::run_handler(const Items& items) {
   }
 }
 
-/// Several have failed together: halves isolate the one that is to blame. What runs again is still claimed.
+/// The items ran together and failed. Halves isolate the item that is to blame. Items that run again are still claimed.
 void LeasedRun::run_halves(const Items& items) {
   unit_.result().counts.rerun += static_cast<std::int64_t>(items.size()) - 1;
   for (const Items& half : split(items, nullptr)) {
@@ -146,8 +147,8 @@ void LeasedRun::not_claimed(UnitItem& item) {
   }
 }
 
-/// A policy is for copies. This very record may still fail while it runs under its last owner, or while this process has yet to record how
-/// it ended: it waits.
+/// The policy while_running applies only to copies. The claimed record itself always waits: it may fail under its last
+/// owner, or this process may have yet to record its result.
 void LeasedRun::other_is_running(UnitItem& item) {
   const bool is_copy = item.claim.is_copy && !unit_.services().claims->pending().holds(unit_.topic().handler, *item.id);
   switch (is_copy ? unit_.plan().while_running : RunningPolicy::wait) {
@@ -162,18 +163,18 @@ void LeasedRun::settle_duplicate(UnitItem& item) {
   if (unit_.plan().duplicates == DuplicatePolicy::replay) duplicates_.push_back(&item);
 }
 
-/// An item that repeats an id of its own unit is a duplicate once the first one is done.
+/// An item with the id of an earlier item of its unit is a duplicate once that item is done.
 void LeasedRun::settle_repeats() {
   for (UnitItem* const item : repeats_) {
     const auto items = unit_.items();
     const auto first = std::find_if(items.begin(), items.end(), [&](const UnitItem& i) { return i.id == item->id; });
-    // Whether it has the same body, the next claim tells.
+    // With fingerprints, the next claim compares the two bodies.
     if (first->recorded && !unit_.plan().fingerprint) settle_duplicate(*item);
     else if (!unit_.is_blocked(*item)) verdicts_.again_soon({item}, "an earlier message of its batch has the same id");
   }
 }
 
-/// As the first ones were answered.
+/// Sends the stored responses to the duplicates again.
 void LeasedRun::answer_again() {
   if (unit_.plan().reply_topics.empty()) return;
   for (UnitItem* const item : duplicates_) item->admission = Admission::duplicate;
@@ -181,7 +182,7 @@ void LeasedRun::answer_again() {
   const auto failure = guarded([&] {
     unit_.session().begin(unit_.scope(), {});
     sent = answer_duplicates(unit_, duplicates_);
-    unit_.session().commit();  // in doubt: it is done again; a reply that goes out twice has the same id
+    unit_.session().commit();  // if it is in doubt, all of this is repeated; a reply that is sent twice has the same id
   });
   if (!failure) {
     if (sent > 0 && unit_.services().on_published) unit_.services().on_published();

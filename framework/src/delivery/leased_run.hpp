@@ -1,5 +1,6 @@
 #pragma once
-// Mode leased: a unit is claimed in one transaction, its handlers run outside of any, and what ended is recorded in another.
+// Mode leased: one transaction claims a unit, its handlers run outside of any transaction, and another transaction
+// records the results.
 
 #include <optional>
 
@@ -17,7 +18,7 @@ class LeasedRun {
   explicit LeasedRun(Unit& unit) : unit_(unit), verdicts_(unit), claimed_(unit_, verdicts_) {}
 
   void run_claimed(const Items& items);
-  /// False: the item is not to run now, and has its verdict.
+  /// False: the item must not run now, and has its verdict.
   bool may_run(UnitItem& item);
   void run_handler(const Items& items);
   void run_halves(const Items& items);
@@ -30,8 +31,8 @@ class LeasedRun {
   Unit& unit_;
   Verdicts verdicts_;
   ClaimedUnit claimed_;
-  Items repeats_;     ///< whose ids earlier items of the unit have
-  Items duplicates_;  ///< that are to be answered
+  Items repeats_;     ///< earlier items of the unit have the same ids
+  Items duplicates_;  ///< they get the stored response again
 };
 
 }  // namespace turnstile

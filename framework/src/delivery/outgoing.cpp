@@ -10,7 +10,7 @@ namespace turnstile {
 
 namespace {
 
-/// Place in `items` of the one that a handler replies to. `only`: see TransactionOutgoing.
+/// The index in `items` of the message that a handler replies to. `only`: see TransactionOutgoing.
 std::size_t place_of(const Unit& unit, std::span<UnitItem* const> items, const Message* to, const UnitItem* only) {
   const std::string handler = "handler '" + unit.plan().handler + "' ";
   if (to == nullptr && only == nullptr)
@@ -30,7 +30,7 @@ void check_response(const TopicPlan& plan, std::string_view body) {
                          plan.topic + "' is " + std::to_string(plan.max_response) + "; raise it, or reply with less");
 }
 
-/// Checks a reply, and notes that its message has one.
+/// Checks a reply, and notes that its message has a reply.
 void check_reply(const Unit& unit, UnitItem& item, std::string_view body) {
   check_response(unit.plan(), body);
   if (item.replied)

@@ -1,6 +1,6 @@
 #pragma once
-// What handlers send: replies and messages. In a transaction they go out with it; under a lease they are kept until the
-// handler's end is recorded; without the store they have no place.
+// The replies and messages that handlers send. In a transaction they are committed with it. Under a lease they are kept
+// until the handler's result is recorded. Without the store they are refused.
 
 #include <cstddef>
 #include <optional>
@@ -15,18 +15,20 @@
 
 namespace turnstile {
 
-/// The reply to a message, with its id; nothing where the message asks for none.
+/// The reply to a message, with its id. Absent: the message gets no reply.
 std::optional<std::pair<OwnedMessage, MessageId>> reply_record(const Unit& unit, const UnitItem& item,
                                                                std::string_view body);
-/// Puts the reply into the outbox, in the session's open transaction. False: the message asks for none.
+/// Puts the reply into the outbox, in the session's open transaction. False: the message gets no reply.
 bool send_reply(const Unit& unit, const UnitItem& item, std::string_view body);
-/// Answers those of the items that are duplicates as the first ones were answered, in the session's open transaction. How many replies it has put into the outbox.
+/// Sends the stored responses of those items that are duplicates again, in the session's open transaction. Returns the
+/// number of replies that it put into the outbox.
 std::size_t answer_duplicates(const Unit& unit, const Items& items);
 
 /// For a handler in a transaction.
 class TransactionOutgoing final : public Outgoing {
  public:
-  /// `items`: what the handler is called with. `only`: whom a reply is to that names no message; null: it must name one.
+  /// `items`: the messages of the handler's call. `only`: the message that is meant by a reply that names none. Null:
+  /// each reply must name its message.
   TransactionOutgoing(const Unit& unit, std::span<UnitItem* const> items, UnitItem* only)
       : unit_(unit), items_(items), only_(only) {}
   void reply(const Message* to, std::string_view body) override;
@@ -48,11 +50,11 @@ class BufferedOutgoing final : public Outgoing {
     std::vector<std::pair<OwnedMessage, MessageId>> messages;
   };
 
-  /// `items`: what the handler is called with.
+  /// `items`: the messages of the handler's call.
   BufferedOutgoing(const Unit& unit, const Items& items) : unit_(unit), items_(items), of_(items.size()) {}
   void reply(const Message* to, std::string_view body) override;
   void publish(const OwnedMessage& message) override;
-  /// Of the k-th item.
+  /// Moves out what was sent for the k-th item. Messages that are no replies are with the first item.
   OfItem take(std::size_t k) { return std::move(of_[k]); }
 
  private:
@@ -61,7 +63,8 @@ class BufferedOutgoing final : public Outgoing {
   std::vector<OfItem> of_;
 };
 
-/// For a handler that runs while the store is unavailable: it waits for the store after all.
+/// For a handler that runs while the store is unavailable. Its replies and messages throw StoreUnavailable, so its
+/// message waits for the store.
 class NoStoreOutgoing final : public Outgoing {
  public:
   void reply(const Message* to, std::string_view body) override;

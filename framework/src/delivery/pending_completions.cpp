@@ -9,7 +9,7 @@ namespace turnstile {
 
 namespace {
 
-/// The time between two attempts during an outage.
+/// The pause between two calls during an outage.
 constexpr std::chrono::milliseconds kEvery{250};
 
 }  // namespace
@@ -19,7 +19,7 @@ PendingCompletions::PendingCompletions(std::shared_ptr<Claims> claims, std::shar
 
 PendingCompletions::~PendingCompletions() {
   thread_.stop();
-  // The store may have become available since the last attempt.
+  // The store may have become available since the last call.
   while (!late_.empty() && say(late_.front())) late_.pop_front();
   for (const Late& late : late_) {
     run_log_->error(Code::result_not_recorded, late.at,
@@ -36,7 +36,7 @@ void PendingCompletions::add(Late late) {
     is_first = late_.empty();
     late_.push_back(std::move(late));
   }
-  if (is_first) thread_.wake();  // the others do not shorten the pause between two attempts
+  if (is_first) thread_.wake();  // later results do not shorten the pause between two calls
 }
 
 bool PendingCompletions::any(HandlerId handler, const MessageId& id, bool (*which)(const ClaimEnd&)) const {
@@ -59,7 +59,7 @@ PeriodicThread::Time PendingCompletions::try_first() {
   return PeriodicThread::kAtOnce;
 }
 
-/// False: try again.
+/// False: the store did not answer; call it again.
 bool PendingCompletions::say(const Late& late) {
   try {
     told(late, claims_->end(late.handler, late.owner, late.ends));
@@ -75,7 +75,7 @@ bool PendingCompletions::say(const Late& late) {
       return true;
     }
   }
-  // Each alone, so that a refused result does not affect the others.
+  // Records each result by itself, so that a refused result does not affect the others.
   const std::lock_guard lock(mutex_);
   for (const ClaimEnd& end : late.ends) late_.push_back({late.handler, late.owner, late.at, {end}});
   return true;

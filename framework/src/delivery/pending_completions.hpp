@@ -1,6 +1,6 @@
 #pragma once
 // Results of leased messages that could not be recorded because the store was unavailable. A background thread records
-// them when it is available again. The thread starts with the first of them.
+// them when the store is available again. The thread starts with the first result.
 
 #include <list>
 #include <memory>
@@ -24,24 +24,24 @@ class PendingCompletions {
   };
 
   PendingCompletions(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log);
-  /// Tries once more. The remaining results are logged, and their messages stay claimed.
+  /// Calls the store once more. Logs the results that remain; their messages stay claimed.
   ~PendingCompletions();
   PendingCompletions(const PendingCompletions&) = delete;
   PendingCompletions& operator=(const PendingCompletions&) = delete;
 
   void add(Late late);
-  /// Whether it has a result of this message.
+  /// Whether a result of this message waits here.
   [[nodiscard]] bool holds(HandlerId handler, const MessageId& id) const {
     return any(handler, id, [](const ClaimEnd&) { return true; });
   }
-  /// Whether this message has taken effect, so that it must not run before the result is recorded.
+  /// Whether this message has taken effect. Then it must not run before its result is recorded.
   [[nodiscard]] bool has_done(HandlerId handler, const MessageId& id) const {
     return any(handler, id, [](const ClaimEnd& end) { return end.kind == ClaimEnd::Kind::done; });
   }
 
  private:
   [[nodiscard]] bool any(HandlerId handler, const MessageId& id, bool (*which)(const ClaimEnd&)) const;
-  /// Tries the first of them. Returns when to try again.
+  /// Records the first element. Returns the time of the next call.
   PeriodicThread::Time try_first();
   bool say(const Late& late);
   void told(const Late& late, const std::vector<bool>& held) const;
@@ -49,7 +49,7 @@ class PendingCompletions {
   const std::shared_ptr<Claims> claims_;
   const std::shared_ptr<const RunLog> run_log_;
   mutable std::mutex mutex_;
-  std::list<Late> late_;  ///< only the thread removes elements, and the destructor
+  std::list<Late> late_;  ///< only the thread and the destructor remove elements
   PeriodicThread thread_{[this] { return try_first(); }};
 };
 

@@ -1,12 +1,13 @@
 #pragma once
-// Whether an error of recording the end of claims will come again.
+// Whether recording the end of claims will fail again with the same error.
 
 #include "turnstile/error.hpp"
 
 namespace turnstile {
 
-/// A right that is missing, or a statement that was cancelled, can be mended. Only data that PostgreSQL cannot hold, and constraints of the
-/// tables, are refused again and again (SQLSTATE classes 22, 23).
+/// An operator can fix a missing right or a cancelled statement. PostgreSQL always refuses data that it cannot hold,
+/// and data that violates a constraint (SQLSTATE classes 22 and 23). Other exceptions are permanent too, except
+/// StoreUnavailable and StoreBusy.
 inline bool is_permanent(const std::exception& error) {
   const auto refuses_data = [](const std::string& sqlstate) {
     return sqlstate.starts_with("22") || sqlstate.starts_with("23");

@@ -51,7 +51,7 @@ std::optional<Failure> PlainRun::run_together(const Items& items) {
     return std::nullopt;
   }
   if (excuses(*called.failure, items)) return std::nullopt;
-  // Whichever store threw it: without a transaction it is the handler's own failure.
+  // Without a transaction, every error is a failure of the handler, also an error of a store.
   called.failure->kind = Failure::Kind::failed;
   called.failure->culprit = nullptr;
   called.failure->handled = items.size();

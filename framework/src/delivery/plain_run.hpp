@@ -21,11 +21,12 @@ class PlainRun {
   PlainRun& operator=(const PlainRun&) = delete;
 
  protected:
-  /// Calls the handler for these, and gives them their verdicts.
+  /// Calls the handler for these items, and gives them their verdicts.
   void run_items(const Items& items);
-  /// What the handler's Context holds besides the attempt and the stop token. `alone`: null for a handler of several messages.
+  /// The fields of the handler's Context, except the attempt and the stop token. `alone`: null if the handler takes
+  /// several messages at once.
   [[nodiscard]] virtual Context::Fields fields(const UnitItem* alone);
-  /// The handler's call has failed. True: that was not the handler's failure, and the items have their verdicts.
+  /// Called when the handler's call has failed. True: the handler is not to blame, and the items have their verdicts.
   virtual bool excuses(const Failure& failure, const Items& items);
 
   Unit& unit_;

@@ -1,5 +1,5 @@
 #pragma once
-// The secrets of producers. Each is requested once. Thread-safe.
+// The secrets of producer sessions. Each is requested from the store once. Thread-safe.
 
 #include <cstddef>
 #include <map>
@@ -17,8 +17,8 @@ class ProducerSecrets {
  public:
   explicit ProducerSecrets(std::shared_ptr<Producers> producers) : producers_(std::move(producers)) {}
 
-  /// The known secrets of these sessions. If a session was deleted and opened again under the same id, its secret has
-  /// changed. So ask with `anew` before a message is treated as forged. Throws StoreUnavailable.
+  /// The known secrets of these sessions. A session that was deleted and opened again under the same id has a new
+  /// secret. Therefore call it with `anew` before treating a message as forged. Throws StoreUnavailable.
   std::map<MessageId, std::string> secrets(const std::set<MessageId>& of, bool anew = false) {
     std::map<MessageId, std::string> known;
     std::vector<MessageId> asked;

@@ -8,7 +8,7 @@ namespace turnstile {
 
 namespace {
 
-/// Continues "then …". Where no row is kept, `turnstile dlq replay` has nothing to take.
+/// Continues "then …". Without a row in the table `dead`, `turnstile dlq replay` finds nothing to publish.
 std::string how_to_publish_again(const Unit& unit) {
   if (unit.services().dead_letters->keeps_rows(unit.place())) return "publish it again: turnstile dlq replay";
   const TopicPlan& plan = unit.plan();

@@ -1,5 +1,6 @@
 #pragma once
-// The texts of messages that become dead letters without a failure of their handler: why, and what to do.
+// The dead letters of messages that must not run although their handler reported no failure. Each text gives the reason
+// and the remedy.
 
 #include "delivery/unit.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-// The current run of a worker: the watchdog reads it, and the engine cancels it. The worker writes it. It uses a few
+// The current run of a worker. The worker writes it, the watchdog reads it, and the engine cancels it. It uses a few
 // relaxed atomics, because a handler may take less than a microsecond.
 
 #include <atomic>
@@ -30,7 +30,7 @@ class RunState {
   /// Worker: the handler has returned.
   void finish() noexcept { since_.store(0, std::memory_order_release); }
 
-  /// Worker: a new unit starts. An earlier cancel() concerned another unit.
+  /// Worker: a new unit starts. A cancel() of an earlier unit does not apply to it.
   void reset() {
     const std::lock_guard lock(mutex_);
     cancelled_.store(false, std::memory_order_relaxed);
@@ -42,9 +42,9 @@ class RunState {
   void under(const Permit& permit) noexcept { permit_ = permit ? &permit : nullptr; }
   /// Worker: the permit of this unit is lost.
   [[nodiscard]] bool permit_is_lost() const noexcept { return permit_ != nullptr && !permit_->holds(); }
-  /// Worker: nothing of this unit may start any more.
+  /// Worker: no further handler of this unit may start.
   [[nodiscard]] bool is_over() const noexcept { return cancelled() || permit_is_lost(); }
-  /// Engine: nothing of this unit should start any more, and running handlers should stop.
+  /// Engine: no further handler of this unit should start, and running handlers should stop.
   void cancel() {
     const std::lock_guard lock(mutex_);
     cancelled_.store(true, std::memory_order_release);
@@ -59,7 +59,7 @@ class RunState {
     return Running{offset_.load(std::memory_order_relaxed),
                    std::chrono::steady_clock::time_point(std::chrono::steady_clock::duration(since))};
   }
-  /// Watchdog: the handler's time is over. True the first time for this run.
+  /// Watchdog: the handler has timed out. True at the first call for this run.
   bool time_out() {
     const std::lock_guard lock(mutex_);
     if (timed_out_.exchange(true, std::memory_order_acq_rel)) return false;

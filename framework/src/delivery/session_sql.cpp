@@ -1,4 +1,4 @@
-// Which statements of a handler may leave something behind in their session.
+// Finds statements of a handler that may leave something behind in their session.
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@ namespace turnstile {
 
 namespace {
 
-/// Words that may stand before a parenthesis and leave nothing behind in a session: keywords, types and functions. In
+/// Words that may stand before a parenthesis and leave nothing behind in a session: keywords, types and functions, in
 /// alphabetical order.
 constexpr std::string_view kLeavesNothing[] = {"ABS",
                                                "AGE",
@@ -180,7 +180,7 @@ bool leaves_nothing(std::string_view word) {
 }
 
 bool is_temporary(std::string_view word) {
-  constexpr std::string_view schema = "PG_TEMP";  // also pg_temp_3
+  constexpr std::string_view schema = "PG_TEMP";  // a prefix, because pg_temp_3 is a name too
   return equals_word(word, "TEMP") || equals_word(word, "TEMPORARY") ||
          equals_word(word.substr(0, schema.size()), schema);
 }
@@ -192,7 +192,7 @@ bool may_change_session(std::string_view sql) noexcept {
   scanner.skip_semicolons();
   const std::string_view first = scanner.word();
   const auto is = [&](std::string_view keyword) { return equals_word(first, keyword); };
-  // Of these, check_handler_sql() passes only statements whose effect ends with the transaction.
+  // check_handler_sql() passes these statements only if their effect ends with the transaction.
   if (is("SAVEPOINT") || is("RELEASE") || is("ROLLBACK") || is("SET")) return false;
   if (is("INSERT")) {
     if (!equals_word(scanner.word(), "INTO")) return true;
@@ -200,7 +200,7 @@ bool may_change_session(std::string_view sql) noexcept {
   } else if (!is("SELECT") && !is("UPDATE") && !is("DELETE") && !is("WITH") && !is("VALUES") && !is("MERGE")) {
     return true;
   }
-  bool is_alias = false;  // or a type: its parenthesis contains no arguments
+  bool is_alias = false;  // or the name of a type: its parenthesis contains no arguments
   for (std::string_view word = scanner.next_word(); !word.empty(); word = scanner.next_word()) {
     if (scanner.called_quoted() || is_temporary(word)) return true;
     const bool opens = scanner.opens();

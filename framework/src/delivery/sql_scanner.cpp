@@ -32,7 +32,7 @@ void SqlScanner::skip_blank() {
   }
 }
 
-/// Comments nest.
+/// PostgreSQL's comments can be nested.
 void SqlScanner::skip_comment() {
   at_ += 2;
   for (int depth = 1; depth > 0 && !at_end();) {
@@ -42,7 +42,7 @@ void SqlScanner::skip_comment() {
   }
 }
 
-/// A doubled quote ends a text and begins another, which has the same result here.
+/// A doubled quote is read as the end of a text and the start of another. The scanner's result is the same.
 void SqlScanner::skip_quoted(char quote, bool backslashes) {
   for (++at_; !at_end() && sql_[at_] != quote; ++at_) {
     if (backslashes && sql_[at_] == '\\' && at_ + 1 < sql_.size()) ++at_;
@@ -50,7 +50,7 @@ void SqlScanner::skip_quoted(char quote, bool backslashes) {
   if (!at_end()) ++at_;
 }
 
-/// $$text$$ or $tag$text$tag$; $1 is an argument.
+/// Skips $$text$$ or $tag$text$tag$. $1 is an argument.
 void SqlScanner::skip_dollar() {
   std::size_t end = at_ + 1;
   if (end < sql_.size() && is_digit(sql_[end])) {

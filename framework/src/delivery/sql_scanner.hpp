@@ -1,5 +1,5 @@
 #pragma once
-// PostgreSQL's lexical rules, as far as they are needed to find where statements begin. Pure.
+// The part of PostgreSQL's lexical rules that is needed to find where statements begin. Pure.
 
 #include <algorithm>
 #include <cstddef>
@@ -19,27 +19,27 @@ class SqlScanner {
   explicit SqlScanner(std::string_view sql) : sql_(sql) {}
 
   [[nodiscard]] bool at_end() const { return at_ == sql_.size(); }
-  /// The next word. Empty if another character, or nothing, comes next.
+  /// The next word. Empty: the next character belongs to no word, or the text ends.
   std::string_view word();
-  /// Skips the semicolons before a statement: PostgreSQL ignores empty statements.
+  /// Skips the semicolons before a statement, because PostgreSQL ignores empty statements.
   void skip_semicolons() {
     for (skip_blank(); !at_end() && sql_[at_] == ';'; skip_blank()) ++at_;
   }
-  /// The next word; skips everything else: texts, numbers, arguments, comments, signs. Empty at the end.
+  /// The next word. Skips everything else: texts, numbers, arguments, comments and signs. Empty at the end.
   std::string_view next_word();
-  /// Whether a parenthesis opens next.
+  /// Whether the next character is an opening parenthesis.
   bool opens() {
     skip_blank();
     return !at_end() && sql_[at_] == '(';
   }
   /// Whether next_word() has passed a quoted name before a parenthesis.
   [[nodiscard]] bool called_quoted() const { return called_quoted_; }
-  /// Whether the last word came after a dot: its prefix is a schema or a table.
+  /// Whether the last word followed a dot, and so has a schema or a table as its prefix.
   [[nodiscard]] bool qualified() const { return qualified_; }
   /// Skips a table's name, its alias, and the parenthesis with its list of columns.
   void skip_target();
-  /// Skips to the semicolon that ends the statement. `creates`: the statement may define a function, whose body has
-  /// semicolons of its own.
+  /// Skips to the semicolon that ends the statement. `creates`: the statement may define a function, and semicolons in
+  /// the function's body do not end it.
   void skip_statement(bool creates);
 
  private:

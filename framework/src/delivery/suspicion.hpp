@@ -1,6 +1,7 @@
 #pragma once
 // What a new owner of a partition knows if the last owner ended without releasing it. A message may have killed that
-// owner. So running messages are recorded first (ports/trials.hpp). A message that ran when a process died runs alone.
+// owner, so messages are recorded before they run (ports/trials.hpp). A message that ran when a process died runs
+// alone.
 
 #include <limits>
 #include <map>
@@ -14,9 +15,9 @@
 namespace turnstile {
 
 struct Suspicion {
-  /// The last owner cannot have run messages from this offset on: the partition ended here when it was claimed.
+  /// The partition ended here when it was claimed, so the last owner cannot have run messages from this offset on.
   Offset until = std::numeric_limits<Offset>::max();
-  std::map<Offset, int> suspects{};  ///< with the number of processes that died while they ran only this message
+  std::map<Offset, int> suspects{};  ///< each with the number of processes that died while they ran only this message
 
   [[nodiscard]] bool covers(Offset offset) const { return offset < until || suspects.contains(offset); }
   [[nodiscard]] bool is_suspect(Offset offset) const { return suspects.contains(offset); }
@@ -27,8 +28,8 @@ struct Suspicion {
 };
 using SuspicionPtr = std::shared_ptr<const Suspicion>;
 
-/// Null if the last owner has released the partition. `first`: nothing below it is read. `until`: where the partition
-/// ends now; absent: unknown. Throws what Trials::take_over() throws.
+/// Null if the last owner released the partition. `first`: the lowest offset that is read. `until`: the offset at which
+/// the partition ends now; absent: unknown. Throws what Trials::take_over() throws.
 SuspicionPtr suspect(Trials& trials, const PartitionClaim& claim, Offset first, std::optional<Offset> until,
                      const RunLog& run_log);
 

@@ -1,5 +1,5 @@
 #pragma once
-// A topic of this process, as its units use it: plan, handler, services, and what it remembers between units.
+// A topic of this process, for its units: plan, handler, services, and the memory that lasts from unit to unit.
 
 #include <chrono>
 #include <functional>
@@ -20,19 +20,19 @@
 namespace turnstile {
 
 struct TopicServices {
-  std::shared_ptr<Store> store;                   ///< null where the mode has no store
-  std::shared_ptr<HandlerRetention> retention{};  ///< how far back ids are known; null without a store
+  std::shared_ptr<Store> store;                   ///< null if the mode has no store
+  std::shared_ptr<HandlerRetention> retention{};  ///< how far back ids are stored; null without a store
   std::shared_ptr<LeaseRenewer> claims{};         ///< null unless the mode is leased
-  std::shared_ptr<ProducerSecrets> producers{};   ///< null unless producers number their requests
-  std::shared_ptr<Trials> trials{};               ///< null where the program has no store
+  std::shared_ptr<ProducerSecrets> producers{};   ///< null unless producers number their messages
+  std::shared_ptr<Trials> trials{};               ///< null if the program has no store
   std::shared_ptr<DeadLetters> dead_letters;
   std::shared_ptr<const RunLog> run_log;
   Observers observers{};
   std::chrono::milliseconds lock_timeout{5'000};
   std::chrono::milliseconds idle_timeout{30'000};
-  /// Something was committed to the outbox. Called on a worker's thread; may be empty.
+  /// Called on a worker's thread after something was committed to the outbox. May be empty.
   std::function<void()> on_published{};
-  /// Where the policy is `raise`: the caller throws Duplicate itself, so there is nothing to dead-letter.
+  /// True: with `duplicates = "raise"` the caller throws Duplicate itself, so a duplicate is not dead-lettered.
   bool caller_raises = false;
 };
 

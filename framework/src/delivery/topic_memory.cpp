@@ -6,12 +6,12 @@ namespace turnstile {
 
 namespace {
 
-/// When a process dies, the result of a message whose handler had begun is unknown. The store therefore records each
-/// begin by itself, just before the handler, which costs about a tenth of this time. Only where handlers take even less
-/// does it record several together.
+/// If a process dies, it is unknown whether a message whose handler had begun took effect. The store therefore records
+/// each begin by itself, just before the handler runs. That costs about 1/10 of this time. Only if handlers take less
+/// than this time, the store records several begins together.
 constexpr std::int64_t kBegunTogetherNs = 200'000;
 constexpr std::int64_t kMostBegunTogether = 8;
-/// Handlers that have to be timed first.
+/// How many handlers are timed before several begins are recorded together.
 constexpr std::int64_t kTimedFirst = 64;
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// What a topic remembers between two units: dead letters that could not be kept, how often messages were busy, effects
-// that were not recorded, and how long handlers take.
+// What a topic remembers from unit to unit: dead letters that could not be stored, how often messages were busy,
+// effects that were not recorded, and how long handlers take.
 
 #include <atomic>
 #include <chrono>
@@ -26,27 +26,28 @@ class TopicMemory {
   /// See DeadLetterStreaks.
   explicit TopicMemory(std::int64_t stop_after_dead) : streaks_(stop_after_dead) {}
 
-  /// A dead letter that could not be kept yet: its handler must not run again, unless another process has owned the
-  /// partition since.
+  /// A dead letter that could not be stored yet. The handler must not run again for its message. Absent: there is none,
+  /// or another process has owned the partition since.
   [[nodiscard]] std::optional<DeadLetter> pending_dead_letter(const OwnedPartition& place,
                                                               const Message& message) const;
-  /// Why it could not be kept, the last time. Absent: there is none.
+  /// Why the last call could not store the dead letter. Absent: no dead letter waits.
   [[nodiscard]] std::optional<std::string> why_dead_letter_waits(const OwnedPartition& place,
                                                                  const Message& message) const;
   void keep_pending(const OwnedPartition& place, const Message& message, const DeadLetter& dead_letter,
                     const std::string& refused);
   void drop_pending(const OwnedPartition& place, const Message& message);
 
-  /// How often in a row the database was busy when the message's handler, or the commit, used it.
+  /// Counts that the database was busy for the message's handler or for the commit. Returns how often in a row it was
+  /// busy.
   int count_busy(const OwnedPartition& place, Offset offset);
   void forget_busy(const OwnedPartition& place, Offset offset);
 
-  /// Mode leased: messages that took effect, and whose claims were gone before that was recorded.
+  /// Mode leased: messages that took effect, and whose results could not be recorded.
   void note_unrecorded(const MessageId& id);
   void drop_unrecorded(const MessageId& id);
   [[nodiscard]] bool is_unrecorded(const MessageId& id) const;
 
-  /// Mode leased: for how many messages at once the store records that their handlers begin.
+  /// Mode leased: the number of handlers whose begin the store records together.
   [[nodiscard]] std::size_t begun_together() const noexcept;
   void note_handler_time(std::chrono::nanoseconds took) noexcept;
 
@@ -54,10 +55,10 @@ class TopicMemory {
 
  private:
   struct Pending {
-    std::optional<Fence> fence;  ///< under which the message died; absent in mode at_least_once
-    Timestamp timestamp;         ///< the record's: a recreated topic has another record at its offset
+    std::optional<Fence> fence;  ///< the fence when the message failed; absent in mode at_least_once
+    Timestamp timestamp;         ///< of the record: a recreated topic has another record at its offset
     DeadLetter dead_letter;
-    std::string refused;  ///< why it could not be kept, the last time
+    std::string refused;  ///< why the last call could not store it
   };
   [[nodiscard]] const Pending* pending(const OwnedPartition& place, const Message& message) const;  ///< under mutex_
 
@@ -68,7 +69,7 @@ class TopicMemory {
   std::atomic<std::size_t> busy_count_{0};
   std::set<MessageId> unrecorded_;
   std::atomic<std::size_t> unrecorded_count_{0};
-  std::atomic<std::int64_t> timed_{0};            ///< handlers of one message each
+  std::atomic<std::int64_t> timed_{0};            ///< timed calls of handlers with one message each
   std::atomic<std::int64_t> mean_handler_ns_{0};  ///< moving average
   DeadLetterStreaks streaks_;
 };

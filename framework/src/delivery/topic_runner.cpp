@@ -13,7 +13,6 @@ namespace turnstile {
 
 namespace {
 
-/// One line for each mode.
 void (*run_of(Mode mode))(Unit&) {
   switch (mode) {
     case Mode::at_least_once: return &PlainRun::run;
@@ -41,8 +40,8 @@ UnitResult TopicRunner::run(std::span<const Work> works, const OwnedPartition& p
   return recorded ? run_recorded(works, place, session, watch, alone) : run_mode(works, place, session, watch);
 }
 
-/// Records the messages before their handlers run, so that the next owner knows which ones ran if this process dies. If
-/// the record fails, nothing starts. Only mode at_least_once continues, because it does not need the store.
+/// Records the messages before their handlers run. If this process dies, the next owner then knows which messages ran.
+/// If the record fails, no handler starts. Only mode at_least_once continues, because it does not need the store.
 UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPartition& place, InboxSession* session,
                                      RunState& watch, bool alone) {
   std::vector<Offset> offsets, settled;
@@ -61,7 +60,8 @@ UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPar
     if (plan().mode != Mode::at_least_once) return refused;
   }
   UnitResult result = run_mode(works, place, session, watch);
-  // Without a fence, a dead letter that killed its process has no row. The recorded deaths then identify it.
+  // Without a fence, a dead letter that killed its process has no row in the table `dead`. The recorded deaths then
+  // identify it, so they are kept.
   const auto is_remembered = [&](Offset offset) {
     return !place.fence && place.suspicion->deaths(offset) >= plan().retry.attempts;
   };
@@ -71,7 +71,7 @@ UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPar
   try {
     services().trials->end(*place.guard, offsets, settled);
   } catch (const std::exception& e) {
-    // The next owner runs these messages alone, and then finds that they are settled.
+    // The next owner runs these messages alone if they are delivered again, and records their end.
     services().run_log->debug(place.at, plan().handler, offsets.front(),
                               std::string("its end could not be recorded: ") + e.what());
   }

@@ -1,9 +1,9 @@
 #pragma once
-// Takes messages of one partition through inbox, handler and commit, and returns a verdict for each. It knows nothing of
-// threads, queues or offsets: the engine, the PollLoop and the tests all use it.
+// Takes messages of one partition through inbox, handler and commit, and returns a verdict for each. It has no threads,
+// queues or committed offsets: the engine, PollLoop and the tests all use it.
 //
-// The result equals that of one message at a time. When a message of a batch fails, the batch is rolled back, the message
-// is isolated, and the others run again without it.
+// The result is the same as if the messages ran one at a time. If a message of a batch fails, the batch is rolled back.
+// The runner isolates the message, and runs the others again without it.
 
 #include <optional>
 #include <span>
@@ -23,23 +23,26 @@ class TopicRunner {
 
   TopicRunner(TopicPlan plan, Pipeline pipeline, HandlerId handler, Services services);
 
-  /// Runs `works` (of the partition `place`, ascending). `session` is null in a mode without a store. Failures of the
-  /// handler, the store and the broker do not throw. Thread-safe, with one session and one watch for each thread.
-  /// `alone`: the process runs nothing else at the same time.
+  /// Runs `works`, which are messages of the partition `place` in ascending order. `session`: null in a mode without a
+  /// store. Does not throw for failures of the handler, the store and the broker. Thread-safe; each thread needs a
+  /// session and a watch of its own. `alone`: the process runs nothing else at the same time.
   UnitResult run(std::span<const Work> works, const OwnedPartition& place, InboxSession* session, RunState& watch,
                  bool alone = false);
-  /// Mode leased: the same while the store is unavailable. Nothing is claimed.
+  /// Mode leased: runs `works` without claims while the store is unavailable.
   UnitResult run_unclaimed(std::span<const Work> works, const OwnedPartition& place, RunState& watch);
-  /// Settles those whose ids are in the inbox already, and puts the others back: needs no permit.
+  /// Settles the messages whose ids are already in the inbox, and puts the others back. Needs no permit.
   UnitResult look_up(std::span<const Work> works, const OwnedPartition& place, InboxSession& session);
-  /// For a partition that was just claimed. It is read from `start` on; absent: that is unknown.
+  /// Finds the dead letters of a partition that was just claimed. `start`: the offset from which it is read; absent:
+  /// unknown.
   void find_dead(OwnedPartition& place, std::optional<Offset> start) const {
     services().dead_letters->find(place, plan(), handler(), start.value_or(0));
   }
-  /// Whether look_up() can settle anything: the topic deduplicates, and skips duplicates without looking at them.
+  /// Whether look_up() can settle anything. The topic must deduplicate, and must skip duplicates without comparing
+  /// their payloads.
   [[nodiscard]] bool can_look_up() const noexcept;
 
-  /// Why the dead letter of this message waits, so that the message holds its partition. Absent: the message is not dead.
+  /// Why the dead letter of this message waits. Until it is stored, the message stops its partition. Absent: no dead
+  /// letter of this message waits.
   [[nodiscard]] std::optional<std::string> why_dead_letter_waits(const OwnedPartition& place,
                                                                  const Message& message) const {
     return topic_.memory.why_dead_letter_waits(place, message);
@@ -55,7 +58,7 @@ class TopicRunner {
   UnitResult run_mode(std::span<const Work> works, const OwnedPartition& place, InboxSession* session, RunState& watch);
 
   Topic topic_;
-  void (*run_)(Unit&);  ///< of the topic's mode
+  void (*run_)(Unit&);  ///< the run function of the topic's mode
 };
 
 }  // namespace turnstile

@@ -13,15 +13,17 @@ namespace {
 
 using Kind = Failure::Kind;
 
-/// When the database was busy so many times in a row while a message's statements ran, or ended the connection, that counts as a failure
-/// of the message: no waiting helps a handler that locks against itself, or crashes the server's process. In an outage begin() fails,
-/// which is not counted.
+/// A message fails if this many of its runs in a row were busy. A run is busy if the database was busy, or ended the
+/// connection, during the message's statements or the commit. Waiting does not help a handler that blocks itself with
+/// its own locks, or that crashes the server's process. In an outage begin() fails, and that is not counted.
 constexpr int kMostBusy = 10;
 
 bool is_lost(Standing standing) { return standing == Standing::lost || standing == Standing::lost_unseen; }
 
-/// Another store throws errors of the same types as ours. They leave our transaction sound, and are failures of the handler. libpqxx
-/// throws types of its own for what exec() throws as StoreBusy and StoreUnavailable.
+/// A handler may use another store, which throws errors of the same types as Turnstile's store. Such an error leaves
+/// Turnstile's transaction sound, and is a failure of the handler. Through libpqxx, a handler gets libpqxx's own
+/// exceptions where exec() throws StoreBusy and StoreUnavailable. Then only the standing of the transaction shows the
+/// cause.
 void judge(Failure& failure, Standing standing, UnitItem* culprit) {
   if (failure.outcome) return;
   if (standing == Standing::sound || failure.kind == Kind::fenced) {
@@ -51,7 +53,8 @@ std::optional<Failure> TransactionalRun::attempt(const Items& items) {
     return std::nullopt;
   }
   session().rollback();
-  // The server may end a transaction that was open for too long, and the next statement, of whatever message, finds that out.
+  // The server may end a transaction that was open for too long. The next statement detects that, even if it is a
+  // statement of another message.
   if (failure->kind == Kind::failed && !failure->dead_letter && overdue_ != nullptr) failure->culprit = overdue_;
   failure->handled = handled_;
   return failure->by_handler ? count_busy(items, std::move(*failure)) : std::move(failure);
@@ -94,7 +97,7 @@ std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
   for (std::size_t k = 0; k < items.size(); ++k) {
     UnitItem& item = *items[k];
     if (item.admission != Admission::fresh) continue;
-    // By the clock: a process that was suspended in the midst of a unit has not been told yet.
+    // Reads the clock: if the process was suspended during the unit, the engine may not have cancelled the unit yet.
     if (unit_.watch().is_over()) return Failure{.kind = Kind::cancelled};
     session().at_message(k);
     TransactionOutgoing outgoing(unit_, {&items[k], 1}, &item);
@@ -140,7 +143,7 @@ std::optional<Failure> TransactionalRun::run_as_batch(const Items& items, const 
   TURNSTILE_FAILPOINT("after-handler");
   if (called.failure) {
     judge(*called.failure, session().standing(), nullptr);
-    called.failure->culprit = nullptr;  // an error of a deferred statement names the batch, not a message in it
+    called.failure->culprit = nullptr;  // a deferred statement's error names a message, but it concerns the batch
   }
   return std::move(called.failure);
 }
@@ -154,7 +157,7 @@ std::optional<Failure> TransactionalRun::commit(const Items& items, const Items&
         "time, above the limit. The messages run again");
     return Failure{.kind = Kind::cancelled};
   }
-  // A handler may have gone on past the end of its permit, or of its partition: what it did here is not made permanent.
+  // A handler may continue after its permit or its partition was lost. Its effects in this transaction are rolled back.
   if (unit_.watch().cancelled()) return Failure{.kind = Kind::cancelled};
   std::optional<std::string> in_doubt;
   auto failure = guarded(items, nullptr, [&] {
@@ -174,14 +177,15 @@ std::optional<Failure> TransactionalRun::commit(const Items& items, const Items&
   return failure;
 }
 
-/// The answer to COMMIT was lost. The ids of the batch went in together or not at all: look for them (hazard: commit-in-doubt). What is
-/// not there runs again, and the inbox settles what a transaction still in flight may yet bring.
+/// The answer to COMMIT was lost (hazard: commit-in-doubt). The ids of the batch were committed together or not at all,
+/// so this function looks them up. Messages whose ids are absent run again. If a transaction that is still in flight
+/// commits after all, the inbox then finds duplicates.
 std::optional<Failure> TransactionalRun::decide_doubt(const Items& items, const Items& fresh, const std::string& why) {
   const auto& run_log = *unit_.services().run_log;
   run_log.warn(Code::commit_in_doubt, unit_.place().at, unit_.plan().handler, items.front()->offset(),
                "Commit in doubt: the answer to COMMIT was lost. Looking up whether it was committed: " + why);
-  // The next try is told: it waits for the row that the one in doubt may still have locked. What was only answered again has no id
-  // to look for; a reply that goes out twice has the same one.
+  // The next run gets a certain answer: it waits for the row that the transaction in doubt may still lock. Duplicates
+  // that were only answered again have no id to look up. A reply that is sent twice has the same id.
   const Failure lost{.kind = Kind::busy, .why = why, .by_handler = true};
   if (numbers_records(unit_.plan().mode) || fresh.empty()) return lost;
   std::vector<MessageId> ids;
@@ -197,7 +201,8 @@ std::optional<Failure> TransactionalRun::decide_doubt(const Items& items, const 
   return all ? std::nullopt : std::optional(lost);
 }
 
-/// Busy in the handler's statements, or their connection lost: counts that. From kMostBusy in a row on it is a failure.
+/// Counts that the handler's statements or the commit were busy, or lost their connection. The kMostBusy-th time in a
+/// row is a failure.
 Failure TransactionalRun::count_busy(const Items& items, Failure failure) {
   const Items blamed = failure.culprit != nullptr ? Items{failure.culprit} : items;
   for (const UnitItem* item : blamed)
@@ -212,7 +217,7 @@ Failure TransactionalRun::count_busy(const Items& items, Failure failure) {
             " times in a row while the handler's statements ran, which counts as one attempt: " + failure.why,
         .handled = failure.handled};
   }
-  // Where the store answers, it is no outage: nothing but this message waits.
+  // If the store answers, there is no outage, and only this message waits.
   if (failure.kind == Kind::unavailable && store_answers()) {
     unit_.services().run_log->warn(
         Code::store_busy, unit_.place().at, unit_.plan().handler, items.front()->offset(),

@@ -1,5 +1,6 @@
 #pragma once
-// Modes transactional, by_offset and numbered: the ids of a batch, its handlers' effects and the commit are one transaction.
+// Modes transactional, by_offset and numbered. One transaction contains the ids of a batch, the effects of its handlers
+// and the commit.
 
 #include <cstddef>
 #include <optional>
@@ -20,7 +21,7 @@ class TransactionalRun {
  private:
   explicit TransactionalRun(Unit& unit) : unit_(unit), verdicts_(unit) {}
 
-  /// One transaction. On success its items have their verdicts.
+  /// Runs the items in one transaction. After success they have their verdicts.
   std::optional<Failure> attempt(const Items& items);
   std::optional<Failure> transact(const Items& items);
   std::optional<Failure> begin(const Items& items);
@@ -38,7 +39,7 @@ class TransactionalRun {
   // Of the last attempt:
   std::size_t published_ = 0;
   std::size_t handled_ = 0;      ///< messages whose handler was called
-  UnitItem* overdue_ = nullptr;  ///< ran for longer than handler_timeout
+  UnitItem* overdue_ = nullptr;  ///< its handler ran for longer than handler_timeout
 };
 
 }  // namespace turnstile

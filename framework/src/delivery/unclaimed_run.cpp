@@ -8,7 +8,7 @@ namespace turnstile {
 void UnclaimedRun::run(Unit& unit) {
   UnclaimedRun unclaimed(unit);
   Items todo = admit(unit, unclaimed.verdicts_);
-  Items done;  // before the store became unavailable: that has to be recorded first
+  Items done;  // they have taken effect, and their results must be recorded first
   std::erase_if(todo, [&](UnitItem* item) {
     const bool has_run = unit.services().claims->pending().has_done(unit.topic().handler, *item->id);
     if (has_run) done.push_back(item);
@@ -26,7 +26,7 @@ Context::Fields UnclaimedRun::fields(const UnitItem* alone) {
   return fields;
 }
 
-/// The handler cannot do without the store: it waits, and no attempt is counted.
+/// The handler needs the store: the message waits for it, and no attempt is counted.
 bool UnclaimedRun::excuses(const Failure& failure, const Items& items) {
   if (failure.kind != Failure::Kind::unavailable) return false;
   verdicts_.wait_for_store(items);

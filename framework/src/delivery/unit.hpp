@@ -1,5 +1,5 @@
 #pragma once
-// A unit of work: the messages that a worker runs together, what becomes of each, and the order that their topic promises.
+// A unit: the messages that a worker runs together, the verdict of each, and the order that their topic guarantees.
 
 #include <chrono>
 #include <cstdint>
@@ -22,13 +22,13 @@ namespace turnstile {
 struct UnitItem {
   const Work* work = nullptr;
   std::optional<MessageId> id{};           ///< absent in a mode without ids
-  StampedRequest request{};                ///< where producers number their requests
-  Admission admission = Admission::fresh;  ///< by its last transaction
-  bool skipped = false;                    ///< its handler, in the last run, had nothing to do
-  bool replied = false;                    ///< its handler, in the last run, has replied
+  StampedRequest request{};                ///< only if producers number their messages
+  Admission admission = Admission::fresh;  ///< the inbox's decision in its last transaction
+  bool skipped = false;                    ///< in the last run, its handler had nothing to do
+  bool replied = false;                    ///< in the last run, its handler replied
   Claim claim{};                           ///< mode leased
-  bool begun = false;                      ///< mode leased: the store knows that its handler may have begun
-  bool recorded = false;                   ///< mode leased: the store knows that it is done
+  bool begun = false;                      ///< mode leased: the store has recorded that its handler may have begun
+  bool recorded = false;                   ///< mode leased: its result is recorded, or waits in PendingCompletions
   Verdict verdict{};
 
   [[nodiscard]] const Message& message() const { return *work->message; }
@@ -40,7 +40,7 @@ using Items = std::vector<UnitItem*>;
 
 class Unit {
  public:
-  /// `session`: null in a mode that has no store.
+  /// `session`: null in a mode without a store.
   Unit(Topic& topic, std::span<const Work> works, const OwnedPartition& place, InboxSession* session, RunState& watch);
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
@@ -53,24 +53,24 @@ class Unit {
   [[nodiscard]] const OwnedPartition& place() const noexcept { return place_; }
   [[nodiscard]] InboxSession& session() const noexcept { return *session_; }
   [[nodiscard]] RunState& watch() const noexcept { return watch_; }
-  /// What the inbox is told of a transaction over items of this unit.
+  /// The scope of a transaction over items of this unit, for the inbox.
   [[nodiscard]] InboxScope scope() const;
   [[nodiscard]] std::vector<InboxEntry> entries(const Items& items) const;
   /// For log lines: "payments[3] offsets 7 to 9, handler charge".
   [[nodiscard]] std::string describe(const Items& items) const;
 
-  /// This item is not settled: what the topic's order puts behind it waits.
+  /// Marks this item as not settled. Items that follow it in the topic's order wait.
   void block(const UnitItem& item) { blocking_.push_back(&item); }
-  /// An earlier item, in the topic's order, is not settled.
+  /// Whether an earlier item, in the topic's order, is not settled.
   [[nodiscard]] bool is_blocked(const UnitItem& item) const;
   void remove_blocked(Items& items) const;
 
-  /// The unit's result but for the verdicts, which are with the items.
+  /// The unit's result, without the verdicts. The items hold their verdicts until finish().
   [[nodiscard]] UnitResult& result() noexcept { return result_; }
   void end(UnitResult::End how, const std::string& why);
-  /// Ends the partition's streak of dead letters when a message took effect since the last call.
+  /// Ends the partition's streak of dead letters if a message has taken effect since the last call.
   void note_successes();
-  /// Reports to the observers.
+  /// Collects the verdicts, and reports the unit to the observers.
   UnitResult finish();
 
  private:

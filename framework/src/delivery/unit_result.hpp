@@ -1,5 +1,5 @@
 #pragma once
-// What became of a unit of work, for the caller that schedules its messages.
+// The result of a unit, for the caller that schedules its messages.
 
 #include <chrono>
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace turnstile {
 
-/// What the caller does with one message.
+/// The decision about one message, which the caller carries out.
 struct Verdict {
   enum class Kind : std::uint8_t {
-    put_back,  ///< nothing was decided: the message keeps its place
+    put_back,  ///< undecided: the message keeps its place
     settled,   ///< its offset may be committed
     retry,     ///< it runs again after `delay`, as run number `attempt`
   };
@@ -22,7 +22,6 @@ struct Verdict {
   int attempt = 1;
 };
 
-/// What became of a unit.
 struct UnitResult {
   enum class End : std::uint8_t {
     ran,
@@ -30,11 +29,11 @@ struct UnitResult {
     fenced,
     broken,  ///< a handler ended the transaction of its batch: the consumer must stop
   };
-  std::vector<Verdict> verdicts;  ///< one for each message, in their order
+  std::vector<Verdict> verdicts;  ///< one for each message, in the order of the messages
   End end = End::ran;
-  bool refused = false;    ///< a dead letter could not be kept: its message waits (verdict retry)
-  bool row_waits = false;  ///< the same, because the store of its row is unavailable
-  bool stopped = false;    ///< the same, because too many dead letters followed one another
+  bool refused = false;    ///< a dead letter could not be stored: its message waits (verdict retry)
+  bool row_waits = false;  ///< refused, because the store of its row is unavailable or busy
+  bool stopped = false;    ///< refused, because of too many consecutive dead letters
   bool raises = false;     ///< an id was a duplicate, and the caller raises Duplicate
   std::string why;         ///< for store_away, fenced, broken and refused
   BatchReport counts;

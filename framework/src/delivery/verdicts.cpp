@@ -12,20 +12,22 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// A concurrent transaction is short. What collided with it runs again after this, with jitter (hazard: blocked-insert,
-/// insert-order).
+/// A concurrent transaction is short. A message that collided with it runs again after a random delay of up to this
+/// time (hazard: blocked-insert, insert-order).
 constexpr milliseconds kBusyDelay{20};
-/// kBusyDelay doubles with each try, up to this: locks that are held for seconds do not make a dead letter.
+/// kBusyDelay doubles with each busy run, up to this time. Locks that are held for seconds therefore cause no dead
+/// letter.
 constexpr milliseconds kMostBusyDelay{2'000};
 constexpr int kMostDoublings = 10;
-/// How soon a handler is tried again that cannot do without the store, in a topic that goes on without it.
+/// The delay before a message whose handler needs the store runs again, in a topic that continues without the store.
 constexpr milliseconds kWithoutStoreDelay{500};
-/// Between two tries to put a message into a dead letter topic that refuses it.
+/// The delay between two calls to store a dead letter that was refused.
 constexpr milliseconds kRefusedDelay{2'000};
-/// A partition that has stopped for dead letters goes on when another message went well. In its own order none does.
+/// The delay for a partition that stopped because of dead letters. It continues when another of its messages succeeds.
+/// With order "partition" no other message runs, so the partition stays stopped.
 constexpr milliseconds kStoppedDelay{30'000};
 
-/// From 0 to 1.
+/// A random number in [0, 1).
 double chance() {
   thread_local std::minstd_rand generator{std::random_device{}()};
   return std::uniform_real_distribution<double>(0.0, 1.0)(generator);
@@ -59,7 +61,7 @@ void Verdicts::committed(const Items& items) {
       case Admission::mismatch: dead_letter(*item, reason_mismatch()); break;
       case Admission::duplicate: duplicate(*item); break;
       case Admission::outside:
-      case Admission::no_session: break;  // refused, so that their transaction was rolled back
+      case Admission::no_session: break;  // refused before, so the transaction was rolled back
     }
   }
 }
@@ -145,7 +147,7 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
   }
 }
 
-/// Nothing may pass it, and nothing is lost.
+/// Keeps the dead letter until it can be stored. The message waits, and so do the messages behind it.
 void Verdicts::wait_to_dead_letter(UnitItem& item, const DeadLetter& letter, const std::string& why,
                                    milliseconds delay) {
   unit_.memory().keep_pending(unit_.place(), item.message(), letter, why);
@@ -154,7 +156,7 @@ void Verdicts::wait_to_dead_letter(UnitItem& item, const DeadLetter& letter, con
   unit_.result().why = why;
 }
 
-/// True: the messages before it became dead letters for the same reason, so that the partition stops here.
+/// True: the messages before it became dead letters for the same reason, so the partition stops here.
 bool Verdicts::stops_for(UnitItem& item, const DeadLetter& letter) {
   unit_.note_successes();
   const OwnedPartition& place = unit_.place();

@@ -1,5 +1,5 @@
 #pragma once
-// The decision about each message, and its log line: settled, retried, dead-lettered, or put back.
+// The decision about each message, and its log line: settled, retried, dead-lettered or put back.
 
 #include <chrono>
 #include <string>
@@ -15,23 +15,25 @@ class Verdicts {
 
   /// The handler has run, and its effect is permanent.
   void done(UnitItem& item);
-  /// The transaction of these has committed: each is settled as the inbox admitted it.
+  /// The transaction of these items was committed. The admission of each item decides its verdict.
   void committed(const Items& items);
-  /// Its id was seen before.
+  /// The message's id was seen before.
   void duplicate(UnitItem& item);
-  /// It failed alone: the topic's retry policy decides.
+  /// The message failed alone. The topic's retry policy decides what follows.
   void failed(UnitItem& item, const Failure& failure);
-  /// It will never run again. Without a dead letter nothing is settled, and what comes behind it waits.
+  /// The message must never run again. If its dead letter cannot be stored, it is not settled, and the messages behind
+  /// it wait.
   void dead_letter(UnitItem& item, const DeadLetter& letter);
-  /// It became a dead letter under an earlier owner of the partition, which has not committed its offset.
+  /// The message became a dead letter under an earlier owner of the partition, and that owner had not committed its
+  /// offset.
   void skip_dead(UnitItem& item);
-  /// It is a dead letter that is published again for another handler.
+  /// The message is a dead letter that was published again for another handler.
   void pass_over(UnitItem& item, std::string_view handler);
-  /// Something was in the way, and the items have not failed: no attempt is counted. `tries`: how often in a row.
+  /// The items could not run now, and have not failed: no attempt is counted. `tries`: how often in a row.
   void again_soon(const Items& items, const std::string& why, int tries = 0);
-  /// The same, where the handler cannot do without the store, which is unavailable.
+  /// The same for handlers that need the store while it is unavailable.
   void wait_for_store(const Items& items);
-  /// It runs again after `delay`, under the same attempt, and blocks what comes behind it.
+  /// The message runs again after `delay` with the same attempt number. The messages behind it wait.
   void wait(UnitItem& item, std::chrono::milliseconds delay);
 
  private:

@@ -14,7 +14,7 @@ struct Work {
   const Message* message = nullptr;  ///< lives in the lane until the message is settled
   Seq seq = 0;
   int attempt = 1;     ///< the number of the attempt that is about to start
-  bool alone = false;  ///< it must run while the process runs nothing else
+  bool alone = false;  ///< the process must run nothing else while it runs
 };
 
 }  // namespace turnstile
