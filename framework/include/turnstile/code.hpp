@@ -1,7 +1,7 @@
 #pragma once
-// A stable word for each situation that a log line at warn or above, or an error, reports.
-// docs/operations/runbook.md says of each what it means, what happens by itself, and what to do. A code never changes its
-// meaning; a new situation gets a new code.
+// A stable word for each situation that a log line at warn or above, or an error, reports. docs/operations/runbook.md
+// explains for each code what it means, what recovers by itself, and what to do. A code never changes its meaning; a
+// new situation gets a new code.
 
 #include <cstdint>
 #include <span>

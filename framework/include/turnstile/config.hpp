@@ -4,9 +4,10 @@
 //
 // Environment: TURNSTILE_<SECTION>_<KEY>, upper case, every other character an underscore:
 //   TURNSTILE_POSTGRES_URL, TURNSTILE_KAFKA_BOOTSTRAP_SERVERS, TURNSTILE_TOPICS_PAYMENTS_LIMIT.
-// An empty variable counts as not set. In [kafka], the environment can override the keys that the file names, and the keys for
-// addresses and credentials. In [topics], it can override topics with a section in the file, and topics that the program gives to
-// Consumer::topic() or PollLoop::topic(). A variable TURNSTILE_… that nothing reads is a warning at the start.
+// An empty variable counts as not set. In [kafka], the environment can override the keys that the file names, and the
+// keys for addresses and credentials. In [topics], it can override topics with a section in the file, and topics that
+// the program gives to Consumer::topic() or PollLoop::topic(). A variable TURNSTILE_… that nothing reads is a warning
+// at the start.
 
 #include <chrono>
 #include <cstdint>
@@ -51,16 +52,18 @@ struct PostgresSettings {
 /// What a consumer does when it cannot continue.
 enum class HaltPolicy : std::uint8_t {
   end,      ///< it leaves the group, and run() throws Halted: the process can be restarted
-  release,  ///< it leaves the group, and run() continues: it logs the reason at intervals, and does nothing until stop()
+  release,  ///< it leaves the group, and run() continues: it logs the reason at intervals, and waits for stop()
 };
 
 /// `[consumer]`: threads, memory and times of one process.
 struct ConsumerSettings {
   int workers = 0;              ///< threads that run handlers; 0: as many as the limits allow, 4 to 64
   std::size_t window = 10'000;  ///< the most messages taken from a partition and not yet settled
-  /// The memory of these messages in bytes, approximately. librdkafka's queue (queued.max.messages.kbytes) is not included.
+  /// The approximate memory of these messages in bytes. librdkafka's queue (queued.max.messages.kbytes) is not
+  /// included.
   std::size_t window_bytes = std::size_t{16} << 20;
-  /// How long running handlers may continue after a revoke or a stop. Then their stop_token is set, and they have 2 s more.
+  /// How long running handlers may continue after a revoke or a stop. Then their stop_token is set, and they have 2 s
+  /// more.
   std::chrono::milliseconds drain_timeout{10'000};
   std::chrono::milliseconds commit_interval{1'000};  ///< offsets are committed this often, and on revoke and stop
   std::chrono::milliseconds stall_after{60'000};  ///< the watchdog reports a partition without progress after this time
@@ -76,11 +79,11 @@ struct LimitsSettings {
   std::int32_t weight = 1;                  ///< the member's share of a limit is proportional to it
   bool strict =
       false;  ///< permits of a dead member return when its lease ends, even if the database has fenced it earlier
-  /// The permits of each limit that a process may use while the token log is unavailable (0: it waits), and the number of processes
-  /// for which these are reserved.
+  /// `reserve`: the permits of each limit that a process may use while the token log is unavailable (0: it waits).
+  /// `reserve_for`: the number of processes for which these are reserved.
   std::int32_t reserve = 0, reserve_for = 0;  ///< See the reference of `[limits]`.
-  /// How long a process may use its reserve after the token log became unavailable. The reserve of a dead process goes to another one
-  /// only after this time.
+  /// How long a process may use its reserve after the token log became unavailable. The reserve of a dead process goes
+  /// to another process only after this time.
   std::chrono::milliseconds reserve_time{3'600'000};
   std::int32_t most_limiters =
       1'024;  ///< the most limiters in the domain; the highest value of any live process applies
@@ -114,8 +117,8 @@ class Config {
   static Config load(const std::filesystem::path& file);
   /// The same, with another check of [kafka], or none.
   static Config load(const std::filesystem::path& file, const KafkaCheck& kafka_check);
-  /// Reads a text instead. `name` stands for the file in messages. `environment` looks up variables, and is not stored: set the
-  /// member `environment` if it applies to topics that only the program names.
+  /// Reads a text instead. `name` replaces the file's name in error messages. `environment` looks up variables, and is
+  /// not stored. Set the member `environment` if it applies to topics that only the program names.
   static Config parse(std::string_view toml, std::string_view name, const Environment& environment = {},
                       const KafkaCheck& kafka_check = {});
 

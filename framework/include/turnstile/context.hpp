@@ -51,10 +51,10 @@ class Context {
   }
   /// Replies to the message. The bytes are stored with the message's id, and a duplicate gets them too (`duplicates =
   /// "replay"`).
-  /// If the message asks for a reply (docs/guide/replies-and-outbox.md), the bytes are sent after the commit. Call it
+  /// If the message requests a reply (docs/guide/replies-and-outbox.md), the bytes are sent after the commit. Call it
   /// at most once for each message.
-  /// Throws ResponseTooLarge above the topic's max_response. Throws std::logic_error for a second reply, in mode at_least_once,
-  /// and in a span handler.
+  /// Throws ResponseTooLarge above the topic's max_response. Throws std::logic_error for a second reply, in mode
+  /// at_least_once, and in a span handler.
   void reply(std::string_view body) const;
   /// Replies to one message of a span handler.
   void reply(const Message& to, std::string_view body) const;
@@ -64,8 +64,8 @@ class Context {
   /// is sent unchanged. Otherwise the message gets a new id. A consumer that deduplicates by this header treats two
   /// messages with the same id as one message.
   /// The fields `partition`, `offset` and `timestamp` are ignored.
-  /// Throws std::logic_error in mode at_least_once, for a topic name that Kafka does not allow, and for a header message-id that
-  /// is empty or appears twice.
+  /// Throws std::logic_error in mode at_least_once, for a topic name that Kafka does not allow, and for a header
+  /// message-id that is empty or appears twice.
   void publish(const OwnedMessage& message) const;
   /// Set when the handler should stop. The reasons: the partition was revoked, the handler's timeout has passed, or the
   /// process is shutting down and its drain time is over. A long handler should check it.

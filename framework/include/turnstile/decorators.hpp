@@ -32,14 +32,15 @@ inline auto transactional() {
   return detail::Policy{[](TopicSettings& s) { s.mode = Mode::transactional; }};
 }
 
-/// As transactional(), for records without ids. Offsets number them, and one row of the partition, which the handler's transaction moves,
-/// says how far the handler has come. Each record takes effect exactly once; a message that was published twice is two records. Needs the
-/// order of the partition.
+/// As transactional(), for records without ids. Offsets number the records. One row of the partition stores how far the
+/// handler has come, and the handler's transaction moves it. Each record takes effect exactly once; a message that was
+/// published twice is two records. Needs the order of the partition.
 inline auto by_offset() {
   return detail::Policy{[](TopicSettings& s) { s.mode = Mode::by_offset; }};
 }
-/// As by_offset(), for producers that number what they send (NumberedSender): a message that was published twice takes effect once. One
-/// more row for each producer. `window`: how many numbers back are remembered, and how many responses that were not acknowledged.
+/// As by_offset(), for producers that number what they send (NumberedSender). A message that was published twice takes
+/// effect once. Each producer adds one row. `window`: how many numbers back are remembered, and how many responses that
+/// were not acknowledged.
 inline auto numbered(std::int64_t window = 1'024) {
   return detail::Policy{[window](TopicSettings& s) {
     s.mode = Mode::numbered;
@@ -47,10 +48,10 @@ inline auto numbered(std::int64_t window = 1'024) {
   }};
 }
 
-/// For effects outside of PostgreSQL. The message is claimed, its handler runs outside of a transaction, and then the message is recorded
-/// as done. The claim's lease is renewed while the handler runs. If the process dies in between, it is unknown whether the effect was
-/// made, and the message is parked (see on_unknown). Pass ctx.idempotency_key() and ctx.claim_fence() on, so that the other system can
-/// refuse copies and late calls.
+/// For effects outside PostgreSQL. Turnstile claims the message, runs its handler outside of a transaction, and then
+/// records the message as done. It renews the claim's lease while the handler runs. If the process dies in between, it
+/// is unknown whether the effect happened, and the message is parked (see on_unknown). Pass ctx.idempotency_key() and
+/// ctx.claim_fence() on, so that the other system can refuse copies and late calls.
 inline auto leased(std::chrono::milliseconds lease = std::chrono::seconds(30)) {
   return detail::Policy{[lease](TopicSettings& s) {
     s.mode = Mode::leased;
@@ -101,8 +102,8 @@ inline auto retry(exponential e) {
 inline auto dead_letter(std::string topic = {}) {
   return detail::Policy{[topic = std::move(topic)](TopicSettings& s) { s.dead_letter = topic; }};
 }
-/// After this many consecutive dead letters with the same reason the partition stops, because the cause is then probably not in the
-/// messages, but for example a wrong message_id. 0: never.
+/// The partition stops after this many consecutive dead letters with the same reason. The cause is then probably not in
+/// the messages, but for example a wrong message_id. 0: never.
 inline auto stop_after_dead(std::int64_t in_a_row) {
   return detail::Policy{[in_a_row](TopicSettings& s) { s.stop_after_dead = in_a_row; }};
 }
@@ -112,8 +113,9 @@ inline auto handler_id(std::string name) {
   return detail::Policy{[name = std::move(name)](TopicSettings& s) { s.handler = name; }};
 }
 /// header:NAME | key | json:/pointer | cloudevents | offset. Modes by_offset and numbered keep no ids.
-/// In JSON (json:, and structured CloudEvents) an id is a text that is not empty, or an integer. A number with a fraction or an exponent
-/// (7.0, 1e3), a boolean, null, an object or a list is no id: the message becomes a dead letter (missing_id).
+/// In JSON (json:, and structured CloudEvents) an id is a text that is not empty, or an integer. A number with a
+/// fraction or an exponent (7.0, 1e3), a boolean, null, an object or a list is no id: the message becomes a dead letter
+/// (missing_id).
 inline auto id_from(std::string source) {
   return detail::Policy{[source = std::move(source)](TopicSettings& s) { s.message_id = source; }};
 }
@@ -133,8 +135,8 @@ inline auto handler_timeout(std::chrono::milliseconds timeout) {
 inline auto on_duplicate(DuplicatePolicy policy) {
   return detail::Policy{[policy](TopicSettings& s) { s.duplicates = policy; }};
 }
-/// Sends replies of ctx.reply() to the topic in the message's header reply-topic, if it is one of these. Without that header they go to
-/// the first (docs/guide/replies-and-outbox.md).
+/// Sends the replies of ctx.reply() to the topic in the message's header reply-topic, if it is one of these. Without
+/// that header they go to the first topic (docs/guide/replies-and-outbox.md).
 inline auto replies(std::string topics) {
   return detail::Policy{[topics = std::move(topics)](TopicSettings& s) { s.reply_topics = topics; }};
 }

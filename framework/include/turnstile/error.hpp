@@ -1,7 +1,7 @@
 #pragma once
-// Errors. An error that a person can fix says what is wrong, where, and what to do. Turnstile recovers from some by itself
-// (StoreUnavailable, StoreBusy, Fenced, CommitInDoubt); those are types of their own, so that no code matches their text.
-// Each has a Code, which docs/operations/runbook.md explains.
+// Errors. An error that a person can fix names the thing that failed, the cause and the remedy. Turnstile recovers from
+// some errors by itself (StoreUnavailable, StoreBusy, Fenced, CommitInDoubt). Those have types of their own, so that no
+// code matches their text. Each error has a Code, which docs/operations/runbook.md explains.
 
 #include <exception>
 #include <stdexcept>
@@ -46,8 +46,8 @@ struct StoreUnavailable : Error {
   explicit StoreUnavailable(const std::string& message) : Error(Code::store_unavailable, message) {}
 };
 
-/// The store refused a statement of Turnstile itself, for example because of a damaged index, or of a trigger or constraint that was added
-/// to its tables. No message is the cause. `sqlstate` is five characters.
+/// The store refused a statement of Turnstile itself, for example because of a damaged index, or of a trigger or
+/// constraint that was added to its tables. No message is the cause. `sqlstate` has five characters.
 struct StoreFailed : StoreUnavailable {
   /// `state` is the SQLSTATE.
   StoreFailed(const std::string& message, std::string state)
@@ -55,8 +55,8 @@ struct StoreFailed : StoreUnavailable {
   std::string sqlstate;  ///< five characters
 };
 
-/// A handler ended the transaction that Turnstile had opened for its batch. Turnstile does not commit, and a consumer stops, because it
-/// is unknown which of the batch's statements are in effect.
+/// A handler ended the transaction that Turnstile had opened for its batch. Turnstile does not commit, and a consumer
+/// stops, because it is unknown which of the batch's statements are in effect.
 struct TransactionEnded : Error {
   /// The code is transaction_ended.
   explicit TransactionEnded(const std::string& message) : Error(Code::transaction_ended, message) {}
@@ -75,10 +75,10 @@ struct Fenced : Error {
   explicit Fenced(const std::string& message) : Error(Code::partition_fenced, message) {}
 };
 
-/// A PollLoop throws it if the database may have lost commits of a partition: the database was restarted, failed over or restored. It also
-/// throws it if the first message lies above the database's watermark, because the last owner ended without revoked(). Seek the partition
-/// to `from` (see PollLoop on auto.offset.reset); messages that the database still has are settled as duplicates. Then call
-/// PollLoop::revoked().
+/// A PollLoop throws it if the database may have lost commits of a partition: the database was restarted, failed over
+/// or restored. It also throws it if the first message lies above the database's watermark, because the last owner
+/// ended without revoked(). Seek the partition to `from` (see PollLoop on auto.offset.reset), and then call
+/// PollLoop::revoked(). Messages that the database still has are settled as duplicates.
 struct ReadAgain : Error {
   /// `where` is the position to seek to.
   ReadAgain(const std::string& message, TopicPartitionOffset where)
@@ -86,7 +86,8 @@ struct ReadAgain : Error {
   TopicPartitionOffset from;  ///< the position to seek to
 };
 
-/// COMMIT was sent, and its answer was lost: it may have been committed (hazard: commit-in-doubt). Look it up, then decide.
+/// COMMIT was sent, and its answer was lost: it may have been committed (hazard: commit-in-doubt). Look up the ids,
+/// then decide.
 struct CommitInDoubt : Error {
   /// The code is commit_in_doubt.
   explicit CommitInDoubt(const std::string& message) : Error(Code::commit_in_doubt, message) {}
@@ -114,8 +115,8 @@ struct BrokerError : Error {
   using Error::Error;  ///< kafka_unavailable, kafka_permission_denied, topic_missing, …
 };
 
-/// This process cannot continue, and waiting does not help: for example the token log is deleted or damaged. `what()` says what to do
-/// before the process is started again.
+/// This process cannot continue, and waiting does not help: for example, the token log is deleted or damaged. `what()`
+/// tells what to do before the process is started again.
 struct Halted : Error {
   using Error::Error;  ///< halted, or too_many_dead_in_a_row
 };

@@ -23,8 +23,8 @@ std::shared_ptr<spdlog::logger> make_redirectable_logger(const LogSettings& sett
 /// `from`. Thread-safe.
 void redirect(spdlog::logger& from, std::shared_ptr<spdlog::logger> to);
 
-/// A line at warn, with its code: `TEXT code=store_busy`; in JSON the field "code". For adapters: no line at warn or above
-/// goes without a code.
+/// Writes a line at level warn, with its code: `TEXT code=store_busy`; in JSON the field "code". For adapters: every
+/// line at warn or above must have a code.
 void log_warning(spdlog::logger& logger, Code code, std::string_view text);
 /// A line at error, with its code.
 void log_error(spdlog::logger& logger, Code code, std::string_view text);

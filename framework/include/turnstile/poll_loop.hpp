@@ -38,8 +38,8 @@ struct Stopped : Error {
 /// - a record at the offset of a record that killed its process does not run;
 /// - after a failover to a lagging replica, ReadAgain does not name the messages that were lost below the old topic's
 ///   watermark.
-/// In mode at_least_once the database stores no dead letters, but it still identifies records that killed their process by their
-/// offset. A Consumer reads the topic itself, and therefore detects more recreated topics.
+/// In mode at_least_once the database stores no dead letters, but it still identifies records that killed their process
+/// by their offset. A Consumer reads the topic itself, and therefore detects more recreated topics.
 ///
 /// After a failover to a lagging replica, or a restore of a backup, the database may have lost commits. A loop that
 /// starts then must read from the partition's watermark or earlier. `turnstile inbox` shows the watermark.
@@ -86,8 +86,8 @@ class PollLoop {
   /// - ReadAgain: the database may have lost settled messages, including those of earlier processes. Seek the
   ///   partition, and call revoked(). Until then each message of the partition throws ReadAgain.
   /// - Duplicate: the id has taken effect already, and the policy is raise.
-  /// - StoreUnavailable: nothing was decided. Handle the message again. With the code store_busy, a table or a partition
-  ///   was locked for longer than postgres.lock_timeout.
+  /// - StoreUnavailable: nothing was decided. Handle the message again. With the code store_busy, a table or a
+  /// partition was locked for longer than postgres.lock_timeout.
   /// - BrokerError: Kafka refused the dead letter. At the first call: Kafka has no such topic, or does not answer.
   /// - Halted: the token log is missing or damaged, or stop_after_dead messages in a row were dead-lettered. Stop, and
   ///   do not commit.

@@ -14,8 +14,9 @@ namespace turnstile {
 inline constexpr std::string_view kReplayedFrom = "turnstile-replayed-from";
 /// The handler that must run the record. Handlers of other groups have handled it already and skip it.
 inline constexpr std::string_view kReplayedFor = "turnstile-replayed-for";
-/// Names one replay of one dead letter. Only on a record that is known by its place: the inbox would not detect a second
-/// copy. Once a process has died in a replay, this header tells whether that replay has published the record.
+/// Names one replay of one dead letter. Only records that are identified by their place have this header, because the
+/// inbox would not detect a second copy of them. After a process died in a replay, the header shows whether that replay
+/// published the record.
 inline constexpr std::string_view kReplayToken = "turnstile-replay-token";
 /// Where the record was before it became a dead letter for the first time: `TOPIC[PARTITION]@OFFSET`. Only on a record
 /// that was dead-lettered more than once. The headers turnstile-original-… name its place before the last time.

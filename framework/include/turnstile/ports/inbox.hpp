@@ -52,9 +52,9 @@ struct InboxScope {
   /// The server ends the transaction after this time without a statement.
   std::chrono::milliseconds idle_timeout{30'000};
   /// How messages are distinguished. In mode by_offset by their offsets, which ascend in the batch: an offset below the
-  /// partition's progress is a duplicate, and there is one row for all. In mode numbered also by their producers'
-  /// numbers: a repeated number is a duplicate, and there is one more row for each producer. In the other modes by their
-  /// ids, with a row for each.
+  /// partition's progress is a duplicate, and one row serves all messages. In mode numbered also by their producers'
+  /// numbers: a repeated number is a duplicate, and each producer adds one row. In the other modes by their ids, with a
+  /// row for each.
   Mode mode = Mode::transactional;
   std::int32_t incarnation = 0;  ///< by_offset, numbered: of the topic; a new incarnation starts anew
   /// Mode numbered: how many numbers the window distinguishes; a multiple of 8.

@@ -1,6 +1,6 @@
 #pragma once
-// Who owns a partition, and how far it is settled. adapters/postgres and adapters/memory implement it; both pass the same
-// contract suite.
+// The owner of each partition, and how far the partition is settled. adapters/postgres and adapters/memory implement
+// it; both pass the same contract suite.
 
 #include <chrono>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
-// How long ids are kept, and the deletion of old ones. adapters/postgres and adapters/memory implement it; both pass the same
-// contract suite.
+// How long ids are kept, and the deletion of old ids. adapters/postgres and adapters/memory implement it; both pass the
+// same contract suite.
 
 #include <chrono>
 #include <cstdint>
