@@ -61,7 +61,7 @@ std::string session_text(const Config& config) {
 }
 
 std::optional<milliseconds> session_timeout(const Config& config) {
-  // Without brokers of ours there is no session: a poll loop of somebody else's has its own settings.
+  // Without brokers in the settings, Turnstile opens no session: a poll loop's own Kafka client has its own settings.
   if (!config.kafka.contains("bootstrap.servers") && !config.kafka.contains("session.timeout.ms")) return std::nullopt;
   return kafka_ms(config, "session.timeout.ms").value_or(kDefaultSessionTimeout);
 }
@@ -109,8 +109,9 @@ class TopicCheck {
                       " needs a database, and there is no [postgres]; give postgres.url (TURNSTILE_POSTGRES_URL), "
                       "or set the mode to at_least_once");
     }
-    // PostgreSQL ends a transaction whose owner has frozen after handler_timeout. The next owner of the partition, which Kafka names after the
-    // session timeout, waits for that. Without a transaction nobody waits, and a handler may take hours: polling goes on beside it.
+    // PostgreSQL ends the transaction of a frozen owner after handler_timeout. Kafka names the partition's next owner
+    // after the session timeout, and that owner waits for the end of the transaction. Without a transaction no owner
+    // waits, and a handler may take hours, because polling continues beside it.
     const bool has_transaction = s_.mode && (*s_.mode == Mode::transactional || numbers_records(*s_.mode));
     const auto session = has_transaction ? session_timeout(config_) : std::nullopt;
     const auto timeout = s_.handler_timeout.value_or(*topic_defaults().handler_timeout);
@@ -123,7 +124,8 @@ class TopicCheck {
     }
   }
 
-  /// Settings that are set, and that this mode has no use for or cannot do. What is not set may still come from the program.
+  /// Reports settings that this mode has no use for, or cannot support. Settings that are absent may still come from
+  /// the program.
   void combinations() {
     const Mode mode = s_.mode.value_or(Mode::at_least_once);
     if (s_.duplicates == DuplicatePolicy::raise && mode == Mode::at_least_once)

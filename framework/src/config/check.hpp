@@ -13,7 +13,8 @@
 
 namespace turnstile {
 
-/// What is done is written down every 50 ms at the latest, and a lease must outlive a disk that stalls meanwhile, twice.
+/// The shortest lease of a claim. Results are recorded after 50 ms at the latest, and the lease must outlast two stalls
+/// of the disk in that time.
 inline constexpr std::chrono::milliseconds kShortestClaimLease{1'000};
 /// A bit for each number, in one row: half a page of PostgreSQL's at most.
 inline constexpr std::int64_t kLeastRequestWindow = 8, kMostRequestWindow = 32'768;
@@ -38,7 +39,8 @@ enum class RunBy : std::uint8_t { consumer, poll_loop };
 std::vector<std::string> check_topic(const Config& config, const std::string& topic, const TopicSettings& effective,
                                      RunBy run_by = RunBy::consumer);
 
-/// Dead letter topics that lead in a circle: `dead_letters` has, by topic, where its dead letters go. One problem for each circle.
+/// Finds dead letter topics that lead in a circle. `dead_letters`: for each topic, the topic of its dead letters.
+/// Returns one problem for each circle.
 std::vector<std::string> check_dead_letters(const std::map<std::string, std::string>& dead_letters);
 
 }  // namespace turnstile

@@ -8,8 +8,8 @@
 
 namespace turnstile {
 
-/// A whole number and a unit (ms, s, m, h, d), nothing between or round them. Otherwise a sentence that says what is
-/// wrong, fit to follow the setting's name.
+/// Reads a whole number with its unit (ms, s, m, h, d), without spaces. Otherwise returns a sentence that names the
+/// problem and can follow the setting's name.
 std::variant<std::chrono::milliseconds, std::string> parse_duration(std::string_view text);
 
 /// In the largest unit that shows it exactly: 90,000 ms are "90s", 60,000 ms are "1m".

@@ -18,12 +18,12 @@ std::string environment_name(std::string_view key);
 /// in `config.lines`. Answers the problems, each with its variable's name; a wrong value changes nothing.
 std::vector<std::string> read_environment(const Config::Environment& environment, Config& config);
 
-/// The same for the topics that the program names: until it does, nobody knows what their variables are called. Adds to
-/// `config.topics` those that have a variable, and needs `config.environment`.
+/// The same for the topics that the program names: before that, the names of their variables are unknown. Adds to
+/// `config.topics` the topics that have a variable. Needs `config.environment`.
 std::vector<std::string> read_environment(const std::set<std::string>& topics_of_program, Config& config);
 
-/// One sentence for each of `config.variables` that nothing reads, with the name that was probably meant. Once all topics are
-/// known.
+/// Returns a sentence for each of `config.variables` that nothing reads, with the name that was probably meant. Call it
+/// when all topics are known.
 std::vector<std::string> unread_variables(const std::set<std::string>& topics_of_program, const Config& config);
 
 }  // namespace turnstile

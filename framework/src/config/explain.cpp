@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kAnyTopic = "NAME";
 constexpr std::size_t kWidth = 100;
 
-/// What is in effect when nobody sets it: a value, or a description.
+/// The value in effect if no source sets it: a value, or a description.
 template <class Section>
 std::string fallback_of(const Setting<Section>& setting) {
   if constexpr (std::is_same_v<Section, TopicSettings>) {
@@ -130,7 +130,8 @@ class Explainer {
   std::vector<ExplainedSetting> found_;
 };
 
-/// "payments" of "topics.payments.limit", and of "topics.payments.limt"; empty where no topic is named together with a setting.
+/// Returns "payments" for "topics.payments.limit", and also for the misspelt "topics.payments.limt". Empty: the key
+/// does not name both a topic and a setting.
 std::string topic_in(std::string_view key) {
   constexpr std::string_view kTopics = "topics.";
   if (!key.starts_with(kTopics)) return {};

@@ -14,7 +14,8 @@ struct ConfigProblem {
   std::string text;
 };
 
-/// Reads what is right into `config`, with the lines of its keys, and answers what is not. Wants `config.source`.
+/// Reads the valid settings into `config`, with the lines of their keys, and returns the problems of the others. Needs
+/// `config.source`.
 std::vector<ConfigProblem> read_file(const TomlTable& root, Config& config);
 
 }  // namespace turnstile

@@ -17,7 +17,7 @@ template <class Section>
 struct Setting {
   /// As in the file; "retry.attempts" for a key in a table of its own.
   std::string_view name;
-  /// As TOML. Empty: there is no fixed value, and `otherwise` says what is in effect.
+  /// As TOML. Empty: there is no fixed default, and `otherwise` describes the value in effect.
   std::string_view fallback;
   std::string_view otherwise;
   /// For people: one or two sentences.
@@ -44,8 +44,8 @@ const TopicSettings& topic_defaults();
 std::string_view word_of(Mode mode);
 std::string_view word_of(Order order);
 
-/// Settings of librdkafka that the environment may set though the file does not name them: how to reach the brokers,
-/// and as whom. Any other can be overridden once the file names it.
+/// Settings of librdkafka that the environment may set although the file does not name them: addresses and credentials
+/// of the brokers. The environment can override any other setting only if the file names it.
 std::span<const std::string_view> kafka_environment_keys();
 
 }  // namespace turnstile

@@ -37,7 +37,7 @@ std::size_t distance(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::optional<std::string_view> suggest(std::string_view word, std::span<const std::string_view> candidates) {
-  constexpr std::size_t longest = 100;  // what is longer is no slip, and the table would grow with its square
+  constexpr std::size_t longest = 100;  // a longer word is not a typing error, and the table would grow with its square
   if (word.size() > longest) return std::nullopt;
   const std::string wanted = folded(word);
   std::optional<std::string_view> nearest;

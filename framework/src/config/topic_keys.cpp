@@ -96,7 +96,7 @@ constexpr Words<StoreDownPolicy, 2> kStoreDown{{{"wait", StoreDownPolicy::wait},
 
 // --- lines of the table ---
 
-/// Of [topics.NAME]: with a fixed default, or with what is in effect otherwise.
+/// A line of [topics.NAME]. topic() gives a fixed default; topic_or() describes the value in effect without one.
 template <class Codec, auto Member>
 constexpr Setting<TopicSettings> topic(std::string_view name, std::string_view fallback, std::string_view what) {
   return line<Codec, Member, TopicSettings>(name, fallback, {}, what);

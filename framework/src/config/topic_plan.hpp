@@ -38,8 +38,8 @@ struct TopicPlan {
   bool fingerprint = false;
   std::chrono::milliseconds handler_timeout{};
 
-  /// A record is known by where it stands, and not by something that it holds: what was done of a topic says nothing of another topic of
-  /// its name.
+  /// Whether a record is identified by its place, not by its contents. What is stored for a topic then does not apply
+  /// to another topic with the same name.
   [[nodiscard]] bool knows_by_offset() const noexcept { return numbers_records(mode) || id_source.is_offset(); }
 };
 

@@ -69,8 +69,8 @@ void Engine::open_unfenced(const std::vector<LanePtr>& lanes) {
   }
 }
 
-/// Claims the partitions of these lanes in the store, and opens them. Returns where to read from. The keeper claims what
-/// this could not.
+/// Claims the partitions of these lanes in the store, and opens them. Returns the offsets to read from. The keeper
+/// claims the partitions that this function could not claim.
 std::vector<TopicPartitionOffset> Engine::claim(const std::vector<LanePtr>& lanes) {
   std::vector<TopicPartitionOffset> starts;
   if (lanes.empty()) return starts;

@@ -128,8 +128,8 @@ void PollLoop::State::begin_incarnation(PartitionClaim& claim, Offset first) {
   handled[claim.at].incarnation = claim.incarnation;
 }
 
-/// Returns where Kafka's log begins and ends, if it is another one than the log whose messages below `done` are settled.
-/// Absent: as far as known, it is that log.
+/// Returns where Kafka's log begins and ends, if it is a different log from the log whose messages below `done` are
+/// settled. Absent: as far as known, it is that log.
 /// Kafka is asked only if `message` lies below `done`. `message` is in Kafka's log, and so are the messages after it.
 /// Without `done`: another record was handled at its offset. Throws BrokerError.
 std::optional<std::pair<Offset, Offset>> PollLoop::State::bounds_of_another_log(const TopicPartition& at,

@@ -1,4 +1,4 @@
-// What the polling thread does with the lanes of the scheduler: it opens, feeds, drains and closes them, and takes their
+// The polling thread's work on the lanes of the scheduler: it opens, feeds, drains and closes them, and takes their
 // positions.
 
 #include <algorithm>

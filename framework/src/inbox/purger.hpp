@@ -39,7 +39,7 @@ class Purger {
   Purger& operator=(const Purger&) = delete;
 
  private:
-  /// Does what is due. Returns when the next of it is due.
+  /// Runs the work that is due. Returns the time at which more work is due.
   std::chrono::steady_clock::time_point step();
   void say();
   void expire();

@@ -14,7 +14,7 @@ bool counts(const Holding& holding) {
   return !(TURNSTILE_PLANTED(counted_by_place_in_line) && holding.wants == 0);
 }
 
-/// A limit can be lowered below what is held.
+/// A limit can be lowered below the number of permits that are held.
 Count left_of(Count limit, Count held) {
   return limit - (TURNSTILE_PLANTED(lowered_limit_grants) ? held : std::min(limit, held));
 }

@@ -108,7 +108,7 @@ void Member::follow_turn(LimiterUse& use, bool starved, Micros now) {
   else wake_at(*use.turn_since + settings_.turn);
 }
 
-/// Orders the pool to return what is above the share, what is idle, and everything when the turn is over.
+/// Orders the pool to return the permits above the share and the idle permits, or all permits when the turn is over.
 void Member::surrender(const std::string& name, LimiterUse& use, const Holding& holding, bool idle) {
   const Count held = use.held();
   Count target = std::min(held, holding.draining ? 0 : holding.share);

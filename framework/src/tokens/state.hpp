@@ -1,6 +1,6 @@
 #pragma once
-// The state of a domain: the permits of each limiter that each member holds. apply() changes it (apply.hpp). It has only
-// integers and ordered containers, so that equal logs give equal states on every machine.
+// The state of a domain: the permits of each limiter that each member holds. apply() changes it (apply.hpp). It has
+// only integers and ordered containers, so that equal logs give equal states on every machine.
 //
 //   held   = granted - given_back     of a member and a limiter, both running totals
 //   free   = limit - the sum of held, including members that drain
