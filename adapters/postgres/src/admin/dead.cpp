@@ -11,9 +11,9 @@ namespace {
 /// There are few waiting dead letters. If there are many, a missing count is not the main problem.
 constexpr Patience kLooking{10'000};
 
-// replayed_at is NULL while the dead letter waits. While a replay is in doubt it is the time when that replay began, plus
-// 200,000 years. That time is the replay's token. 'infinity' is a replay in doubt that an earlier build began without a
-// token. Builds that do not know such a time treat it as replayed, and do not touch it.
+// replayed_at is NULL while the dead letter waits. While a replay is in doubt, it is the time when that replay began,
+// plus 200,000 years. That time is the replay's token. 'infinity' is a replay in doubt that an earlier build began
+// without a token. Builds that do not know such a time treat it as replayed, and do not touch it.
 // 200,000 years are 500 times the calendar's period of 400 years, so the sum is exact in UTC.
 const std::string kAsBegun = "interval '200000 years'";
 const std::string kInDoubt = "(d.replayed_at >= timestamptz '200000-01-01 00:00:00+00')";
@@ -207,7 +207,7 @@ bool Admin::replay_once(const DeadSummary& seen, const std::function<bool(const 
   set_begun(begun, time_at(marked, 0, 0));
   begun.replay_mark = marked.get<std::string>(0, 1);
   return session_->transact(Patience{}, [&] {
-    // Until the end of this transaction nobody settles or replaces the replay.
+    // Until this transaction ends, no other transaction settles or replaces the replay.
     if (session_->run("SELECT 1 FROM dead d" + kAsSeen + "FOR UPDATE", as_seen(begun)).empty()) return false;
     if (publish(begun)) session_->run("UPDATE dead d SET replayed_at = clock_timestamp()" + kAsSeen, as_seen(begun));
     else session_->run("UPDATE dead SET replayed_at = $2::timestamptz WHERE id = $1::bigint", as_seen(seen));

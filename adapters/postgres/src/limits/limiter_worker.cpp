@@ -144,7 +144,7 @@ void LimiterWorker::watch() {
       if (give_up_at_ <= now) ::shutdown(socket_, SHUT_RDWR);
       else next = std::min(next, give_up_at_);
     }
-    // A deadline that was added in the meantime is a lease away.
+    // A deadline that is added during the wait lies a lease ahead, so this wait ends before it.
     clock_changed_.wait_until(lock, std::min(next, now + pace_.lease / 8));
   }
 }

@@ -17,7 +17,7 @@ constexpr milliseconds kShortestPause{20};
 constexpr milliseconds kLongestPause{5'000};
 constexpr const char* kAdvisory = "an advisory lock";  // in kBlockers too
 
-// Both queries return: what is locked, pid, whether it is locked already, application, user, state, seconds.
+// Both queries return: the locked object, pid, whether the lock is held already, application, user, state, seconds.
 
 /// Follows the waits from $1 to the sessions that do not wait themselves, which come first. The table of a row lock is
 /// that of the waiting session's tuple lock.

@@ -287,9 +287,9 @@ class Admin {
   /// The highest number of a dead letter, replayed or not. 0: there is none.
   std::int64_t newest_dead();
   /// For dead letters whose second copy the inbox could not detect. Commits that a replay begins, with a token of its
-  /// own. Then locks the row, calls `publish` and commits the end of the replay. `publish` gets the dead letter with the
-  /// token of this replay. It returns whether the record was published: if not, the row says what it said before.
-  /// If `publish` throws, or its end cannot be committed, the replay is in doubt.
+  /// own. Then locks the row, calls `publish` and commits the end of the replay. `publish` gets the dead letter with
+  /// the token of this replay. It returns whether the record was published; if not, the row gets its earlier value
+  /// back. If `publish` throws, or the end of the replay cannot be committed, the replay is in doubt.
   /// Returns false, without calling `publish`, if the row has changed since `seen` was loaded: another operator replays
   /// it. While `publish` runs, other calls for this dead letter wait for the row, and throw StoreBusy after 5 s.
   bool replay_once(const DeadSummary& seen, const std::function<bool(const DeadSummary& begun)>& publish);

@@ -1,8 +1,8 @@
 #pragma once
 // The schema's migrations: files NUMBER_NAME.up.sql and NUMBER_NAME.down.sql, embedded in the library or read from a
 // folder. All calls throw StoreUnavailable, and SchemaError if an operator must decide. They throw StoreBusy if a lock
-// on Turnstile's tables is not free within postgres.lock_timeout. Its text names the blocking sessions, or candidates if
-// they could not be found (as behind a pooler). Nothing was changed.
+// on Turnstile's tables is not free within postgres.lock_timeout; then nothing was changed. Its text names the blocking
+// sessions, or candidates if they could not be found (as behind a pooler).
 
 #include <filesystem>
 #include <functional>
@@ -50,9 +50,9 @@ struct MigrationState {
 /// The state of all migrations that are known or were run, in the order of their numbers. If the schema does not exist,
 /// all are pending.
 std::vector<MigrationState> migrate_status(const PostgresSettings& settings, const std::vector<Migration>& known);
-/// Called on the waiting thread about every postgres.lock_timeout (at least 1 s), with a sentence that names the session
-/// which holds the lock of the schema's migrations. It is not called behind a pooler, which hides the sessions. It must
-/// not throw.
+/// Called on the waiting thread about every postgres.lock_timeout (at least 1 s). The argument is a sentence that names
+/// the session which holds the lock of the schema's migrations. Not called behind a pooler, which hides the sessions.
+/// It must not throw.
 using OnWait = std::function<void(const std::string&)>;
 /// Runs the pending migrations in one transaction, under an advisory transaction lock. If ten processes start at once,
 /// one runs them; the others wait without a limit, and find them done. Creates the schema if it is missing. Returns
