@@ -191,8 +191,8 @@ class Replayer {
     return finish();
   }
 
-  /// Continues if some cannot be published: they are named, and wait as before. Those that the broker may have are named
-  /// too, and are then in doubt.
+  /// Continues if some records cannot be published: names them, and they wait as before. Names also the records that
+  /// the broker may have; their replays are then in doubt.
   Exit all(const Options& options) {
     all_ = true;
     if (options.handler) require_handler(admin_, *options.handler);
