@@ -16,8 +16,8 @@ namespace {
 using std::chrono::milliseconds;
 using Problems = std::vector<std::string>;
 
-constexpr milliseconds kDefaultSessionTimeout{45'000};    // librdkafka's, CONFIGURATION.md
-constexpr milliseconds kDefaultMaxPollInterval{300'000};  // librdkafka's, CONFIGURATION.md
+constexpr milliseconds kDefaultSessionTimeout{45'000};    // librdkafka's default, CONFIGURATION.md
+constexpr milliseconds kDefaultMaxPollInterval{300'000};  // librdkafka's default, CONFIGURATION.md
 
 bool is_port(std::string_view text) {
   unsigned port = 0;
@@ -43,7 +43,7 @@ std::vector<std::string_view> split(std::string_view list) {
   return parts;
 }
 
-/// A librdkafka setting in milliseconds; nothing when it is not set, or is no number (librdkafka then refuses it).
+/// A librdkafka setting in milliseconds. Absent: it is not set, or it is not a number, which librdkafka then refuses.
 std::optional<milliseconds> kafka_ms(const Config& config, const std::string& key) {
   const auto found = config.kafka.find(key);
   if (found == config.kafka.end()) return std::nullopt;
@@ -157,7 +157,7 @@ class TopicCheck {
     of_leases("store_down", s_.store_down == StoreDownPolicy::run);
   }
 
-  /// What is missing, now that nothing more is set.
+  /// Reports what is missing after code and configuration were merged, because no other source can set it.
   void merged(RunBy run_by) {
     if (s_.duplicates == DuplicatePolicy::raise && run_by == RunBy::consumer && !s_.dead_letter) {
       add("duplicates",
@@ -203,7 +203,7 @@ class TopicCheck {
 
 void check_postgres(const Config& config, Problems& problems) {
   if (!config.postgres) return;
-  // One that was written and is wrong has its own message already.
+  // A url that is set and wrong has a message of its own.
   if (config.postgres->url.empty() && !config.lines.contains("postgres.url")) {
     problems.push_back(config.where("postgres") +
                        ": the database's url is missing; set url in [postgres], or TURNSTILE_POSTGRES_URL");
@@ -231,7 +231,8 @@ void check_kafka(const Config& config, Problems& problems) {
   }
 }
 
-/// Without [limits] topic the token log has the group's name, and a group may have names that no topic may.
+/// Without [limits] topic, the token log's name is made from the group's name. Kafka allows group names that it does
+/// not allow for topics.
 std::optional<std::string> check_token_log(const Config& config) {
   if (config.limits.over != "cluster" || !config.limits.topic.empty()) return std::nullopt;
   const std::string log = config.group() + ".tokens";
@@ -275,7 +276,7 @@ void check_shared_limiters(const Config& config, Problems& problems) {
   }
 }
 
-/// Two topics whose ids would be taken for one another's.
+/// Refuses two topics with the same handler, because their ids could not be distinguished.
 void check_handlers(const Config& config, Problems& problems) {
   std::map<std::string, std::string> first_topic;  // by handler
   for (const auto& [topic, settings] : config.topics) {
@@ -338,7 +339,7 @@ std::vector<std::string> check_config(const Config& config) {
   for (const auto& [topic, settings] : config.topics) {
     TopicCheck check(config, topic, settings, problems);
     check.relations();
-    // Where the configuration sets no mode, the program does: then these come up when both are merged.
+    // If the configuration sets no mode, the program sets it. The combinations are then checked after both are merged.
     if (settings.mode) check.combinations();
   }
   const bool has_limit = std::any_of(config.topics.begin(), config.topics.end(),
@@ -361,7 +362,8 @@ std::vector<std::string> check_topic(const Config& config, const std::string& to
   check.combinations();
   check.merged(run_by);
   const auto in_file = config.topics.find(topic);
-  const bool is_in_file = in_file != config.topics.end() && in_file->second.limit;  // then check_config() has told
+  // Check_config() has then reported the problem.
+  const bool is_in_file = in_file != config.topics.end() && in_file->second.limit;
   if (effective.limit && !is_in_file) {
     if (auto problem = check_token_log(config)) problems.push_back(std::move(*problem));
   }
@@ -381,7 +383,7 @@ std::vector<std::string> check_dead_letters(const std::map<std::string, std::str
       topic = next->second;
     }
     const auto back = std::find(path.begin(), path.end(), topic);
-    // A topic that names itself has its own message.
+    // A topic that names itself as its dead letter topic has a message of its own.
     if (!dead_letters.contains(topic) || path.end() - back < 2) continue;
     std::string circle;
     for (auto it = back; it != path.end(); ++it) circle += *it + " -> ";

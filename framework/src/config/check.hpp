@@ -16,26 +16,28 @@ namespace turnstile {
 /// The shortest lease of a claim. Results are recorded after 50 ms at the latest, and the lease must outlast two stalls
 /// of the disk in that time.
 inline constexpr std::chrono::milliseconds kShortestClaimLease{1'000};
-/// A bit for each number, in one row: half a page of PostgreSQL's at most.
+/// The window needs a bit for each number, in one row: at most half a page of PostgreSQL.
 inline constexpr std::int64_t kLeastRequestWindow = 8, kMostRequestWindow = 32'768;
 
-// Of one value: nothing, or a sentence that follows the setting's name. None quotes a URL.
+// Checks of a single value. Absent: the value is valid. Otherwise a sentence that follows the setting's name. No
+// sentence quotes a URL.
 
-/// A libpq URL or key=value text, as far as can be told without connecting.
+/// Checks a libpq URL or key=value text, as far as possible without a connection.
 std::optional<std::string> check_postgres_url(const std::string& url);
-/// A list of HOST[:PORT], as in bootstrap.servers.
+/// Checks a list of HOST[:PORT], as in bootstrap.servers.
 std::optional<std::string> check_servers(std::string_view servers);
 
-// Between settings: all problems, each beginning with Config::where().
+// Checks of relations between settings. They return all problems, each beginning with Config::where().
 
-/// What can be told from the configuration alone. parse() has called it.
+/// Checks what the configuration alone shows. parse() has called it.
 std::vector<std::string> check_config(const Config& config);
 
-/// Who runs the topic: a Consumer turns duplicates that must not be skipped into dead letters, a PollLoop throws them.
+/// What runs the topic. For a duplicate that must not be skipped, a Consumer makes a dead letter, and a PollLoop
+/// throws.
 enum class RunBy : std::uint8_t { consumer, poll_loop };
 
-/// What can be told of a topic once code and configuration are merged into `effective`; also repeats, for what code has
-/// set, the checks that the file has been through.
+/// Checks a topic after code and configuration were merged into `effective`. Settings from code also pass the checks
+/// that the file has passed.
 std::vector<std::string> check_topic(const Config& config, const std::string& topic, const TopicSettings& effective,
                                      RunBy run_by = RunBy::consumer);
 

@@ -21,7 +21,7 @@ namespace turnstile::codec {
 
 inline constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
 
-/// In quotes, with what TOML wants escaped.
+/// The text in quotes, with TOML's escapes.
 std::string toml_text(std::string_view text);
 
 struct Text {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kDefaultGroup = "turnstile";
 
-/// In the order in which a person meets them: by line, what has none last.
+/// Sorts the problems by line. Problems without a line come last.
 std::vector<std::string> in_order(std::vector<ConfigProblem> problems) {
   std::stable_sort(problems.begin(), problems.end(), [](const auto& a, const auto& b) {
     if ((a.line == 0) != (b.line == 0)) return b.line == 0;
@@ -25,7 +25,8 @@ std::vector<std::string> in_order(std::vector<ConfigProblem> problems) {
   return texts;
 }
 
-/// Each with its line and, for a name that does not exist, the nearest one that does.
+/// Checks the settings of [kafka]. Each problem has its line and, for a name that does not exist, the nearest name that
+/// exists.
 void check_kafka(const Config& config, const KafkaCheck& check, std::vector<ConfigProblem>& problems) {
   for (const auto& [key, why, known] : check(config.kafka)) {
     const std::string setting = "kafka." + key;
@@ -51,7 +52,8 @@ Config Config::parse(std::string_view toml, std::string_view name, const Environ
     for (auto& problem : read_environment(environment, config)) problems.push_back({0, std::move(problem)});
   }
   if (kafka_check) check_kafka(config, kafka_check, problems);
-  // What was not read well keeps its default: relations are checked all the same, so that one start shows everything.
+  // A setting that could not be read keeps its default. Relations are checked nevertheless, so that one start shows all
+  // problems.
   for (auto& problem : check_config(config)) problems.push_back({0, std::move(problem)});
   if (!problems.empty()) throw ConfigError(in_order(std::move(problems)));
   config.kafka.try_emplace("group.id", kDefaultGroup);

@@ -13,7 +13,7 @@ struct Unit {
   std::string_view name;
   Ms::rep ms;
 };
-// From the largest: to_text() takes the first that divides.
+// In descending order: to_text() takes the first unit that divides the duration.
 constexpr std::array kUnits{Unit{"d", 86'400'000}, Unit{"h", 3'600'000}, Unit{"m", 60'000}, Unit{"s", 1'000},
                             Unit{"ms", 1}};
 

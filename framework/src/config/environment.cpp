@@ -10,7 +10,7 @@ namespace turnstile {
 namespace {
 
 constexpr std::string_view kPrefix = "TURNSTILE_";
-/// Read by others than the configuration: failpoints, and the tests of this project.
+/// Variables that other parts read: failpoints, and the tests of this project.
 constexpr std::string_view kFailpoint = "TURNSTILE_FAILPOINT";
 constexpr std::string_view kTestPrefix = "TURNSTILE_TEST_";
 
@@ -58,7 +58,7 @@ class EnvironmentReader {
     problems_.push_back("environment " + environment_name(key) + ": " + key + ": " + why);
   }
 
-  /// True when any variable of the section is set.
+  /// Returns whether any variable of the section is set.
   template <class Section>
   bool section(const std::string& prefix, std::span<const Setting<Section>> keys, Section& into) {
     bool any = false;
@@ -137,7 +137,7 @@ std::set<std::string> variables_that_are_read(const std::set<std::string>& topic
 }
 
 std::string unread(const std::string& variable, const std::set<std::string>& names) {
-  // Without what all of them begin with, which would make any two look alike.
+  // Compares names without the prefix of all of them, which would make any two names similar.
   const auto own_part = [](std::string_view name) { return name.substr(kPrefix.size()); };
   std::vector<std::string_view> candidates;
   for (const auto& name : names) candidates.push_back(own_part(name));

@@ -13,9 +13,9 @@ namespace turnstile {
 /// "topics.payments.limit" -> "TURNSTILE_TOPICS_PAYMENTS_LIMIT"
 std::string environment_name(std::string_view key);
 
-/// Looks up the variable of every setting there is, for the topics and the [kafka] keys that `config` already names,
-/// and for a few of [kafka] besides. An empty variable counts as not set. What was read from the environment has line 0
-/// in `config.lines`. Answers the problems, each with its variable's name; a wrong value changes nothing.
+/// Reads the variable of every setting, for the topics and the [kafka] keys that `config` already names, and for some
+/// more keys of [kafka]. An empty variable counts as not set. Settings from the environment have line 0 in
+/// `config.lines`. Returns the problems, each with its variable's name. A wrong value changes nothing.
 std::vector<std::string> read_environment(const Config::Environment& environment, Config& config);
 
 /// The same for the topics that the program names: before that, the names of their variables are unknown. Adds to

@@ -51,7 +51,7 @@ class Explainer {
     return std::move(found_);
   }
 
-  /// As if the file had a section of it.
+  /// Treats the topic as if the file had a section for it.
   void add_topic(std::string name) { also_ = std::move(name); }
 
  private:
@@ -66,7 +66,7 @@ class Explainer {
     return names;
   }
 
-  /// Where the file or the environment has set it; nothing: neither has.
+  /// The place in the file or the environment that sets it. Absent: neither sets it.
   [[nodiscard]] std::optional<std::string> place_of(const std::string& key) const {
     const auto line = config_.lines.find(key);
     if (line == config_.lines.end()) return std::nullopt;
@@ -105,7 +105,7 @@ class Explainer {
     const TopicSettings effective = merge(below, file);
     for (const auto& setting : topic_keys()) {
       const std::string key = "topics." + name + "." + std::string(setting.name);
-      // A part of it is enough: then the rest is the default's.
+      // The program may have set only a part of the setting. The other part then has its default.
       const bool in_code =
           code != nullptr && (setting.write(*code) || setting.write(below) != setting.write(topic_defaults()));
       auto source = place_of(key);
@@ -153,7 +153,7 @@ std::string topic_in(std::string_view key) {
   throw ConfigError({text});
 }
 
-/// Lines of at most kWidth characters, each begun with `prefix`.
+/// Splits the text into lines of at most kWidth characters. Each begins with `prefix`.
 std::string wrapped(std::string_view text, const std::string& prefix) {
   std::string out, line = prefix;
   while (!text.empty()) {
@@ -199,7 +199,8 @@ std::vector<ExplainedSetting> explain(const Config& config, const SettingsInCode
 
 std::vector<ExplainedSetting> explain(const Config& config, std::string_view key, const SettingsInCode* in_code) {
   Explainer explainer(config, in_code);
-  // Also of a topic that only the program names. A key without a dot in it is that of a section that must be there.
+  // The program alone may name the topic of this key, so the topic is added. A key with fewer than two dots needs a
+  // section or a setting that exists.
   if (key.rfind('.') > key.find('.')) explainer.add_topic(topic_in(key));
   auto all = explainer.all();
   std::vector<ExplainedSetting> found;

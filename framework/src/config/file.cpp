@@ -136,7 +136,7 @@ class FileReader {
     }
   }
 
-  /// [topics.pay.v2] without quotes: to TOML this is a table within [topics.pay].
+  /// Reports [topics.pay.v2] without quotes. In TOML this is a table within [topics.pay].
   bool unquoted_dot(const std::string& topic, const TomlTable& table) {
     bool found = false;
     for (const auto& [name, node] : table) {

@@ -10,7 +10,7 @@
 namespace turnstile {
 
 struct ConfigProblem {
-  int line = 0;  ///< 0: none of the file's
+  int line = 0;  ///< 0: not in the file
   std::string text;
 };
 

@@ -19,7 +19,7 @@ using setting::line;
 using setting::Words;
 
 constexpr std::int64_t kHour = 3'600'000, kDay = 24 * kHour;
-constexpr std::int64_t kMostThreads = 1'024;       // more than any one process has use for: a slip of the keyboard
+constexpr std::int64_t kMostThreads = 1'024;       // more than any process can use: a typing error
 constexpr std::int64_t kMostConnections = 10'000;  // PostgreSQL's own max_connections is rarely in the thousands
 
 struct Url {
@@ -41,8 +41,8 @@ constexpr Words<std::string_view, 6> kLevels{
 constexpr Words<std::string_view, 2> kFormats{{{"text", "text"}, {"json", "json"}}};
 constexpr Words<std::string_view, 2> kOver{{{"cluster", "cluster"}, {"process", "process"}}};
 
-/// The defaults of these sections are those of the struct (turnstile/config.hpp). `otherwise` says what a default of 0
-/// or of nothing means. The topics' settings are in topic_keys.cpp.
+/// A line of a section whose defaults are in its struct (turnstile/config.hpp). `otherwise` tells the meaning of a
+/// default that is 0 or empty. The settings of topics are in topic_keys.cpp.
 template <class Codec, auto Member, class Section>
 constexpr Setting<Section> of(std::string_view name, std::string_view otherwise, std::string_view what) {
   return line<Codec, Member, Section>(name, {}, otherwise, what);

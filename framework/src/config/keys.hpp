@@ -1,7 +1,7 @@
 #pragma once
 // The table of all settings. Each line has a setting's name, its reader and writer, its default, its member, and a
-// sentence about it. The file, the environment, merging, defaults, `turnstile config` and
-// docs/reference/configuration.md are made from it. topic_keys.cpp has the settings of topics, keys.cpp the others.
+// description. The file, the environment, merging, defaults, `turnstile config` and docs/reference/configuration.md use
+// the table. topic_keys.cpp has the settings of topics, and keys.cpp has the others.
 
 #include <optional>
 #include <span>
@@ -15,19 +15,19 @@ namespace turnstile {
 
 template <class Section>
 struct Setting {
-  /// As in the file; "retry.attempts" for a key in a table of its own.
+  /// As in the file. A key in a table of its own has a dot: "retry.attempts".
   std::string_view name;
   /// As TOML. Empty: there is no fixed default, and `otherwise` describes the value in effect.
   std::string_view fallback;
   std::string_view otherwise;
-  /// For people: one or two sentences.
+  /// For the user: one or two sentences.
   std::string_view what;
   Problem (*read)(const ConfigValue& value, Section& into);
-  /// As TOML; nothing: it is not set.
+  /// As TOML. Absent: it is not set.
   std::optional<std::string> (*write)(const Section& from);
-  /// Copies the setting if `over` has it set.
+  /// Copies the setting from `over` if it is set there.
   void (*take)(Section& into, const Section& over);
-  /// What may be written: "duration from `1s`".
+  /// The allowed values: "duration from `1s`".
   std::string (*form)();
 };
 
@@ -37,10 +37,10 @@ std::span<const Setting<LimitsSettings>> limits_keys();
 std::span<const Setting<LogSettings>> log_keys();
 std::span<const Setting<TopicSettings>> topic_keys();
 
-/// The defaults of a topic, out of the table; not set where the table has no fixed value.
+/// The defaults of a topic, from the table. A setting without a fixed default is not set.
 const TopicSettings& topic_defaults();
 
-/// "transactional", "leased", …: as it is written in the file.
+/// The word in the file: "transactional", "leased" and so on.
 std::string_view word_of(Mode mode);
 std::string_view word_of(Order order);
 

@@ -1,5 +1,5 @@
-// Loads the configuration from outside: a file, and the process's environment. The pure files of this folder parse the
-// contents.
+// Loads the configuration from a file and from the process's environment. The other files of this folder are pure, and
+// parse the contents.
 
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ std::optional<std::string> process_environment(std::string_view name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
-/// Not the values: some are secrets.
+/// The names of the variables TURNSTILE_… that are not empty. Their values are left out, because some are secrets.
 std::vector<std::string> our_variables() {
   std::vector<std::string> names;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {

@@ -18,11 +18,12 @@ bool holds(const std::string& text, std::string_view word) { return text.find(wo
 }  // namespace
 
 bool is_secret_kafka_key(std::string_view key) {
-  // By word rather than by list, so that a setting of a newer librdkafka is safe too.
+  // Compares words instead of whole keys, so that a setting of a newer librdkafka is redacted too.
   constexpr std::array<std::string_view, 7> words{"password", "secret",      "token",  "credential",
                                                   "jaas",     "ssl.key.pem", "ssl_key"};
   const std::string name = lower(key);
-  // Free text that may hold a token; "sasl.oauthbearer.token.endpoint.url" and the like are kept back as well.
+  // This text may contain a token. Keys such as "sasl.oauthbearer.token.endpoint.url" are redacted too, because of
+  // their words.
   if (name == "sasl.oauthbearer.config") return true;
   return std::any_of(words.begin(), words.end(), [&](auto word) { return holds(name, word); });
 }

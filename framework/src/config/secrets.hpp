@@ -7,13 +7,14 @@
 
 namespace turnstile {
 
-/// True for librdkafka's settings that hold a secret: passwords, keys and tokens.
+/// Whether a setting of librdkafka holds a secret: a password, a key or a token.
 bool is_secret_kafka_key(std::string_view key);
 
-/// The same settings, with "***" for the value of each secret: the only form in which they may be shown.
+/// The same settings with "***" for the value of each secret. Settings may be shown only in this form.
 std::map<std::string, std::string> redacted(const std::map<std::string, std::string>& kafka);
 
-/// True when a line of a configuration file may hold a secret, by any of the words in it. Errs on the safe side.
+/// Whether a line of a configuration file may hold a secret, judged by the words in it. If in doubt, the answer is
+/// true.
 bool may_hold_secret(std::string_view line);
 
 }  // namespace turnstile

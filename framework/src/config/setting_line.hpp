@@ -26,7 +26,7 @@ struct IsOptional<std::optional<T>> : std::true_type {
   using Value = T;
 };
 
-/// Numbers and durations become those of the member.
+/// Converts numbers and durations to the type of the member.
 template <class To, class From>
 To converted(From&& from) {
   if constexpr (std::is_same_v<To, std::chrono::seconds>) return std::chrono::floor<std::chrono::seconds>(from);

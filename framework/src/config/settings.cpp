@@ -18,7 +18,7 @@ std::vector<std::string> reply_topic_names(const TopicSettings& settings) {
 std::optional<std::chrono::milliseconds> longest_stay(std::optional<std::chrono::milliseconds> retention,
                                                       std::optional<std::chrono::milliseconds> segment) {
   using std::chrono::hours;
-  // More is nothing that a person means; keeps sums in range.
+  // No useful setting is longer, and shorter ones cannot overflow a sum.
   constexpr std::chrono::milliseconds longest = hours(24 * 365 * 50);
   const auto gathered = segment.value_or(hours(24 * 7));  // Kafka's default
   if (!retention || *retention > longest || gathered > longest) return std::nullopt;

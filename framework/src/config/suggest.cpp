@@ -16,7 +16,7 @@ std::string folded(std::string_view word) {
   return out;
 }
 
-/// Restricted Damerau-Levenshtein distance: rows of the table, the last three kept.
+/// Restricted Damerau-Levenshtein distance. Keeps the last three rows of the table.
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;

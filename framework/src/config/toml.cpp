@@ -39,7 +39,8 @@ TomlTable convert(const toml::table& table) {
   return converted;
 }
 
-/// The line of the error and those above it, up to the one where its value begins: what the library may quote.
+/// Whether the library's message may quote a secret. It can quote the line of the error, and the lines above it up to
+/// the start of the value.
 bool quotes_secret(std::string_view text, std::size_t error_line) {
   std::vector<std::string_view> lines;
   for (std::size_t begin = 0; lines.size() < error_line && begin <= text.size();) {

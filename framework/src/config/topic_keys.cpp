@@ -25,10 +25,10 @@ using setting::line;
 using setting::Words;
 using std::chrono::milliseconds;
 
-// What the token log takes (tokens/line.hpp, tokens/state.hpp).
+// The bounds of the token log (tokens/line.hpp, tokens/state.hpp).
 constexpr std::int64_t kHighestLimit = 1'000'000'000;
 constexpr std::size_t kLongestLimiter = 255;
-constexpr std::int64_t kLargestResponse = 256 << 20;  // PostgreSQL's bytea ends at 1 GB, and its rows are read whole
+constexpr std::int64_t kLargestResponse = 256 << 20;  // PostgreSQL's bytea ends at 1 GB, and rows are read as a whole
 
 Problem check_not_empty(const std::string& text) { return text.empty() ? Problem("must not be empty") : std::nullopt; }
 
@@ -45,7 +45,7 @@ Problem check_message_id(const std::string& text) {
   return std::nullopt;
 }
 
-/// "": NAME.dlq
+/// An empty text is allowed, and means NAME.dlq.
 Problem check_dead_letter(const std::string& topic) { return topic.empty() ? std::nullopt : check_topic_name(topic); }
 
 Problem check_reply_topics(const std::string& text) {

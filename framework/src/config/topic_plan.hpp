@@ -19,7 +19,7 @@ struct TopicPlan {
   std::string handler{};
   Mode mode{};
   Order order{};
-  std::string limiter{};  ///< empty: no limit but the workers
+  std::string limiter{};  ///< empty: only the number of workers limits the topic
   std::int64_t limit = 0;
   IdSource id_source;
   RetryPolicy retry{};
@@ -27,7 +27,7 @@ struct TopicPlan {
   std::int64_t stop_after_dead = 0;          ///< 0: never
   std::size_t batch = 0;
   DuplicatePolicy duplicates{};
-  std::vector<std::string> reply_topics{};  ///< the first one is where who names none is answered
+  std::vector<std::string> reply_topics{};  ///< a request that names no reply topic is answered in the first of them
   std::size_t max_response = 0;             ///< bytes
   std::chrono::milliseconds lease{};
   UnknownPolicy unknown{};
@@ -43,10 +43,10 @@ struct TopicPlan {
   [[nodiscard]] bool knows_by_offset() const noexcept { return numbers_records(mode) || id_source.is_offset(); }
 };
 
-/// One line for people: handler, mode, ids, order, limit, retries, dead letters.
+/// One line for the user: handler, mode, ids, order, limit, retries, dead letters.
 std::string describe(const TopicPlan& plan);
 
-/// `settings` must have passed check_topic(): throws ConfigError otherwise.
+/// `settings` must have passed check_topic(). Otherwise it throws ConfigError.
 TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings);
 
 }  // namespace turnstile

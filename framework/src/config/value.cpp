@@ -37,7 +37,7 @@ std::string bounds_text(std::int64_t least, std::int64_t most) {
   return "a whole number from " + std::to_string(least) + " to " + std::to_string(most);
 }
 
-/// A number in quotes is the likeliest slip; say how it is written.
+/// The most likely mistake is a number in quotes, so the message tells how to write it.
 std::string without_quotes(const ConfigValue& value) {
   const auto* text = std::get_if<std::string>(&value.value);
   const bool is_number = !value.from_environment && text != nullptr && whole_number(*text);

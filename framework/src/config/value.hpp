@@ -1,6 +1,6 @@
 #pragma once
-// A setting as it is written in the file or in an environment variable, and its conversion to the program's type. Each
-// reader returns nothing, or a sentence that follows the setting's name: "must be …".
+// A setting as written in the file or in an environment variable, and its conversion to the program's type. Each reader
+// returns a sentence that follows the setting's name ("must be …"). Absent: the value is valid.
 
 #include <chrono>
 #include <cstdint>
@@ -21,7 +21,7 @@ struct OtherKind {
 
 struct ConfigValue {
   std::variant<bool, std::int64_t, double, std::string, OtherKind> value;
-  /// Everything in the environment is text: numbers and yes or no are then read out of it.
+  /// The environment has only texts. Numbers and booleans are then read from the text.
   bool from_environment = false;
 };
 
@@ -30,7 +30,7 @@ using Problem = std::optional<std::string>;
 /// A default of the table of settings: a text in quotes, true, false or a whole number.
 ConfigValue toml_value(std::string_view text);
 
-/// The value in a form that a message may show, never for a secret: "the text 'many'", "64", "an array".
+/// The value in a form that a message may show: "the text 'many'", "64", "an array". Not for secrets.
 std::string described(const ConfigValue& value);
 
 Problem read(const ConfigValue& value, std::string& into);
@@ -40,7 +40,7 @@ Problem read(const ConfigValue& value, std::int64_t least, std::int64_t most, st
 /// At least `least`.
 Problem read(const ConfigValue& value, std::chrono::milliseconds least, std::chrono::milliseconds& into);
 
-/// Numbers and booleans as the text that librdkafka wants.
+/// Reads numbers and booleans as a text for librdkafka.
 Problem read_as_text(const ConfigValue& value, std::string& into);
 /// "100ms..30s"
 Problem read_range(const ConfigValue& value, std::chrono::milliseconds& first, std::chrono::milliseconds& last);
