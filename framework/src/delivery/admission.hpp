@@ -27,7 +27,7 @@ Items admit(Unit& unit, Verdicts& verdicts);
 [[nodiscard]] UnitItem* first_too_old(const Unit& unit, const Items& items);
 /// For a transaction: the failure of a message that must not run, with its dead letter. The message must be
 /// dead-lettered before a later message is committed, because that commit could move the partition past it. `fresh`:
-/// those of `items` that the inbox admitted.
+/// those of `items` that the inbox admitted. Returns a failure of the store, too.
 [[nodiscard]] std::optional<Failure> first_refused(const Unit& unit, const Items& items, const Items& fresh);
 
 }  // namespace turnstile

@@ -20,8 +20,8 @@ struct DeadLetter {
   int attempts = 0;
 };
 
-/// The record for the dead letter topic. Key and payload are unchanged. Headers that give the reason replace the
-/// message's own headers with the prefix `turnstile-`; its other headers stay.
+/// The record for the dead letter topic. Key and payload are unchanged. Headers with the prefix `turnstile-` give the
+/// reason, and replace earlier headers with this prefix. Other headers stay.
 OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, const DeadLetter& letter);
 
 class DeadLetters {

@@ -20,15 +20,15 @@ std::optional<std::pair<OwnedMessage, MessageId>> reply_record(const Unit& unit,
                                                                std::string_view body);
 /// Puts the reply into the outbox, in the session's open transaction. False: the message gets no reply.
 bool send_reply(const Unit& unit, const UnitItem& item, std::string_view body);
-/// Sends the stored responses of those items that are duplicates again, in the session's open transaction. Returns the
+/// Sends the stored response again for each item that is a duplicate, in the session's open transaction. Returns the
 /// number of replies that it put into the outbox.
 std::size_t answer_duplicates(const Unit& unit, const Items& items);
 
 /// For a handler in a transaction.
 class TransactionOutgoing final : public Outgoing {
  public:
-  /// `items`: the messages of the handler's call. `only`: the message that is meant by a reply that names none. Null:
-  /// each reply must name its message.
+  /// `items`: the messages of the handler's call. `only`: the message of each reply that names no message. Null: each
+  /// reply must name its message.
   TransactionOutgoing(const Unit& unit, std::span<UnitItem* const> items, UnitItem* only)
       : unit_(unit), items_(items), only_(only) {}
   void reply(const Message* to, std::string_view body) override;

@@ -1,6 +1,6 @@
 #pragma once
-// What a topic remembers from unit to unit: dead letters that could not be stored, how often messages were busy,
-// effects that were not recorded, and how long handlers take.
+// What a topic remembers from unit to unit: dead letters that could not be stored, and effects that were not recorded.
+// Also how often messages were busy, and how long handlers take.
 
 #include <atomic>
 #include <chrono>

@@ -71,7 +71,7 @@ UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPar
   try {
     services().trials->end(*place.guard, offsets, settled);
   } catch (const std::exception& e) {
-    // The next owner runs these messages alone if they are delivered again, and records their end.
+    // The messages stay recorded. The next owner runs them alone, and then records their end.
     services().run_log->debug(place.at, plan().handler, offsets.front(),
                               std::string("its end could not be recorded: ") + e.what());
   }
