@@ -44,8 +44,8 @@ struct PostgresSettings {
   std::string schema = "turnstile";  ///< the schema of the tables; letters, digits, underscores
   int connections = 0;               ///< the most open connections; 0: one for each worker
   bool prepared_statements = true;   ///< off behind PgBouncer in transaction mode (hazard: pooled-session)
-  std::chrono::milliseconds lock_timeout{
-      5'000};  ///< longest wait for a concurrent transaction (hazard: blocked-insert)
+  /// Longest wait for a concurrent transaction (hazard: blocked-insert).
+  std::chrono::milliseconds lock_timeout{5'000};
   std::chrono::milliseconds connect_timeout{5'000};  ///< longest wait for the server to answer a new connection
 };
 
@@ -77,18 +77,18 @@ struct LimitsSettings {
   std::string topic;             ///< the domain's token log; default: GROUP.tokens. Services that share it share limits
   std::chrono::milliseconds lease{10'000};  ///< a member that is silent for this time loses its permits
   std::int32_t weight = 1;                  ///< the member's share of a limit is proportional to it
-  bool strict =
-      false;  ///< permits of a dead member return when its lease ends, even if the database has fenced it earlier
+  /// Permits of a dead member return when its lease ends, even if the database has fenced it earlier.
+  bool strict = false;
   /// `reserve`: the permits of each limit that a process may use while the token log is unavailable (0: it waits).
   /// `reserve_for`: the number of processes for which these are reserved.
   std::int32_t reserve = 0, reserve_for = 0;  ///< See the reference of `[limits]`.
   /// How long a process may use its reserve after the token log became unavailable. The reserve of a dead process goes
   /// to another process only after this time.
   std::chrono::milliseconds reserve_time{3'600'000};
-  std::int32_t most_limiters =
-      1'024;  ///< the most limiters in the domain; the highest value of any live process applies
-  std::int32_t replication =
-      0;  ///< the least number of replicas of the token log; 0: 3, or the number of brokers if it is lower
+  /// The most limiters in the domain; the highest value of any live process applies.
+  std::int32_t most_limiters = 1'024;
+  /// The least number of replicas of the token log; 0: 3, or the number of brokers if it is lower.
+  std::int32_t replication = 0;
 };
 
 /// `[log]`: the log on stderr, if the program sets no logger.

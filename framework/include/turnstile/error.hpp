@@ -86,8 +86,8 @@ struct ReadAgain : Error {
   TopicPartitionOffset from;  ///< the position to seek to
 };
 
-/// COMMIT was sent, and its answer was lost: it may have been committed (hazard: commit-in-doubt). Look up the ids,
-/// then decide.
+/// COMMIT was sent, and its answer was lost: it may have been committed (hazard: commit-in-doubt). Find out whether it
+/// was, then decide.
 struct CommitInDoubt : Error {
   /// The code is commit_in_doubt.
   explicit CommitInDoubt(const std::string& message) : Error(Code::commit_in_doubt, message) {}

@@ -41,8 +41,8 @@ struct Health {
   std::chrono::system_clock::time_point since{};  ///< when `state` began
   std::string name{};                             ///< of this process, as in logs and in `turnstile permits`
   std::size_t partitions = 0;                     ///< how many this process owns
-  std::vector<PartitionProblem>
-      problems{};  ///< partitions without progress; each appears after consumer.stall_after at the latest
+  /// Partitions without progress; each appears after consumer.stall_after at the latest.
+  std::vector<PartitionProblem> problems{};
 
   /// For a liveness probe. False if only a restart helps.
   [[nodiscard]] bool is_live() const noexcept { return state != State::halted; }

@@ -20,8 +20,8 @@ struct BatchReport {
   std::int64_t duplicates = 0;  ///< not run: their ids had taken effect
   std::int64_t retried = 0;     ///< failed, and will run again
   std::int64_t dead = 0;        ///< dead-lettered or parked
-  std::int64_t rerun =
-      0;  ///< runs that were rolled back because another message of the batch failed, and were repeated
+  /// Runs that were rolled back because another message of the batch failed, and were repeated.
+  std::int64_t rerun = 0;
   std::int64_t unclaimed = 0;       ///< of those done or skipped: ran unclaimed during an outage (store_down = "run")
   std::chrono::nanoseconds took{};  ///< from the first to the last step of the batch
 };

@@ -67,8 +67,8 @@ class LogWatch {
       forgotten,  ///< it is the log that was read, but the store no longer knows that the topic was recreated
     };
     Kind kind = Kind::same;
-    std::optional<Offset>
-        from{};         ///< where to read from; `same`: absent, unless it must be lower than the group's offset
+    /// Where to read from; `same`: absent, unless it must be lower than the group's offset.
+    std::optional<Offset> from{};
     bool exact = true;  ///< truncated: whether all records below `from` are the same
     std::string why{};
   };
