@@ -157,7 +157,7 @@ class TopicCheck {
     of_leases("store_down", s_.store_down == StoreDownPolicy::run);
   }
 
-  /// Reports what is missing after code and configuration were merged, because no other source can set it.
+  /// Reports settings that are missing after code and configuration were merged: no other source can set them.
   void merged(RunBy run_by) {
     if (s_.duplicates == DuplicatePolicy::raise && run_by == RunBy::consumer && !s_.dead_letter) {
       add("duplicates",
