@@ -80,14 +80,14 @@ void Endpoint::answer_to(const std::string& key, const httplib::Request& request
     set_problem(response, refused.status, refused.detail);
   } catch (const CannotKeep& cannot) {
     tell_failure(request, response, cannot.what());
-  } catch (const StoreUnavailable& away) {
-    note_away(away);
+  } catch (const StoreUnavailable& unavailable) {
+    note_unavailable(unavailable);
     return tell_nothing_known(response);
   } catch (const StoreBusy& busy) {
     log_warning(*options_.log, Code::store_busy, place(request) + ": answered with 503: " + busy.what());
     tell_nothing_known(response);
   }
-  note_back();
+  note_available();
 }
 
 void Endpoint::perform(const httplib::Request& request, Context& context, Kept& kept) {
@@ -130,14 +130,14 @@ void Endpoint::tell_nothing_known(httplib::Response& response) const {
               options_.retry_after);
 }
 
-void Endpoint::note_away(const StoreUnavailable& why) {
-  if (away_.exchange(true)) return;
+void Endpoint::note_unavailable(const StoreUnavailable& why) {
+  if (unavailable_.exchange(true)) return;
   log_warning(*options_.log, why.code(),
               "handler '" + handler_ + "': answers with 503 until PostgreSQL is back: " + why.what());
 }
 
-void Endpoint::note_back() {
-  if (away_.load(std::memory_order_relaxed) && away_.exchange(false))
+void Endpoint::note_available() {
+  if (unavailable_.load(std::memory_order_relaxed) && unavailable_.exchange(false))
     options_.log->info("handler '{}': PostgreSQL is back", handler_);
 }
 

@@ -33,8 +33,8 @@ class Endpoint {
   void perform(const httplib::Request& request, Context& context, Kept& kept);
   void tell_failure(const httplib::Request& request, httplib::Response& response, const std::string& why);
   void tell_nothing_known(httplib::Response& response) const;
-  void note_away(const StoreUnavailable& why);
-  void note_back();
+  void note_unavailable(const StoreUnavailable& why);
+  void note_available();
   [[nodiscard]] std::string place(const httplib::Request& request) const;
 
   Inbox& inbox_;
@@ -43,7 +43,7 @@ class Endpoint {
   const Words words_;
   const Effect effect_;
   const Options options_;
-  std::atomic<bool> away_{false};  ///< whether the last request found PostgreSQL unavailable
+  std::atomic<bool> unavailable_{false};  ///< whether the last request found PostgreSQL unavailable
 };
 
 /// Shared by all copies of the handler.

@@ -87,7 +87,7 @@ bool verify_producers(Unit& unit, Verdicts& verdicts, Items& items) {
     std::erase_if(forged, [&](const UnitItem* item) { return !has_session(item) || is_proved(item); });
   });
   if (failure) {
-    unit.end(UnitResult::End::store_away, failure->why);
+    unit.end(UnitResult::End::store_unavailable, failure->why);
     return false;
   }
   std::erase_if(items, [&](UnitItem* item) {

@@ -55,7 +55,7 @@ bool ClaimedUnit::claim(const Items& items) {
       // The store may have claimed the messages although the call failed. Nothing has run under this owner, so the next
       // unit of this process takes the claims over.
       renewer.abandon(owner_);
-      unit_.end(UnitResult::End::store_away, failure->why);
+      unit_.end(UnitResult::End::store_unavailable, failure->why);
     }
     return false;
   }
@@ -112,7 +112,8 @@ bool ClaimedUnit::begin(const Items& items, std::size_t k) {
   });
   if (!failure && first.begun) return true;
   over_ = true;  // a later item must not overtake it
-  if (failure && failure->kind == Failure::Kind::unavailable) unit_.end(UnitResult::End::store_away, failure->why);
+  if (failure && failure->kind == Failure::Kind::unavailable)
+    unit_.end(UnitResult::End::store_unavailable, failure->why);
   return false;
 }
 
@@ -207,7 +208,7 @@ bool ClaimedUnit::gives_up(const std::string& why) {
   if (!unrecorded_ && !(awaited_since_ && Clock::now() - *awaited_since_ > (later ? kFirstTries : kLastTries)))
     return false;
   unrecorded_ = true;
-  unit_.end(UnitResult::End::store_away, why);
+  unit_.end(UnitResult::End::store_unavailable, why);
   return true;
 }
 

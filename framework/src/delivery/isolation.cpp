@@ -63,7 +63,7 @@ void run_isolating(Unit& unit, Verdicts& verdicts, Items all, const Attempt& att
       case Failure::Kind::cancelled: return;
       case Failure::Kind::broken:
         return unit.end(UnitResult::End::broken, unit.describe(piece.items) + ": " + failure->why);
-      case Failure::Kind::unavailable: return unit.end(UnitResult::End::store_away, failure->why);
+      case Failure::Kind::unavailable: return unit.end(UnitResult::End::store_unavailable, failure->why);
       case Failure::Kind::fenced: return unit.end(UnitResult::End::fenced, failure->why);
     }
   }

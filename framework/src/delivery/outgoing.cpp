@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "message/reply.hpp"
-#include "support/published_id.hpp"
+#include "support/id_or_new.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -93,7 +93,7 @@ void TransactionOutgoing::reply(const Message* to, std::string_view body) {
 }
 
 void TransactionOutgoing::publish(const OwnedMessage& message) {
-  unit_.session().publish(message, published_id(message));
+  unit_.session().publish(message, id_or_new(message));
   ++published_;
 }
 
@@ -105,7 +105,7 @@ void BufferedOutgoing::reply(const Message* to, std::string_view body) {
 }
 
 void BufferedOutgoing::publish(const OwnedMessage& message) {
-  of_.front().messages.emplace_back(message, published_id(message));
+  of_.front().messages.emplace_back(message, id_or_new(message));
 }
 
 void NoStoreOutgoing::reply(const Message*, std::string_view) { refuse_without_store("reply"); }

@@ -55,7 +55,7 @@ UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPar
     refused.why = e.what();
     if (plan().mode != Mode::at_least_once) return refused;
   } catch (const std::exception& e) {
-    refused.end = UnitResult::End::store_away;
+    refused.end = UnitResult::End::store_unavailable;
     refused.why = e.what();
     if (plan().mode != Mode::at_least_once) return refused;
   }
@@ -119,7 +119,7 @@ UnitResult TopicRunner::look_up(std::span<const Work> works, const OwnedPartitio
       ++result.counts.duplicates;
     }
   } catch (const std::exception& e) {
-    result.end = UnitResult::End::store_away;
+    result.end = UnitResult::End::store_unavailable;
     result.why = e.what();
   }
   result.counts.took = std::chrono::steady_clock::now() - started;

@@ -25,7 +25,7 @@ struct Verdict {
 struct UnitResult {
   enum class End : std::uint8_t {
     ran,
-    store_away,
+    store_unavailable,
     fenced,
     broken,  ///< a handler ended the transaction of its batch: the consumer must stop
   };
@@ -35,7 +35,7 @@ struct UnitResult {
   bool row_waits = false;  ///< refused, because the store of its row is unavailable or busy
   bool stopped = false;    ///< refused, because of too many consecutive dead letters
   bool raises = false;     ///< an id was a duplicate, and the caller raises Duplicate
-  std::string why;         ///< for store_away, fenced, broken and refused
+  std::string why;         ///< for store_unavailable, fenced, broken and refused
   BatchReport counts;
 };
 

@@ -284,7 +284,7 @@ Settled PollLoop::handle(const Message& message) try {
       state_->throw_fenced(message, result.why);
     }
     if (result.end == UnitResult::End::broken) throw TransactionEnded(result.why);
-    if (result.end == UnitResult::End::store_away) throw StoreUnavailable(where(message) + ": " + result.why);
+    if (result.end == UnitResult::End::store_unavailable) throw StoreUnavailable(where(message) + ": " + result.why);
     if (verdict.kind == Verdict::Kind::settled) {
       if (work.attempt > 1) state_->forget_attempts(message, place);
       state_->settled(message, place, topic);

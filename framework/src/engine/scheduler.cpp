@@ -342,7 +342,7 @@ void Scheduler::fence_unlocked(LaneState& lane, SteadyTime now, const std::strin
 
 void Scheduler::note_store(const UnitResult& result, SteadyTime now, const TopicState& topic) {
   if (!topic.needs_store()) return;
-  if (result.end == UnitResult::End::store_away) {
+  if (result.end == UnitResult::End::store_unavailable) {
     thread_local std::minstd_rand generator{std::random_device{}()};
     if (breaker_.failed(now, std::uniform_real_distribution<double>(0.0, 1.0)(generator)))
       store_changed(false, result.why);

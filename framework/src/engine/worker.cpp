@@ -21,7 +21,7 @@ void work(Scheduler& scheduler, WorkerSlot& slot, Store* store) {
                                 : topic.runner.run(unit.works, unit.lane->place, session.get(), slot.watch, unit.alone);
     } catch (const std::exception& e) {
       result.verdicts.assign(unit.works.size(), Verdict{});
-      result.end = UnitResult::End::store_away;
+      result.end = UnitResult::End::store_unavailable;
       result.why = e.what();
     }
     scheduler.finish(unit, std::move(result), slot);

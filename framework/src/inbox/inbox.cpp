@@ -5,7 +5,7 @@
 
 #include "message/message_id.hpp"
 #include "support/failpoint.hpp"
-#include "support/published_id.hpp"
+#include "support/id_or_new.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -35,7 +35,7 @@ class Outlet final : public Outgoing {
     session_.respond(id_, body);
     response_ = body;
   }
-  void publish(const OwnedMessage& message) override { session_.publish(message, published_id(message)); }
+  void publish(const OwnedMessage& message) override { session_.publish(message, id_or_new(message)); }
 
   std::optional<std::string> response_;
 

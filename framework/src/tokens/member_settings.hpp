@@ -13,7 +13,7 @@ struct MemberSettings {
   Joined about;  ///< includes its lease
   /// Returns a new id of a life for each call.
   std::function<MemberId()> next_id;
-  /// Safety margin: the member's own deadline is lease/8 early, which tolerates clocks that drift up to 6 % apart.
+  /// Safety margin: the member's own deadline is lease/8 early, so that each clock may be up to 6 % fast or slow.
   std::uint32_t margin_divisor = 8;
   /// A Keep is sent every lease / this.
   std::uint32_t keeps_per_lease = 4;

@@ -372,8 +372,8 @@ TEST_F(Leased, a_handler_of_spans_is_called_once_and_who_fails_in_it_is_found) {
 TEST_F(Leased, a_claim_whose_answer_was_lost_is_taken_over_by_the_same_process) {
   handler(noting());
   claims_->lose_claims = 2;
-  EXPECT_EQ(run({"a"}).end, UnitResult::End::store_away);
-  EXPECT_EQ(run({"a", "b"}).end, UnitResult::End::store_away);
+  EXPECT_EQ(run({"a"}).end, UnitResult::End::store_unavailable);
+  EXPECT_EQ(run({"a", "b"}).end, UnitResult::End::store_unavailable);
   EXPECT_THAT(runs_, IsEmpty());
   EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
   EXPECT_THAT(runs_, ElementsAre("a", "b"));
@@ -395,7 +395,7 @@ TEST_F(Leased, what_cannot_be_written_down_is_not_settled_and_not_run_again) {
     watch_.cancel();  // the partition is taken away meanwhile
   };
   const auto result = run({"a", "b"});
-  EXPECT_EQ(result.end, UnitResult::End::store_away);
+  EXPECT_EQ(result.end, UnitResult::End::store_unavailable);
   EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back, Kind::put_back));
   EXPECT_THAT(
       log_.str(),
@@ -437,7 +437,7 @@ TEST_F(Leased, nothing_starts_that_cannot_be_recorded_as_begun) {
   handler(noting());
   claims_->begins_fail = true;
   const auto result = run({"a", "b"});
-  EXPECT_EQ(result.end, UnitResult::End::store_away);
+  EXPECT_EQ(result.end, UnitResult::End::store_unavailable);
   EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back, Kind::put_back));
   EXPECT_THAT(runs_, IsEmpty());
   claims_->begins_fail = false;
@@ -562,7 +562,7 @@ TEST_F(Leased, a_caller_that_waits_is_told_that_the_store_is_away) {
   handler(noting() | leased());
   claims_->away = true;
   const auto result = run({"a"});
-  EXPECT_EQ(result.end, UnitResult::End::store_away);
+  EXPECT_EQ(result.end, UnitResult::End::store_unavailable);
   EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back));
   EXPECT_EQ(runner_->services().claims->pending().holds(handler_, MessageId::from("a")), true);
   claims_->away = false;

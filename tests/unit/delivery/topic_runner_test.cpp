@@ -254,7 +254,7 @@ TEST(TopicRunner, an_outage_under_a_statement_counts_as_no_attempt) {
   RunState watch;
   for (int i = 0; i < 50; ++i) {
     const auto result = five.world.runner->run(works, five.world.place, session.get(), watch);
-    EXPECT_EQ(result.end, UnitResult::End::store_away);
+    EXPECT_EQ(result.end, UnitResult::End::store_unavailable);
     for (const Verdict& verdict : result.verdicts) EXPECT_EQ(verdict.kind, Verdict::Kind::put_back);
   }
   EXPECT_EQ(five.runs, 1);

@@ -51,11 +51,11 @@ class Counts final : public Observer {
     duplicates += r.duplicates;
     unclaimed += r.unclaimed;
   }
-  void on_store(bool available) noexcept override { ++(available ? store_back : store_away); }
+  void on_store(bool available) noexcept override { ++(available ? store_back : store_lost); }
   void on_stall(const MessageReport& r) noexcept override { stalled_at = r.offset; }
   void on_retry(const MessageReport&) noexcept override { ++retries; }
   std::atomic<std::int64_t> done{0}, duplicates{0}, retries{0};
-  std::atomic<int> store_away{0}, store_back{0};
+  std::atomic<int> store_lost{0}, store_back{0};
   std::atomic<std::int64_t> unclaimed{0};
   std::atomic<Offset> stalled_at{-1};
 };

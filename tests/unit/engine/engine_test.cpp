@@ -216,12 +216,12 @@ TEST_F(EngineTest, waits_for_a_database_that_is_away_and_says_so_once) {
   ASSERT_TRUE(eventually([&] { return inbox->size() == 10; }));
   inbox->set_unavailable(true);
   publish("t", 50, "later");
-  ASSERT_TRUE(eventually([&] { return counts->store_away > 0; }));
+  ASSERT_TRUE(eventually([&] { return counts->store_lost > 0; }));
   inbox->set_unavailable(false);
   EXPECT_TRUE(eventually([&] { return inbox->size() == 60 && all_committed("t", 2); })) << log_text();
   app->stop();
   thread.join();
-  EXPECT_EQ(counts->store_away, 1);
+  EXPECT_EQ(counts->store_lost, 1);
   EXPECT_EQ(counts->store_back, 1);
   EXPECT_EQ(counts->retries, 0) << "a database that is away is no failed attempt";
 }

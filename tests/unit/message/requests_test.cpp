@@ -365,7 +365,7 @@ TEST_F(Requests, that_bear_the_headers_of_another_topics_replay_are_not_passed_o
 TEST_F(Requests, wait_while_the_store_is_away) {
   const auto sent = record(1, "a", shop_);
   inbox_->set_unavailable(true);
-  EXPECT_EQ(run({sent}).end, UnitResult::End::store_away);
+  EXPECT_EQ(run({sent}).end, UnitResult::End::store_unavailable);
   inbox_->set_unavailable(false);
   EXPECT_EQ(run({sent}).counts.done, 1);
   EXPECT_THAT(parked(), IsEmpty());

@@ -7,8 +7,8 @@
 //
 // Guarantee: permits with a running lease never exceed the limit. After a limit was lowered, none is granted until the
 // permits in use fit. If a permit could not be renewed in time, Permit::lost() is set after 7/8 of the lease, before
-// another process can get it. The clocks may differ in speed by a tenth. If the database's clock is *set* forward,
-// leases end early.
+// another process can get it. Each clock may be up to 6 % fast or slow. If the database's clock is *set* forward, leases
+// end early.
 //
 // Only the threads of open_limiters() wait for the network. While the database is unavailable, no new permits are
 // granted, and held permits end at their deadlines. One log line reports the outage, and the limiters recover by

@@ -5,8 +5,8 @@
 
 namespace turnstile {
 
-/// The id that the handler has set, or a new one.
-inline MessageId published_id(const OwnedMessage& message) {
+/// The id of a message that a handler publishes: the id that the handler has set, or a new one.
+inline MessageId id_or_new(const OwnedMessage& message) {
   const auto given = given_id(message);
   return given ? *given : new_message_id();
 }
