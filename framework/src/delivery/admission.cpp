@@ -1,5 +1,7 @@
 #include "delivery/admission.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -107,6 +109,14 @@ Items admit(Unit& unit, Verdicts& verdicts) {
   Items items = identify(unit, verdicts);
   if (unit.plan().mode == Mode::numbered && !verify_producers(unit, verdicts, items)) return {};
   return items;
+}
+
+Items fresh_of(const Items& items) {
+  Items fresh;
+  fresh.reserve(items.size());
+  std::copy_if(items.begin(), items.end(), std::back_inserter(fresh),
+               [](const UnitItem* item) { return item->admission == Admission::fresh; });
+  return fresh;
 }
 
 bool is_killer(const Unit& unit, const UnitItem& item) {

@@ -19,6 +19,8 @@ bool pass_over_others(UnitItem& item, Unit& unit, Verdicts& verdicts);
 /// store is unavailable.
 Items admit(Unit& unit, Verdicts& verdicts);
 
+/// Those of the items that the inbox admitted. The others are duplicates, or must not run.
+[[nodiscard]] Items fresh_of(const Items& items);
 /// Whether the message ran alone as often as `retry` allows, and killed its process each time.
 [[nodiscard]] bool is_killer(const Unit& unit, const UnitItem& item);
 /// The first of these messages that may have taken effect although its id is no longer stored. Null: there is none.

@@ -63,10 +63,7 @@ std::optional<Failure> TransactionalRun::attempt(const Items& items) {
 std::optional<Failure> TransactionalRun::transact(const Items& items) {
   if (auto failure = begin(items)) return failure;
   TURNSTILE_FAILPOINT("after-claim");
-  Items fresh;
-  fresh.reserve(items.size());
-  std::copy_if(items.begin(), items.end(), std::back_inserter(fresh),
-               [](const UnitItem* item) { return item->admission == Admission::fresh; });
+  const Items fresh = fresh_of(items);
   if (auto failure = first_refused(unit_, items, fresh)) return failure;
   const bool answers = unit_.plan().duplicates == DuplicatePolicy::replay && fresh.size() < items.size();
   if (fresh.empty() && !answers) {
