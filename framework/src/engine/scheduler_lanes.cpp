@@ -1,5 +1,4 @@
-// The polling thread's work on the lanes of the scheduler: it opens, feeds, drains and closes them, and takes their
-// positions.
+// The polling thread's work on the lanes of the scheduler: it opens, feeds, drains and closes them.
 
 #include <algorithm>
 
@@ -13,8 +12,6 @@ using std::chrono::steady_clock;
 
 /// How many messages of a partition are taken when nothing is known of their size.
 constexpr std::size_t kFirstTake = 16;
-/// After this time without a result, an offset is passed to Kafka again.
-constexpr std::chrono::seconds kCommitForgotten{30};
 
 }  // namespace
 
@@ -54,35 +51,6 @@ void Scheduler::feed(LaneState& lane, std::unique_ptr<Block> block) {
   lane.lane.add(std::move(block));
   spent = lane.lane.take_spent();
   if (waiting_ > 0) work_.notify_one();
-}
-
-std::vector<TopicPartitionOffset> Scheduler::positions_to_commit() {
-  const std::lock_guard lock(mutex_);
-  const SteadyTime now = steady_clock::now();
-  std::vector<TopicPartitionOffset> moved;
-  for (const auto& lane : lanes_) {
-    if (lane->replaced) continue;
-    // Also if no message has come yet: the last owner may have died between the commits of its database and of Kafka.
-    const auto position = lane->lane.position() ? lane->lane.position() : lane->start;
-    if (!position || position == lane->committed) continue;
-    // Kafka's offset tells the next owner which messages were settled. That owner starts at the database's watermark in
-    // any case.
-    if (lane->place.in_doubt && *position < lane->place.in_doubt->below) continue;
-    if (position == lane->committing && now - lane->committing_since < kCommitForgotten) continue;
-    lane->committing = position;
-    lane->committing_since = now;
-    moved.push_back({lane->place.at, *position});
-  }
-  return moved;
-}
-
-void Scheduler::commit_ended(const TopicPartitionOffset& position, bool committed) {
-  const std::lock_guard lock(mutex_);
-  for (const auto& lane : lanes_) {
-    if (lane->place.at != position.at) continue;
-    if (committed) lane->committed = position.offset;
-    if (lane->committing == position.offset) lane->committing.reset();
-  }
 }
 
 bool Scheduler::drain(std::span<const LanePtr> lanes, SteadyTime deadline, const std::function<bool()>& give_up) {
