@@ -120,19 +120,7 @@ class Application {
   }
 
   Outcome operator()(const Expire& expire) {
-    return as_member([&](MemberEntry&) {
-      const auto silent = state_.members.find(expire.member);
-      if (expire.reserve) {
-        if (silent != state_.members.end() || !state_.reserves.contains(expire.member)) return Outcome::stale;
-        reserves_.drop(expire.member);
-        return Outcome::applied;
-      }
-      // A member that proposes its own expiry has just written an event, so its proposal is stale.
-      if (silent == state_.members.end()) return Outcome::stale;
-      if (has_written_since(silent->second, expire.silent_since)) return Outcome::stale;
-      reclaim_.end(expire.member);
-      return Outcome::applied;
-    });
+    return as_member([&](MemberEntry&) { return reclaim_.expire(expire); });
   }
 
   Outcome operator()(const Left&) {

@@ -1,4 +1,4 @@
-#include "tokens/silences.hpp"
+#include "tokens/lease_ends.hpp"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ constexpr Micros kRankMost = 8;
 
 }  // namespace
 
-std::vector<Expire> Silences::propose(const State& state, MemberId self, Micros now) {
+std::vector<Expire> LeaseEnds::propose(const State& state, MemberId self, Micros now) {
   std::vector<Expire> proposals;
   while (!due_order_.empty() && due_order_.begin()->first <= now) {
     const MemberId id = due_order_.begin()->second;
@@ -37,25 +37,25 @@ std::vector<Expire> Silences::propose(const State& state, MemberId self, Micros 
   return proposals;
 }
 
-std::optional<Micros> Silences::next() const {
+std::optional<Micros> LeaseEnds::next() const {
   if (due_order_.empty()) return std::nullopt;
   return due_order_.begin()->first;
 }
 
-void Silences::expect(MemberId id, Due due) {
+void LeaseEnds::expect(MemberId id, Due due) {
   forget(id);
   due_[id] = due;
   due_order_.insert({due.at, id});
 }
 
-void Silences::forget(MemberId id) {
+void LeaseEnds::forget(MemberId id) {
   const auto known = due_.find(id);
   if (known == due_.end()) return;
   due_order_.erase({known->second.at, id});
   due_.erase(known);
 }
 
-void Silences::clear() {
+void LeaseEnds::clear() {
   due_.clear();
   due_order_.clear();
 }

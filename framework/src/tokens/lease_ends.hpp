@@ -1,6 +1,6 @@
 #pragma once
-// When the other members of a domain have been silent for their leases. The oldest member that notices it proposes
-// their expiry first.
+// When the leases of the other members of a domain end: a lease after their last event was read. The oldest member that
+// notices it proposes their expiry first.
 
 #include <map>
 #include <optional>
@@ -13,13 +13,15 @@
 
 namespace turnstile::tokens {
 
-class Silences {
+class LeaseEnds {
  public:
   /// `lease`: this member's own.
-  explicit Silences(Micros lease) : lease_(lease) {}
+  explicit LeaseEnds(Micros lease) : lease_(lease) {}
 
-  /// The silence of the member is too long at this time, unless this is called again.
-  void expect(MemberId id, Micros at) { expect(id, Due{.at = at}); }
+  /// An event of this member was read now. Its lease ends if none is read for this time.
+  void heard_from(MemberId id, std::uint32_t lease_ms, Micros now) {
+    expect(id, Due{.at = now + Micros{lease_ms} * 1'000});
+  }
   void forget(MemberId id);
   void clear();
   /// The expiries that `self` proposes now.
@@ -29,7 +31,7 @@ class Silences {
 
  private:
   struct Due {
-    Micros at = 0;        ///< when its silence has lasted a lease, or when to propose its expiry (again)
+    Micros at = 0;        ///< when its lease ends, or when to propose its expiry (again)
     bool ranked = false;  ///< the older members had their chance to propose it
   };
 

@@ -31,7 +31,7 @@ bool repeats_drained() { return !TURNSTILE_PLANTED(drained_said_once); }
 Member::Member(MemberSettings settings)
     : settings_(std::move(settings)),
       id_(settings_.next_id()),
-      silences_(settings_.lease()),
+      lease_ends_(settings_.lease()),
       checkpoints_(settings_.checkpoint_every) {}
 
 // --- inputs ----------------------------------------------------------------------------------------------------------
@@ -137,9 +137,9 @@ void Member::read(const State& state, Position position, const Event& event, con
   next_tick_ = 0;
   if (event.member == id_) read_own(state, position, event, effects, now);
   if (effects.ended) {
-    silences_.forget(*effects.ended);
+    lease_ends_.forget(*effects.ended);
     if (const auto left = state.reserves.find(*effects.ended); left != state.reserves.end())
-      silences_.expect(*effects.ended, now + Micros{left->second.ms} * 1'000);
+      lease_ends_.heard_from(*effects.ended, left->second.ms, now);
     if (*effects.ended == id_) {
       ++expired_;
       begin_life();
@@ -147,7 +147,7 @@ void Member::read(const State& state, Position position, const Event& event, con
   }
   const auto sender = state.members.find(event.member);
   if (sender != state.members.end() && sender->second.last == position && event.member != id_)
-    silences_.expect(event.member, now + Micros{sender->second.about.lease_ms} * 1'000);
+    lease_ends_.heard_from(event.member, sender->second.about.lease_ms, now);
   if (auto why = checkpoints_.read(id_, state, position, event)) halt(std::move(*why));
   if (phase_ != Phase::joined) return;
   for (auto& [name, use] : uses_) follow(state, name, use);
@@ -182,10 +182,10 @@ void Member::read_own(const State& state, Position position, const Event& event,
       was_.clear();
       next_keep_ = 0;
       for (const auto& [id, member] : state.members) {
-        if (id != id_) silences_.expect(id, now + Micros{member.about.lease_ms} * 1'000);
+        if (id != id_) lease_ends_.heard_from(id, member.about.lease_ms, now);
       }
       for (const auto& [id, reserve] : state.reserves) {
-        if (!state.members.contains(id)) silences_.expect(id, now + Micros{reserve.ms} * 1'000);
+        if (!state.members.contains(id)) lease_ends_.heard_from(id, reserve.ms, now);
       }
     }
   }
@@ -206,8 +206,8 @@ void Member::tick(const State& state, Micros now) {
   if (now >= next_keep_) keep(state, now);
   for (auto& [name, use] : uses_) balance(state, name, use, now);
   drain(state, now);
-  for (const Expire& expire : silences_.propose(state, id_, now)) send(now, expire);
-  if (const auto at = silences_.next()) wake_at(*at);
+  for (const Expire& expire : lease_ends_.propose(state, id_, now)) send(now, expire);
+  if (const auto at = lease_ends_.next()) wake_at(*at);
   wake_at(next_keep_);
 }
 
@@ -307,7 +307,7 @@ void Member::begin_life() {
   unread_.clear();
   renewed_at_ = 0;
   drained_said_ = false;
-  silences_.clear();
+  lease_ends_.clear();
   to_revoke_.clear();
   for (auto& [partition, owned] : partitions_) owned.said = false;
   std::erase_if(uses_, [](const auto& of) { return of.second.closing; });

@@ -22,9 +22,9 @@
 
 #include "tokens/apply.hpp"
 #include "tokens/checkpoints.hpp"
+#include "tokens/lease_ends.hpp"
 #include "tokens/limiter_use.hpp"
 #include "tokens/member_settings.hpp"
-#include "tokens/silences.hpp"
 
 namespace turnstile::tokens {
 
@@ -141,7 +141,7 @@ class Member {
   std::vector<Partition> to_revoke_;
   bool drained_said_ = false;
 
-  Silences silences_;  ///< of the other members
+  LeaseEnds lease_ends_;  ///< of the other members
   Checkpoints checkpoints_;
   std::uint64_t expired_ = 0;
 };

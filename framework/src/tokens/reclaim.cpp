@@ -49,6 +49,21 @@ void Reclaim::reclaim(MemberId id) {
   effects_.reclaimed.push_back(id);
 }
 
+Effects::Outcome Reclaim::expire(const Expire& expire) {
+  using Outcome = Effects::Outcome;
+  const auto silent = state_.members.find(expire.member);
+  if (expire.reserve) {
+    if (silent != state_.members.end() || !state_.reserves.contains(expire.member)) return Outcome::stale;
+    reserves_.drop(expire.member);
+    return Outcome::applied;
+  }
+  // A member that proposes its own expiry has just written an event, so its proposal is stale.
+  if (silent == state_.members.end()) return Outcome::stale;
+  if (has_written_since(silent->second, expire.silent_since)) return Outcome::stale;
+  end(expire.member);
+  return Outcome::applied;
+}
+
 void Reclaim::end(MemberId id) {
   state_.members.erase(id);
   for (auto entry = state_.limiters.begin(); entry != state_.limiters.end();) {

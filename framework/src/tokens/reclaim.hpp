@@ -23,7 +23,9 @@ class Reclaim {
   void fence(const Partition& partition);
   void drain_if_it_owns_nothing(MemberId id);
   void set_draining(MemberId id, MemberEntry& member, bool draining);
-  /// The lease of the member ended, or the member left: all its permits return.
+  /// A member proposes that the lease of another member has ended.
+  Effects::Outcome expire(const Expire& expire);
+  /// The lease of the member has ended, or the member has left: all its permits return.
   void end(MemberId id);
 
  private:
