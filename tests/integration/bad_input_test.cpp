@@ -66,19 +66,19 @@ TEST_F(BadInput, a_misspelt_key_and_wrong_limits_are_told_all_at_once_with_their
   const std::string answer = printed(world, text);
   const auto at = [&](int n) { return ".toml:" + std::to_string(line + n); };
   expect_all(answer, {at(0) + ": topics." + world.topic() + ".limt: unknown key; did you mean 'limit'?", at(1),
-                      "limit: is 0, which would let nothing run; a limit is at least 1", at(2),
+                      "limit: is 0, so no handler could run; set at least 1", at(2),
                       "batch: must be a whole number of at least 1, not -4", at(3),
-                      "keep_ids_for: 'often' is no duration; write a whole number and a unit", at(4),
-                      "order: must be partition, key or none, not the text 'keys'; did you mean 'key'?"});
+                      "keep_ids_for: 'often' is not a duration; write a whole number and a unit", at(4),
+                      "order: must be partition, key or none, not the string 'keys'; did you mean 'key'?"});
 }
 
 TEST_F(BadInput, a_limit_may_be_neither_negative_nor_a_text) {
   World world(1);
   expect_all(printed(world, world.toml("limit = -1")),
-             {"limit: is -1; a limit is the number of handlers that may run at once, at least 1"});
+             {"limit: is -1, but must be at least 1: it is the largest number of running handlers"});
   World other(1);
   expect_all(printed(other, other.toml("limit = \"many\"")),
-             {".toml:", "limit: must be a whole number", "not the text 'many'"});
+             {".toml:", "limit: must be a whole number", "not the string 'many'"});
 }
 
 TEST_F(BadInput, a_topic_that_does_not_exist_comes_with_the_command_that_creates_it) {
@@ -136,7 +136,7 @@ TEST_F(BadInput, ids_that_are_kept_shorter_than_the_topic_keeps_messages) {
   World world(1);
   expect_all(thrown(world, world.config("keep_ids_for = \"1h\""), handler()),
              {"test.toml:", "keep_ids_for: ids are kept for 1 h, but the topic keeps messages for 168 h",
-              "raise it above the topic's retention.ms, or leave it out"});
+              "raise keep_ids_for above the topic's retention.ms, or remove it"});
 }
 
 TEST_F(BadInput, a_handler_id_that_two_topics_use) {
@@ -147,8 +147,8 @@ TEST_F(BadInput, a_handler_id_that_two_topics_use) {
     app.topic(other, handler() | handler_id("charge"));
   });
   expect_all(consumer.failure(),
-             {"topic '" + other + "': handler id 'charge' is used by topic '" + world.topic() + "' too",
-              "give each a name of its own with handler_id()"});
+             {"topic '" + other + "': handler id 'charge' also belongs to topic '" + world.topic() + "', so the ids",
+              "give each topic its own with handler_id()"});
 }
 
 TEST_F(BadInput, a_topic_of_the_configuration_for_which_the_program_has_no_handler) {
@@ -162,13 +162,13 @@ TEST_F(BadInput, a_transactional_topic_without_a_database) {
   Config config = world.config();
   config.postgres.reset();
   expect_all(thrown(world, config, handler()),
-             {"transactional needs a database, and there is no [postgres]; give postgres.url"});
+             {"transactional needs a database, but there is no [postgres]; set postgres.url"});
 }
 
 TEST_F(BadInput, duplicates_to_be_raised_with_no_dead_letter_topic_to_take_them) {
   World world(1);
   expect_all(thrown(world, world.config("duplicates = \"raise\""), handler()),
-             {"duplicates: raise makes a dead letter of each duplicate, and the topic has no dead_letter"});
+             {"duplicates: raise makes a dead letter of each duplicate, but the topic has no dead_letter"});
 }
 
 TEST_F(BadInput, a_file_that_is_not_there) {

@@ -50,7 +50,7 @@ TEST_P(Horizon, what_may_have_been_forgotten_is_put_aside) {
   EXPECT_TRUE(eventually([&] { return effects == 2 && world.caught_up(); })) << consumer.log_text();
   EXPECT_EQ(world.query("SELECT convert_from(record_payload, 'UTF8') || ' ' || reason FROM dead"), "old too_old");
   EXPECT_THAT(world.query("SELECT error FROM dead"),
-              AllOf(HasSubstr("ids are all remembered since"), HasSubstr("turnstile dlq replay"),
+              AllOf(HasSubstr("all ids are stored only since"), HasSubstr("turnstile dlq replay"),
                     HasSubstr("too_old = \"run\"")));
   EXPECT_EQ(world.query("SELECT count(*) FROM claim"), "0");
   EXPECT_EQ(consumer.stop(), "");

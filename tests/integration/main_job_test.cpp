@@ -61,7 +61,7 @@ TEST(Groups, that_handle_one_topic_in_one_schema_are_told_to_name_their_handlers
   Running unnamed(config("-mailer"), mail);
   const std::string refused = unnamed.failure();
   EXPECT_NE(
-      refused.find("consumer group '" + world.topic() + "' keeps ids in this schema under the topic's name already"),
+      refused.find("consumer group '" + world.topic() + "' already stores ids under the topic's name in this schema"),
       std::string::npos)
       << refused;
   EXPECT_NE(refused.find("handler = \"" + world.topic() + "-mailer\""), std::string::npos) << refused;

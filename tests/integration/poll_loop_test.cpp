@@ -122,7 +122,8 @@ TEST(PollLoop, refuses_to_go_on_without_the_database) {
       loop.handle(kafka::view(record));
       ADD_FAILURE() << "a setting that does nothing was taken";
     } catch (const ConfigError& e) {
-      EXPECT_NE(std::string(e.what()).find("a PollLoop tells its caller that the database is away"), std::string::npos)
+      EXPECT_NE(std::string(e.what()).find("a PollLoop throws StoreUnavailable to its caller instead"),
+                std::string::npos)
           << e.what();
     }
   }));

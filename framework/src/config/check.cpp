@@ -79,21 +79,20 @@ class TopicCheck {
     if (s_.limiter && s_.limiter->empty()) add("limiter", "must not be empty");
     if (s_.limit && *s_.limit < 1) {
       add("limit",
-          "is " + std::to_string(*s_.limit) + "; a limit is the number of handlers that may run at once, at least 1");
+          "is " + std::to_string(*s_.limit) + ", but must be at least 1: it is the largest number of running handlers");
     }
-    if (s_.batch && *s_.batch < 1)
-      add("batch", "is " + std::to_string(*s_.batch) + "; a batch holds at least 1 message");
+    if (s_.batch && *s_.batch < 1) add("batch", "is " + std::to_string(*s_.batch) + ", but must be at least 1 message");
     if (s_.stop_after_dead && *s_.stop_after_dead < 0)
       add("stop_after_dead", "is " + std::to_string(*s_.stop_after_dead) +
-                                 "; it is a number of dead letters, or 0 for a topic that never stops for them");
+                                 ", but must be a number of dead letters, or 0 to never stop the partition");
     if (s_.keep_ids_for && s_.keep_ids_for->count() < 1) add("keep_ids_for", "must be at least 1s");
     if (s_.handler_timeout && s_.handler_timeout->count() < 1) add("handler_timeout", "must be at least 1ms");
     if (s_.lease && *s_.lease < kShortestClaimLease) {
-      add("lease", "is " + to_text(*s_.lease) + ", and must be at least " + to_text(kShortestClaimLease) +
-                       ": what is done must be written down before it ends");
+      add("lease", "is " + to_text(*s_.lease) + ", but must be at least " + to_text(kShortestClaimLease) +
+                       ": Turnstile must record a message's result before its lease ends");
     }
     if (s_.request_window && (*s_.request_window < kLeastRequestWindow || *s_.request_window > kMostRequestWindow)) {
-      add("request_window", "is " + std::to_string(*s_.request_window) + ", and must be from " +
+      add("request_window", "is " + std::to_string(*s_.request_window) + ", but must be from " +
                                 std::to_string(kLeastRequestWindow) + " to " + std::to_string(kMostRequestWindow));
     }
     if (s_.dead_letter && !s_.dead_letter->empty()) {
@@ -106,7 +105,7 @@ class TopicCheck {
   void relations() {
     if (s_.mode && *s_.mode != Mode::at_least_once && !config_.postgres) {
       add("mode", std::string(word_of(*s_.mode)) +
-                      " needs a database, and there is no [postgres]; give postgres.url (TURNSTILE_POSTGRES_URL), "
+                      " needs a database, but there is no [postgres]; set postgres.url (TURNSTILE_POSTGRES_URL), "
                       "or set the mode to at_least_once");
     }
     // PostgreSQL ends the transaction of a frozen owner after handler_timeout. Kafka names the partition's next owner
@@ -120,7 +119,7 @@ class TopicCheck {
           to_text(timeout) + (s_.handler_timeout ? "" : " (the default)") + " must be below " + session_text(config_));
     }
     if (s_.dead_letter == topic_) {
-      add("dead_letter", "is the topic itself: what fails would come round for ever; name another topic");
+      add("dead_letter", "is the source topic itself, so failed messages would loop forever; choose another topic");
     }
   }
 
@@ -129,27 +128,34 @@ class TopicCheck {
   void combinations() {
     const Mode mode = s_.mode.value_or(Mode::at_least_once);
     if (s_.duplicates == DuplicatePolicy::raise && mode == Mode::at_least_once)
-      add("duplicates", "raise needs ids to be kept: set the mode to transactional or leased");
+      add("duplicates",
+          "raise needs stored ids, but mode at_least_once stores none; set the mode to transactional or leased");
     if (s_.duplicates == DuplicatePolicy::replay && mode == Mode::at_least_once)
-      add("duplicates", "replay needs responses to be kept: set the mode to transactional or leased");
+      add("duplicates",
+          "replay needs stored responses, but mode at_least_once stores none; set the mode to transactional or leased");
     if (s_.reply_topics && mode == Mode::at_least_once)
-      add("reply_topics", "needs responses to be kept: set the mode to transactional or leased");
+      add("reply_topics",
+          "needs stored responses, but mode at_least_once stores none; set the mode to transactional or leased");
     if (s_.fingerprint == true && mode == Mode::at_least_once) {
-      add("fingerprint", "needs ids to be kept: set the mode to transactional or leased");
+      add("fingerprint",
+          "needs stored ids, but mode at_least_once stores none; set the mode to transactional or leased");
     }
     if (numbers_records(mode)) {
-      const std::string counts = "mode " + std::string(word_of(mode)) + " counts records and keeps none; ";
-      if (s_.message_id) add("message_id", "is for ids, and " + counts + "leave it out, or use transactional");
-      if (s_.fingerprint == true) add("fingerprint", "is of ids, and " + counts + "use transactional");
-      if (s_.keep_ids_for) add("keep_ids_for", "is for ids, and " + counts + "leave it out");
+      const std::string counts = "mode " + std::string(word_of(mode)) + " counts records and stores no ids; remove ";
+      if (s_.message_id)
+        add("message_id", "names the source of ids, but " + counts + "message_id, or use transactional");
+      if (s_.fingerprint == true)
+        add("fingerprint", "needs stored ids, but " + counts + "fingerprint, or use transactional");
+      if (s_.keep_ids_for) add("keep_ids_for", "is the retention of ids, but " + counts + "keep_ids_for");
       if (s_.order && *s_.order != Order::partition)
-        add("order", "mode " + std::string(word_of(mode)) +
-                         " needs the order of the partition: what lies below a done record is taken for done");
+        add("order", "must be partition: mode " + std::string(word_of(mode)) +
+                         " counts every record below a settled record as settled");
     }
     if (s_.request_window && mode != Mode::numbered)
-      add("request_window", "is for mode numbered alone; set the mode to numbered, or leave it out");
+      add("request_window", "applies to mode numbered only; set the mode to numbered, or remove request_window");
     const auto of_leases = [&](const char* key, bool set) {
-      if (set && mode != Mode::leased) add(key, "is for mode leased alone; set the mode to leased, or leave it out");
+      if (set && mode != Mode::leased)
+        add(key, std::string("applies to mode leased only; set the mode to leased, or remove ") + key);
     };
     of_leases("lease", s_.lease.has_value());
     of_leases("unknown", s_.unknown.has_value());
@@ -161,15 +167,16 @@ class TopicCheck {
   void merged(RunBy run_by) {
     if (s_.duplicates == DuplicatePolicy::raise && run_by == RunBy::consumer && !s_.dead_letter) {
       add("duplicates",
-          "raise makes a dead letter of each duplicate, and the topic has no dead_letter; set it, or duplicates to skip");
+          "raise makes a dead letter of each duplicate, but the topic has no dead_letter; set dead_letter, or set "
+          "duplicates to skip");
     }
     if (s_.duplicates == DuplicatePolicy::replay && !s_.reply_topics)
-      add("duplicates", "replay has nowhere to send a response to; set reply_topics");
+      add("duplicates", "replay needs a topic for its responses; set reply_topics");
     if (run_by == RunBy::poll_loop && s_.store_down == StoreDownPolicy::run)
       add("store_down",
-          "is for a Consumer; a PollLoop tells its caller that the database is away (StoreUnavailable); leave it out");
+          "run applies to a Consumer only; a PollLoop throws StoreUnavailable to its caller instead; remove store_down");
     if (s_.limiter && !s_.limit)
-      add("limiter", "names '" + *s_.limiter + "' without a limit; set the topic's limit too");
+      add("limiter", "names '" + *s_.limiter + "', but the topic has no limit; set limit too");
   }
 
  private:
@@ -187,11 +194,13 @@ class TopicCheck {
     if (!s_.retry) return;
     const RetryPolicy all = s_.retry->over(RetryPolicy{});
     if (all.attempts < 1) {
-      add("retry.attempts", "is " + std::to_string(all.attempts) + "; the first run is counted, so it is at least 1");
+      add("retry.attempts",
+          "is " + std::to_string(all.attempts) + ", but must be at least 1: the first run counts as an attempt");
     }
     if (all.first.count() < 1) add("retry.backoff", "must begin at 1ms or more");
     if (all.cap < all.first) {
-      add("retry.backoff", "ends at " + to_text(all.cap) + ", before it begins at " + to_text(all.first));
+      add("retry.backoff",
+          "has a longest wait of " + to_text(all.cap) + ", which is below its first wait of " + to_text(all.first));
     }
   }
 
@@ -220,7 +229,7 @@ void check_consumer(const Config& config, Problems& problems) {
   if (config.consumer.drain_timeout < interval) return;
   problems.push_back(config.where("consumer.drain_timeout") + ": " + to_text(config.consumer.drain_timeout) +
                      " must be below kafka.\"max.poll.interval.ms\" (" + to_text(interval) +
-                     "), or the group goes on without this member while it drains");
+                     "); otherwise the group removes this member while it drains");
 }
 
 void check_kafka(const Config& config, Problems& problems) {
@@ -237,9 +246,9 @@ std::optional<std::string> check_token_log(const Config& config) {
   if (config.limits.over != "cluster" || !config.limits.topic.empty()) return std::nullopt;
   const std::string log = config.group() + ".tokens";
   if (!check_topic_name(log + ".snapshots")) return std::nullopt;
-  return config.where("kafka.group.id") + ": the limits' token log would be topic '" + log +
-         "' with its snapshots in '" + log +
-         ".snapshots', and these are no names that Kafka allows for a topic (1 to 249 letters, digits, '.', '_' and '-'); "
+  return config.where("kafka.group.id") + ": the token log would be topic '" + log +
+         "', and its snapshots would be in topic '" + log +
+         ".snapshots', but Kafka does not allow these names (1 to 249 letters, digits, '.', '_' and '-'); "
          "name the log with [limits] topic, or choose another group.id";
 }
 
@@ -248,15 +257,15 @@ void check_reserve(const Config& config, Problems& problems) {
   if (limits.reserve == 0) return;
   if (limits.reserve_for == 0) {
     problems.push_back(config.where("limits.reserve") +
-                       ": needs limits.reserve_for: for how many processes it is set aside of each limit");
+                       ": needs limits.reserve_for: the number of processes for which each limit sets a reserve aside");
     return;
   }
   const std::int64_t aside = std::int64_t{limits.reserve} * limits.reserve_for;
   for (const auto& [topic, settings] : config.topics) {
     if (!settings.limit || *settings.limit > aside) continue;
     problems.push_back(config.where("topics." + topic + ".limit") + ": a limit of " + std::to_string(*settings.limit) +
-                       " leaves nothing to share, since limits.reserve and limits.reserve_for set " +
-                       std::to_string(aside) + " aside; raise the limit, or lower the reserve");
+                       " leaves nothing to share: limits.reserve times limits.reserve_for sets " +
+                       std::to_string(aside) + " permits aside; raise the limit, or lower the reserve");
   }
 }
 
@@ -269,10 +278,9 @@ void check_shared_limiters(const Config& config, Problems& problems) {
     if (is_first) continue;
     const auto known = *config.topics.at(first->second).limit;
     if (known == *settings.limit) continue;
-    problems.push_back(config.where("topics." + topic + ".limit") + ": limiter '" + limiter +
-                       "' cannot have a limit of " + std::to_string(*settings.limit) + " here and of " +
-                       std::to_string(known) + " in topic '" + first->second +
-                       "'; set the same limit, or name another limiter");
+    problems.push_back(config.where("topics." + topic + ".limit") + ": limiter '" + limiter + "' has a limit of " +
+                       std::to_string(*settings.limit) + " here, but of " + std::to_string(known) + " in topic '" +
+                       first->second + "'; set the same limit in both, or name another limiter");
   }
 }
 
@@ -283,27 +291,26 @@ void check_handlers(const Config& config, Problems& problems) {
     const auto [first, is_first] = first_topic.try_emplace(settings.handler.value_or(topic), topic);
     if (is_first) continue;
     problems.push_back(config.where("topics." + topic + ".handler") + ": handler '" + first->first +
-                       "' is used by topic '" + first->second +
-                       "' too: their ids would be taken for one another's; give each a name of its own");
+                       "' also belongs to topic '" + first->second +
+                       "', so the ids of the two topics could not be distinguished; give each topic its own handler");
   }
 }
 
 }  // namespace
 
 std::optional<std::string> check_postgres_url(const std::string& url) {
-  constexpr const char* form =
-      "; it looks like postgresql://USER@HOST:5432/DATABASE, or like \"host=HOST dbname=DATABASE\"";
+  constexpr const char* form = "; write postgresql://USER@HOST:5432/DATABASE, or \"host=HOST dbname=DATABASE\"";
   if (url.empty()) return std::string("is empty") + form;
   const auto scheme_end = url.find("://");
   if (scheme_end == std::string::npos) {
-    if (url.find('=') == std::string::npos) return std::string("is no address of a database") + form;
+    if (url.find('=') == std::string::npos) return std::string("is not an address of a database") + form;
     return std::nullopt;
   }
   const auto scheme = std::string_view(url).substr(0, scheme_end);
   if (scheme != "postgresql" && scheme != "postgres") {
     return scheme.find('=') != std::string_view::npos
                ? std::nullopt
-               : std::optional(std::string("has another scheme than postgresql") + form);
+               : std::optional(std::string("has a scheme other than postgresql") + form);
   }
   const auto begin = scheme_end + 3;
   auto authority = std::string_view(url).substr(begin, url.find_first_of("/?", begin) - begin);
@@ -311,7 +318,7 @@ std::optional<std::string> check_postgres_url(const std::string& url) {
   for (const auto host : split(authority)) {
     const auto port = port_of(host);
     if (port && !port->empty() && !is_port(*port)) {
-      return "has a port that is no number from 1 to 65535 (a password with '/', '@' or ':' must be percent-encoded)";
+      return "has a port that is not a number from 1 to 65535 (percent-encode '/', '@' and ':' in a password)";
     }
   }
   return std::nullopt;
@@ -322,10 +329,10 @@ std::optional<std::string> check_servers(std::string_view servers) {
     const auto begin = server.find_first_not_of(' ');
     server = begin == std::string_view::npos ? "" : server.substr(begin, server.find_last_not_of(' ') - begin + 1);
     if (const auto scheme = server.find("://"); scheme != std::string_view::npos) server.remove_prefix(scheme + 3);
-    if (server.empty()) return "lacks an address; it is a list of HOST:PORT, such as \"localhost:9092\"";
+    if (server.empty()) return "has an empty address; write a list of HOST:PORT, such as \"localhost:9092\"";
     const auto port = port_of(server);
     if (port && !is_port(*port)) {
-      return "'" + std::string(server) + "' has no valid port; it is HOST:PORT with a port from 1 to 65535";
+      return "'" + std::string(server) + "' has an invalid port; write HOST:PORT with a port from 1 to 65535";
     }
   }
   return std::nullopt;
@@ -388,8 +395,8 @@ std::vector<std::string> check_dead_letters(const std::map<std::string, std::str
     std::string circle;
     for (auto it = back; it != path.end(); ++it) circle += *it + " -> ";
     problems.push_back(
-        "dead_letter: the dead letters of these topics go in a circle, so a message that fails would go round forever: " +
-        circle + topic + "; give one of them a dead letter topic that this program does not consume");
+        "dead_letter: these topics send their dead letters in a circle, so a failed message would loop forever: " +
+        circle + topic + "; give one of these topics a dead letter topic that this program does not consume");
   }
   return problems;
 }

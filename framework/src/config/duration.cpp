@@ -25,17 +25,17 @@ std::variant<Ms, std::string> parse_duration(std::string_view text) {
   const auto wrong = [&](const std::string& why) { return "'" + std::string(text) + "' " + why + "; " + kForm; };
   Ms::rep number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc::result_out_of_range) return wrong("is too long a time");
-  if (error != std::errc{}) return wrong("is no duration");
+  if (error == std::errc::result_out_of_range) return wrong("is too long");
+  if (error != std::errc{}) return wrong("is not a duration");
   if (number < 0) return wrong("is negative");
   const std::string_view unit_name(end, static_cast<std::size_t>(text.data() + text.size() - end));
   if (unit_name.empty()) return wrong("has no unit");
   for (const auto& unit : kUnits) {
     if (unit.name != unit_name) continue;
-    if (number > std::numeric_limits<Ms::rep>::max() / unit.ms) return wrong("is too long a time");
+    if (number > std::numeric_limits<Ms::rep>::max() / unit.ms) return wrong("is too long");
     return Ms(number * unit.ms);
   }
-  return wrong("is no duration");
+  return wrong("is not a duration");
 }
 
 std::string to_text(Ms duration) {

@@ -110,8 +110,8 @@ class EnvironmentReader {
     for (const auto& setting : topic_keys()) {
       const std::string key = "topics." + topic + "." + std::string(setting.name);
       if (!look_up(key)) continue;
-      problems_.push_back("environment " + environment_name(key) + ": may mean topic '" + other + "' or '" + topic +
-                          "', whose variables have the same names; set it in the file");
+      problems_.push_back("environment " + environment_name(key) + ": could mean topic '" + other + "' or topic '" +
+                          topic + "': their variables have the same names; set the value in the file");
     }
   }
 
@@ -141,11 +141,11 @@ std::string unread(const std::string& variable, const std::set<std::string>& nam
   const auto own_part = [](std::string_view name) { return name.substr(kPrefix.size()); };
   std::vector<std::string_view> candidates;
   for (const auto& name : names) candidates.push_back(own_part(name));
-  const std::string text = "environment " + variable + ": nothing reads this variable, so it changes nothing; ";
+  const std::string text = "environment " + variable + ": Turnstile does not read this variable, so it has no effect; ";
   if (const auto near = suggest(own_part(variable), candidates))
     return text + "did you mean " + std::string(kPrefix) + std::string(*near) + "?";
   if (variable.starts_with("TURNSTILE_KAFKA_"))
-    return text + "a setting of librdkafka must stand in the file's [kafka] before the environment can override it";
+    return text + "add the librdkafka setting to [kafka] in the file; then this variable overrides it";
   if (variable.starts_with("TURNSTILE_TOPICS_"))
     return text + "the program has no such topic, or a topic has no such setting";
   return text + "unset it, or correct its name: TURNSTILE_SECTION_KEY, such as TURNSTILE_POSTGRES_URL";

@@ -149,7 +149,7 @@ std::string topic_in(std::string_view key) {
   for (const auto& setting : all) names.push_back(setting.key);
   std::string text = "there is no setting '" + std::string(key) + "'; ";
   if (const auto near = suggest(key, names)) text += "did you mean '" + std::string(*near) + "'?";
-  else text += "a key is written as in topics.payments.limit or consumer.window";
+  else text += "write a key like topics.payments.limit or consumer.window";
   throw ConfigError({text});
 }
 

@@ -127,7 +127,7 @@ class FileReader {
       config_.lines[key] = node.line;
       const auto* inner = node.table();
       if (inner == nullptr) {
-        problem(key, node.line, "the settings of a topic stand in a section of its own, such as [topics.payments]");
+        problem(key, node.line, "must be a section, such as [topics.payments], with the settings of one topic");
       } else if (auto why = check_topic_name(topic)) {
         problem(key, node.line, *why);
       } else if (!unquoted_dot(topic, *inner)) {
@@ -145,7 +145,7 @@ class FileReader {
       if (known_prefix) continue;
       problem(
           "topics." + topic + "." + name, node.line,
-          "unknown section; a topic's name with a dot in it stands in quotes: [topics.\"" + topic + "." + name + "\"]");
+          "unknown section; put a topic name that contains a dot in quotes: [topics.\"" + topic + "." + name + "\"]");
       found = true;
     }
     return found;

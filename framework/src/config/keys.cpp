@@ -26,7 +26,7 @@ struct Url {
   using Value = Secret;
   static Problem read(const ConfigValue& value, Value& into) {
     const auto* text = std::get_if<std::string>(&value.value);
-    if (text == nullptr) return "must be a text in quotes";
+    if (text == nullptr) return "must be a string in quotes";
     if (auto problem = check_postgres_url(*text)) return problem;
     into = Secret(*text);
     return std::nullopt;

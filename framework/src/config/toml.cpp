@@ -65,9 +65,8 @@ std::variant<TomlTable, std::string> parse_toml(std::string_view text, std::stri
     std::ostringstream message;
     message << name << ':' << at.line << ':' << at.column << ": ";
     if (quotes_secret(text, at.line)) {
-      message
-          << "this is not valid TOML. More is not said, because the line may hold a secret; texts stand in quotes, and "
-             "a name with a dot does too";
+      message << "this is not valid TOML. The line is not shown, because it may hold a secret. Strings, and names that "
+                 "contain a dot, must be in quotes";
     } else {
       message << "this is not valid TOML: " << error.description();
     }

@@ -35,7 +35,7 @@ Problem check_not_empty(const std::string& text) { return text.empty() ? Problem
 Problem check_limiter(const std::string& name) {
   if (auto problem = check_not_empty(name)) return problem;
   if (name.size() <= kLongestLimiter) return std::nullopt;
-  return "has " + std::to_string(name.size()) + " bytes; a limiter's name has at most " +
+  return "has " + std::to_string(name.size()) + " bytes; the name of a limiter has at most " +
          std::to_string(kLongestLimiter);
 }
 
@@ -50,7 +50,7 @@ Problem check_dead_letter(const std::string& topic) { return topic.empty() ? std
 
 Problem check_reply_topics(const std::string& text) {
   const auto topics = split_names(text);
-  if (topics.empty()) return "names no topic; write the topics that replies may go to, separated by commas";
+  if (topics.empty()) return "names no topic; list the topics that replies may go to, separated by commas";
   for (const std::string& topic : topics) {
     if (auto problem = check_topic_name(topic)) return "'" + topic + "': " + *problem;
   }
@@ -62,10 +62,10 @@ struct Limit : Number<1, kHighestLimit> {
     const auto* number = std::get_if<std::int64_t>(&value.value);
     const auto* text = std::get_if<std::string>(&value.value);
     if ((number != nullptr && *number == 0) || (value.from_environment && text != nullptr && *text == "0")) {
-      return "is 0, which would let nothing run; a limit is at least 1, and without one only the workers bound the topic";
+      return "is 0, so no handler could run; set at least 1, or remove limit: then only the number of workers limits the topic";
     }
     if (number != nullptr && *number < 0) {
-      return "is " + std::to_string(*number) + "; a limit is the number of handlers that may run at once, at least 1";
+      return "is " + std::to_string(*number) + ", but must be at least 1: it is the largest number of running handlers";
     }
     return Number::read(value, into);
   }

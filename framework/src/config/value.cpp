@@ -27,7 +27,7 @@ struct Describe {
   std::string operator()(std::int64_t n) const { return std::to_string(n); }
   std::string operator()(double) const { return "a number with a fraction"; }
   std::string operator()(const std::string& text) const {
-    return text.empty() ? "an empty text" : "the text '" + text + "'";
+    return text.empty() ? "an empty string" : "the string '" + text + "'";
   }
   std::string operator()(const OtherKind& other) const { return other.name; }
 };
@@ -50,14 +50,14 @@ ConfigValue toml_value(std::string_view text) {
   if (text.size() >= 2 && text.front() == '"') return {std::string(text.substr(1, text.size() - 2))};
   if (text == "true" || text == "false") return {text == "true"};
   if (const auto number = whole_number(text)) return {*number};
-  return {OtherKind{"'" + std::string(text) + "', which is no value of TOML"}};
+  return {OtherKind{"'" + std::string(text) + "', which is not a TOML value"}};
 }
 
 std::string described(const ConfigValue& value) { return std::visit(Describe{}, value.value); }
 
 Problem read(const ConfigValue& value, std::string& into) {
   const auto* text = std::get_if<std::string>(&value.value);
-  if (text == nullptr) return "must be a text in quotes, not " + described(value);
+  if (text == nullptr) return "must be a string in quotes, not " + described(value);
   into = *text;
   return std::nullopt;
 }
@@ -107,7 +107,7 @@ Problem read_as_text(const ConfigValue& value, std::string& into) {
   if (const auto* text = std::get_if<std::string>(&value.value)) {
     into = *text;
   } else if (std::holds_alternative<OtherKind>(value.value)) {
-    return "must be a text, a number, true or false, not " + described(value);
+    return "must be a string, a number, true or false, not " + described(value);
   } else if (const auto* number = std::get_if<double>(&value.value)) {
     std::string digits(32, '\0');
     const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), *number);
@@ -134,7 +134,8 @@ Problem read_range(const ConfigValue& value, std::chrono::milliseconds& first, s
   const auto shortest = std::get<milliseconds>(from);
   const auto longest = std::get<milliseconds>(to);
   if (shortest < milliseconds(1)) return "must begin at 1ms or more, not at " + to_text(shortest);
-  if (longest < shortest) return "ends at " + to_text(longest) + ", before it begins at " + to_text(shortest);
+  if (longest < shortest)
+    return "has a longest wait of " + to_text(longest) + ", which is below its first wait of " + to_text(shortest);
   first = shortest;
   last = longest;
   return std::nullopt;

@@ -18,11 +18,11 @@ constexpr const char* kFrameworksOwn =
     "Turnstile begins and ends the transaction of a handler; remove the statement, and throw to have the message's work rolled back "
     "(savepoints are allowed)";
 constexpr const char* kBeyondTransaction =
-    "it would outlast the transaction, on a connection that other messages use; write SET LOCAL";
+    "it would stay in effect after the transaction, on a connection that other messages use; write SET LOCAL";
 
 constexpr const char* kFrameworksToo =
-    "it would also apply to Turnstile's own statements in the transaction; for work that needs another role, call a function "
-    "that is SECURITY DEFINER";
+    "it would also apply to Turnstile's own statements in the transaction; to work as another role, call a SECURITY DEFINER "
+    "function";
 constexpr const char* kAllCursors = "it would close a cursor of Turnstile's own; close your cursors by their names";
 
 enum class Whose { framework, caller };
@@ -87,7 +87,7 @@ void check_statement(SqlScanner& scanner, std::string_view first, Whose session)
 void refuse_nul(std::string_view sql) {
   if (sql.find('\0') == std::string_view::npos) return;
   throw SqlError(
-      "a statement was not sent: its text has a NUL byte, and PostgreSQL would end the statement there (SQLSTATE 22021)",
+      "a statement was not sent: its text has a NUL byte, where PostgreSQL would end the statement (SQLSTATE 22021)",
       "22021");
 }
 

@@ -15,19 +15,19 @@ std::size_t place_of(const Unit& unit, std::span<UnitItem* const> items, const M
   const std::string handler = "handler '" + unit.plan().handler + "' ";
   if (to == nullptr && only == nullptr)
     throw std::logic_error(handler +
-                           "takes several messages at once: say which one it replies to, ctx.reply(message, body)");
+                           "runs on several messages; name the message that it replies to: ctx.reply(message, body)");
   const Offset offset = to == nullptr ? only->offset() : to->offset();
   for (std::size_t k = 0; k < items.size(); ++k) {
     if (items[k]->offset() == offset) return k;
   }
-  throw std::logic_error(handler + "replied to " + where(*to) +
-                         ", which is none of the messages that it was called with");
+  throw std::logic_error(handler + "replied to " + where(*to) + ", which is not among the messages of this call");
 }
 
 void check_response(const TopicPlan& plan, std::string_view body) {
   if (body.size() <= plan.max_response) return;
-  throw ResponseTooLarge("a response of " + std::to_string(body.size()) + " bytes, and max_response of topic '" +
-                         plan.topic + "' is " + std::to_string(plan.max_response) + "; raise it, or reply with less");
+  throw ResponseTooLarge("the response has " + std::to_string(body.size()) +
+                         " bytes, more than max_response of topic '" + plan.topic + "' (" +
+                         std::to_string(plan.max_response) + "); raise max_response, or reply with less");
 }
 
 /// Checks a reply, and notes that its message has a reply.
@@ -39,8 +39,8 @@ void check_reply(const Unit& unit, UnitItem& item, std::string_view body) {
 }
 
 [[noreturn]] void refuse_without_store(const std::string& what) {
-  throw StoreUnavailable("the handler runs without the database (store_down = \"run\"), where a " + what +
-                         " would have been kept; it runs again when that answers");
+  throw StoreUnavailable("PostgreSQL is unavailable and the handler runs unclaimed (store_down = \"run\"), so its " +
+                         what + " cannot be stored; the handler runs again once PostgreSQL answers");
 }
 
 }  // namespace

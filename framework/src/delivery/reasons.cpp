@@ -23,8 +23,8 @@ DeadLetter reason_killed(const Unit& unit, const UnitItem& item) {
   return {
       DeadReason::killed_process,
       std::to_string(deaths) +
-          " processes died while they ran only this message. Find out of what (their logs, core dumps, the kernel's log of "
-          "processes killed for lack of memory), mend the handler, then " +
+          " processes died while they ran only this message. Find the cause (their logs, core dumps, out-of-memory kills in "
+          "the kernel's log), fix the handler, then " +
           how_to_publish_again(unit),
       deaths};
 }
@@ -34,10 +34,10 @@ DeadLetter reason_too_old(const Unit& unit, const UnitItem& item) {
     return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
   };
   return {DeadReason::too_old,
-          "it is from " + text(item.message().timestamp()) + ", and ids are all remembered since " +
+          "it is from " + text(item.message().timestamp()) + ", but all ids are stored only since " +
               text(unit.services().retention->all_since()) +
-              ": whether it has taken effect is not known. If it has not, " + how_to_publish_again(unit) +
-              "; if old times are no sign of old deliveries, set too_old = \"run\"",
+              ", so it is unknown whether it took effect. If it did not, " + how_to_publish_again(unit) +
+              "; if old timestamps are no sign of old deliveries in this topic, set too_old = \"run\"",
           0};
 }
 
@@ -45,16 +45,16 @@ DeadLetter reason_no_session(const Unit& unit, const UnitItem& item) {
   return {
       DeadReason::no_session,
       "its producer session " + item.request.request.producer.text() +
-          " is not known, or had expired when it was sent, so that nobody can tell whether it was sent before. If it has not taken "
-          "effect, " +
+          " is unknown, or had expired when it was sent, so Turnstile cannot detect whether it was sent before. If it has "
+          "not taken effect, " +
           how_to_publish_again(unit),
       0};
 }
 
 DeadLetter reason_forged(const Unit&, const UnitItem& item) {
   return {DeadReason::forged,
-          "its header request-proof was not made with the secret of producer session " +
-              item.request.request.producer.text() + " for this topic: somebody else has numbered it",
+          "its header request-proof does not match the secret of producer session " +
+              item.request.request.producer.text() + " for this topic: another program has numbered it",
           0};
 }
 
@@ -62,8 +62,8 @@ DeadLetter reason_outside_window(const Unit& unit, const UnitItem& item) {
   return {
       DeadReason::outside_window,
       "its number " + std::to_string(item.request.request.number) +
-          " is outside the window of its producer's last numbers: too far behind them, or further ahead than any producer counts. "
-          "Whether it took effect is not known. If it has not, " +
+          " is outside the window of its producer: too far behind the last numbers, or further ahead than any producer "
+          "counts. It is unknown whether it took effect. If it did not, " +
           how_to_publish_again(unit) + "; if this happens often, raise request_window (" +
           std::to_string(unit.plan().request_window) + ")",
       0};

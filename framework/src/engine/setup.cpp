@@ -59,13 +59,14 @@ std::vector<TopicSettings> effective_settings(const ConsumerSpec& spec, bool cal
     const auto configured = spec.config.topics.find(name);
     const TopicSettings settings =
         configured == spec.config.topics.end() ? pipeline.settings : merge(pipeline.settings, configured->second);
-    if (!names.insert(name).second) problems.push_back("topic '" + name + "': given twice; a topic has one handler");
+    if (!names.insert(name).second)
+      problems.push_back("topic '" + name + "': the program declares it twice; give a topic exactly one handler");
     const std::string handler = settings.handler.value_or(name);
     const auto [other, is_new] = handlers.emplace(handler, name);
     if (!is_new && other->second != name) {
       problems.push_back(
-          "topic '" + name + "': handler id '" + handler + "' is used by topic '" + other->second +
-          "' too, so the ids of the two topics could not be distinguished; give each a name of its own with handler_id()");
+          "topic '" + name + "': handler id '" + handler + "' also belongs to topic '" + other->second +
+          "', so the ids of the two topics could not be distinguished; give each topic its own with handler_id()");
     }
     const auto found = check_topic(config, name, settings, caller_raises ? RunBy::poll_loop : RunBy::consumer);
     problems.insert(problems.end(), found.begin(), found.end());
@@ -125,7 +126,7 @@ std::shared_ptr<Store> store_for(const ConsumerSpec& spec, const std::vector<Top
   if (std::all_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::at_least_once; }))
     return nullptr;
   if (!spec.backends.store)
-    throw ConfigError({"a topic whose mode is not at_least_once needs a database: set [postgres] url"});
+    throw ConfigError({"a topic whose mode is not at_least_once needs a database; set [postgres] url"});
   spec.backends.store->check_schema();
   return spec.backends.store;
 }
@@ -217,7 +218,8 @@ std::shared_ptr<Relay> make_relay(const ConsumerSpec& spec, const std::shared_pt
 std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::shared_ptr<const RunLog> run_log,
                                                       bool caller_raises, std::function<void()> on_published) {
   std::vector<std::string> problems;
-  if (spec.topics.empty()) problems.emplace_back("no topic was given: call topic(name, handler) before running");
+  if (spec.topics.empty())
+    problems.emplace_back("the program declares no topic; call topic(name, handler) before running");
   for (const auto& unread : add_environment(spec, problems)) run_log->warn(Code::environment_unknown, unread);
   const auto settings = effective_settings(spec, caller_raises, problems);
   if (!problems.empty()) throw ConfigError(problems);

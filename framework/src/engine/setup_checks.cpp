@@ -23,17 +23,18 @@ std::optional<std::string> check_retention(const TopicInfo& info, std::chrono::s
   const auto enough = keep_ids_by_default(info.retention, info.segment);
   return "ids are kept for " + std::to_string(keep.count() / 3600) + " h, but the topic keeps messages for " +
          (for_ever ? std::string("ever (retention.ms = -1, or it is compacted)") : hours_text(*info.retention)) +
-         ": after a reset of offsets its messages would take effect again; raise it above the topic's retention.ms, or leave it out" +
-         (enough ? " (then it is " + hours_text(*enough) + " here)" : " (then they are kept forever here)");
+         ": after an offset reset, old messages would take effect again; raise keep_ids_for above the topic's "
+         "retention.ms, or remove it" +
+         (enough ? " (then ids are kept for " + hours_text(*enough) + " here)" : " (then ids are kept forever here)");
 }
 
 /// If few records are written, a record stays for longer than retention.ms: until its segment is full, or old enough.
 std::optional<std::string> warn_of_retention(const TopicInfo& info, std::chrono::seconds keep) {
   const auto stay = longest_stay(info.retention, info.segment);
   if (!stay || keep >= *stay) return std::nullopt;
-  return "keep_ids_for is " + hours_text(keep) + ", and a record can stay for " + hours_text(*stay) +
-         " where few are written (retention.ms and segment.ms). After a reset of offsets, records older than their ids "
-         "are not recognized as duplicates. Leave keep_ids_for out, raise it to " +
+  return "keep_ids_for is " + hours_text(keep) + ", but a record can stay for " + hours_text(*stay) +
+         " if few are written (retention.ms and segment.ms). After an offset reset, Turnstile does not recognize "
+         "records older than keep_ids_for as duplicates. Remove keep_ids_for, raise it to " +
          hours_text(*keep_ids_by_default(info.retention, info.segment)) + ", or lower the topic's segment.ms";
 }
 
@@ -43,12 +44,11 @@ void check_counting_group(Store& store, HandlerId handler, const TopicPlan& plan
   const std::string first = store.first_group(handler, group);
   if (first == group) return;
   throw ConfigError(
-      {"topic '" + plan.topic + "': consumer group '" + first + "' counts records under the handler's name '" +
-       plan.handler + "' in this schema. Mode " + std::string(word_of(plan.mode)) +
-       " counts for each group by itself: in the group '" + group +
-       "' all records would run again. For the same service keep group.id = \"" + first +
-       "\"; for another service that runs all records too, give the handler a name of its own with handler_id(), or "
-       "handler in [topics.\"" +
+      {"topic '" + plan.topic + "': consumer group '" + first + "' already uses the handler name '" + plan.handler +
+       "' in this schema. Mode " + std::string(word_of(plan.mode)) +
+       " counts the records of each group separately, so group '" + group +
+       "' would run all records again. If this is the same service, keep group.id = \"" + first +
+       "\". If it is another service, give its handler another name: handler_id(), or handler in [topics.\"" +
        plan.topic + "\"]"});
 }
 
@@ -57,10 +57,10 @@ void check_first_group(Store& store, HandlerId handler, const std::string& topic
   if (first == group) return;
   throw ConfigError(
       {"topic '" + topic + "': consumer group '" + first +
-       "' keeps ids in this schema under the topic's name already: a message that one of the two groups has handled "
-       "would be a duplicate for the other, '" +
-       group + "'. Give this handler a name of its own with handler_id(), or handler = \"" + group +
-       "\" in [topics.\"" + topic + "\"]. If it is the same service under another group's name: handler = \"" + topic +
+       "' already stores ids under the topic's name in this schema. A message that either group handles would be a "
+       "duplicate for the other group, '" +
+       group + "'. If this is another service, give its handler another name: handler_id(), or handler = \"" + group +
+       "\" in [topics.\"" + topic + "\"]. If it is the same service with a new group.id, set handler = \"" + topic +
        "\""});
 }
 
@@ -83,7 +83,7 @@ std::vector<std::optional<TopicInfo>> check_broker(const ConsumerSpec& spec, con
       run_log.warn(
           Code::retention_mismatch,
           "topic " + plans[i].topic +
-              " is not in the Kafka of [kafka], so its retention is unknown, and its ids are kept forever. Set "
+              " is not in the Kafka cluster of [kafka], so its retention is unknown and its ids are kept forever. Set "
               "keep_ids_for to more than its retention.ms");
     if (plans[i].dead_letter && !spec.backends.broker->describe(*plans[i].dead_letter, kDescribeWait)) {
       need(*plans[i].dead_letter, "dead letter topic");

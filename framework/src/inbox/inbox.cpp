@@ -25,12 +25,13 @@ class Outlet final : public Outgoing {
 
   void reply(const Message* to, std::string_view body) override {
     const std::string who = "the effect of handler '" + std::string(handler_) + "' ";
-    if (to != nullptr) throw std::logic_error(who + "replied to a message; it has none, use ctx.reply(body)");
+    if (to != nullptr)
+      throw std::logic_error(who + "replied to a message, but once() runs without a message; use ctx.reply(body)");
     if (response_) throw std::logic_error(who + "replied twice");
     if (body.size() > max_response_) {
-      throw ResponseTooLarge("a response of " + std::to_string(body.size()) +
-                             " bytes, and OnceOptions::max_response is " + std::to_string(max_response_) +
-                             "; raise it, or reply with less");
+      throw ResponseTooLarge("the response has " + std::to_string(body.size()) +
+                             " bytes, more than OnceOptions::max_response (" + std::to_string(max_response_) +
+                             "); raise max_response, or reply with less");
     }
     session_.respond(id_, body);
     response_ = body;
@@ -56,7 +57,8 @@ MessageId message_id(std::string_view handler, std::string_view id) {
   throw Error(
       Code::api_misused,
       "handler '" + std::string(handler) +
-          "': the id is empty, so all requests without an id would count as one; refuse such a request, or give it an id");
+          "': the id is empty, so all requests without an id would be duplicates of each other; reject such a request, "
+          "or give it an id");
 }
 
 InboxEntry entry_of(std::string_view handler, std::string_view id, const OnceOptions& options) {
@@ -130,7 +132,7 @@ bool Inbox::record(std::string_view handler, std::string_view id, std::optional<
   if (response) options.max_response = response->size();
   const Once recorded = once(handler, id, reply_with(response), options);
   if (recorded.kind == Once::Kind::running)
-    throw StoreBusy("handler '" + std::string(handler) + "': a transaction with this id is open; ask again");
+    throw StoreBusy("handler '" + std::string(handler) + "': a concurrent transaction holds this id; try again");
   return recorded.kind == Once::Kind::ran;
 }
 
@@ -147,7 +149,8 @@ KeptIds Inbox::keep_ids(std::string_view handler, std::chrono::seconds keep_for)
 
 HandlerId Inbox::id_of(std::string_view handler) {
   if (handler.empty())
-    throw Error(Code::api_misused, "once(): the handler has no name; it is the scope of its ids, such as \"charge\"");
+    throw Error(Code::api_misused,
+                "once(): the handler name is empty; give a name, such as \"charge\": it is the scope of the ids");
   {
     const std::shared_lock lock(mutex_);
     if (const auto known = handlers_.find(handler); known != handlers_.end()) return known->second;

@@ -14,12 +14,12 @@ std::logic_error without_transaction(std::string_view handler, Mode mode, const 
   if (mode == Mode::leased) {
     return std::logic_error(
         "handler '" + std::string(handler) + "' " + asked_for +
-        ", but its topic's mode is leased: it runs outside of any transaction; use a connection of its own, or "
-        "transactional() if all its effects are in PostgreSQL");
+        ", but in mode leased a handler runs outside a transaction; use a connection of your own, or "
+        "transactional() if all effects of the handler are in PostgreSQL");
   }
   return std::logic_error("handler '" + std::string(handler) + "' " + asked_for +
-                          ", but its topic's mode is none; add transactional() to its decorators, or mode = "
-                          "\"transactional\" to the topic's configuration");
+                          ", but in mode at_least_once a handler has no transaction; add transactional() to its "
+                          "decorators, or set mode = \"transactional\" for its topic");
 }
 
 }  // namespace

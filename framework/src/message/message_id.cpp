@@ -58,7 +58,7 @@ Found id_text(const Json* value, const std::string& what) {
   }
   if (value->is_number_integer()) return value->dump();
   const std::string kind = value->is_number_float() ? "floating-point number" : value->type_name();
-  return MissingId{what + " is of type " + kind + "; an id is a text or an integer"};
+  return MissingId{what + " is of type " + kind + "; an id must be a string or an integer"};
 }
 
 std::variant<Json, MissingId> parse_payload(const Message& message) {
@@ -145,7 +145,7 @@ IdOrMissing from_event_json(const Message& message) {
     return MissingId{"header 'ce_id' is absent, and " + missing->why};
   }
   const Json& event = std::get<Json>(document);
-  if (!event.is_object()) return MissingId{"header 'ce_id' is absent, and the payload is no JSON object"};
+  if (!event.is_object()) return MissingId{"header 'ce_id' is absent, and the payload is not a JSON object"};
   auto id = id_text(step_into(event, "id"), "attribute 'id' of the CloudEvent");
   if (auto* missing = std::get_if<MissingId>(&id)) return std::move(*missing);
   auto source = id_text(step_into(event, "source"), "attribute 'source' of the CloudEvent");
@@ -179,17 +179,16 @@ std::variant<IdSource, std::string> IdSource::parse(std::string_view text) {
   if (text == "offset") return IdSource(Kind::offset, {}, {});
   if (text.starts_with(kHeaderPrefix)) {
     const std::string name(text.substr(kHeaderPrefix.size()));
-    if (name.empty()) return "'header:' lacks the header's name, as in header:message-id";
+    if (name.empty()) return "'header:' lacks the name of a header; write it as in header:message-id";
     return IdSource(Kind::header, name, {});
   }
   if (text.starts_with(kJsonPrefix)) {
     const std::string pointer(text.substr(kJsonPrefix.size()));
     if (auto path = split_pointer(pointer)) return IdSource(Kind::json, pointer, std::move(*path));
     return in_quotes(text) +
-           " holds no JSON pointer; it begins with a slash, as in json:/event/id, and in it ~0 stands " +
-           "for ~ and ~1 for /";
+           " has no valid JSON pointer; begin it with a slash, as in json:/event/id, and write ~0 for ~ and ~1 for /";
   }
-  return in_quotes(text) + " is no source of ids; " + std::string(choices);
+  return in_quotes(text) + " is not a source of ids; " + std::string(choices);
 }
 
 std::variant<MessageId, MissingId> IdSource::of(const Message& message, std::int32_t incarnation) const {

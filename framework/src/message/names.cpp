@@ -17,7 +17,7 @@ std::optional<std::string> check_topic_name(std::string_view topic) {
                                    [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
   if (allowed) return std::nullopt;
   return "'" + std::string(topic) +
-         "' is no name that Kafka allows for a topic: 1 to 249 letters, digits, '.', '_' and '-'";
+         "' is not a valid topic name: Kafka allows 1 to 249 letters, digits, '.', '_' and '-'";
 }
 
 std::optional<std::string> check_schema_name(std::string_view schema) {
@@ -27,10 +27,10 @@ std::optional<std::string> check_schema_name(std::string_view schema) {
       std::all_of(schema.begin(), schema.end(), [](char c) { return is_letter_or_digit(c) || c == '_'; });
   if (!plain) {
     return "'" + std::string(schema) +
-           "' is no schema's name: at most 63 letters, digits and underscores, no digit first";
+           "' is not a valid schema name: use 1 to 63 letters, digits and underscores, and do not begin with a digit";
   }
   if (schema.starts_with("pg_"))
-    return "'" + std::string(schema) + "' begins with pg_, which PostgreSQL keeps for itself";
+    return "'" + std::string(schema) + "' begins with pg_, which PostgreSQL reserves for itself";
   return std::nullopt;
 }
 

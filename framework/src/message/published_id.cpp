@@ -16,7 +16,7 @@ std::optional<std::string> check_published_id(const OwnedMessage& message) {
   const auto found = Message(message).find(kMessageIdHeader);
   if (found.count == 0) return std::nullopt;
   const std::string header = "its header '" + std::string(kMessageIdHeader) + "' ";
-  const std::string remedy = "; give one id, or leave the header out and the message gets an id of its own";
+  const std::string remedy = "; set the header to one id, or remove it: Turnstile then gives the message an id";
   if (found.count > 1) return header + "appears " + std::to_string(found.count) + " times" + remedy;
   if (!found.value) return header + "has no value" + remedy;
   if (found.value->empty()) return header + "is empty" + remedy;

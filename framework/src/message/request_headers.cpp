@@ -42,7 +42,7 @@ NumberOrMissing number_in(std::string_view header, std::string_view text, std::i
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size() || number < least)
-    return MissingId{about(header, fmt::format("is no decimal number from {} to 9223372036854775807", least))};
+    return MissingId{about(header, fmt::format("is not a decimal number from {} to 9223372036854775807", least))};
   return number;
 }
 
@@ -87,7 +87,7 @@ std::variant<StampedRequest, MissingId> request_of(const Message& message) {
   auto producer = only(message, kProducer);
   if (auto* missing = std::get_if<MissingId>(&producer)) return std::move(*missing);
   const auto id = uuid_in(std::get<std::string_view>(producer));
-  if (!id) return MissingId{about(kProducer, "is no UUID in small letters")};
+  if (!id) return MissingId{about(kProducer, "is not a UUID in lowercase letters")};
   auto digits = only(message, kNumber);
   if (auto* missing = std::get_if<MissingId>(&digits)) return std::move(*missing);
   auto number = number_in(kNumber, std::get<std::string_view>(digits), 1);

@@ -128,7 +128,7 @@ std::vector<BrokerSender::Fate> NumberedSender::send(std::span<const OwnedMessag
   }
   std::vector<Fate> fates(
       messages.size(),
-      Fate{Fate::Kind::refused, "it was refused before, and its number is done with: send it without its stamp"});
+      Fate{Fate::Kind::refused, "it was refused before, and its number is used up; send it without its stamp"});
   std::vector<std::size_t> sent;
   std::vector<OwnedMessage> to_send;
   {

@@ -38,7 +38,7 @@ std::string_view name_of(level::level_enum value) {
 level::level_enum level_of(const std::string& name) {
   const auto* found = std::find_if(kLevels.begin(), kLevels.end(), [&](const auto& l) { return l.name == name; });
   if (found == kLevels.end()) {
-    throw ConfigError({"log.level: '" + name + "' is no level; use trace, debug, info, warn, error or off"});
+    throw ConfigError({"log.level: '" + name + "' is not a level; use trace, debug, info, warn, error or off"});
   }
   return found->value;
 }
@@ -186,7 +186,7 @@ std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings, spdlog:
     logger = std::make_shared<spdlog::logger>(kLoggerName, std::move(sink));
     logger->set_pattern(kTextPattern);
   } else {
-    throw ConfigError({"log.format: '" + settings.format + "' is no format; use text or json"});
+    throw ConfigError({"log.format: '" + settings.format + "' is not a format; use text or json"});
   }
   logger->set_level(least);
   return logger;

@@ -42,29 +42,28 @@ TEST(CheckTopicTest, what_code_set_wrong_is_told_like_the_file) {
       check_topic(Config{}, "payments", settings),
       (Lines{
           "topics.payments.handler: must not be empty", "topics.payments.limiter: must not be empty",
-          "topics.payments.limit: is 0; a limit is the number of handlers that may run at once, at least 1",
-          "topics.payments.batch: is 0; a batch holds at least 1 message",
+          "topics.payments.limit: is 0, but must be at least 1: it is the largest number of running handlers",
+          "topics.payments.batch: is 0, but must be at least 1 message",
           "topics.payments.keep_ids_for: must be at least 1s", "topics.payments.handler_timeout: must be at least 1ms",
-          "topics.payments.dead_letter: 'no good' is no name that Kafka allows for a topic: 1 to 249 letters, digits, "
+          "topics.payments.dead_letter: 'no good' is not a valid topic name: Kafka allows 1 to 249 letters, digits, "
           "'.', '_' and '-'",
-          "topics.payments.message_id: 'uuid' is no source of ids; use header:NAME, key, json:/pointer, cloudevents "
+          "topics.payments.message_id: 'uuid' is not a source of ids; use header:NAME, key, json:/pointer, cloudevents "
           "or offset",
-          "topics.payments.retry.attempts: is 0; the first run is counted, so it is at least 1",
+          "topics.payments.retry.attempts: is 0, but must be at least 1: the first run counts as an attempt",
           "topics.payments.retry.backoff: must begin at 1ms or more",
-          "topics.payments.retry.backoff: ends at -1ms, before it begins at 0ms"}));
+          "topics.payments.retry.backoff: has a longest wait of -1ms, which is below its first wait of 0ms"}));
 }
 
 TEST(CheckTopicTest, a_topic_that_kafka_would_not_take) {
   EXPECT_EQ(
       check_topic(Config{}, "pay ments", {}),
-      Lines{
-          "topics.pay ments: 'pay ments' is no name that Kafka allows for a topic: 1 to 249 letters, digits, '.', '_' "
-          "and '-'"});
+      Lines{"topics.pay ments: 'pay ments' is not a valid topic name: Kafka allows 1 to 249 letters, digits, '.', '_' "
+            "and '-'"});
 }
 
 TEST(CheckTopicTest, transactional_needs_a_database) {
   EXPECT_EQ(check_topic(Config{}, "payments", transactional()),
-            Lines{"topics.payments.mode: transactional needs a database, and there is no [postgres]; give postgres.url "
+            Lines{"topics.payments.mode: transactional needs a database, but there is no [postgres]; set postgres.url "
                   "(TURNSTILE_POSTGRES_URL), or set the mode to at_least_once"});
 }
 
@@ -74,8 +73,8 @@ TEST(CheckTopicTest, raise_needs_a_dead_letter_topic_in_a_consumer) {
   EXPECT_EQ(
       check_topic(with_database(), "payments", settings),
       Lines{
-          "topics.payments.duplicates: raise makes a dead letter of each duplicate, and the topic has no dead_letter; "
-          "set it, or duplicates to skip"});
+          "topics.payments.duplicates: raise makes a dead letter of each duplicate, but the topic has no dead_letter; "
+          "set dead_letter, or set duplicates to skip"});
   EXPECT_EQ(check_topic(with_database(), "payments", settings, RunBy::poll_loop), Lines{});
   settings.dead_letter = "";
   EXPECT_EQ(check_topic(with_database(), "payments", settings), Lines{});
@@ -86,16 +85,19 @@ TEST(CheckTopicTest, what_needs_kept_ids_is_refused_without_them) {
   settings.duplicates = DuplicatePolicy::raise;
   settings.dead_letter = "";
   settings.fingerprint = true;
-  EXPECT_EQ(check_topic(with_database(), "payments", settings),
-            (Lines{"topics.payments.duplicates: raise needs ids to be kept: set the mode to transactional or leased",
-                   "topics.payments.fingerprint: needs ids to be kept: set the mode to transactional or leased"}));
+  EXPECT_EQ(
+      check_topic(with_database(), "payments", settings),
+      (Lines{"topics.payments.duplicates: raise needs stored ids, but mode at_least_once stores none; set the mode to "
+             "transactional or leased",
+             "topics.payments.fingerprint: needs stored ids, but mode at_least_once stores none; set the mode to "
+             "transactional or leased"}));
 }
 
 TEST(CheckTopicTest, a_limiter_needs_a_limit) {
   TopicSettings settings;
   settings.limiter = "psp";
   EXPECT_EQ(check_topic(Config{}, "payments", settings),
-            Lines{"topics.payments.limiter: names 'psp' without a limit; set the topic's limit too"});
+            Lines{"topics.payments.limiter: names 'psp', but the topic has no limit; set limit too"});
 }
 
 TEST(CheckTopicTest, a_setting_from_the_file_is_told_with_its_line) {

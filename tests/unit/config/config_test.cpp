@@ -122,14 +122,14 @@ TEST(ConfigTest, topic_names_with_dots_and_dashes_stand_in_quotes) {
   EXPECT_EQ(config.topics.at("eu.payments-v2").limit, 3);
   EXPECT_EQ(config.where("topics.eu.payments-v2.limit"), "turnstile.toml:2: topics.eu.payments-v2.limit");
   EXPECT_EQ(problems("[topics.payments.v2]\nlimit = 3\n"),
-            Lines{"turnstile.toml:1: topics.payments.v2: unknown section; a topic's name with a dot in it stands in "
+            Lines{"turnstile.toml:1: topics.payments.v2: unknown section; put a topic name that contains a dot in "
                   "quotes: [topics.\"payments.v2\"]"});
 }
 
 TEST(ConfigTest, a_limiters_name_is_as_long_as_the_token_log_takes) {
   const std::string limiter = "[topics.a]\nlimit = 1\nlimiter = '";
   EXPECT_EQ(problems(limiter + std::string(256, 'x') + "'"),
-            Lines{"turnstile.toml:3: topics.a.limiter: has 256 bytes; a limiter's name has at most 255"});
+            Lines{"turnstile.toml:3: topics.a.limiter: has 256 bytes; the name of a limiter has at most 255"});
   EXPECT_EQ(parse(limiter + std::string(255, 'x') + "'").topics.at("a").limiter->size(), 255U);
 }
 
@@ -151,7 +151,7 @@ level = "loud"
 )"),
             (Lines{"turnstile.toml:2: topics.payments.limmit: unknown key; did you mean 'limit'?",
                    "turnstile.toml:3: topics.payments.batch: must be a whole number of at least 1, not 0",
-                   "turnstile.toml:5: log.level: must be trace, debug, info, warn, error or off, not the text 'loud'",
+                   "turnstile.toml:5: log.level: must be trace, debug, info, warn, error or off, not the string 'loud'",
                    "turnstile.toml:6: topcs: unknown section; did you mean [topics]?"}));
 }
 
@@ -171,56 +171,54 @@ INSTANTIATE_TEST_SUITE_P(
     Limits, WrongConfigTest,
     ::testing::Values(
         Wrong{"[topics.a]\nlimit = 0",
-              "2: topics.a.limit: is 0, which would let nothing run; a limit is at least 1, and "
-              "without one only the workers bound the topic"},
+              "2: topics.a.limit: is 0, so no handler could run; set at least 1, or remove "
+              "limit: then only the number of workers limits the topic"},
         Wrong{"[topics.a]\nlimit = -3",
-              "2: topics.a.limit: is -3; a limit is the number of handlers that may run at once, at least 1"},
+              "2: topics.a.limit: is -3, but must be at least 1: it is the largest number of running handlers"},
         Wrong{
             "[topics.a]\nlimit = \"64\"",
-            "2: topics.a.limit: must be a whole number from 1 to 1000000000, not the text '64'; write it without quotes"},
+            "2: topics.a.limit: must be a whole number from 1 to 1000000000, not the string '64'; write it without quotes"},
         Wrong{"[topics.a]\nlimit = \"many\"",
-              "2: topics.a.limit: must be a whole number from 1 to 1000000000, not the text 'many'"},
+              "2: topics.a.limit: must be a whole number from 1 to 1000000000, not the string 'many'"},
         Wrong{"[topics.a]\nlimit = 1.5",
               "2: topics.a.limit: must be a whole number from 1 to 1000000000, not a number with a fraction"},
         Wrong{"[topics.a]\nlimit = [1]",
               "2: topics.a.limit: must be a whole number from 1 to 1000000000, not an array"},
-        Wrong{
-            "[topics.a]\nlimit = 1\n[topics.b]\nlimiter = \"a\"\nlimit = 2",
-            "5: topics.b.limit: limiter 'a' cannot have a limit of 2 here and of 1 in topic 'a'; set the same limit, or "
-            "name another limiter"}));
+        Wrong{"[topics.a]\nlimit = 1\n[topics.b]\nlimiter = \"a\"\nlimit = 2",
+              "5: topics.b.limit: limiter 'a' has a limit of 2 here, but of 1 in topic 'a'; set the same limit in "
+              "both, or name another limiter"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Topics, WrongConfigTest,
     ::testing::Values(
         Wrong{"[limits]\nreserve = 2",
-              "2: limits.reserve: needs limits.reserve_for: for how many processes it is set aside of "
-              "each limit"},
-        Wrong{
-            "[limits]\nreserve = 2\nreserve_for = 4\n[topics.a]\nlimit = 8",
-            "5: topics.a.limit: a limit of 8 leaves nothing to share, since limits.reserve and limits.reserve_for set 8 aside; "
-            "raise the limit, or lower the reserve"},
+              "2: limits.reserve: needs limits.reserve_for: the number of processes for which each "
+              "limit sets a reserve aside"},
+        Wrong{"[limits]\nreserve = 2\nreserve_for = 4\n[topics.a]\nlimit = 8",
+              "5: topics.a.limit: a limit of 8 leaves nothing to share: limits.reserve times limits.reserve_for sets 8 "
+              "permits aside; raise the limit, or lower the reserve"},
         Wrong{"[topics.a]\nmode = \"by_offset\"",
-              "2: topics.a.mode: by_offset needs a database, and there is no [postgres]; give postgres.url "
+              "2: topics.a.mode: by_offset needs a database, but there is no [postgres]; set postgres.url "
               "(TURNSTILE_POSTGRES_URL), or set the mode to at_least_once"},
         Wrong{"[topics.a]\nmode = \"leased\"",
-              "2: topics.a.mode: leased needs a database, and there is no [postgres]; give postgres.url "
+              "2: topics.a.mode: leased needs a database, but there is no [postgres]; set postgres.url "
               "(TURNSTILE_POSTGRES_URL), or set the mode to at_least_once"},
         Wrong{"[topics.a]\nlease = \"900ms\"", "2: topics.a.lease: must be at least 1s, not 900ms"},
-        Wrong{"[topics.a]\nunknown = \"redo\"", "2: topics.a.unknown: must be park or rerun, not the text 'redo'"},
+        Wrong{"[topics.a]\nunknown = \"redo\"", "2: topics.a.unknown: must be park or rerun, not the string 'redo'"},
         Wrong{"[topics.a]\nmode = \"transaction\"",
-              "2: topics.a.mode: must be transactional, leased, by_offset, numbered or at_least_once, not the text "
+              "2: topics.a.mode: must be transactional, leased, by_offset, numbered or at_least_once, not the string "
               "'transaction'; did you mean 'transactional'?"},
         Wrong{"[topics.a]\nmode = \"transactional\"",
-              "2: topics.a.mode: transactional needs a database, and there is no [postgres]; give postgres.url "
+              "2: topics.a.mode: transactional needs a database, but there is no [postgres]; set postgres.url "
               "(TURNSTILE_POSTGRES_URL), or set the mode to at_least_once"},
         Wrong{"[topics.a]\norder = 1", "2: topics.a.order: must be partition, key or none, not 1"},
         Wrong{"[topics.a]\nhandler = \"\"", "2: topics.a.handler: must not be empty"},
         Wrong{"[topics.a]\nmessage_id = \"headers:x\"",
-              "2: topics.a.message_id: 'headers:x' is no source of ids; use "
+              "2: topics.a.message_id: 'headers:x' is not a source of ids; use "
               "header:NAME, key, json:/pointer, cloudevents or offset"},
         Wrong{"[topics.a]\nrequest_window = 7",
               "2: topics.a.request_window: must be a whole number from 8 to 32768, not 7"},
-        Wrong{"[topics.a]\nstore_down = \"go\"", "2: topics.a.store_down: must be wait or run, not the text 'go'"},
+        Wrong{"[topics.a]\nstore_down = \"go\"", "2: topics.a.store_down: must be wait or run, not the string 'go'"},
         Wrong{"[topics.a]\nkeep_ids_for = \"500ms\"", "2: topics.a.keep_ids_for: must be at least 1s, not 500ms"},
         Wrong{
             "[topics.a]\nhandler_timeout = 30",
@@ -231,8 +229,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"[limits]\nlease = \"25h\"", "2: limits.lease: must be at most 1d, not 25h"},
         Wrong{"[limits]\nreserve_time = \"60d\"", "2: limits.reserve_time: must be at most 49d, not 60d"},
         Wrong{"[limits]\ntopic = \"a b\"",
-              "2: limits.topic: 'a b' is no name that Kafka allows for a topic: "
-              "1 to 249 letters, digits, '.', '_' and '-'"},
+              "2: limits.topic: 'a b' is not a valid topic name: Kafka allows 1 "
+              "to 249 letters, digits, '.', '_' and '-'"},
         Wrong{"[topics.a]\nretry = 5",
               "2: topics.a.retry: must be a table, such as { attempts = 5, backoff = \"100ms..30s\" }"},
         Wrong{"[topics.a]\nretry = { attempts = 0 }",
@@ -241,49 +239,51 @@ INSTANTIATE_TEST_SUITE_P(
               "2: topics.a.retry.attemps: unknown key; did you mean 'retry.attempts'?"},
         Wrong{
             "[topics.a]\nretry = { backoff = \"30s\" }",
-            "2: topics.a.retry.backoff: must be the shortest and the longest wait, such as \"100ms..30s\", not the text '30s'"},
+            "2: topics.a.retry.backoff: must be the shortest and the longest wait, such as \"100ms..30s\", not the string '30s'"},
         Wrong{"[topics.a]\nretry = { backoff = \"30s..100ms\" }",
-              "2: topics.a.retry.backoff: ends at 100ms, before it begins at 30s"},
+              "2: topics.a.retry.backoff: has a longest wait of 100ms, which is below its first wait of 30s"},
         Wrong{"[topics.a]\ndead_letter = \"a\"",
-              "2: topics.a.dead_letter: is the topic itself: what fails would come round "
-              "for ever; name another topic"},
+              "2: topics.a.dead_letter: is the source topic itself, so failed messages "
+              "would loop forever; choose another topic"},
         Wrong{"[topics.a]\ndead_letter = \"a b\"",
-              "2: topics.a.dead_letter: 'a b' is no name that Kafka allows for a topic: "
-              "1 to 249 letters, digits, '.', '_' and '-'"},
+              "2: topics.a.dead_letter: 'a b' is not a valid topic name: Kafka allows 1 "
+              "to 249 letters, digits, '.', '_' and '-'"},
         Wrong{"[topics.a]\nfingerprint = \"true\"",
-              "2: topics.a.fingerprint: must be true or false, not the text 'true'"},
+              "2: topics.a.fingerprint: must be true or false, not the string 'true'"},
         Wrong{"[topics]\nlimit = 3",
-              "2: topics.limit: the settings of a topic stand in a section of its own, such as "
-              "[topics.payments]"},
+              "2: topics.limit: must be a section, such as [topics.payments], with the settings "
+              "of one topic"},
         Wrong{"[topics.\"a b\"]",
-              "1: topics.a b: 'a b' is no name that Kafka allows for a topic: 1 to 249 letters, digits, "
+              "1: topics.a b: 'a b' is not a valid topic name: Kafka allows 1 to 249 letters, digits, "
               "'.', '_' and '-'"}));
 
 /// What contradicts the mode that the file sets; no program can mend it, since the file wins over the code.
 INSTANTIATE_TEST_SUITE_P(
     Modes, WrongConfigTest,
     ::testing::Values(
-        Wrong{
-            "[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"by_offset\"\norder = \"none\"",
-            "5: topics.a.order: mode by_offset needs the order of the partition: what lies below a done record is taken for "
-            "done"},
-        Wrong{
-            "[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"by_offset\"\nmessage_id = \"header:x\"",
-            "5: topics.a.message_id: is for ids, and mode by_offset counts records and keeps none; leave it out, or use "
-            "transactional"},
+        Wrong{"[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"by_offset\"\norder = \"none\"",
+              "5: topics.a.order: must be partition: mode by_offset counts every record below a settled record as "
+              "settled"},
+        Wrong{"[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"by_offset\"\nmessage_id = \"header:x\"",
+              "5: topics.a.message_id: names the source of ids, but mode by_offset counts records and stores no ids; "
+              "remove message_id, or use transactional"},
         Wrong{"[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"by_offset\"\nfingerprint = true",
-              "5: topics.a.fingerprint: is of ids, and mode by_offset counts records and keeps none; use transactional"},
+              "5: topics.a.fingerprint: needs stored ids, but mode by_offset counts records and stores no ids; remove "
+              "fingerprint, or use transactional"},
         Wrong{"[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"by_offset\"\nstore_down = \"run\"",
-              "5: topics.a.store_down: is for mode leased alone; set the mode to leased, or leave it out"},
+              "5: topics.a.store_down: applies to mode leased only; set the mode to leased, or remove store_down"},
         Wrong{
             "[postgres]\nurl = \"host=x\"\n[topics.a]\nmode = \"transactional\"\nmessage_id = \"key\"\nrequest_window = 8",
-            "6: topics.a.request_window: is for mode numbered alone; set the mode to numbered, or leave it out"},
+            "6: topics.a.request_window: applies to mode numbered only; set the mode to numbered, or remove "
+            "request_window"},
         Wrong{"[topics.a]\nmode = \"at_least_once\"\nlease = \"30s\"",
-              "3: topics.a.lease: is for mode leased alone; set the mode to leased, or leave it out"},
+              "3: topics.a.lease: applies to mode leased only; set the mode to leased, or remove lease"},
         Wrong{"[topics.a]\nmode = \"at_least_once\"\nduplicates = \"replay\"",
-              "3: topics.a.duplicates: replay needs responses to be kept: set the mode to transactional or leased"},
+              "3: topics.a.duplicates: replay needs stored responses, but mode at_least_once stores none; "
+              "set the mode to transactional or leased"},
         Wrong{"[topics.a]\nmode = \"at_least_once\"\nreply_topics = \"b\"",
-              "3: topics.a.reply_topics: needs responses to be kept: set the mode to transactional or leased"}));
+              "3: topics.a.reply_topics: needs stored responses, but mode at_least_once stores none; set the mode to "
+              "transactional or leased"}));
 
 TEST(ConfigTest, what_the_program_may_still_set_is_not_missed_in_the_file) {
   const std::string postgres = "[postgres]\nurl = \"host=x\"\n[topics.a]\n";
@@ -300,28 +300,29 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"limit = 3", "1: limit: unknown key; did you mean [limits]?"},
         Wrong{"kafka = 3", "1: kafka: must be a section, [kafka], not a value"},
         Wrong{"[kafka]\n\"client.id\" = [1]",
-              "2: kafka.client.id: must be a text, a number, true or false, not an array"},
+              "2: kafka.client.id: must be a string, a number, true or false, not an array"},
         Wrong{"[kafka]\n\"bootstrap.servers\" = \"a:99999\"",
-              "2: kafka.bootstrap.servers: 'a:99999' has no valid port; it is HOST:PORT with a port from 1 to 65535"},
-        Wrong{"[kafka]\n\"bootstrap.servers\" = \"a:1,\"",
-              "2: kafka.bootstrap.servers: lacks an address; it is a list of HOST:PORT, such as \"localhost:9092\""},
+              "2: kafka.bootstrap.servers: 'a:99999' has an invalid port; write HOST:PORT with a port from 1 to 65535"},
+        Wrong{
+            "[kafka]\n\"bootstrap.servers\" = \"a:1,\"",
+            "2: kafka.bootstrap.servers: has an empty address; write a list of HOST:PORT, such as \"localhost:9092\""},
         Wrong{"[postgres]\nschema = \"x\"",
               "1: postgres: the database's url is missing; set url in [postgres], or TURNSTILE_POSTGRES_URL"},
         Wrong{
             "[postgres]\nurl = \"host=x\"\nschema = \"my-schema\"",
-            "3: postgres.schema: 'my-schema' is no schema's name: at most 63 letters, digits and underscores, no digit first"},
+            "3: postgres.schema: 'my-schema' is not a valid schema name: use 1 to 63 letters, digits and underscores, "
+            "and do not begin with a digit"},
         Wrong{"[postgres]\nurl = \"host=x\"\nschema = \"pg_x\"",
-              "3: postgres.schema: 'pg_x' begins with pg_, which PostgreSQL keeps for itself"},
+              "3: postgres.schema: 'pg_x' begins with pg_, which PostgreSQL reserves for itself"},
         Wrong{"[consumer]\nworkers = -1", "2: consumer.workers: must be a whole number from 0 to 1024, not -1"},
-        Wrong{
-            "[consumer]\ndrain_timeout = \"5m\"",
-            "2: consumer.drain_timeout: 5m must be below kafka.\"max.poll.interval.ms\" (5m), or the group goes on without "
-            "this member while it drains"},
+        Wrong{"[consumer]\ndrain_timeout = \"5m\"",
+              "2: consumer.drain_timeout: 5m must be below kafka.\"max.poll.interval.ms\" (5m); otherwise the group "
+              "removes this member while it drains"},
         Wrong{"[consumer]\nthreads = 4",
               "2: consumer.threads: unknown key; the keys here are workers, window, "
               "window_bytes, drain_timeout, commit_interval, stall_after, purge, when_halted"},
         Wrong{"[log]\nformat = \"jsn\"",
-              "2: log.format: must be text or json, not the text 'jsn'; did you mean 'json'?"}));
+              "2: log.format: must be text or json, not the string 'jsn'; did you mean 'json'?"}));
 
 /// Where PostgreSQL must end the transaction of a handler that has frozen, before its partition's next owner waits for it.
 TEST(ConfigTest, a_handler_in_a_transaction_may_not_run_longer_than_the_session_lasts) {
@@ -351,8 +352,8 @@ TEST(ConfigTest, a_group_that_cannot_name_a_token_log_is_refused_where_a_limit_n
   };
   const auto refused = with_group("a b");
   ASSERT_EQ(refused.size(), 1U);
-  EXPECT_EQ(refused[0].substr(0, refused[0].find(" with")),
-            "turnstile.toml:2: kafka.group.id: the limits' token log would be topic 'a b.tokens'");
+  EXPECT_EQ(refused[0].substr(0, refused[0].find(", and")),
+            "turnstile.toml:2: kafka.group.id: the token log would be topic 'a b.tokens'");
   EXPECT_NE(refused[0].find("[limits] topic"), std::string::npos);
   EXPECT_EQ(with_group(std::string(245, 'a')).size(), 1U);
   EXPECT_EQ(with_group("a b", "[limits]\ntopic = \"log\"\n"), Lines{});

@@ -28,10 +28,10 @@ TEST(DurationTest, anything_else_is_refused_with_the_form_that_it_has) {
   const std::string form = "; write a whole number and a unit (ms, s, m, h, d), such as \"30s\"";
   EXPECT_EQ(refusal("30"), "'30' has no unit" + form);
   EXPECT_EQ(refusal("-5s"), "'-5s' is negative" + form);
-  EXPECT_EQ(refusal("99999999999999999999s"), "'99999999999999999999s' is too long a time" + form);
-  EXPECT_EQ(refusal("9223372036854775807d"), "'9223372036854775807d' is too long a time" + form);
+  EXPECT_EQ(refusal("99999999999999999999s"), "'99999999999999999999s' is too long" + form);
+  EXPECT_EQ(refusal("9223372036854775807d"), "'9223372036854775807d' is too long" + form);
   for (const char* text : {"", "s", "30 s", " 30s", "30s ", "30S", "1.5s", "30sec", "1h30m", "+5s"}) {
-    EXPECT_EQ(refusal(text), "'" + std::string(text) + "' is no duration" + form);
+    EXPECT_EQ(refusal(text), "'" + std::string(text) + "' is not a duration" + form);
   }
 }
 

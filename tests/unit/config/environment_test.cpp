@@ -77,12 +77,12 @@ TEST(EnvironmentTest, what_is_wrong_names_the_variable) {
   EXPECT_EQ(
       problems("[topics.a]", {{"TURNSTILE_TOPICS_A_LIMIT", "many"}}),
       std::vector<std::string>{"environment TURNSTILE_TOPICS_A_LIMIT: topics.a.limit: must be a whole number from 1 "
-                               "to 1000000000, not the text 'many'"});
+                               "to 1000000000, not the string 'many'"});
   EXPECT_EQ(problems("[topics.a]", {{"TURNSTILE_TOPICS_A_LIMIT", "0"}}).at(0).substr(0, 65),
-            "environment TURNSTILE_TOPICS_A_LIMIT: topics.a.limit: is 0, which");
+            "environment TURNSTILE_TOPICS_A_LIMIT: topics.a.limit: is 0, so no");
   EXPECT_EQ(
       problems("[topics.a]", {{"TURNSTILE_TOPICS_A_FINGERPRINT", "maybe"}}).at(0),
-      "environment TURNSTILE_TOPICS_A_FINGERPRINT: topics.a.fingerprint: must be true or false, not the text 'maybe'");
+      "environment TURNSTILE_TOPICS_A_FINGERPRINT: topics.a.fingerprint: must be true or false, not the string 'maybe'");
   EXPECT_EQ(problems("[topics.a]", {{"TURNSTILE_TOPICS_A_MODE", "transactional"}}).at(0).substr(0, 69),
             "environment TURNSTILE_TOPICS_A_MODE: topics.a.mode: transactional nee");
 }
@@ -90,16 +90,16 @@ TEST(EnvironmentTest, what_is_wrong_names_the_variable) {
 TEST(EnvironmentTest, a_wrong_url_is_not_quoted) {
   const auto found = problems("", {{"TURNSTILE_POSTGRES_URL", "mysql://app:hunter2@db/shop"}});
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_TRUE(found[0].starts_with("environment TURNSTILE_POSTGRES_URL: postgres.url: has another scheme")) << found[0];
+  EXPECT_TRUE(found[0].starts_with("environment TURNSTILE_POSTGRES_URL: postgres.url: has a scheme other")) << found[0];
   EXPECT_EQ(found[0].find("hunter2"), std::string::npos);
 }
 
 TEST(EnvironmentTest, a_variable_that_could_mean_two_topics_is_refused) {
   const std::string_view file = "[topics.\"pay.v2\"]\n[topics.pay-v2]\n";
-  EXPECT_EQ(
-      problems(file, {{"TURNSTILE_TOPICS_PAY_V2_LIMIT", "3"}}),
-      std::vector<std::string>{"environment TURNSTILE_TOPICS_PAY_V2_LIMIT: may mean topic 'pay-v2' or 'pay.v2', whose "
-                               "variables have the same names; set it in the file"});
+  EXPECT_EQ(problems(file, {{"TURNSTILE_TOPICS_PAY_V2_LIMIT", "3"}}),
+            std::vector<std::string>{
+                "environment TURNSTILE_TOPICS_PAY_V2_LIMIT: could mean topic 'pay-v2' or topic 'pay.v2': their "
+                "variables have the same names; set the value in the file"});
   EXPECT_EQ(problems(file, {}), std::vector<std::string>{});
 }
 
@@ -155,10 +155,10 @@ TEST(EnvironmentTest, applies_to_topics_that_only_the_program_names) {
 
 TEST(EnvironmentTest, a_variable_that_could_mean_two_topics_of_the_program_is_refused) {
   const Variables variables{{"TURNSTILE_TOPICS_PAY_V2_LIMIT", "3"}};
-  EXPECT_EQ(
-      start(load("", variables), {{"pay.v2", 5}, {"pay-v2", 5}}).problems,
-      std::vector<std::string>{"environment TURNSTILE_TOPICS_PAY_V2_LIMIT: may mean topic 'pay-v2' or 'pay.v2', whose "
-                               "variables have the same names; set it in the file"});
+  EXPECT_EQ(start(load("", variables), {{"pay.v2", 5}, {"pay-v2", 5}}).problems,
+            std::vector<std::string>{
+                "environment TURNSTILE_TOPICS_PAY_V2_LIMIT: could mean topic 'pay-v2' or topic 'pay.v2': their "
+                "variables have the same names; set the value in the file"});
   EXPECT_EQ(start(load("[topics.\"pay.v2\"]", variables), {{"pay.v2", 5}, {"pay-v2", 5}}).problems.size(), 1U);
 }
 
@@ -175,14 +175,14 @@ TEST(EnvironmentTest, a_variable_that_nothing_reads_is_a_warning_with_what_was_p
                       "TURNSTILE_DATABASE_SERVICE_PORT_5432_TCP_ADDR"};
   const auto found = unread_variables({"refunds"}, config);
   EXPECT_EQ(found, (std::vector<std::string>{
-                       "environment TURNSTILE_DATABASE_SERVICE_PORT_5432_TCP_ADDR: nothing reads this variable, so it "
-                       "changes nothing; unset it, or correct its name: TURNSTILE_SECTION_KEY, such as "
+                       "environment TURNSTILE_DATABASE_SERVICE_PORT_5432_TCP_ADDR: Turnstile does not read this "
+                       "variable, so it has no effect; unset it, or correct its name: TURNSTILE_SECTION_KEY, such as "
                        "TURNSTILE_POSTGRES_URL",
-                       "environment TURNSTILE_KAFKA_QUEUED_MAX_MESSAGES_KBYTES: nothing reads this variable, so it "
-                       "changes nothing; a setting of librdkafka must stand in the file's [kafka] before the "
-                       "environment can override it",
-                       "environment TURNSTILE_TOPICS_CHRAGES_LIMIT: nothing reads this variable, so it changes "
-                       "nothing; did you mean TURNSTILE_TOPICS_CHARGES_LIMIT?"}));
+                       "environment TURNSTILE_KAFKA_QUEUED_MAX_MESSAGES_KBYTES: Turnstile does not read this "
+                       "variable, so it has no effect; add the librdkafka setting to [kafka] in the file; then this "
+                       "variable overrides it",
+                       "environment TURNSTILE_TOPICS_CHRAGES_LIMIT: Turnstile does not read this variable, so "
+                       "it has no effect; did you mean TURNSTILE_TOPICS_CHARGES_LIMIT?"}));
   config.topics.clear();
   EXPECT_NE(start(config, {{"charges", 5}, {"refunds", 5}}).log.find("did you mean TURNSTILE_TOPICS_CHARGES_LIMIT?"),
             std::string::npos);

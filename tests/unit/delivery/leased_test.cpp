@@ -322,7 +322,7 @@ TEST_F(Leased, there_is_no_transaction) {
   act_ = [](const Message&, Context& context) { context.tx().exec("SELECT 1"); };
   handler(noting());
   EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::retry));
-  EXPECT_THAT(log_.str(), HasSubstr("its topic's mode is leased: it runs outside of any transaction"));
+  EXPECT_THAT(log_.str(), HasSubstr("in mode leased a handler runs outside a transaction"));
 }
 
 TEST_F(Leased, replies_and_messages_go_out_with_the_end) {

@@ -190,8 +190,10 @@ TEST(Replies, above_the_bound_fail_their_message_with_both_sizes) {
   pipeline.settings.max_response = 10;
   World world(std::move(pipeline));
   world.run({request(1)});
-  EXPECT_THAT(world.errors(),
-              ElementsAre("a response of 11 bytes, and max_response of topic 't' is 10; raise it, or reply with less"));
+  EXPECT_THAT(
+      world.errors(),
+      ElementsAre(
+          "the response has 11 bytes, more than max_response of topic 't' (10); raise max_response, or reply with less"));
 }
 
 TEST(Replies, are_given_once) {
@@ -216,12 +218,13 @@ TEST(Replies, of_a_span_handler_name_their_message) {
 TEST(Replies, of_a_span_handler_without_a_message_or_to_a_stranger_say_what_is_wrong) {
   World nameless([](std::span<const Message>, Context& context) { context.reply("to whom"); } | transactional());
   nameless.run({request(1)});
-  EXPECT_THAT(nameless.errors(), ElementsAre(HasSubstr("say which one it replies to, ctx.reply(message, body)")));
+  EXPECT_THAT(nameless.errors(),
+              ElementsAre(HasSubstr("name the message that it replies to: ctx.reply(message, body)")));
   const OwnedMessage other = request(99);
   World stranger([&other](std::span<const Message>, Context& context) { context.reply(Message(other), "x"); } |
                  transactional());
   stranger.run({request(1)});
-  EXPECT_THAT(stranger.errors(), ElementsAre(HasSubstr("replied to t[0]@99, which is none of the messages")));
+  EXPECT_THAT(stranger.errors(), ElementsAre(HasSubstr("replied to t[0]@99, which is not among the messages")));
 }
 
 TEST(Replies, without_a_database_say_what_to_do) {
@@ -231,8 +234,10 @@ TEST(Replies, without_a_database_say_what_to_do) {
     context.publish({});
     FAIL() << "published into nothing";
   } catch (const std::logic_error& error) {
-    EXPECT_THAT(error.what(),
-                HasSubstr("handler 'charge' published a message, but its topic's mode is none; add transactional()"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("handler 'charge' published a message, but in mode at_least_once a handler has no transaction; "
+                  "add transactional()"));
   }
 }
 
@@ -243,7 +248,7 @@ TEST(Published, to_what_can_be_no_topic_is_refused) {
     context.publish(to);
   } | transactional());
   world.run({request(1), request(2)});
-  const std::string names = "is no name that Kafka allows for a topic: 1 to 249 letters, digits, '.', '_' and '-'";
+  const std::string names = "is not a valid topic name: Kafka allows 1 to 249 letters, digits, '.', '_' and '-'";
   EXPECT_THAT(world.errors(), ElementsAre("handler 't' published a message: '' " + names,
                                           "handler 't' published a message: 'a b' " + names));
 }
@@ -271,7 +276,7 @@ TEST(Published, with_what_can_be_no_id_is_refused) {
   } | transactional());
   world.run({request(1), request(2), request(3)});
   const std::string begin = "handler 't' published a message to topic 'out': its header 'message-id' ";
-  const std::string remedy = "; give one id, or leave the header out and the message gets an id of its own";
+  const std::string remedy = "; set the header to one id, or remove it: Turnstile then gives the message an id";
   EXPECT_THAT(world.errors(), ElementsAre(begin + "is empty" + remedy, begin + "has no value" + remedy,
                                           begin + "appears 2 times" + remedy));
 }

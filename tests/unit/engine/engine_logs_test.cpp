@@ -438,7 +438,7 @@ TEST_F(EngineLogs, refuses_dead_letter_topics_that_lead_in_a_circle) {
   app->topic("b", kEffect | transactional() | dead_letter("c"));
   app->topic("c", kEffect | transactional() | dead_letter("a"));
   start(*app).join();
-  EXPECT_THAT(failure, HasSubstr("go in a circle, so a message that fails would go round forever: a -> b -> c -> a"));
+  EXPECT_THAT(failure, HasSubstr("in a circle, so a failed message would loop forever: a -> b -> c -> a"));
 }
 
 /// Two programs, each with one of the topics. Neither of them can see the circle.

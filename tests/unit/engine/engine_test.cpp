@@ -425,7 +425,7 @@ TEST_F(EngineTest, refuses_to_start_with_settings_that_contradict_each_other_all
   auto app = consumer("a", kEffect | transactional() | handler_id("same") | limit(0), config());
   app->topic("b", kEffect | transactional() | handler_id("same"));
   start(*app).join();
-  EXPECT_NE(failure.find("handler id 'same' is used by topic 'a' too"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("handler id 'same' also belongs to topic 'a'"), std::string::npos) << failure;
   EXPECT_NE(failure.find("limit"), std::string::npos) << failure;
 }
 

@@ -429,7 +429,7 @@ TEST_F(HealthTest, check_looks_with_the_handlers_of_the_program) {
   const auto problem = std::find_if(findings.begin(), findings.end(),
                                     [](const Finding& f) { return f.level == Finding::Level::problem; });
   ASSERT_NE(problem, findings.end());
-  EXPECT_THAT(problem->text, HasSubstr("handler id 'charge' is used by topic 't' too"));
+  EXPECT_THAT(problem->text, HasSubstr("handler id 'charge' also belongs to topic 't'"));
   EXPECT_EQ(findings.back().subject, "a server");
 }
 

@@ -61,7 +61,7 @@ class PollLoopTest : public ::testing::Test {
 TEST_F(PollLoopTest, handles_records_of_a_topic_that_its_broker_does_not_have) {
   Loop loop(Config{}, insert() | transactional(), broker_, inbox_);
   EXPECT_EQ(loop.handle(0), Settled::done);
-  EXPECT_THAT(loop.log.str(), HasSubstr("topic t is not in the Kafka of [kafka]"));
+  EXPECT_THAT(loop.log.str(), HasSubstr("topic t is not in the Kafka cluster of [kafka]"));
 
   Config config;
   config.topics["t"].keep_ids_for = std::chrono::hours(24);

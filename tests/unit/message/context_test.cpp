@@ -31,8 +31,8 @@ TEST(ContextTest, without_a_transaction_the_error_says_what_to_do) {
     FAIL() << "a transaction out of nothing";
   } catch (const std::logic_error& error) {
     EXPECT_STREQ(error.what(),
-                 "handler 'charge' asked for a transaction, but its topic's mode is none; add transactional() to its "
-                 "decorators, or mode = \"transactional\" to the topic's configuration");
+                 "handler 'charge' asked for a transaction, but in mode at_least_once a handler has no transaction; "
+                 "add transactional() to its decorators, or set mode = \"transactional\" for its topic");
   }
 }
 

@@ -52,10 +52,11 @@ TEST(IdSourceTest, what_is_written_is_shown_again) {
 }
 
 TEST(IdSourceTest, a_wrong_source_is_refused_with_what_may_stand_there) {
-  EXPECT_EQ(refusal("uuid"), "'uuid' is no source of ids; use header:NAME, key, json:/pointer, cloudevents or offset");
-  EXPECT_EQ(refusal("header:"), "'header:' lacks the header's name, as in header:message-id");
+  EXPECT_EQ(refusal("uuid"),
+            "'uuid' is not a source of ids; use header:NAME, key, json:/pointer, cloudevents or offset");
+  EXPECT_EQ(refusal("header:"), "'header:' lacks the name of a header; write it as in header:message-id");
   for (const char* text : {"json:", "json:id", "json:/a~2", "json:/a~"}) {
-    EXPECT_NE(refusal(text).find("holds no JSON pointer; it begins with a slash, as in json:/event/id"),
+    EXPECT_NE(refusal(text).find("has no valid JSON pointer; begin it with a slash, as in json:/event/id"),
               std::string::npos)
         << text;
   }
@@ -104,9 +105,9 @@ TEST(IdSourceTest, json_without_an_id_says_why) {
   EXPECT_EQ(missing("json:/-", with_payload("[1, 2]")), "'/-' in the payload is absent");
   EXPECT_EQ(missing("json:/id", with_payload(R"({"id": ""})")), "'/id' in the payload is empty");
   EXPECT_EQ(missing("json:/id", with_payload(R"({"id": null})")),
-            "'/id' in the payload is of type null; an id is a text or an integer");
+            "'/id' in the payload is of type null; an id must be a string or an integer");
   EXPECT_EQ(missing("json:/id", with_payload(R"({"id": 1.5})")),
-            "'/id' in the payload is of type floating-point number; an id is a text or an integer");
+            "'/id' in the payload is of type floating-point number; an id must be a string or an integer");
 }
 
 TEST(IdSourceTest, json_of_any_depth_is_read_without_harm) {
@@ -133,7 +134,8 @@ TEST(IdSourceTest, a_cloud_event_without_an_id_says_why) {
   EXPECT_EQ(missing("cloudevents", with_headers({{"ce_id", "e1"}})), "header 'ce_source' is absent");
   EXPECT_EQ(missing("cloudevents", with_headers({{"ce_source", "/shop"}})), "header 'ce_id' is absent");
   EXPECT_EQ(missing("cloudevents", with_payload(std::nullopt)), "header 'ce_id' is absent, and the payload is null");
-  EXPECT_EQ(missing("cloudevents", with_payload("[]")), "header 'ce_id' is absent, and the payload is no JSON object");
+  EXPECT_EQ(missing("cloudevents", with_payload("[]")),
+            "header 'ce_id' is absent, and the payload is not a JSON object");
   EXPECT_EQ(missing("cloudevents", with_payload(R"({"source": "/shop"})")),
             "attribute 'id' of the CloudEvent is absent");
   EXPECT_EQ(missing("cloudevents", with_payload(R"({"id": "e1", "source": ""})")),

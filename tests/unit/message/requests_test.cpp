@@ -95,19 +95,19 @@ TEST(RequestHeaders, are_proved_as_the_format_says) {
 
 TEST(RequestHeaders, say_what_is_wrong_with_them) {
   EXPECT_EQ(problem_with({}), "header 'producer-id' is absent");
-  EXPECT_EQ(problem_with(with("producer-id", "shop")), "header 'producer-id' is no UUID in small letters");
+  EXPECT_EQ(problem_with(with("producer-id", "shop")), "header 'producer-id' is not a UUID in lowercase letters");
   EXPECT_EQ(problem_with(with("producer-id", "0190F3A2-0000-7000-8000-000000000001")),
-            "header 'producer-id' is no UUID in small letters");
+            "header 'producer-id' is not a UUID in lowercase letters");
   for (const char* number :
        {"0", "-1", "9223372036854775808", "99999999999999999999999", "", "1 ", "+1", "0x1", "1.0"}) {
     EXPECT_EQ(problem_with(with("request-number", number)),
-              "header 'request-number' is no decimal number from 1 to 9223372036854775807")
+              "header 'request-number' is not a decimal number from 1 to 9223372036854775807")
         << number;
   }
   EXPECT_EQ(problem_with(with("request-number", "9223372036854775807")), "none");
   EXPECT_EQ(problem_with(with("request-number", std::nullopt)), "header 'request-number' has no value");
   EXPECT_EQ(problem_with(with("request-ack", "-1")),
-            "header 'request-ack' is no decimal number from 0 to 9223372036854775807");
+            "header 'request-ack' is not a decimal number from 0 to 9223372036854775807");
   auto twice = stamped().headers;
   twice.push_back({"request-number", "8"});
   EXPECT_EQ(problem_with(twice), "header 'request-number' appears 2 times");

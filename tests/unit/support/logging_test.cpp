@@ -152,8 +152,8 @@ TEST_F(LoggingTest, a_level_or_a_format_that_does_not_exist_is_refused) {
     }
     return "";
   };
-  EXPECT_EQ(refusal("text", "loud"), "log.level: 'loud' is no level; use trace, debug, info, warn, error or off");
-  EXPECT_EQ(refusal("xml", "info"), "log.format: 'xml' is no format; use text or json");
+  EXPECT_EQ(refusal("text", "loud"), "log.level: 'loud' is not a level; use trace, debug, info, warn, error or off");
+  EXPECT_EQ(refusal("xml", "info"), "log.format: 'xml' is not a format; use text or json");
 }
 
 }  // namespace
