@@ -273,7 +273,7 @@ def judge(run, faults, idle):
             ("seconds until it fitted, most", round(fits[-1], 2) if fits else "-", None),
             ("permits held when all was idle", idle["held"], idle["held"] == 0),
             ("members after all had ended", log.records[-1]["members"], log.records[-1]["members"] == 0),
-            ("token logs given up", run.logs_with("cannot be known"), run.logs_with("cannot be known") == 0),
+            ("token logs given up", run.logs_with("unknown which members"), run.logs_with("unknown which members") == 0),
             ("kills and stops that hit running handlers", faults.hits, faults.hits > 0)]
     return rows + [(what, count, None) for what, count in sorted(faults.counts.items())]
 

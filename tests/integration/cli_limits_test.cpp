@@ -160,7 +160,7 @@ TEST_F(CliLimits, a_topic_of_several_partitions_is_no_token_log) {
   const auto list = cli_.run("limits", "list", "--topic", data);
   EXPECT_EQ(list.code, 2);
   EXPECT_THAT(list.err,
-              HasSubstr("topic " + data + " at " + kafka_.brokers() + " has 2 partitions and so is no token log"));
+              HasSubstr("topic " + data + " at " + kafka_.brokers() + " has 2 partitions, so it is not a token log"));
   EXPECT_EQ(cli_.run("permits", "--topic", data).code, 2);
 }
 
@@ -351,7 +351,7 @@ TEST_F(CliLimits, tail_shows_what_was_written_and_what_it_meant) {
   EXPECT_EQ(tail.code, 0) << tail.err;
   EXPECT_THAT(tail.out, ContainsRegex(" 0  20[0-9-]+T[0-9:.]+Z  applied +billing@[^ ]+ +joined: lease 2000 ms"));
   EXPECT_THAT(tail.out, ContainsRegex("psp: wants 3.* [|] psp 0 -> [1-3]\n"));
-  EXPECT_THAT(tail.out, ContainsRegex("unknown +- +unknown: 7 bytes that are no event\n"));
+  EXPECT_THAT(tail.out, ContainsRegex("unknown +- +unknown: 7 bytes that are not an event\n"));
   EXPECT_THAT(tail.out, ContainsRegex("stranger +member 99 +left\n"));
   EXPECT_THAT(tail.out, ContainsRegex("applied +an operator +limit set: psp: 5\n"));
 

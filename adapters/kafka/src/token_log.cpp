@@ -122,7 +122,7 @@ std::int64_t KafkaTokenLog::ask_for(std::int64_t edge, const std::string& topic,
     // A broker that has just come back may not lead the partition yet, or not know it.
     if (for_good(code) || std::chrono::steady_clock::now() + kAskOnceMoreAfter >= until) {
       consumer_->hear_failures();
-      throw consumer_->no_answer(code, "asking where it begins and ends", topic);
+      throw consumer_->no_answer(code, "requesting its first and last offset", topic);
     }
     std::this_thread::sleep_for(kAskOnceMoreAfter);
   }
@@ -262,7 +262,7 @@ void KafkaTokenLog::fill(std::int64_t up_to, std::vector<Record>& into) {
 TokenLogTrimmed KafkaTokenLog::trimmed(std::int64_t low) const {
   return TokenLogTrimmed(
       fmt::format("{}: positions {} to {} were deleted before they were read. {}", name(), next_, low - 1,
-                  what_to_do("This member continues from a newer snapshot. If that repeats, raise the "
+                  what_to_do("This member continues from a newer snapshot. If this repeats, raise the "
                              "topic's retention.ms")));
 }
 
@@ -276,18 +276,19 @@ void KafkaTokenLog::look_where_it_begins() {
   }
   if (low > next_) throw trimmed(low);
   throw TokenLogBroken(fmt::format(
-      "{}: position {} no longer exists: the topic was truncated or recreated, so the holders of permits cannot be known. {}",
+      "{}: position {} no longer exists: the topic was truncated or recreated, so it is unknown which members hold permits. {}",
       name(), next_,
-      what_to_do("Nothing starts in this process; stop all members of the domain and start them again")));
+      what_to_do(
+          "No handler under a limit starts in this process. Stop all members of the domain, then start them again")));
 }
 
 TokenLogBroken KafkaTokenLog::gone() const {
   return TokenLogBroken(
       Code::token_log_deleted,
       fmt::format(
-          "{} was deleted: the holders of permits cannot be known. {}", name(),
-          what_to_do("Nothing starts in this process; stop all members of the domain and start them again: the first "
-                     "creates the topic")));
+          "{} was deleted: it is unknown which members hold permits. {}", name(),
+          what_to_do("No handler under a limit starts in this process. Stop all members of the domain, then start them "
+                     "again: the first member creates the topic")));
 }
 
 /// librdkafka does not report a deleted topic to readers.
@@ -322,12 +323,12 @@ void KafkaTokenLog::unreadable(const rd_kafka_message_t& record) {
       record.err == RD_KAFKA_RESP_ERR_INVALID_MSG || record.err == RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED;
   if (is_damaged && now - unreadable_since_ >= kUnreadableForGood) {
     throw TokenLogBroken(fmt::format(
-        "{}: position {} could not be read for {} ms ({}): the holders of permits cannot be known. {}", name(), next_,
+        "{}: position {} could not be read for {} ms ({}): it is unknown which members hold permits. {}", name(), next_,
         kUnreadableForGood.count(), rd_kafka_message_errstr(&record),
         what_to_do(
-            "Nothing starts in this process. If the other members read it, look at this machine and its network, and "
-            "start this process again; else look at the disks of the brokers, stop all members of the domain, "
-            "delete the topic and its snapshots, and start them again")));
+            "No handler under a limit starts in this process. If the other members can read the position, check this machine "
+            "and its network, and restart this process. Otherwise check the disks of the brokers, stop all members of the "
+            "domain, delete the topic and its snapshots, then start the members again")));
   }
   reads_again_ = true;
   read_again_at_ = now + kReadAgainEvery;
@@ -349,7 +350,7 @@ void KafkaTokenLog::look_at_error(const rd_kafka_message_t& record) {
 
 std::string KafkaTokenLog::what_to_do(std::string_view of_a_member) const {
   return use_ == LogUse::member ? std::string(of_a_member)
-                                : "Look again; if that repeats, stop all members of the domain and start them again";
+                                : "Try again; if this repeats, stop all members of the domain, then start them again";
 }
 
 // --- writing ---------------------------------------------------------------------------------------------------------

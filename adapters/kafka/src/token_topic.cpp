@@ -49,7 +49,8 @@ class Topics {
       throw BrokerError(
           Code::token_log_misconfigured,
           fmt::format(
-              "topic {} has {} partitions, but a token log is one sequence of events, so it must have exactly 1. With all members stopped: {} && {}",
+              "topic {} has {} partitions, but a token log is one sequence of events, so it must have exactly 1. Stop all members, "
+              "then run: {} && {}",
               name, found.partitions, delete_command(name), create_command(name, policy)));
     }
     if (found.replicas < replicas_) {
@@ -57,7 +58,7 @@ class Topics {
           Code::token_log_misconfigured,
           fmt::format(
               "topic {} has {} replicas, fewer than the required {}: the loss of a broker could lose the record "
-              "of permits. With all members stopped: {} && {}",
+              "of permits. Stop all members, then run: {} && {}",
               name, found.replicas, replicas_, delete_command(name), create_command(name, policy)));
     }
     const auto is = topic_setting(*client_, name, "cleanup.policy", kWait);
@@ -65,9 +66,9 @@ class Topics {
       throw BrokerError(
           Code::token_log_misconfigured,
           fmt::format(
-              "topic {} has cleanup.policy={}, which {}; it must be {}: kafka-configs.sh --bootstrap-server {} --alter --entity-type "
+              "topic {} has cleanup.policy={}, which {}; it must be {}. Run: kafka-configs.sh --bootstrap-server {} --alter --entity-type "
               "topics --entity-name {} --add-config cleanup.policy={}",
-              name, *is, policy == "delete" ? "takes records out of the middle of the log" : "keeps too many snapshots",
+              name, *is, policy == "delete" ? "removes records from the middle of the log" : "keeps too many snapshots",
               policy, brokers_, name, policy));
     }
     advise(name, policy);
@@ -81,8 +82,8 @@ class Topics {
     } catch (const BrokerError& error) {
       throw BrokerError(
           error.code(),
-          fmt::format("topic {}, which the limits over all consumers need, is missing and could not be created: {}. "
-                      "Have it created: {}",
+          fmt::format("topic {}, which cluster-wide limits need, does not exist and could not be created: {}. "
+                      "Ask an administrator to run: {}",
                       name, error.what(), create_command(name, policy)));
     }
   }
@@ -132,9 +133,9 @@ bool token_topic_exists(const Settings& settings, const std::string& topic, std:
   const auto client = Client::open(Role::inspector, settings, std::move(logger));
   const auto found = shape(*client, topic, kPatience);
   if (found.partitions > 1 && !is_mock(*client, kPatience)) {
-    throw ConfigError(
-        {fmt::format("topic {} at {} has {} partitions and so is no token log, which has exactly 1: name another topic",
-                     topic, setting(settings, "bootstrap.servers"), found.partitions)});
+    throw ConfigError({fmt::format(
+        "topic {} at {} has {} partitions, so it is not a token log, which has exactly 1; name another topic", topic,
+        setting(settings, "bootstrap.servers"), found.partitions)});
   }
   return found.partitions > 0;
 }

@@ -55,7 +55,7 @@ std::optional<TokenLog::Snapshot> MemoryTokenTopic::snapshot(std::int64_t before
 }
 
 std::optional<TokenLog::Snapshot> MemoryTokenLog::snapshot(std::int64_t before) {
-  if (is_away()) throw BrokerError(Code::kafka_unavailable, "a token log in memory: it is unavailable");
+  if (is_away()) throw BrokerError(Code::kafka_unavailable, "the token log in memory is unavailable");
   return topic_->snapshot(before);
 }
 
@@ -72,7 +72,7 @@ std::vector<TokenLog::Record> MemoryTokenLog::read(std::chrono::milliseconds tim
   }
   if (found.empty()) return found;
   if (found.front().position > next_) {
-    throw TokenLogTrimmed("a token log in memory: positions " + std::to_string(next_) + " to " +
+    throw TokenLogTrimmed("the token log in memory: positions " + std::to_string(next_) + " to " +
                           std::to_string(found.front().position - 1) + " are missing");
   }
   next_ = found.back().position + 1;

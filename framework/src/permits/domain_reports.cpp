@@ -68,7 +68,7 @@ void DomainReports::limiter(const std::string& name, std::int64_t configured, Re
 
 std::string DomainReports::too_many_limiters(const std::string& name, std::size_t most) const {
   return "limiter '" + name + "': the token domain of " + log_.name() + " has " + std::to_string(most) +
-         " limiters, which is the maximum (limits.most_limiters), so that this one would never give a permit. Raise "
+         " limiters, which is the maximum (limits.most_limiters), so this limiter would never give a permit. Raise "
          "limits.most_limiters, use fewer names, or unset limits that operators have set for unused names "
          "(turnstile limits)";
 }

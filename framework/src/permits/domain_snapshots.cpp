@@ -68,8 +68,8 @@ tokens::State DomainSnapshots::newest() {
   if (begin == 0) return {};
   throw TokenLogBroken(log_.name() + " begins at position " + std::to_string(begin) +
                        ", and no snapshot reaches that far (" + std::to_string(found) +
-                       " were found): the holders of permits cannot be known. Stop all members of the domain, delete "
-                       "the topic and its snapshots, and start them again");
+                       " were found): it is unknown which members hold permits. Stop all members of the domain, delete "
+                       "the topic and its snapshots, then start the members again");
 }
 
 void DomainSnapshots::keep(const tokens::State& state, const tokens::Member& member) {

@@ -21,7 +21,7 @@ class LocalLimiters final : public Limiters {
   std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
     if (limit < 1) {
       throw Error(Code::limit_invalid, "limiter '" + name + "': a limit of " + std::to_string(limit) +
-                                           " lets nothing run; it must be at least 1");
+                                           " lets no handler run; it must be at least 1");
     }
     const std::lock_guard lock(mutex_);
     auto& [known, pool] = by_name_[name];
@@ -32,7 +32,7 @@ class LocalLimiters final : public Limiters {
     if (known != limit) {
       throw Error(Code::limit_invalid, "limiter '" + name + "' has a limit of " + std::to_string(known) +
                                            " and cannot also have " + std::to_string(limit) +
-                                           "; set the same limit wherever it is named, or name another limiter");
+                                           "; set the same limit wherever you name it, or name another limiter");
     }
     return std::make_shared<DomainLimiter>(name, pool, [limit] { return limit; });
   }

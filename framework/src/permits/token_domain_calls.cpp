@@ -41,17 +41,18 @@ std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_
   if (limit < 1) {
     throw Error(Code::limit_invalid,
                 "limiter '" + name + "': a limit of " + std::to_string(limit) +
-                    " lets nothing run; it must be at least 1 (turnstile limits set pauses a limiter)");
+                    " lets no handler run; it must be at least 1 (to pause a limiter: turnstile limits set)");
   }
   if (name.empty() || name.size() > tokens::kLongestName || static_cast<Count>(limit) > tokens::kMostPermits) {
     throw Error(Code::limit_invalid, "limiter '" + name.substr(0, 40) + "': a name has 1 to " +
-                                         std::to_string(tokens::kLongestName) + " characters, and a limit is at most " +
+                                         std::to_string(tokens::kLongestName) + " bytes, and a limit is at most " +
                                          std::to_string(tokens::kMostPermits));
   }
   if (static_cast<Count>(limit) <= set_aside()) {
     throw Error(Code::limit_invalid, "limiter '" + name + "': its limit of " + std::to_string(limit) +
-                                         " leaves nothing to share, since " + std::to_string(settings_.reserve) +
-                                         " are reserved for each of " + std::to_string(settings_.reserve_for) +
+                                         " leaves nothing to share: limits.reserve sets " +
+                                         std::to_string(settings_.reserve) + " permits aside for each of " +
+                                         std::to_string(settings_.reserve_for) +
                                          " processes; raise the limit, or lower limits.reserve");
   }
   const std::lock_guard lock(mutex_);
@@ -60,7 +61,7 @@ std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_
   if (named.pool && named.limit != limit && !named.users.expired()) {
     throw Error(Code::limit_invalid, "limiter '" + name + "' has a limit of " + std::to_string(named.limit) +
                                          " and cannot also have " + std::to_string(limit) +
-                                         "; set the same limit wherever it is named, or name another limiter");
+                                         "; set the same limit wherever you name it, or name another limiter");
   }
   const bool is_new = !named.pool, is_unused = named.users.expired();
   if (is_new) {
@@ -158,7 +159,7 @@ PermitsView DomainMember::permits() const {
 
 bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
   if (limit && (*limit < 0 || static_cast<Count>(*limit) > tokens::kMostPermits)) {
-    throw Error(Code::limit_invalid, "limiter '" + limiter + "': a limit is 0 (pauses it) to " +
+    throw Error(Code::limit_invalid, "limiter '" + limiter + "': a limit must be from 0 (paused) to " +
                                          std::to_string(tokens::kMostPermits) + ", not " + std::to_string(*limit));
   }
   const auto change = std::make_shared<LimitChange>();
@@ -171,9 +172,9 @@ bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int6
   changes_.remove(change);
   if (change->not_allowed) {
     throw Error(Code::too_many_limiters,
-                "limiter '" + limiter + "': the domain did not accept its limit: its name is not 1 to " +
-                    std::to_string(tokens::kLongestName) + " bytes long, or it would be one more than the " +
-                    std::to_string(state_.most_limiters()) + " limiters that the domain can have");
+                "limiter '" + limiter + "': the domain rejected its limit: the name is not 1 to " +
+                    std::to_string(tokens::kLongestName) + " bytes long, or the domain already has its maximum of " +
+                    std::to_string(state_.most_limiters()) + " limiters (limits.most_limiters)");
   }
   return change->done;
 }

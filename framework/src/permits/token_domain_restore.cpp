@@ -16,7 +16,7 @@ std::string DomainMember::settings_at_stake() const {
   const std::lock_guard lock(mutex_);
   const std::string commands = commands_of_operators(state_);
   if (commands.empty()) return {};
-  return ". A new topic does not have the limits that operators had set: once the members run again, set them again: " +
+  return ". A new topic does not have the limits that operators had set. Once the members run again, set those limits again: " +
          commands;
 }
 
@@ -27,7 +27,7 @@ void DomainMember::begin_anew(tokens::Micros at) {
   tokens::State newer;
   try {
     newer = snapshots_.newest();
-    if (newer.last <= state_.last) throw TokenLogBroken(behind_ + "; and there is no newer snapshot");
+    if (newer.last <= state_.last) throw TokenLogBroken(behind_ + ", and there is no newer snapshot");
     log_->seek(newer.last + 1);
   } catch (const BrokerError& error) {
     const std::lock_guard lock(mutex_);

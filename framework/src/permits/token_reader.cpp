@@ -118,7 +118,7 @@ TokenRecord described(const TokenLog::Record& record, const tokens::Event& event
   told.kind = std::move(kind);
   told.details = std::move(details);
   if (std::holds_alternative<tokens::Unknown>(event.body))
-    told.details = std::to_string(record.bytes.size()) + " bytes that are no event";
+    told.details = std::to_string(record.bytes.size()) + " bytes that are not an event";
   else if (const auto* joined = std::get_if<tokens::Joined>(&event.body))
     told.written_by = member_of(event.member, *joined);
   else if (!std::holds_alternative<tokens::LimitSet>(event.body) &&
@@ -213,9 +213,9 @@ struct TokenReader::Impl {
     const auto late = deadline_after(timeout);
     while (upcoming.empty()) {
       if (steady_clock::now() >= late) {
-        throw BrokerError(Code::kafka_unavailable, name + " was read up to position " + std::to_string(next - 1) +
-                                                       " of " + std::to_string(wanted) +
-                                                       ", and then nothing came for " +
+        throw BrokerError(Code::kafka_unavailable, "reading " + name + " stopped at position " +
+                                                       std::to_string(next - 1) + " of " + std::to_string(wanted) +
+                                                       ": no record arrived for " +
                                                        std::to_string(timeout.count() / 1'000) +
                                                        " s. Check that its brokers run, and try again");
       }
@@ -312,11 +312,11 @@ void TokenReader::read_to(std::int64_t position) {
 
 PermitsView TokenReader::permits() const {
   if (impl_->known && impl_->state.last <= position()) return view_of(impl_->state);
-  throw TokenLogBroken(impl_->name + " was cut off: it begins at position " + std::to_string(impl_->begin) +
-                       (impl_->known ? ", and the holders of permits are known from position " +
+  throw TokenLogBroken(impl_->name + " was truncated: it begins at position " + std::to_string(impl_->begin) +
+                       (impl_->known ? ", and which members hold permits is known from position " +
                                            std::to_string(impl_->known_from) + " on"
-                                     : ", and no snapshot continues in it: the holders of permits "
-                                       "cannot be known"));
+                                     : ", and no snapshot continues in it: it is unknown which members hold "
+                                       "permits"));
 }
 
 std::int64_t TokenReader::time_of(std::int64_t position) const {
@@ -328,9 +328,9 @@ std::int64_t TokenReader::time_of(std::int64_t position) const {
 bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
   if (limiter.empty() || limiter.size() > tokens::kLongestName)
     throw Error(Code::limit_invalid,
-                "the name of a limiter has 1 to " + std::to_string(tokens::kLongestName) + " characters");
+                "the name of a limiter has 1 to " + std::to_string(tokens::kLongestName) + " bytes");
   if (limit && (*limit < 0 || static_cast<Count>(*limit) > tokens::kMostPermits)) {
-    throw Error(Code::limit_invalid, "limiter '" + limiter + "': a limit is 0 (pauses it) to " +
+    throw Error(Code::limit_invalid, "limiter '" + limiter + "': a limit must be from 0 (paused) to " +
                                          std::to_string(tokens::kMostPermits) + ", not " + std::to_string(*limit));
   }
   read_to(impl_->end - 1);
@@ -344,9 +344,8 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
     if (!outcome) return false;
     if (*outcome == tokens::Effects::Outcome::applied) return true;
     if (*outcome == tokens::Effects::Outcome::not_allowed)
-      throw Error(Code::too_many_limiters, "limiter '" + limiter + "': the domain has " +
-                                               std::to_string(tokens::kMostLimiters) +
-                                               " limiters already, which is the maximum");
+      throw Error(Code::too_many_limiters, "limiter '" + limiter + "': the domain already has its maximum of " +
+                                               std::to_string(tokens::kMostLimiters) + " limiters");
   }
 }
 

@@ -83,19 +83,20 @@ std::optional<Refused> TokenService::State::cannot(std::string_view name, const 
                                                    std::int64_t count) const {
   const auto refuse = [](Refused::Why why, std::string text) { return Refused{why, std::move(text)}; };
   if (limiter == nullptr) {
-    return refuse(Refused::Why::unknown_limiter,
-                  "limiter '" + std::string(name) + "' is not known here: call limit(name, number) first");
+    return refuse(
+        Refused::Why::unknown_limiter,
+        "limiter '" + std::string(name) + "' is unknown to this token service; call limit(name, number) first");
   }
   if (count == 1) return std::nullopt;
   const auto limit = limiter->state().limit;
   if (count < 1 || (limit > 0 && count > limit)) {
     return refuse(Refused::Why::bad_count, "limiter '" + std::string(name) + "' has a limit of " +
-                                               std::to_string(limit) + ": " + std::to_string(count) +
-                                               " at once can never be had");
+                                               std::to_string(limit) + ", so it can never grant a request for " +
+                                               std::to_string(count));
   }
   if (!limiter->gives_several()) {
     return refuse(Refused::Why::bad_count,
-                  "limiter '" + std::string(name) + "' gives one at a time, not " + std::to_string(count));
+                  "limiter '" + std::string(name) + "' gives 1 permit at a time, not " + std::to_string(count));
   }
   return std::nullopt;
 }
@@ -123,10 +124,10 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limit
   const auto seat = std::make_shared<PermitSeat>();
   {
     const std::lock_guard lock(seats_mutex);
-    if (stopping) return Refused{Refused::Why::stopped, "the token service ends"};
+    if (stopping) return Refused{Refused::Why::stopped, "the token service is stopping"};
     if (seats.size() >= settings.most_waiting) {
-      return Refused{Refused::Why::queue_full,
-                     "limiter '" + limiter.name() + "': " + std::to_string(seats.size()) + " requests wait already"};
+      return Refused{Refused::Why::queue_full, "limiter '" + limiter.name() + "': " + std::to_string(seats.size()) +
+                                                   " requests are waiting already"};
     }
     seats.insert(seat);
   }
@@ -143,7 +144,7 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limit
     seat_left.notify_all();  // under the lock: the service may be destroyed as soon as the lock is released
   }
   if (waited.permit) return std::move(waited.permit);
-  if (over) return Refused{Refused::Why::stopped, "the token service ends"};
+  if (over) return Refused{Refused::Why::stopped, "the token service is stopping"};
   if (stop.stop_requested()) return Refused{Refused::Why::cancelled, "the caller's stop_token was set"};
   if (!waited.why_halted.empty()) return Refused{Refused::Why::no_more_starts, std::move(waited.why_halted)};
   return TimedOut{};

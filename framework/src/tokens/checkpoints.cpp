@@ -30,7 +30,7 @@ std::optional<std::string> Checkpoints::read(MemberId self, const State& state, 
       return "this member and " + other.about.client + " (" + other.about.host + ", pid " +
              std::to_string(other.about.pid) + ") have computed different states at position " +
              std::to_string(own.position) +
-             " of the token log. No handler under a limit starts, since more than the limit might run. Stop all members of the domain, keep a copy of the "
+             " of the token log. No handler under a limit starts, because more than the limit might run. Stop all members of the domain, keep a copy of the "
              "log (turnstile log tail) for a report, and start them again";
     }
     agreed_ = std::max(agreed_, own.position);

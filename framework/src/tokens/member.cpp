@@ -131,7 +131,7 @@ void Member::read(const State& state, Position position, const Event& event, con
   if (phase_ == Phase::halted || phase_ == Phase::left) return;
   if (state.version > kNewestVersion) {
     halt("the token log has version " + std::to_string(state.version) + " since position " + std::to_string(position) +
-         ", and this program knows versions up to " + std::to_string(kNewestVersion) + "; run a newer program");
+         ", but this program knows versions only up to " + std::to_string(kNewestVersion) + "; run a newer program");
     return;
   }
   next_tick_ = 0;
@@ -171,10 +171,10 @@ void Member::read_own(const State& state, Position position, const Event& event,
       return;
     }
     if (effects.outcome != Effects::Outcome::applied) {
-      halt("the domain did not accept this member, at position " + std::to_string(position) + ": " +
+      halt("the domain rejected this member at position " + std::to_string(position) + ": " +
            (state.members.size() >= kMostMembers
-                ? "it has " + std::to_string(kMostMembers) + " members, which is the maximum"
-                : "its lease, weight or name is out of range, or its version too old"));
+                ? "it already has its maximum of " + std::to_string(kMostMembers) + " members"
+                : "the lease, weight or name of this member is out of range, or its version is too old"));
       return;
     }
     if (phase_ == Phase::joining) {

@@ -171,7 +171,7 @@ TEST(TokenReader, tells_what_changed_nothing_and_why) {
   const TokenRecord rubbish = reader.next();
   EXPECT_EQ(rubbish.kind, "unknown");
   EXPECT_EQ(rubbish.outcome, "unknown");
-  EXPECT_EQ(rubbish.details, "7 bytes that are no event");
+  EXPECT_EQ(rubbish.details, "7 bytes that are not an event");
   EXPECT_FALSE(rubbish.written_by);
   const TokenRecord stranger = reader.next();
   EXPECT_EQ(stranger.outcome, "stranger");
