@@ -150,7 +150,7 @@ TEST(FatalErrors, of_a_group_instance_id_that_two_processes_have_are_told_and_cr
   Process second = world.consumer(toml);
   EXPECT_EQ(first.wait(60s), 1) << world.output();
   EXPECT_NE(world.output().find("the consumer ends: "), std::string::npos) << world.output();
-  EXPECT_NE(world.output().find("give each its own"), std::string::npos) << world.output();
+  EXPECT_NE(world.output().find("Give each member its own"), std::string::npos) << world.output();
   second.signal(SIGTERM);
   EXPECT_EQ(second.wait(40s), 0) << world.output();
 }

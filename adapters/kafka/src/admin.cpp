@@ -33,7 +33,7 @@ std::pair<rd_kafka_resp_err_t, std::string> answer_of(rd_kafka_event_t* event) {
     topics = rd_kafka_CreateTopics_result_topics(created, &count);
   else if (const auto* deleted = rd_kafka_event_DeleteTopics_result(event))
     topics = rd_kafka_DeleteTopics_result_topics(deleted, &count);
-  if (count == 0) return {RD_KAFKA_RESP_ERR__FAIL, "an empty answer"};
+  if (count == 0) return {RD_KAFKA_RESP_ERR__FAIL, "the broker's response is empty"};
   const char* text = rd_kafka_topic_result_error_string(topics[0]);
   return {rd_kafka_topic_result_error(topics[0]), text ? text : ""};
 }

@@ -52,7 +52,7 @@ void KafkaConsumer::separate_queue(const TopicPartition& at) {
   if (!queue)
     throw BrokerError(
         Code::librdkafka_message,
-        fmt::format("kafka: {}[{}]: librdkafka gives no queue for the partition", at.topic, at.partition));
+        fmt::format("kafka: {}[{}]: librdkafka returned no queue for the partition", at.topic, at.partition));
   rd_kafka_queue_forward(queue.get(), nullptr);
   wake_up_->listen_to(queue.get());
   assigned_[at] = Assigned{std::move(queue), std::nullopt};

@@ -102,7 +102,7 @@ void Client::start(Role role, const Settings& settings) {
       rd_kafka_new(role == Role::producer ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, conf.get(), why.data(), why.size());
   if (!handle_)
     throw ConfigError(
-        {fmt::format("kafka: librdkafka {} refuses the settings: {}", rd_kafka_version_str(), why.data())});
+        {fmt::format("kafka: librdkafka {} rejects the settings: {}", rd_kafka_version_str(), why.data())});
   (void)conf.release();  // librdkafka owns it after it has accepted it
 }
 

@@ -140,10 +140,10 @@ std::size_t KafkaConsumer::without_errors(std::span<rd_kafka_message_t*> fresh, 
 std::vector<std::optional<Offset>> KafkaConsumer::committed(std::span<const TopicPartition> of, milliseconds timeout) {
   const auto list = list_of(of);
   if (const auto code = rd_kafka_committed(client_->handle(), list.get(), ms(timeout)))
-    throw client_->no_answer(code, "asking for committed offsets");
+    throw client_->no_answer(code, "requesting committed offsets");
   std::vector<std::optional<Offset>> offsets;
   for (const auto& element : elements(list.get())) {
-    if (element.err) throw broker_error(element.err, "asking for committed offsets", client_->where(element.topic));
+    if (element.err) throw broker_error(element.err, "requesting committed offsets", client_->where(element.topic));
     offsets.push_back(element.offset >= 0 ? std::optional<Offset>(element.offset) : std::nullopt);
   }
   return offsets;

@@ -15,7 +15,7 @@ std::string remedy(rd_kafka_resp_err_t code, const Where& at) {
     case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
     case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
       return fmt::format(
-          "Create it (kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions 4) or correct its name.",
+          "Create the topic (kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions 4), or correct its name.",
           at.broker, topic);
     case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
       return fmt::format(
@@ -35,30 +35,31 @@ std::string remedy(rd_kafka_resp_err_t code, const Where& at) {
     case RD_KAFKA_RESP_ERR__SSL: return "Correct ssl.ca.location and the certificates, or security.protocol.";
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
     case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
-      return "Raise message.max.bytes here and max.message.bytes of the topic, or send less.";
+      return "Raise message.max.bytes here and max.message.bytes of the topic, or send smaller messages.";
     case RD_KAFKA_RESP_ERR__MSG_TIMED_OUT:
     case RD_KAFKA_RESP_ERR__TIMED_OUT:
     case RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE:
     case RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT:
-      return "Check that the brokers run and that their advertised.listeners can be reached from here.";
+      return "Check that the brokers run, and that this machine can reach their advertised.listeners.";
     case RD_KAFKA_RESP_ERR__TRANSPORT:
     case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:
     case RD_KAFKA_RESP_ERR__RESOLVE: return "Check bootstrap.servers, and that the brokers run.";
     case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
     case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
     case RD_KAFKA_RESP_ERR__NO_OFFSET:
-      return "The group has no offset there, or the broker has deleted those records, and auto.offset.reset is error: set it to "
-             "earliest or latest, or set the group's offsets (kafka-consumer-groups.sh --reset-offsets).";
+      return "The group has no offset there, or the broker has deleted those records, and auto.offset.reset is error. Set "
+             "auto.offset.reset to earliest or latest, or set the group's offsets (kafka-consumer-groups.sh --reset-offsets).";
     case RD_KAFKA_RESP_ERR_INCONSISTENT_GROUP_PROTOCOL:
       return fmt::format(
-          "Another member of group {} uses another partition.assignment.strategy: give all members the same.", group);
+          "Another member of group {} uses a different partition.assignment.strategy. Set the same strategy in all members.",
+          group);
     case RD_KAFKA_RESP_ERR_INVALID_SESSION_TIMEOUT:
       return "Set session.timeout.ms between the broker's group.min.session.timeout.ms and group.max.session.timeout.ms.";
     case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS:
     case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-      return "Fewer replicas are in sync than min.insync.replicas asks for: bring brokers back, or lower it.";
+      return "Fewer replicas are in sync than min.insync.replicas requires. Bring brokers back, or lower min.insync.replicas.";
     case RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID:
-      return "Another running member has the same group.instance.id: give each its own.";
+      return "Another running member has the same group.instance.id. Give each member its own.";
     default: return {};
   }
 }

@@ -46,50 +46,51 @@ void compare_retention(const Config& config, const std::string& topic, const Top
       findings.warning(
           subject,
           fmt::format("the broker does not report how long {} keeps its records, so ids are kept forever", topic),
-          fmt::format("[topics.{}] keep_ids_for = \"…\", longer than that", topic));
+          fmt::format("set [topics.{}] keep_ids_for = \"…\" to more than that time", topic));
     } else if (!enough) {
       findings.warning(
           subject, fmt::format("{} keeps its records forever, so its ids are kept forever", topic),
           "give the topic a retention.ms (retention.bytes alone sets no time, and compaction deletes by key)");
     } else {
       findings.ok(subject,
-                  fmt::format("ids are kept {}, a record can stay for {}", duration(*enough), duration(*stay)));
+                  fmt::format("ids are kept for {}, and a record can stay for {}", duration(*enough), duration(*stay)));
     }
     return;
   }
   const milliseconds kept = *settings.keep_ids_for;
   const std::string setting = config.where("topics." + topic + ".keep_ids_for");
   const std::string remedy =
-      enough ? fmt::format("leave it out, or [topics.{}] keep_ids_for = \"{}\"", topic, duration(*enough))
-             : "leave keep_ids_for out: ids are then kept forever; or give the topic a retention.ms";
+      enough ? fmt::format("remove it, or set [topics.{}] keep_ids_for = \"{}\"", topic, duration(*enough))
+             : "remove keep_ids_for (ids are then kept forever), or give the topic a retention.ms";
   if (!info.retention) {
     findings.warning(subject, fmt::format("the broker does not report how long {} keeps its records", topic),
-                     fmt::format("make sure that it is less than {} = {}", setting, duration(kept)));
+                     fmt::format("make sure that this time is less than {} = {}", setting, duration(kept)));
   } else if (*info.retention == milliseconds::max()) {
     findings.problem(
         subject,
         fmt::format(
-            "{} keeps its records forever, and {} = {}: a group whose offsets are reset further back runs them again",
+            "{} keeps its records forever, but {} = {}: a group whose offsets are reset further back runs old records again",
             topic, setting, duration(kept)),
         remedy);
   } else if (kept <= *info.retention) {
     findings.problem(
         subject,
         fmt::format("{} = {} is not longer than the {} for which the topic keeps its records (retention.ms): after "
-                    "an offset reset its messages would run again",
+                    "an offset reset, old messages would run again",
                     setting, duration(kept), duration(*info.retention)),
-        remedy + ", or a shorter retention.ms");
+        remedy + ", or shorten retention.ms");
   } else if (stay && kept < *stay) {
     findings.warning(
         subject,
         fmt::format(
-            "{} = {}, and where few records are written, a record can stay for {} (retention.ms {}, segment.ms {}): if offsets "
-            "are reset, records older than their ids are not recognized as duplicates",
+            "{} = {}, but if few records are written, a record can stay for {} (retention.ms {}, segment.ms {}): after an "
+            "offset reset, Turnstile does not recognize records without stored ids as duplicates",
             setting, duration(kept), duration(*stay), duration(*info.retention),
             info.segment ? duration(*info.segment) : "unknown"),
-        remedy + ", or a shorter segment.ms");
+        remedy + ", or shorten segment.ms");
   } else {
-    findings.ok(subject, fmt::format("ids are kept {}, records {}", duration(kept), duration(*info.retention)));
+    findings.ok(subject,
+                fmt::format("ids are kept for {}, and records for {}", duration(kept), duration(*info.retention)));
   }
 }
 
@@ -182,7 +183,7 @@ class GroupLook {
       return;
     }
     if (before.lag() == 0) {
-      findings.ok(subject, fmt::format("group {} has read all of it", group_));
+      findings.ok(subject, fmt::format("group {} has read all records", group_));
       return;
     }
     const auto now = consumer_->committed(before.partitions, kPatience);
@@ -197,7 +198,7 @@ class GroupLook {
       findings.ok(subject, behind + ", and makes progress");
       return;
     }
-    const auto still = fmt::format("{}; {} of them, in {}, have not moved for {}", behind, text::number(standing),
+    const auto still = fmt::format("{}; no progress with {} of them, in {}, for {}", behind, text::number(standing),
                                    count(partitions, "partition"), duration(kWatch));
     if (handler_timeout && *handler_timeout > kLongHandler) {
       findings.ok(subject,
@@ -206,7 +207,7 @@ class GroupLook {
     }
     findings.warning(
         subject, still,
-        "check that consumers run, and what they log about these partitions (no progress, paused, fenced)");
+        "check that consumers run, and read their log lines about these partitions (no progress, paused, fenced)");
   }
 
   const std::string group_;
@@ -241,19 +242,21 @@ void look_at_members(const TokenReader& reader, const PermitsView& view, Finding
   } else {
     findings.warning(
         "token log", fmt::format("{}, {}; silent for longer than their lease: {}", reader.name(), members, silent),
-        "they are dead, cut off or halted: look at their logs. Their permits return once another member runs");
+        "these members are dead, cut off or halted: read their logs. Their permits return once another member runs");
   }
   for (const auto& entry : view.limiters) {
     const std::string subject = "limiter " + entry.limiter;
     if (entry.set == 0) {
       findings.warning(
           subject,
-          fmt::format("is paused: no handler starts under it, and {} waited for",
-                      count(entry.waiting(), "permit") + (entry.waiting() == 1 ? " is" : " are")),
+          fmt::format("is paused: no handler starts under it, and members wait for {}",
+                      count(entry.waiting(), "permit")),
           fmt::format("turnstile limits set {} N, or turnstile limits unset {}", entry.limiter, entry.limiter));
     } else if (entry.held() > entry.limit) {
-      findings.warning(subject, fmt::format("{} are held, more than its limit of {}: no handler starts until it fits",
-                                            text::number(entry.held()), text::number(entry.limit)));
+      findings.warning(
+          subject,
+          fmt::format("members hold {} permits, more than the limit of {}: no handler starts until enough return",
+                      text::number(entry.held()), text::number(entry.limit)));
     }
   }
 }
@@ -267,11 +270,12 @@ void look_at_tokens(Broker& broker, const Config& config, Findings& findings) {
     if (broker.describe(snapshots, kPatience)) {
       findings.problem(
           "token log",
-          fmt::format("{} does not exist, and {} does: the log was deleted. Consumers that used it have "
-                      "halted, and no handler under a limit runs in them",
+          fmt::format("{} does not exist, but {} does: the token log was deleted. Consumers that used it have "
+                      "halted, and run no handler under a limit",
                       topic, snapshots),
-          "stop all members of the domain, then start them again: the first one creates the topic. It does not have the limits that "
-          "operators had set: the members' last error, and a warning at their start, name them; set them again (turnstile limits set)");
+          "stop all members of the domain, then start them again: the first member creates the topic. The new topic does not have "
+          "the limits that operators had set. The members' last error, and a warning at their start, name those limits; set them "
+          "again (turnstile limits set)");
     } else if (has_limit(config)) {
       findings.ok("token log", fmt::format("{} does not exist yet: the first consumer with a limit creates it", topic));
     }
@@ -288,8 +292,8 @@ void look_at(const Config& config, Findings& findings) {
   findings.ok("librdkafka", library_version());
   const auto named = config.kafka.find("bootstrap.servers");
   if (named == config.kafka.end()) {
-    findings.warning("broker", "none is named, so none is checked",
-                     "write [kafka] \"bootstrap.servers\", or give --kafka HOST:PORT");
+    findings.warning("broker", "no broker is named, so none is checked",
+                     "set [kafka] \"bootstrap.servers\", or give --kafka HOST:PORT");
     return;
   }
   const std::string& brokers = named->second;
@@ -307,9 +311,9 @@ void look_at(const Config& config, Findings& findings) {
     if (config.topics.empty()) {
       findings.warning(
           "topics",
-          fmt::format("none is named ({}), so none is checked",
+          fmt::format("no topic is named ({}), so none is checked",
                       config.source.empty() ? "the command line and the environment" : config.source),
-          "write a [topics.NAME] section for each, or call Consumer::check() in the program, which knows them");
+          "write a [topics.NAME] section for each topic, or call Consumer::check() in the program, which knows its topics");
     }
     look_at_tokens(*broker, config, findings);
     group.tell(config, findings);

@@ -111,20 +111,20 @@ void check_promises(const Settings& s, Problems& problems) {
     if (has_value(s, key, {"true", "t", "1"}))
       problems.push_back(
           {key,
-           "must be false: turnstile commits an offset only after the effects of all messages below it are permanent. "
-           "Remove the line"});
+           "must be false: Turnstile commits an offset only after the effects of all messages below it are permanent. "
+           "Remove the setting"});
   for (const char* key : {"acks", "request.required.acks"})
     if (s.contains(key) && !has_value(s, key, {"all", "-1"}))
       problems.push_back(
-          {key, "must be all: a dead letter counts as written when every in-sync replica has it. Remove the line"});
+          {key, "must be all: a dead letter counts as written when every in-sync replica has it. Remove the setting"});
   if (rd_kafka_version() >= kCooperativeSince) return;
   if (has_value(s, "partition.assignment.strategy", {"cooperative-sticky"}))
     problems.push_back({"partition.assignment.strategy",
-                        fmt::format("cooperative-sticky loses assignments in librdkafka {} (sound from 2.10): use "
+                        fmt::format("cooperative-sticky loses assignments in librdkafka {} (fixed in 2.10); use "
                                     "range or roundrobin",
                                     rd_kafka_version_str())});
   if (has_value(s, "group.protocol", {"consumer", "CONSUMER"}))
-    problems.push_back({"group.protocol", fmt::format("consumer needs librdkafka 2.10, this is {}: use classic",
+    problems.push_back({"group.protocol", fmt::format("consumer needs librdkafka 2.10, but this is {}; use classic",
                                                       rd_kafka_version_str())});
 }
 
@@ -187,7 +187,8 @@ std::vector<KafkaProblem> check_settings(const Settings& settings) {
 void check(const Settings& settings) {
   Problems problems = check_settings(settings);
   if (setting(settings, "bootstrap.servers").empty() && setting(settings, "metadata.broker.list").empty())
-    problems.push_back({"bootstrap.servers", "is missing: the brokers to begin with, as in \"localhost:9092\""});
+    problems.push_back(
+        {"bootstrap.servers", "is missing; list the brokers to connect to first, such as \"localhost:9092\""});
   if (!problems.empty()) throw ConfigError(texts(problems));
 }
 

@@ -79,14 +79,14 @@ Metadata ask(const Client& client, const std::string& topic, bool about_all, mil
   const rd_kafka_metadata_t* raw = nullptr;
   const auto code = rd_kafka_metadata(client.handle(), about_all ? 1 : 0, handle.get(), &raw, ms(timeout));
   Metadata metadata{raw};
-  if (code) throw client.no_answer(code, "asking about it", topic);
+  if (code) throw client.no_answer(code, "requesting its metadata", topic);
   return metadata;
 }
 
 void wait_for_answer(const Client& client, const std::string& topic, milliseconds timeout) {
   if (!ask_for_brokers(client, timeout) || client.has_been_up()) return;
   client.hear_failures();
-  throw client.no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "asking about it", topic);
+  throw client.no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "requesting its metadata", topic);
 }
 
 // The topic's own settings. Empty if the broker cannot return them, or refuses to.

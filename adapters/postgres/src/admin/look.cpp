@@ -41,7 +41,7 @@ void look_at_server(const ServerReport& server, Findings& findings) {
 void look_at_durability(const PostgresSettings& settings, Findings& findings) {
   const auto wrong = lint_server(settings);
   for (const auto& finding : wrong) findings.problem("server settings", finding.problem, finding.remedy);
-  if (wrong.empty()) findings.ok("server settings", "what is committed survives a crash");
+  if (wrong.empty()) findings.ok("server settings", "committed data survives a crash");
 }
 
 enum class Schema : std::uint8_t {
@@ -67,7 +67,7 @@ Schema look_at_schema(const PostgresSettings& settings, Findings& findings) {
 void look_at_rights(const PostgresSettings& settings, const ServerReport& server, Findings& findings) {
   if (!server.schema_exists) return;
   if (server.missing_rights.empty()) {
-    findings.ok("rights", fmt::format("{} may do what a consumer does", server.user));
+    findings.ok("rights", fmt::format("{} has all the rights that a consumer needs", server.user));
     return;
   }
   std::string missing;
@@ -85,7 +85,7 @@ void look_at_clock(postgres::Admin& admin, Findings& findings) {
   if (clock.held.empty()) findings.ok("clock", "PostgreSQL's clock and this machine's agree");
   else
     findings.problem("clock", clock.held,
-                     "leases and producer sessions end by PostgreSQL's clock too: keep it in step (NTP)");
+                     "leases and producer sessions also end by PostgreSQL's clock; synchronize it (NTP)");
 }
 
 /// Old ids that no purge deletes: the table grows unnoticed for months.
@@ -107,10 +107,10 @@ void look_at_retention(Admin& admin, Findings& findings) {
                     report.swept_at
                         ? "for " + duration(std::chrono::floor<std::chrono::hours>(report.now - *report.swept_at))
                         : "ever"),
-        "let consumers do it ([consumer] purge = true, the default), or by cron: turnstile inbox purge --older-than …");
+        "let consumers delete them ([consumer] purge = true, the default), or run by cron: turnstile inbox purge --older-than …");
   } else if (!for_ever.empty()) {
     findings.warning("inbox", fmt::format("{}; ids of {} are kept forever", size, for_ever),
-                     "give its topic a retention.ms, or set keep_ids_for, if the table must stop growing");
+                     "to stop the growth, give the topic a retention.ms, or set keep_ids_for");
   } else {
     findings.ok("inbox", fmt::format("{}; old ids are deleted", size));
   }
@@ -135,7 +135,7 @@ void look_at_dead(const WaitingReport& report, Findings& findings) {
   }
   if (shown > kShown) which += ", …";
   if (all == 0) {
-    findings.ok("dead letters", "none wait");
+    findings.ok("dead letters", "no dead letter waits");
   } else {
     findings.warning("dead letters",
                      fmt::format("{} {}: {}; the oldest for {}", count(all, "message"), all == 1 ? "waits" : "wait",
@@ -153,10 +153,10 @@ void look_at_replays(const WaitingReport& report, Findings& findings) {
   if (more > 0) which += fmt::format(" and {} more", text::number(more));
   findings.warning(
       "replays",
-      fmt::format("{} may have been published: {}; turnstile dlq replay began, and its end was not recorded",
+      fmt::format("{} may have been published: {}; turnstile dlq replay began, but its end was not recorded",
                   count(report.replays_in_doubt, "dead letter"), which),
-      "for each, unless another operator replays it now: turnstile dlq show NUMBER names the record to look for, the command if it is there, "
-      "and the command if it is not");
+      "for each, unless another operator is replaying it: run turnstile dlq show NUMBER. It names the record to look for, and the "
+      "commands to run if the record is there or not");
 }
 
 void look_at_claims(const WaitingReport& report, Findings& findings) {
@@ -175,11 +175,11 @@ void look_at_claims(const WaitingReport& report, Findings& findings) {
       if (more > 0) which += fmt::format(" and {} more", text::number(more));
       findings.warning(
           subject,
-          fmt::format("{} may have taken effect or not ({} parked): {}; {}", count(undecided, "message"),
-                      text::number(of.parked), which, others),
+          fmt::format("{} in doubt ({} parked): {}; {}", count(undecided, "message"), text::number(of.parked), which,
+                      others),
           fmt::format(
-              "for each: turnstile inbox inspect ID; find out whether it took effect; then turnstile inbox unpark ID "
-              "--handler {} --done, or --rerun",
+              "for each: run turnstile inbox inspect ID, find out whether the message took effect, then run turnstile inbox "
+              "unpark ID --handler {} --done, or --rerun",
               of.handler));
     }
   }
@@ -189,17 +189,17 @@ void look_at_outbox(Admin& admin, Findings& findings) {
   const auto stats = admin.outbox();
   const auto now = stats.now;
   if (stats.refused > 0) {
-    findings.problem("outbox",
-                     fmt::format("the broker refuses {} that handlers have published", count(stats.refused, "message")),
-                     "turnstile outbox list shows why; then turnstile outbox retry NUMBER, or drop NUMBER");
+    findings.problem(
+        "outbox", fmt::format("the broker rejects {} that handlers published", count(stats.refused, "message")),
+        "turnstile outbox list shows why; then run turnstile outbox retry NUMBER, or turnstile outbox drop NUMBER");
   }
   if (stats.waiting > 0 && stats.oldest && now - *stats.oldest > kSentSoon) {
     findings.warning(
         "outbox",
         fmt::format("{} published by handlers {} to be sent, the oldest for {}; {}", count(stats.waiting, "message"),
                     stats.waiting == 1 ? "waits" : "wait", age_of(*stats.oldest, now),
-                    stats.relays.empty() ? "no process sends them" : "they are sent by " + stats.relays.front()),
-        "start a consumer, or check what it logs about the brokers");
+                    stats.relays.empty() ? "no process sends them" : stats.relays.front() + " sends them"),
+        "start a consumer, or read its log lines about the brokers");
   } else if (stats.refused == 0) {
     findings.ok("outbox", stats.waiting == 0 ? "nothing waits" : count(stats.waiting, "message") + " on the way");
   }
@@ -213,7 +213,7 @@ void look_at(const Config& config, Findings& findings) {
   if (!config.postgres || config.postgres->url.empty()) {
     findings.warning("PostgreSQL",
                      "no database is named: messages are limited, ordered and retried, but may take effect twice",
-                     "write [postgres] url, set TURNSTILE_POSTGRES_URL, or give --postgres URL");
+                     "set [postgres] url or TURNSTILE_POSTGRES_URL, or give --postgres URL");
     return;
   }
   PostgresSettings settings = *config.postgres;
