@@ -397,7 +397,7 @@ TEST_F(CliReplay, one_that_cannot_be_sent_does_not_keep_the_others_back) {
   EXPECT_THAT(all.out,
               AllOf(HasSubstr("1 skipped: topic no-such-topic does not exist: create it, then replay"),
                     HasSubstr("2 skipped: "), HasSubstr("message.max.bytes"),
-                    HasSubstr("3 skipped: dead letter 3: it has 3 names of headers and 2 values"),
+                    HasSubstr("3 skipped: dead letter 3: it has 3 header names but 2 header values"),
                     HasSubstr("4 -> " + topic_ + "[3]@0"), HasSubstr("3 dead letters skipped: cannot be sent back")));
   EXPECT_EQ(kafka_.read(topic_, 1).at(0).payload, "good");
   EXPECT_EQ(sql("SELECT string_agg(record_offset::text, ' ' ORDER BY id) FROM dead WHERE replayed_at IS NULL"),

@@ -69,7 +69,7 @@ TEST_F(GuardsBadInput, a_missing_column_is_named_with_what_to_do) {
   };
   for (const auto& call : calls) {
     EXPECT_THAT(message_of<SqlError>(call),
-                AllOf(HasSubstr("colour"), HasSubstr("42703"), HasSubstr("upper and lower case count")));
+                AllOf(HasSubstr("colour"), HasSubstr("42703"), HasSubstr("names are case-sensitive")));
     roll_back();
   }
 }
@@ -115,11 +115,11 @@ TEST_F(GuardsBadInput, names_that_cannot_be_names_are_refused_before_anything_is
       {[&] {
          unique(tx(), "payment", {{"id", nullptr}});
        },
-       "NULL, which equals nothing"},
+       "NULL, which equals no value"},
       {[&] {
          unique(tx(), "payment", {{"id", std::optional<std::string>()}});
        },
-       "NULL, which equals nothing"},
+       "NULL, which equals no value"},
   };
   for (const auto& [call, text] : calls) EXPECT_THAT(message_of<Error>(call), HasSubstr(text));
   EXPECT_TRUE(unique(tx(), "payment", {{"id", "p1"}}, {{"cents", 1}}).applied());  // the transaction still works
@@ -180,7 +180,10 @@ TEST_F(GuardsBadInput, values_that_do_not_fit_and_columns_that_cannot_be_compare
               AllOf(HasSubstr("unique(\"payment\")"), HasSubstr("22P02")));
   roll_back();
   sql().exec("CREATE TABLE doc (id bigint PRIMARY KEY, a json, b jsonb)");
-  EXPECT_THAT(message_of<SqlError>([&] { unique(tx(), "doc", {{"id", 1}}, {{"a", "{}"}}); }), HasSubstr("json cannot"));
+  EXPECT_THAT(message_of<SqlError>([&] {
+                unique(tx(), "doc", {{"id", 1}}, {{"a", "{}"}});
+              }),
+              HasSubstr("PostgreSQL can compare jsonb, but not json"));
   roll_back();
   EXPECT_TRUE(unique(tx(), "doc", {{"id", 1}}, {{"b", R"({"x": 1, "y": 2})"}}).applied());
   EXPECT_TRUE(unique(tx(), "doc", {{"id", 1}}, {{"b", R"({"y":2,"x":1})"}}).already_applied());

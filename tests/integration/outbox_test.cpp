@@ -109,7 +109,7 @@ TEST(Outbox, puts_aside_what_goes_to_a_topic_that_is_gone_and_goes_on) {
   TopicReader reader(out);
   EXPECT_TRUE(reader.until([&] { return reader.payloads().contains("behind it"); })) << world.output();
   EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM outbox WHERE shard = -1") == "1"; }));
-  EXPECT_THAT(world.query("SELECT refused FROM outbox"), HasSubstr("Create it"));
+  EXPECT_THAT(world.query("SELECT refused FROM outbox"), HasSubstr("Create the topic"));
   EXPECT_THAT(world.output(), HasSubstr("is parked"));
   EXPECT_EQ(world.query("SELECT count(*) FROM outbox WHERE shard >= 0"), "0");
 
@@ -142,7 +142,7 @@ TEST(Outbox, puts_aside_rows_that_are_no_messages_and_goes_on) {
   EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM outbox WHERE shard = -1") == "2"; }))
       << world.output();
   EXPECT_EQ(world.query("SELECT count(*) FROM outbox"), "2");
-  EXPECT_THAT(world.query("SELECT refused FROM outbox LIMIT 1"), HasSubstr("not two lists"));
+  EXPECT_THAT(world.query("SELECT refused FROM outbox LIMIT 1"), HasSubstr("must be two one-dimensional lists"));
   EXPECT_THAT(world.output(), HasSubstr("is parked: header_names"));
 }
 

@@ -49,7 +49,7 @@ TEST_F(PostgresConnect, a_missing_password_is_said) {
   const std::string message = refusal("postgresql://" + schema_->name() + "_app@" + host() + ":" + port() + "/" +
                                       database() + "?passfile=/nonexistent");
   sql().exec("DROP ROLE " + schema_->name() + "_app");
-  EXPECT_THAT(message, HasSubstr("the server asks for a password, and postgres.url has none"));
+  EXPECT_THAT(message, HasSubstr("the server requires a password, but postgres.url has none"));
 }
 
 TEST_F(PostgresConnect, a_missing_database_is_said) {

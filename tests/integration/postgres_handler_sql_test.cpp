@@ -119,7 +119,7 @@ TEST_F(PostgresHandlerSql, a_commit_that_did_succeed_is_called_one) {
     ADD_FAILURE() << error.what();
   }
   EXPECT_THAT(message_of<TransactionEnded>([&] { session_->commit(); }),
-              HasSubstr("the ids of the whole batch are in"));
+              HasSubstr("The inbox now has the ids of the whole batch"));
   EXPECT_EQ(ids(), "3");
 }
 
@@ -366,7 +366,7 @@ TEST_F(PostgresHandlerSql, a_topic_that_cannot_be_one_is_the_messages_fault) {
     OwnedMessage published;
     published.topic = topic;
     EXPECT_THAT(message_of<Error>([&] { session_->publish(published, MessageId::from("b")); }),
-                HasSubstr("name of a topic"));
+                HasSubstr("is not a valid topic name"));
   }
   session_->commit();
 }

@@ -109,8 +109,8 @@ TEST_F(PostgresMigrations, sessions_that_are_only_candidates_are_not_to_be_termi
   reader.exec("SELECT count(*) FROM inbox");
   EXPECT_THAT(
       message_of<StoreBusy>([&] { migrate_up(settings_, with_next("ALTER TABLE inbox ADD COLUMN m integer;")); }),
-      AllOf(HasSubstr(".inbox is locked by pid " + std::to_string(reader.backend_pid())), HasSubstr("not certain"),
-            Not(HasSubstr("pg_terminate_backend"))));
+      AllOf(HasSubstr(".inbox is locked by pid " + std::to_string(reader.backend_pid())),
+            HasSubstr("may not be the cause"), Not(HasSubstr("pg_terminate_backend"))));
 }
 
 TEST_F(PostgresMigrations, while_another_migration_runs_its_session_is_named) {
@@ -144,7 +144,7 @@ TEST_F(PostgresMigrations, a_missing_schema_names_the_command) {
 TEST_F(PostgresMigrations, an_older_schema_names_the_file_and_the_command) {
   migrate_up(settings_, embedded_migration_list());
   sql().exec("DELETE FROM migration");
-  EXPECT_THAT(schema_error(), AllOf(HasSubstr("older than this build"), HasSubstr("0001_inbox.up.sql was not run"),
+  EXPECT_THAT(schema_error(), AllOf(HasSubstr("older than this build"), HasSubstr("0001_inbox.up.sql has not run"),
                                     HasSubstr("turnstile migrate up")));
 }
 
@@ -241,7 +241,7 @@ TEST(PostgresMigrationFiles, bad_folders_are_refused_with_all_that_is_wrong) {
   }
   const std::string message = message_of<ConfigError>([&] { postgres::read_migrations(folder); });
   std::filesystem::remove_all(folder);
-  EXPECT_THAT(message, AllOf(HasSubstr("0001_one.down.sql: missing"), HasSubstr("migration 2 is missing"),
+  EXPECT_THAT(message, AllOf(HasSubstr("0001_one.down.sql: is missing"), HasSubstr("migration 2 is missing"),
                              HasSubstr("readme.sql: "), HasSubstr("x_y.up.sql: ")));
   EXPECT_THAT(message_of<ConfigError>([&] { postgres::read_migrations(folder); }), HasSubstr("cannot be read"));
 }

@@ -77,7 +77,7 @@ TEST(EndedTransaction, through_libpqxx_stops_the_consumer_with_the_place_and_the
                    [&](Consumer& app) { app.topic(world.topic(), handler | transactional()); });
   const std::string why = consumer.failure(60s);
   EXPECT_NE(why.find(world.topic() + "[0] offset"), std::string::npos) << why;
-  EXPECT_NE(why.find("remove the statement from the handler"), std::string::npos) << why;
+  EXPECT_NE(why.find("Remove the statement from the handler"), std::string::npos) << why;
   EXPECT_EQ(consumer.lines_with("stopping: "), 2) << consumer.log_text();  // the reason, and the wait for handlers
   // No effect of the ended transaction is in the database without its ids, and no id without its effect.
   EXPECT_EQ(world.query("SELECT count(*) FROM effect"), world.query("SELECT count(*) FROM inbox"));
@@ -267,7 +267,7 @@ TEST(RefusedCommit, after_which_the_handler_writes_stops_the_consumer) {
       EXPECT_ANY_THROW(tx.exec("SELECT 1 / 0"));
     } | transactional());
   });
-  EXPECT_NE(consumer.failure(60s).find("remove the statement from the handler"), std::string::npos);
+  EXPECT_NE(consumer.failure(60s).find("Remove the statement from the handler"), std::string::npos);
 }
 
 TEST(AnotherStore, that_is_unavailable_is_a_failure_of_the_handler_and_no_outage) {

@@ -27,7 +27,8 @@ std::int32_t partition_for(const OwnedMessage& message, MemoryTopic& topic) {
 MemoryTopic& MemoryCluster::topic(const std::string& name) {
   const auto found = topics.find(name);
   if (found == topics.end())
-    throw BrokerError(Code::topic_missing, "topic " + name + ": does not exist. Create it, or correct its name.");
+    throw BrokerError(Code::topic_missing,
+                      "topic " + name + ": does not exist. Create the topic, or correct its name.");
   return found->second;
 }
 

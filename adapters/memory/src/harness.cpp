@@ -64,7 +64,7 @@ Settled Harness::deliver(const MessageBuilder& message) {
 }
 
 Settled Harness::redeliver() {
-  if (!state_->last) throw std::logic_error("Harness::redeliver(): nothing was delivered yet");
+  if (!state_->last) throw std::logic_error("Harness::redeliver(): no message was delivered yet");
   return state_->handle();
 }
 

@@ -12,7 +12,7 @@ class JoinedSession final : public InboxSession {
   explicit JoinedSession(MemorySession& of) : of_(of) {}
   std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override {
     if (scope.fence || numbers_records(scope.mode))
-      throw Error(Code::api_misused, "join() takes ids into the caller's own transaction, which cannot be fenced");
+      throw Error(Code::api_misused, "join() records ids in the caller's own transaction, which cannot be fenced");
     handler_ = scope.handler;
     return of_.admit(scope, entries);
   }
@@ -40,7 +40,7 @@ class JoinedSession final : public InboxSession {
 
 std::unique_ptr<InboxSession> MemoryInbox::join(Transaction& transaction) {
   auto* session = dynamic_cast<MemorySession*>(&transaction);
-  if (session == nullptr) throw Error(Code::api_misused, "join(): this transaction is not one of the memory inbox");
+  if (session == nullptr) throw Error(Code::api_misused, "join(): the memory inbox did not open this transaction");
   return std::make_unique<JoinedSession>(*session);
 }
 

@@ -11,7 +11,9 @@ namespace turnstile::testing {
 Timestamp now() { return std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now()); }
 
 std::vector<Admission> MemorySession::admit_numbered(std::span<const InboxEntry> entries, Lock& lock) {
-  if (!scope_.fence) throw Error(Code::api_misused, "numbers are those of a partition: the scope needs its fence");
+  if (!scope_.fence)
+    throw Error(Code::api_misused,
+                "numbered messages belong to a partition, so the scope needs the fence of that partition");
   const Offset next = lock_progress(entries.back().offset + 1, lock);
   if (scope_.mode == Mode::numbered) add_producers(entries);
   std::vector<Admission> admissions;

@@ -31,8 +31,9 @@ struct AsText {
   }
   Cell operator()(std::string_view text) const {
     if (text.find('\0') != std::string_view::npos) {
-      throw SqlError("a text argument holds a NUL byte, which PostgreSQL's text cannot; pass bytes (SQLSTATE 22021)",
-                     "22021");
+      throw SqlError(
+          "a text argument has a NUL byte, which PostgreSQL's type text cannot store; pass bytes (SQLSTATE 22021)",
+          "22021");
     }
     return std::string(text);
   }
@@ -146,7 +147,8 @@ void MemorySession::throw_spoiled() {
     std::rethrow_exception(failure_);
   } catch (const SqlError& error) {
     throw SqlError(
-        std::string("a statement failed and the handler went on, which cannot be committed (SQLSTATE 25P02): ") +
+        std::string(
+            "a statement failed, but the handler continued, so its transaction cannot be committed (SQLSTATE 25P02): ") +
             error.what(),
         "25P02");
   }

@@ -82,8 +82,8 @@ std::optional<std::string> damage_of(const Rows& rows) {
   const auto names = rows.get<std::int64_t>(0, kSummaryColumns + 4),
              values = rows.get<std::int64_t>(0, kSummaryColumns + 5);
   if (names == values) return std::nullopt;
-  return "it has " + std::to_string(names) + " names of headers and " + std::to_string(values) +
-         " values, so its row was changed by hand, and its headers are lost";
+  return "it has " + std::to_string(names) + " header names but " + std::to_string(values) +
+         " header values, so its row was changed by hand, and its headers are lost";
 }
 
 /// "UUID,UUID". Empty for NULL.

@@ -75,8 +75,8 @@ void Admin::Session::refuse(const ServerError& error, bool writes, LockWatch& wa
   for (const std::string_view missing : {"42P01", "42703", "3F000"}) {
     if (error.sqlstate != missing) continue;
     throw SchemaError(Code::schema_outdated, "the schema " + settings_.schema +
-                                                 " is missing or not what this build needs: " + describe(error) +
-                                                 "; run: turnstile migrate up");
+                                                 " is missing, or not the version that this build needs: " +
+                                                 describe(error) + "; run: turnstile migrate up");
   }
   if (error.sqlstate == "55P03") throw StoreBusy(describe(error) + watch.holders(Wanted::rows));
   // throw_operator_error() names a consumer's GRANT statements. They allow every query, but no verb that changes rows.

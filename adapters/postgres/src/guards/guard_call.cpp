@@ -58,7 +58,7 @@ std::string name_problem(std::string_view what, std::string_view name) {
   const std::string begin = std::string(what) + " \"" + shown(name) + "\"";
   if (name.find('\0') != name.npos) return begin + " has a NUL byte in its name";
   if (name.size() > kLongestName) {
-    return begin + ": a name of " + std::to_string(name.size()) + " bytes; PostgreSQL takes 63 and cuts the rest off";
+    return begin + ": the name has " + std::to_string(name.size()) + " bytes, but PostgreSQL keeps only the first 63";
   }
   return "";
 }
@@ -74,10 +74,10 @@ GuardCall::GuardCall(Transaction& tx, std::string_view name, const Table& table,
     const std::string problem = name_problem(what, *part);
     if (!problem.empty()) throw Error(Code::api_misused, std::string(name_) + "(): " + problem);
   }
-  if (key.empty()) fail("the key names no column; name those that make one row");
+  if (key.empty()) fail("the key names no column; name the columns that identify one row");
   for (const Cell& cell : key) {
     if (std::visit(IsNull{}, cell.value.value())) {
-      fail("the key's column " + column(cell.column) + " is given as NULL, which equals nothing, not even NULL");
+      fail("the key's column " + column(cell.column) + " is NULL, which equals no value in SQL, not even NULL");
     }
     key_arguments_.push_back(argument(cell.column, cell.value));
     append(key_matches_, " AND ", "t." + column(cell.column) + " = " + key_arguments_.back());
@@ -94,7 +94,7 @@ std::string GuardCall::argument(std::string_view column, const Param& value) {
   if (std::visit(HasNul{}, value.value())) {
     throw SqlError(
         std::string(name_) + "(" + table_ + "): the value of \"" + shown(column) +
-            "\" is text with a NUL byte, which PostgreSQL's text cannot hold; pass bytes for a bytea column, "
+            "\" is text with a NUL byte, which PostgreSQL's type text cannot store; pass bytes for a bytea column, "
             "or a hash (SQLSTATE 22021)",
         "22021");
   }
@@ -114,12 +114,12 @@ Guarded GuardCall::ask(const std::string& sql) {
   const Rows rows = run(sql);
   if (rows.columns() == 0) {
     fail(
-        "the statement was not answered; where a test answers for the database, the answer is a column with applied, "
-        "already_applied or conflict, then what was found, or no row: missing");
+        "the statement returned no columns; a test that answers for the database must return a column with applied, "
+        "already_applied or conflict, then the columns that were found, or no row for missing");
   }
   if (rows.size() > 1) {
     fail("the key (" + key_columns() +
-         ") matches more than one row; nothing was changed; name columns that have a unique index");
+         ") matches more than one row, so nothing was changed; name columns that have a unique index");
   }
   Guarded result;
   if (rows.empty()) return result;
@@ -143,26 +143,24 @@ std::string GuardCall::key_columns() const {
 
 std::string GuardCall::remedy(std::string_view state) const {
   if (state == "42P01" && name_.starts_with("one_time_token")) {
-    return "; run: turnstile migrate up; where postgres.schema is not turnstile, name Table{\"SCHEMA\", \"one_time_token\"}";
+    return "; run: turnstile migrate up; if postgres.schema is not turnstile, write Table{\"SCHEMA\", \"one_time_token\"}";
   }
   if (state == "42P01" && !schema_given_) {
-    return "; create the table, or, if it is in a schema that search_path does not name, write Table{\"SCHEMA\", \"TABLE\"}";
+    return "; create the table; if it is in a schema outside search_path, write Table{\"SCHEMA\", \"TABLE\"}";
   }
-  if (state == "42P01" || state == "3F000")
-    return "; create the table, or correct the name: upper and lower case count";
-  if (state == "42703") return "; add the column, or correct the name: upper and lower case count";
+  if (state == "42P01" || state == "3F000") return "; create the table, or correct its name (names are case-sensitive)";
+  if (state == "42703") return "; add the column, or correct its name (names are case-sensitive)";
   if (state == "42P10") {
-    return "; make the unique index that the guard stands on: CREATE UNIQUE INDEX ON " + table_ + " (" + key_columns() +
+    return "; create the unique index that the guard needs: CREATE UNIQUE INDEX ON " + table_ + " (" + key_columns() +
            ")";
   }
   if (state == "55000") return "; the guard needs a unique index that is not deferrable";
   if (state == "42501")
-    return "; as the owner of the table: GRANT SELECT, INSERT, UPDATE ON " + table_ + " TO the role";
+    return "; as the owner of the table run: GRANT SELECT, INSERT, UPDATE ON " + table_ + " TO the role";
   if (state == "42883" || state == "42725")
-    return "; the guard compares the columns that it names: jsonb can be compared, json cannot";
+    return "; the guard compares the columns that it names; PostgreSQL can compare jsonb, but not json";
   if (state == "22021") return "; pass bytes for a bytea column, or a hash";
-  if (state == "23505")
-    return "; that is another unique index than the key's: put its columns into a guard of their own";
+  if (state == "23505") return "; the violated unique index is not the key's; write a separate guard for its columns";
   return "";
 }
 

@@ -77,7 +77,7 @@ Guarded unique(Transaction& tx, const Table& table, Cells key, Cells values) {
     if (result.applied()) result.found = {};
     return result;
   }
-  call.fail("the row could neither be inserted nor found; a trigger, a rule or row security hides it from this role");
+  call.fail("PostgreSQL neither inserted nor found the row; a trigger, a rule or row security hides it from this role");
 }
 
 Guarded row_lock(Transaction& tx, const Table& table, Cells key, std::span<const std::string_view> columns, Wait wait) {

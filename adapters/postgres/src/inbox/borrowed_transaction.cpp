@@ -29,8 +29,9 @@ namespace {
 /// libpqxx ends a text at its first NUL without an error.
 std::string_view whole(std::string_view text) {
   if (text.find('\0') != text.npos) {
-    throw SqlError("a text argument holds a NUL byte, which PostgreSQL's text cannot; pass bytes (SQLSTATE 22021)",
-                   "22021");
+    throw SqlError(
+        "a text argument has a NUL byte, which PostgreSQL's type text cannot store; pass bytes (SQLSTATE 22021)",
+        "22021");
   }
   return text;
 }

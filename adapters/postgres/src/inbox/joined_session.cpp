@@ -60,7 +60,7 @@ class JoinedSession final : public InboxSession {
 
 std::vector<Admission> JoinedSession::begin(const InboxScope& scope, std::span<const InboxEntry> entries) {
   if (scope.fence || numbers_records(scope.mode))
-    throw Error(Code::api_misused, "join() takes ids into the caller's own transaction, which cannot be fenced");
+    throw Error(Code::api_misused, "join() records ids in the caller's own transaction, which cannot be fenced");
   handler_ = scope.handler;
   std::vector<std::size_t> order(entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

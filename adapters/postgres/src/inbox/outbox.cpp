@@ -32,8 +32,8 @@ OutboxRecord record_in(const PGresult* rows, int row) {
   if (!names || !values || names->size() != values->size() ||
       std::count(names->begin(), names->end(), std::nullopt) > 0) {
     record.unreadable =
-        "header_names and header_values of its row are not two lists of the same length, of one dimension, with a name for each "
-        "header. Correct them (UPDATE outbox SET header_names = …, header_values = … WHERE shard = -1 AND id = " +
+        "header_names and header_values of its row must be two one-dimensional lists of the same length, with a name for "
+        "each header. Correct them (UPDATE outbox SET header_names = …, header_values = … WHERE shard = -1 AND id = " +
         std::to_string(record.id) + ").";
     return record;
   }
@@ -127,7 +127,7 @@ OutboxShard outbox_shard(const OwnedMessage& message, const MessageId& id) {
   // If the table refused it, all messages of its transaction would count as refused by the store.
   if (message.topic.empty() || printable(message.topic) != message.topic)
     throw Error(Code::api_misused, "publish(): \"" + printable(message.topic) +
-                                       "\" cannot be the name of a topic; the message was not published");
+                                       "\" is not a valid topic name, so the message was not published");
   return message.key ? shard_of(*message.key) : static_cast<OutboxShard>(id.bytes.back() % kOutboxShards);
 }
 

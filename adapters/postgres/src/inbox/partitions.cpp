@@ -62,7 +62,7 @@ std::vector<PartitionClaim> PostgresPartitions::claim_partitions(const std::stri
   for (const auto& at : partitions) {
     const auto found = std::find_if(claims.begin(), claims.end(), [&](const auto& claim) { return claim.at == at; });
     if (found == claims.end())
-      throw StoreUnavailable(to_string(at) + ": its fence vanished while it was claimed; try again");
+      throw StoreUnavailable(to_string(at) + ": its fence disappeared while this consumer claimed it; try again");
     ordered.push_back(*found);
   }
   return ordered;

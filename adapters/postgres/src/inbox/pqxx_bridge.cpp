@@ -27,8 +27,7 @@ class Borrowed final : public pqxx::connectionpolicy {
   explicit Borrowed(PGconn* connection) : connectionpolicy(""), connection_(connection) {}
   handle do_startconnect(handle had) override {
     if (had) return had;
-    if (handed_out_)
-      throw pqxx::broken_connection("lost the connection to PostgreSQL; the transaction is gone with it");
+    if (handed_out_) throw pqxx::broken_connection("lost the connection to PostgreSQL, and the transaction with it");
     handed_out_ = true;
     return connection_;
   }

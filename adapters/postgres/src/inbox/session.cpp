@@ -214,12 +214,12 @@ void Session::require_open(const char* what) {
   if (lost_) throw_lost(*lost_);  // a handler has continued after the loss
   if (!loan_)
     throw Error(Code::api_misused,
-                std::string(what) + " outside of a transaction: it was committed, rolled back or lost before");
+                std::string(what) + " outside a transaction: it was committed, rolled back or lost before");
   if (loan_->connection.saw_close_all() && !loan_->connection.saw_commit()) {
     close();
     throw SqlError(
-        "CLOSE ALL through libpqxx closes a cursor of Turnstile's own: close your cursors by their names; the transaction was rolled back "
-        "(SQLSTATE 2D000)",
+        "CLOSE ALL through libpqxx closes a cursor of Turnstile's own, so the transaction was rolled back; close your cursors by their "
+        "names (SQLSTATE 2D000)",
         "2D000");
   }
   if (!bridge_ || PQtransactionStatus(loan_->connection.raw()) != PQTRANS_IDLE) return;
@@ -247,14 +247,14 @@ void Session::throw_ended() {
   close();
   if (committed) {
     throw TransactionEnded(
-        "a handler has committed the transaction that Turnstile had opened for its batch (COMMIT through libpqxx): the ids of the whole "
-        "batch are in the inbox, also those of messages whose handlers had not run, and these count as duplicates from now on. Remove "
-        "the statement from the handler; before the consumer starts again, run turnstile inbox forget ID for each message that had no effect");
+        "a handler committed the transaction that Turnstile had opened for its batch (COMMIT through libpqxx). The inbox now has the ids "
+        "of the whole batch. Messages whose handlers had not run are therefore duplicates from now on. Remove the statement from the "
+        "handler. Before the consumer starts again, run turnstile inbox forget ID for each message that had no effect");
   }
   throw TransactionEnded(
-      "a handler has ended the transaction that Turnstile had opened for its batch (COMMIT or ROLLBACK through libpqxx?): statements "
-      "that it sent after that may be in effect without an id, and take effect again when the batch runs again; remove the statement from the handler, and "
-      "throw to have a message's work rolled back");
+      "a handler ended the transaction that Turnstile had opened for its batch (COMMIT or ROLLBACK through libpqxx?). Its later "
+      "statements may have taken effect without an id, and take effect again when the batch runs again. Remove the statement from the "
+      "handler, and throw to have a message's work rolled back");
 }
 
 bool Session::aborted() const { return PQtransactionStatus(loan_->connection.raw()) == PQTRANS_INERROR; }
@@ -315,14 +315,15 @@ std::optional<Failure> Session::why_aborted() const {
 
 void Session::throw_aborted() {
   const auto why = why_aborted();
-  if (!why) throw SqlError("the transaction is aborted by an error that was not reported (SQLSTATE 25P02)", "25P02");
+  if (!why) throw SqlError("an error that Turnstile did not see aborted the transaction (SQLSTATE 25P02)", "25P02");
   const Failure& failure = *why;
   const bool to_blame = failure.owner == kCaller && failure.author == Author::handler && !failure.stale_plan &&
                         !failure.pooler && classify(failure.error.sqlstate) != Kind::busy;
   if (!to_blame) throw_failure(failure);
-  throw SqlError("a statement failed and the handler continued, which cannot be committed (SQLSTATE 25P02): " +
-                     describe(failure.error),
-                 "25P02");
+  throw SqlError(
+      "a statement failed, but the handler continued, so its transaction cannot be committed (SQLSTATE 25P02): " +
+          describe(failure.error),
+      "25P02");
 }
 
 void Session::throw_commit_failure(const Failure& failure) {

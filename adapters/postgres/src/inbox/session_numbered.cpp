@@ -22,7 +22,9 @@ std::optional<Timestamp> time_in(const PGresult* rows, int row, int column) {
 }  // namespace
 
 std::vector<Admission> Session::admit_numbered(const InboxScope& scope, std::span<const InboxEntry> entries) {
-  if (!scope.fence) throw Error(Code::api_misused, "numbers are those of a partition: the scope needs its fence");
+  if (!scope.fence)
+    throw Error(Code::api_misused,
+                "numbered messages belong to a partition, so the scope needs the fence of that partition");
   const bool by_requests = scope.mode == Mode::numbered;
   slot_ = scope.fence->slot;
   window_ = scope.window;

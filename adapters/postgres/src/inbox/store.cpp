@@ -81,7 +81,7 @@ HandlerId PostgresStore::register_handler(const std::string& name) {
         if (error.sqlstate != "22003") throw;
         throw Error(Code::api_misused, "handler \"" + name + "\": all 32,767 handler ids of the schema " +
                                            shared_->settings.schema +
-                                           " are used; do not make handler names from values");
+                                           " are used; do not build handler names from values");
       }
     }
     // A concurrent transaction took the number, or the name, which then exists now.
@@ -99,7 +99,7 @@ std::string PostgresStore::first_group(HandlerId handler, const std::string& gro
   }
   throw Error(Code::store_rewound, "handler number " + std::to_string(handler.value) +
                                        " is not in table handler of schema " + shared_->settings.schema +
-                                       ": it was there a moment ago; start again");
+                                       ", although it was there a moment ago; restart the program");
 }
 
 std::optional<Recorded> PostgresStore::find(HandlerId handler, const MessageId& id) {

@@ -101,7 +101,7 @@ std::shared_ptr<LimiterBook> LimiterWorker::open(const std::string& name, std::i
     throw Error(
         Code::limit_invalid,
         fmt::format(
-            "limiter '{}' has a limit of {} and cannot also have {}; set the same limit wherever it is named, or name "
+            "limiter '{}' has a limit of {} and cannot also have {}; set the same limit wherever you name it, or name "
             "another limiter",
             name, book->configured(), limit));
   }
@@ -341,11 +341,9 @@ void LimiterWorker::visit(LimiterBook& book) {
   }
   if (PQntuples(kept.back().get()) == 0) {
     book.undone(errand);
-    throw StoreUnavailable(
-        Code::limiter_unknown,
-        fmt::format("limiter '{}' was removed from the schema {} while it was in use; start the program "
-                    "again",
-                    book.name(), settings_.schema));
+    throw StoreUnavailable(Code::limiter_unknown,
+                           fmt::format("limiter '{}' was deleted from the schema {} while in use; restart the program",
+                                       book.name(), settings_.schema));
   }
   const LimiterView view = read_view(book, kept.back());
   tell_change(book, view);

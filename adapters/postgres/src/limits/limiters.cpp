@@ -58,14 +58,14 @@ class PostgresLimiters final : public Limiters {
   std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
     if (limit < 1) {
       throw Error(Code::limit_invalid,
-                  fmt::format("limiter '{}': a limit of {} lets nothing run; it must be at least 1", name, limit));
+                  fmt::format("limiter '{}': a limit of {} lets no handler run; it must be at least 1", name, limit));
     }
     if (limit > kMostPermits) {
-      throw Error(Code::limit_invalid,
-                  fmt::format("limiter '{}': a limit of {} is too high; at most {}", name, limit, kMostPermits));
+      throw Error(Code::limit_invalid, fmt::format("limiter '{}': a limit of {} is too high; it must be at most {}",
+                                                   name, limit, kMostPermits));
     }
     if (name.empty() || name.find('\0') != std::string::npos) {
-      throw Error(Code::limit_invalid, "a limiter's name must be a text that is not empty and holds no NUL");
+      throw Error(Code::limit_invalid, "the name of a limiter must not be empty or have a NUL byte");
     }
     return std::make_shared<PostgresLimiter>(office_, office_->worker().open(name, limit));
   }
@@ -85,11 +85,13 @@ std::string holder_name(const std::string& label) {
 
 LimiterPace check(const LimiterSettings& settings) {
   std::vector<std::string> problems;
-  if (settings.lease < 1s || settings.lease > 24h) problems.emplace_back("limiters: the lease must be 1 s to 24 h");
+  if (settings.lease < 1s || settings.lease > 24h)
+    problems.emplace_back("limiters: the lease must be from 1 s to 24 h");
   if (settings.poll_interval < 5ms || settings.poll_interval > settings.lease / 8) {
-    problems.emplace_back("limiters: the poll interval must be 5 ms to an eighth of the lease");
+    problems.emplace_back("limiters: the poll interval must be from 5 ms to 1/8 of the lease");
   }
-  if (settings.holder.find('\0') != std::string::npos) problems.emplace_back("limiters: the holder's name holds a NUL");
+  if (settings.holder.find('\0') != std::string::npos)
+    problems.emplace_back("limiters: the name of the holder must not have a NUL byte");
   if (!problems.empty()) throw ConfigError(std::move(problems));
   return {settings.lease, settings.poll_interval};
 }
@@ -131,8 +133,9 @@ std::shared_ptr<Limiters> open_limiters(const PostgresSettings& settings, const 
 
 void set_limit(const PostgresSettings& settings, const std::string& limiter, std::int64_t limit) {
   if (limit < 0 || limit > kMostPermits) {
-    throw Error(Code::limit_invalid, fmt::format("limiter '{}': a limit of {} cannot be; 0 (nothing starts) to {}",
-                                                 limiter, limit, kMostPermits));
+    throw Error(Code::limit_invalid,
+                fmt::format("limiter '{}': a limit of {} is invalid; it must be from 0 (paused) to {}", limiter, limit,
+                            kMostPermits));
   }
   const auto rows = run(settings, [&](Pipeline& pipeline) {
     pipeline.arguments().add_text(limiter);

@@ -40,12 +40,12 @@ class Pairing {
     std::string_view stem = file;
     const bool down = cut_suffix(stem, ".down.sql");
     if (!down && !cut_suffix(stem, ".up.sql")) {
-      problems_.push_back(file + ": a migration's name ends in .up.sql or .down.sql");
+      problems_.push_back(file + ": the name of a migration must end in .up.sql or .down.sql");
       return;
     }
     const auto digits = std::min(stem.find_first_not_of("0123456789"), stem.size());
     if (digits == 0 || digits > 9 || digits + 1 >= stem.size() || stem[digits] != '_') {
-      problems_.push_back(file + ": a migration's name begins with its number, as in 0001_inbox.up.sql");
+      problems_.push_back(file + ": the name of a migration must begin with its number, as in 0001_inbox.up.sql");
       return;
     }
     auto& migration = found_[std::string(stem)];
@@ -63,15 +63,16 @@ class Pairing {
   std::vector<Migration> all() {
     std::vector<Migration> ordered;
     for (auto& [stem, migration] : found_) {
-      if (migration.up_file.empty()) problems_.push_back(stem + ".up.sql: missing beside " + stem + ".down.sql");
+      if (migration.up_file.empty())
+        problems_.push_back(stem + ".up.sql: is missing, although there is " + stem + ".down.sql");
       else if (migration.down.empty())
-        problems_.push_back(stem + ".down.sql: missing or empty beside " + stem + ".up.sql");
+        problems_.push_back(stem + ".down.sql: is missing or empty, although there is " + stem + ".up.sql");
       ordered.push_back(std::move(migration));
     }
     std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
     for (std::size_t i = 0; i < ordered.size(); ++i) {
       if (ordered[i].number == static_cast<int>(i) + 1) continue;
-      problems_.push_back("migration " + std::to_string(i + 1) + " is missing, or another number is used twice");
+      problems_.push_back("migration " + std::to_string(i + 1) + " is missing, or two migrations have the same number");
       break;
     }
     if (!problems_.empty()) throw ConfigError(std::move(problems_));
@@ -110,7 +111,7 @@ std::vector<Migration> read_migrations(const std::filesystem::path& folder) {
     pairing.add(entry.path().filename().string(), text.str());
   }
   auto all = pairing.all();
-  if (all.empty()) throw ConfigError({folder.string() + ": holds no migrations (NUMBER_NAME.up.sql)"});
+  if (all.empty()) throw ConfigError({folder.string() + ": has no migrations (NUMBER_NAME.up.sql)"});
   return all;
 }
 

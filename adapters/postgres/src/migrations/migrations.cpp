@@ -135,15 +135,16 @@ void refuse_strange(const std::vector<MigrationState>& states, const std::vector
   for (const MigrationState& state : states) {
     if (state.kind == MigrationState::Kind::changed) {
       throw SchemaError(Code::migration_changed,
-                        file_name(known, state) + ": was changed after it had been run on the schema " + schema + " (" +
+                        file_name(known, state) + ": was changed after it ran on the schema " + schema + " (" +
                             state.applied_at + ", by " + state.applied_by +
-                            "); restore the old text, and put the change into a migration of its own");
+                            "); restore the old text, and put the change into a new migration");
     }
     if (state.kind == MigrationState::Kind::unknown) {
       throw SchemaError(Code::schema_newer, "the schema " + schema + " is newer than this build: it has migration " +
                                                 std::to_string(state.number) + " (" + state.name +
-                                                "), and this build knows " + std::to_string(known.size()) +
-                                                "; install the newer build, or with it run: turnstile migrate down");
+                                                "), but this build knows only " + std::to_string(known.size()) +
+                                                "; install the newer build, or with the newer build run: turnstile "
+                                                "migrate down");
     }
   }
 }
@@ -353,17 +354,16 @@ void check_ledger(Connection& connection, const PostgresSettings& settings) {
   const std::string remedy = "; run: turnstile migrate up";
   const auto ledger = read_ledger(connection, settings);
   if (!ledger) {
-    throw SchemaError(
-        Code::schema_outdated,
-        "the database has no schema " + settings.schema + " with Turnstile's tables" + remedy +
-            "; or name the schema that is used: --schema NAME (TURNSTILE_POSTGRES_SCHEMA, postgres.schema)");
+    throw SchemaError(Code::schema_outdated,
+                      "the database has no schema " + settings.schema + " with Turnstile's tables" + remedy +
+                          "; or name the schema in use: --schema NAME (TURNSTILE_POSTGRES_SCHEMA, postgres.schema)");
   }
   const auto states = compare(*ledger, known);
   refuse_strange(states, known, settings.schema);
   for (const MigrationState& state : states) {
     if (state.kind != MigrationState::Kind::pending) continue;
     throw SchemaError(Code::schema_outdated, "the schema " + settings.schema + " is older than this build: " +
-                                                 file_name(known, state) + " was not run" + remedy);
+                                                 file_name(known, state) + " has not run" + remedy);
   }
 }
 

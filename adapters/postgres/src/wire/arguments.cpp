@@ -15,8 +15,9 @@ namespace {
 /// PostgreSQL takes no argument of 1 GB or more; libpq counts in int.
 int checked_length(std::size_t size) {
   if (size > static_cast<std::size_t>(INT_MAX) / 2) {
-    throw SqlError("an argument of " + std::to_string(size) + " bytes is more than PostgreSQL takes (SQLSTATE 54000)",
-                   "54000");
+    throw SqlError(
+        "an argument of " + std::to_string(size) + " bytes is larger than PostgreSQL accepts (SQLSTATE 54000)",
+        "54000");
   }
   return static_cast<int>(size);
 }
@@ -99,8 +100,9 @@ void ArgumentBlock::add_int(std::int64_t value) {
 
 void ArgumentBlock::add_text(std::string_view text) {
   if (std::memchr(text.data(), 0, text.size()) != nullptr && !text.empty()) {
-    throw SqlError("a text argument holds a NUL byte, which PostgreSQL's text cannot; pass bytes (SQLSTATE 22021)",
-                   "22021");
+    throw SqlError(
+        "a text argument has a NUL byte, which PostgreSQL's type text cannot store; pass bytes (SQLSTATE 22021)",
+        "22021");
   }
   arguments_.push_back({block_.size(), checked_length(text.size()), 0, false, false});
   block_.append(text).push_back('\0');

@@ -116,9 +116,9 @@ std::string connect_problem(PGconn* connection, const PostgresSettings& settings
   while (!text.empty() && text.back() == '\n') text.pop_back();
   std::replace(text.begin(), text.end(), '\n', ' ');
   std::string remedy = "check postgres.url and that the server runs";
-  if (PQconnectionNeedsPassword(connection)) remedy = "the server asks for a password, and postgres.url has none";
+  if (PQconnectionNeedsPassword(connection)) remedy = "the server requires a password, but postgres.url has none";
   else if (PQconnectionUsedPassword(connection))
-    remedy = "if that is what the server objects to, check the user, the password and the database in postgres.url";
+    remedy = "if the server rejected the login, check the user, the password and the database in postgres.url";
   return "cannot connect to PostgreSQL (" + describe_target(settings) + "): " + text + "; " + remedy;
 }
 
@@ -141,14 +141,15 @@ void check_settings(const PostgresSettings& settings) {
   if (url.empty()) {
     problems.emplace_back("postgres.url: missing; write postgresql://USER@HOST/DATABASE");
   } else if (has_stray_at(url)) {
-    problems.emplace_back("postgres.url: more than one '@'; inside a user name or password write %40, and %2F for '/'");
+    problems.emplace_back(
+        "postgres.url: has more than one '@'; in a user name or password, write %40 for '@' and %2F for '/'");
   } else if (!parse(url)) {
     problems.emplace_back(
-        "postgres.url: neither a URL (postgresql://USER:PASSWORD@HOST:PORT/DATABASE, special characters as %XX) nor key=value text");
+        "postgres.url: is neither a URL (postgresql://USER:PASSWORD@HOST:PORT/DATABASE, special characters as %XX) nor key=value text");
   }
   if (!is_plain_name(settings.schema)) {
     problems.push_back("postgres.schema: \"" + settings.schema +
-                       "\" is no plain name: letters, digits and underscores, at most 63");
+                       "\" is not a plain name; use at most 63 letters, digits and underscores");
   }
   if (settings.connections < 0) problems.emplace_back("postgres.connections: must be 0 (one for each worker) or more");
   if (!problems.empty()) throw ConfigError(std::move(problems));
@@ -256,7 +257,7 @@ void Connection::wait(short events) {
     if (patience_ || !server_answers()) {
       lost_ = true;
       const std::string why =
-          patience_ ? ": it hangs, or the statement waits for a lock (pg_stat_activity shows it)" : "";
+          patience_ ? ": the server hangs, or the statement waits for a lock (see pg_stat_activity)" : "";
       throw ConnectionLost{{"", "it has not answered for " + silence() + why, true}, true};
     }
     until = steady_clock::now() + slice;

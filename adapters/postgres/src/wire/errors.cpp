@@ -15,12 +15,12 @@ std::string field(const PGresult* result, int code) {
 bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
 constexpr std::string_view kPooler =
-    "; prepared statements do not survive on this connection: behind a pooler in transaction mode set "
+    "; prepared statements do not survive on this connection; behind a pooler in transaction mode, set "
     "postgres.prepared_statements = false";
 
 constexpr std::string_view kReadOnly =
     "; this server is a standby, or default_transaction_read_only is on (of the server, the database or the role). Name the primary in "
-    "postgres.url, or all hosts with commas between them: Turnstile then finds the one that accepts writes";
+    "postgres.url, or list all hosts, separated by commas: Turnstile then uses the host that accepts writes";
 
 }  // namespace
 
@@ -81,14 +81,14 @@ void throw_unless_statement(const ServerError& error, std::string_view schema, s
   if (state == "57014") throw StoreBusy(describe(error));
   if (state == "42501") {
     throw StoreUnavailable(Code::store_permission_denied,
-                           "PostgreSQL refuses the role " + std::string(user) + ": " + describe(error) +
+                           "PostgreSQL denies a permission to the role " + std::string(user) + ": " + describe(error) +
                                "; as the owner of the schema run: " + grants(schema, user));
   }
   for (const std::string_view missing : {"42P01", "42703", "3F000", "42883"}) {
     if (state == missing) {
       throw StoreUnavailable(Code::schema_outdated, "the schema " + std::string(schema) +
-                                                        " is not what this build needs: " + describe(error) +
-                                                        "; run: turnstile migrate up");
+                                                        " is not the version that this build needs: " +
+                                                        describe(error) + "; run: turnstile migrate up");
     }
   }
   switch (classify(state)) {
@@ -107,9 +107,9 @@ void throw_unless_statement(const ServerError& error, std::string_view schema, s
 void throw_store_error(const ServerError& error, std::string_view schema, std::string_view user) {
   throw_unless_statement(error, schema, user);
   throw StoreFailed(
-      "PostgreSQL refuses a statement of Turnstile's own on the schema " + std::string(schema) + ": " +
+      "PostgreSQL rejects a statement of Turnstile's own on the schema " + std::string(schema) + ": " +
           describe(error) +
-          "; look for a trigger or constraint that was added to its tables, and for a damaged index (REINDEX)",
+          "; look for a trigger or constraint that was added to the tables, and for a damaged index (REINDEX)",
       error.sqlstate);
 }
 
@@ -121,9 +121,9 @@ void throw_operator_error(const ServerError& error, std::string_view schema, std
 void throw_needs_owner(const ServerError& error, std::string_view schema, std::string_view user) {
   throw StoreUnavailable(
       Code::store_permission_denied,
-      "PostgreSQL refuses the role " + std::string(user) + ": " + describe(error) + "; only the owner of the schema " +
-          std::string(schema) +
-          " may do this: connect as that role (postgres.url, or --postgres URL on the command line)");
+      "PostgreSQL denies a permission to the role " + std::string(user) + ": " + describe(error) +
+          "; only the owner of the schema " + std::string(schema) +
+          " may do this; connect as that role (postgres.url, or --postgres URL on the command line)");
 }
 
 void throw_lost(const ConnectionLost& lost) {

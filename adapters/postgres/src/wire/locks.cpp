@@ -137,9 +137,9 @@ std::string LockWatch::holders(Wanted wanted) {
   } catch (const StoreUnavailable&) {
   } catch (const ConnectionLost&) {
   }
-  if (candidates.empty()) return "; pg_locks and pg_stat_activity show which session holds it";
+  if (candidates.empty()) return "; pg_locks and pg_stat_activity show which session holds the lock";
   return ": " + candidates +
-         ". Whether that is the cause is not certain: pg_blocking_pids(PID) shows it while a session waits";
+         ". This may not be the cause: pg_blocking_pids(PID) shows the blocking session while a session waits";
 }
 
 }  // namespace turnstile::postgres

@@ -21,9 +21,10 @@ constexpr std::size_t kMostArguments = 65'535;
 
 void Pipeline::add(std::string_view sql, std::span<const Param> params, Owner owner, Keep keep, Author author) {
   if (params.size() > kMostArguments) {
-    throw SqlError("a statement has " + std::to_string(params.size()) +
-                       " arguments, and PostgreSQL takes 65,535; pass arrays and unnest() them (SQLSTATE 54023)",
-                   "54023");
+    throw SqlError(
+        "a statement has " + std::to_string(params.size()) +
+            " arguments, but PostgreSQL accepts at most 65,535; pass arrays and unnest() them (SQLSTATE 54023)",
+        "54023");
   }
   const auto mark = ArgumentBlock::Mark{queued_arguments_};
   try {

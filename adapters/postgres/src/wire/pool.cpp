@@ -21,7 +21,7 @@ Pool::Loan Pool::take() {
   {
     std::unique_lock lock(mutex_);
     wait_for_room(lock);
-    if (is_cut()) throw StoreUnavailable("this process is ending, and no longer waits for PostgreSQL");
+    if (is_cut()) throw StoreUnavailable("this process is shutting down and no longer waits for PostgreSQL");
     borrowers_.push_back(std::this_thread::get_id());
     generation = generation_;
     if (auto link = take_idle()) {
@@ -55,8 +55,8 @@ void Pool::wait_for_room(std::unique_lock<std::mutex>& lock) {
   throw Error(
       Code::connections_exhausted,
       what +
-          ", one of them by the handler that requests a second one, as Inbox::once() does on the consumer's own store: pass its "
-          "transaction, inbox.once(ctx.tx(), …), or raise postgres.connections above the number of workers");
+          ", and a handler that holds one of them requests a second one, as Inbox::once() does on the consumer's own store; pass "
+          "the handler's transaction, inbox.once(ctx.tx(), …), or raise postgres.connections above the number of workers");
 }
 
 std::unique_ptr<Link> Pool::take_idle() {

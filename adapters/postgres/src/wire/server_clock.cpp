@@ -41,13 +41,13 @@ std::int64_t ServerClock::wall_us() {
 
 std::string held_by_step(std::chrono::seconds step, const std::string& until) {
   return "PostgreSQL's clock was set forward by " + about(step) +
-         ", so ids that look old may be young: no id is deleted before " + until +
-         " UTC. If the clock is wrong, set it back: ids are then deleted again at once";
+         ", so ids that look old may be young: no process deletes ids before " + until +
+         " UTC. If the clock is wrong, set it back; the deletion of ids then continues at once";
 }
 
 std::string held_by_difference(std::chrono::seconds ahead) {
   return "PostgreSQL's clock is " + about(ahead) + (ahead.count() < 0 ? " behind" : " ahead of") +
-         " this machine's, so ids that look old may be young: this process deletes none until the clocks agree within 5 min. "
+         " this machine's, so ids that look old may be young: this process deletes no ids until the clocks agree within 5 min. "
          "Correct the wrong clock";
 }
 
