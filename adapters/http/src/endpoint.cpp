@@ -57,8 +57,8 @@ Endpoint::Endpoint(Inbox& inbox, std::string handler, FindKey find_key, Words wo
 void Endpoint::answer(const httplib::Request& request, httplib::Response& response) {
   if (const auto bytes = body_bytes(request); bytes > options_.max_body) {
     return set_problem(response, 413,
-                       "the body has " + std::to_string(bytes) + " bytes, and at most " +
-                           std::to_string(options_.max_body) + " are allowed; send less");
+                       "the body has " + std::to_string(bytes) + " bytes, more than the maximum of " +
+                           std::to_string(options_.max_body) + "; send a smaller body");
   }
   const Key key = find_key_(request);
   if (const auto* malformed = std::get_if<Malformed>(&key)) return set_problem(response, 400, malformed->why);
@@ -103,15 +103,14 @@ void Endpoint::perform(const httplib::Request& request, Context& context, Kept& 
   effect_(request, made, inner);
   auto taken = taken_from(std::move(made));
   if (!taken)
-    throw CannotKeep(
-        "the response is made by a content provider or from a file, which cannot be kept; use set_content()");
+    throw CannotKeep("the response comes from a content provider or a file, so it cannot be stored; use set_content()");
   kept = std::move(*taken);
   if (kept.status >= 500) throw NotKept{};
   const std::string bytes = encode(kept);
   if (bytes.size() > options_.max_response) {
     throw CannotKeep("the response has " + std::to_string(bytes.size()) +
-                     " bytes with its headers, and Options::max_response is " + std::to_string(options_.max_response) +
-                     "; raise it, or answer with less");
+                     " bytes with its headers, more than Options::max_response (" +
+                     std::to_string(options_.max_response) + "); raise max_response, or respond with less");
   }
   context.reply(bytes);
 }
@@ -119,13 +118,14 @@ void Endpoint::perform(const httplib::Request& request, Context& context, Kept& 
 void Endpoint::tell_failure(const httplib::Request& request, httplib::Response& response, const std::string& why) {
   log_error(*options_.log, Code::response_not_kept,
             place(request) + ": answered with 500, and what this request did was rolled back: " + why);
-  set_problem(response, 500,
-              "the response could not be kept, so the request took no effect; the log of the server says why");
+  set_problem(
+      response, 500,
+      "the server could not store the response, so the request took no effect; the server's log gives the reason");
 }
 
 void Endpoint::tell_nothing_known(httplib::Response& response) const {
   set_problem(response, 503,
-              "the database does not answer, so it is not known whether the request took effect; " + words_.again +
+              "the database does not answer, so it is unknown whether the request took effect; " + words_.again +
                   ": it takes effect once",
               options_.retry_after);
 }

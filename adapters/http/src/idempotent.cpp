@@ -9,9 +9,8 @@ namespace {
 
 Key find_key(const httplib::Request& request, std::size_t max) {
   const auto values = header_values(request, "Idempotency-Key");
-  if (values.empty())
-    return Malformed{"Idempotency-Key is missing; send one that is new for each operation, such as a UUID"};
-  if (values.size() > 1) return Malformed{"Idempotency-Key is there more than once; send one"};
+  if (values.empty()) return Malformed{"Idempotency-Key is missing; send a new key for each operation, such as a UUID"};
+  if (values.size() > 1) return Malformed{"Idempotency-Key appears more than once; send it once"};
   return parse_key(values.front(), max);
 }
 

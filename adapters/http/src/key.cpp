@@ -32,10 +32,9 @@ bool is_bare(std::string_view value) {
 
 Key check_key(std::string key, std::size_t max) {
   if (key.empty()) return Malformed{"is empty"};
-  if (!std::all_of(key.begin(), key.end(), printable)) return Malformed{"holds a byte that is not printable ASCII"};
+  if (!std::all_of(key.begin(), key.end(), printable)) return Malformed{"has a byte that is not printable ASCII"};
   if (key.size() > max) {
-    return Malformed{"has " + std::to_string(key.size()) + " bytes, and at most " + std::to_string(max) +
-                     " are allowed"};
+    return Malformed{"has " + std::to_string(key.size()) + " bytes, more than the maximum of " + std::to_string(max)};
   }
   return key;
 }
@@ -45,15 +44,15 @@ Key parse_key(std::string_view value, std::size_t max) {
   auto text = quoted ? unquoted(value) : std::string(value);
   if (!text) {
     return Malformed{
-        "Idempotency-Key begins with a quote and is not a string of RFC 8941: it ends with a quote, and within it a backslash stands "
-        "before each quote and each backslash, and nowhere else"};
+        "Idempotency-Key begins with a quote, but is not a string of RFC 8941; end it with a quote, and write a backslash before "
+        "each quote and each backslash in it, and nowhere else"};
   }
   Key key = check_key(std::move(*text), max);
   if (const auto* malformed = std::get_if<Malformed>(&key))
-    return Malformed{"Idempotency-Key " + malformed->why + "; send one that is new for each operation, such as a UUID"};
+    return Malformed{"Idempotency-Key " + malformed->why + "; send a new key for each operation, such as a UUID"};
   if (!quoted && !is_bare(value)) {
     return Malformed{
-        "Idempotency-Key holds a space, a quote or a comma; write such a key in quotes, with a backslash before each quote within"};
+        "Idempotency-Key has a space, a quote or a comma; write such a key in quotes, with a backslash before each quote in it"};
   }
   return key;
 }

@@ -22,7 +22,7 @@ void replay(const Once& once, const Options& options, const std::string& place, 
         place + ": answered with 500: a newer version of Turnstile stored its response, and this one cannot read it");
     return set_problem(
         response, 500,
-        "the request took effect before; its response cannot be read here, so ask another server for it");
+        "the request took effect before, but this server cannot read its stored response; ask another server for it");
   } else {
     // Inbox::record() has written it: only the bytes of the response are known.
     response.status = 200;
@@ -41,9 +41,10 @@ void answer_repeated(const Once& once, const Words& words, const Options& option
     case Once::Kind::mismatch:
       return set_problem(
           response, 422,
-          words.it + " came with another request before: another method, target, content type or body; " + words.anew);
+          words.it + " was used for a different request before: another method, target, content type or body; " +
+              words.anew);
     case Once::Kind::running:
-      return set_problem(response, 409, "a request with " + words.it + " is still at work; " + words.again + " later",
+      return set_problem(response, 409, "a request with " + words.it + " is still running; " + words.again + " later",
                          options.retry_after);
   }
 }

@@ -33,8 +33,8 @@ Effect guarded(const Tokens& tokens, std::size_t max, Effect effect) {
     switch (tokens.redeem(context.tx(), token, subject_of(tokens, request))) {
       case Redeemed::now: return effect(request, response, context);
       case Redeemed::before:
-        throw Refused{409, "this form was sent before, and took effect then; open it again to send another"};
-      case Redeemed::never: throw Refused{410, "the time of this form is over; open it again"};
+        throw Refused{409, "this form was sent before and took effect; open it again to send another form"};
+      case Redeemed::never: throw Refused{410, "this form has expired; open it again"};
     }
   };
 }
@@ -57,7 +57,7 @@ httplib::Server::Handler issue_tokens(std::shared_ptr<Store> store, Tokens token
       response.set_content(R"({"token":")" + token + "\"}\n", "application/json");
       response.set_header("Cache-Control", "no-store");
     } catch (const StoreUnavailable&) {
-      set_problem(response, 503, "the database does not answer; ask for a token again later", std::chrono::seconds(1));
+      set_problem(response, 503, "the database does not answer; request a token again later", std::chrono::seconds(1));
     }
   };
 }

@@ -143,7 +143,7 @@ TEST_F(Http, what_the_client_did_wrong_is_kept) {
 
 TEST_F(Http, without_a_key_that_can_be_read_nothing_runs) {
   serve(charge);
-  expect_problem(send(http_.port(), "POST", "/charge", {}, "x"), 400, "Idempotency-Key is missing; send one");
+  expect_problem(send(http_.port(), "POST", "/charge", {}, "x"), 400, "Idempotency-Key is missing; send a new key");
   expect_problem(send(http_.port(), "POST", "/charge", {{kKey, "a"}, {kKey, "b"}}, "x"), 400, "more than once");
   expect_problem(post("\"\""), 400, "is empty");
   expect_problem(post("a b"), 400, "in quotes");
@@ -194,7 +194,7 @@ TEST_F(Http, of_a_form_the_parts_count_and_not_its_boundary) {
   };
   EXPECT_EQ(form("one", "10").body, "10");
   EXPECT_EQ(form("other", "10").get_header_value(kReplayed), "true");
-  expect_problem(form("one", "99"), 422, "came with another request");
+  expect_problem(form("one", "99"), 422, "was used for a different request before");
 }
 
 TEST_F(Http, the_servers_errors_are_rolled_back_and_run_again) {
@@ -284,7 +284,7 @@ TEST_F(Http, a_key_belongs_to_who_sent_it) {
 
 TEST_F(Http, a_large_body_is_refused) {
   serve([](const auto&, auto& response, Context&) { response.status = 201; });
-  expect_problem(post("k1", std::string(10'000'000, 'x')), 413, "10000000 bytes, and at most 1048576");
+  expect_problem(post("k1", std::string(10'000'000, 'x')), 413, "10000000 bytes, more than the maximum of 1048576");
   EXPECT_EQ(runs_, 0);
   EXPECT_EQ(post("k1", std::string(1024 * 1024, 'x')).status, 201) << "the key was not used up";
 }
@@ -309,7 +309,7 @@ TEST_F(Http, a_response_that_cannot_be_kept_is_rolled_back_and_said_in_the_log) 
       {.max_response = 1'000});
   expect_problem(post("k1", "large"), 500, "took no effect");
   expect_problem(post("k2", "streamed"), 500, "took no effect");
-  EXPECT_THAT(log_.str(), AllOf(HasSubstr("handler 'charge', POST /charge"), HasSubstr("Options::max_response is 1000"),
+  EXPECT_THAT(log_.str(), AllOf(HasSubstr("handler 'charge', POST /charge"), HasSubstr("Options::max_response (1000)"),
                                 HasSubstr("content provider")));
   EXPECT_EQ(charges(), 0U);
   EXPECT_EQ(post("k1", "small").status, 201) << "nothing was kept";

@@ -43,10 +43,10 @@ TEST(HttpKey, what_is_neither_is_refused_with_the_reason) {
     EXPECT_THAT(why_not(value), HasSubstr("RFC 8941"));
   for (const auto& value : {"a b"s, "a,b"s, R"(a"b)"s, "' a'"s}) EXPECT_THAT(why_not(value), HasSubstr("in quotes"));
   for (const auto& value : {std::string(256, 'k'), '"' + std::string(256, 'k') + '"'})
-    EXPECT_THAT(why_not(value), HasSubstr("256 bytes, and at most 255"));
+    EXPECT_THAT(why_not(value), HasSubstr("256 bytes, more than the maximum of 255"));
   EXPECT_EQ(
       why_not("abcd", 3),
-      "Idempotency-Key has 4 bytes, and at most 3 are allowed; send one that is new for each operation, such as a UUID");
+      "Idempotency-Key has 4 bytes, more than the maximum of 3; send a new key for each operation, such as a UUID");
 }
 
 TEST(HttpKept, what_is_kept_comes_back_bit_for_bit) {
