@@ -309,9 +309,9 @@ class Replayer {
   }
 
   /// The inbox rejects a second copy. Absent: another operator has replayed it in the meantime.
-  std::optional<BrokerProducer::Sent> send_known_by_id(const postgres::DeadSummary& summary,
-                                                       const OwnedMessage& message) {
-    BrokerProducer::Sent sent;
+  std::optional<ports::BrokerProducer::Sent> send_known_by_id(const postgres::DeadSummary& summary,
+                                                              const OwnedMessage& message) {
+    ports::BrokerProducer::Sent sent;
     try {
       if (!admin_.mark_replayed(summary, [&] { sent = producer_->send(message); })) return std::nullopt;
     } catch (const BrokerError& e) {
@@ -327,9 +327,10 @@ class Replayer {
   }
 
   /// A second copy would run. Absent: another operator has replayed it in the meantime.
-  std::optional<BrokerProducer::Sent> send_known_by_place(const postgres::DeadSummary& summary, OwnedMessage message) {
-    std::optional<BrokerProducer::Sent> sent;
-    std::optional<RecordNotStored> refusal;
+  std::optional<ports::BrokerProducer::Sent> send_known_by_place(const postgres::DeadSummary& summary,
+                                                                 OwnedMessage message) {
+    std::optional<ports::BrokerProducer::Sent> sent;
+    std::optional<ports::RecordNotStored> refusal;
     std::string token;
     try {
       admin_.replay_once(summary, [&](const postgres::DeadSummary& begun) {
@@ -337,7 +338,7 @@ class Replayer {
         message.headers.push_back({std::string(kReplayToken), token});
         try {
           sent = send_or_doubt(begun, message);
-        } catch (const RecordNotStored& e) {
+        } catch (const ports::RecordNotStored& e) {
           refusal = e;
         }
         return sent.has_value();
@@ -354,10 +355,10 @@ class Replayer {
     return sent;
   }
 
-  BrokerProducer::Sent send_or_doubt(const postgres::DeadSummary& begun, const OwnedMessage& message) {
+  ports::BrokerProducer::Sent send_or_doubt(const postgres::DeadSummary& begun, const OwnedMessage& message) {
     try {
       return producer_->send(message);
-    } catch (const RecordNotStored&) {
+    } catch (const ports::RecordNotStored&) {
       throw;
     } catch (const BrokerError& e) {
       throw InDoubt(e.code(),
@@ -365,7 +366,7 @@ class Replayer {
     }
   }
 
-  void say_sent(const postgres::DeadSummary& summary, const BrokerProducer::Sent& sent, bool anew) {
+  void say_sent(const postgres::DeadSummary& summary, const ports::BrokerProducer::Sent& sent, bool anew) {
     const TopicPartitionOffset at{{summary.from.at.topic, sent.partition}, sent.offset};
     replayed_.push_back(
         {{"number", summary.number}, {"topic", at.at.topic}, {"partition", at.at.partition}, {"offset", at.offset}});
@@ -432,9 +433,9 @@ class Replayer {
   std::map<std::string, std::int64_t> dies_again_;  ///< number by reason
   const Config& config_;
   postgres::Admin admin_;
-  std::shared_ptr<Producers> producers_;  ///< null until a numbered request is replayed
-  std::shared_ptr<Broker> broker_;
-  std::shared_ptr<BrokerProducer> producer_;
+  std::shared_ptr<ports::Producers> producers_;  ///< null until a numbered request is replayed
+  std::shared_ptr<ports::Broker> broker_;
+  std::shared_ptr<ports::BrokerProducer> producer_;
   std::map<std::string, std::int32_t> partitions_;
   Json replayed_ = Json::array();
 };

@@ -69,7 +69,7 @@ std::string page(const std::string& token) {
   return text.replace(text.find("TOKEN"), 5, token);
 }
 
-void prepare(const PostgresSettings& settings, Store& store) {
+void prepare(const PostgresSettings& settings, ports::Store& store) {
   postgres::migrate_up(settings, postgres::embedded_migration_list());
   const auto session = store.open_session();
   session->begin({}, {});
@@ -79,7 +79,7 @@ void prepare(const PostgresSettings& settings, Store& store) {
 }
 
 /// "charges: 3, cents: 3750"
-std::string charges(Store& store) {
+std::string charges(ports::Store& store) {
   const auto session = store.open_session();
   session->begin({}, {});
   const Rows all = session->transaction().exec(
@@ -87,7 +87,7 @@ std::string charges(Store& store) {
   return *all.at(0, 0) + '\n';
 }
 
-void serve(httplib::Server& server, Inbox& inbox, const std::shared_ptr<Store>& store) {
+void serve(httplib::Server& server, Inbox& inbox, const std::shared_ptr<ports::Store>& store) {
   server.set_payload_max_length(1024 * 1024);
   // A program sends a key with each request. With a login, Options::scope would return the user of the key.
   server.Post("/charge", http::idempotent(inbox, "charge", charge_body));

@@ -7,12 +7,12 @@ namespace {
 
 using namespace turnstile;
 
-class WatchedConsumer final : public BrokerConsumer {
+class WatchedConsumer final : public ports::BrokerConsumer {
  public:
-  WatchedConsumer(std::unique_ptr<BrokerConsumer> inner, const Board& board, Tally& tally, int consumer)
+  WatchedConsumer(std::unique_ptr<ports::BrokerConsumer> inner, const Board& board, Tally& tally, int consumer)
       : inner_(std::move(inner)), board_(board), tally_(tally), consumer_(consumer) {}
 
-  std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) override {
+  std::unique_ptr<ports::Block> take(const TopicPartition& from, std::size_t most) override {
     auto block = inner_->take(from, most);
     if (block) {
       for (const Message& message : block->messages()) {
@@ -23,7 +23,7 @@ class WatchedConsumer final : public BrokerConsumer {
     return block;
   }
 
-  void subscribe(const std::vector<std::string>& topics, AssignmentListener& listener) override {
+  void subscribe(const std::vector<std::string>& topics, ports::AssignmentListener& listener) override {
     inner_->subscribe(topics, listener);
   }
   void poll(std::chrono::milliseconds timeout) override { inner_->poll(timeout); }
@@ -43,28 +43,28 @@ class WatchedConsumer final : public BrokerConsumer {
   void hurry_when(std::function<bool()> hurry) override { inner_->hurry_when(std::move(hurry)); }
 
  private:
-  std::unique_ptr<BrokerConsumer> inner_;
+  std::unique_ptr<ports::BrokerConsumer> inner_;
   const Board& board_;
   Tally& tally_;
   int consumer_;
 };
 
-class WatchedBroker final : public Broker {
+class WatchedBroker final : public ports::Broker {
  public:
-  WatchedBroker(std::shared_ptr<Broker> inner, const Board& board, Tally& tally, int consumer)
+  WatchedBroker(std::shared_ptr<ports::Broker> inner, const Board& board, Tally& tally, int consumer)
       : inner_(std::move(inner)), board_(board), tally_(tally), consumer_(consumer) {}
 
-  std::unique_ptr<BrokerConsumer> open_consumer() override {
+  std::unique_ptr<ports::BrokerConsumer> open_consumer() override {
     return std::make_unique<WatchedConsumer>(inner_->open_consumer(), board_, tally_, consumer_);
   }
-  std::shared_ptr<BrokerProducer> open_producer() override { return inner_->open_producer(); }
-  std::unique_ptr<BrokerSender> open_sender() override { return inner_->open_sender(); }
-  std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override {
+  std::shared_ptr<ports::BrokerProducer> open_producer() override { return inner_->open_producer(); }
+  std::unique_ptr<ports::BrokerSender> open_sender() override { return inner_->open_sender(); }
+  std::optional<ports::TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override {
     return inner_->describe(topic, timeout);
   }
 
  private:
-  std::shared_ptr<Broker> inner_;
+  std::shared_ptr<ports::Broker> inner_;
   const Board& board_;
   Tally& tally_;
   int consumer_;
@@ -72,7 +72,8 @@ class WatchedBroker final : public Broker {
 
 }  // namespace
 
-std::shared_ptr<Broker> watched(std::shared_ptr<Broker> broker, const Board& board, Tally& tally, int consumer) {
+std::shared_ptr<ports::Broker> watched(std::shared_ptr<ports::Broker> broker, const Board& board, Tally& tally,
+                                       int consumer) {
   return std::make_shared<WatchedBroker>(std::move(broker), board, tally, consumer);
 }
 

@@ -11,7 +11,7 @@
 namespace demo {
 
 /// `board` and `tally` must outlive the broker.
-std::shared_ptr<turnstile::Broker> watched(std::shared_ptr<turnstile::Broker> broker, const Board& board, Tally& tally,
-                                           int consumer);
+std::shared_ptr<turnstile::ports::Broker> watched(std::shared_ptr<turnstile::ports::Broker> broker, const Board& board,
+                                                  Tally& tally, int consumer);
 
 }  // namespace demo

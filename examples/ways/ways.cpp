@@ -96,8 +96,8 @@ bool optimistic_lock(Process& me, const Payment& payment) {
 }
 
 bool inbox(Process& me, const Payment& payment) {
-  const InboxEntry message{MessageId::from(payment.id()), payment.number};
-  const bool mine = me.session->begin(me.scope, {&message, 1}).front() == Admission::fresh;
+  const ports::InboxEntry message{MessageId::from(payment.id()), payment.number};
+  const bool mine = me.session->begin(me.scope, {&message, 1}).front() == ports::Admission::fresh;
   if (mine) {
     me.session->transaction().exec("UPDATE turnstile_ways.account SET cents = cents - $1 WHERE name = $2", kCents,
                                    payment.account);

@@ -34,9 +34,9 @@ struct Process {
   pqxx::connection connection;
   Shared& shared;
   std::mutex mutex;  ///< for the in-process lock
-  std::shared_ptr<turnstile::Store> store;
-  std::unique_ptr<turnstile::InboxSession> session;
-  turnstile::InboxScope scope;
+  std::shared_ptr<turnstile::ports::Store> store;
+  std::unique_ptr<turnstile::ports::InboxSession> session;
+  turnstile::ports::InboxScope scope;
 };
 
 struct Way {

@@ -20,9 +20,9 @@ constexpr std::int64_t kAtOnce = 10'000;
 const std::string kSecret(32, 'b');
 
 /// A new session for each call, which no database knows.
-class Sessions final : public Producers {
+class Sessions final : public ports::Producers {
  public:
-  ProducerSession open(const ProducerTerms&) override { return {new_message_id(), kSecret}; }
+  ports::ProducerSession open(const ports::ProducerTerms&) override { return {new_message_id(), kSecret}; }
   bool heartbeat(const MessageId&) override { return true; }
   std::vector<std::optional<std::string>> secrets(std::span<const MessageId> ids) override {
     return std::vector<std::optional<std::string>>(ids.size(), kSecret);
@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
     std::vector<OwnedMessage> some;
     for (std::int64_t i = 0; i < kAtOnce && sent < messages; ++i) some.push_back(message(topic, sent++));
     for (const auto& fate : senders[static_cast<std::size_t>(turn % producers)]->send(some)) {
-      if (fate.kind != BrokerSender::Fate::Kind::sent) bench::die("not sent: " + fate.why);
+      if (fate.kind != ports::BrokerSender::Fate::Kind::sent) bench::die("not sent: " + fate.why);
     }
   }
   bench::Report("fw_numbered")

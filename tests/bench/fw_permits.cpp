@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 /// CPU time of a pair, in nanoseconds. With eight threads on two cores, wall-clock time would be mostly waiting for a
 /// core.
-double pair_ns(Limiter& limiter, std::int64_t threads, std::int64_t pairs, std::atomic<std::int64_t>& missed) {
+double pair_ns(ports::Limiter& limiter, std::int64_t threads, std::int64_t pairs, std::atomic<std::int64_t>& missed) {
   const std::int64_t each = pairs / threads;
   const double before = bench::cpu_seconds();
   {
@@ -38,7 +38,7 @@ double pair_ns(Limiter& limiter, std::int64_t threads, std::int64_t pairs, std::
   return (bench::cpu_seconds() - before) * 1e9 / static_cast<double>(each * threads);
 }
 
-Permit wait_for(Limiter& limiter) {
+Permit wait_for(ports::Limiter& limiter) {
   std::mutex mutex;
   std::condition_variable changed;
   Permit got;

@@ -42,7 +42,7 @@ MessageId next_id(std::atomic<std::uint64_t>& number) {
 }
 
 /// Each connection inserts ids, one transaction after another. Returns the time of each transaction, in milliseconds.
-std::vector<double> insert(Store& store, const InboxScope& scope, const Shape& shape,
+std::vector<double> insert(ports::Store& store, const ports::InboxScope& scope, const Shape& shape,
                            std::atomic<std::uint64_t>& number) {
   std::vector<std::vector<double>> each(static_cast<std::size_t>(shape.connections));
   {
@@ -51,7 +51,7 @@ std::vector<double> insert(Store& store, const InboxScope& scope, const Shape& s
       threads.emplace_back([&] {
         const auto session = store.open_session();
         const std::int64_t start_ns = bench::now_ns();
-        std::vector<InboxEntry> entries(static_cast<std::size_t>(shape.batch));
+        std::vector<ports::InboxEntry> entries(static_cast<std::size_t>(shape.batch));
         while (bench::seconds_since(start_ns) < shape.seconds) {
           for (auto& entry : entries) entry.id = next_id(number);
           const std::int64_t before_ns = bench::now_ns();
@@ -98,8 +98,9 @@ int main(int argc, char** argv) {
   const HandlerId handler = store->register_handler("bench");
   const TopicPartition at{"bench", 0};
   const Fence fence = store->partitions().claim_partitions("bench", {&at, 1}, 5s).front().fence;
-  const auto retention = std::make_shared<HandlerRetention>(store->retention(), handler, "bench", kKeepIdsByDefault);
-  const auto run_log = std::make_shared<RunLog>(make_logger({"warn", "text"}), "bench");
+  const auto retention =
+      std::make_shared<detail::HandlerRetention>(store->retention(), handler, "bench", kKeepIdsByDefault);
+  const auto run_log = std::make_shared<detail::RunLog>(make_logger({"warn", "text"}), "bench");
   bench::Database db(url);
   fill(db, schema, old);
 
@@ -107,10 +108,11 @@ int main(int argc, char** argv) {
   std::atomic<std::uint64_t> number{0};
   std::vector<double> without, with;
   for (std::int64_t round = 0; round < 2 * rounds; ++round) {
-    std::unique_ptr<Purger> purger;
+    std::unique_ptr<detail::Purger> purger;
     if (round % 2 == 1) {
-      purger = std::make_unique<Purger>(Purger::Settings{.look_first = 1ms, .look_every = 1ms}, std::vector{retention},
-                                        std::shared_ptr<Retention>(store, &store->retention()), run_log);
+      purger = std::make_unique<detail::Purger>(detail::Purger::Settings{.look_first = 1ms, .look_every = 1ms},
+                                                std::vector{retention},
+                                                std::shared_ptr<ports::Retention>(store, &store->retention()), run_log);
     }
     const auto times = insert(*store, {handler, fence, 5s, 30s}, shape, number);
     purger.reset();

@@ -16,32 +16,33 @@ namespace {
 using namespace turnstile;
 
 /// The real outbox, with a clock.
-class TimedOutbox final : public Outbox {
+class TimedOutbox final : public ports::Outbox {
  public:
-  explicit TimedOutbox(std::shared_ptr<Outbox> real) : real_(std::move(real)) {}
+  explicit TimedOutbox(std::shared_ptr<ports::Outbox> real) : real_(std::move(real)) {}
 
-  std::vector<OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) override {
+  std::vector<ports::OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) override {
     return real_->keep_shards(owner, lease);
   }
   void leave_shards(const std::string& owner) override { real_->leave_shards(owner); }
-  std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most, std::size_t bytes) override {
+  std::vector<ports::OutboxRecord> waiting(std::span<const ports::OutboxShard> shards, std::size_t most,
+                                           std::size_t bytes) override {
     if (start_ns_ == 0) start_ns_ = bench::now_ns();
     return real_->waiting(shards, most, bytes);
   }
-  void remove(std::span<const OutboxRecord* const> records) override {
+  void remove(std::span<const ports::OutboxRecord* const> records) override {
     real_->remove(records);
     sent_ += static_cast<std::int64_t>(records.size());
     end_ns_ = bench::now_ns();
   }
-  void refuse(const OutboxRecord&, const std::string& why) override { bench::die(why); }
-  OutboxLag lag() override { return real_->lag(); }
+  void refuse(const ports::OutboxRecord&, const std::string& why) override { bench::die(why); }
+  ports::OutboxLag lag() override { return real_->lag(); }
 
   /// Call it after the relay has ended.
   [[nodiscard]] std::int64_t sent() const { return sent_; }
   [[nodiscard]] double seconds() const { return static_cast<double>(end_ns_ - start_ns_) / 1e9; }
 
  private:
-  const std::shared_ptr<Outbox> real_;
+  const std::shared_ptr<ports::Outbox> real_;
   std::int64_t sent_ = 0, start_ns_ = 0, end_ns_ = 0;
 };
 
@@ -57,9 +58,9 @@ int main(int argc, char** argv) {
   const auto logger = make_logger({"warn", "text"});
   const auto broker = kafka::open_broker({{"bootstrap.servers", brokers}}, logger);
   const auto outbox = std::make_shared<TimedOutbox>(postgres::open_store(settings)->outbox());
-  Relay relay(
+  detail::Relay relay(
       {.owner = bench::unique_name("relay")}, outbox, [broker] { return broker->open_sender(); },
-      std::make_shared<RunLog>(logger, "bench"));
+      std::make_shared<detail::RunLog>(logger, "bench"));
   relay.start();
   relay.stop(std::chrono::minutes(3));  // it returns when nothing is left
   if (outbox->sent() != wanted) bench::die(std::to_string(outbox->sent()) + " sent of " + std::to_string(wanted));

@@ -54,7 +54,7 @@ std::atomic<bool> stop{false};
 
 /// A broker may be unavailable for longer than a producer waits. A record that it stored without an acknowledgement is
 /// published twice, which does no harm here.
-void publish(BrokerProducer& producer, const OwnedMessage& message) {
+void publish(ports::BrokerProducer& producer, const OwnedMessage& message) {
   for (;;) {
     try {
       producer.send(message);
@@ -131,8 +131,9 @@ class Elsewhere {
 class ForgivingStore final : public test::ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
-  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
-                                               std::chrono::milliseconds lock_timeout) override {
+  std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
+                                                      std::span<const TopicPartition> partitions,
+                                                      std::chrono::milliseconds lock_timeout) override {
     auto claims = ForwardingStore::claim_partitions(group, partitions, lock_timeout);
     for (auto& claim : claims) claim.is_clean = true;
     return claims;

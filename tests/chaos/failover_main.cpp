@@ -38,20 +38,21 @@ using namespace std::chrono_literals;
 std::atomic<bool> stop{false};
 
 /// Replaces the fence's history with the database's current one, so that no fence is rejected because of it.
-Fence shown(Fence fence, Store& store) {
+Fence shown(Fence fence, ports::Store& store) {
   fence.history = store.history();
   return fence;
 }
-std::optional<Fence> shown(const std::optional<Fence>& fence, Store& store) {
+std::optional<Fence> shown(const std::optional<Fence>& fence, ports::Store& store) {
   return fence ? std::optional(shown(*fence, store)) : std::nullopt;
 }
 
-class BlindSession final : public InboxSession {
+class BlindSession final : public ports::InboxSession {
  public:
-  BlindSession(std::unique_ptr<InboxSession> inner, std::shared_ptr<Store> store)
+  BlindSession(std::unique_ptr<ports::InboxSession> inner, std::shared_ptr<ports::Store> store)
       : inner_(std::move(inner)), store_(std::move(store)) {}
-  std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override {
-    InboxScope now = scope;
+  std::vector<ports::Admission> begin(const ports::InboxScope& scope,
+                                      std::span<const ports::InboxEntry> entries) override {
+    ports::InboxScope now = scope;
     now.fence = shown(scope.fence, *store_);
     return inner_->begin(now, entries);
   }
@@ -61,7 +62,7 @@ class BlindSession final : public InboxSession {
   void publish(const OwnedMessage& message, const MessageId& id) override { inner_->publish(message, id); }
   void commit() override { inner_->commit(); }
   void rollback() noexcept override { inner_->rollback(); }
-  Standing standing() noexcept override { return inner_->standing(); }
+  ports::Standing standing() noexcept override { return inner_->standing(); }
   std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
                             std::span<const MessageId> ids) override {
     return inner_->settled(handler, shown(fence, *store_), ids);
@@ -71,14 +72,14 @@ class BlindSession final : public InboxSession {
   }
 
  private:
-  std::unique_ptr<InboxSession> inner_;
-  std::shared_ptr<Store> store_;
+  std::unique_ptr<ports::InboxSession> inner_;
+  std::shared_ptr<ports::Store> store_;
 };
 
-class BlindTrials final : public Trials {
+class BlindTrials final : public ports::Trials {
  public:
-  explicit BlindTrials(std::shared_ptr<Store> store) : inner_(store->trials()), store_(std::move(store)) {}
-  std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
+  explicit BlindTrials(std::shared_ptr<ports::Store> store) : inner_(store->trials()), store_(std::move(store)) {}
+  std::vector<ports::Suspect> take_over(const Fence& fence, Offset first) override {
     return inner_->take_over(shown(fence, *store_), first);
   }
   void begin(const Fence& fence, std::span<const Offset> offsets, bool alone) override {
@@ -94,27 +95,28 @@ class BlindTrials final : public Trials {
   }
 
  private:
-  std::shared_ptr<Trials> inner_;
-  std::shared_ptr<Store> store_;
+  std::shared_ptr<ports::Trials> inner_;
+  std::shared_ptr<ports::Store> store_;
 };
 
 class BlindStore final : public test::ForwardingStore {
  public:
-  explicit BlindStore(const std::shared_ptr<Store>& inner) : ForwardingStore(inner), store_(inner) {}
-  std::unique_ptr<InboxSession> open_session() override {
+  explicit BlindStore(const std::shared_ptr<ports::Store>& inner) : ForwardingStore(inner), store_(inner) {}
+  std::unique_ptr<ports::InboxSession> open_session() override {
     return std::make_unique<BlindSession>(store_->open_session(), store_);
   }
-  std::shared_ptr<Trials> trials() override { return std::make_shared<BlindTrials>(store_); }
+  std::shared_ptr<ports::Trials> trials() override { return std::make_shared<BlindTrials>(store_); }
   std::int64_t history() override { return 1; }
-  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
-                                               std::chrono::milliseconds lock_timeout) override {
+  std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
+                                                      std::span<const TopicPartition> partitions,
+                                                      std::chrono::milliseconds lock_timeout) override {
     auto claims = store_->partitions().claim_partitions(group, partitions, lock_timeout);
-    for (PartitionClaim& claim : claims) claim.fence.history = 1;
+    for (ports::PartitionClaim& claim : claims) claim.fence.history = 1;
     return claims;
   }
-  std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override {
-    std::vector<WatermarkUpdate> now(updates.begin(), updates.end());
-    for (WatermarkUpdate& update : now) {
+  std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override {
+    std::vector<ports::WatermarkUpdate> now(updates.begin(), updates.end());
+    for (ports::WatermarkUpdate& update : now) {
       update.fence = shown(update.fence, *store_);
       update.known.reset();
     }
@@ -123,8 +125,8 @@ class BlindStore final : public test::ForwardingStore {
   std::int32_t begin_incarnation(const Fence& fence, Offset first) override {
     return store_->partitions().begin_incarnation(shown(fence, *store_), first);
   }
-  bool record_dead(const DeadMessage& message) override {
-    DeadMessage now = message;
+  bool record_dead(const ports::DeadMessage& message) override {
+    ports::DeadMessage now = message;
     now.fence = shown(message.fence, *store_);
     return store_->dead_letters().record_dead(now);
   }
@@ -134,39 +136,39 @@ class BlindStore final : public test::ForwardingStore {
   }
 
  private:
-  std::shared_ptr<Store> store_;
+  std::shared_ptr<ports::Store> store_;
 };
 
-class TrustingClaims final : public Claims {
+class TrustingClaims final : public ports::Claims {
  public:
-  explicit TrustingClaims(std::shared_ptr<Claims> inner) : inner_(std::move(inner)) {}
-  std::vector<Claim> claim(const ClaimScope& scope, std::span<const InboxEntry> entries) override {
-    std::vector<InboxEntry> trusted(entries.begin(), entries.end());
-    for (InboxEntry& entry : trusted) entry.in_doubt = false;
+  explicit TrustingClaims(std::shared_ptr<ports::Claims> inner) : inner_(std::move(inner)) {}
+  std::vector<ports::Claim> claim(const ports::ClaimScope& scope, std::span<const ports::InboxEntry> entries) override {
+    std::vector<ports::InboxEntry> trusted(entries.begin(), entries.end());
+    for (ports::InboxEntry& entry : trusted) entry.in_doubt = false;
     return inner_->claim(scope, trusted);
   }
-  std::vector<bool> begin(HandlerId handler, const MessageId& owner, std::span<const HeldClaim> held) override {
+  std::vector<bool> begin(HandlerId handler, const MessageId& owner, std::span<const ports::HeldClaim> held) override {
     return inner_->begin(handler, owner, held);
   }
-  std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) override {
+  std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ports::ClaimEnd> ends) override {
     return inner_->end(handler, owner, ends);
   }
   std::vector<bool> renew(HandlerId handler, const MessageId& owner, std::chrono::milliseconds lease,
-                          std::span<const HeldClaim> held) override {
+                          std::span<const ports::HeldClaim> held) override {
     return inner_->renew(handler, owner, lease, held);
   }
 
  private:
-  std::shared_ptr<Claims> inner_;
+  std::shared_ptr<ports::Claims> inner_;
 };
 
 class TrustingStore final : public test::ForwardingStore {
  public:
-  explicit TrustingStore(const std::shared_ptr<Store>& inner) : ForwardingStore(inner), store_(inner) {}
-  std::shared_ptr<Claims> claims() override { return std::make_shared<TrustingClaims>(store_->claims()); }
+  explicit TrustingStore(const std::shared_ptr<ports::Store>& inner) : ForwardingStore(inner), store_(inner) {}
+  std::shared_ptr<ports::Claims> claims() override { return std::make_shared<TrustingClaims>(store_->claims()); }
 
  private:
-  std::shared_ptr<Store> store_;
+  std::shared_ptr<ports::Store> store_;
 };
 
 OwnedMessage message_of(const std::string& topic, std::int64_t number) {
@@ -186,7 +188,7 @@ int load(const Config& config, const std::string& topic, int rate, bool numbered
   kafka::create_topic(settings, {topic + ".dlq", 1, -1, {}});
   std::signal(SIGTERM, [](int) { stop = true; });
   std::unique_ptr<NumberedSender> numbering;
-  std::unique_ptr<BrokerSender> plain;
+  std::unique_ptr<ports::BrokerSender> plain;
   if (numbered) {
     numbering = std::make_unique<NumberedSender>(
         *backends.broker, backends.store->producers(),
@@ -197,9 +199,9 @@ int load(const Config& config, const std::string& topic, int rate, bool numbered
   std::cout << "ready" << std::endl;
   std::int64_t distinct = 0, records = 0;
   const auto send = [&](const std::vector<OwnedMessage>& messages) {
-    BrokerSender& sender = numbering ? static_cast<BrokerSender&>(*numbering) : *plain;
+    ports::BrokerSender& sender = numbering ? static_cast<ports::BrokerSender&>(*numbering) : *plain;
     for (const auto& fate : sender.send(messages)) {
-      if (fate.kind != BrokerSender::Fate::Kind::sent) throw Error(Code::kafka_refused, "not sent: " + fate.why);
+      if (fate.kind != ports::BrokerSender::Fate::Kind::sent) throw Error(Code::kafka_refused, "not sent: " + fate.why);
     }
     records += static_cast<std::int64_t>(messages.size());
   };

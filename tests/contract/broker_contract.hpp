@@ -35,7 +35,7 @@ class BrokerContract : public ::testing::TestWithParam<BrokerKind> {
     world->create_topic(name, partitions);
     return name;
   }
-  BrokerProducer& producer() {
+  ports::BrokerProducer& producer() {
     if (!producer_) producer_ = broker->open_producer();
     return *producer_;
   }
@@ -45,10 +45,10 @@ class BrokerContract : public ::testing::TestWithParam<BrokerKind> {
 
   std::string group = fresh_name("group");
   std::unique_ptr<BrokerFixture> world;
-  std::shared_ptr<Broker> broker;
+  std::shared_ptr<ports::Broker> broker;
 
  private:
-  std::shared_ptr<BrokerProducer> producer_;
+  std::shared_ptr<ports::BrokerProducer> producer_;
 };
 
 /// first, first + 1, … end - 1

@@ -17,14 +17,14 @@ using namespace std::chrono_literals;
 class MemoryFixture final : public BrokerFixture {
  public:
   // One cluster, with a broker for each group.
-  class InGroup final : public Broker {
+  class InGroup final : public ports::Broker {
    public:
     InGroup(std::shared_ptr<testing::MemoryBroker> cluster, std::string group)
         : cluster_(std::move(cluster)), group_(std::move(group)) {}
-    std::unique_ptr<BrokerConsumer> open_consumer() override { return cluster_->open_consumer(group_); }
-    std::shared_ptr<BrokerProducer> open_producer() override { return cluster_->open_producer(); }
-    std::unique_ptr<BrokerSender> open_sender() override { return cluster_->open_sender(); }
-    std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override {
+    std::unique_ptr<ports::BrokerConsumer> open_consumer() override { return cluster_->open_consumer(group_); }
+    std::shared_ptr<ports::BrokerProducer> open_producer() override { return cluster_->open_producer(); }
+    std::unique_ptr<ports::BrokerSender> open_sender() override { return cluster_->open_sender(); }
+    std::optional<ports::TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override {
       return cluster_->describe(topic, timeout);
     }
 
@@ -33,7 +33,7 @@ class MemoryFixture final : public BrokerFixture {
     std::string group_;
   };
 
-  std::shared_ptr<Broker> broker(const std::string& group) override {
+  std::shared_ptr<ports::Broker> broker(const std::string& group) override {
     return std::make_shared<InGroup>(cluster_, group);
   }
   void create_topic(const std::string& name, std::int32_t partitions) override {
@@ -61,7 +61,7 @@ kafka::Settings in_group(kafka::Settings settings, const std::string& group) {
 
 class MockFixture final : public BrokerFixture {
  public:
-  std::shared_ptr<Broker> broker(const std::string& group) override {
+  std::shared_ptr<ports::Broker> broker(const std::string& group) override {
     return kafka::open_broker(in_group(mock_.settings(), group), nullptr);
   }
   void create_topic(const std::string& name, std::int32_t partitions) override { mock_.create_topic(name, partitions); }
@@ -81,7 +81,7 @@ class KafkaFixture final : public BrokerFixture {
  public:
   explicit KafkaFixture(const std::string& servers)
       : settings_{{"bootstrap.servers", servers}, {"session.timeout.ms", "6000"}} {}
-  std::shared_ptr<Broker> broker(const std::string& group) override {
+  std::shared_ptr<ports::Broker> broker(const std::string& group) override {
     return kafka::open_broker(in_group(settings_, group), nullptr);
   }
   void create_topic(const std::string& name, std::int32_t partitions) override {
@@ -104,7 +104,7 @@ std::unique_ptr<BrokerFixture> kafka_world() {
   return servers && *servers ? std::make_unique<KafkaFixture>(servers) : nullptr;
 }
 
-Reader::Reader(Broker& broker, const std::vector<std::string>& topics) : consumer(broker.open_consumer()) {
+Reader::Reader(ports::Broker& broker, const std::vector<std::string>& topics) : consumer(broker.open_consumer()) {
   consumer->subscribe(topics, *this);
 }
 

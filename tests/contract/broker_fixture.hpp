@@ -21,7 +21,7 @@ class BrokerFixture {
  public:
   virtual ~BrokerFixture() = default;
   /// A broker whose consumers join this group.
-  virtual std::shared_ptr<Broker> broker(const std::string& group) = 0;
+  virtual std::shared_ptr<ports::Broker> broker(const std::string& group) = 0;
   virtual void create_topic(const std::string& name, std::int32_t partitions) = 0;
   /// False if the cluster cannot delete topics.
   virtual bool delete_topic(const std::string& name) = 0;
@@ -35,9 +35,9 @@ std::unique_ptr<BrokerFixture> mock_world();
 std::unique_ptr<BrokerFixture> kafka_world();
 
 /// A member of a group that keeps the records it reads.
-class Reader final : public AssignmentListener {
+class Reader final : public ports::AssignmentListener {
  public:
-  Reader(Broker& broker, const std::vector<std::string>& topics);
+  Reader(ports::Broker& broker, const std::vector<std::string>& topics);
   ~Reader() override;
 
   std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) override;
@@ -54,7 +54,7 @@ class Reader final : public AssignmentListener {
   /// Commits the offsets after all records that it has read.
   void commit_all();
 
-  std::unique_ptr<BrokerConsumer> consumer;
+  std::unique_ptr<ports::BrokerConsumer> consumer;
   std::map<TopicPartition, Offset> starts;  ///< returned from on_assigned
   std::set<TopicPartition> owned;
   std::set<TopicPartition> left_alone;

@@ -38,12 +38,12 @@ TEST_P(BrokerContract, a_topic_that_was_missing_takes_records_as_soon_as_it_is_t
   const auto sender = broker->open_sender();
   // Both wait for the topic for a while, and then cache that it does not exist.
   auto refused = std::async(std::launch::async, [&] { return sender->send({&record, 1}).at(0); });
-  EXPECT_THROW(producer().send(record), RecordNotStored);
-  EXPECT_EQ(refused.get().kind, BrokerSender::Fate::Kind::refused);
+  EXPECT_THROW(producer().send(record), ports::RecordNotStored);
+  EXPECT_EQ(refused.get().kind, ports::BrokerSender::Fate::Kind::refused);
 
   world->create_topic(topic, 1);
   const auto fate = sender->send({&record, 1}).at(0);
-  EXPECT_EQ(fate.kind, BrokerSender::Fate::Kind::sent) << fate.why;
+  EXPECT_EQ(fate.kind, ports::BrokerSender::Fate::Kind::sent) << fate.why;
   EXPECT_NO_THROW(producer().send(record));
 }
 
@@ -71,7 +71,7 @@ TEST_P(BrokerContract, keeps_headers_in_order_repeated_null_and_binary) {
   producer().send(text(topic, 0, "without"));
   Reader reader(*broker, {topic});
   reader.left_alone = {{topic, 0}};
-  std::unique_ptr<Block> block;
+  std::unique_ptr<ports::Block> block;
   ASSERT_TRUE(reader.until([&] { return block || (block = reader.consumer->take({topic, 0}, 1)); }));
   const auto& message = block->messages().front();
   EXPECT_EQ(message.own().headers, record.headers);
@@ -134,7 +134,7 @@ TEST_P(BrokerContract, a_refused_record_names_its_topic_and_the_producer_goes_on
   try {
     producer().send(text(refused, 0, "x"));
     ADD_FAILURE() << "it was not refused";
-  } catch (const RecordNotStored& error) {
+  } catch (const ports::RecordNotStored& error) {
     EXPECT_THAT(error.what(), HasSubstr(refused));
   }
   if (is("mock")) return;  // it refuses all topics alike

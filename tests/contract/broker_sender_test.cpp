@@ -11,7 +11,7 @@ namespace {
 using ::testing::Each;
 using ::testing::Field;
 using ::testing::HasSubstr;
-using Kind = BrokerSender::Fate::Kind;
+using Kind = ports::BrokerSender::Fate::Kind;
 
 OwnedMessage keyed(const std::string& topic, const std::string& key, const std::string& payload) {
   OwnedMessage message = text(topic, -1, payload);
@@ -26,7 +26,7 @@ TEST_P(BrokerContract, sends_many_at_once_each_key_in_order) {
   const auto sender = broker->open_sender();
   const auto fates = sender->send(records);
   ASSERT_EQ(fates.size(), records.size());
-  EXPECT_THAT(fates, Each(Field(&BrokerSender::Fate::kind, Kind::sent)));
+  EXPECT_THAT(fates, Each(Field(&ports::BrokerSender::Fate::kind, Kind::sent)));
   Reader reader(*broker, {topic});
   ASSERT_TRUE(reader.until_read(records.size()));
   std::map<std::string, std::vector<int>> of_key;

@@ -43,7 +43,7 @@ TEST_P(BrokerContract, takes_nothing_from_a_partition_of_somebody_else) {
 TEST_P(BrokerContract, blocks_stay_readable_after_the_consumer_has_gone) {
   const auto topic = new_topic(1);
   produce(topic, 0, 2);
-  std::unique_ptr<Block> kept;
+  std::unique_ptr<ports::Block> kept;
   {
     Reader reader(*broker, {topic});
     reader.left_alone = {{topic, 0}};
@@ -186,7 +186,7 @@ TEST_P(BrokerContract, a_record_that_comes_ends_a_waiting_poll) {
   ASSERT_TRUE(reader.until_read(1));
   const auto before = std::chrono::steady_clock::now();
   std::thread other([&] { produce(topic, 0, 1); });
-  std::unique_ptr<Block> block;
+  std::unique_ptr<ports::Block> block;
   while (!block && std::chrono::steady_clock::now() - before < 20s) {
     reader.consumer->poll(20s);
     block = reader.consumer->take({topic, 0}, 10);

@@ -22,24 +22,25 @@ class ClaimsContract : public InboxContract {
     InboxContract::SetUp();
     if (world_) claims_ = store().claims();
   }
-  [[nodiscard]] ClaimScope by(const std::string& owner, std::chrono::milliseconds lease = 60s) const {
+  [[nodiscard]] ports::ClaimScope by(const std::string& owner, std::chrono::milliseconds lease = 60s) const {
     return {.handler = handler_, .fence = fence_, .owner = MessageId::from(owner), .lease = lease};
   }
   /// A letter for each: c(laimed), d(one), m(ismatch), r(unning), p(arked), e(qual to an earlier entry).
-  std::string claim_entries(const ClaimScope& scope, const std::vector<InboxEntry>& entries) {
+  std::string claim_entries(const ports::ClaimScope& scope, const std::vector<ports::InboxEntry>& entries) {
     last_ = claims_->claim(scope, entries);
     std::string letters;
-    for (const Claim& claim : last_) letters += "cdmrpe"[static_cast<int>(claim.state)];
+    for (const ports::Claim& claim : last_) letters += "cdmrpe"[static_cast<int>(claim.state)];
     return letters;
   }
-  std::string claim(const ClaimScope& scope, const std::vector<std::string>& ids) {
+  std::string claim(const ports::ClaimScope& scope, const std::vector<std::string>& ids) {
     return claim_entries(scope, entries(ids));
   }
-  static ClaimEnd ended(const std::string& id, std::int64_t fence, ClaimEnd::Kind kind = ClaimEnd::Kind::done,
-                        std::optional<std::string> response = {}) {
+  static ports::ClaimEnd ended(const std::string& id, std::int64_t fence,
+                               ports::ClaimEnd::Kind kind = ports::ClaimEnd::Kind::done,
+                               std::optional<std::string> response = {}) {
     return {.kind = kind, .claim = {MessageId::from(id), fence}, .response = std::move(response), .error = "broken"};
   }
-  std::vector<bool> end(const std::string& owner, const std::vector<ClaimEnd>& ends) {
+  std::vector<bool> end(const std::string& owner, const std::vector<ports::ClaimEnd>& ends) {
     return claims_->end(handler_, MessageId::from(owner), ends);
   }
   bool done(const std::string& id) { return store().find(handler_, MessageId::from(id)).has_value(); }
@@ -51,18 +52,18 @@ class ClaimsContract : public InboxContract {
     return letters;
   }
 
-  std::shared_ptr<Claims> claims_;
-  std::vector<Claim> last_;
+  std::shared_ptr<ports::Claims> claims_;
+  std::vector<ports::Claim> last_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Claims, ClaimsContract, all_inbox_kinds(), kind_name);
 
 /// Only messages whose handlers have begun are in doubt.
 TEST_P(ClaimsContract, what_had_not_begun_when_its_lease_ended_is_not_in_doubt) {
-  ClaimScope dying = by("dying", 1ms);
+  ports::ClaimScope dying = by("dying", 1ms);
   dying.begins = false;
   EXPECT_EQ(claim(dying, {"a", "b", "c"}), "ccc");
-  const HeldClaim begun{MessageId::from("b"), 1};
+  const ports::HeldClaim begun{MessageId::from("b"), 1};
   const bool held = claims_->begin(handler_, MessageId::from("dying"), {&begun, 1}).front();
   EXPECT_TRUE(eventually(
       [&, until = std::chrono::steady_clock::now() + 5ms] { return std::chrono::steady_clock::now() > until; }));
@@ -73,13 +74,13 @@ TEST_P(ClaimsContract, what_had_not_begun_when_its_lease_ended_is_not_in_doubt) 
 }
 
 TEST_P(ClaimsContract, who_has_lost_a_claim_does_not_begin) {
-  ClaimScope slow = by("slow", 1ms);
+  ports::ClaimScope slow = by("slow", 1ms);
   slow.begins = false;
   EXPECT_EQ(claim(slow, {"a"}), "c");
   EXPECT_TRUE(eventually(
       [&, until = std::chrono::steady_clock::now() + 5ms] { return std::chrono::steady_clock::now() > until; }));
   EXPECT_EQ(claim(by("next", 1ms), {"a"}), "c");
-  const HeldClaim late{MessageId::from("a"), 1};
+  const ports::HeldClaim late{MessageId::from("a"), 1};
   EXPECT_THAT(claims_->begin(handler_, MessageId::from("slow"), {&late, 1}), ElementsAre(false));
   EXPECT_TRUE(eventually(
       [&, until = std::chrono::steady_clock::now() + 5ms] { return std::chrono::steady_clock::now() > until; }));
@@ -99,7 +100,8 @@ TEST_P(ClaimsContract, what_is_claimed_is_ones_own_until_it_ends) {
 }
 
 TEST_P(ClaimsContract, what_runs_is_the_record_itself_or_a_copy) {
-  const InboxEntry here{.id = MessageId::from("a"), .offset = 7}, behind{.id = MessageId::from("a"), .offset = 8};
+  const ports::InboxEntry here{.id = MessageId::from("a"), .offset = 7},
+      behind{.id = MessageId::from("a"), .offset = 8};
   EXPECT_EQ(claim_entries(by("one"), {here}), "c");
   EXPECT_EQ(claim_entries(by("two"), {here}), "r");
   EXPECT_FALSE(last_[0].is_copy) << "delivered again while it runs";
@@ -124,7 +126,8 @@ TEST_P(ClaimsContract, what_is_done_is_an_id_of_the_inbox) {
 TEST_P(ClaimsContract, responses_are_kept_bit_for_bit) {
   using namespace std::string_literals;
   claim(by("one"), {"a", "b", "c"});
-  end("one", {ended("a", 1, ClaimEnd::Kind::done, "\0\xff"s), ended("b", 1, ClaimEnd::Kind::done, ""), ended("c", 1)});
+  end("one", {ended("a", 1, ports::ClaimEnd::Kind::done, "\0\xff"s), ended("b", 1, ports::ClaimEnd::Kind::done, ""),
+              ended("c", 1)});
   EXPECT_EQ(store().find(handler_, MessageId::from("a"))->response, "\0\xff"s);
   EXPECT_EQ(store().find(handler_, MessageId::from("b"))->response, "");
   EXPECT_EQ(store().find(handler_, MessageId::from("c"))->response, std::nullopt);
@@ -132,12 +135,13 @@ TEST_P(ClaimsContract, responses_are_kept_bit_for_bit) {
 
 TEST_P(ClaimsContract, an_end_compares_owner_fence_and_state) {
   claim(by("one"), {"a", "b", "c"});
-  for (const auto kind : {ClaimEnd::Kind::done, ClaimEnd::Kind::failed, ClaimEnd::Kind::given_back}) {
+  for (const auto kind :
+       {ports::ClaimEnd::Kind::done, ports::ClaimEnd::Kind::failed, ports::ClaimEnd::Kind::given_back}) {
     EXPECT_THAT(end("two", {ended("a", 1, kind)}), ElementsAre(false)) << "another owner";
     EXPECT_THAT(end("one", {ended("a", 2, kind), ended("none", 1, kind)}), ElementsAre(false, false));
   }
   EXPECT_FALSE(done("a"));
-  end("one", {ended("a", 1, ClaimEnd::Kind::failed)});
+  end("one", {ended("a", 1, ports::ClaimEnd::Kind::failed)});
   EXPECT_THAT(end("one", {ended("a", 1)}), ElementsAre(false)) << "it has failed already";
   EXPECT_THAT(end("one", {ended("b", 1), ended("a", 1), ended("c", 1)}), ElementsAre(true, false, true));
   EXPECT_THAT(end("one", {ended("b", 1)}), ElementsAre(false)) << "it is done already";
@@ -145,8 +149,8 @@ TEST_P(ClaimsContract, an_end_compares_owner_fence_and_state) {
 
 TEST_P(ClaimsContract, ends_of_all_kinds_go_together) {
   claim(by("one"), {"done", "failed", "back", "lost"});
-  const auto held = end("one", {ended("lost", 7), ended("failed", 1, ClaimEnd::Kind::failed), ended("done", 1),
-                                ended("back", 1, ClaimEnd::Kind::given_back)});
+  const auto held = end("one", {ended("lost", 7), ended("failed", 1, ports::ClaimEnd::Kind::failed), ended("done", 1),
+                                ended("back", 1, ports::ClaimEnd::Kind::given_back)});
   EXPECT_THAT(held, ElementsAre(false, true, true, true));
   EXPECT_EQ(claim(by("two"), {"done", "failed", "back", "lost"}), "dccr");
   EXPECT_EQ(last_[1].fence, 2);
@@ -159,9 +163,9 @@ TEST_P(ClaimsContract, a_fence_only_grows) {
     EXPECT_EQ(claim(by("one"), {"a"}), "c");
     EXPECT_GT(last_[0].fence, before);
     before = last_[0].fence;
-    end("one", {ended("a", before, ClaimEnd::Kind::failed)});
+    end("one", {ended("a", before, ports::ClaimEnd::Kind::failed)});
     EXPECT_EQ(claim(by("one"), {"a"}), "c");
-    end("one", {ended("a", last_[0].fence, ClaimEnd::Kind::given_back)});
+    end("one", {ended("a", last_[0].fence, ports::ClaimEnd::Kind::given_back)});
   }
 }
 
@@ -169,7 +173,7 @@ TEST_P(ClaimsContract, what_is_unknown_is_parked_and_never_claimed_again) {
   EXPECT_EQ(claim_and_vanish("one", {"a", "b"}), "cc");
   EXPECT_EQ(claim(by("two"), {"a"}), "p");
   EXPECT_EQ(claim(by("three"), {"a", "c"}), "pc");
-  ClaimScope rerun = by("four");
+  ports::ClaimScope rerun = by("four");
   rerun.rerun_unknown = true;
   EXPECT_EQ(claim(rerun, {"a"}), "p") << "that is for a person to say";
   EXPECT_THAT(end("one", {ended("a", 1)}), ElementsAre(false)) << "who comes late changes nothing";
@@ -180,7 +184,7 @@ TEST_P(ClaimsContract, what_is_unknown_is_parked_and_never_claimed_again) {
 
 TEST_P(ClaimsContract, what_is_unknown_is_claimed_again_where_that_is_the_policy) {
   claim_and_vanish("one", {"a"});
-  ClaimScope rerun = by("two");
+  ports::ClaimScope rerun = by("two");
   rerun.rerun_unknown = true;
   EXPECT_EQ(claim(rerun, {"a"}), "c");
   EXPECT_EQ(last_[0].fence, 2);
@@ -191,22 +195,23 @@ TEST_P(ClaimsContract, what_is_unknown_is_claimed_again_where_that_is_the_policy
 
 TEST_P(ClaimsContract, what_is_in_doubt_is_parked_unless_the_store_knows_it) {
   EXPECT_EQ(claim(by("before"), {"done", "failed", "running"}), "ccc");
-  EXPECT_THAT(end("before", {ended("done", 1), ended("failed", 1, ClaimEnd::Kind::failed)}), ElementsAre(true, true));
-  std::vector<InboxEntry> doubted = entries({"done", "failed", "running", "unknown"});
-  for (InboxEntry& entry : doubted) entry.in_doubt = true;
+  EXPECT_THAT(end("before", {ended("done", 1), ended("failed", 1, ports::ClaimEnd::Kind::failed)}),
+              ElementsAre(true, true));
+  std::vector<ports::InboxEntry> doubted = entries({"done", "failed", "running", "unknown"});
+  for (ports::InboxEntry& entry : doubted) entry.in_doubt = true;
   EXPECT_EQ(claim_entries(by("one"), doubted), "dcrp");
   EXPECT_EQ(claim(by("two"), {"unknown"}), "p") << "and stays so, also when nobody doubts any more";
 
-  std::vector<InboxEntry> another = entries({"another"});
+  std::vector<ports::InboxEntry> another = entries({"another"});
   another.front().in_doubt = true;
-  ClaimScope rerun = by("three");
+  ports::ClaimScope rerun = by("three");
   rerun.rerun_unknown = true;
   EXPECT_EQ(claim_entries(rerun, another), "c");
 }
 
 TEST_P(ClaimsContract, a_lease_that_is_renewed_goes_on) {
   claim_and_vanish("one", {"a", "b"});
-  const HeldClaim held[] = {{MessageId::from("a"), 1}, {MessageId::from("b"), 9}, {MessageId::from("c"), 1}};
+  const ports::HeldClaim held[] = {{MessageId::from("a"), 1}, {MessageId::from("b"), 9}, {MessageId::from("c"), 1}};
   EXPECT_THAT(claims_->renew(handler_, MessageId::from("one"), 60s, held), ElementsAre(true, false, false));
   EXPECT_THAT(claims_->renew(handler_, MessageId::from("two"), 60s, held), ElementsAre(false, false, false));
   EXPECT_EQ(claim(by("two"), {"a", "b"}), "rp");
@@ -215,7 +220,7 @@ TEST_P(ClaimsContract, a_lease_that_is_renewed_goes_on) {
 
 TEST_P(ClaimsContract, what_a_call_may_have_claimed_whose_answer_was_lost_is_taken_over) {
   EXPECT_EQ(claim(by("lost"), {"a"}), "c");
-  ClaimScope again = by("two");
+  ports::ClaimScope again = by("two");
   again.abandoned = {MessageId::from("other"), MessageId::from("lost")};
   EXPECT_EQ(claim(again, {"a", "b"}), "cc");
   EXPECT_EQ(claim(by("two"), {"a"}), "c") << "the same call, said again";
@@ -232,26 +237,26 @@ TEST_P(ClaimsContract, parking_that_is_said_again_stays_parked) {
 
 TEST_P(ClaimsContract, two_handlers_claim_the_same_id_once_each) {
   EXPECT_EQ(claim(by("one"), {"a"}), "c");
-  ClaimScope other = by("two");
+  ports::ClaimScope other = by("two");
   other.handler = store().register_handler("mail");
   EXPECT_EQ(claim(other, {"a"}), "c");
 }
 
 TEST_P(ClaimsContract, a_fenced_owner_claims_nothing) {
-  const ClaimScope old = by("one");
+  const ports::ClaimScope old = by("one");
   claim(old, {"a"});
   fence_ = InboxContract::claim();
   EXPECT_THROW(claims_->claim(old, entries({"b"})), Fenced);
   EXPECT_EQ(claim(by("two"), {"a", "b"}), "rc") << "what it has claimed may still be at work";
   EXPECT_THAT(end("one", {ended("a", 1)}), ElementsAre(true)) << "and its effect was made";
-  ClaimScope free = by("three");
+  ports::ClaimScope free = by("three");
   free.fence.reset();
   EXPECT_EQ(claim(free, {"c"}), "c");
 }
 
 TEST_P(ClaimsContract, another_body_under_the_same_id_is_told_apart) {
   const auto entry = [](const char* id, std::int64_t fingerprint) {
-    return std::vector{InboxEntry{MessageId::from(id), 0, fingerprint}};
+    return std::vector{ports::InboxEntry{MessageId::from(id), 0, fingerprint}};
   };
   EXPECT_EQ(claim_entries(by("one"), entry("a", 1)), "c");
   EXPECT_EQ(claim_entries(by("two"), entry("a", 1)), "r");
@@ -264,7 +269,7 @@ TEST_P(ClaimsContract, another_body_under_the_same_id_is_told_apart) {
 TEST_P(ClaimsContract, messages_are_published_with_the_end_and_only_by_who_still_has_the_claim) {
   claim(by("one"), {"a", "b"});
   const auto publishing = [&](const std::string& id, std::int64_t fence) {
-    ClaimEnd end = ended(id, fence);
+    ports::ClaimEnd end = ended(id, fence);
     OwnedMessage message;
     message.topic = "orders";
     message.payload = id;
@@ -282,7 +287,7 @@ TEST_P(ClaimsContract, messages_are_published_with_the_end_and_only_by_who_still
 TEST_P(ClaimsContract, while_the_store_is_away_every_call_says_so) {
   claim(by("one"), {"a"});
   world_->go_away();
-  const HeldClaim held[] = {{MessageId::from("a"), 1}};
+  const ports::HeldClaim held[] = {{MessageId::from("a"), 1}};
   EXPECT_THROW(claims_->claim(by("two"), entries({"b"})), StoreUnavailable);
   EXPECT_THROW(end("one", {ended("a", 1)}), StoreUnavailable);
   EXPECT_THROW(claims_->renew(handler_, MessageId::from("one"), 1s, held), StoreUnavailable);
@@ -302,10 +307,10 @@ TEST_P(ClaimsContract, of_many_at_once_one_claims_each) {
       const std::string owner = "rival " + std::to_string(rival);
       int claimed = 0;
       for (int round = 0; round < 3; ++round) {
-        std::vector<ClaimEnd> ends;
+        std::vector<ports::ClaimEnd> ends;
         const auto found = claims_->claim(by(owner), entries(mine));
         for (std::size_t i = 0; i < mine.size(); ++i) {
-          if (found[i].state == Claim::State::claimed) ends.push_back(ended(mine[i], found[i].fence));
+          if (found[i].state == ports::Claim::State::claimed) ends.push_back(ended(mine[i], found[i].fence));
         }
         for (const bool held : claims_->end(handler_, MessageId::from(owner), ends)) claimed += held;
       }

@@ -14,7 +14,7 @@ namespace {
 class MemoryFixture final : public InboxFixture {
  public:
   MemoryFixture() { inbox_.fail(kRefused, "42P01"); }
-  Store& store() override { return inbox_; }
+  ports::Store& store() override { return inbox_; }
   std::vector<std::string> effects() override {
     std::vector<std::string> what;
     for (const auto& statement : inbox_.committed()) {
@@ -47,7 +47,7 @@ class PostgresFixture final : public InboxFixture {
     schema_.sql().exec("GRANT INSERT ON effect TO " + role_.name() + "; GRANT USAGE ON SEQUENCE effect_number_seq TO " +
                        role_.name());
   }
-  Store& store() override { return *store_; }
+  ports::Store& store() override { return *store_; }
   std::vector<std::string> effects() override {
     return schema_.sql().column("SELECT what FROM effect ORDER BY number");
   }
@@ -66,7 +66,7 @@ class PostgresFixture final : public InboxFixture {
   PostgresSchema schema_;
   PostgresRole role_;
   TcpProxy proxy_;
-  std::shared_ptr<Store> store_;
+  std::shared_ptr<ports::Store> store_;
 };
 
 }  // namespace
@@ -92,27 +92,28 @@ Fence InboxContract::claim(std::int32_t partition, const std::string& topic) {
   return store().partitions().claim_partitions("group", {&at, 1}, std::chrono::seconds(5)).at(0).fence;
 }
 
-std::vector<InboxEntry> InboxContract::entries(const std::vector<std::string>& ids) {
-  std::vector<InboxEntry> entries;
+std::vector<ports::InboxEntry> InboxContract::entries(const std::vector<std::string>& ids) {
+  std::vector<ports::InboxEntry> entries;
   for (const auto& id : ids)
     entries.push_back({MessageId::from(id), static_cast<Offset>(entries.size()), std::nullopt});
   return entries;
 }
 
-std::string InboxContract::admit(InboxSession& session, const InboxScope& scope,
-                                 const std::vector<InboxEntry>& entries) {
+std::string InboxContract::admit(ports::InboxSession& session, const ports::InboxScope& scope,
+                                 const std::vector<ports::InboxEntry>& entries) {
   std::string letters;
-  for (const Admission admission : session.begin(scope, entries)) letters += "fdmon"[static_cast<int>(admission)];
+  for (const ports::Admission admission : session.begin(scope, entries))
+    letters += "fdmon"[static_cast<int>(admission)];
   return letters;
 }
 
-std::string InboxContract::admit(InboxSession& session, const std::vector<std::string>& ids) {
-  return admit(session, scope(fence_), entries(ids));
+std::string InboxContract::admit(ports::InboxSession& session, const std::vector<std::string>& ids) {
+  return detail::admit(session, scope(fence_), entries(ids));
 }
 
 std::string InboxContract::once(const std::vector<std::string>& ids) {
   const auto session = store().open_session();
-  const std::string admitted = admit(*session, ids);
+  const std::string admitted = detail::admit(*session, ids);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     session->at_message(i);
     if (admitted[i] == 'f') session->transaction().defer(InboxFixture::kEffect, ids[i]);

@@ -16,7 +16,7 @@ namespace turnstile::test {
 class InboxFixture {
  public:
   virtual ~InboxFixture() = default;
-  virtual Store& store() = 0;
+  virtual ports::Store& store() = 0;
   /// The first arguments of the committed statements kEffect, in the order of the commits.
   virtual std::vector<std::string> effects() = 0;
   /// The next commit is carried out or not, and its answer is lost.
@@ -57,19 +57,20 @@ inline std::string kind_name(const testing::TestParamInfo<InboxKind>& kind) { re
 class InboxContract : public testing::TestWithParam<InboxKind> {
  protected:
   void SetUp() override;
-  Store& store() { return world_->store(); }
+  ports::Store& store() { return world_->store(); }
   /// A fence of a partition that no other owner has claimed.
   Fence claim(std::int32_t partition = 0, const std::string& topic = "payments");
-  [[nodiscard]] InboxScope scope(const Fence& fence) const {
+  [[nodiscard]] ports::InboxScope scope(const Fence& fence) const {
     return {handler_, fence, std::chrono::seconds(5), std::chrono::seconds(30)};
   }
   /// Opens a transaction in `session`, and returns a letter for each admission: f(resh), d(uplicate), m(ismatch),
   /// o(utside), n(o session).
-  std::string admit(InboxSession& session, const std::vector<std::string>& ids);
-  std::string admit(InboxSession& session, const InboxScope& scope, const std::vector<InboxEntry>& entries);
+  std::string admit(ports::InboxSession& session, const std::vector<std::string>& ids);
+  std::string admit(ports::InboxSession& session, const ports::InboxScope& scope,
+                    const std::vector<ports::InboxEntry>& entries);
   /// A whole transaction with an effect for each fresh id, named after the id.
   std::string once(const std::vector<std::string>& ids);
-  static std::vector<InboxEntry> entries(const std::vector<std::string>& ids);
+  static std::vector<ports::InboxEntry> entries(const std::vector<std::string>& ids);
 
   std::unique_ptr<InboxFixture> world_;
   HandlerId handler_;

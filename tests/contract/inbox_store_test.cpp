@@ -28,11 +28,11 @@ class InboxStoreContract : public InboxContract {
     return claimed.watermark;
   }
   void advance(const Fence& fence, Offset to) {
-    const WatermarkUpdate update{fence, to};
+    const ports::WatermarkUpdate update{fence, to};
     store().partitions().advance_watermarks({&update, 1});
   }
-  [[nodiscard]] DeadMessage dead(Offset offset) const {
-    DeadMessage message;
+  [[nodiscard]] ports::DeadMessage dead(Offset offset) const {
+    ports::DeadMessage message;
     message.handler = handler_;
     message.fence = fence_;
     message.record.topic = "payments";
@@ -90,24 +90,24 @@ TEST_P(InboxStoreContract, a_fence_of_another_history_of_the_database_is_refused
   ++other.history;
   const auto session = store().open_session();
   const auto refused = [&](Mode mode) {
-    InboxScope with = scope(other);
+    ports::InboxScope with = scope(other);
     with.mode = mode;
     EXPECT_THROW(session->begin(with, entries({"a"})), Fenced);
     EXPECT_THROW(session->begin(with, entries({"a", "b"})), Fenced);
   };
   refused(Mode::transactional);
   refused(Mode::by_offset);
-  const ClaimScope claims{.handler = handler_, .fence = other, .owner = MessageId::from("owner")};
+  const ports::ClaimScope claims{.handler = handler_, .fence = other, .owner = MessageId::from("owner")};
   EXPECT_THROW(store().claims()->claim(claims, entries({"a"})), Fenced);
-  const WatermarkUpdate update{other, 10};
-  EXPECT_THAT(store().partitions().advance_watermarks({&update, 1}), ElementsAre(WatermarkState::not_ours));
+  const ports::WatermarkUpdate update{other, 10};
+  EXPECT_THAT(store().partitions().advance_watermarks({&update, 1}), ElementsAre(ports::WatermarkState::not_ours));
   EXPECT_THROW(store().partitions().begin_incarnation(other, 0), Fenced);
-  DeadMessage message = dead(7);
+  ports::DeadMessage message = dead(7);
   message.fence = other;
   EXPECT_THROW(store().dead_letters().record_dead(message), Fenced);
 
   const std::vector ids{MessageId::from("a")};
-  EXPECT_EQ(admit(*session, scope(ours), entries({"a"})), "f") << "nothing of it was done";
+  EXPECT_EQ(detail::admit(*session, scope(ours), entries({"a"})), "f") << "nothing of it was done";
   session->commit();
   EXPECT_THAT(session->settled(handler_, ours, ids), ElementsAre(true));
   EXPECT_THAT(session->settled(handler_, other, ids), ElementsAre(false));
@@ -188,7 +188,7 @@ TEST_P(InboxStoreContract, a_watermark_under_an_old_epoch_is_left_alone) {
 
 TEST_P(InboxStoreContract, many_watermarks_move_in_one_call) {
   const Fence one = claim(1), two = claim(2);
-  std::vector<WatermarkUpdate> updates{{two, 7}, {one, 5}, {fence_, 3}, {two, 8}, {{9'999, {1}}, 1}};
+  std::vector<ports::WatermarkUpdate> updates{{two, 7}, {one, 5}, {fence_, 3}, {two, 8}, {{9'999, {1}}, 1}};
   updates.push_back({{one.slot, {one.epoch.value + 5}}, 1'000});
   store().partitions().advance_watermarks(updates);
   store().partitions().advance_watermarks({});
@@ -199,7 +199,7 @@ TEST_P(InboxStoreContract, many_watermarks_move_in_one_call) {
 
 TEST_P(InboxStoreContract, a_watermark_moves_beside_an_open_batch) {  // hazard: hot-row
   const auto session = store().open_session();
-  admit(*session, {"a"});
+  detail::admit(*session, {"a"});
   advance(fence_, 1);
   session->commit();
   EXPECT_EQ(watermark(), 1);
@@ -208,19 +208,19 @@ TEST_P(InboxStoreContract, a_watermark_moves_beside_an_open_batch) {  // hazard:
 /// A lagging replica was promoted, or a backup was restored.
 TEST_P(InboxStoreContract, a_store_that_has_less_than_was_known_says_so_and_is_left_alone) {
   const auto say = [&](const Fence& fence, std::optional<Offset> known) {
-    const WatermarkUpdate update{fence, 200, known};
+    const ports::WatermarkUpdate update{fence, 200, known};
     return store().partitions().advance_watermarks({&update, 1}).at(0);
   };
   advance(fence_, 100);
-  EXPECT_EQ(say(fence_, 101), WatermarkState::behind);
+  EXPECT_EQ(say(fence_, 101), ports::WatermarkState::behind);
   EXPECT_EQ(watermark(), 100);
-  EXPECT_EQ(say(claim(1), 1), WatermarkState::behind) << "it has none";
+  EXPECT_EQ(say(claim(1), 1), ports::WatermarkState::behind) << "it has none";
   EXPECT_EQ(watermark(1), std::nullopt);
   const Fence old = claim();
   const Fence now = claim();
-  EXPECT_EQ(say(old, 100), WatermarkState::not_ours);
-  EXPECT_EQ(say(now, 100), WatermarkState::moved);
-  EXPECT_EQ(say(now, 150), WatermarkState::moved);
+  EXPECT_EQ(say(old, 100), ports::WatermarkState::not_ours);
+  EXPECT_EQ(say(now, 100), ports::WatermarkState::moved);
+  EXPECT_EQ(say(now, 150), ports::WatermarkState::moved);
   EXPECT_EQ(watermark(), 200);
 }
 
@@ -245,7 +245,7 @@ TEST_P(InboxStoreContract, a_claim_says_how_far_handlers_have_come_that_number_i
     return claimed.progress;
   };
   const auto settle = [&](HandlerId handler, Offset offset) {
-    const InboxEntry entry{.id = MessageId::from("none"), .offset = offset};
+    const ports::InboxEntry entry{.id = MessageId::from("none"), .offset = offset};
     const auto session = store().open_session();
     session->begin({.handler = handler, .fence = fence_, .mode = Mode::by_offset}, {&entry, 1});
     session->commit();
@@ -279,7 +279,7 @@ TEST_P(InboxStoreContract, a_dead_message_is_kept_once) {
 
 TEST_P(InboxStoreContract, the_dead_of_one_reason_are_found) {
   watermark();
-  DeadMessage killer = dead(8);
+  ports::DeadMessage killer = dead(8);
   killer.reason = DeadReason::killed_process;
   EXPECT_TRUE(store().dead_letters().record_dead(dead(7)));
   EXPECT_TRUE(store().dead_letters().record_dead(killer));
@@ -292,7 +292,7 @@ TEST_P(InboxStoreContract, the_dead_of_one_reason_are_found) {
 
 TEST_P(InboxStoreContract, a_dead_message_of_an_earlier_owner_is_refused) {
   EXPECT_TRUE(store().dead_letters().record_dead(dead(7)));
-  DeadMessage late = dead(8);
+  ports::DeadMessage late = dead(8);
   watermark();  // claims the partition
   EXPECT_THROW(store().dead_letters().record_dead(late), Fenced);
   late.record.offset = 7;
@@ -302,7 +302,7 @@ TEST_P(InboxStoreContract, a_dead_message_of_an_earlier_owner_is_refused) {
 
 TEST_P(InboxStoreContract, a_dead_message_may_hold_anything) {
   using namespace std::string_literals;
-  DeadMessage message = dead(8);
+  ports::DeadMessage message = dead(8);
   message.id = MessageId::from("x");
   message.error = "not UTF-8: \xff\xc0 and a NUL: \0 end"s;
   message.record.key = "\0\xff"s;
@@ -322,7 +322,7 @@ TEST_P(InboxStoreContract, a_dead_message_may_have_any_timestamp) {
   for (const std::int64_t ms :
        {kMost, std::numeric_limits<std::int64_t>::min(), kMost / 1'000, kMost / 1'000 + 1, std::int64_t{-1}, kFirst,
         kFirst - 1, kExact, kExact + 1, std::int64_t{1'700'000'000'123'456'789}, std::int64_t{253'402'300'800'000}}) {
-    DeadMessage message = dead(static_cast<Offset>(all.size()));
+    ports::DeadMessage message = dead(static_cast<Offset>(all.size()));
     message.record.timestamp = Timestamp(std::chrono::milliseconds(ms));
     EXPECT_TRUE(store().dead_letters().record_dead(message)) << ms;
     all.insert(message.record.offset);
@@ -350,7 +350,7 @@ TEST_P(InboxStoreContract, ids_are_kept_for_the_longest_that_anybody_has_said) {
 TEST_P(InboxStoreContract, the_cleaner_leaves_what_is_young) {
   store().retention().keep_ids(handler_, 1h);
   EXPECT_EQ(once({"a", "b"}), "ff");
-  PurgeStep step;
+  ports::PurgeStep step;
   for (int steps = 0; steps < 20 && step.wait == 0ms; ++steps) {
     step = store().retention().purge_step(100);
     EXPECT_EQ(step.deleted, 0);

@@ -34,8 +34,8 @@ class LimiterCluster : public ::testing::TestWithParam<LimiterBackend> {
     world_ = GetParam().make();
   }
   /// The limiter as another process sees it.
-  std::shared_ptr<Limiter> join(std::int64_t limit) { return world_->join()->open("psp", limit); }
-  bool gets_nothing(const std::shared_ptr<Limiter>& limiter) { return !acquire(limiter, world_->settles_in()); }
+  std::shared_ptr<ports::Limiter> join(std::int64_t limit) { return world_->join()->open("psp", limit); }
+  bool gets_nothing(const std::shared_ptr<ports::Limiter>& limiter) { return !acquire(limiter, world_->settles_in()); }
   static bool is_lost(const Permit& permit) { return permit.lost().stop_requested(); }
 
   std::unique_ptr<LimiterFixture> world_;
@@ -186,7 +186,7 @@ TEST_P(LimiterCluster, a_limit_of_nothing_pauses_and_a_raised_one_lets_more_run)
 /// Threads that take a permit, run, and release it, until they are stopped.
 class Crew {
  public:
-  Crew(std::vector<std::shared_ptr<Limiter>> processes, int threads_each) : served_(processes.size()) {
+  Crew(std::vector<std::shared_ptr<ports::Limiter>> processes, int threads_each) : served_(processes.size()) {
     for (std::size_t i = 0; i < processes.size(); ++i) {
       for (int n = 0; n < threads_each; ++n) {
         threads_.emplace_back(
@@ -203,7 +203,7 @@ class Crew {
   [[nodiscard]] int served(std::size_t process) const { return served_[process]; }
 
  private:
-  void work(const std::shared_ptr<Limiter>& limiter, std::size_t process, const std::stop_token& stop) {
+  void work(const std::shared_ptr<ports::Limiter>& limiter, std::size_t process, const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       const Permit permit = acquire(limiter, 200ms);
       if (!permit) continue;

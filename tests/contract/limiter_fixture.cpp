@@ -22,16 +22,16 @@ using namespace std::chrono_literals;
 
 class LocalFixture final : public LimiterFixture {
  public:
-  std::shared_ptr<Limiters> join() override { return make_local_limiters(); }
+  std::shared_ptr<ports::Limiters> join() override { return make_local_limiters(); }
   std::chrono::milliseconds settles_in() const override { return 0ms; }
 };
 
 class PostgresFixture final : public LimiterFixture {
  public:
-  std::shared_ptr<Limiters> join() override { return open(schema_.settings()); }
+  std::shared_ptr<ports::Limiters> join() override { return open(schema_.settings()); }
   std::chrono::milliseconds settles_in() const override { return 300ms; }  // 15 poll intervals
   std::chrono::milliseconds lease() const override { return 2s; }
-  std::shared_ptr<Limiters> join_by_a_cable() override {
+  std::shared_ptr<ports::Limiters> join_by_a_cable() override {
     const std::string port = schema_.sql().one("SELECT current_setting('port')");
     if (!proxy_) proxy_ = std::make_unique<TcpProxy>("127.0.0.1", std::stoi(port));
     return open(schema_.settings_through(proxy_->port()));
@@ -45,7 +45,7 @@ class PostgresFixture final : public LimiterFixture {
   }
 
  private:
-  std::shared_ptr<Limiters> open(const PostgresSettings& settings) const {
+  std::shared_ptr<ports::Limiters> open(const PostgresSettings& settings) const {
     postgres::LimiterSettings limiters;
     limiters.lease = lease();
     return postgres::open_limiters(settings, limiters, make_logger({"off", "text"}));
@@ -58,7 +58,7 @@ class PostgresFixture final : public LimiterFixture {
 class DomainFixture : public LimiterFixture {
  public:
   std::chrono::milliseconds lease() const override { return 2s; }
-  std::shared_ptr<Limiters> join() override { return joined(open()); }
+  std::shared_ptr<ports::Limiters> join() override { return joined(open()); }
   void set_limit(const std::string& name, std::int64_t limit) override { open()->set_limit(name, limit, 20s); }
 
  protected:
@@ -73,7 +73,7 @@ class DomainFixture : public LimiterFixture {
 class MemoryLogFixture final : public DomainFixture {
  public:
   std::chrono::milliseconds settles_in() const override { return 300ms; }
-  std::shared_ptr<Limiters> join_by_a_cable() override {
+  std::shared_ptr<ports::Limiters> join_by_a_cable() override {
     cable_ = std::make_shared<testing::MemoryTokenCable>();
     return joined(over(cable_));
   }
@@ -157,7 +157,7 @@ int Calls::count() {
   return state_->count;
 }
 
-Permit acquire(const std::shared_ptr<Limiter>& limiter, std::chrono::milliseconds patience) {
+Permit acquire(const std::shared_ptr<ports::Limiter>& limiter, std::chrono::milliseconds patience) {
   const auto until = std::chrono::steady_clock::now() + patience;
   Permit permit = limiter->try_acquire();
   for (auto left = patience; !permit && left > 0ms;) {

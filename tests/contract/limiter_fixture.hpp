@@ -18,7 +18,7 @@ namespace turnstile::test {
 class LimiterFixture {
  public:
   virtual ~LimiterFixture() = default;
-  virtual std::shared_ptr<Limiters> join() = 0;
+  virtual std::shared_ptr<ports::Limiters> join() = 0;
   /// A permit that does not arrive within this time was not granted.
   [[nodiscard]] virtual std::chrono::milliseconds settles_in() const = 0;
 
@@ -26,7 +26,7 @@ class LimiterFixture {
   [[nodiscard]] virtual std::chrono::milliseconds lease() const { return {}; }
   /// A process that can be disconnected: from then on nothing reaches it and nothing leaves it, as if its host had
   /// vanished, until it is reconnected.
-  virtual std::shared_ptr<Limiters> join_by_a_cable() { return nullptr; }
+  virtual std::shared_ptr<ports::Limiters> join_by_a_cable() { return nullptr; }
   virtual void cut(bool /*off*/) {}
   /// Sets the limit as an operator does.
   virtual void set_limit(const std::string& /*name*/, std::int64_t /*limit*/) {}
@@ -44,7 +44,8 @@ inline void PrintTo(const LimiterBackend& backend, std::ostream* out) { *out << 
 std::span<const LimiterBackend> limiter_backends();
 
 /// Waits for a permit in line, as a program would. Empty if there was none within `patience`.
-Permit acquire(const std::shared_ptr<Limiter>& limiter, std::chrono::milliseconds patience = std::chrono::seconds(20));
+Permit acquire(const std::shared_ptr<ports::Limiter>& limiter,
+               std::chrono::milliseconds patience = std::chrono::seconds(20));
 
 /// Counts calls, and lets a test wait for them.
 class Calls {

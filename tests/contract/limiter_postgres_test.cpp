@@ -31,14 +31,14 @@ class LimiterPostgres : public ::testing::Test {
     if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
     schema_ = std::make_unique<PostgresSchema>();
   }
-  std::shared_ptr<Limiter> join(std::int64_t limit, const std::optional<PostgresSettings>& settings = {}) {
+  std::shared_ptr<ports::Limiter> join(std::int64_t limit, const std::optional<PostgresSettings>& settings = {}) {
     postgres::LimiterSettings limiters;
     limiters.lease = 2s;
     limiters.holder = "tester";
     const auto logger = std::make_shared<spdlog::logger>("test", lines_);
     return postgres::open_limiters(settings.value_or(schema_->settings()), limiters, logger)->open("psp", limit);
   }
-  std::shared_ptr<Limiter> join_by_a_cable(std::int64_t limit) {
+  std::shared_ptr<ports::Limiter> join_by_a_cable(std::int64_t limit) {
     proxy_ = std::make_unique<TcpProxy>("127.0.0.1", std::stoi(sql().one("SELECT current_setting('port')")));
     return join(limit, schema_->settings_through(proxy_->port()));
   }

@@ -25,15 +25,15 @@ class LimiterContract : public ::testing::TestWithParam<LimiterBackend> {
     limiters_ = world_->join();
   }
   /// No caller gets a permit, however long it tries.
-  bool is_used_up(const std::shared_ptr<Limiter>& limiter) {
+  bool is_used_up(const std::shared_ptr<ports::Limiter>& limiter) {
     return !eventually([&] { return static_cast<bool>(limiter->try_acquire()); }, world_->settles_in());
   }
 
   std::unique_ptr<LimiterFixture> world_;
-  std::shared_ptr<Limiters> limiters_;
+  std::shared_ptr<ports::Limiters> limiters_;
 };
 
-std::string refusal(Limiters& limiters, const std::string& name, std::int64_t limit) {
+std::string refusal(ports::Limiters& limiters, const std::string& name, std::int64_t limit) {
   try {
     limiters.open(name, limit);
   } catch (const Error& error) {
@@ -164,7 +164,7 @@ class Order {
 // A waiter that takes its permit when it is woken, as an engine would.
 class Taker {
  public:
-  Taker(std::shared_ptr<Limiter> limiter, Order& order, int number)
+  Taker(std::shared_ptr<ports::Limiter> limiter, Order& order, int number)
       : limiter_(std::move(limiter)), order_(order), number_(number) {}
   void ask() {
     limiter_->when_free([this] {
@@ -176,7 +176,7 @@ class Taker {
   void give_back() { permit_.give_back(); }
 
  private:
-  std::shared_ptr<Limiter> limiter_;
+  std::shared_ptr<ports::Limiter> limiter_;
   Order& order_;
   int number_;
   Permit permit_;

@@ -30,7 +30,7 @@ class OnceContract : public InboxContract {
  protected:
   void SetUp() override {
     InboxContract::SetUp();
-    if (world_) inbox_.emplace(std::shared_ptr<Store>(&store(), [](Store*) {}));
+    if (world_) inbox_.emplace(std::shared_ptr<ports::Store>(&store(), [](ports::Store*) {}));
   }
   Inbox& inbox() { return *inbox_; }
   /// An effect with this name, which replies with `response`.
@@ -252,7 +252,7 @@ TEST_P(OnceContract, within_a_transaction_its_owner_decides) {
 
 TEST_P(OnceContract, a_handlers_message_and_a_call_within_it_have_ids_of_their_own) {
   const auto session = store().open_session();
-  EXPECT_EQ(admit(*session, {"m1"}), "f");
+  EXPECT_EQ(detail::admit(*session, {"m1"}), "f");
   EXPECT_FALSE(inbox().record(session->transaction(), "charge", "m1")) << "the message's own";
   EXPECT_TRUE(inbox().record(session->transaction(), "mail", "m1"));
   session->commit();

@@ -36,16 +36,16 @@ class OutboxContract : public InboxContract {
     }
     session->commit();
   }
-  static std::vector<std::string> payloads(const std::vector<OutboxRecord>& records) {
+  static std::vector<std::string> payloads(const std::vector<ports::OutboxRecord>& records) {
     std::vector<std::string> all;
     for (const auto& record : records) all.push_back(record.message.payload.value_or("null"));
     return all;
   }
-  std::vector<OutboxRecord> waiting(std::size_t most = 1'000) {
+  std::vector<ports::OutboxRecord> waiting(std::size_t most = 1'000) {
     return outbox_->waiting(outbox_->keep_shards("relay", 30s), most);
   }
 
-  std::shared_ptr<Outbox> outbox_;
+  std::shared_ptr<ports::Outbox> outbox_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Outbox, OutboxContract, inbox_kinds(), kind_name);
@@ -82,7 +82,7 @@ TEST_P(OutboxContract, one_key_keeps_its_order_over_transactions) {
 TEST_P(OutboxContract, what_was_sent_is_gone) {
   publish({{"a", "1"}, {"a", "2"}});
   const auto records = waiting();
-  const OutboxRecord* first[] = {&records.at(0)};
+  const ports::OutboxRecord* first[] = {&records.at(0)};
   outbox_->remove(first);
   EXPECT_THAT(payloads(waiting()), ElementsAre("2"));
   outbox_->remove(first);  // for example by another relay
@@ -93,7 +93,7 @@ TEST_P(OutboxContract, what_is_refused_is_put_aside_and_the_next_goes_on) {
   publish({{"a", "1"}, {"a", "2"}});
   outbox_->refuse(waiting().at(0), "too large \0 for the broker");
   EXPECT_THAT(payloads(waiting()), ElementsAre("2"));
-  const OutboxLag lag = outbox_->lag();
+  const ports::OutboxLag lag = outbox_->lag();
   EXPECT_EQ(lag.waiting, 1);
   EXPECT_EQ(lag.refused, 1);
 }
@@ -112,7 +112,7 @@ TEST_P(OutboxContract, a_full_shard_does_not_starve_the_others) {
   // Enough keys for every shard.
   for (int i = 0; i < 200; ++i) many.emplace_back("key-" + std::to_string(i), "x");
   publish(many);
-  std::set<OutboxShard> shards;
+  std::set<ports::OutboxShard> shards;
   for (const auto& record : waiting(1'000)) shards.insert(record.shard);
   EXPECT_THAT(shards, SizeIs(16));
 }
@@ -146,7 +146,7 @@ TEST_P(OutboxContract, the_shards_of_a_dead_relay_are_free_when_its_lease_ends) 
 TEST_P(OutboxContract, away_is_said) {
   publish({{"a", "1"}});
   world_->go_away();
-  EXPECT_THROW(outbox_->waiting(std::vector<OutboxShard>{0}, 10), StoreUnavailable);
+  EXPECT_THROW(outbox_->waiting(std::vector<ports::OutboxShard>{0}, 10), StoreUnavailable);
   world_->come_back();
   EXPECT_TRUE(eventually([&] { return payloads(waiting()) == std::vector<std::string>{"1"}; }));
 }

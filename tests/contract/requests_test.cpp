@@ -19,8 +19,8 @@ class RequestsContract : public InboxContract {
     if (!IsSkipped()) shop_ = open();
   }
   MessageId open(const std::string& name = "shop") { return store().producers()->open({.name = name}).id; }
-  [[nodiscard]] InboxScope numbered() const {
-    InboxScope numbered = scope(fence_);
+  [[nodiscard]] ports::InboxScope numbered() const {
+    ports::InboxScope numbered = scope(fence_);
     numbered.mode = Mode::numbered;
     numbered.window = window_;
     return numbered;
@@ -29,22 +29,22 @@ class RequestsContract : public InboxContract {
     return std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now());
   }
   /// A record with this request, after the earlier ones.
-  InboxEntry record(const MessageId& producer, std::int64_t number, std::int64_t acked = 0) {
-    InboxEntry entry;
+  ports::InboxEntry record(const MessageId& producer, std::int64_t number, std::int64_t acked = 0) {
+    ports::InboxEntry entry;
     entry.id = MessageId::from(producer.text() + std::to_string(number));
     entry.offset = offset_++;
-    entry.request = Request{producer, number, acked, clock() - 1s};
+    entry.request = ports::Request{producer, number, acked, clock() - 1s};
     return entry;
   }
-  std::vector<InboxEntry> records(std::initializer_list<std::int64_t> numbers, std::int64_t acked = 0) {
-    std::vector<InboxEntry> records;
+  std::vector<ports::InboxEntry> records(std::initializer_list<std::int64_t> numbers, std::int64_t acked = 0) {
+    std::vector<ports::InboxEntry> records;
     for (const std::int64_t number : numbers) records.push_back(record(shop_, number, acked));
     return records;
   }
   /// A transaction with an effect for each fresh request, named after its number.
-  std::string handle(const std::vector<InboxEntry>& records, bool committed = true) {
+  std::string handle(const std::vector<ports::InboxEntry>& records, bool committed = true) {
     const auto session = store().open_session();
-    const std::string admitted = admit(*session, numbered(), records);
+    const std::string admitted = detail::admit(*session, numbered(), records);
     for (std::size_t i = 0; i < records.size(); ++i) {
       if (admitted[i] == 'f')
         session->transaction().exec(InboxFixture::kEffect, std::to_string(records[i].request->number));
@@ -118,7 +118,7 @@ TEST_P(RequestsContract, an_answer_to_commit_that_is_lost_doubles_nothing) {
   for (const bool carried_out : {true, false}) {
     const auto sent = records({carried_out ? 7 : 8});
     const auto session = store().open_session();
-    EXPECT_EQ(admit(*session, numbered(), sent), "f");
+    EXPECT_EQ(detail::admit(*session, numbered(), sent), "f");
     session->transaction().exec(InboxFixture::kEffect, std::to_string(sent[0].request->number));
     world_->lose_next_commit(carried_out);
     EXPECT_THROW(session->commit(), CommitInDoubt);
@@ -129,7 +129,7 @@ TEST_P(RequestsContract, an_answer_to_commit_that_is_lost_doubles_nothing) {
 }
 
 TEST_P(RequestsContract, an_old_owner_changes_nothing) {
-  const InboxScope old = numbered();
+  const ports::InboxScope old = numbered();
   fence_ = claim();
   const auto session = store().open_session();
   EXPECT_THROW(session->begin(old, records({1})), Fenced);
@@ -150,31 +150,31 @@ TEST_P(RequestsContract, a_window_of_another_size_goes_on) {
 TEST_P(RequestsContract, a_response_is_kept_while_it_may_be_asked_for) {
   const auto sent = records({1, 2});
   const auto session = store().open_session();
-  admit(*session, numbered(), sent);
+  detail::admit(*session, numbered(), sent);
   const std::string bytes("r\0\xff", 3);
   session->respond(sent[0].id, bytes);
   session->commit();
 
   const auto again = records({1, 2});
-  EXPECT_EQ(admit(*session, numbered(), again), "dd");
+  EXPECT_EQ(detail::admit(*session, numbered(), again), "dd");
   const MessageId ids[] = {again[0].id, again[1].id};
   EXPECT_THAT(session->responses(handler_, ids), ElementsAre(Optional(bytes), std::nullopt));
   session->rollback();
 
   EXPECT_EQ(handle({3}, 1), "f") << "acknowledges 1";
-  EXPECT_EQ(admit(*session, numbered(), records({1})), "d");
+  EXPECT_EQ(detail::admit(*session, numbered(), records({1})), "d");
   EXPECT_THAT(session->responses(handler_, {ids, 1}), ElementsAre(std::nullopt));
 }
 
 TEST_P(RequestsContract, a_response_behind_the_window_is_dropped) {
   const auto sent = records({1});
   const auto session = store().open_session();
-  admit(*session, numbered(), sent);
+  detail::admit(*session, numbered(), sent);
   session->respond(sent[0].id, "r");
   session->commit();
   EXPECT_EQ(handle({2}), "f");
   const auto kept = [&] {
-    admit(*session, numbered(), sent);
+    detail::admit(*session, numbered(), sent);
     const auto responses = session->responses(handler_, {&sent[0].id, 1});
     session->rollback();
     return responses.at(0);
@@ -201,17 +201,17 @@ TEST_P(RequestsContract, what_is_sent_after_its_session_has_expired_is_not_run) 
   world_->age_producers(61s);
   EXPECT_EQ(producers->expire(), 1);
   EXPECT_FALSE(producers->heartbeat(shop_));
-  InboxEntry after = record(shop_, 2);
+  ports::InboxEntry after = record(shop_, 2);
   after.request->sent = clock() + 1s;
   EXPECT_EQ(handle({after}), "n");
-  InboxEntry timeless = record(shop_, 3);
+  ports::InboxEntry timeless = record(shop_, 3);
   timeless.request->sent = {};
   EXPECT_EQ(handle({timeless}), "n");
 }
 
 TEST_P(RequestsContract, what_was_sent_while_its_session_lived_runs_once_afterwards) {
   const auto sent = records({1});
-  InboxEntry again = sent[0];
+  ports::InboxEntry again = sent[0];
   world_->age_producers(300'001ms);
   EXPECT_EQ(store().producers()->expire(), 1);
   EXPECT_EQ(handle(sent), "f");

@@ -16,21 +16,21 @@ using ::testing::ElementsAre;
 
 class SequenceContract : public InboxContract {
  protected:
-  [[nodiscard]] InboxScope numbered(std::int32_t incarnation = 0) const {
-    InboxScope numbered = scope(fence_);
+  [[nodiscard]] ports::InboxScope numbered(std::int32_t incarnation = 0) const {
+    ports::InboxScope numbered = scope(fence_);
     numbered.mode = Mode::by_offset;
     numbered.incarnation = incarnation;
     return numbered;
   }
-  static std::vector<InboxEntry> at(const std::vector<Offset>& offsets) {
-    std::vector<InboxEntry> entries;
+  static std::vector<ports::InboxEntry> at(const std::vector<Offset>& offsets) {
+    std::vector<ports::InboxEntry> entries;
     for (const Offset offset : offsets) entries.emplace_back().offset = offset;
     return entries;
   }
   /// A transaction with an effect for each fresh offset, named after it.
-  std::string handle(const InboxScope& scope, const std::vector<Offset>& offsets, bool committed = true) {
+  std::string handle(const ports::InboxScope& scope, const std::vector<Offset>& offsets, bool committed = true) {
     const auto session = store().open_session();
-    const std::string admitted = admit(*session, scope, at(offsets));
+    const std::string admitted = detail::admit(*session, scope, at(offsets));
     for (std::size_t i = 0; i < offsets.size(); ++i) {
       if (admitted[i] == 'f') session->transaction().exec(InboxFixture::kEffect, std::to_string(offsets[i]));
     }
@@ -61,7 +61,7 @@ TEST_P(SequenceContract, a_rollback_moves_nothing) {
 }
 
 TEST_P(SequenceContract, a_partition_belongs_to_its_owner) {
-  const InboxScope old = numbered();
+  const ports::InboxScope old = numbered();
   handle(old, {0});
   fence_ = claim();
   EXPECT_THROW(handle(old, {1}), Fenced);
@@ -72,7 +72,7 @@ TEST_P(SequenceContract, partitions_and_handlers_count_by_themselves) {
   handle(numbered(), {0, 1, 2});
   fence_ = claim(1);
   EXPECT_EQ(handle(numbered(), {0, 1}), "ff");
-  InboxScope mail = numbered();
+  ports::InboxScope mail = numbered();
   mail.handler = store().register_handler("mail");
   EXPECT_EQ(handle(mail, {0}), "f");
 }
@@ -87,7 +87,7 @@ TEST_P(SequenceContract, an_answer_to_commit_that_is_lost_doubles_nothing) {
   for (const bool carried_out : {true, false}) {
     const Offset offset = carried_out ? 7 : 8;
     const auto session = store().open_session();
-    EXPECT_EQ(admit(*session, numbered(), at({offset})), "f");
+    EXPECT_EQ(detail::admit(*session, numbered(), at({offset})), "f");
     session->transaction().exec(InboxFixture::kEffect, std::to_string(offset));
     world_->lose_next_commit(carried_out);
     EXPECT_THROW(session->commit(), CommitInDoubt);
@@ -100,7 +100,7 @@ TEST_P(SequenceContract, an_answer_to_commit_that_is_lost_doubles_nothing) {
 TEST_P(SequenceContract, who_comes_next_waits_for_a_transaction_that_is_open) {
   for (const Offset first : {Offset{0}, Offset{2}}) {  // without the row; with the row
     const auto session = store().open_session();
-    EXPECT_EQ(admit(*session, numbered(), at({first, first + 1})), "ff");
+    EXPECT_EQ(detail::admit(*session, numbered(), at({first, first + 1})), "ff");
     std::promise<void> started;
     auto next = std::async(std::launch::async, [&] {
       started.set_value();
@@ -111,10 +111,10 @@ TEST_P(SequenceContract, who_comes_next_waits_for_a_transaction_that_is_open) {
     session->commit();
     EXPECT_EQ(next.get(), "dd");
   }
-  InboxScope impatient = numbered();
+  ports::InboxScope impatient = numbered();
   impatient.lock_timeout = 50ms;
   const auto session = store().open_session();
-  admit(*session, numbered(), at({9}));
+  detail::admit(*session, numbered(), at({9}));
   EXPECT_THROW(handle(impatient, {9}), StoreBusy);
 }
 

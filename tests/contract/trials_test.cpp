@@ -18,11 +18,13 @@ class TrialsContract : public InboxContract {
     if (world_) trials_ = store().trials();
   }
   /// A new owner, after an owner that has not released the partition.
-  PartitionClaim next_owner(std::int32_t partition = 0) {
+  ports::PartitionClaim next_owner(std::int32_t partition = 0) {
     const TopicPartition at{"payments", partition};
     return store().partitions().claim_partitions("group", {&at, 1}, std::chrono::seconds(5)).front();
   }
-  std::vector<Suspect> take_over(const Fence& fence, Offset first = 0) { return trials_->take_over(fence, first); }
+  std::vector<ports::Suspect> take_over(const Fence& fence, Offset first = 0) {
+    return trials_->take_over(fence, first);
+  }
   void begin(const Fence& fence, const std::vector<Offset>& offsets, bool alone = false) {
     trials_->begin(fence, offsets, alone);
   }
@@ -30,22 +32,22 @@ class TrialsContract : public InboxContract {
     trials_->end(fence, offsets, settled);
   }
   void release(const Fence& fence, bool is_proved = true) {
-    const Trials::Release released{fence, is_proved};
+    const ports::Trials::Release released{fence, is_proved};
     trials_->release({&released, 1});
   }
 
-  std::shared_ptr<Trials> trials_;
+  std::shared_ptr<ports::Trials> trials_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Trials, TrialsContract, inbox_kinds(), kind_name);
 
 TEST_P(TrialsContract, tells_an_owner_that_left_from_one_that_died) {
-  const PartitionClaim first = next_owner(9);
+  const ports::PartitionClaim first = next_owner(9);
   EXPECT_TRUE(first.is_clean) << "nobody had it before";
-  const PartitionClaim second = next_owner(9);
+  const ports::PartitionClaim second = next_owner(9);
   EXPECT_FALSE(second.is_clean);
   release(second.fence);
-  const PartitionClaim third = next_owner(9);
+  const ports::PartitionClaim third = next_owner(9);
   EXPECT_TRUE(third.is_clean);
   release(second.fence);
   EXPECT_FALSE(next_owner(9).is_clean) << "what an earlier owner says is nothing to the last one";
@@ -55,7 +57,7 @@ TEST_P(TrialsContract, an_owner_that_was_careful_to_the_end_leaves_its_care) {
   const Fence first = next_owner().fence;
   begin(first, {7});
   release(first, false);
-  const PartitionClaim second = next_owner();
+  const ports::PartitionClaim second = next_owner();
   EXPECT_FALSE(second.is_clean);
   EXPECT_THAT(take_over(second.fence), IsEmpty()) << "nothing ran any more";
 }
@@ -66,19 +68,20 @@ TEST_P(TrialsContract, what_was_running_is_suspect_and_what_ran_alone_has_killed
   begin(first, {5, 6});
   end(first, {5, 6}, std::vector<Offset>{5, 6});
   const Fence second = next_owner().fence;
-  EXPECT_THAT(take_over(second), ElementsAre(Suspect{3, 0}, Suspect{4, 0}, Suspect{9, 0}));
-  EXPECT_THAT(take_over(second), ElementsAre(Suspect{3, 0}, Suspect{4, 0}, Suspect{9, 0})) << "said again";
+  EXPECT_THAT(take_over(second), ElementsAre(ports::Suspect{3, 0}, ports::Suspect{4, 0}, ports::Suspect{9, 0}));
+  EXPECT_THAT(take_over(second), ElementsAre(ports::Suspect{3, 0}, ports::Suspect{4, 0}, ports::Suspect{9, 0}))
+      << "said again";
   begin(second, {3}, true);
   end(second, {3}, std::vector<Offset>{3});
   begin(second, {4}, true);
   const Fence third = next_owner().fence;
-  EXPECT_THAT(take_over(third), ElementsAre(Suspect{4, 1}, Suspect{9, 0}));
+  EXPECT_THAT(take_over(third), ElementsAre(ports::Suspect{4, 1}, ports::Suspect{9, 0}));
   begin(third, {4}, true);
   const Fence fourth = next_owner().fence;
-  EXPECT_THAT(take_over(fourth), ElementsAre(Suspect{4, 2}, Suspect{9, 0}));
+  EXPECT_THAT(take_over(fourth), ElementsAre(ports::Suspect{4, 2}, ports::Suspect{9, 0}));
   begin(fourth, {4}, true);
   end(fourth, {4}, {});
-  EXPECT_THAT(take_over(next_owner().fence), ElementsAre(Suspect{4, 2}, Suspect{9, 0}))
+  EXPECT_THAT(take_over(next_owner().fence), ElementsAre(ports::Suspect{4, 2}, ports::Suspect{9, 0}))
       << "it ended, and is not settled";
 }
 
@@ -86,19 +89,19 @@ TEST_P(TrialsContract, partitions_do_not_mix) {
   const Fence one = next_owner(0).fence, other = next_owner(1).fence;
   begin(one, {3});
   begin(other, {4});
-  EXPECT_THAT(take_over(next_owner(0).fence), ElementsAre(Suspect{3, 0}));
-  EXPECT_THAT(take_over(next_owner(1).fence), ElementsAre(Suspect{4, 0}));
+  EXPECT_THAT(take_over(next_owner(0).fence), ElementsAre(ports::Suspect{3, 0}));
+  EXPECT_THAT(take_over(next_owner(1).fence), ElementsAre(ports::Suspect{4, 0}));
 }
 
 TEST_P(TrialsContract, a_death_of_a_process_that_lives_is_taken_back) {
   const Fence first = next_owner().fence;
   begin(first, {4}, true);
   const Fence second = next_owner().fence;
-  EXPECT_THAT(take_over(second), ElementsAre(Suspect{4, 1}));
+  EXPECT_THAT(take_over(second), ElementsAre(ports::Suspect{4, 1}));
   end(first, {4}, {});
-  EXPECT_THAT(take_over(second), ElementsAre(Suspect{4, 0}));
+  EXPECT_THAT(take_over(second), ElementsAre(ports::Suspect{4, 0}));
   end(first, {4}, {});
-  EXPECT_THAT(take_over(second), ElementsAre(Suspect{4, 0}));
+  EXPECT_THAT(take_over(second), ElementsAre(ports::Suspect{4, 0}));
 }
 
 TEST_P(TrialsContract, what_is_not_read_any_more_is_no_suspect) {
@@ -106,27 +109,27 @@ TEST_P(TrialsContract, what_is_not_read_any_more_is_no_suspect) {
   begin(first, {3, 4});
   begin(first, {9});
   const Fence second = next_owner().fence;
-  EXPECT_THAT(take_over(second, 4), ElementsAre(Suspect{4, 0}, Suspect{9, 0}));
-  EXPECT_THAT(take_over(second, 9), ElementsAre(Suspect{9, 0}));
-  EXPECT_THAT(take_over(second), ElementsAre(Suspect{9, 0})) << "they are gone";
+  EXPECT_THAT(take_over(second, 4), ElementsAre(ports::Suspect{4, 0}, ports::Suspect{9, 0}));
+  EXPECT_THAT(take_over(second, 9), ElementsAre(ports::Suspect{9, 0}));
+  EXPECT_THAT(take_over(second), ElementsAre(ports::Suspect{9, 0})) << "they are gone";
 }
 
 TEST_P(TrialsContract, what_is_read_again_below_the_watermark_is_suspect) {
   const Fence first = next_owner().fence;
-  const WatermarkUpdate update{first, 9};
+  const ports::WatermarkUpdate update{first, 9};
   store().partitions().advance_watermarks({&update, 1});
   begin(first, {3, 4});
   const Fence second = next_owner().fence;
-  EXPECT_THAT(take_over(second, 3), ElementsAre(Suspect{3, 0}, Suspect{4, 0}));
+  EXPECT_THAT(take_over(second, 3), ElementsAre(ports::Suspect{3, 0}, ports::Suspect{4, 0}));
   begin(second, {3}, true);
-  EXPECT_THAT(take_over(next_owner().fence, 3), ElementsAre(Suspect{3, 1}, Suspect{4, 0}));
+  EXPECT_THAT(take_over(next_owner().fence, 3), ElementsAre(ports::Suspect{3, 1}, ports::Suspect{4, 0}));
 }
 
 TEST_P(TrialsContract, a_topic_that_was_recreated_begins_without_suspects) {
   const Fence first = next_owner().fence;
   begin(first, {3});
   const Fence second = next_owner().fence;
-  EXPECT_THAT(take_over(second), ElementsAre(Suspect{3, 0}));
+  EXPECT_THAT(take_over(second), ElementsAre(ports::Suspect{3, 0}));
   begin(second, {4}, true);
   const Fence third = next_owner().fence;
   store().partitions().begin_incarnation(third, 0);
@@ -144,7 +147,7 @@ TEST_P(TrialsContract, an_owner_of_another_history_of_the_database_changes_nothi
   const Fence first = next_owner().fence;
   begin(first, {3, 4}, true);
   const Fence ours = next_owner().fence;
-  EXPECT_THAT(take_over(ours), ElementsAre(Suspect{3, 1}, Suspect{4, 1}));
+  EXPECT_THAT(take_over(ours), ElementsAre(ports::Suspect{3, 1}, ports::Suspect{4, 1}));
   const auto elsewhere = [](Fence fence) {
     ++fence.history;
     return fence;
@@ -153,14 +156,14 @@ TEST_P(TrialsContract, an_owner_of_another_history_of_the_database_changes_nothi
   EXPECT_THROW(take_over(other), Fenced);
   EXPECT_THROW(begin(other, {5}, true), Fenced);
   end(elsewhere(first), {3, 4}, std::vector<Offset>{3});
-  EXPECT_THAT(take_over(ours), ElementsAre(Suspect{3, 1}, Suspect{4, 1}))
+  EXPECT_THAT(take_over(ours), ElementsAre(ports::Suspect{3, 1}, ports::Suspect{4, 1}))
       << "what settled the first may be lost, and the epoch may be another owner's";
   begin(ours, {4}, true);
   end(other, {4}, {});
   release(other);
-  const PartitionClaim next = next_owner();
+  const ports::PartitionClaim next = next_owner();
   EXPECT_FALSE(next.is_clean);
-  EXPECT_THAT(take_over(next.fence), ElementsAre(Suspect{3, 1}, Suspect{4, 2}));
+  EXPECT_THAT(take_over(next.fence), ElementsAre(ports::Suspect{3, 1}, ports::Suspect{4, 2}));
 }
 
 }  // namespace

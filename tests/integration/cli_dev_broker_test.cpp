@@ -21,8 +21,8 @@ TEST_P(CliDevBroker, serves_until_a_signal) {
   ASSERT_THAT(address, HasSubstr("127.0.0.1:"));
 
   const auto kafka = kafka::open_broker({{"bootstrap.servers", address}}, nullptr);
-  EXPECT_EQ(kafka->describe("payments", std::chrono::seconds(10)).value_or(TopicInfo{}).partitions, 3);
-  EXPECT_EQ(kafka->describe("emails", std::chrono::seconds(10)).value_or(TopicInfo{}).partitions, 1);
+  EXPECT_EQ(kafka->describe("payments", std::chrono::seconds(10)).value_or(ports::TopicInfo{}).partitions, 3);
+  EXPECT_EQ(kafka->describe("emails", std::chrono::seconds(10)).value_or(ports::TopicInfo{}).partitions, 1);
   OwnedMessage message;
   message.topic = "payments";
   message.partition = 2;

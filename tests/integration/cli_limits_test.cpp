@@ -106,7 +106,7 @@ class CliLimits : public ::testing::Test {
   }
 
   /// Takes `count` permits.
-  static std::vector<Permit> take(Limiter& limiter, std::size_t count) {
+  static std::vector<Permit> take(ports::Limiter& limiter, std::size_t count) {
     std::vector<Permit> taken;
     limiter.expect(static_cast<std::int64_t>(count));
     EXPECT_TRUE(eventually([&] {
@@ -117,7 +117,7 @@ class CliLimits : public ::testing::Test {
     return taken;
   }
 
-  static bool says_limit(const Limiter& limiter, std::int64_t limit) {
+  static bool says_limit(const ports::Limiter& limiter, std::int64_t limit) {
     return eventually([&] { return limiter.state().limit == limit; });
   }
 
@@ -129,7 +129,7 @@ class CliLimits : public ::testing::Test {
     return Json::parse(run.out, nullptr, false);
   }
 
-  [[nodiscard]] std::unique_ptr<TokenLog> log() const {
+  [[nodiscard]] std::unique_ptr<ports::TokenLog> log() const {
     return kafka::find_token_log(settings(), topic_, make_logger({.level = "off"}));
   }
   void write(const std::string& bytes) {

@@ -133,7 +133,7 @@ TEST_F(Guards, a_wait_that_is_too_long_is_busy) {
   Sql rival(schema_->url());
   rival.exec("BEGIN");
   rival.exec("UPDATE account SET cents = 1 WHERE name = 'ada'");
-  InboxScope impatient = scope();
+  ports::InboxScope impatient = scope();
   impatient.lock_timeout = 50ms;
   session_->begin(impatient, {});
   EXPECT_THAT(message_of<StoreBusy>([&] { row_lock(tx(), "account", {{"name", "ada"}}); }), HasSubstr("55P03"));

@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Assignment final : public AssignmentListener {
+class Assignment final : public ports::AssignmentListener {
  public:
   std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) override {
     held += partitions.size();

@@ -132,12 +132,12 @@ TEST_P(PgBouncer, carries_limits_that_are_kept_in_postgres) {
   PostgresSchema schema;
   const auto first = postgres::open_limiters(settings(bouncer, schema.name())),
              second = postgres::open_limiters(settings(bouncer, schema.name()));
-  const std::shared_ptr<Limiter> limiters[] = {first->open("psp", 3), second->open("psp", 3)};
+  const std::shared_ptr<ports::Limiter> limiters[] = {first->open("psp", 3), second->open("psp", 3)};
   std::atomic<int> inside{0}, most{0}, taken{0};
   std::vector<std::future<void>> threads;
   for (int thread = 0; thread < 8; ++thread) {
     threads.push_back(std::async(std::launch::async, [&, thread] {
-      Limiter& limiter = *limiters[thread % 2];
+      ports::Limiter& limiter = *limiters[thread % 2];
       const auto deadline = std::chrono::steady_clock::now() + 60s;
       for (int done = 0; done < 10 && std::chrono::steady_clock::now() < deadline;) {
         Permit permit = limiter.try_acquire();

@@ -42,11 +42,11 @@ TEST_F(PostgresConnections, those_to_a_read_only_server_are_not_used_again) {
   store_ = postgres::open_store(settings);  // its connections are opened after this line
   session_ = store_->open_session();
   const auto other = store_->open_session();
-  const InboxEntry entry{MessageId::from("x"), 0};
+  const ports::InboxEntry entry{MessageId::from("x"), 0};
   EXPECT_THAT(message_of<StoreUnavailable>([&] { session_->begin(scope(), {&entry, 1}); }), HasSubstr("25006"));
   EXPECT_THAT(message_of<StoreUnavailable>([&] { store_->register_handler("another"); }), HasSubstr("25006"));
   read_only(false);
-  EXPECT_EQ(begin("a").at(0), Admission::fresh);
+  EXPECT_EQ(begin("a").at(0), ports::Admission::fresh);
   session_->commit();
   store_->register_handler("another");
 }
@@ -74,9 +74,9 @@ TEST_F(PostgresConnections, a_server_that_hangs_is_found_out) {
   settings.connect_timeout = 500ms;
   settings.lock_timeout = 100ms;
   open(settings);
-  InboxScope short_scope = scope();
+  ports::InboxScope short_scope = scope();
   short_scope.lock_timeout = 100ms;
-  const InboxEntry first{MessageId::from("first"), 0}, second{MessageId::from("second"), 1};
+  const ports::InboxEntry first{MessageId::from("first"), 0}, second{MessageId::from("second"), 1};
   // The server does not answer a handler's statement, a statement of Turnstile's own, or a call outside of any
   // transaction.
   session_->begin(short_scope, {&first, 1});
@@ -93,7 +93,7 @@ TEST_F(PostgresConnections, a_server_that_hangs_is_found_out) {
   proxy.stall(false);
   ASSERT_TRUE(eventually([&] {
     try {
-      return session_->begin(short_scope, {&first, 1}).at(0) == Admission::fresh;
+      return session_->begin(short_scope, {&first, 1}).at(0) == ports::Admission::fresh;
     } catch (const Error&) {
       return false;  // the abandoned transaction may still have the id
     }

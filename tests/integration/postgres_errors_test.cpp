@@ -43,7 +43,7 @@ TEST_F(PostgresErrors, a_lock_that_is_not_got_in_time_is_busy) {  // hazard: blo
   Sql rival(schema_->url());
   rival.exec("BEGIN");
   rival.exec("LOCK TABLE effect");
-  InboxScope impatient = scope();
+  ports::InboxScope impatient = scope();
   impatient.lock_timeout = 50ms;
   session_->begin(impatient, {});
   const std::string message = message_of<StoreBusy>([&] { tx().exec("INSERT INTO effect (what) VALUES ('x')"); });
@@ -115,7 +115,8 @@ TEST_F(PostgresErrors, a_dead_letter_that_meets_a_locked_table_is_busy) {
   Sql rival(schema_->url());
   rival.exec("BEGIN");
   rival.exec("LOCK TABLE dead IN SHARE MODE");
-  DeadMessage letter{.handler = handler_, .fence = fence_, .record = {}, .id = {}, .error = "no", .dead_letter = {}};
+  ports::DeadMessage letter{
+      .handler = handler_, .fence = fence_, .record = {}, .id = {}, .error = "no", .dead_letter = {}};
   letter.record.topic = "payments";
   EXPECT_THAT(message_of<StoreBusy>([&] { fresh->dead_letters().record_dead(letter); }),
               HasSubstr(".dead is locked by pid " + std::to_string(rival.backend_pid()) + " ("));
@@ -153,7 +154,7 @@ TEST_F(PostgresErrors, a_deadlock_of_handlers_is_busy_for_one_of_them) {
   begin("a");
   lock(tx(), "one");
   lock(other->transaction(), "two");
-  const auto finish = [&](InboxSession& session, const char* what) {
+  const auto finish = [&](ports::InboxSession& session, const char* what) {
     try {
       lock(session.transaction(), what);
       session.commit();
@@ -170,7 +171,7 @@ TEST_F(PostgresErrors, a_deadlock_of_handlers_is_busy_for_one_of_them) {
 }
 
 TEST_F(PostgresErrors, a_handler_that_leaves_its_transaction_open_for_too_long_has_failed) {
-  InboxScope silent = scope();
+  ports::InboxScope silent = scope();
   silent.idle_timeout = 100ms;
   for (const bool at_commit : {true, false}) {
     session_->begin(silent, {});
@@ -216,7 +217,7 @@ TEST_F(PostgresErrors, idle_connections_that_died_are_replaced_in_silence) {
       schema_->name() + "%'");
   sql().exec("SELECT pg_terminate_backend(" + std::to_string(first) + ")");
   ASSERT_TRUE(gone(first));
-  EXPECT_EQ(begin("b").at(0), Admission::fresh);
+  EXPECT_EQ(begin("b").at(0), ports::Admission::fresh);
   EXPECT_NE(backend(), first);
   session_->commit();
   EXPECT_EQ(store_->register_handler("charge"), handler_);
@@ -286,7 +287,7 @@ TEST_F(PostgresErrors, a_dead_letters_timestamp_is_kept_where_postgres_can_hold_
   Offset offset = 0;
   for (const std::int64_t ms : {std::int64_t{1'700'000'000'123}, std::int64_t{-1}, std::int64_t{1} << 53,
                                 (std::int64_t{1} << 53) + 1, std::int64_t{1'700'000'000'123'456'789}}) {
-    DeadMessage dead;
+    ports::DeadMessage dead;
     dead.handler = handler_;
     dead.fence = fence_;
     dead.record.offset = offset++;

@@ -33,12 +33,12 @@ class PostgresTest : public testing::Test {
     session_ = store_->open_session();
   }
   Sql& sql() { return schema_->sql(); }
-  [[nodiscard]] InboxScope scope() const {
+  [[nodiscard]] ports::InboxScope scope() const {
     return {handler_, fence_, std::chrono::seconds(5), std::chrono::seconds(30)};
   }
   /// Begins a transaction that takes in `count` ids named after `prefix`.
-  std::vector<Admission> begin(const std::string& prefix, std::size_t count = 1) {
-    std::vector<InboxEntry> entries;
+  std::vector<ports::Admission> begin(const std::string& prefix, std::size_t count = 1) {
+    std::vector<ports::InboxEntry> entries;
     for (std::size_t i = 0; i < count; ++i) {
       entries.push_back({MessageId::from(prefix + std::to_string(i)), static_cast<Offset>(i), std::nullopt});
     }
@@ -54,8 +54,8 @@ class PostgresTest : public testing::Test {
   std::string ids() { return sql().one("SELECT count(*) FROM inbox"); }
 
   std::unique_ptr<PostgresSchema> schema_;
-  std::shared_ptr<Store> store_;
-  std::unique_ptr<InboxSession> session_;
+  std::shared_ptr<ports::Store> store_;
+  std::unique_ptr<ports::InboxSession> session_;
   HandlerId handler_;
   Fence fence_;
 };

@@ -184,7 +184,7 @@ TEST_F(PostgresPartitions, the_cleaner_goes_through_all_of_them) {
       "INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "
       "now() - (CASE WHEN n % 3 = 0 THEN '10 days' ELSE '1 hour' END)::interval FROM generate_series(1, 30000) n");
   std::int64_t deleted = 0;
-  PurgeStep step;
+  ports::PurgeStep step;
   for (int steps = 0; steps < 500 && step.wait == 0ms; ++steps) {
     step = store->retention().purge_step(700);
     deleted += step.deleted;

@@ -154,7 +154,7 @@ TEST_F(PostgresPipeline, libpqxx_works_in_the_same_transaction) {
   begin("b");
   postgres::native(tx()).exec("INSERT INTO effect (what) VALUES ('rolled back')");
   session_->rollback();
-  EXPECT_EQ(begin("b").at(0), Admission::fresh);
+  EXPECT_EQ(begin("b").at(0), ports::Admission::fresh);
   session_->commit();
   EXPECT_EQ(effects().size(), 4U);
 }

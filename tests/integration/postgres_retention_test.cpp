@@ -34,7 +34,7 @@ class PostgresRetention : public PostgresRoleTest {
     std::int64_t deleted = 0;
     sql().exec("UPDATE sweep SET due_at = now() WHERE next_block = 0");
     for (int steps = 0; steps < 2'000; ++steps) {
-      const PurgeStep step = store_->retention().purge_step(most);
+      const ports::PurgeStep step = store_->retention().purge_step(most);
       EXPECT_LE(step.deleted, most);
       EXPECT_FALSE(step.rivalled);
       deleted += step.deleted;
@@ -209,7 +209,7 @@ TEST_F(PostgresRetention, inserts_go_on_beside_a_step_that_is_open) {
   Sql purger(schema_->url());
   purger.exec("BEGIN");
   purger.exec("SELECT purge_step(1000) FROM generate_series(1, 3)");
-  EXPECT_EQ(begin("a", 3), std::vector(3, Admission::fresh));
+  EXPECT_EQ(begin("a", 3), std::vector(3, ports::Admission::fresh));
   session_->commit();
   purger.exec("COMMIT");
   EXPECT_EQ(ids(), "3");
@@ -219,7 +219,7 @@ TEST_F(PostgresRetention, when_nothing_is_due_a_step_only_looks_at_the_clock) {
   store_->retention().keep_ids(handler_, 8 * 24h);
   old_ids(50'000, "1 hour");
   clean();
-  const PurgeStep step = store_->retention().purge_step(2'000);
+  const ports::PurgeStep step = store_->retention().purge_step(2'000);
   EXPECT_GT(step.wait, 20h);
   // A step that read the inbox would wait for this lock and give up.
   Sql holder(schema_->url());

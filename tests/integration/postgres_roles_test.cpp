@@ -15,14 +15,15 @@ class PostgresRoles : public PostgresRoleTest {
     store_->check_schema();
     const TopicPartition at[] = {{"payments", 0}, {"payments", 7}};
     fence_ = store_->partitions().claim_partitions("group", at, std::chrono::seconds(5)).at(0).fence;
-    const InboxEntry entries[] = {{MessageId::from("a"), 1, 1}, {MessageId::from("a"), 2, 2}};
-    EXPECT_THAT(session_->begin(scope(), entries), ::testing::ElementsAre(Admission::fresh, Admission::mismatch));
+    const ports::InboxEntry entries[] = {{MessageId::from("a"), 1, 1}, {MessageId::from("a"), 2, 2}};
+    EXPECT_THAT(session_->begin(scope(), entries),
+                ::testing::ElementsAre(ports::Admission::fresh, ports::Admission::mismatch));
     session_->commit();
     EXPECT_EQ(store_->first_group(handler_, "group"), "group");
-    const WatermarkUpdate update{fence_, 3};
+    const ports::WatermarkUpdate update{fence_, 3};
     for (int i = 0; i < 2; ++i) store_->partitions().advance_watermarks({&update, 1});
     EXPECT_EQ(store_->partitions().begin_incarnation(fence_, 0), 1);
-    DeadMessage dead;
+    ports::DeadMessage dead;
     dead.handler = handler_;
     dead.fence = fence_;
     EXPECT_TRUE(store_->dead_letters().record_dead(dead));

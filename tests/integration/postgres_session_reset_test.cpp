@@ -143,7 +143,7 @@ TEST_F(PostgresSessionReset, works_behind_a_pooler_in_both_modes) {
       dirty();
       session_->commit();
       const auto second = store_->open_session();
-      const InboxEntry entry{MessageId::from(mode + std::string(id) + "second"), 100, std::nullopt};
+      const ports::InboxEntry entry{MessageId::from(mode + std::string(id) + "second"), 100, std::nullopt};
       second->begin(scope(), {&entry, 1});
       EXPECT_EQ(second->transaction().exec("SELECT coalesce(current_setting('app.tenant', true), '')").at(0, 0), "")
           << mode;

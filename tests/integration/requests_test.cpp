@@ -38,7 +38,7 @@ class RequestsFixture {
   Process consumer(const std::map<std::string, std::string>& environment = {}, const std::string& more = {}) {
     return world_.consumer(world_.toml(settings_ + more + "batch = 20\n", kLocks), environment);
   }
-  std::shared_ptr<Producers> producers() { return postgres::open_store(*config().postgres)->producers(); }
+  std::shared_ptr<ports::Producers> producers() { return postgres::open_store(*config().postgres)->producers(); }
   std::unique_ptr<NumberedSender> sender() {
     return std::make_unique<NumberedSender>(world_.broker(), producers(), NumberedSender::Options{.name = "shop"});
   }
@@ -51,7 +51,7 @@ class RequestsFixture {
     return message;
   }
   /// Sends a message whose number the test chooses.
-  void send(OwnedMessage message, const ProducerSession& session, std::int64_t number) {
+  void send(OwnedMessage message, const ports::ProducerSession& session, std::int64_t number) {
     stamp_request(message, session, number);
     message.partition = -1;
     world_.publish(message);
@@ -91,7 +91,8 @@ TEST_P(RequestsKilledAt, loses_nothing_and_repeats_nothing) {
         world.message("m" + std::to_string(i), i % 2 == 0 ? std::optional("k" + std::to_string(i % 7)) : std::nullopt));
     for (int copies = i % 10 == 0 ? 2 : 1; copies > 0; --copies) messages.push_back(stamped.message);
   }
-  for (const auto& fate : sender->send(messages)) ASSERT_EQ(fate.kind, BrokerSender::Fate::Kind::sent) << fate.why;
+  for (const auto& fate : sender->send(messages))
+    ASSERT_EQ(fate.kind, ports::BrokerSender::Fate::Kind::sent) << fate.why;
   const char* const times = std::string_view(GetParam()) == "before-offset-commit" ? ":1" : ":3";
   Process victim = world.consumer({{"TURNSTILE_FAILPOINT", GetParam() + std::string(times)}});
   EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world->output();
@@ -133,7 +134,8 @@ TEST(Requests, a_million_of_them_leave_a_row_of_each_producer_and_partition) {
         messages.push_back(messages.back());
         ++repeated;
       }
-      for (const auto& fate : sender->send(messages)) ASSERT_EQ(fate.kind, BrokerSender::Fate::Kind::sent) << fate.why;
+      for (const auto& fate : sender->send(messages))
+        ASSERT_EQ(fate.kind, ports::BrokerSender::Fate::Kind::sent) << fate.why;
     }
   }
   const auto counted = [&] { return world->query("SELECT coalesce(sum(messages), 0) FROM counted"); };
@@ -198,8 +200,8 @@ TEST_P(DeadRequestsKilledAt, are_neither_lost_nor_run) {
   const std::string replies = world->add_topic("replies");
   const std::string answering = "reply_topics = \"" + replies + "\"\n";
   const auto shop = world.producers()->open({.name = "shop"});
-  const ProducerSession nobody{MessageId::from("nobody"), shop.secret};
-  const auto send = [&](const std::string& id, const ProducerSession& session, std::int64_t number) {
+  const ports::ProducerSession nobody{MessageId::from("nobody"), shop.secret};
+  const auto send = [&](const std::string& id, const ports::ProducerSession& session, std::int64_t number) {
     world.send(world.message(id), session, number);
   };
   int fresh = 0, late = 0, unknown = 0;
@@ -255,7 +257,7 @@ TEST(Requests, keep_their_session_while_the_database_is_away) {
                         {.name = "shop", .expiry = 6s, .logger = std::make_shared<spdlog::logger>("shop", log)});
   const auto send = [&](const std::string& id) {
     const OwnedMessage one[] = {world.message(id)};
-    EXPECT_EQ(sender.send(one).front().kind, BrokerSender::Fate::Kind::sent);
+    EXPECT_EQ(sender.send(one).front().kind, ports::BrokerSender::Fate::Kind::sent);
   };
   const auto heartbeat = [&] { return world->query("SELECT max(heartbeat_at) FROM producer"); };
   const MessageId session = sender.session();
@@ -308,7 +310,7 @@ TEST(Requests, that_nobody_can_vouch_for_are_put_aside_and_run_when_somebody_say
   RequestsFixture world(1, "request_window = 16\n");
   Process consumer = world.consumer();
   const auto shop = world.producers()->open({.name = "shop"});
-  const auto send = [&](const std::string& id, const ProducerSession& session, std::int64_t number) {
+  const auto send = [&](const std::string& id, const ports::ProducerSession& session, std::int64_t number) {
     world.send(world.message(id), session, number);
   };
   send("first", shop, 1);

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int16_t kListOffsetsApi = 2;
 
-std::unique_ptr<TokenLog> open_log(const std::string& servers) {
+std::unique_ptr<ports::TokenLog> open_log(const std::string& servers) {
   return kafka::open_token_log({{"bootstrap.servers", servers}}, {.name = "tokens"}, make_logger({"off", "text"}));
 }
 
@@ -52,8 +52,8 @@ void write_transactions(const std::string& servers, const std::string& topic, in
 }
 
 /// Reads until there are `least` records, or until no record has come for 5 s.
-std::vector<TokenLog::Record> read(TokenLog& log, std::size_t least) {
-  std::vector<TokenLog::Record> all;
+std::vector<ports::TokenLog::Record> read(ports::TokenLog& log, std::size_t least) {
+  std::vector<ports::TokenLog::Record> all;
   for (auto until = Clock::now() + 5s; all.size() < least && Clock::now() < until;) {
     for (auto& record : log.read(50ms)) all.push_back(std::move(record));
   }

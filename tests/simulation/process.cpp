@@ -63,10 +63,10 @@ void Process::begin() {
   settings.reserve_time = std::chrono::milliseconds{site_.reserve_ms};
   settings.snapshot_every = site_.snapshot_every;
   if (site_.most_limiters > 0) settings.most_limiters = site_.most_limiters;
-  DomainEnvironment environment{
+  detail::DomainEnvironment environment{
       .clock = [this] { return local_now(); }, .next_id = [this] { return random_.next() | 1; }, .knows = site_.knows};
   try {
-    domain_ = std::make_shared<DomainMember>(std::move(log), settings, silent(), std::move(environment));
+    domain_ = std::make_shared<detail::DomainMember>(std::move(log), settings, silent(), std::move(environment));
   } catch (const BrokerError&) {  // it would end, and would be started again
     return later(random_.between(50, 500) * kMillisecond, [this] { begin(); });
   }
@@ -78,7 +78,7 @@ void Process::begin() {
   loop_within(0);
 }
 
-std::shared_ptr<Limiter> Process::open(const LimiterUse& use, bool service) {
+std::shared_ptr<ports::Limiter> Process::open(const LimiterUse& use, bool service) {
   if (!domain_) return nullptr;
   return domain_->open(use.name, static_cast<std::int64_t>(use.limit), service, nullptr);
 }

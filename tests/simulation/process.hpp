@@ -90,7 +90,7 @@ class Process {
   /// Whether a fence returns the permits that this life holds of the limiter, by the log.
   [[nodiscard]] bool is_taken_by_fences(const std::string& limiter, tokens::MemberId id) const;
   [[nodiscard]] bool holds_back_what_it_sent() const { return is_paused() && holds_back_; }
-  [[nodiscard]] std::shared_ptr<Limiter> open(const LimiterUse& use, bool service);
+  [[nodiscard]] std::shared_ptr<ports::Limiter> open(const LimiterUse& use, bool service);
 
   // --- its visible state ---
   [[nodiscard]] const std::string& name() const { return site_.name; }
@@ -150,7 +150,7 @@ class Process {
   const Site site_;
   Random random_;
   ProcessLog* log_ = nullptr;  ///< belongs to the domain
-  std::shared_ptr<DomainMember> domain_;
+  std::shared_ptr<detail::DomainMember> domain_;
   std::vector<std::unique_ptr<Workers>> limiters_;
   std::vector<Life> lives_;
   std::map<Place, Owned> partitions_;

@@ -40,7 +40,7 @@ void ProcessLog::must_be_reached() const {
   }
 }
 
-std::optional<TokenLog::Snapshot> ProcessLog::snapshot(std::int64_t before) {
+std::optional<ports::TokenLog::Snapshot> ProcessLog::snapshot(std::int64_t before) {
   must_be_reached();
   const auto number = std::min(before, static_cast<std::int64_t>(world_.log.snapshots.size())) - 1;
   if (number < 0) return std::nullopt;
@@ -54,7 +54,7 @@ std::int64_t ProcessLog::begin() {
 
 std::int64_t ProcessLog::end() { return world_.log.end(); }
 
-std::vector<TokenLog::Record> ProcessLog::read(std::chrono::milliseconds) {
+std::vector<ports::TokenLog::Record> ProcessLog::read(std::chrono::milliseconds) {
   std::vector<Record> records;
   if (world_.schedule.now() < std::max(process_.cut_until(), unread_until_)) return records;
   if (next_ < world_.log.end() && world_.has(Fault::unread_records) && process_.random().chance(1)) {

@@ -95,7 +95,7 @@ class Coordinator {
 /// A process's connection to the log, behind the port of the shipped code. Records of one producer are written in the
 /// order of sending. After a failure all records that were not written yet have failed too, until the host learns of it
 /// and uses another producer. A record that was reported as failed may still be written at any later time.
-class ProcessLog final : public TokenLog {
+class ProcessLog final : public ports::TokenLog {
  public:
   ProcessLog(World& world, Process& process) : world_(world), process_(process) {}
 

@@ -99,7 +99,7 @@ class Workers {
   Process& process_;
   const LimiterUse use_;
   const bool service_;
-  std::shared_ptr<Limiter> limiter_;
+  std::shared_ptr<ports::Limiter> limiter_;
   int wanted_ = 0;
   std::int64_t longest_ms_ = 100;
   int wide_ = 0;

@@ -62,11 +62,12 @@ class Journal {
 /// A store that records its claims as soon as the database has committed them.
 class JournalledStore final : public ForwardingStore {
  public:
-  JournalledStore(std::shared_ptr<Store> inner, Journal& journal)
+  JournalledStore(std::shared_ptr<ports::Store> inner, Journal& journal)
       : ForwardingStore(std::move(inner)), journal_(journal) {}
 
-  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
-                                               std::chrono::milliseconds lock_timeout) override {
+  std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
+                                                      std::span<const TopicPartition> partitions,
+                                                      std::chrono::milliseconds lock_timeout) override {
     auto claims = ForwardingStore::claim_partitions(group, partitions, lock_timeout);
     for (const auto& claim : claims) journal_.fenced(claim.at.partition, claim.fence.epoch.value);
     return claims;

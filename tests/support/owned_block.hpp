@@ -9,7 +9,7 @@
 
 namespace turnstile::test {
 
-class OwnedBlock : public Block {
+class OwnedBlock : public ports::Block {
  public:
   explicit OwnedBlock(std::vector<OwnedMessage> owned) : owned_(std::move(owned)) {
     for (const auto& message : owned_) views_.emplace_back(message);

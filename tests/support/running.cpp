@@ -29,7 +29,7 @@ class Running::Sink final : public spdlog::sinks::base_sink<std::mutex> {
 };
 
 Running::Running(Config config, SetUp set_up) : sink_(std::make_shared<Sink>()) {
-  const auto logger = make_logger(config.log, sink_);
+  const auto logger = detail::make_logger(config.log, sink_);
   try {
     auto backends = connect(config, logger);
     consumer_ = std::make_unique<Consumer>(std::move(config), std::move(backends));

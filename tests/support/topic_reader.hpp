@@ -18,7 +18,7 @@ namespace turnstile::test {
 
 /// Reads a topic from its beginning, in a group of its own. In a shared group it would delay rebalances, because it
 /// does not poll.
-class TopicReader final : private AssignmentListener {
+class TopicReader final : private ports::AssignmentListener {
  public:
   explicit TopicReader(const std::string& topic)
       : broker_(kafka::open_broker({{"bootstrap.servers", kafka_servers()}, {"group.id", group()}}, nullptr)),
@@ -66,8 +66,8 @@ class TopicReader final : private AssignmentListener {
   }
   void on_revoked(std::span<const TopicPartition>, bool) override { assigned_.clear(); }
 
-  std::shared_ptr<Broker> broker_;
-  std::unique_ptr<BrokerConsumer> consumer_;
+  std::shared_ptr<ports::Broker> broker_;
+  std::unique_ptr<ports::BrokerConsumer> consumer_;
   std::vector<TopicPartition> assigned_;
 };
 

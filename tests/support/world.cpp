@@ -119,7 +119,7 @@ void World::publish(const std::vector<Header>& headers, const std::optional<std:
   producer_->send(message);
 }
 
-BrokerProducer::Sent World::publish(const OwnedMessage& message) { return producer_->send(message); }
+ports::BrokerProducer::Sent World::publish(const OwnedMessage& message) { return producer_->send(message); }
 
 std::string World::add_topic(const std::string& suffix, int partitions) {
   const std::string name = topic_ + "." + suffix;

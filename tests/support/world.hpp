@@ -62,7 +62,7 @@ class World {
   void publish(const std::string& id, const std::string& payload, const std::string& key = {});
   /// Publishes a record to partition 0 with these headers.
   void publish(const std::vector<Header>& headers, const std::optional<std::string>& payload);
-  BrokerProducer::Sent publish(const OwnedMessage& message);
+  ports::BrokerProducer::Sent publish(const OwnedMessage& message);
 
   /// Starts bin/consumer with this configuration.
   Process consumer(const std::string& toml, const std::map<std::string, std::string>& environment = {});
@@ -77,16 +77,16 @@ class World {
   [[nodiscard]] Offset committed(std::int32_t partition) const;
   /// Whether all offsets are committed up to the end of the topic.
   [[nodiscard]] bool caught_up() const;
-  [[nodiscard]] Broker& broker() const noexcept { return *broker_; }
-  [[nodiscard]] std::shared_ptr<Broker> shared_broker() const noexcept { return broker_; }
+  [[nodiscard]] ports::Broker& broker() const noexcept { return *broker_; }
+  [[nodiscard]] std::shared_ptr<ports::Broker> shared_broker() const noexcept { return broker_; }
 
  private:
   std::string topic_;
   std::string schema_;
   std::string folder_;
   WorldOptions options_;
-  std::shared_ptr<Broker> broker_;
-  std::shared_ptr<BrokerProducer> producer_;
+  std::shared_ptr<ports::Broker> broker_;
+  std::shared_ptr<ports::BrokerProducer> producer_;
 };
 
 /// Writes the row of an effect into World's table.

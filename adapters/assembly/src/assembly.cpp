@@ -17,17 +17,17 @@ namespace turnstile {
 namespace {
 
 /// Joins the token domain when the first limiter is opened: a program without limits needs no token log.
-class LazyDomain final : public Limiters {
+class LazyDomain final : public ports::Limiters {
  public:
   LazyDomain(Config config, std::shared_ptr<spdlog::logger> logger)
       : config_(std::move(config)), logger_(std::move(logger)) {}
 
-  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
+  std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit) override {
     const std::lock_guard lock(mutex_);
     if (!domain_) join();
     return domain_->open(name, limit);
   }
-  std::shared_ptr<Limiter> open_for_partitions(const std::string& name, std::int64_t limit) override {
+  std::shared_ptr<ports::Limiter> open_for_partitions(const std::string& name, std::int64_t limit) override {
     const std::lock_guard lock(mutex_);
     if (!domain_) join();
     return domain_->open_for_partitions(name, limit);

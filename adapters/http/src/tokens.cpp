@@ -41,7 +41,7 @@ Effect guarded(const Tokens& tokens, std::size_t max, Effect effect) {
 
 }  // namespace
 
-std::string issue_token(Store& store, const Tokens& tokens, const httplib::Request& request) {
+std::string issue_token(ports::Store& store, const Tokens& tokens, const httplib::Request& request) {
   const auto session = store.open_session();
   session->begin({}, {});
   std::string token = tokens.issue(session->transaction(), subject_of(tokens, request));
@@ -49,7 +49,7 @@ std::string issue_token(Store& store, const Tokens& tokens, const httplib::Reque
   return token;
 }
 
-httplib::Server::Handler issue_tokens(std::shared_ptr<Store> store, Tokens tokens) {
+httplib::Server::Handler issue_tokens(std::shared_ptr<ports::Store> store, Tokens tokens) {
   return [store = std::move(store), tokens = std::move(tokens)](const httplib::Request& request,
                                                                 httplib::Response& response) {
     try {

@@ -54,7 +54,7 @@ KafkaConsumer::~KafkaConsumer() {
   if (!closed_) close();
 }
 
-void KafkaConsumer::subscribe(const std::vector<std::string>& topics, AssignmentListener& listener) {
+void KafkaConsumer::subscribe(const std::vector<std::string>& topics, ports::AssignmentListener& listener) {
   listener_ = &listener;
   topics_ = topics;
   PartitionList list{rd_kafka_topic_partition_list_new(static_cast<int>(topics.size()))};
@@ -94,7 +94,7 @@ void KafkaConsumer::serve_record(const rd_kafka_message_t& record) {
   seek({{topic, record.partition}, record.offset});
 }
 
-std::unique_ptr<Block> KafkaConsumer::take(const TopicPartition& from, std::size_t most) {
+std::unique_ptr<ports::Block> KafkaConsumer::take(const TopicPartition& from, std::size_t most) {
   const auto found = assigned_.find(from);
   if (found == assigned_.end() || found->second.seek_to) return nullptr;
   auto& [queue, seek_to, bytes_since_wakeup, read_up_to] = found->second;

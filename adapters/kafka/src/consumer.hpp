@@ -22,14 +22,14 @@ namespace turnstile::kafka {
 
 /// One thread owns and uses it, except wake(). librdkafka's callbacks also run on that thread, inside poll() and
 /// close().
-class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
+class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
  public:
   KafkaConsumer(const Settings& settings, std::shared_ptr<spdlog::logger> logger);
   ~KafkaConsumer() override;
 
-  void subscribe(const std::vector<std::string>& topics, AssignmentListener& listener) override;
+  void subscribe(const std::vector<std::string>& topics, ports::AssignmentListener& listener) override;
   void poll(std::chrono::milliseconds timeout) override;
-  std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) override;
+  std::unique_ptr<ports::Block> take(const TopicPartition& from, std::size_t most) override;
   void wake() noexcept override { wake_up_->wake(); }
   std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of,
                                                std::chrono::milliseconds timeout) override;
@@ -82,7 +82,7 @@ class KafkaConsumer final : public BrokerConsumer, private ClientEvents {
   std::shared_ptr<Client> client_;
   FetcherWakeup wakeup_;
   Queue main_queue_;
-  AssignmentListener* listener_ = nullptr;
+  ports::AssignmentListener* listener_ = nullptr;
   std::unordered_map<TopicPartition, Assigned> assigned_;
   std::vector<rd_kafka_message_t*> scratch_;
   std::exception_ptr failure_;

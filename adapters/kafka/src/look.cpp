@@ -36,7 +36,7 @@ std::string create_command(const std::string& topic, const std::string& brokers)
 /// Hazard: ids-outlive-topic: if an id is deleted before its message leaves the topic, an offset reset runs the message
 /// again.
 void compare_retention(const Config& config, const std::string& topic, const TopicSettings& settings,
-                       const TopicInfo& info, Findings& findings) {
+                       const ports::TopicInfo& info, Findings& findings) {
   if (settings.mode && !keeps_ids(*settings.mode)) return;
   const std::string subject = "retention of " + topic;
   const auto stay = longest_stay(info.retention, info.segment);
@@ -95,8 +95,8 @@ void compare_retention(const Config& config, const std::string& topic, const Top
 }
 
 /// A topic that another topic needs. `otherwise` is the consequence if it does not exist.
-void look_at_needed(Broker& broker, const std::string& subject, const std::string& name, const std::string& otherwise,
-                    const std::string& brokers, Findings& findings) {
+void look_at_needed(ports::Broker& broker, const std::string& subject, const std::string& name,
+                    const std::string& otherwise, const std::string& brokers, Findings& findings) {
   if (const auto info = broker.describe(name, kPatience)) {
     findings.ok(subject, fmt::format("{}, {}", name, count(info->partitions, "partition")));
   } else {
@@ -105,8 +105,8 @@ void look_at_needed(Broker& broker, const std::string& subject, const std::strin
   }
 }
 
-std::optional<TopicInfo> look_at_topic(Broker& broker, const Config& config, const std::string& topic,
-                                       const std::string& brokers, Findings& findings) {
+std::optional<ports::TopicInfo> look_at_topic(ports::Broker& broker, const Config& config, const std::string& topic,
+                                              const std::string& brokers, Findings& findings) {
   const TopicSettings& settings = config.topics.at(topic);
   const auto info = broker.describe(topic, kPatience);
   if (!info) {
@@ -145,7 +145,7 @@ struct Behind {
 /// The end of each topic's partitions, and the group's offsets.
 class GroupLook {
  public:
-  GroupLook(Broker& broker, std::string group) : group_(std::move(group)), consumer_(broker.open_consumer()) {}
+  GroupLook(ports::Broker& broker, std::string group) : group_(std::move(group)), consumer_(broker.open_consumer()) {}
   ~GroupLook() { consumer_->close(); }
   GroupLook(const GroupLook&) = delete;
   GroupLook& operator=(const GroupLook&) = delete;
@@ -212,7 +212,7 @@ class GroupLook {
 
   const std::string group_;
   const steady_clock::time_point began_ = steady_clock::now();
-  std::unique_ptr<BrokerConsumer> consumer_;
+  std::unique_ptr<ports::BrokerConsumer> consumer_;
   std::map<std::string, Behind> topics_;
 };
 
@@ -261,7 +261,7 @@ void look_at_members(const TokenReader& reader, const PermitsView& view, Finding
   }
 }
 
-void look_at_tokens(Broker& broker, const Config& config, Findings& findings) {
+void look_at_tokens(ports::Broker& broker, const Config& config, Findings& findings) {
   if (config.limits.over != "cluster") return;
   const std::string topic = config.limits.topic.empty() ? config.group() + ".tokens" : config.limits.topic;
   const auto log = broker.describe(topic, kPatience) ? find_token_log(config.kafka, topic, nullptr) : nullptr;

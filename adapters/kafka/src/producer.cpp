@@ -17,7 +17,7 @@ struct DeliveryReport {
   bool here = false;
   rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
   bool may_be_stored = false;  ///< although `code` is an error
-  BrokerProducer::Sent sent;
+  ports::BrokerProducer::Sent sent;
 
   void set(const rd_kafka_message_t& record) {
     std::lock_guard lock(mutex);
@@ -33,7 +33,7 @@ struct DeliveryReport {
   }
 };
 
-RecordNotStored not_stored(const BrokerError& error) { return {error.code(), error.what()}; }
+ports::RecordNotStored not_stored(const BrokerError& error) { return {error.code(), error.what()}; }
 
 }  // namespace
 
@@ -61,7 +61,7 @@ bool ProducerLine::broken() const noexcept {
   return rd_kafka_fatal_error(client_->handle(), nullptr, 0) != RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-BrokerProducer::Sent ProducerLine::send(const OwnedMessage& message) {
+ports::BrokerProducer::Sent ProducerLine::send(const OwnedMessage& message) {
   DeliveryReport report;
   auto refused = hand_over(client_->handle(), message, &report, RD_KAFKA_MSG_F_BLOCK);
   if (refused && is_remembered(rd_kafka_error_code(refused.get())) && look_again(*client_, message.topic))
@@ -89,6 +89,6 @@ std::shared_ptr<ProducerLine> KafkaProducer::line() {
   return line_;
 }
 
-BrokerProducer::Sent KafkaProducer::send(const OwnedMessage& message) { return line()->send(message); }
+ports::BrokerProducer::Sent KafkaProducer::send(const OwnedMessage& message) { return line()->send(message); }
 
 }  // namespace turnstile::kafka

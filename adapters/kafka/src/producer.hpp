@@ -14,7 +14,7 @@ class ProducerLine final : private ClientEvents {
  public:
   ProducerLine(const Settings& settings, std::shared_ptr<spdlog::logger> logger);
   ~ProducerLine() override;
-  BrokerProducer::Sent send(const OwnedMessage& message);
+  ports::BrokerProducer::Sent send(const OwnedMessage& message);
   /// librdkafka has given up this producer: it refuses all further records.
   [[nodiscard]] bool broken() const noexcept;
 
@@ -29,7 +29,7 @@ class ProducerLine final : private ClientEvents {
 };
 
 /// Replaces a broken line with a new one (hazard: producer-errors). Thread-safe.
-class KafkaProducer final : public BrokerProducer {
+class KafkaProducer final : public ports::BrokerProducer {
  public:
   KafkaProducer(Settings settings, std::shared_ptr<spdlog::logger> logger);
   Sent send(const OwnedMessage& message) override;

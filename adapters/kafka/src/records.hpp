@@ -23,7 +23,7 @@ class RecordHeaders final : public HeaderReader {
 };
 
 /// Owns the records, and keeps their client alive.
-class RecordBlock final : public Block {
+class RecordBlock final : public ports::Block {
  public:
   /// Takes ownership of the records. They must belong to one partition, and contain no errors.
   RecordBlock(std::shared_ptr<Client> client, std::span<rd_kafka_message_t* const> records);

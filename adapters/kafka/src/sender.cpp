@@ -51,7 +51,7 @@ void KafkaSender::reopen() {
   client_ = std::move(client);
 }
 
-std::vector<BrokerSender::Fate> KafkaSender::send(std::span<const OwnedMessage> records) {
+std::vector<ports::BrokerSender::Fate> KafkaSender::send(std::span<const OwnedMessage> records) {
   // librdkafka has given up the old producer (hazard: producer-errors).
   if (rd_kafka_fatal_error(client_->handle(), nullptr, 0) != RD_KAFKA_RESP_ERR_NO_ERROR) reopen();
   records_ = records;
@@ -93,7 +93,7 @@ void KafkaSender::on_delivered(const rd_kafka_message_t& record) noexcept try {
 } catch (...) {  // no memory for the text: the fate stays unknown
 }
 
-BrokerSender::Fate KafkaSender::fate_of(rd_kafka_resp_err_t code, const std::string& topic) const {
+ports::BrokerSender::Fate KafkaSender::fate_of(rd_kafka_resp_err_t code, const std::string& topic) const {
   if (!code) return {Fate::Kind::sent, {}};
   if (!never_taken(code)) return {};
   return {Fate::Kind::refused, explain(code, "", client_->where(topic))};

@@ -11,7 +11,7 @@ namespace turnstile::kafka {
 
 /// A producer whose records have no time limit: while it waits for a broker, it must not give up a record and send the
 /// next.
-class KafkaSender final : public BrokerSender, private ClientEvents {
+class KafkaSender final : public ports::BrokerSender, private ClientEvents {
  public:
   KafkaSender(Settings settings, std::shared_ptr<spdlog::logger> logger);
   ~KafkaSender() override;

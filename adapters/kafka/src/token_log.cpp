@@ -134,7 +134,7 @@ std::int64_t KafkaTokenLog::end() { return ask_for(RD_KAFKA_OFFSET_END, topic_, 
 
 /// Reads from the end, one at a time: only the newest snapshots are needed, and before compaction the topic can contain
 /// thousands.
-std::optional<TokenLog::Snapshot> KafkaTokenLog::snapshot(std::int64_t before) {
+std::optional<ports::TokenLog::Snapshot> KafkaTokenLog::snapshot(std::int64_t before) {
   const std::string topic = snapshot_topic(topic_);
   if (!topic_exists(*consumer_, topic)) return std::nullopt;
   const auto low = ask_for(RD_KAFKA_OFFSET_BEGINNING, topic, kAskTimeout);
@@ -149,8 +149,8 @@ std::optional<TokenLog::Snapshot> KafkaTokenLog::snapshot(std::int64_t before) {
 }
 
 /// Uses a client of its own, which learns the end of the partition, and keeps no records afterwards.
-std::optional<TokenLog::Snapshot> KafkaTokenLog::last_snapshot(const std::string& topic, std::int64_t from,
-                                                               std::int64_t before) const {
+std::optional<ports::TokenLog::Snapshot> KafkaTokenLog::last_snapshot(const std::string& topic, std::int64_t from,
+                                                                      std::int64_t before) const {
   Settings settings = reader_settings(settings_, LogUse::reader);
   settings["queued.max.messages.kbytes"] = "1024";
   const auto client = Client::open(Role::consumer, settings, logger_);
@@ -203,7 +203,7 @@ void KafkaTokenLog::stop() {
   reading_.reset();
 }
 
-std::vector<TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
+std::vector<ports::TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
   std::vector<Record> records;
   if (may_be_gone_) look_whether_it_is_gone();
   if (out_of_range_) look_where_it_begins();
@@ -433,15 +433,15 @@ void KafkaTokenLog::flush(milliseconds timeout) {
 
 // --- opening ---------------------------------------------------------------------------------------------------------
 
-std::unique_ptr<TokenLog> open_token_log(const Settings& settings, const TokenTopic& topic,
-                                         std::shared_ptr<spdlog::logger> logger) {
+std::unique_ptr<ports::TokenLog> open_token_log(const Settings& settings, const TokenTopic& topic,
+                                                std::shared_ptr<spdlog::logger> logger) {
   check(settings);
   ensure_token_topics(settings, topic, logger);
   return std::make_unique<KafkaTokenLog>(settings, topic.name, LogUse::member, std::move(logger));
 }
 
-std::unique_ptr<TokenLog> find_token_log(const Settings& settings, const std::string& topic,
-                                         std::shared_ptr<spdlog::logger> logger) {
+std::unique_ptr<ports::TokenLog> find_token_log(const Settings& settings, const std::string& topic,
+                                                std::shared_ptr<spdlog::logger> logger) {
   check(settings);
   if (!token_topic_exists(settings, topic, logger)) return nullptr;
   return std::make_unique<KafkaTokenLog>(settings, topic, LogUse::reader, std::move(logger));

@@ -16,7 +16,7 @@ namespace turnstile::kafka {
 /// A reader seldom or never writes, and waits for the log's end.
 enum class LogUse { member, reader };
 
-class KafkaTokenLog final : public TokenLog, private ClientEvents {
+class KafkaTokenLog final : public ports::TokenLog, private ClientEvents {
  public:
   KafkaTokenLog(const Settings& settings, std::string topic, LogUse use, std::shared_ptr<spdlog::logger> logger);
   ~KafkaTokenLog() override;

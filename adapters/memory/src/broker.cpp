@@ -10,7 +10,7 @@
 namespace turnstile::testing {
 namespace {
 
-class MemoryProducer final : public BrokerProducer {
+class MemoryProducer final : public ports::BrokerProducer {
  public:
   explicit MemoryProducer(std::shared_ptr<MemoryCluster> cluster) : cluster_(std::move(cluster)) {}
   Sent send(const OwnedMessage& message) override {
@@ -18,7 +18,7 @@ class MemoryProducer final : public BrokerProducer {
     try {
       return cluster_->append(message);
     } catch (const BrokerError& refused) {
-      throw RecordNotStored(refused.code(), refused.what());
+      throw ports::RecordNotStored(refused.code(), refused.what());
     }
   }
 
@@ -26,7 +26,7 @@ class MemoryProducer final : public BrokerProducer {
   std::shared_ptr<MemoryCluster> cluster_;
 };
 
-class MemorySender final : public BrokerSender {
+class MemorySender final : public ports::BrokerSender {
  public:
   explicit MemorySender(std::shared_ptr<MemoryCluster> cluster) : cluster_(std::move(cluster)) {}
   std::vector<Fate> send(std::span<const OwnedMessage> records) override {
@@ -80,7 +80,7 @@ void MemoryBroker::create_topic(const std::string& name, std::int32_t partitions
   topic->second.retention = retention;
 }
 
-BrokerProducer::Sent MemoryBroker::produce(const OwnedMessage& message) {
+ports::BrokerProducer::Sent MemoryBroker::produce(const OwnedMessage& message) {
   std::lock_guard lock(cluster_->mutex);
   return cluster_->append(message);
 }
@@ -144,21 +144,23 @@ void MemoryBroker::refuse_commits(int count) {
   cluster_->refused_commits = count;
 }
 
-std::unique_ptr<BrokerConsumer> MemoryBroker::open_consumer() { return open_consumer(group_); }
+std::unique_ptr<ports::BrokerConsumer> MemoryBroker::open_consumer() { return open_consumer(group_); }
 
-std::unique_ptr<BrokerConsumer> MemoryBroker::open_consumer(const std::string& group) {
+std::unique_ptr<ports::BrokerConsumer> MemoryBroker::open_consumer(const std::string& group) {
   return open_memory_consumer(cluster_, group);
 }
 
-std::unique_ptr<BrokerSender> MemoryBroker::open_sender() { return std::make_unique<MemorySender>(cluster_); }
+std::unique_ptr<ports::BrokerSender> MemoryBroker::open_sender() { return std::make_unique<MemorySender>(cluster_); }
 
-std::shared_ptr<BrokerProducer> MemoryBroker::open_producer() { return std::make_shared<MemoryProducer>(cluster_); }
+std::shared_ptr<ports::BrokerProducer> MemoryBroker::open_producer() {
+  return std::make_shared<MemoryProducer>(cluster_);
+}
 
-std::optional<TopicInfo> MemoryBroker::describe(const std::string& topic, std::chrono::milliseconds) {
+std::optional<ports::TopicInfo> MemoryBroker::describe(const std::string& topic, std::chrono::milliseconds) {
   std::lock_guard lock(cluster_->mutex);
   const auto found = cluster_->topics.find(topic);
   if (found == cluster_->topics.end()) return std::nullopt;
-  return TopicInfo{static_cast<std::int32_t>(found->second.partitions.size()), found->second.retention};
+  return ports::TopicInfo{static_cast<std::int32_t>(found->second.partitions.size()), found->second.retention};
 }
 
 void MemoryBroker::crash(std::size_t member) {

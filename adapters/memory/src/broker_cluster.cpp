@@ -40,7 +40,7 @@ MemoryPartition* MemoryCluster::find(const TopicPartition& at) {
   return index < partitions.size() ? &partitions[index] : nullptr;
 }
 
-BrokerProducer::Sent MemoryCluster::append(const OwnedMessage& message) {
+ports::BrokerProducer::Sent MemoryCluster::append(const OwnedMessage& message) {
   auto& to = topic(message.topic);
   if (to.refusal) throw BrokerError(Code::kafka_refused, "topic " + message.topic + ": " + *to.refusal);
   auto record = std::make_shared<OwnedMessage>(message);
@@ -52,7 +52,7 @@ BrokerProducer::Sent MemoryCluster::append(const OwnedMessage& message) {
   if (record->timestamp == Timestamp{})
     record->timestamp = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
   record->offset = partition->end++;
-  const BrokerProducer::Sent sent{record->partition, record->offset};
+  const ports::BrokerProducer::Sent sent{record->partition, record->offset};
   partition->records.push_back(std::move(record));
   ring_owners({message.topic, sent.partition});
   changed.notify_all();

@@ -62,8 +62,8 @@ struct MemoryCluster {
   // Call all of these with the mutex held.
   MemoryTopic& topic(const std::string& name);  ///< throws BrokerError
   MemoryPartition* find(const TopicPartition& at);
-  BrokerProducer::Sent append(const OwnedMessage& message);  ///< throws BrokerError
-  void erase(const std::string& topic);                      ///< with the groups' committed offsets
+  ports::BrokerProducer::Sent append(const OwnedMessage& message);  ///< throws BrokerError
+  void erase(const std::string& topic);                             ///< with the groups' committed offsets
   void ring_owners(const TopicPartition& at);
   /// The members of the group have changed: all of them must join again.
   void rebalance(const std::string& group);
@@ -76,6 +76,7 @@ struct MemoryCluster {
   [[nodiscard]] static bool is_live(const MemoryMember& member);
 };
 
-std::unique_ptr<BrokerConsumer> open_memory_consumer(std::shared_ptr<MemoryCluster> cluster, const std::string& group);
+std::unique_ptr<ports::BrokerConsumer> open_memory_consumer(std::shared_ptr<MemoryCluster> cluster,
+                                                            const std::string& group);
 
 }  // namespace turnstile::testing

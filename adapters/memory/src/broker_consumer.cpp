@@ -9,7 +9,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class MemoryBlock final : public Block {
+class MemoryBlock final : public ports::Block {
  public:
   explicit MemoryBlock(std::vector<Record> records) : records_(std::move(records)) {
     views_.reserve(records_.size());
@@ -22,7 +22,7 @@ class MemoryBlock final : public Block {
   std::vector<Message> views_;
 };
 
-class MemoryConsumer final : public BrokerConsumer {
+class MemoryConsumer final : public ports::BrokerConsumer {
  public:
   MemoryConsumer(std::shared_ptr<MemoryCluster> cluster, const std::string& group)
       : cluster_(std::move(cluster)), me_(std::make_shared<MemoryMember>()) {
@@ -35,7 +35,7 @@ class MemoryConsumer final : public BrokerConsumer {
     if (!closed_) close();
   }
 
-  void subscribe(const std::vector<std::string>& topics, AssignmentListener& listener) override {
+  void subscribe(const std::vector<std::string>& topics, ports::AssignmentListener& listener) override {
     std::lock_guard lock(cluster_->mutex);
     listener_ = &listener;
     me_->topics = {topics.begin(), topics.end()};
@@ -56,7 +56,7 @@ class MemoryConsumer final : public BrokerConsumer {
     }
   }
 
-  std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) override {
+  std::unique_ptr<ports::Block> take(const TopicPartition& from, std::size_t most) override {
     std::lock_guard lock(cluster_->mutex);
     auto* partition = cluster_->find(from);
     if (me_->crashed || !partition || !me_->owned.contains(from)) return nullptr;
@@ -222,7 +222,7 @@ class MemoryConsumer final : public BrokerConsumer {
 
   std::shared_ptr<MemoryCluster> cluster_;
   std::shared_ptr<MemoryMember> me_;
-  AssignmentListener* listener_ = nullptr;
+  ports::AssignmentListener* listener_ = nullptr;
   std::map<TopicPartition, Offset> positions_;  // where the next take() reads; the cluster's mutex protects it
   std::map<TopicPartition, int> cuts_;          // cuts of its partitions that it has noticed
   std::set<std::string> missing_;               // subscribed topics that were deleted
@@ -231,7 +231,8 @@ class MemoryConsumer final : public BrokerConsumer {
 
 }  // namespace
 
-std::unique_ptr<BrokerConsumer> open_memory_consumer(std::shared_ptr<MemoryCluster> cluster, const std::string& group) {
+std::unique_ptr<ports::BrokerConsumer> open_memory_consumer(std::shared_ptr<MemoryCluster> cluster,
+                                                            const std::string& group) {
   return std::make_unique<MemoryConsumer>(std::move(cluster), group);
 }
 

@@ -54,9 +54,9 @@ std::size_t MemoryInbox::size() const {
   return state_->ids.size();
 }
 
-std::vector<DeadMessage> MemoryInbox::dead() const {
+std::vector<ports::DeadMessage> MemoryInbox::dead() const {
   const std::lock_guard lock(state_->mutex);
-  std::vector<DeadMessage> all;
+  std::vector<ports::DeadMessage> all;
   for (const auto& [key, message] : state_->dead) all.push_back(message);
   return all;
 }
@@ -140,12 +140,12 @@ void MemoryInbox::set_schema_problem(const std::string& problem) {
   state_->schema_problem = problem;
 }
 
-void MemoryInbox::insert(HandlerId handler, const InboxEntry& entry) {
+void MemoryInbox::insert(HandlerId handler, const ports::InboxEntry& entry) {
   const std::lock_guard lock(state_->mutex);
   state_->ids.emplace(InboxKey{handler, entry.id}, entry.fingerprint);
 }
 
-std::unique_ptr<InboxSession> MemoryInbox::open_session() { return std::make_unique<MemorySession>(state_); }
+std::unique_ptr<ports::InboxSession> MemoryInbox::open_session() { return std::make_unique<MemorySession>(state_); }
 
 void MemoryInbox::check_schema() {
   const std::lock_guard lock(state_->mutex);
@@ -172,13 +172,13 @@ std::int64_t MemoryInbox::history() {
   return state_->history;
 }
 
-std::vector<PartitionClaim> MemoryInbox::claim_partitions(const std::string& group,
-                                                          std::span<const TopicPartition> partitions,
-                                                          std::chrono::milliseconds lock_timeout) {
+std::vector<ports::PartitionClaim> MemoryInbox::claim_partitions(const std::string& group,
+                                                                 std::span<const TopicPartition> partitions,
+                                                                 std::chrono::milliseconds lock_timeout) {
   std::unique_lock lock(state_->mutex);
   state_->require_available();
   std::vector<FenceRow*> rows;
-  std::vector<PartitionClaim> claims;
+  std::vector<ports::PartitionClaim> claims;
   for (const TopicPartition& at : partitions) {
     auto found = std::find_if(state_->fences.begin(), state_->fences.end(), [&](const auto& slot_and_row) {
       return slot_and_row.second.group == group && slot_and_row.second.at == at;
@@ -210,20 +210,20 @@ std::vector<PartitionClaim> MemoryInbox::claim_partitions(const std::string& gro
   return claims;
 }
 
-std::vector<WatermarkState> MemoryInbox::advance_watermarks(std::span<const WatermarkUpdate> updates) {
+std::vector<ports::WatermarkState> MemoryInbox::advance_watermarks(std::span<const ports::WatermarkUpdate> updates) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
-  std::vector<WatermarkState> states;
-  for (const WatermarkUpdate& update : updates) {
+  std::vector<ports::WatermarkState> states;
+  for (const ports::WatermarkUpdate& update : updates) {
     FenceRow* const row = state_->find_owned(update.fence);
     if (row == nullptr) {
-      states.push_back(WatermarkState::not_ours);
+      states.push_back(ports::WatermarkState::not_ours);
       continue;
     }
     auto& watermark = row->watermark;
     const bool behind = watermark < update.known;  // absent is the lowest value
     if (!behind) watermark = std::max(watermark.value_or(update.watermark), update.watermark);
-    states.push_back(behind ? WatermarkState::behind : WatermarkState::moved);
+    states.push_back(behind ? ports::WatermarkState::behind : ports::WatermarkState::moved);
   }
   return states;
 }
@@ -236,7 +236,7 @@ std::int32_t MemoryInbox::begin_incarnation(const Fence& fence, Offset first) {
   return ++row.incarnation;
 }
 
-bool MemoryInbox::record_dead(const DeadMessage& message) {
+bool MemoryInbox::record_dead(const ports::DeadMessage& message) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
   const FenceRow& fence = state_->owned(message.fence);
@@ -268,7 +268,7 @@ KeptIds MemoryInbox::keep_ids(HandlerId handler, std::optional<std::chrono::seco
   return {longest, std::nullopt};
 }
 
-PurgeStep MemoryInbox::purge_step(std::int64_t) {
+ports::PurgeStep MemoryInbox::purge_step(std::int64_t) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
   return {0, std::chrono::hours(24), false};

@@ -7,10 +7,11 @@ namespace turnstile::testing {
 
 namespace {
 
-class JoinedSession final : public InboxSession {
+class JoinedSession final : public ports::InboxSession {
  public:
   explicit JoinedSession(MemorySession& of) : of_(of) {}
-  std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override {
+  std::vector<ports::Admission> begin(const ports::InboxScope& scope,
+                                      std::span<const ports::InboxEntry> entries) override {
     if (scope.fence || numbers_records(scope.mode))
       throw Error(Code::api_misused, "join() records ids in the caller's own transaction, which cannot be fenced");
     handler_ = scope.handler;
@@ -22,7 +23,7 @@ class JoinedSession final : public InboxSession {
   void publish(const OwnedMessage& message, const MessageId& id) override { of_.publish(message, id); }
   void commit() override {}
   void rollback() noexcept override {}
-  Standing standing() noexcept override { return of_.standing(); }
+  ports::Standing standing() noexcept override { return of_.standing(); }
   std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
                             std::span<const MessageId> ids) override {
     return of_.settled(handler, fence, ids);
@@ -38,7 +39,7 @@ class JoinedSession final : public InboxSession {
 
 }  // namespace
 
-std::unique_ptr<InboxSession> MemoryInbox::join(Transaction& transaction) {
+std::unique_ptr<ports::InboxSession> MemoryInbox::join(Transaction& transaction) {
   auto* session = dynamic_cast<MemorySession*>(&transaction);
   if (session == nullptr) throw Error(Code::api_misused, "join(): the memory inbox did not open this transaction");
   return std::make_unique<JoinedSession>(*session);

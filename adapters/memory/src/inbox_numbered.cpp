@@ -10,18 +10,18 @@ namespace turnstile::testing {
 
 Timestamp now() { return std::chrono::time_point_cast<Timestamp::duration>(std::chrono::system_clock::now()); }
 
-std::vector<Admission> MemorySession::admit_numbered(std::span<const InboxEntry> entries, Lock& lock) {
+std::vector<ports::Admission> MemorySession::admit_numbered(std::span<const ports::InboxEntry> entries, Lock& lock) {
   if (!scope_.fence)
     throw Error(Code::api_misused,
                 "numbered messages belong to a partition, so the scope needs the fence of that partition");
   const Offset next = lock_progress(entries.back().offset + 1, lock);
   if (scope_.mode == Mode::numbered) add_producers(entries);
-  std::vector<Admission> admissions;
-  for (const InboxEntry& entry : entries) {
+  std::vector<ports::Admission> admissions;
+  for (const ports::InboxEntry& entry : entries) {
     const bool done = entry.offset < next;
     if (scope_.mode == Mode::numbered) requests_.emplace(entry.id, entry.request.value());
-    if (done) admissions.push_back(Admission::duplicate);
-    else admissions.push_back(entry.request ? book_.admit(*entry.request) : Admission::fresh);
+    if (done) admissions.push_back(ports::Admission::duplicate);
+    else admissions.push_back(entry.request ? book_.admit(*entry.request) : ports::Admission::fresh);
   }
   return admissions;
 }
@@ -37,8 +37,8 @@ Offset MemorySession::lock_progress(Offset next, Lock& lock) {
   return row.incarnation == scope_.incarnation ? row.next : 0;
 }
 
-void MemorySession::add_producers(std::span<const InboxEntry> entries) {
-  for (const InboxEntry& entry : entries) {
+void MemorySession::add_producers(std::span<const ports::InboxEntry> entries) {
+  for (const ports::InboxEntry& entry : entries) {
     const MessageId& producer = entry.request.value().producer;
     const auto row = state_->producers.find(producer);
     if (row == state_->producers.end() || book_.rows().contains(producer)) continue;
@@ -75,11 +75,11 @@ void MemorySession::keep_windows() {
 
 namespace {
 
-class MemoryProducers final : public Producers {
+class MemoryProducers final : public ports::Producers {
  public:
   explicit MemoryProducers(std::shared_ptr<MemoryInbox::State> state) : state_(std::move(state)) {}
 
-  ProducerSession open(const ProducerTerms& terms) override {
+  ports::ProducerSession open(const ports::ProducerTerms& terms) override {
     const std::lock_guard lock(state_->mutex);
     state_->require_available();
     const MessageId id = terms.id.value_or(new_message_id());
@@ -139,7 +139,7 @@ class MemoryProducers final : public Producers {
 
 }  // namespace
 
-std::shared_ptr<Producers> MemoryInbox::producers() { return std::make_shared<MemoryProducers>(state_); }
+std::shared_ptr<ports::Producers> MemoryInbox::producers() { return std::make_shared<MemoryProducers>(state_); }
 
 void MemoryInbox::age_producers(std::chrono::milliseconds by) {
   const std::lock_guard lock(state_->mutex);

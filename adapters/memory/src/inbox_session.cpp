@@ -64,7 +64,8 @@ Statement record(std::string_view sql, std::span<const Param> params, bool defer
 
 }  // namespace
 
-std::vector<Admission> MemorySession::begin(const InboxScope& scope, std::span<const InboxEntry> entries) {
+std::vector<ports::Admission> MemorySession::begin(const ports::InboxScope& scope,
+                                                   std::span<const ports::InboxEntry> entries) {
   rollback();
   Lock lock(state_->mutex);
   state_->require_available();
@@ -90,35 +91,37 @@ std::vector<Admission> MemorySession::begin(const InboxScope& scope, std::span<c
   }
 }
 
-std::vector<Admission> MemorySession::admit(const InboxScope& scope, std::span<const InboxEntry> entries) {
+std::vector<ports::Admission> MemorySession::admit(const ports::InboxScope& scope,
+                                                   std::span<const ports::InboxEntry> entries) {
   require_open();
   Lock lock(state_->mutex);
   return admit(scope, entries, lock);
 }
 
-std::vector<Admission> MemorySession::admit(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock) {
+std::vector<ports::Admission> MemorySession::admit(const ports::InboxScope& scope,
+                                                   std::span<const ports::InboxEntry> entries, Lock& lock) {
   const auto before = mine_;
   acquire(scope, entries, lock);
-  std::vector<Admission> admissions;
+  std::vector<ports::Admission> admissions;
   std::set<MessageId> seen;
-  for (const InboxEntry& entry : entries) {
+  for (const ports::InboxEntry& entry : entries) {
     const InboxKey key{scope.handler, entry.id};
     const auto mine = mine_.find(key);
     if (mine != mine_.end() && !before.contains(key) && seen.insert(entry.id).second) {
-      admissions.push_back(Admission::fresh);
+      admissions.push_back(ports::Admission::fresh);
       continue;
     }
     const auto& kept = mine != mine_.end() ? mine->second : state_->ids.at(key);
-    admissions.push_back(entry.differs_from(kept) ? Admission::mismatch : Admission::duplicate);
+    admissions.push_back(entry.differs_from(kept) ? ports::Admission::mismatch : ports::Admission::duplicate);
   }
   return admissions;
 }
 
 /// Takes the ids that are not there, in the order of ids. Waits for concurrent transactions that have them
 /// (hazard: blocked-insert, insert-order).
-void MemorySession::acquire(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock) {
+void MemorySession::acquire(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries, Lock& lock) {
   std::map<InboxKey, std::optional<std::int64_t>> wanted;
-  for (const InboxEntry& entry : entries) wanted.try_emplace({scope.handler, entry.id}, entry.fingerprint);
+  for (const ports::InboxEntry& entry : entries) wanted.try_emplace({scope.handler, entry.id}, entry.fingerprint);
   for (const auto& [key, fingerprint] : wanted) {
     const bool free = state_->changed.wait_for(lock, scope.lock_timeout, [&, &sought = key] {
       return !state_->pending.contains(sought) || mine_.contains(sought);
@@ -198,7 +201,7 @@ void MemorySession::flush() {
 
 Rows MemorySession::run(std::string_view sql, std::span<const Param> params) {
   require_open();
-  check_handler_sql(sql);
+  ports::check_handler_sql(sql);
   const Statement statement = record(sql, params, false, message_);
   if (failure_) throw SqlError("the transaction is aborted by an earlier error (SQLSTATE 25P02)", "25P02");
   flush();
@@ -207,7 +210,7 @@ Rows MemorySession::run(std::string_view sql, std::span<const Param> params) {
 
 void MemorySession::queue(std::string_view sql, std::span<const Param> params) {
   require_open();
-  check_handler_sql(sql);
+  ports::check_handler_sql(sql);
   deferred_.push_back(record(sql, params, true, message_));
 }
 
@@ -253,11 +256,11 @@ void MemorySession::rollback() noexcept {
   if (open_) end(false);
 }
 
-Standing MemorySession::standing() noexcept {
+ports::Standing MemorySession::standing() noexcept {
   const std::lock_guard lock(state_->mutex);
-  if (lost_) return Standing::lost;
-  if (open_ && outage_ != state_->outages) return Standing::lost_unseen;
-  return open_ && !failure_ ? Standing::sound : Standing::failed;
+  if (lost_) return ports::Standing::lost;
+  if (open_ && outage_ != state_->outages) return ports::Standing::lost_unseen;
+  return open_ && !failure_ ? ports::Standing::sound : ports::Standing::failed;
 }
 
 void MemorySession::end(bool commit) noexcept {
@@ -288,7 +291,7 @@ void MemorySession::end_in_state(bool commit) {
   if (moves_to_) end_numbered(commit);
   if (commit) {
     for (auto& [key, body] : responses_) state_->responses[key] = std::move(body);
-    for (OutboxRecord& published : published_) state_->put_out(std::move(published));
+    for (ports::OutboxRecord& published : published_) state_->put_out(std::move(published));
     state_->committed.insert(state_->committed.end(), done_.begin(), done_.end());
   }
   ++(commit ? state_->commits : state_->rollbacks);

@@ -44,7 +44,7 @@ struct ClaimRow {
 
 /// A message in the outbox, and the time of its commit.
 struct OutboxRow {
-  OutboxRecord record;
+  ports::OutboxRecord record;
   std::chrono::steady_clock::time_point written_at;
 };
 
@@ -70,7 +70,7 @@ struct Progress {
 };
 
 struct ProducerRow {
-  ProducerTerms terms;
+  ports::ProducerTerms terms;
   std::string secret;
   Timestamp heartbeat;
   std::optional<Timestamp> expired;
@@ -104,12 +104,12 @@ struct MemoryInbox::Tables {
   std::map<std::string, HandlerId> handlers;
   std::map<HandlerId, std::string> first_groups;
   std::map<HandlerId, std::optional<std::chrono::seconds>> kept;  ///< the longest declared duration
-  std::map<std::tuple<HandlerId, std::int32_t, std::int32_t, Offset>, DeadMessage> dead;
+  std::map<std::tuple<HandlerId, std::int32_t, std::int32_t, Offset>, ports::DeadMessage> dead;
   std::map<InboxKey, std::string> responses;
   std::vector<OutboxRow> outbox;  ///< in the order of commits
-  std::vector<std::pair<OutboxRecord, std::string>> refused;
+  std::vector<std::pair<ports::OutboxRecord, std::string>> refused;
   std::int64_t outbox_ids = 0;
-  std::map<OutboxShard, std::pair<std::string, std::chrono::steady_clock::time_point>> relays;
+  std::map<ports::OutboxShard, std::pair<std::string, std::chrono::steady_clock::time_point>> relays;
   std::vector<Statement> committed;
 };
 
@@ -134,7 +134,7 @@ struct MemoryInbox::State : Tables {
   /// Throws StoreUnavailable during an outage. Call it with the mutex held.
   void require_available() const;
   /// Adds a committed message to the outbox. Call it with the mutex held.
-  void put_out(OutboxRecord record);
+  void put_out(ports::OutboxRecord record);
   /// The fence's row, if its epoch and its history are current; otherwise null. Call it with the mutex held.
   FenceRow* find_owned(const Fence& fence);
   /// As find_owned(), but throws Fenced. Call it with the mutex held.
@@ -145,24 +145,25 @@ struct MemoryInbox::State : Tables {
 Timestamp now();
 
 /// The outbox's form of a message that is published under this id.
-OutboxRecord outbox_record(const OwnedMessage& message, const MessageId& id);
+ports::OutboxRecord outbox_record(const OwnedMessage& message, const MessageId& id);
 
 /// Runs one transaction at a time on a shared state.
-class MemorySession final : public InboxSession, public Transaction {
+class MemorySession final : public ports::InboxSession, public Transaction {
  public:
   explicit MemorySession(std::shared_ptr<MemoryInbox::State> state) : state_(std::move(state)) {}
   ~MemorySession() override { rollback(); }
 
-  std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override;
+  std::vector<ports::Admission> begin(const ports::InboxScope& scope,
+                                      std::span<const ports::InboxEntry> entries) override;
   Transaction& transaction() override { return *this; }
   void at_message(std::size_t index) override { message_ = index; }
   void respond(const MessageId& id, std::string_view body) override;
   void publish(const OwnedMessage& message, const MessageId& id) override;
   void commit() override;
   void rollback() noexcept override;
-  Standing standing() noexcept override;
+  ports::Standing standing() noexcept override;
   /// Admits more ids in the open transaction.
-  std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries);
+  std::vector<ports::Admission> admit(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
   void respond(HandlerId handler, const MessageId& id, std::string_view body);
   std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
                             std::span<const MessageId> ids) override;
@@ -172,13 +173,14 @@ class MemorySession final : public InboxSession, public Transaction {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock);
-  void acquire(const InboxScope& scope, std::span<const InboxEntry> entries, Lock& lock);
+  std::vector<ports::Admission> admit(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries,
+                                      Lock& lock);
+  void acquire(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries, Lock& lock);
   // For numbered messages (inbox_numbered.cpp).
-  std::vector<Admission> admit_numbered(std::span<const InboxEntry> entries, Lock& lock);
+  std::vector<ports::Admission> admit_numbered(std::span<const ports::InboxEntry> entries, Lock& lock);
   Offset lock_progress(Offset next, Lock& lock);
-  Admission admit_request(const InboxEntry& entry);
-  void add_producers(std::span<const InboxEntry> entries);
+  ports::Admission admit_request(const ports::InboxEntry& entry);
+  void add_producers(std::span<const ports::InboxEntry> entries);
   void end_numbered(bool commit);
   void keep_windows();
   [[nodiscard]] std::optional<std::string> kept_response(const InboxKey& key) const;
@@ -198,13 +200,13 @@ class MemorySession final : public InboxSession, public Transaction {
   bool lost_ = false;
   std::uint64_t outage_ = 0;
   std::int64_t history_ = 0;
-  InboxScope scope_{};
+  ports::InboxScope scope_{};
   std::map<InboxKey, std::optional<std::int64_t>> mine_;
   std::optional<Offset> moves_to_;  ///< the partition's progress after the commit
   RequestWindows book_;
-  std::map<MessageId, Request> requests_;  ///< of the batch, if producers number them
+  std::map<MessageId, ports::Request> requests_;  ///< of the batch, if producers number them
   std::map<InboxKey, std::string> responses_;
-  std::vector<OutboxRecord> published_;
+  std::vector<ports::OutboxRecord> published_;
   std::vector<Statement> done_;
   std::vector<Statement> deferred_;
   std::size_t message_ = 0;

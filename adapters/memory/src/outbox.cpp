@@ -6,9 +6,9 @@ namespace turnstile::testing {
 
 namespace {
 
-OutboxShard shard_of(const OwnedMessage& message, const MessageId& id) {
+ports::OutboxShard shard_of(const OwnedMessage& message, const MessageId& id) {
   const std::size_t hash = message.key ? std::hash<std::string>{}(*message.key) : id.bytes.back();
-  return static_cast<OutboxShard>(hash % kOutboxShards);
+  return static_cast<ports::OutboxShard>(hash % ports::kOutboxShards);
 }
 
 std::size_t bytes_of(const OwnedMessage& message) {
@@ -17,15 +17,15 @@ std::size_t bytes_of(const OwnedMessage& message) {
   return bytes;
 }
 
-class MemoryOutbox final : public Outbox {
+class MemoryOutbox final : public ports::Outbox {
  public:
   explicit MemoryOutbox(std::shared_ptr<MemoryInbox::State> state) : state_(std::move(state)) {}
 
-  std::vector<OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) override {
+  std::vector<ports::OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) override {
     const auto lock = enter();
     const auto now = std::chrono::steady_clock::now();
-    std::vector<OutboxShard> shards;
-    for (OutboxShard shard = 0; shard < kOutboxShards; ++shard) {
+    std::vector<ports::OutboxShard> shards;
+    for (ports::OutboxShard shard = 0; shard < ports::kOutboxShards; ++shard) {
       auto& [has, until] = state_->relays[shard];
       if (!has.empty() && has != owner && until >= now) continue;
       has = owner;
@@ -42,10 +42,11 @@ class MemoryOutbox final : public Outbox {
     }
   }
 
-  std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most, std::size_t bytes) override {
+  std::vector<ports::OutboxRecord> waiting(std::span<const ports::OutboxShard> shards, std::size_t most,
+                                           std::size_t bytes) override {
     const auto lock = enter();
-    std::vector<OutboxRecord> records;
-    std::map<OutboxShard, std::size_t> before;
+    std::vector<ports::OutboxRecord> records;
+    std::map<ports::OutboxShard, std::size_t> before;
     for (const OutboxRow& row : state_->outbox) {
       if (records.size() == most) break;
       if (std::find(shards.begin(), shards.end(), row.record.shard) == shards.end()) continue;
@@ -57,23 +58,23 @@ class MemoryOutbox final : public Outbox {
     return records;
   }
 
-  void remove(std::span<const OutboxRecord* const> records) override {
+  void remove(std::span<const ports::OutboxRecord* const> records) override {
     const auto lock = enter();
-    for (const OutboxRecord* gone : records)
+    for (const ports::OutboxRecord* gone : records)
       std::erase_if(state_->outbox, [&](const OutboxRow& row) { return row.record.id == gone->id; });
   }
 
-  void refuse(const OutboxRecord& refused, const std::string& why) override {
+  void refuse(const ports::OutboxRecord& refused, const std::string& why) override {
     const auto lock = enter();
     const auto erased =
         std::erase_if(state_->outbox, [&](const OutboxRow& row) { return row.record.id == refused.id; });
     if (erased > 0) state_->refused.emplace_back(refused, why);
   }
 
-  OutboxLag lag() override {
+  ports::OutboxLag lag() override {
     const auto lock = enter();
-    OutboxLag lag{.waiting = static_cast<std::int64_t>(state_->outbox.size()),
-                  .refused = static_cast<std::int64_t>(state_->refused.size())};
+    ports::OutboxLag lag{.waiting = static_cast<std::int64_t>(state_->outbox.size()),
+                         .refused = static_cast<std::int64_t>(state_->refused.size())};
     for (const OutboxRow& row : state_->outbox) {
       const auto age = std::chrono::steady_clock::now() - row.written_at;
       lag.oldest = std::max(lag.oldest, std::chrono::duration_cast<std::chrono::milliseconds>(age));
@@ -93,18 +94,18 @@ class MemoryOutbox final : public Outbox {
 
 }  // namespace
 
-OutboxRecord outbox_record(const OwnedMessage& message, const MessageId& id) {
-  OutboxRecord record{.shard = shard_of(message, id), .message = message};
+ports::OutboxRecord outbox_record(const OwnedMessage& message, const MessageId& id) {
+  ports::OutboxRecord record{.shard = shard_of(message, id), .message = message};
   record.message.partition = -1;
-  put_id(record.message, id);
+  ports::put_id(record.message, id);
   return record;
 }
 
-void MemoryInbox::State::put_out(OutboxRecord record) {
+void MemoryInbox::State::put_out(ports::OutboxRecord record) {
   record.id = ++outbox_ids;
   outbox.push_back({std::move(record), std::chrono::steady_clock::now()});
 }
 
-std::shared_ptr<Outbox> MemoryInbox::outbox() { return std::make_shared<MemoryOutbox>(state_); }
+std::shared_ptr<ports::Outbox> MemoryInbox::outbox() { return std::make_shared<MemoryOutbox>(state_); }
 
 }  // namespace turnstile::testing

@@ -17,9 +17,9 @@ void MemoryTokenTopic::append(std::string bytes, std::int64_t time_ms) {
   records_.push_back({.position = position, .bytes = std::move(bytes), .time_ms = time_ms});
 }
 
-std::vector<TokenLog::Record> MemoryTokenTopic::from(std::int64_t position) const {
+std::vector<ports::TokenLog::Record> MemoryTokenTopic::from(std::int64_t position) const {
   const std::lock_guard lock(mutex_);
-  std::vector<TokenLog::Record> found;
+  std::vector<ports::TokenLog::Record> found;
   for (auto at = std::max(position, begin_); at < static_cast<std::int64_t>(records_.size()); ++at)
     found.push_back(records_[static_cast<std::size_t>(at)]);
   return found;
@@ -47,19 +47,19 @@ void MemoryTokenTopic::save(std::string snapshot) {
   snapshots_.push_back(std::move(snapshot));
 }
 
-std::optional<TokenLog::Snapshot> MemoryTokenTopic::snapshot(std::int64_t before) const {
+std::optional<ports::TokenLog::Snapshot> MemoryTokenTopic::snapshot(std::int64_t before) const {
   const std::lock_guard lock(mutex_);
   const auto number = std::min(before, static_cast<std::int64_t>(snapshots_.size())) - 1;
   if (number < 0) return std::nullopt;
-  return TokenLog::Snapshot{.number = number, .bytes = snapshots_[static_cast<std::size_t>(number)]};
+  return ports::TokenLog::Snapshot{.number = number, .bytes = snapshots_[static_cast<std::size_t>(number)]};
 }
 
-std::optional<TokenLog::Snapshot> MemoryTokenLog::snapshot(std::int64_t before) {
+std::optional<ports::TokenLog::Snapshot> MemoryTokenLog::snapshot(std::int64_t before) {
   if (is_away()) throw BrokerError(Code::kafka_unavailable, "the token log in memory is unavailable");
   return topic_->snapshot(before);
 }
 
-std::vector<TokenLog::Record> MemoryTokenLog::read(std::chrono::milliseconds timeout) {
+std::vector<ports::TokenLog::Record> MemoryTokenLog::read(std::chrono::milliseconds timeout) {
   const auto look = [&] { return is_away() ? std::vector<Record>{} : topic_->from(next_); };
   auto found = look();
   if (found.empty()) {

@@ -11,11 +11,11 @@ namespace {
 
 constexpr Offset kFirst = std::numeric_limits<Offset>::min();
 
-class MemoryTrials final : public Trials {
+class MemoryTrials final : public ports::Trials {
  public:
   explicit MemoryTrials(std::shared_ptr<MemoryInbox::State> state) : state_(std::move(state)) {}
 
-  std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
+  std::vector<ports::Suspect> take_over(const Fence& fence, Offset first) override {
     const std::lock_guard lock(state_->mutex);
     state_->require_available();
     const FenceRow& owned = state_->owned(fence);
@@ -28,7 +28,7 @@ class MemoryTrials final : public Trials {
       blame(fence.slot, at->second);
       at = state_->trials.erase(at);
     }
-    std::vector<Suspect> suspects;
+    std::vector<ports::Suspect> suspects;
     for (auto at = state_->suspects.lower_bound({fence.slot, kFirst}); in_slot(at, state_->suspects);) {
       if (at->second.incarnation != owned.incarnation || at->first.second < first) {
         at = state_->suspects.erase(at);
@@ -90,6 +90,6 @@ class MemoryTrials final : public Trials {
 
 }  // namespace
 
-std::shared_ptr<Trials> MemoryInbox::trials() { return std::make_shared<MemoryTrials>(state_); }
+std::shared_ptr<ports::Trials> MemoryInbox::trials() { return std::make_shared<MemoryTrials>(state_); }
 
 }  // namespace turnstile::testing

@@ -11,18 +11,20 @@ namespace spdlog {
 class logger;
 }
 
-namespace turnstile {
-
+namespace turnstile::ports {
 class Broker;
 class Store;
 class Limiters;
+}  // namespace turnstile::ports
+
+namespace turnstile {
 
 /// The outside parts of a Consumer or a PollLoop. Each may be replaced. They are shared, so they live as long as their
 /// users.
 struct Backends {
-  std::shared_ptr<Broker> broker;        ///< where messages come from and go to; not null
-  std::shared_ptr<Store> store{};        ///< null: no database, and all topics are in mode at_least_once
-  std::shared_ptr<Limiters> limiters{};  ///< null: limits apply within this process
+  std::shared_ptr<ports::Broker> broker;        ///< where messages come from and go to; not null
+  std::shared_ptr<ports::Store> store{};        ///< null: no database, and all topics are in mode at_least_once
+  std::shared_ptr<ports::Limiters> limiters{};  ///< null: limits apply within this process
   /// The logger of these parts. The Consumer or PollLoop uses it too, unless it has another logger. If connect() made
   /// this logger, the parts then use the other logger. Null: a Consumer makes one.
   std::shared_ptr<spdlog::logger> logger{};

@@ -65,7 +65,7 @@ class Inbox {
   using Effect = std::function<void(Context&)>;
 
   /// `store` must not be null.
-  explicit Inbox(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+  explicit Inbox(std::shared_ptr<ports::Store> store) : store_(std::move(store)) {}
 
   /// Runs the effect in a new transaction together with the id, unless the id is known. If the effect throws, the
   /// exception passes through and nothing is stored.
@@ -97,7 +97,7 @@ class Inbox {
  private:
   HandlerId id_of(std::string_view handler);
 
-  std::shared_ptr<Store> store_;
+  std::shared_ptr<ports::Store> store_;
   std::shared_mutex mutex_;
   std::map<std::string, HandlerId, std::less<>> handlers_;
 };

@@ -9,6 +9,10 @@
 #include "turnstile/error.hpp"
 #include "turnstile/handler.hpp"
 
+namespace turnstile::detail {
+struct PollLoopState;
+}
+
 namespace turnstile {
 
 /// How handle() settled the message. In each case you may commit its offset if may_commit() allows it.
@@ -128,8 +132,7 @@ class PollLoop {
   void revoked(const TopicPartition& partition);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<detail::PollLoopState> state_;
 };
 
 }  // namespace turnstile

@@ -41,9 +41,9 @@ class RequestWindow {
     outside,
   };
   /// Looks up a request, and records it if it is fresh.
-  Place admit(const Request& request);
+  Place admit(const ports::Request& request);
   /// Whether the request was seen, as far as the window knows.
-  [[nodiscard]] bool has_seen(const Request& request) const noexcept;
+  [[nodiscard]] bool has_seen(const ports::Request& request) const noexcept;
 
   /// The form to store.
   [[nodiscard]] const Kept& kept() const noexcept { return kept_; }
@@ -53,7 +53,7 @@ class RequestWindow {
  private:
   /// For a number that is too old for the window: whether its producer has acknowledged it, and no longer asks for its
   /// response.
-  [[nodiscard]] static bool was_acked(const Request& request, std::int64_t acked) noexcept {
+  [[nodiscard]] static bool was_acked(const ports::Request& request, std::int64_t acked) noexcept {
     return request.number <= acked && !request.replayed;
   }
   /// Whether the number is too high to be reached by counting.
@@ -80,7 +80,7 @@ class RequestWindows {
   /// Adds a producer of the batch.
   void add(const MessageId& producer, Row row) { rows_.insert_or_assign(producer, std::move(row)); }
   /// Call it in the order of the partition. A producer that was not added is unknown.
-  Admission admit(const Request& request);
+  ports::Admission admit(const ports::Request& request);
   /// All producers that were added.
   [[nodiscard]] const std::map<MessageId, Row>& rows() const noexcept { return rows_; }
 

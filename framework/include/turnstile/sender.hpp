@@ -26,22 +26,25 @@ namespace spdlog {
 class logger;
 }
 
-namespace turnstile {
-
+namespace turnstile::detail {
 class PeriodicThread;
+}
+
+namespace turnstile {
 
 /// Stamps a message with an explicit session and number. For programs that manage their own sessions. `acked`: see
 /// Request.
-void stamp_request(OwnedMessage& message, const ProducerSession& session, std::int64_t number, std::int64_t acked = 0);
+void stamp_request(OwnedMessage& message, const ports::ProducerSession& session, std::int64_t number,
+                   std::int64_t acked = 0);
 /// Whether a message has the number of a request.
 bool is_numbered(const OwnedMessage& message);
 
 /// Gives each message without an id a new one (new_message_id()) in a header. To be able to retry a send, stamp the
 /// message first, and send the stamped message each time.
-class StampingSender final : public BrokerSender {
+class StampingSender final : public ports::BrokerSender {
  public:
   /// Sends through `inner`, which must not be null. `header` is the name of the header for the id.
-  explicit StampingSender(std::unique_ptr<BrokerSender> inner, std::string header = "message-id")
+  explicit StampingSender(std::unique_ptr<ports::BrokerSender> inner, std::string header = "message-id")
       : inner_(std::move(inner)), header_(std::move(header)) {}
 
   /// Gives the message an id if it has none.
@@ -50,7 +53,7 @@ class StampingSender final : public BrokerSender {
   void cancel() noexcept override { inner_->cancel(); }
 
  private:
-  std::unique_ptr<BrokerSender> inner_;
+  std::unique_ptr<ports::BrokerSender> inner_;
   const std::string header_;
 };
 
@@ -60,7 +63,7 @@ class StampingSender final : public BrokerSender {
 ///
 /// Numbers count separately for each topic. A message without a key is assigned a partition, so that a retry goes to
 /// the same partition. Thread-safe, except send(): only one thread may call it at a time.
-class NumberedSender final : public BrokerSender {
+class NumberedSender final : public ports::BrokerSender {
  public:
   /// When a number is acknowledged: it will not be sent again, and its response is not needed any more.
   enum class Acknowledge : std::uint8_t {
@@ -83,7 +86,7 @@ class NumberedSender final : public BrokerSender {
 
   /// `broker` must outlive the sender. Throws StoreUnavailable if no session can be opened, and whatever `broker`
   /// throws.
-  NumberedSender(Broker& broker, std::shared_ptr<Producers> producers, Options options);
+  NumberedSender(ports::Broker& broker, std::shared_ptr<ports::Producers> producers, Options options);
   ~NumberedSender() override;
   NumberedSender(const NumberedSender&) = delete;
   NumberedSender& operator=(const NumberedSender&) = delete;
@@ -120,17 +123,17 @@ class NumberedSender final : public BrokerSender {
   void try_heartbeat();
   void heartbeat();
 
-  Broker& broker_;
-  const std::shared_ptr<Producers> producers_;
+  ports::Broker& broker_;
+  const std::shared_ptr<ports::Producers> producers_;
   const Options options_;
   const std::shared_ptr<spdlog::logger> logger_;
-  const std::unique_ptr<BrokerSender> sender_;
+  const std::unique_ptr<ports::BrokerSender> sender_;
   mutable std::mutex mutex_;
-  ProducerSession session_;
+  ports::ProducerSession session_;
   std::map<std::string, Sent> topics_;
   std::map<std::string, std::int32_t> partitions_;
   bool failing_ = false;  ///< used only by the thread: the last heartbeat could not reach the store
-  const std::unique_ptr<PeriodicThread> thread_;
+  const std::unique_ptr<detail::PeriodicThread> thread_;
 };
 
 }  // namespace turnstile

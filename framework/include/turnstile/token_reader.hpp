@@ -57,7 +57,7 @@ struct TokenRecord {
 class TokenReader {
  public:
   /// Asks the log for its first and last position.
-  explicit TokenReader(std::unique_ptr<TokenLog> log);
+  explicit TokenReader(std::unique_ptr<ports::TokenLog> log);
   ~TokenReader();
 
   /// "topic 'x' at host:9092", for messages.

@@ -142,7 +142,7 @@ class TokenService {
  public:
   /// `limiters` must not be null. If `expiry` is null, settings.expiry configures it. It is not used without a
   /// hold_timeout.
-  explicit TokenService(std::shared_ptr<Limiters> limiters, TokenServiceSettings settings = {},
+  explicit TokenService(std::shared_ptr<ports::Limiters> limiters, TokenServiceSettings settings = {},
                         std::unique_ptr<ExpiryStrategy> expiry = nullptr);
   /// Wakes the callers that wait (Refused::stopped), and waits until they have returned. Tokens that are still granted
   /// are released, and their `lost` is not set. Permits of acquire() stay valid. No call may begin after this point.

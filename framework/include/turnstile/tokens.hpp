@@ -97,7 +97,7 @@ struct PermitsView {
 /// this process is a member. It throws Error if the domain has the largest number of limiters already (most_limiters).
 /// A limiter leaves the domain when no process uses it and no permit of it is held, unless an operator has set its
 /// limit.
-class TokenDomain : public Limiters {
+class TokenDomain : public ports::Limiters {
  public:
   /// The permits of all limiters of the domain, including those that this process does not use.
   [[nodiscard]] virtual PermitsView permits() const = 0;
@@ -121,7 +121,7 @@ class TokenDomain : public Limiters {
 /// to 2 s.
 /// `log` must not be null. If `logger` is null, it logs to stderr. Throws BrokerError if the log cannot be read, and
 /// TokenLogBroken if it cannot be understood.
-std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
+std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<ports::TokenLog> log, const TokenSettings& settings,
                                                std::shared_ptr<spdlog::logger> logger);
 
 }  // namespace turnstile

@@ -10,7 +10,7 @@
 #include "message/message_id.hpp"
 #include "message/names.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using std::chrono::milliseconds;
@@ -401,4 +401,4 @@ std::vector<std::string> check_dead_letters(const std::map<std::string, std::str
   return problems;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

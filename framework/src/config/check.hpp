@@ -11,7 +11,7 @@
 
 #include "turnstile/config.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The shortest lease of a claim. Results are recorded after 50 ms at the latest, and the lease must outlast two stalls
 /// of the disk in that time.
@@ -45,4 +45,4 @@ std::vector<std::string> check_topic(const Config& config, const std::string& to
 /// Returns one problem for each circle.
 std::vector<std::string> check_dead_letters(const std::map<std::string, std::string>& dead_letters);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace turnstile::codec {
+namespace turnstile::detail::codec {
 
 std::string toml_text(std::string_view text) {
   std::string out = "\"";
@@ -14,4 +14,4 @@ std::string toml_text(std::string_view text) {
   return out + "\"";
 }
 
-}  // namespace turnstile::codec
+}  // namespace turnstile::detail::codec

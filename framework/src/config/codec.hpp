@@ -17,7 +17,7 @@
 #include "config/duration.hpp"
 #include "config/value.hpp"
 
-namespace turnstile::codec {
+namespace turnstile::detail::codec {
 
 inline constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
 
@@ -26,7 +26,7 @@ std::string toml_text(std::string_view text);
 
 struct Text {
   using Value = std::string;
-  static Problem read(const ConfigValue& value, Value& into) { return turnstile::read(value, into); }
+  static Problem read(const ConfigValue& value, Value& into) { return turnstile::detail::read(value, into); }
   static std::string write(const Value& value) { return toml_text(value); }
   static std::string form() { return "text"; }
 };
@@ -36,7 +36,7 @@ template <auto check>
 struct Checked : Text {
   static Problem read(const ConfigValue& value, Value& into) {
     Value text;
-    if (auto problem = turnstile::read(value, text)) return problem;
+    if (auto problem = turnstile::detail::read(value, text)) return problem;
     if (auto problem = check(text)) return problem;
     into = std::move(text);
     return std::nullopt;
@@ -45,7 +45,7 @@ struct Checked : Text {
 
 struct Flag {
   using Value = bool;
-  static Problem read(const ConfigValue& value, Value& into) { return turnstile::read(value, into); }
+  static Problem read(const ConfigValue& value, Value& into) { return turnstile::detail::read(value, into); }
   static std::string write(Value value) { return value ? "true" : "false"; }
   static std::string form() { return "`true` or `false`"; }
 };
@@ -53,7 +53,9 @@ struct Flag {
 template <std::int64_t Least, std::int64_t Most = kUnbounded>
 struct Number {
   using Value = std::int64_t;
-  static Problem read(const ConfigValue& value, Value& into) { return turnstile::read(value, Least, Most, into); }
+  static Problem read(const ConfigValue& value, Value& into) {
+    return turnstile::detail::read(value, Least, Most, into);
+  }
   static std::string write(Value value) { return std::to_string(value); }
   static std::string form() {
     if constexpr (Most == kUnbounded) return "number from " + std::to_string(Least);
@@ -67,7 +69,7 @@ struct Duration {
   using Value = std::chrono::milliseconds;
   static Problem read(const ConfigValue& value, Value& into) {
     Value duration{};
-    if (auto problem = turnstile::read(value, Value(Least), duration)) return problem;
+    if (auto problem = turnstile::detail::read(value, Value(Least), duration)) return problem;
     if (duration > Value(Most)) return "must be at most " + to_text(Value(Most)) + ", not " + to_text(duration);
     into = duration;
     return std::nullopt;
@@ -99,4 +101,4 @@ struct Choice {
   }
 };
 
-}  // namespace turnstile::codec
+}  // namespace turnstile::detail::codec

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kDefaultGroup = "turnstile";
 
 /// Sorts the problems by line. Problems without a line come last.
-std::vector<std::string> in_order(std::vector<ConfigProblem> problems) {
+std::vector<std::string> in_order(std::vector<detail::ConfigProblem> problems) {
   std::stable_sort(problems.begin(), problems.end(), [](const auto& a, const auto& b) {
     if ((a.line == 0) != (b.line == 0)) return b.line == 0;
     return a.line < b.line;
@@ -27,11 +27,11 @@ std::vector<std::string> in_order(std::vector<ConfigProblem> problems) {
 
 /// Checks the settings of [kafka]. Each problem has its line and, for a name that does not exist, the nearest name that
 /// exists.
-void check_kafka(const Config& config, const KafkaCheck& check, std::vector<ConfigProblem>& problems) {
+void check_kafka(const Config& config, const KafkaCheck& check, std::vector<detail::ConfigProblem>& problems) {
   for (const auto& [key, why, known] : check(config.kafka)) {
     const std::string setting = "kafka." + key;
     const auto line = config.lines.find(setting);
-    const auto near = suggest(key, std::vector<std::string_view>(known.begin(), known.end()));
+    const auto near = detail::suggest(key, std::vector<std::string_view>(known.begin(), known.end()));
     problems.push_back(
         {line == config.lines.end() ? 0 : line->second,
          config.where(setting) + ": " + why + (near ? "; did you mean '" + std::string(*near) + "'?" : "")});
@@ -42,19 +42,19 @@ void check_kafka(const Config& config, const KafkaCheck& check, std::vector<Conf
 
 Config Config::parse(std::string_view toml, std::string_view name, const Environment& environment,
                      const KafkaCheck& kafka_check) {
-  auto parsed = parse_toml(toml, name);
+  auto parsed = detail::parse_toml(toml, name);
   if (auto* problem = std::get_if<std::string>(&parsed)) throw ConfigError({std::move(*problem)});
 
   Config config;
   config.source = name;
-  auto problems = read_file(std::get<TomlTable>(parsed), config);
+  auto problems = detail::read_file(std::get<detail::TomlTable>(parsed), config);
   if (environment) {
-    for (auto& problem : read_environment(environment, config)) problems.push_back({0, std::move(problem)});
+    for (auto& problem : detail::read_environment(environment, config)) problems.push_back({0, std::move(problem)});
   }
   if (kafka_check) check_kafka(config, kafka_check, problems);
   // A setting that could not be read keeps its default. Relations are checked nevertheless, so that one start shows all
   // problems.
-  for (auto& problem : check_config(config)) problems.push_back({0, std::move(problem)});
+  for (auto& problem : detail::check_config(config)) problems.push_back({0, std::move(problem)});
   if (!problems.empty()) throw ConfigError(in_order(std::move(problems)));
   config.kafka.try_emplace("group.id", kDefaultGroup);
   return config;
@@ -63,7 +63,7 @@ Config Config::parse(std::string_view toml, std::string_view name, const Environ
 std::string Config::where(const std::string& key) const {
   const auto found = lines.find(key);
   if (found == lines.end()) return key;
-  if (found->second == 0) return "environment " + environment_name(key) + ": " + key;
+  if (found->second == 0) return "environment " + detail::environment_name(key) + ": " + key;
   return source + ":" + std::to_string(found->second) + ": " + key;
 }
 

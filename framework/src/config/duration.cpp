@@ -4,7 +4,7 @@
 #include <charconv>
 #include <limits>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using Ms = std::chrono::milliseconds;
@@ -47,4 +47,4 @@ std::string to_text(Ms duration) {
   return "0ms";
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

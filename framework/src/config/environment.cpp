@@ -6,7 +6,7 @@
 #include "config/keys.hpp"
 #include "config/suggest.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 constexpr std::string_view kPrefix = "TURNSTILE_";
@@ -183,4 +183,4 @@ std::vector<std::string> unread_variables(const std::set<std::string>& topics_of
   return found;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -8,7 +8,7 @@
 
 #include "turnstile/config.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// "topics.payments.limit" -> "TURNSTILE_TOPICS_PAYMENTS_LIMIT"
 std::string environment_name(std::string_view key);
@@ -26,4 +26,4 @@ std::vector<std::string> read_environment(const std::set<std::string>& topics_of
 /// when all topics are known.
 std::vector<std::string> unread_variables(const std::set<std::string>& topics_of_program, const Config& config);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

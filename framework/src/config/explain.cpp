@@ -19,7 +19,7 @@ constexpr std::size_t kWidth = 100;
 
 /// The value in effect if no source sets it: a value, or a description.
 template <class Section>
-std::string fallback_of(const Setting<Section>& setting) {
+std::string fallback_of(const detail::Setting<Section>& setting) {
   if constexpr (std::is_same_v<Section, TopicSettings>) {
     return std::string(setting.fallback);
   } else {
@@ -29,7 +29,7 @@ std::string fallback_of(const Setting<Section>& setting) {
 
 /// As prose: "`500`", "the topic's name", "`0`: one for each worker".
 template <class Section>
-std::string fallback_text(const Setting<Section>& setting) {
+std::string fallback_text(const detail::Setting<Section>& setting) {
   const std::string value = fallback_of(setting);
   if (setting.otherwise.empty()) return "`" + value + "`";
   if (value.empty() || value == "\"\"") return std::string(setting.otherwise);
@@ -43,10 +43,10 @@ class Explainer {
 
   std::vector<ExplainedSetting> all() {
     kafka();
-    section("postgres", postgres_keys(), config_.postgres.value_or(PostgresSettings{}));
-    section("consumer", consumer_keys(), config_.consumer);
-    section("limits", limits_keys(), config_.limits);
-    section("log", log_keys(), config_.log);
+    section("postgres", detail::postgres_keys(), config_.postgres.value_or(PostgresSettings{}));
+    section("consumer", detail::consumer_keys(), config_.consumer);
+    section("limits", detail::limits_keys(), config_.limits);
+    section("log", detail::log_keys(), config_.log);
     for (const auto& name : topics()) topic(name);
     return std::move(found_);
   }
@@ -70,7 +70,7 @@ class Explainer {
   [[nodiscard]] std::optional<std::string> place_of(const std::string& key) const {
     const auto line = config_.lines.find(key);
     if (line == config_.lines.end()) return std::nullopt;
-    if (line->second == 0) return "environment " + environment_name(key);
+    if (line->second == 0) return "environment " + detail::environment_name(key);
     return config_.source + ":" + std::to_string(line->second);
   }
 
@@ -78,7 +78,7 @@ class Explainer {
     for (const auto& [name, value] : config_.kafka) {
       const std::string key = "kafka." + name;
       found_.push_back({.key = key,
-                        .value = codec::toml_text(is_secret_kafka_key(name) ? "***" : value),
+                        .value = detail::codec::toml_text(detail::is_secret_kafka_key(name) ? "***" : value),
                         .instead = {},
                         .source = place_of(key).value_or("default"),
                         .what = "Passed on to librdkafka; see its CONFIGURATION.md."});
@@ -86,7 +86,7 @@ class Explainer {
   }
 
   template <class Section>
-  void section(const std::string& prefix, std::span<const Setting<Section>> keys, const Section& values) {
+  void section(const std::string& prefix, std::span<const detail::Setting<Section>> keys, const Section& values) {
     for (const auto& setting : keys) {
       const std::string key = prefix + "." + std::string(setting.name);
       add(key, setting.write(values), setting, place_of(key).value_or("default"));
@@ -101,13 +101,13 @@ class Explainer {
       const auto found = in_code_->find(name);
       if (found != in_code_->end()) code = &found->second;
     }
-    const TopicSettings below = code == nullptr ? topic_defaults() : merge(topic_defaults(), *code);
+    const TopicSettings below = code == nullptr ? detail::topic_defaults() : merge(detail::topic_defaults(), *code);
     const TopicSettings effective = merge(below, file);
-    for (const auto& setting : topic_keys()) {
+    for (const auto& setting : detail::topic_keys()) {
       const std::string key = "topics." + name + "." + std::string(setting.name);
       // The program may have set only a part of the setting. The other part then has its default.
       const bool in_code =
-          code != nullptr && (setting.write(*code) || setting.write(below) != setting.write(topic_defaults()));
+          code != nullptr && (setting.write(*code) || setting.write(below) != setting.write(detail::topic_defaults()));
       auto source = place_of(key);
       if (!source) source = in_code ? "code" : in_code_ == nullptr ? "default, unless the program sets it" : "default";
       add(key, setting.write(effective), setting, *source);
@@ -115,7 +115,7 @@ class Explainer {
   }
 
   template <class Section>
-  void add(const std::string& key, const std::optional<std::string>& value, const Setting<Section>& setting,
+  void add(const std::string& key, const std::optional<std::string>& value, const detail::Setting<Section>& setting,
            std::string source) {
     found_.push_back({.key = key,
                       .value = value.value_or(""),
@@ -136,7 +136,7 @@ std::string topic_in(std::string_view key) {
   constexpr std::string_view kTopics = "topics.";
   if (!key.starts_with(kTopics)) return {};
   key.remove_prefix(kTopics.size());
-  for (const auto& setting : topic_keys()) {  // "retry.attempts" has a dot, as names of topics may have
+  for (const auto& setting : detail::topic_keys()) {  // "retry.attempts" has a dot, as names of topics may have
     const std::string ending = "." + std::string(setting.name);
     if (key.size() > ending.size() && key.ends_with(ending))
       return std::string(key.substr(0, key.size() - ending.size()));
@@ -148,7 +148,7 @@ std::string topic_in(std::string_view key) {
   std::vector<std::string_view> names;
   for (const auto& setting : all) names.push_back(setting.key);
   std::string text = "there is no setting '" + std::string(key) + "'; ";
-  if (const auto near = suggest(key, names)) text += "did you mean '" + std::string(*near) + "'?";
+  if (const auto near = detail::suggest(key, names)) text += "did you mean '" + std::string(*near) + "'?";
   else text += "write a key like topics.payments.limit or consumer.window";
   throw ConfigError({text});
 }
@@ -170,7 +170,7 @@ std::string wrapped(std::string_view text, const std::string& prefix) {
 }
 
 template <class Section>
-void example(std::string& out, const std::string& header, std::span<const Setting<Section>> keys) {
+void example(std::string& out, const std::string& header, std::span<const detail::Setting<Section>> keys) {
   out += "\n" + header + "\n";
   for (const auto& setting : keys) {
     out += wrapped(setting.what, "# ");
@@ -183,7 +183,7 @@ void example(std::string& out, const std::string& header, std::span<const Settin
 }
 
 template <class Section>
-void reference(std::string& out, const std::string& title, std::span<const Setting<Section>> keys) {
+void reference(std::string& out, const std::string& title, std::span<const detail::Setting<Section>> keys) {
   out += "\n### " + title + "\n\n| key | values | default | meaning |\n|---|---|---|---|\n";
   for (const auto& setting : keys) {
     out += "| `" + std::string(setting.name) + "` | " + setting.form() + " | " + fallback_text(setting) + " | " +
@@ -217,21 +217,21 @@ std::string example_config() {
       "# Every setting of Turnstile, with its default. Remove the # to change one.\n"
       "\n[kafka]\n# Passed on to librdkafka; see its CONFIGURATION.md.\n\"bootstrap.servers\" = \"localhost:9092\"\n"
       "\"group.id\" = \"turnstile\"\n";
-  example(out, "#[postgres]", postgres_keys());
-  example(out, "[consumer]", consumer_keys());
-  example(out, "[limits]", limits_keys());
-  example(out, "[log]", log_keys());
-  example(out, "[topics." + std::string(kAnyTopic) + "]", topic_keys());
+  example(out, "#[postgres]", detail::postgres_keys());
+  example(out, "[consumer]", detail::consumer_keys());
+  example(out, "[limits]", detail::limits_keys());
+  example(out, "[log]", detail::log_keys());
+  example(out, "[topics." + std::string(kAnyTopic) + "]", detail::topic_keys());
   return out;
 }
 
 std::string settings_reference() {
   std::string out;
-  reference(out, "postgres", postgres_keys());
-  reference(out, "consumer", consumer_keys());
-  reference(out, "limits", limits_keys());
-  reference(out, "log", log_keys());
-  reference(out, "topics." + std::string(kAnyTopic), topic_keys());
+  reference(out, "postgres", detail::postgres_keys());
+  reference(out, "consumer", detail::consumer_keys());
+  reference(out, "limits", detail::limits_keys());
+  reference(out, "log", detail::log_keys());
+  reference(out, "topics." + std::string(kAnyTopic), detail::topic_keys());
   return out;
 }
 

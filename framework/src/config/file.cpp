@@ -8,7 +8,7 @@
 #include "config/suggest.hpp"
 #include "message/names.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 constexpr std::array<std::string_view, 6> kSections{"kafka", "postgres", "consumer", "limits", "log", "topics"};
@@ -159,4 +159,4 @@ class FileReader {
 
 std::vector<ConfigProblem> read_file(const TomlTable& root, Config& config) { return FileReader(config).read(root); }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

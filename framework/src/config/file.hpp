@@ -7,7 +7,7 @@
 #include "config/toml.hpp"
 #include "turnstile/config.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 struct ConfigProblem {
   int line = 0;  ///< 0: not in the file
@@ -18,4 +18,4 @@ struct ConfigProblem {
 /// `config.source`.
 std::vector<ConfigProblem> read_file(const TomlTable& root, Config& config);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

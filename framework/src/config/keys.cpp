@@ -7,7 +7,7 @@
 #include "config/setting_line.hpp"
 #include "message/names.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using codec::Checked;
@@ -168,4 +168,4 @@ std::span<const std::string_view> kafka_environment_keys() {
   return kKeys;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -11,7 +11,7 @@
 #include "config/value.hpp"
 #include "turnstile/config.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 template <class Section>
 struct Setting {
@@ -48,4 +48,4 @@ std::string_view word_of(Order order);
 /// of the brokers. The environment can override any other setting only if the file names it.
 std::span<const std::string_view> kafka_environment_keys();
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

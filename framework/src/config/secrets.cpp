@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 std::string lower(std::string_view text) {
@@ -43,4 +43,4 @@ bool may_hold_secret(std::string_view line) {
   return std::any_of(words.begin(), words.end(), [&](auto word) { return holds(text, word); });
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

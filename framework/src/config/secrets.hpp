@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Whether a setting of librdkafka holds a secret: a password, a key or a token.
 bool is_secret_kafka_key(std::string_view key);
@@ -17,4 +17,4 @@ std::map<std::string, std::string> redacted(const std::map<std::string, std::str
 /// true.
 bool may_hold_secret(std::string_view line);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -11,7 +11,7 @@
 
 #include "config/keys.hpp"
 
-namespace turnstile::setting {
+namespace turnstile::detail::setting {
 
 /// The words of a setting, for codec::Choice.
 template <class Value, std::size_t N>
@@ -70,4 +70,4 @@ constexpr Setting<Section> line(std::string_view name, std::string_view fallback
   return {name, fallback, otherwise, what, &L::read, &L::write, &L::take, &Codec::form};
 }
 
-}  // namespace turnstile::setting
+}  // namespace turnstile::detail::setting

@@ -12,7 +12,7 @@ std::optional<std::string> dead_letter_name(const std::string& topic, const Topi
 }
 
 std::vector<std::string> reply_topic_names(const TopicSettings& settings) {
-  return split_names(settings.reply_topics.value_or(""));
+  return detail::split_names(settings.reply_topics.value_or(""));
 }
 
 std::optional<std::chrono::milliseconds> longest_stay(std::optional<std::chrono::milliseconds> retention,
@@ -34,7 +34,7 @@ std::optional<std::chrono::seconds> keep_ids_by_default(std::optional<std::chron
 
 TopicSettings merge(const TopicSettings& base, const TopicSettings& over) {
   TopicSettings merged = base;
-  for (const auto& setting : topic_keys()) setting.take(merged, over);
+  for (const auto& setting : detail::topic_keys()) setting.take(merged, over);
   return merged;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 std::string folded(std::string_view word) {
@@ -51,4 +51,4 @@ std::optional<std::string_view> suggest(std::string_view word, std::span<const s
   return nearest;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

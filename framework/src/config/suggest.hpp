@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The candidate that is nearest to `word`. They may differ by 1 typing error, or by 1 for every 3 letters if that is
 /// more. A typing error is a letter added, left out, mistaken, or swapped with its neighbour. Upper and lower case are
@@ -13,4 +13,4 @@ namespace turnstile {
 /// `candidates`.
 std::optional<std::string_view> suggest(std::string_view word, std::span<const std::string_view> candidates);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -7,7 +7,7 @@
 
 #include "config/secrets.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 std::string kind_name(toml::node_type type) {
@@ -74,4 +74,4 @@ std::variant<TomlTable, std::string> parse_toml(std::string_view text, std::stri
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -8,7 +8,7 @@
 
 #include "config/value.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 struct TomlNode;
 /// Ordered by key, so that everything that is made from it has the same order.
@@ -24,4 +24,4 @@ struct TomlNode {
 /// text cannot hold a secret.
 std::variant<TomlTable, std::string> parse_toml(std::string_view text, std::string_view name);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

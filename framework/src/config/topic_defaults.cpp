@@ -13,7 +13,7 @@
 #include "message/names.hpp"
 #include "message/reply.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using codec::Checked;
@@ -111,7 +111,7 @@ RetrySettings& retry_of(TopicSettings& settings) { return settings.retry ? *sett
 struct Attempts {
   static Problem read(const ConfigValue& value, TopicSettings& into) {
     std::int64_t attempts = 0;
-    if (auto problem = turnstile::read(value, 1, std::numeric_limits<int>::max(), attempts)) return problem;
+    if (auto problem = turnstile::detail::read(value, 1, std::numeric_limits<int>::max(), attempts)) return problem;
     retry_of(into).attempts = static_cast<int>(attempts);
     return std::nullopt;
   }
@@ -237,4 +237,4 @@ const TopicSettings& topic_defaults() {
 std::string_view word_of(Mode mode) { return Choice<kModes>::word_of(mode); }
 std::string_view word_of(Order order) { return Choice<kOrders>::word_of(order); }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -4,7 +4,7 @@
 #include "config/keys.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 IdSource id_source(const std::string& topic, const std::string& text) {
@@ -68,4 +68,4 @@ std::string describe(const TopicPlan& plan) {
          *plan.dead_letter;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

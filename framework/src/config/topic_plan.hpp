@@ -12,7 +12,7 @@
 #include "turnstile/handler.hpp"
 #include "turnstile/settings.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 struct TopicPlan {
   std::string topic{};
@@ -49,4 +49,4 @@ std::string describe(const TopicPlan& plan);
 /// `settings` must have passed check_topic(). Otherwise it throws ConfigError.
 TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -6,7 +6,7 @@
 #include "config/duration.hpp"
 #include "config/suggest.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
@@ -154,4 +154,4 @@ std::string wrong_choice(const ConfigValue& value, std::span<const std::string_v
   return text;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// A value of a kind that no setting has: "an array", "a date".
 struct OtherKind {
@@ -66,4 +66,4 @@ Problem read_choice(const ConfigValue& value, std::span<const std::pair<std::str
   return wrong_choice(value, names);
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -12,7 +12,7 @@
 #include "delivery/reasons.hpp"
 #include "message/replay.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -115,7 +115,7 @@ Items fresh_of(const Items& items) {
   Items fresh;
   fresh.reserve(items.size());
   std::copy_if(items.begin(), items.end(), std::back_inserter(fresh),
-               [](const UnitItem* item) { return item->admission == Admission::fresh; });
+               [](const UnitItem* item) { return item->admission == ports::Admission::fresh; });
   return fresh;
 }
 
@@ -147,10 +147,10 @@ std::optional<Failure> first_refused(const Unit& unit, const Items& items, const
   }
   for (UnitItem* const item : items) {
     if (item == old) return refused(item, reason_too_old(unit, *item));
-    if (item->admission == Admission::outside) return refused(item, reason_outside_window(unit, *item));
-    if (item->admission == Admission::no_session) return refused(item, reason_no_session(unit, *item));
+    if (item->admission == ports::Admission::outside) return refused(item, reason_outside_window(unit, *item));
+    if (item->admission == ports::Admission::no_session) return refused(item, reason_no_session(unit, *item));
   }
   return std::nullopt;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -9,7 +9,7 @@
 #include "delivery/unit.hpp"
 #include "delivery/verdicts.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// True: the message is a dead letter that was published again for another handler. It is then settled, because this
 /// handler has had it before.
@@ -32,4 +32,4 @@ Items admit(Unit& unit, Verdicts& verdicts);
 /// those of `items` that the inbox admitted. Returns a failure of the store, too.
 [[nodiscard]] std::optional<Failure> first_refused(const Unit& unit, const Items& items, const Items& fresh);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -2,7 +2,7 @@
 
 #include "delivery/backoff.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 AfterFailure after_failure(const TopicPlan& plan, const Failure& failure, int attempt, double random) {
   if (failure.dead_letter) return {.dead_letter = failure.dead_letter};
@@ -16,4 +16,4 @@ AfterFailure after_failure(const TopicPlan& plan, const Failure& failure, int at
   return {.delay = backoff(plan.retry, attempt, random), .why = why};
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

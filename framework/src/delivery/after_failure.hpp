@@ -10,7 +10,7 @@
 #include "delivery/dead_letters.hpp"
 #include "delivery/failure.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 struct AfterFailure {
   std::optional<DeadLetter> dead_letter{};  ///< absent: the message runs again
@@ -21,4 +21,4 @@ struct AfterFailure {
 /// For a message that ran alone. `attempt`: the number of the attempt that failed. `random`: in [0, 1), see backoff().
 [[nodiscard]] AfterFailure after_failure(const TopicPlan& plan, const Failure& failure, int attempt, double random);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

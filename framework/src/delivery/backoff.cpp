@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 std::chrono::milliseconds backoff(const RetryPolicy& policy, int failed, double random) {
   const auto cap = std::max(policy.cap, policy.first);
@@ -15,4 +15,4 @@ std::chrono::milliseconds backoff(const RetryPolicy& policy, int failed, double 
   return delay - std::chrono::milliseconds(static_cast<std::chrono::milliseconds::rep>(off));
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

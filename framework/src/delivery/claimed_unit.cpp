@@ -8,7 +8,7 @@
 #include "delivery/permanent.hpp"
 #include "support/failpoint.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -36,16 +36,16 @@ bool ClaimedUnit::claim(const Items& items) {
   // The claim also records that the handlers begin, unless it matters which of them have begun. It does not matter for
   // a single message, for a handler that takes all messages at once, or if messages in doubt run again.
   begun_by_claim_ = items.size() == 1 || !unit_.topic().pipeline.one_at_a_time || plan.unknown == UnknownPolicy::rerun;
-  const ClaimScope scope{.handler = unit_.topic().handler,
-                         .fence = unit_.place().fence,
-                         .owner = owner_,
-                         .abandoned = renewer.abandoned(),
-                         .lease = plan.lease,
-                         .rerun_unknown = plan.unknown == UnknownPolicy::rerun,
-                         .begins = begun_by_claim_,
-                         .lock_timeout = unit_.services().lock_timeout};
+  const ports::ClaimScope scope{.handler = unit_.topic().handler,
+                                .fence = unit_.place().fence,
+                                .owner = owner_,
+                                .abandoned = renewer.abandoned(),
+                                .lease = plan.lease,
+                                .rerun_unknown = plan.unknown == UnknownPolicy::rerun,
+                                .begins = begun_by_claim_,
+                                .lock_timeout = unit_.services().lock_timeout};
   const auto sent = LeaseRenewer::Clock::now();
-  std::vector<Claim> claims;
+  std::vector<ports::Claim> claims;
   if (const auto failure = guarded([&] { claims = renewer.claims().claim(scope, entries_to_claim(items)); })) {
     if (failure->kind == Failure::Kind::fenced) {
       unit_.end(UnitResult::End::fenced, failure->why);
@@ -59,11 +59,11 @@ bool ClaimedUnit::claim(const Items& items) {
     }
     return false;
   }
-  std::vector<HeldClaim> held;
+  std::vector<ports::HeldClaim> held;
   std::size_t again = 0;
   for (std::size_t k = 0; k < items.size(); ++k) {
     items[k]->claim = claims[k];
-    if (claims[k].state != Claim::State::claimed) continue;
+    if (claims[k].state != ports::Claim::State::claimed) continue;
     items[k]->begun = begun_by_claim_;
     held.push_back({*items[k]->id, claims[k].fence});
     if (is_in_doubt(unit_, *items[k])) ++again;
@@ -81,9 +81,9 @@ bool ClaimedUnit::claim(const Items& items) {
   return true;
 }
 
-std::vector<InboxEntry> ClaimedUnit::entries_to_claim(const Items& items) const {
+std::vector<ports::InboxEntry> ClaimedUnit::entries_to_claim(const Items& items) const {
   auto entries = unit_.entries(items);
-  std::vector<InboxEntry*> doubted;
+  std::vector<ports::InboxEntry*> doubted;
   for (std::size_t k = 0; k < items.size(); ++k) {
     entries[k].in_doubt = is_in_doubt(unit_, *items[k]);
     if (entries[k].in_doubt) doubted.push_back(&entries[k]);
@@ -92,17 +92,17 @@ std::vector<InboxEntry> ClaimedUnit::entries_to_claim(const Items& items) const 
   // A dead letter has not taken effect, so it is not in doubt.
   const auto dead = unit_.services().store->dead_letters().dead_between(
       unit_.topic().handler, *unit_.place().fence, doubted.front()->offset, doubted.back()->offset);
-  for (InboxEntry* entry : doubted) entry->in_doubt = !dead.contains(entry->offset);
+  for (ports::InboxEntry* entry : doubted) entry->in_doubt = !dead.contains(entry->offset);
   return entries;
 }
 
 bool ClaimedUnit::begin(const Items& items, std::size_t k) {
   if (items[k]->begun) return true;
   UnitItem& first = *items[k];
-  std::vector<HeldClaim> held;
+  std::vector<ports::HeldClaim> held;
   Items next;
   for (; k < items.size() && next.size() < unit_.memory().begun_together(); ++k) {
-    if (items[k]->claim.state != Claim::State::claimed) continue;
+    if (items[k]->claim.state != ports::Claim::State::claimed) continue;
     next.push_back(items[k]);
     held.push_back({*items[k]->id, items[k]->claim.fence});
   }
@@ -122,14 +122,14 @@ bool ClaimedUnit::is_over() {
   return over_;
 }
 
-ClaimEnd& ClaimedUnit::add_end(UnitItem& item, ClaimEnd::Kind kind) {
+ports::ClaimEnd& ClaimedUnit::add_end(UnitItem& item, ports::ClaimEnd::Kind kind) {
   if (ends_.empty()) oldest_end_ = Clock::now();
   ended_.push_back(&item);
-  return ends_.emplace_back(ClaimEnd{.kind = kind, .claim = {*item.id, item.claim.fence}});
+  return ends_.emplace_back(ports::ClaimEnd{.kind = kind, .claim = {*item.id, item.claim.fence}});
 }
 
 void ClaimedUnit::done(UnitItem& item, BufferedOutgoing::OfItem sent) {
-  ClaimEnd& end = add_end(item, ClaimEnd::Kind::done);
+  ports::ClaimEnd& end = add_end(item, ports::ClaimEnd::Kind::done);
   end.response = std::move(sent.response);
   end.messages = std::move(sent.messages);
 }
@@ -148,7 +148,7 @@ void ClaimedUnit::record() {
   bool published = false;
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     UnitItem& item = *ended_[i];
-    if (ends_[i].kind != ClaimEnd::Kind::done) {
+    if (ends_[i].kind != ports::ClaimEnd::Kind::done) {
       report_refusal(item);
     } else if (settles || (held && (*held)[i])) {
       published = published || !ends_[i].messages.empty();
@@ -169,11 +169,11 @@ void ClaimedUnit::record() {
 bool ClaimedUnit::may_be_recorded_later() const {
   return unit_.plan().store_down == StoreDownPolicy::run &&
          std::none_of(ends_.begin(), ends_.end(),
-                      [](const ClaimEnd& end) { return end.response.has_value() || !end.messages.empty(); });
+                      [](const ports::ClaimEnd& end) { return end.response.has_value() || !end.messages.empty(); });
 }
 
 /// Returns which claims this process still held. Absent: the store did not answer in time.
-std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ClaimEnd> ends) {
+std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ports::ClaimEnd> ends) {
   auto pause = kFirstPause;
   awaited_since_.reset();
   for (bool told = false;; told = true) {
@@ -182,7 +182,7 @@ std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ClaimEn
       auto held = unit_.services().claims->claims().end(unit_.topic().handler, owner_, ends);
       // An earlier call may have ended the claim, and its answer was lost. Then the id is in the inbox.
       for (std::size_t i = 0; i < held.size(); ++i) {
-        if (!held[i] && ends[i].kind == ClaimEnd::Kind::done)
+        if (!held[i] && ends[i].kind == ports::ClaimEnd::Kind::done)
           held[i] = unit_.services().store->find(unit_.topic().handler, ends[i].claim.id).has_value();
       }
       return held;
@@ -213,7 +213,8 @@ bool ClaimedUnit::gives_up(const std::string& why) {
 }
 
 /// The store permanently refuses these results. Recording each by itself shows which of them it refuses.
-std::optional<std::vector<bool>> ClaimedUnit::end_one_by_one(std::span<const ClaimEnd> ends, const std::string& why) {
+std::optional<std::vector<bool>> ClaimedUnit::end_one_by_one(std::span<const ports::ClaimEnd> ends,
+                                                             const std::string& why) {
   if (ends.size() == 1) {
     refused_[ends.front().claim.id] = why;
     return std::vector<bool>{false};
@@ -267,4 +268,4 @@ void ClaimedUnit::settle_lost(UnitItem& item) {
   unit_.block(item);
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

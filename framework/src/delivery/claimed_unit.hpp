@@ -18,7 +18,7 @@
 #include "delivery/verdicts.hpp"
 #include "turnstile/ids.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class ClaimedUnit {
  public:
@@ -36,8 +36,8 @@ class ClaimedUnit {
   /// that was given back.
   [[nodiscard]] bool is_over();
 
-  void give_back(UnitItem& item) { add_end(item, ClaimEnd::Kind::given_back); }
-  void failed(UnitItem& item, const std::string& why) { add_end(item, ClaimEnd::Kind::failed).error = why; }
+  void give_back(UnitItem& item) { add_end(item, ports::ClaimEnd::Kind::given_back); }
+  void failed(UnitItem& item, const std::string& why) { add_end(item, ports::ClaimEnd::Kind::failed).error = why; }
   void done(UnitItem& item, BufferedOutgoing::OfItem sent);
 
   /// Records the results, and settles the finished messages.
@@ -48,10 +48,10 @@ class ClaimedUnit {
  private:
   using Clock = std::chrono::steady_clock;
 
-  [[nodiscard]] std::vector<InboxEntry> entries_to_claim(const Items& items) const;
-  ClaimEnd& add_end(UnitItem& item, ClaimEnd::Kind kind);
-  std::optional<std::vector<bool>> end_claims(std::span<const ClaimEnd> ends);
-  std::optional<std::vector<bool>> end_one_by_one(std::span<const ClaimEnd> ends, const std::string& why);
+  [[nodiscard]] std::vector<ports::InboxEntry> entries_to_claim(const Items& items) const;
+  ports::ClaimEnd& add_end(UnitItem& item, ports::ClaimEnd::Kind kind);
+  std::optional<std::vector<bool>> end_claims(std::span<const ports::ClaimEnd> ends);
+  std::optional<std::vector<bool>> end_one_by_one(std::span<const ports::ClaimEnd> ends, const std::string& why);
   bool gives_up(const std::string& why);
   [[nodiscard]] bool may_be_recorded_later() const;
   void record_later(bool settles);
@@ -64,8 +64,8 @@ class ClaimedUnit {
   const MessageId owner_ = new_message_id();
   bool begun_by_claim_ = true;
   std::unique_ptr<LeaseRenewer::Hold> hold_;
-  std::vector<ClaimEnd> ends_;  ///< not recorded yet
-  Items ended_;                 ///< the items of `ends_`, in the same order
+  std::vector<ports::ClaimEnd> ends_;  ///< not recorded yet
+  Items ended_;                        ///< the items of `ends_`, in the same order
   Clock::time_point oldest_end_;
   bool over_ = false;
   bool unrecorded_ = false;  ///< the store did not answer for too long
@@ -78,4 +78,4 @@ class ClaimedUnit {
 /// database went back to an earlier time, or its result could not be recorded.
 [[nodiscard]] bool is_in_doubt(const Unit& unit, const UnitItem& item);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

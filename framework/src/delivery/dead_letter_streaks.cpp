@@ -5,7 +5,7 @@
 
 #include "delivery/dead_letters.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 std::optional<std::int64_t> DeadLetterStreaks::count(const OwnedPartition& place, DeadReason reason) {
   // Messages in doubt come from a crash or a failover that is over. Stopping the partition would settle none of them.
@@ -74,4 +74,4 @@ std::string remedy_for(DeadReason reason, const TopicPlan& plan, bool rows) {
          replay(reason == DeadReason::killed_process ? " --reason killed_process" : "");
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -13,7 +13,7 @@
 #include "delivery/owned_partition.hpp"
 #include "turnstile/dead_reason.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The streaks of a topic. Thread-safe.
 class DeadLetterStreaks {
@@ -50,4 +50,4 @@ class DeadLetterStreaks {
 /// letters are in the table `dead`, where `turnstile dlq replay` finds them.
 std::string remedy_for(DeadReason reason, const TopicPlan& plan, bool rows);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

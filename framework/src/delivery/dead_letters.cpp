@@ -7,7 +7,7 @@
 #include "support/failpoint.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -75,17 +75,17 @@ DeadLetters::Kept DeadLetters::keep(const Message& message, const std::optional<
   }
   TURNSTILE_FAILPOINT("dead-letter-sent");
   if (has_row) {
-    store_->record_dead(DeadMessage{.handler = handler,
-                                    .fence = *place.fence,
-                                    .record = message.own(),
-                                    .id = id,
-                                    .reason = letter.reason,
-                                    .error = letter.error,
-                                    .attempts = letter.attempts,
-                                    .dead_letter = where});
+    store_->record_dead(ports::DeadMessage{.handler = handler,
+                                           .fence = *place.fence,
+                                           .record = message.own(),
+                                           .id = id,
+                                           .reason = letter.reason,
+                                           .error = letter.error,
+                                           .attempts = letter.attempts,
+                                           .dead_letter = where});
   }
   TURNSTILE_FAILPOINT("after-dead-letter");
   return where ? Kept::sent : goes_round ? Kept::went_round : Kept::parked;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

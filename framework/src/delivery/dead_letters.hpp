@@ -11,7 +11,7 @@
 #include "turnstile/ports/broker.hpp"
 #include "turnstile/ports/dead_letters.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Why a message will not run, as the table `dead` and the headers record it.
 struct DeadLetter {
@@ -27,7 +27,7 @@ OwnedMessage dead_letter_record(const Message& message, const TopicPlan& plan, c
 class DeadLetters {
  public:
   /// `producer`: null if no topic has a dead letter topic. `store`: null without a database.
-  DeadLetters(std::shared_ptr<BrokerProducer> producer, std::shared_ptr<DeadLetterStore> store)
+  DeadLetters(std::shared_ptr<ports::BrokerProducer> producer, std::shared_ptr<ports::DeadLetterStore> store)
       : producer_(std::move(producer)), store_(std::move(store)) {}
 
   /// True if a dead letter of this topic can be stored.
@@ -55,8 +55,8 @@ class DeadLetters {
             const TopicPlan& plan, HandlerId handler, const DeadLetter& letter);
 
  private:
-  std::shared_ptr<BrokerProducer> producer_;
-  std::shared_ptr<DeadLetterStore> store_;
+  std::shared_ptr<ports::BrokerProducer> producer_;
+  std::shared_ptr<ports::DeadLetterStore> store_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

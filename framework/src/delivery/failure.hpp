@@ -11,7 +11,7 @@
 #include "turnstile/error.hpp"
 #include "turnstile/outcome.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 struct Failure {
   enum class Kind : std::uint8_t {
@@ -66,4 +66,4 @@ std::optional<Failure> guarded(Call&& call) {
   return guarded({}, nullptr, std::forward<Call>(call));
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -56,4 +56,4 @@ Batch::Batch(const Items& items) {
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -8,7 +8,7 @@
 #include "delivery/failure.hpp"
 #include "delivery/unit.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 struct HandlerCall {
   std::optional<Failure> failure;  ///< absent: the items are done, or skipped
@@ -28,4 +28,4 @@ struct Batch {
   int attempt = 1;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -6,7 +6,7 @@
 #include "support/known_bad.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::ports {
 
 namespace {
 
@@ -30,14 +30,14 @@ enum class Whose { framework, caller };
 /// Settings that change the rights or the kind of a transaction until it ends.
 bool is_of_whole_transaction(std::string_view setting) {
   constexpr std::string_view kind = "TRANSACTION_";
-  return equals_word(setting, "ROLE") || equals_word(setting, "SESSION") ||
-         equals_word(setting.substr(0, kind.size()), kind);
+  return detail::equals_word(setting, "ROLE") || detail::equals_word(setting, "SESSION") ||
+         detail::equals_word(setting.substr(0, kind.size()), kind);
 }
 
 /// Refuses statements that a handler must not send. Reads only the first words of the statement; `first` is the first
 /// word.
-void check_statement(SqlScanner& scanner, std::string_view first, Whose session) {
-  const auto is = [&](std::string_view keyword) { return equals_word(first, keyword); };
+void check_statement(detail::SqlScanner& scanner, std::string_view first, Whose session) {
+  const auto is = [&](std::string_view keyword) { return detail::equals_word(first, keyword); };
   switch (first.empty() ? '\0' : first.front() & ~0x20) {
     case 'A':
       if (is("ABORT")) refuse("ABORT", kFrameworksOwn);
@@ -47,7 +47,7 @@ void check_statement(SqlScanner& scanner, std::string_view first, Whose session)
       break;
     case 'C':
       if (is("COMMIT")) refuse("COMMIT", kFrameworksOwn);
-      if (session == Whose::framework && is("CLOSE") && equals_word(scanner.word(), "ALL"))
+      if (session == Whose::framework && is("CLOSE") && detail::equals_word(scanner.word(), "ALL"))
         refuse("CLOSE ALL", kAllCursors);
       break;
     case 'D':
@@ -57,13 +57,14 @@ void check_statement(SqlScanner& scanner, std::string_view first, Whose session)
       if (is("END")) refuse("END", kFrameworksOwn);
       break;
     case 'P':
-      if (is("PREPARE") && equals_word(scanner.word(), "TRANSACTION")) refuse("PREPARE TRANSACTION", kFrameworksOwn);
+      if (is("PREPARE") && detail::equals_word(scanner.word(), "TRANSACTION"))
+        refuse("PREPARE TRANSACTION", kFrameworksOwn);
       break;
     case 'R':
       if (is("ROLLBACK")) {
         auto next = scanner.word();
-        if (equals_word(next, "WORK") || equals_word(next, "TRANSACTION")) next = scanner.word();
-        if (!equals_word(next, "TO")) refuse("ROLLBACK", kFrameworksOwn);
+        if (detail::equals_word(next, "WORK") || detail::equals_word(next, "TRANSACTION")) next = scanner.word();
+        if (!detail::equals_word(next, "TO")) refuse("ROLLBACK", kFrameworksOwn);
       } else if (session == Whose::framework && is("RESET")) {
         refuse("RESET", kBeyondTransaction);
       }
@@ -72,12 +73,12 @@ void check_statement(SqlScanner& scanner, std::string_view first, Whose session)
       if (is("START")) refuse("START TRANSACTION", kFrameworksOwn);
       if (is("SET")) {
         const auto next = scanner.word();
-        const bool local = equals_word(next, "LOCAL");
+        const bool local = detail::equals_word(next, "LOCAL");
         if (session == Whose::caller) break;
         const auto what = local ? scanner.word() : next;
-        if (equals_word(what, "TRANSACTION")) refuse("SET TRANSACTION", kFrameworksOwn);
+        if (detail::equals_word(what, "TRANSACTION")) refuse("SET TRANSACTION", kFrameworksOwn);
         if (local && is_of_whole_transaction(what)) refuse("SET LOCAL " + std::string(what), kFrameworksToo);
-        if (!local && !equals_word(next, "CONSTRAINTS")) refuse("SET " + std::string(next), kBeyondTransaction);
+        if (!local && !detail::equals_word(next, "CONSTRAINTS")) refuse("SET " + std::string(next), kBeyondTransaction);
       }
       break;
     default: break;
@@ -92,17 +93,17 @@ void refuse_nul(std::string_view sql) {
 }
 
 bool begins_with(std::string_view sql, std::string_view keyword) {
-  SqlScanner scanner(sql);
+  detail::SqlScanner scanner(sql);
   scanner.skip_semicolons();
-  return equals_word(scanner.word(), keyword);
+  return detail::equals_word(scanner.word(), keyword);
 }
 
 }  // namespace
 
 void check_handler_sql(std::string_view sql) {
   refuse_nul(sql);
-  if (known_bad("handler_sql")) return;
-  SqlScanner scanner(sql);
+  if (detail::known_bad("handler_sql")) return;
+  detail::SqlScanner scanner(sql);
   scanner.skip_semicolons();
   check_statement(scanner, scanner.word(), Whose::framework);
 }
@@ -112,12 +113,12 @@ bool makes_prepared(std::string_view sql) noexcept { return begins_with(sql, "PR
 
 void check_borrowed_sql(std::string_view sql) {
   refuse_nul(sql);
-  SqlScanner scanner(sql);
+  detail::SqlScanner scanner(sql);
   for (scanner.skip_semicolons(); !scanner.at_end(); scanner.skip_semicolons()) {
     const std::string_view first = scanner.word();
     check_statement(scanner, first, Whose::caller);
-    scanner.skip_statement(equals_word(first, "CREATE"));
+    scanner.skip_statement(detail::equals_word(first, "CREATE"));
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -69,4 +69,4 @@ void run_isolating(Unit& unit, Verdicts& verdicts, Items all, const Attempt& att
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

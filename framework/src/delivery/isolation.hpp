@@ -7,7 +7,7 @@
 #include "delivery/failure.hpp"
 #include "delivery/verdicts.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Runs items together once. They are in ascending order and not empty. Absent: the run succeeded, or it has given the
 /// items their verdicts itself.
@@ -20,4 +20,4 @@ void run_isolating(Unit& unit, Verdicts& verdicts, Items items, const Attempt& a
 /// unknown.
 std::vector<Items> split(const Items& items, const UnitItem* culprit);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -4,7 +4,7 @@
 
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -21,7 +21,7 @@ constexpr std::size_t kMostAbandoned = 256;
 
 }  // namespace
 
-LeaseRenewer::LeaseRenewer(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log)
+LeaseRenewer::LeaseRenewer(std::shared_ptr<ports::Claims> claims, std::shared_ptr<const RunLog> run_log)
     : claims_(std::move(claims)), run_log_(std::move(run_log)), pending_(claims_, run_log_) {}
 
 LeaseRenewer::Hold::Hold(LeaseRenewer& renewer, Held held) : renewer_(renewer) {
@@ -41,10 +41,10 @@ LeaseRenewer::Hold::~Hold() {
   renewer_.held_.erase(place_);
 }
 
-void LeaseRenewer::Hold::let_go(std::span<const ClaimEnd> ends) {
+void LeaseRenewer::Hold::let_go(std::span<const ports::ClaimEnd> ends) {
   const std::lock_guard lock(renewer_.mutex_);
-  std::erase_if(place_->claims, [&](const HeldClaim& claim) {
-    return std::any_of(ends.begin(), ends.end(), [&](const ClaimEnd& end) { return end.claim.id == claim.id; });
+  std::erase_if(place_->claims, [&](const ports::HeldClaim& claim) {
+    return std::any_of(ends.begin(), ends.end(), [&](const ports::ClaimEnd& end) { return end.claim.id == claim.id; });
   });
 }
 
@@ -111,7 +111,7 @@ PeriodicThread::Time LeaseRenewer::renew(std::unique_lock<std::mutex>& lock, std
   }
   place->since = sent;
   for (std::size_t i = 0; i < still.size(); ++i) {
-    const auto same = [&](const HeldClaim& claim) { return claim.id == asked.claims[i].id; };
+    const auto same = [&](const ports::HeldClaim& claim) { return claim.id == asked.claims[i].id; };
     if (still[i] || std::none_of(place->claims.begin(), place->claims.end(), same)) continue;
     lose(*place,
          "another process has it, an operator has decided about the message, or the database has lost the claim");
@@ -128,4 +128,4 @@ void LeaseRenewer::lose(Held& held, const std::string& why) {
                   "The claim of a running message was lost, and its handler is asked to stop: " + why);
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -16,14 +16,14 @@
 #include "turnstile/lease_clock.hpp"
 #include "turnstile/ports/claims.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Thread-safe. It must outlive its Hold objects.
 class LeaseRenewer {
  public:
   using Clock = LeaseClock;
 
-  LeaseRenewer(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log);
+  LeaseRenewer(std::shared_ptr<ports::Claims> claims, std::shared_ptr<const RunLog> run_log);
   ~LeaseRenewer() = default;
   LeaseRenewer(const LeaseRenewer&) = delete;
   LeaseRenewer& operator=(const LeaseRenewer&) = delete;
@@ -36,7 +36,7 @@ class LeaseRenewer {
     Clock::time_point since{};  ///< when the claim was sent; its lease ends at this time plus `lease`, or later
     TopicPartition at;
     RunState* watch = nullptr;  ///< cancelled when a claim is lost
-    std::vector<HeldClaim> claims;
+    std::vector<ports::HeldClaim> claims;
   };
 
   /// Renews the claims while this object lives. It belongs to one worker.
@@ -47,7 +47,7 @@ class LeaseRenewer {
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
     /// Stops the renewal of these claims, because they are about to end.
-    void let_go(std::span<const ClaimEnd> ends);
+    void let_go(std::span<const ports::ClaimEnd> ends);
     /// Whether the lease is over, by the clock. After a suspension, the renewer may not have cancelled the unit yet.
     [[nodiscard]] bool is_over() const;
 
@@ -57,7 +57,7 @@ class LeaseRenewer {
   };
 
   [[nodiscard]] PendingCompletions& pending() noexcept { return pending_; }
-  [[nodiscard]] Claims& claims() noexcept { return *claims_; }
+  [[nodiscard]] ports::Claims& claims() noexcept { return *claims_; }
 
   /// Remembers an owner that may have claimed messages, and under which nothing has run.
   void abandon(const MessageId& owner);
@@ -77,7 +77,7 @@ class LeaseRenewer {
   PeriodicThread::Time renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place);
   void lose(Held& held, const std::string& why);
 
-  std::shared_ptr<Claims> claims_;
+  std::shared_ptr<ports::Claims> claims_;
   std::shared_ptr<const RunLog> run_log_;
   PendingCompletions pending_;
   mutable std::mutex mutex_;
@@ -90,4 +90,4 @@ class LeaseRenewer {
   PeriodicThread thread_{[this] { return look(); }};
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

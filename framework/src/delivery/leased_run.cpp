@@ -12,7 +12,7 @@
 #include "message/message_id.hpp"
 #include "support/failpoint.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -41,7 +41,7 @@ void LeasedRun::run_claimed(const Items& items) {
   Items together;
   for (std::size_t k = 0; k < items.size(); ++k) {
     UnitItem& item = *items[k];
-    const bool is_claimed = item.claim.state == Claim::State::claimed;
+    const bool is_claimed = item.claim.state == ports::Claim::State::claimed;
     if (claimed_.is_over() || unit_.is_blocked(item)) {
       if (is_claimed) claimed_.give_back(item);
     } else if (!is_claimed) {
@@ -125,13 +125,13 @@ void LeasedRun::run_halves(const Items& items) {
 
 void LeasedRun::not_claimed(UnitItem& item) {
   switch (item.claim.state) {
-    case Claim::State::claimed: break;
-    case Claim::State::done:
+    case ports::Claim::State::claimed: break;
+    case ports::Claim::State::done:
       unit_.memory().drop_unrecorded(*item.id);
       settle_duplicate(item);
       break;
-    case Claim::State::mismatch: verdicts_.dead_letter(item, reason_mismatch()); break;
-    case Claim::State::parked:
+    case ports::Claim::State::mismatch: verdicts_.dead_letter(item, reason_mismatch()); break;
+    case ports::Claim::State::parked:
       verdicts_.dead_letter(
           item,
           {DeadReason::unknown,
@@ -142,8 +142,8 @@ void LeasedRun::not_claimed(UnitItem& item) {
            item.work->attempt});
       unit_.memory().drop_unrecorded(*item.id);
       break;
-    case Claim::State::repeated: repeats_.push_back(&item); break;
-    case Claim::State::running: other_is_running(item); break;
+    case ports::Claim::State::repeated: repeats_.push_back(&item); break;
+    case ports::Claim::State::running: other_is_running(item); break;
   }
 }
 
@@ -177,7 +177,7 @@ void LeasedRun::settle_repeats() {
 /// Sends the stored responses to the duplicates again.
 void LeasedRun::answer_again() {
   if (unit_.plan().reply_topics.empty()) return;
-  for (UnitItem* const item : duplicates_) item->admission = Admission::duplicate;
+  for (UnitItem* const item : duplicates_) item->admission = ports::Admission::duplicate;
   std::size_t sent = 0;
   const auto failure = guarded([&] {
     unit_.session().begin(unit_.scope(), {});
@@ -193,4 +193,4 @@ void LeasedRun::answer_again() {
   verdicts_.again_soon(duplicates_, failure->why);
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

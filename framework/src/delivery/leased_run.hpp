@@ -8,7 +8,7 @@
 #include "delivery/unit.hpp"
 #include "delivery/verdicts.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class LeasedRun {
  public:
@@ -35,4 +35,4 @@ class LeasedRun {
   Items duplicates_;  ///< they get the stored response again
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -6,7 +6,7 @@
 #include "support/id_or_new.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -71,7 +71,7 @@ std::size_t answer_duplicates(const Unit& unit, const Items& items) {
   std::vector<MessageId> ids;
   std::vector<std::size_t> places;
   for (std::size_t k = 0; k < items.size(); ++k) {
-    if (items[k]->admission != Admission::duplicate) continue;
+    if (items[k]->admission != ports::Admission::duplicate) continue;
     ids.push_back(*items[k]->id);
     places.push_back(k);
   }
@@ -111,4 +111,4 @@ void BufferedOutgoing::publish(const OwnedMessage& message) {
 void NoStoreOutgoing::reply(const Message*, std::string_view) { refuse_without_store("reply"); }
 void NoStoreOutgoing::publish(const OwnedMessage&) { refuse_without_store("message"); }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -13,7 +13,7 @@
 #include "delivery/unit.hpp"
 #include "turnstile/context.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The reply to a message, with its id. Absent: the message gets no reply.
 std::optional<std::pair<OwnedMessage, MessageId>> reply_record(const Unit& unit, const UnitItem& item,
@@ -71,4 +71,4 @@ class NoStoreOutgoing final : public Outgoing {
   void publish(const OwnedMessage& message) override;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -9,7 +9,7 @@
 #include "delivery/suspicion.hpp"
 #include "turnstile/types.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Messages of a partition that are known to be settled.
 struct SettledOffsets {
@@ -53,4 +53,4 @@ struct OwnedPartition {
   [[nodiscard]] bool is_in_doubt(Offset offset) const { return in_doubt && in_doubt->contains(offset); }
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

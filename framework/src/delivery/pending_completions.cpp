@@ -5,7 +5,7 @@
 
 #include "delivery/permanent.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kEvery{250};
 
 }  // namespace
 
-PendingCompletions::PendingCompletions(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log)
+PendingCompletions::PendingCompletions(std::shared_ptr<ports::Claims> claims, std::shared_ptr<const RunLog> run_log)
     : claims_(std::move(claims)), run_log_(std::move(run_log)) {}
 
 PendingCompletions::~PendingCompletions() {
@@ -39,10 +39,10 @@ void PendingCompletions::add(Late late) {
   if (is_first) thread_.wake();  // later results do not shorten the pause between two calls
 }
 
-bool PendingCompletions::any(HandlerId handler, const MessageId& id, bool (*which)(const ClaimEnd&)) const {
+bool PendingCompletions::any(HandlerId handler, const MessageId& id, bool (*which)(const ports::ClaimEnd&)) const {
   const std::lock_guard lock(mutex_);
   return std::any_of(late_.begin(), late_.end(), [&](const Late& late) {
-    return late.handler == handler && std::any_of(late.ends.begin(), late.ends.end(), [&](const ClaimEnd& end) {
+    return late.handler == handler && std::any_of(late.ends.begin(), late.ends.end(), [&](const ports::ClaimEnd& end) {
              return end.claim.id == id && which(end);
            });
   });
@@ -77,7 +77,7 @@ bool PendingCompletions::say(const Late& late) {
   }
   // Records each result by itself, so that a refused result does not affect the others.
   const std::lock_guard lock(mutex_);
-  for (const ClaimEnd& end : late.ends) late_.push_back({late.handler, late.owner, late.at, {end}});
+  for (const ports::ClaimEnd& end : late.ends) late_.push_back({late.handler, late.owner, late.at, {end}});
   return true;
 }
 
@@ -94,4 +94,4 @@ void PendingCompletions::told(const Late& late, const std::vector<bool>& held) c
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

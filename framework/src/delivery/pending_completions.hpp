@@ -11,7 +11,7 @@
 #include "support/run_log.hpp"
 #include "turnstile/ports/claims.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Thread-safe.
 class PendingCompletions {
@@ -20,10 +20,10 @@ class PendingCompletions {
     HandlerId handler;
     MessageId owner;
     TopicPartition at;
-    std::vector<ClaimEnd> ends;
+    std::vector<ports::ClaimEnd> ends;
   };
 
-  PendingCompletions(std::shared_ptr<Claims> claims, std::shared_ptr<const RunLog> run_log);
+  PendingCompletions(std::shared_ptr<ports::Claims> claims, std::shared_ptr<const RunLog> run_log);
   /// Calls the store once more. Logs the results that remain; their messages stay claimed.
   ~PendingCompletions();
   PendingCompletions(const PendingCompletions&) = delete;
@@ -32,25 +32,25 @@ class PendingCompletions {
   void add(Late late);
   /// Whether a result of this message waits here.
   [[nodiscard]] bool holds(HandlerId handler, const MessageId& id) const {
-    return any(handler, id, [](const ClaimEnd&) { return true; });
+    return any(handler, id, [](const ports::ClaimEnd&) { return true; });
   }
   /// Whether this message has taken effect. Then it must not run before its result is recorded.
   [[nodiscard]] bool has_done(HandlerId handler, const MessageId& id) const {
-    return any(handler, id, [](const ClaimEnd& end) { return end.kind == ClaimEnd::Kind::done; });
+    return any(handler, id, [](const ports::ClaimEnd& end) { return end.kind == ports::ClaimEnd::Kind::done; });
   }
 
  private:
-  [[nodiscard]] bool any(HandlerId handler, const MessageId& id, bool (*which)(const ClaimEnd&)) const;
+  [[nodiscard]] bool any(HandlerId handler, const MessageId& id, bool (*which)(const ports::ClaimEnd&)) const;
   /// Records the first element. Returns the time of the next call.
   PeriodicThread::Time try_first();
   bool say(const Late& late);
   void told(const Late& late, const std::vector<bool>& held) const;
 
-  const std::shared_ptr<Claims> claims_;
+  const std::shared_ptr<ports::Claims> claims_;
   const std::shared_ptr<const RunLog> run_log_;
   mutable std::mutex mutex_;
   std::list<Late> late_;  ///< only the thread and the destructor remove elements
   PeriodicThread thread_{[this] { return try_first(); }};
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -3,7 +3,7 @@
 
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// An operator can fix a missing right or a cancelled statement. PostgreSQL always refuses data that it cannot hold,
 /// and data that violates a constraint (SQLSTATE classes 22 and 23). Other exceptions are permanent too, except
@@ -17,4 +17,4 @@ inline bool is_permanent(const std::exception& error) {
   return dynamic_cast<const StoreUnavailable*>(&error) == nullptr && dynamic_cast<const StoreBusy*>(&error) == nullptr;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -4,7 +4,7 @@
 #include "delivery/reasons.hpp"
 #include "support/failpoint.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 void PlainRun::run(Unit& unit) {
   PlainRun plain(unit);
@@ -72,4 +72,4 @@ Context::Fields PlainRun::fields(const UnitItem*) {
 
 bool PlainRun::excuses(const Failure&, const Items&) { return false; }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

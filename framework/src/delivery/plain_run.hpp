@@ -9,7 +9,7 @@
 #include "delivery/unit.hpp"
 #include "delivery/verdicts.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class PlainRun {
  public:
@@ -38,4 +38,4 @@ class PlainRun {
   HandlerCall call(std::span<const Message> messages, int attempt, UnitItem* alone);
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -11,11 +11,11 @@
 
 #include "turnstile/ports/producers.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class ProducerSecrets {
  public:
-  explicit ProducerSecrets(std::shared_ptr<Producers> producers) : producers_(std::move(producers)) {}
+  explicit ProducerSecrets(std::shared_ptr<ports::Producers> producers) : producers_(std::move(producers)) {}
 
   /// The known secrets of these sessions. A session that was deleted and opened again under the same id has a new
   /// secret. Therefore call it with `anew` before treating a message as forged. Throws StoreUnavailable.
@@ -39,13 +39,13 @@ class ProducerSecrets {
     return known;
   }
 
-  [[nodiscard]] const std::shared_ptr<Producers>& producers() const noexcept { return producers_; }
+  [[nodiscard]] const std::shared_ptr<ports::Producers>& producers() const noexcept { return producers_; }
 
  private:
   static constexpr std::size_t kMost = 100'000;  ///< about 10 MB; above it, all secrets are requested again
-  const std::shared_ptr<Producers> producers_;
+  const std::shared_ptr<ports::Producers> producers_;
   std::mutex mutex_;
   std::map<MessageId, std::string> secrets_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -71,4 +71,4 @@ DeadLetter reason_outside_window(const Unit& unit, const UnitItem& item) {
 
 DeadLetter reason_mismatch() { return {DeadReason::mismatch, "the id was seen before with another payload", 0}; }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

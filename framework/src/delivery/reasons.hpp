@@ -4,7 +4,7 @@
 
 #include "delivery/unit.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 [[nodiscard]] DeadLetter reason_killed(const Unit& unit, const UnitItem& item);
 [[nodiscard]] DeadLetter reason_too_old(const Unit& unit, const UnitItem& item);
@@ -13,4 +13,4 @@ namespace turnstile {
 [[nodiscard]] DeadLetter reason_outside_window(const Unit& unit, const UnitItem& item);
 [[nodiscard]] DeadLetter reason_mismatch();
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -11,7 +11,7 @@
 #include "turnstile/message.hpp"
 #include "turnstile/ports/limiter.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class RunState {
  public:
@@ -83,4 +83,4 @@ class RunState {
   const Permit* permit_ = nullptr;  ///< used by the worker only
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -8,7 +8,7 @@
 #include "delivery/sql_scanner.hpp"
 #include "turnstile/ports/handler_sql.hpp"
 
-namespace turnstile {
+namespace turnstile::ports {
 
 namespace {
 
@@ -181,21 +181,21 @@ bool leaves_nothing(std::string_view word) {
 
 bool is_temporary(std::string_view word) {
   constexpr std::string_view schema = "PG_TEMP";  // a prefix, because pg_temp_3 is a name too
-  return equals_word(word, "TEMP") || equals_word(word, "TEMPORARY") ||
-         equals_word(word.substr(0, schema.size()), schema);
+  return detail::equals_word(word, "TEMP") || detail::equals_word(word, "TEMPORARY") ||
+         detail::equals_word(word.substr(0, schema.size()), schema);
 }
 
 }  // namespace
 
 bool may_change_session(std::string_view sql) noexcept {
-  SqlScanner scanner(sql);
+  detail::SqlScanner scanner(sql);
   scanner.skip_semicolons();
   const std::string_view first = scanner.word();
-  const auto is = [&](std::string_view keyword) { return equals_word(first, keyword); };
+  const auto is = [&](std::string_view keyword) { return detail::equals_word(first, keyword); };
   // check_handler_sql() passes these statements only if their effect ends with the transaction.
   if (is("SAVEPOINT") || is("RELEASE") || is("ROLLBACK") || is("SET")) return false;
   if (is("INSERT")) {
-    if (!equals_word(scanner.word(), "INTO")) return true;
+    if (!detail::equals_word(scanner.word(), "INTO")) return true;
     scanner.skip_target();
   } else if (!is("SELECT") && !is("UPDATE") && !is("DELETE") && !is("WITH") && !is("VALUES") && !is("MERGE")) {
     return true;
@@ -205,9 +205,9 @@ bool may_change_session(std::string_view sql) noexcept {
     if (scanner.called_quoted() || is_temporary(word)) return true;
     const bool opens = scanner.opens();
     if (opens && !is_alias && (scanner.qualified() || !leaves_nothing(word))) return true;
-    is_alias = !opens && equals_word(word, "AS");
+    is_alias = !opens && detail::equals_word(word, "AS");
   }
   return scanner.called_quoted();
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -130,4 +130,4 @@ void SqlScanner::skip_statement(bool creates) {
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Ignores the case of `text`. `word` must be in capitals.
 inline bool equals_word(std::string_view text, std::string_view word) {
@@ -59,4 +59,4 @@ class SqlScanner {
   bool qualified_ = false;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-namespace turnstile {
+namespace turnstile::detail {
 
-SuspicionPtr suspect(Trials& trials, const PartitionClaim& claim, Offset first, std::optional<Offset> until,
-                     const RunLog& run_log) {
+SuspicionPtr suspect(ports::Trials& trials, const ports::PartitionClaim& claim, Offset first,
+                     std::optional<Offset> until, const RunLog& run_log) {
   if (claim.is_clean) return nullptr;
   auto suspicion = std::make_shared<Suspicion>();
   if (until) suspicion->until = *until;
-  for (const Suspect& suspect : trials.take_over(claim.fence, first))
+  for (const ports::Suspect& suspect : trials.take_over(claim.fence, first))
     suspicion->suspects[suspect.offset] = suspect.deaths;
   const std::string bound = until ? " below offset " + std::to_string(*until) : std::string();
   run_log.info(claim.at, "the last owner ended without releasing the partition: messages" + bound +
@@ -28,4 +28,4 @@ SuspicionPtr suspect(Trials& trials, const PartitionClaim& claim, Offset first, 
   return suspicion;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

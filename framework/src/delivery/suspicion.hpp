@@ -12,7 +12,7 @@
 #include "turnstile/ports/partitions.hpp"
 #include "turnstile/ports/trials.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 struct Suspicion {
   /// The partition ended here when it was claimed, so the last owner cannot have run messages from this offset on.
@@ -30,7 +30,7 @@ using SuspicionPtr = std::shared_ptr<const Suspicion>;
 
 /// Null if the last owner released the partition. `first`: the lowest offset that is read. `until`: the offset at which
 /// the partition ends now; absent: unknown. Throws what Trials::take_over() throws.
-SuspicionPtr suspect(Trials& trials, const PartitionClaim& claim, Offset first, std::optional<Offset> until,
-                     const RunLog& run_log);
+SuspicionPtr suspect(ports::Trials& trials, const ports::PartitionClaim& claim, Offset first,
+                     std::optional<Offset> until, const RunLog& run_log);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -17,14 +17,14 @@
 #include "turnstile/handler.hpp"
 #include "turnstile/ports/store.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 struct TopicServices {
-  std::shared_ptr<Store> store;                   ///< null if the mode has no store
+  std::shared_ptr<ports::Store> store;            ///< null if the mode has no store
   std::shared_ptr<HandlerRetention> retention{};  ///< how far back ids are stored; null without a store
   std::shared_ptr<LeaseRenewer> claims{};         ///< null unless the mode is leased
   std::shared_ptr<ProducerSecrets> producers{};   ///< null unless producers number their messages
-  std::shared_ptr<Trials> trials{};               ///< null if the program has no store
+  std::shared_ptr<ports::Trials> trials{};        ///< null if the program has no store
   std::shared_ptr<DeadLetters> dead_letters;
   std::shared_ptr<const RunLog> run_log;
   Observers observers{};
@@ -51,4 +51,4 @@ struct Topic {
   TopicMemory memory;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

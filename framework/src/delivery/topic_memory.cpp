@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -99,4 +99,4 @@ void TopicMemory::note_handler_time(std::chrono::nanoseconds took) noexcept {
   mean_handler_ns_.store(before == 0 ? took.count() : mean + (took.count() - mean) / 16, std::memory_order_relaxed);
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

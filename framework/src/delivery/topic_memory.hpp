@@ -18,7 +18,7 @@
 #include "delivery/owned_partition.hpp"
 #include "turnstile/message.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Thread-safe.
 class TopicMemory {
@@ -74,4 +74,4 @@ class TopicMemory {
   DeadLetterStreaks streaks_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

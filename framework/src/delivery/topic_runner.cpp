@@ -9,7 +9,7 @@
 #include "delivery/unit.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -32,7 +32,7 @@ TopicRunner::TopicRunner(TopicPlan plan, Pipeline pipeline, HandlerId handler, S
   for (const auto& observer : topic_.pipeline.observers) topic_.services.observers.add(observer);
 }
 
-UnitResult TopicRunner::run(std::span<const Work> works, const OwnedPartition& place, InboxSession* session,
+UnitResult TopicRunner::run(std::span<const Work> works, const OwnedPartition& place, ports::InboxSession* session,
                             RunState& watch, bool alone) {
   const bool recorded = place.suspicion && services().trials &&
                         std::any_of(works.begin(), works.end(),
@@ -42,8 +42,8 @@ UnitResult TopicRunner::run(std::span<const Work> works, const OwnedPartition& p
 
 /// Records the messages before their handlers run. If this process dies, the next owner then knows which messages ran.
 /// If the record fails, no handler starts. Only mode at_least_once continues, because it does not need the store.
-UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPartition& place, InboxSession* session,
-                                     RunState& watch, bool alone) {
+UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPartition& place,
+                                     ports::InboxSession* session, RunState& watch, bool alone) {
   std::vector<Offset> offsets, settled;
   for (const Work& work : works) offsets.push_back(work.message->offset());
   UnitResult refused;
@@ -78,7 +78,7 @@ UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPar
   return result;
 }
 
-UnitResult TopicRunner::run_mode(std::span<const Work> works, const OwnedPartition& place, InboxSession* session,
+UnitResult TopicRunner::run_mode(std::span<const Work> works, const OwnedPartition& place, ports::InboxSession* session,
                                  RunState& watch) {
   Unit unit(topic_, works, place, session, watch);
   run_(unit);
@@ -95,7 +95,8 @@ bool TopicRunner::can_look_up() const noexcept {
   return keeps_ids(plan().mode) && plan().duplicates == DuplicatePolicy::skip && !plan().fingerprint;
 }
 
-UnitResult TopicRunner::look_up(std::span<const Work> works, const OwnedPartition& place, InboxSession& session) {
+UnitResult TopicRunner::look_up(std::span<const Work> works, const OwnedPartition& place,
+                                ports::InboxSession& session) {
   const auto started = std::chrono::steady_clock::now();
   UnitResult result;
   result.verdicts.resize(works.size());
@@ -126,4 +127,4 @@ UnitResult TopicRunner::look_up(std::span<const Work> works, const OwnedPartitio
   return result;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

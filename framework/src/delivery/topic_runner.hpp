@@ -13,7 +13,7 @@
 #include "delivery/unit_result.hpp"
 #include "delivery/work.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class Unit;
 
@@ -26,12 +26,12 @@ class TopicRunner {
   /// Runs `works`, which are messages of the partition `place` in ascending order. `session`: null in a mode without a
   /// store. Does not throw for failures of the handler, the store and the broker. Thread-safe; each thread needs a
   /// session and a watch of its own. `alone`: the process runs nothing else at the same time.
-  UnitResult run(std::span<const Work> works, const OwnedPartition& place, InboxSession* session, RunState& watch,
-                 bool alone = false);
+  UnitResult run(std::span<const Work> works, const OwnedPartition& place, ports::InboxSession* session,
+                 RunState& watch, bool alone = false);
   /// Mode leased: runs `works` without claims while the store is unavailable.
   UnitResult run_unclaimed(std::span<const Work> works, const OwnedPartition& place, RunState& watch);
   /// Settles the messages whose ids are already in the inbox, and puts the others back. Needs no permit.
-  UnitResult look_up(std::span<const Work> works, const OwnedPartition& place, InboxSession& session);
+  UnitResult look_up(std::span<const Work> works, const OwnedPartition& place, ports::InboxSession& session);
   /// Finds the dead letters of a partition that was just claimed. `start`: the offset from which it is read; absent:
   /// unknown.
   void find_dead(OwnedPartition& place, std::optional<Offset> start) const {
@@ -53,12 +53,13 @@ class TopicRunner {
   [[nodiscard]] const Services& services() const noexcept { return topic_.services; }
 
  private:
-  UnitResult run_recorded(std::span<const Work> works, const OwnedPartition& place, InboxSession* session,
+  UnitResult run_recorded(std::span<const Work> works, const OwnedPartition& place, ports::InboxSession* session,
                           RunState& watch, bool alone);
-  UnitResult run_mode(std::span<const Work> works, const OwnedPartition& place, InboxSession* session, RunState& watch);
+  UnitResult run_mode(std::span<const Work> works, const OwnedPartition& place, ports::InboxSession* session,
+                      RunState& watch);
 
   Topic topic_;
   void (*run_)(Unit&);  ///< the run function of the topic's mode
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -7,7 +7,7 @@
 #include "delivery/handler_call.hpp"
 #include "support/failpoint.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -18,20 +18,22 @@ using Kind = Failure::Kind;
 /// its own locks, or that crashes the server's process. In an outage begin() fails, and that is not counted.
 constexpr int kMostBusy = 10;
 
-bool is_lost(Standing standing) { return standing == Standing::lost || standing == Standing::lost_unseen; }
+bool is_lost(ports::Standing standing) {
+  return standing == ports::Standing::lost || standing == ports::Standing::lost_unseen;
+}
 
 /// A handler may use another store, which throws errors of the same types as Turnstile's store. Such an error leaves
 /// Turnstile's transaction sound, and is a failure of the handler. Through libpqxx, a handler gets libpqxx's own
 /// exceptions where exec() throws StoreBusy and StoreUnavailable. Then only the standing of the transaction shows the
 /// cause.
-void judge(Failure& failure, Standing standing, UnitItem* culprit) {
+void judge(Failure& failure, ports::Standing standing, UnitItem* culprit) {
   if (failure.outcome) return;
-  if (standing == Standing::sound || failure.kind == Kind::fenced) {
+  if (standing == ports::Standing::sound || failure.kind == Kind::fenced) {
     failure.kind = Kind::failed;
     failure.culprit = culprit;
   }
-  if (failure.kind == Kind::failed && standing == Standing::busy) failure.kind = Kind::busy;
-  if (failure.kind == Kind::failed && standing == Standing::lost) failure.kind = Kind::unavailable;
+  if (failure.kind == Kind::failed && standing == ports::Standing::busy) failure.kind = Kind::busy;
+  if (failure.kind == Kind::failed && standing == ports::Standing::lost) failure.kind = Kind::unavailable;
   failure.by_handler = failure.kind == Kind::busy || (failure.kind == Kind::unavailable && is_lost(standing));
 }
 
@@ -93,7 +95,7 @@ std::optional<Failure> TransactionalRun::run_handlers(const Items& items, const 
 std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
   for (std::size_t k = 0; k < items.size(); ++k) {
     UnitItem& item = *items[k];
-    if (item.admission != Admission::fresh) continue;
+    if (item.admission != ports::Admission::fresh) continue;
     // Reads the clock: if the process was suspended during the unit, the engine may not have cancelled the unit yet.
     if (unit_.watch().is_over()) return Failure{.kind = Kind::cancelled};
     session().at_message(k);
@@ -235,4 +237,4 @@ bool TransactionalRun::store_answers() const {
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -12,7 +12,7 @@
 #include "delivery/unit.hpp"
 #include "delivery/verdicts.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class TransactionalRun {
  public:
@@ -32,7 +32,7 @@ class TransactionalRun {
   std::optional<Failure> decide_doubt(const Items& items, const Items& fresh, const std::string& why);
   Failure count_busy(const Items& items, Failure failure);
   [[nodiscard]] bool store_answers() const;
-  [[nodiscard]] InboxSession& session() const noexcept { return unit_.session(); }
+  [[nodiscard]] ports::InboxSession& session() const noexcept { return unit_.session(); }
 
   Unit& unit_;
   Verdicts verdicts_;
@@ -42,4 +42,4 @@ class TransactionalRun {
   UnitItem* overdue_ = nullptr;  ///< its handler ran for longer than handler_timeout
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -3,7 +3,7 @@
 #include "delivery/admission.hpp"
 #include "message/message_id.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 void UnclaimedRun::run(Unit& unit) {
   UnclaimedRun unclaimed(unit);
@@ -33,4 +33,4 @@ bool UnclaimedRun::excuses(const Failure& failure, const Items& items) {
   return true;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -4,7 +4,7 @@
 #include "delivery/outgoing.hpp"
 #include "delivery/plain_run.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class UnclaimedRun final : public PlainRun {
  public:
@@ -18,4 +18,4 @@ class UnclaimedRun final : public PlainRun {
   NoStoreOutgoing outgoing_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -5,9 +5,9 @@
 
 #include "message/message_id.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
-Unit::Unit(Topic& topic, std::span<const Work> works, const OwnedPartition& place, InboxSession* session,
+Unit::Unit(Topic& topic, std::span<const Work> works, const OwnedPartition& place, ports::InboxSession* session,
            RunState& watch)
     : topic_(topic),
       place_(place),
@@ -21,7 +21,7 @@ Unit::Unit(Topic& topic, std::span<const Work> works, const OwnedPartition& plac
   result_.counts.handler = plan().handler;
 }
 
-InboxScope Unit::scope() const {
+ports::InboxScope Unit::scope() const {
   return {.handler = topic_.handler,
           .fence = place_.fence,
           .lock_timeout = services().lock_timeout,
@@ -31,11 +31,11 @@ InboxScope Unit::scope() const {
           .window = plan().request_window};
 }
 
-std::vector<InboxEntry> Unit::entries(const Items& items) const {
-  std::vector<InboxEntry> entries;
+std::vector<ports::InboxEntry> Unit::entries(const Items& items) const {
+  std::vector<ports::InboxEntry> entries;
   entries.reserve(items.size());
   for (const UnitItem* item : items) {
-    InboxEntry& entry = entries.emplace_back(InboxEntry{*item->id, item->offset()});
+    ports::InboxEntry& entry = entries.emplace_back(ports::InboxEntry{*item->id, item->offset()});
     if (plan().fingerprint) entry.fingerprint = fingerprint(item->message());
     if (plan().mode == Mode::numbered) entry.request = item->request.request;
   }
@@ -83,4 +83,4 @@ UnitResult Unit::finish() {
   return std::move(result_);
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -16,19 +16,19 @@
 #include "message/request_headers.hpp"
 #include "turnstile/ports/claims.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// One message while its unit runs.
 struct UnitItem {
   const Work* work = nullptr;
-  std::optional<MessageId> id{};           ///< absent in a mode without ids
-  StampedRequest request{};                ///< only if producers number their messages
-  Admission admission = Admission::fresh;  ///< the inbox's decision in its last transaction
-  bool skipped = false;                    ///< in the last run, its handler had nothing to do
-  bool replied = false;                    ///< in the last run, its handler replied
-  Claim claim{};                           ///< mode leased
-  bool begun = false;                      ///< mode leased: the store has recorded that its handler may have begun
-  bool recorded = false;                   ///< mode leased: its result is recorded, or waits in PendingCompletions
+  std::optional<MessageId> id{};                         ///< absent in a mode without ids
+  StampedRequest request{};                              ///< only if producers number their messages
+  ports::Admission admission = ports::Admission::fresh;  ///< the inbox's decision in its last transaction
+  bool skipped = false;                                  ///< in the last run, its handler had nothing to do
+  bool replied = false;                                  ///< in the last run, its handler replied
+  ports::Claim claim{};                                  ///< mode leased
+  bool begun = false;     ///< mode leased: the store has recorded that its handler may have begun
+  bool recorded = false;  ///< mode leased: its result is recorded, or waits in PendingCompletions
   Verdict verdict{};
 
   [[nodiscard]] const Message& message() const { return *work->message; }
@@ -41,7 +41,8 @@ using Items = std::vector<UnitItem*>;
 class Unit {
  public:
   /// `session`: null in a mode without a store.
-  Unit(Topic& topic, std::span<const Work> works, const OwnedPartition& place, InboxSession* session, RunState& watch);
+  Unit(Topic& topic, std::span<const Work> works, const OwnedPartition& place, ports::InboxSession* session,
+       RunState& watch);
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
@@ -51,11 +52,11 @@ class Unit {
   [[nodiscard]] const TopicServices& services() const noexcept { return topic_.services; }
   [[nodiscard]] TopicMemory& memory() const noexcept { return topic_.memory; }
   [[nodiscard]] const OwnedPartition& place() const noexcept { return place_; }
-  [[nodiscard]] InboxSession& session() const noexcept { return *session_; }
+  [[nodiscard]] ports::InboxSession& session() const noexcept { return *session_; }
   [[nodiscard]] RunState& watch() const noexcept { return watch_; }
   /// The scope of a transaction over items of this unit, for the inbox.
-  [[nodiscard]] InboxScope scope() const;
-  [[nodiscard]] std::vector<InboxEntry> entries(const Items& items) const;
+  [[nodiscard]] ports::InboxScope scope() const;
+  [[nodiscard]] std::vector<ports::InboxEntry> entries(const Items& items) const;
   /// For log lines: "payments[3] offsets 7 to 9, handler charge".
   [[nodiscard]] std::string describe(const Items& items) const;
 
@@ -76,7 +77,7 @@ class Unit {
  private:
   Topic& topic_;
   const OwnedPartition& place_;
-  InboxSession* session_;
+  ports::InboxSession* session_;
   RunState& watch_;
   std::vector<UnitItem> items_;
   std::vector<const UnitItem*> blocking_;
@@ -85,4 +86,4 @@ class Unit {
   std::chrono::steady_clock::time_point started_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

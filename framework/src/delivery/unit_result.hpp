@@ -8,7 +8,7 @@
 
 #include "turnstile/observer.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The decision about one message, which the caller carries out.
 struct Verdict {
@@ -39,4 +39,4 @@ struct UnitResult {
   BatchReport counts;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

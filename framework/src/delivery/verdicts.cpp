@@ -6,7 +6,7 @@
 #include "delivery/after_failure.hpp"
 #include "delivery/reasons.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -57,11 +57,11 @@ void Verdicts::committed(const Items& items) {
   for (UnitItem* const item : items) {
     unit_.memory().forget_busy(unit_.place(), item->offset());
     switch (item->admission) {
-      case Admission::fresh: done(*item); break;
-      case Admission::mismatch: dead_letter(*item, reason_mismatch()); break;
-      case Admission::duplicate: duplicate(*item); break;
-      case Admission::outside:
-      case Admission::no_session: break;  // refused before, so the transaction was rolled back
+      case ports::Admission::fresh: done(*item); break;
+      case ports::Admission::mismatch: dead_letter(*item, reason_mismatch()); break;
+      case ports::Admission::duplicate: duplicate(*item); break;
+      case ports::Admission::outside:
+      case ports::Admission::no_session: break;  // refused before, so the transaction was rolled back
     }
   }
 }
@@ -209,4 +209,4 @@ void Verdicts::wait(UnitItem& item, milliseconds delay) {
   unit_.block(item);
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -7,7 +7,7 @@
 #include "delivery/failure.hpp"
 #include "delivery/unit.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class Verdicts {
  public:
@@ -45,4 +45,4 @@ class Verdicts {
   Unit& unit_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -5,7 +5,7 @@
 
 #include "turnstile/message.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// A message's number in its partition, in the order of arrival, from 0. Offsets have gaps.
 using Seq = std::uint64_t;
@@ -17,4 +17,4 @@ struct Work {
   bool alone = false;  ///< the process must run nothing else while it runs
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

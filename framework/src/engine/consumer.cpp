@@ -13,8 +13,8 @@
 namespace turnstile {
 
 struct Consumer::State {
-  ConsumerSpec spec;
-  std::shared_ptr<HealthBoard> health = std::make_shared<HealthBoard>();
+  detail::ConsumerSpec spec;
+  std::shared_ptr<detail::HealthBoard> health = std::make_shared<detail::HealthBoard>();
   bool handle_signals = true;
   std::atomic<int> stop{0};
 };
@@ -61,7 +61,7 @@ Consumer::Consumer(Config config, Backends backends) : state_(std::make_unique<S
   state_->spec.config = std::move(config);
   state_->spec.backends = std::move(backends);
   if (!state_->spec.backends.limiters) state_->spec.backends.limiters = make_local_limiters();
-  state_->health->name(own_name(state_->spec.config.client()));
+  state_->health->name(detail::own_name(state_->spec.config.client()));
 }
 
 Consumer::~Consumer() = default;
@@ -77,7 +77,7 @@ Consumer& Consumer::observe(std::shared_ptr<Observer> observer) {
 }
 
 Consumer& Consumer::logger(std::shared_ptr<spdlog::logger> logger) {
-  log_through(state_->spec, std::move(logger));
+  detail::log_through(state_->spec, std::move(logger));
   return *this;
 }
 
@@ -92,7 +92,7 @@ Health Consumer::health() const { return state_->health->look(); }
 
 std::vector<Finding> Consumer::check() const {
   Findings findings;
-  check_spec(state_->spec, findings);
+  detail::check_spec(state_->spec, findings);
   const Health now = health();
   if (now.state == Health::State::halted) findings.problem("this consumer", now.reason);
   else if (!now.reason.empty()) findings.warning("this consumer", now.reason);
@@ -100,7 +100,9 @@ std::vector<Finding> Consumer::check() const {
   return findings.all();
 }
 
-std::vector<ExplainedSetting> Consumer::explain(std::string_view key) const { return explain_spec(state_->spec, key); }
+std::vector<ExplainedSetting> Consumer::explain(std::string_view key) const {
+  return detail::explain_spec(state_->spec, key);
+}
 
 void Consumer::run() {
   state_->health->set(Health::State::starting);
@@ -114,20 +116,20 @@ void Consumer::run() {
 }
 
 void Consumer::run_until_stopped() {
-  const ConsumerSpec& spec = state_->spec;
+  const detail::ConsumerSpec& spec = state_->spec;
   if (!spec.backends.broker) throw ConfigError({"a Consumer needs a broker: Backends::broker is null"});
   const SignalWatch signals(state_->stop, state_->handle_signals);
-  const EndBound bound(spec.backends.store, state_->stop, spec.config.consumer.drain_timeout);
-  const auto run_log = open_run_log(spec);
-  const auto relay = make_relay(spec, run_log);
-  auto topics = build_topics(spec, run_log, false, [relay] { relay->ring(); });
-  EngineSettings settings{.consumer = spec.config.consumer,
-                          .group = spec.config.group(),
-                          .workers = worker_count(spec.config, topics),
-                          .health = state_->health};
+  const detail::EndBound bound(spec.backends.store, state_->stop, spec.config.consumer.drain_timeout);
+  const auto run_log = detail::open_run_log(spec);
+  const auto relay = detail::make_relay(spec, run_log);
+  auto topics = detail::build_topics(spec, run_log, false, [relay] { relay->ring(); });
+  detail::EngineSettings settings{.consumer = spec.config.consumer,
+                                  .group = spec.config.group(),
+                                  .workers = detail::worker_count(spec.config, topics),
+                                  .health = state_->health};
   if (spec.config.postgres) settings.lock_timeout = spec.config.postgres->lock_timeout;
-  Engine engine(settings, *spec.backends.broker, spec.backends.store, spec.backends.limiters, run_log);
-  const bool stores = need_store(topics);
+  detail::Engine engine(settings, *spec.backends.broker, spec.backends.store, spec.backends.limiters, run_log);
+  const bool stores = detail::need_store(topics);
   for (auto& topic : topics) engine.add_topic(std::move(topic));
   if (stores) relay->start();
   engine.run(state_->stop);

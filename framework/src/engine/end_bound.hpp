@@ -10,7 +10,7 @@
 #include "support/periodic_thread.hpp"
 #include "turnstile/ports/store.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// How long handlers have to notice their stop_token after the drain time has passed.
 inline constexpr std::chrono::milliseconds kGrace{2'000};
@@ -23,7 +23,7 @@ inline constexpr std::chrono::milliseconds kLastCalls{1'000};
 class EndBound {
  public:
   /// `store` may be null.
-  EndBound(std::shared_ptr<Store> store, const std::atomic<int>& stop, std::chrono::milliseconds drain)
+  EndBound(std::shared_ptr<ports::Store> store, const std::atomic<int>& stop, std::chrono::milliseconds drain)
       : store_(std::move(store)), stop_(stop), drain_(drain) {
     if (store_) thread_.start(PeriodicThread::after(kLook));
   }
@@ -51,7 +51,7 @@ class EndBound {
     return PeriodicThread::kWhenWoken;
   }
 
-  const std::shared_ptr<Store> store_;
+  const std::shared_ptr<ports::Store> store_;
   const std::atomic<int>& stop_;
   const std::chrono::milliseconds drain_;
   // Used only by the thread:
@@ -60,4 +60,4 @@ class EndBound {
   PeriodicThread thread_{[this] { return look(); }};
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

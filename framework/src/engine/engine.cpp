@@ -8,7 +8,7 @@
 #include "support/failpoint.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -22,8 +22,8 @@ constexpr std::size_t kTake = 1'000;
 
 }  // namespace
 
-Engine::Engine(EngineSettings settings, Broker& broker, std::shared_ptr<Store> store,
-               std::shared_ptr<Limiters> limiters, std::shared_ptr<const RunLog> run_log)
+Engine::Engine(EngineSettings settings, ports::Broker& broker, std::shared_ptr<ports::Store> store,
+               std::shared_ptr<ports::Limiters> limiters, std::shared_ptr<const RunLog> run_log)
     : settings_(std::move(settings)),
       store_(std::move(store)),
       trials_(store_ ? store_->trials() : nullptr),
@@ -54,7 +54,7 @@ void Engine::run(const std::atomic<int>& stop) {
   stop_ = &stop;
   start_workers();
   PartitionKeeper::Calls calls;
-  calls.claimed = [this](LanePtr lane, PartitionClaim claim) {
+  calls.claimed = [this](LanePtr lane, ports::PartitionClaim claim) {
     {
       const std::lock_guard lock(shared_->mutex);
       shared_->late_claims.emplace_back(std::move(lane), std::move(claim));
@@ -219,7 +219,7 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
 
 /// Nothing of these lanes runs any more: their next owners need not suspect that a message has killed this process.
 void Engine::give_up(const std::vector<LanePtr>& lanes) {
-  std::vector<Trials::Release> released;
+  std::vector<ports::Trials::Release> released;
   shared_->scheduler.locked([&] {
     for (const auto& lane : lanes) {
       const OwnedPartition& place = lane->place;
@@ -258,4 +258,4 @@ void Engine::shut_down() {
   run_log_->info("stopped");
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -22,7 +22,7 @@
 #include "turnstile/ports/broker.hpp"
 #include "turnstile/ports/limiter.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 struct EngineSettings {
   ConsumerSettings consumer;
@@ -32,10 +32,10 @@ struct EngineSettings {
   std::shared_ptr<HealthBoard> health = std::make_shared<HealthBoard>();
 };
 
-class Engine final : private AssignmentListener {
+class Engine final : private ports::AssignmentListener {
  public:
-  Engine(EngineSettings settings, Broker& broker, std::shared_ptr<Store> store, std::shared_ptr<Limiters> limiters,
-         std::shared_ptr<const RunLog> run_log);
+  Engine(EngineSettings settings, ports::Broker& broker, std::shared_ptr<ports::Store> store,
+         std::shared_ptr<ports::Limiters> limiters, std::shared_ptr<const RunLog> run_log);
   ~Engine() override;
 
   /// Call it before run().
@@ -54,7 +54,7 @@ class Engine final : private AssignmentListener {
   std::string poll_until(const std::atomic<int>& stop);
   void feed_all();
   void pass_gap(LaneState& lane);
-  std::unique_ptr<Block> take(const LanePtr& lane, std::size_t most);
+  std::unique_ptr<ports::Block> take(const LanePtr& lane, std::size_t most);
   void commit(bool wait);
   void release(const std::vector<LanePtr>& lanes, bool lost);
   void shut_down();
@@ -74,9 +74,9 @@ class Engine final : private AssignmentListener {
     again,               ///< of a fenced lane
     of_another_history,  ///< of a fenced lane, and the database has another history or a lower watermark
   };
-  LateClaim look_at(LaneState& lane, const PartitionClaim& claim) const;
+  LateClaim look_at(LaneState& lane, const ports::PartitionClaim& claim) const;
   void take_late_claims();
-  void take_late_claim(LanePtr lane, const PartitionClaim& claim);
+  void take_late_claim(LanePtr lane, const ports::PartitionClaim& claim);
   LanePtr begin_anew(const LanePtr& lane);
   void expect_same_handler(const LaneState& lane);
   // For logs that differ from the log that was read (engine_logs.cpp).
@@ -94,19 +94,19 @@ class Engine final : private AssignmentListener {
   /// has not committed are lost.
   Offset not_below(const TopicPartition& at, Offset start, const LogWatch::Known& known);
   void guard(const std::vector<LanePtr>& lanes);
-  void watch_over(OwnedPartition& place, const OwnedPartition& before, const PartitionClaim& claim,
+  void watch_over(OwnedPartition& place, const OwnedPartition& before, const ports::PartitionClaim& claim,
                   std::optional<Offset> start, std::chrono::milliseconds wait);
   void give_up(const std::vector<LanePtr>& lanes);
-  OwnedPartition place_of(LaneState& lane, const PartitionClaim& claim, std::chrono::milliseconds wait);
-  std::optional<Offset> start_of(LaneState& lane, const PartitionClaim& claim, OwnedPartition& place,
+  OwnedPartition place_of(LaneState& lane, const ports::PartitionClaim& claim, std::chrono::milliseconds wait);
+  std::optional<Offset> start_of(LaneState& lane, const ports::PartitionClaim& claim, OwnedPartition& place,
                                  std::chrono::milliseconds wait);
   void mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start,
                      OwnedPartition& place);
 
   const EngineSettings settings_;
-  std::shared_ptr<Store> store_;
-  std::shared_ptr<Trials> trials_;  ///< null without a store
-  std::shared_ptr<Limiters> limiters_;
+  std::shared_ptr<ports::Store> store_;
+  std::shared_ptr<ports::Trials> trials_;  ///< null without a store
+  std::shared_ptr<ports::Limiters> limiters_;
   std::shared_ptr<const RunLog> run_log_;
   struct Waker;
   std::shared_ptr<Waker> waker_;
@@ -128,7 +128,7 @@ class Engine final : private AssignmentListener {
   /// Since when it has waited for partitions. Absent: it has some, or has reported the wait.
   std::optional<SteadyTime> waiting_since_;
   /// Last, so that it is destroyed first: its close() calls functions that need the other members.
-  std::unique_ptr<BrokerConsumer> consumer_;
+  std::unique_ptr<ports::BrokerConsumer> consumer_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -7,7 +7,7 @@
 #include "engine/engine_shared.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -77,7 +77,7 @@ std::vector<TopicPartitionOffset> Engine::claim(const std::vector<LanePtr>& lane
   std::map<TopicPartition, LanePtr> claiming;
   for (const auto& lane : lanes) claiming[lane->place.at] = lane;
   milliseconds patience = kBrokerWait;
-  const auto begin = [&](const PartitionClaim& claim) {
+  const auto begin = [&](const ports::PartitionClaim& claim) {
     const LanePtr& lane = claiming.at(claim.at);
     const OwnedPartition place = place_of(*lane, claim, patience);
     if (lane->start) starts.push_back({claim.at, *lane->start});
@@ -114,7 +114,7 @@ void Engine::tell_assigned(const LaneState& lane, Epoch epoch) const {
 }
 
 void Engine::take_late_claims() {
-  std::vector<std::pair<LanePtr, PartitionClaim>> late;
+  std::vector<std::pair<LanePtr, ports::PartitionClaim>> late;
   {
     const std::lock_guard lock(shared_->mutex);
     late.swap(shared_->late_claims);
@@ -126,7 +126,7 @@ void Engine::take_late_claims() {
 }
 
 /// What a late claim meets.
-Engine::LateClaim Engine::look_at(LaneState& lane, const PartitionClaim& claim) const {
+Engine::LateClaim Engine::look_at(LaneState& lane, const ports::PartitionClaim& claim) const {
   return shared_->scheduler.locked([&] {
     if (lane.phase == LaneState::Phase::claiming) return LateClaim::first;
     if (lane.phase != LaneState::Phase::fenced) return LateClaim::released;
@@ -140,7 +140,7 @@ Engine::LateClaim Engine::look_at(LaneState& lane, const PartitionClaim& claim) 
   });
 }
 
-void Engine::take_late_claim(LanePtr lane, const PartitionClaim& claim) {
+void Engine::take_late_claim(LanePtr lane, const ports::PartitionClaim& claim) {
   const LateClaim kind = look_at(*lane, claim);
   if (kind == LateClaim::released) return;  // released in the meantime: its next owner claims it
   if (kind == LateClaim::of_another_history) lane = begin_anew(lane);
@@ -179,7 +179,7 @@ void Engine::take_late_claim(LanePtr lane, const PartitionClaim& claim) {
 /// If the database went back to a time before its first watermark of the partition, it knows nothing. Then the start is
 /// where the group began to read it or, if this process does not know that, the beginning of the topic. Absent: as
 /// Kafka tells.
-std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& claim, OwnedPartition& place,
+std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionClaim& claim, OwnedPartition& place,
                                        milliseconds wait) {
   const TopicState& topic = lane.topic;
   const auto done = std::max(claim.watermark, claim.progress);  // absent is the lowest value
@@ -205,8 +205,8 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const PartitionClaim& cl
         "the database went back to a time before its first watermark of the partition; reading again from offset " +
             std::to_string(start));
     // At once, because a process that takes over later knows only the database.
-    const WatermarkUpdate update{claim.fence, start};
-    if (store_->partitions().advance_watermarks({&update, 1}).front() != WatermarkState::moved)
+    const ports::WatermarkUpdate update{claim.fence, start};
+    if (store_->partitions().advance_watermarks({&update, 1}).front() != ports::WatermarkState::moved)
       throw Fenced(to_string(claim.at) + ": it was claimed by another member meanwhile");
     mark_in_doubt(lane, committed, start, place);
     return start;
@@ -251,7 +251,7 @@ void Engine::mark_in_doubt(const LaneState& lane, const std::optional<Offset>& c
 }
 
 /// Decides where the partition is read from, and collects its data.
-OwnedPartition Engine::place_of(LaneState& lane, const PartitionClaim& claim, milliseconds wait) {
+OwnedPartition Engine::place_of(LaneState& lane, const ports::PartitionClaim& claim, milliseconds wait) {
   OwnedPartition place{claim.at, claim.fence, claim.incarnation};
   if (lane.before) expect_same_handler(lane);
   if (logs_.claimed(claim.at, claim.incarnation)) lane.before.reset();  // another member has begun another log
@@ -264,7 +264,7 @@ OwnedPartition Engine::place_of(LaneState& lane, const PartitionClaim& claim, mi
 
 /// Finds messages that may have killed the last owner, before they kill other processes. `before`: the partition as
 /// this process owned it until now, if it did. `start`: nothing below it is read; absent: unknown.
-void Engine::watch_over(OwnedPartition& place, const OwnedPartition& before, const PartitionClaim& claim,
+void Engine::watch_over(OwnedPartition& place, const OwnedPartition& before, const ports::PartitionClaim& claim,
                         std::optional<Offset> start, milliseconds wait) {
   place.guard = claim.fence;
   if (claim.is_clean) return;
@@ -328,4 +328,4 @@ LanePtr Engine::begin_anew(const LanePtr& lane) {
   return open_claiming(lane->topic, std::move(place), std::move(before));
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -9,7 +9,7 @@
 #include "turnstile/error.hpp"
 #include "turnstile/text.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -97,4 +97,4 @@ void Engine::describe(Health& health) const {
   });
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

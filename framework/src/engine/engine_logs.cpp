@@ -7,7 +7,7 @@
 #include "support/known_bad.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -25,7 +25,7 @@ bool drops_what_was_taken() { return known_bad("taken_before"); }
 }  // namespace
 
 /// The lane's records, if they follow the records that were read.
-std::unique_ptr<Block> Engine::take(const LanePtr& lane, std::size_t most) {
+std::unique_ptr<ports::Block> Engine::take(const LanePtr& lane, std::size_t most) {
   const TopicPartition& at = lane->place.at;
   auto block = consumer_->take(at, most);
   if (!block) return nullptr;
@@ -238,4 +238,4 @@ Offset Engine::not_below(const TopicPartition& at, Offset start, const LogWatch:
   return known.first;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -8,18 +8,18 @@
 
 #include "engine/engine.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Lets the scheduler wake the polling thread.
 struct Engine::Waker {
   std::mutex mutex;
-  BrokerConsumer* consumer = nullptr;
+  ports::BrokerConsumer* consumer = nullptr;
 
   void wake() {
     const std::lock_guard lock(mutex);
     if (consumer != nullptr) consumer->wake();
   }
-  void point_to(BrokerConsumer* to) {
+  void point_to(ports::BrokerConsumer* to) {
     const std::lock_guard lock(mutex);
     consumer = to;
   }
@@ -32,8 +32,8 @@ struct Engine::Shared {
   std::vector<std::unique_ptr<TopicState>> topics;
   Scheduler scheduler;
   std::mutex mutex;
-  std::vector<std::pair<LanePtr, PartitionClaim>> late_claims;
+  std::vector<std::pair<LanePtr, ports::PartitionClaim>> late_claims;
   std::vector<LanePtr> behind;  ///< lanes whose watermark went backwards in the database
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

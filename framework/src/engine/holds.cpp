@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -25,7 +25,8 @@ bool is_stuck(const LaneState& lane, SteadyTime now, std::chrono::milliseconds p
   return oldest != nullptr && lane.topic.runner.why_dead_letter_waits(lane.place, *oldest).has_value();
 }
 
-Holds::Holds(Scheduler& scheduler, const Limiters* limiters) : scheduler_(scheduler), running_(scheduler.running()) {
+Holds::Holds(Scheduler& scheduler, const ports::Limiters* limiters)
+    : scheduler_(scheduler), running_(scheduler.running()) {
   if (limiters != nullptr) limiters_ = limiters->health();
   for (const LanePtr& lane : scheduler.lanes()) {
     if (lane->topic.limiter && !limits_.contains(&lane->topic)) limits_[&lane->topic] = lane->topic.limiter->state();
@@ -94,4 +95,4 @@ std::string Holds::why_no_permit(const TopicState& topic) const {
          "; turnstile permits shows which processes hold the others";
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

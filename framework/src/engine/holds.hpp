@@ -13,7 +13,7 @@
 #include "engine/scheduler.hpp"
 #include "turnstile/ports/limiter.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 struct Hold {
   std::optional<Offset> offset;  ///< of the message that waits; absent: none was read yet
@@ -28,7 +28,7 @@ bool is_stuck(const LaneState& lane, SteadyTime now, std::chrono::milliseconds p
 class Holds {
  public:
   /// `limiters` may be null.
-  Holds(Scheduler& scheduler, const Limiters* limiters);
+  Holds(Scheduler& scheduler, const ports::Limiters* limiters);
   /// Only inside Scheduler::locked().
   [[nodiscard]] Hold of(const LaneState& lane, SteadyTime now) const;
 
@@ -39,7 +39,7 @@ class Holds {
   Scheduler& scheduler_;
   LimitersHealth limiters_;
   std::vector<std::pair<LanePtr, RunState*>> running_;
-  std::map<const TopicState*, LimiterState> limits_;  ///< of topics with a limit
+  std::map<const TopicState*, ports::LimiterState> limits_;  ///< of topics with a limit
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

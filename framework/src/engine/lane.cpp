@@ -4,7 +4,7 @@
 #include <functional>
 #include <string_view>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -18,7 +18,7 @@ std::size_t bytes_of(const Message& message) {
 
 }  // namespace
 
-void Lane::add(std::unique_ptr<Block> block) {
+void Lane::add(std::unique_ptr<ports::Block> block) {
   Held held;
   for (const Message& message : block->messages()) {
     if (!tracker_.take(message.offset(), Entry{&message, 1, false, false, 0})) continue;
@@ -263,4 +263,4 @@ void Lane::done_in_stream(KeyHash key) {
   else queue_key(key, stream);
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

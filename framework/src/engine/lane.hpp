@@ -24,7 +24,7 @@
 #include "turnstile/message.hpp"
 #include "turnstile/ports/broker.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
@@ -36,7 +36,7 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
 
   /// Adds a block. Offsets that were added before are dropped.
-  void add(std::unique_ptr<Block> block);
+  void add(std::unique_ptr<ports::Block> block);
   /// Between the last message and this offset there is no message, and never will be.
   void pass(Offset offset) { tracker_.pass(offset); }
   /// Hands out up to `most` messages that may start now, in offset order within each key (for Order::partition and
@@ -87,7 +87,7 @@ class Lane {
   /// The number of the attempt of `oldest` that runs now or comes next.
   [[nodiscard]] int attempt_of_oldest() const;
   /// Blocks whose messages are all settled, and that no look-up uses. Destroy them outside the lock.
-  std::vector<std::unique_ptr<Block>> take_spent() {
+  std::vector<std::unique_ptr<ports::Block>> take_spent() {
     if (lent_ > 0) return {};
     return std::exchange(spent_, {});
   }
@@ -135,7 +135,7 @@ class Lane {
   ReadyKeys ready_keys_;
   Seq keyless_ = 0;
   struct Held {
-    std::unique_ptr<Block> block;
+    std::unique_ptr<ports::Block> block;
     Seq end = 0;                ///< the number after its last message
     std::size_t unsettled = 0;  ///< its unsettled messages
     std::size_t bytes = 0;
@@ -143,8 +143,8 @@ class Lane {
   std::deque<Held> blocks_;  ///< blocks with unsettled messages, oldest first
   std::size_t bytes_ = 0;    ///< of blocks_
   std::size_t mean_bytes_ = 0;
-  std::vector<std::unique_ptr<Block>> spent_;
+  std::vector<std::unique_ptr<ports::Block>> spent_;
   int lent_ = 0;  ///< look-ups in progress
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -1,6 +1,6 @@
 #include "engine/lane_state.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 LaneState::Before what_was_settled(const LaneState& lane) {
   LaneState::Before before;
@@ -12,4 +12,4 @@ LaneState::Before what_was_settled(const LaneState& lane) {
   return before;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -13,7 +13,7 @@
 #include "engine/lane.hpp"
 #include "engine/topic_state.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// An assignment of a partition. It outlives the assignment while a worker still has some of its messages.
 struct LaneState {
@@ -60,4 +60,4 @@ using LanePtr = std::shared_ptr<LaneState>;
 /// The data for a lane that replaces this one. Only inside Scheduler::locked().
 LaneState::Before what_was_settled(const LaneState& lane);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

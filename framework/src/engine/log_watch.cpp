@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 std::uint64_t LogMemory::mark_of(const Message& message) noexcept {
   // A hash of the payload would be a better mark, but would cost more than all other work of a lane.
@@ -142,4 +142,4 @@ void LogWatch::settle(const TopicPartition& at, const Verdict& verdict, std::int
   if (verdict.kind == Verdict::Kind::recreated) log.has_offset = false;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -13,7 +13,7 @@
 #include "turnstile/message.hpp"
 #include "turnstile/types.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The last records of a partition that were read, by offset.
 class LogMemory {
@@ -117,4 +117,4 @@ class LogWatch {
   std::map<TopicPartition, Log> logs_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -16,7 +16,7 @@
 #include "delivery/work.hpp"
 #include "turnstile/types.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 template <class Entry>
 class OffsetTracker {
@@ -147,4 +147,4 @@ class OffsetTracker {
   std::optional<Offset> last_taken_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -9,7 +9,7 @@
 #include "support/run_log.hpp"
 #include "turnstile/types.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Call it often for every running handler. It logs once for each run.
 inline void stop_if_overdue(RunState& watch, const TopicPartition& at, const TopicPlan& plan, const RunLog& run_log) {
@@ -20,4 +20,4 @@ inline void stop_if_overdue(RunState& watch, const TopicPartition& at, const Top
                    " ms), and its stop_token is set. Have the handler check its stop_token, or raise handler_timeout");
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

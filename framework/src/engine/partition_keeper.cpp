@@ -6,7 +6,7 @@
 #include "engine/overdue.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kLookBack{10'000};
 
 }  // namespace
 
-PartitionKeeper::PartitionKeeper(Settings settings, Scheduler& scheduler, std::shared_ptr<Store> store,
+PartitionKeeper::PartitionKeeper(Settings settings, Scheduler& scheduler, std::shared_ptr<ports::Store> store,
                                  std::shared_ptr<const RunLog> run_log, Calls calls)
     : settings_(std::move(settings)),
       scheduler_(scheduler),
@@ -40,9 +40,9 @@ PartitionKeeper::PartitionKeeper(Settings settings, Scheduler& scheduler, std::s
   thread_.start(PeriodicThread::after(kTick));
   watchdog_.start(PeriodicThread::after(kTick));
   if (!store_ || (settings_.retained.empty() && !settings_.producers)) return;
-  purger_ =
-      std::make_unique<Purger>(Purger::Settings{.purge = settings_.purge, .producers = settings_.producers},
-                               settings_.retained, std::shared_ptr<Retention>(store_, &store_->retention()), run_log_);
+  purger_ = std::make_unique<Purger>(Purger::Settings{.purge = settings_.purge, .producers = settings_.producers},
+                                     settings_.retained,
+                                     std::shared_ptr<ports::Retention>(store_, &store_->retention()), run_log_);
 }
 
 PartitionKeeper::~PartitionKeeper() { stop(); }
@@ -66,7 +66,7 @@ void PartitionKeeper::keep_partitions() {
 
 void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
   if (!store_) return;
-  std::vector<WatermarkUpdate> updates;
+  std::vector<ports::WatermarkUpdate> updates;
   std::vector<LanePtr> whose;
   scheduler_.locked([&] {
     for (const auto& lane : lanes) {
@@ -82,7 +82,7 @@ void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
     }
   });
   if (updates.empty()) return;
-  std::vector<WatermarkState> states;
+  std::vector<ports::WatermarkState> states;
   try {
     states = store_->partitions().advance_watermarks(updates);
   } catch (const StoreUnavailable& e) {
@@ -102,13 +102,13 @@ void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
       LaneState& lane = *whose[i];
       if (lane.place.fence != updates[i].fence) continue;  // claimed again in the meantime
       switch (states[i]) {
-        case WatermarkState::moved: lane.flushed = updates[i].watermark; break;
-        case WatermarkState::not_ours:
+        case ports::WatermarkState::moved: lane.flushed = updates[i].watermark; break;
+        case ports::WatermarkState::not_ours:
           scheduler_.fence_unlocked(lane, now,
                                     "its watermark was refused: another member owns the partition, or the database has "
                                     "changed");
           break;
-        case WatermarkState::behind:
+        case ports::WatermarkState::behind:
           if (lane.topic.fails_open()) {
             lane.flushed.reset();  // Kafka's offset counts
             break;
@@ -247,4 +247,4 @@ void PartitionKeeper::claim_late(SteadyTime now) {
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

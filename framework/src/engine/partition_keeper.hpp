@@ -14,7 +14,7 @@
 #include "inbox/purger.hpp"
 #include "support/periodic_thread.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class PartitionKeeper {
  public:
@@ -23,16 +23,16 @@ class PartitionKeeper {
     std::chrono::milliseconds stall_after{60'000};
     std::chrono::milliseconds lock_timeout{5'000};
     std::chrono::milliseconds flush_interval{1'000};
-    std::shared_ptr<Limiters> limiters{};                       ///< may be null
+    std::shared_ptr<ports::Limiters> limiters{};                ///< may be null
     bool purge = true;                                          ///< whether this process takes part in deleting old ids
     std::vector<std::shared_ptr<HandlerRetention>> retained{};  ///< of the handlers that store ids
-    std::shared_ptr<Producers> producers{};                     ///< null unless producers number their requests
+    std::shared_ptr<ports::Producers> producers{};              ///< null unless producers number their requests
   };
   /// Calls for the polling thread. They are made on the keeper's thread, or the thread of flush().
   struct Calls {
-    std::function<void(LanePtr, PartitionClaim)> claimed;  ///< a claim succeeded late: admit the lane
+    std::function<void(LanePtr, ports::PartitionClaim)> claimed;  ///< a claim succeeded late: admit the lane
   };
-  PartitionKeeper(Settings settings, Scheduler& scheduler, std::shared_ptr<Store> store,
+  PartitionKeeper(Settings settings, Scheduler& scheduler, std::shared_ptr<ports::Store> store,
                   std::shared_ptr<const RunLog> run_log, Calls calls);
   ~PartitionKeeper();
   PartitionKeeper(const PartitionKeeper&) = delete;
@@ -58,7 +58,7 @@ class PartitionKeeper {
 
   const Settings settings_;
   Scheduler& scheduler_;
-  std::shared_ptr<Store> store_;
+  std::shared_ptr<ports::Store> store_;
   std::shared_ptr<const RunLog> run_log_;
   const Calls calls_;
   // Used only by thread_:
@@ -72,4 +72,4 @@ class PartitionKeeper {
   std::unique_ptr<Purger> purger_;  ///< null without handlers that store ids
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -8,34 +8,16 @@
 #include "permits/permit_seat.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
-
-/// Waits for a permit on the caller's thread; the engine uses its queues instead. Empty once `stop` is set. Throws
-/// Halted.
-Permit wait_for_permit(Limiter& limiter, const Limiters& limiters, const std::stop_token& stop) {
-  if (auto permit = limiter.try_acquire_fairly(1)) return permit;
-  const auto seat = std::make_shared<PermitSeat>();
-  const std::stop_callback leaves(stop, [&seat] { seat->leave(); });
-  auto waited = seat->wait(limiter, limiters, 1, Priority::normal, std::chrono::steady_clock::time_point::max());
-  if (!waited.permit && !waited.why_halted.empty())
-    throw Halted(Code::halted, "limiter '" + limiter.name() + "': " + waited.why_halted);
-  return std::move(waited.permit);
-}
 
 /// How often the watermark of a partition is written.
 constexpr std::chrono::milliseconds kFlush{1'000};
 
-Settled what_became(const BatchReport& counts) {
-  if (counts.dead > 0) return Settled::dead_letter;
-  if (counts.duplicates > 0) return Settled::duplicate;
-  return counts.skipped > 0 ? Settled::skipped : Settled::done;
-}
-
 }  // namespace
 
-void PollLoop::State::build() {
+void PollLoopState::build() {
   run_log = open_run_log(spec);
   relay = make_relay(spec, run_log);
   const auto ring = [relay = relay] {
@@ -57,19 +39,19 @@ void PollLoop::State::build() {
   if (kept.empty() && !producers) return;
   purger = std::make_unique<Purger>(
       Purger::Settings{.purge = spec.config.consumer.purge, .producers = std::move(producers)}, std::move(kept),
-      std::shared_ptr<Retention>(spec.backends.store, &spec.backends.store->retention()), run_log);
+      std::shared_ptr<ports::Retention>(spec.backends.store, &spec.backends.store->retention()), run_log);
 }
 
 /// The messages that were settled may have taken effect outside of a transaction, even if the database has no record of
 /// them.
-void PollLoop::State::doubt(const TopicPartition& at, const TopicState& topic, const Doubt& more) {
+void PollLoopState::doubt(const TopicPartition& at, const TopicState& topic, const Doubt& more) {
   if (topic.runner.plan().mode != Mode::leased) return;
   Doubt& known = in_doubt[at];
   known.below = std::max(known.below, more.below);
   known.own = std::max(known.own, more.own);
 }
 
-void PollLoop::State::forget_doubt_of_the_group(const TopicPartition& at) {
+void PollLoopState::forget_doubt_of_the_group(const TopicPartition& at) {
   const auto known = in_doubt.find(at);
   if (known == in_doubt.end()) return;
   known->second.below = known->second.own;
@@ -78,9 +60,9 @@ void PollLoop::State::forget_doubt_of_the_group(const TopicPartition& at) {
 
 /// Writes the watermark at intervals. Everything below it is in the database. If the database goes back to an earlier
 /// time, the watermark tells where to read again.
-void PollLoop::State::settled(const Message& message, const OwnedPartition& place, const TopicState& topic) {
+void PollLoopState::settled(const Message& message, const OwnedPartition& place, const TopicState& topic) {
   if (!place.fence || topic.fails_open()) return;
-  const WatermarkUpdate update{*place.fence, message.offset() + 1};
+  const ports::WatermarkUpdate update{*place.fence, message.offset() + 1};
   {
     const std::lock_guard lock(mutex);
     const auto doubted = in_doubt.find(place.at);
@@ -102,7 +84,7 @@ void PollLoop::State::settled(const Message& message, const OwnedPartition& plac
 }
 
 /// The number of the attempt that is about to start.
-int PollLoop::State::attempt_of(const Message& message, const OwnedPartition& place) {
+int PollLoopState::attempt_of(const Message& message, const OwnedPartition& place) {
   const int next = place.suspicion ? 1 + place.suspicion->deaths(message.offset()) : 1;
   const std::lock_guard lock(mutex);
   const auto known = attempts.find(place.at);
@@ -111,12 +93,12 @@ int PollLoop::State::attempt_of(const Message& message, const OwnedPartition& pl
   return kept == known->second.end() ? next : std::max(next, kept->second);
 }
 
-void PollLoop::State::keep_attempt(const Message& message, const OwnedPartition& place, int attempt) {
+void PollLoopState::keep_attempt(const Message& message, const OwnedPartition& place, int attempt) {
   const std::lock_guard lock(mutex);
   attempts[place.at][message.offset()] = attempt;
 }
 
-void PollLoop::State::forget_attempts(const Message& message, const OwnedPartition& place) {
+void PollLoopState::forget_attempts(const Message& message, const OwnedPartition& place) {
   const std::lock_guard lock(mutex);
   const auto known = attempts.find(place.at);
   if (known == attempts.end()) return;
@@ -124,7 +106,7 @@ void PollLoop::State::forget_attempts(const Message& message, const OwnedPartiti
   if (known->second.empty()) attempts.erase(known);
 }
 
-void PollLoop::State::ran(const OwnedPartition& place) {
+void PollLoopState::ran(const OwnedPartition& place) {
   if (!place.suspicion) return;
   const std::lock_guard lock(mutex);
   const auto left = unproved.find(place.at);
@@ -135,7 +117,7 @@ void PollLoop::State::ran(const OwnedPartition& place) {
 
 /// The first call after ReadAgain means that the caller has sought the partition. The first call after Fenced may mean
 /// that too. Any other call means that it was revoked.
-void PollLoop::State::revoked(const TopicPartition& at) {
+void PollLoopState::revoked(const TopicPartition& at) {
   {
     const std::lock_guard lock(mutex);
     if (read_again.erase(at) == 0) {
@@ -150,9 +132,9 @@ void PollLoop::State::revoked(const TopicPartition& at) {
 
 /// Nothing of these partitions runs any more: their next owners need not suspect that a message has killed this
 /// process.
-void PollLoop::State::release(std::span<const TopicPartition> partitions) {
-  std::vector<Trials::Release> released;
-  std::vector<WatermarkUpdate> watermarks;
+void PollLoopState::release(std::span<const TopicPartition> partitions) {
+  std::vector<ports::Trials::Release> released;
+  std::vector<ports::WatermarkUpdate> watermarks;
   {
     const std::lock_guard lock(mutex);
     for (const TopicPartition& at : partitions) {
@@ -179,7 +161,7 @@ void PollLoop::State::release(std::span<const TopicPartition> partitions) {
 }
 
 /// A message that ran when a process died runs alone, so that no other message dies with it or becomes a suspect.
-UnitResult PollLoop::State::run(TopicState& topic, const Work& work, const OwnedPartition& place, RunState& watch) {
+UnitResult PollLoopState::run(TopicState& topic, const Work& work, const OwnedPartition& place, RunState& watch) {
   std::shared_lock together(quiet, std::defer_lock);
   std::unique_lock alone(quiet, std::defer_lock);
   const bool is_suspect = place.suspicion && place.suspicion->is_suspect(work.message->offset());
@@ -194,7 +176,7 @@ UnitResult PollLoop::State::run(TopicState& topic, const Work& work, const Owned
   return result;
 }
 
-std::unique_ptr<InboxSession> PollLoop::State::borrow() {
+std::unique_ptr<ports::InboxSession> PollLoopState::borrow() {
   {
     const std::lock_guard lock(mutex);
     if (!sessions.empty()) {
@@ -206,12 +188,38 @@ std::unique_ptr<InboxSession> PollLoop::State::borrow() {
   return spec.backends.store->open_session();
 }
 
-void PollLoop::State::give_back(std::unique_ptr<InboxSession> session) {
+void PollLoopState::give_back(std::unique_ptr<ports::InboxSession> session) {
   const std::lock_guard lock(mutex);
   sessions.push_back(std::move(session));
 }
 
-PollLoop::PollLoop(Config config, Backends backends) : state_(std::make_unique<State>()) {
+}  // namespace turnstile::detail
+
+namespace turnstile {
+
+namespace {
+
+/// Waits for a permit on the caller's thread; the engine uses its queues instead. Empty once `stop` is set. Throws
+/// Halted.
+Permit wait_for_permit(ports::Limiter& limiter, const ports::Limiters& limiters, const std::stop_token& stop) {
+  if (auto permit = limiter.try_acquire_fairly(1)) return permit;
+  const auto seat = std::make_shared<detail::PermitSeat>();
+  const std::stop_callback leaves(stop, [&seat] { seat->leave(); });
+  auto waited = seat->wait(limiter, limiters, 1, Priority::normal, std::chrono::steady_clock::time_point::max());
+  if (!waited.permit && !waited.why_halted.empty())
+    throw Halted(Code::halted, "limiter '" + limiter.name() + "': " + waited.why_halted);
+  return std::move(waited.permit);
+}
+
+Settled what_became(const BatchReport& counts) {
+  if (counts.dead > 0) return Settled::dead_letter;
+  if (counts.duplicates > 0) return Settled::duplicate;
+  return counts.skipped > 0 ? Settled::skipped : Settled::done;
+}
+
+}  // namespace
+
+PollLoop::PollLoop(Config config, Backends backends) : state_(std::make_unique<detail::PollLoopState>()) {
   state_->spec.config = std::move(config);
   state_->spec.backends = std::move(backends);
   if (!state_->spec.backends.limiters) state_->spec.backends.limiters = make_local_limiters();
@@ -219,7 +227,7 @@ PollLoop::PollLoop(Config config, Backends backends) : state_(std::make_unique<S
 
 PollLoop::~PollLoop() {
   const std::atomic<int> stop{2};
-  const EndBound bound(state_->spec.backends.store, stop, {});
+  const detail::EndBound bound(state_->spec.backends.store, stop, {});
   std::vector<TopicPartition> all;
   for (const auto& [at, place] : state_->places) all.push_back(at);
   state_->release(all);
@@ -233,7 +241,7 @@ PollLoop& PollLoop::topic(const std::string& name, Pipeline pipeline) {
 }
 
 PollLoop& PollLoop::logger(std::shared_ptr<spdlog::logger> logger) {
-  log_through(state_->spec, std::move(logger));
+  detail::log_through(state_->spec, std::move(logger));
   return *this;
 }
 
@@ -247,8 +255,8 @@ Settled PollLoop::handle(const Message& message) try {
   if (found == state_->topics.end()) {
     throw ConfigError({where(message) + ": this loop has no handler for the topic; add it with topic()"});
   }
-  TopicState& topic = *found->second;
-  const OwnedPartition place = [&] {
+  detail::TopicState& topic = *found->second;
+  const detail::OwnedPartition place = [&] {
     try {
       return state_->place_of(message, topic);
     } catch (const Fenced& e) {
@@ -256,12 +264,12 @@ Settled PollLoop::handle(const Message& message) try {
     }
   }();
   const std::stop_token stop = state_->stop.token();
-  RunState watch;
-  const State::Watched watched(*state_, {watch, place.at, topic.runner.plan()});
-  Work work{&message, 0, state_->attempt_of(message, place)};
+  detail::RunState watch;
+  const detail::PollLoopState::Watched watched(*state_, {watch, place.at, topic.runner.plan()});
+  detail::Work work{&message, 0, state_->attempt_of(message, place)};
   for (;;) {
     if (stop.stop_requested()) throw_stopped();
-    UnitResult result;
+    detail::UnitResult result;
     {
       watch.reset();
       const Permit permit =
@@ -272,10 +280,10 @@ Settled PollLoop::handle(const Message& message) try {
       watch.under(permit);
       result = state_->run(topic, work, place, watch);
     }
-    const Verdict& verdict = result.verdicts.front();
-    const bool has_failed = verdict.kind == Verdict::Kind::retry && verdict.attempt > work.attempt;
+    const detail::Verdict& verdict = result.verdicts.front();
+    const bool has_failed = verdict.kind == detail::Verdict::Kind::retry && verdict.attempt > work.attempt;
     if (has_failed) state_->keep_attempt(message, place, work.attempt = verdict.attempt);
-    if (result.end == UnitResult::End::fenced) {
+    if (result.end == detail::UnitResult::End::fenced) {
       try {
         state_->fenced(place, topic, message.offset());
       } catch (const Fenced& e) {
@@ -283,9 +291,10 @@ Settled PollLoop::handle(const Message& message) try {
       }
       state_->throw_fenced(message, result.why);
     }
-    if (result.end == UnitResult::End::broken) throw TransactionEnded(result.why);
-    if (result.end == UnitResult::End::store_unavailable) throw StoreUnavailable(where(message) + ": " + result.why);
-    if (verdict.kind == Verdict::Kind::settled) {
+    if (result.end == detail::UnitResult::End::broken) throw TransactionEnded(result.why);
+    if (result.end == detail::UnitResult::End::store_unavailable)
+      throw StoreUnavailable(where(message) + ": " + result.why);
+    if (verdict.kind == detail::Verdict::Kind::settled) {
       if (work.attempt > 1) state_->forget_attempts(message, place);
       state_->settled(message, place, topic);
       if (result.counts.duplicates == 0) state_->ran(place);
@@ -295,7 +304,7 @@ Settled PollLoop::handle(const Message& message) try {
       return what_became(result.counts);
     }
     if (result.stopped) throw Halted(Code::too_many_dead_in_a_row, where(message) + ": " + result.why);
-    if (verdict.kind == Verdict::Kind::retry && !has_failed && result.refused) {
+    if (verdict.kind == detail::Verdict::Kind::retry && !has_failed && result.refused) {
       if (result.row_waits) {
         throw StoreUnavailable(where(message) +
                                ": the message is dead and the row of its dead letter was not written: " + result.why);
@@ -303,7 +312,7 @@ Settled PollLoop::handle(const Message& message) try {
       throw BrokerError(Code::dead_letter_refused,
                         where(message) + ": the message is dead and its dead letter was refused: " + result.why);
     }
-    StopFlag::sleep(verdict.delay, stop);  // outside the transaction and without a permit
+    detail::StopFlag::sleep(verdict.delay, stop);  // outside the transaction and without a permit
   }
 } catch (const StoreBusy& e) {
   throw StoreUnavailable(Code::store_busy, where(message) + ": nothing was decided, handle it again: " + e.what());

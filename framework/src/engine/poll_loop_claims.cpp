@@ -7,7 +7,7 @@
 #include "turnstile/error.hpp"
 #include "turnstile/ports/broker.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -25,7 +25,7 @@ constexpr std::chrono::seconds kKafkaWait{5};
 
 }  // namespace
 
-OwnedPartition PollLoop::State::place_of(const Message& message, const TopicState& topic) {
+OwnedPartition PollLoopState::place_of(const Message& message, const TopicState& topic) {
   const TopicPartition at{std::string(message.topic()), message.partition()};
   if (!spec.backends.store) return {.at = at, .fence = {}};
   const std::lock_guard lock(mutex);
@@ -61,7 +61,7 @@ OwnedPartition PollLoop::State::place_of(const Message& message, const TopicStat
 }
 
 /// Call it with the mutex held.
-PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState& topic) {
+ports::PartitionClaim PollLoopState::claim(const TopicPartition& at, const TopicState& topic) {
   try {
     return spec.backends.store->partitions()
         .claim_partitions(spec.config.group(), {&at, 1}, topic.runner.services().lock_timeout)
@@ -79,10 +79,10 @@ PartitionClaim PollLoop::State::claim(const TopicPartition& at, const TopicState
 /// Another member may claim the partition before the watermark is written, and may have a later first message. If the
 /// log is another one than the settled log, old offsets have no meaning, and its incarnation begins. If another member
 /// has begun it already, what this loop knows is of the old log. Call it with the mutex held.
-PollLoop::State::Claimed PollLoop::State::claim_from(const TopicPartition& at, const TopicState& topic, Known known) {
+PollLoopState::Claimed PollLoopState::claim_from(const TopicPartition& at, const TopicState& topic, Known known) {
   bool begun_elsewhere = false;
   for (;;) {
-    PartitionClaim claimed = claim(at, topic);
+    ports::PartitionClaim claimed = claim(at, topic);
     if (const auto mine = handled.find(at); mine != handled.end() && mine->second.incarnation < claimed.incarnation) {
       forget_the_old_log(at);
       known.is_other = false;
@@ -114,14 +114,14 @@ PollLoop::State::Claimed PollLoop::State::claim_from(const TopicPartition& at, c
       return {claimed, true};
     }
     if (claimed.watermark) return {claimed, false, begun_elsewhere};
-    const WatermarkUpdate update{claimed.fence, known.first};
+    const ports::WatermarkUpdate update{claimed.fence, known.first};
     claimed.watermark = known.first;
-    if (spec.backends.store->partitions().advance_watermarks({&update, 1}).front() == WatermarkState::moved)
+    if (spec.backends.store->partitions().advance_watermarks({&update, 1}).front() == ports::WatermarkState::moved)
       return {claimed, false, begun_elsewhere};
   }
 }
 
-void PollLoop::State::begin_incarnation(PartitionClaim& claim, Offset first) {
+void PollLoopState::begin_incarnation(ports::PartitionClaim& claim, Offset first) {
   claim.incarnation = spec.backends.store->partitions().begin_incarnation(claim.fence, first);
   claim.watermark = first;
   claim.progress.reset();
@@ -132,9 +132,8 @@ void PollLoop::State::begin_incarnation(PartitionClaim& claim, Offset first) {
 /// settled. Absent: as far as known, it is that log.
 /// Kafka is asked only if `message` lies below `done`. `message` is in Kafka's log, and so are the messages after it.
 /// Without `done`: another record was handled at its offset. Throws BrokerError.
-std::optional<std::pair<Offset, Offset>> PollLoop::State::bounds_of_another_log(const TopicPartition& at,
-                                                                                Offset message,
-                                                                                std::optional<Offset> done) const {
+std::optional<std::pair<Offset, Offset>> PollLoopState::bounds_of_another_log(const TopicPartition& at, Offset message,
+                                                                              std::optional<Offset> done) const {
   if ((done && message >= *done) || !spec.backends.broker) return std::nullopt;
   const auto bounds = spec.backends.broker->open_consumer()->bounds(at, kKafkaWait);
   if (!bounds || (done && bounds->second >= *done)) return std::nullopt;
@@ -144,8 +143,8 @@ std::optional<std::pair<Offset, Offset>> PollLoop::State::bounds_of_another_log(
 
 /// Returns where to begin reading, if Kafka has another log: see bounds_of_another_log(). Call it under a claim: only
 /// then is it certain that no other member has found that log.
-std::optional<Offset> PollLoop::State::begin_of_another_log(const TopicPartition& at, const TopicState& topic,
-                                                            Offset message, std::optional<Offset> done) const {
+std::optional<Offset> PollLoopState::begin_of_another_log(const TopicPartition& at, const TopicState& topic,
+                                                          Offset message, std::optional<Offset> done) const {
   try {
     const auto bounds = bounds_of_another_log(at, message, done);
     if (!bounds) return std::nullopt;
@@ -173,7 +172,7 @@ std::optional<Offset> PollLoop::State::begin_of_another_log(const TopicPartition
   }
 }
 
-void PollLoop::State::warn_of_same_topic(const TopicPartition& at, Offset message, const std::exception& why) const {
+void PollLoopState::warn_of_same_topic(const TopicPartition& at, Offset message, const std::exception& why) const {
   run_log->warn(Code::partition_start_unknown, at,
                 "offset " + std::to_string(message) +
                     " was settled before, and Kafka did not answer whether the topic was recreated since; it counts "
@@ -181,12 +180,12 @@ void PollLoop::State::warn_of_same_topic(const TopicPartition& at, Offset messag
                     why.what());
 }
 
-bool PollLoop::State::remembers_records(const TopicState& topic) const {
+bool PollLoopState::remembers_records(const TopicState& topic) const {
   return topic.needs_store() && !topic.fails_open() && spec.backends.broker != nullptr;
 }
 
 /// Whether this loop has handled another record at this offset. Call it with the mutex held.
-bool PollLoop::State::is_other_record(const TopicPartition& at, const TopicState& topic, const Message& message) const {
+bool PollLoopState::is_other_record(const TopicPartition& at, const TopicState& topic, const Message& message) const {
   if (!remembers_records(topic)) return false;
   const auto known = handled.find(at);
   return known != handled.end() && known->second.log.compare(message) == LogMemory::Finding::other &&
@@ -194,7 +193,7 @@ bool PollLoop::State::is_other_record(const TopicPartition& at, const TopicState
 }
 
 /// Call it with the mutex held.
-void PollLoop::State::remember(const TopicPartition& at, const TopicState& topic, const Message& message) {
+void PollLoopState::remember(const TopicPartition& at, const TopicState& topic, const Message& message) {
   if (!remembers_records(topic)) return;
   LogMemory& memory = handled[at].log;
   if (memory.compare(message) == LogMemory::Finding::ahead) memory.note(message);
@@ -202,7 +201,7 @@ void PollLoop::State::remember(const TopicPartition& at, const TopicState& topic
 
 /// For a partition that this loop owns. The caller has not called revoked(), and reads another record than before, or
 /// lower offsets than before. It is another log if that log ends below the settled offset. Call it with the mutex held.
-bool PollLoop::State::may_be_another_log(const TopicPartition& at, const Known& known) {
+bool PollLoopState::may_be_another_log(const TopicPartition& at, const Known& known) {
   const auto found = progress.find(at);
   const bool goes_back = found != progress.end() && known.message < found->second.last && found->second.settled;
   if (known.is_other || goes_back) {
@@ -218,7 +217,7 @@ bool PollLoop::State::may_be_another_log(const TopicPartition& at, const Known& 
 }
 
 /// Call it with the mutex held.
-void PollLoop::State::forget_the_old_log(const TopicPartition& at) {
+void PollLoopState::forget_the_old_log(const TopicPartition& at) {
   handled[at].log.forget();
   gone_back.erase(at);
   in_doubt.erase(at);
@@ -229,7 +228,7 @@ void PollLoop::State::forget_the_old_log(const TopicPartition& at) {
 /// The caller believes that the messages between the watermark and the first message were settled. The database may
 /// have lost them, together with the process that could have noticed it. If no message lies between them, the same
 /// message comes again after the seek.
-void PollLoop::State::start_at_the_watermark(const Message& message, const TopicState& topic, const Claimed& claimed) {
+void PollLoopState::start_at_the_watermark(const Message& message, const TopicState& topic, const Claimed& claimed) {
   const TopicPartition at{std::string(message.topic()), message.partition()};
   const auto been = gone_back.extract(at);
   const auto& watermark = claimed.claim.watermark;
@@ -254,7 +253,7 @@ void PollLoop::State::start_at_the_watermark(const Message& message, const Topic
 }
 
 /// Absent without a broker, for a topic that it does not have, and while it does not answer.
-std::optional<Offset> PollLoop::State::begin_of_log(const TopicPartition& at) const {
+std::optional<Offset> PollLoopState::begin_of_log(const TopicPartition& at) const {
   if (!spec.backends.broker) return std::nullopt;
   try {
     const auto bounds = spec.backends.broker->open_consumer()->bounds(at, kKafkaWait);
@@ -274,7 +273,7 @@ std::optional<Offset> PollLoop::State::begin_of_log(const TopicPartition& at) co
 
 /// After a seek below the log's start, auto.offset.reset applies, and can mean the log's end. `message` exists, so it
 /// bounds the result.
-Offset PollLoop::State::not_below_the_log(const TopicPartition& at, Offset from, Offset message) const {
+Offset PollLoopState::not_below_the_log(const TopicPartition& at, Offset from, Offset message) const {
   const Offset first = std::min(begin_of_log(at).value_or(from), message);
   if (from >= first) return from;
   run_log->warn(Code::records_deleted, at,
@@ -286,7 +285,7 @@ Offset PollLoop::State::not_below_the_log(const TopicPartition& at, Offset from,
 }
 
 /// Throws ReadAgain if the reason was not another member but another history of the database.
-void PollLoop::State::fenced(const OwnedPartition& place, const TopicState& topic, Offset message) {
+void PollLoopState::fenced(const OwnedPartition& place, const TopicState& topic, Offset message) {
   const std::lock_guard lock(mutex);
   const auto found = places.find(place.at);
   if (found == places.end() || found->second.fence != place.fence || topic.fails_open()) return;
@@ -313,7 +312,7 @@ void PollLoop::State::fenced(const OwnedPartition& place, const TopicState& topi
 }
 
 /// The caller drops the message, so nothing that is known of the partition tells which message comes next.
-void PollLoop::State::throw_fenced(const Message& message, const std::string& why) {
+void PollLoopState::throw_fenced(const Message& message, const std::string& why) {
   const TopicPartition at{std::string(message.topic()), message.partition()};
   {
     const std::lock_guard lock(mutex);
@@ -329,8 +328,8 @@ void PollLoop::State::throw_fenced(const Message& message, const std::string& wh
 /// The progress of the last owner is unknown here: it can have taken a window of messages beyond the settled ones. The
 /// caller's start is unknown too: `message` is only the first of its messages that came here.
 /// `before`: the partition as this loop owned it until now, if it did. Its suspicion belongs to offsets of its log.
-void PollLoop::State::guard(OwnedPartition& place, const PartitionClaim& claim, Offset message,
-                            const OwnedPartition* before) {
+void PollLoopState::guard(OwnedPartition& place, const ports::PartitionClaim& claim, Offset message,
+                          const OwnedPartition* before) {
   place.guard = claim.fence;
   if (before != nullptr && is_next_claim(before->guard, claim.fence)) {
     if (before->incarnation == place.incarnation) place.suspicion = before->suspicion;
@@ -343,7 +342,7 @@ void PollLoop::State::guard(OwnedPartition& place, const PartitionClaim& claim, 
 }
 
 /// Mode at_least_once needs no store. If the program has a store, it finds messages that kill their process there too.
-void PollLoop::State::guard_unfenced(OwnedPartition& place, const TopicState& topic, Offset message) {
+void PollLoopState::guard_unfenced(OwnedPartition& place, const TopicState& topic, Offset message) {
   try {
     guard(place, claim(place.at, topic), message, nullptr);
   } catch (const std::exception& e) {
@@ -355,4 +354,4 @@ void PollLoop::State::guard_unfenced(OwnedPartition& place, const TopicState& to
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

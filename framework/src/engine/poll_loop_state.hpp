@@ -16,11 +16,10 @@
 #include "engine/setup.hpp"
 #include "engine/stop_flag.hpp"
 #include "inbox/purger.hpp"
-#include "turnstile/poll_loop.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
-struct PollLoop::State {
+struct PollLoopState {
   ConsumerSpec spec;
   std::once_flag built;
   std::shared_ptr<const RunLog> run_log;
@@ -75,13 +74,13 @@ struct PollLoop::State {
   std::map<TopicPartition, std::map<Offset, int>> attempts;
   /// Partitions under suspicion: how many messages must run until the suspicion is over.
   std::map<TopicPartition, std::size_t> unproved;
-  std::vector<std::unique_ptr<InboxSession>> sessions;  // idle sessions
-  std::mutex door;                                      // the way to `quiet`, in the order of arrival
-  std::shared_mutex quiet;                              // shared: a message runs; exclusive: a message runs alone
+  std::vector<std::unique_ptr<ports::InboxSession>> sessions;  // idle sessions
+  std::mutex door;                                             // the way to `quiet`, in the order of arrival
+  std::shared_mutex quiet;  // shared: a message runs; exclusive: a message runs alone
 
   void build();
   OwnedPartition place_of(const Message& message, const TopicState& topic);
-  PartitionClaim claim(const TopicPartition& at, const TopicState& topic);
+  ports::PartitionClaim claim(const TopicPartition& at, const TopicState& topic);
   /// What this loop knows of a partition before it claims it.
   struct Known {
     Offset message = 0;               ///< the last message
@@ -91,13 +90,13 @@ struct PollLoop::State {
     std::int32_t incarnation = 0;     ///< under which it owned the partition until now
   };
   struct Claimed {
-    PartitionClaim claim;
+    ports::PartitionClaim claim;
     bool another_log = false;  ///< Kafka has another log under this name than the settled one
     /// Another member had found another log under this name. What this loop knew of the partition has no meaning.
     bool begun_elsewhere = false;
   };
   Claimed claim_from(const TopicPartition& at, const TopicState& topic, Known known);
-  void begin_incarnation(PartitionClaim& claim, Offset first);
+  void begin_incarnation(ports::PartitionClaim& claim, Offset first);
   std::optional<Offset> begin_of_another_log(const TopicPartition& at, const TopicState& topic, Offset message,
                                              std::optional<Offset> done) const;
   std::optional<std::pair<Offset, Offset>> bounds_of_another_log(const TopicPartition& at, Offset message,
@@ -119,7 +118,7 @@ struct PollLoop::State {
   void forget_attempts(const Message& message, const OwnedPartition& place);
   void fenced(const OwnedPartition& place, const TopicState& topic, Offset message);
   [[noreturn]] void throw_fenced(const Message& message, const std::string& why);
-  void guard(OwnedPartition& place, const PartitionClaim& claim, Offset message, const OwnedPartition* before);
+  void guard(OwnedPartition& place, const ports::PartitionClaim& claim, Offset message, const OwnedPartition* before);
   void guard_unfenced(OwnedPartition& place, const TopicState& topic, Offset message);
   void ran(const OwnedPartition& place);
   void revoked(const TopicPartition& at);
@@ -128,7 +127,7 @@ struct PollLoop::State {
   /// While this object lives, the loop's thread checks the run.
   class Watched {
    public:
-    Watched(State& state, const Running& run) : state_(state) {
+    Watched(PollLoopState& state, const Running& run) : state_(state) {
       const std::lock_guard lock(state.watching);
       mine_ = state.running.insert(state.running.end(), run);
     }
@@ -140,11 +139,11 @@ struct PollLoop::State {
     Watched& operator=(const Watched&) = delete;
 
    private:
-    State& state_;
+    PollLoopState& state_;
     std::list<Running>::iterator mine_;
   };
-  std::unique_ptr<InboxSession> borrow();
-  void give_back(std::unique_ptr<InboxSession> session);
+  std::unique_ptr<ports::InboxSession> borrow();
+  void give_back(std::unique_ptr<ports::InboxSession> session);
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

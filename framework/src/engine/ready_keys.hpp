@@ -10,7 +10,7 @@
 #include <iterator>
 #include <optional>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class ReadyKeys {
  public:
@@ -43,4 +43,4 @@ class ReadyKeys {
   unsigned turn_ = 0;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

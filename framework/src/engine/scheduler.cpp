@@ -6,7 +6,7 @@
 
 #include "support/failpoint.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -252,7 +252,7 @@ void Scheduler::finish(LaneUnit& unit, UnitResult result, WorkerSlot& slot) {
   TURNSTILE_FAILPOINT("before-release");
   unit.permit.give_back();
   const SteadyTime now = steady_clock::now();
-  std::vector<std::unique_ptr<Block>> spent;
+  std::vector<std::unique_ptr<ports::Block>> spent;
   bool feed = false;
   {
     const std::lock_guard lock(mutex_);
@@ -359,4 +359,4 @@ void Scheduler::stop() {
   work_.notify_all();
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

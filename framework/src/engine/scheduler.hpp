@@ -23,7 +23,7 @@
 #include "engine/worker.hpp"
 #include "support/wake_up.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The limits for the unsettled messages of each partition.
 struct Window {
@@ -46,7 +46,7 @@ class Scheduler {
   [[nodiscard]] std::vector<LanePtr> lanes() const;
   /// How many records the lane may take now. 0 also requests a call of room_again().
   std::size_t room(LaneState& lane);
-  void feed(LaneState& lane, std::unique_ptr<Block> block);
+  void feed(LaneState& lane, std::unique_ptr<ports::Block> block);
   /// Between the last record and this offset there is no record, and never will be.
   void pass(LaneState& lane, Offset offset);
   /// The positions to commit: Kafka has not accepted them, and no commit of them is in progress. From now on it is.
@@ -139,4 +139,4 @@ class Scheduler {
   std::string store_trouble_;  ///< empty: none
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

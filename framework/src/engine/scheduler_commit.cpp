@@ -2,7 +2,7 @@
 
 #include "engine/scheduler.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -42,4 +42,4 @@ void Scheduler::commit_ended(const TopicPartitionOffset& position, bool committe
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -4,7 +4,7 @@
 
 #include "engine/scheduler.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -44,8 +44,8 @@ void Scheduler::pass(LaneState& lane, Offset offset) {
   lane.lane.pass(offset);
 }
 
-void Scheduler::feed(LaneState& lane, std::unique_ptr<Block> block) {
-  std::vector<std::unique_ptr<Block>> spent;
+void Scheduler::feed(LaneState& lane, std::unique_ptr<ports::Block> block) {
+  std::vector<std::unique_ptr<ports::Block>> spent;
   const std::lock_guard lock(mutex_);
   if (lane.lane.unsettled() == 0) lane.moved_at = steady_clock::now();
   lane.lane.add(std::move(block));
@@ -96,4 +96,4 @@ void Scheduler::admit(LaneState& lane, const OwnedPartition& place) {
   work_.notify_all();
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

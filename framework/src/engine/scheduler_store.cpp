@@ -4,7 +4,7 @@
 
 #include "engine/scheduler.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 void Scheduler::store_changed(bool available, const std::string& why) {
   store_trouble_ = available ? std::string() : why;
@@ -52,4 +52,4 @@ bool Scheduler::store_available() const {
   return breaker_.is_closed();
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -16,7 +16,7 @@
 #include "turnstile/ports/broker.hpp"
 #include "turnstile/text.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -100,8 +100,8 @@ void tell_of_topic(const TopicPlan& plan, const TopicSettings& settings, const R
 }
 
 /// How long a handler's ids are needed: as configured, or as long as the topic keeps its records.
-std::shared_ptr<HandlerRetention> retain(Store& store, HandlerId handler, const std::string& name,
-                                         const TopicSettings& settings, const std::optional<TopicInfo>& info) {
+std::shared_ptr<HandlerRetention> retain(ports::Store& store, HandlerId handler, const std::string& name,
+                                         const TopicSettings& settings, const std::optional<ports::TopicInfo>& info) {
   const auto by_default = info ? keep_ids_by_default(info->retention, info->segment) : std::nullopt;
   return std::make_shared<HandlerRetention>(store.retention(), handler, name,
                                             settings.keep_ids_for ? settings.keep_ids_for : by_default);
@@ -109,10 +109,10 @@ std::shared_ptr<HandlerRetention> retain(Store& store, HandlerId handler, const 
 
 /// What the topics of a consumer share.
 struct SharedServices {
-  std::shared_ptr<Store> store;  ///< null if no topic needs it, like the parts that follow
+  std::shared_ptr<ports::Store> store;  ///< null if no topic needs it, like the parts that follow
   std::shared_ptr<LeaseRenewer> claims;
   std::shared_ptr<ProducerSecrets> producers;
-  std::shared_ptr<Trials> trials;  ///< null without a store
+  std::shared_ptr<ports::Trials> trials;  ///< null without a store
   std::shared_ptr<DeadLetters> dead_letters;
   std::shared_ptr<const RunLog> run_log;
 };
@@ -122,7 +122,7 @@ bool any_has_mode(const std::vector<TopicPlan>& plans, Mode mode) {
 }
 
 /// The store, with its schema checked. Null if no topic needs it.
-std::shared_ptr<Store> store_for(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans) {
+std::shared_ptr<ports::Store> store_for(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans) {
   if (std::all_of(plans.begin(), plans.end(), [](const auto& p) { return p.mode == Mode::at_least_once; }))
     return nullptr;
   if (!spec.backends.store)
@@ -132,14 +132,15 @@ std::shared_ptr<Store> store_for(const ConsumerSpec& spec, const std::vector<Top
 }
 
 SharedServices open_services(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans,
-                             std::shared_ptr<Store> store, const std::shared_ptr<const RunLog>& run_log) {
+                             std::shared_ptr<ports::Store> store, const std::shared_ptr<const RunLog>& run_log) {
   const bool dies = std::any_of(plans.begin(), plans.end(), [](const auto& p) { return p.dead_letter.has_value(); });
   const auto producer = dies && spec.backends.broker ? spec.backends.broker->open_producer() : nullptr;
   SharedServices shared;
   shared.run_log = run_log;
   shared.store = std::move(store);
   shared.dead_letters = std::make_shared<DeadLetters>(
-      producer, shared.store ? std::shared_ptr<DeadLetterStore>(shared.store, &shared.store->dead_letters()) : nullptr);
+      producer,
+      shared.store ? std::shared_ptr<ports::DeadLetterStore>(shared.store, &shared.store->dead_letters()) : nullptr);
   shared.trials = spec.backends.store ? spec.backends.store->trials() : nullptr;
   if (any_has_mode(plans, Mode::leased))
     shared.claims = std::make_shared<LeaseRenewer>(shared.store->claims(), run_log);
@@ -164,9 +165,9 @@ TopicRunner::Services services_of(const TopicPlan& plan, const SharedServices& s
 
 /// The handler's number in the store. Throws ConfigError if its ids or numbers belong to another group.
 HandlerId register_handler(TopicRunner::Services& services, const TopicPlan& plan, const TopicSettings& settings,
-                           const std::optional<TopicInfo>& info, const std::string& group) {
+                           const std::optional<ports::TopicInfo>& info, const std::string& group) {
   if (!services.store) return {};
-  Store& store = *services.store;
+  ports::Store& store = *services.store;
   const HandlerId handler = store.register_handler(plan.handler);
   if (numbers_records(plan.mode)) {
     check_counting_group(store, handler, plan, group);
@@ -178,9 +179,9 @@ HandlerId register_handler(TopicRunner::Services& services, const TopicPlan& pla
 }
 
 /// Null for a topic without a limit. The partitions of a poll loop's caller are not claimed from the limiters.
-std::shared_ptr<Limiter> limiter_of(const TopicPlan& plan, const ConsumerSpec& spec, bool caller_raises) {
+std::shared_ptr<ports::Limiter> limiter_of(const TopicPlan& plan, const ConsumerSpec& spec, bool caller_raises) {
   if (plan.limiter.empty()) return nullptr;
-  Limiters& limiters = *spec.backends.limiters;
+  ports::Limiters& limiters = *spec.backends.limiters;
   return caller_raises ? limiters.open(plan.limiter, plan.limit)
                        : limiters.open_for_partitions(plan.limiter, plan.limit);
 }
@@ -280,7 +281,7 @@ std::vector<std::shared_ptr<HandlerRetention>> retained(const std::vector<std::u
   return all;
 }
 
-std::shared_ptr<Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics) {
+std::shared_ptr<ports::Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics) {
   for (const auto& topic : topics) {
     if (const auto& book = topic->runner.services().producers) return book->producers();
   }
@@ -300,4 +301,4 @@ int worker_count(const Config& config, const std::vector<std::unique_ptr<TopicSt
   return static_cast<int>(std::clamp<std::int64_t>(sum, 4, 64));
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

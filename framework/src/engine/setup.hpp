@@ -15,7 +15,7 @@
 #include "turnstile/config.hpp"
 #include "turnstile/explain.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The program's calls, before any check.
 struct ConsumerSpec {
@@ -56,9 +56,9 @@ bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics);
 std::vector<std::shared_ptr<HandlerRetention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics);
 
 /// Null unless producers number their requests to one of the topics.
-std::shared_ptr<Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics);
+std::shared_ptr<ports::Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics);
 
 /// The number of threads that run handlers: as configured, or as many as the limits allow.
 int worker_count(const Config& config, const std::vector<std::unique_ptr<TopicState>>& topics);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

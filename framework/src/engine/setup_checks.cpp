@@ -5,7 +5,7 @@
 #include "turnstile/error.hpp"
 #include "turnstile/ports/broker.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -17,7 +17,7 @@ std::string hours_text(std::chrono::milliseconds time) {
 
 /// A problem if ids would be deleted before the topic deletes its messages (hazard: ids-outlive-topic). Otherwise
 /// absent.
-std::optional<std::string> check_retention(const TopicInfo& info, std::chrono::seconds keep) {
+std::optional<std::string> check_retention(const ports::TopicInfo& info, std::chrono::seconds keep) {
   if (!info.retention || keep > *info.retention) return std::nullopt;
   const bool for_ever = *info.retention == std::chrono::milliseconds::max();
   const auto enough = keep_ids_by_default(info.retention, info.segment);
@@ -29,7 +29,7 @@ std::optional<std::string> check_retention(const TopicInfo& info, std::chrono::s
 }
 
 /// If few records are written, a record stays for longer than retention.ms: until its segment is full, or old enough.
-std::optional<std::string> warn_of_retention(const TopicInfo& info, std::chrono::seconds keep) {
+std::optional<std::string> warn_of_retention(const ports::TopicInfo& info, std::chrono::seconds keep) {
   const auto stay = longest_stay(info.retention, info.segment);
   if (!stay || keep >= *stay) return std::nullopt;
   return "keep_ids_for is " + hours_text(keep) + ", but a record can stay for " + hours_text(*stay) +
@@ -40,7 +40,7 @@ std::optional<std::string> warn_of_retention(const TopicInfo& info, std::chrono:
 
 }  // namespace
 
-void check_counting_group(Store& store, HandlerId handler, const TopicPlan& plan, const std::string& group) {
+void check_counting_group(ports::Store& store, HandlerId handler, const TopicPlan& plan, const std::string& group) {
   const std::string first = store.first_group(handler, group);
   if (first == group) return;
   throw ConfigError(
@@ -52,7 +52,7 @@ void check_counting_group(Store& store, HandlerId handler, const TopicPlan& plan
        plan.topic + "\"]"});
 }
 
-void check_first_group(Store& store, HandlerId handler, const std::string& topic, const std::string& group) {
+void check_first_group(ports::Store& store, HandlerId handler, const std::string& topic, const std::string& group) {
   const std::string first = store.first_group(handler, group);
   if (first == group) return;
   throw ConfigError(
@@ -64,10 +64,10 @@ void check_first_group(Store& store, HandlerId handler, const std::string& topic
        "\""});
 }
 
-std::vector<std::optional<TopicInfo>> check_broker(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans,
-                                                   const std::vector<TopicSettings>& settings, const RunLog& run_log,
-                                                   bool reads) {
-  std::vector<std::optional<TopicInfo>> infos(plans.size());
+std::vector<std::optional<ports::TopicInfo>> check_broker(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans,
+                                                          const std::vector<TopicSettings>& settings,
+                                                          const RunLog& run_log, bool reads) {
+  std::vector<std::optional<ports::TopicInfo>> infos(plans.size());
   if (!spec.backends.broker) return infos;
   std::string missing;
   std::vector<std::string> problems;
@@ -104,4 +104,4 @@ std::vector<std::optional<TopicInfo>> check_broker(const ConsumerSpec& spec, con
   return infos;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -11,7 +11,7 @@
 
 #include "support/periodic_thread.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// A signal handler may call stop(), and must not wake a thread. So a thread of this class checks the flag.
 class StopFlag {
@@ -46,4 +46,4 @@ class StopFlag {
   }};
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

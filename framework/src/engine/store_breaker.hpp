@@ -9,7 +9,7 @@
 
 #include "engine/lane.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class StoreBreaker {
  public:
@@ -51,4 +51,4 @@ class StoreBreaker {
   std::chrono::milliseconds delay_ = kFirst;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

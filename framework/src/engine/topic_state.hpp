@@ -8,16 +8,16 @@
 #include "delivery/topic_runner.hpp"
 #include "turnstile/ports/limiter.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// A topic in this process.
 struct TopicState {
   TopicState(TopicPlan plan, Pipeline pipeline, HandlerId handler, TopicRunner::Services services,
-             std::shared_ptr<Limiter> limit)
+             std::shared_ptr<ports::Limiter> limit)
       : runner(std::move(plan), std::move(pipeline), handler, std::move(services)), limiter(std::move(limit)) {}
 
   TopicRunner runner;
-  std::shared_ptr<Limiter> limiter;  ///< null: only the number of workers limits the topic
+  std::shared_ptr<ports::Limiter> limiter;  ///< null: only the number of workers limits the topic
   // The scheduler's lock protects:
   std::size_t asked = 0;          ///< permits that were requested and not delivered yet
   std::vector<Permit> delivered;  ///< and not used yet
@@ -27,4 +27,4 @@ struct TopicState {
   [[nodiscard]] bool fails_open() const noexcept { return runner.plan().store_down == StoreDownPolicy::run; }
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -3,10 +3,10 @@
 #include "engine/scheduler.hpp"
 #include "support/failpoint.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
-void work(Scheduler& scheduler, WorkerSlot& slot, Store* store) {
-  std::unique_ptr<InboxSession> session;
+void work(Scheduler& scheduler, WorkerSlot& slot, ports::Store* store) {
+  std::unique_ptr<ports::InboxSession> session;
   LaneUnit unit;
   while (scheduler.next(unit, slot)) {
     TURNSTILE_FAILPOINT("after-permit");
@@ -28,4 +28,4 @@ void work(Scheduler& scheduler, WorkerSlot& slot, Store* store) {
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -6,9 +6,12 @@
 #include "delivery/run_state.hpp"
 #include "engine/lane_state.hpp"
 
-namespace turnstile {
-
+namespace turnstile::ports {
 class Store;
+}
+
+namespace turnstile::detail {
+
 class Scheduler;
 
 /// The work of a worker: messages of one lane.
@@ -30,6 +33,6 @@ struct WorkerSlot {
 };
 
 /// The loop of a worker thread, until the scheduler ends it. `store`: null if no topic needs it.
-void work(Scheduler& scheduler, WorkerSlot& slot, Store* store);
+void work(Scheduler& scheduler, WorkerSlot& slot, ports::Store* store);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -11,20 +11,20 @@
 
 #include "turnstile/ports/retention.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The ids of a handler: how long this process needs them, and how long the store keeps them.
 class HandlerRetention {
  public:
   /// Declares the duration to the store. Throws what keep_ids() throws.
-  HandlerRetention(Retention& retention, HandlerId handler, std::string name,
+  HandlerRetention(ports::Retention& retention, HandlerId handler, std::string name,
                    std::optional<std::chrono::seconds> keep_for)
       : handler_(handler), name_(std::move(name)), keep_for_(keep_for) {
     declare(retention);
   }
 
   /// Declares the duration, and stores the answer. Thread-safe.
-  void declare(Retention& retention) {
+  void declare(ports::Retention& retention) {
     const KeptIds kept = retention.keep_ids(handler_, keep_for_);
     kept_for_.store(kept.kept_for ? kept.kept_for->count() : kForEver, std::memory_order_relaxed);
     if (!kept.all_since) return;
@@ -65,4 +65,4 @@ class HandlerRetention {
   std::atomic<std::int64_t> all_since_{Timestamp::min().time_since_epoch().count()};
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kShortestWait{50};
 /// Puts what an effect replies and publishes into its transaction.
 class Outlet final : public Outgoing {
  public:
-  Outlet(InboxSession& session, const MessageId& id, std::string_view handler, std::size_t max_response)
+  Outlet(ports::InboxSession& session, const MessageId& id, std::string_view handler, std::size_t max_response)
       : session_(session), id_(id), handler_(handler), max_response_(max_response) {}
 
   void reply(const Message* to, std::string_view body) override {
@@ -36,18 +36,18 @@ class Outlet final : public Outgoing {
     session_.respond(id_, body);
     response_ = body;
   }
-  void publish(const OwnedMessage& message) override { session_.publish(message, id_or_new(message)); }
+  void publish(const OwnedMessage& message) override { session_.publish(message, detail::id_or_new(message)); }
 
   std::optional<std::string> response_;
 
  private:
-  InboxSession& session_;
+  ports::InboxSession& session_;
   const MessageId& id_;
   std::string_view handler_;
   std::size_t max_response_;
 };
 
-Once seen_before(const Recorded& recorded, const InboxEntry& entry) {
+Once seen_before(const Recorded& recorded, const ports::InboxEntry& entry) {
   if (entry.differs_from(recorded.fingerprint)) return {Once::Kind::mismatch, std::nullopt};
   return {Once::Kind::repeated, recorded.response};
 }
@@ -61,9 +61,9 @@ MessageId message_id(std::string_view handler, std::string_view id) {
           "or give it an id");
 }
 
-InboxEntry entry_of(std::string_view handler, std::string_view id, const OnceOptions& options) {
-  InboxEntry entry{.id = message_id(handler, id)};
-  if (options.body) entry.fingerprint = fingerprint(*options.body);
+ports::InboxEntry entry_of(std::string_view handler, std::string_view id, const OnceOptions& options) {
+  ports::InboxEntry entry{.id = message_id(handler, id)};
+  if (options.body) entry.fingerprint = detail::fingerprint(*options.body);
   return entry;
 }
 
@@ -71,19 +71,19 @@ InboxEntry entry_of(std::string_view handler, std::string_view id, const OnceOpt
 
 Once Inbox::once(std::string_view handler, std::string_view id, const Effect& effect, const OnceOptions& options) {
   const HandlerId number = id_of(handler);
-  const InboxEntry entry = entry_of(handler, id, options);
+  const ports::InboxEntry entry = entry_of(handler, id, options);
   const auto deadline = Clock::now() + options.wait;
   for (;;) {
     // Most repeats find their id done: that takes one statement and no transaction.
     if (const auto recorded = store_->find(number, entry.id)) return seen_before(*recorded, entry);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    const InboxScope scope{number, std::nullopt, std::max(left, kShortestWait), options.idle_timeout};
+    const ports::InboxScope scope{number, std::nullopt, std::max(left, kShortestWait), options.idle_timeout};
     const auto session = store_->open_session();
     bool began = false;
     try {
-      const Admission admission = session->begin(scope, {&entry, 1}).at(0);
+      const ports::Admission admission = session->begin(scope, {&entry, 1}).at(0);
       began = true;
-      if (admission != Admission::fresh) continue;  // a concurrent transaction has just committed it
+      if (admission != ports::Admission::fresh) continue;  // a concurrent transaction has just committed it
       Outlet outlet(*session, entry.id, handler, options.max_response);
       Context context({.tx = &session->transaction(), .outgoing = &outlet, .message_id = entry.id, .handler = handler});
       effect(context);
@@ -104,11 +104,12 @@ Once Inbox::once(std::string_view handler, std::string_view id, const Effect& ef
 Once Inbox::once(Transaction& transaction, std::string_view handler, std::string_view id, const Effect& effect,
                  const OnceOptions& options) {
   const HandlerId number = id_of(handler);
-  const InboxEntry entry = entry_of(handler, id, options);
+  const ports::InboxEntry entry = entry_of(handler, id, options);
   const auto session = store_->join(transaction);
-  const Admission admission = session->begin({.handler = number}, {&entry, 1}).at(0);
-  if (admission == Admission::mismatch) return {Once::Kind::mismatch, std::nullopt};
-  if (admission != Admission::fresh) return {Once::Kind::repeated, session->responses(number, {&entry.id, 1}).at(0)};
+  const ports::Admission admission = session->begin({.handler = number}, {&entry, 1}).at(0);
+  if (admission == ports::Admission::mismatch) return {Once::Kind::mismatch, std::nullopt};
+  if (admission != ports::Admission::fresh)
+    return {Once::Kind::repeated, session->responses(number, {&entry.id, 1}).at(0)};
   Outlet outlet(*session, entry.id, handler, options.max_response);
   Context context({.tx = &transaction, .outgoing = &outlet, .message_id = entry.id, .handler = handler});
   effect(context);

@@ -4,7 +4,7 @@
 
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -29,7 +29,7 @@ std::string seconds_text(const std::optional<std::chrono::seconds>& time) {
 }  // namespace
 
 Purger::Purger(Settings settings, std::vector<std::shared_ptr<HandlerRetention>> handlers,
-               std::shared_ptr<Retention> store, std::shared_ptr<const RunLog> run_log)
+               std::shared_ptr<ports::Retention> store, std::shared_ptr<const RunLog> run_log)
     : settings_(settings),
       handlers_(std::move(handlers)),
       store_(std::move(store)),
@@ -102,7 +102,7 @@ void Purger::expire() {
 }
 
 milliseconds Purger::clean() {
-  PurgeStep step;
+  ports::PurgeStep step;
   const auto began = steady_clock::now();
   if (!attempt(clean_failures_, [&] { step = store_->purge_step(settings_.most); })) return some(settings_.look_every);
   const auto took = std::chrono::ceil<milliseconds>(steady_clock::now() - began);
@@ -113,4 +113,4 @@ milliseconds Purger::clean() {
   return some(std::clamp(step.wait, settings_.look_every, std::max(settings_.look_every, kLongestRest)));
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

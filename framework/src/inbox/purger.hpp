@@ -17,7 +17,7 @@
 #include "turnstile/ports/producers.hpp"
 #include "turnstile/ports/retention.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class Purger {
  public:
@@ -28,11 +28,11 @@ class Purger {
     /// The longest delay of the first step, so that a process that runs only for a minute also takes part.
     std::chrono::milliseconds look_first{5'000};
     std::chrono::milliseconds look_every{60'000};    ///< how often to check for due ids if there were none
-    std::shared_ptr<Producers> producers{};          ///< producers with sessions that may expire; null: none
+    std::shared_ptr<ports::Producers> producers{};   ///< producers with sessions that may expire; null: none
     std::chrono::milliseconds expire_every{10'000};  ///< as in "Patterns of Distributed Systems" (Idempotent Receiver)
   };
-  Purger(Settings settings, std::vector<std::shared_ptr<HandlerRetention>> handlers, std::shared_ptr<Retention> store,
-         std::shared_ptr<const RunLog> run_log);
+  Purger(Settings settings, std::vector<std::shared_ptr<HandlerRetention>> handlers,
+         std::shared_ptr<ports::Retention> store, std::shared_ptr<const RunLog> run_log);
   /// Waits for the current step.
   ~Purger() = default;
   Purger(const Purger&) = delete;
@@ -52,7 +52,7 @@ class Purger {
 
   const Settings settings_;
   const std::vector<std::shared_ptr<HandlerRetention>> handlers_;
-  const std::shared_ptr<Retention> store_;
+  const std::shared_ptr<ports::Retention> store_;
   const std::shared_ptr<const RunLog> run_log_;
   // Used only by the thread:
   std::minstd_rand random_;
@@ -62,4 +62,4 @@ class Purger {
   PeriodicThread thread_{[this] { return step(); }};
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

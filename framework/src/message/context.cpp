@@ -42,8 +42,8 @@ void Context::reply(const Message& to, std::string_view body) const {
 void Context::publish(const OwnedMessage& message) const {
   if (fields_.outgoing == nullptr) throw without_transaction(fields_.handler, fields_.mode, "published a message");
   const std::string asked_for = "handler '" + std::string(fields_.handler) + "' published a message";
-  if (const auto problem = check_topic_name(message.topic)) throw std::logic_error(asked_for + ": " + *problem);
-  if (const auto problem = check_published_id(message))
+  if (const auto problem = detail::check_topic_name(message.topic)) throw std::logic_error(asked_for + ": " + *problem);
+  if (const auto problem = detail::check_published_id(message))
     throw std::logic_error(asked_for + " to topic '" + message.topic + "': " + *problem);
   fields_.outgoing->publish(message);
 }

@@ -7,7 +7,7 @@
 #include <memory>
 #include <new>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 struct FreeContext {
@@ -61,4 +61,4 @@ Sha256 hmac_sha256(std::string_view secret, std::string_view bytes) {
   return out;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

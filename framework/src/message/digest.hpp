@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 using Sha256 = std::array<std::uint8_t, 32>;
 
@@ -14,4 +14,4 @@ Sha256 sha256(std::string_view bytes);
 /// HMAC with SHA-256 (RFC 2104). Throws only std::bad_alloc.
 Sha256 hmac_sha256(std::string_view secret, std::string_view bytes);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

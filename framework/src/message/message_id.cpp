@@ -5,7 +5,7 @@
 
 #include "message/digest.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using Json = nlohmann::json;
@@ -169,9 +169,17 @@ MessageId from_place(std::string_view topic, std::int32_t incarnation, std::int3
 
 }  // namespace
 
+}  // namespace turnstile::detail
+
+namespace turnstile {
+
 MessageId id_of_place(const TopicPartitionOffset& at, std::int32_t incarnation) {
-  return from_place(at.at.topic, incarnation, at.at.partition, at.offset);
+  return detail::from_place(at.at.topic, incarnation, at.at.partition, at.offset);
 }
+
+}  // namespace turnstile
+
+namespace turnstile::detail {
 
 std::variant<IdSource, std::string> IdSource::parse(std::string_view text) {
   if (text == "key") return IdSource(Kind::key, {}, {});
@@ -226,4 +234,4 @@ MessageId effect_key(std::string_view handler, const MessageId& id) {
   return MessageId::from("effect " + id.text() + " " + std::string(handler));
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

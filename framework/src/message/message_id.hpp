@@ -12,7 +12,7 @@
 #include "turnstile/message.hpp"
 #include "turnstile/types.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The record has no usable id. `why` is for people: "header 'message-id' is absent". It never quotes the record.
 struct MissingId {
@@ -55,4 +55,4 @@ std::int64_t fingerprint(std::string_view body);
 /// The key by which an outside system can identify a handler's effect: the same for every run.
 MessageId effect_key(std::string_view handler, const MessageId& id);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -34,4 +34,4 @@ std::optional<std::string> check_schema_name(std::string_view schema) {
   return std::nullopt;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -4,18 +4,12 @@
 
 #include "turnstile/ports/outbox.hpp"
 
-namespace turnstile {
-
-namespace {
-
-bool is_id(const Header& header) { return header.name == kMessageIdHeader; }
-
-}  // namespace
+namespace turnstile::detail {
 
 std::optional<std::string> check_published_id(const OwnedMessage& message) {
-  const auto found = Message(message).find(kMessageIdHeader);
+  const auto found = Message(message).find(ports::kMessageIdHeader);
   if (found.count == 0) return std::nullopt;
-  const std::string header = "its header '" + std::string(kMessageIdHeader) + "' ";
+  const std::string header = "its header '" + std::string(ports::kMessageIdHeader) + "' ";
   const std::string remedy = "; set the header to one id, or remove it: Turnstile then gives the message an id";
   if (found.count > 1) return header + "appears " + std::to_string(found.count) + " times" + remedy;
   if (!found.value) return header + "has no value" + remedy;
@@ -24,15 +18,19 @@ std::optional<std::string> check_published_id(const OwnedMessage& message) {
 }
 
 std::optional<MessageId> given_id(const OwnedMessage& message) {
-  const auto found = Message(message).find(kMessageIdHeader);
+  const auto found = Message(message).find(ports::kMessageIdHeader);
   if (found.count != 1 || !found.value || found.value->empty()) return std::nullopt;
   return MessageId::from(*found.value);
 }
 
+}  // namespace turnstile::detail
+
+namespace turnstile::ports {
+
 void put_id(OwnedMessage& message, const MessageId& id) {
-  if (given_id(message)) return;
-  std::erase_if(message.headers, is_id);
+  if (detail::given_id(message)) return;
+  std::erase_if(message.headers, [](const Header& header) { return header.name == kMessageIdHeader; });
   message.headers.push_back({std::string(kMessageIdHeader), id.text()});
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

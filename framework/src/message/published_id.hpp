@@ -7,7 +7,7 @@
 
 #include "turnstile/message.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Why the header message-id cannot be an id: it is empty, has no value, or appears more than once. Absent if it can be
 /// an id, and if there is no such header.
@@ -16,4 +16,4 @@ std::optional<std::string> check_published_id(const OwnedMessage& message);
 /// The id in the header message-id, as a consumer reads it. Absent if there is none.
 std::optional<MessageId> given_id(const OwnedMessage& message);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

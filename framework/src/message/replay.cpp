@@ -12,6 +12,10 @@ int deaths_of(const Message& message) {
   return std::clamp(deaths, 0, kMostDeaths);
 }
 
+}  // namespace turnstile
+
+namespace turnstile::detail {
+
 std::optional<std::string> first_origin(const Message& message) {
   if (const auto known = message.header(kFirstOrigin)) return std::string(*known);
   // A dead letter that a consumer of the dead letter topic reads.
@@ -26,4 +30,4 @@ std::optional<std::string> first_origin(const Message& message) {
   return std::nullopt;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

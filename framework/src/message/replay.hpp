@@ -8,7 +8,7 @@
 #include "turnstile/message.hpp"
 #include "turnstile/replay.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The handler that must run the record again. Absent for any other record. It is also absent if the record has these
 /// headers because a handler has published its input to another topic.
@@ -25,4 +25,4 @@ inline std::optional<std::string_view> replayed_for(const Message& message) {
 /// one.
 std::optional<std::string> first_origin(const Message& message);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

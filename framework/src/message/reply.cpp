@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -49,4 +49,4 @@ MessageId reply_id(std::string_view handler, const MessageId& request) {
   return MessageId::from("reply " + request.text() + " " + std::string(handler));
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

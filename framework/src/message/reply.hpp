@@ -10,7 +10,7 @@
 
 #include "turnstile/message.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// "a, b" as {"a", "b"}.
 std::vector<std::string> split_names(std::string_view text);
@@ -30,4 +30,4 @@ std::variant<OwnedMessage, NoReply> reply_to(const Message& request, std::span<c
 /// duplicate.
 MessageId reply_id(std::string_view handler, const MessageId& request);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -10,7 +10,7 @@
 #include "message/digest.hpp"
 #include "message/replay.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -20,7 +20,7 @@ constexpr std::string_view kAck = "request-ack";
 constexpr std::string_view kProof = "request-proof";
 constexpr std::size_t kProofBytes = 16;
 
-std::string proof_of(const Request& request, std::string_view topic, std::string_view secret) {
+std::string proof_of(const ports::Request& request, std::string_view topic, std::string_view secret) {
   const std::string text =
       fmt::format(FMT_COMPILE("{} {} {} {}"), request.producer.text(), request.number, request.acked, topic);
   const Sha256 digest = hmac_sha256(secret, text);
@@ -102,7 +102,7 @@ std::variant<StampedRequest, MissingId> request_of(const Message& message) {
       std::get<std::string_view>(proof)};
 }
 
-void stamp(OwnedMessage& message, const Request& request, std::string_view secret) {
+void stamp(OwnedMessage& message, const ports::Request& request, std::string_view secret) {
   std::erase_if(message.headers, [](const Header& header) {
     return header.name == kProducer || header.name == kNumber || header.name == kAck || header.name == kProof;
   });
@@ -112,8 +112,8 @@ void stamp(OwnedMessage& message, const Request& request, std::string_view secre
   message.headers.push_back({std::string(kProof), proof_of(request, message.topic, secret)});
 }
 
-MessageId message_id(const Request& request) {
+MessageId message_id(const ports::Request& request) {
   return MessageId::from(fmt::format("request {} {}", request.producer.text(), request.number));
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

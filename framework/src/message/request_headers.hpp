@@ -15,10 +15,10 @@
 #include "message/message_id.hpp"
 #include "turnstile/ports/producers.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 struct StampedRequest {
-  Request request;
+  ports::Request request;
   std::string_view proof;  ///< a view into the record
 
   /// Whether the proof was made with this secret.
@@ -29,9 +29,9 @@ struct StampedRequest {
 std::variant<StampedRequest, MissingId> request_of(const Message& message);
 
 /// Stamps a message. An earlier stamp is replaced.
-void stamp(OwnedMessage& message, const Request& request, std::string_view secret);
+void stamp(OwnedMessage& message, const ports::Request& request, std::string_view secret);
 
 /// The id of a request as a message.
-MessageId message_id(const Request& request);
+MessageId message_id(const ports::Request& request);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

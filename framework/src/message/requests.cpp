@@ -20,7 +20,7 @@ RequestWindow::RequestWindow(std::int64_t size, Kept kept) : kept_(std::move(kep
   kept_ = std::move(other.kept_);
 }
 
-RequestWindow::Place RequestWindow::admit(const Request& request) {
+RequestWindow::Place RequestWindow::admit(const ports::Request& request) {
   const std::int64_t number = request.number;
   if (out_of_reach(number)) return Place::outside;
   const std::int64_t acked = std::exchange(kept_.acked, std::max(kept_.acked, request.acked));
@@ -31,7 +31,7 @@ RequestWindow::Place RequestWindow::admit(const Request& request) {
   return Place::fresh;
 }
 
-bool RequestWindow::has_seen(const Request& request) const noexcept {
+bool RequestWindow::has_seen(const ports::Request& request) const noexcept {
   if (request.number <= kept_.low) return was_acked(request, kept_.acked);
   return request.number <= kept_.high && has(request.number);
 }
@@ -59,19 +59,19 @@ void RequestWindow::advance(std::int64_t to) noexcept {
   kept_.low = std::max(kept_.low, to - size());
 }
 
-Admission RequestWindows::admit(const Request& request) {
+ports::Admission RequestWindows::admit(const ports::Request& request) {
   const auto row = rows_.find(request.producer);
-  if (row == rows_.end()) return Admission::no_session;
+  if (row == rows_.end()) return ports::Admission::no_session;
   const auto& expired = row->second.expired;
   const bool late = expired && (request.sent == Timestamp{} || request.sent >= *expired);
-  if (late) return row->second.window.has_seen(request) ? Admission::duplicate : Admission::no_session;
+  if (late) return row->second.window.has_seen(request) ? ports::Admission::duplicate : ports::Admission::no_session;
   row->second.changed = true;
   switch (row->second.window.admit(request)) {
-    case RequestWindow::Place::seen: return Admission::duplicate;
-    case RequestWindow::Place::outside: return Admission::outside;
+    case RequestWindow::Place::seen: return ports::Admission::duplicate;
+    case RequestWindow::Place::outside: return ports::Admission::outside;
     case RequestWindow::Place::fresh: break;
   }
-  return Admission::fresh;
+  return ports::Admission::fresh;
 }
 
 }  // namespace turnstile

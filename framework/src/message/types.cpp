@@ -62,7 +62,7 @@ std::string MessageId::text() const {
 // UUID.
 MessageId MessageId::from(std::string_view raw) {
   if (const auto uuid = parse_uuid(raw)) return *uuid;
-  const Sha256 digest = sha256(raw);
+  const detail::Sha256 digest = detail::sha256(raw);
   MessageId id;
   std::copy_n(digest.begin(), id.bytes.size(), id.bytes.begin());
   return id;

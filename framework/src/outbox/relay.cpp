@@ -6,7 +6,7 @@
 #include "support/failpoint.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -15,15 +15,15 @@ constexpr int kKeepsPerLease = 3;
 /// The pause after a failure.
 constexpr std::chrono::milliseconds kPause{500};
 
-std::vector<OutboxShard> all_shards() {
-  std::vector<OutboxShard> all(kOutboxShards);
-  std::iota(all.begin(), all.end(), OutboxShard{0});
+std::vector<ports::OutboxShard> all_shards() {
+  std::vector<ports::OutboxShard> all(ports::kOutboxShards);
+  std::iota(all.begin(), all.end(), ports::OutboxShard{0});
   return all;
 }
 
 }  // namespace
 
-Relay::Relay(Settings settings, std::shared_ptr<Outbox> outbox, OpenSender open_sender,
+Relay::Relay(Settings settings, std::shared_ptr<ports::Outbox> outbox, OpenSender open_sender,
              std::shared_ptr<const RunLog> run_log)
     : settings_(std::move(settings)),
       outbox_(std::move(outbox)),
@@ -120,7 +120,7 @@ std::size_t Relay::send_some() {
   auto records = outbox_->waiting(shards_, settings_.batch, settings_.batch_bytes);
   if (records.empty()) return 0;
   const std::size_t found = records.size();
-  std::erase_if(records, [&](const OutboxRecord& record) {
+  std::erase_if(records, [&](const ports::OutboxRecord& record) {
     if (record.unreadable.empty()) return false;
     put_aside(record, record.unreadable);
     return true;
@@ -132,27 +132,27 @@ std::size_t Relay::send_some() {
   TURNSTILE_FAILPOINT("before-relay");
   const auto fates = sender_->send(messages);
   TURNSTILE_FAILPOINT("after-relay");
-  std::vector<const OutboxRecord*> sent, refused;
+  std::vector<const ports::OutboxRecord*> sent, refused;
   for (std::size_t i = 0; i < records.size(); ++i) {
-    if (fates[i].kind == BrokerSender::Fate::Kind::sent) sent.push_back(&records[i]);
-    if (fates[i].kind == BrokerSender::Fate::Kind::refused) refused.push_back(&records[i]);
+    if (fates[i].kind == ports::BrokerSender::Fate::Kind::sent) sent.push_back(&records[i]);
+    if (fates[i].kind == ports::BrokerSender::Fate::Kind::refused) refused.push_back(&records[i]);
   }
   // First the sent records: they must not be sent again, even if a later step fails.
   if (!sent.empty()) outbox_->remove(sent);
-  for (const OutboxRecord* record : refused) send_alone(*record);
+  for (const ports::OutboxRecord* record : refused) send_alone(*record);
   return found;
 }
 
 /// A broker refuses a batch as a whole, including records that it would accept. Each record is then sent alone, to find
 /// the record that the broker really refuses.
-void Relay::send_alone(const OutboxRecord& record) {
+void Relay::send_alone(const ports::OutboxRecord& record) {
   const auto fate = sender_->send({&record.message, 1}).front();
-  if (fate.kind == BrokerSender::Fate::Kind::refused) put_aside(record, fate.why);
-  const OutboxRecord* const sent = &record;
-  if (fate.kind == BrokerSender::Fate::Kind::sent) outbox_->remove({&sent, 1});
+  if (fate.kind == ports::BrokerSender::Fate::Kind::refused) put_aside(record, fate.why);
+  const ports::OutboxRecord* const sent = &record;
+  if (fate.kind == ports::BrokerSender::Fate::Kind::sent) outbox_->remove({&sent, 1});
 }
 
-void Relay::put_aside(const OutboxRecord& record, const std::string& why) {
+void Relay::put_aside(const ports::OutboxRecord& record, const std::string& why) {
   outbox_->refuse(record, why);
   run_log_->error(Code::outbox_record_refused, "outbox: record " + std::to_string(record.id) + " for topic '" +
                                                    record.message.topic + "' cannot be sent, and is parked: " + why +
@@ -173,4 +173,4 @@ void Relay::told(bool well, const std::string& why) {
   else run_log_->warn(Code::outbox_paused, "outbox: nothing is sent for now; retrying: " + why);
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

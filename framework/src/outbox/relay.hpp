@@ -17,11 +17,11 @@
 #include "turnstile/ports/broker.hpp"
 #include "turnstile/ports/outbox.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class Relay {
  public:
-  using OpenSender = std::function<std::unique_ptr<BrokerSender>()>;
+  using OpenSender = std::function<std::unique_ptr<ports::BrokerSender>()>;
   struct Settings {
     std::string owner;                        ///< of this run of this process only
     std::chrono::milliseconds lease{10'000};  ///< of its shards
@@ -31,10 +31,10 @@ class Relay {
     /// this interval.
     std::chrono::milliseconds look_asleep_every{10'000};
     std::chrono::milliseconds asleep_after{60'000};
-    std::size_t batch = 1'000;               ///< the largest number of records in a send
-    std::size_t batch_bytes = kOutboxBytes;  ///< approximate bytes in a send
+    std::size_t batch = 1'000;                      ///< the largest number of records in a send
+    std::size_t batch_bytes = ports::kOutboxBytes;  ///< approximate bytes in a send
   };
-  Relay(Settings settings, std::shared_ptr<Outbox> outbox, OpenSender open_sender,
+  Relay(Settings settings, std::shared_ptr<ports::Outbox> outbox, OpenSender open_sender,
         std::shared_ptr<const RunLog> run_log);
   ~Relay() { stop({}); }
   Relay(const Relay&) = delete;
@@ -54,25 +54,25 @@ class Relay {
   bool wake_up(Time now, bool rung);
   void fall_asleep();
   std::size_t send_some();
-  void send_alone(const OutboxRecord& record);
-  void put_aside(const OutboxRecord& record, const std::string& why);
+  void send_alone(const ports::OutboxRecord& record);
+  void put_aside(const ports::OutboxRecord& record, const std::string& why);
   void wait();
   void told(bool well, const std::string& why);
 
   const Settings settings_;
-  const std::shared_ptr<Outbox> outbox_;
+  const std::shared_ptr<ports::Outbox> outbox_;
   const OpenSender open_sender_;
   const std::shared_ptr<const RunLog> run_log_;
   // Used only by the thread:
   bool awake_ = false;
   bool well_ = true;
   bool found_some_ = false;
-  std::vector<OutboxShard> shards_;
+  std::vector<ports::OutboxShard> shards_;
   Time keep_again_{}, found_at_{};
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::unique_ptr<BrokerSender> sender_;  ///< replaced by the thread, cancelled by stop()
+  std::unique_ptr<ports::BrokerSender> sender_;  ///< replaced by the thread, cancelled by stop()
   bool rung_ = false;
   bool finishing_ = false;  ///< ends when no message is left
   bool stopping_ = false;
@@ -80,4 +80,4 @@ class Relay {
   std::thread thread_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

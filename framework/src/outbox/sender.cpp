@@ -46,12 +46,13 @@ void add(Ranges& ranges, std::int64_t number) {
 
 }  // namespace
 
-void stamp_request(OwnedMessage& message, const ProducerSession& session, std::int64_t number, std::int64_t acked) {
-  stamp(message, {session.id, number, acked, {}}, session.secret);
+void stamp_request(OwnedMessage& message, const ports::ProducerSession& session, std::int64_t number,
+                   std::int64_t acked) {
+  detail::stamp(message, {session.id, number, acked, {}}, session.secret);
 }
 
 bool is_numbered(const OwnedMessage& message) {
-  return std::holds_alternative<StampedRequest>(request_of(Message(message)));
+  return std::holds_alternative<detail::StampedRequest>(detail::request_of(Message(message)));
 }
 
 void StampingSender::stamp(OwnedMessage& message) const {
@@ -60,24 +61,24 @@ void StampingSender::stamp(OwnedMessage& message) const {
   message.headers.push_back({header_, new_message_id().text()});
 }
 
-std::vector<BrokerSender::Fate> StampingSender::send(std::span<const OwnedMessage> messages) {
+std::vector<ports::BrokerSender::Fate> StampingSender::send(std::span<const OwnedMessage> messages) {
   std::vector<OwnedMessage> stamped(messages.begin(), messages.end());
   for (OwnedMessage& message : stamped) stamp(message);
   return inner_->send(stamped);
 }
 
-NumberedSender::NumberedSender(Broker& broker, std::shared_ptr<Producers> producers, Options options)
+NumberedSender::NumberedSender(ports::Broker& broker, std::shared_ptr<ports::Producers> producers, Options options)
     : broker_(broker),
       producers_(std::move(producers)),
       options_(std::move(options)),
       logger_(options_.logger ? options_.logger : make_logger({})),
       sender_(broker.open_sender()),
-      thread_(std::make_unique<PeriodicThread>([this] {
+      thread_(std::make_unique<detail::PeriodicThread>([this] {
         try_heartbeat();
-        return PeriodicThread::after(until_heartbeat());
+        return detail::PeriodicThread::after(until_heartbeat());
       })) {
   open_session();
-  thread_->start(PeriodicThread::after(until_heartbeat()));
+  thread_->start(detail::PeriodicThread::after(until_heartbeat()));
 }
 
 NumberedSender::~NumberedSender() = default;
@@ -115,14 +116,14 @@ NumberedSender::Stamped NumberedSender::stamp(OwnedMessage message) {
   return {std::move(message), session_.id, number};
 }
 
-std::vector<BrokerSender::Fate> NumberedSender::send(std::span<const OwnedMessage> messages) {
+std::vector<ports::BrokerSender::Fate> NumberedSender::send(std::span<const OwnedMessage> messages) {
   std::vector<Stamped> stamped;
   stamped.reserve(messages.size());
   // Before the first number is assigned: a number that is never sent would block the acknowledgement of all later ones.
   for (const OwnedMessage& message : messages) partitions_of(message.topic);
   for (const OwnedMessage& message : messages) {
-    const auto known = request_of(Message(message));
-    if (const auto* its = std::get_if<StampedRequest>(&known))
+    const auto known = detail::request_of(Message(message));
+    if (const auto* its = std::get_if<detail::StampedRequest>(&known))
       stamped.push_back({message, its->request.producer, its->request.number});
     else stamped.push_back(stamp(message));
   }

@@ -9,7 +9,7 @@
 #include "support/process_name.hpp"
 #include "turnstile/lease_clock.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -47,4 +47,4 @@ tokens::MemberSettings member_settings(const TokenSettings& settings, const Doma
   return member;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -7,7 +7,7 @@
 #include "tokens/state.hpp"
 #include "turnstile/tokens.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The environment of a member. The simulator has another one.
 struct DomainEnvironment {
@@ -21,4 +21,4 @@ tokens::MemberId random_id();
 
 tokens::MemberSettings member_settings(const TokenSettings& settings, const DomainEnvironment& environment);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

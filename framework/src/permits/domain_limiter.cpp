@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <atomic>
 
-namespace turnstile {
+namespace turnstile::ports {
 
 namespace {
-
-PermitPool::Count count_of(std::int64_t count) {
-  return static_cast<PermitPool::Count>(std::max<std::int64_t>(count, 0));
-}
 
 /// For limiters that support only wakes. It asks again and again, until it gets a permit or the request is withdrawn.
 class Asker : public std::enable_shared_from_this<Asker> {
@@ -46,6 +42,18 @@ std::function<bool()> Limiter::acquire_later(std::int64_t /*count*/, Priority /*
   return [asker] { return asker->withdraw(); };
 }
 
+}  // namespace turnstile::ports
+
+namespace turnstile::detail {
+
+namespace {
+
+PermitPool::Count count_of(std::int64_t count) {
+  return static_cast<PermitPool::Count>(std::max<std::int64_t>(count, 0));
+}
+
+}  // namespace
+
 // --- over a pool -----------------------------------------------------------------------------------------------------
 
 DomainLimiter::DomainLimiter(std::string name, std::shared_ptr<PermitPool> pool, std::function<std::int64_t()> limit,
@@ -76,7 +84,7 @@ Permit DomainLimiter::try_acquire_fairly(std::int64_t count) {
 
 std::function<bool()> DomainLimiter::acquire_later(std::int64_t count, Priority priority,
                                                    std::function<void(Permit)> deliver) {
-  const std::shared_ptr<Limiter> self = shared_from_this();
+  const std::shared_ptr<ports::Limiter> self = shared_from_this();
   const auto number = pool_->take_later(
       count_of(count), priority == Priority::urgent,
       [self, count, deliver = std::move(deliver)](PermitPool::Taken taken) {
@@ -88,7 +96,7 @@ std::function<bool()> DomainLimiter::acquire_later(std::int64_t count, Priority 
 
 void DomainLimiter::expect(std::int64_t at_once) { pool_->expect(count_of(at_once)); }
 
-LimiterState DomainLimiter::state() const {
+ports::LimiterState DomainLimiter::state() const {
   return {.limit = limit_(),
           .in_use = static_cast<std::int64_t>(pool_->in_use()),
           .most_in_use = static_cast<std::int64_t>(pool_->most_in_use())};
@@ -98,4 +106,4 @@ void DomainLimiter::release_several(std::uint64_t token, std::int64_t count) noe
   pool_->give_back(token, count_of(count));
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -8,10 +8,10 @@
 #include "permits/permit_pool.hpp"
 #include "turnstile/ports/limiter.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// A party of the pool. Thread-safe.
-class DomainLimiter final : public Limiter {
+class DomainLimiter final : public ports::Limiter {
  public:
   /// `limit` returns the limit in effect. For `outlives_fence` see PermitPool::add_party().
   DomainLimiter(std::string name, std::shared_ptr<PermitPool> pool, std::function<std::int64_t()> limit,
@@ -23,7 +23,7 @@ class DomainLimiter final : public Limiter {
   const std::string& name() const noexcept override { return name_; }
   Permit try_acquire() override;
   void when_free(std::function<void()> wake) override;
-  LimiterState state() const override;
+  ports::LimiterState state() const override;
   Permit try_acquire_fairly(std::int64_t count) override;
   std::function<bool()> acquire_later(std::int64_t count, Priority priority,
                                       std::function<void(Permit)> deliver) override;
@@ -45,4 +45,4 @@ class DomainLimiter final : public Limiter {
   const PermitPool::Party party_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 void DomainReports::write_failed(const std::string& why) {
   if (std::exchange(write_failure_, why) == why) return;
@@ -73,4 +73,4 @@ std::string DomainReports::too_many_limiters(const std::string& name, std::size_
          "(turnstile limits)";
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -8,7 +8,7 @@
 #include "tokens/member.hpp"
 #include "turnstile/tokens.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// What was logged last of a limiter.
 struct ReportedLimiter {
@@ -18,7 +18,7 @@ struct ReportedLimiter {
 
 class DomainReports {
  public:
-  DomainReports(const TokenLog& log, const RunLog& run_log, const TokenSettings& settings)
+  DomainReports(const ports::TokenLog& log, const RunLog& run_log, const TokenSettings& settings)
       : log_(log), run_log_(run_log), lease_(settings.lease), has_reserve_(settings.reserve > 0) {}
 
   void write_failed(const std::string& why);
@@ -40,7 +40,7 @@ class DomainReports {
   [[nodiscard]] std::string too_many_limiters(const std::string& name, std::size_t most) const;
 
  private:
-  const TokenLog& log_;
+  const ports::TokenLog& log_;
   const RunLog& run_log_;
   const std::chrono::milliseconds lease_;
   const bool has_reserve_;
@@ -51,4 +51,4 @@ class DomainReports {
   bool was_open_ = false;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

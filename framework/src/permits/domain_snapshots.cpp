@@ -4,7 +4,7 @@
 
 #include "tokens/snapshot.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -85,4 +85,4 @@ void DomainSnapshots::keep(const tokens::State& state, const tokens::Member& mem
   log_.trim(below + 1);
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -8,12 +8,12 @@
 #include "tokens/member.hpp"
 #include "turnstile/tokens.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class DomainSnapshots {
  public:
   /// A snapshot is stored each time the log has passed a multiple of `every`.
-  DomainSnapshots(TokenLog& log, const RunLog& run_log, std::int64_t every)
+  DomainSnapshots(ports::TokenLog& log, const RunLog& run_log, std::int64_t every)
       : log_(log), run_log_(run_log), every_(every) {}
 
   /// The newest readable snapshot from which the log continues, or the empty state. Throws TokenLogBroken if there is
@@ -23,7 +23,7 @@ class DomainSnapshots {
   void keep(const tokens::State& state, const tokens::Member& member);
 
  private:
-  TokenLog& log_;
+  ports::TokenLog& log_;
   const RunLog& run_log_;
   const std::int64_t every_;
   tokens::Position saved_ = tokens::kNowhere, trimmed_ = tokens::kNowhere;
@@ -33,4 +33,4 @@ class DomainSnapshots {
 /// Empty: none.
 std::string commands_of_operators(const tokens::State& state);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

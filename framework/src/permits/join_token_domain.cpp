@@ -14,15 +14,15 @@ namespace {
 /// last reference is dropped.
 class DomainHandle final : public TokenDomain, public std::enable_shared_from_this<DomainHandle> {
  public:
-  explicit DomainHandle(std::shared_ptr<DomainMember> member) : member_(std::move(member)) { member_->start(); }
+  explicit DomainHandle(std::shared_ptr<detail::DomainMember> member) : member_(std::move(member)) { member_->start(); }
   ~DomainHandle() override { member_->stop(); }
   DomainHandle(const DomainHandle&) = delete;
   DomainHandle& operator=(const DomainHandle&) = delete;
 
-  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
+  std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit) override {
     return member_->open(name, limit, true, shared_from_this());
   }
-  std::shared_ptr<Limiter> open_for_partitions(const std::string& name, std::int64_t limit) override {
+  std::shared_ptr<ports::Limiter> open_for_partitions(const std::string& name, std::int64_t limit) override {
     return member_->open(name, limit, false, shared_from_this());
   }
   void on_claimed(const std::string& group, const std::string& store, const TopicPartition& at, Epoch epoch) override {
@@ -42,15 +42,16 @@ class DomainHandle final : public TokenDomain, public std::enable_shared_from_th
   LimitersHealth health() const override { return member_->health(); }
 
  private:
-  const std::shared_ptr<DomainMember> member_;
+  const std::shared_ptr<detail::DomainMember> member_;
 };
 
 }  // namespace
 
-std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
+std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<ports::TokenLog> log, const TokenSettings& settings,
                                                std::shared_ptr<spdlog::logger> logger) {
   if (!logger) logger = make_logger({});
-  return std::make_shared<DomainHandle>(std::make_shared<DomainMember>(std::move(log), settings, std::move(logger)));
+  return std::make_shared<DomainHandle>(
+      std::make_shared<detail::DomainMember>(std::move(log), settings, std::move(logger)));
 }
 
 }  // namespace turnstile

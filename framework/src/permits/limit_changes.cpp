@@ -3,9 +3,9 @@
 #include "permits/domain_environment.hpp"
 #include "tokens/wire.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
-void LimitChanges::send(TokenLog& log, tokens::Position seen) {
+void LimitChanges::send(ports::TokenLog& log, tokens::Position seen) {
   for (const auto& change : changes_) {
     if (change->sent || change->over) continue;
     change->sent = true;
@@ -32,4 +32,4 @@ void LimitChanges::read(const tokens::Event& event, const tokens::Effects& effec
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

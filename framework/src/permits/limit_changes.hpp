@@ -10,7 +10,7 @@
 #include "tokens/apply.hpp"
 #include "turnstile/tokens.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 struct LimitChange {
   std::string limiter;
@@ -27,7 +27,7 @@ class LimitChanges {
   void add(std::shared_ptr<LimitChange> change) { changes_.push_back(std::move(change)); }
   void remove(const std::shared_ptr<LimitChange>& change) { std::erase(changes_, change); }
   /// Appends each change that waits. `seen`: the last position that was read.
-  void send(TokenLog& log, tokens::Position seen);
+  void send(ports::TokenLog& log, tokens::Position seen);
   /// What was sent may not have been written: it is sent again.
   void repeat();
   /// Call it after each record was applied.
@@ -37,4 +37,4 @@ class LimitChanges {
   std::deque<std::shared_ptr<LimitChange>> changes_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -9,16 +9,16 @@ namespace turnstile {
 namespace {
 
 /// A pool without a deadline: the whole limit belongs to this process.
-std::shared_ptr<PermitPool> open_pool(const std::string& name, std::int64_t limit) {
-  auto pool = std::make_shared<PermitPool>([] { return tokens::Micros{0}; }, [] {});
+std::shared_ptr<detail::PermitPool> open_pool(const std::string& name, std::int64_t limit) {
+  auto pool = std::make_shared<detail::PermitPool>([] { return tokens::Micros{0}; }, [] {});
   pool->open_until(std::numeric_limits<tokens::Micros>::max());
   pool->order({tokens::Order::Kind::open, name, static_cast<tokens::Count>(limit)});
   return pool;
 }
 
-class LocalLimiters final : public Limiters {
+class LocalLimiters final : public ports::Limiters {
  public:
-  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
+  std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit) override {
     if (limit < 1) {
       throw Error(Code::limit_invalid, "limiter '" + name + "': a limit of " + std::to_string(limit) +
                                            " lets no handler run; it must be at least 1");
@@ -34,16 +34,16 @@ class LocalLimiters final : public Limiters {
                                            " and cannot also have " + std::to_string(limit) +
                                            "; set the same limit wherever you name it, or name another limiter");
     }
-    return std::make_shared<DomainLimiter>(name, pool, [limit] { return limit; });
+    return std::make_shared<detail::DomainLimiter>(name, pool, [limit] { return limit; });
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::pair<std::int64_t, std::shared_ptr<PermitPool>>> by_name_;
+  std::map<std::string, std::pair<std::int64_t, std::shared_ptr<detail::PermitPool>>> by_name_;
 };
 
 }  // namespace
 
-std::shared_ptr<Limiters> make_local_limiters() { return std::make_shared<LocalLimiters>(); }
+std::shared_ptr<ports::Limiters> make_local_limiters() { return std::make_shared<LocalLimiters>(); }
 
 }  // namespace turnstile

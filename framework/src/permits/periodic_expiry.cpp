@@ -15,16 +15,16 @@ class Periodic final : public ExpiryStrategy {
   explicit Periodic(const PeriodicExpiry& settings) : settings_(settings) {}
   void start(Run run) override {
     run_ = std::move(run);
-    thread_.start(PeriodicThread::after(settings_.every));
+    thread_.start(detail::PeriodicThread::after(settings_.every));
   }
   void stop() override { thread_.stop(); }
 
  private:
   const PeriodicExpiry settings_;
   Run run_;
-  PeriodicThread thread_{[this] {
+  detail::PeriodicThread thread_{[this] {
     run_(settings_.most_a_run, settings_.longest_run);
-    return PeriodicThread::after(settings_.every);
+    return detail::PeriodicThread::after(settings_.every);
   }};
 };
 

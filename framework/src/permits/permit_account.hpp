@@ -7,7 +7,7 @@
 
 #include "support/stepped.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The account from one forfeit to the next. The pool keeps all of them, like PermitLife, because a thread may be
 /// reading one; they are few.
@@ -47,4 +47,4 @@ struct PermitLife {
   std::stop_source lost;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

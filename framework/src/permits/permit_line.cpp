@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -71,4 +71,4 @@ PermitLine::Waiter PermitLine::remove(const Place& place) {
   return waiter;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -10,7 +10,7 @@
 
 #include "tokens/order.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Permits that are taken together and released together.
 struct TakenPermits {
@@ -82,4 +82,4 @@ class PermitLine {
   std::uint64_t served_ = 0;  ///< the count of the queue that was served last, before it was served
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

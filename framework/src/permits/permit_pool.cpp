@@ -7,7 +7,7 @@
 
 #include "tokens/planted.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -345,4 +345,4 @@ PermitPool::Count PermitPool::overstaying() const {
   return static_cast<Count>(std::max<std::int64_t>(sum, 0));
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

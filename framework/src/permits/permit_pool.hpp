@@ -24,7 +24,7 @@
 #include "support/stepped.hpp"
 #include "tokens/order.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class PermitPool {
  public:
@@ -147,4 +147,4 @@ class PermitPool {
   mutable PermitLine line_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

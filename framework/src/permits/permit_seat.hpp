@@ -13,7 +13,7 @@
 #include "support/deadline.hpp"
 #include "turnstile/ports/limiter.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class PermitSeat : public std::enable_shared_from_this<PermitSeat> {
  public:
@@ -23,7 +23,7 @@ class PermitSeat : public std::enable_shared_from_this<PermitSeat> {
   };
 
   /// Call it once for each seat. The seat must be in a shared_ptr. `limiters` has opened `limiter`.
-  Waited wait(Limiter& limiter, const Limiters& limiters, std::int64_t count, Priority priority,
+  Waited wait(ports::Limiter& limiter, const ports::Limiters& limiters, std::int64_t count, Priority priority,
               std::chrono::steady_clock::time_point deadline) {
     const auto withdraw = limiter.acquire_later(
         count, priority, [seat = shared_from_this()](Permit permit) { seat->deliver(std::move(permit)); });
@@ -56,7 +56,7 @@ class PermitSeat : public std::enable_shared_from_this<PermitSeat> {
   }
 
   /// Empty while permits may still come. Otherwise: why no permit comes in this process any more, and what to do.
-  static std::string why_halted(const Limiters& limiters) {
+  static std::string why_halted(const ports::Limiters& limiters) {
     LimitersHealth health = limiters.health();
     if (health.state != LimitersHealth::State::halted) return {};
     return health.why.empty() ? "the limiters are halted" : std::move(health.why);
@@ -77,4 +77,4 @@ class PermitSeat : public std::enable_shared_from_this<PermitSeat> {
   bool left_ = false;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -13,6 +13,28 @@ std::int64_t sum(const std::vector<PermitsView::Holder>& holders, Figure figure)
                          [&](std::int64_t so_far, const auto& holder) { return so_far + figure(holder); });
 }
 
+}  // namespace
+
+std::int64_t PermitsView::Entry::held() const {
+  return sum(holders, [](const Holder& holder) { return holder.held; });
+}
+
+std::int64_t PermitsView::Entry::busy() const {
+  return sum(holders, [](const Holder& holder) { return holder.busy; });
+}
+
+std::int64_t PermitsView::Entry::waiting() const {
+  return sum(holders, [](const Holder& holder) {
+    return holder.draining ? 0 : std::max<std::int64_t>(holder.wants - holder.held, 0);
+  });
+}
+
+}  // namespace turnstile
+
+namespace turnstile::detail {
+
+namespace {
+
 PermitsView::Holder holder_of(tokens::MemberId id, const tokens::MemberEntry& member, const tokens::Holding& holding,
                               tokens::Count reserved) {
   return {.member = id,
@@ -34,20 +56,6 @@ PermitsView::Holder holder_of(tokens::MemberId id, const tokens::MemberEntry& me
 
 }  // namespace
 
-std::int64_t PermitsView::Entry::held() const {
-  return sum(holders, [](const Holder& holder) { return holder.held; });
-}
-
-std::int64_t PermitsView::Entry::busy() const {
-  return sum(holders, [](const Holder& holder) { return holder.busy; });
-}
-
-std::int64_t PermitsView::Entry::waiting() const {
-  return sum(holders, [](const Holder& holder) {
-    return holder.draining ? 0 : std::max<std::int64_t>(holder.wants - holder.held, 0);
-  });
-}
-
 PermitsView view_of(const tokens::State& state) {
   PermitsView view;
   view.position = state.last;
@@ -66,4 +74,4 @@ PermitsView view_of(const tokens::State& state) {
   return view;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -4,8 +4,8 @@
 #include "tokens/state.hpp"
 #include "turnstile/tokens.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 PermitsView view_of(const tokens::State& state);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

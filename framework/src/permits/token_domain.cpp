@@ -7,7 +7,7 @@
 #include "tokens/wire.hpp"
 #include "turnstile/log.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -28,7 +28,7 @@ bool continues_after_trimming() { return !TURNSTILE_PLANTED(trimmed_is_broken); 
 
 }  // namespace
 
-DomainMember::DomainMember(std::unique_ptr<TokenLog> log, const TokenSettings& settings,
+DomainMember::DomainMember(std::unique_ptr<ports::TokenLog> log, const TokenSettings& settings,
                            std::shared_ptr<spdlog::logger> logger, DomainEnvironment environment)
     : settings_(settings),
       environment_(std::move(environment)),
@@ -107,7 +107,7 @@ void DomainMember::step() {
   const Micros left = std::max<Micros>(due() - now(), 0);
   const auto wait = std::min(kLongestWait, std::chrono::ceil<milliseconds>(std::chrono::microseconds(left)));
   if (!behind_.empty() && now() >= begin_anew_at_) begin_anew(now());
-  const auto records = behind_.empty() ? log_->read(wait) : std::vector<TokenLog::Record>{};
+  const auto records = behind_.empty() ? log_->read(wait) : std::vector<ports::TokenLog::Record>{};
   const bool failed = log_->failed();  // without the lock: it may open a new producer
   wake_up_->heard();
   std::vector<tokens::Order> orders;
@@ -167,7 +167,7 @@ void DomainMember::writing_failed(Micros now) {
   write_delay_ = std::clamp(2 * write_delay_, kFirstRetry, kLongestRetry);
 }
 
-void DomainMember::take(const TokenLog::Record& record, Micros now) {
+void DomainMember::take(const ports::TokenLog::Record& record, Micros now) {
   if (record.position <= state_.last) return;
   if (record.position != state_.last + 1) {
     throw TokenLogTrimmed("positions " + std::to_string(state_.last + 1) + " to " +
@@ -306,4 +306,4 @@ void DomainMember::depart() {
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

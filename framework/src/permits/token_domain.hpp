@@ -24,12 +24,13 @@
 #include "tokens/member.hpp"
 #include "turnstile/tokens.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Lives until its thread has ended. Thread-safe.
 class DomainMember final : public std::enable_shared_from_this<DomainMember> {
  public:
-  DomainMember(std::unique_ptr<TokenLog> log, const TokenSettings& settings, std::shared_ptr<spdlog::logger> logger,
+  DomainMember(std::unique_ptr<ports::TokenLog> log, const TokenSettings& settings,
+               std::shared_ptr<spdlog::logger> logger,
                DomainEnvironment environment = DomainEnvironment::of_this_process());
 
   void start();
@@ -38,8 +39,8 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
 
   /// The limiter keeps `owner` alive. `outlives_fence`: the fences of on_claimed() do not reject the effects of its
   /// work.
-  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit, bool outlives_fence,
-                                std::shared_ptr<void> owner);
+  std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit, bool outlives_fence,
+                                       std::shared_ptr<void> owner);
   void on_claimed(const std::string& group, const std::string& store, const TopicPartition& at, Epoch epoch);
   void wait_until_claimed();
   void on_revoked(const std::string& group, std::span<const TopicPartition> partitions);
@@ -83,7 +84,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   void step();
   void writing_failed(tokens::Micros now);
   void look_at_the_clock(tokens::Micros now);
-  void take(const TokenLog::Record& record, tokens::Micros now);
+  void take(const ports::TokenLog::Record& record, tokens::Micros now);
   std::vector<tokens::Order> pump(tokens::Micros now);
   void carry_out(std::vector<tokens::Order> orders);
   void report(tokens::Micros now, bool state_changed);
@@ -100,7 +101,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   const TokenSettings settings_;
   const DomainEnvironment environment_;
   const RunLog run_log_;
-  std::unique_ptr<TokenLog> log_;  ///< used by the thread only, except wake()
+  std::unique_ptr<ports::TokenLog> log_;  ///< used by the thread only, except wake()
   /// Wakes the thread. Pools of permits that are still in use keep it after the end of the domain.
   const std::shared_ptr<WakeUp<DomainMember>> wake_up_ = std::make_shared<WakeUp<DomainMember>>();
   DomainSnapshots snapshots_;
@@ -126,4 +127,4 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   std::thread thread_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -11,7 +11,7 @@
 #include "support/deadline.hpp"
 #include "tokens/planted.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -36,8 +36,8 @@ bool tells_groups_apart() { return !TURNSTILE_PLANTED(groups_share_partitions); 
 
 // --- limiters --------------------------------------------------------------------------------------------------------
 
-std::shared_ptr<Limiter> DomainMember::open(const std::string& name, std::int64_t limit, bool outlives_fence,
-                                            std::shared_ptr<void> owner) {
+std::shared_ptr<ports::Limiter> DomainMember::open(const std::string& name, std::int64_t limit, bool outlives_fence,
+                                                   std::shared_ptr<void> owner) {
   if (limit < 1) {
     throw Error(Code::limit_invalid,
                 "limiter '" + name + "': a limit of " + std::to_string(limit) +
@@ -204,4 +204,4 @@ LimitersHealth DomainMember::health() const {
               why};
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -3,7 +3,7 @@
 
 #include "permits/token_domain.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -47,4 +47,4 @@ void DomainMember::begin_anew(tokens::Micros at) {
   carry_out(std::move(orders));
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

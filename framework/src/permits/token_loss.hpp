@@ -6,7 +6,7 @@
 #include <memory>
 #include <stop_token>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The `lost` of a token with a hold_timeout. It is set when the hold time is over, and when the permit is lost. The
 /// permit's own stop_token cannot be used, because all permits that are lost together share it.
@@ -52,4 +52,4 @@ class TokenLoss {
   const std::stop_callback<Tell> permit_lost_;  ///< last, because its constructor may call tell() at once
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -110,7 +110,7 @@ std::vector<TokenRecord::Change> changes_between(const Held& before, const Held&
 }
 
 /// The description of a record without knowledge of the state.
-TokenRecord described(const TokenLog::Record& record, const tokens::Event& event) {
+TokenRecord described(const ports::TokenLog::Record& record, const tokens::Event& event) {
   auto [kind, details] = tokens::describe(event);
   TokenRecord told;
   told.position = record.position;
@@ -128,7 +128,7 @@ TokenRecord described(const TokenLog::Record& record, const tokens::Event& event
 }
 
 /// Applies the record, and describes the changes.
-TokenRecord applied(tokens::State& state, const TokenLog::Record& record, const tokens::Event& event) {
+TokenRecord applied(tokens::State& state, const ports::TokenLog::Record& record, const tokens::Event& event) {
   TokenRecord told = described(record, event);
   const auto limiters = named_by(event);
   const Held before = held_in(state, limiters);
@@ -160,7 +160,7 @@ TokenRecord applied(tokens::State& state, const TokenLog::Record& record, const 
 }  // namespace
 
 struct TokenReader::Impl {
-  explicit Impl(std::unique_ptr<TokenLog> of)
+  explicit Impl(std::unique_ptr<ports::TokenLog> of)
       : log(std::move(of)), name(log->name()), begin(log->begin()), end(log->end()) {}
 
   /// Sets the state from which reading at `from` begins.
@@ -197,8 +197,8 @@ struct TokenReader::Impl {
       upcoming.push_back(std::move(record));
     }
   }
-  TokenLog::Record take() {
-    TokenLog::Record record = std::move(upcoming.front());
+  ports::TokenLog::Record take() {
+    ports::TokenLog::Record record = std::move(upcoming.front());
     upcoming.pop_front();
     next = record.position + 1;
     if (times.empty()) first_time = record.position;
@@ -210,7 +210,7 @@ struct TokenReader::Impl {
     return record;
   }
   void wait(milliseconds timeout, std::int64_t wanted) {
-    const auto late = deadline_after(timeout);
+    const auto late = detail::deadline_after(timeout);
     while (upcoming.empty()) {
       if (steady_clock::now() >= late) {
         throw BrokerError(Code::kafka_unavailable, "reading " + name + " stopped at position " +
@@ -223,7 +223,7 @@ struct TokenReader::Impl {
     }
   }
   void skip() {
-    const TokenLog::Record record = take();
+    const ports::TokenLog::Record record = take();
     if (means_something(record.position)) tokens::apply(state, record.position, tokens::decode(record.bytes));
   }
 
@@ -239,7 +239,7 @@ struct TokenReader::Impl {
         return tokens::Effects::Outcome::stale;
       }
       while (!upcoming.empty()) {
-        const TokenLog::Record record = take();
+        const ports::TokenLog::Record record = take();
         const tokens::Event read = tokens::decode(record.bytes);
         const tokens::Effects effects = tokens::apply(state, record.position, read);
         if (read == event) return effects.outcome;
@@ -248,21 +248,21 @@ struct TokenReader::Impl {
     return std::nullopt;
   }
 
-  std::unique_ptr<TokenLog> log;
+  std::unique_ptr<ports::TokenLog> log;
   const std::string name;
   const std::int64_t begin, end;
   bool known = false;
   tokens::State state;
   std::int64_t known_from = -1;  ///< state.last at the start
   std::int64_t next = 0;
-  std::deque<TokenLog::Record> upcoming;
+  std::deque<ports::TokenLog::Record> upcoming;
   std::int64_t latest_ms = 0;  ///< of the records read since the start
   std::deque<std::int64_t> times;
   std::int64_t first_time = 0;
   std::string why_not;
 };
 
-TokenReader::TokenReader(std::unique_ptr<TokenLog> log) : impl_(std::make_unique<Impl>(std::move(log))) {}
+TokenReader::TokenReader(std::unique_ptr<ports::TokenLog> log) : impl_(std::make_unique<Impl>(std::move(log))) {}
 TokenReader::~TokenReader() = default;
 
 const std::string& TokenReader::name() const { return impl_->name; }
@@ -288,7 +288,7 @@ void TokenReader::start(std::int64_t from) {
 
 std::optional<TokenReader::Upcoming> TokenReader::peek(milliseconds timeout) {
   // A log may return early with no record.
-  const auto late = deadline_after(timeout);
+  const auto late = detail::deadline_after(timeout);
   do {
     impl_->fetch(std::chrono::ceil<milliseconds>(std::max(late - steady_clock::now(), steady_clock::duration::zero())));
   } while (impl_->upcoming.empty() && steady_clock::now() < late);
@@ -298,7 +298,7 @@ std::optional<TokenReader::Upcoming> TokenReader::peek(milliseconds timeout) {
 
 TokenRecord TokenReader::next() {
   impl_->wait(kPatience, impl_->next);
-  const TokenLog::Record record = impl_->take();
+  const ports::TokenLog::Record record = impl_->take();
   const tokens::Event event = tokens::decode(record.bytes);
   return impl_->means_something(record.position) ? applied(impl_->state, record, event) : described(record, event);
 }
@@ -311,7 +311,7 @@ void TokenReader::read_to(std::int64_t position) {
 }
 
 PermitsView TokenReader::permits() const {
-  if (impl_->known && impl_->state.last <= position()) return view_of(impl_->state);
+  if (impl_->known && impl_->state.last <= position()) return detail::view_of(impl_->state);
   throw TokenLogBroken(impl_->name + " was truncated: it begins at position " + std::to_string(impl_->begin) +
                        (impl_->known ? ", and which members hold permits is known from position " +
                                            std::to_string(impl_->known_from) + " on"
@@ -335,7 +335,7 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
   }
   read_to(impl_->end - 1);
   (void)permits();  // throws if the state is unknown
-  const auto late = deadline_after(timeout);
+  const auto late = detail::deadline_after(timeout);
   for (;;) {
     if (!limit && !impl_->state.limiters.contains(limiter)) return true;
     tokens::LimitSet word{.limiter = limiter, .limit = {}, .seen = impl_->state.last};
@@ -352,7 +352,7 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
 std::optional<std::string> nearest_limiter(const PermitsView& view, std::string_view name) {
   std::vector<std::string_view> names;
   for (const auto& entry : view.limiters) names.push_back(entry.limiter);
-  const auto nearest = suggest(name, names);
+  const auto nearest = detail::suggest(name, names);
   return nearest ? std::optional<std::string>(*nearest) : std::nullopt;
 }
 

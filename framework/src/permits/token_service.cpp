@@ -34,52 +34,52 @@ std::uint64_t random_id() {
 }  // namespace
 
 struct TokenService::State : std::enable_shared_from_this<State> {
-  std::shared_ptr<Limiters> limiters;
+  std::shared_ptr<ports::Limiters> limiters;
   TokenServiceSettings settings;
   std::unique_ptr<ExpiryStrategy> expiry;
   const std::uint64_t id = random_id();
 
   mutable std::shared_mutex names_mutex;
-  std::map<std::string, std::shared_ptr<Limiter>, std::less<>> names;
+  std::map<std::string, std::shared_ptr<ports::Limiter>, std::less<>> names;
 
-  std::array<TokenShard, kShards> shards;
+  std::array<detail::TokenShard, kShards> shards;
   std::atomic<std::uint64_t> last_number{0};
 
   std::mutex seats_mutex;
   std::condition_variable seat_left;
-  std::set<std::shared_ptr<PermitSeat>> seats;
+  std::set<std::shared_ptr<detail::PermitSeat>> seats;
   bool stopping = false;
 
   std::atomic<std::uint64_t> granted{0}, refused{0}, timed_out{0}, held_too_long{0}, taken_back{0};
 
-  TokenShard& shard(std::uint64_t number) { return shards[number % kShards]; }
-  std::shared_ptr<Limiter> find(std::string_view name) const {
+  detail::TokenShard& shard(std::uint64_t number) { return shards[number % kShards]; }
+  std::shared_ptr<ports::Limiter> find(std::string_view name) const {
     const std::shared_lock lock(names_mutex);
     const auto found = names.find(name);
     return found == names.end() ? nullptr : found->second;
   }
-  std::optional<Refused> cannot(std::string_view name, const Limiter* limiter, std::int64_t count) const;
+  std::optional<Refused> cannot(std::string_view name, const ports::Limiter* limiter, std::int64_t count) const;
   /// `kept` keeps the state alive: the service may be destroyed while the caller waits.
   std::variant<Permit, Refused, TimedOut> take(std::string_view name, std::int64_t count, Priority priority,
                                                milliseconds timeout, const std::stop_token& stop,
                                                std::shared_ptr<State>& kept);
-  std::variant<Permit, Refused, TimedOut> wait(Limiter& limiter, std::int64_t count, Priority priority,
+  std::variant<Permit, Refused, TimedOut> wait(ports::Limiter& limiter, std::int64_t count, Priority priority,
                                                milliseconds timeout, const std::stop_token& stop);
   /// The result for a token that is not held.
   template <class Answer>
-  Answer about_absent(const TokenShard& of, std::uint64_t number) const {
+  Answer about_absent(const detail::TokenShard& of, std::uint64_t number) const {
     if (of.expired.contains(number)) return Answer::expired;
     return number > 0 && number <= last_number ? Answer::already : Answer::unknown;
   }
-  Granted enter(Permit permit, const Limiter* limiter);
+  Granted enter(Permit permit, const ports::Limiter* limiter);
   std::size_t expire(std::size_t most, std::chrono::microseconds longest);
-  bool take_back(HeldToken& held, TokenTime now);
+  bool take_back(detail::HeldToken& held, detail::TokenTime now);
 };
 
 // --- requests --------------------------------------------------------------------------------------------------------
 
 /// Why the request can never be granted.
-std::optional<Refused> TokenService::State::cannot(std::string_view name, const Limiter* limiter,
+std::optional<Refused> TokenService::State::cannot(std::string_view name, const ports::Limiter* limiter,
                                                    std::int64_t count) const {
   const auto refuse = [](Refused::Why why, std::string text) { return Refused{why, std::move(text)}; };
   if (limiter == nullptr) {
@@ -108,7 +108,7 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::take(std::string_vi
   const auto limiter = find(name);
   if (auto refusal = cannot(name, limiter.get(), count)) return *refusal;
   if (Permit permit = limiter->try_acquire_fairly(count)) return permit;
-  if (auto why = PermitSeat::why_halted(*limiters); !why.empty())
+  if (auto why = detail::PermitSeat::why_halted(*limiters); !why.empty())
     return Refused{Refused::Why::no_more_starts, std::move(why)};
   if (timeout <= milliseconds(0)) {
     limiter->refused(count);
@@ -118,10 +118,10 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::take(std::string_vi
   return wait(*limiter, count, priority, timeout, stop);
 }
 
-std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limiter, std::int64_t count,
+std::variant<Permit, Refused, TimedOut> TokenService::State::wait(ports::Limiter& limiter, std::int64_t count,
                                                                   Priority priority, milliseconds timeout,
                                                                   const std::stop_token& stop) {
-  const auto seat = std::make_shared<PermitSeat>();
+  const auto seat = std::make_shared<detail::PermitSeat>();
   {
     const std::lock_guard lock(seats_mutex);
     if (stopping) return Refused{Refused::Why::stopped, "the token service is stopping"};
@@ -131,10 +131,10 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limit
     }
     seats.insert(seat);
   }
-  PermitSeat::Waited waited;
+  detail::PermitSeat::Waited waited;
   {
     const std::stop_callback on_stop(stop, [seat] { seat->leave(); });
-    waited = seat->wait(limiter, *limiters, count, priority, deadline_after(timeout));
+    waited = seat->wait(limiter, *limiters, count, priority, detail::deadline_after(timeout));
   }
   bool over = false;
   {
@@ -150,15 +150,15 @@ std::variant<Permit, Refused, TimedOut> TokenService::State::wait(Limiter& limit
   return TimedOut{};
 }
 
-Granted TokenService::State::enter(Permit permit, const Limiter* limiter) {
+Granted TokenService::State::enter(Permit permit, const ports::Limiter* limiter) {
   const std::uint64_t number = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
   Granted answer{.token = {id, number}, .lost = permit.lost()};
-  HeldToken held{
+  detail::HeldToken held{
       .permit = std::move(permit), .limiter = limiter, .since = steady_clock::now(), .due = {}, .overdue = false};
-  TokenShard& into = shard(number);
+  detail::TokenShard& into = shard(number);
   if (settings.hold_timeout.count() > 0) {
     held.due = held.since + settings.hold_timeout;
-    held.loss = TokenLoss::of(held.permit.lost());
+    held.loss = detail::TokenLoss::of(held.permit.lost());
     answer.lost = held.loss->source().get_token();
   }
   const std::lock_guard lock(into.mutex);
@@ -196,11 +196,11 @@ Permit TokenService::acquire(std::string_view limiter, milliseconds timeout, std
 ReleaseAnswer TokenService::release(const TokenId& token) {
   State& s = *state_;
   if (token.service != s.id) return ReleaseAnswer::foreign;
-  TokenShard& shard = s.shard(token.number);
+  detail::TokenShard& shard = s.shard(token.number);
   std::unique_lock lock(shard.mutex);
   const auto found = shard.held.find(token.number);
   if (found == shard.held.end()) return s.about_absent<ReleaseAnswer>(shard, token.number);
-  HeldToken held = std::move(found->second);
+  detail::HeldToken held = std::move(found->second);
   shard.held.erase(found);
   if (held.loss) shard.due.erase({held.due, token.number});
   lock.unlock();
@@ -212,11 +212,11 @@ ReleaseAnswer TokenService::release(const TokenId& token) {
 KeepAnswer TokenService::keep(const TokenId& token) {
   State& s = *state_;
   if (token.service != s.id) return KeepAnswer::foreign;
-  TokenShard& shard = s.shard(token.number);
+  detail::TokenShard& shard = s.shard(token.number);
   const std::lock_guard lock(shard.mutex);
   const auto found = shard.held.find(token.number);
   if (found == shard.held.end()) return s.about_absent<KeepAnswer>(shard, token.number);
-  HeldToken& held = found->second;
+  detail::HeldToken& held = found->second;
   if (held.lost()) return KeepAnswer::lost;
   if (!held.loss) return KeepAnswer::kept;
   shard.due.erase({held.due, token.number});
@@ -227,7 +227,7 @@ KeepAnswer TokenService::keep(const TokenId& token) {
 }
 
 /// Whether to take the permit back now. If not, sets when to check again.
-bool TokenService::State::take_back(HeldToken& held, TokenTime now) {
+bool TokenService::State::take_back(detail::HeldToken& held, detail::TokenTime now) {
   if (held.overdue) return true;
   held.overdue = true;
   held.due = std::max(held.since, held.due - settings.hold_timeout) + settings.hold_timeout * settings.hard_bound;
@@ -236,15 +236,15 @@ bool TokenService::State::take_back(HeldToken& held, TokenTime now) {
 }
 
 std::size_t TokenService::State::expire(std::size_t most, std::chrono::microseconds longest) {
-  const TokenTime began = steady_clock::now();
+  const detail::TokenTime began = steady_clock::now();
   std::size_t handled = 0, left = 0;
-  for (TokenShard& shard : shards) {
+  for (detail::TokenShard& shard : shards) {
     for (bool more = true; more;) {
-      HeldToken taken;
+      detail::HeldToken taken;
       std::stop_source cancel{std::nostopstate};
       {
         const std::lock_guard lock(shard.mutex);
-        const TokenTime now = steady_clock::now();
+        const detail::TokenTime now = steady_clock::now();
         const auto first = shard.due.begin();
         if (first == shard.due.end() || first->first > now) break;
         if (handled >= most || now - began > longest) {
@@ -254,7 +254,7 @@ std::size_t TokenService::State::expire(std::size_t most, std::chrono::microseco
         }
         ++handled;
         const std::uint64_t number = first->second;
-        HeldToken& held = shard.held.at(number);
+        detail::HeldToken& held = shard.held.at(number);
         shard.due.erase(first);
         if (take_back(held, now)) {
           taken = std::move(held);
@@ -277,7 +277,7 @@ std::size_t TokenService::State::expire(std::size_t most, std::chrono::microseco
 
 // --- the rest --------------------------------------------------------------------------------------------------------
 
-TokenService::TokenService(std::shared_ptr<Limiters> limiters, TokenServiceSettings settings,
+TokenService::TokenService(std::shared_ptr<ports::Limiters> limiters, TokenServiceSettings settings,
                            std::unique_ptr<ExpiryStrategy> expiry)
     : state_(std::make_shared<State>()) {
   state_->limiters = std::move(limiters);
@@ -291,7 +291,7 @@ TokenService::TokenService(std::shared_ptr<Limiters> limiters, TokenServiceSetti
 
 TokenService::~TokenService() {
   if (state_->expiry) state_->expiry->stop();
-  std::set<std::shared_ptr<PermitSeat>> seats;
+  std::set<std::shared_ptr<detail::PermitSeat>> seats;
   {
     const std::lock_guard lock(state_->seats_mutex);
     state_->stopping = true;
@@ -311,8 +311,8 @@ void TokenService::limit(const std::string& limiter, std::int64_t limit) {
 
 std::vector<TokenView> TokenService::outstanding(std::size_t most) const {
   std::vector<TokenView> all;
-  const TokenTime now = steady_clock::now();
-  for (const TokenShard& shard : state_->shards) {
+  const detail::TokenTime now = steady_clock::now();
+  for (const detail::TokenShard& shard : state_->shards) {
     const std::lock_guard lock(shard.mutex);
     for (const auto& [number, held] : shard.held) {
       all.push_back({.token = {state_->id, number},

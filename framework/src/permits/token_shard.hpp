@@ -14,14 +14,14 @@
 #include "permits/token_loss.hpp"
 #include "turnstile/ports/limiter.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 using TokenTime = std::chrono::steady_clock::time_point;
 
 /// A token that was granted and not released.
 struct HeldToken {
   Permit permit;
-  const Limiter* limiter = nullptr;  ///< known to the service for as long as it lives
+  const ports::Limiter* limiter = nullptr;  ///< known to the service for as long as it lives
   TokenTime since{}, due{};
   bool overdue = false;   ///< its hold_timeout has passed
   TokenLoss::Ptr loss{};  ///< only with a hold_timeout; otherwise the permit's own `lost` is used
@@ -51,4 +51,4 @@ struct TokenShard {
   }
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Never in the past, and valid for any timeout: milliseconds::max() would overflow if it were added to the time.
 inline std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout) {
@@ -12,4 +12,4 @@ inline std::chrono::steady_clock::time_point deadline_after(std::chrono::millise
   return std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), kAsGoodAsNever);
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -10,7 +10,7 @@
 
 #include "turnstile/health.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Thread-safe. Do not call it with a lock that `details` takes.
 class HealthBoard {
@@ -47,4 +47,4 @@ class HealthBoard {
   Details details_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

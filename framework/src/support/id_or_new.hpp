@@ -3,7 +3,7 @@
 #include "message/published_id.hpp"
 #include "turnstile/ids.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The id of a message that a handler publishes: the id that the handler has set, or a new one.
 inline MessageId id_or_new(const OwnedMessage& message) {
@@ -11,4 +11,4 @@ inline MessageId id_or_new(const OwnedMessage& message) {
   return given ? *given : new_message_id();
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Whether this process runs without the protection. Reads the environment once.
 inline bool known_bad(std::string_view name) {
@@ -21,14 +21,14 @@ inline bool known_bad(std::string_view name) {
   return left_out == name;
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail
 
 #else
 
-namespace turnstile {
+namespace turnstile::detail {
 
 constexpr bool known_bad(std::string_view) { return false; }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail
 
 #endif

@@ -13,7 +13,7 @@
 #include "turnstile/error.hpp"
 #include "turnstile/log.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 namespace level = spdlog::level;
@@ -172,10 +172,6 @@ std::string text_line(std::string_view message, const LogFields& fields) {
 
 }  // namespace
 
-std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings) {
-  return make_logger(settings, std::make_shared<spdlog::sinks::stderr_sink_mt>());
-}
-
 std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings, spdlog::sink_ptr sink) {
   const auto least = level_of(settings.level);
   std::shared_ptr<spdlog::logger> logger;
@@ -192,16 +188,6 @@ std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings, spdlog:
   return logger;
 }
 
-std::shared_ptr<spdlog::logger> make_redirectable_logger(const LogSettings& settings) {
-  return std::make_shared<RedirectedLogger>(make_logger(settings));
-}
-
-void redirect(spdlog::logger& from, std::shared_ptr<spdlog::logger> to) {
-  if (auto* redirected = dynamic_cast<RedirectedLogger*>(&from); redirected != nullptr && to) {
-    redirected->redirect(std::move(to));
-  }
-}
-
 void log(spdlog::logger& logger, spdlog::level::level_enum level, std::string_view message, const LogFields& fields) {
   if (const auto* redirected = dynamic_cast<RedirectedLogger*>(&logger)) {
     return log(*redirected->target(), level, message, fields);
@@ -214,12 +200,30 @@ void log(spdlog::logger& logger, spdlog::level::level_enum level, std::string_vi
   }
 }
 
+}  // namespace turnstile::detail
+
+namespace turnstile {
+
+std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings) {
+  return detail::make_logger(settings, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+}
+
+std::shared_ptr<spdlog::logger> make_redirectable_logger(const LogSettings& settings) {
+  return std::make_shared<detail::RedirectedLogger>(make_logger(settings));
+}
+
+void redirect(spdlog::logger& from, std::shared_ptr<spdlog::logger> to) {
+  if (auto* redirected = dynamic_cast<detail::RedirectedLogger*>(&from); redirected != nullptr && to) {
+    redirected->redirect(std::move(to));
+  }
+}
+
 void log_warning(spdlog::logger& logger, Code code, std::string_view text) {
-  log(logger, level::warn, text, {.code = code});
+  detail::log(logger, spdlog::level::warn, text, {.code = code});
 }
 
 void log_error(spdlog::logger& logger, Code code, std::string_view text) {
-  log(logger, level::err, text, {.code = code});
+  detail::log(logger, spdlog::level::err, text, {.code = code});
 }
 
 }  // namespace turnstile

@@ -10,9 +10,10 @@
 
 #include "turnstile/code.hpp"
 #include "turnstile/config.hpp"
+#include "turnstile/log.hpp"
 #include "turnstile/types.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// What happened, and where. A field that is empty is left out of the line. A line at warn or above has a code.
 struct LogFields {
@@ -24,11 +25,7 @@ struct LogFields {
   std::string_view member{};
 };
 
-/// A logger to stderr, as `settings` configure it. In format "json" each line is a JSON object: time (UTC), level,
-/// message, and the known LogFields. It is not in spdlog's registry, so that it cannot clash with the program's own
-/// loggers. Throws ConfigError for an unknown level or format.
-std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings);
-/// The same logger, with another sink.
+/// The logger of turnstile/log.hpp, with another sink.
 std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings, spdlog::sink_ptr sink);
 
 /// Logs one line: control characters in `message` are escaped. A JSON logger of make_logger() gets the fields as
@@ -37,4 +34,4 @@ std::shared_ptr<spdlog::logger> make_logger(const LogSettings& settings, spdlog:
 void log(spdlog::logger& logger, spdlog::level::level_enum level, std::string_view message,
          const LogFields& fields = {});
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

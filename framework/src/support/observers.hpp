@@ -7,7 +7,7 @@
 
 #include "turnstile/observer.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 class Observers {
  public:
@@ -27,4 +27,4 @@ class Observers {
   std::vector<std::shared_ptr<Observer>> all_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

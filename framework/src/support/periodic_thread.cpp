@@ -1,6 +1,6 @@
 #include "support/periodic_thread.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 void PeriodicThread::start(Time first) {
   const std::lock_guard lock(mutex_);
@@ -50,4 +50,4 @@ void PeriodicThread::run() {
   }
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

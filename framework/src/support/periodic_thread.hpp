@@ -10,7 +10,7 @@
 
 #include "support/deadline.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Thread-safe; only one thread at a time may call stop(). As a member it stands after everything that its step uses,
 /// so that its destructor ends the steps first.
@@ -50,4 +50,4 @@ class PeriodicThread {
   std::thread thread_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

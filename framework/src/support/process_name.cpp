@@ -13,6 +13,10 @@ std::string process_name(std::string_view client, std::string_view host, std::ui
   return std::string(client) + "@" + std::string(host) + ":" + std::to_string(pid);
 }
 
+}  // namespace turnstile
+
+namespace turnstile::detail {
+
 std::string host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
@@ -23,4 +27,4 @@ std::string own_name(std::string_view client) {
   return process_name(client, host_name(), static_cast<std::uint32_t>(::getpid()));
 }
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -4,10 +4,10 @@
 #include <string>
 #include <string_view>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 std::string host_name();
 /// process_name() of turnstile/tokens.hpp for this process.
 std::string own_name(std::string_view client);
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

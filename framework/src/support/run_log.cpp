@@ -4,7 +4,7 @@
 
 #include "support/logging.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 
 namespace {
 
@@ -57,5 +57,4 @@ void RunLog::error(Code code, std::string_view text) const {
   log(*logger_, level::err, text, fields(code, {}, {}, {}, member_));
 }
 
-
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -14,7 +14,7 @@ namespace spdlog {
 class logger;
 }
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// Thread-safe.
 class RunLog {
@@ -43,4 +43,4 @@ class RunLog {
   std::string member_;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

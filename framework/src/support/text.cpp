@@ -10,7 +10,7 @@
 
 namespace turnstile::text {
 
-std::string duration(std::chrono::milliseconds time) { return to_text(time); }
+std::string duration(std::chrono::milliseconds time) { return detail::to_text(time); }
 
 std::string age(std::chrono::milliseconds time) {
   constexpr std::array<std::pair<const char*, std::int64_t>, 4> units{

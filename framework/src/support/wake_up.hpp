@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-namespace turnstile {
+namespace turnstile::detail {
 
 /// The callbacks share it with the object, and keep it when the object has ended. Thread-safe.
 template <class Object>
@@ -40,4 +40,4 @@ class WakeUp {
   std::atomic<bool> called_{false};
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::detail

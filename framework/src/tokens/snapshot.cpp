@@ -74,7 +74,7 @@ std::uint64_t digest(const State& s) {
   }
   b << s.ended.size();
   for (const auto& [at, id] : s.ended) b << at << id;
-  const Sha256 hash = sha256(b.bytes());
+  const detail::Sha256 hash = detail::sha256(b.bytes());
   std::uint64_t first = 0;
   for (std::size_t i = 0; i < 8; ++i) first = first << 8 | hash[i];
   return first;

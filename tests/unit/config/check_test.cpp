@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -132,4 +132,4 @@ TEST(CheckServersTest, a_list_of_addresses) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -49,4 +49,4 @@ RC_GTEST_PROP(DurationTest, what_is_shown_is_read_back, ()) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

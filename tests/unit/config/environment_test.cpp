@@ -12,7 +12,7 @@
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/turnstile.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using Variables = std::map<std::string, std::string, std::less<>>;
@@ -189,4 +189,4 @@ TEST(EnvironmentTest, a_variable_that_nothing_reads_is_a_warning_with_what_was_p
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

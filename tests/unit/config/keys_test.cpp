@@ -10,7 +10,7 @@
 #include "tests/support/read_file.hpp"
 #include "turnstile/explain.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -78,4 +78,4 @@ TEST(SettingsTable, a_default_that_is_no_value_is_not_read) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 TEST(SecretsTest, known_secrets_are_shown_as_stars) {
@@ -28,4 +28,4 @@ TEST(SecretsTest, a_line_with_a_telling_word_may_hold_one) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 constexpr std::array<std::string_view, 5> kKeys{"limit", "limiter", "handler", "handler_timeout", "retry.attempts"};
@@ -37,4 +37,4 @@ RC_GTEST_PROP(SuggestTest, one_wrong_letter_in_a_long_word_is_always_understood,
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

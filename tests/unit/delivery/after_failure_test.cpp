@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using std::chrono::milliseconds;
@@ -55,4 +55,4 @@ TEST(AfterFailure, a_message_that_must_not_run_becomes_a_dead_letter) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

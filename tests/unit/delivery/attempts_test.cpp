@@ -15,7 +15,7 @@
 #include "turnstile/testing/inbox.hpp"
 #include "turnstile/turnstile.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -148,4 +148,4 @@ TEST(Attempts, count_the_same_in_mode_leased) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

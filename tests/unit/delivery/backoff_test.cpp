@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using std::chrono::milliseconds;
@@ -41,4 +41,4 @@ RC_GTEST_PROP(BackoffTest, stays_between_half_the_first_delay_and_the_cap, ()) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

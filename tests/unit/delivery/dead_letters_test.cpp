@@ -8,7 +8,7 @@
 #include "turnstile/decorators.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace test;
@@ -126,7 +126,7 @@ TEST(DeadLetters, one_that_dies_again_keeps_its_first_and_its_last_origin) {
 }
 
 TEST(DeadLetters, an_owner_that_is_fenced_while_it_sends_a_dead_letter_leaves_the_message_to_the_next) {
-  struct Slow final : BrokerProducer {
+  struct Slow final : ports::BrokerProducer {
     explicit Slow(RunnerFixture& w) : world(w) {}
     Sent send(const OwnedMessage&) override {
       world.inbox->claim_partitions("g", {&world.place.at, 1}, std::chrono::seconds(1));
@@ -155,4 +155,4 @@ TEST(DeadLetters, an_owner_that_is_fenced_while_it_sends_a_dead_letter_leaves_th
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

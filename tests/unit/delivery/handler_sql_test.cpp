@@ -24,8 +24,8 @@ std::string refusal(Check check, std::string_view sql) {
     return error.sqlstate;
   }
 }
-std::string of_handler(std::string_view sql) { return refusal(check_handler_sql, sql); }
-std::string borrowed(std::string_view sql) { return refusal(check_borrowed_sql, sql); }
+std::string of_handler(std::string_view sql) { return refusal(ports::check_handler_sql, sql); }
+std::string borrowed(std::string_view sql) { return refusal(ports::check_borrowed_sql, sql); }
 
 TEST(HandlerSql, transaction_control_is_refused_however_it_is_written) {
   for (const char* sql : {"COMMIT",
@@ -135,9 +135,9 @@ TEST(HandlerSql, in_a_text_of_several_statements_each_is_looked_at) {
 
 TEST(HandlerSql, a_savepoint_is_known_however_it_is_written) {
   for (const char* sql : {"SAVEPOINT s", "savepoint \"s\"", " ; -- a\n/* b */Savepoint s"})
-    EXPECT_TRUE(makes_savepoint(sql)) << sql;
+    EXPECT_TRUE(ports::makes_savepoint(sql)) << sql;
   for (const char* sql : {"", "RELEASE SAVEPOINT s", "ROLLBACK TO SAVEPOINT s", "SELECT 'SAVEPOINT s'", "SAVEPOINTS"})
-    EXPECT_FALSE(makes_savepoint(sql)) << sql;
+    EXPECT_FALSE(ports::makes_savepoint(sql)) << sql;
 }
 
 TEST(HandlerSql, a_nul_is_not_the_end_of_a_statement) {
@@ -148,14 +148,14 @@ TEST(HandlerSql, a_nul_is_not_the_end_of_a_statement) {
 
 TEST(HandlerSql, the_refusal_says_what_to_do) {
   try {
-    check_handler_sql("COMMIT");
+    ports::check_handler_sql("COMMIT");
     FAIL();
   } catch (const SqlError& error) {
     EXPECT_THAT(error.what(), HasSubstr("COMMIT was not sent"));
     EXPECT_THAT(error.what(), HasSubstr("throw to have the message's work rolled back"));
   }
   try {
-    check_handler_sql("SET search_path = x");
+    ports::check_handler_sql("SET search_path = x");
     FAIL();
   } catch (const SqlError& error) {
     EXPECT_THAT(error.what(), HasSubstr("SET LOCAL"));
@@ -174,7 +174,7 @@ TEST(HandlerSql, what_calls_only_known_functions_leaves_the_session_alone) {
         "SELECT CAST(a AS varchar(10)), row_number() OVER (PARTITION BY b ORDER BY c) FROM t", "SAVEPOINT a",
         "ROLLBACK TO a", "RELEASE a", "SET LOCAL lock_timeout = '1s'", "SET CONSTRAINTS ALL IMMEDIATE",
         "VALUES (1.5e3, 2)", "; SELECT pg_advisory_xact_lock(hashtext($1))"}) {
-    EXPECT_FALSE(may_change_session(sql)) << sql;
+    EXPECT_FALSE(ports::may_change_session(sql)) << sql;
   }
 }
 
@@ -209,7 +209,7 @@ TEST(HandlerSql, what_may_leave_something_in_the_session_is_seen) {
                           "INSERT INTO t (a) VALUES (1) RETURNING report(a)",
                           "TABLE t",
                           "/* nothing */"}) {
-    EXPECT_TRUE(may_change_session(sql)) << sql;
+    EXPECT_TRUE(ports::may_change_session(sql)) << sql;
   }
 }
 

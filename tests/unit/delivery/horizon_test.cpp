@@ -7,7 +7,7 @@
 #include "turnstile/decorators.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace test;
@@ -69,7 +69,8 @@ class Horizon : public ::testing::Test {
   /// Has purged what is older.
   class Forgetful final : public test::ForwardingStore {
    public:
-    Forgetful(std::shared_ptr<Store> inner, std::int64_t second) : ForwardingStore(std::move(inner)), since_(second) {}
+    Forgetful(std::shared_ptr<ports::Store> inner, std::int64_t second)
+        : ForwardingStore(std::move(inner)), since_(second) {}
     KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override {
       auto kept = ForwardingStore::keep_ids(handler, keep_for);
       kept.all_since = Timestamp(std::chrono::seconds(since_));
@@ -117,4 +118,4 @@ TEST_F(Horizon, old_times_are_no_sign_where_that_is_said) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -25,27 +25,27 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using turnstile::testing::MemoryBroker;
 using turnstile::testing::MemoryInbox;
-using Kind = Verdict::Kind;
+using Kind = detail::Verdict::Kind;
 
 /// Loses answers, and stays away, as told. What is lost has been done.
-class LossyClaims final : public Claims {
+class LossyClaims final : public ports::Claims {
  public:
-  explicit LossyClaims(std::shared_ptr<Claims> inner) : inner_(std::move(inner)) {}
-  std::vector<Claim> claim(const ClaimScope& scope, std::span<const InboxEntry> entries) override {
+  explicit LossyClaims(std::shared_ptr<ports::Claims> inner) : inner_(std::move(inner)) {}
+  std::vector<ports::Claim> claim(const ports::ClaimScope& scope, std::span<const ports::InboxEntry> entries) override {
     auto claims = inner_->claim(scope, entries);
     if (lose_claims > 0 && lose_claims-- > 0) throw StoreUnavailable("the answer was lost");
     return claims;
   }
-  std::vector<bool> begin(HandlerId handler, const MessageId& owner, std::span<const HeldClaim> held) override {
+  std::vector<bool> begin(HandlerId handler, const MessageId& owner, std::span<const ports::HeldClaim> held) override {
     begun += static_cast<int>(held.size());
     if (begins_fail) throw StoreUnavailable("away");
     return inner_->begin(handler, owner, held);
   }
-  std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) override {
+  std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ports::ClaimEnd> ends) override {
     ++end_calls;
     if (away) throw StoreUnavailable("away");
     if (cancelled > 0 && cancelled-- > 0) throw SqlError("canceling statement due to statement timeout", "57014");
-    for (const ClaimEnd& end : ends) {
+    for (const ports::ClaimEnd& end : ends) {
       if (end.claim.id == refused) throw SqlError("invalid byte sequence for encoding \"UTF8\": 0x00", "22021");
     }
     auto held = inner_->end(handler, owner, ends);
@@ -53,7 +53,7 @@ class LossyClaims final : public Claims {
     return held;
   }
   std::vector<bool> renew(HandlerId handler, const MessageId& owner, std::chrono::milliseconds lease,
-                          std::span<const HeldClaim> held) override {
+                          std::span<const ports::HeldClaim> held) override {
     ++renewals;
     while (renewals_hang) std::this_thread::yield();
     if (renewals_fail) throw StoreUnavailable("away");
@@ -67,7 +67,7 @@ class LossyClaims final : public Claims {
   MessageId refused;  ///< whose end is not taken
 
  private:
-  std::shared_ptr<Claims> inner_;
+  std::shared_ptr<ports::Claims> inner_;
 };
 
 class Leased : public ::testing::Test {
@@ -84,15 +84,15 @@ class Leased : public ::testing::Test {
 
   void handler(Pipeline pipeline) {
     auto logger = std::make_shared<spdlog::logger>("t", log_.sink());
-    TopicRunner::Services services;
+    detail::TopicRunner::Services services;
     services.store = inbox_;
-    services.dead_letters = std::make_shared<DeadLetters>(broker_.open_producer(), inbox_);
-    services.run_log = std::make_shared<RunLog>(logger, "test");
-    services.claims = std::make_shared<LeaseRenewer>(claims_, services.run_log);
+    services.dead_letters = std::make_shared<detail::DeadLetters>(broker_.open_producer(), inbox_);
+    services.run_log = std::make_shared<detail::RunLog>(logger, "test");
+    services.claims = std::make_shared<detail::LeaseRenewer>(claims_, services.run_log);
     services.caller_raises = caller_waits_;
     handler_ = inbox_->register_handler("t");
-    runner_ =
-        std::make_unique<TopicRunner>(plan_topic("t", settings_), std::move(pipeline), handler_, std::move(services));
+    runner_ = std::make_unique<detail::TopicRunner>(detail::plan_topic("t", settings_), std::move(pipeline), handler_,
+                                                    std::move(services));
   }
   /// Notes who was run, and makes an effect elsewhere.
   auto noting() {
@@ -104,13 +104,13 @@ class Leased : public ::testing::Test {
     };
   }
   /// A unit of messages with these ids; the payload is the id.
-  UnitResult run(const std::vector<std::string>& ids, int attempt = 1) {
+  detail::UnitResult run(const std::vector<std::string>& ids, int attempt = 1) {
     const auto works = messages_of(ids, attempt);
     const auto session = inbox_->open_session();
     watch_.reset();
     return runner_->run(works, place_, session.get(), watch_);
   }
-  std::vector<Work> messages_of(const std::vector<std::string>& ids, int attempt = 1) {
+  std::vector<detail::Work> messages_of(const std::vector<std::string>& ids, int attempt = 1) {
     messages_.clear();
     owned_.clear();
     for (const std::string& id : ids) {
@@ -123,34 +123,34 @@ class Leased : public ::testing::Test {
       owned_.push_back(std::move(message));
     }
     for (const auto& message : owned_) messages_.emplace_back(message);
-    std::vector<Work> works;
+    std::vector<detail::Work> works;
     for (std::size_t i = 0; i < ids.size(); ++i) works.push_back({&messages_[i], i, attempt});
     return works;
   }
-  static std::vector<Kind> kinds(const UnitResult& result) {
+  static std::vector<Kind> kinds(const detail::UnitResult& result) {
     std::vector<Kind> all;
-    for (const Verdict& verdict : result.verdicts) all.push_back(verdict.kind);
+    for (const detail::Verdict& verdict : result.verdicts) all.push_back(verdict.kind);
     return all;
   }
   bool done(const std::string& id) { return inbox_->contains(handler_, MessageId::from(id)); }
   /// Somebody else claims it, and vanishes if the lease is short.
   void claimed_elsewhere(const std::string& id, std::chrono::milliseconds lease = 60s,
                          std::optional<Fence> fence = {}) {
-    const InboxEntry entry{.id = MessageId::from(id), .offset = next_offset_};
-    const ClaimScope scope{
+    const ports::InboxEntry entry{.id = MessageId::from(id), .offset = next_offset_};
+    const ports::ClaimScope scope{
         .handler = handler_, .fence = fence, .owner = MessageId::from("other"), .lease = lease, .rerun_unknown = true};
-    ASSERT_EQ(inbox_->claims()->claim(scope, {&entry, 1}).front().state, Claim::State::claimed);
+    ASSERT_EQ(inbox_->claims()->claim(scope, {&entry, 1}).front().state, ports::Claim::State::claimed);
   }
 
   std::shared_ptr<MemoryInbox> inbox_ = std::make_shared<MemoryInbox>();
   std::shared_ptr<LossyClaims> claims_ = std::make_shared<LossyClaims>(inbox_->claims());
   MemoryBroker broker_;
-  OwnedPartition place_;
+  detail::OwnedPartition place_;
   TopicSettings settings_;
   test::CapturedLog log_;
   HandlerId handler_;
-  std::unique_ptr<TopicRunner> runner_;
-  RunState watch_;
+  std::unique_ptr<detail::TopicRunner> runner_;
+  detail::RunState watch_;
   bool caller_waits_ = false;  ///< as on a PollLoop
   std::function<void(const Message&, Context&)> act_;
   std::vector<std::string> runs_;
@@ -306,8 +306,8 @@ TEST_F(Leased, what_needs_the_store_while_it_is_away_waits_for_it_one_by_one_or_
     const auto works = messages_of({"a", "b"});
     watch_.reset();
     const auto result = runner_->run_unclaimed(works, place_, watch_);
-    EXPECT_EQ(result.end, UnitResult::End::ran);
-    for (const Verdict& verdict : result.verdicts) {
+    EXPECT_EQ(result.end, detail::UnitResult::End::ran);
+    for (const detail::Verdict& verdict : result.verdicts) {
       EXPECT_EQ(verdict.kind, Kind::retry) << together;
       EXPECT_GE(verdict.delay, 100ms) << "not in a circle";
       EXPECT_EQ(verdict.attempt, 1) << "no attempt is counted";
@@ -372,8 +372,8 @@ TEST_F(Leased, a_handler_of_spans_is_called_once_and_who_fails_in_it_is_found) {
 TEST_F(Leased, a_claim_whose_answer_was_lost_is_taken_over_by_the_same_process) {
   handler(noting());
   claims_->lose_claims = 2;
-  EXPECT_EQ(run({"a"}).end, UnitResult::End::store_unavailable);
-  EXPECT_EQ(run({"a", "b"}).end, UnitResult::End::store_unavailable);
+  EXPECT_EQ(run({"a"}).end, detail::UnitResult::End::store_unavailable);
+  EXPECT_EQ(run({"a", "b"}).end, detail::UnitResult::End::store_unavailable);
   EXPECT_THAT(runs_, IsEmpty());
   EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::settled));
   EXPECT_THAT(runs_, ElementsAre("a", "b"));
@@ -395,7 +395,7 @@ TEST_F(Leased, what_cannot_be_written_down_is_not_settled_and_not_run_again) {
     watch_.cancel();  // the partition is taken away meanwhile
   };
   const auto result = run({"a", "b"});
-  EXPECT_EQ(result.end, UnitResult::End::store_unavailable);
+  EXPECT_EQ(result.end, detail::UnitResult::End::store_unavailable);
   EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back, Kind::put_back));
   EXPECT_THAT(
       log_.str(),
@@ -437,7 +437,7 @@ TEST_F(Leased, nothing_starts_that_cannot_be_recorded_as_begun) {
   handler(noting());
   claims_->begins_fail = true;
   const auto result = run({"a", "b"});
-  EXPECT_EQ(result.end, UnitResult::End::store_unavailable);
+  EXPECT_EQ(result.end, detail::UnitResult::End::store_unavailable);
   EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back, Kind::put_back));
   EXPECT_THAT(runs_, IsEmpty());
   claims_->begins_fail = false;
@@ -486,7 +486,7 @@ TEST_F(Leased, a_lease_that_cannot_be_renewed_stops_its_handler_before_it_ends) 
 TEST_F(Leased, a_fenced_partition_claims_nothing) {
   handler(noting());
   inbox_->claim_partitions("g", {&place_.at, 1}, 1s);
-  EXPECT_EQ(run({"a"}).end, UnitResult::End::fenced);
+  EXPECT_EQ(run({"a"}).end, detail::UnitResult::End::fenced);
   EXPECT_THAT(runs_, IsEmpty());
 }
 
@@ -562,7 +562,7 @@ TEST_F(Leased, a_caller_that_waits_is_told_that_the_store_is_away) {
   handler(noting() | leased());
   claims_->away = true;
   const auto result = run({"a"});
-  EXPECT_EQ(result.end, UnitResult::End::store_unavailable);
+  EXPECT_EQ(result.end, detail::UnitResult::End::store_unavailable);
   EXPECT_THAT(kinds(result), ElementsAre(Kind::put_back));
   EXPECT_EQ(runner_->services().claims->pending().holds(handler_, MessageId::from("a")), true);
   claims_->away = false;

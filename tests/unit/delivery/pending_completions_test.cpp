@@ -14,7 +14,7 @@
 #include "turnstile/error.hpp"
 #include "turnstile/ports/store.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -22,14 +22,15 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 /// A store that is away at first.
-class LateClaims final : public Claims {
+class LateClaims final : public ports::Claims {
  public:
-  std::vector<Claim> claim(const ClaimScope&, std::span<const InboxEntry>) override { return {}; }
-  std::vector<bool> begin(HandlerId, const MessageId&, std::span<const HeldClaim>) override { return {}; }
-  std::vector<bool> renew(HandlerId, const MessageId&, std::chrono::milliseconds, std::span<const HeldClaim>) override {
+  std::vector<ports::Claim> claim(const ports::ClaimScope&, std::span<const ports::InboxEntry>) override { return {}; }
+  std::vector<bool> begin(HandlerId, const MessageId&, std::span<const ports::HeldClaim>) override { return {}; }
+  std::vector<bool> renew(HandlerId, const MessageId&, std::chrono::milliseconds,
+                          std::span<const ports::HeldClaim>) override {
     return {};
   }
-  std::vector<bool> end(HandlerId, const MessageId&, std::span<const ClaimEnd> ends) override {
+  std::vector<bool> end(HandlerId, const MessageId&, std::span<const ports::ClaimEnd> ends) override {
     ++tries;
     if (away) throw StoreUnavailable("away");
     return std::vector<bool>(ends.size(), true);
@@ -73,4 +74,4 @@ TEST_F(PendingCompletionsTest, reports_at_its_end_what_the_store_did_not_take) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

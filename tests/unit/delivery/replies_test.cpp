@@ -12,7 +12,7 @@
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using ::testing::ElementsAre;
@@ -282,4 +282,4 @@ TEST(Published, with_what_can_be_no_id_is_refused) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -74,8 +74,8 @@ class OneBlock final : public OwnedBlock {
 struct RunnerFixture {
   std::shared_ptr<MemoryInbox> inbox = std::make_shared<MemoryInbox>();
   MemoryBroker broker;
-  std::unique_ptr<TopicRunner> runner;
-  OwnedPartition place;
+  std::unique_ptr<detail::TopicRunner> runner;
+  detail::OwnedPartition place;
 
   RunnerFixture(TopicSettings settings, Pipeline pipeline) {
     broker.create_topic("t", 1);
@@ -87,12 +87,12 @@ struct RunnerFixture {
     settings.mode = Mode::transactional;
     settings.dead_letter = "";
     auto quiet = std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>());
-    TopicRunner::Services services;
+    detail::TopicRunner::Services services;
     services.store = inbox;
-    services.dead_letters = std::make_shared<DeadLetters>(broker.open_producer(), inbox);
-    services.run_log = std::make_shared<RunLog>(quiet, "test");
-    runner = std::make_unique<TopicRunner>(plan_topic("t", settings), std::move(pipeline), inbox->register_handler("t"),
-                                           std::move(services));
+    services.dead_letters = std::make_shared<detail::DeadLetters>(broker.open_producer(), inbox);
+    services.run_log = std::make_shared<detail::RunLog>(quiet, "test");
+    runner = std::make_unique<detail::TopicRunner>(detail::plan_topic("t", settings), std::move(pipeline),
+                                                   inbox->register_handler("t"), std::move(services));
   }
 };
 

@@ -14,7 +14,7 @@
 #include "turnstile/decorators.hpp"
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace test;
@@ -378,11 +378,11 @@ TEST(TopicRunner, commits_nothing_of_a_handler_that_went_on_past_its_permit) {
 }
 
 /// Its permits are ours until somebody says that the lease is over.
-struct Leased final : Limiter {
+struct Leased final : ports::Limiter {
   const std::string& name() const noexcept override { return name_; }
   Permit try_acquire() override { return {shared_from_this(), 1, {}}; }
   void when_free(std::function<void()> wake) override { wake(); }
-  LimiterState state() const override { return {}; }
+  ports::LimiterState state() const override { return {}; }
   void release(std::uint64_t) noexcept override {}
   bool still_holds(std::uint64_t) const noexcept override { return !over; }
   const std::string name_ = "psp";
@@ -455,4 +455,4 @@ TEST(TopicRunner, wraps_the_handler_with_a_decorator_of_ones_own) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

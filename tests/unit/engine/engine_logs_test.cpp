@@ -163,7 +163,7 @@ TEST_F(EngineLogs, goes_on_in_a_recreated_topic_that_another_member_has_begun) {
     const TopicPartition at{"t", 0};
     const Fence fence = inbox->claim_partitions(config().group(), {&at, 1}, 1s).front().fence;
     inbox->begin_incarnation(fence, 0);
-    const WatermarkUpdate update{fence, 6};
+    const ports::WatermarkUpdate update{fence, 6};
     inbox->advance_watermarks({&update, 1});
     for (int i = 0; i < 20; ++i) {
       OwnedMessage message;
@@ -322,7 +322,7 @@ TEST_F(EngineLogs, names_the_records_that_retention_deleted_before_they_were_rea
 
 /// The state after a process died between its commit to Kafka and its watermark in the database.
 TEST_F(EngineLogs, distinguishes_deleted_records_that_the_group_has_committed_from_lost_ones) {
-  struct Nothing final : AssignmentListener {
+  struct Nothing final : ports::AssignmentListener {
     std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
     void on_revoked(std::span<const TopicPartition>, bool) override {}
   };
@@ -367,14 +367,14 @@ TEST_F(EngineLogs, distinguishes_deleted_records_that_the_group_has_committed_fr
 
 /// The consumer reports why it ends before it begins to wait, and gives up its partitions in order.
 TEST_F(EngineLogs, ends_in_order_when_the_broker_refuses_it_while_it_holds_partitions) {
-  class Refusing final : public Broker {
+  class Refusing final : public ports::Broker {
    public:
-    explicit Refusing(std::shared_ptr<Broker> inner) : inner_(std::move(inner)) {}
-    class Member final : public BrokerConsumer {
+    explicit Refusing(std::shared_ptr<ports::Broker> inner) : inner_(std::move(inner)) {}
+    class Member final : public ports::BrokerConsumer {
      public:
-      Member(std::unique_ptr<BrokerConsumer> inner, const std::atomic<bool>& refused)
+      Member(std::unique_ptr<ports::BrokerConsumer> inner, const std::atomic<bool>& refused)
           : inner_(std::move(inner)), refused_(refused) {}
-      void subscribe(const std::vector<std::string>& topics, AssignmentListener& listener) override {
+      void subscribe(const std::vector<std::string>& topics, ports::AssignmentListener& listener) override {
         inner_->subscribe(topics, listener);
       }
       void poll(std::chrono::milliseconds timeout) override {
@@ -383,7 +383,7 @@ TEST_F(EngineLogs, ends_in_order_when_the_broker_refuses_it_while_it_holds_parti
           throw BrokerError(Code::kafka_refused,
                             "kafka: Broker: Static consumer fenced by other consumer with same group.instance.id.");
       }
-      std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) override {
+      std::unique_ptr<ports::Block> take(const TopicPartition& from, std::size_t most) override {
         return inner_->take(from, most);
       }
       void wake() noexcept override { inner_->wake(); }
@@ -401,21 +401,21 @@ TEST_F(EngineLogs, ends_in_order_when_the_broker_refuses_it_while_it_holds_parti
       void hurry_when(std::function<bool()> hurry) override { inner_->hurry_when(std::move(hurry)); }
 
      private:
-      std::unique_ptr<BrokerConsumer> inner_;
+      std::unique_ptr<ports::BrokerConsumer> inner_;
       const std::atomic<bool>& refused_;
     };
-    std::unique_ptr<BrokerConsumer> open_consumer() override {
+    std::unique_ptr<ports::BrokerConsumer> open_consumer() override {
       return std::make_unique<Member>(inner_->open_consumer(), refused);
     }
-    std::shared_ptr<BrokerProducer> open_producer() override { return inner_->open_producer(); }
-    std::unique_ptr<BrokerSender> open_sender() override { return inner_->open_sender(); }
-    std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds t) override {
+    std::shared_ptr<ports::BrokerProducer> open_producer() override { return inner_->open_producer(); }
+    std::unique_ptr<ports::BrokerSender> open_sender() override { return inner_->open_sender(); }
+    std::optional<ports::TopicInfo> describe(const std::string& topic, std::chrono::milliseconds t) override {
       return inner_->describe(topic, t);
     }
     std::atomic<bool> refused{false};
 
    private:
-    std::shared_ptr<Broker> inner_;
+    std::shared_ptr<ports::Broker> inner_;
   };
   topic("t", 2);
   publish("t", 10);
@@ -447,7 +447,7 @@ TEST_F(EngineLogs, ends_a_circle_of_dead_letter_topics_over_two_programs) {
   topic("b", 1);
   const auto reject = [](const Message&, Context&) { return Outcome::dead_letter("no"); };
   auto one = consumer("a", Pipeline(reject) | transactional() | dead_letter("b"), config());
-  Consumer two(config(), Backends{std::shared_ptr<Broker>(broker), inbox});
+  Consumer two(config(), Backends{std::shared_ptr<ports::Broker>(broker), inbox});
   two.topic("b", Pipeline(reject) | transactional() | dead_letter("a")).handle_signals(false).logger(logger);
   auto other = start(two);
   auto thread = start(*one);

@@ -62,7 +62,7 @@ TEST_F(EngineTest, says_that_the_groups_offset_lies_below_the_watermark) {
     thread.join();
   };
   run_until(20, 0);
-  struct Member final : AssignmentListener {
+  struct Member final : ports::AssignmentListener {
     std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
     void on_revoked(std::span<const TopicPartition>, bool) override {}
   } member;
@@ -142,9 +142,9 @@ TEST_F(EngineTest, runs_no_more_handlers_at_once_than_the_limit_over_topics_that
 }
 
 /// Remembers what was claimed, and whether the engine waited for it before any handler ran.
-class ClaimingLimiters final : public Limiters {
+class ClaimingLimiters final : public ports::Limiters {
  public:
-  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
+  std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit) override {
     return local_->open(name, limit);
   }
   void on_claimed(const std::string&, const std::string&, const TopicPartition&, Epoch) override { ++claimed; }
@@ -152,7 +152,7 @@ class ClaimingLimiters final : public Limiters {
   std::atomic<int> claimed{0}, known{0};
 
  private:
-  const std::shared_ptr<Limiters> local_ = make_local_limiters();
+  const std::shared_ptr<ports::Limiters> local_ = make_local_limiters();
 };
 
 TEST_F(EngineTest, starts_nothing_on_partitions_whose_claims_are_not_known) {
@@ -306,7 +306,7 @@ TEST_F(EngineTest, reads_a_topic_that_was_recreated_from_its_beginning_where_off
   const Config c = config();
   const auto claim = inbox->claim_partitions(c.group(), {&at, 1}, 1s).front();
   const auto session = inbox->open_session();
-  const InboxEntry tenth{.id = MessageId::from("t 9"), .offset = 9};
+  const ports::InboxEntry tenth{.id = MessageId::from("t 9"), .offset = 9};
   const HandlerId handler = inbox->register_handler("t");
   session->begin({.handler = handler, .fence = claim.fence, .mode = Mode::by_offset}, {&tenth, 1});
   session->commit();

@@ -61,7 +61,7 @@ TEST_F(Failover, numbered_messages_are_read_again) {
       message.topic = "t";
       message.payload = std::to_string(published++);
     }
-    for (const auto& fate : sender.send(messages)) ASSERT_EQ(fate.kind, BrokerSender::Fate::Kind::sent);
+    for (const auto& fate : sender.send(messages)) ASSERT_EQ(fate.kind, ports::BrokerSender::Fate::Kind::sent);
   };
   start(handler() | numbered());
   send(10);
@@ -134,7 +134,7 @@ TEST_F(Failover, an_effect_elsewhere_whose_record_was_lost_is_parked) {
   publish(2);
   EXPECT_TRUE(eventually([&] { return committed(12) && inbox->dead().size() == 7; }));
   EXPECT_THAT(all_runs(), Each(1));
-  for (const DeadMessage& message : inbox->dead()) {
+  for (const ports::DeadMessage& message : inbox->dead()) {
     EXPECT_EQ(message.reason, DeadReason::unknown);
     EXPECT_THAT(message.error, HasSubstr("the database went back to an earlier time"));
     EXPECT_GE(message.record.offset, 3);

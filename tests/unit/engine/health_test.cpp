@@ -29,9 +29,9 @@ using testing::MemoryInbox;
 using ::testing::Not;
 
 /// Limiters within the process. They report the state that the test sets.
-class ToldLimiters final : public Limiters {
+class ToldLimiters final : public ports::Limiters {
  public:
-  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override;
+  std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit) override;
   LimitersHealth health() const override {
     const std::lock_guard lock(mutex_);
     return health_;
@@ -48,13 +48,13 @@ class ToldLimiters final : public Limiters {
   LimitersHealth health_;
 };
 
-class ToldLimiter final : public Limiter {
+class ToldLimiter final : public ports::Limiter {
  public:
   ToldLimiter(std::string name, ToldLimiters& told) : name_(std::move(name)), told_(told) {}
   const std::string& name() const noexcept override { return name_; }
   Permit try_acquire() override { return told_.shut ? Permit() : Permit(shared_from_this(), 1, {}); }
   void when_free(std::function<void()>) override {}
-  LimiterState state() const override { return {.limit = told_.limit_now, .in_use = 0, .most_in_use = 0}; }
+  ports::LimiterState state() const override { return {.limit = told_.limit_now, .in_use = 0, .most_in_use = 0}; }
 
  protected:
   void release(std::uint64_t) noexcept override {}
@@ -64,7 +64,7 @@ class ToldLimiter final : public Limiter {
   ToldLimiters& told_;
 };
 
-std::shared_ptr<Limiter> ToldLimiters::open(const std::string& name, std::int64_t) {
+std::shared_ptr<ports::Limiter> ToldLimiters::open(const std::string& name, std::int64_t) {
   return std::make_shared<ToldLimiter>(name, *this);
 }
 

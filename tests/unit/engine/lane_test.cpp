@@ -10,7 +10,7 @@
 
 #include "tests/support/owned_block.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using std::chrono::milliseconds;
@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 const SteadyTime kNow{std::chrono::seconds(1000)};
 
 /// Messages at the offsets `from`, from+1, …. An empty text stands for no key.
-std::unique_ptr<Block> block(Offset from, const std::vector<std::string>& keys) {
+std::unique_ptr<ports::Block> block(Offset from, const std::vector<std::string>& keys) {
   std::vector<OwnedMessage> owned;
   for (const auto& key : keys) {
     OwnedMessage message;
@@ -292,4 +292,4 @@ RC_GTEST_PROP(Lane, loses_nothing_and_keeps_order, ()) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using Kind = LogWatch::Verdict::Kind;
@@ -172,4 +172,4 @@ TEST_F(LogWatchTest, remembers_what_it_has_read_of_a_log_that_it_has_begun_itsel
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

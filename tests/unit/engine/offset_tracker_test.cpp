@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 TEST(OffsetTracker, has_no_position_before_the_first_message) {
@@ -102,4 +102,4 @@ RC_GTEST_PROP(OffsetTracker, agrees_with_the_model, ()) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -16,7 +16,7 @@
 #include "turnstile/decorators.hpp"
 #include "turnstile/testing/inbox.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -26,8 +26,9 @@ using test::eventually;
 class HangingStore final : public test::ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
-  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
-                                               std::chrono::milliseconds lock_timeout) override {
+  std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
+                                                      std::span<const TopicPartition> partitions,
+                                                      std::chrono::milliseconds lock_timeout) override {
     wait();
     return ForwardingStore::claim_partitions(group, partitions, lock_timeout);
   }
@@ -69,7 +70,7 @@ class KeeperTest : public ::testing::Test {
     lane_->phase = LaneState::Phase::claiming;
     scheduler_.open(lane_);
     PartitionKeeper::Calls calls;
-    calls.claimed = [this](const LanePtr&, const PartitionClaim&) { ++claimed_; };
+    calls.claimed = [this](const LanePtr&, const ports::PartitionClaim&) { ++claimed_; };
     keeper_ = std::make_unique<PartitionKeeper>(PartitionKeeper::Settings{.group = "g", .stall_after = 200ms},
                                                 scheduler_, store_, run_log_, std::move(calls));
   }
@@ -121,4 +122,4 @@ TEST_F(KeeperTest, the_watchdog_speaks_while_the_store_hangs) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

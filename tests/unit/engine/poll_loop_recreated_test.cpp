@@ -40,7 +40,7 @@ class PollLoopRecreated : public PollLoopWatermark {
     return [](const Message&, Context&) { return Outcome::dead_letter("no"); };
   }
   void commit(Offset offset) {
-    struct Listener final : AssignmentListener {
+    struct Listener final : ports::AssignmentListener {
       std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
       void on_revoked(std::span<const TopicPartition>, bool) override {}
     } listener;

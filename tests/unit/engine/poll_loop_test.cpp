@@ -33,7 +33,7 @@ struct Loop {
   PollLoop loop;
 
   Loop(const Config& config, Pipeline pipeline, const std::shared_ptr<testing::MemoryBroker>& broker,
-       const std::shared_ptr<testing::MemoryInbox>& inbox, const std::shared_ptr<Limiters>& limiters = nullptr)
+       const std::shared_ptr<testing::MemoryInbox>& inbox, const std::shared_ptr<ports::Limiters>& limiters = nullptr)
       : loop(config, Backends{broker, inbox, limiters}) {
     loop.logger(std::make_shared<spdlog::logger>("t", log.sink()));
     loop.topic("t", std::move(pipeline));
@@ -86,7 +86,7 @@ template <class Error>
 class AwayForARow final : public test::ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
-  bool record_dead(const DeadMessage& message) override {
+  bool record_dead(const ports::DeadMessage& message) override {
     if (std::exchange(is_first_, false)) throw Error("it is away");
     return ForwardingStore::record_dead(message);
   }
@@ -131,12 +131,13 @@ class Locked final : public test::ForwardingStore {
     wait_for("handler");
     return ForwardingStore::register_handler(name);
   }
-  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
-                                               std::chrono::milliseconds lock_timeout) override {
+  std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
+                                                      std::span<const TopicPartition> partitions,
+                                                      std::chrono::milliseconds lock_timeout) override {
     wait_for("fence");
     return ForwardingStore::claim_partitions(group, partitions, lock_timeout);
   }
-  std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override {
+  std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override {
     wait_for("watermark");
     return ForwardingStore::advance_watermarks(updates);
   }
@@ -174,7 +175,7 @@ TEST_F(PollLoopTest, a_locked_table_is_an_outage_of_the_database) {
 }
 
 /// The test can take each permit away, as if its lease ended.
-class LosableLimiter final : public Limiter {
+class LosableLimiter final : public ports::Limiter {
  public:
   std::stop_source lease;
 
@@ -185,16 +186,16 @@ class LosableLimiter final : public Limiter {
   }
   Permit try_acquire_fairly(std::int64_t) override { return try_acquire(); }
   void when_free(std::function<void()> wake) override { wake(); }
-  [[nodiscard]] LimiterState state() const override { return {.limit = 1}; }
+  [[nodiscard]] ports::LimiterState state() const override { return {.limit = 1}; }
 
  private:
   void release(std::uint64_t) noexcept override {}
   std::string name_ = "losable";
 };
 
-struct LosableLimiters final : Limiters {
+struct LosableLimiters final : ports::Limiters {
   std::shared_ptr<LosableLimiter> limiter = std::make_shared<LosableLimiter>();
-  std::shared_ptr<Limiter> open(const std::string&, std::int64_t) override { return limiter; }
+  std::shared_ptr<ports::Limiter> open(const std::string&, std::int64_t) override { return limiter; }
 };
 
 /// A run that ended because its permit was lost is no attempt, and does not reset the attempts before it.

@@ -83,7 +83,7 @@ TEST_F(PollLoopRetention, reads_from_the_watermark_without_a_broker) {
 class ClaimedMeanwhile final : public test::ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
-  std::unique_ptr<InboxSession> open_session() override {
+  std::unique_ptr<ports::InboxSession> open_session() override {
     const TopicPartition at{"t", 0};
     if (std::exchange(is_first_, false)) claim_partitions(Config{}.group(), {&at, 1}, std::chrono::seconds(1));
     return ForwardingStore::open_session();
@@ -108,15 +108,15 @@ TEST_F(PollLoopWatermark, the_first_message_is_not_passed_over_by_the_loop_that_
 /// running.
 class ClaimedBeforeTakeOver final : public test::ForwardingStore {
  public:
-  explicit ClaimedBeforeTakeOver(std::shared_ptr<Store> inner) : ForwardingStore(std::move(inner)) {}
-  std::shared_ptr<Trials> trials() override { return std::make_shared<Hooked>(*this); }
+  explicit ClaimedBeforeTakeOver(std::shared_ptr<ports::Store> inner) : ForwardingStore(std::move(inner)) {}
+  std::shared_ptr<ports::Trials> trials() override { return std::make_shared<Hooked>(*this); }
   bool armed = false;
 
  private:
-  class Hooked final : public Trials {
+  class Hooked final : public ports::Trials {
    public:
     explicit Hooked(ClaimedBeforeTakeOver& store) : store_(store), inner_(store.ForwardingStore::trials()) {}
-    std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
+    std::vector<ports::Suspect> take_over(const Fence& fence, Offset first) override {
       const TopicPartition at{"t", 0};
       if (std::exchange(store_.armed, false))
         store_.claim_partitions(Config{}.group(), {&at, 1}, std::chrono::seconds(1));
@@ -132,7 +132,7 @@ class ClaimedBeforeTakeOver final : public test::ForwardingStore {
 
    private:
     ClaimedBeforeTakeOver& store_;
-    std::shared_ptr<Trials> inner_;
+    std::shared_ptr<ports::Trials> inner_;
   };
 };
 
@@ -191,9 +191,9 @@ TEST_F(PollLoopFenced, it_goes_on_from_the_message_that_was_fenced) {
 /// Does something before the first watermark is written.
 class BeforeWriting final : public test::ForwardingStore {
  public:
-  BeforeWriting(std::shared_ptr<Store> inner, std::function<void()> act)
+  BeforeWriting(std::shared_ptr<ports::Store> inner, std::function<void()> act)
       : ForwardingStore(std::move(inner)), act_(std::move(act)) {}
-  std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override {
+  std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override {
     if (const auto act = std::exchange(act_, nullptr)) act();
     return ForwardingStore::advance_watermarks(updates);
   }

@@ -12,14 +12,14 @@
 #include "turnstile/decorators.hpp"
 #include "turnstile/testing/inbox.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
 /// Messages at the offsets 0, 1, ….
-std::unique_ptr<Block> block(const std::string& topic, std::int32_t partition, int count) {
+std::unique_ptr<ports::Block> block(const std::string& topic, std::int32_t partition, int count) {
   std::vector<OwnedMessage> owned;
   for (int i = 0; i < count; ++i) {
     OwnedMessage message;
@@ -105,4 +105,4 @@ TEST(Scheduler, a_few_messages_start_when_one_of_the_short_transactions_has_ende
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

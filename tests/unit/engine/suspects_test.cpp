@@ -20,7 +20,7 @@
 #include "turnstile/testing/inbox.hpp"
 #include "turnstile/turnstile.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -35,7 +35,7 @@ using testing::MemoryInbox;
 
 const SteadyTime kNow{std::chrono::seconds(1000)};
 
-std::unique_ptr<Block> block(int count) {
+std::unique_ptr<ports::Block> block(int count) {
   std::vector<OwnedMessage> owned;
   for (int i = 0; i < count; ++i) {
     OwnedMessage message;
@@ -137,13 +137,13 @@ class SuspectsTest : public ::testing::Test {
     const TopicPartition at{"t", partition};
     return inbox->claim_partitions(config().group(), {&at, 1}, 1s).front().is_clean;
   }
-  std::vector<Suspect> suspects() {
+  std::vector<ports::Suspect> suspects() {
     const TopicPartition at{"t", 0};
     return inbox->trials()->take_over(inbox->claim_partitions("g", {&at, 1}, 1s).front().fence, 0);
   }
   /// Sets the offset that the group has committed, as an operator would, or a crash before the commit.
   void commit_lower(const TopicPartition& at, Offset offset) {
-    struct Nothing final : AssignmentListener {
+    struct Nothing final : ports::AssignmentListener {
       std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
       void on_revoked(std::span<const TopicPartition>, bool) override {}
     } nothing;
@@ -345,10 +345,10 @@ TEST_F(SuspectsTest, are_parked_without_a_dead_letter_topic) {
 
 /// Normal operation pays nothing for this.
 TEST_F(SuspectsTest, cost_nothing_while_owners_release_their_partitions) {
-  class Counting final : public Trials {
+  class Counting final : public ports::Trials {
    public:
-    explicit Counting(std::shared_ptr<Trials> inner) : inner_(std::move(inner)) {}
-    std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
+    explicit Counting(std::shared_ptr<ports::Trials> inner) : inner_(std::move(inner)) {}
+    std::vector<ports::Suspect> take_over(const Fence& fence, Offset first) override {
       ++calls;
       return inner_->take_over(fence, first);
     }
@@ -364,16 +364,16 @@ TEST_F(SuspectsTest, cost_nothing_while_owners_release_their_partitions) {
     std::atomic<int> calls = 0;
 
    private:
-    const std::shared_ptr<Trials> inner_;
+    const std::shared_ptr<ports::Trials> inner_;
   };
   class CountingStore final : public test::ForwardingStore {
    public:
-    CountingStore(std::shared_ptr<Store> inner, std::shared_ptr<Trials> trials)
+    CountingStore(std::shared_ptr<ports::Store> inner, std::shared_ptr<ports::Trials> trials)
         : ForwardingStore(std::move(inner)), trials_(std::move(trials)) {}
-    std::shared_ptr<Trials> trials() override { return trials_; }
+    std::shared_ptr<ports::Trials> trials() override { return trials_; }
 
    private:
-    const std::shared_ptr<Trials> trials_;
+    const std::shared_ptr<ports::Trials> trials_;
   };
   const auto counting = std::make_shared<Counting>(inbox->trials());
   for (const bool dies : {false, false, true}) {
@@ -448,4 +448,4 @@ TEST_F(SuspectsTest, are_over_for_a_poll_loop_after_a_window) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

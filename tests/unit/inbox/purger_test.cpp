@@ -33,17 +33,17 @@ class SteppedStore final : public ForwardingStore {
     kept.all_since = all_since_;
     return kept;
   }
-  PurgeStep purge_step(std::int64_t) override {
+  ports::PurgeStep purge_step(std::int64_t) override {
     ++steps;
     const std::lock_guard lock(mutex_);
     if (!failure_.empty()) throw StoreUnavailable(failure_);
     if (answers_.empty()) return {0, 24h, false};
-    const PurgeStep step = answers_.front();
+    const ports::PurgeStep step = answers_.front();
     answers_.pop_front();
     return step;
   }
 
-  void answer(std::deque<PurgeStep> answers) {
+  void answer(std::deque<ports::PurgeStep> answers) {
     const std::lock_guard lock(mutex_);
     answers_ = std::move(answers);
   }
@@ -61,7 +61,7 @@ class SteppedStore final : public ForwardingStore {
 
  private:
   std::mutex mutex_;
-  std::deque<PurgeStep> answers_;
+  std::deque<ports::PurgeStep> answers_;
   std::string failure_;
   std::optional<Timestamp> all_since_;
 };
@@ -70,13 +70,13 @@ class CleanerTest : public ::testing::Test {
  protected:
   CleanerTest() {
     const auto sink = out_.sink();
-    run_log_ = std::make_shared<RunLog>(std::make_shared<spdlog::logger>("purger", sink), "member");
+    run_log_ = std::make_shared<detail::RunLog>(std::make_shared<spdlog::logger>("purger", sink), "member");
   }
-  std::shared_ptr<HandlerRetention> retention(std::optional<std::chrono::seconds> keep_for) {
-    return std::make_shared<HandlerRetention>(*store_, store_->register_handler("charge"), "charge", keep_for);
+  std::shared_ptr<detail::HandlerRetention> retention(std::optional<std::chrono::seconds> keep_for) {
+    return std::make_shared<detail::HandlerRetention>(*store_, store_->register_handler("charge"), "charge", keep_for);
   }
-  void start(Purger::Settings settings, std::shared_ptr<HandlerRetention> handler) {
-    purger_ = std::make_unique<Purger>(settings, std::vector{std::move(handler)}, store_, run_log_);
+  void start(detail::Purger::Settings settings, std::shared_ptr<detail::HandlerRetention> handler) {
+    purger_ = std::make_unique<detail::Purger>(settings, std::vector{std::move(handler)}, store_, run_log_);
   }
   /// The log after the purger has ended.
   std::string log() {
@@ -89,12 +89,12 @@ class CleanerTest : public ::testing::Test {
     return found;
   }
 
-  static inline const Purger::Settings kQuick{
+  static inline const detail::Purger::Settings kQuick{
       .purge = true, .most = 100, .say_every = 10ms, .look_first = 10ms, .look_every = 10ms};
   test::CapturedLog out_;
-  std::shared_ptr<RunLog> run_log_;
+  std::shared_ptr<detail::RunLog> run_log_;
   std::shared_ptr<SteppedStore> store_ = std::make_shared<SteppedStore>();
-  std::unique_ptr<Purger> purger_;
+  std::unique_ptr<detail::Purger> purger_;
 };
 
 TEST_F(CleanerTest, goes_on_while_there_is_more_and_then_says_how_much) {

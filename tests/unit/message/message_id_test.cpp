@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 IdSource source(std::string_view text) {
@@ -180,4 +180,4 @@ TEST(FingerprintTest, payloads_are_told_apart_null_and_empty_too) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

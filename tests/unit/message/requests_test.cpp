@@ -21,7 +21,7 @@
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -198,7 +198,7 @@ class Requests : public ::testing::Test {
         },
         inbox_->register_handler("t"), std::move(services));
   }
-  OwnedMessage record(std::int64_t number, const std::string& text, const ProducerSession& session) {
+  OwnedMessage record(std::int64_t number, const std::string& text, const ports::ProducerSession& session) {
     OwnedMessage message;
     message.topic = "t";
     message.offset = offset_++;
@@ -232,7 +232,7 @@ class Requests : public ::testing::Test {
   OwnedPartition place_;
   TopicSettings settings_;
   std::unique_ptr<TopicRunner> runner_;
-  ProducerSession shop_;
+  ports::ProducerSession shop_;
   Offset offset_ = 0;
   std::vector<std::string> runs_;
 };
@@ -246,8 +246,8 @@ TEST_F(Requests, run_once_and_are_answered_alike) {
 }
 
 TEST_F(Requests, whose_producer_is_not_proved_are_parked) {
-  const ProducerSession forged{shop_.id, std::string(32, 'x')};
-  const ProducerSession unknown{MessageId::from("nobody"), shop_.secret};
+  const ports::ProducerSession forged{shop_.id, std::string(32, 'x')};
+  const ports::ProducerSession unknown{MessageId::from("nobody"), shop_.secret};
   OwnedMessage bare = record(1, "bare", shop_);
   bare.headers.clear();
   const auto result = run({record(1, "forged", forged), record(1, "unknown", unknown), bare, record(1, "good", shop_)});
@@ -376,7 +376,7 @@ TEST_F(Requests, wait_while_the_store_is_away) {
 /// Each order takes effect once, however often it arrives.
 void send_orders(NumberedSender& sender, const std::vector<OwnedMessage>& orders) {
   for (const auto& fate : sender.send(orders)) {
-    if (fate.kind != BrokerSender::Fate::Kind::sent) throw std::runtime_error("not sent: " + fate.why);
+    if (fate.kind != ports::BrokerSender::Fate::Kind::sent) throw std::runtime_error("not sent: " + fate.why);
   }
 }
 
@@ -394,10 +394,10 @@ class Sender : public ::testing::Test {
     return std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>());
   }
   /// Counts the heartbeats that succeeded and those that failed.
-  class Counted final : public Producers {
+  class Counted final : public ports::Producers {
    public:
-    explicit Counted(std::shared_ptr<Producers> inner) : inner_(std::move(inner)) {}
-    ProducerSession open(const ProducerTerms& terms) override { return inner_->open(terms); }
+    explicit Counted(std::shared_ptr<ports::Producers> inner) : inner_(std::move(inner)) {}
+    ports::ProducerSession open(const ports::ProducerTerms& terms) override { return inner_->open(terms); }
     bool heartbeat(const MessageId& id) override {
       try {
         const bool known = inner_->heartbeat(id);
@@ -415,7 +415,7 @@ class Sender : public ::testing::Test {
     std::atomic<int> beats = 0, failures = 0;
 
    private:
-    const std::shared_ptr<Producers> inner_;
+    const std::shared_ptr<ports::Producers> inner_;
   };
   static OwnedMessage message(const std::string& topic, std::optional<std::string> key = std::nullopt) {
     OwnedMessage message;
@@ -424,7 +424,7 @@ class Sender : public ::testing::Test {
     message.payload = "x";
     return message;
   }
-  static Request request(const OwnedMessage& message) {
+  static ports::Request request(const OwnedMessage& message) {
     return std::get<StampedRequest>(request_of(Message(message))).request;
   }
 
@@ -435,7 +435,7 @@ class Sender : public ::testing::Test {
 TEST_F(Sender, numbers_by_topic_and_acknowledges_what_was_taken) {
   const auto sender = open();
   const std::vector<OwnedMessage> three(3, message("t"));
-  for (const auto& fate : sender->send(three)) EXPECT_EQ(fate.kind, BrokerSender::Fate::Kind::sent);
+  for (const auto& fate : sender->send(three)) EXPECT_EQ(fate.kind, ports::BrokerSender::Fate::Kind::sent);
   const auto next = sender->stamp(message("t"));
   EXPECT_EQ(next.number, 4);
   EXPECT_EQ(request(next.message).acked, 3);
@@ -493,15 +493,15 @@ TEST_F(Sender, refuses_to_send_again_what_was_refused) {
   broker_.allow("t");
   const std::size_t before = broker_.records("t").size();
   const auto again = send(lost.message);
-  EXPECT_EQ(again.kind, BrokerSender::Fate::Kind::refused);
+  EXPECT_EQ(again.kind, ports::BrokerSender::Fate::Kind::refused);
   EXPECT_THAT(again.why, HasSubstr("without its stamp"));
   EXPECT_EQ(broker_.records("t").size(), before);
   const OwnedMessage mixed[] = {lost.message, fine.message, message("t")};
   const auto fates = sender->send(mixed);
-  EXPECT_EQ(fates[0].kind, BrokerSender::Fate::Kind::refused);
-  EXPECT_EQ(fates[1].kind, BrokerSender::Fate::Kind::sent);
-  EXPECT_EQ(fates[2].kind, BrokerSender::Fate::Kind::sent);
-  EXPECT_EQ(send(open_one.message).kind, BrokerSender::Fate::Kind::sent);
+  EXPECT_EQ(fates[0].kind, ports::BrokerSender::Fate::Kind::refused);
+  EXPECT_EQ(fates[1].kind, ports::BrokerSender::Fate::Kind::sent);
+  EXPECT_EQ(fates[2].kind, ports::BrokerSender::Fate::Kind::sent);
+  EXPECT_EQ(send(open_one.message).kind, ports::BrokerSender::Fate::Kind::sent);
   EXPECT_EQ(broker_.records("t").size(), before + 3);
 }
 
@@ -545,7 +545,7 @@ TEST_F(Sender, tries_again_while_the_store_is_away) {
   inbox_->set_unavailable(true);
   EXPECT_TRUE(test::eventually([&] { return counted->failures >= 2; }));
   const OwnedMessage meanwhile[] = {message("t")};
-  EXPECT_EQ(sender.send(meanwhile).front().kind, BrokerSender::Fate::Kind::sent);
+  EXPECT_EQ(sender.send(meanwhile).front().kind, ports::BrokerSender::Fate::Kind::sent);
   const int before = counted->beats;
   inbox_->set_unavailable(false);
   EXPECT_TRUE(test::eventually([&] { return counted->beats > before; }));
@@ -573,8 +573,8 @@ TEST(StampingSender, gives_an_id_to_what_has_none) {
   EXPECT_NE(first.headers.at(0).value, second.headers.at(0).value);
   EXPECT_EQ(third.headers.size(), 1U);
   const OwnedMessage both[] = {bare, named};
-  for (const auto& fate : sender.send(both)) EXPECT_EQ(fate.kind, BrokerSender::Fate::Kind::sent);
+  for (const auto& fate : sender.send(both)) EXPECT_EQ(fate.kind, ports::BrokerSender::Fate::Kind::sent);
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

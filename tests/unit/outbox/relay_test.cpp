@@ -14,7 +14,7 @@
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -167,4 +167,4 @@ TEST_F(RelayTest, sends_what_is_there_before_it_stops_and_gives_its_shards_back)
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -18,7 +18,7 @@
 #include "permits/permit_pool.hpp"
 #include "tokens/planted.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using tokens::Count;
@@ -312,4 +312,4 @@ TEST(PermitGateModel, finds_a_gate_that_forgets_permits_which_come_back_late) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

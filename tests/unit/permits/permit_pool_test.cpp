@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using tokens::Count;
@@ -202,4 +202,4 @@ TEST_F(PermitLine, forgets_those_who_wait_for_a_party_that_leaves) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -37,7 +37,7 @@ struct Cluster {
 };
 
 /// Takes all permits that are available, after at least `least` are.
-std::vector<Permit> take_all(Limiter& limiter, std::size_t least) {
+std::vector<Permit> take_all(ports::Limiter& limiter, std::size_t least) {
   std::vector<Permit> taken;
   limiter.expect(1'000);
   limiter.when_free([] {});
@@ -211,7 +211,7 @@ TEST(TokenDomain, a_gap_in_the_log_ends_all_starts_with_one_clear_error) {
 }
 
 /// How many permits this limiter alone can have at once.
-std::size_t most_to_be_had(Limiter& limiter) {
+std::size_t most_to_be_had(ports::Limiter& limiter) {
   std::vector<Permit> taken;
   while (Permit permit = limiter.try_acquire()) taken.push_back(std::move(permit));
   return taken.size();
@@ -517,7 +517,7 @@ TEST(TokenDomain, what_was_taken_back_is_lost_before_the_next_claim_is_known) {
 }
 
 /// A log that can be read, and that refuses writes.
-class ReadOnlyLog final : public TokenLog {
+class ReadOnlyLog final : public ports::TokenLog {
  public:
   explicit ReadOnlyLog(std::shared_ptr<std::atomic<int>> failures) : failures_(std::move(failures)) {}
   std::optional<Snapshot> snapshot(std::int64_t) override { return std::nullopt; }

@@ -49,7 +49,7 @@ struct Log {
     keep(kBilling, 4, 2, 2);
     keep(kMailer, 8, 2);
   }
-  [[nodiscard]] std::unique_ptr<TokenLog> open() const { return std::make_unique<MemoryTokenLog>(topic); }
+  [[nodiscard]] std::unique_ptr<ports::TokenLog> open() const { return std::make_unique<MemoryTokenLog>(topic); }
   [[nodiscard]] State state_at(Position position) const {
     State state;
     for (const auto& record : topic->from(0)) {
@@ -298,7 +298,7 @@ TEST(TokenReader, refuses_limits_that_cannot_be) {
 }
 
 /// Another writer's event arrives just before each of the first two events of this one.
-class RacedLog final : public TokenLog {
+class RacedLog final : public ports::TokenLog {
  public:
   explicit RacedLog(const Log& log) : topic_(log.topic), log_(log.open()) {}
   std::optional<Snapshot> snapshot(std::int64_t before) override { return log_->snapshot(before); }
@@ -328,7 +328,7 @@ class RacedLog final : public TokenLog {
 
  private:
   std::shared_ptr<MemoryTokenTopic> topic_;
-  std::unique_ptr<TokenLog> log_;
+  std::unique_ptr<ports::TokenLog> log_;
 };
 
 TEST(TokenReader, says_a_limit_again_when_somebody_elses_came_between) {

@@ -233,9 +233,11 @@ TEST(TokenQueue, is_told_when_the_service_ends) {
 }
 
 /// Like the limiters of connect(), this is not a TokenDomain: callers know only the port.
-class HaltingLimiters final : public Limiters {
+class HaltingLimiters final : public ports::Limiters {
  public:
-  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override { return of_->open(name, limit); }
+  std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit) override {
+    return of_->open(name, limit);
+  }
   LimitersHealth health() const override {
     if (halted) return {LimitersHealth::State::halted, "the token log was deleted: start all members again"};
     return {};
@@ -243,7 +245,7 @@ class HaltingLimiters final : public Limiters {
   std::atomic<bool> halted{false};
 
  private:
-  const std::shared_ptr<Limiters> of_ = make_local_limiters();
+  const std::shared_ptr<ports::Limiters> of_ = make_local_limiters();
 };
 
 class HaltedTokens : public ::testing::Test {

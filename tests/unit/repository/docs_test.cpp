@@ -310,13 +310,15 @@ bool names(const std::string& key) {
 }
 
 TEST(Readme, names_every_setting) {
-  for (const auto& key : turnstile::postgres_keys())
+  for (const auto& key : turnstile::detail::postgres_keys())
     EXPECT_TRUE(names(std::string{key.name})) << "[postgres] " << key.name;
-  for (const auto& key : turnstile::consumer_keys())
+  for (const auto& key : turnstile::detail::consumer_keys())
     EXPECT_TRUE(names(std::string{key.name})) << "[consumer] " << key.name;
-  for (const auto& key : turnstile::limits_keys()) EXPECT_TRUE(names(std::string{key.name})) << "[limits] " << key.name;
-  for (const auto& key : turnstile::log_keys()) EXPECT_TRUE(names(std::string{key.name})) << "[log] " << key.name;
-  for (const auto& key : turnstile::topic_keys()) {
+  for (const auto& key : turnstile::detail::limits_keys())
+    EXPECT_TRUE(names(std::string{key.name})) << "[limits] " << key.name;
+  for (const auto& key : turnstile::detail::log_keys())
+    EXPECT_TRUE(names(std::string{key.name})) << "[log] " << key.name;
+  for (const auto& key : turnstile::detail::topic_keys()) {
     const std::string name{key.name};
     EXPECT_TRUE(names(name.substr(0, name.find('.')))) << "[topics.NAME] " << name;
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
@@ -272,6 +273,69 @@ TEST(Structure, no_private_header_has_more_than_150_lines) {
     if (!file.ends_with(".hpp")) continue;
     EXPECT_LE(lines, 150) << file << " has " << lines << " lines: a reader cannot hold that in mind, so split it";
   }
+}
+
+bool defines_type(const std::string& line) {
+  static const std::regex pattern{R"re((?:class|struct|enum|enum class|union) \w.*)re"};
+  return std::regex_match(line, pattern);
+}
+
+/// A definition such as `struct Consumer::State`.
+bool defines_member(const std::string& line) {
+  static const std::regex pattern{R"re((?:class|struct|enum class) \w+::.*)re"};
+  return std::regex_match(line, pattern);
+}
+
+/// Whether the line may stand in the block `namespace turnstile` of a private file. Only members of public classes are
+/// defined there; the bodies of public functions are in sources.
+bool belongs_to_programs(const std::string& line, bool is_header) {
+  const bool declares = !line.empty() && (std::isalpha(static_cast<unsigned char>(line.front())) != 0);
+  return !declares || defines_member(line) || (!is_header && !defines_type(line));
+}
+
+/// The namespace that a line at the left margin is in, while a file is read from its top.
+class Namespaces {
+ public:
+  void read(const std::string& line) {
+    const bool opens = line.starts_with("namespace ") && line.ends_with("{");
+    const bool is_short = line == "}" && lines_ == 1;  // of a block with one declaration
+    if (opens) open_.push_back(line);
+    if ((line.starts_with("}  // namespace") || is_short) && !open_.empty()) open_.pop_back();
+    lines_ = opens ? 0 : lines_ + 1;
+  }
+  [[nodiscard]] bool in_turnstile() const { return !open_.empty() && open_.back() == "namespace turnstile {"; }
+
+ private:
+  std::vector<std::string> open_;
+  int lines_ = 0;  ///< since the last one that opened a namespace
+};
+
+TEST(Structure, private_files_declare_nothing_of_their_own_in_turnstile) {
+  std::map<std::string, Namespaces> namespaces;
+  for (const auto& line : lines_under("framework/src")) {
+    auto& current = namespaces[line.file];
+    current.read(line.text);
+    if (!current.in_turnstile() || line.text.starts_with("namespace ")) continue;
+    EXPECT_TRUE(belongs_to_programs(line.text, line.file.ends_with(".hpp")))
+        << line.file << ':' << line.number << ": private parts are declared in turnstile::detail";
+  }
+  EXPECT_GT(namespaces.size(), 100U) << "the sources were not found under " << root;
+
+  EXPECT_FALSE(belongs_to_programs("class Engine {", false));
+  EXPECT_FALSE(belongs_to_programs("void work();", true));
+  EXPECT_TRUE(belongs_to_programs("void Consumer::run() {", false));
+  EXPECT_TRUE(belongs_to_programs("struct Consumer::State {", false));
+}
+
+TEST(Structure, headers_of_ports_declare_turnstile_ports) {
+  std::map<std::string, bool> declares;
+  for (const auto& line : lines_under("framework/include/turnstile/ports")) {
+    auto& found = declares[line.file];
+    found = found || line.text == "namespace turnstile::ports {";
+  }
+  EXPECT_GT(declares.size(), 10U) << "the headers were not found under " << root;
+  for (const auto& [file, found] : declares)
+    EXPECT_TRUE(found) << file << ": what adapters implement is declared in turnstile::ports";
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "turnstile/error.hpp"
 #include "turnstile/log.hpp"
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 namespace level = spdlog::level;
@@ -77,7 +77,7 @@ TEST_F(LoggingTest, what_is_redirected_has_the_form_and_the_level_of_its_target)
 
 TEST_F(LoggingTest, only_what_was_made_for_it_is_redirected) {
   const auto own = logger("text");
-  redirect(*own, make_logger({.level = "off", .format = "text"}));
+  redirect(*own, turnstile::make_logger({.level = "off", .format = "text"}));
   log(*own, level::warn, "still here");
   EXPECT_NE(out_.str().find("still here"), std::string::npos);
   const auto itself = make_redirectable_logger({.level = "off", .format = "text"});
@@ -157,4 +157,4 @@ TEST_F(LoggingTest, a_level_or_a_format_that_does_not_exist_is_refused) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -184,4 +184,4 @@ TEST_F(PeriodicThreadTest, its_destructor_ends_a_wait_without_an_end) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-namespace turnstile {
+namespace turnstile::detail {
 namespace {
 
 struct Sleeper {
@@ -89,4 +89,4 @@ TEST(WakeUp, wakes_from_many_threads_reach_no_object_that_has_ended) {
 }
 
 }  // namespace
-}  // namespace turnstile
+}  // namespace turnstile::detail

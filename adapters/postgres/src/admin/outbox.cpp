@@ -47,7 +47,8 @@ std::int64_t Admin::retry_refused(std::optional<std::int64_t> number) {
     for (std::size_t row = 0; row < rows.size(); ++row) {
       const auto id = rows.get<std::int64_t>(row, 0);
       const auto key = bytes_at(rows, row, 1);
-      const OutboxShard shard = key ? shard_of(*key) : static_cast<OutboxShard>(id % kOutboxShards);
+      const ports::OutboxShard shard =
+          key ? shard_of(*key) : static_cast<ports::OutboxShard>(id % ports::kOutboxShards);
       session_->run("UPDATE outbox SET shard = $2::smallint, refused = NULL WHERE shard = -1 AND id = $1::bigint",
                     {std::to_string(id), std::to_string(shard)});
     }

@@ -125,7 +125,7 @@ ServerError server_error(std::string_view what, std::string_view sqlstate) {
 }  // namespace
 
 Rows BorrowedTransaction::run(std::string_view sql, std::span<const Param> params) {
-  check_borrowed_sql(sql);
+  ports::check_borrowed_sql(sql);
   Arguments arguments;
   for (const Param& param : params) arguments.push_back(std::visit(AsText{}, param.value()));
   try {

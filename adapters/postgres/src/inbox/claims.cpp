@@ -19,38 +19,38 @@ namespace {
 
 using std::chrono::milliseconds;
 
-bool other_body(const PGresult* rows, int row, int column, const InboxEntry& entry) {
+bool other_body(const PGresult* rows, int row, int column, const ports::InboxEntry& entry) {
   return !PQgetisnull(rows, row, column) && entry.differs_from(int64_in(rows, row, column));
 }
 
-class PostgresClaims final : public Claims {
+class PostgresClaims final : public ports::Claims {
  public:
   explicit PostgresClaims(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
-  std::vector<Claim> claim(const ClaimScope& scope, std::span<const InboxEntry> entries) override;
-  std::vector<bool> begin(HandlerId handler, const MessageId& owner, std::span<const HeldClaim> held) override;
-  std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) override;
+  std::vector<ports::Claim> claim(const ports::ClaimScope& scope, std::span<const ports::InboxEntry> entries) override;
+  std::vector<bool> begin(HandlerId handler, const MessageId& owner, std::span<const ports::HeldClaim> held) override;
+  std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ports::ClaimEnd> ends) override;
   std::vector<bool> renew(HandlerId handler, const MessageId& owner, milliseconds lease,
-                          std::span<const HeldClaim> held) override;
+                          std::span<const ports::HeldClaim> held) override;
 
  private:
   using Places = std::vector<std::size_t>;
   [[nodiscard]] const Statements& sql() const { return shared_->statements; }
   std::vector<Result> call(const Fill& fill) { return postgres::call(*shared_, shared_->handlers, fill); }
-  void add_claim(Pipeline& pipeline, const ClaimScope& scope, std::span<const InboxEntry> entries,
+  void add_claim(Pipeline& pipeline, const ports::ClaimScope& scope, std::span<const ports::InboxEntry> entries,
                  const std::vector<std::uint32_t>& order);
   template <class ClaimAt>
   static void add_held(Pipeline& pipeline, HandlerId handler, const MessageId& owner, std::size_t count,
                        ClaimAt claim_at);
-  void add_ends(Pipeline& pipeline, HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends,
-                const Places& places, ClaimEnd::Kind kind);
+  void add_ends(Pipeline& pipeline, HandlerId handler, const MessageId& owner, std::span<const ports::ClaimEnd> ends,
+                const Places& places, ports::ClaimEnd::Kind kind);
 
   std::shared_ptr<Shared> shared_;
 };
 
-void PostgresClaims::add_claim(Pipeline& pipeline, const ClaimScope& scope, std::span<const InboxEntry> entries,
-                               const std::vector<std::uint32_t>& order) {
-  const auto at = [&](std::size_t i) -> const InboxEntry& { return entries[order[i]]; };
+void PostgresClaims::add_claim(Pipeline& pipeline, const ports::ClaimScope& scope,
+                               std::span<const ports::InboxEntry> entries, const std::vector<std::uint32_t>& order) {
+  const auto at = [&](std::size_t i) -> const ports::InboxEntry& { return entries[order[i]]; };
   std::vector<MessageId> owners{scope.owner};
   owners.insert(owners.end(), scope.abandoned.begin(), scope.abandoned.end());
   ArgumentBlock& to = pipeline.arguments();
@@ -65,7 +65,7 @@ void PostgresClaims::add_claim(Pipeline& pipeline, const ClaimScope& scope, std:
   add_uuid_array(to, owners.size(), [&](std::size_t i) -> const MessageId& { return owners[i]; });
   to.add_int(scope.lease.count());
   to.add_text(scope.rerun_unknown ? "t" : "f");
-  if (std::any_of(entries.begin(), entries.end(), [](const InboxEntry& entry) { return entry.in_doubt; })) {
+  if (std::any_of(entries.begin(), entries.end(), [](const ports::InboxEntry& entry) { return entry.in_doubt; })) {
     add_int8_array(to, order.size(),
                    [&](std::size_t i) { return std::optional<std::int64_t>(at(i).in_doubt ? 1 : 0); });
   } else {
@@ -79,7 +79,8 @@ void PostgresClaims::add_claim(Pipeline& pipeline, const ClaimScope& scope, std:
   pipeline.add(sql().drop_done_claims, kCaller, Pipeline::Keep::binary);
 }
 
-std::vector<Claim> PostgresClaims::claim(const ClaimScope& scope, std::span<const InboxEntry> entries) {
+std::vector<ports::Claim> PostgresClaims::claim(const ports::ClaimScope& scope,
+                                                std::span<const ports::InboxEntry> entries) {
   std::vector<std::uint32_t> order;
   sort_distinct(entries, order);
   const auto kept = call([&](Pipeline& pipeline) {
@@ -90,27 +91,27 @@ std::vector<Claim> PostgresClaims::claim(const ClaimScope& scope, std::span<cons
 
   const PGresult* taken = kept[0].get();
   if (PQntuples(taken) == 0) throw_fenced(*scope.fence);
-  std::vector<Claim> claims(entries.size(), Claim{.state = Claim::State::repeated});
+  std::vector<ports::Claim> claims(entries.size(), ports::Claim{.state = ports::Claim::State::repeated});
   std::map<MessageId, std::uint32_t> first;
   for (const std::uint32_t i : order) {
     first.emplace(entries[i].id, i);
-    claims[i].state = Claim::State::running;
+    claims[i].state = ports::Claim::State::running;
   }
   for (int row = 0; row < PQntuples(taken); ++row) {
     if (PQgetisnull(taken, row, 0)) continue;
     const std::uint32_t i = first.at(id_in(taken, row));
     const std::string_view state = bytes_in(taken, row, 1);
     claims[i].fence = int64_in(taken, row, 2);
-    if (state == "claimed") claims[i].state = Claim::State::claimed;
-    else if (state == "parked") claims[i].state = Claim::State::parked;
+    if (state == "claimed") claims[i].state = ports::Claim::State::claimed;
+    else if (state == "parked") claims[i].state = ports::Claim::State::parked;
     if (!PQgetisnull(taken, row, 4)) claims[i].left = milliseconds(int64_in(taken, row, 4));
     if (!PQgetisnull(taken, row, 5)) claims[i].is_copy = bytes_in(taken, row, 5)[0] != 0;
-    if (other_body(taken, row, 3, entries[i])) claims[i].state = Claim::State::mismatch;
+    if (other_body(taken, row, 3, entries[i])) claims[i].state = ports::Claim::State::mismatch;
   }
   const PGresult* done = kept[1].get();
   for (int row = 0; row < PQntuples(done); ++row) {
     const std::uint32_t i = first.at(id_in(done, row));
-    claims[i].state = other_body(done, row, 1, entries[i]) ? Claim::State::mismatch : Claim::State::done;
+    claims[i].state = other_body(done, row, 1, entries[i]) ? ports::Claim::State::mismatch : ports::Claim::State::done;
   }
   return claims;
 }
@@ -126,15 +127,15 @@ void PostgresClaims::add_held(Pipeline& pipeline, HandlerId handler, const Messa
 }
 
 void PostgresClaims::add_ends(Pipeline& pipeline, HandlerId handler, const MessageId& owner,
-                              std::span<const ClaimEnd> ends, const Places& places, ClaimEnd::Kind kind) {
+                              std::span<const ports::ClaimEnd> ends, const Places& places, ports::ClaimEnd::Kind kind) {
   add_held(pipeline, handler, owner, places.size(),
-           [&](std::size_t i) -> const HeldClaim& { return ends[places[i]].claim; });
+           [&](std::size_t i) -> const ports::HeldClaim& { return ends[places[i]].claim; });
   ArgumentBlock& to = pipeline.arguments();
-  if (kind == ClaimEnd::Kind::done) {
+  if (kind == ports::ClaimEnd::Kind::done) {
     add_bytea_array(to, places.size(),
                     [&](std::size_t i) -> std::optional<std::string_view> { return ends[places[i]].response; });
     pipeline.add(sql().end_claims, kCaller, Pipeline::Keep::binary);
-  } else if (kind == ClaimEnd::Kind::failed) {
+  } else if (kind == ports::ClaimEnd::Kind::failed) {
     std::vector<std::string> errors;
     for (const std::size_t place : places) errors.push_back(printable(ends[place].error));
     to.add(Param(errors));
@@ -144,34 +145,36 @@ void PostgresClaims::add_ends(Pipeline& pipeline, HandlerId handler, const Messa
   }
 }
 
-std::vector<bool> held_among(const PGresult* rows, std::span<const HeldClaim> asked) {
+std::vector<bool> held_among(const PGresult* rows, std::span<const ports::HeldClaim> asked) {
   std::vector<MessageId> ids;
   for (int row = 0; row < PQntuples(rows); ++row) ids.push_back(id_in(rows, row));
   std::sort(ids.begin(), ids.end());
   std::vector<bool> held;
-  for (const HeldClaim& claim : asked) held.push_back(std::binary_search(ids.begin(), ids.end(), claim.id));
+  for (const ports::HeldClaim& claim : asked) held.push_back(std::binary_search(ids.begin(), ids.end(), claim.id));
   return held;
 }
 
-std::vector<bool> PostgresClaims::begin(HandlerId handler, const MessageId& owner, std::span<const HeldClaim> held) {
+std::vector<bool> PostgresClaims::begin(HandlerId handler, const MessageId& owner,
+                                        std::span<const ports::HeldClaim> held) {
   if (held.empty()) return {};
   const auto kept = call([&](Pipeline& pipeline) {
     pipeline.add(sql().begin, kCaller);
     // The record must survive this process. After a crash of the server, a record of a claim that has not begun is
     // ignored (unbegun_in).
     pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
-    add_held(pipeline, handler, owner, held.size(), [&](std::size_t i) -> const HeldClaim& { return held[i]; });
+    add_held(pipeline, handler, owner, held.size(), [&](std::size_t i) -> const ports::HeldClaim& { return held[i]; });
     pipeline.add(sql().begin_claims, kCaller, Pipeline::Keep::binary);
     pipeline.add("COMMIT", kCaller);
   });
   return held_among(kept[0].get(), held);
 }
 
-std::vector<bool> PostgresClaims::end(HandlerId handler, const MessageId& owner, std::span<const ClaimEnd> ends) {
+std::vector<bool> PostgresClaims::end(HandlerId handler, const MessageId& owner,
+                                      std::span<const ports::ClaimEnd> ends) {
   std::vector<bool> held(ends.size(), false);
   if (ends.empty()) return held;
   std::map<MessageId, std::size_t> place_of;
-  std::map<ClaimEnd::Kind, Places> by_kind;
+  std::map<ports::ClaimEnd::Kind, Places> by_kind;
   bool publishes = false;
   for (std::size_t i = 0; i < ends.size(); ++i) {
     place_of[ends[i].claim.id] = i;
@@ -211,11 +214,11 @@ std::vector<bool> PostgresClaims::end(HandlerId handler, const MessageId& owner,
 }
 
 std::vector<bool> PostgresClaims::renew(HandlerId handler, const MessageId& owner, milliseconds lease,
-                                        std::span<const HeldClaim> held) {
+                                        std::span<const ports::HeldClaim> held) {
   if (held.empty()) return {};
   // On the connections of the store's own calls: all connections of the workers may be waiting.
   const auto kept = postgres::call(*shared_, [&](Pipeline& pipeline) {
-    add_held(pipeline, handler, owner, held.size(), [&](std::size_t i) -> const HeldClaim& { return held[i]; });
+    add_held(pipeline, handler, owner, held.size(), [&](std::size_t i) -> const ports::HeldClaim& { return held[i]; });
     pipeline.arguments().add_int(lease.count());
     pipeline.add(sql().renew_claims, kCaller, Pipeline::Keep::binary);
   });
@@ -224,7 +227,7 @@ std::vector<bool> PostgresClaims::renew(HandlerId handler, const MessageId& owne
 
 }  // namespace
 
-std::shared_ptr<Claims> open_claims(std::shared_ptr<Shared> shared) {
+std::shared_ptr<ports::Claims> open_claims(std::shared_ptr<Shared> shared) {
   return std::make_shared<PostgresClaims>(std::move(shared));
 }
 

@@ -7,6 +7,6 @@
 
 namespace turnstile::postgres {
 
-std::shared_ptr<Claims> open_claims(std::shared_ptr<Shared> shared);
+std::shared_ptr<ports::Claims> open_claims(std::shared_ptr<Shared> shared);
 
 }  // namespace turnstile::postgres

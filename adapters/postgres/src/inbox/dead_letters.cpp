@@ -13,11 +13,11 @@ namespace turnstile::postgres {
 
 namespace {
 
-class PostgresDeadLetters final : public DeadLetterStore {
+class PostgresDeadLetters final : public ports::DeadLetterStore {
  public:
   explicit PostgresDeadLetters(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
-  bool record_dead(const DeadMessage& message) override;
+  bool record_dead(const ports::DeadMessage& message) override;
   std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
                                 std::optional<DeadReason> reason) override;
 
@@ -25,7 +25,7 @@ class PostgresDeadLetters final : public DeadLetterStore {
   const std::shared_ptr<Shared> shared_;
 };
 
-bool PostgresDeadLetters::record_dead(const DeadMessage& message) {
+bool PostgresDeadLetters::record_dead(const ports::DeadMessage& message) {
   const auto& record = message.record;
   const auto& headers = record.headers;
   const auto kept = call_in_transaction(*shared_, [&](Pipeline& pipeline) {
@@ -79,7 +79,7 @@ std::set<Offset> PostgresDeadLetters::dead_between(HandlerId handler, const Fenc
 
 }  // namespace
 
-std::shared_ptr<DeadLetterStore> open_dead_letters(std::shared_ptr<Shared> shared) {
+std::shared_ptr<ports::DeadLetterStore> open_dead_letters(std::shared_ptr<Shared> shared) {
   return std::make_shared<PostgresDeadLetters>(std::move(shared));
 }
 

@@ -7,6 +7,6 @@
 
 namespace turnstile::postgres {
 
-std::shared_ptr<DeadLetterStore> open_dead_letters(std::shared_ptr<Shared> shared);
+std::shared_ptr<ports::DeadLetterStore> open_dead_letters(std::shared_ptr<Shared> shared);
 
 }  // namespace turnstile::postgres

@@ -14,19 +14,22 @@ namespace {
 
 Param bytes(std::string_view text) { return {std::as_bytes(std::span(text))}; }
 
-class JoinedSession final : public InboxSession {
+class JoinedSession final : public ports::InboxSession {
  public:
   JoinedSession(std::shared_ptr<Shared> shared, Transaction& transaction)
       : shared_(std::move(shared)), transaction_(transaction) {}
 
-  std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override;
+  std::vector<ports::Admission> begin(const ports::InboxScope& scope,
+                                      std::span<const ports::InboxEntry> entries) override;
   Transaction& transaction() override { return transaction_; }
   void at_message(std::size_t) override {}
   void respond(const MessageId& id, std::string_view body) override;
   void publish(const OwnedMessage& message, const MessageId& id) override;
   void commit() override {}
   void rollback() noexcept override {}
-  Standing standing() noexcept override { return Standing::sound; }  // the owner of the transaction knows its state
+  ports::Standing standing() noexcept override {
+    return ports::Standing::sound;
+  }  // the owner of the transaction knows its state
   std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
                             std::span<const MessageId> ids) override;
   std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override;
@@ -51,14 +54,15 @@ class JoinedSession final : public InboxSession {
       throw;
     }
   }
-  bool other_body(HandlerId handler, const InboxEntry& entry);
+  bool other_body(HandlerId handler, const ports::InboxEntry& entry);
 
   std::shared_ptr<Shared> shared_;
   Transaction& transaction_;
   HandlerId handler_{};
 };
 
-std::vector<Admission> JoinedSession::begin(const InboxScope& scope, std::span<const InboxEntry> entries) {
+std::vector<ports::Admission> JoinedSession::begin(const ports::InboxScope& scope,
+                                                   std::span<const ports::InboxEntry> entries) {
   if (scope.fence || numbers_records(scope.mode))
     throw Error(Code::api_misused, "join() records ids in the caller's own transaction, which cannot be fenced");
   handler_ = scope.handler;
@@ -66,17 +70,17 @@ std::vector<Admission> JoinedSession::begin(const InboxScope& scope, std::span<c
   std::iota(order.begin(), order.end(), std::size_t{0});
   // In the order of ids, so that two transactions with the same ids do not deadlock (hazard: insert-order).
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return entries[a].id < entries[b].id; });
-  std::vector<Admission> admissions(entries.size());
+  std::vector<ports::Admission> admissions(entries.size());
   for (const std::size_t i : order) {
-    const InboxEntry& entry = entries[i];
+    const ports::InboxEntry& entry = entries[i];
     const Rows rows = exec(shared_->statements.join, handler_.value, entry.id.text(), entry.offset, entry.fingerprint);
-    if (rows.affected() == 1) admissions[i] = Admission::fresh;
-    else admissions[i] = other_body(handler_, entry) ? Admission::mismatch : Admission::duplicate;
+    if (rows.affected() == 1) admissions[i] = ports::Admission::fresh;
+    else admissions[i] = other_body(handler_, entry) ? ports::Admission::mismatch : ports::Admission::duplicate;
   }
   return admissions;
 }
 
-bool JoinedSession::other_body(HandlerId handler, const InboxEntry& entry) {
+bool JoinedSession::other_body(HandlerId handler, const ports::InboxEntry& entry) {
   if (!entry.fingerprint) return false;
   const Rows rows = look_up(handler, entry.id);
   return !rows.empty() && rows.at(0, 0) && entry.differs_from(rows.get<std::int64_t>(0, 0));
@@ -117,7 +121,7 @@ std::vector<std::optional<std::string>> JoinedSession::responses(HandlerId handl
 
 }  // namespace
 
-std::unique_ptr<InboxSession> join(std::shared_ptr<Shared> shared, Transaction& transaction) {
+std::unique_ptr<ports::InboxSession> join(std::shared_ptr<Shared> shared, Transaction& transaction) {
   return std::make_unique<JoinedSession>(std::move(shared), transaction);
 }
 

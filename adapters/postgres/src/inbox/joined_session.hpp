@@ -8,6 +8,6 @@
 namespace turnstile::postgres {
 
 /// `transaction` must outlive it.
-std::unique_ptr<InboxSession> join(std::shared_ptr<Shared> shared, Transaction& transaction);
+std::unique_ptr<ports::InboxSession> join(std::shared_ptr<Shared> shared, Transaction& transaction);
 
 }  // namespace turnstile::postgres

@@ -17,9 +17,9 @@ std::optional<std::string> optional_bytes(const PGresult* result, int row, int c
   return std::string(bytes_in(result, row, column));
 }
 
-OutboxRecord record_in(const PGresult* rows, int row) {
-  OutboxRecord record;
-  record.shard = static_cast<OutboxShard>(int64_in(rows, row, 0));
+ports::OutboxRecord record_in(const PGresult* rows, int row) {
+  ports::OutboxRecord record;
+  record.shard = static_cast<ports::OutboxShard>(int64_in(rows, row, 0));
   record.id = int64_in(rows, row, 1);
   OwnedMessage& message = record.message;
   message.partition = -1;
@@ -39,23 +39,23 @@ OutboxRecord record_in(const PGresult* rows, int row) {
   }
   for (std::size_t i = 0; i < names->size(); ++i)
     message.headers.push_back({*std::move((*names)[i]), std::move((*values)[i])});
-  put_id(message, id_in(rows, row, 2));
+  ports::put_id(message, id_in(rows, row, 2));
   return record;
 }
 
-class PostgresOutbox final : public Outbox {
+class PostgresOutbox final : public ports::Outbox {
  public:
   explicit PostgresOutbox(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
-  std::vector<OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) override {
+  std::vector<ports::OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) override {
     const auto kept = call(*shared_, [&](Pipeline& pipeline) {
       pipeline.arguments().add(Param(owner));
       pipeline.arguments().add_int(lease.count());
       pipeline.add(sql().keep_shards, kCaller, Pipeline::Keep::binary);
     });
-    std::vector<OutboxShard> shards;
+    std::vector<ports::OutboxShard> shards;
     for (int row = 0; row < PQntuples(kept[0].get()); ++row)
-      shards.push_back(static_cast<OutboxShard>(int64_in(kept[0].get(), row, 0)));
+      shards.push_back(static_cast<ports::OutboxShard>(int64_in(kept[0].get(), row, 0)));
     std::sort(shards.begin(), shards.end());
     return shards;
   }
@@ -67,7 +67,8 @@ class PostgresOutbox final : public Outbox {
     });
   }
 
-  std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most, std::size_t bytes) override {
+  std::vector<ports::OutboxRecord> waiting(std::span<const ports::OutboxShard> shards, std::size_t most,
+                                           std::size_t bytes) override {
     if (shards.empty()) return {};
     const auto kept = call(*shared_, [&](Pipeline& pipeline) {
       add_int8_array(pipeline.arguments(), shards.size(),
@@ -76,12 +77,12 @@ class PostgresOutbox final : public Outbox {
       pipeline.arguments().add_int(static_cast<std::int64_t>(std::max<std::size_t>(bytes / shards.size(), 1)));
       pipeline.add(sql().waiting, kCaller, Pipeline::Keep::binary);
     });
-    std::vector<OutboxRecord> records;
+    std::vector<ports::OutboxRecord> records;
     for (int row = 0; row < PQntuples(kept[0].get()); ++row) records.push_back(record_in(kept[0].get(), row));
     return records;
   }
 
-  void remove(std::span<const OutboxRecord* const> records) override {
+  void remove(std::span<const ports::OutboxRecord* const> records) override {
     call_in_transaction(*shared_, [&](Pipeline& pipeline) {
       // Records that a crash of the server restores are sent again, with the same id.
       pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
@@ -92,7 +93,7 @@ class PostgresOutbox final : public Outbox {
     });
   }
 
-  void refuse(const OutboxRecord& record, const std::string& why) override {
+  void refuse(const ports::OutboxRecord& record, const std::string& why) override {
     call(*shared_, [&](Pipeline& pipeline) {
       pipeline.arguments().add_int(record.shard);
       pipeline.arguments().add_int(record.id);
@@ -101,7 +102,7 @@ class PostgresOutbox final : public Outbox {
     });
   }
 
-  OutboxLag lag() override {
+  ports::OutboxLag lag() override {
     const auto kept =
         call(*shared_, [&](Pipeline& pipeline) { pipeline.add(sql().lag, kCaller, Pipeline::Keep::binary); });
     const PGresult* row = kept[0].get();
@@ -117,21 +118,21 @@ class PostgresOutbox final : public Outbox {
 }  // namespace
 
 /// FNV-1a.
-OutboxShard shard_of(std::string_view key) {
+ports::OutboxShard shard_of(std::string_view key) {
   std::uint32_t hash = 2'166'136'261U;
   for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 16'777'619U;
-  return static_cast<OutboxShard>((hash ^ hash >> 16) % static_cast<std::uint32_t>(kOutboxShards));
+  return static_cast<ports::OutboxShard>((hash ^ hash >> 16) % static_cast<std::uint32_t>(ports::kOutboxShards));
 }
 
-OutboxShard outbox_shard(const OwnedMessage& message, const MessageId& id) {
+ports::OutboxShard outbox_shard(const OwnedMessage& message, const MessageId& id) {
   // If the table refused it, all messages of its transaction would count as refused by the store.
   if (message.topic.empty() || printable(message.topic) != message.topic)
     throw Error(Code::api_misused, "publish(): \"" + printable(message.topic) +
                                        "\" is not a valid topic name, so the message was not published");
-  return message.key ? shard_of(*message.key) : static_cast<OutboxShard>(id.bytes.back() % kOutboxShards);
+  return message.key ? shard_of(*message.key) : static_cast<ports::OutboxShard>(id.bytes.back() % ports::kOutboxShards);
 }
 
-std::shared_ptr<Outbox> open_outbox(std::shared_ptr<Shared> shared) {
+std::shared_ptr<ports::Outbox> open_outbox(std::shared_ptr<Shared> shared) {
   return std::make_shared<PostgresOutbox>(std::move(shared));
 }
 

@@ -9,11 +9,11 @@
 namespace turnstile::postgres {
 
 /// The shard of a key. It must be the same in every build, because several builds may write rows of one key.
-OutboxShard shard_of(std::string_view key);
+ports::OutboxShard shard_of(std::string_view key);
 
 /// The shard of this message, which is published under `id`.
-OutboxShard outbox_shard(const OwnedMessage& message, const MessageId& id);
+ports::OutboxShard outbox_shard(const OwnedMessage& message, const MessageId& id);
 
-std::shared_ptr<Outbox> open_outbox(std::shared_ptr<Shared> shared);
+std::shared_ptr<ports::Outbox> open_outbox(std::shared_ptr<Shared> shared);
 
 }  // namespace turnstile::postgres

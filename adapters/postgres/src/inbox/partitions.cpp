@@ -14,22 +14,23 @@ namespace turnstile::postgres {
 
 namespace {
 
-class PostgresPartitions final : public Partitions {
+class PostgresPartitions final : public ports::Partitions {
  public:
   explicit PostgresPartitions(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
-  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
-                                               std::chrono::milliseconds lock_timeout) override;
-  std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override;
+  std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
+                                                      std::span<const TopicPartition> partitions,
+                                                      std::chrono::milliseconds lock_timeout) override;
+  std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override;
   std::int32_t begin_incarnation(const Fence& fence, Offset first) override;
 
  private:
   const std::shared_ptr<Shared> shared_;
 };
 
-std::vector<PartitionClaim> PostgresPartitions::claim_partitions(const std::string& group,
-                                                                 std::span<const TopicPartition> partitions,
-                                                                 std::chrono::milliseconds lock_timeout) {
+std::vector<ports::PartitionClaim> PostgresPartitions::claim_partitions(const std::string& group,
+                                                                        std::span<const TopicPartition> partitions,
+                                                                        std::chrono::milliseconds lock_timeout) {
   if (partitions.empty()) return {};
   std::vector<std::string> topics;
   std::vector<std::int64_t> numbers;
@@ -43,9 +44,9 @@ std::vector<PartitionClaim> PostgresPartitions::claim_partitions(const std::stri
     pipeline.add(shared_->statements.claim, params, kCaller, Pipeline::Keep::text);
   });
 
-  std::vector<PartitionClaim> claims;
+  std::vector<ports::PartitionClaim> claims;
   for (int row = 0; row < PQntuples(kept[0].get()); ++row) {
-    PartitionClaim claim;
+    ports::PartitionClaim claim;
     claim.at = {text_at(kept[0], row, 0), static_cast<std::int32_t>(number_at(kept[0], row, 1))};
     claim.fence = {static_cast<std::int32_t>(number_at(kept[0], row, 2)),
                    {number_at(kept[0], row, 3)},
@@ -58,7 +59,7 @@ std::vector<PartitionClaim> PostgresPartitions::claim_partitions(const std::stri
     claims.push_back(std::move(claim));
   }
   // In the order of `partitions`.
-  std::vector<PartitionClaim> ordered;
+  std::vector<ports::PartitionClaim> ordered;
   for (const auto& at : partitions) {
     const auto found = std::find_if(claims.begin(), claims.end(), [&](const auto& claim) { return claim.at == at; });
     if (found == claims.end())
@@ -68,7 +69,8 @@ std::vector<PartitionClaim> PostgresPartitions::claim_partitions(const std::stri
   return ordered;
 }
 
-std::vector<WatermarkState> PostgresPartitions::advance_watermarks(std::span<const WatermarkUpdate> updates) {
+std::vector<ports::WatermarkState> PostgresPartitions::advance_watermarks(
+    std::span<const ports::WatermarkUpdate> updates) {
   if (updates.empty()) return {};
   const auto kept = call_in_transaction(*shared_, [&](Pipeline& pipeline) {
     // If a crash of the server moves a watermark back, a consumer reads messages again that the inbox rejects. So this
@@ -83,15 +85,15 @@ std::vector<WatermarkState> PostgresPartitions::advance_watermarks(std::span<con
     add_int8_array(to, count, [&](std::size_t i) { return updates[i].known; });
     pipeline.add(shared_->statements.advance, kCaller, Pipeline::Keep::text);
   });
-  std::map<std::int64_t, WatermarkState> by_slot;
+  std::map<std::int64_t, ports::WatermarkState> by_slot;
   for (int row = 0; row < PQntuples(kept[0].get()); ++row) {
     by_slot[number_at(kept[0], row, 0)] =
-        number_at(kept[0], row, 1) == 0 ? WatermarkState::moved : WatermarkState::behind;
+        number_at(kept[0], row, 1) == 0 ? ports::WatermarkState::moved : ports::WatermarkState::behind;
   }
-  std::vector<WatermarkState> states;
-  for (const WatermarkUpdate& update : updates) {
+  std::vector<ports::WatermarkState> states;
+  for (const ports::WatermarkUpdate& update : updates) {
     const auto found = by_slot.find(update.fence.slot);
-    states.push_back(found == by_slot.end() ? WatermarkState::not_ours : found->second);
+    states.push_back(found == by_slot.end() ? ports::WatermarkState::not_ours : found->second);
   }
   return states;
 }
@@ -110,7 +112,7 @@ std::int32_t PostgresPartitions::begin_incarnation(const Fence& fence, Offset fi
 
 }  // namespace
 
-std::shared_ptr<Partitions> open_partitions(std::shared_ptr<Shared> shared) {
+std::shared_ptr<ports::Partitions> open_partitions(std::shared_ptr<Shared> shared) {
   return std::make_shared<PostgresPartitions>(std::move(shared));
 }
 

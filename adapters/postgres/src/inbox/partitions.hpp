@@ -7,6 +7,6 @@
 
 namespace turnstile::postgres {
 
-std::shared_ptr<Partitions> open_partitions(std::shared_ptr<Shared> shared);
+std::shared_ptr<ports::Partitions> open_partitions(std::shared_ptr<Shared> shared);
 
 }  // namespace turnstile::postgres

@@ -12,11 +12,11 @@ namespace turnstile::postgres {
 
 namespace {
 
-class PostgresProducers final : public Producers {
+class PostgresProducers final : public ports::Producers {
  public:
   explicit PostgresProducers(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
-  ProducerSession open(const ProducerTerms& terms) override {
+  ports::ProducerSession open(const ports::ProducerTerms& terms) override {
     const auto kept = call([&](Pipeline& pipeline) {
       ArgumentBlock& to = pipeline.arguments();
       if (terms.id) add_uuid(to, *terms.id);
@@ -68,7 +68,7 @@ class PostgresProducers final : public Producers {
 
 }  // namespace
 
-std::shared_ptr<Producers> open_producers(std::shared_ptr<Shared> shared) {
+std::shared_ptr<ports::Producers> open_producers(std::shared_ptr<Shared> shared) {
   return std::make_shared<PostgresProducers>(std::move(shared));
 }
 

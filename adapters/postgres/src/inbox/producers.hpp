@@ -7,6 +7,6 @@
 
 namespace turnstile::postgres {
 
-std::shared_ptr<Producers> open_producers(std::shared_ptr<Shared> shared);
+std::shared_ptr<ports::Producers> open_producers(std::shared_ptr<Shared> shared);
 
 }  // namespace turnstile::postgres

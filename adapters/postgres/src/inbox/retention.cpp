@@ -16,13 +16,13 @@ namespace {
 constexpr std::chrono::milliseconds kPurgePatience{200};
 constexpr const char* kPurgeLimit = "SET LOCAL statement_timeout = '2s'";
 
-class PostgresRetention final : public Retention {
+class PostgresRetention final : public ports::Retention {
  public:
   explicit PostgresRetention(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override;
   /// Throws Error while the clock cannot be trusted: nothing is deleted then.
-  PurgeStep purge_step(std::int64_t most) override;
+  ports::PurgeStep purge_step(std::int64_t most) override;
 
  private:
   const std::shared_ptr<Shared> shared_;
@@ -43,7 +43,7 @@ KeptIds PostgresRetention::keep_ids(HandlerId handler, std::optional<std::chrono
   return ids;
 }
 
-PurgeStep PostgresRetention::purge_step(std::int64_t most) {
+ports::PurgeStep PostgresRetention::purge_step(std::int64_t most) {
   const auto kept = call_in_transaction(*shared_, kPurgePatience, [&](Pipeline& pipeline) {
     // Ids that a crash of the server restores are deleted again, so this commit need not wait for the disk.
     pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
@@ -67,7 +67,7 @@ PurgeStep PostgresRetention::purge_step(std::int64_t most) {
 
 }  // namespace
 
-std::shared_ptr<Retention> open_retention(std::shared_ptr<Shared> shared) {
+std::shared_ptr<ports::Retention> open_retention(std::shared_ptr<Shared> shared) {
   return std::make_shared<PostgresRetention>(std::move(shared));
 }
 

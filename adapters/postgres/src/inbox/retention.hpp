@@ -7,6 +7,6 @@
 
 namespace turnstile::postgres {
 
-std::shared_ptr<Retention> open_retention(std::shared_ptr<Shared> shared);
+std::shared_ptr<ports::Retention> open_retention(std::shared_ptr<Shared> shared);
 
 }  // namespace turnstile::postgres

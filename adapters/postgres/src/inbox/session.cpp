@@ -88,7 +88,8 @@ Rows rows_of(const PGresult* result) {
 
 }  // namespace
 
-std::vector<Admission> Session::begin(const InboxScope& scope, std::span<const InboxEntry> entries) {
+std::vector<ports::Admission> Session::begin(const ports::InboxScope& scope,
+                                             std::span<const ports::InboxEntry> entries) {
   rollback();
   sort_distinct(entries, order_);
   ended_ = false;
@@ -113,9 +114,9 @@ std::vector<Admission> Session::begin(const InboxScope& scope, std::span<const I
   }
 }
 
-void Session::send_entries(std::span<const InboxEntry> entries) {
+void Session::send_entries(std::span<const ports::InboxEntry> entries) {
   ArgumentBlock& to = loan_->pipeline.arguments();
-  const auto at = [&](std::size_t i) -> const InboxEntry& { return entries[order_[i]]; };
+  const auto at = [&](std::size_t i) -> const ports::InboxEntry& { return entries[order_[i]]; };
   if (order_.size() == 1) {
     add_uuid(to, at(0).id);
     to.add_int(at(0).offset);
@@ -128,7 +129,7 @@ void Session::send_entries(std::span<const InboxEntry> entries) {
   add_int8_array(to, order_.size(), [&](std::size_t i) { return at(i).fingerprint; });
 }
 
-void Session::add_scope(const InboxScope& scope) {
+void Session::add_scope(const ports::InboxScope& scope) {
   ArgumentBlock& to = loan_->pipeline.arguments();
   to.add_int(scope.lock_timeout.count());
   to.add_int(scope.idle_timeout.count());
@@ -137,7 +138,8 @@ void Session::add_scope(const InboxScope& scope) {
   add_epoch(to, scope.fence);
 }
 
-std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const InboxEntry> entries) {
+std::vector<ports::Admission> Session::admit(const ports::InboxScope& scope,
+                                             std::span<const ports::InboxEntry> entries) {
   const Statements& sql = shared_->statements;
   Pipeline& pipeline = loan_->pipeline;
   handler_ = scope.handler;
@@ -158,7 +160,7 @@ std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const I
 
   const PGresult* rows = answers.kept.back().get();
   if (PQntuples(rows) == 0) throw_fenced(*scope.fence);
-  std::vector<Admission> admissions(entries.size(), Admission::duplicate);
+  std::vector<ports::Admission> admissions(entries.size(), ports::Admission::duplicate);
   auto expected = order_.begin();
   for (int row = 0; row < PQntuples(rows); ++row) {
     if (PQgetisnull(rows, row, 0)) continue;
@@ -169,17 +171,17 @@ std::vector<Admission> Session::admit(const InboxScope& scope, std::span<const I
         return entries[index].id < sought;
       });
     }
-    admissions[*expected++] = Admission::fresh;
+    admissions[*expected++] = ports::Admission::fresh;
   }
   compare_fingerprints(scope.handler, entries, admissions);
   return admissions;
 }
 
-void Session::compare_fingerprints(HandlerId handler, std::span<const InboxEntry> entries,
-                                   std::vector<Admission>& admissions) {
+void Session::compare_fingerprints(HandlerId handler, std::span<const ports::InboxEntry> entries,
+                                   std::vector<ports::Admission>& admissions) {
   std::vector<std::uint32_t> asked;
   for (std::uint32_t i = 0; i < entries.size(); ++i) {
-    if (admissions[i] == Admission::duplicate && entries[i].fingerprint) asked.push_back(i);
+    if (admissions[i] == ports::Admission::duplicate && entries[i].fingerprint) asked.push_back(i);
   }
   if (asked.empty()) return;
   Pipeline& pipeline = loan_->pipeline;
@@ -197,7 +199,7 @@ void Session::compare_fingerprints(HandlerId handler, std::span<const InboxEntry
     const auto found = std::lower_bound(stored.begin(), stored.end(), entries[i].id,
                                         [](const auto& kept, const MessageId& id) { return kept.first < id; });
     const bool known = found != stored.end() && found->first == entries[i].id;
-    if (known && found->second != *entries[i].fingerprint) admissions[i] = Admission::mismatch;
+    if (known && found->second != *entries[i].fingerprint) admissions[i] = ports::Admission::mismatch;
   }
 }
 
@@ -359,9 +361,9 @@ bool Session::is_of_own_table(const ServerError& error) const {
 
 Rows Session::run(std::string_view sql, std::span<const Param> params) {
   require_open("exec()");
-  check_handler_sql(sql);
+  ports::check_handler_sql(sql);
   if (!aborted()) first_failure_.reset();
-  if (makes_savepoint(sql)) with_connection([&] { enclose_savepoints(); });
+  if (ports::makes_savepoint(sql)) with_connection([&] { enclose_savepoints(); });
   note_statement(sql);
   loan_->pipeline.add(sql, params, kCaller, Pipeline::Keep::text, Author::handler);
   return rows_of(send_and_read().kept.back().get());
@@ -384,9 +386,9 @@ Answers Session::send_and_read() {
 
 void Session::queue(std::string_view sql, std::span<const Param> params) {
   require_open("defer()");
-  check_handler_sql(sql);
+  ports::check_handler_sql(sql);
   with_connection([&] {
-    if (makes_savepoint(sql)) enclose_savepoints();
+    if (ports::makes_savepoint(sql)) enclose_savepoints();
     note_statement(sql);
     loan_->pipeline.add(sql, params, message_, Pipeline::Keep::nothing, Author::handler);
   });
@@ -395,12 +397,12 @@ void Session::queue(std::string_view sql, std::span<const Param> params) {
 void Session::note_statement(std::string_view sql) {
   if (touched_ && prepared_) return;
   if (std::find(plain_.begin(), plain_.end(), sql) != plain_.end()) return;
-  if (!may_change_session(sql)) {
+  if (!ports::may_change_session(sql)) {
     plain_[next_plain_++ % plain_.size()] = sql;
     return;
   }
   touched_ = true;
-  prepared_ = prepared_ || makes_prepared(sql);
+  prepared_ = prepared_ || ports::makes_prepared(sql);
 }
 
 void Session::add_reset() {
@@ -506,19 +508,19 @@ void Session::rollback() noexcept {
   close();
 }
 
-Standing Session::standing() noexcept {
-  if (lost_) return is_overdue(lost_->last_words.sqlstate) ? Standing::failed : Standing::lost;
+ports::Standing Session::standing() noexcept {
+  if (lost_) return is_overdue(lost_->last_words.sqlstate) ? ports::Standing::failed : ports::Standing::lost;
   if (loan_) {
     const bool is_seen = PQstatus(loan_->connection.raw()) != CONNECTION_OK;  // by a statement of libpqxx
     const bool is_lost = is_seen || loan_->connection.hung_up();
     // The server ends a transaction that its handler has left open for too long: that is no outage.
-    if (is_lost && is_overdue(loan_->connection.last_words().sqlstate)) return Standing::failed;
-    if (is_lost) return is_seen ? Standing::lost : Standing::lost_unseen;
+    if (is_lost && is_overdue(loan_->connection.last_words().sqlstate)) return ports::Standing::failed;
+    if (is_lost) return is_seen ? ports::Standing::lost : ports::Standing::lost_unseen;
   }
-  if (ended_ || !loan_ || doom_) return Standing::failed;
-  if (!aborted()) return Standing::sound;
+  if (ended_ || !loan_ || doom_) return ports::Standing::failed;
+  if (!aborted()) return ports::Standing::sound;
   const auto why = why_aborted();
-  return why && classify(why->error.sqlstate) == Kind::busy ? Standing::busy : Standing::failed;
+  return why && classify(why->error.sqlstate) == Kind::busy ? ports::Standing::busy : ports::Standing::failed;
 }
 
 void Session::lose(const ConnectionLost& lost) noexcept {

@@ -29,19 +29,20 @@ struct Shared {
   Pool calls;     ///< for the store's own calls and look-ups
 };
 
-class Session final : public InboxSession, public Transaction {
+class Session final : public ports::InboxSession, public Transaction {
  public:
   explicit Session(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
   ~Session() override { rollback(); }
 
-  std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) override;
+  std::vector<ports::Admission> begin(const ports::InboxScope& scope,
+                                      std::span<const ports::InboxEntry> entries) override;
   Transaction& transaction() override { return *this; }
   void at_message(std::size_t index) override;
   void respond(const MessageId& id, std::string_view body) override;
   void publish(const OwnedMessage& message, const MessageId& id) override;
   void commit() override;
   void rollback() noexcept override;
-  Standing standing() noexcept override;
+  ports::Standing standing() noexcept override;
   std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
                             std::span<const MessageId> ids) override;
   std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override;
@@ -54,18 +55,21 @@ class Session final : public InboxSession, public Transaction {
   std::vector<Result> run_own(const std::function<void(Pipeline&)>& fill);
 
  private:
-  std::vector<Admission> admit(const InboxScope& scope, std::span<const InboxEntry> entries);
-  void add_scope(const InboxScope& scope);
+  std::vector<ports::Admission> admit(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
+  void add_scope(const ports::InboxScope& scope);
   // For numbered messages (session_numbered.cpp).
-  std::vector<Admission> admit_numbered(const InboxScope& scope, std::span<const InboxEntry> entries);
-  std::vector<Admission> admit_requests(std::span<const InboxEntry> entries, Offset next, const PGresult* rows);
-  void add_progress(const InboxScope& scope, Offset next);
+  std::vector<ports::Admission> admit_numbered(const ports::InboxScope& scope,
+                                               std::span<const ports::InboxEntry> entries);
+  std::vector<ports::Admission> admit_requests(std::span<const ports::InboxEntry> entries, Offset next,
+                                               const PGresult* rows);
+  void add_progress(const ports::InboxScope& scope, Offset next);
   void add_window_key();
   void move_windows(const RequestWindows& book);
-  void respond_request(const Request& request, std::string_view body);
+  void respond_request(const ports::Request& request, std::string_view body);
   std::vector<std::optional<std::string>> request_responses(std::span<const MessageId> ids);
-  void compare_fingerprints(HandlerId handler, std::span<const InboxEntry> entries, std::vector<Admission>& admissions);
-  void send_entries(std::span<const InboxEntry> entries);
+  void compare_fingerprints(HandlerId handler, std::span<const ports::InboxEntry> entries,
+                            std::vector<ports::Admission>& admissions);
+  void send_entries(std::span<const ports::InboxEntry> entries);
   Answers finish();
   /// Runs `send`, which sends statements, and may read their results into `answers`. If the connection is lost in it,
   /// the transaction is lost too. A failure that was read before is then what the handler must know. Otherwise throws
@@ -129,7 +133,7 @@ class Session final : public InboxSession, public Transaction {
   std::vector<std::uint32_t> order_;  // the batch's distinct ids, as indices, sorted
   std::int32_t slot_ = 0;
   std::int64_t window_ = 0;
-  std::map<MessageId, Request> requests_;  // of the batch, if producers number them
+  std::map<MessageId, ports::Request> requests_;  // of the batch, if producers number them
 };
 
 }  // namespace turnstile::postgres

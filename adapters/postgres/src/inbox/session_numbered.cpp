@@ -21,7 +21,8 @@ std::optional<Timestamp> time_in(const PGresult* rows, int row, int column) {
 
 }  // namespace
 
-std::vector<Admission> Session::admit_numbered(const InboxScope& scope, std::span<const InboxEntry> entries) {
+std::vector<ports::Admission> Session::admit_numbered(const ports::InboxScope& scope,
+                                                      std::span<const ports::InboxEntry> entries) {
   if (!scope.fence)
     throw Error(Code::api_misused,
                 "numbered messages belong to a partition, so the scope needs the fence of that partition");
@@ -31,7 +32,7 @@ std::vector<Admission> Session::admit_numbered(const InboxScope& scope, std::spa
   add_progress(scope, entries.back().offset + 1);
   if (by_requests) {
     std::set<MessageId> producers;
-    for (const InboxEntry& entry : entries) producers.insert(entry.request.value().producer);
+    for (const ports::InboxEntry& entry : entries) producers.insert(entry.request.value().producer);
     add_window_key();
     auto producer = producers.begin();
     add_uuid_array(loan_->pipeline.arguments(), producers.size(),
@@ -42,14 +43,14 @@ std::vector<Admission> Session::admit_numbered(const InboxScope& scope, std::spa
   if (PQntuples(answers.kept[0].get()) == 0) throw_fenced(*scope.fence);
   const Offset next = int64_in(answers.kept[1].get(), 0, 0);
   if (by_requests) return admit_requests(entries, next, answers.kept[2].get());
-  std::vector<Admission> admissions;
-  for (const InboxEntry& entry : entries)
-    admissions.push_back(entry.offset < next ? Admission::duplicate : Admission::fresh);
+  std::vector<ports::Admission> admissions;
+  for (const ports::InboxEntry& entry : entries)
+    admissions.push_back(entry.offset < next ? ports::Admission::duplicate : ports::Admission::fresh);
   return admissions;
 }
 
 /// Checks the fence, and inserts the partition's row if it is missing. Then locks and moves it.
-void Session::add_progress(const InboxScope& scope, Offset next) {
+void Session::add_progress(const ports::InboxScope& scope, Offset next) {
   const Statements& sql = shared_->statements;
   Pipeline& pipeline = loan_->pipeline;
   ArgumentBlock& to = pipeline.arguments();
@@ -70,7 +71,8 @@ void Session::add_window_key() {
   loan_->pipeline.arguments().add_int(slot_);
 }
 
-std::vector<Admission> Session::admit_requests(std::span<const InboxEntry> entries, Offset next, const PGresult* rows) {
+std::vector<ports::Admission> Session::admit_requests(std::span<const ports::InboxEntry> entries, Offset next,
+                                                      const PGresult* rows) {
   RequestWindows book;
   for (int row = 0; row < PQntuples(rows); ++row) {
     const auto window = [&] {
@@ -80,10 +82,10 @@ std::vector<Admission> Session::admit_requests(std::span<const InboxEntry> entri
     };
     book.add(id_in(rows, row), {time_in(rows, row, 1), window()});
   }
-  std::vector<Admission> admissions;
-  for (const InboxEntry& entry : entries) {
+  std::vector<ports::Admission> admissions;
+  for (const ports::InboxEntry& entry : entries) {
     requests_.emplace(entry.id, *entry.request);
-    admissions.push_back(entry.offset < next ? Admission::duplicate : book.admit(*entry.request));
+    admissions.push_back(entry.offset < next ? ports::Admission::duplicate : book.admit(*entry.request));
   }
   move_windows(book);
   return admissions;
@@ -113,7 +115,7 @@ void Session::move_windows(const RequestWindows& book) {
   pipeline.add(shared_->statements.drop_responses, kCaller);
 }
 
-void Session::respond_request(const Request& request, std::string_view body) {
+void Session::respond_request(const ports::Request& request, std::string_view body) {
   ArgumentBlock& to = loan_->pipeline.arguments();
   add_window_key();
   add_uuid(to, request.producer);
@@ -123,7 +125,7 @@ void Session::respond_request(const Request& request, std::string_view body) {
 }
 
 std::vector<std::optional<std::string>> Session::request_responses(std::span<const MessageId> ids) {
-  const auto request = [&](std::size_t i) -> const Request& { return requests_.at(ids[i]); };
+  const auto request = [&](std::size_t i) -> const ports::Request& { return requests_.at(ids[i]); };
   ArgumentBlock& to = loan_->pipeline.arguments();
   add_window_key();
   add_uuid_array(to, ids.size(), [&](std::size_t i) -> const MessageId& { return request(i).producer; });

@@ -20,7 +20,7 @@ namespace turnstile::postgres {
 
 namespace {
 
-class PostgresStore final : public Store {
+class PostgresStore final : public ports::Store {
  public:
   explicit PostgresStore(const PostgresSettings& settings) : shared_(std::make_shared<Shared>(settings)) {}
 
@@ -29,16 +29,18 @@ class PostgresStore final : public Store {
     shared_->handlers.look_at_cut();
     shared_->calls.look_at_cut();
   }
-  std::unique_ptr<InboxSession> open_session() override { return std::make_unique<Session>(shared_); }
-  std::unique_ptr<InboxSession> join(Transaction& transaction) override { return postgres::join(shared_, transaction); }
+  std::unique_ptr<ports::InboxSession> open_session() override { return std::make_unique<Session>(shared_); }
+  std::unique_ptr<ports::InboxSession> join(Transaction& transaction) override {
+    return postgres::join(shared_, transaction);
+  }
   std::optional<Recorded> find(HandlerId handler, const MessageId& id) override;
-  std::shared_ptr<Claims> claims() override { return open_claims(shared_); }
-  std::shared_ptr<Producers> producers() override { return open_producers(shared_); }
-  std::shared_ptr<Outbox> outbox() override { return open_outbox(shared_); }
-  std::shared_ptr<Trials> trials() override { return open_trials(shared_); }
-  Partitions& partitions() noexcept override { return *partitions_; }
-  DeadLetterStore& dead_letters() noexcept override { return *dead_letters_; }
-  Retention& retention() noexcept override { return *retention_; }
+  std::shared_ptr<ports::Claims> claims() override { return open_claims(shared_); }
+  std::shared_ptr<ports::Producers> producers() override { return open_producers(shared_); }
+  std::shared_ptr<ports::Outbox> outbox() override { return open_outbox(shared_); }
+  std::shared_ptr<ports::Trials> trials() override { return open_trials(shared_); }
+  ports::Partitions& partitions() noexcept override { return *partitions_; }
+  ports::DeadLetterStore& dead_letters() noexcept override { return *dead_letters_; }
+  ports::Retention& retention() noexcept override { return *retention_; }
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;
   std::string first_group(HandlerId handler, const std::string& group) override;
@@ -48,9 +50,9 @@ class PostgresStore final : public Store {
   std::vector<Result> call(const Fill& fill) { return postgres::call(*shared_, fill); }
 
   std::shared_ptr<Shared> shared_;
-  const std::shared_ptr<Partitions> partitions_ = open_partitions(shared_);
-  const std::shared_ptr<DeadLetterStore> dead_letters_ = open_dead_letters(shared_);
-  const std::shared_ptr<Retention> retention_ = open_retention(shared_);
+  const std::shared_ptr<ports::Partitions> partitions_ = open_partitions(shared_);
+  const std::shared_ptr<ports::DeadLetterStore> dead_letters_ = open_dead_letters(shared_);
+  const std::shared_ptr<ports::Retention> retention_ = open_retention(shared_);
 };
 
 void PostgresStore::check_schema() {
@@ -125,7 +127,7 @@ std::int64_t PostgresStore::history() {
 
 }  // namespace
 
-std::shared_ptr<Store> open_store(const PostgresSettings& settings) {
+std::shared_ptr<ports::Store> open_store(const PostgresSettings& settings) {
   check_settings(settings);
   return std::make_shared<PostgresStore>(settings);
 }

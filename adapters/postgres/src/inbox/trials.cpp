@@ -13,11 +13,11 @@ void add_offsets(ArgumentBlock& to, std::span<const Offset> offsets) {
   add_int8_array(to, offsets.size(), [&](std::size_t i) { return std::optional(offsets[i]); });
 }
 
-class PostgresTrials final : public Trials {
+class PostgresTrials final : public ports::Trials {
  public:
   explicit PostgresTrials(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
-  std::vector<Suspect> take_over(const Fence& fence, Offset first) override {
+  std::vector<ports::Suspect> take_over(const Fence& fence, Offset first) override {
     const auto kept = call_in_transaction(*shared_, [&](Pipeline& pipeline) {
       add_fence(pipeline, fence);
       pipeline.arguments().add_int(first);
@@ -26,7 +26,7 @@ class PostgresTrials final : public Trials {
       pipeline.add(sql().suspects, kCaller, Pipeline::Keep::text);
     });
     if (PQntuples(kept[0].get()) == 0) throw_fenced(fence);
-    std::vector<Suspect> suspects;
+    std::vector<ports::Suspect> suspects;
     for (int row = 0; row < PQntuples(kept[1].get()); ++row)
       suspects.push_back({number_at(kept[1], row, 0), static_cast<int>(number_at(kept[1], row, 1))});
     return suspects;
@@ -95,7 +95,7 @@ class PostgresTrials final : public Trials {
 
 }  // namespace
 
-std::shared_ptr<Trials> open_trials(std::shared_ptr<Shared> shared) {
+std::shared_ptr<ports::Trials> open_trials(std::shared_ptr<Shared> shared) {
   return std::make_shared<PostgresTrials>(std::move(shared));
 }
 

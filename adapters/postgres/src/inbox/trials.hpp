@@ -7,6 +7,6 @@
 
 namespace turnstile::postgres {
 
-std::shared_ptr<Trials> open_trials(std::shared_ptr<Shared> shared);
+std::shared_ptr<ports::Trials> open_trials(std::shared_ptr<Shared> shared);
 
 }  // namespace turnstile::postgres

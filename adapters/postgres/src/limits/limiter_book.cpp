@@ -121,10 +121,10 @@ void LimiterBook::expect(std::int64_t at_once) {
   expected_ = std::max(expected_, at_once);
 }
 
-LimiterState LimiterBook::state() const {
+ports::LimiterState LimiterBook::state() const {
   const std::lock_guard lock(mutex_);
   const auto now = LeaseClock::now();
-  LimiterState state;
+  ports::LimiterState state;
   state.limit = view_ ? view_->limit : configured_;
   state.in_use = std::count_if(held_.begin(), held_.end(),
                                [&](const auto& held) { return held.second.in_use && held.second.deadline > now; });

@@ -90,7 +90,7 @@ class LimiterBook {
   /// False once its deadline has passed, even before expire() has set `lost`.
   [[nodiscard]] bool holds(std::uint64_t token) const noexcept;
   void expect(std::int64_t at_once);
-  [[nodiscard]] LimiterState state() const;
+  [[nodiscard]] ports::LimiterState state() const;
 
   // --- for the thread that queries the database ---
   /// When the next errand is due. time_point::max(): only after a ring.

@@ -28,7 +28,7 @@ class Office {
   const std::shared_ptr<LimiterWorker> worker_;
 };
 
-class PostgresLimiter final : public Limiter {
+class PostgresLimiter final : public ports::Limiter {
  public:
   PostgresLimiter(std::shared_ptr<Office> office, std::shared_ptr<LimiterBook> book)
       : office_(std::move(office)), book_(std::move(book)) {}
@@ -39,7 +39,7 @@ class PostgresLimiter final : public Limiter {
     return {shared_from_this(), taken.token, std::move(taken.lost)};
   }
   void when_free(std::function<void()> wake) override { book_->when_free(std::move(wake)); }
-  LimiterState state() const override { return book_->state(); }
+  ports::LimiterState state() const override { return book_->state(); }
   void expect(std::int64_t at_once) override { book_->expect(at_once); }
 
  protected:
@@ -51,11 +51,11 @@ class PostgresLimiter final : public Limiter {
   const std::shared_ptr<LimiterBook> book_;
 };
 
-class PostgresLimiters final : public Limiters {
+class PostgresLimiters final : public ports::Limiters {
  public:
   explicit PostgresLimiters(std::shared_ptr<LimiterWorker> worker)
       : office_(std::make_shared<Office>(std::move(worker))) {}
-  std::shared_ptr<Limiter> open(const std::string& name, std::int64_t limit) override {
+  std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit) override {
     if (limit < 1) {
       throw Error(Code::limit_invalid,
                   fmt::format("limiter '{}': a limit of {} lets no handler run; it must be at least 1", name, limit));
@@ -122,8 +122,8 @@ void must_be_known(std::int64_t rows, const PostgresSettings& settings, const st
 
 }  // namespace
 
-std::shared_ptr<Limiters> open_limiters(const PostgresSettings& settings, const LimiterSettings& limiters,
-                                        std::shared_ptr<spdlog::logger> logger) {
+std::shared_ptr<ports::Limiters> open_limiters(const PostgresSettings& settings, const LimiterSettings& limiters,
+                                               std::shared_ptr<spdlog::logger> logger) {
   check_settings(settings);
   const LimiterPace pace = check(limiters);
   if (!logger) logger = make_logger(LogSettings{});

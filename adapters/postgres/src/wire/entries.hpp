@@ -12,7 +12,7 @@
 namespace turnstile::postgres {
 
 /// Indices of the first entry of each id, in the order of ids (hazard: insert-order).
-inline void sort_distinct(std::span<const InboxEntry> entries, std::vector<std::uint32_t>& order) {
+inline void sort_distinct(std::span<const ports::InboxEntry> entries, std::vector<std::uint32_t>& order) {
   order.resize(entries.size());
   std::iota(order.begin(), order.end(), 0U);
   std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {

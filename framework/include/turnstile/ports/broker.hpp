@@ -13,7 +13,7 @@
 
 #include "turnstile/message.hpp"
 
-namespace turnstile {
+namespace turnstile::ports {
 
 /// A run of records of one partition, in offset order. It owns their bytes, and the views are valid as long as it
 /// lives. Any thread may destroy it.
@@ -142,4 +142,4 @@ class Broker {
   virtual std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) = 0;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

@@ -19,7 +19,7 @@
 #include "turnstile/message.hpp"
 #include "turnstile/types.hpp"
 
-namespace turnstile {
+namespace turnstile::ports {
 
 struct InboxEntry;
 
@@ -99,4 +99,4 @@ class Claims {
                                   std::span<const HeldClaim> held) = 0;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

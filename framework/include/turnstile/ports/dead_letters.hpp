@@ -10,7 +10,7 @@
 #include "turnstile/message.hpp"
 #include "turnstile/types.hpp"
 
-namespace turnstile {
+namespace turnstile::ports {
 
 /// A message that will not run, and why.
 struct DeadMessage {
@@ -37,4 +37,4 @@ class DeadLetterStore {
                                         std::optional<DeadReason> reason = {}) = 0;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace turnstile {
+namespace turnstile::ports {
 
 /// Checks a statement on the framework's connection. Throws SqlError before anything is sent:
 /// - 2D000 for a statement that begins or ends the transaction (savepoints are allowed).
@@ -30,4 +30,4 @@ void check_handler_sql(std::string_view sql);
 /// and checks each statement. The session belongs to the caller, so SET is allowed.
 void check_borrowed_sql(std::string_view sql);
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

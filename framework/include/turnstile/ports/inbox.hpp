@@ -18,6 +18,16 @@
 
 namespace turnstile {
 
+/// The stored data of an id that has taken effect.
+struct Recorded {
+  std::optional<std::int64_t> fingerprint;  ///< a hash of the payload, if one was stored
+  std::optional<std::string> response;      ///< the response, if the handler replied
+};
+
+}  // namespace turnstile
+
+namespace turnstile::ports {
+
 /// A message to admit.
 struct InboxEntry {
   MessageId id;                               ///< identifies the message
@@ -59,12 +69,6 @@ struct InboxScope {
   std::int32_t incarnation = 0;  ///< by_offset, numbered: of the topic; a new incarnation starts anew
   /// Mode numbered: how many numbers the window distinguishes; a multiple of 8.
   std::int64_t window = 1'024;
-};
-
-/// The stored data of an id that has taken effect.
-struct Recorded {
-  std::optional<std::int64_t> fingerprint;  ///< a hash of the payload, if one was stored
-  std::optional<std::string> response;      ///< the response, if the handler replied
 };
 
 /// The state of the transaction that begin() opened last.
@@ -116,4 +120,4 @@ class InboxSession {
   virtual std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) = 0;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

@@ -16,9 +16,11 @@
 
 #include "turnstile/types.hpp"
 
-namespace turnstile {
-
+namespace turnstile::ports {
 class Limiter;
+}
+
+namespace turnstile {
 
 /// Urgent requests go before normal ones, in this process and, if the limiter counts over a cluster, in all processes.
 enum class Priority : std::uint8_t { normal, urgent };
@@ -30,7 +32,8 @@ class Permit {
  public:
   Permit() = default;
   /// For limiters. `token` is the limiter's own number for the permit.
-  Permit(std::shared_ptr<Limiter> from, std::uint64_t token, std::stop_token lost, std::int64_t count = 1) noexcept
+  Permit(std::shared_ptr<ports::Limiter> from, std::uint64_t token, std::stop_token lost,
+         std::int64_t count = 1) noexcept
       : from_(std::move(from)), token_(token), count_(count), lost_(std::move(lost)) {}
   /// The moved-from permit is empty.
   Permit(Permit&& other) noexcept = default;
@@ -64,11 +67,27 @@ class Permit {
   [[nodiscard]] bool holds() const noexcept;
 
  private:
-  std::shared_ptr<Limiter> from_;
+  std::shared_ptr<ports::Limiter> from_;
   std::uint64_t token_ = 0;
   std::int64_t count_ = 1;
   std::stop_token lost_;
 };
+
+/// Whether the limiters can grant permits at all. ports::LimiterState shows the shortage of a single limiter.
+struct LimitersHealth {
+  /// The states.
+  enum class State : std::uint8_t {
+    working,
+    cut_off,  ///< nothing starts until the log or database answers again; it recovers by itself
+    halted,   ///< nothing starts in this process any more, permanently
+  };
+  State state = State::working;  ///< the state
+  std::string why{};             ///< empty while working; halted: also what to do
+};
+
+}  // namespace turnstile
+
+namespace turnstile::ports {
 
 /// The state of a limiter, as this process sees it.
 struct LimiterState {
@@ -110,30 +129,13 @@ class Limiter : public std::enable_shared_from_this<Limiter> {
   virtual void expect(std::int64_t /*at_once*/) {}
 
  protected:
-  friend class Permit;
+  friend class turnstile::Permit;
   /// Takes a permit back. Called once for each.
   virtual void release(std::uint64_t token) noexcept = 0;
   /// Takes back several permits that were granted together.
   virtual void release_several(std::uint64_t token, std::int64_t /*count*/) noexcept { release(token); }
   /// False after its lease has ended by this process's clock.
   [[nodiscard]] virtual bool still_holds(std::uint64_t /*token*/) const noexcept { return true; }
-};
-
-inline bool Permit::holds() const noexcept { return from_ && !lost_.stop_requested() && from_->still_holds(token_); }
-inline void Permit::give_back() noexcept {
-  if (from_) std::exchange(from_, nullptr)->release_several(token_, count_);
-}
-
-/// Whether the limiters can grant permits at all. LimiterState shows the shortage of a single limiter.
-struct LimitersHealth {
-  /// The states.
-  enum class State : std::uint8_t {
-    working,
-    cut_off,  ///< nothing starts until the log or database answers again; it recovers by itself
-    halted,   ///< nothing starts in this process any more, permanently
-  };
-  State state = State::working;  ///< the state
-  std::string why{};             ///< empty while working; halted: also what to do
 };
 
 /// Creates limiters by name; equal names share their permits. Thread-safe.
@@ -165,7 +167,16 @@ class Limiters {
   [[nodiscard]] virtual LimitersHealth health() const { return {}; }
 };
 
+}  // namespace turnstile::ports
+
+namespace turnstile {
+
+inline bool Permit::holds() const noexcept { return from_ && !lost_.stop_requested() && from_->still_holds(token_); }
+inline void Permit::give_back() noexcept {
+  if (from_) std::exchange(from_, nullptr)->release_several(token_, count_);
+}
+
 /// Counts within this process. Limits are never lowered, there are no leases, and no permit is lost.
-std::shared_ptr<Limiters> make_local_limiters();
+std::shared_ptr<ports::Limiters> make_local_limiters();
 
 }  // namespace turnstile

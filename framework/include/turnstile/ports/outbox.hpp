@@ -12,7 +12,7 @@
 
 #include "turnstile/message.hpp"
 
-namespace turnstile {
+namespace turnstile::ports {
 
 /// A part of the outbox. Records of one key are in one shard, and a shard has one relay at a time.
 using OutboxShard = std::int16_t;
@@ -68,4 +68,4 @@ class Outbox {
   virtual OutboxLag lag() = 0;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

@@ -11,7 +11,7 @@
 
 #include "turnstile/types.hpp"
 
-namespace turnstile {
+namespace turnstile::ports {
 
 /// What the store knows of a partition that was just assigned.
 struct PartitionClaim {
@@ -56,4 +56,4 @@ class Partitions {
   virtual std::int32_t begin_incarnation(const Fence& fence, Offset first) = 0;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

@@ -17,7 +17,7 @@
 #include "turnstile/message.hpp"
 #include "turnstile/types.hpp"
 
-namespace turnstile {
+namespace turnstile::ports {
 
 /// The producer and the number of a request.
 struct Request {
@@ -63,4 +63,4 @@ class Producers {
   virtual std::int64_t expire() = 0;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

@@ -3,7 +3,7 @@
 
 #include "turnstile/error.hpp"
 
-namespace turnstile {
+namespace turnstile::ports {
 
 /// Thrown by BrokerProducer::send(): the broker does not have the record, and will not store it later. The record can
 /// be sent again, and is then stored once. After any other BrokerError of send() the broker may have the record.
@@ -11,4 +11,4 @@ struct RecordNotStored : BrokerError {
   using BrokerError::BrokerError;  ///< the codes of a BrokerError
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

@@ -17,6 +17,10 @@ struct KeptIds {
   std::optional<Timestamp> all_since;            ///< ids stored before this time may be deleted; absent: all are stored
 };
 
+}  // namespace turnstile
+
+namespace turnstile::ports {
+
 /// The result of a step of the purger.
 struct PurgeStep {
   std::int64_t deleted = 0;           ///< number of ids
@@ -37,4 +41,4 @@ class Retention {
   virtual PurgeStep purge_step(std::int64_t most) = 0;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

@@ -17,7 +17,7 @@
 #include "turnstile/ports/trials.hpp"
 #include "turnstile/types.hpp"
 
-namespace turnstile {
+namespace turnstile::ports {
 
 /// Opens sessions, and gives access to the other ports of the same database. Thread-safe. Every call may throw
 /// StoreUnavailable.
@@ -61,4 +61,4 @@ class Store {
   virtual std::int64_t history() = 0;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

@@ -28,6 +28,10 @@ struct TokenLogTrimmed : TokenLogBroken {
   explicit TokenLogTrimmed(const std::string& message) : TokenLogBroken(Code::token_log_trimmed, message) {}
 };
 
+}  // namespace turnstile
+
+namespace turnstile::ports {
+
 /// A token log. One thread at a time makes all calls, except wake(). Positions are those of records, from 0. A position
 /// without a record (Kafka's transaction markers) is read as a record without bytes.
 class TokenLog {
@@ -83,4 +87,4 @@ class TokenLog {
   [[nodiscard]] virtual std::string name() const = 0;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

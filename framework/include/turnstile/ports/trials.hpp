@@ -13,7 +13,7 @@
 
 #include "turnstile/types.hpp"
 
-namespace turnstile {
+namespace turnstile::ports {
 
 /// A message that ran when a process died, and is not known to be settled since.
 struct Suspect {
@@ -51,4 +51,4 @@ class Trials {
   virtual void release(std::span<const Release> partitions) = 0;
 };
 
-}  // namespace turnstile
+}  // namespace turnstile::ports

@@ -31,6 +31,6 @@ using Settings = std::map<std::string, std::string>;
 std::vector<KafkaProblem> check_settings(const Settings& settings);
 
 /// Does not connect yet. If `logger` is null, nothing is logged. Throws ConfigError with every wrong key.
-std::shared_ptr<Broker> open_broker(const Settings& settings, std::shared_ptr<spdlog::logger> logger);
+std::shared_ptr<ports::Broker> open_broker(const Settings& settings, std::shared_ptr<spdlog::logger> logger);
 
 }  // namespace turnstile::kafka

@@ -28,13 +28,13 @@ struct TokenTopic {
 /// `settings` are those of open_broker(), but settings of when and how records are sent are ignored. It waits up to
 /// about 10 s for each answer of the brokers. If `logger` is null, nothing is logged. Throws ConfigError for the
 /// settings, and BrokerError for other errors.
-std::unique_ptr<TokenLog> open_token_log(const Settings& settings, const TokenTopic& topic,
-                                         std::shared_ptr<spdlog::logger> logger);
+std::unique_ptr<ports::TokenLog> open_token_log(const Settings& settings, const TokenTopic& topic,
+                                                std::shared_ptr<spdlog::logger> logger);
 
 /// Opens an existing log from outside (turnstile/token_reader.hpp), and creates nothing. Null if there is no such
 /// topic. Throws BrokerError. Throws ConfigError, also for a topic that cannot be a token log.
-std::unique_ptr<TokenLog> find_token_log(const Settings& settings, const std::string& topic,
-                                         std::shared_ptr<spdlog::logger> logger);
+std::unique_ptr<ports::TokenLog> find_token_log(const Settings& settings, const std::string& topic,
+                                                std::shared_ptr<spdlog::logger> logger);
 
 /// open_token_log() and join_token_domain() (turnstile/tokens.hpp). `logger` must not be null; make_logger() makes one.
 std::shared_ptr<TokenDomain> open_limiters(const Settings& settings, const TokenTopic& topic,

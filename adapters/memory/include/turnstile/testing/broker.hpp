@@ -19,7 +19,7 @@ namespace turnstile::testing {
 ///
 /// Consumer groups work as Kafka's with the range assignor. When a member joins or leaves, each member learns it in its
 /// next poll() and gives up all its partitions. It gets new ones once every member has polled.
-class MemoryBroker final : public Broker {
+class MemoryBroker final : public ports::Broker {
  public:
   /// `group` is the group of the consumers that open_consumer() opens.
   explicit MemoryBroker(std::string group = "turnstile");
@@ -30,7 +30,7 @@ class MemoryBroker final : public Broker {
                     std::optional<std::chrono::milliseconds> retention = std::nullopt);
   /// As a producer's send(). If `partition` < 0, the key decides the partition; records without a key go to the
   /// partitions in turn.
-  BrokerProducer::Sent produce(const OwnedMessage& message);
+  ports::BrokerProducer::Sent produce(const OwnedMessage& message);
   /// Skips offsets, as compaction and transactions do.
   void skip_offsets(const TopicPartition& at, Offset count);
   /// Deletes the records below, as retention does.
@@ -55,14 +55,14 @@ class MemoryBroker final : public Broker {
   void refuse_commits(int count);
 
   /// Opens a consumer of the default group.
-  std::unique_ptr<BrokerConsumer> open_consumer() override;
+  std::unique_ptr<ports::BrokerConsumer> open_consumer() override;
   /// Opens a consumer of this group.
-  std::unique_ptr<BrokerConsumer> open_consumer(const std::string& group);
+  std::unique_ptr<ports::BrokerConsumer> open_consumer(const std::string& group);
   /// Opens a producer for dead letters and replies.
-  std::shared_ptr<BrokerProducer> open_producer() override;
+  std::shared_ptr<ports::BrokerProducer> open_producer() override;
   /// Opens a sender for batches.
-  std::unique_ptr<BrokerSender> open_sender() override;
-  std::optional<TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override;
+  std::unique_ptr<ports::BrokerSender> open_sender() override;
+  std::optional<ports::TopicInfo> describe(const std::string& topic, std::chrono::milliseconds timeout) override;
 
   /// Simulates kill -9: the member does nothing and learns nothing from now on, and the others get its partitions.
   /// Members are numbered from 0 in the order in which they were opened, over all groups.

@@ -39,7 +39,10 @@ enum class CommitFault {
 };
 
 /// Thread-safe. Sessions may outlive it.
-class MemoryInbox final : public Store, public Partitions, public DeadLetterStore, public Retention {
+class MemoryInbox final : public ports::Store,
+                          public ports::Partitions,
+                          public ports::DeadLetterStore,
+                          public ports::Retention {
  public:
   MemoryInbox();
   ~MemoryInbox() override;
@@ -57,7 +60,7 @@ class MemoryInbox final : public Store, public Partitions, public DeadLetterStor
   /// The number of stored ids, over all handlers.
   [[nodiscard]] std::size_t size() const;
   /// All dead letters.
-  [[nodiscard]] std::vector<DeadMessage> dead() const;
+  [[nodiscard]] std::vector<ports::DeadMessage> dead() const;
   /// The watermark of this slot. Absent: there is none.
   [[nodiscard]] std::optional<Offset> watermark(std::int32_t slot) const;
   /// The number of commits.
@@ -97,42 +100,43 @@ class MemoryInbox final : public Store, public Partitions, public DeadLetterStor
   /// Makes all heartbeats of producers older by `by`.
   void age_producers(std::chrono::milliseconds by);
   /// Stores an id, as a transaction would.
-  void insert(HandlerId handler, const InboxEntry& entry);
+  void insert(HandlerId handler, const ports::InboxEntry& entry);
 
   // -- Store.
   /// A session over these tables.
-  std::unique_ptr<InboxSession> open_session() override;
-  std::unique_ptr<InboxSession> join(Transaction& transaction) override;
+  std::unique_ptr<ports::InboxSession> open_session() override;
+  std::unique_ptr<ports::InboxSession> join(Transaction& transaction) override;
   std::optional<Recorded> find(HandlerId handler, const MessageId& id) override;
   /// Leases run by the steady clock of the process.
-  std::shared_ptr<Claims> claims() override;
+  std::shared_ptr<ports::Claims> claims() override;
   /// Sessions run by the system's clock, as the timestamps of records do.
-  std::shared_ptr<Producers> producers() override;
-  std::shared_ptr<Outbox> outbox() override;
-  std::shared_ptr<Trials> trials() override;
-  Partitions& partitions() noexcept override { return *this; }
-  DeadLetterStore& dead_letters() noexcept override { return *this; }
-  Retention& retention() noexcept override { return *this; }
+  std::shared_ptr<ports::Producers> producers() override;
+  std::shared_ptr<ports::Outbox> outbox() override;
+  std::shared_ptr<ports::Trials> trials() override;
+  ports::Partitions& partitions() noexcept override { return *this; }
+  ports::DeadLetterStore& dead_letters() noexcept override { return *this; }
+  ports::Retention& retention() noexcept override { return *this; }
   void check_schema() override;
   HandlerId register_handler(const std::string& name) override;
   std::string first_group(HandlerId handler, const std::string& group) override;
   std::int64_t history() override;
 
   // -- Partitions.
-  std::vector<PartitionClaim> claim_partitions(const std::string& group, std::span<const TopicPartition> partitions,
-                                               std::chrono::milliseconds lock_timeout) override;
-  std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) override;
+  std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
+                                                      std::span<const TopicPartition> partitions,
+                                                      std::chrono::milliseconds lock_timeout) override;
+  std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override;
   std::int32_t begin_incarnation(const Fence& fence, Offset first) override;
 
   // -- DeadLetterStore.
-  bool record_dead(const DeadMessage& message) override;
+  bool record_dead(const ports::DeadMessage& message) override;
   std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
                                 std::optional<DeadReason> reason = {}) override;
 
   // -- Retention.
   /// The longest declared duration stays in effect forever: no time passes in this store, and no id gets old.
   KeptIds keep_ids(HandlerId handler, std::optional<std::chrono::seconds> keep_for) override;
-  PurgeStep purge_step(std::int64_t most) override;
+  ports::PurgeStep purge_step(std::int64_t most) override;
 
   struct State;
 

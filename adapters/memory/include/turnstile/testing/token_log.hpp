@@ -21,7 +21,7 @@ class MemoryTokenTopic {
   /// Adds a record with this time, in milliseconds since 1970.
   void append(std::string bytes, std::int64_t time_ms);
   /// The records from this position on.
-  [[nodiscard]] std::vector<TokenLog::Record> from(std::int64_t position) const;
+  [[nodiscard]] std::vector<ports::TokenLog::Record> from(std::int64_t position) const;
   /// The position of the first record in the log.
   [[nodiscard]] std::int64_t begin() const;
   /// The position after the last record.
@@ -35,12 +35,12 @@ class MemoryTokenTopic {
   /// Stores a snapshot.
   void save(std::string snapshot);
   /// The newest snapshot with a number below `before`. Absent: there is none.
-  [[nodiscard]] std::optional<TokenLog::Snapshot> snapshot(std::int64_t before) const;
+  [[nodiscard]] std::optional<ports::TokenLog::Snapshot> snapshot(std::int64_t before) const;
 
  private:
   mutable std::mutex mutex_;
   std::int64_t begin_ = 0;
-  std::vector<TokenLog::Record> records_;
+  std::vector<ports::TokenLog::Record> records_;
   std::vector<std::string> snapshots_;
   std::atomic<bool> away_{false};
 };
@@ -51,7 +51,7 @@ struct MemoryTokenCable {
 };
 
 /// A member's log over a topic in memory.
-class MemoryTokenLog final : public TokenLog {
+class MemoryTokenLog final : public ports::TokenLog {
  public:
   /// If `cable` is null, the log is always within reach.
   explicit MemoryTokenLog(std::shared_ptr<MemoryTokenTopic> topic, std::shared_ptr<MemoryTokenCable> cable = nullptr)

@@ -49,8 +49,8 @@ struct LimiterSettings {
 /// It grants one permit at a time, and ignores the priority (Limiter::gives_several() is false). A dead process's
 /// permits return only when its lease ends: on_claimed() and on_revoked() do nothing. Thread-safe.
 /// If `logger` is null, it logs to stderr, as make_logger() does. Throws ConfigError for impossible settings.
-std::shared_ptr<Limiters> open_limiters(const PostgresSettings& settings, const LimiterSettings& limiters = {},
-                                        std::shared_ptr<spdlog::logger> logger = nullptr);
+std::shared_ptr<ports::Limiters> open_limiters(const PostgresSettings& settings, const LimiterSettings& limiters = {},
+                                               std::shared_ptr<spdlog::logger> logger = nullptr);
 
 /// Sets a limit as an operator. It takes effect in every process within its poll interval, overrides the configured
 /// values, and outlives all processes. 0 starts nothing new. If the limit is lowered below the permits in use, none is

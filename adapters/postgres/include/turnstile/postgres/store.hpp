@@ -15,7 +15,7 @@ namespace turnstile::postgres {
 /// Opens no connection yet. Sessions share at most `settings.connections` connections, one transaction each. The
 /// store's own calls use up to four more, so that a claim never waits for a handler to end. Throws ConfigError if it
 /// cannot parse the URL, or if the schema is not a plain name. It never shows the password.
-std::shared_ptr<Store> open_store(const PostgresSettings& settings);
+std::shared_ptr<ports::Store> open_store(const PostgresSettings& settings);
 
 /// A finding of lint_server().
 struct Finding {
