@@ -252,7 +252,7 @@ TEST(GuardAnswers, may_come_from_a_test) {
   EXPECT_THAT(message_of<Error>([&] {
                 transition(silent, "orders", {{"id", 1}}, "state", "open", "paid");
               }),
-              HasSubstr("not answered"));
+              HasSubstr("returned no columns"));
 }
 
 TEST_F(Guards, each_is_one_statement) {

@@ -1,12 +1,10 @@
 #pragma once
-// Checks the meaning of settings: names, addresses, and relations between settings. Their form is checked when they are
-// read.
+// Checks what settings mean for each other and for a topic. What a single value may be is checked when it is read.
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "turnstile/config.hpp"
@@ -19,15 +17,7 @@ inline constexpr std::chrono::milliseconds kShortestClaimLease{1'000};
 /// The window needs a bit for each number, in one row: at most half a page of PostgreSQL.
 inline constexpr std::int64_t kLeastRequestWindow = 8, kMostRequestWindow = 32'768;
 
-// Checks of a single value. Absent: the value is valid. Otherwise a sentence that follows the setting's name. No
-// sentence quotes a URL.
-
-/// Checks a libpq URL or key=value text, as far as possible without a connection.
-std::optional<std::string> check_postgres_url(const std::string& url);
-/// Checks a list of HOST[:PORT], as in bootstrap.servers.
-std::optional<std::string> check_servers(std::string_view servers);
-
-// Checks of relations between settings. They return all problems, each beginning with Config::where().
+// These checks return all problems, each beginning with Config::where().
 
 /// Checks what the configuration alone shows. parse() has called it.
 std::vector<std::string> check_config(const Config& config);

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "config/check.hpp"
+#include "config/addresses.hpp"
 #include "config/codec.hpp"
 #include "config/setting_line.hpp"
 #include "message/names.hpp"

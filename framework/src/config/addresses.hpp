@@ -1,0 +1,16 @@
+#pragma once
+// Checks addresses of databases and brokers, as far as possible without a connection. Absent: the address is valid.
+// Otherwise a sentence that follows the setting's name. No sentence quotes a URL, which can contain a password.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace turnstile::detail {
+
+/// Checks a libpq URL or key=value text.
+std::optional<std::string> check_postgres_url(const std::string& url);
+/// Checks a list of HOST[:PORT], as in bootstrap.servers.
+std::optional<std::string> check_servers(std::string_view servers);
+
+}  // namespace turnstile::detail
