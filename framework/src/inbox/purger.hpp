@@ -1,6 +1,7 @@
 #pragma once
 // Declares at intervals how long this process needs the ids of its handlers, and takes part in deleting ids that no
-// process needs. It has a thread of its own, so that a slow step delays nothing else.
+// process needs. It has a thread of its own, so that a slow step delays nothing else. Which ids are old enough is
+// decided by the database: migrations/0004_retention.up.sql.
 
 #include <algorithm>
 #include <atomic>

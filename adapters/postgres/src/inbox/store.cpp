@@ -7,7 +7,7 @@
 #include "inbox/outbox.hpp"
 #include "inbox/partitions.hpp"
 #include "inbox/producers.hpp"
-#include "inbox/retention.hpp"
+#include "inbox/retention_calls.hpp"
 #include "inbox/session.hpp"
 #include "inbox/trials.hpp"
 #include "migrations/schema.hpp"

@@ -1,4 +1,5 @@
 #pragma once
+// Calls the functions that keep and delete ids. They decide when an id is forgotten: migrations/0004_retention.up.sql.
 
 #include <memory>
 

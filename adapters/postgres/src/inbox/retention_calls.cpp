@@ -1,4 +1,4 @@
-#include "inbox/retention.hpp"
+#include "inbox/retention_calls.hpp"
 
 #include <utility>
 
