@@ -108,12 +108,12 @@ std::string InboxContract::admit(ports::InboxSession& session, const ports::Inbo
 }
 
 std::string InboxContract::admit(ports::InboxSession& session, const std::vector<std::string>& ids) {
-  return detail::admit(session, scope(fence_), entries(ids));
+  return admit(session, scope(fence_), entries(ids));
 }
 
 std::string InboxContract::once(const std::vector<std::string>& ids) {
   const auto session = store().open_session();
-  const std::string admitted = detail::admit(*session, ids);
+  const std::string admitted = admit(*session, ids);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     session->at_message(i);
     if (admitted[i] == 'f') session->transaction().defer(InboxFixture::kEffect, ids[i]);

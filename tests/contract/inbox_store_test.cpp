@@ -107,7 +107,7 @@ TEST_P(InboxStoreContract, a_fence_of_another_history_of_the_database_is_refused
   EXPECT_THROW(store().dead_letters().record_dead(message), Fenced);
 
   const std::vector ids{MessageId::from("a")};
-  EXPECT_EQ(detail::admit(*session, scope(ours), entries({"a"})), "f") << "nothing of it was done";
+  EXPECT_EQ(admit(*session, scope(ours), entries({"a"})), "f") << "nothing of it was done";
   session->commit();
   EXPECT_THAT(session->settled(handler_, ours, ids), ElementsAre(true));
   EXPECT_THAT(session->settled(handler_, other, ids), ElementsAre(false));
@@ -199,7 +199,7 @@ TEST_P(InboxStoreContract, many_watermarks_move_in_one_call) {
 
 TEST_P(InboxStoreContract, a_watermark_moves_beside_an_open_batch) {  // hazard: hot-row
   const auto session = store().open_session();
-  detail::admit(*session, {"a"});
+  admit(*session, {"a"});
   advance(fence_, 1);
   session->commit();
   EXPECT_EQ(watermark(), 1);

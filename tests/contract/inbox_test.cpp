@@ -41,7 +41,7 @@ TEST_P(InboxContract, the_first_of_equal_ids_in_a_batch_is_fresh) {
 TEST_P(InboxContract, an_empty_batch_is_a_transaction_too) {
   EXPECT_EQ(once({}), "");
   const auto session = store().open_session();
-  detail::admit(*session, {});
+  admit(*session, {});
   session->transaction().exec(kEffect, "alone");
   session->commit();
   EXPECT_THAT(world_->effects(), ElementsAre("alone"));
@@ -63,7 +63,7 @@ TEST_P(InboxContract, two_handlers_see_the_same_id_once_each) {  // hazard: id-s
   ports::InboxScope other = scope(fence_);
   other.handler = store().register_handler("notify");
   const auto session = store().open_session();
-  EXPECT_EQ(detail::admit(*session, other, entries({"a"})), "f");
+  EXPECT_EQ(admit(*session, other, entries({"a"})), "f");
   session->commit();
 }
 
@@ -77,9 +77,9 @@ TEST_P(InboxContract, hostile_ids_are_bytes_like_any_other) {  // hazard: text-i
                                      std::string(1 << 20, 'x'),
                                      std::string(1 << 20, 'x') + "y"};
   const auto session = store().open_session();
-  EXPECT_EQ(detail::admit(*session, ids), "fffffff");
+  EXPECT_EQ(admit(*session, ids), "fffffff");
   session->commit();
-  EXPECT_EQ(detail::admit(*session, ids), "ddddddd");
+  EXPECT_EQ(admit(*session, ids), "ddddddd");
   session->rollback();
 }
 
@@ -88,23 +88,23 @@ TEST_P(InboxContract, fingerprints_tell_another_body_under_the_same_id) {
     return ports::InboxEntry{MessageId::from(id), 0, fingerprint};
   };
   const auto session = store().open_session();
-  EXPECT_EQ(detail::admit(*session, scope(fence_),
-                          {entry("a", 1), entry("b", -2), entry("none", {}), entry("a", 1), entry("a", 9)}),
-            "fffdm");
+  EXPECT_EQ(
+      admit(*session, scope(fence_), {entry("a", 1), entry("b", -2), entry("none", {}), entry("a", 1), entry("a", 9)}),
+      "fffdm");
   session->commit();
-  EXPECT_EQ(detail::admit(*session, scope(fence_),
-                          {entry("a", 9), entry("b", -2), entry("none", 5), entry("a", {}), entry("c", 1)}),
-            "mdddf");
+  EXPECT_EQ(
+      admit(*session, scope(fence_), {entry("a", 9), entry("b", -2), entry("none", 5), entry("a", {}), entry("c", 1)}),
+      "mdddf");
 }
 
 TEST_P(InboxContract, rollback_leaves_nothing) {
   const auto session = store().open_session();
-  EXPECT_EQ(detail::admit(*session, {"a"}), "f");
+  EXPECT_EQ(admit(*session, {"a"}), "f");
   session->transaction().exec(kEffect, "a");
   session->transaction().defer(kEffect, "a");
   session->rollback();
   EXPECT_THAT(world_->effects(), IsEmpty());
-  EXPECT_EQ(detail::admit(*session, {"a"}), "f");
+  EXPECT_EQ(admit(*session, {"a"}), "f");
   session->rollback();
   session->rollback();
 }
@@ -112,7 +112,7 @@ TEST_P(InboxContract, rollback_leaves_nothing) {
 TEST_P(InboxContract, a_session_that_is_destroyed_rolls_back) {
   {
     const auto session = store().open_session();
-    detail::admit(*session, {"a"});
+    admit(*session, {"a"});
     session->transaction().exec(kEffect, "a");
   }
   EXPECT_EQ(once({"a"}), "f");
@@ -121,9 +121,9 @@ TEST_P(InboxContract, a_session_that_is_destroyed_rolls_back) {
 
 TEST_P(InboxContract, begin_rolls_back_what_was_open) {
   const auto session = store().open_session();
-  detail::admit(*session, {"a"});
+  admit(*session, {"a"});
   session->transaction().exec(kEffect, "lost");
-  EXPECT_EQ(detail::admit(*session, {"a"}), "f");
+  EXPECT_EQ(admit(*session, {"a"}), "f");
   session->commit();
   EXPECT_THAT(world_->effects(), IsEmpty());
 }
@@ -137,7 +137,7 @@ TEST_P(InboxContract, without_a_transaction_there_is_nothing_to_use) {
 
 TEST_P(InboxContract, deferred_statements_run_in_order_before_the_next_one) {
   const auto session = store().open_session();
-  detail::admit(*session, {"a", "b"});
+  admit(*session, {"a", "b"});
   session->transaction().defer(kEffect, "1");
   session->at_message(1);
   session->transaction().defer(kEffect, "2");
@@ -149,7 +149,7 @@ TEST_P(InboxContract, deferred_statements_run_in_order_before_the_next_one) {
 
 TEST_P(InboxContract, a_deferred_statement_copies_its_arguments) {
   const auto session = store().open_session();
-  detail::admit(*session, {"a"});
+  admit(*session, {"a"});
   {
     std::string text = "as it was then";
     session->transaction().defer(kEffect, text);
@@ -161,7 +161,7 @@ TEST_P(InboxContract, a_deferred_statement_copies_its_arguments) {
 
 TEST_P(InboxContract, an_error_in_a_deferred_statement_names_its_message) {
   const auto session = store().open_session();
-  detail::admit(*session, {"a", "b", "c"});
+  admit(*session, {"a", "b", "c"});
   for (std::size_t i = 0; i < 3; ++i) {
     session->at_message(i);
     session->transaction().defer(i == 1 ? kRefused : kEffect, "x");
@@ -179,7 +179,7 @@ TEST_P(InboxContract, an_error_in_a_deferred_statement_names_its_message) {
 
 TEST_P(InboxContract, a_deferred_error_comes_up_in_another_messages_statement) {
   const auto session = store().open_session();
-  detail::admit(*session, {"a", "b"});
+  admit(*session, {"a", "b"});
   session->transaction().defer(kRefused, "x");
   session->at_message(1);
   const auto index_of = [&](auto call) -> std::size_t {
@@ -198,7 +198,7 @@ TEST_P(InboxContract, a_deferred_error_comes_up_in_another_messages_statement) {
 
 TEST_P(InboxContract, a_swallowed_error_is_never_committed) {
   const auto session = store().open_session();
-  detail::admit(*session, {"a"});
+  admit(*session, {"a"});
   EXPECT_EQ(session->standing(), ports::Standing::sound);
   EXPECT_THROW(session->transaction().exec(kRefused, "x"), SqlError);
   EXPECT_EQ(session->standing(), ports::Standing::failed);
@@ -215,7 +215,7 @@ TEST_P(InboxContract, a_swallowed_error_is_never_committed) {
 
 TEST_P(InboxContract, a_statement_after_a_swallowed_error_is_refused) {
   const auto session = store().open_session();
-  detail::admit(*session, {"a"});
+  admit(*session, {"a"});
   EXPECT_THROW(session->transaction().exec(kRefused, "x"), SqlError);
   try {
     session->transaction().exec(kEffect, "x");
@@ -228,7 +228,7 @@ TEST_P(InboxContract, a_statement_after_a_swallowed_error_is_refused) {
 
 TEST_P(InboxContract, a_text_with_a_nul_is_refused_and_not_cut_short) {
   const auto session = store().open_session();
-  detail::admit(*session, {"a"});
+  admit(*session, {"a"});
   try {
     session->transaction().exec(kEffect, std::string_view("a\0b", 3));
     FAIL() << "ran";
@@ -242,7 +242,7 @@ TEST_P(InboxContract, a_rivals_open_transaction_is_waited_for) {  // hazard: blo
   for (const bool rival_commits : {true, false}) {
     const std::string id = rival_commits ? "committed" : "rolled back";
     const auto rival = store().open_session();
-    ASSERT_EQ(detail::admit(*rival, {id}), "f");
+    ASSERT_EQ(admit(*rival, {id}), "f");
     auto waiting = std::async(std::launch::async, [&] { return once({id}); });
     EXPECT_EQ(waiting.wait_for(200ms), std::future_status::timeout) << "did not wait";
     rival_commits ? rival->commit() : rival->rollback();
@@ -252,13 +252,13 @@ TEST_P(InboxContract, a_rivals_open_transaction_is_waited_for) {  // hazard: blo
 
 TEST_P(InboxContract, waiting_for_a_rival_is_bounded) {  // hazard: blocked-insert
   const auto rival = store().open_session();
-  detail::admit(*rival, {"a"});
+  admit(*rival, {"a"});
   const auto session = store().open_session();
   ports::InboxScope impatient = scope(fence_);
   impatient.lock_timeout = 50ms;
-  EXPECT_THROW(detail::admit(*session, impatient, entries({"a"})), StoreBusy);
+  EXPECT_THROW(admit(*session, impatient, entries({"a"})), StoreBusy);
   rival->rollback();
-  EXPECT_EQ(detail::admit(*session, impatient, entries({"a"})), "f");
+  EXPECT_EQ(admit(*session, impatient, entries({"a"})), "f");
 }
 
 TEST_P(InboxContract, batches_in_opposite_order_do_not_deadlock) {  // hazard: insert-order
@@ -286,8 +286,8 @@ TEST_P(InboxContract, a_stale_epoch_is_fenced) {  // hazard: stale-snapshot
   EXPECT_EQ(fence_.slot, old.slot);
   EXPECT_GT(fence_.epoch, old.epoch);
   const auto session = store().open_session();
-  EXPECT_THROW(detail::admit(*session, scope(old), entries({"a"})), Fenced);
-  EXPECT_THROW(detail::admit(*session, scope(old), {}), Fenced);
+  EXPECT_THROW(admit(*session, scope(old), entries({"a"})), Fenced);
+  EXPECT_THROW(admit(*session, scope(old), {}), Fenced);
   EXPECT_THROW(session->commit(), Error);
   EXPECT_EQ(once({"a"}), "f");
   // A batch of duplicates is not fenced.
@@ -297,19 +297,19 @@ TEST_P(InboxContract, a_stale_epoch_is_fenced) {  // hazard: stale-snapshot
 TEST_P(InboxContract, a_batch_that_waited_for_a_claim_is_fenced) {  // hazard: stale-snapshot
   const Fence old = fence_;
   const auto open = store().open_session();
-  detail::admit(*open, {"first"});
+  admit(*open, {"first"});
   auto claimed = std::async(std::launch::async, [&] { return claim(); });
   EXPECT_EQ(claimed.wait_for(200ms), std::future_status::timeout)
       << "a claim waits for the open batch of the old owner";
   open->commit();
   EXPECT_GT(claimed.get().epoch, old.epoch);
-  EXPECT_THROW(detail::admit(*open, scope(old), entries({"second"})), Fenced);
+  EXPECT_THROW(admit(*open, scope(old), entries({"second"})), Fenced);
   EXPECT_EQ(world_->effects().size(), 0U);
 }
 
 TEST_P(InboxContract, a_claim_gives_up_on_an_old_owner_in_time) {
   const auto open = store().open_session();
-  detail::admit(*open, {"a"});
+  admit(*open, {"a"});
   const TopicPartition at{"payments", 0};
   EXPECT_THROW(store().partitions().claim_partitions("group", {&at, 1}, 50ms), StoreBusy);
   open->commit();
@@ -320,7 +320,7 @@ TEST_P(InboxContract, a_commit_in_doubt_can_be_looked_up) {  // hazard: commit-i
   for (const bool carried_out : {true, false}) {
     const std::string id = carried_out ? "carried out" : "lost";
     const auto session = store().open_session();
-    ASSERT_EQ(detail::admit(*session, {id}), "f");
+    ASSERT_EQ(admit(*session, {id}), "f");
     session->transaction().exec(kEffect, id);
     world_->lose_next_commit(carried_out);
     EXPECT_THROW(session->commit(), CommitInDoubt);
@@ -335,7 +335,7 @@ TEST_P(InboxContract, a_response_is_kept_with_its_id) {
   const std::vector<MessageId> ids{MessageId::from("a"), MessageId::from("b"), MessageId::from("c")};
   const std::string bytes("\0\xff\n", 3);
   const auto session = store().open_session();
-  detail::admit(*session, {"a", "b"});
+  admit(*session, {"a", "b"});
   session->respond(ids[0], bytes);
   session->respond(ids[1], "");
   EXPECT_THAT(session->responses(handler_, ids), ElementsAre(bytes, "", std::nullopt)) << "its own, before the commit";
@@ -350,10 +350,10 @@ TEST_P(InboxContract, a_response_is_kept_with_its_id) {
 TEST_P(InboxContract, a_rolled_back_response_was_never_given) {
   const std::vector<MessageId> ids{MessageId::from("a")};
   const auto session = store().open_session();
-  detail::admit(*session, {"a"});
+  admit(*session, {"a"});
   session->respond(ids[0], "first");
   session->rollback();
-  detail::admit(*session, {"a"});
+  admit(*session, {"a"});
   session->respond(ids[0], "second");
   session->commit();
   EXPECT_THAT(session->responses(handler_, ids), ElementsAre("second"));
@@ -364,7 +364,7 @@ TEST_P(InboxContract, what_is_published_waits_in_the_outbox_after_the_commit_and
   const auto shards = outbox->keep_shards("relay", std::chrono::seconds(30));
   EXPECT_EQ(shards.size(), 16U);
   const auto session = store().open_session();
-  detail::admit(*session, {"a"});
+  admit(*session, {"a"});
   OwnedMessage message;
   message.topic = "orders";
   message.key = std::string("k\0", 2);
@@ -374,7 +374,7 @@ TEST_P(InboxContract, what_is_published_waits_in_the_outbox_after_the_commit_and
   EXPECT_THAT(outbox->waiting(shards, 10), IsEmpty());
   session->rollback();
   EXPECT_THAT(outbox->waiting(shards, 10), IsEmpty());
-  detail::admit(*session, {"a"});
+  admit(*session, {"a"});
   session->publish(message, MessageId::from("second"));
   message.key.reset();
   message.payload.reset();
@@ -397,7 +397,7 @@ TEST_P(InboxContract, what_is_published_waits_in_the_outbox_after_the_commit_and
 TEST_P(InboxContract, settled_sees_only_what_is_committed) {
   once({"a"});
   const auto session = store().open_session();
-  detail::admit(*session, {"b"});
+  admit(*session, {"b"});
   const MessageId ids[] = {MessageId::from("b"), MessageId::from("a"), MessageId::from("c"), MessageId::from("a")};
   EXPECT_THAT(session->settled(handler_, {}, ids), ElementsAre(false, true, false, true));
   EXPECT_THAT(session->settled(store().register_handler("another"), {}, ids), ElementsAre(false, false, false, false));
@@ -406,11 +406,11 @@ TEST_P(InboxContract, settled_sees_only_what_is_committed) {
 
 TEST_P(InboxContract, away_is_said_and_comes_back_by_itself) {
   const auto session = store().open_session();
-  detail::admit(*session, {"a"});
+  admit(*session, {"a"});
   session->transaction().exec(kEffect, "lost");
   world_->go_away();
   EXPECT_THROW(session->transaction().exec(kEffect, "b"), StoreUnavailable);
-  EXPECT_THROW(detail::admit(*session, {"b"}), StoreUnavailable);
+  EXPECT_THROW(admit(*session, {"b"}), StoreUnavailable);
   const MessageId id = MessageId::from("a");
   EXPECT_THROW(session->settled(handler_, {}, {&id, 1}), StoreUnavailable);
   EXPECT_THROW(store().register_handler("x"), StoreUnavailable);
@@ -418,7 +418,7 @@ TEST_P(InboxContract, away_is_said_and_comes_back_by_itself) {
   EXPECT_THROW(claim(), StoreUnavailable);
   world_->come_back();
   EXPECT_EQ(once({"a"}), "f");
-  EXPECT_EQ(detail::admit(*session, {"a"}), "d");
+  EXPECT_EQ(admit(*session, {"a"}), "d");
   EXPECT_THAT(world_->effects(), ElementsAre("a"));
 }
 

@@ -252,7 +252,7 @@ TEST_P(OnceContract, within_a_transaction_its_owner_decides) {
 
 TEST_P(OnceContract, a_handlers_message_and_a_call_within_it_have_ids_of_their_own) {
   const auto session = store().open_session();
-  EXPECT_EQ(detail::admit(*session, {"m1"}), "f");
+  EXPECT_EQ(admit(*session, {"m1"}), "f");
   EXPECT_FALSE(inbox().record(session->transaction(), "charge", "m1")) << "the message's own";
   EXPECT_TRUE(inbox().record(session->transaction(), "mail", "m1"));
   session->commit();

@@ -44,7 +44,7 @@ class RequestsContract : public InboxContract {
   /// A transaction with an effect for each fresh request, named after its number.
   std::string handle(const std::vector<ports::InboxEntry>& records, bool committed = true) {
     const auto session = store().open_session();
-    const std::string admitted = detail::admit(*session, numbered(), records);
+    const std::string admitted = admit(*session, numbered(), records);
     for (std::size_t i = 0; i < records.size(); ++i) {
       if (admitted[i] == 'f')
         session->transaction().exec(InboxFixture::kEffect, std::to_string(records[i].request->number));
@@ -118,7 +118,7 @@ TEST_P(RequestsContract, an_answer_to_commit_that_is_lost_doubles_nothing) {
   for (const bool carried_out : {true, false}) {
     const auto sent = records({carried_out ? 7 : 8});
     const auto session = store().open_session();
-    EXPECT_EQ(detail::admit(*session, numbered(), sent), "f");
+    EXPECT_EQ(admit(*session, numbered(), sent), "f");
     session->transaction().exec(InboxFixture::kEffect, std::to_string(sent[0].request->number));
     world_->lose_next_commit(carried_out);
     EXPECT_THROW(session->commit(), CommitInDoubt);
@@ -150,31 +150,31 @@ TEST_P(RequestsContract, a_window_of_another_size_goes_on) {
 TEST_P(RequestsContract, a_response_is_kept_while_it_may_be_asked_for) {
   const auto sent = records({1, 2});
   const auto session = store().open_session();
-  detail::admit(*session, numbered(), sent);
+  admit(*session, numbered(), sent);
   const std::string bytes("r\0\xff", 3);
   session->respond(sent[0].id, bytes);
   session->commit();
 
   const auto again = records({1, 2});
-  EXPECT_EQ(detail::admit(*session, numbered(), again), "dd");
+  EXPECT_EQ(admit(*session, numbered(), again), "dd");
   const MessageId ids[] = {again[0].id, again[1].id};
   EXPECT_THAT(session->responses(handler_, ids), ElementsAre(Optional(bytes), std::nullopt));
   session->rollback();
 
   EXPECT_EQ(handle({3}, 1), "f") << "acknowledges 1";
-  EXPECT_EQ(detail::admit(*session, numbered(), records({1})), "d");
+  EXPECT_EQ(admit(*session, numbered(), records({1})), "d");
   EXPECT_THAT(session->responses(handler_, {ids, 1}), ElementsAre(std::nullopt));
 }
 
 TEST_P(RequestsContract, a_response_behind_the_window_is_dropped) {
   const auto sent = records({1});
   const auto session = store().open_session();
-  detail::admit(*session, numbered(), sent);
+  admit(*session, numbered(), sent);
   session->respond(sent[0].id, "r");
   session->commit();
   EXPECT_EQ(handle({2}), "f");
   const auto kept = [&] {
-    detail::admit(*session, numbered(), sent);
+    admit(*session, numbered(), sent);
     const auto responses = session->responses(handler_, {&sent[0].id, 1});
     session->rollback();
     return responses.at(0);

@@ -30,7 +30,7 @@ class SequenceContract : public InboxContract {
   /// A transaction with an effect for each fresh offset, named after it.
   std::string handle(const ports::InboxScope& scope, const std::vector<Offset>& offsets, bool committed = true) {
     const auto session = store().open_session();
-    const std::string admitted = detail::admit(*session, scope, at(offsets));
+    const std::string admitted = admit(*session, scope, at(offsets));
     for (std::size_t i = 0; i < offsets.size(); ++i) {
       if (admitted[i] == 'f') session->transaction().exec(InboxFixture::kEffect, std::to_string(offsets[i]));
     }
@@ -87,7 +87,7 @@ TEST_P(SequenceContract, an_answer_to_commit_that_is_lost_doubles_nothing) {
   for (const bool carried_out : {true, false}) {
     const Offset offset = carried_out ? 7 : 8;
     const auto session = store().open_session();
-    EXPECT_EQ(detail::admit(*session, numbered(), at({offset})), "f");
+    EXPECT_EQ(admit(*session, numbered(), at({offset})), "f");
     session->transaction().exec(InboxFixture::kEffect, std::to_string(offset));
     world_->lose_next_commit(carried_out);
     EXPECT_THROW(session->commit(), CommitInDoubt);
@@ -100,7 +100,7 @@ TEST_P(SequenceContract, an_answer_to_commit_that_is_lost_doubles_nothing) {
 TEST_P(SequenceContract, who_comes_next_waits_for_a_transaction_that_is_open) {
   for (const Offset first : {Offset{0}, Offset{2}}) {  // without the row; with the row
     const auto session = store().open_session();
-    EXPECT_EQ(detail::admit(*session, numbered(), at({first, first + 1})), "ff");
+    EXPECT_EQ(admit(*session, numbered(), at({first, first + 1})), "ff");
     std::promise<void> started;
     auto next = std::async(std::launch::async, [&] {
       started.set_value();
@@ -114,7 +114,7 @@ TEST_P(SequenceContract, who_comes_next_waits_for_a_transaction_that_is_open) {
   ports::InboxScope impatient = numbered();
   impatient.lock_timeout = 50ms;
   const auto session = store().open_session();
-  detail::admit(*session, numbered(), at({9}));
+  admit(*session, numbered(), at({9}));
   EXPECT_THROW(handle(impatient, {9}), StoreBusy);
 }
 
