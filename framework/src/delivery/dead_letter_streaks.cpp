@@ -26,10 +26,12 @@ void DeadLetterStreaks::take_back(const OwnedPartition& place, DeadReason reason
   it->second.count = std::max<std::int64_t>(it->second.count - 1, 0);
 }
 
-void DeadLetterStreaks::went_well(const OwnedPartition& place) {
+void DeadLetterStreaks::went_well(const OwnedPartition& place) { forget(place.at); }
+
+void DeadLetterStreaks::forget(const TopicPartition& at) {
   if (running_.load(std::memory_order_relaxed) == 0) return;
   const std::lock_guard lock(mutex_);
-  by_partition_.erase(place.at.partition);
+  by_partition_.erase(at.partition);
   running_ = by_partition_.size();
 }
 

@@ -30,6 +30,8 @@ class DeadLetterStreaks {
   void take_back(const OwnedPartition& place, DeadReason reason);
   /// A message of the partition took effect, or was found to have taken effect.
   void went_well(const OwnedPartition& place);
+  /// The partition has other records now.
+  void forget(const TopicPartition& at);
   /// True at the first call for this streak. False: there was an earlier call, or there is no streak.
   bool tell_of(const OwnedPartition& place);
 

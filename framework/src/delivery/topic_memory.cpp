@@ -54,6 +54,16 @@ void TopicMemory::drop_pending(const OwnedPartition& place, const Message& messa
   pending_count_ = pending_.size();
 }
 
+void TopicMemory::forget(const TopicPartition& at) {
+  const std::lock_guard lock(mutex_);
+  const auto is_there = [&](const auto& entry) { return entry.first.first == at.partition; };
+  std::erase_if(pending_, is_there);
+  pending_count_ = pending_.size();
+  std::erase_if(busy_, is_there);
+  busy_count_ = busy_.size();
+  streaks_.forget(at);
+}
+
 int TopicMemory::count_busy(const OwnedPartition& place, Offset offset) {
   const std::lock_guard lock(mutex_);
   const int count = ++busy_[{place.at.partition, offset}];

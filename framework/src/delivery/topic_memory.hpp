@@ -36,6 +36,8 @@ class TopicMemory {
   void keep_pending(const OwnedPartition& place, const Message& message, const DeadLetter& dead_letter,
                     const std::string& refused);
   void drop_pending(const OwnedPartition& place, const Message& message);
+  /// Drops dead letters, counts and streaks of this partition: its offsets stand for other records now.
+  void forget(const TopicPartition& at);
 
   /// Counts that the database was busy for the message's handler or for the commit. Returns how often in a row it was
   /// busy.

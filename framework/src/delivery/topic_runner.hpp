@@ -48,6 +48,9 @@ class TopicRunner {
     return topic_.memory.why_dead_letter_waits(place, message);
   }
 
+  /// Another log of this partition begins: what is remembered of single records was about the old log.
+  void forget(const TopicPartition& at) { topic_.memory.forget(at); }
+
   [[nodiscard]] const TopicPlan& plan() const noexcept { return topic_.plan; }
   [[nodiscard]] HandlerId handler() const noexcept { return topic_.handler; }
   [[nodiscard]] const Services& services() const noexcept { return topic_.services; }

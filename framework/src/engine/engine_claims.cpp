@@ -63,6 +63,7 @@ LanePtr Engine::open_claiming(TopicState& topic, OwnedPartition place, std::opti
 void Engine::open_unfenced(const std::vector<LanePtr>& lanes) {
   guard(lanes);
   for (const auto& lane : lanes) {
+    lane->topic.runner.forget(lane->place.at);  // other members may have owned it since
     limiters_->on_claimed(settings_.group, {}, lane->place.at, Epoch{});
     tell_assigned(*lane, Epoch{});
     shared_->scheduler.open(lane);

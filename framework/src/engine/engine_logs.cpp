@@ -149,6 +149,7 @@ bool Engine::begin_without_store(const LanePtr& lane) {
     const auto other = act_on(verdict, lane->topic, place, known);
     const Offset start = other ? *other : not_below(at, known.committed.value_or(known.first), known);
     logs_.settle(at, verdict, place.incarnation);
+    if (verdict.kind != LogWatch::Verdict::Kind::same) lane->topic.runner.forget(at);
     shared_->scheduler.close({&lane, 1});
     auto fresh = std::make_shared<LaneState>(lane->topic, place);
     fresh->start = start;

@@ -31,6 +31,7 @@ void PollLoopState::build() {
     const std::string name = topic->runner.plan().topic;
     topics[name] = std::move(topic);
   }
+  is_built = true;
   if (relay && stores) relay->start();
   stop.start_looking([this] {
     const std::lock_guard lock(watching);
@@ -128,6 +129,10 @@ void PollLoopState::revoked(const TopicPartition& at) {
     }
   }
   release({&at, 1});
+  if (!is_built) return;
+  // In the other modes, the next fence shows that the partition may have had other owners since, or has another log.
+  if (const auto topic = topics.find(at.topic); topic != topics.end() && !topic->second->needs_store())
+    topic->second->runner.forget(at);
 }
 
 /// Nothing of these partitions runs any more: their next owners need not suspect that a message has killed this

@@ -224,6 +224,7 @@ void PollLoopState::forget_the_old_log(const TopicPartition& at) {
   attempts.erase(at);
   dropped.erase(at);
 }
+  topics.at(at.topic)->runner.forget(at);
 
 /// The caller believes that the messages between the watermark and the first message were settled. The database may
 /// have lost them, together with the process that could have noticed it. If no message lies between them, the same

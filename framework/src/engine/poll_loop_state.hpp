@@ -2,6 +2,7 @@
 // The state of a PollLoop. poll_loop.cpp handles messages. poll_loop_claims.cpp claims partitions and decides where
 // they are read from.
 
+#include <atomic>
 #include <list>
 #include <map>
 #include <memory>
@@ -24,8 +25,9 @@ struct PollLoopState {
   std::once_flag built;
   std::shared_ptr<const RunLog> run_log;
   std::map<std::string, std::unique_ptr<TopicState>, std::less<>> topics;
-  std::unique_ptr<Purger> purger;  // null without handlers that store ids
-  std::shared_ptr<Relay> relay;    // null without a broker or a store
+  std::atomic<bool> is_built{false};  // `topics` does not change any more
+  std::unique_ptr<Purger> purger;     // null without handlers that store ids
+  std::shared_ptr<Relay> relay;       // null without a broker or a store
   /// A handler that runs on its caller's thread.
   struct Running {
     RunState& watch;

@@ -202,27 +202,44 @@ TEST_F(EngineLogs, buries_a_message_of_a_recreated_topic_at_the_offset_of_an_old
   thread.join();
 }
 
-/// Mode at_least_once has no fence that tells the two messages apart.
+/// Mode at_least_once has no fence that tells the two messages apart. Their timestamps can be equal.
 TEST_F(EngineLogs, runs_a_message_of_a_recreated_topic_at_the_offset_of_a_dead_letter_that_was_refused) {
   topic("t", 1);
   topic("t.dlq", 1);
-  broker->refuse("t.dlq", "full");
-  produce(1, "old-");
+  const auto produce_at = [this](const std::string& payload, Timestamp timestamp) {
+    OwnedMessage message;
+    message.topic = "t";
+    message.partition = 0;
+    message.payload = payload;
+    message.timestamp = timestamp;
+    broker->produce(message);
+  };
   auto app = consumer("t", Pipeline([this](const Message& message, Context&) {
                              const std::lock_guard lock(runs_mutex);
                              runs.insert(std::string(message.text()));
-                             return message.text() == "old-0" ? Outcome::dead_letter("no") : Outcome::done();
+                             const bool is_old = message.text().starts_with("old-");
+                             return is_old ? Outcome::dead_letter("no") : Outcome::done();
                            }) | dead_letter(),
                       config());
   auto thread = start(*app);
-  ASSERT_TRUE(eventually([&] { return log_text().find("its dead letter was refused") != std::string::npos; }));
-  broker->delete_topic("t");
-  ASSERT_TRUE(eventually([&] { return log_text().find("topic t was deleted in Kafka") != std::string::npos; }));
-  broker->create_topic("t", 1);
-  broker->allow("t.dlq");
-  produce(3, "another-");
-  EXPECT_TRUE(eventually([&] { return ran_all("another-", 3) && all_committed("t", 1); })) << log_text();
-  EXPECT_THAT(broker->records("t.dlq"), ::testing::IsEmpty());
+  for (const int shift : {0, 1}) {
+    text.clear();
+    broker->refuse("t.dlq", "full");
+    const Timestamp then{1'000'000'000'000ms};
+    produce_at("old-" + std::to_string(shift), then);
+    ASSERT_TRUE(eventually([&] { return log_text().find("its dead letter was refused") != std::string::npos; }));
+    broker->delete_topic("t");
+    ASSERT_TRUE(eventually([&] { return log_text().find("topic t was deleted in Kafka") != std::string::npos; }));
+    broker->create_topic("t", 1);
+    broker->allow("t.dlq");
+    const std::string prefix = "another-" + std::to_string(shift) + "-";
+    for (int i = 0; i < 3; ++i) produce_at(prefix + std::to_string(i), then + shift * 1ms);
+    EXPECT_TRUE(eventually([&] { return ran_all(prefix, 3) && all_committed("t", 1); }, 10s)) << log_text();
+    EXPECT_THAT(broker->records("t.dlq"), ::testing::IsEmpty());
+    broker->delete_topic("t");
+    ASSERT_TRUE(eventually([&] { return log_text().find("topic t was deleted in Kafka") != std::string::npos; }));
+    broker->create_topic("t", 1);
+  }
   app->stop();
   thread.join();
 }

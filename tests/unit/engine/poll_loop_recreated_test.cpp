@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -196,6 +197,22 @@ TEST_F(PollLoopRecreated, what_a_failover_loses_of_all_of_it_is_read_again_from_
   EXPECT_EQ(read_again(*loop, 6), 0);
   loop->revoked(at);
   handle_all(*loop);
+}
+
+/// Mode at_least_once has no fence that tells the two messages apart. Their timestamps can be equal.
+TEST_F(PollLoopRecreated, its_message_runs_at_the_offset_of_a_dead_letter_that_was_refused) {
+  std::vector<std::string> ran;
+  const auto loop = make_loop([&ran](const Message& message, Context&) {
+    ran.emplace_back(message.text());
+    return message.text() == "new" ? Outcome::done() : Outcome::dead_letter("no");
+  });
+  records.at(0).payload = "old";
+  broker->refuse("t.dlq", "full");
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(handle(*loop, 0), BrokerError);
+  loop->revoked(at);
+  records.at(0).payload = "new";
+  EXPECT_EQ(handle(*loop, 0), Settled::done);
+  EXPECT_THAT(ran, ElementsAre("old", "new"));
 }
 
 TEST_F(PollLoopRecreated, records_that_were_cut_off_count_where_ids_tell_what_has_taken_effect) {
