@@ -87,6 +87,7 @@ class Engine final : private ports::AssignmentListener {
   bool begin_without_store(const LanePtr& lane);
   [[nodiscard]] LogWatch::Known ask_kafka(const TopicPartition& at, std::chrono::milliseconds wait);
   std::vector<TopicPartitionOffset> still_there(std::vector<TopicPartitionOffset> positions, bool wait);
+  std::vector<TopicPartition> watched(const std::vector<LanePtr>& lanes);
   void leave_other_logs(const std::vector<LanePtr>& lanes);
   std::optional<Offset> act_on(const LogWatch::Verdict& verdict, const TopicState& topic, OwnedPartition& place,
                                const LogWatch::Known& known);
@@ -117,6 +118,7 @@ class Engine final : private ports::AssignmentListener {
   std::vector<std::thread> workers_;
   const std::atomic<int>* stop_ = nullptr;
   SteadyTime next_commit_{};
+  SteadyTime next_log_check_{};  ///< when to ask for the group's offsets of all partitions
   LogWatch logs_;
   std::vector<LanePtr> other_logs_;  ///< lanes for which Kafka has another log
   SteadyTime next_other_logs_{};

@@ -16,6 +16,8 @@ using std::chrono::steady_clock;
 
 /// The longest wait for the broker between two polls: an available broker answers within milliseconds.
 constexpr milliseconds kKafkaWait{500};
+/// How often the engine asks for the group's offsets of partitions that are idle.
+constexpr milliseconds kLogCheck{10'000};
 /// The pause after a call that the broker did not answer.
 constexpr milliseconds kKafkaRest{2'000};
 
@@ -81,10 +83,20 @@ LogWatch::Known Engine::ask_kafka(const TopicPartition& at, milliseconds wait) {
 
 /// Removes the positions in topics that were deleted in the meantime: Kafka deletes a group's offsets with its topic.
 /// An offset of the old topic must not be committed in the new one, because it would skip records that were never read.
+/// At intervals, and as the last chance, it looks at all partitions: nothing else shows an idle consumer another topic
+/// whose log is as long as the old one.
 std::vector<TopicPartitionOffset> Engine::still_there(std::vector<TopicPartitionOffset> positions, bool wait) {
   std::vector<TopicPartition> asked;
   for (const auto& position : positions) {
     if (logs_.had_offset(position.at)) asked.push_back(position.at);
+  }
+  const auto lanes = shared_->scheduler.lanes();
+  if (wait || steady_clock::now() >= next_log_check_) {
+    auto all = watched(lanes);
+    if (!all.empty()) next_log_check_ = steady_clock::now() + kLogCheck;
+    for (auto& at : all) {
+      if (std::find(asked.begin(), asked.end(), at) == asked.end()) asked.push_back(std::move(at));
+    }
   }
   if (asked.empty() || drops_what_was_taken()) return positions;
   std::vector<std::optional<Offset>> committed;
@@ -96,15 +108,27 @@ std::vector<TopicPartitionOffset> Engine::still_there(std::vector<TopicPartition
     next_commit_ = steady_clock::now() + kKafkaRest;
     return {};
   }
-  const auto lanes = shared_->scheduler.lanes();
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    if (committed[i]) continue;
+    if (committed[i]) logs_.has_offset(asked[i]);
+    if (committed[i] || !logs_.had_offset(asked[i])) continue;
     std::erase_if(positions, [&](const auto& position) { return position.at == asked[i]; });
     for (const auto& lane : lanes) {
       if (lane->place.at == asked[i]) doubt(lane);
     }
   }
   return positions;
+}
+
+/// The partitions whose logs this process reads, without those of topics that do not exist now.
+std::vector<TopicPartition> Engine::watched(const std::vector<LanePtr>& lanes) {
+  std::vector<TopicPartition> all;
+  shared_->scheduler.locked([&] {
+    for (const auto& lane : lanes) {
+      const bool is_read = lane->phase == LaneState::Phase::open || lane->phase == LaneState::Phase::draining;
+      if (is_read && !lane->replaced && !logs_.was_gone(lane->place.at)) all.push_back(lane->place.at);
+    }
+  });
+  return all;
 }
 
 void Engine::begin_other_logs() {

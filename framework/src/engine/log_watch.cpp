@@ -78,6 +78,11 @@ bool LogWatch::had_offset(const TopicPartition& at) const {
   return found != logs_.end() && found->second.has_offset;
 }
 
+bool LogWatch::was_gone(const TopicPartition& at) const {
+  const auto found = logs_.find(at);
+  return found != logs_.end() && found->second.gone;
+}
+
 bool LogWatch::claimed(const TopicPartition& at, std::int32_t incarnation) {
   Log& log = logs_[at];
   const bool is_old = log.incarnation && *log.incarnation < incarnation;

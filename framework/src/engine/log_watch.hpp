@@ -92,6 +92,7 @@ class LogWatch {
   [[nodiscard]] bool had_offset(const TopicPartition& at) const;
   /// The topic was found to be missing.
   void is_gone(const TopicPartition& at) { logs_[at].gone = true; }
+  [[nodiscard]] bool was_gone(const TopicPartition& at) const;
   /// The store has the partition under this incarnation. If that is a later one than before, another member has found
   /// another log, and begun it: everything that is known of the partition is about the old log, and is forgotten.
   /// Returns whether it was. If it is an earlier one, the store went back to a time before this log: judge() then

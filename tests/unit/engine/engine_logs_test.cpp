@@ -49,6 +49,19 @@ class EngineLogs : public EngineTest {
       broker->produce(message);
     }
   }
+  /// Deletes the topic and creates it again with `n` records, before any consumer notices.
+  void replace(int n) {
+    broker->replace_topic("t", [&](const auto& append) {
+      for (int i = 0; i < n; ++i) {
+        OwnedMessage message;
+        message.topic = "t";
+        message.partition = 0;
+        message.payload = "another-" + std::to_string(i);
+        message.headers = {{"message-id", *message.payload}};
+        append(message);
+      }
+    });
+  }
   std::multiset<std::string> runs;
   std::mutex runs_mutex;
 };
@@ -83,17 +96,7 @@ TEST_P(RecreatedTopic, is_read_from_its_beginning_where_it_has_outgrown_what_was
   auto app = consumer("t", noting(GetParam().over), config());
   auto thread = start(*app);
   ASSERT_TRUE(eventually([&] { return ran_all("old-", 30) && all_committed("t", 1); })) << log_text();
-  const TopicPartition at{"t", 0};
-  broker->replace_topic("t", [&](auto& append) {
-    for (int i = 0; i < 100; ++i) {
-      OwnedMessage message;
-      message.topic = at.topic;
-      message.partition = 0;
-      message.payload = "another-" + std::to_string(i);
-      message.headers = {{"message-id", *message.payload}};
-      append(message);
-    }
-  });
+  replace(100);
   EXPECT_TRUE(eventually([&] { return ran_all("another-", 100) && all_committed("t", 1); }))
       << ran().size() << log_text();
   app->stop();
@@ -140,6 +143,25 @@ TEST_P(RecreatedTopic, is_not_what_a_log_is_taken_for_that_was_truncated_while_n
   EXPECT_EQ(ran().size(), 302U) << "nothing that it retains ran again";
 }
 
+/// Nothing is fetched and nothing is committed: the idle consumer is at the end of both logs. The next one must not begin
+/// at the old topic's watermark.
+TEST_P(RecreatedTopic, is_read_after_a_restart_where_it_is_as_long_as_the_old_one) {
+  topic("t", 1);
+  produce(30, "old-");
+  auto app = consumer("t", noting(GetParam().over), config());
+  auto thread = start(*app);
+  ASSERT_TRUE(eventually([&] { return ran_all("old-", 30) && all_committed("t", 1); })) << log_text();
+  replace(30);
+  app->stop();
+  thread.join();
+  auto next = consumer("t", noting(GetParam().over), config());
+  thread = start(*next);
+  EXPECT_TRUE(eventually([&] { return ran_all("another-", 30) && all_committed("t", 1); })) << log_text();
+  next->stop();
+  thread.join();
+  EXPECT_EQ(failure, "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, RecreatedTopic,
                          ::testing::Values(ModeCase{"ids", [](Pipeline p) { return std::move(p) | transactional(); }},
                                            ModeCase{"offsets",
@@ -150,6 +172,58 @@ INSTANTIATE_TEST_SUITE_P(Each, RecreatedTopic,
                                            ModeCase{"leased", [](Pipeline p) { return std::move(p) | leased(5s); }},
                                            ModeCase{"none", [](Pipeline p) { return p; }, false}),
                          [](const auto& c) { return std::string(c.param.name); });
+
+/// Nothing is fetched and nothing is committed: the idle consumer is at the end of both logs.
+TEST_F(EngineLogs, an_idle_consumer_finds_a_recreated_topic_that_is_as_long_as_the_old_one) {
+  topic("t", 1);
+  topic("u", 1);
+  const auto count = [this](const Message& message, Context&) {
+    const std::lock_guard lock(runs_mutex);
+    runs.insert(std::string(message.text()));
+  };
+  const auto fill = [&](const std::string& to, const std::string& prefix, const auto& append) {
+    for (int i = 0; i < 30; ++i) {
+      OwnedMessage message;
+      message.topic = to;
+      message.partition = 0;
+      message.payload = prefix + to + std::to_string(i);
+      append(message);
+    }
+  };
+  for (const char* to : {"t", "u"}) fill(to, "old-", [&](const OwnedMessage& message) { broker->produce(message); });
+  auto app = consumer("t", Pipeline(count) | by_offset(), config());
+  app->topic("u", Pipeline(count));
+  auto thread = start(*app);
+  ASSERT_TRUE(eventually([&] { return ran().size() == 60 && all_committed("t", 1) && all_committed("u", 1); }));
+  for (const char* to : {"t", "u"})
+    broker->replace_topic(to, [&](const auto& append) { fill(to, "another-", append); });
+  EXPECT_TRUE(eventually([&] { return ran_all("another-t", 30) && ran_all("another-u", 30); })) << log_text();
+  app->stop();
+  thread.join();
+  EXPECT_EQ(failure, "");
+  EXPECT_EQ(ran().size(), 120U);
+}
+
+/// The store has no watermark that would make it ask for the group's offset at the assignment.
+TEST_F(EngineLogs, an_idle_consumer_finds_a_recreated_topic_also_if_it_committed_no_offset_itself) {
+  topic("t", 1);
+  produce(30, "old-");
+  for (int run = 0; run < 2; ++run) {
+    auto app = consumer("t", noting([](Pipeline p) { return p; }), config());
+    auto thread = start(*app);
+    EXPECT_TRUE(eventually([&] { return ran_all("old-", 30) && all_committed("t", 1); })) << log_text();
+    if (run > 0) {
+      EXPECT_TRUE(eventually([&] { return log_text().find("assigned 1 partitions") != std::string::npos; }));
+      std::this_thread::sleep_for(200ms);  // it asks when it starts
+      replace(30);
+      EXPECT_TRUE(eventually([&] { return ran_all("another-", 30) && all_committed("t", 1); })) << log_text();
+    }
+    app->stop();
+    thread.join();
+    text.clear();
+  }
+  EXPECT_EQ(ran().size(), 60U);
+}
 
 /// The other member finds the topic, handles six records, and ends before it commits an offset. This consumer was
 /// paused meanwhile.
