@@ -38,7 +38,6 @@ OwnedPartition PollLoopState::place_of(const Message& message, const TopicState&
       return it->second;
     }
     before = it->second;
-    known.incarnation = before->incarnation;
     if (const auto mine = progress.find(at); mine != progress.end()) known.settled = mine->second.settled;
   }
   OwnedPartition place{.at = at, .fence = {}};
@@ -83,14 +82,15 @@ PollLoopState::Claimed PollLoopState::claim_from(const TopicPartition& at, const
   bool begun_elsewhere = false;
   for (;;) {
     ports::PartitionClaim claimed = claim(at, topic);
-    if (const auto mine = handled.find(at); mine != handled.end() && mine->second.incarnation < claimed.incarnation) {
+    const auto mine = handled.find(at);
+    const std::int32_t last = mine == handled.end() ? claimed.incarnation : mine->second.incarnation;
+    if (last < claimed.incarnation) {
       forget_the_old_log(at);
       known.is_other = false;
       known.settled.reset();
       begun_elsewhere = true;
     }
-    handled[at].incarnation = claimed.incarnation;
-    if (claimed.incarnation < known.incarnation) {
+    if (claimed.incarnation < last) {
       // It has lost what all owners of that incarnation had settled, and this loop may not be the first of them.
       const Offset first = std::min(begin_of_log(at).value_or(known.first), known.first);
       run_log->warn(Code::store_rewound, at,
@@ -100,6 +100,7 @@ PollLoopState::Claimed PollLoopState::claim_from(const TopicPartition& at, const
       begin_incarnation(claimed, first);
       return {claimed};
     }
+    handled[at].incarnation = claimed.incarnation;
     const auto done = std::max({claimed.watermark, claimed.progress, known.settled});  // absent is the lowest value
     std::optional<Offset> first;
     if (known.is_other) {
@@ -293,9 +294,8 @@ void PollLoopState::fenced(const OwnedPartition& place, const TopicState& topic,
   if (spec.backends.store->history() == place.fence->history) return;
   const Progress known = progress[place.at];
   // An owner that takes over before the caller has read the messages again knows only the database.
-  const Claimed claimed = claim_from(
-      place.at, topic,
-      {.message = message, .first = known.first, .settled = known.settled, .incarnation = place.incarnation});
+  const Claimed claimed =
+      claim_from(place.at, topic, {.message = message, .first = known.first, .settled = known.settled});
   const bool is_same_log = !claimed.another_log && !claimed.begun_elsewhere;
   Offset from = *claimed.claim.watermark;
   if (is_same_log) from = std::min(from, known.settled.value_or(known.first));

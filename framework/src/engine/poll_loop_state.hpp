@@ -48,7 +48,7 @@ struct PollLoopState {
   };
   std::map<TopicPartition, Progress> progress;
   /// The last records that were handled of a partition. If another member has begun a later incarnation since, they are
-  /// records of an old log.
+  /// records of an old log. If the store has an earlier one, it went back to a time before this log.
   struct Memory {
     LogMemory log;
     std::int32_t incarnation = 0;  ///< under which they were handled
@@ -89,7 +89,6 @@ struct PollLoopState {
     Offset first = 0;                 ///< the first message
     bool is_other = false;            ///< this loop has handled another record at the last message's offset
     std::optional<Offset> settled{};  ///< all below it is settled, as this loop saw it
-    std::int32_t incarnation = 0;     ///< under which it owned the partition until now
   };
   struct Claimed {
     ports::PartitionClaim claim;

@@ -199,6 +199,23 @@ TEST_F(PollLoopRecreated, what_a_failover_loses_of_all_of_it_is_read_again_from_
   handle_all(*loop);
 }
 
+/// The loop has no place of the partition any more. The new topic is longer than the old one, so that its end proves
+/// nothing.
+TEST_F(PollLoopRecreated, what_a_failover_loses_of_all_of_it_is_read_again_also_after_a_rebalance) {
+  const auto loop = make_loop(insert() | by_offset());
+  handle_all(*loop);
+  loop->revoked(at);
+  const auto replica = inbox->replica();
+  recreate(20);
+  for (Offset offset = 0; offset < 6; ++offset) handle(*loop, offset);
+  loop->revoked(at);
+  inbox->fail_over(replica);
+  EXPECT_EQ(read_again(*loop, 6), 0);
+  loop->revoked(at);
+  handle_all(*loop);
+  EXPECT_THAT(log_text(), HasSubstr("before it knew that the topic was recreated; reading again from offset 0"));
+}
+
 /// Mode at_least_once has no fence that tells the two messages apart. Their timestamps can be equal.
 TEST_F(PollLoopRecreated, its_message_runs_at_the_offset_of_a_dead_letter_that_was_refused) {
   std::vector<std::string> ran;
