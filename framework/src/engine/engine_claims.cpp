@@ -190,7 +190,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionCl
   known.done = done;
   const auto verdict = logs_.judge(claim.at, known);
   const auto other = act_on(verdict, topic, place, known);
-  logs_.settle(claim.at, verdict, place.incarnation);
+  logs_.settle(claim.at, verdict, place.incarnation, other);
   if (verdict.kind != LogWatch::Verdict::Kind::recreated) {
     lane.committed = known.committed;
     if (known.committed) logs_.has_offset(claim.at);

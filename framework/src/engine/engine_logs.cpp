@@ -172,7 +172,7 @@ bool Engine::begin_without_store(const LanePtr& lane) {
     place.guard = lane->place.guard;
     const auto other = act_on(verdict, lane->topic, place, known);
     const Offset start = other ? *other : not_below(at, known.committed.value_or(known.first), known);
-    logs_.settle(at, verdict, place.incarnation);
+    logs_.settle(at, verdict, place.incarnation, other);
     if (verdict.kind != LogWatch::Verdict::Kind::same) lane->topic.runner.forget(at);
     shared_->scheduler.close({&lane, 1});
     auto fresh = std::make_shared<LaneState>(lane->topic, place);
@@ -214,7 +214,9 @@ std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const Top
   const bool by_offset = topic.runner.plan().knows_by_offset();
   Offset start = *verdict.from;
   std::string where = "from its beginning, offset ";
-  if (verdict.kind == Kind::truncated && (verdict.exact || by_offset || !topic.needs_store())) {
+  if (verdict.kind == Kind::forgotten && start > known.first) {
+    where = "from offset ";
+  } else if (verdict.kind == Kind::truncated && (verdict.exact || by_offset || !topic.needs_store())) {
     where = "from offset ";
   } else if (verdict.kind == Kind::truncated) {
     start = known.first;  // ids show which messages have taken effect

@@ -87,8 +87,15 @@ bool LogWatch::claimed(const TopicPartition& at, std::int32_t incarnation) {
   Log& log = logs_[at];
   const bool is_old = log.incarnation && *log.incarnation < incarnation;
   if (is_old) log = Log{};
-  log.forgotten = log.incarnation && *log.incarnation > incarnation;
-  if (!log.forgotten) log.incarnation = incarnation;
+  log.forgotten_from.reset();
+  if (log.incarnation && *log.incarnation > incarnation) {
+    Offset from = log.began[*log.incarnation];
+    for (auto it = log.began.upper_bound(incarnation); it != log.began.end(); ++it) from = std::min(from, it->second);
+    log.forgotten_from = from;
+  } else {
+    log.incarnation = incarnation;
+    log.began.try_emplace(incarnation, 0);
+  }
   return is_old;
 }
 
@@ -96,7 +103,7 @@ bool LogWatch::suspects(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   if (found == logs_.end()) return false;
   const Log& log = found->second;
-  return log.other_from || log.went_back || log.has_offset || log.gone || log.forgotten;
+  return log.other_from || log.went_back || log.has_offset || log.gone || log.forgotten_from;
 }
 
 LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) const {
@@ -104,7 +111,7 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
   const auto found = logs_.find(at);
   const Log& log = found == logs_.end() ? kNothing : found->second;
   const std::string ends = "it ends at offset " + std::to_string(known.end);
-  const bool too_short = known.done && *known.done > known.end && !log.forgotten;
+  const bool too_short = known.done && *known.done > known.end && !log.forgotten_from;
   // Kafka deletes the offsets of its groups together with a topic. It also deletes the offsets of a group without
   // members after a week, so a missing offset alone proves nothing.
   if (!known.committed && (log.has_offset || log.gone || log.other_from || too_short)) {
@@ -114,9 +121,12 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
                                        : "offset " + std::to_string(*log.other_from) + " holds another record";
     return {Verdict::Kind::recreated, known.first, true, std::move(why)};
   }
-  if (log.forgotten) {
-    return {Verdict::Kind::forgotten, known.first, true,
-            "the database went back to a time before it knew that the topic was recreated"};
+  if (log.forgotten_from) {
+    // The records below are the same in both incarnations, and the database has done them.
+    const Offset from = std::min({*log.forgotten_from, known.done.value_or(0), log.other_from.value_or(known.end)});
+    return {Verdict::Kind::forgotten, std::max(from, known.first), true,
+            std::string("the database went back to a time before it knew that ") +
+                (*log.forgotten_from > 0 ? "records were cut off the partition's end" : "the topic was recreated")};
   }
   if (log.other_from) {
     return {Verdict::Kind::truncated, std::max(*log.other_from, known.first), true,
@@ -134,14 +144,21 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
   return {};
 }
 
-void LogWatch::settle(const TopicPartition& at, const Verdict& verdict, std::int32_t incarnation) {
+void LogWatch::settle(const TopicPartition& at, const Verdict& verdict, std::int32_t incarnation,
+                      std::optional<Offset> start) {
   Log& log = logs_[at];
   log.incarnation = incarnation;
   log.taken.reset();
   log.other_from.reset();
   log.went_back = false;
   log.gone = false;
-  log.forgotten = false;
+  switch (verdict.kind) {
+    case Verdict::Kind::same: break;
+    case Verdict::Kind::recreated: log.began[incarnation] = 0; break;
+    case Verdict::Kind::truncated: log.began[incarnation] = start.value_or(0); break;
+    case Verdict::Kind::forgotten: log.began[incarnation] = log.forgotten_from.value_or(0); break;
+  }
+  log.forgotten_from.reset();
   if (verdict.kind == Verdict::Kind::same || verdict.kind == Verdict::Kind::forgotten) return;
   log.memory.forget();
   if (verdict.kind == Verdict::Kind::recreated) log.has_offset = false;

@@ -64,7 +64,7 @@ class LogWatch {
       same,       ///< no sign that the log is another one
       recreated,  ///< the topic was deleted and created again: none of its records was read
       truncated,  ///< records were cut off its end: from `from` on, records are different ones
-      forgotten,  ///< it is the log that was read, but the store no longer knows that the topic was recreated
+      forgotten,  ///< it is the log that was read, but the store no longer knows its incarnation
     };
     Kind kind = Kind::same;
     /// Where to read from; `same`: absent, unless it must be lower than the group's offset.
@@ -101,8 +101,11 @@ class LogWatch {
   /// Whether there is a sign about the partition that judge() must examine.
   [[nodiscard]] bool suspects(const TopicPartition& at) const;
   [[nodiscard]] Verdict judge(const TopicPartition& at, const Known& known) const;
-  /// The caller has acted on the verdict. The partition has this incarnation now.
-  void settle(const TopicPartition& at, const Verdict& verdict, std::int32_t incarnation);
+  /// The caller has acted on the verdict. The partition has this incarnation now. `start`: where it is read from, if not
+  /// where the log that was read continues.
+  void settle(const TopicPartition& at, const Verdict& verdict, std::int32_t incarnation, std::optional<Offset> start);
+  /// The highest incarnation of the partition that is known. The store may know a lower one: see claimed().
+  [[nodiscard]] std::int32_t incarnation(const TopicPartition& at) const;
 
  private:
   struct Log {
@@ -112,8 +115,11 @@ class LogWatch {
     bool went_back = false;            ///< offsets started again, at records that are not remembered
     bool has_offset = false;
     bool gone = false;
-    bool forgotten = false;                   ///< by the store
     std::optional<std::int32_t> incarnation;  ///< under which all of this was learnt; absent before a claim
+    /// Where the first incarnation begins that the store has forgotten. Absent: it has forgotten none.
+    std::optional<Offset> forgotten_from;
+    /// By incarnation: the records below this offset are those of the incarnation before. 0: none is, or it is unknown.
+    std::map<std::int32_t, Offset> began;
   };
   std::map<TopicPartition, Log> logs_;
 };

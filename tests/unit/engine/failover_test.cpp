@@ -250,6 +250,31 @@ TEST_F(FailoverOfRecreatedTopic, effects_elsewhere_of_the_new_topic_are_parked) 
                                     "reading again from its beginning, offset 0"));
 }
 
+/// The incarnation began in the middle of the log. What the database has of the records below that is not lost.
+TEST_F(Failover, what_a_cut_off_log_retains_takes_effect_once_where_offsets_tell_what_took_effect) {
+  for (const bool numbers_records : {true, false}) {
+    start(numbers_records ? handler() | by_offset() : handler() | transactional() | id_from("offset"));
+    publish(100);
+    ASSERT_TRUE(eventually([&] { return watermark_is(100) && committed(100); })) << log_text();
+    const auto replica = inbox->replica();
+    broker->truncate({{"t", 0}, 80});
+    publish(40);
+    ASSERT_TRUE(eventually([&] { return watermark_is(120) && committed(120); })) << log_text();
+    inbox->fail_over(replica);
+    publish(1);
+    EXPECT_TRUE(eventually([&] { return all_took_effect() && watermark_is(121) && committed(121); })) << log_text();
+    EXPECT_THAT(effects(), Each(1));
+    EXPECT_THAT(log_text(), HasSubstr("before it knew that records were cut off the partition's end; reading again "
+                                      "from offset 80"));
+    stop();
+    broker = std::make_shared<MemoryBroker>();
+    inbox = std::make_shared<MemoryInbox>();
+    published = 0;
+    text.clear();
+    SetUp();
+  }
+}
+
 /// A message that failed is known not to have taken effect.
 TEST_F(Failover, what_had_not_taken_effect_is_not_in_doubt) {
   transactions = false;

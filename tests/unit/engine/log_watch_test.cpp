@@ -77,7 +77,7 @@ TEST_F(LogWatchTest, knows_a_recreated_topic_by_the_offset_that_kafka_has_droppe
   const auto verdict = judge(std::nullopt, 300, 0, 5'000);
   EXPECT_EQ(verdict.kind, Kind::recreated);
   EXPECT_EQ(verdict.from, 0);
-  watch.settle(at, verdict, 1);
+  watch.settle(at, verdict, 1, verdict.from);
   EXPECT_FALSE(watch.suspects(at));
 }
 
@@ -107,14 +107,14 @@ TEST_F(LogWatchTest, finds_where_a_log_was_cut_off_by_reading_again_what_it_reme
   EXPECT_EQ(again.kind, Kind::same);
   ASSERT_TRUE(again.from.has_value());
   EXPECT_EQ(*again.from, 3'000 - 1'024);
-  watch.settle(at, again, 0);
+  watch.settle(at, again, 0, again.from);
   EXPECT_EQ(look(*again.from, static_cast<std::size_t>(2'990 - *again.from)), Look::follow);
   EXPECT_EQ(look(2'990, 5, 2), Look::broken);
   const auto verdict = judge(3'000, 3'000, 0, 2'995);
   EXPECT_EQ(verdict.kind, Kind::truncated);
   EXPECT_EQ(verdict.from, 2'990);
   EXPECT_TRUE(verdict.exact);
-  watch.settle(at, verdict, 1);
+  watch.settle(at, verdict, 1, verdict.from);
   EXPECT_EQ(look(2'990, 20, 2), Look::follow);
 }
 
@@ -143,16 +143,46 @@ TEST_F(LogWatchTest, forgets_the_old_log_when_another_member_has_begun_another) 
 TEST_F(LogWatchTest, reads_all_of_a_log_again_that_the_store_has_forgotten) {
   watch.claimed(at, 1);
   watch.has_offset(at);
-  watch.settle(at, judge(std::nullopt, 300, 0, 299), 2);
+  watch.settle(at, judge(std::nullopt, 300, 0, 299), 2, 0);
   EXPECT_EQ(look(0, 10), Look::follow);
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(watch.claimed(at, 1)) << "the first attempt may have failed";
   EXPECT_TRUE(watch.suspects(at));
   const auto verdict = judge(10, 300, 0, 20);
   EXPECT_EQ(verdict.kind, Kind::forgotten);
   EXPECT_EQ(verdict.from, 0);
-  watch.settle(at, verdict, 2);
+  watch.settle(at, verdict, 3, verdict.from);
   EXPECT_FALSE(watch.suspects(at));
   EXPECT_EQ(look(0, 20), Look::follow);
+}
+
+TEST_F(LogWatchTest, reads_a_log_again_from_where_the_incarnations_began_that_the_store_has_forgotten) {
+  const auto begin = [&](Offset first_other, std::int32_t incarnation) {
+    look(first_other, 10, incarnation);
+    const auto verdict = judge(first_other, 100, 0, 120);
+    EXPECT_EQ(verdict.kind, Kind::truncated);
+    watch.settle(at, verdict, incarnation, verdict.from);
+  };
+  const auto forgotten_since = [&](std::int32_t incarnation, std::optional<Offset> done) {
+    EXPECT_FALSE(watch.claimed(at, incarnation));
+    const auto verdict = judge(120, done, 10, 120);
+    EXPECT_EQ(verdict.kind, Kind::forgotten);
+    return verdict.from;
+  };
+  watch.claimed(at, 5);
+  look(0, 100, 5);
+  begin(80, 6);
+  look(80, 20, 6);
+  begin(90, 7);
+  EXPECT_EQ(forgotten_since(6, 100), 90) << "all below it is the same in both";
+  EXPECT_EQ(forgotten_since(5, 100), 80);
+  EXPECT_EQ(forgotten_since(5, 60), 60) << "the database has lost what was done above it";
+  EXPECT_EQ(forgotten_since(5, std::nullopt), 10);
+  EXPECT_EQ(forgotten_since(4, 100), 10) << "another member has begun incarnation 5, anywhere";
+  EXPECT_EQ(forgotten_since(5, 100), 80);
+  watch.settle(at, judge(120, 100, 10, 120), 8, 80);
+  EXPECT_EQ(forgotten_since(5, 100), 80);
+  watch.settle(at, {Kind::recreated, 10, true, {}}, 9, 10);
+  EXPECT_EQ(forgotten_since(5, 100), 10);
 }
 
 TEST_F(LogWatchTest, takes_a_log_that_the_store_has_forgotten_for_recreated_if_it_was_recreated_again) {
@@ -165,7 +195,7 @@ TEST_F(LogWatchTest, takes_a_log_that_the_store_has_forgotten_for_recreated_if_i
 TEST_F(LogWatchTest, remembers_what_it_has_read_of_a_log_that_it_has_begun_itself) {
   watch.claimed(at, 0);
   watch.has_offset(at);
-  watch.settle(at, judge(std::nullopt, 300, 0, 299), 1);
+  watch.settle(at, judge(std::nullopt, 300, 0, 299), 1, 0);
   EXPECT_EQ(look(0, 10), Look::follow);
   EXPECT_FALSE(watch.claimed(at, 1));
   EXPECT_EQ(look(0, 10, 2), Look::broken);
