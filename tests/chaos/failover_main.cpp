@@ -122,8 +122,8 @@ class BlindStore final : public test::ForwardingStore {
     }
     return store_->partitions().advance_watermarks(now);
   }
-  std::int32_t begin_incarnation(const Fence& fence, Offset first) override {
-    return store_->partitions().begin_incarnation(shown(fence, *store_), first);
+  std::int32_t begin_incarnation(const Fence& fence, Offset first, std::int32_t at_least) override {
+    return store_->partitions().begin_incarnation(shown(fence, *store_), first, at_least);
   }
   bool record_dead(const ports::DeadMessage& message) override {
     ports::DeadMessage now = message;

@@ -101,7 +101,7 @@ TEST_P(InboxStoreContract, a_fence_of_another_history_of_the_database_is_refused
   EXPECT_THROW(store().claims()->claim(claims, entries({"a"})), Fenced);
   const ports::WatermarkUpdate update{other, 10};
   EXPECT_THAT(store().partitions().advance_watermarks({&update, 1}), ElementsAre(ports::WatermarkState::not_ours));
-  EXPECT_THROW(store().partitions().begin_incarnation(other, 0), Fenced);
+  EXPECT_THROW(store().partitions().begin_incarnation(other, 0, 0), Fenced);
   ports::DeadMessage message = dead(7);
   message.fence = other;
   EXPECT_THROW(store().dead_letters().record_dead(message), Fenced);
@@ -226,15 +226,16 @@ TEST_P(InboxStoreContract, a_store_that_has_less_than_was_known_says_so_and_is_l
 
 TEST_P(InboxStoreContract, a_recreated_topic_begins_anew) {
   advance(fence_, 500);
-  EXPECT_EQ(store().partitions().begin_incarnation(fence_, 0), 1);
-  EXPECT_EQ(store().partitions().begin_incarnation(fence_, 2), 2);
+  EXPECT_EQ(store().partitions().begin_incarnation(fence_, 0, 0), 1);
+  EXPECT_EQ(store().partitions().begin_incarnation(fence_, 2, 1), 2);
+  EXPECT_EQ(store().partitions().begin_incarnation(fence_, 2, 7), 7) << "it has forgotten some";
   advance(fence_, 3);
   const Fence old = fence_;
   const TopicPartition at{"payments", 0};
   const auto claimed = store().partitions().claim_partitions("group", {&at, 1}, 5s).at(0);
-  EXPECT_EQ(claimed.incarnation, 2);
+  EXPECT_EQ(claimed.incarnation, 7);
   EXPECT_EQ(claimed.watermark, 3);
-  EXPECT_THROW(store().partitions().begin_incarnation(old, 0), Fenced);
+  EXPECT_THROW(store().partitions().begin_incarnation(old, 0, 0), Fenced);
 }
 
 TEST_P(InboxStoreContract, a_claim_says_how_far_handlers_have_come_that_number_its_records) {
@@ -257,7 +258,7 @@ TEST_P(InboxStoreContract, a_claim_says_how_far_handlers_have_come_that_number_i
   EXPECT_EQ(progress(), 51) << "the furthest";
   EXPECT_EQ(watermark(1), std::nullopt);
   progress();
-  store().partitions().begin_incarnation(fence_, 0);
+  store().partitions().begin_incarnation(fence_, 0, 0);
   EXPECT_EQ(progress(), std::nullopt);
   EXPECT_EQ(watermark(), 0) << "known at once: a process may die before it has written another";
 }
@@ -332,7 +333,7 @@ TEST_P(InboxStoreContract, a_dead_message_may_have_any_timestamp) {
 
 TEST_P(InboxStoreContract, a_recreated_topic_has_dead_of_its_own) {
   EXPECT_TRUE(store().dead_letters().record_dead(dead(7)));
-  store().partitions().begin_incarnation(fence_, 0);
+  store().partitions().begin_incarnation(fence_, 0, 0);
   EXPECT_THAT(store().dead_letters().dead_between(handler_, fence_, 7, kLast), IsEmpty());
   EXPECT_TRUE(store().dead_letters().record_dead(dead(7)));
 }

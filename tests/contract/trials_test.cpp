@@ -132,7 +132,7 @@ TEST_P(TrialsContract, a_topic_that_was_recreated_begins_without_suspects) {
   EXPECT_THAT(take_over(second), ElementsAre(ports::Suspect{3, 0}));
   begin(second, {4}, true);
   const Fence third = next_owner().fence;
-  store().partitions().begin_incarnation(third, 0);
+  store().partitions().begin_incarnation(third, 0, 0);
   EXPECT_THAT(take_over(third), IsEmpty());
 }
 

@@ -22,7 +22,7 @@ class PostgresRoles : public PostgresRoleTest {
     EXPECT_EQ(store_->first_group(handler_, "group"), "group");
     const ports::WatermarkUpdate update{fence_, 3};
     for (int i = 0; i < 2; ++i) store_->partitions().advance_watermarks({&update, 1});
-    EXPECT_EQ(store_->partitions().begin_incarnation(fence_, 0), 1);
+    EXPECT_EQ(store_->partitions().begin_incarnation(fence_, 0, 0), 1);
     ports::DeadMessage dead;
     dead.handler = handler_;
     dead.fence = fence_;

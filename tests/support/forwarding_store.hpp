@@ -39,8 +39,8 @@ class ForwardingStore : public ports::Store,
   std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override {
     return inner_->partitions().advance_watermarks(updates);
   }
-  std::int32_t begin_incarnation(const Fence& fence, Offset first) override {
-    return inner_->partitions().begin_incarnation(fence, first);
+  std::int32_t begin_incarnation(const Fence& fence, Offset first, std::int32_t at_least) override {
+    return inner_->partitions().begin_incarnation(fence, first, at_least);
   }
   bool record_dead(const ports::DeadMessage& message) override { return inner_->dead_letters().record_dead(message); }
   std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,

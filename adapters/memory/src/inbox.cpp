@@ -228,12 +228,12 @@ std::vector<ports::WatermarkState> MemoryInbox::advance_watermarks(std::span<con
   return states;
 }
 
-std::int32_t MemoryInbox::begin_incarnation(const Fence& fence, Offset first) {
+std::int32_t MemoryInbox::begin_incarnation(const Fence& fence, Offset first, std::int32_t at_least) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
   FenceRow& row = state_->owned(fence);
   row.watermark = first;
-  return ++row.incarnation;
+  return row.incarnation = std::max(row.incarnation + 1, at_least);
 }
 
 bool MemoryInbox::record_dead(const ports::DeadMessage& message) {

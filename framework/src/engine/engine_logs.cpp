@@ -223,7 +223,9 @@ std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const Top
   }
   std::string as;
   if (place.fence) {
-    place.incarnation = store_->partitions().begin_incarnation(*place.fence, start);
+    const std::int32_t last = logs_.incarnation(place.at);
+    place.incarnation =
+        store_->partitions().begin_incarnation(*place.fence, start, verdict.kind == Kind::forgotten ? last : last + 1);
     as = " as incarnation " + std::to_string(place.incarnation);
   }
   if (verdict.kind == Kind::forgotten) {

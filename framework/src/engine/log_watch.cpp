@@ -99,6 +99,11 @@ bool LogWatch::claimed(const TopicPartition& at, std::int32_t incarnation) {
   return is_old;
 }
 
+std::int32_t LogWatch::incarnation(const TopicPartition& at) const {
+  const auto found = logs_.find(at);
+  return found == logs_.end() ? 0 : found->second.incarnation.value_or(0);
+}
+
 bool LogWatch::suspects(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   if (found == logs_.end()) return false;

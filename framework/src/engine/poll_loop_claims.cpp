@@ -97,7 +97,7 @@ PollLoopState::Claimed PollLoopState::claim_from(const TopicPartition& at, const
                     "the database went back to a time before it knew that the topic was recreated; reading again from "
                     "offset " +
                         std::to_string(first));
-      begin_incarnation(claimed, first);
+      begin_incarnation(claimed, first, last);
       return {claimed};
     }
     handled[at].incarnation = claimed.incarnation;
@@ -110,7 +110,7 @@ PollLoopState::Claimed PollLoopState::claim_from(const TopicPartition& at, const
       first = begin_of_another_log(at, topic, known.message, *done);
     }
     if (first) {
-      begin_incarnation(claimed, *first);
+      begin_incarnation(claimed, *first, claimed.incarnation + 1);
       forget_the_old_log(at);
       return {claimed, true};
     }
@@ -122,11 +122,11 @@ PollLoopState::Claimed PollLoopState::claim_from(const TopicPartition& at, const
   }
 }
 
-void PollLoopState::begin_incarnation(ports::PartitionClaim& claim, Offset first) {
-  claim.incarnation = spec.backends.store->partitions().begin_incarnation(claim.fence, first);
+void PollLoopState::begin_incarnation(ports::PartitionClaim& claim, Offset first, std::int32_t at_least) {
+  claim.incarnation = spec.backends.store->partitions().begin_incarnation(claim.fence, first, at_least);
+  handled[claim.at].incarnation = claim.incarnation;
   claim.watermark = first;
   claim.progress.reset();
-  handled[claim.at].incarnation = claim.incarnation;
 }
 
 /// Returns where Kafka's log begins and ends, if it is a different log from the log whose messages below `done` are
@@ -224,8 +224,8 @@ void PollLoopState::forget_the_old_log(const TopicPartition& at) {
   in_doubt.erase(at);
   attempts.erase(at);
   dropped.erase(at);
-}
   topics.at(at.topic)->runner.forget(at);
+}
 
 /// The caller believes that the messages between the watermark and the first message were settled. The database may
 /// have lost them, together with the process that could have noticed it. If no message lies between them, the same

@@ -97,7 +97,7 @@ struct PollLoopState {
     bool begun_elsewhere = false;
   };
   Claimed claim_from(const TopicPartition& at, const TopicState& topic, Known known);
-  void begin_incarnation(ports::PartitionClaim& claim, Offset first);
+  void begin_incarnation(ports::PartitionClaim& claim, Offset first, std::int32_t at_least);
   std::optional<Offset> begin_of_another_log(const TopicPartition& at, const TopicState& topic, Offset message,
                                              std::optional<Offset> done) const;
   std::optional<std::pair<Offset, Offset>> bounds_of_another_log(const TopicPartition& at, Offset message,

@@ -236,7 +236,7 @@ TEST_F(EngineLogs, goes_on_in_a_recreated_topic_that_another_member_has_begun) {
   broker->replace_topic("t", [&](auto& append) {
     const TopicPartition at{"t", 0};
     const Fence fence = inbox->claim_partitions(config().group(), {&at, 1}, 1s).front().fence;
-    inbox->begin_incarnation(fence, 0);
+    inbox->begin_incarnation(fence, 0, 0);
     const ports::WatermarkUpdate update{fence, 6};
     inbox->advance_watermarks({&update, 1});
     for (int i = 0; i < 20; ++i) {

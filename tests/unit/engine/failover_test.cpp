@@ -2,6 +2,9 @@
 // lost are read again. The tests use the in-memory broker and a store that can be set back.
 
 #include <atomic>
+#include <map>
+#include <set>
+#include <string>
 
 #include "tests/unit/engine/failover_fixture.hpp"
 #include "turnstile/error.hpp"
@@ -273,6 +276,35 @@ TEST_F(Failover, what_a_cut_off_log_retains_takes_effect_once_where_offsets_tell
     text.clear();
     SetUp();
   }
+}
+
+/// The topic was recreated twice since the state that the database went back to. Outside systems know the first new
+/// topic's keys.
+TEST_F(Failover, a_key_of_one_record_is_never_given_to_a_record_of_another_topic) {
+  std::map<MessageId, std::set<std::string>> keys;
+  start(Pipeline([&](const Message& message, Context& context) {
+          const std::lock_guard lock(mutex);
+          keys[*context.idempotency_key()].insert(std::string(message.text()));
+        }) |
+        transactional() | id_from("offset"));
+  const auto is_settled = [&](Offset end) { return watermark_is(end) && committed(end); };
+  publish(10);
+  ASSERT_TRUE(eventually([&] { return is_settled(10); })) << log_text();
+  const auto replica = inbox->replica();
+  for (const int count : {8, 6}) {
+    text.clear();
+    broker->delete_topic("t");
+    ASSERT_TRUE(eventually([&] { return log_text().find("topic t was deleted in Kafka") != std::string::npos; }));
+    broker->create_topic("t", 1);
+    publish(count);
+    ASSERT_TRUE(eventually([&] { return is_settled(count); })) << log_text();
+  }
+  inbox->fail_over(replica);
+  publish(1);
+  EXPECT_TRUE(eventually([&] { return is_settled(7); })) << log_text();
+  stop();
+  EXPECT_THAT(keys, SizeIs(25));
+  for (const auto& [key, whose] : keys) EXPECT_THAT(whose, SizeIs(1));
 }
 
 /// A message that failed is known not to have taken effect.

@@ -151,6 +151,7 @@ TEST_F(LogWatchTest, reads_all_of_a_log_again_that_the_store_has_forgotten) {
   EXPECT_EQ(verdict.kind, Kind::forgotten);
   EXPECT_EQ(verdict.from, 0);
   watch.settle(at, verdict, 3, verdict.from);
+  EXPECT_EQ(watch.incarnation(at), 3);
   EXPECT_FALSE(watch.suspects(at));
   EXPECT_EQ(look(0, 20), Look::follow);
 }

@@ -1,7 +1,9 @@
 // A PollLoop whose topic is deleted and created again, and what is in doubt then, with the in-memory broker and store.
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,13 +22,13 @@ using ::testing::Not;
 /// The topic is deleted and created again. The new topic ends below what was settled of the old one.
 class PollLoopRecreated : public PollLoopWatermark {
  protected:
-  void recreate(int count) {
+  void recreate(int count, const std::string& payload = "of the new topic") {
     broker->replace_topic("t", [&](const auto& append) {
       for (int i = 0; i < count; ++i) {
         OwnedMessage message;
         message.topic = "t";
         message.partition = 0;
-        message.payload = "of the new topic";
+        message.payload = payload;
         message.headers = {{"message-id", "n" + std::to_string(i)}};
         append(message);
       }
@@ -216,6 +218,33 @@ TEST_F(PollLoopRecreated, what_a_failover_loses_of_all_of_it_is_read_again_also_
   EXPECT_THAT(log_text(), HasSubstr("before it knew that the topic was recreated; reading again from offset 0"));
 }
 
+/// The topic was recreated twice since the state that the database went back to. Outside systems know the first new
+/// topic's keys.
+TEST_F(PollLoopRecreated, its_keys_are_never_given_to_records_of_another_topic) {
+  std::map<MessageId, std::set<int>> keys;
+  int which = 0;
+  const auto loop =
+      make_loop(Pipeline([&](const Message& message, Context& context) {
+                  keys[*context.idempotency_key()].insert(100 * which + static_cast<int>(message.offset()));
+                }) |
+                transactional() | id_from("offset"));
+  handle_all(*loop);
+  loop->revoked(at);
+  const auto replica = inbox->replica();
+  for (which = 1; which < 3; ++which) {
+    recreate(10 - which, which == 1 ? "first" : "second");
+    for (Offset offset = 0; offset < 6; ++offset) EXPECT_EQ(handle(*loop, offset), Settled::done);
+    if (which == 1) loop->revoked(at);
+  }
+  which = 2;
+  inbox->fail_over(replica);
+  EXPECT_EQ(read_again(*loop, 6), 0);
+  loop->revoked(at);
+  handle_all(*loop);
+  EXPECT_EQ(keys.size(), 12U + 6U + 8U);
+  for (const auto& [key, whose] : keys) EXPECT_EQ(whose.size(), 1U);
+}
+
 /// Mode at_least_once has no fence that tells the two messages apart. Their timestamps can be equal.
 TEST_F(PollLoopRecreated, its_message_runs_at_the_offset_of_a_dead_letter_that_was_refused) {
   std::vector<std::string> ran;
@@ -312,7 +341,7 @@ TEST_F(PollLoopRecreated, it_is_not_in_doubt_after_a_failover_where_another_memb
   handle_all(*loop);
   recreate(20);
   const auto fence = inbox->claim_partitions(Config{}.group(), {&at, 1}, std::chrono::seconds(1)).front().fence;
-  inbox->begin_incarnation(fence, 0);
+  inbox->begin_incarnation(fence, 0, 0);
   inbox->fail_over(inbox->replica());
   EXPECT_EQ(read_again(*loop, 15), 0);
   loop->revoked(at);

@@ -22,7 +22,7 @@ class PostgresPartitions final : public ports::Partitions {
                                                       std::span<const TopicPartition> partitions,
                                                       std::chrono::milliseconds lock_timeout) override;
   std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override;
-  std::int32_t begin_incarnation(const Fence& fence, Offset first) override;
+  std::int32_t begin_incarnation(const Fence& fence, Offset first, std::int32_t at_least) override;
 
  private:
   const std::shared_ptr<Shared> shared_;
@@ -98,12 +98,13 @@ std::vector<ports::WatermarkState> PostgresPartitions::advance_watermarks(
   return states;
 }
 
-std::int32_t PostgresPartitions::begin_incarnation(const Fence& fence, Offset first) {
+std::int32_t PostgresPartitions::begin_incarnation(const Fence& fence, Offset first, std::int32_t at_least) {
   const auto kept = call_in_transaction(*shared_, [&](Pipeline& pipeline) {
     pipeline.arguments().add_int(fence.slot);
     pipeline.arguments().add_int(fence.epoch.value);
     pipeline.arguments().add_int(first);
     pipeline.arguments().add_int(fence.history);
+    pipeline.arguments().add_int(at_least);
     pipeline.add(shared_->statements.incarnation, kCaller, Pipeline::Keep::text);
   });
   if (PQntuples(kept[0].get()) == 0) throw_fenced(fence);

@@ -392,7 +392,7 @@ SELECT slot, is_behind::integer FROM looked_at)";
 
 constexpr std::string_view kIncarnation = R"(
 WITH counted AS (
-  UPDATE @.fence SET incarnation = incarnation + 1
+  UPDATE @.fence SET incarnation = greatest(incarnation + 1, $5::integer)
    WHERE slot = $1::integer AND epoch = $2::bigint AND @history = $4::bigint
   RETURNING slot, incarnation
 ), moved AS (

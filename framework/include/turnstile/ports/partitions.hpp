@@ -51,9 +51,10 @@ class Partitions {
                                                        std::chrono::milliseconds lock_timeout) = 0;
   /// Moves watermarks forward, never back, and only under the given fence. The results have the order of `updates`.
   virtual std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) = 0;
-  /// The topic was recreated. Increments the incarnation, and sets the watermark to the new log's first offset. Throws
-  /// Fenced.
-  virtual std::int32_t begin_incarnation(const Fence& fence, Offset first) = 0;
+  /// The topic was recreated. Increments the incarnation, and sets the watermark to the new log's first offset. Returns
+  /// the new incarnation. `at_least`: it is not lower. The store can have forgotten later incarnations that the caller
+  /// knows. Throws Fenced.
+  virtual std::int32_t begin_incarnation(const Fence& fence, Offset first, std::int32_t at_least) = 0;
 };
 
 }  // namespace turnstile::ports

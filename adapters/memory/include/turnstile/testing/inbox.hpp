@@ -126,7 +126,7 @@ class MemoryInbox final : public ports::Store,
                                                       std::span<const TopicPartition> partitions,
                                                       std::chrono::milliseconds lock_timeout) override;
   std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override;
-  std::int32_t begin_incarnation(const Fence& fence, Offset first) override;
+  std::int32_t begin_incarnation(const Fence& fence, Offset first, std::int32_t at_least) override;
 
   // -- DeadLetterStore.
   bool record_dead(const ports::DeadMessage& message) override;
