@@ -84,6 +84,7 @@ class Engine final : private ports::AssignmentListener {
   bool has_offset_now(const TopicPartition& at);
   void begin_other_logs();
   bool begin_other_log(const LanePtr& lane);
+  void flush_drained(const LaneState& lane);
   bool begin_without_store(const LanePtr& lane);
   [[nodiscard]] LogWatch::Known ask_kafka(const TopicPartition& at, std::chrono::milliseconds wait);
   std::vector<TopicPartitionOffset> still_there(std::vector<TopicPartitionOffset> positions, bool wait);

@@ -153,6 +153,7 @@ bool Engine::begin_other_log(const LanePtr& lane) {
   if (!shared_->scheduler.drain({&lane, 1}, steady_clock::now() + settings_.consumer.drain_timeout, hurry))
     shared_->scheduler.cancel({&lane, 1});
   if (!lane->topic.needs_store()) return begin_without_store(lane);
+  flush_drained(*lane);
   shared_->scheduler.close({&lane, 1});
   logs_.begin(at);
   OwnedPartition place{.at = at, .fence = {}};
@@ -161,6 +162,19 @@ bool Engine::begin_other_log(const LanePtr& lane) {
   fresh->phase = LaneState::Phase::claiming;
   shared_->scheduler.open(std::move(fresh));
   return true;
+}
+
+/// If it is the same log, cut off, the watermark tells where to go on. The keeper writes none of a lane in doubt.
+void Engine::flush_drained(const LaneState& lane) {
+  const auto position = shared_->scheduler.locked([&] { return lane.committed ? lane.lane.position() : std::nullopt; });
+  if (!position || !lane.place.fence || !shared_->scheduler.store_available()) return;
+  try {
+    const ports::WatermarkUpdate update{*lane.place.fence, *position, lane.flushed};
+    store_->partitions().advance_watermarks({&update, 1});
+  } catch (const std::exception& e) {
+    run_log_->debug(lane.place.at, lane.topic.runner.plan().handler, *position,
+                    std::string("its watermark was not written, so more may be read again: ") + e.what());
+  }
 }
 
 bool Engine::begin_without_store(const LanePtr& lane) {

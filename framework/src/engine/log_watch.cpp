@@ -134,7 +134,9 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
                 (*log.forgotten_from > 0 ? "records were cut off the partition's end" : "the topic was recreated")};
   }
   if (log.other_from) {
-    return {Verdict::Kind::truncated, std::max(*log.other_from, known.first), true,
+    // Records below it may have been read and not have run yet.
+    const Offset from = std::min(*log.other_from, known.done.value_or(known.committed.value_or(0)));
+    return {Verdict::Kind::truncated, std::max(from, known.first), true,
             "offset " + std::to_string(*log.other_from) + " holds another record than the one that was read there"};
   }
   const bool cut = too_short || (known.committed && *known.committed > known.end);
