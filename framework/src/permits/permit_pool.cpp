@@ -68,6 +68,10 @@ PermitPool::Taken PermitPool::take(Count count, Party party) {
   for (Count seen = most_.load(std::memory_order_relaxed); seen < now && !most_.compare_exchange_weak(seen, now);) {
   }
   if (tried_until_.load(std::memory_order_relaxed) != 0) tried_until_.store(0);
+  if (count > 1) {
+    together_.store(count, std::memory_order_relaxed);
+    together_in_use_.fetch_add(count, std::memory_order_relaxed);
+  }
   const std::uint64_t serial = last_serial_.fetch_add(1, std::memory_order_relaxed) + 1;
   return {.token = life.number << kSerialBits | (serial & kSerialMask), .lost = life.lost.get_token()};
 }
@@ -110,7 +114,8 @@ void PermitPool::give_back(std::uint64_t token, Count count) {
     if (number > lives_.size()) return;
     life = lives_[number - 1].get();
   }
-  life->in_use.fetch_sub(back);  // first, so that it never counts permits that are free again
+  if (count > 1) together_in_use_.fetch_sub(count, std::memory_order_relaxed);
+  life->in_use.fetch_sub(back);  // before they are free, so that it never counts free permits
   const Life& now = *life_.load();
   if (&life->account != &now.account) return ring_();
   if (life != &now && !are_credited_late()) return ring_();
@@ -308,7 +313,13 @@ tokens::Demand PermitPool::demand() const {
   const Count waiting = waiting_.load();
   demand.wants = ours + waiting;
   if (waiting > 0) demand.wants = std::max(demand.wants, expected_.load());
-  if (const auto next = line_.next_served(limit_.load(), admits_outliving_.load())) demand.least = next.at->count;
+  if (const auto next = line_.next_served(limit_.load(), admits_outliving_.load())) {
+    demand.least = next.at->count;
+  } else if (demand.busy > 0 && together_in_use_.load(std::memory_order_relaxed) >= demand.busy) {
+    // Every running caller took several at once, and the next one will, too. If the member reported 1 between two of
+    // them, its share would change with each, and a member that waits for several would never collect them.
+    demand.least = std::min(together_.load(std::memory_order_relaxed), std::max<Count>(limit_.load(), 1));
+  }
   // Requests several permits at once, so that a program that only tries does not fail once for each permit.
   if (const Count tried = tried_.load(); tried > 0 && clock_() < tried_until_.load()) {
     demand.wants = std::max(demand.wants, ours + waiting + std::max(tried, ours));

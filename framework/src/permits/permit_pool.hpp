@@ -94,8 +94,7 @@ class PermitPool {
   [[nodiscard]] Count in_use() const;
   [[nodiscard]] Count most_in_use() const { return most_.load(); }
   [[nodiscard]] Count waiting() const { return waiting_.load(); }
-  /// In use although they are lost.
-  [[nodiscard]] Count overstaying() const;
+  [[nodiscard]] Count overstaying() const;  ///< in use although they are lost
   /// Reserved permits in use, and how often one was taken.
   [[nodiscard]] Count reserved_in_use() const { return static_cast<Count>(reserved_in_use_.load()); }
   [[nodiscard]] std::uint64_t taken_of_reserve() const { return taken_of_reserve_.load(); }
@@ -132,13 +131,14 @@ class PermitPool {
   Atomic<std::uint64_t> taken_of_reserve_{0};
   Atomic<Micros> held_until_{std::numeric_limits<Micros>::max()};
   Atomic<std::uint64_t> last_serial_{0};
-  Atomic<Count> most_{0};
+  Atomic<Count> most_{0}, expected_{0};
   Atomic<Count> waiting_{0};  ///< permits that possible requests wait for
-  Atomic<Count> expected_{0};
   Atomic<Count> limit_{std::numeric_limits<Count>::max()};
   Atomic<bool> admits_outliving_{true};
   Atomic<Count> tried_{0};
   Atomic<Micros> tried_until_{0};  ///< until then, a failed try counts
+  // Permits that were taken several at once: how many are in use, and how many it was the last time.
+  std::atomic<Count> together_in_use_{0}, together_{0};
   mutable Atomic<Count> told_{0};  ///< the demand that the member knows
 
   mutable stepped::Mutex mutex_;  ///< protects the following members

@@ -15,8 +15,8 @@ using Micros = std::int64_t;
 struct Demand {
   Count wants = 0;  ///< in use, and waited for
   Count urgent = 0;
-  Count least = 1;
-  Count busy = 0;  ///< in use, including permits that were lost since
+  Count least = 1;  ///< fewer are of no use: to the first request that waits or, without one, to each that runs
+  Count busy = 0;   ///< in use, including permits that were lost since
 
   bool operator==(const Demand&) const = default;
 };

@@ -166,6 +166,21 @@ TEST_F(PermitLine, is_not_held_up_by_a_request_above_the_limit_until_the_limit_i
   EXPECT_EQ(served_, "14");
 }
 
+/// A request for 2 has been served. The next one comes when it ends.
+TEST_F(PermitLine, reports_how_many_running_callers_took_at_once_while_nobody_waits) {
+  EXPECT_EQ(pool_.demand().least, 2U);
+  pool_.limit(1);
+  EXPECT_EQ(pool_.demand().least, 1U) << "more can never be granted";
+  pool_.limit(4);
+  wait("1", 0);
+  EXPECT_EQ(pool_.demand().least, 1U);
+  pool_.order(order(Order::Kind::open, 3));
+  EXPECT_EQ(served_, "1");
+  EXPECT_EQ(pool_.demand().least, 1U) << "one of the two uses a single permit";
+  serve_all();
+  EXPECT_EQ(pool_.demand().least, 1U);
+}
+
 TEST_F(PermitLine, gives_nothing_to_a_party_that_outlives_a_fence_before_it_is_admitted) {
   const auto service = pool_.add_party(true);
   pool_.admit(false);
