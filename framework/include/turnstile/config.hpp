@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "turnstile/settings.hpp"
+#include "turnstile/topic_settings.hpp"
 
 namespace turnstile {
 

@@ -13,7 +13,7 @@
 #include "turnstile/message.hpp"
 #include "turnstile/observer.hpp"
 #include "turnstile/outcome.hpp"
-#include "turnstile/settings.hpp"
+#include "turnstile/topic_settings.hpp"
 
 namespace turnstile {
 

@@ -7,7 +7,7 @@
 
 #include "config/addresses.hpp"
 #include "config/duration.hpp"
-#include "config/keys.hpp"
+#include "config/settings_table.hpp"
 #include "message/message_id.hpp"
 #include "message/names.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "config/keys.hpp"
+#include "config/settings_table.hpp"
 #include "config/suggest.hpp"
 
 namespace turnstile::detail {

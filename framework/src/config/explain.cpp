@@ -6,8 +6,8 @@
 
 #include "config/codec.hpp"
 #include "config/environment.hpp"
-#include "config/keys.hpp"
 #include "config/secrets.hpp"
+#include "config/settings_table.hpp"
 #include "config/suggest.hpp"
 #include "turnstile/error.hpp"
 

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "config/check.hpp"
-#include "config/keys.hpp"
+#include "config/settings_table.hpp"
 #include "config/suggest.hpp"
 #include "message/names.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-// Makes a line of the table of settings (keys.hpp) out of a codec and a member of a section.
+// Makes a line of the table of settings (settings_table.hpp) out of a codec and a member of a section.
 
 #include <array>
 #include <chrono>
@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "config/keys.hpp"
+#include "config/settings_table.hpp"
 
 namespace turnstile::detail::setting {
 

@@ -1,7 +1,7 @@
 #include "config/topic_plan.hpp"
 
 #include "config/duration.hpp"
-#include "config/keys.hpp"
+#include "config/settings_table.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::detail {

@@ -10,7 +10,7 @@
 
 #include "message/message_id.hpp"
 #include "turnstile/handler.hpp"
-#include "turnstile/settings.hpp"
+#include "turnstile/topic_settings.hpp"
 
 namespace turnstile::detail {
 

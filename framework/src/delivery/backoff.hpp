@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "turnstile/settings.hpp"
+#include "turnstile/topic_settings.hpp"
 
 namespace turnstile::detail {
 

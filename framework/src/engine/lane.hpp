@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "delivery/work.hpp"
-#include "engine/offset_tracker.hpp"
 #include "engine/ready_keys.hpp"
+#include "engine/settled_messages.hpp"
 #include "turnstile/message.hpp"
 #include "turnstile/ports/broker.hpp"
 
@@ -30,7 +30,7 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 
 class Lane {
  public:
-  /// For `many` see OffsetTracker.
+  /// For `many` see SettledMessages.
   explicit Lane(Order order, std::size_t many = 1'024) : order_(order), tracker_(many) {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -126,7 +126,7 @@ class Lane {
 
   Order order_;
   std::map<Offset, int> suspects_;
-  OffsetTracker<Entry> tracker_;
+  SettledMessages<Entry> tracker_;
   std::size_t running_ = 0;
   Seq cursor_ = 0;                          ///< first message that was never handed out (partition, none)
   std::set<Seq> returned_;                  ///< put back, due again, or set aside and not handed out (partition, none)

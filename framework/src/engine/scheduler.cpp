@@ -1,7 +1,6 @@
 #include "engine/scheduler.hpp"
 
 #include <algorithm>
-#include <random>
 #include <thread>
 
 #include "support/failpoint.hpp"
@@ -143,15 +142,16 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, s
   TopicState& topic = lane->topic;
   if (topic.delivered.empty() && topic.asked > waiting_) return breaker_.is_closed() && pick_look_up(lane, unit);
   if (!lane->lane.ready(now) || is_crowded(*lane, now)) return false;
-  const bool entered = topic.needs_store() && breaker_.enter(now);
-  const bool unclaimed = topic.needs_store() && !entered;
-  if (unclaimed && !topic.fails_open()) return false;
+  using Entry = StoreBreaker::Entry;
+  const Entry entry = topic.needs_store() ? breaker_.enter(now, topic.runner.plan().store_down) : Entry::with_store;
+  if (entry == Entry::waits) return false;
+  const bool unclaimed = entry == Entry::unclaimed;
   // With suspects the permit is taken last: if it were returned under this lock, it would call the scheduler.
   const bool careful = lane->lane.has_suspects();
   const auto undo = [&] {
     for (const Work& work : unit.works) lane->lane.put_back(work);
     unit.works.clear();
-    if (entered) breaker_.leave();
+    if (entry == Entry::as_probe) breaker_.leave();
   };
   if (careful) {
     lane->lane.hand_out(unit_size(*lane), now, unit.works);
@@ -338,17 +338,6 @@ void Scheduler::fence_unlocked(LaneState& lane, SteadyTime now, const std::strin
   run_log_->warn(
       Code::partition_fenced, lane.place.at,
       "fenced: this process drops what it has not committed of the partition, and claims it again (" + why + ")");
-}
-
-void Scheduler::note_store(const UnitResult& result, SteadyTime now, const TopicState& topic) {
-  if (!topic.needs_store()) return;
-  if (result.end == UnitResult::End::store_unavailable) {
-    thread_local std::minstd_rand generator{std::random_device{}()};
-    if (breaker_.failed(now, std::uniform_real_distribution<double>(0.0, 1.0)(generator)))
-      store_changed(false, result.why);
-  } else if (breaker_.answered()) {
-    store_changed(true, {});
-  }
 }
 
 void Scheduler::stop() {

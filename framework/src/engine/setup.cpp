@@ -6,7 +6,7 @@
 
 #include "config/check.hpp"
 #include "config/environment.hpp"
-#include "config/keys.hpp"
+#include "config/settings_table.hpp"
 #include "config/suggest.hpp"
 #include "engine/setup_checks.hpp"
 #include "support/logging.hpp"

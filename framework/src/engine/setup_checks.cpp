@@ -1,7 +1,7 @@
 #include "engine/setup_checks.hpp"
 
 #include "config/check.hpp"
-#include "config/keys.hpp"
+#include "config/settings_table.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/broker.hpp"
 

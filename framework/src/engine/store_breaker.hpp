@@ -1,25 +1,29 @@
 #pragma once
-// The circuit breaker in front of the store of ids. Closed: units run. Open, after a failure: nothing runs until the
-// next probe is due, after 100 ms, doubling to 5 s. Half open: one unit runs as a probe, and its success closes the
-// breaker. The scheduler's lock protects it.
+// The circuit breaker in front of the store. It decides what runs while PostgreSQL is unavailable. Closed: units run.
+// Open, after a failure: until the next probe is due, after 100 ms, doubling to 5 s, units wait, or run unclaimed where
+// store_down is `run`. Half open: one unit runs as a probe, and its success closes the breaker. The scheduler's lock
+// protects it.
 
 #include <algorithm>
 #include <chrono>
 #include <string>
 
 #include "engine/lane.hpp"
+#include "turnstile/types.hpp"
 
 namespace turnstile::detail {
 
 class StoreBreaker {
  public:
-  /// Whether a unit that needs the store may start. While the breaker is open, one unit at a time may start, as a
-  /// probe.
-  bool enter(SteadyTime now) {
-    if (closed_) return true;
-    if (probing_ || now < next_probe_) return false;
-    probing_ = true;
-    return true;
+  /// How a unit that needs the store starts.
+  enum class Entry : std::uint8_t { with_store, as_probe, unclaimed, waits };
+  Entry enter(SteadyTime now, StoreDownPolicy store_down) {
+    if (closed_) return Entry::with_store;
+    if (!probing_ && now >= next_probe_) {
+      probing_ = true;
+      return Entry::as_probe;
+    }
+    return store_down == StoreDownPolicy::run ? Entry::unclaimed : Entry::waits;
   }
   /// When the next probe may start. There is no need to wait for it while the breaker is closed or a probe runs.
   [[nodiscard]] SteadyTime next_probe() const noexcept { return probing_ ? SteadyTime::max() : next_probe_; }
@@ -39,7 +43,7 @@ class StoreBreaker {
     delay_ = std::min(delay_ * 2, kCap);
     return std::exchange(closed_, false);
   }
-  /// The probe ended without a call to the store.
+  /// The probe did not start, or ended without a call to the store.
   void leave() noexcept { probing_ = false; }
 
  private:

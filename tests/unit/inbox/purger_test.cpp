@@ -12,8 +12,8 @@
 #include "tests/support/eventually.hpp"
 #include "tests/support/forwarding_store.hpp"
 #include "turnstile/error.hpp"
-#include "turnstile/settings.hpp"
 #include "turnstile/testing/inbox.hpp"
+#include "turnstile/topic_settings.hpp"
 
 namespace turnstile::test {
 namespace {

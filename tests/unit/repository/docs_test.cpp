@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cli/src/exit_code.hpp"
-#include "config/keys.hpp"
+#include "config/settings_table.hpp"
 #include "tests/support/read_file.hpp"
 #include "tokens/apply.hpp"
 #include "tokens/snapshot.hpp"

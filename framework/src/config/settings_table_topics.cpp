@@ -7,8 +7,8 @@
 
 #include "config/check.hpp"
 #include "config/codec.hpp"
-#include "config/keys.hpp"
 #include "config/setting_line.hpp"
+#include "config/settings_table.hpp"
 #include "message/message_id.hpp"
 #include "message/names.hpp"
 #include "message/reply.hpp"

@@ -19,10 +19,10 @@
 namespace turnstile::detail {
 
 template <class Entry>
-class OffsetTracker {
+class SettledMessages {
  public:
   /// `many`: with this number of settled messages behind it, an unsettled message is set aside.
-  explicit OffsetTracker(std::size_t many = 1'024) : many_(many) {}
+  explicit SettledMessages(std::size_t many = 1'024) : many_(many) {}
 
   /// Adds a message. Returns false and does nothing if its offset was added before: librdkafka can deliver a message
   /// twice in consecutive polls.

@@ -1,4 +1,4 @@
-#include "config/keys.hpp"
+#include "config/settings_table.hpp"
 
 #include <array>
 
@@ -42,7 +42,7 @@ constexpr Words<std::string_view, 2> kFormats{{{"text", "text"}, {"json", "json"
 constexpr Words<std::string_view, 2> kOver{{{"cluster", "cluster"}, {"process", "process"}}};
 
 /// A line of a section whose defaults are in its struct (turnstile/config.hpp). `otherwise` tells the meaning of a
-/// default that is 0 or empty. The settings of topics are in topic_defaults.cpp.
+/// default that is 0 or empty. The settings of topics are in settings_table_topics.cpp.
 template <class Codec, auto Member, class Section>
 constexpr Setting<Section> of(std::string_view name, std::string_view otherwise, std::string_view what) {
   return line<Codec, Member, Section>(name, {}, otherwise, what);

@@ -1,6 +1,6 @@
 // The watermark of a partition, compared with a model that is too simple to be wrong.
 
-#include "engine/offset_tracker.hpp"
+#include "engine/settled_messages.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -11,19 +11,19 @@
 namespace turnstile::detail {
 namespace {
 
-TEST(OffsetTracker, has_no_position_before_the_first_message) {
-  OffsetTracker<int> tracker;
+TEST(SettledMessages, has_no_position_before_the_first_message) {
+  SettledMessages<int> tracker;
   EXPECT_FALSE(tracker.position());
 }
 
-TEST(OffsetTracker, starts_at_the_first_message_that_it_sees) {
-  OffsetTracker<int> tracker;
+TEST(SettledMessages, starts_at_the_first_message_that_it_sees) {
+  SettledMessages<int> tracker;
   tracker.take(42, 0);
   EXPECT_EQ(tracker.position(), 42);
 }
 
-TEST(OffsetTracker, does_not_pass_an_open_message) {
-  OffsetTracker<int> tracker;
+TEST(SettledMessages, does_not_pass_an_open_message) {
+  SettledMessages<int> tracker;
   tracker.take(0, 0);
   tracker.take(1, 0);
   tracker.settle(1);
@@ -32,8 +32,8 @@ TEST(OffsetTracker, does_not_pass_an_open_message) {
   EXPECT_EQ(tracker.position(), 2);
 }
 
-TEST(OffsetTracker, takes_gaps_in_offsets_for_normal) {
-  OffsetTracker<int> tracker;
+TEST(SettledMessages, takes_gaps_in_offsets_for_normal) {
+  SettledMessages<int> tracker;
   tracker.take(10, 0);
   tracker.take(20, 0);
   tracker.settle(0);
@@ -42,16 +42,16 @@ TEST(OffsetTracker, takes_gaps_in_offsets_for_normal) {
   EXPECT_EQ(tracker.position(), 21);
 }
 
-TEST(OffsetTracker, drops_an_offset_that_is_delivered_twice) {  // hazard: repeated-offsets
-  OffsetTracker<int> tracker;
+TEST(SettledMessages, drops_an_offset_that_is_delivered_twice) {  // hazard: repeated-offsets
+  SettledMessages<int> tracker;
   EXPECT_TRUE(tracker.take(5, 0));
   EXPECT_FALSE(tracker.take(5, 0));
   EXPECT_FALSE(tracker.take(4, 0));
   EXPECT_EQ(tracker.kept(), 1U);
 }
 
-TEST(OffsetTracker, settles_once) {
-  OffsetTracker<int> tracker;
+TEST(SettledMessages, settles_once) {
+  SettledMessages<int> tracker;
   tracker.take(0, 0);
   tracker.take(1, 0);
   EXPECT_TRUE(tracker.settle(1));
@@ -59,8 +59,8 @@ TEST(OffsetTracker, settles_once) {
   EXPECT_EQ(tracker.unsettled(), 1U);
 }
 
-RC_GTEST_PROP(OffsetTracker, agrees_with_the_model, ()) {
-  OffsetTracker<int> tracker(*rc::gen::inRange<std::size_t>(1, 5));
+RC_GTEST_PROP(SettledMessages, agrees_with_the_model, ()) {
+  SettledMessages<int> tracker(*rc::gen::inRange<std::size_t>(1, 5));
   std::set<Seq> aside;
   std::map<Offset, bool> model;  // offset -> whether it is settled
   std::map<Seq, Offset> numbers;

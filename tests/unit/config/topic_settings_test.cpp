@@ -1,4 +1,4 @@
-#include "turnstile/settings.hpp"
+#include "turnstile/topic_settings.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "turnstile/settings.hpp"
+#include "turnstile/topic_settings.hpp"
 
 #include <algorithm>
 
-#include "config/keys.hpp"
+#include "config/settings_table.hpp"
 #include "message/reply.hpp"
 
 namespace turnstile {

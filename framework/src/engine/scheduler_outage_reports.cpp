@@ -1,10 +1,22 @@
-// What the scheduler knows of the store, and how it reports an outage.
+// What the scheduler learns of the store, and how it reports an outage. What runs during one is decided by StoreBreaker.
 
+#include <random>
 #include <set>
 
 #include "engine/scheduler.hpp"
 
 namespace turnstile::detail {
+
+void Scheduler::note_store(const UnitResult& result, SteadyTime now, const TopicState& topic) {
+  if (!topic.needs_store()) return;
+  if (result.end == UnitResult::End::store_unavailable) {
+    thread_local std::minstd_rand generator{std::random_device{}()};
+    if (breaker_.failed(now, std::uniform_real_distribution<double>(0.0, 1.0)(generator)))
+      store_changed(false, result.why);
+  } else if (breaker_.answered()) {
+    store_changed(true, {});
+  }
+}
 
 void Scheduler::store_changed(bool available, const std::string& why) {
   store_trouble_ = available ? std::string() : why;

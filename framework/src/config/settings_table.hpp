@@ -1,7 +1,7 @@
 #pragma once
 // The table of all settings. Each line has a setting's name, its reader and writer, its default, its member, and a
 // description. The file, the environment, merging, defaults, `turnstile config` and docs/reference/configuration.md use
-// the table. topic_defaults.cpp has the settings of topics, and keys.cpp has the others.
+// the table. settings_table_topics.cpp has the settings of topics, and settings_table.cpp has the others.
 
 #include <optional>
 #include <span>

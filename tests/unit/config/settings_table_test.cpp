@@ -1,6 +1,6 @@
 // The table of settings: each default can be read, written and read again, and is the one that is in effect.
 
-#include "config/keys.hpp"
+#include "config/settings_table.hpp"
 
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ TEST(SettingsTable, is_where_a_topic_gets_its_defaults) {
   EXPECT_EQ(plan.stop_after_dead, 100);
   EXPECT_EQ(plan.max_response, 65'536U);
   EXPECT_EQ(plan.request_window, 1'024);
-  EXPECT_EQ(plan.retry, RetryPolicy{}) << "turnstile/settings.hpp and the table differ";
+  EXPECT_EQ(plan.retry, RetryPolicy{}) << "turnstile/topic_settings.hpp and the table differ";
 }
 
 TEST(SettingsTable, a_default_that_is_no_value_is_not_read) {
