@@ -1,3 +1,4 @@
--- Takes all of Turnstile's tables away, with the ids that they hold: every message still in Kafka may take effect again.
+-- Deletes all tables of migration 1 with their contents. This cannot be undone.
+-- Without the stored ids, every message that is still in Kafka may take effect again.
 DROP TABLE dead, inbox, watermark, fence, handler;
 DROP TABLE migration;

@@ -1,3 +1,3 @@
--- Takes the responses and the outbox away, with what was not sent yet.
+-- Deletes the responses and the outbox, with all messages that were not sent yet. This cannot be undone.
 DROP TABLE outbox_relay, outbox, response;
 DELETE FROM migration WHERE number = 3;

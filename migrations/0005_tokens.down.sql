@@ -1,3 +1,3 @@
--- Takes the one-time tokens away: what was issued can be redeemed no more.
+-- Deletes the one-time tokens. This cannot be undone. Tokens that were issued can no longer be redeemed.
 DROP TABLE one_time_token;
 DELETE FROM migration WHERE number = 5;

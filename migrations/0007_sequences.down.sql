@@ -1,4 +1,5 @@
--- Takes the progress of mode sequence away: what is delivered again takes effect again.
+-- Deletes the progress of modes by_offset and numbered, and the sessions of producers. This cannot be undone. A
+-- message that is delivered again takes effect again.
 DROP TABLE producer_response;
 DROP TABLE producer_window;
 DROP TABLE producer;

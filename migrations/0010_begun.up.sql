@@ -1,9 +1,10 @@
--- Of the messages that a process has claimed, which ones its handler has begun: only of these nobody knows what became of them when it dies.
+-- Which claimed messages a handler has begun. If the process dies, only these are in doubt.
 
--- The owner that has claimed the message and not begun to handle it; NULL, or another one than `owner`: it may have begun.
+-- The owner that claimed the message and has not begun its handler. Just before the handler starts,
+-- the owner writes NULL. NULL, or another value than `owner`: the handler may have begun.
 ALTER TABLE claim ADD COLUMN unbegun_by uuid;
--- When the server had started that says so. That the handler has begun is written without waiting for the disk, so that a server that
--- was started since may not know it.
+-- The start time of the server that stored unbegun_by. The write of NULL does not wait for the disk, so a crash of the
+-- server can lose it. After a restart of the server, the handler of every claim may therefore have begun.
 ALTER TABLE claim ADD COLUMN unbegun_in timestamptz;
 
 INSERT INTO migration (number, name) VALUES (10, 'begun');

@@ -2,9 +2,9 @@
 --
 --   psql -v ON_ERROR_STOP=1 -v schema=turnstile -v role=app -f migrations/roles.sql
 --
--- The role must exist. It cannot change the tables. It cannot remove an id, a dead letter or an effect, except ids that
--- are older than every declared duration. `turnstile dlq replay`, `inbox forget`, `inbox unpark --done` and `inbox
--- purge` need the owner. Rights on the application's own tables are not part of this file.
+-- The role must exist. With these rights it cannot change the definition of a table. It cannot delete an id, a dead
+-- letter or an effect, except ids that are older than every declared duration. `turnstile dlq replay`, `inbox forget`,
+-- `inbox unpark --done` and `inbox purge` need the owner. This file has no rights on the application's own tables.
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 GRANT SELECT ON :"schema".migration TO :"role";
 GRANT SELECT, INSERT, UPDATE (consumer_group) ON :"schema".handler TO :"role";
@@ -15,30 +15,31 @@ GRANT SELECT, INSERT ON :"schema".dead TO :"role";
 -- Without `ordered`: a program cannot undo an operator's limit.
 GRANT SELECT, INSERT (name, configured), UPDATE (configured, version, changed_at) ON :"schema".limiter TO :"role";
 GRANT SELECT, INSERT, UPDATE (generation, holder, granted_at, expires_at) ON :"schema".permit TO :"role";
--- DELETE: waits that have ended.
+-- DELETE: for waits that have ended.
 GRANT SELECT, INSERT, UPDATE (waiting, since, expires_at), DELETE ON :"schema".permit_wait TO :"role";
--- UPDATE: a response that outlived its id is overwritten.
+-- UPDATE: a consumer overwrites a response that outlived its id.
 GRANT SELECT, INSERT, UPDATE (body, replied_at) ON :"schema".response TO :"role";
--- DELETE: messages that were sent. UPDATE: messages that the broker refuses.
+-- DELETE: for messages that were sent. UPDATE: for messages that the broker refuses.
 GRANT SELECT, INSERT, UPDATE (shard, refused), DELETE ON :"schema".outbox TO :"role";
 GRANT SELECT, UPDATE (owner, fence, expires_at) ON :"schema".outbox_relay TO :"role";
--- The functions decide which ids are old, not their callers.
+-- The purge: the functions decide which ids are old enough to delete, not their callers.
 GRANT SELECT ON :"schema".kept TO :"role";
 GRANT SELECT ON :"schema".sweep TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".keep_ids(smallint, bigint) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".purge_step(integer) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".purge_by_clock(integer, timestamptz, timestamptz) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".look_at_clock(timestamptz, timestamptz) TO :"role";
--- DELETE: tokens that expired long ago. A deleted token cannot be redeemed.
+-- DELETE: for tokens that expired long ago. A deleted token cannot be redeemed.
 GRANT SELECT, INSERT, UPDATE (redeemed_at), DELETE ON :"schema".one_time_token TO :"role";
--- DELETE: claims that are done or were given back. UPDATE: leases, and messages that are claimed again.
-GRANT SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at, unbegun_by, unbegun_in), DELETE
+-- DELETE: for claims that are done or were given back. UPDATE: for leases, and for messages that are claimed again.
+GRANT SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at,
+                             unbegun_by, unbegun_in), DELETE
   ON :"schema".claim TO :"role";
 GRANT SELECT, INSERT, UPDATE (incarnation, next_offset, moved_at) ON :"schema".progress TO :"role";
--- DELETE: producers that have been silent for a long time, and responses that no producer will request.
+-- DELETE: for producer sessions that expired long ago, and for responses that no producer will request.
 GRANT SELECT, INSERT, UPDATE (heartbeat_at, expired_at), DELETE ON :"schema".producer TO :"role";
 GRANT SELECT, INSERT, UPDATE (high, low, acked, seen, moved_at) ON :"schema".producer_window TO :"role";
 GRANT SELECT, INSERT, DELETE ON :"schema".producer_response TO :"role";
--- DELETE: trials that have ended, and suspects that are settled.
+-- DELETE: for trials that have ended, and for suspects that are settled.
 GRANT SELECT, INSERT, UPDATE (offsets, alone, epoch, incarnation), DELETE ON :"schema".trial TO :"role";
 GRANT SELECT, INSERT, UPDATE (incarnation, deaths, epoch, died_at), DELETE ON :"schema".suspect TO :"role";

@@ -169,6 +169,19 @@ TEST_F(PostgresMigrations, a_changed_file_is_refused_with_its_name) {
   EXPECT_THAT(schema_error(), HasSubstr("0001_inbox.up.sql: was changed"));
 }
 
+// The way in CHANGELOG.md, for a database that a development version migrated.
+TEST_F(PostgresMigrations, without_their_checksums_the_migrations_of_another_text_are_taken_over) {
+  const auto& known = embedded_migration_list();
+  auto earlier = known;
+  earlier[0].checksum[0] = earlier[0].checksum[0] == '0' ? '1' : '0';
+  migrate_up(settings_, earlier);
+  EXPECT_THROW(migrate_up(settings_, known), SchemaError);
+  sql().exec("UPDATE " + schema_->name() + ".migration SET checksum = NULL");
+  EXPECT_EQ(migrate_up(settings_, known).size(), 0U);
+  EXPECT_EQ(sql().one("SELECT checksum FROM migration WHERE number = 1"), known[0].checksum);
+  EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
+}
+
 TEST_F(PostgresMigrations, a_file_that_fails_changes_nothing_and_says_where) {
   const auto broken = with_next("CREATE TABLE more (n integer);\nSELECT 1;\nINSERT INTO moore VALUES (1);\n");
   EXPECT_THAT(message_of<SchemaError>([&] { migrate_up(settings_, broken); }),

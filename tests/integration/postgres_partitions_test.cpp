@@ -116,7 +116,7 @@ TEST_F(PostgresPartitions, what_cannot_be_carried_over_is_not_lost_in_silence) {
   sql().exec(
       "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
       "CREATE TRIGGER note AFTER INSERT ON inbox FOR EACH STATEMENT EXECUTE FUNCTION note()");
-  EXPECT_THAT(refusal(4), AllOf(HasSubstr("triggers"), HasSubstr("put them on again")));
+  EXPECT_THAT(refusal(4), AllOf(HasSubstr("triggers"), HasSubstr("create them again")));
   sql().exec("DROP TRIGGER note ON inbox; CREATE VIEW mine AS SELECT * FROM inbox");
   EXPECT_THAT(refusal(4), HasSubstr("depend on it"));
   EXPECT_EQ(inbox_partitions(settings_), 1);
