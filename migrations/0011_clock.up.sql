@@ -3,8 +3,8 @@
 -- Headers are two one-dimensional lists of the same length, with a name for each header. A row with other headers goes
 -- to shard -1, which no relay sends.
 UPDATE outbox SET shard = -1,
-       refused = 'header_names and header_values are no two lists of one dimension, with a name for each header; '
-                 'correct them, then: turnstile outbox retry'
+       refused = 'header_names and header_values must be one-dimensional lists of the same length, with a name for '
+                 'each header; correct them, then: turnstile outbox retry'
  WHERE shard >= 0
    AND CASE WHEN coalesce(array_ndims(header_names), 1) > 1 OR coalesce(array_ndims(header_values), 1) > 1 THEN true
             ELSE array_position(header_names, NULL) IS NOT NULL END;
