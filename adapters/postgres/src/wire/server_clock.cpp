@@ -42,7 +42,7 @@ std::int64_t ServerClock::wall_us() {
 std::string held_by_step(std::chrono::seconds step, const std::string& until) {
   return "PostgreSQL's clock was set forward by " + about(step) +
          ", so ids that look old may be young: no process deletes ids before " + until +
-         " UTC. If the clock is wrong, set it back; the deletion of ids then continues at once";
+         " UTC. If the clock is wrong, stop all programs and set it back; the deletion of ids then continues at once";
 }
 
 std::string held_by_difference(std::chrono::seconds ahead) {
