@@ -20,7 +20,7 @@ constexpr const char* kAdvisory = "an advisory lock";  // in kBlockers too
 // Both queries return: the locked object, pid, whether the lock is held already, application, user, state, seconds.
 
 /// Follows the waits from $1 to the sessions that do not wait themselves, which come first. The table of a row lock is
-/// that of the waiting session's tuple lock.
+/// that of the waiting session's tuple lock. A wait that ended while the query ran has no lock any more, and is left out.
 constexpr const char* kBlockers = R"(
 WITH RECURSIVE blocked (waiter, holder) AS (
   SELECT $1::integer, b.pid FROM unnest(pg_catalog.pg_blocking_pids($1::integer)) AS b (pid)
@@ -39,8 +39,8 @@ SELECT DISTINCT CASE WHEN l.locktype = 'advisory' THEN 'an advisory lock'
        extract(epoch FROM clock_timestamp() - a.xact_start)::bigint,
        EXISTS (SELECT FROM locks h WHERE h.pid = w.holder AND NOT h.granted)
   FROM (SELECT * FROM blocked LIMIT 20) w
-  LEFT JOIN LATERAL (SELECT * FROM locks WHERE pid = w.waiter AND (NOT granted OR locktype = 'tuple')
-                      ORDER BY relation IS NULL, granted LIMIT 1) l ON true
+  JOIN LATERAL (SELECT * FROM locks WHERE pid = w.waiter AND (NOT granted OR locktype = 'tuple')
+                 ORDER BY relation IS NULL, granted LIMIT 1) l ON true
   LEFT JOIN pg_catalog.pg_class c ON c.oid = l.relation
   LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = w.holder
