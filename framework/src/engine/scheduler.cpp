@@ -59,7 +59,8 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     starved.clear();
-    const bool picked = pick(unit, steady_clock::now(), starved);
+    const SteadyTime now = steady_clock::now();
+    const bool picked = pick(unit, now, starved);
     if (picked) {
       slot.lane = unit.lane;
       slot.since = steady_clock::now();
@@ -80,7 +81,7 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
     }
     if (!delivered_to_.empty()) continue;
     ++waiting_;
-    const SteadyTime until = std::min(next_event(), crowded_until_);
+    const SteadyTime until = std::min(next_event(now), crowded_until_);
     if (until == SteadyTime::max()) work_.wait(lock);
     else work_.wait_until(lock, until);
     --waiting_;
@@ -237,13 +238,18 @@ std::size_t Scheduler::unit_size(const LaneState& lane) const {
   return std::clamp<std::size_t>(static_cast<std::size_t>(fits), 1, lane.unit_most);
 }
 
-SteadyTime Scheduler::next_event() const {
+/// The first time after `now` at which pick() may find more than it did at `now`. What was due at `now` and did not start
+/// waits for something else, whose end wakes a worker: a message, a permit, or the end of a unit.
+SteadyTime Scheduler::next_event(SteadyTime now) const {
   SteadyTime until = SteadyTime::max();
+  const auto consider = [&](SteadyTime event) {
+    if (event > now) until = std::min(until, event);
+  };
   for (const auto& lane : lanes_) {
     if (lane->phase != LaneState::Phase::open) continue;
     if (lane->topic.needs_store() && !lane->topic.fails_open() && !breaker_.is_closed())
-      until = std::min(until, breaker_.next_probe());
-    else if (const auto due = lane->lane.next_due()) until = std::min(until, *due);
+      consider(breaker_.next_probe());
+    if (const auto due = lane->lane.next_due()) consider(*due);
   }
   return until;
 }

@@ -109,7 +109,7 @@ class Scheduler {
   void want_no_quiet(std::span<const LanePtr> lanes);
   bool pick_look_up(const LanePtr& lane, LaneUnit& unit);
   std::size_t unit_size(const LaneState& lane) const;
-  [[nodiscard]] SteadyTime next_event() const;
+  [[nodiscard]] SteadyTime next_event(SteadyTime now) const;
   void apply(LaneUnit& unit, UnitResult& result, SteadyTime now);
   void note_store(const UnitResult& result, SteadyTime now, const TopicState& topic);
   void store_changed(bool available, const std::string& why);

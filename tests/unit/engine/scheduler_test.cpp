@@ -3,11 +3,14 @@
 #include "engine/scheduler.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <ctime>
 #include <thread>
 
+#include "tests/support/eventually.hpp"
 #include "tests/support/owned_block.hpp"
 #include "turnstile/decorators.hpp"
 #include "turnstile/testing/inbox.hpp"
@@ -31,22 +34,29 @@ std::unique_ptr<ports::Block> block(const std::string& topic, std::int32_t parti
   return std::make_unique<test::OwnedBlock>(std::move(owned));
 }
 
+std::shared_ptr<RunLog> quiet_log() {
+  return std::make_shared<RunLog>(
+      std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>()), "test");
+}
+
+std::unique_ptr<TopicState> transactional_topic(const std::shared_ptr<RunLog>& run_log,
+                                                std::shared_ptr<ports::Limiter> limiter = nullptr) {
+  const auto inbox = std::make_shared<testing::MemoryInbox>();
+  TopicRunner::Services services;
+  services.store = inbox;
+  services.run_log = run_log;
+  TopicSettings settings;
+  settings.mode = Mode::transactional;
+  return std::make_unique<TopicState>(
+      plan_topic("t", settings), [](const Message&) {} | transactional(), inbox->register_handler("t"), services,
+      std::move(limiter));
+}
+
 /// As many short transactions run as there are processors. One more lane has `waiting` messages.
 class Crowd {
  public:
-  explicit Crowd(int waiting)
-      : run_log_(std::make_shared<RunLog>(
-            std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>()), "test")),
-        scheduler_(Window{}, run_log_, [] {}) {
-    const auto inbox = std::make_shared<testing::MemoryInbox>();
-    TopicRunner::Services services;
-    services.store = inbox;
-    services.run_log = run_log_;
-    TopicSettings settings;
-    settings.mode = Mode::transactional;
-    topic_ = std::make_unique<TopicState>(
-        plan_topic("t", settings), [](const Message&) {} | transactional(), inbox->register_handler("t"), services,
-        nullptr);
+  explicit Crowd(int waiting) : run_log_(quiet_log()), scheduler_(Window{}, run_log_, [] {}) {
+    topic_ = transactional_topic(run_log_);
     topic_->mean_ns = 1e6;
     const int processors = static_cast<int>(std::max(2U, std::thread::hardware_concurrency()));
     units_.resize(static_cast<std::size_t>(processors) + 1);
@@ -102,6 +112,66 @@ TEST(Scheduler, a_few_messages_start_when_one_of_the_short_transactions_has_ende
     crowd.end_one();
     return crowd.start_one_more();
   }));
+}
+
+/// A worker that waits must sleep. Where nothing can start, it must not look again and again.
+class WaitingWorker : public ::testing::Test {
+ protected:
+  ~WaitingWorker() override {
+    scheduler_.stop();
+    if (worker_.joinable()) worker_.join();
+  }
+  /// Whether the worker uses a processor while nothing changes. A waiting worker uses less than 1 ms.
+  bool is_busy() {
+    worker_ = std::thread([this] {
+      while (scheduler_.next(unit_, slot_)) end_as(Verdict{});  // a look-up
+    });
+    clockid_t clock{};
+    EXPECT_EQ(pthread_getcpuclockid(worker_.native_handle(), &clock), 0);
+    return test::eventually(
+        [&] {
+          timespec used{};
+          return clock_gettime(clock, &used) == 0 && (used.tv_sec > 0 || used.tv_nsec > 20'000'000);
+        },
+        700ms);
+  }
+  void end_as(const Verdict& verdict) {
+    UnitResult result;
+    result.verdicts.assign(unit_.works.size(), verdict);
+    scheduler_.finish(unit_, result, slot_);
+  }
+  LanePtr open(TopicState& topic) {
+    auto lane = std::make_shared<LaneState>(topic, OwnedPartition{.at = {"t", 0}, .fence = {}});
+    scheduler_.open(lane);
+    return lane;
+  }
+
+  std::shared_ptr<RunLog> run_log_ = quiet_log();
+  std::unique_ptr<TopicState> topic_;
+  Scheduler scheduler_{Window{}, run_log_, [] {}};
+  WorkerSlot& slot_ = scheduler_.add_worker();
+  LaneUnit unit_;
+  std::thread worker_;
+};
+
+TEST_F(WaitingWorker, sleeps_while_the_store_is_unavailable_and_there_is_nothing_to_probe_it_with) {
+  topic_ = transactional_topic(run_log_);
+  open(*topic_);
+  scheduler_.store_failed("it is away");
+  EXPECT_FALSE(is_busy());
+}
+
+TEST_F(WaitingWorker, sleeps_while_a_retry_is_due_and_others_have_the_permits) {
+  const auto limiters = make_local_limiters();
+  const auto limiter = limiters->open("t", 1);
+  topic_ = transactional_topic(run_log_, limiter);
+  scheduler_.feed(*open(*topic_), block("t", 0, 1));
+  ASSERT_TRUE(scheduler_.next(unit_, slot_));
+  Permit taken;
+  limiter->acquire_later(1, Priority::normal, [&](Permit permit) { taken = std::move(permit); });
+  end_as(Verdict{.kind = Verdict::Kind::retry, .delay = 1ms, .attempt = 1});
+  ASSERT_TRUE(taken);
+  EXPECT_FALSE(is_busy());
 }
 
 }  // namespace
