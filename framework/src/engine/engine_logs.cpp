@@ -66,7 +66,8 @@ void Engine::on_topic_change(const std::string& topic, bool exists) {
   }
   for (const auto& lane : shared_->scheduler.lanes()) {
     if (lane->place.at.topic != topic) continue;
-    logs_.is_gone(lane->place.at);
+    if (exists) logs_.exists_again(lane->place.at);
+    else logs_.is_gone(lane->place.at);
     if (exists && !drops_what_was_taken()) doubt(lane);
   }
 }

@@ -78,6 +78,18 @@ bool LogWatch::had_offset(const TopicPartition& at) const {
   return found != logs_.end() && found->second.has_offset;
 }
 
+void LogWatch::is_gone(const TopicPartition& at) {
+  Log& log = logs_[at];
+  log.gone = true;
+  log.begun_since_gone = false;
+}
+
+void LogWatch::exists_again(const TopicPartition& at) {
+  Log& log = logs_[at];
+  (log.begun_since_gone ? log.exists_again : log.gone) = true;
+  log.begun_since_gone = false;
+}
+
 bool LogWatch::was_gone(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   return found != logs_.end() && found->second.gone;
@@ -108,7 +120,7 @@ bool LogWatch::suspects(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   if (found == logs_.end()) return false;
   const Log& log = found->second;
-  return log.other_from || log.went_back || log.has_offset || log.gone || log.forgotten_from;
+  return log.other_from || log.went_back || log.has_offset || log.gone || log.exists_again || log.forgotten_from;
 }
 
 LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) const {
@@ -140,7 +152,7 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
             "offset " + std::to_string(*log.other_from) + " holds another record than the one that was read there"};
   }
   const bool cut = too_short || (known.committed && *known.committed > known.end);
-  if (cut && log.memory.first()) {
+  if ((cut || log.exists_again) && log.memory.first()) {
     // The last records are read again and compared. This finds the first record that differs.
     return {Verdict::Kind::same, std::max(std::min(*log.memory.first(), known.end), known.first), true, {}};
   }
@@ -158,7 +170,9 @@ void LogWatch::settle(const TopicPartition& at, const Verdict& verdict, std::int
   log.taken.reset();
   log.other_from.reset();
   log.went_back = false;
+  if (log.gone && verdict.kind == Verdict::Kind::recreated) log.begun_since_gone = true;
   log.gone = false;
+  log.exists_again = false;
   switch (verdict.kind) {
     case Verdict::Kind::same: break;
     case Verdict::Kind::recreated: log.began[incarnation] = 0; break;

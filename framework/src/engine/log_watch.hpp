@@ -91,7 +91,10 @@ class LogWatch {
   void has_offset(const TopicPartition& at) { logs_[at].has_offset = true; }
   [[nodiscard]] bool had_offset(const TopicPartition& at) const;
   /// The topic was found to be missing.
-  void is_gone(const TopicPartition& at) { logs_[at].gone = true; }
+  void is_gone(const TopicPartition& at);
+  /// A topic of that name exists again. If its log was begun since is_gone(), it is not begun a second time: judge() then
+  /// lets what was read of it be read again and compared.
+  void exists_again(const TopicPartition& at);
   [[nodiscard]] bool was_gone(const TopicPartition& at) const;
   /// The store has the partition under this incarnation. If that is a later one than before, another member has found
   /// another log, and begun it: everything that is known of the partition is about the old log, and is forgotten.
@@ -115,6 +118,8 @@ class LogWatch {
     bool went_back = false;            ///< offsets started again, at records that are not remembered
     bool has_offset = false;
     bool gone = false;
+    bool begun_since_gone = false;            ///< the log that exists now, before the topic was reported to exist again
+    bool exists_again = false;                ///< and it was begun before
     std::optional<std::int32_t> incarnation;  ///< under which all of this was learnt; absent before a claim
     /// Where the first incarnation begins that the store has forgotten. Absent: it has forgotten none.
     std::optional<Offset> forgotten_from;

@@ -93,6 +93,51 @@ TEST_F(LogWatchTest, knows_a_recreated_topic_by_its_end_or_its_absence) {
   EXPECT_EQ(judge(300, 300, 2, 5'000).kind, Kind::same) << "a broker did not know it for a moment";
 }
 
+/// The broker answers a fetch in the new topic before it reports that the topic exists again.
+TEST_F(LogWatchTest, begins_a_recreated_topic_once_if_it_is_found_before_it_is_reported) {
+  look(0, 30);
+  watch.is_gone(at);
+  const auto found = judge({}, 30, 0, 15);
+  ASSERT_EQ(found.kind, Kind::recreated);
+  watch.settle(at, found, 1, 0);
+  EXPECT_EQ(look(0, 15, 2), Look::follow);
+  watch.exists_again(at);
+  EXPECT_TRUE(watch.suspects(at));
+  const auto again = judge({}, 15, 0, 15);
+  EXPECT_EQ(again.kind, Kind::same);
+  EXPECT_EQ(again.from, 0) << "its records are read again and compared, because it may be another one even so";
+  watch.settle(at, again, 1, 0);
+  watch.begin(at);
+  EXPECT_EQ(look(0, 20, 2), Look::follow);
+  EXPECT_FALSE(watch.suspects(at));
+}
+
+TEST_F(LogWatchTest, finds_a_topic_that_was_recreated_twice_while_it_was_missing) {
+  look(0, 30);
+  watch.is_gone(at);
+  watch.settle(at, judge({}, 30, 0, 15), 1, 0);
+  look(0, 15, 2);
+  watch.exists_again(at);
+  watch.settle(at, judge({}, 15, 0, 40), 1, 0);
+  watch.begin(at);
+  EXPECT_EQ(look(0, 20, 3), Look::broken);
+  EXPECT_EQ(judge({}, 15, 0, 40).kind, Kind::recreated);
+}
+
+TEST_F(LogWatchTest, begins_each_topic_that_was_missing_before) {
+  look(0, 30);
+  for (std::int32_t incarnation = 1; incarnation < 3; ++incarnation) {
+    watch.is_gone(at);
+    watch.exists_again(at);
+    const auto verdict = judge({}, 10, 0, 20);
+    EXPECT_EQ(verdict.kind, Kind::recreated);
+    watch.settle(at, verdict, incarnation, 0);
+    watch.exists_again(at);
+    EXPECT_EQ(judge({}, 10, 0, 20).kind, Kind::same) << "reported twice";
+    watch.settle(at, {}, incarnation, {});
+  }
+}
+
 TEST_F(LogWatchTest, does_not_take_a_truncated_log_for_a_recreated_topic) {
   const auto verdict = judge(1'000, 1'000, 0, 999);
   EXPECT_EQ(verdict.kind, Kind::truncated);
