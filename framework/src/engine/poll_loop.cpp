@@ -31,7 +31,6 @@ void PollLoopState::build() {
     const std::string name = topic->runner.plan().topic;
     topics[name] = std::move(topic);
   }
-  is_built = true;
   if (relay && stores) relay->start();
   stop.start_looking([this] {
     const std::lock_guard lock(watching);
@@ -255,7 +254,11 @@ Settled PollLoop::handle(const Message& message) try {
     throw Stopped(where(message) + ": not handled: stop() was called; do not commit it, it comes again");
   };
   if (state_->stop.is_requested()) throw_stopped();
-  std::call_once(state_->built, [this] { state_->build(); });
+  if (!state_->is_built) {
+    const std::lock_guard lock(state_->building);
+    if (!state_->is_built) state_->build();
+    state_->is_built = true;
+  }
   const auto found = state_->topics.find(message.topic());
   if (found == state_->topics.end()) {
     throw ConfigError({where(message) + ": this loop has no handler for the topic; add it with topic()"});

@@ -22,10 +22,10 @@ namespace turnstile::detail {
 
 struct PollLoopState {
   ConsumerSpec spec;
-  std::once_flag built;
+  std::mutex building;  // during build()
   std::shared_ptr<const RunLog> run_log;
   std::map<std::string, std::unique_ptr<TopicState>, std::less<>> topics;
-  std::atomic<bool> is_built{false};  // `topics` does not change any more
+  std::atomic<bool> is_built{false};  // what build() makes does not change any more
   std::unique_ptr<Purger> purger;     // null without handlers that store ids
   std::shared_ptr<Relay> relay;       // null without a broker or a store
   /// A handler that runs on its caller's thread.
