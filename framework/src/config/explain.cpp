@@ -17,22 +17,12 @@ namespace {
 constexpr std::string_view kAnyTopic = "NAME";
 constexpr std::size_t kWidth = 100;
 
-/// The value in effect if no source sets it: a value, or a description.
-template <class Section>
-std::string fallback_of(const detail::Setting<Section>& setting) {
-  if constexpr (std::is_same_v<Section, TopicSettings>) {
-    return std::string(setting.fallback);
-  } else {
-    return setting.write(Section{}).value_or("");
-  }
-}
-
 /// As prose: "`500`", "the topic's name", "`0`: one for each worker".
 template <class Section>
 std::string fallback_text(const detail::Setting<Section>& setting) {
-  const std::string value = fallback_of(setting);
+  const std::string value(setting.fallback);
   if (setting.otherwise.empty()) return "`" + value + "`";
-  if (value.empty() || value == "\"\"") return std::string(setting.otherwise);
+  if (value.empty()) return std::string(setting.otherwise);
   const auto meaning = setting.otherwise.find(": ");
   return "`" + value + "`" + (meaning == std::string_view::npos ? "" : std::string(setting.otherwise.substr(meaning)));
 }
@@ -174,8 +164,8 @@ void example(std::string& out, const std::string& header, std::span<const detail
   out += "\n" + header + "\n";
   for (const auto& setting : keys) {
     out += wrapped(setting.what, "# ");
-    const std::string value = fallback_of(setting);
-    if (value.empty() || value == "\"\"")
+    const std::string value(setting.fallback);
+    if (value.empty())
       out +=
           wrapped("Default: " + std::string(setting.otherwise) + ".", "# ") + "#" + std::string(setting.name) + " =\n";
     else out += "#" + std::string(setting.name) + " = " + value + "\n";
