@@ -77,6 +77,7 @@ struct LimitsSettings {
   std::string topic;             ///< the domain's token log; default: GROUP.tokens. Services that share it share limits
   std::chrono::milliseconds lease{10'000};  ///< a member that is silent for this time loses its permits
   std::int32_t weight = 1;                  ///< the member's share of a limit is proportional to it
+
   /// Permits of a dead member return when its lease ends, even if the database has fenced it earlier.
   bool strict = false;
   /// `reserve`: the permits of each limit that a process may use while the token log is unavailable (0: it waits).
