@@ -70,7 +70,7 @@ TEST_P(TrialsContract, what_was_running_is_suspect_and_what_ran_alone_has_killed
   const Fence second = next_owner().fence;
   EXPECT_THAT(take_over(second), ElementsAre(ports::Suspect{3, 0}, ports::Suspect{4, 0}, ports::Suspect{9, 0}));
   EXPECT_THAT(take_over(second), ElementsAre(ports::Suspect{3, 0}, ports::Suspect{4, 0}, ports::Suspect{9, 0}))
-      << "said again";
+      << "the second call returns them again";
   begin(second, {3}, true);
   end(second, {3}, std::vector<Offset>{3});
   begin(second, {4}, true);
