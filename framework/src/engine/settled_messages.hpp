@@ -70,7 +70,7 @@ class SettledMessages {
     }
   }
 
-  /// Every message below it is settled: the offset to commit. Absent before the first message is added.
+  /// Every message below it is settled. Absent before the first message is added.
   [[nodiscard]] std::optional<Offset> position() const noexcept {
     return aside_.empty() ? position_ : std::optional(aside_.begin()->second.offset);
   }
