@@ -5,6 +5,7 @@
 #include "config/check.hpp"
 #include "config/environment.hpp"
 #include "config/file.hpp"
+#include "config/settings_table.hpp"
 #include "config/suggest.hpp"
 #include "config/toml.hpp"
 #include "turnstile/error.hpp"
@@ -46,6 +47,9 @@ Config Config::parse(std::string_view toml, std::string_view name, const Environ
   if (auto* problem = std::get_if<std::string>(&parsed)) throw ConfigError({std::move(*problem)});
 
   Config config;
+  config.consumer = detail::defaults(detail::consumer_keys());
+  config.limits = detail::defaults(detail::limits_keys());
+  config.log = detail::defaults(detail::log_keys());
   config.source = name;
   auto problems = detail::read_file(std::get<detail::TomlTable>(parsed), config);
   if (environment) {

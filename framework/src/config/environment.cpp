@@ -1,6 +1,7 @@
 #include "config/environment.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "config/settings_table.hpp"
@@ -14,11 +15,42 @@ constexpr std::string_view kPrefix = "TURNSTILE_";
 constexpr std::string_view kFailpoint = "TURNSTILE_FAILPOINT";
 constexpr std::string_view kTestPrefix = "TURNSTILE_TEST_";
 
+/// Settings of librdkafka that the environment may set although the file does not name them: addresses and credentials
+/// of the brokers. Any other one must be in the file.
+constexpr std::array<std::string_view, 28> kKafkaKeys{"auto.offset.reset",
+                                                      "bootstrap.servers",
+                                                      "broker.address.family",
+                                                      "client.id",
+                                                      "client.rack",
+                                                      "debug",
+                                                      "group.id",
+                                                      "group.instance.id",
+                                                      "max.poll.interval.ms",
+                                                      "sasl.kerberos.keytab",
+                                                      "sasl.kerberos.principal",
+                                                      "sasl.kerberos.service.name",
+                                                      "sasl.mechanism",
+                                                      "sasl.mechanisms",
+                                                      "sasl.oauthbearer.config",
+                                                      "sasl.password",
+                                                      "sasl.username",
+                                                      "security.protocol",
+                                                      "session.timeout.ms",
+                                                      "ssl.ca.location",
+                                                      "ssl.ca.pem",
+                                                      "ssl.certificate.location",
+                                                      "ssl.certificate.pem",
+                                                      "ssl.endpoint.identification.algorithm",
+                                                      "ssl.key.location",
+                                                      "ssl.key.password",
+                                                      "ssl.key.pem",
+                                                      "ssl.keystore.password"};
+
 /// The keys of [kafka] that have a variable.
 std::set<std::string> kafka_keys(const Config& config) {
   std::set<std::string> keys;
   for (const auto& [key, value] : config.kafka) keys.insert(key);
-  for (const auto key : kafka_environment_keys()) keys.insert(std::string(key));
+  for (const auto key : kKafkaKeys) keys.insert(std::string(key));
   return keys;
 }
 
@@ -87,7 +119,7 @@ class EnvironmentReader {
   }
 
   void postgres() {
-    PostgresSettings settings = config_.postgres.value_or(PostgresSettings{});
+    PostgresSettings settings = config_.postgres.value_or(defaults(postgres_keys()));
     if (section("postgres", postgres_keys(), settings)) config_.postgres = std::move(settings);
   }
 

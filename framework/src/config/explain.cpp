@@ -33,7 +33,7 @@ class Explainer {
 
   std::vector<ExplainedSetting> all() {
     kafka();
-    section("postgres", detail::postgres_keys(), config_.postgres.value_or(PostgresSettings{}));
+    section("postgres", detail::postgres_keys(), config_.postgres.value_or(detail::defaults(detail::postgres_keys())));
     section("consumer", detail::consumer_keys(), config_.consumer);
     section("limits", detail::limits_keys(), config_.limits);
     section("log", detail::log_keys(), config_.log);

@@ -61,7 +61,8 @@ class FileReader {
 
   void section(const std::string& name, const TomlTable& table) {
     if (name == "kafka") kafka(table);
-    else if (name == "postgres") settings(name, table, postgres_keys(), config_.postgres.emplace());
+    else if (name == "postgres")
+      settings(name, table, postgres_keys(), config_.postgres.emplace(defaults(postgres_keys())));
     else if (name == "consumer") settings(name, table, consumer_keys(), config_.consumer);
     else if (name == "limits") settings(name, table, limits_keys(), config_.limits);
     else if (name == "log") settings(name, table, log_keys(), config_.log);

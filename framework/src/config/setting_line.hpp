@@ -63,6 +63,7 @@ struct Line {
   }
 };
 
+/// The setting's name, its default as TOML, the meaning of a default that is empty or 0, and a description.
 template <class Codec, auto Member, class Section>
 constexpr Setting<Section> line(std::string_view name, std::string_view fallback, std::string_view otherwise,
                                 std::string_view what) {

@@ -1,10 +1,11 @@
 #pragma once
-// The table of all settings. Each line has a setting's name, its reader and writer, its default, its member, and a
-// description. The file, the environment, merging, defaults, `turnstile config` and docs/reference/configuration.md use
-// the table. settings_table_topics.cpp has the settings of topics, and settings_table.cpp has the others.
+// The table of all settings, which is in settings_table.cpp. Each line has a setting's name, its reader and writer, its
+// default, its member, and a description. The file, the environment, merging, defaults, `turnstile config` and
+// docs/reference/configuration.md use the table.
 
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -37,15 +38,24 @@ std::span<const Setting<LimitsSettings>> limits_keys();
 std::span<const Setting<LogSettings>> log_keys();
 std::span<const Setting<TopicSettings>> topic_keys();
 
-/// The defaults of a topic, from the table. A setting without a fixed default is not set.
+/// The defaults of a section, from the table. A setting of a topic that has no fixed default is not set.
+template <class Section>
+Section defaults(std::span<const Setting<Section>> keys) {
+  Section section;
+  for (const auto& setting : keys) {
+    if (setting.fallback.empty()) continue;
+    if (auto why = setting.read(toml_value(setting.fallback), section))
+      throw std::logic_error("the default of " + std::string(setting.name) + " in settings_table.cpp, " +
+                             std::string(setting.fallback) + ": " + *why);
+  }
+  return section;
+}
+
+/// defaults(topic_keys()), made once.
 const TopicSettings& topic_defaults();
 
 /// The word in the file: "transactional", "leased" and so on.
 std::string_view word_of(Mode mode);
 std::string_view word_of(Order order);
-
-/// Settings of librdkafka that the environment may set although the file does not name them: addresses and credentials
-/// of the brokers. The environment can override any other setting only if the file names it.
-std::span<const std::string_view> kafka_environment_keys();
 
 }  // namespace turnstile::detail

@@ -1,0 +1,138 @@
+#pragma once
+// How the values of particular settings are read, checked and written: what codec.hpp has no general form for. The
+// table that uses them is settings_table.cpp.
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "config/addresses.hpp"
+#include "config/check.hpp"
+#include "config/codec.hpp"
+#include "config/settings_table.hpp"
+#include "message/message_id.hpp"
+#include "message/names.hpp"
+#include "message/reply.hpp"
+
+namespace turnstile::detail::setting {
+
+/// `postgres.url`. It may hold a password, so it is written as ***.
+struct Url {
+  using Value = Secret;
+  static Problem read(const ConfigValue& value, Value& into) {
+    const auto* text = std::get_if<std::string>(&value.value);
+    if (text == nullptr) return "must be a string in quotes";
+    if (auto problem = check_postgres_url(*text)) return problem;
+    into = Secret(*text);
+    return std::nullopt;
+  }
+  static std::string write(const Value& value) { return value.empty() ? "" : codec::toml_text("***"); }
+  static std::string form() { return "text"; }
+};
+
+// The bounds of the token log (tokens/line.hpp, tokens/state.hpp).
+inline constexpr std::int64_t kHighestLimit = 1'000'000'000;
+inline constexpr std::size_t kLongestLimiter = 255;
+
+inline Problem check_not_empty(const std::string& text) {
+  return text.empty() ? Problem("must not be empty") : std::nullopt;
+}
+
+inline Problem check_limiter(const std::string& name) {
+  if (auto problem = check_not_empty(name)) return problem;
+  if (name.size() <= kLongestLimiter) return std::nullopt;
+  return "has " + std::to_string(name.size()) + " bytes; the name of a limiter has at most " +
+         std::to_string(kLongestLimiter);
+}
+
+inline Problem check_message_id(const std::string& text) {
+  auto source = IdSource::parse(text);
+  if (auto* why = std::get_if<std::string>(&source)) return std::move(*why);
+  return std::nullopt;
+}
+
+/// An empty text is allowed, and means NAME.dlq.
+inline Problem check_dead_letter(const std::string& topic) {
+  return topic.empty() ? std::nullopt : check_topic_name(topic);
+}
+
+inline Problem check_reply_topics(const std::string& text) {
+  const auto topics = split_names(text);
+  if (topics.empty()) return "names no topic; list the topics that replies may go to, separated by commas";
+  for (const std::string& topic : topics) {
+    if (auto problem = check_topic_name(topic)) return "'" + topic + "': " + *problem;
+  }
+  return std::nullopt;
+}
+
+/// `limit`: what 0 and negative numbers mean to a user is said here.
+struct Limit : codec::Number<1, kHighestLimit> {
+  static Problem read(const ConfigValue& value, Value& into) {
+    const auto* number = std::get_if<std::int64_t>(&value.value);
+    const auto* text = std::get_if<std::string>(&value.value);
+    if ((number != nullptr && *number == 0) || (value.from_environment && text != nullptr && *text == "0")) {
+      return "is 0, so no handler could run; set at least 1, or remove limit: then only the number of workers limits the topic";
+    }
+    if (number != nullptr && *number < 0) {
+      return "is " + std::to_string(*number) + ", but must be at least 1: it is the largest number of running handlers";
+    }
+    return Number::read(value, into);
+  }
+};
+
+struct Backoff {
+  using Value = std::pair<std::chrono::milliseconds, std::chrono::milliseconds>;
+  static Problem read(const ConfigValue& value, Value& into) { return read_range(value, into.first, into.second); }
+  static std::string write(const Value& value) {
+    return codec::toml_text(to_text(value.first) + ".." + to_text(value.second));
+  }
+  static std::string form() { return "two durations"; }
+};
+
+inline RetrySettings& retry_of(TopicSettings& settings) {
+  return settings.retry ? *settings.retry : settings.retry.emplace();
+}
+
+/// `retry.attempts` and `retry.backoff` are members of an optional table, so they are lines of their own, not codecs.
+struct Attempts {
+  static Problem read(const ConfigValue& value, TopicSettings& into) {
+    std::int64_t attempts = 0;
+    if (auto problem = turnstile::detail::read(value, 1, std::numeric_limits<int>::max(), attempts)) return problem;
+    retry_of(into).attempts = static_cast<int>(attempts);
+    return std::nullopt;
+  }
+  static std::optional<std::string> write(const TopicSettings& from) {
+    if (!from.retry || !from.retry->attempts) return std::nullopt;
+    return std::to_string(*from.retry->attempts);
+  }
+  static void take(TopicSettings& into, const TopicSettings& over) {
+    if (over.retry && over.retry->attempts) retry_of(into).attempts = over.retry->attempts;
+  }
+  static std::string form() { return "number from 1"; }
+};
+
+struct BackoffLine {
+  static Problem read(const ConfigValue& value, TopicSettings& into) {
+    Backoff::Value range;
+    if (auto problem = Backoff::read(value, range)) return problem;
+    RetrySettings& retry = retry_of(into);
+    retry.first = range.first;
+    retry.cap = range.second;
+    return std::nullopt;
+  }
+  static std::optional<std::string> write(const TopicSettings& from) {
+    if (!from.retry || !from.retry->first || !from.retry->cap) return std::nullopt;
+    return Backoff::write({*from.retry->first, *from.retry->cap});
+  }
+  static void take(TopicSettings& into, const TopicSettings& over) {
+    if (!over.retry || (!over.retry->first && !over.retry->cap)) return;
+    RetrySettings& retry = retry_of(into);
+    if (over.retry->first) retry.first = over.retry->first;
+    if (over.retry->cap) retry.cap = over.retry->cap;
+  }
+};
+
+}  // namespace turnstile::detail::setting
