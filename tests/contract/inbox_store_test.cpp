@@ -342,7 +342,7 @@ TEST_P(InboxStoreContract, ids_are_kept_for_the_longest_that_anybody_has_said) {
   EXPECT_EQ(store().retention().keep_ids(handler_, 10 * 24h).kept_for, 10 * 24h);
   EXPECT_EQ(store().retention().keep_ids(handler_, 1h).kept_for, 10 * 24h);
   EXPECT_EQ(store().retention().keep_ids(handler_, 20 * 24h).kept_for, 20 * 24h);
-  EXPECT_EQ(store().retention().keep_ids(handler_, std::nullopt).kept_for, std::nullopt) << "for ever";
+  EXPECT_EQ(store().retention().keep_ids(handler_, std::nullopt).kept_for, std::nullopt) << "forever";
   EXPECT_EQ(store().retention().keep_ids(handler_, 1h).kept_for, std::nullopt);
   EXPECT_EQ(store().retention().keep_ids(handler_, 1h).all_since, std::nullopt) << "nothing was deleted yet";
   EXPECT_EQ(store().retention().keep_ids(store().register_handler("another"), 1h).kept_for, 1h);

@@ -1,4 +1,4 @@
-// A consumer that closes while the broker is unavailable must not wait for ever: SIGTERM must end the process.
+// A consumer that closes while the broker is unavailable must not wait forever: SIGTERM must end the process.
 
 #include <gtest/gtest.h>
 

@@ -300,7 +300,7 @@ TEST_F(PostgresRetention, without_a_setting_ids_are_kept_a_day_longer_than_the_t
   };
   EXPECT_EQ(kept(30 * 24h), std::to_string(38 * 86'400))
       << "7 days more, since a segment is as long where nobody says otherwise";
-  EXPECT_EQ(kept(std::chrono::milliseconds::max()), "3155760000") << "for ever";
+  EXPECT_EQ(kept(std::chrono::milliseconds::max()), "3155760000") << "forever";
 }
 
 // keep_ids_for is set to a shorter time while other consumers run.

@@ -397,7 +397,7 @@ TEST_F(HealthTest, the_start_shows_what_the_settings_come_to) {
   EXPECT_THAT(log(),
               HasSubstr("topic t: handler t, mode transactional, ids from key, order key, limit 3 as psp, 4 attempts, "
                         "100ms to 30s apart, then dead letter to failed"));
-  EXPECT_THAT(log(), Not(HasSubstr("retried for ever")));
+  EXPECT_THAT(log(), Not(HasSubstr("retried forever")));
 }
 
 TEST_F(HealthTest, a_retry_that_never_ends_is_told_of_at_the_start) {

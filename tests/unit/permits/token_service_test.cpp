@@ -271,7 +271,7 @@ TEST_F(HaltedTokens, are_refused_to_those_who_ask) {
   EXPECT_EQ(tokens_.release(held.token), ReleaseAnswer::released);
 }
 
-/// Such callers once waited for ever.
+/// Such callers once waited forever.
 TEST_F(HaltedTokens, are_refused_to_those_who_wait_already) {
   const auto held = std::get<Granted>(tokens_.request("psp", 1, Priority::normal, 0ms));
   std::promise<TokenAnswer> answer;

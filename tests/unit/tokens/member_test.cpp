@@ -384,7 +384,7 @@ TEST_F(TokensMember, only_the_oldest_speaks_of_the_silent) {
   EXPECT_EQ(state_.members.size(), 4U);
 }
 
-/// The simulator found this: a Drained event that was lost was never written again, and the member drained for ever.
+/// The simulator found this: a Drained event that was lost was never written again, and the member drained forever.
 TEST_F(TokensMember, says_again_that_it_is_drained) {
   Member& a = joined("a");
   Member& b = joined("b");
