@@ -185,6 +185,8 @@ std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ports::
         if (!held[i] && ends[i].kind == ports::ClaimEnd::Kind::done)
           held[i] = unit_.services().store->find(unit_.topic().handler, ends[i].claim.id).has_value();
       }
+      if (told && std::find(held.begin(), held.end(), false) == held.end())
+        unit_.services().run_log->info(unit_.place().at, "PostgreSQL answers again: the results are recorded now");
       return held;
     } catch (const std::exception& e) {
       if (is_permanent(e)) return end_one_by_one(ends, e.what());

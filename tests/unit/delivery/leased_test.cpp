@@ -507,6 +507,7 @@ TEST_F(Leased, what_passes_is_no_refusal) {
   EXPECT_TRUE(done("a") && done("b"));
   EXPECT_THAT(log_.str(),
               HasSubstr("Handler finished but its result could not be recorded; retrying: canceling statement"));
+  EXPECT_THAT(log_.str(), HasSubstr("the results are recorded now"));
 }
 
 TEST_F(Leased, what_ended_while_the_store_was_away_is_settled_where_the_topic_goes_on) {
