@@ -67,6 +67,7 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
       slot.watch.reset();
     }
     std::vector<Permit> unusable = unusable_permits(picked);
+    const std::uint64_t seen = changes_;
     if (!starved.empty() || !unusable.empty()) {  // also if there is a look-up to do: no other thread requests it
       ++asking_;
       lock.unlock();
@@ -79,7 +80,7 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
       if (waiting_ > 0) work_.notify_one();  // there may be more: each woken worker wakes the next
       return true;
     }
-    if (!delivered_to_.empty()) continue;
+    if (changes_ != seen) continue;  // while it requested a permit, without the lock
     ++waiting_;
     const SteadyTime until = std::min(next_event(now), crowded_until_);
     if (until == SteadyTime::max()) work_.wait(lock);
@@ -87,6 +88,16 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
     --waiting_;
   }
   return false;
+}
+
+void Scheduler::wake_one() noexcept {
+  ++changes_;
+  if (waiting_ > 0) work_.notify_one();
+}
+
+void Scheduler::wake_all() noexcept {
+  ++changes_;
+  work_.notify_all();
 }
 
 /// Waits in the limiter's line, with the other users of its permits in this process.
@@ -99,15 +110,13 @@ void Scheduler::ask_for_permit(TopicState& topic) {
 
 /// Takes the permit if there is a worker for it.
 void Scheduler::deliver(TopicState& topic, Permit& permit) {
-  {
-    const std::lock_guard lock(mutex_);
-    --topic.asked;
-    if (waiting_ + asking_ > 0 && !stopping_) {
-      topic.delivered.push_back(std::move(permit));
-      delivered_to_.push_back(&topic);
-    }
+  const std::lock_guard lock(mutex_);
+  --topic.asked;
+  if (waiting_ + asking_ > 0 && !stopping_) {
+    topic.delivered.push_back(std::move(permit));
+    delivered_to_.push_back(&topic);
   }
-  work_.notify_one();
+  wake_one();
 }
 
 /// Delivered permits that no worker will use soon: no lane of their topic is ready, or all workers are busy.
@@ -195,7 +204,7 @@ bool Scheduler::is_quiet_for(const LanePtr& lane) {
 void Scheduler::want_no_quiet(std::span<const LanePtr> lanes) {
   if (!wants_quiet_ || std::find(lanes.begin(), lanes.end(), wants_quiet_) == lanes.end()) return;
   wants_quiet_.reset();
-  work_.notify_all();
+  wake_all();
 }
 
 /// More concurrent short transactions than processors only queue for processors. If that many run, a new message waits
@@ -266,7 +275,7 @@ void Scheduler::finish(LaneUnit& unit, UnitResult result, WorkerSlot& slot) {
     apply(unit, result, now);
     if (std::exchange(unit.alone, false)) {
       runs_alone_ = false;
-      work_.notify_all();
+      wake_all();
     }
     LaneState& lane = *unit.lane;
     spent = lane.lane.take_spent();
@@ -276,7 +285,7 @@ void Scheduler::finish(LaneUnit& unit, UnitResult result, WorkerSlot& slot) {
       feed = true;
     }
     if (lane.phase != LaneState::Phase::open && lane.lane.running() == 0) idle_.notify_all();
-    else if (waiting_ > 0 && lane.lane.ready(now)) work_.notify_one();
+    else if (lane.lane.ready(now)) wake_one();
   }
   if (feed) room_again_();
   if (unit.look_up && result.counts.duplicates > 0)
@@ -351,7 +360,7 @@ void Scheduler::stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  work_.notify_all();
+  wake_all();
 }
 
 }  // namespace turnstile::detail

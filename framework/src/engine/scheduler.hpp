@@ -97,6 +97,9 @@ class Scheduler {
   void admit(LaneState& lane, const OwnedPartition& place);
 
  private:
+  /// A worker may find more than before. A worker that is not waiting looks again before it waits.
+  void wake_one() noexcept;
+  void wake_all() noexcept;
   bool pick(LaneUnit& unit, SteadyTime now, std::vector<TopicState*>& starved);
   bool pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, std::vector<TopicState*>& starved);
   bool find_permit(TopicState& topic, LaneUnit& unit, std::vector<TopicState*>& starved);
@@ -126,9 +129,10 @@ class Scheduler {
   std::vector<LanePtr> lanes_;
   std::vector<TopicState*> delivered_to_;  ///< topics that may have delivered permits
   std::deque<WorkerSlot> slots_;
-  std::size_t turn_ = 0;     ///< where the next pick begins, so that lanes take turns
-  std::size_t waiting_ = 0;  ///< waiting workers
-  std::size_t asking_ = 0;   ///< workers that request a permit, and check again afterwards
+  std::size_t turn_ = 0;       ///< where the next pick begins, so that lanes take turns
+  std::size_t waiting_ = 0;    ///< waiting workers
+  std::size_t asking_ = 0;     ///< workers that request a permit, without the lock
+  std::uint64_t changes_ = 0;  ///< calls of wake_one() and wake_all()
   bool stopping_ = false;
   bool runs_alone_ = false;  ///< a unit that must run alone is running: nothing else starts
   /// Its next unit must run alone: nothing else starts until nothing runs. May be null.

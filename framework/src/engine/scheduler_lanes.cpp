@@ -50,7 +50,7 @@ void Scheduler::feed(LaneState& lane, std::unique_ptr<ports::Block> block) {
   if (lane.lane.unsettled() == 0) lane.moved_at = steady_clock::now();
   lane.lane.add(std::move(block));
   spent = lane.lane.take_spent();
-  if (waiting_ > 0) work_.notify_one();
+  wake_one();
 }
 
 bool Scheduler::drain(std::span<const LanePtr> lanes, SteadyTime deadline, const std::function<bool()>& give_up) {
@@ -93,7 +93,7 @@ void Scheduler::admit(LaneState& lane, const OwnedPartition& place) {
   lane.phase = LaneState::Phase::open;
   lane.moved_at = steady_clock::now();
   lane.stalled_for = {};
-  work_.notify_all();
+  wake_all();
 }
 
 }  // namespace turnstile::detail

@@ -46,7 +46,7 @@ void Scheduler::store_changed(bool available, const std::string& why) {
     lane->topic.runner.services().observers.tell(&Observer::on_store, available);
     break;
   }
-  work_.notify_all();
+  wake_all();
 }
 
 void Scheduler::store_answered() {

@@ -52,6 +52,14 @@ std::unique_ptr<TopicState> transactional_topic(const std::shared_ptr<RunLog>& r
       std::move(limiter));
 }
 
+std::unique_ptr<TopicState> plain_topic(const std::shared_ptr<RunLog>& run_log,
+                                        std::shared_ptr<ports::Limiter> limiter = nullptr) {
+  TopicRunner::Services services;
+  services.run_log = run_log;
+  return std::make_unique<TopicState>(plan_topic("t", {}), Pipeline([](const Message&) {}), HandlerId{}, services,
+                                      std::move(limiter));
+}
+
 /// As many short transactions run as there are processors. One more lane has `waiting` messages.
 class Crowd {
  public:
@@ -140,8 +148,8 @@ class WaitingWorker : public ::testing::Test {
     result.verdicts.assign(unit_.works.size(), verdict);
     scheduler_.finish(unit_, result, slot_);
   }
-  LanePtr open(TopicState& topic) {
-    auto lane = std::make_shared<LaneState>(topic, OwnedPartition{.at = {"t", 0}, .fence = {}});
+  LanePtr open(TopicState& topic, std::int32_t partition = 0) {
+    auto lane = std::make_shared<LaneState>(topic, OwnedPartition{.at = {"t", partition}, .fence = {}});
     scheduler_.open(lane);
     return lane;
   }
@@ -172,6 +180,42 @@ TEST_F(WaitingWorker, sleeps_while_a_retry_is_due_and_others_have_the_permits) {
   end_as(Verdict{.kind = Verdict::Kind::retry, .delay = 1ms, .attempt = 1});
   ASSERT_TRUE(taken);
   EXPECT_FALSE(is_busy());
+}
+
+/// A limiter that calls `meanwhile` while a permit is requested, and grants none.
+class NeverGrants final : public ports::Limiter {
+ public:
+  explicit NeverGrants(std::function<void()> meanwhile) : meanwhile_(std::move(meanwhile)) {}
+  const std::string& name() const noexcept override { return name_; }
+  Permit try_acquire() override { return {}; }
+  void when_free(std::function<void()>) override {}
+  ports::LimiterState state() const override { return {}; }
+  std::function<bool()> acquire_later(std::int64_t, Priority, std::function<void(Permit)>) override {
+    if (auto meanwhile = std::exchange(meanwhile_, nullptr)) meanwhile();
+    return [] { return true; };
+  }
+
+ private:
+  void release(std::uint64_t) noexcept override {}
+  std::string name_ = "t";
+  std::function<void()> meanwhile_;
+};
+
+TEST_F(WaitingWorker, runs_what_comes_while_it_requests_a_permit_for_another_topic) {
+  const auto other = plain_topic(run_log_);
+  const LanePtr free = open(*other, 1);
+  topic_ = plain_topic(run_log_, std::make_shared<NeverGrants>([&] { scheduler_.feed(*free, block("t", 1, 1)); }));
+  scheduler_.feed(*open(*topic_), block("t", 0, 1));
+  std::atomic<bool> ran{false};
+  worker_ = std::thread([&] {
+    while (scheduler_.next(unit_, slot_)) {
+      ran = unit_.lane == free;
+      end_as(Verdict{.kind = Verdict::Kind::settled});
+    }
+  });
+  EXPECT_TRUE(test::eventually([&] { return ran.load(); })) << "the worker sleeps, and nothing wakes it";
+  scheduler_.stop();
+  worker_.join();
 }
 
 }  // namespace
