@@ -94,6 +94,22 @@ INSTANTIATE_TEST_SUITE_P(
                       Kind{"none", [](Pipeline p) { return p; }}),
     [](const auto& c) { return std::string(c.param.name); });
 
+/// Only the group's offset shows that it was recreated: no record of the old topic is read again.
+TEST(RecreatedTopic, of_a_new_group_loses_no_record_before_the_first_commit_is_due) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  Ran ran;
+  Running consumer(world.config({}, "[consumer]\ncommit_interval = \"3s\"\n"), [&](Consumer& app) {
+    app.topic(world.topic(), Pipeline([&](const Message& message, Context&) { ran.note(message); }));
+  });
+  publish_to_zero(world, 40, "old-");
+  ASSERT_TRUE(eventually([&] { return ran.with("old-") == 40; })) << consumer.log_text();
+  kafka::delete_topic(kafka_settings(), world.topic());
+  kafka::create_topic(kafka_settings(), {world.topic(), 1, -1, {}});
+  publish_to_zero(world, 120, "new-");
+  EXPECT_TRUE(eventually([&] { return ran.with("new-") == 120; })) << consumer.log_text();
+}
+
 /// The same test on a build with the bug that these tests must find.
 TEST(RecreatedTopic, is_lost_by_a_build_that_drops_what_was_taken_before) {
   TURNSTILE_NEEDS_SERVERS();

@@ -1,6 +1,7 @@
 #include "engine/engine.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/end_bound.hpp"
 #include "engine/engine_shared.hpp"
@@ -135,6 +136,8 @@ void Engine::feed_all() {
       TURNSTILE_FAILPOINT("after-poll");
       taken += block->messages().size();
       shared_->scheduler.feed(*lane, std::move(block));
+      // The group's offset shows whether Kafka still has the log that was read, so the group must have one.
+      if (!std::exchange(lane->was_fed, true) && !logs_.had_offset(lane->place.at)) next_commit_ = {};
       if (taken < settings_.consumer.window) continue;
       more = true;  // the other lanes, rebalances and commits get their turn
       break;

@@ -32,6 +32,7 @@ struct LaneState {
   Phase phase = Phase::open;
   bool wants_feed = false;           ///< the polling thread left records in Kafka because there was no room
   std::optional<Offset> read_up_to;  ///< used by the polling thread: the end that it last passed to the lane
+  bool was_fed = false;              ///< used by the polling thread: it has passed records to the lane
   Seq looked_up = 0;                 ///< messages before it were looked up in the inbox
   /// The largest number of messages in a unit. It is small after a unit was rolled back because a message failed.
   std::size_t unit_most = SIZE_MAX;
