@@ -20,6 +20,8 @@ constexpr milliseconds kKafkaWait{500};
 constexpr milliseconds kLogCheck{10'000};
 /// The pause after a call that the broker did not answer.
 constexpr milliseconds kKafkaRest{2'000};
+/// How often it looks whether the handlers of an old log have ended.
+constexpr milliseconds kDrainLook{50};
 
 /// A planted bug, for the test that must find it: offsets that were taken before are dropped, of any log.
 bool drops_what_was_taken() { return known_bad("taken_before"); }
@@ -141,18 +143,25 @@ void Engine::begin_other_logs() {
     if (!begin_other_log(lane)) left.push_back(lane);
   }
   other_logs_.insert(other_logs_.end(), left.begin(), left.end());
-  if (!left.empty()) next_other_logs_ = steady_clock::now() + kKafkaRest;
+  const bool asks_kafka = std::any_of(left.begin(), left.end(), [](const auto& lane) { return !lane->drains_until; });
+  if (!left.empty()) next_other_logs_ = steady_clock::now() + (asks_kafka ? kKafkaRest : kDrainLook);
 }
 
-/// Running handlers of the old log may end, because no process can read its records again.
+/// Running handlers of the old log may end, because no process can read its records again. Other partitions go on
+/// meanwhile, so this thread does not wait for them: it returns false.
 bool Engine::begin_other_log(const LanePtr& lane) {
   const TopicPartition at = lane->place.at;
-  if (!consumer_->bounds(at, kKafkaWait)) return false;  // the topic does not exist, or has no leader yet
-  run_log_->info(
-      at, "Kafka may have another topic under this name: running handlers finish, then the partition is read anew");
-  const auto hurry = [this] { return stop_ != nullptr && stop_->load(std::memory_order_relaxed) > 0; };
-  if (!shared_->scheduler.drain({&lane, 1}, steady_clock::now() + settings_.consumer.drain_timeout, hurry))
+  if (!lane->drains_until) {
+    if (!consumer_->bounds(at, kKafkaWait)) return false;  // the topic does not exist, or has no leader yet
+    run_log_->info(
+        at, "Kafka may have another topic under this name: running handlers finish, then the partition is read anew");
+    lane->drains_until = steady_clock::now() + settings_.consumer.drain_timeout;
+  }
+  if (!shared_->scheduler.drain({&lane, 1}, SteadyTime::min(), [] { return true; })) {
+    const bool stops = stop_ != nullptr && stop_->load(std::memory_order_relaxed) > 0;
+    if (!stops && steady_clock::now() < *lane->drains_until) return false;
     shared_->scheduler.cancel({&lane, 1});
+  }
   if (!lane->topic.needs_store()) return begin_without_store(lane);
   flush_drained(*lane);
   shared_->scheduler.close({&lane, 1});
@@ -198,6 +207,7 @@ bool Engine::begin_without_store(const LanePtr& lane) {
   } catch (const BrokerError& e) {
     run_log_->warn(Code::partition_start_unknown, at,
                    std::string("the offset to continue at could not be determined; retrying: ") + e.what());
+    lane->drains_until.reset();  // asks whether the topic still exists
     return false;
   }
 }

@@ -41,6 +41,7 @@ struct LaneState {
   std::optional<Offset> committed;   ///< the group's offset that Kafka has accepted
   std::optional<Offset> committing;  ///< the offset that is being committed
   SteadyTime committing_since{};
+  std::optional<SteadyTime> drains_until;  ///< used by the polling thread: how long its handlers may run on, `replaced`
   bool replaced = false;          ///< Kafka has another log under this name: its positions have no meaning any more
   std::optional<Offset> flushed;  ///< the store's last known watermark
   bool went_back = false;         ///< fenced: the store has a lower watermark than `flushed`

@@ -456,5 +456,33 @@ TEST_F(EngineTest, names_topics_that_do_not_exist_and_how_to_create_them) {
   EXPECT_NE(failure.find("reply topic 'nowhere.replies' does not exist"), std::string::npos) << failure;
 }
 
+TEST_F(EngineTest, runs_other_topics_while_handlers_of_a_deleted_topic_end) {
+  topic("t", 2);
+  topic("other", 1);
+  Door door;
+  std::atomic<int> waiting{0};
+  Config c = config();
+  c.consumer.drain_timeout = 1h;
+  auto app = consumer("t", Pipeline([&](const Message&, Context&) {
+                        ++waiting;
+                        door.wait();
+                      }),
+                      c);
+  std::atomic<int> others{0};
+  app->topic("other", Pipeline([&](const Message&, Context&) { ++others; }));
+  publish("t", 20);
+  auto thread = start(*app);
+  EXPECT_TRUE(eventually([&] { return waiting == 2; })) << log_text();
+  broker->delete_topic("t");
+  EXPECT_TRUE(eventually([&] { return log_text().find("was deleted in Kafka") != std::string::npos; }));
+  topic("t", 2);
+  EXPECT_TRUE(eventually([&] { return log_text().find("running handlers finish") != std::string::npos; }));
+  publish("other", 1);
+  EXPECT_TRUE(eventually([&] { return others == 1; }, 10s)) << log_text();
+  door.open();
+  app->stop();
+  thread.join();
+}
+
 }  // namespace
 }  // namespace turnstile
