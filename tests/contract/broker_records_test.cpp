@@ -2,6 +2,8 @@
 // topic.
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <future>
 #include <thread>
 
@@ -61,6 +63,40 @@ TEST_P(BrokerContract, carries_keys_payloads_and_timestamps_as_they_are) {
   EXPECT_EQ(reader.read[0].payload, record.payload);
   EXPECT_EQ(reader.read[0].timestamp, Timestamp{1'700'000'000'123ms});
   EXPECT_GT(reader.read[1].timestamp, Timestamp{1'700'000'000'123ms}) << "none given: the time of sending";
+}
+
+TEST_P(BrokerContract, lets_several_threads_read_the_headers_of_a_record_at_once) {
+  constexpr std::size_t kRecords = 1'000, kThreads = 2;
+  const auto topic = new_topic(1);
+  std::vector<OwnedMessage> records(kRecords, text(topic, 0, "x"));
+  for (auto& record : records) record.headers = {{"other", "o"}, {"id", "the id"}};
+  for (const auto& fate : broker->open_sender()->send(records))
+    ASSERT_EQ(fate.kind, ports::BrokerSender::Fate::Kind::sent);
+  Reader reader(*broker, {topic});
+  reader.left_alone = {{topic, 0}};
+  std::vector<std::unique_ptr<ports::Block>> blocks;
+  std::vector<Message> messages;
+  ASSERT_TRUE(reader.until([&] {
+    while (auto block = reader.consumer->take({topic, 0}, kRecords)) {
+      messages.insert(messages.end(), block->messages().begin(), block->messages().end());
+      blocks.push_back(std::move(block));
+    }
+    return messages.size() == kRecords;
+  }));
+  std::array<std::vector<const char*>, kThreads> read;
+  std::atomic<std::size_t> arrived{0};
+  std::vector<std::thread> threads;
+  for (auto& mine : read) {
+    threads.emplace_back([&] {
+      for (std::size_t i = 0; i < messages.size(); ++i) {
+        ++arrived;
+        while (arrived < kThreads * (i + 1)) std::this_thread::yield();
+        mine.push_back(messages[i].header("id").value_or("").data());
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& mine : read) EXPECT_EQ(mine, read.front()) << "headers that were parsed twice leak";
 }
 
 TEST_P(BrokerContract, keeps_headers_in_order_repeated_null_and_binary) {

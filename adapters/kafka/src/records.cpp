@@ -1,5 +1,9 @@
 #include "records.hpp"
 
+#include <array>
+#include <cstdint>
+#include <mutex>
+
 #include "client.hpp"
 #include "turnstile/kafka/message.hpp"
 
@@ -24,10 +28,18 @@ Message view_of(const rd_kafka_message_t& record, std::string_view topic) {
   return {fields, RecordHeaders::instance(), &record};
 }
 
+/// librdkafka parses a record's headers at the first call and stores them in the record, without a lock. Two workers can
+/// make that call at once: one looks for the id of a waiting message, the other runs it.
+std::mutex& lock_of(const void* record) {
+  static std::array<std::mutex, 64> locks;
+  return locks[(reinterpret_cast<std::uintptr_t>(record) >> 7) % locks.size()];  // a record has more than 128 bytes
+}
+
 const rd_kafka_headers_t* headers_of(const void* record) {
   rd_kafka_headers_t* headers = nullptr;
-  if (!record ||
-      rd_kafka_message_headers(static_cast<const rd_kafka_message_t*>(record), &headers) != RD_KAFKA_RESP_ERR_NO_ERROR)
+  if (!record) return nullptr;
+  const std::lock_guard lock(lock_of(record));
+  if (rd_kafka_message_headers(static_cast<const rd_kafka_message_t*>(record), &headers) != RD_KAFKA_RESP_ERR_NO_ERROR)
     return nullptr;
   return headers;
 }
