@@ -24,6 +24,22 @@ struct BatchReport {
   std::int64_t rerun = 0;
   std::int64_t unclaimed = 0;       ///< of those done or skipped: ran unclaimed during an outage (store_down = "run")
   std::chrono::nanoseconds took{};  ///< from the first to the last step of the batch
+  std::int64_t messages = 0;        ///< the size of the batch: the messages that the worker took together
+  std::int64_t handler_calls = 0;   ///< how often the handler was called, also in runs that were repeated
+  /// Of `took`: in the handler. Divided by handler_calls, it is the mean time of a call.
+  std::chrono::nanoseconds handler_time{};
+  /// Of `took`: in the statement that takes the messages: the insert of their ids, or their claims. 0 without a store.
+  std::chrono::nanoseconds claim_time{};
+  /// Of `took`: until the results were permanent: COMMIT with the deferred statements, or the record of the results in
+  /// mode leased. 0 without a store.
+  std::chrono::nanoseconds commit_time{};
+};
+
+/// A permit that had to be waited for. A permit that was there at once is not reported.
+struct PermitReport {
+  std::string_view topic;             ///< the topic whose messages waited
+  std::string_view limiter;           ///< the name of the limit
+  std::chrono::nanoseconds waited{};  ///< from the request to the permit
 };
 
 /// A message with a reportable event: a retry, a dead letter, a mismatch, or a stall.
@@ -47,6 +63,8 @@ class Observer {
   virtual void on_handler_start(std::string_view /*topic*/, std::string_view /*limiter*/) noexcept {}
   /// A handler has ended.
   virtual void on_handler_stop(std::string_view /*topic*/, std::string_view /*limiter*/) noexcept {}
+  /// A permit was waited for. A thread of the limiter may call it.
+  virtual void on_permit(const PermitReport&) noexcept {}
   /// A message failed. It runs again after `delay`.
   virtual void on_retry(const MessageReport&) noexcept {}
   /// A message will not run again.

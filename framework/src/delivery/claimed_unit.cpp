@@ -6,6 +6,7 @@
 
 #include "delivery/failure.hpp"
 #include "delivery/permanent.hpp"
+#include "delivery/timed.hpp"
 #include "support/failpoint.hpp"
 
 namespace turnstile::detail {
@@ -46,7 +47,11 @@ bool ClaimedUnit::claim(const Items& items) {
                                 .lock_timeout = unit_.services().lock_timeout};
   const auto sent = LeaseRenewer::Clock::now();
   std::vector<ports::Claim> claims;
-  if (const auto failure = guarded([&] { claims = renewer.claims().claim(scope, entries_to_claim(items)); })) {
+  const auto take = [&] {
+    const Timed timed(unit_.result().counts.claim_time);
+    claims = renewer.claims().claim(scope, entries_to_claim(items));
+  };
+  if (const auto failure = guarded(take)) {
     if (failure->kind == Failure::Kind::fenced) {
       unit_.end(UnitResult::End::fenced, failure->why);
     } else if (failure->kind == Failure::Kind::busy) {
@@ -107,6 +112,7 @@ bool ClaimedUnit::begin(const Items& items, std::size_t k) {
     held.push_back({*items[k]->id, items[k]->claim.fence});
   }
   const auto failure = guarded([&] {
+    const Timed timed(unit_.result().counts.claim_time);
     const auto still = unit_.services().claims->claims().begin(unit_.topic().handler, owner_, held);
     for (std::size_t i = 0; i < still.size(); ++i) next[i]->begun = next[i]->begun || still[i];
   });
@@ -140,7 +146,10 @@ void ClaimedUnit::record() {
   if (ends_.empty()) return;
   TURNSTILE_FAILPOINT("before-complete");
   hold_->let_go(ends_);
-  const auto held = end_claims(ends_);
+  const auto held = [&] {
+    const Timed timed(unit_.result().counts.commit_time);
+    return end_claims(ends_);
+  }();
   TURNSTILE_FAILPOINT("after-complete");
   // A topic that continues without the store settles finished messages now. Other topics settle only recorded ones.
   const bool settles = !held && may_be_recorded_later();

@@ -38,6 +38,7 @@ HandlerCall call_handler(Unit& unit, std::span<const Message> messages, Context&
                          UnitItem* culprit) {
   HandlerCall call;
   std::optional<Outcome> refused;
+  ++unit.result().counts.handler_calls;
   call.failure = guarded(items, culprit, [&] {
     const Outcome outcome = invoke(unit, messages, context);
     call.skipped = outcome.kind() == Outcome::Kind::skip;

@@ -95,7 +95,9 @@ void LeasedRun::run_handler(const Items& items) {
        .claim_fence = alone != nullptr ? alone->claim.fence : 0});
   const auto began = std::chrono::steady_clock::now();
   const HandlerCall called = call_handler(unit_, batch.messages, context, {}, nullptr);
-  if (alone != nullptr) unit_.memory().note_handler_time(std::chrono::steady_clock::now() - began);
+  const auto took = std::chrono::steady_clock::now() - began;
+  unit_.result().counts.handler_time += took;
+  if (alone != nullptr) unit_.memory().note_handler_time(took);
   TURNSTILE_FAILPOINT("after-handler");
   if (!called.failure) {
     for (std::size_t k = 0; k < items.size(); ++k) {

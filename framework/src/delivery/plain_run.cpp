@@ -2,6 +2,7 @@
 
 #include "delivery/admission.hpp"
 #include "delivery/reasons.hpp"
+#include "delivery/timed.hpp"
 #include "support/failpoint.hpp"
 
 namespace turnstile::detail {
@@ -19,6 +20,8 @@ void PlainRun::run(Unit& unit) {
 void PlainRun::run_items(const Items& items) {
   if (!unit_.plan().fingerprint && !unit_.topic().pipeline.one_at_a_time)
     return run_isolating(unit_, verdicts_, items, [this](const Items& piece) { return run_together(piece); });
+  // One measurement for all: reading the clock twice for each message would cost more than a short handler.
+  const Timed timed(unit_.result().counts.handler_time);
   for (UnitItem* const item : items) {
     if (unit_.watch().is_over()) return;
     if (!unit_.is_blocked(*item)) run_alone(*item);
@@ -41,7 +44,10 @@ void PlainRun::run_alone(UnitItem& item) {
 std::optional<Failure> PlainRun::run_together(const Items& items) {
   if (is_killer(unit_, *items.front())) return Failure{.dead_letter = reason_killed(unit_, *items.front())};
   const Batch batch(items);
-  HandlerCall called = call(batch.messages, batch.attempt, nullptr);
+  HandlerCall called = [&] {
+    const Timed timed(unit_.result().counts.handler_time);
+    return call(batch.messages, batch.attempt, nullptr);
+  }();
   TURNSTILE_FAILPOINT("after-handler");
   if (!called.failure) {
     for (UnitItem* const item : items) {

@@ -103,6 +103,7 @@ UnitResult TopicRunner::look_up(std::span<const Work> works, const OwnedPartitio
   result.counts.topic = plan().topic;
   result.counts.partition = place.at.partition;
   result.counts.handler = plan().handler;
+  result.counts.messages = static_cast<std::int64_t>(works.size());
   std::vector<MessageId> ids;
   std::vector<std::size_t> whose;
   for (std::size_t i = 0; i < works.size(); ++i) {

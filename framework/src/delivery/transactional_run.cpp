@@ -5,6 +5,7 @@
 
 #include "delivery/admission.hpp"
 #include "delivery/handler_call.hpp"
+#include "delivery/timed.hpp"
 #include "support/failpoint.hpp"
 
 namespace turnstile::detail {
@@ -82,6 +83,7 @@ std::optional<Failure> TransactionalRun::transact(const Items& items) {
 }
 
 std::optional<Failure> TransactionalRun::begin(const Items& items) {
+  const Timed timed(unit_.result().counts.claim_time);
   return guarded([&] {
     const auto admissions = session().begin(unit_.scope(), unit_.entries(items));
     for (std::size_t k = 0; k < items.size(); ++k) items[k]->admission = admissions[k];
@@ -89,6 +91,7 @@ std::optional<Failure> TransactionalRun::begin(const Items& items) {
 }
 
 std::optional<Failure> TransactionalRun::run_handlers(const Items& items, const Items& fresh) {
+  const Timed timed(unit_.result().counts.handler_time);
   return unit_.topic().pipeline.one_at_a_time ? run_one_by_one(items) : run_as_batch(items, fresh);
 }
 
@@ -160,6 +163,7 @@ std::optional<Failure> TransactionalRun::commit(const Items& items, const Items&
   if (unit_.watch().cancelled()) return Failure{.kind = Kind::cancelled};
   std::optional<std::string> in_doubt;
   auto failure = guarded(items, nullptr, [&] {
+    const Timed timed(unit_.result().counts.commit_time);
     try {
       session().commit();
     } catch (const CommitInDoubt& e) {

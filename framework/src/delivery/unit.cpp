@@ -19,6 +19,7 @@ Unit::Unit(Topic& topic, std::span<const Work> works, const OwnedPartition& plac
   result_.counts.topic = plan().topic;
   result_.counts.partition = place.at.partition;
   result_.counts.handler = plan().handler;
+  result_.counts.messages = static_cast<std::int64_t>(works.size());
 }
 
 ports::InboxScope Unit::scope() const {

@@ -205,13 +205,16 @@ namespace {
 
 /// Waits for a permit on the caller's thread; the engine uses its queues instead. Empty once `stop` is set. Throws
 /// Halted.
-Permit wait_for_permit(ports::Limiter& limiter, const ports::Limiters& limiters, const std::stop_token& stop) {
+Permit wait_for_permit(const detail::TopicState& topic, const ports::Limiters& limiters, const std::stop_token& stop) {
+  ports::Limiter& limiter = *topic.limiter;
   if (auto permit = limiter.try_acquire_fairly(1)) return permit;
+  const auto asked_at = std::chrono::steady_clock::now();
   const auto seat = std::make_shared<detail::PermitSeat>();
   const std::stop_callback leaves(stop, [&seat] { seat->leave(); });
   auto waited = seat->wait(limiter, limiters, 1, Priority::normal, std::chrono::steady_clock::time_point::max());
   if (!waited.permit && !waited.why_halted.empty())
     throw Halted(Code::halted, "limiter '" + limiter.name() + "': " + waited.why_halted);
+  if (waited.permit) topic.tell_of_permit(asked_at);
   return std::move(waited.permit);
 }
 
@@ -280,8 +283,7 @@ Settled PollLoop::handle(const Message& message) try {
     detail::UnitResult result;
     {
       watch.reset();
-      const Permit permit =
-          topic.limiter ? wait_for_permit(*topic.limiter, *state_->spec.backends.limiters, stop) : Permit{};
+      const Permit permit = topic.limiter ? wait_for_permit(topic, *state_->spec.backends.limiters, stop) : Permit{};
       if (topic.limiter && !permit) throw_stopped();
       const std::stop_callback on_stop(stop, [&watch] { watch.cancel(); });
       const std::stop_callback on_lost_permit(permit.lost(), [&watch] { watch.cancel(); });

@@ -102,14 +102,16 @@ void Scheduler::wake_all() noexcept {
 
 /// Waits in the limiter's line, with the other users of its permits in this process.
 void Scheduler::ask_for_permit(TopicState& topic) {
-  topic.limiter->acquire_later(1, Priority::normal, [wake_up = wake_up_, &topic](Permit permit) {
-    // The permit is returned when both locks are released. That may call this function again, for the next permit.
-    wake_up->call([&](Scheduler& scheduler) { scheduler.deliver(topic, permit); });
-  });
+  topic.limiter->acquire_later(
+      1, Priority::normal, [wake_up = wake_up_, &topic, asked_at = steady_clock::now()](Permit permit) {
+        // The permit is returned when both locks are released. That may call this function again, for the next permit.
+        wake_up->call([&](Scheduler& scheduler) { scheduler.deliver(topic, permit, asked_at); });
+      });
 }
 
 /// Takes the permit if there is a worker for it.
-void Scheduler::deliver(TopicState& topic, Permit& permit) {
+void Scheduler::deliver(TopicState& topic, Permit& permit, SteadyTime asked_at) {
+  topic.tell_of_permit(asked_at);
   const std::lock_guard lock(mutex_);
   --topic.asked;
   if (waiting_ + asking_ > 0 && !stopping_) {

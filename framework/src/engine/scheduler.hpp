@@ -104,7 +104,7 @@ class Scheduler {
   bool pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, std::vector<TopicState*>& starved);
   bool find_permit(TopicState& topic, LaneUnit& unit, std::vector<TopicState*>& starved);
   void ask_for_permit(TopicState& topic);
-  void deliver(TopicState& topic, Permit& permit);
+  void deliver(TopicState& topic, Permit& permit, SteadyTime asked_at);
   std::vector<Permit> unusable_permits(bool picked);
   bool is_crowded(const LaneState& lane, SteadyTime now);
   [[nodiscard]] bool has_room(const Lane& lane) const noexcept;

@@ -1,6 +1,7 @@
 #pragma once
 // A topic of a consumer: how its messages run, its limiter, and what the scheduler knows of its handler.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -15,6 +16,13 @@ struct TopicState {
   TopicState(TopicPlan plan, Pipeline pipeline, HandlerId handler, TopicRunner::Services services,
              std::shared_ptr<ports::Limiter> limit)
       : runner(std::move(plan), std::move(pipeline), handler, std::move(services)), limiter(std::move(limit)) {}
+
+  /// Tells the observers that a permit was waited for since `asked_at`.
+  void tell_of_permit(std::chrono::steady_clock::time_point asked_at) const {
+    const TopicPlan& plan = runner.plan();
+    runner.services().observers.tell(
+        &Observer::on_permit, PermitReport{plan.topic, plan.limiter, std::chrono::steady_clock::now() - asked_at});
+  }
 
   TopicRunner runner;
   std::shared_ptr<ports::Limiter> limiter;  ///< null: only the number of workers limits the topic
