@@ -358,10 +358,8 @@ void Scheduler::fence_unlocked(LaneState& lane, SteadyTime now, const std::strin
 }
 
 void Scheduler::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
   wake_all();
 }
 

@@ -97,7 +97,7 @@ class Scheduler {
   void admit(LaneState& lane, const OwnedPartition& place);
 
  private:
-  /// A worker may find more than before. A worker that is not waiting looks again before it waits.
+  /// A worker may find more than before. One that is not waiting looks again before it waits. With the lock held.
   void wake_one() noexcept;
   void wake_all() noexcept;
   bool pick(LaneUnit& unit, SteadyTime now, std::vector<TopicState*>& starved);
