@@ -26,7 +26,7 @@ struct BatchReport {
   std::chrono::nanoseconds took{};  ///< from the first to the last step of the batch
   std::int64_t messages = 0;        ///< the size of the batch: the messages that the worker took together
   std::int64_t handler_calls = 0;   ///< how often the handler was called, also in runs that were repeated
-  /// Of `took`: in the handler. Divided by handler_calls, it is the mean time of a call.
+  /// Of `took`: in the handler; in mode at_least_once also in what follows a failure. handler_calls gives the mean.
   std::chrono::nanoseconds handler_time{};
   /// Of `took`: in the statement that takes the messages: the insert of their ids, or their claims. 0 without a store.
   std::chrono::nanoseconds claim_time{};
