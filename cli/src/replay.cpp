@@ -48,6 +48,7 @@ struct Options {
   std::optional<std::string> handler;
   std::optional<std::string> topic;
   std::optional<std::string> reason;
+  std::optional<std::int64_t> from;
 };
 
 /// These may have taken effect: an operator decides one by one, or for all of a reason.
@@ -201,6 +202,7 @@ class Replayer {
     filter.handler = options.handler;
     filter.topic = options.topic;
     filter.most = kPage;
+    if (options.from) filter.after = *options.from - 1;
     // A running consumer makes new dead letters of replayed records. They wait for the next replay.
     filter.up_to = admin_.newest_dead();
     for (auto page = admin_.dead(filter); !page.empty(); page = admin_.dead(filter)) {
@@ -474,6 +476,7 @@ Exit replay(const Global& global, const Options& options) {
   if (!options.all && (options.handler || options.topic))
     throw UsageError("dlq replay: --handler and --topic go with --all");
   if (!options.all && options.reason) throw UsageError("dlq replay: --reason goes with --all");
+  if (!options.all && options.from) throw UsageError("dlq replay: --from goes with --all");
   if (options.reason && is(*options.reason, DeadReason::forged))
     throw UsageError("dlq replay: a forged message is replayed only by its number, after you have examined it");
   if (options.reason) require_reason(*options.reason);
@@ -502,6 +505,9 @@ void add_replay(CLI::App& dlq, Command& command) {
   verb->add_option("--handler", options->handler, "with --all: of this handler only")->type_name("NAME");
   verb->add_option("--topic", options->topic, "with --all: of this topic only")->type_name("NAME");
   verb->add_option("--reason", options->reason, "with --all: of this reason only")->type_name("REASON");
+  verb->add_option("--from", options->from, "with --all: none with a lower number, so that older letters go on waiting")
+      ->type_name("NUMBER")
+      ->check(CLI::PositiveNumber);
   verb->callback(
       [&command, options] { command.run = [&command, options] { return replay(command.global, *options); }; });
 }

@@ -89,6 +89,15 @@ TEST_F(CliReplay, all_of_those_that_wait) {
   EXPECT_THAT(cli_.run("dlq", "list").out, HasSubstr("no dead letters that wait"));
 }
 
+TEST_F(CliReplay, all_from_a_number_leaves_older_letters_waiting) {
+  for (int offset = 0; offset < 3; ++offset) bury(offset, "'{}'");
+  const auto replay = cli_.run("dlq", "replay", "--all", "--from", "2");
+  EXPECT_EQ(replay.code, 0) << replay.err;
+  EXPECT_THAT(replay.out, HasSubstr("2 dead letters replayed"));
+  EXPECT_EQ(sql("SELECT string_agg(id::text, ' ') FROM dead WHERE replayed_at IS NULL"), "1");
+  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--from", "1").code, 2);
+}
+
 /// A running consumer makes new dead letters of the replayed messages while the replay is still under way.
 TEST_F(CliReplay, all_leaves_the_letters_that_its_own_replay_makes) {
   for (int offset = 0; offset < 3; ++offset) bury(offset, "'{}'");
