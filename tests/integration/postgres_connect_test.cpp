@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "tests/integration/postgres_fixture.hpp"
 #include "tests/support/tcp_proxy.hpp"
 
@@ -86,6 +88,23 @@ TEST_F(PostgresConnect, a_server_that_says_nothing_is_given_up_in_time) {
   EXPECT_THAT(message_of<StoreUnavailable>([&] { postgres::open_store(settings)->check_schema(); }),
               HasSubstr("timeout expired"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+}
+
+/// The connection is left behind on its thread, which may be in GSSAPI at first. If the process ended then, it would abort.
+TEST_F(PostgresConnect, a_process_that_ends_leaves_a_connection_alone_for_a_moment_and_no_longer) {
+  TcpProxy proxy(host(), std::stoi(port()));
+  proxy.stall(true);
+  const auto store = postgres::open_store(schema_->settings_through(proxy.port()));
+  std::thread ends([&] {
+    EXPECT_TRUE(eventually([&] { return proxy.accepted() > 0; }));
+    store->cut(true);
+  });
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(message_of<StoreUnavailable>([&] { store->history(); }), HasSubstr("before this process ended"));
+  const auto took = std::chrono::steady_clock::now() - start;
+  ends.join();
+  EXPECT_GE(took, 300ms);
+  EXPECT_LT(took, 2s);
 }
 
 TEST_F(PostgresConnect, an_unreadable_url_is_refused_without_showing_it) {

@@ -75,6 +75,9 @@ std::string seconds(std::chrono::milliseconds time) {
 
 /// The longest time until a cut is noticed.
 constexpr milliseconds kCutSeen{50};
+/// In the first moments of a connection libpq asks GSSAPI for credentials, which takes a few milliseconds. The end of the
+/// process destroys GSSAPI's mutexes, and a thread that still needs them would abort. So no younger one is left behind.
+constexpr milliseconds kBegins{300};
 
 /// Runs a call of libpq that cannot be ended, on a thread of its own. If the wait is cut, the thread is left behind.
 /// Absent: it was cut.
@@ -83,9 +86,10 @@ std::optional<std::invoke_result_t<Work>> unless_cut(const Cut& cut, Work work) 
   if (!cut) return work();
   std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));
   auto result = task.get_future();
+  const auto began = steady_clock::now();
   std::thread(std::move(task)).detach();
   while (result.wait_for(kCutSeen) != std::future_status::ready) {
-    if (*cut) return std::nullopt;
+    if (*cut && steady_clock::now() - began >= kBegins) return std::nullopt;
   }
   return result.get();
 }
