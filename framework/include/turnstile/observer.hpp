@@ -63,7 +63,7 @@ class Observer {
   virtual void on_handler_start(std::string_view /*topic*/, std::string_view /*limiter*/) noexcept {}
   /// A handler has ended.
   virtual void on_handler_stop(std::string_view /*topic*/, std::string_view /*limiter*/) noexcept {}
-  /// A permit was waited for. A thread of the limiter may call it.
+  /// A batch begins under a permit that was waited for.
   virtual void on_permit(const PermitReport&) noexcept {}
   /// A message failed. It runs again after `delay`.
   virtual void on_retry(const MessageReport&) noexcept {}

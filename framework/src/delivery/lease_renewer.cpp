@@ -106,14 +106,14 @@ PeriodicThread::Time LeaseRenewer::renew(std::unique_lock<std::mutex>& lock, std
       wakes_at_ = Clock::time_point::min();
       return PeriodicThread::after(std::min(asked.lease / kPausesInLease, kLongestPause));
     }
-    lose(*place, "its lease ended before PostgreSQL renewed it: " + failure);
+    lose(lock, *place, "its lease ended before PostgreSQL renewed it: " + failure);
     return PeriodicThread::kAtOnce;
   }
   place->since = sent;
   for (std::size_t i = 0; i < still.size(); ++i) {
     const auto same = [&](const ports::HeldClaim& claim) { return claim.id == asked.claims[i].id; };
     if (still[i] || std::none_of(place->claims.begin(), place->claims.end(), same)) continue;
-    lose(*place,
+    lose(lock, *place,
          "another process has it, an operator has decided about the message, or the database has lost the claim");
     break;
   }
@@ -121,11 +121,15 @@ PeriodicThread::Time LeaseRenewer::renew(std::unique_lock<std::mutex>& lock, std
 }
 
 /// Cancels the running handlers of the unit. No further handler of the unit starts.
-void LeaseRenewer::lose(Held& held, const std::string& why) {
+/// Unlocks: a handler's callbacks may call anything.
+void LeaseRenewer::lose(std::unique_lock<std::mutex>& lock, Held& held, const std::string& why) {
   held.claims.clear();
-  held.watch->cancel();
-  run_log_->error(Code::claim_lost, held.at,
+  std::stop_source stop = held.watch->cancel();
+  const TopicPartition at = held.at;
+  lock.unlock();
+  run_log_->error(Code::claim_lost, at,
                   "The claim of a running message was lost, and its handler is asked to stop: " + why);
+  stop.request_stop();
 }
 
 }  // namespace turnstile::detail

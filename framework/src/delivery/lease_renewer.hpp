@@ -75,7 +75,7 @@ class LeaseRenewer {
     return held.since + held.lease - held.lease / kDrift;
   }
   PeriodicThread::Time renew(std::unique_lock<std::mutex>& lock, std::list<Held>::iterator place);
-  void lose(Held& held, const std::string& why);
+  void lose(std::unique_lock<std::mutex>& lock, Held& held, const std::string& why);
 
   std::shared_ptr<ports::Claims> claims_;
   std::shared_ptr<const RunLog> run_log_;

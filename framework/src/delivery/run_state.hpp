@@ -20,7 +20,7 @@ class RunState {
     std::chrono::steady_clock::time_point since{};
   };
 
-  /// Worker: a handler starts with this message. time_out() and cancel() set the token.
+  /// Worker: a handler starts with this message. The sources of time_out() and cancel() set the token.
   std::stop_token start(const Message& message) {
     if (timed_out_.load(std::memory_order_acquire)) renew();
     offset_.store(message.offset(), std::memory_order_relaxed);
@@ -33,8 +33,10 @@ class RunState {
   /// Worker: a new unit starts. A cancel() of an earlier unit does not apply to it.
   void reset() {
     const std::lock_guard lock(mutex_);
+    // Also if no stop was requested yet: the callers of cancel() and time_out() do it later.
+    const bool stops = cancelled_.load(std::memory_order_relaxed) || timed_out_.load(std::memory_order_relaxed);
+    if (stops) source_ = std::stop_source();
     cancelled_.store(false, std::memory_order_relaxed);
-    if (source_.stop_requested()) source_ = std::stop_source();
     timed_out_.store(false, std::memory_order_relaxed);
     permit_ = nullptr;
   }
@@ -44,11 +46,12 @@ class RunState {
   [[nodiscard]] bool permit_is_lost() const noexcept { return permit_ != nullptr && !permit_->holds(); }
   /// Worker: no further handler of this unit may start.
   [[nodiscard]] bool is_over() const noexcept { return cancelled() || permit_is_lost(); }
-  /// Engine: no further handler of this unit should start, and running handlers should stop.
-  void cancel() {
+  /// Engine: no further handler of this unit should start. To stop running handlers, the caller requests a stop of the
+  /// returned source, without a lock: that runs the callbacks of the handlers, which may call anything.
+  [[nodiscard]] std::stop_source cancel() {
     const std::lock_guard lock(mutex_);
     cancelled_.store(true, std::memory_order_release);
-    source_.request_stop();
+    return source_;
   }
   [[nodiscard]] bool cancelled() const noexcept { return cancelled_.load(std::memory_order_acquire); }
 
@@ -59,12 +62,12 @@ class RunState {
     return Running{offset_.load(std::memory_order_relaxed),
                    std::chrono::steady_clock::time_point(std::chrono::steady_clock::duration(since))};
   }
-  /// Watchdog: the handler has timed out. True at the first call for this run.
-  bool time_out() {
+  /// Watchdog: the handler has timed out. To stop it, the caller requests a stop, as for cancel(). Absent: not the first
+  /// call for this run.
+  [[nodiscard]] std::optional<std::stop_source> time_out() {
     const std::lock_guard lock(mutex_);
-    if (timed_out_.exchange(true, std::memory_order_acq_rel)) return false;
-    source_.request_stop();
-    return true;
+    if (timed_out_.exchange(true, std::memory_order_acq_rel)) return std::nullopt;
+    return source_;
   }
 
  private:

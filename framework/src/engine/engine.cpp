@@ -62,6 +62,8 @@ void Engine::run(const std::atomic<int>& stop) {
     }
     consumer_->wake();
   };
+  Observers observers;
+  for (const auto& topic : shared_->topics) observers.add_missing(topic->runner.services().observers);
   keeper_ =
       std::make_unique<PartitionKeeper>(PartitionKeeper::Settings{.group = settings_.group,
                                                                   .stall_after = settings_.consumer.stall_after,
@@ -69,7 +71,8 @@ void Engine::run(const std::atomic<int>& stop) {
                                                                   .limiters = limiters_,
                                                                   .purge = settings_.consumer.purge,
                                                                   .retained = retained(shared_->topics),
-                                                                  .producers = numbering_producers(shared_->topics)},
+                                                                  .producers = numbering_producers(shared_->topics),
+                                                                  .observers = std::move(observers)},
                                         shared_->scheduler, store_, run_log_, std::move(calls));
   for (const auto& topic : shared_->topics) names_.push_back(topic->runner.plan().topic);
   consumer_->hurry_when([&stop] { return stop.load(std::memory_order_relaxed) > 1; });
@@ -130,7 +133,7 @@ void Engine::feed_all() {
     for (std::size_t room; (room = shared_->scheduler.room(*lane)) > 0;) {
       auto block = take(lane, std::min(room, kTake));
       if (!block) {
-        pass_gap(*lane);
+        if (!lane->replaced) pass_gap(*lane);  // take() may have found another log, with another end
         break;
       }
       TURNSTILE_FAILPOINT("after-poll");

@@ -15,6 +15,12 @@
 
 namespace turnstile::detail {
 
+/// The limits for the unsettled messages of each partition.
+struct Window {
+  std::size_t messages = 10'000;
+  std::size_t bytes = std::size_t{16} << 20;  ///< can be exceeded by one block, because a larger message must fit
+};
+
 /// An assignment of a partition. It outlives the assignment while a worker still has some of its messages.
 struct LaneState {
   LaneState(TopicState& t, OwnedPartition p) : topic(t), place(std::move(p)), lane(t.runner.plan().order) {}
@@ -42,6 +48,7 @@ struct LaneState {
   std::optional<Offset> committing;  ///< the offset that is being committed
   SteadyTime committing_since{};
   std::optional<SteadyTime> drains_until;  ///< used by the polling thread: how long its handlers may run on, `replaced`
+  bool follows_other_log = false;          ///< used by the polling thread: opened for another log, and not claimed yet
   bool replaced = false;          ///< Kafka has another log under this name: its positions have no meaning any more
   std::optional<Offset> flushed;  ///< the store's last known watermark
   bool went_back = false;         ///< fenced: the store has a lower watermark than `flushed`

@@ -33,6 +33,8 @@ PartitionKeeper::PartitionKeeper(Settings settings, Scheduler& scheduler, std::s
         return PeriodicThread::after(kTick);
       }),
       watchdog_([this] {
+        scheduler_.return_unused_permits();
+        tell_of_store();
         watch_handlers();
         watch_progress(std::chrono::steady_clock::now());
         return PeriodicThread::after(kTick);
@@ -51,6 +53,11 @@ void PartitionKeeper::stop() {
   for (PeriodicThread* thread : {&thread_, &watchdog_}) thread->request_stop();
   for (PeriodicThread* thread : {&thread_, &watchdog_}) thread->stop();
   purger_.reset();
+  tell_of_store();
+}
+
+void PartitionKeeper::tell_of_store() {
+  for (const bool available : scheduler_.take_store_changes()) settings_.observers.tell(&Observer::on_store, available);
 }
 
 void PartitionKeeper::keep_partitions() {

@@ -1,8 +1,9 @@
 #pragma once
 // Two threads for timed work. One writes watermarks outside of the handlers' transactions, which would queue for those
 // rows. It also claims partitions that could not be claimed at their assignment.
-// The other is the watchdog: it cancels handlers that run too long, and reports which message blocks a partition. It
-// never waits for the store, so that it also reports while the store hangs. The purger runs beside them.
+// The other is the watchdog: it cancels handlers that run too long, returns permits that no worker uses, and reports
+// which message blocks a partition. It never waits for the store, so that it also reports while the store hangs. The
+// purger runs beside them.
 
 #include <condition_variable>
 #include <functional>
@@ -12,6 +13,7 @@
 
 #include "engine/scheduler.hpp"
 #include "inbox/purger.hpp"
+#include "support/observers.hpp"
 #include "support/periodic_thread.hpp"
 
 namespace turnstile::detail {
@@ -27,6 +29,7 @@ class PartitionKeeper {
     bool purge = true;                                          ///< whether this process takes part in deleting old ids
     std::vector<std::shared_ptr<HandlerRetention>> retained{};  ///< of the handlers that store ids
     std::shared_ptr<ports::Producers> producers{};              ///< null unless producers number their requests
+    Observers observers{};                                      ///< those of all topics
   };
   /// Calls for the polling thread. They are made on the keeper's thread, or the thread of flush().
   struct Calls {
@@ -51,6 +54,7 @@ class PartitionKeeper {
  private:
   void flush(std::span<const LanePtr> lanes, bool unmoved_too);
   void keep_partitions();
+  void tell_of_store();
   void watch_handlers();
   void watch_progress(SteadyTime now);
   void claim_late(SteadyTime now);

@@ -214,7 +214,7 @@ Permit wait_for_permit(const detail::TopicState& topic, const ports::Limiters& l
   auto waited = seat->wait(limiter, limiters, 1, Priority::normal, std::chrono::steady_clock::time_point::max());
   if (!waited.permit && !waited.why_halted.empty())
     throw Halted(Code::halted, "limiter '" + limiter.name() + "': " + waited.why_halted);
-  if (waited.permit) topic.tell_of_permit(asked_at);
+  if (waited.permit) topic.tell_of_permit(std::chrono::steady_clock::now() - asked_at);
   return std::move(waited.permit);
 }
 
@@ -285,8 +285,8 @@ Settled PollLoop::handle(const Message& message) try {
       watch.reset();
       const Permit permit = topic.limiter ? wait_for_permit(topic, *state_->spec.backends.limiters, stop) : Permit{};
       if (topic.limiter && !permit) throw_stopped();
-      const std::stop_callback on_stop(stop, [&watch] { watch.cancel(); });
-      const std::stop_callback on_lost_permit(permit.lost(), [&watch] { watch.cancel(); });
+      const std::stop_callback on_stop(stop, [&watch] { watch.cancel().request_stop(); });
+      const std::stop_callback on_lost_permit(permit.lost(), [&watch] { watch.cancel().request_stop(); });
       watch.under(permit);
       result = state_->run(topic, work, place, watch);
     }

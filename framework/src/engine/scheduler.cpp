@@ -55,26 +55,27 @@ std::vector<std::pair<LanePtr, RunState*>> Scheduler::running() {
 
 bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
   unit = LaneUnit{};
-  std::vector<TopicState*> starved;
+  Missing missing;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    starved.clear();
+    missing.permits.clear();
+    missing.until = SteadyTime::max();
     const SteadyTime now = steady_clock::now();
-    const bool picked = pick(unit, now, starved);
+    const bool picked = pick(unit, now, missing);
     if (picked) {
       slot.lane = unit.lane;
       slot.since = steady_clock::now();
       slot.watch.reset();
     }
-    std::vector<Permit> unusable = unusable_permits(picked);
+    std::vector<DeliveredPermit> unusable;
+    if (!picked) unusable = take_unused_permits(SteadyTime::max());
     const std::uint64_t seen = changes_;
-    if (!starved.empty() || !unusable.empty()) {  // also if there is a look-up to do: no other thread requests it
-      ++asking_;
+    // Also if there is a unit to run: no other worker requests the permits.
+    if (!missing.permits.empty() || !unusable.empty()) {
       lock.unlock();
       unusable.clear();
-      for (TopicState* topic : starved) ask_for_permit(*topic);
+      for (TopicState* topic : missing.permits) ask_for_permit(*topic);
       lock.lock();
-      --asking_;
     }
     if (picked) {
       if (waiting_ > 0) work_.notify_one();  // there may be more: each woken worker wakes the next
@@ -82,7 +83,7 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
     }
     if (changes_ != seen) continue;  // while it requested a permit, without the lock
     ++waiting_;
-    const SteadyTime until = std::min(next_event(now), crowded_until_);
+    const SteadyTime until = std::min(next_event(now), missing.until);
     if (until == SteadyTime::max()) work_.wait(lock);
     else work_.wait_until(lock, until);
     --waiting_;
@@ -100,60 +101,36 @@ void Scheduler::wake_all() noexcept {
   work_.notify_all();
 }
 
-/// Waits in the limiter's line, with the other users of its permits in this process.
-void Scheduler::ask_for_permit(TopicState& topic) {
-  topic.limiter->acquire_later(
-      1, Priority::normal, [wake_up = wake_up_, &topic, asked_at = steady_clock::now()](Permit permit) {
-        // The permit is returned when both locks are released. That may call this function again, for the next permit.
-        wake_up->call([&](Scheduler& scheduler) { scheduler.deliver(topic, permit, asked_at); });
-      });
-}
-
-/// Takes the permit if there is a worker for it.
-void Scheduler::deliver(TopicState& topic, Permit& permit, SteadyTime asked_at) {
-  topic.tell_of_permit(asked_at);
-  const std::lock_guard lock(mutex_);
-  --topic.asked;
-  if (waiting_ + asking_ > 0 && !stopping_) {
-    topic.delivered.push_back(std::move(permit));
-    delivered_to_.push_back(&topic);
-  }
-  wake_one();
-}
-
-/// Delivered permits that no worker will use soon: no lane of their topic is ready, or all workers are busy.
-std::vector<Permit> Scheduler::unusable_permits(bool picked) {
-  std::vector<Permit> all;
-  if (picked && waiting_ > 0) return all;
-  for (TopicState* topic : delivered_to_) {
-    std::move(topic->delivered.begin(), topic->delivered.end(), std::back_inserter(all));
-    topic->delivered.clear();
-  }
-  delivered_to_.clear();
-  return all;
-}
-
-bool Scheduler::pick(LaneUnit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
-  crowded_until_ = SteadyTime::max();
+bool Scheduler::pick(LaneUnit& unit, SteadyTime now, Missing& missing) {
   if (broken_) return false;
   if (runs_alone_) return false;
   if (wants_quiet_) {
     const bool still = wants_quiet_->phase == LaneState::Phase::open && wants_quiet_->lane.ready(now);
     if (still && !all_idle_unlocked()) return false;
     const LanePtr lane = std::exchange(wants_quiet_, nullptr);
-    if (still && pick_from(lane, unit, now, starved)) return true;
+    if (still && pick_from(lane, unit, now, missing)) return true;
   }
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+  // Topics whose permit has come are first: other lanes could keep all workers busy, until the permit is returned.
+  for (std::size_t i = 0; i < lanes_.size() && !delivered_to_.empty(); ++i) {
+    const LanePtr lane = lanes_[(turn_ + i) % lanes_.size()];
+    if (lane->topic.delivered.empty() || lane->phase != LaneState::Phase::open) continue;
+    const bool picked = pick_from(lane, unit, now, missing);
+    if (wants_quiet_) return false;
+    if (!picked) continue;
+    turn_ += i + 1;
+    return true;
+  }
+  for (std::size_t i = 0; i < lanes_.size() && !wants_quiet_; ++i) {
     const LanePtr lane = lanes_[turn_++ % lanes_.size()];
-    if (lane->phase == LaneState::Phase::open && pick_from(lane, unit, now, starved)) return true;
+    if (lane->phase == LaneState::Phase::open && pick_from(lane, unit, now, missing)) return true;
   }
   return false;
 }
 
-bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, std::vector<TopicState*>& starved) {
+bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, Missing& missing) {
   TopicState& topic = lane->topic;
   if (topic.delivered.empty() && topic.asked > waiting_) return breaker_.is_closed() && pick_look_up(lane, unit);
-  if (!lane->lane.ready(now) || is_crowded(*lane, now)) return false;
+  if (!lane->lane.ready(now) || is_crowded(*lane, now, missing)) return false;
   using Entry = StoreBreaker::Entry;
   const Entry entry = topic.needs_store() ? breaker_.enter(now, topic.runner.plan().store_down) : Entry::with_store;
   if (entry == Entry::waits) return false;
@@ -167,12 +144,12 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, s
   };
   if (careful) {
     lane->lane.hand_out(unit_size(*lane), now, unit.works);
-    if (unit.works.empty() || (unit.works.front().alone && (unclaimed || !is_quiet_for(lane)))) {
+    if (unit.works.empty() || (unit.works.front().alone && (unclaimed || !is_quiet_for(lane, missing)))) {
       undo();
       return false;
     }
   }
-  if (topic.limiter && !find_permit(topic, unit, starved)) {
+  if (topic.limiter && !find_permit(topic, unit, missing)) {
     undo();
     return breaker_.is_closed() && pick_look_up(lane, unit);
   }
@@ -183,23 +160,11 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, s
   return true;
 }
 
-bool Scheduler::find_permit(TopicState& topic, LaneUnit& unit, std::vector<TopicState*>& starved) {
-  if (!topic.delivered.empty()) {
-    unit.permit = std::move(topic.delivered.back());
-    topic.delivered.pop_back();
-  } else if (topic.asked == 0) {
-    unit.permit = topic.limiter->try_acquire_fairly(1);
-  }
-  if (unit.permit) return true;
-  ++topic.asked;
-  starved.push_back(&topic);
-  return false;
-}
-
-/// For a message that ran when a process died: no other message may die with it or become a suspect.
-bool Scheduler::is_quiet_for(const LanePtr& lane) {
+/// For a message that ran when a process died: no other message may die with it or become a suspect. Nothing else starts
+/// while it waits for quiet, so it has its permit before. If it waited for quiet first, others could take the permit.
+bool Scheduler::is_quiet_for(const LanePtr& lane, Missing& missing) {
   if (all_idle_unlocked()) return true;
-  wants_quiet_ = lane;
+  if (!lane->topic.limiter || has_permit(lane->topic, missing)) wants_quiet_ = lane;
   return false;
 }
 
@@ -212,7 +177,7 @@ void Scheduler::want_no_quiet(std::span<const LanePtr> lanes) {
 /// More concurrent short transactions than processors only queue for processors. If that many run, a new message waits
 /// for the first of them to end. It then shares the next transaction with the messages that came in the meantime. It
 /// waits no longer than a short transaction takes.
-bool Scheduler::is_crowded(const LaneState& lane, SteadyTime now) {
+bool Scheduler::is_crowded(const LaneState& lane, SteadyTime now, Missing& missing) {
   const TopicState& topic = lane.topic;
   if (!topic.needs_store() || topic.mean_ns <= 0 || topic.mean_ns > kShortNs) return false;
   if (lane.lane.unsettled() - lane.lane.running() >= kFewMessages) return false;
@@ -225,7 +190,7 @@ bool Scheduler::is_crowded(const LaneState& lane, SteadyTime now) {
     first_over = std::min(first_over, slot.since + kShort);
   }
   if (running < processors_) return false;
-  crowded_until_ = std::min(crowded_until_, first_over);
+  missing.until = std::min(missing.until, first_over);
   return true;
 }
 
@@ -235,7 +200,7 @@ bool Scheduler::pick_look_up(const LanePtr& lane, LaneUnit& unit) {
   if (unit.works.empty()) return false;
   lane->looked_up = unit.works.back().seq + 1;
   unit.lane = lane;
-  unit.look_up = true;
+  unit.looks_up = lane->place;
   return true;
 }
 
@@ -290,7 +255,7 @@ void Scheduler::finish(LaneUnit& unit, UnitResult result, WorkerSlot& slot) {
     else if (lane.lane.ready(now)) wake_one();
   }
   if (feed) room_again_();
-  if (unit.look_up && result.counts.duplicates > 0)
+  if (unit.looks_up && result.counts.duplicates > 0)
     unit.lane->topic.runner.services().observers.tell(&Observer::on_batch, result.counts);
   unit.works.clear();
   unit.lane.reset();
@@ -306,7 +271,7 @@ void Scheduler::apply(LaneUnit& unit, UnitResult& result, SteadyTime now) {
   LaneState& lane = *unit.lane;
   if (unit.unclaimed) lane.topic.unclaimed += result.counts.unclaimed;
   else note_store(result, now, lane.topic);
-  if (unit.look_up) {
+  if (unit.looks_up) {
     lane.lane.return_lent();
     for (std::size_t i = 0; i < unit.works.size(); ++i) {
       if (result.verdicts[i].kind != Verdict::Kind::settled) continue;
@@ -358,8 +323,11 @@ void Scheduler::fence_unlocked(LaneState& lane, SteadyTime now, const std::strin
 }
 
 void Scheduler::stop() {
+  std::vector<DeliveredPermit> unused;
   const std::lock_guard lock(mutex_);
   stopping_ = true;
+  wants_quiet_.reset();
+  unused = take_unused_permits(SteadyTime::max());
   wake_all();
 }
 

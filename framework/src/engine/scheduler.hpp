@@ -4,8 +4,8 @@
 // Limiter::try_acquire_fairly, which never waits.
 //
 // Permits: a worker that finds none requests one from the limiter, and waits. The limiter delivers the permit to the
-// topic, and the first free worker uses it. A permit that no worker can use now is returned at once, so that other
-// processes can have it.
+// topic, and the first free worker uses it. A permit that a free worker cannot use is returned at once, so that other
+// processes can have it. While all workers are busy, it waits a moment for the first that is free.
 
 #include <condition_variable>
 #include <cstdint>
@@ -25,18 +25,11 @@
 
 namespace turnstile::detail {
 
-/// The limits for the unsettled messages of each partition.
-struct Window {
-  std::size_t messages = 10'000;
-  std::size_t bytes = std::size_t{16} << 20;  ///< can be exceeded by one block, because a larger message must fit
-};
-
 class Scheduler {
  public:
   /// `room_again` is called without the lock when a lane with records left in Kafka has room again. It may be called
   /// too often.
   Scheduler(Window window, std::shared_ptr<const RunLog> run_log, std::function<void()> room_again);
-
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -75,23 +68,27 @@ class Scheduler {
   // --- keeper
   /// The work of each worker: its lane (null if it waits) and its watch.
   [[nodiscard]] std::vector<std::pair<LanePtr, RunState*>> running();
+  /// Call it often: returns permits for which no worker became free.
+  void return_unused_permits();
   /// The store answered, or failed, in a call outside of the workers.
   void store_answered();
   void store_failed(const std::string& why);
   /// As far as known.
   [[nodiscard]] bool store_available() const;
+  /// When the store became available (true) or unavailable, since the last call. Tell observers without the lock.
+  [[nodiscard]] std::vector<bool> take_store_changes();
   template <class F>
   auto locked(F&& f) const {
     const std::lock_guard lock(mutex_);
     return f();
   }
-  /// Only inside locked().
+  // Only inside locked():
   [[nodiscard]] const std::vector<LanePtr>& lanes_unlocked() const noexcept { return lanes_; }
-  /// Whether no worker has work. Only inside locked().
+  /// Whether no worker has work.
   [[nodiscard]] bool all_idle_unlocked() const noexcept;
-  /// The store knows a newer owner of the lane. Only inside locked().
+  /// The store knows a newer owner of the lane.
   void fence_unlocked(LaneState& lane, SteadyTime now, const std::string& why);
-  /// Why the store cannot be used. Empty: it can. Only inside locked().
+  /// Why the store cannot be used. Empty: it can.
   [[nodiscard]] const std::string& store_trouble_unlocked() const noexcept { return store_trouble_; }
   /// A claim succeeded: workers may run the lane.
   void admit(LaneState& lane, const OwnedPartition& place);
@@ -100,15 +97,21 @@ class Scheduler {
   /// A worker may find more than before. One that is not waiting looks again before it waits. With the lock held.
   void wake_one() noexcept;
   void wake_all() noexcept;
-  bool pick(LaneUnit& unit, SteadyTime now, std::vector<TopicState*>& starved);
-  bool pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, std::vector<TopicState*>& starved);
-  bool find_permit(TopicState& topic, LaneUnit& unit, std::vector<TopicState*>& starved);
+  /// What a worker did not find.
+  struct Missing {
+    std::vector<TopicState*> permits{};    ///< it must request one for each of these
+    SteadyTime until = SteadyTime::max();  ///< when the crowd ends at the latest for which a lane waits
+  };
+  bool pick(LaneUnit& unit, SteadyTime now, Missing& missing);
+  bool pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, Missing& missing);
+  bool find_permit(TopicState& topic, LaneUnit& unit, Missing& missing);
+  bool has_permit(TopicState& topic, Missing& missing);
   void ask_for_permit(TopicState& topic);
   void deliver(TopicState& topic, Permit& permit, SteadyTime asked_at);
-  std::vector<Permit> unusable_permits(bool picked);
-  bool is_crowded(const LaneState& lane, SteadyTime now);
+  std::vector<DeliveredPermit> take_unused_permits(SteadyTime until);
+  bool is_crowded(const LaneState& lane, SteadyTime now, Missing& missing);
   [[nodiscard]] bool has_room(const Lane& lane) const noexcept;
-  bool is_quiet_for(const LanePtr& lane);
+  bool is_quiet_for(const LanePtr& lane, Missing& missing);
   void want_no_quiet(std::span<const LanePtr> lanes);
   bool pick_look_up(const LanePtr& lane, LaneUnit& unit);
   std::size_t unit_size(const LaneState& lane) const;
@@ -127,20 +130,19 @@ class Scheduler {
   std::condition_variable work_;  ///< work may be ready
   std::condition_variable idle_;  ///< a unit has ended
   std::vector<LanePtr> lanes_;
-  std::vector<TopicState*> delivered_to_;  ///< topics that may have delivered permits
+  std::vector<TopicState*> delivered_to_;  ///< topics that have delivered permits
   std::deque<WorkerSlot> slots_;
   std::size_t turn_ = 0;       ///< where the next pick begins, so that lanes take turns
   std::size_t waiting_ = 0;    ///< waiting workers
-  std::size_t asking_ = 0;     ///< workers that request a permit, without the lock
   std::uint64_t changes_ = 0;  ///< calls of wake_one() and wake_all()
   bool stopping_ = false;
   bool runs_alone_ = false;  ///< a unit that must run alone is running: nothing else starts
   /// Its next unit must run alone: nothing else starts until nothing runs. May be null.
   LanePtr wants_quiet_;
   std::optional<std::string> broken_;
-  SteadyTime crowded_until_ = SteadyTime::max();  ///< when the crowd of the last pick ends at the latest
   StoreBreaker breaker_;
   std::string store_trouble_;  ///< empty: none
+  std::vector<bool> store_changes_;
 };
 
 }  // namespace turnstile::detail

@@ -69,10 +69,15 @@ bool Scheduler::drain(std::span<const LanePtr> lanes, SteadyTime deadline, const
 }
 
 void Scheduler::cancel(std::span<const LanePtr> lanes) {
-  const std::lock_guard lock(mutex_);
-  for (WorkerSlot& slot : slots_) {
-    if (slot.lane && std::find(lanes.begin(), lanes.end(), slot.lane) != lanes.end()) slot.watch.cancel();
+  std::vector<std::stop_source> stops;
+  {
+    const std::lock_guard lock(mutex_);
+    for (WorkerSlot& slot : slots_) {
+      if (slot.lane && std::find(lanes.begin(), lanes.end(), slot.lane) != lanes.end())
+        stops.push_back(slot.watch.cancel());
+    }
   }
+  for (std::stop_source& stop : stops) stop.request_stop();
 }
 
 void Scheduler::close(std::span<const LanePtr> lanes) {

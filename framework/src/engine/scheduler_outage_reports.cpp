@@ -2,6 +2,7 @@
 
 #include <random>
 #include <set>
+#include <utility>
 
 #include "engine/scheduler.hpp"
 
@@ -42,11 +43,13 @@ void Scheduler::store_changed(bool available, const std::string& why) {
                          "take effect again");
     }
   }
-  for (const auto& lane : lanes_) {
-    lane->topic.runner.services().observers.tell(&Observer::on_store, available);
-    break;
-  }
+  store_changes_.push_back(available);
   wake_all();
+}
+
+std::vector<bool> Scheduler::take_store_changes() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(store_changes_, {});
 }
 
 void Scheduler::store_answered() {

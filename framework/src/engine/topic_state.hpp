@@ -11,26 +11,31 @@
 
 namespace turnstile::detail {
 
+/// A permit that was waited for.
+struct DeliveredPermit {
+  Permit permit;
+  std::chrono::steady_clock::time_point asked_at, delivered_at;
+};
+
 /// A topic in this process.
 struct TopicState {
   TopicState(TopicPlan plan, Pipeline pipeline, HandlerId handler, TopicRunner::Services services,
              std::shared_ptr<ports::Limiter> limit)
       : runner(std::move(plan), std::move(pipeline), handler, std::move(services)), limiter(std::move(limit)) {}
 
-  /// Tells the observers that a permit was waited for since `asked_at`.
-  void tell_of_permit(std::chrono::steady_clock::time_point asked_at) const {
+  /// Tells the observers that a permit was waited for.
+  void tell_of_permit(std::chrono::nanoseconds waited) const {
     const TopicPlan& plan = runner.plan();
-    runner.services().observers.tell(
-        &Observer::on_permit, PermitReport{plan.topic, plan.limiter, std::chrono::steady_clock::now() - asked_at});
+    runner.services().observers.tell(&Observer::on_permit, PermitReport{plan.topic, plan.limiter, waited});
   }
 
   TopicRunner runner;
   std::shared_ptr<ports::Limiter> limiter;  ///< null: only the number of workers limits the topic
   // The scheduler's lock protects:
-  std::size_t asked = 0;          ///< permits that were requested and not delivered yet
-  std::vector<Permit> delivered;  ///< and not used yet
-  double mean_ns = 0;             ///< moving average of a message's time in a worker; 0: not known yet
-  std::int64_t unclaimed = 0;     ///< messages that ran unclaimed since the outage began
+  std::size_t asked = 0;                   ///< permits that were requested and not delivered yet
+  std::vector<DeliveredPermit> delivered;  ///< and not used yet, in the order of their delivery
+  double mean_ns = 0;                      ///< moving average of a message's time in a worker; 0: not known yet
+  std::int64_t unclaimed = 0;              ///< messages that ran unclaimed since the outage began
   [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode != Mode::at_least_once; }
   [[nodiscard]] bool fails_open() const noexcept { return runner.plan().store_down == StoreDownPolicy::run; }
 };

@@ -13,10 +13,11 @@ void work(Scheduler& scheduler, WorkerSlot& slot, ports::Store* store) {
     UnitResult result;
     try {
       TopicState& topic = unit.lane->topic;
-      const std::stop_callback on_lost_permit(unit.permit.lost(), [&slot] { slot.watch.cancel(); });
+      const std::stop_callback on_lost_permit(unit.permit.lost(), [&slot] { slot.watch.cancel().request_stop(); });
       slot.watch.under(unit.permit);
+      if (unit.waited) topic.tell_of_permit(*unit.waited);
       if (topic.needs_store() && !session) session = store->open_session();
-      result = unit.look_up     ? topic.runner.look_up(unit.works, unit.lane->place, *session)
+      result = unit.looks_up    ? topic.runner.look_up(unit.works, *unit.looks_up, *session)
                : unit.unclaimed ? topic.runner.run_unclaimed(unit.works, unit.lane->place, slot.watch)
                                 : topic.runner.run(unit.works, unit.lane->place, session.get(), slot.watch, unit.alone);
     } catch (const std::exception& e) {

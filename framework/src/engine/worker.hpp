@@ -1,6 +1,8 @@
 #pragma once
 // A worker thread: it takes units from the scheduler, and runs them.
 
+#include <chrono>
+#include <optional>
 #include <vector>
 
 #include "delivery/run_state.hpp"
@@ -19,7 +21,10 @@ struct LaneUnit {
   LanePtr lane;
   std::vector<Work> works;
   Permit permit;
-  bool look_up = false;    ///< no permit: only checks whether the messages are settled already
+  std::optional<std::chrono::nanoseconds> waited{};  ///< for the permit, if it was not there at once
+  /// Of a look-up, which has no permit, and only checks whether the messages are settled already: the lane's place, which
+  /// may change before it ends.
+  std::optional<OwnedPartition> looks_up{};
   bool unclaimed = false;  ///< PostgreSQL is unavailable, and the topic continues without it
   bool alone = false;      ///< nothing else runs until it has ended
 };

@@ -1,6 +1,7 @@
 #pragma once
 // Combines several observers.
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,6 +16,12 @@ class Observers {
   explicit Observers(std::vector<std::shared_ptr<Observer>> all) : all_(std::move(all)) {}
   void add(std::shared_ptr<Observer> observer) { all_.push_back(std::move(observer)); }
   void add(const Observers& others) { all_.insert(all_.end(), others.all_.begin(), others.all_.end()); }
+  /// Adds those that are not there yet.
+  void add_missing(const Observers& others) {
+    for (const auto& observer : others.all_) {
+      if (std::find(all_.begin(), all_.end(), observer) == all_.end()) all_.push_back(observer);
+    }
+  }
   [[nodiscard]] bool empty() const noexcept { return all_.empty(); }
 
   /// tell(&Observer::on_retry, report)

@@ -392,7 +392,7 @@ TEST_F(Leased, what_cannot_be_written_down_is_not_settled_and_not_run_again) {
   handler(noting());
   act_ = [&](const Message&, Context&) {
     claims_->away = true;
-    watch_.cancel();  // the partition is taken away meanwhile
+    watch_.cancel().request_stop();  // the partition is taken away meanwhile
   };
   const auto result = run({"a", "b"});
   EXPECT_EQ(result.end, detail::UnitResult::End::store_unavailable);
@@ -415,7 +415,7 @@ TEST_F(Leased, what_cannot_be_written_down_is_not_settled_and_not_run_again) {
 
 TEST_F(Leased, what_was_not_run_is_given_back) {
   handler(noting());
-  act_ = [&](const Message&, Context&) { watch_.cancel(); };
+  act_ = [&](const Message&, Context&) { watch_.cancel().request_stop(); };
   EXPECT_THAT(kinds(run({"a", "b"})), ElementsAre(Kind::settled, Kind::put_back));
   act_ = nullptr;
   EXPECT_THAT(kinds(run({"b"})), ElementsAre(Kind::settled));

@@ -349,7 +349,7 @@ TEST(TopicRunner, starts_nothing_once_it_is_cancelled) {
   int calls = 0;
   RunnerFixture world({}, [&](const Message&, Context& context) {
     ++calls;
-    watch.cancel();
+    watch.cancel().request_stop();
     EXPECT_TRUE(context.stop_token().stop_requested());
   });
   const OneBlock block(plan);
@@ -366,7 +366,7 @@ TEST(TopicRunner, commits_nothing_of_a_handler_that_went_on_past_its_permit) {
   RunState watch;
   RunnerFixture world({}, [&](const Message&, Context& context) {
     context.tx().exec("INSERT", "too late");
-    watch.cancel();
+    watch.cancel().request_stop();
   });
   const OneBlock block(plan);
   const auto session = world.inbox->open_session();

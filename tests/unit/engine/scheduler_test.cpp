@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include <ctime>
+#include <deque>
 #include <thread>
 
 #include "tests/support/eventually.hpp"
@@ -216,6 +217,126 @@ TEST_F(WaitingWorker, runs_what_comes_while_it_requests_a_permit_for_another_top
   EXPECT_TRUE(test::eventually([&] { return ran.load(); })) << "the worker sleeps, and nothing wakes it";
   scheduler_.stop();
   worker_.join();
+}
+
+/// A limiter whose permits come when the test tells it to.
+class Delivers final : public ports::Limiter {
+ public:
+  const std::string& name() const noexcept override { return name_; }
+  Permit try_acquire() override { return {}; }
+  void when_free(std::function<void()>) override {}
+  ports::LimiterState state() const override { return {}; }
+  std::function<bool()> acquire_later(std::int64_t, Priority, std::function<void(Permit)> deliver) override {
+    line_.push_back(std::move(deliver));
+    return [] { return true; };
+  }
+  /// False: nobody waits for a permit.
+  bool deliver() {
+    if (line_.empty()) return false;
+    const auto to = std::move(line_.front());
+    line_.pop_front();
+    ++out;
+    to(Permit(shared_from_this(), 1, {}));
+    return true;
+  }
+  int out = 0;  ///< permits that are not returned
+
+ private:
+  void release(std::uint64_t) noexcept override { --out; }
+  std::string name_ = "t";
+  std::deque<std::function<void(Permit)>> line_;
+};
+
+/// A worker that the test steps through: a limited topic beside one with a long backlog.
+class BusyWorker : public ::testing::Test {
+ protected:
+  LanePtr open(TopicState& topic, std::int32_t partition, int messages) {
+    auto lane = std::make_shared<LaneState>(topic, OwnedPartition{.at = {"t", partition}, .fence = {}});
+    scheduler_.open(lane);
+    scheduler_.feed(*lane, block("t", partition, messages));
+    return lane;
+  }
+  /// The lane whose unit the worker took.
+  LanePtr take(std::size_t worker = 0) {
+    EXPECT_TRUE(scheduler_.next(units_.at(worker), *workers_.at(worker)));
+    return units_.at(worker).lane;
+  }
+  void end(std::size_t worker = 0) {
+    UnitResult result;
+    result.verdicts.assign(units_.at(worker).works.size(), Verdict{.kind = Verdict::Kind::settled});
+    scheduler_.finish(units_.at(worker), result, *workers_.at(worker));
+  }
+
+  std::shared_ptr<RunLog> run_log_ = quiet_log();
+  std::shared_ptr<Delivers> limiter_ = std::make_shared<Delivers>();
+  std::unique_ptr<TopicState> limited_ = plain_topic(run_log_, limiter_), plain_ = plain_topic(run_log_);
+  Scheduler scheduler_{Window{}, run_log_, [] {}};
+  std::vector<WorkerSlot*> workers_{&scheduler_.add_worker(), &scheduler_.add_worker()};
+  std::vector<LaneUnit> units_{2};
+};
+
+TEST_F(BusyWorker, runs_the_topic_whose_permit_came_while_it_was_busy) {
+  const LanePtr lane = open(*limited_, 0, 1);
+  for (int partition = 1; partition < 4; ++partition) open(*plain_, partition, 1'000);
+  for (int i = 0; i < 20 && limiter_->out == 0; ++i) {
+    ASSERT_NE(take(), lane);
+    limiter_->deliver();
+    end();
+  }
+  EXPECT_EQ(take(), lane) << "others keep the worker busy for as long as they have messages";
+  EXPECT_TRUE(units_[0].waited);
+  end();
+  EXPECT_EQ(limiter_->out, 0);
+}
+
+TEST_F(BusyWorker, does_not_keep_a_permit_for_long) {
+  open(*limited_, 0, 1);
+  const LanePtr plain = open(*plain_, 1, 1'000);
+  for (int i = 0; i < 20 && limiter_->out == 0; ++i) {
+    ASSERT_EQ(take(), plain);
+    if (!limiter_->deliver()) end();
+  }
+  ASSERT_EQ(limiter_->out, 1);
+  EXPECT_TRUE(test::eventually([&] {
+    scheduler_.return_unused_permits();
+    return limiter_->out == 0;
+  })) << "the handler runs on, and others wait for the permit";
+  end();
+}
+
+/// The suspect needs a permit, and that nothing else runs.
+TEST_F(BusyWorker, runs_a_suspect_whose_permit_came_while_others_ran) {
+  const LanePtr suspect = open(*limited_, 0, 1);
+  scheduler_.locked([&] { suspect->lane.single_out({{0, 1}}); });
+  for (int partition = 1; partition < 4; ++partition) open(*plain_, partition, 1'000);
+  ASSERT_NE(take(0), suspect);
+  ASSERT_NE(take(1), suspect);
+  ASSERT_TRUE(limiter_->deliver());
+  end(0);
+  std::atomic<bool> took{false};
+  std::thread waits([&] {
+    take(0);
+    took = true;
+  });
+  EXPECT_FALSE(test::eventually([&] { return took.load(); }, 100ms)) << "nothing starts before the other one has ended";
+  end(1);
+  waits.join();
+  EXPECT_EQ(units_[0].lane, suspect);
+  end(0);
+  EXPECT_EQ(limiter_->out, 0);
+}
+
+/// Its handler's callback releases what another lane waits for.
+TEST_F(BusyWorker, may_be_cancelled_by_a_thread_that_its_callback_needs) {
+  const LanePtr lane = open(*limited_, 0, 1);
+  const LanePtr plain = open(*plain_, 1, 1);
+  ASSERT_EQ(take(), plain);
+  const std::stop_callback on_stop(workers_[0]->watch.start(*units_[0].works.front().message),
+                                   [&] { EXPECT_TRUE(limiter_->deliver()); });
+  scheduler_.cancel({&plain, 1});
+  end();
+  EXPECT_EQ(take(), lane);
+  end();
 }
 
 }  // namespace
