@@ -85,10 +85,12 @@ class Engine final : private ports::AssignmentListener {
   void begin_other_logs();
   bool begin_other_log(const LanePtr& lane);
   void flush_drained(const LaneState& lane);
+  [[nodiscard]] std::optional<Offset> settled_in_store(const LaneState& lane) const;
   bool begin_without_store(const LanePtr& lane);
   [[nodiscard]] LogWatch::Known ask_kafka(const TopicPartition& at, std::chrono::milliseconds wait);
   std::vector<TopicPartitionOffset> still_there(std::vector<TopicPartitionOffset> positions, bool wait);
   std::vector<TopicPartition> watched(const std::vector<LanePtr>& lanes);
+  [[nodiscard]] std::optional<Fence> newest_fence(const LanePtr& lane);
   void leave_other_logs(const std::vector<LanePtr>& lanes);
   std::optional<Offset> act_on(const LogWatch::Verdict& verdict, const TopicState& topic, OwnedPartition& place,
                                const LogWatch::Known& known);

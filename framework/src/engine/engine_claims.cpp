@@ -257,6 +257,7 @@ OwnedPartition Engine::place_of(LaneState& lane, const ports::PartitionClaim& cl
   if (lane.before) expect_same_handler(lane);
   if (logs_.claimed(claim.at, claim.incarnation)) lane.before.reset();  // another member has begun another log
   lane.start = start_of(lane, claim, place, wait);
+  lane.follows_other_log = false;
   lane.flushed = place.incarnation == claim.incarnation && claim.watermark ? claim.watermark : lane.start;
   lane.topic.runner.find_dead(place, lane.start);
   watch_over(place, lane.place, claim, lane.start, wait);

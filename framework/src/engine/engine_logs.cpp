@@ -158,8 +158,7 @@ bool Engine::begin_other_log(const LanePtr& lane) {
     lane->drains_until = steady_clock::now() + settings_.consumer.drain_timeout;
   }
   if (!shared_->scheduler.drain({&lane, 1}, SteadyTime::min(), [] { return true; })) {
-    const bool stops = stop_ != nullptr && stop_->load(std::memory_order_relaxed) > 0;
-    if (!stops && steady_clock::now() < *lane->drains_until) return false;
+    if (steady_clock::now() < *lane->drains_until) return false;
     shared_->scheduler.cancel({&lane, 1});
   }
   if (!lane->topic.needs_store()) return begin_without_store(lane);
@@ -170,8 +169,15 @@ bool Engine::begin_other_log(const LanePtr& lane) {
   place.guard = lane->place.guard;  // without its suspicion, which belongs to offsets of the old log
   auto fresh = std::make_shared<LaneState>(lane->topic, std::move(place));
   fresh->phase = LaneState::Phase::claiming;
+  fresh->follows_other_log = true;
+  fresh->flushed = settled_in_store(*lane);
   shared_->scheduler.open(std::move(fresh));
   return true;
+}
+
+/// Up to where the lane's messages have taken effect in the store.
+std::optional<Offset> Engine::settled_in_store(const LaneState& lane) const {
+  return shared_->scheduler.locked([&] { return std::max(lane.lane.position(), lane.flushed); });
 }
 
 /// If it is the same log, cut off, the watermark tells where to go on. The keeper writes none of a lane in doubt.
@@ -212,15 +218,26 @@ bool Engine::begin_without_store(const LanePtr& lane) {
   }
 }
 
-/// These lanes are released before begin_other_logs() has handled them. Their next owner must not use the old topic's
-/// watermark for the new topic.
+/// The fence of the lane's newest claim.
+std::optional<Fence> Engine::newest_fence(const LanePtr& lane) {
+  const std::lock_guard lock(shared_->mutex);
+  for (const auto& [claimed, claim] : shared_->late_claims) {
+    if (claimed == lane) return claim.fence;
+  }
+  return lane->place.fence ? lane->place.fence : lane->place.guard;
+}
+
+/// These lanes are released before begin_other_logs() has handled them, or before their claim of the new log was taken.
+/// Their next owner must not use the old topic's watermark for the new topic.
 void Engine::leave_other_logs(const std::vector<LanePtr>& lanes) {
   for (const auto& lane : lanes) {
-    if (!lane->replaced || !lane->place.fence) continue;
+    if (!lane->topic.needs_store() || !(lane->replaced || lane->follows_other_log)) continue;
     try {
-      auto known = ask_kafka(lane->place.at, kKafkaWait);
-      known.done = lane->flushed;
       OwnedPartition place = lane->place;
+      place.fence = newest_fence(lane);
+      if (!place.fence) continue;  // it was never claimed
+      auto known = ask_kafka(place.at, kKafkaWait);
+      known.done = settled_in_store(*lane);
       act_on(logs_.judge(place.at, known), lane->topic, place, known);
     } catch (const std::exception& e) {
       run_log_->warn(Code::topic_recreated, lane->place.at,
@@ -248,6 +265,10 @@ std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const Top
   }
   std::string as;
   if (place.fence) {
+    // Kafka first: the next owner starts at the lower one of the two offsets, and what took effect under the last
+    // incarnation is unknown under the next one.
+    const TopicPartitionOffset settled{place.at, start};
+    if (known.committed && *known.committed < start) consumer_->commit({&settled, 1}, true);
     const std::int32_t last = logs_.incarnation(place.at);
     place.incarnation =
         store_->partitions().begin_incarnation(*place.fence, start, verdict.kind == Kind::forgotten ? last : last + 1);

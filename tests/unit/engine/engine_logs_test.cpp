@@ -1,9 +1,6 @@
 // Topics that are deleted and created again under a running consumer, truncated logs, refused commits, and windows.
 
-#include <functional>
-#include <set>
-
-#include "tests/unit/engine/engine_fixture.hpp"
+#include "tests/unit/engine/engine_logs_fixture.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -19,49 +16,6 @@ struct ModeCase {
   bool keeps_place = true;  ///< whether the consumer knows what was read after a restart
 };
 void PrintTo(const ModeCase& c, std::ostream* out) { *out << c.name; }
-
-class EngineLogs : public EngineTest {
- protected:
-  /// A pipeline that counts the messages that ran, by payload.
-  Pipeline noting(Pipeline (*over)(Pipeline)) {
-    return over(Pipeline([this](const Message& message, Context&) {
-      if (before_each) before_each();
-      const std::lock_guard lock(runs_mutex);
-      runs.insert(std::string(message.text()));
-    }));
-  }
-  std::multiset<std::string> ran() {
-    const std::lock_guard lock(runs_mutex);
-    return runs;
-  }
-  bool ran_all(const std::string& prefix, int n, int from = 0) {
-    const auto all = ran();
-    for (int i = from; i < n; ++i) {
-      if (!all.contains(prefix + std::to_string(i))) return false;
-    }
-    return true;
-  }
-  static OwnedMessage message_of(const std::string& to, const std::string& payload) {
-    OwnedMessage message;
-    message.topic = to;
-    message.partition = 0;
-    message.payload = payload;
-    message.headers = {{"message-id", payload}};
-    return message;
-  }
-  void produce(int n, const std::string& prefix, int from = 0, const std::string& to = "t") {
-    for (int i = from; i < n; ++i) broker->produce(message_of(to, prefix + std::to_string(i)));
-  }
-  /// Deletes the topic and creates it again with `n` records, before any consumer notices.
-  void replace(int n, const std::string& prefix = "another-", const std::string& name = "t") {
-    broker->replace_topic(name, [&](const auto& append) {
-      for (int i = 0; i < n; ++i) append(message_of(name, prefix + std::to_string(i)));
-    });
-  }
-  std::function<void()> before_each;
-  std::multiset<std::string> runs;
-  std::mutex runs_mutex;
-};
 
 class RecreatedTopic : public EngineLogs, public ::testing::WithParamInterface<ModeCase> {};
 
