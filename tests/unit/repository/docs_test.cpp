@@ -255,7 +255,7 @@ TEST(Docs, name_functions_that_exist) {
 }
 
 TEST(Docs, the_readme_has_at_most_150_lines) {
-  const auto& readme = page("README.md");
+  const std::string readme = page("README.md");
   EXPECT_LE(std::count(readme.begin(), readme.end(), '\n'), 150);
 }
 

@@ -1,14 +1,13 @@
 // The state machine (tokens/state.hpp), checked against states that no log may ever cause. The transcripts
 // (tests/simulation/transcripts) show what single events mean.
 
-#include "tokens/apply.hpp"
-
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
 
 #include "tests/unit/tokens/arbitrary.hpp"
+#include "tokens/apply.hpp"
 
 namespace turnstile::tokens {
 namespace {
