@@ -217,7 +217,7 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
   limiters_->on_revoked(settings_.group, ended);
   keeper_->await_claims(lanes);
   if (!lost) commit(true);
-  leave_other_logs(lanes);
+  leave_other_logs(lanes, lost);
   keeper_->flush(lanes);
   give_up(lanes);
   shared_->scheduler.close(lanes);

@@ -218,26 +218,21 @@ bool Engine::begin_without_store(const LanePtr& lane) {
   }
 }
 
-/// The fence of the lane's newest claim.
-std::optional<Fence> Engine::newest_fence(const LanePtr& lane) {
-  const std::lock_guard lock(shared_->mutex);
-  for (const auto& [claimed, claim] : shared_->late_claims) {
-    if (claimed == lane) return claim.fence;
-  }
-  return lane->place.fence ? lane->place.fence : lane->place.guard;
-}
-
 /// These lanes are released before begin_other_logs() has handled them, or before their claim of the new log was taken.
 /// Their next owner must not use the old topic's watermark for the new topic.
-void Engine::leave_other_logs(const std::vector<LanePtr>& lanes) {
+void Engine::leave_other_logs(const std::vector<LanePtr>& lanes, bool lost) {
   for (const auto& lane : lanes) {
     if (!lane->topic.needs_store() || !(lane->replaced || lane->follows_other_log)) continue;
+    if (!lane->place.fence && !lane->place.guard) continue;  // it was never claimed
     try {
-      OwnedPartition place = lane->place;
-      place.fence = newest_fence(lane);
-      if (!place.fence) continue;  // it was never claimed
-      auto known = ask_kafka(place.at, kKafkaWait);
+      if (!shared_->scheduler.store_available()) throw StoreUnavailable("PostgreSQL does not answer");
+      auto known = ask_kafka(lane->place.at, kKafkaWait);
       known.done = settled_in_store(*lane);
+      OwnedPartition place = lane->place;
+      if (!place.fence || has_late_claim(lane)) {
+        if (lost) throw Fenced("another member may have claimed it");  // a claim would fence that member
+        claim_to_leave(place, known);
+      }
       act_on(logs_.judge(place.at, known), lane->topic, place, known);
     } catch (const std::exception& e) {
       run_log_->warn(Code::topic_recreated, lane->place.at,
@@ -246,6 +241,25 @@ void Engine::leave_other_logs(const std::vector<LanePtr>& lanes) {
                          e.what());
     }
   }
+}
+
+/// Whether it was claimed again since it was admitted: its fence is no longer valid.
+bool Engine::has_late_claim(const LanePtr& lane) const {
+  const std::lock_guard lock(shared_->mutex);
+  return std::any_of(shared_->late_claims.begin(), shared_->late_claims.end(),
+                     [&](const auto& late) { return late.first == lane; });
+}
+
+/// No process knows which claim of the partition is the newest: the answer to one may have been lost.
+void Engine::claim_to_leave(OwnedPartition& place, LogWatch::Known& known) {
+  const auto claims = store_->partitions().claim_partitions(settings_.group, {&place.at, 1}, settings_.lock_timeout);
+  const ports::PartitionClaim& claim = claims.front();
+  // After a failover the store may have lost what took effect.
+  if (place.guard && place.guard->history != claim.fence.history)
+    known.done = std::max(claim.watermark, claim.progress);
+  place.fence = claim.fence;
+  place.incarnation = claim.incarnation;
+  logs_.claimed(place.at, claim.incarnation);
 }
 
 /// Where to start, if not where the log that was read continues.
@@ -266,9 +280,10 @@ std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const Top
   std::string as;
   if (place.fence) {
     // Kafka first: the next owner starts at the lower one of the two offsets, and what took effect under the last
-    // incarnation is unknown under the next one.
+    // incarnation is unknown under the next one. An offset above the end of the log would make the next owner start at
+    // that end.
     const TopicPartitionOffset settled{place.at, start};
-    if (known.committed && *known.committed < start) consumer_->commit({&settled, 1}, true);
+    if (known.committed && *known.committed != start) consumer_->commit({&settled, 1}, true);
     const std::int32_t last = logs_.incarnation(place.at);
     place.incarnation =
         store_->partitions().begin_incarnation(*place.fence, start, verdict.kind == Kind::forgotten ? last : last + 1);

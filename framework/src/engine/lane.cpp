@@ -234,7 +234,9 @@ int Lane::attempt_of_oldest() const {
 void Lane::queue_key(KeyHash key, Stream& stream) {
   if (stream.queued || stream.blocked || stream.running > 0 || stream.waiting.empty()) return;
   stream.queued = true;
-  ready_keys_.add(key, stream.waiting.size());
+  // The scheduler puts it back until nothing else runs. If another key came then, it would never run.
+  if (!suspects_.empty() && tracker_.entry(stream.waiting.front()).alone) ready_keys_.add_first(key);
+  else ready_keys_.add(key, stream.waiting.size());
 }
 
 std::optional<Lane::KeyHash> Lane::next_key() {

@@ -45,32 +45,35 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values([](Pipeline p) { return std::move(p) | transactional() | id_from("offset"); },
                       [](Pipeline p) { return std::move(p) | by_offset(); }));
 
-/// The first claim of the new log is refused, as if another session held a lock.
-class RefusesAClaim final : public ForwardingStore {
+/// The second claim, that of the new log, or what is recorded under it, is refused. In between no other call is.
+class RefusesOnce final : public ForwardingStore {
  public:
-  using ForwardingStore::ForwardingStore;
+  RefusesOnce(std::shared_ptr<ports::Store> inner, bool the_claim)
+      : ForwardingStore(std::move(inner)), the_claim_(the_claim) {}
   std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
                                                       std::span<const TopicPartition> partitions,
                                                       std::chrono::milliseconds lock_timeout) override {
-    if (++claims_ > 1) {
-      refused = true;
-      throw StoreBusy("another session holds the lock");
-    }
+    if (++claims_ == 2 && the_claim_ && !refused.exchange(true)) throw StoreBusy("another session holds the lock");
     return ForwardingStore::claim_partitions(group, partitions, lock_timeout);
+  }
+  std::int32_t begin_incarnation(const Fence& fence, Offset first, std::int32_t at_least) override {
+    if (!the_claim_ && !refused.exchange(true)) throw StoreBusy("another session holds the lock");
+    return ForwardingStore::begin_incarnation(fence, first, at_least);
   }
   std::atomic<bool> refused{false};
 
  private:
+  const bool the_claim_;
   std::atomic<int> claims_{0};
 };
 
-class UnclaimedLog : public EngineLogs {
+class UnclaimedLog : public EngineLogs, public ::testing::WithParamInterface<bool> {
  protected:
-  /// A consumer reads 30 records, finds another log, cannot claim it, and ends. Starts the next one.
+  /// A consumer reads 30 records, finds another log, cannot claim it or begin it, and ends. Starts the next one.
   void leave(const std::function<void()>& change) {
     topic("t", 1);
     produce(30, "m");
-    const auto store = std::make_shared<RefusesAClaim>(inbox);
+    const auto store = std::make_shared<RefusesOnce>(inbox, GetParam());
     Consumer app(config(), Backends{broker, store});
     app.topic("t", noting(by_place)).handle_signals(false).logger(logger);
     auto thread = start(app);
@@ -95,18 +98,29 @@ class UnclaimedLog : public EngineLogs {
 
 /// Only the process that ended knew of it: the group has no offset any more, and the new log is longer than the old
 /// watermark.
-TEST_F(UnclaimedLog, of_a_recreated_topic_is_read_by_the_next_owner) {
+TEST_P(UnclaimedLog, of_a_recreated_topic_is_read_by_the_next_owner) {
   leave([&] { replace(100); });
   EXPECT_TRUE(eventually([&] { return ran_all("another-", 100); }, 10s)) << ran().size() << log_text();
 }
 
-TEST_F(UnclaimedLog, that_was_cut_off_is_read_by_the_next_owner) {
+TEST_P(UnclaimedLog, that_was_cut_off_is_read_by_the_next_owner) {
   leave([&] {
     broker->truncate({{"t", 0}, 28});
     produce(40, "instead-", 28);
   });
   EXPECT_TRUE(eventually([&] { return ran_all("instead-", 40, 28); }, 10s)) << ran().size() << log_text();
 }
+
+/// The new log ends below the group's offset.
+TEST_P(UnclaimedLog, that_was_cut_off_and_has_one_new_record_is_read_by_the_next_owner) {
+  leave([&] {
+    broker->truncate({{"t", 0}, 28});
+    produce(29, "instead-", 28);
+  });
+  EXPECT_TRUE(eventually([&] { return ran_all("instead-", 29, 28); }, 10s)) << ran().size() << log_text();
+}
+
+INSTANTIATE_TEST_SUITE_P(Refuses, UnclaimedLog, ::testing::Bool());
 
 }  // namespace
 }  // namespace turnstile

@@ -85,6 +85,20 @@ TEST(LaneKey, runs_other_keys_while_one_waits) {
   EXPECT_EQ(offsets(hand_out(lane, 1, kNow + milliseconds(100))), std::vector<Offset>{0});
 }
 
+/// The scheduler puts the suspect back until nothing else runs, and then asks for it.
+TEST(LaneKey, hands_out_a_suspect_again_that_was_put_back) {
+  Lane lane(Order::key);
+  lane.add(block(0, {"j", "j", "j", "i", "i", "i", "k"}));
+  lane.single_out({{6, 1}});
+  for (int turn = 0; turn < 16; ++turn) {
+    const auto works = hand_out(lane, 1);
+    ASSERT_EQ(works.size(), 1U);
+    lane.put_back(works[0]);
+    if (works[0].alone) break;
+  }
+  EXPECT_EQ(offsets(hand_out(lane, 1)), std::vector<Offset>{6});
+}
+
 TEST(LaneKey, leaves_records_without_a_key_free) {
   Lane lane(Order::key);
   lane.add(block(0, {"", "", ""}));
