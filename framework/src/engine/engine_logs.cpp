@@ -280,10 +280,10 @@ std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const Top
   std::string as;
   if (place.fence) {
     // Kafka first: the next owner starts at the lower one of the two offsets, and what took effect under the last
-    // incarnation is unknown under the next one. An offset above the end of the log would make the next owner start at
-    // that end.
+    // incarnation is unknown under the next one. The offset is never lowered: it tells the next owner which messages were
+    // settled, and that the log was cut off.
     const TopicPartitionOffset settled{place.at, start};
-    if (known.committed && *known.committed != start) consumer_->commit({&settled, 1}, true);
+    if (known.committed && *known.committed < start) consumer_->commit({&settled, 1}, true);
     const std::int32_t last = logs_.incarnation(place.at);
     place.incarnation =
         store_->partitions().begin_incarnation(*place.fence, start, verdict.kind == Kind::forgotten ? last : last + 1);

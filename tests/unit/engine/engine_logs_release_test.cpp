@@ -111,15 +111,6 @@ TEST_P(UnclaimedLog, that_was_cut_off_is_read_by_the_next_owner) {
   EXPECT_TRUE(eventually([&] { return ran_all("instead-", 40, 28); }, 10s)) << ran().size() << log_text();
 }
 
-/// The new log ends below the group's offset.
-TEST_P(UnclaimedLog, that_was_cut_off_and_has_one_new_record_is_read_by_the_next_owner) {
-  leave([&] {
-    broker->truncate({{"t", 0}, 28});
-    produce(29, "instead-", 28);
-  });
-  EXPECT_TRUE(eventually([&] { return ran_all("instead-", 29, 28); }, 10s)) << ran().size() << log_text();
-}
-
 INSTANTIATE_TEST_SUITE_P(Refuses, UnclaimedLog, ::testing::Bool());
 
 }  // namespace
