@@ -55,11 +55,9 @@ std::vector<std::pair<LanePtr, RunState*>> Scheduler::running() {
 
 bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
   unit = LaneUnit{};
-  Missing missing;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    missing.permits.clear();
-    missing.until = SteadyTime::max();
+    Missing missing;
     const SteadyTime now = steady_clock::now();
     const bool picked = pick(unit, now, missing);
     if (picked) {
