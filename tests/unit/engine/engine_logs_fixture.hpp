@@ -1,6 +1,7 @@
 #pragma once
 // A consumer whose topics are deleted and created again, or truncated. The test sees which messages ran.
 
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <set>
@@ -48,6 +49,23 @@ class EngineLogs : public EngineTest {
       for (int i = 0; i < n; ++i) append(message_of(name, prefix + std::to_string(i)));
     });
   }
+  /// 30 messages. A handler that comes after the first five waits for `door`.
+  void produce_and_hold_the_sixth() {
+    topic("t", 1);
+    produce(30, "m");
+    before_each = [this] {
+      if (++begun > 5) door.wait();
+    };
+  }
+  /// The log is cut off at 20 and gets other records, and the consumer finds them.
+  void cut_off_while_the_sixth_runs() {
+    ASSERT_TRUE(eventually([&] { return begun > 5 && broker->committed({"t", 0}) == 5; })) << log_text();
+    broker->truncate({{"t", 0}, 20});
+    produce(40, "instead-", 20);
+    ASSERT_TRUE(eventually([&] { return log_text().find("Kafka may have another topic") != std::string::npos; }));
+  }
+  Door door;
+  std::atomic<int> begun{0};
   std::function<void()> before_each;
   std::multiset<std::string> runs;
   std::mutex runs_mutex;

@@ -15,19 +15,10 @@ class ReleasedLog : public EngineLogs, public ::testing::WithParamInterface<Pipe
 /// The message that runs when the process finds the cut takes effect before the partition is released, and is below the
 /// cut: the next owner must not run it again.
 TEST_P(ReleasedLog, has_what_took_effect_since_the_last_watermark) {
-  topic("t", 1);
-  produce(30, "m");
-  Door door;
-  std::atomic<int> begun{0};
-  before_each = [&] {
-    if (++begun > 5) door.wait();
-  };
+  produce_and_hold_the_sixth();
   auto app = consumer("t", noting(GetParam()) | batch(1), config());
   auto thread = start(*app);
-  ASSERT_TRUE(eventually([&] { return begun > 5 && broker->committed({"t", 0}) == 5; })) << log_text();
-  broker->truncate({{"t", 0}, 20});
-  produce(40, "instead-", 20);
-  ASSERT_TRUE(eventually([&] { return log_text().find("Kafka may have another topic") != std::string::npos; }));
+  ASSERT_NO_FATAL_FAILURE(cut_off_while_the_sixth_runs());
   app->stop();
   ASSERT_TRUE(eventually([&] { return log_text().find("stopping: ") != std::string::npos; }));
   door.open();
@@ -45,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values([](Pipeline p) { return std::move(p) | transactional() | id_from("offset"); },
                       [](Pipeline p) { return std::move(p) | by_offset(); }));
 
-/// The second claim, that of the new log, or what is recorded under it, is refused. In between no other call is.
+/// Refuses one call: the second claim, which is that of the new log, or the record of what begins under it.
 class RefusesOnce final : public ForwardingStore {
  public:
   RefusesOnce(std::shared_ptr<ports::Store> inner, bool the_claim)

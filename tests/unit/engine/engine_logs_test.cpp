@@ -115,19 +115,10 @@ TEST_P(RecreatedTopic, is_read_after_a_restart_where_it_is_as_long_as_the_old_on
 
 /// The consumer has read all of it and run only some of it when it finds another record.
 TEST_P(RecreatedTopic, is_not_what_a_truncated_log_is_taken_for_whose_records_wait) {
-  topic("t", 1);
-  produce(30, "m");
-  Door door;
-  std::atomic<int> begun{0};
-  before_each = [&] {
-    if (++begun > 5) door.wait();
-  };
+  produce_and_hold_the_sixth();
   auto app = consumer("t", noting(GetParam().over) | batch(1), config());
   auto thread = start(*app);
-  ASSERT_TRUE(eventually([&] { return begun > 5 && broker->committed({"t", 0}) == 5; })) << log_text();
-  broker->truncate({{"t", 0}, 20});
-  produce(40, "instead-", 20);
-  ASSERT_TRUE(eventually([&] { return log_text().find("Kafka may have another topic") != std::string::npos; }));
+  ASSERT_NO_FATAL_FAILURE(cut_off_while_the_sixth_runs());
   door.open();
   EXPECT_TRUE(eventually([&] { return ran_all("m", 20) && ran_all("instead-", 40, 20); }, 10s)) << log_text();
   app->stop();
@@ -294,7 +285,6 @@ TEST_F(EngineLogs, repeats_an_offset_commit_that_was_refused_although_nothing_mo
 
 TEST_F(EngineLogs, goes_on_beside_two_slow_messages_for_longer_than_a_window) {
   topic("t", 1);
-  Door door;
   std::atomic<int> fast{0};
   produce(5'000, "m");
   auto c = config();
@@ -333,7 +323,6 @@ TEST_F(EngineLogs, commits_past_offsets_that_can_never_be_messages) {
 
 TEST_F(EngineLogs, holds_no_more_than_a_windows_bytes_of_a_partition) {
   topic("t", 1);
-  Door door;
   for (int i = 0; i < 200; ++i) publish("t", 1, "m" + std::to_string(i), std::string(100'000, 'x'));
   auto c = config();
   c.consumer.window_bytes = 1'000'000;

@@ -183,22 +183,29 @@ TEST_F(WaitingWorker, sleeps_while_a_retry_is_due_and_others_have_the_permits) {
   EXPECT_FALSE(is_busy());
 }
 
-/// A limiter that calls `meanwhile` while a permit is requested, and grants none.
-class NeverGrants final : public ports::Limiter {
+/// A limiter that has no permit when it is asked.
+class EmptyLimiter : public ports::Limiter {
  public:
-  explicit NeverGrants(std::function<void()> meanwhile) : meanwhile_(std::move(meanwhile)) {}
   const std::string& name() const noexcept override { return name_; }
   Permit try_acquire() override { return {}; }
   void when_free(std::function<void()>) override {}
   ports::LimiterState state() const override { return {}; }
+
+ private:
+  void release(std::uint64_t) noexcept override {}
+  std::string name_ = "t";
+};
+
+/// Calls `meanwhile` while a permit is requested, and grants none.
+class NeverGrants final : public EmptyLimiter {
+ public:
+  explicit NeverGrants(std::function<void()> meanwhile) : meanwhile_(std::move(meanwhile)) {}
   std::function<bool()> acquire_later(std::int64_t, Priority, std::function<void(Permit)>) override {
     if (auto meanwhile = std::exchange(meanwhile_, nullptr)) meanwhile();
     return [] { return true; };
   }
 
  private:
-  void release(std::uint64_t) noexcept override {}
-  std::string name_ = "t";
   std::function<void()> meanwhile_;
 };
 
@@ -219,13 +226,9 @@ TEST_F(WaitingWorker, runs_what_comes_while_it_requests_a_permit_for_another_top
   worker_.join();
 }
 
-/// A limiter whose permits come when the test tells it to.
-class Delivers final : public ports::Limiter {
+/// Its permits come when the test tells it to.
+class Delivers final : public EmptyLimiter {
  public:
-  const std::string& name() const noexcept override { return name_; }
-  Permit try_acquire() override { return {}; }
-  void when_free(std::function<void()>) override {}
-  ports::LimiterState state() const override { return {}; }
   std::function<bool()> acquire_later(std::int64_t, Priority, std::function<void(Permit)> deliver) override {
     line_.push_back(std::move(deliver));
     return [] { return true; };
@@ -243,7 +246,6 @@ class Delivers final : public ports::Limiter {
 
  private:
   void release(std::uint64_t) noexcept override { --out; }
-  std::string name_ = "t";
   std::deque<std::function<void(Permit)>> line_;
 };
 
