@@ -28,11 +28,11 @@ class WatchedConsumer final : public ports::BrokerConsumer {
   }
   void poll(std::chrono::milliseconds timeout) override { inner_->poll(timeout); }
   void wake() noexcept override { inner_->wake(); }
-  std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of,
-                                               std::chrono::milliseconds timeout) override {
+  std::vector<std::optional<ports::GroupOffset>> committed(std::span<const TopicPartition> of,
+                                                           std::chrono::milliseconds timeout) override {
     return inner_->committed(of, timeout);
   }
-  void commit(std::span<const TopicPartitionOffset> offsets, bool wait) override { inner_->commit(offsets, wait); }
+  void commit(std::span<const ports::OffsetCommit> offsets, bool wait) override { inner_->commit(offsets, wait); }
   void seek(const TopicPartitionOffset& to) override { inner_->seek(to); }
   std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of,
                                                   std::chrono::milliseconds timeout) override {

@@ -169,7 +169,7 @@ bool Reader::until_read(std::size_t records) {
 }
 
 void Reader::commit_all() {
-  std::vector<TopicPartitionOffset> offsets;
+  std::vector<ports::OffsetCommit> offsets;
   for (const auto& [at, offset] : next)
     if (owned.contains(at)) offsets.push_back({at, offset});
   consumer->commit(offsets, true);

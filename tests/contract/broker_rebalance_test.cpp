@@ -63,8 +63,10 @@ TEST_P(BrokerContract, records_come_in_order_and_without_gaps_over_rebalances) {
   struct Check {
     explicit Check(Reader& of) : reader(of) {
       reader.when_assigned = [this](auto partitions) {
-        for (const auto& at : partitions)
-          expected[at] = reader.consumer->committed(std::vector<TopicPartition>{at}, 10s).front().value_or(0);
+        for (const auto& at : partitions) {
+          const auto committed = reader.consumer->committed(std::vector<TopicPartition>{at}, 10s).front();
+          expected[at] = committed ? committed->offset : 0;
+        }
       };
       reader.when_revoked = [this](auto, bool lost) {
         if (!lost) reader.commit_all();
@@ -119,7 +121,7 @@ TEST_P(BrokerContract, groups_read_without_knowing_of_each_other) {
   ASSERT_TRUE(both_until(here, there, [&] { return here.read.size() >= 5 && there.read.size() >= 5; }));
   here.commit_all();
   const std::vector<TopicPartition> asked{{topic, 0}};
-  EXPECT_EQ(here.consumer->committed(asked, 10s).front(), 5);
+  EXPECT_EQ(here.consumer->committed(asked, 10s).front(), ports::GroupOffset{5});
   EXPECT_EQ(there.consumer->committed(asked, 10s).front(), std::nullopt);
 }
 
@@ -131,7 +133,7 @@ TEST_P(BrokerContract, a_commit_that_the_group_does_not_accept_is_no_error) {
   ASSERT_TRUE(owner.until_read(3));
   owner.commit_all();
   Reader newcomer(*broker, {topic});
-  const std::vector<TopicPartitionOffset> not_mine{{{topic, 0}, 1}};
+  const std::vector<ports::OffsetCommit> not_mine{{{topic, 0}, 1}};
   EXPECT_NO_THROW(newcomer.consumer->commit(not_mine, true));
   EXPECT_NO_THROW(newcomer.consumer->commit(not_mine, false));
   EXPECT_NO_THROW(newcomer.step());

@@ -69,12 +69,12 @@ TEST_P(BrokerContract, tells_committed_offsets_also_from_within_the_listener) {
   produce(topic, 0, 5);
   Reader reader(*broker, {topic});
   const std::vector<TopicPartition> asked{{topic, 1}, {topic, 0}};
-  std::vector<std::optional<Offset>> within;
+  std::vector<std::optional<ports::GroupOffset>> within;
   reader.when_assigned = [&](auto) { within = reader.consumer->committed(asked, 10s); };
   ASSERT_TRUE(reader.until_read(5));
   EXPECT_THAT(within, ElementsAre(std::nullopt, std::nullopt));
   reader.commit_all();
-  EXPECT_THAT(reader.consumer->committed(asked, 10s), ElementsAre(std::nullopt, 5));
+  EXPECT_THAT(reader.consumer->committed(asked, 10s), ElementsAre(std::nullopt, ports::GroupOffset{5}));
 }
 
 TEST_P(BrokerContract, goes_on_behind_the_committed_offset_after_a_restart) {
@@ -83,7 +83,7 @@ TEST_P(BrokerContract, goes_on_behind_the_committed_offset_after_a_restart) {
   {
     Reader first(*broker, {topic});
     ASSERT_TRUE(first.until_read(5));
-    first.consumer->commit(std::vector<TopicPartitionOffset>{{{topic, 0}, 3}}, true);
+    first.consumer->commit(std::vector<ports::OffsetCommit>{{{topic, 0}, 3}}, true);
   }
   Reader second(*broker, {topic});
   ASSERT_TRUE(second.until_read(2));
@@ -95,9 +95,9 @@ TEST_P(BrokerContract, commits_without_waiting_too) {
   produce(topic, 0, 2);
   Reader reader(*broker, {topic});
   ASSERT_TRUE(reader.until_read(2));
-  reader.consumer->commit(std::vector<TopicPartitionOffset>{{{topic, 0}, 2}}, false);
+  reader.consumer->commit(std::vector<ports::OffsetCommit>{{{topic, 0}, 2}}, false);
   const std::vector<TopicPartition> asked{{topic, 0}};
-  EXPECT_TRUE(reader.until([&] { return reader.consumer->committed(asked, 10s).front() == 2; }));
+  EXPECT_TRUE(reader.until([&] { return reader.consumer->committed(asked, 10s).front() == ports::GroupOffset{2}; }));
 }
 
 TEST_P(BrokerContract, tells_what_became_of_each_commit) {
@@ -107,13 +107,34 @@ TEST_P(BrokerContract, tells_what_became_of_each_commit) {
   ASSERT_TRUE(reader.until_read(3));
   for (const bool wait : {true, false}) {
     const TopicPartitionOffset offset{{topic, 0}, wait ? 2 : 3};
-    reader.consumer->commit({&offset, 1}, wait);
+    const ports::OffsetCommit commit{offset.at, offset.offset};
+    reader.consumer->commit({&commit, 1}, wait);
     EXPECT_TRUE(!wait || reader.commits.size() == 1U) << "it has waited for the answer";
     ASSERT_TRUE(reader.until([&] { return !reader.commits.empty(); }));
     EXPECT_EQ(reader.commits.front().first, offset);
     EXPECT_TRUE(reader.commits.front().second);
     reader.commits.clear();
   }
+}
+
+TEST_P(BrokerContract, keeps_the_metadata_of_each_committed_offset) {
+  const auto topic = new_topic(2);
+  produce(topic, 0, 3);
+  produce(topic, 1, 3);
+  const std::string hostile("x\0\xff,@", 5);
+  {
+    Reader first(*broker, {topic});
+    ASSERT_TRUE(first.until_read(6));
+    first.consumer->commit(std::vector<ports::OffsetCommit>{{{topic, 0}, 1, "one"}, {{topic, 1}, 2, hostile}}, true);
+  }
+  Reader second(*broker, {topic});
+  ASSERT_TRUE(second.until_owns(2));
+  const std::vector<TopicPartition> asked{{topic, 1}, {topic, 0}};
+  EXPECT_THAT(second.consumer->committed(asked, 10s),
+              ElementsAre(ports::GroupOffset{2, hostile}, ports::GroupOffset{1, "one"}));
+  second.consumer->commit(std::vector<ports::OffsetCommit>{{{topic, 0}, 2}}, true);
+  EXPECT_EQ(second.consumer->committed({asked.data() + 1, 1}, 10s).front(), ports::GroupOffset{2})
+      << "a commit without metadata";
 }
 
 TEST_P(BrokerContract, says_how_far_it_has_read_once_it_is_at_the_end) {

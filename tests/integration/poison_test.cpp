@@ -142,7 +142,7 @@ TEST(Poison, leaves_nothing_in_doubt_that_had_not_begun) {
 
 /// Makes the group, which has no members now, read the partition again from `to`.
 void lower_the_offset(const World& world, Offset to) {
-  const TopicPartitionOffset lower{{world.topic(), 0}, to};
+  const ports::OffsetCommit lower{{world.topic(), 0}, to};
   world.broker().open_consumer()->commit({&lower, 1}, true);
   ASSERT_EQ(world.committed(0), to);
 }

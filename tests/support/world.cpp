@@ -161,7 +161,11 @@ std::string World::query(const std::string& sql) const {
 
 Offset World::committed(std::int32_t partition) const {
   const TopicPartition at{topic_, partition};
-  return broker_->open_consumer()->committed({&at, 1}, std::chrono::seconds(10)).front().value_or(0);
+  return broker_->open_consumer()
+      ->committed({&at, 1}, std::chrono::seconds(10))
+      .front()
+      .value_or(ports::GroupOffset{})
+      .offset;
 }
 
 bool World::caught_up() const {
@@ -171,7 +175,8 @@ bool World::caught_up() const {
   const auto committed = consumer->committed(all, std::chrono::seconds(10));
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto bounds = consumer->bounds(all[i], std::chrono::seconds(10));
-    if (!bounds || (bounds->second > 0 && committed[i].value_or(0) != bounds->second)) return false;
+    if (!bounds || (bounds->second > 0 && committed[i].value_or(ports::GroupOffset{}).offset != bounds->second))
+      return false;
   }
   return true;
 }

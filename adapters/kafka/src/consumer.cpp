@@ -137,19 +137,23 @@ std::size_t KafkaConsumer::without_errors(std::span<rd_kafka_message_t*> fresh, 
   return static_cast<std::size_t>(errors - fresh.begin());
 }
 
-std::vector<std::optional<Offset>> KafkaConsumer::committed(std::span<const TopicPartition> of, milliseconds timeout) {
+std::vector<std::optional<ports::GroupOffset>> KafkaConsumer::committed(std::span<const TopicPartition> of,
+                                                                        milliseconds timeout) {
   const auto list = list_of(of);
   if (const auto code = rd_kafka_committed(client_->handle(), list.get(), ms(timeout)))
     throw client_->no_answer(code, "requesting committed offsets");
-  std::vector<std::optional<Offset>> offsets;
+  std::vector<std::optional<ports::GroupOffset>> offsets;
   for (const auto& element : elements(list.get())) {
     if (element.err) throw broker_error(element.err, "requesting committed offsets", client_->where(element.topic));
-    offsets.push_back(element.offset >= 0 ? std::optional<Offset>(element.offset) : std::nullopt);
+    auto& offset = offsets.emplace_back();
+    if (element.offset < 0) continue;
+    const auto* metadata = static_cast<const char*>(element.metadata);
+    offset = {element.offset, metadata ? std::string(metadata, element.metadata_size) : std::string()};
   }
   return offsets;
 }
 
-void KafkaConsumer::commit(std::span<const TopicPartitionOffset> offsets, bool wait) {
+void KafkaConsumer::commit(std::span<const ports::OffsetCommit> offsets, bool wait) {
   if (offsets.empty()) return;
   const auto list = list_of(offsets);
   if (!wait) {

@@ -31,9 +31,9 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   void poll(std::chrono::milliseconds timeout) override;
   std::unique_ptr<ports::Block> take(const TopicPartition& from, std::size_t most) override;
   void wake() noexcept override { wake_up_->wake(); }
-  std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of,
-                                               std::chrono::milliseconds timeout) override;
-  void commit(std::span<const TopicPartitionOffset> offsets, bool wait) override;
+  std::vector<std::optional<ports::GroupOffset>> committed(std::span<const TopicPartition> of,
+                                                           std::chrono::milliseconds timeout) override;
+  void commit(std::span<const ports::OffsetCommit> offsets, bool wait) override;
   void seek(const TopicPartitionOffset& to) override;
   std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds timeout) override;
   void close() override;

@@ -129,11 +129,11 @@ std::optional<ports::TopicInfo> look_at_topic(ports::Broker& broker, const Confi
 
 struct Behind {
   std::vector<TopicPartition> partitions;
-  std::vector<std::optional<Offset>> committed;
+  std::vector<std::optional<ports::GroupOffset>> committed;
   std::vector<Offset> ends;
 
   [[nodiscard]] std::int64_t lag(std::size_t i) const {
-    return committed[i] ? std::max<std::int64_t>(ends[i] - *committed[i], 0) : 0;
+    return committed[i] ? std::max<std::int64_t>(ends[i] - committed[i]->offset, 0) : 0;
   }
   [[nodiscard]] std::int64_t lag() const {
     std::int64_t sum = 0;

@@ -1,5 +1,9 @@
 #include "partition_list.hpp"
 
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
 namespace turnstile::kafka {
 
 std::span<rd_kafka_topic_partition_t> elements(rd_kafka_topic_partition_list_t* list) {
@@ -18,10 +22,17 @@ PartitionList list_of(std::span<const TopicPartition> partitions) {
   return list;
 }
 
-PartitionList list_of(std::span<const TopicPartitionOffset> offsets) {
+PartitionList list_of(std::span<const ports::OffsetCommit> offsets) {
   PartitionList list{rd_kafka_topic_partition_list_new(static_cast<int>(offsets.size()))};
-  for (const auto& [at, offset] : offsets)
-    rd_kafka_topic_partition_list_add(list.get(), at.topic.c_str(), at.partition)->offset = offset;
+  for (const auto& [at, offset, metadata] : offsets) {
+    auto* element = rd_kafka_topic_partition_list_add(list.get(), at.topic.c_str(), at.partition);
+    element->offset = offset;
+    if (metadata.empty()) continue;
+    element->metadata = std::malloc(metadata.size());  // librdkafka frees it with the list
+    if (element->metadata == nullptr) throw std::bad_alloc();
+    std::memcpy(element->metadata, metadata.data(), metadata.size());
+    element->metadata_size = metadata.size();
+  }
   return list;
 }
 

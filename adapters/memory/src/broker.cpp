@@ -61,7 +61,7 @@ std::optional<Offset> committed_in(const MemoryCluster& cluster, const TopicPart
   const auto found = cluster.groups.find(group);
   if (found == cluster.groups.end()) return std::nullopt;
   const auto offset = found->second.committed.find(of);
-  return offset == found->second.committed.end() ? std::nullopt : std::optional(offset->second);
+  return offset == found->second.committed.end() ? std::nullopt : std::optional(offset->second.offset);
 }
 
 }  // namespace

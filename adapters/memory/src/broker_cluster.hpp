@@ -48,7 +48,7 @@ struct MemoryMember {
 
 struct MemoryGroup {
   std::int64_t generation = 0;
-  std::map<TopicPartition, Offset> committed;
+  std::map<TopicPartition, ports::GroupOffset> committed;
 };
 
 struct MemoryCluster {

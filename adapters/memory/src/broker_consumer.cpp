@@ -83,10 +83,11 @@ class MemoryConsumer final : public ports::BrokerConsumer {
     cluster_->changed.notify_all();
   }
 
-  std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of, std::chrono::milliseconds) override {
+  std::vector<std::optional<ports::GroupOffset>> committed(std::span<const TopicPartition> of,
+                                                           std::chrono::milliseconds) override {
     std::lock_guard lock(cluster_->mutex);
     const auto& known = cluster_->groups[me_->group].committed;
-    std::vector<std::optional<Offset>> offsets;
+    std::vector<std::optional<ports::GroupOffset>> offsets;
     for (const auto& at : of) {
       const auto found = known.find(at);
       offsets.push_back(found == known.end() ? std::nullopt : std::optional(found->second));
@@ -94,7 +95,7 @@ class MemoryConsumer final : public ports::BrokerConsumer {
     return offsets;
   }
 
-  void commit(std::span<const TopicPartitionOffset> offsets, bool) override {
+  void commit(std::span<const ports::OffsetCommit> offsets, bool) override {
     std::vector<TopicPartitionOffset> good, refused;
     {
       std::lock_guard lock(cluster_->mutex);
@@ -103,8 +104,8 @@ class MemoryConsumer final : public ports::BrokerConsumer {
       if (cluster_->refused_commits > 0) --cluster_->refused_commits;
       for (const auto& offset : offsets) {
         const bool takes = !refuse && me_->owned.contains(offset.at) && cluster_->find(offset.at) != nullptr;
-        (takes ? good : refused).push_back(offset);
-        if (takes) cluster_->groups[me_->group].committed[offset.at] = offset.offset;
+        (takes ? good : refused).push_back({offset.at, offset.offset});
+        if (takes) cluster_->groups[me_->group].committed[offset.at] = {offset.offset, offset.metadata};
       }
       cluster_->changed.notify_all();
     }
@@ -217,7 +218,7 @@ class MemoryConsumer final : public ports::BrokerConsumer {
       if (start.at == at) return start.offset;
     const auto& known = cluster_->groups[me_->group].committed;
     const auto found = known.find(at);
-    return found == known.end() ? 0 : found->second;
+    return found == known.end() ? 0 : found->second.offset;
   }
 
   std::shared_ptr<MemoryCluster> cluster_;

@@ -162,7 +162,9 @@ void Engine::commit(bool wait) {
   const auto positions = still_there(shared_->scheduler.positions_to_commit(), wait);
   if (positions.empty()) return;
   TURNSTILE_FAILPOINT("before-offset-commit");
-  consumer_->commit(positions, wait);
+  std::vector<ports::OffsetCommit> commits;
+  for (const auto& [at, offset] : positions) commits.push_back({at, offset, logs_.metadata(at)});
+  consumer_->commit(commits, wait);
 }
 
 void Engine::on_commit_end(std::span<const TopicPartitionOffset> offsets, bool committed) {

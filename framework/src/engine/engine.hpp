@@ -87,12 +87,13 @@ class Engine final : private ports::AssignmentListener {
   void flush_drained(const LaneState& lane);
   [[nodiscard]] std::optional<Offset> settled_in_store(const LaneState& lane) const;
   bool begin_without_store(const LanePtr& lane);
-  [[nodiscard]] LogWatch::Known ask_kafka(const TopicPartition& at, std::chrono::milliseconds wait);
+  [[nodiscard]] LogWatch::Known ask_kafka(const TopicPartition& at, std::optional<Offset> watermark,
+                                          std::chrono::milliseconds wait);
   std::vector<TopicPartitionOffset> still_there(std::vector<TopicPartitionOffset> positions, bool wait);
   std::vector<TopicPartition> watched(const std::vector<LanePtr>& lanes);
   void leave_other_logs(const std::vector<LanePtr>& lanes, bool lost);
   [[nodiscard]] bool has_late_claim(const LanePtr& lane) const;
-  void claim_to_leave(OwnedPartition& place, LogWatch::Known& known);
+  [[nodiscard]] LogWatch::Known look_to_leave(const LanePtr& lane, OwnedPartition& place, bool lost);
   std::optional<Offset> act_on(const LogWatch::Verdict& verdict, const TopicState& topic, OwnedPartition& place,
                                const LogWatch::Known& known);
   /// `start`, or the first record that Kafka still has. It warns about records between the two: those that the group

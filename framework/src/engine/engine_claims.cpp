@@ -186,13 +186,13 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionCl
   const auto done = std::max(claim.watermark, claim.progress);  // absent is the lowest value
   const bool suspect = logs_.suspects(claim.at);
   if (!done && !lane.before && !suspect) return std::nullopt;
-  auto known = ask_kafka(claim.at, wait);
+  auto known = ask_kafka(claim.at, claim.watermark, wait);
   known.done = done;
   const auto verdict = logs_.judge(claim.at, known);
   const auto other = act_on(verdict, topic, place, known);
   logs_.settle(claim.at, verdict, place.incarnation, other);
   if (verdict.kind != LogWatch::Verdict::Kind::recreated) {
-    lane.committed = known.committed;
+    if (!known.committed_earlier) lane.committed = known.committed;
     if (known.committed) logs_.has_offset(claim.at);
   }
   // Mode leased: records of another log are not in doubt, at any offset.
@@ -291,7 +291,8 @@ void Engine::guard(const std::vector<LanePtr>& lanes) {
       std::optional<Offset> start;
       if (!claims[i].is_clean) {
         try {
-          start = consumer_->committed({&claims[i].at, 1}, kBrokerWaitAgain).front();
+          const auto committed = consumer_->committed({&claims[i].at, 1}, kBrokerWaitAgain).front();
+          if (committed) start = committed->offset;
         } catch (const BrokerError&) {  // then no suspect is dropped
         }
       }

@@ -18,6 +18,8 @@ using std::chrono::steady_clock;
 constexpr milliseconds kKafkaWait{500};
 /// How often the engine asks for the group's offsets of partitions that are idle.
 constexpr milliseconds kLogCheck{10'000};
+/// How long a rebalance waits for the broker, for all partitions whose logs may be others.
+constexpr milliseconds kLeaveWait{3'000};
 /// The pause after a call that the broker did not answer.
 constexpr milliseconds kKafkaRest{2'000};
 /// How often it looks whether the handlers of an old log have ended.
@@ -74,9 +76,14 @@ void Engine::on_topic_change(const std::string& topic, bool exists) {
   }
 }
 
-LogWatch::Known Engine::ask_kafka(const TopicPartition& at, milliseconds wait) {
+/// `watermark`: the store's, in the log of its claim.
+LogWatch::Known Engine::ask_kafka(const TopicPartition& at, std::optional<Offset> watermark, milliseconds wait) {
   LogWatch::Known known;
-  known.committed = consumer_->committed({&at, 1}, wait).front();
+  if (const auto committed = consumer_->committed({&at, 1}, wait).front()) {
+    known.committed = committed->offset;
+    known.committed_earlier = watermark && !logs_.read(at, committed->metadata);
+    if (known.committed_earlier) known.committed = watermark;
+  }
   const auto bounds = consumer_->bounds(at, wait);
   if (!bounds) throw BrokerError(Code::kafka_unavailable, to_string(at) + ": the broker does not report where it ends");
   known.first = bounds->first;
@@ -102,7 +109,7 @@ std::vector<TopicPartitionOffset> Engine::still_there(std::vector<TopicPartition
     }
   }
   if (asked.empty() || drops_what_was_taken()) return positions;
-  std::vector<std::optional<Offset>> committed;
+  std::vector<std::optional<ports::GroupOffset>> committed;
   try {
     committed = consumer_->committed(asked, kKafkaWait);
   } catch (const BrokerError&) {
@@ -196,7 +203,7 @@ void Engine::flush_drained(const LaneState& lane) {
 bool Engine::begin_without_store(const LanePtr& lane) {
   const TopicPartition at = lane->place.at;
   try {
-    const auto known = ask_kafka(at, kKafkaWait);
+    const auto known = ask_kafka(at, std::nullopt, kKafkaWait);
     const auto verdict = logs_.judge(at, known);
     OwnedPartition place{.at = at, .fence = {}};
     place.guard = lane->place.guard;
@@ -209,6 +216,7 @@ bool Engine::begin_without_store(const LanePtr& lane) {
     fresh->start = start;
     shared_->scheduler.open(std::move(fresh));
     consumer_->seek({at, start});
+    next_commit_ = {};  // a process that takes over knows only the group's offset
     return true;
   } catch (const BrokerError& e) {
     run_log_->warn(Code::partition_start_unknown, at,
@@ -221,18 +229,15 @@ bool Engine::begin_without_store(const LanePtr& lane) {
 /// These lanes are released before begin_other_logs() has handled them, or before their claim of the new log was taken.
 /// Their next owner must not use the old topic's watermark for the new topic.
 void Engine::leave_other_logs(const std::vector<LanePtr>& lanes, bool lost) {
+  const auto until = steady_clock::now() + kLeaveWait;
   for (const auto& lane : lanes) {
     if (!lane->topic.needs_store() || !(lane->replaced || lane->follows_other_log)) continue;
     if (!lane->place.fence && !lane->place.guard) continue;  // it was never claimed
     try {
       if (!shared_->scheduler.store_available()) throw StoreUnavailable("PostgreSQL does not answer");
-      auto known = ask_kafka(lane->place.at, kKafkaWait);
-      known.done = settled_in_store(*lane);
+      if (steady_clock::now() >= until) throw BrokerError(Code::kafka_unavailable, "other partitions took too long");
       OwnedPartition place = lane->place;
-      if (!place.fence || has_late_claim(lane)) {
-        if (lost) throw Fenced("another member may have claimed it");  // a claim would fence that member
-        claim_to_leave(place, known);
-      }
+      const auto known = look_to_leave(lane, place, lost);
       act_on(logs_.judge(place.at, known), lane->topic, place, known);
     } catch (const std::exception& e) {
       run_log_->warn(Code::topic_recreated, lane->place.at,
@@ -250,16 +255,27 @@ bool Engine::has_late_claim(const LanePtr& lane) const {
                      [&](const auto& late) { return late.first == lane; });
 }
 
-/// No process knows which claim of the partition is the newest: the answer to one may have been lost.
-void Engine::claim_to_leave(OwnedPartition& place, LogWatch::Known& known) {
-  const auto claims = store_->partitions().claim_partitions(settings_.group, {&place.at, 1}, settings_.lock_timeout);
-  const ports::PartitionClaim& claim = claims.front();
-  // After a failover the store may have lost what took effect.
-  if (place.guard && place.guard->history != claim.fence.history)
-    known.done = std::max(claim.watermark, claim.progress);
-  place.fence = claim.fence;
-  place.incarnation = claim.incarnation;
-  logs_.claimed(place.at, claim.incarnation);
+/// What is known of a partition that is released. `place` gets a valid fence.
+LogWatch::Known Engine::look_to_leave(const LanePtr& lane, OwnedPartition& place, bool lost) {
+  std::optional<Offset> watermark = lane->flushed;
+  std::optional<Offset> done = settled_in_store(*lane);
+  if (!place.fence || has_late_claim(lane)) {
+    if (lost) throw Fenced("another member may have claimed it");  // a claim would fence that member
+    // No process knows which claim of the partition is the newest: the answer to one may have been lost.
+    const auto claim =
+        store_->partitions().claim_partitions(settings_.group, {&place.at, 1}, settings_.lock_timeout).front();
+    watermark = claim.watermark;
+    // After a failover the store may have lost what took effect. And what took effect may belong to the log before: the
+    // answer to begin_incarnation() can have been lost, too.
+    const bool other_history = place.guard && place.guard->history != claim.fence.history;
+    const bool other_log = logs_.claimed(place.at, claim.incarnation);
+    if (other_history || other_log) done = std::max(claim.watermark, claim.progress);
+    place.fence = claim.fence;
+    place.incarnation = claim.incarnation;
+  }
+  auto known = ask_kafka(place.at, watermark, kKafkaWait);
+  known.done = done;
+  return known;
 }
 
 /// Where to start, if not where the log that was read continues.
@@ -279,11 +295,7 @@ std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const Top
   }
   std::string as;
   if (place.fence) {
-    // Kafka first: the next owner starts at the lower one of the two offsets, and what took effect under the last
-    // incarnation is unknown under the next one. The offset is never lowered: it tells the next owner which messages were
-    // settled, and that the log was cut off.
-    const TopicPartitionOffset settled{place.at, start};
-    if (known.committed && *known.committed < start) consumer_->commit({&settled, 1}, true);
+    // The group's offset stays as it is: its metadata tells the next owner that it belongs to the log before.
     const std::int32_t last = logs_.incarnation(place.at);
     place.incarnation =
         store_->partitions().begin_incarnation(*place.fence, start, verdict.kind == Kind::forgotten ? last : last + 1);

@@ -33,7 +33,6 @@ struct Engine::Shared {
   Scheduler scheduler;
   std::mutex mutex;
   std::vector<std::pair<LanePtr, ports::PartitionClaim>> late_claims;
-  std::vector<LanePtr> behind;  ///< lanes whose watermark went backwards in the database
 };
 
 }  // namespace turnstile::detail

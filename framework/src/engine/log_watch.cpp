@@ -99,16 +99,38 @@ bool LogWatch::claimed(const TopicPartition& at, std::int32_t incarnation) {
   Log& log = logs_[at];
   const bool is_old = log.incarnation && *log.incarnation < incarnation;
   if (is_old) log = Log{};
-  log.forgotten_from.reset();
-  if (log.incarnation && *log.incarnation > incarnation) {
-    Offset from = log.began[*log.incarnation];
-    for (auto it = log.began.upper_bound(incarnation); it != log.began.end(); ++it) from = std::min(from, it->second);
-    log.forgotten_from = from;
-  } else {
-    log.incarnation = incarnation;
-    log.began.try_emplace(incarnation, 0);
-  }
+  log.in_store = incarnation;
+  log.incarnation = std::max(log.incarnation.value_or(0), incarnation);
+  log.began.try_emplace(incarnation, 0);
   return is_old;
+}
+
+bool LogWatch::read(const TopicPartition& at, const std::string& metadata) {
+  const auto read = read_incarnations(metadata);
+  Log& log = logs_[at];
+  if (!read || !log.in_store) return true;
+  for (const auto& [incarnation, began] : *read) {
+    Offset& known = log.began[incarnation];
+    known = std::max(known, began);  // 0: unknown
+  }
+  const std::int32_t last = read->rbegin()->first;
+  if (last < *log.incarnation) return false;
+  log.incarnation = last;
+  return true;
+}
+
+std::string LogWatch::metadata(const TopicPartition& at) const {
+  const auto found = logs_.find(at);
+  if (found == logs_.end() || !found->second.in_store) return {};
+  return write_incarnations(found->second.began);
+}
+
+std::optional<Offset> LogWatch::Log::forgotten_from() const {
+  std::optional<Offset> from;
+  if (!in_store) return from;
+  for (auto it = began.upper_bound(*in_store); it != began.end(); ++it)
+    from = std::min(from.value_or(it->second), it->second);
+  return from;
 }
 
 std::int32_t LogWatch::incarnation(const TopicPartition& at) const {
@@ -120,7 +142,7 @@ bool LogWatch::suspects(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   if (found == logs_.end()) return false;
   const Log& log = found->second;
-  return log.other_from || log.went_back || log.has_offset || log.gone || log.exists_again || log.forgotten_from;
+  return log.other_from || log.went_back || log.has_offset || log.gone || log.exists_again || log.forgotten_from();
 }
 
 LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) const {
@@ -128,7 +150,8 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
   const auto found = logs_.find(at);
   const Log& log = found == logs_.end() ? kNothing : found->second;
   const std::string ends = "it ends at offset " + std::to_string(known.end);
-  const bool too_short = known.done && *known.done > known.end && !log.forgotten_from;
+  const auto forgotten_from = log.forgotten_from();
+  const bool too_short = known.done && *known.done > known.end && !forgotten_from;
   // Kafka deletes the offsets of its groups together with a topic. It also deletes the offsets of a group without
   // members after a week, so a missing offset alone proves nothing.
   if (!known.committed && (log.has_offset || log.gone || log.other_from || too_short)) {
@@ -138,12 +161,12 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
                                        : "offset " + std::to_string(*log.other_from) + " holds another record";
     return {Verdict::Kind::recreated, known.first, true, std::move(why)};
   }
-  if (log.forgotten_from) {
+  if (forgotten_from) {
     // The records below are the same in both incarnations, and the database has done them.
-    const Offset from = std::min({*log.forgotten_from, known.done.value_or(0), log.other_from.value_or(known.end)});
+    const Offset from = std::min({*forgotten_from, known.done.value_or(0), log.other_from.value_or(known.end)});
     return {Verdict::Kind::forgotten, std::max(from, known.first), true,
             std::string("the database went back to a time before it knew that ") +
-                (*log.forgotten_from > 0 ? "records were cut off the partition's end" : "the topic was recreated")};
+                (*forgotten_from > 0 ? "records were cut off the partition's end" : "the topic was recreated")};
   }
   if (log.other_from) {
     // Records below it may have been read and not have run yet.
@@ -166,7 +189,9 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
 void LogWatch::settle(const TopicPartition& at, const Verdict& verdict, std::int32_t incarnation,
                       std::optional<Offset> start) {
   Log& log = logs_[at];
+  const auto forgotten_from = log.forgotten_from();
   log.incarnation = incarnation;
+  if (log.in_store) log.in_store = incarnation;
   log.taken.reset();
   log.other_from.reset();
   log.went_back = false;
@@ -177,9 +202,8 @@ void LogWatch::settle(const TopicPartition& at, const Verdict& verdict, std::int
     case Verdict::Kind::same: break;
     case Verdict::Kind::recreated: log.began[incarnation] = 0; break;
     case Verdict::Kind::truncated: log.began[incarnation] = start.value_or(0); break;
-    case Verdict::Kind::forgotten: log.began[incarnation] = log.forgotten_from.value_or(0); break;
+    case Verdict::Kind::forgotten: log.began[incarnation] = forgotten_from.value_or(0); break;
   }
-  log.forgotten_from.reset();
   if (verdict.kind == Verdict::Kind::same || verdict.kind == Verdict::Kind::forgotten) return;
   log.memory.forget();
   if (verdict.kind == Verdict::Kind::recreated) log.has_offset = false;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/incarnations.hpp"
 #include "turnstile/message.hpp"
 #include "turnstile/types.hpp"
 
@@ -55,9 +56,11 @@ class LogWatch {
   /// What Kafka and the store know about a partition.
   struct Known {
     std::optional<Offset> committed{};  ///< the group's offset
-    std::optional<Offset> done{};       ///< all messages below it have taken effect
-    Offset first = 0;                   ///< the broker's first record
-    Offset end = 0;                     ///< the offset after its last record
+    std::optional<Offset> done{};  ///< all messages below it have taken effect
+    Offset first = 0;              ///< the broker's first record
+    Offset end = 0;                ///< the offset after its last record
+    /// The group's offset in Kafka belongs to an earlier log. `committed` is then where the store is in this log.
+    bool committed_earlier = false;
   };
   struct Verdict {
     enum class Kind : std::uint8_t {
@@ -101,6 +104,12 @@ class LogWatch {
   /// Returns whether it was. If it is an earlier one, the store went back to a time before this log: judge() then
   /// returns `forgotten`.
   bool claimed(const TopicPartition& at, std::int32_t incarnation);
+  /// Kafka has an offset of the group with this text, which metadata() of any process returned. Call it after
+  /// claimed(). Returns false if the offset belongs to an earlier incarnation than the store's. If it belongs to a later
+  /// one, the store went back to a time before that log: judge() then returns `forgotten`.
+  bool read(const TopicPartition& at, const std::string& metadata);
+  /// To be committed with an offset of the log that is read. Empty before a claim.
+  [[nodiscard]] std::string metadata(const TopicPartition& at) const;
   /// Whether there is a sign about the partition that judge() must examine.
   [[nodiscard]] bool suspects(const TopicPartition& at) const;
   [[nodiscard]] Verdict judge(const TopicPartition& at, const Known& known) const;
@@ -121,10 +130,11 @@ class LogWatch {
     bool begun_since_gone = false;            ///< the log that exists now, before the topic was reported to exist again
     bool exists_again = false;                ///< and it was begun before
     std::optional<std::int32_t> incarnation;  ///< under which all of this was learnt; absent before a claim
+    std::optional<std::int32_t> in_store;     ///< the store's; lower: it has forgotten the later ones
+    Incarnations began;
+
     /// Where the first incarnation begins that the store has forgotten. Absent: it has forgotten none.
-    std::optional<Offset> forgotten_from;
-    /// By incarnation: the records below this offset are those of the incarnation before. 0: none is, or it is unknown.
-    std::map<std::int32_t, Offset> began;
+    [[nodiscard]] std::optional<Offset> forgotten_from() const;
   };
   std::map<TopicPartition, Log> logs_;
 };

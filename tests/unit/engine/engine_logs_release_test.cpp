@@ -36,43 +36,54 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values([](Pipeline p) { return std::move(p) | transactional() | id_from("offset"); },
                       [](Pipeline p) { return std::move(p) | by_offset(); }));
 
-/// Refuses one call: the second claim, which is that of the new log, or the record of what begins under it.
-class RefusesOnce final : public ForwardingStore {
+enum class Fails : std::uint8_t {
+  claim,  ///< the second claim, which is that of the new log
+  begin,  ///< the record of what begins under it
+  answer  ///< only the answer to that: the store has recorded it
+};
+
+/// Fails one call.
+class FailsOnce final : public ForwardingStore {
  public:
-  RefusesOnce(std::shared_ptr<ports::Store> inner, bool the_claim)
-      : ForwardingStore(std::move(inner)), the_claim_(the_claim) {}
+  FailsOnce(std::shared_ptr<ports::Store> inner, Fails what) : ForwardingStore(std::move(inner)), what_(what) {}
   std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
                                                       std::span<const TopicPartition> partitions,
                                                       std::chrono::milliseconds lock_timeout) override {
-    if (++claims_ == 2 && the_claim_ && !refused.exchange(true)) throw StoreBusy("another session holds the lock");
+    if (++claims_ == 2 && what_ == Fails::claim && !failed.exchange(true))
+      throw StoreBusy("another session holds the lock");
     return ForwardingStore::claim_partitions(group, partitions, lock_timeout);
   }
   std::int32_t begin_incarnation(const Fence& fence, Offset first, std::int32_t at_least) override {
-    if (!the_claim_ && !refused.exchange(true)) throw StoreBusy("another session holds the lock");
-    return ForwardingStore::begin_incarnation(fence, first, at_least);
+    if (what_ == Fails::begin && !failed.exchange(true)) throw StoreBusy("another session holds the lock");
+    const std::int32_t begun = ForwardingStore::begin_incarnation(fence, first, at_least);
+    if (what_ == Fails::answer && !failed.exchange(true)) throw StoreUnavailable("the answer was lost");
+    return begun;
   }
-  std::atomic<bool> refused{false};
+  std::atomic<bool> failed{false};
 
  private:
-  const bool the_claim_;
+  const Fails what_;
   std::atomic<int> claims_{0};
 };
 
-class UnclaimedLog : public EngineLogs, public ::testing::WithParamInterface<bool> {
+class UnclaimedLog : public EngineLogs, public ::testing::WithParamInterface<Fails> {
  protected:
   /// A consumer reads 30 records, finds another log, cannot claim it or begin it, and ends. Starts the next one.
-  void leave(const std::function<void()>& change) {
+  /// `after`: happens in between.
+  void leave(
+      const std::function<void()>& change, const std::function<void()>& after = [] {}) {
     topic("t", 1);
     produce(30, "m");
-    const auto store = std::make_shared<RefusesOnce>(inbox, GetParam());
+    const auto store = std::make_shared<FailsOnce>(inbox, GetParam());
     Consumer app(config(), Backends{broker, store});
     app.topic("t", noting(by_place)).handle_signals(false).logger(logger);
     auto thread = start(app);
     ASSERT_TRUE(eventually([&] { return ran_all("m", 30) && all_committed("t", 1); })) << log_text();
     change();
-    ASSERT_TRUE(eventually([&] { return store->refused.load(); }, 20s)) << log_text();
+    ASSERT_TRUE(eventually([&] { return store->failed.load(); }, 20s)) << log_text();
     app.stop();
     thread.join();
+    after();
     next_ = consumer("t", noting(by_place), config());
     thread_ = start(*next_);
   }
@@ -102,7 +113,81 @@ TEST_P(UnclaimedLog, that_was_cut_off_is_read_by_the_next_owner) {
   EXPECT_TRUE(eventually([&] { return ran_all("instead-", 40, 28); }, 10s)) << ran().size() << log_text();
 }
 
-INSTANTIATE_TEST_SUITE_P(Refuses, UnclaimedLog, ::testing::Bool());
+/// It is still shorter than what the group had committed of the old one.
+TEST_P(UnclaimedLog, that_was_cut_off_and_is_short_is_read_by_the_next_owner) {
+  const auto cut_off = [&] {
+    broker->truncate({{"t", 0}, 20});
+    produce(25, "instead-", 20);
+  };
+  leave(cut_off, [&] { produce(28, "instead-", 25); });
+  EXPECT_TRUE(eventually([&] { return ran_all("instead-", 28, 20); }, 10s)) << ran().size() << log_text();
+  EXPECT_EQ(ran().size(), 38U) << "nothing runs twice" << log_text();
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, UnclaimedLog, ::testing::Values(Fails::claim, Fails::begin, Fails::answer));
+
+/// Kafka refuses the offsets of the log that a process has begun. So the group's offset belongs to the old log, and the
+/// process that takes over has not seen that log.
+class UncommittedLog : public EngineLogs, public ::testing::WithParamInterface<Pipeline (*)(Pipeline)> {
+ protected:
+  void SetUp() override { topic("t", 1); }
+  /// A consumer runs 30 messages, of which Kafka takes the offsets up to `committed`. It begins the log that is cut off
+  /// at `end`, and runs its records up to `to`. Then it ends.
+  void begin_log(int committed, int end, int to) {
+    produce(committed, "m");
+    start_next();
+    ASSERT_TRUE(eventually([&] { return broker->committed({"t", 0}) == committed; })) << log_text();
+    broker->refuse_commits(100'000);
+    produce(30, "m", committed);
+    ASSERT_TRUE(eventually([&] { return ran_all("m", 30) && inbox->watermark(1) == 30; })) << log_text();
+    broker->truncate({{"t", 0}, end});
+    produce(to, "instead-", end);
+    ASSERT_TRUE(eventually([&] { return ran_all("instead-", to, end); }, 10s)) << log_text();
+    stop();
+    broker->refuse_commits(0);
+    ASSERT_EQ(broker->committed({"t", 0}), committed);
+  }
+  void start_next() {
+    app_ = consumer("t", noting(GetParam()), config());
+    thread_ = start(*app_);
+  }
+  void stop() {
+    if (!thread_.joinable()) return;
+    app_->stop();
+    thread_.join();
+  }
+  void TearDown() override { stop(); }
+
+ private:
+  std::unique_ptr<Consumer> app_;
+  std::thread thread_;
+};
+
+TEST_P(UncommittedLog, is_read_from_its_watermark_where_it_ends_below_the_groups_offset) {
+  ASSERT_NO_FATAL_FAILURE(begin_log(30, 20, 22));
+  produce(27, "instead-", 22);
+  start_next();
+  EXPECT_TRUE(eventually([&] { return ran_all("instead-", 27, 20) && broker->committed({"t", 0}) == 27; }, 10s))
+      << log_text();
+  stop();
+  EXPECT_EQ(ran().size(), 37U) << "nothing runs twice" << log_text();
+}
+
+TEST_P(UncommittedLog, is_read_from_its_watermark_where_the_groups_offset_is_lower) {
+  ASSERT_NO_FATAL_FAILURE(begin_log(10, 28, 40));
+  produce(45, "instead-", 40);
+  start_next();
+  EXPECT_TRUE(eventually([&] { return ran_all("instead-", 45, 28) && broker->committed({"t", 0}) == 45; }, 10s))
+      << log_text();
+  stop();
+  EXPECT_EQ(ran().size(), 47U) << "nothing runs twice" << log_text();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, UncommittedLog,
+    ::testing::Values([](Pipeline p) { return std::move(p) | transactional() | id_from("offset"); },
+                      [](Pipeline p) { return std::move(p) | by_offset(); },
+                      [](Pipeline p) { return std::move(p) | leased() | id_from("offset"); }));
 
 }  // namespace
 }  // namespace turnstile

@@ -381,7 +381,7 @@ TEST_F(EngineLogs, distinguishes_deleted_records_that_the_group_has_committed_fr
       Nothing nothing;
       const auto member = broker->open_consumer();
       member->subscribe({"t"}, nothing);
-      const TopicPartitionOffset ahead{{"t", 0}, 30};
+      const ports::OffsetCommit ahead{{"t", 0}, 30};
       ASSERT_TRUE(eventually([&] {
         member->poll(1ms);
         member->commit({&ahead, 1}, true);
@@ -426,11 +426,11 @@ TEST_F(EngineLogs, ends_in_order_when_the_broker_refuses_it_while_it_holds_parti
         return inner_->take(from, most);
       }
       void wake() noexcept override { inner_->wake(); }
-      std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of,
-                                                   std::chrono::milliseconds t) override {
+      std::vector<std::optional<ports::GroupOffset>> committed(std::span<const TopicPartition> of,
+                                                               std::chrono::milliseconds t) override {
         return inner_->committed(of, t);
       }
-      void commit(std::span<const TopicPartitionOffset> offsets, bool wait) override { inner_->commit(offsets, wait); }
+      void commit(std::span<const ports::OffsetCommit> offsets, bool wait) override { inner_->commit(offsets, wait); }
       void seek(const TopicPartitionOffset& to) override { inner_->seek(to); }
       std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds t) override {
         return inner_->bounds(of, t);

@@ -69,7 +69,7 @@ TEST_F(EngineTest, says_that_the_groups_offset_lies_below_the_watermark) {
   const auto resetting = broker->open_consumer();
   resetting->subscribe({"t"}, member);
   resetting->poll(100ms);
-  resetting->commit(std::vector<TopicPartitionOffset>{{{"t", 0}, 5}}, true);
+  resetting->commit(std::vector<ports::OffsetCommit>{{{"t", 0}, 5}}, true);
   resetting->close();
   ASSERT_EQ(broker->committed({"t", 0}), 5);
   run_until(20, 15);

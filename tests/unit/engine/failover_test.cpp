@@ -232,6 +232,35 @@ class FailoverOfRecreatedTopic : public Failover {
   }
 };
 
+TEST_F(FailoverOfRecreatedTopic, all_of_the_new_topic_is_read_again_by_another_process) {
+  for (const bool numbers_records : {true, false}) {
+    const auto pipeline = [&] {
+      return numbers_records ? handler() | by_offset() : handler() | transactional() | id_from("offset");
+    };
+    start(pipeline());
+    publish(10);
+    ASSERT_TRUE(eventually([&] { return watermark_is(10) && committed(10); })) << log_text();
+    const auto replica = inbox->replica();
+    broker->delete_topic("t");
+    ASSERT_TRUE(eventually([&] { return log_text().find("topic t was deleted in Kafka") != std::string::npos; }));
+    broker->create_topic("t", 1);
+    publish(30);
+    ASSERT_TRUE(eventually([&] { return watermark_is(30) && committed(30); })) << log_text();
+    stop();
+    inbox->fail_over(replica);
+    publish(1);
+    start(pipeline());
+    EXPECT_TRUE(eventually([&] { return all_took_effect() && committed(31); })) << log_text();
+    EXPECT_THAT(effects(), Each(1)) << "nothing is lost, nothing doubled";
+    stop();
+    broker = std::make_shared<MemoryBroker>();
+    inbox = std::make_shared<MemoryInbox>();
+    published = 0;
+    text.clear();
+    SetUp();
+  }
+}
+
 TEST_F(FailoverOfRecreatedTopic, all_of_the_new_topic_is_read_again) {
   recreate_and_lose(handler() | transactional());
   EXPECT_TRUE(eventually([&] { return all_took_effect() && watermark_is(31) && committed(31); })) << log_text();

@@ -247,5 +247,38 @@ TEST_F(LogWatchTest, remembers_what_it_has_read_of_a_log_that_it_has_begun_itsel
   EXPECT_EQ(look(0, 10, 2), Look::broken);
 }
 
+TEST_F(LogWatchTest, knows_an_offset_of_an_earlier_log_by_its_metadata) {
+  LogWatch before;
+  EXPECT_EQ(before.metadata(at), "") << "no claim yet";
+  before.claimed(at, 0);
+  const std::string old = before.metadata(at);
+  before.settle(at, {.kind = Kind::truncated, .from = 80}, 1, 80);
+  const std::string now = before.metadata(at);
+
+  watch.claimed(at, 1);
+  EXPECT_FALSE(watch.read(at, old));
+  EXPECT_TRUE(watch.read(at, now));
+  EXPECT_TRUE(watch.read(at, "")) << "an operator has set the offset";
+  EXPECT_TRUE(watch.read(at, "somebody else's"));
+  EXPECT_EQ(judge(90, 90, 0, 100).kind, Kind::same);
+  EXPECT_EQ(watch.metadata(at), now) << "as the next process needs it";
+}
+
+TEST_F(LogWatchTest, knows_by_the_metadata_what_the_store_has_forgotten) {
+  LogWatch before;
+  before.claimed(at, 0);
+  before.settle(at, {.kind = Kind::truncated, .from = 80}, 1, 80);
+  before.settle(at, {.kind = Kind::truncated, .from = 90}, 2, 90);
+
+  watch.claimed(at, 0);
+  EXPECT_TRUE(watch.read(at, before.metadata(at)));
+  const auto verdict = judge(95, 99, 0, 100);
+  EXPECT_EQ(verdict.kind, Kind::forgotten);
+  EXPECT_EQ(verdict.from, 80) << "where the first forgotten one began";
+  EXPECT_EQ(watch.incarnation(at), 2);
+  watch.settle(at, verdict, 2, verdict.from);
+  EXPECT_EQ(judge(95, 80, 0, 100).kind, Kind::same);
+}
+
 }  // namespace
 }  // namespace turnstile::detail

@@ -47,7 +47,7 @@ class PollLoopRecreated : public PollLoopWatermark {
       std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
       void on_revoked(std::span<const TopicPartition>, bool) override {}
     } listener;
-    const TopicPartitionOffset committed{at, offset};
+    const ports::OffsetCommit committed{at, offset};
     const auto member = broker->open_consumer();
     member->subscribe({"t"}, listener);
     for (int i = 0; i < 10; ++i) member->poll(std::chrono::milliseconds(1));

@@ -150,7 +150,7 @@ class SuspectsTest : public ::testing::Test {
     const auto consumer = broker->open_consumer();
     const std::vector<std::string> topics{at.topic};
     consumer->subscribe(topics, nothing);
-    const TopicPartitionOffset lower{at, offset};
+    const ports::OffsetCommit lower{at, offset};
     EXPECT_TRUE(eventually([&] {
       consumer->poll(1ms);
       consumer->commit({&lower, 1}, true);

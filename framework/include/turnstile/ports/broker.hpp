@@ -24,6 +24,23 @@ class Block {
   [[nodiscard]] virtual std::span<const Message> messages() const noexcept = 0;
 };
 
+/// The committed offset of a group in a partition.
+struct GroupOffset {
+  Offset offset = 0;  ///< the next to be read
+  /// A text that its member committed with it. Kafka stores up to 4,096 bytes (offset.metadata.max.bytes). Other
+  /// programs commit other texts, or none.
+  std::string metadata{};
+
+  bool operator==(const GroupOffset&) const = default;
+};
+
+/// An offset to be committed, with its text.
+struct OffsetCommit {
+  TopicPartition at;       ///< the partition
+  Offset offset = 0;       ///< the next to be read
+  std::string metadata{};  ///< see GroupOffset
+};
+
 /// Receives changes of the assignment and the results of commits, on the thread that calls BrokerConsumer::poll(),
 /// commit() or close().
 class AssignmentListener {
@@ -59,13 +76,13 @@ class BrokerConsumer {
   virtual std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) = 0;
   /// Ends a waiting poll(). Call it from another thread.
   virtual void wake() noexcept = 0;
-  /// The group's committed offsets (the next to be read), in the order of `of`; absent if there is none. Waits up to
-  /// `timeout`. Throws BrokerError.
-  virtual std::vector<std::optional<Offset>> committed(std::span<const TopicPartition> of,
-                                                       std::chrono::milliseconds timeout) = 0;
-  /// Commits offsets, each the next to be read. `wait`: waits for the broker's answer, or up to some seconds. Never
+  /// The group's committed offsets, in the order of `of`; absent if there is none. Waits up to `timeout`. Throws
+  /// BrokerError.
+  virtual std::vector<std::optional<GroupOffset>> committed(std::span<const TopicPartition> of,
+                                                            std::chrono::milliseconds timeout) = 0;
+  /// Commits offsets. `wait`: waits for the broker's answer, or up to some seconds. Never
   /// throws for a partition that is no longer assigned. The listener gets the result of each.
-  virtual void commit(std::span<const TopicPartitionOffset> offsets, bool wait) = 0;
+  virtual void commit(std::span<const OffsetCommit> offsets, bool wait) = 0;
   /// Reads an assigned partition again from this offset. The caller must drop the records that it took before.
   virtual void seek(const TopicPartitionOffset& to) = 0;
   /// The first offset and the last offset + 1 of the broker, as far as known; absent if unknown.
