@@ -42,6 +42,8 @@ struct LaneState {
   Seq looked_up = 0;                 ///< messages before it were looked up in the inbox
   /// The largest number of messages in a unit. It is small after a unit was rolled back because a message failed.
   std::size_t unit_most = SIZE_MAX;
+  /// Since when its messages wait for other transactions to end, see Scheduler::is_crowded().
+  std::optional<SteadyTime> crowded_since;
   /// Where reading began. All below it is settled, so this offset may be committed.
   std::optional<Offset> start;
   std::optional<Offset> committed;   ///< the group's offset that Kafka has accepted

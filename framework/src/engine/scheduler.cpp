@@ -152,6 +152,7 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, M
     return breaker_.is_closed() && pick_look_up(lane, unit);
   }
   if (!careful) lane->lane.hand_out(unit_size(*lane), now, unit.works);
+  lane->crowded_since.reset();
   unit.lane = lane;
   unit.unclaimed = unclaimed;
   unit.alone = runs_alone_ = !unit.works.empty() && unit.works.front().alone;
@@ -174,8 +175,8 @@ void Scheduler::want_no_quiet(std::span<const LanePtr> lanes) {
 
 /// More concurrent short transactions than processors only queue for processors. If that many run, a new message waits
 /// for the first of them to end. It then shares the next transaction with the messages that came in the meantime. It
-/// waits no longer than a short transaction takes.
-bool Scheduler::is_crowded(const LaneState& lane, SteadyTime now, Missing& missing) {
+/// waits no longer than a short transaction takes, even if others start meanwhile.
+bool Scheduler::is_crowded(LaneState& lane, SteadyTime now, Missing& missing) {
   const TopicState& topic = lane.topic;
   if (!topic.needs_store() || topic.mean_ns <= 0 || topic.mean_ns > kShortNs) return false;
   if (lane.lane.unsettled() - lane.lane.running() >= kFewMessages) return false;
@@ -188,7 +189,10 @@ bool Scheduler::is_crowded(const LaneState& lane, SteadyTime now, Missing& missi
     first_over = std::min(first_over, slot.since + kShort);
   }
   if (running < processors_) return false;
-  missing.until = std::min(missing.until, first_over);
+  if (!lane.crowded_since) lane.crowded_since = now;
+  const SteadyTime patience = *lane.crowded_since + kShort;
+  if (now >= patience) return false;
+  missing.until = std::min({missing.until, first_over, patience});
   return true;
 }
 

@@ -109,7 +109,7 @@ class Scheduler {
   void ask_for_permit(TopicState& topic);
   void deliver(TopicState& topic, Permit& permit, SteadyTime asked_at);
   std::vector<DeliveredPermit> take_unused_permits(SteadyTime until);
-  bool is_crowded(const LaneState& lane, SteadyTime now, Missing& missing);
+  bool is_crowded(LaneState& lane, SteadyTime now, Missing& missing);
   [[nodiscard]] bool has_room(const Lane& lane) const noexcept;
   bool is_quiet_for(const LanePtr& lane, Missing& missing);
   void want_no_quiet(std::span<const LanePtr> lanes);
