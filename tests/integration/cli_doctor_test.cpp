@@ -327,7 +327,7 @@ TEST_F(CliDoctor, a_group_that_is_behind_and_stands_still) {
   for (int i = 0; i < 5; ++i) producer->send(record);
   const auto commit = [&](Offset offset) {
     const auto consumer = broker->open_consumer();
-    const std::vector<TopicPartitionOffset> at{{{topic, 0}, offset}};
+    const std::vector<ports::OffsetCommit> at{{{topic, 0}, offset}};
     consumer->commit(at, true);
     consumer->close();
   };

@@ -175,7 +175,7 @@ TEST(FatalErrors, of_an_offset_that_the_broker_does_not_have_are_told_and_crash_
   TURNSTILE_NEEDS_SERVERS();
   World world(1);
   world.publish(20);
-  const std::vector<TopicPartitionOffset> beyond{{{world.topic(), 0}, 1'000}};
+  const std::vector<ports::OffsetCommit> beyond{{{world.topic(), 0}, 1'000}};
   world.broker().open_consumer()->commit(beyond, true);
   ASSERT_EQ(world.committed(0), 1'000);
   std::string toml = world.toml();
