@@ -10,7 +10,7 @@ namespace {
 /// each begin by itself, just before the handler runs. That costs about 1/10 of this time. Only if handlers take less
 /// than this time, the store records several begins together.
 constexpr std::int64_t kBegunTogetherNs = 200'000;
-constexpr std::int64_t kMostBegunTogether = 8;
+constexpr std::int64_t kMostBegunTogether = 16;
 /// How many handlers are timed before several begins are recorded together.
 constexpr std::int64_t kTimedFirst = 64;
 

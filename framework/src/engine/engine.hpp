@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/log_watch.hpp"
+#include "engine/log_identity.hpp"
 #include "engine/partition_keeper.hpp"
 #include "engine/scheduler.hpp"
 #include "support/health_board.hpp"
@@ -79,7 +79,7 @@ class Engine final : private ports::AssignmentListener {
   void take_late_claim(LanePtr lane, const ports::PartitionClaim& claim);
   LanePtr begin_anew(const LanePtr& lane);
   void expect_same_handler(const LaneState& lane);
-  // For logs that differ from the log that was read (engine_logs.cpp).
+  // For logs that differ from the log that was read (engine_log_changes.cpp).
   void doubt(const LanePtr& lane);
   bool has_offset_now(const TopicPartition& at);
   void begin_other_logs();
@@ -87,18 +87,18 @@ class Engine final : private ports::AssignmentListener {
   void flush_drained(const LaneState& lane);
   [[nodiscard]] std::optional<Offset> settled_in_store(const LaneState& lane) const;
   bool begin_without_store(const LanePtr& lane);
-  [[nodiscard]] LogWatch::Known ask_kafka(const TopicPartition& at, std::optional<Offset> watermark,
-                                          std::chrono::milliseconds wait);
+  [[nodiscard]] LogIdentity::Known ask_kafka(const TopicPartition& at, std::optional<Offset> watermark,
+                                             std::chrono::milliseconds wait);
   std::vector<TopicPartitionOffset> still_there(std::vector<TopicPartitionOffset> positions, bool wait);
   std::vector<TopicPartition> watched(const std::vector<LanePtr>& lanes);
   void leave_other_logs(const std::vector<LanePtr>& lanes, bool lost);
   [[nodiscard]] bool has_late_claim(const LanePtr& lane) const;
-  [[nodiscard]] LogWatch::Known look_to_leave(const LanePtr& lane, OwnedPartition& place, bool lost);
-  std::optional<Offset> act_on(const LogWatch::Verdict& verdict, const TopicState& topic, OwnedPartition& place,
-                               const LogWatch::Known& known);
+  [[nodiscard]] LogIdentity::Known look_to_leave(const LanePtr& lane, OwnedPartition& place, bool lost);
+  std::optional<Offset> act_on(const LogIdentity::Verdict& verdict, const TopicState& topic, OwnedPartition& place,
+                               const LogIdentity::Known& known);
   /// `start`, or the first record that Kafka still has. It warns about records between the two: those that the group
   /// has not committed are lost.
-  Offset not_below(const TopicPartition& at, Offset start, const LogWatch::Known& known);
+  Offset not_below(const TopicPartition& at, Offset start, const LogIdentity::Known& known);
   void guard(const std::vector<LanePtr>& lanes);
   void watch_over(OwnedPartition& place, const OwnedPartition& before, const ports::PartitionClaim& claim,
                   std::optional<Offset> start, std::chrono::milliseconds wait);
@@ -124,7 +124,7 @@ class Engine final : private ports::AssignmentListener {
   const std::atomic<int>* stop_ = nullptr;
   SteadyTime next_commit_{};
   SteadyTime next_log_check_{};  ///< when to ask for the group's offsets of all partitions
-  LogWatch logs_;
+  LogIdentity logs_;
   std::vector<LanePtr> other_logs_;  ///< lanes for which Kafka has another log
   SteadyTime next_other_logs_{};
   std::exception_ptr fatal_;        ///< nothing may continue: run() ends with it

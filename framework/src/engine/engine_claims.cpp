@@ -191,12 +191,12 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionCl
   const auto verdict = logs_.judge(claim.at, known);
   const auto other = act_on(verdict, topic, place, known);
   logs_.settle(claim.at, verdict, place.incarnation, other);
-  if (verdict.kind != LogWatch::Verdict::Kind::recreated) {
+  if (verdict.kind != LogIdentity::Verdict::Kind::recreated) {
     if (!known.committed_earlier) lane.committed = known.committed;
     if (known.committed) logs_.has_offset(claim.at);
   }
   // Mode leased: records of another log are not in doubt, at any offset.
-  if (verdict.kind == LogWatch::Verdict::Kind::forgotten) mark_in_doubt(lane, known.committed, *other, place);
+  if (verdict.kind == LogIdentity::Verdict::Kind::forgotten) mark_in_doubt(lane, known.committed, *other, place);
   if (other) return other;
   const auto& committed = known.committed;
   if (!claim.watermark && lane.before) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/log_watch.hpp"
+#include "engine/log_identity.hpp"
 #include "engine/poll_loop_state.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/broker.hpp"

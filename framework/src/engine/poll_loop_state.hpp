@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/log_watch.hpp"
+#include "engine/log_identity.hpp"
 #include "engine/setup.hpp"
 #include "engine/stop_flag.hpp"
 #include "inbox/purger.hpp"

@@ -205,7 +205,7 @@ class Application {
       holding.draining = false;
     }
     if (is_new || holding.wants == 0 || ends_turn(line)) holding.in_line_since = at_;
-    if (is_refused_by_a_mutant(found->second, holding)) return Outcome::not_allowed;
+    if (is_refused_by_planted_bug(found->second, holding)) return Outcome::not_allowed;
     holding.limit = line.limit;
     holding.set_aside = line.set_aside;
     holding.wants = line.wants;

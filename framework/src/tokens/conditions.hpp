@@ -34,7 +34,7 @@ inline bool is_duplicate(const Event& event, const MemberEntry& member) {
 inline bool ends_turn(const Line& line) { return line.turn_over && !TURNSTILE_PLANTED(turns_not_taken); }
 
 /// The correct rule refuses no line for the permits of other members.
-inline bool is_refused_by_a_mutant(const LimiterEntry& limiter, const Holding& holding) {
+inline bool is_refused_by_planted_bug(const LimiterEntry& limiter, const Holding& holding) {
   return TURNSTILE_PLANTED(rejected_below_the_newest_holder) &&
          std::any_of(limiter.holdings.begin(), limiter.holdings.end(),
                      [&](const auto& other) { return other.second.held_since > holding.held_since; });

@@ -200,8 +200,8 @@ TEST(Structure, pure_files_read_no_clock) {
         << line.file << ':' << line.number << ": reads a clock, but this file is pure: time is an input";
   }
   EXPECT_GT(pure, 5'000);
-  for (const auto* file : {"engine/lane.hpp", "engine/lane.cpp", "engine/settled_messages.hpp", "engine/log_watch.cpp",
-                           "delivery/backoff.cpp"})
+  for (const auto* file : {"engine/lane.hpp", "engine/lane.cpp", "engine/settled_messages.hpp",
+                           "engine/log_identity.cpp", "delivery/backoff.cpp"})
     EXPECT_TRUE(is_pure(std::string("framework/src/") + file)) << file;
   EXPECT_FALSE(is_pure("framework/src/engine/engine.cpp"));
 }

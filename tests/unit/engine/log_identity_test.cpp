@@ -1,6 +1,6 @@
 // Compares a log that was deleted and created again, or truncated, with the log that was read.
 
-#include "engine/log_watch.hpp"
+#include "engine/log_identity.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 namespace turnstile::detail {
 namespace {
 
-using Kind = LogWatch::Verdict::Kind;
-using Look = LogWatch::Look;
+using Kind = LogIdentity::Verdict::Kind;
+using Look = LogIdentity::Look;
 
 /// Records from `first` on, of the log with that name. No other log has records with the same times.
 class Records {
@@ -34,17 +34,17 @@ class Records {
   std::vector<Message> views_;
 };
 
-class LogWatchTest : public ::testing::Test {
+class LogIdentityTest : public ::testing::Test {
  protected:
   Look look(Offset first, std::size_t count, int log = 1) { return watch.look(at, Records(first, count, log).all()); }
-  LogWatch::Verdict judge(std::optional<Offset> committed, std::optional<Offset> done, Offset first, Offset end) {
+  LogIdentity::Verdict judge(std::optional<Offset> committed, std::optional<Offset> done, Offset first, Offset end) {
     return watch.judge(at, {committed, done, first, end});
   }
   const TopicPartition at{"t", 0};
-  LogWatch watch;
+  LogIdentity watch;
 };
 
-TEST_F(LogWatchTest, finds_nothing_in_a_log_that_goes_on) {
+TEST_F(LogIdentityTest, finds_nothing_in_a_log_that_goes_on) {
   EXPECT_EQ(look(0, 100), Look::follow);
   EXPECT_EQ(look(150, 5'000), Look::follow) << "offsets have gaps";
   watch.begin(at);
@@ -52,27 +52,27 @@ TEST_F(LogWatchTest, finds_nothing_in_a_log_that_goes_on) {
   EXPECT_EQ(judge(5'150, 5'150, 0, 5'150).kind, Kind::same);
 }
 
-TEST_F(LogWatchTest, tells_a_record_that_comes_twice_from_another_at_its_offset) {
+TEST_F(LogIdentityTest, tells_a_record_that_comes_twice_from_another_at_its_offset) {
   EXPECT_EQ(look(0, 100), Look::follow);
   EXPECT_EQ(look(95, 5), Look::repeat);
   EXPECT_EQ(look(100, 5), Look::follow);
   EXPECT_EQ(look(0, 1, 2), Look::broken);
 }
 
-TEST_F(LogWatchTest, takes_a_record_where_there_was_none_for_one_of_another_log) {
+TEST_F(LogIdentityTest, takes_a_record_where_there_was_none_for_one_of_another_log) {
   EXPECT_EQ(look(0, 10), Look::follow);
   EXPECT_EQ(look(20, 10), Look::follow);
   watch.begin(at);
   EXPECT_EQ(look(15, 1), Look::broken);
 }
 
-TEST_F(LogWatchTest, doubts_offsets_that_begin_again_before_all_that_it_remembers) {
+TEST_F(LogIdentityTest, doubts_offsets_that_begin_again_before_all_that_it_remembers) {
   EXPECT_EQ(look(0, 5'000), Look::follow);
   EXPECT_EQ(look(0, 100), Look::broken);
   EXPECT_EQ(judge(4'000, 4'000, 0, 5'000).kind, Kind::same) << "Kafka has the offset, so it has the topic";
 }
 
-TEST_F(LogWatchTest, knows_a_recreated_topic_by_the_offset_that_kafka_has_dropped) {
+TEST_F(LogIdentityTest, knows_a_recreated_topic_by_the_offset_that_kafka_has_dropped) {
   watch.has_offset(at);
   const auto verdict = judge(std::nullopt, 300, 0, 5'000);
   EXPECT_EQ(verdict.kind, Kind::recreated);
@@ -81,11 +81,11 @@ TEST_F(LogWatchTest, knows_a_recreated_topic_by_the_offset_that_kafka_has_droppe
   EXPECT_FALSE(watch.suspects(at));
 }
 
-TEST_F(LogWatchTest, does_not_take_a_group_whose_offsets_were_dropped_for_a_recreated_topic) {
+TEST_F(LogIdentityTest, does_not_take_a_group_whose_offsets_were_dropped_for_a_recreated_topic) {
   EXPECT_EQ(judge(std::nullopt, 300, 0, 5'000).kind, Kind::same) << "a week without members";
 }
 
-TEST_F(LogWatchTest, knows_a_recreated_topic_by_its_end_or_its_absence) {
+TEST_F(LogIdentityTest, knows_a_recreated_topic_by_its_end_or_its_absence) {
   EXPECT_EQ(judge(std::nullopt, 300, 2, 299).kind, Kind::recreated);
   watch.is_gone(at);
   EXPECT_EQ(judge(std::nullopt, 300, 2, 5'000).kind, Kind::recreated);
@@ -94,7 +94,7 @@ TEST_F(LogWatchTest, knows_a_recreated_topic_by_its_end_or_its_absence) {
 }
 
 /// The broker answers a fetch in the new topic before it reports that the topic exists again.
-TEST_F(LogWatchTest, begins_a_recreated_topic_once_if_it_is_found_before_it_is_reported) {
+TEST_F(LogIdentityTest, begins_a_recreated_topic_once_if_it_is_found_before_it_is_reported) {
   look(0, 30);
   watch.is_gone(at);
   const auto found = judge({}, 30, 0, 15);
@@ -112,7 +112,7 @@ TEST_F(LogWatchTest, begins_a_recreated_topic_once_if_it_is_found_before_it_is_r
   EXPECT_FALSE(watch.suspects(at));
 }
 
-TEST_F(LogWatchTest, finds_a_topic_that_was_recreated_twice_while_it_was_missing) {
+TEST_F(LogIdentityTest, finds_a_topic_that_was_recreated_twice_while_it_was_missing) {
   look(0, 30);
   watch.is_gone(at);
   watch.settle(at, judge({}, 30, 0, 15), 1, 0);
@@ -124,7 +124,7 @@ TEST_F(LogWatchTest, finds_a_topic_that_was_recreated_twice_while_it_was_missing
   EXPECT_EQ(judge({}, 15, 0, 40).kind, Kind::recreated);
 }
 
-TEST_F(LogWatchTest, begins_each_topic_that_was_missing_before) {
+TEST_F(LogIdentityTest, begins_each_topic_that_was_missing_before) {
   look(0, 30);
   for (std::int32_t incarnation = 1; incarnation < 3; ++incarnation) {
     watch.is_gone(at);
@@ -138,14 +138,14 @@ TEST_F(LogWatchTest, begins_each_topic_that_was_missing_before) {
   }
 }
 
-TEST_F(LogWatchTest, does_not_take_a_truncated_log_for_a_recreated_topic) {
+TEST_F(LogIdentityTest, does_not_take_a_truncated_log_for_a_recreated_topic) {
   const auto verdict = judge(1'000, 1'000, 0, 999);
   EXPECT_EQ(verdict.kind, Kind::truncated);
   EXPECT_EQ(verdict.from, 999);
   EXPECT_FALSE(verdict.exact) << "it may have been cut off further down, and have grown since";
 }
 
-TEST_F(LogWatchTest, finds_where_a_log_was_cut_off_by_reading_again_what_it_remembers) {
+TEST_F(LogIdentityTest, finds_where_a_log_was_cut_off_by_reading_again_what_it_remembers) {
   EXPECT_EQ(look(0, 3'000), Look::follow);
   watch.has_offset(at);
   const auto again = judge(3'000, 3'000, 0, 2'995);
@@ -163,14 +163,14 @@ TEST_F(LogWatchTest, finds_where_a_log_was_cut_off_by_reading_again_what_it_reme
   EXPECT_EQ(look(2'990, 20, 2), Look::follow);
 }
 
-TEST_F(LogWatchTest, forgets_what_was_read_when_the_partition_comes_back_from_another_member) {
+TEST_F(LogIdentityTest, forgets_what_was_read_when_the_partition_comes_back_from_another_member) {
   EXPECT_EQ(look(0, 10), Look::follow);
   watch.assigned(at);
   EXPECT_EQ(look(0, 10, 2), Look::follow);
 }
 
 /// The group's offset and the absence were of the topic that the other member has replaced.
-TEST_F(LogWatchTest, forgets_the_old_log_when_another_member_has_begun_another) {
+TEST_F(LogIdentityTest, forgets_the_old_log_when_another_member_has_begun_another) {
   EXPECT_FALSE(watch.claimed(at, 3)) << "nothing was known";
   EXPECT_EQ(look(0, 10), Look::follow);
   watch.has_offset(at);
@@ -185,7 +185,7 @@ TEST_F(LogWatchTest, forgets_the_old_log_when_another_member_has_begun_another) 
 }
 
 /// The store's watermark, 300, is that of the old log.
-TEST_F(LogWatchTest, reads_all_of_a_log_again_that_the_store_has_forgotten) {
+TEST_F(LogIdentityTest, reads_all_of_a_log_again_that_the_store_has_forgotten) {
   watch.claimed(at, 1);
   watch.has_offset(at);
   watch.settle(at, judge(std::nullopt, 300, 0, 299), 2, 0);
@@ -201,7 +201,7 @@ TEST_F(LogWatchTest, reads_all_of_a_log_again_that_the_store_has_forgotten) {
   EXPECT_EQ(look(0, 20), Look::follow);
 }
 
-TEST_F(LogWatchTest, reads_a_log_again_from_where_the_incarnations_began_that_the_store_has_forgotten) {
+TEST_F(LogIdentityTest, reads_a_log_again_from_where_the_incarnations_began_that_the_store_has_forgotten) {
   const auto begin = [&](Offset first_other, std::int32_t incarnation) {
     look(first_other, 10, incarnation);
     const auto verdict = judge(first_other, 100, 0, 120);
@@ -231,14 +231,14 @@ TEST_F(LogWatchTest, reads_a_log_again_from_where_the_incarnations_began_that_th
   EXPECT_EQ(forgotten_since(5, 100), 10);
 }
 
-TEST_F(LogWatchTest, takes_a_log_that_the_store_has_forgotten_for_recreated_if_it_was_recreated_again) {
+TEST_F(LogIdentityTest, takes_a_log_that_the_store_has_forgotten_for_recreated_if_it_was_recreated_again) {
   watch.claimed(at, 2);
   watch.has_offset(at);
   watch.claimed(at, 1);
   EXPECT_EQ(judge(std::nullopt, 300, 0, 20).kind, Kind::recreated);
 }
 
-TEST_F(LogWatchTest, remembers_what_it_has_read_of_a_log_that_it_has_begun_itself) {
+TEST_F(LogIdentityTest, remembers_what_it_has_read_of_a_log_that_it_has_begun_itself) {
   watch.claimed(at, 0);
   watch.has_offset(at);
   watch.settle(at, judge(std::nullopt, 300, 0, 299), 1, 0);
@@ -247,8 +247,8 @@ TEST_F(LogWatchTest, remembers_what_it_has_read_of_a_log_that_it_has_begun_itsel
   EXPECT_EQ(look(0, 10, 2), Look::broken);
 }
 
-TEST_F(LogWatchTest, knows_an_offset_of_an_earlier_log_by_its_metadata) {
-  LogWatch before;
+TEST_F(LogIdentityTest, knows_an_offset_of_an_earlier_log_by_its_metadata) {
+  LogIdentity before;
   EXPECT_EQ(before.metadata(at), "") << "no claim yet";
   before.claimed(at, 0);
   const std::string old = before.metadata(at);
@@ -264,8 +264,8 @@ TEST_F(LogWatchTest, knows_an_offset_of_an_earlier_log_by_its_metadata) {
   EXPECT_EQ(watch.metadata(at), now) << "as the next process needs it";
 }
 
-TEST_F(LogWatchTest, knows_by_the_metadata_what_the_store_has_forgotten) {
-  LogWatch before;
+TEST_F(LogIdentityTest, knows_by_the_metadata_what_the_store_has_forgotten) {
+  LogIdentity before;
   before.claimed(at, 0);
   before.settle(at, {.kind = Kind::truncated, .from = 80}, 1, 80);
   before.settle(at, {.kind = Kind::truncated, .from = 90}, 2, 90);

@@ -1,6 +1,6 @@
 // Topics that are deleted and created again under a running consumer, truncated logs, refused commits, and windows.
 
-#include "tests/unit/engine/engine_logs_fixture.hpp"
+#include "tests/unit/engine/engine_log_changes_fixture.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {

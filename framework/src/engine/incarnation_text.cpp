@@ -1,4 +1,4 @@
-#include "engine/incarnations.hpp"
+#include "engine/incarnation_text.hpp"
 
 #include <charconv>
 #include <iterator>

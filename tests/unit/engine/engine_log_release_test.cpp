@@ -1,7 +1,7 @@
 // A consumer that releases a partition before it has begun to read the other log that Kafka has under its name.
 
 #include "tests/support/forwarding_store.hpp"
-#include "tests/unit/engine/engine_logs_fixture.hpp"
+#include "tests/unit/engine/engine_log_changes_fixture.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
@@ -167,7 +167,11 @@ TEST_P(UncommittedLog, is_read_from_its_watermark_where_it_ends_below_the_groups
   ASSERT_NO_FATAL_FAILURE(begin_log(30, 20, 22));
   produce(27, "instead-", 22);
   start_next();
-  EXPECT_TRUE(eventually([&] { return ran_all("instead-", 27, 20) && broker->committed({"t", 0}) == 27; }, 10s))
+  EXPECT_TRUE(eventually(
+      [&] {
+        return ran_all("instead-", 27, 20) && broker->committed({"t", 0}) == 27;
+      },
+      10s))
       << log_text();
   stop();
   EXPECT_EQ(ran().size(), 37U) << "nothing runs twice" << log_text();
@@ -177,7 +181,11 @@ TEST_P(UncommittedLog, is_read_from_its_watermark_where_the_groups_offset_is_low
   ASSERT_NO_FATAL_FAILURE(begin_log(10, 28, 40));
   produce(45, "instead-", 40);
   start_next();
-  EXPECT_TRUE(eventually([&] { return ran_all("instead-", 45, 28) && broker->committed({"t", 0}) == 45; }, 10s))
+  EXPECT_TRUE(eventually(
+      [&] {
+        return ran_all("instead-", 45, 28) && broker->committed({"t", 0}) == 45;
+      },
+      10s))
       << log_text();
   stop();
   EXPECT_EQ(ran().size(), 47U) << "nothing runs twice" << log_text();

@@ -36,9 +36,9 @@ std::unique_ptr<ports::Block> Engine::take(const LanePtr& lane, std::size_t most
   auto block = consumer_->take(at, most);
   if (!block) return nullptr;
   const auto look = logs_.look(at, block->messages());
-  if (look == LogWatch::Look::follow || drops_what_was_taken()) return block;
+  if (look == LogIdentity::Look::follow || drops_what_was_taken()) return block;
   // The lane drops repeated records. But if Kafka has dropped the group's offset, they are records of another topic.
-  if (look == LogWatch::Look::repeat && (!logs_.had_offset(at) || has_offset_now(at))) return block;
+  if (look == LogIdentity::Look::repeat && (!logs_.had_offset(at) || has_offset_now(at))) return block;
   doubt(lane);
   return nullptr;
 }
@@ -77,8 +77,8 @@ void Engine::on_topic_change(const std::string& topic, bool exists) {
 }
 
 /// `watermark`: the store's, in the log of its claim.
-LogWatch::Known Engine::ask_kafka(const TopicPartition& at, std::optional<Offset> watermark, milliseconds wait) {
-  LogWatch::Known known;
+LogIdentity::Known Engine::ask_kafka(const TopicPartition& at, std::optional<Offset> watermark, milliseconds wait) {
+  LogIdentity::Known known;
   if (const auto committed = consumer_->committed({&at, 1}, wait).front()) {
     known.committed = committed->offset;
     known.committed_earlier = watermark && !logs_.read(at, committed->metadata);
@@ -210,7 +210,7 @@ bool Engine::begin_without_store(const LanePtr& lane) {
     const auto other = act_on(verdict, lane->topic, place, known);
     const Offset start = other ? *other : not_below(at, known.committed.value_or(known.first), known);
     logs_.settle(at, verdict, place.incarnation, other);
-    if (verdict.kind != LogWatch::Verdict::Kind::same) lane->topic.runner.forget(at);
+    if (verdict.kind != LogIdentity::Verdict::Kind::same) lane->topic.runner.forget(at);
     shared_->scheduler.close({&lane, 1});
     auto fresh = std::make_shared<LaneState>(lane->topic, place);
     fresh->start = start;
@@ -256,7 +256,7 @@ bool Engine::has_late_claim(const LanePtr& lane) const {
 }
 
 /// What is known of a partition that is released. `place` gets a valid fence.
-LogWatch::Known Engine::look_to_leave(const LanePtr& lane, OwnedPartition& place, bool lost) {
+LogIdentity::Known Engine::look_to_leave(const LanePtr& lane, OwnedPartition& place, bool lost) {
   std::optional<Offset> watermark = lane->flushed;
   std::optional<Offset> done = settled_in_store(*lane);
   if (!place.fence || has_late_claim(lane)) {
@@ -279,9 +279,9 @@ LogWatch::Known Engine::look_to_leave(const LanePtr& lane, OwnedPartition& place
 }
 
 /// Where to start, if not where the log that was read continues.
-std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const TopicState& topic, OwnedPartition& place,
-                                     const LogWatch::Known& known) {
-  using Kind = LogWatch::Verdict::Kind;
+std::optional<Offset> Engine::act_on(const LogIdentity::Verdict& verdict, const TopicState& topic,
+                                     OwnedPartition& place, const LogIdentity::Known& known) {
+  using Kind = LogIdentity::Verdict::Kind;
   if (verdict.kind == Kind::same) return verdict.from;
   const bool by_offset = topic.runner.plan().knows_by_offset();
   Offset start = *verdict.from;
@@ -316,7 +316,7 @@ std::optional<Offset> Engine::act_on(const LogWatch::Verdict& verdict, const Top
   return start;
 }
 
-Offset Engine::not_below(const TopicPartition& at, Offset start, const LogWatch::Known& known) {
+Offset Engine::not_below(const TopicPartition& at, Offset start, const LogIdentity::Known& known) {
   if (start >= known.first) return start;
   const auto offsets = [](Offset from, Offset to) {
     return "offsets " + std::to_string(from) + " to " + std::to_string(to - 1);

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/incarnations.hpp"
+#include "engine/incarnation_text.hpp"
 #include "turnstile/message.hpp"
 #include "turnstile/types.hpp"
 
@@ -51,14 +51,14 @@ class LogMemory {
   std::size_t count_ = 0;
 };
 
-class LogWatch {
+class LogIdentity {
  public:
   /// What Kafka and the store know about a partition.
   struct Known {
     std::optional<Offset> committed{};  ///< the group's offset
-    std::optional<Offset> done{};  ///< all messages below it have taken effect
-    Offset first = 0;              ///< the broker's first record
-    Offset end = 0;                ///< the offset after its last record
+    std::optional<Offset> done{};       ///< all messages below it have taken effect
+    Offset first = 0;                   ///< the broker's first record
+    Offset end = 0;                     ///< the offset after its last record
     /// The group's offset in Kafka belongs to an earlier log. `committed` is then where the store is in this log.
     bool committed_earlier = false;
   };

@@ -1,6 +1,6 @@
 // The text that is committed with the group's offset.
 
-#include "engine/incarnations.hpp"
+#include "engine/incarnation_text.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/log_watch.hpp"
+#include "engine/log_identity.hpp"
 
 #include <algorithm>
 
@@ -44,7 +44,7 @@ std::optional<Offset> LogMemory::first() const noexcept {
   return at(0).offset;
 }
 
-LogWatch::Look LogWatch::look(const TopicPartition& at, std::span<const Message> messages) {
+LogIdentity::Look LogIdentity::look(const TopicPartition& at, std::span<const Message> messages) {
   Log& log = logs_[at];
   Look look = Look::follow;
   for (const Message& message : messages) {
@@ -65,7 +65,7 @@ LogWatch::Look LogWatch::look(const TopicPartition& at, std::span<const Message>
   return look;
 }
 
-void LogWatch::assigned(const TopicPartition& at) {
+void LogIdentity::assigned(const TopicPartition& at) {
   Log& log = logs_[at];
   log.memory.forget();
   log.taken.reset();
@@ -73,29 +73,29 @@ void LogWatch::assigned(const TopicPartition& at) {
   log.went_back = false;
 }
 
-bool LogWatch::had_offset(const TopicPartition& at) const {
+bool LogIdentity::had_offset(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   return found != logs_.end() && found->second.has_offset;
 }
 
-void LogWatch::is_gone(const TopicPartition& at) {
+void LogIdentity::is_gone(const TopicPartition& at) {
   Log& log = logs_[at];
   log.gone = true;
   log.begun_since_gone = false;
 }
 
-void LogWatch::exists_again(const TopicPartition& at) {
+void LogIdentity::exists_again(const TopicPartition& at) {
   Log& log = logs_[at];
   (log.begun_since_gone ? log.exists_again : log.gone) = true;
   log.begun_since_gone = false;
 }
 
-bool LogWatch::was_gone(const TopicPartition& at) const {
+bool LogIdentity::was_gone(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   return found != logs_.end() && found->second.gone;
 }
 
-bool LogWatch::claimed(const TopicPartition& at, std::int32_t incarnation) {
+bool LogIdentity::claimed(const TopicPartition& at, std::int32_t incarnation) {
   Log& log = logs_[at];
   const bool is_old = log.incarnation && *log.incarnation < incarnation;
   if (is_old) log = Log{};
@@ -105,7 +105,7 @@ bool LogWatch::claimed(const TopicPartition& at, std::int32_t incarnation) {
   return is_old;
 }
 
-bool LogWatch::read(const TopicPartition& at, const std::string& metadata) {
+bool LogIdentity::read(const TopicPartition& at, const std::string& metadata) {
   const auto read = read_incarnations(metadata);
   Log& log = logs_[at];
   if (!read || !log.in_store) return true;
@@ -119,13 +119,13 @@ bool LogWatch::read(const TopicPartition& at, const std::string& metadata) {
   return true;
 }
 
-std::string LogWatch::metadata(const TopicPartition& at) const {
+std::string LogIdentity::metadata(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   if (found == logs_.end() || !found->second.in_store) return {};
   return write_incarnations(found->second.began);
 }
 
-std::optional<Offset> LogWatch::Log::forgotten_from() const {
+std::optional<Offset> LogIdentity::Log::forgotten_from() const {
   std::optional<Offset> from;
   if (!in_store) return from;
   for (auto it = began.upper_bound(*in_store); it != began.end(); ++it)
@@ -133,19 +133,19 @@ std::optional<Offset> LogWatch::Log::forgotten_from() const {
   return from;
 }
 
-std::int32_t LogWatch::incarnation(const TopicPartition& at) const {
+std::int32_t LogIdentity::incarnation(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   return found == logs_.end() ? 0 : found->second.incarnation.value_or(0);
 }
 
-bool LogWatch::suspects(const TopicPartition& at) const {
+bool LogIdentity::suspects(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   if (found == logs_.end()) return false;
   const Log& log = found->second;
   return log.other_from || log.went_back || log.has_offset || log.gone || log.exists_again || log.forgotten_from();
 }
 
-LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) const {
+LogIdentity::Verdict LogIdentity::judge(const TopicPartition& at, const Known& known) const {
   static const Log kNothing{};
   const auto found = logs_.find(at);
   const Log& log = found == logs_.end() ? kNothing : found->second;
@@ -186,8 +186,8 @@ LogWatch::Verdict LogWatch::judge(const TopicPartition& at, const Known& known) 
   return {};
 }
 
-void LogWatch::settle(const TopicPartition& at, const Verdict& verdict, std::int32_t incarnation,
-                      std::optional<Offset> start) {
+void LogIdentity::settle(const TopicPartition& at, const Verdict& verdict, std::int32_t incarnation,
+                         std::optional<Offset> start) {
   Log& log = logs_[at];
   const auto forgotten_from = log.forgotten_from();
   log.incarnation = incarnation;
