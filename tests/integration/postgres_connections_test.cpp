@@ -125,5 +125,29 @@ TEST_F(PostgresConnections, a_handler_that_asks_for_another_connection_is_told_w
   session_->commit();
 }
 
+/// Hazard: stale-snapshot. The last owner's transaction begins an incarnation, and its answer was lost.
+TEST_F(PostgresConnections, a_claim_that_waits_for_an_incarnation_has_the_watermark_of_that_incarnation) {
+  const TopicPartition at{"orders", 7};
+  auto& partitions = store_->partitions();
+  const auto claimed = partitions.claim_partitions("group", {&at, 1}, 5s).front();
+  const ports::WatermarkUpdate update{claimed.fence, 1'000};
+  ASSERT_EQ(partitions.advance_watermarks({&update, 1}).front(), ports::WatermarkState::moved);
+  const std::string slot = std::to_string(claimed.fence.slot);
+  sql().exec("BEGIN; UPDATE fence SET incarnation = incarnation + 1 WHERE slot = " + slot +
+             "; UPDATE watermark SET watermark = 800 WHERE slot = " + slot);
+  auto waiting = std::async(std::launch::async, [&] {
+    return partitions.claim_partitions("group", {&at, 1}, 20s).front();
+  });
+  ASSERT_TRUE(eventually([&] {
+    return sql().one(
+               "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation IS NOT NULL OR NOT granted AND "
+               "locktype = 'transactionid'") != "0";
+  }));
+  sql().exec("COMMIT");
+  const auto again = waiting.get();
+  EXPECT_EQ(again.incarnation, claimed.incarnation + 1);
+  EXPECT_EQ(again.watermark, 800);
+}
+
 }  // namespace
 }  // namespace turnstile::test

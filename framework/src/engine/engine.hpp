@@ -78,6 +78,7 @@ class Engine final : private ports::AssignmentListener {
   void take_late_claims();
   void take_late_claim(LanePtr lane, const ports::PartitionClaim& claim);
   LanePtr begin_anew(const LanePtr& lane);
+  void begin_again(LaneState& lane, OwnedPartition& place);
   void expect_same_handler(const LaneState& lane);
   // For logs that differ from the log that was read (engine_log_changes.cpp).
   void doubt(const LanePtr& lane);

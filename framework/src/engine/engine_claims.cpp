@@ -148,6 +148,7 @@ void Engine::take_late_claim(LanePtr lane, const ports::PartitionClaim& claim) {
   try {
     OwnedPartition place{claim.at, claim.fence, claim.incarnation};
     if (kind == LateClaim::again) {
+      begin_again(*lane, place);
       lane->topic.runner.find_dead(place, lane->start);
       watch_over(place, lane->place, claim, lane->start, kBrokerWaitAgain);
     } else {  // nothing was taken yet: go to the start of the partition
@@ -172,6 +173,17 @@ void Engine::take_late_claim(LanePtr lane, const ports::PartitionClaim& claim) {
   }
 }
 
+/// A topic that continues without the database goes on where it is, even if the database has forgotten the log.
+void Engine::begin_again(LaneState& lane, OwnedPartition& place) {
+  logs_.claimed(place.at, place.incarnation);
+  const std::int32_t last = logs_.incarnation(place.at);
+  if (last == place.incarnation) return;
+  const auto position =
+      shared_->scheduler.locked([&] { return lane.lane.position() ? lane.lane.position() : lane.start; });
+  place.incarnation = store_->partitions().begin_incarnation(*place.fence, position.value_or(0), last);
+  logs_.settle(place.at, {}, place.incarnation, std::nullopt);
+}
+
 // --- where a partition starts ----------------------------------------------------------------------------------------
 
 /// Where to start so that no message is missed: at the lower of Kafka's committed offset and the database's watermark,
@@ -188,15 +200,24 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionCl
   if (!done && !lane.before && !suspect) return std::nullopt;
   auto known = ask_kafka(claim.at, claim.watermark, wait);
   known.done = done;
-  const auto verdict = logs_.judge(claim.at, known);
+  using Kind = LogIdentity::Verdict::Kind;
+  auto verdict = logs_.judge(claim.at, known);
+  // A topic that continues without the database continues at Kafka's offset.
+  if (verdict.kind == Kind::forgotten && topic.fails_open() && known.committed && !known.committed_earlier)
+    verdict.from = std::max(*known.committed, known.first);
   const auto other = act_on(verdict, topic, place, known);
   logs_.settle(claim.at, verdict, place.incarnation, other);
-  if (verdict.kind != LogIdentity::Verdict::Kind::recreated) {
-    if (!known.committed_earlier) lane.committed = known.committed;
-    if (known.committed) logs_.has_offset(claim.at);
+  if (verdict.kind != Kind::same) next_commit_ = {};  // Kafka's offset then names the new log
+  if (known.committed && verdict.kind != Kind::recreated) {
+    logs_.has_offset(claim.at);
+    // An offset of the log before is not the offset of this log, even if it is the same number.
+    if (verdict.kind != Kind::truncated && !known.committed_earlier) lane.committed = known.committed;
   }
   // Mode leased: records of another log are not in doubt, at any offset.
-  if (verdict.kind == LogIdentity::Verdict::Kind::forgotten) mark_in_doubt(lane, known.committed, *other, place);
+  if (other && (verdict.kind == Kind::forgotten || verdict.kind == Kind::same)) {
+    const Offset settled = known.committed_earlier ? 0 : known.committed.value_or(0);
+    mark_in_doubt(lane, std::min(settled, known.end), *other, place);
+  }
   if (other) return other;
   const auto& committed = known.committed;
   if (!claim.watermark && lane.before) {

@@ -18,7 +18,7 @@ using std::chrono::steady_clock;
 constexpr milliseconds kKafkaWait{500};
 /// How often the engine asks for the group's offsets of partitions that are idle.
 constexpr milliseconds kLogCheck{10'000};
-/// How long a rebalance waits for the broker, for all partitions whose logs may be others.
+/// How long a rebalance waits for a broker that does not answer, for all partitions whose logs may be others.
 constexpr milliseconds kLeaveWait{3'000};
 /// The pause after a call that the broker did not answer.
 constexpr milliseconds kKafkaRest{2'000};
@@ -82,7 +82,12 @@ LogIdentity::Known Engine::ask_kafka(const TopicPartition& at, std::optional<Off
   if (const auto committed = consumer_->committed({&at, 1}, wait).front()) {
     known.committed = committed->offset;
     known.committed_earlier = watermark && !logs_.read(at, committed->metadata);
-    if (known.committed_earlier) known.committed = watermark;
+    if (known.committed_earlier) {
+      run_log_->info(at, "Kafka's offset " + std::to_string(committed->offset) +
+                             " belongs to the log before: the database's watermark " + std::to_string(*watermark) +
+                             " counts");
+      known.committed = watermark;
+    }
   }
   const auto bounds = consumer_->bounds(at, wait);
   if (!bounds) throw BrokerError(Code::kafka_unavailable, to_string(at) + ": the broker does not report where it ends");
@@ -229,23 +234,37 @@ bool Engine::begin_without_store(const LanePtr& lane) {
 /// These lanes are released before begin_other_logs() has handled them, or before their claim of the new log was taken.
 /// Their next owner must not use the old topic's watermark for the new topic.
 void Engine::leave_other_logs(const std::vector<LanePtr>& lanes, bool lost) {
-  const auto until = steady_clock::now() + kLeaveWait;
+  std::vector<LanePtr> leaving;
   for (const auto& lane : lanes) {
-    if (!lane->topic.needs_store() || !(lane->replaced || lane->follows_other_log)) continue;
-    if (!lane->place.fence && !lane->place.guard) continue;  // it was never claimed
+    const bool is_claimed = lane->place.fence || lane->place.guard;
+    if (lane->topic.needs_store() && (lane->replaced || lane->follows_other_log) && is_claimed) leaving.push_back(lane);
+  }
+  if (leaving.empty()) return;
+  keeper_->await_flush();
+  std::vector<ports::OffsetCommit> begun;
+  std::optional<SteadyTime> silent_since;  // each call to a broker that does not answer takes kKafkaWait
+  for (const auto& lane : leaving) {
     try {
       if (!shared_->scheduler.store_available()) throw StoreUnavailable("PostgreSQL does not answer");
-      if (steady_clock::now() >= until) throw BrokerError(Code::kafka_unavailable, "other partitions took too long");
+      if (silent_since && steady_clock::now() >= *silent_since + kLeaveWait)
+        throw BrokerError(Code::kafka_unavailable, "Kafka does not answer");
       OwnedPartition place = lane->place;
       const auto known = look_to_leave(lane, place, lost);
-      act_on(logs_.judge(place.at, known), lane->topic, place, known);
+      const auto verdict = logs_.judge(place.at, known);
+      const auto start = act_on(verdict, lane->topic, place, known);
+      if (verdict.kind == LogIdentity::Verdict::Kind::same) continue;
+      logs_.settle(place.at, verdict, place.incarnation, start);
+      begun.push_back({place.at, *start, logs_.metadata(place.at)});
     } catch (const std::exception& e) {
+      if (!silent_since && dynamic_cast<const BrokerError*>(&e) != nullptr) silent_since = steady_clock::now();
       run_log_->warn(Code::topic_recreated, lane->place.at,
                      std::string("Kafka may have another topic under this name, and this process could not record it; "
                                  "the next owner of the partition has to detect it: ") +
                          e.what());
     }
   }
+  // So that the next owner knows where the new log began, even if the database forgets it.
+  if (!begun.empty() && !lost) consumer_->commit(begun, true);
 }
 
 /// Whether it was claimed again since it was admitted: its fence is no longer valid.
@@ -290,6 +309,9 @@ std::optional<Offset> Engine::act_on(const LogIdentity::Verdict& verdict, const 
     where = "from offset ";
   } else if (verdict.kind == Kind::truncated && (verdict.exact || by_offset || !topic.needs_store())) {
     where = "from offset ";
+    // Where the database knows exactly how far the partition is done, the records from there on have not taken effect.
+    if (!verdict.exact && numbers_records(topic.runner.plan().mode))
+      start = std::min(start, known.done.value_or(start));
   } else if (verdict.kind == Kind::truncated) {
     start = known.first;  // ids show which messages have taken effect
   }

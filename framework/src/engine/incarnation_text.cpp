@@ -9,6 +9,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "turnstile:";
 constexpr std::size_t kMost = 8;
+/// No log has so many incarnations. A higher number is somebody else's, and could not be counted up.
+constexpr std::int32_t kHighest = 1'000'000'000;
 
 /// Removes a number from the beginning of the text.
 template <class Number>
@@ -46,6 +48,7 @@ std::optional<Incarnations> read_incarnations(std::string_view text) {
     std::int32_t incarnation = 0;
     Offset began = 0;
     if (!take_number(text, incarnation) || !take_character(text, '@') || !take_number(text, began)) return std::nullopt;
+    if (incarnation > kHighest) return std::nullopt;
     incarnations[incarnation] = began;
   } while (take_character(text, ','));
   if (!text.empty()) return std::nullopt;

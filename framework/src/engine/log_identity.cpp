@@ -177,7 +177,8 @@ LogIdentity::Verdict LogIdentity::judge(const TopicPartition& at, const Known& k
   const bool cut = too_short || (known.committed && *known.committed > known.end);
   if ((cut || log.exists_again) && log.memory.first()) {
     // The last records are read again and compared. This finds the first record that differs.
-    return {Verdict::Kind::same, std::max(std::min(*log.memory.first(), known.end), known.first), true, {}};
+    const Offset from = std::min({*log.memory.first(), known.end, known.done.value_or(known.end)});
+    return {Verdict::Kind::same, std::max(from, known.first), true, {}};
   }
   if (cut) {
     return {Verdict::Kind::truncated, known.end, false,

@@ -105,8 +105,8 @@ class LogIdentity {
   /// returns `forgotten`.
   bool claimed(const TopicPartition& at, std::int32_t incarnation);
   /// Kafka has an offset of the group with this text, which metadata() of any process returned. Call it after
-  /// claimed(). Returns false if the offset belongs to an earlier incarnation than the store's. If it belongs to a later
-  /// one, the store went back to a time before that log: judge() then returns `forgotten`.
+  /// claimed(). Returns false if the offset belongs to an earlier incarnation than the newest that is known. If it belongs
+  /// to a later one than the store's, the store went back to a time before that log: judge() then returns `forgotten`.
   bool read(const TopicPartition& at, const std::string& metadata);
   /// To be committed with an offset of the log that is read. Empty before a claim.
   [[nodiscard]] std::string metadata(const TopicPartition& at) const;

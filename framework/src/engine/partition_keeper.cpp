@@ -73,6 +73,7 @@ void PartitionKeeper::keep_partitions() {
 
 void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
   if (!store_) return;
+  const std::lock_guard flushing(flushing_);
   std::vector<ports::WatermarkUpdate> updates;
   std::vector<LanePtr> whose;
   scheduler_.locked([&] {

@@ -49,6 +49,9 @@ class PartitionKeeper {
   /// Waits for a claim in progress of one of these lanes: after their release, the claim would fence their next owner.
   /// No claim begins for lanes that are neither claiming nor fenced.
   void await_claims(std::span<const LanePtr> lanes);
+  /// Waits for watermarks that are being written. A watermark of an old log must not be written after its new log has
+  /// begun under the same fence.
+  void await_flush() { const std::lock_guard lock(flushing_); }
   void stop();
 
  private:
@@ -69,6 +72,7 @@ class PartitionKeeper {
   SteadyTime next_flush_, next_look_back_;
   SteadyTime next_history_{};  ///< when to ask for the store's history, if a lane is fenced
 
+  std::mutex flushing_;  ///< during flush()
   std::mutex mutex_;
   std::condition_variable claimed_;
   LanePtr claiming_;  ///< the lane whose claim is in progress; protected by mutex_

@@ -23,6 +23,9 @@ TEST_P(ReleasedLog, has_what_took_effect_since_the_last_watermark) {
   ASSERT_TRUE(eventually([&] { return log_text().find("stopping: ") != std::string::npos; }));
   door.open();
   thread.join();
+  const TopicPartition at{"t", 0};
+  EXPECT_THAT(broker->open_consumer()->committed({&at, 1}, 1s).front()->metadata, HasSubstr("turnstile:0@0,1@"))
+      << "where the new log begins";
   auto next = consumer("t", noting(GetParam()), config());
   thread = start(*next);
   EXPECT_TRUE(eventually([&] { return ran_all("m", 20) && ran_all("instead-", 40, 20); }, 10s)) << log_text();
@@ -35,6 +38,44 @@ INSTANTIATE_TEST_SUITE_P(
     Each, ReleasedLog,
     ::testing::Values([](Pipeline p) { return std::move(p) | transactional() | id_from("offset"); },
                       [](Pipeline p) { return std::move(p) | by_offset(); }));
+
+/// Holds up the first watermark that is written.
+class HoldsWatermark final : public ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override {
+    if (!held.exchange(true)) {
+      door.wait();
+      written = true;
+    }
+    return ForwardingStore::advance_watermarks(updates);
+  }
+  std::int32_t begin_incarnation(const Fence& fence, Offset first, std::int32_t at_least) override {
+    if (!written) begun_before = true;
+    return ForwardingStore::begin_incarnation(fence, first, at_least);
+  }
+  Door door;
+  std::atomic<bool> held{false}, written{false}, begun_before{false};
+};
+
+/// Otherwise the old log's watermark would be written into the new log, under the same fence.
+TEST_F(EngineLogs, a_log_does_not_begin_while_a_watermark_of_the_old_one_is_written) {
+  produce_and_hold_the_sixth();
+  const auto store = std::make_shared<HoldsWatermark>(inbox);
+  Consumer app(config(), Backends{broker, store});
+  app.topic("t", noting([](Pipeline p) { return std::move(p) | by_offset(); }) | batch(1));
+  app.handle_signals(false).logger(logger);
+  auto thread = start(app);
+  EXPECT_TRUE(eventually([&] { return store->held.load(); })) << log_text();
+  cut_off_while_the_sixth_runs();
+  app.stop();
+  EXPECT_TRUE(eventually([&] { return log_text().find("stopping: ") != std::string::npos; }));
+  door.open();
+  EXPECT_FALSE(eventually([&] { return store->begun_before.load(); }, 500ms));
+  store->door.open();
+  thread.join();
+  EXPECT_FALSE(store->begun_before);
+}
 
 enum class Fails : std::uint8_t {
   claim,  ///< the second claim, which is that of the new log

@@ -307,6 +307,75 @@ TEST_F(Failover, what_a_cut_off_log_retains_takes_effect_once_where_offsets_tell
   }
 }
 
+/// Both fail at once. The records that the database has lost are below those that the process remembers.
+TEST_F(Failover, what_the_database_has_lost_is_read_again_although_the_log_was_cut_off_too) {
+  for (const bool numbers_records : {true, false}) {
+    start(numbers_records ? handler() | by_offset() : handler() | transactional());
+    publish(100);
+    ASSERT_TRUE(eventually([&] { return watermark_is(100) && committed(100); })) << log_text();
+    const auto replica = inbox->replica();
+    publish(1'900);
+    ASSERT_TRUE(eventually([&] { return watermark_is(2'000) && committed(2'000); }, 20s)) << log_text();
+    broker->truncate({{"t", 0}, 1'990});
+    inbox->fail_over(replica);
+    const auto some = [&](int times) {
+      const auto all = effects();
+      return std::count(all.begin(), all.begin() + 1'990, times);
+    };
+    EXPECT_TRUE(eventually([&] { return some(0) == 0; }, 20s)) << some(0) << " are lost" << log_text();
+    EXPECT_EQ(some(1), 1'990) << "nothing is doubled";
+    stop();
+    broker = std::make_shared<MemoryBroker>();
+    inbox = std::make_shared<MemoryInbox>();
+    published = 0;
+    text.clear();
+    SetUp();
+  }
+}
+
+/// The new log is as long as the old one, so the offset that is committed is the same number.
+TEST_F(Failover, the_group_has_an_offset_of_a_cut_off_log_that_is_as_long_as_before) {
+  const auto looks = broker->open_consumer();
+  const auto metadata = [&] {
+    const TopicPartition at{"t", 0};
+    return looks->committed({&at, 1}, 1s).front()->metadata;
+  };
+  start(handler() | by_offset());
+  publish(100);
+  ASSERT_TRUE(eventually([&] { return watermark_is(100) && committed(100); })) << log_text();
+  EXPECT_EQ(metadata(), "turnstile:0@0");
+  broker->truncate({{"t", 0}, 80});
+  publish(20);
+  EXPECT_TRUE(eventually([&] { return metadata() == "turnstile:0@0,1@80"; })) << metadata() << log_text();
+  EXPECT_TRUE(eventually([&] { return committed(100); }));
+}
+
+/// The old topic was longer than the new one, and the database still has its offsets as ids.
+class FailoverWithoutTheStore : public Failover, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(FailoverWithoutTheStore, a_recreated_topic_goes_on_where_it_was) {
+  const bool by_another_process = GetParam();
+  transactions = false;
+  const auto pipeline = [&] { return handler() | leased() | id_from("offset") | on_store_down(StoreDownPolicy::run); };
+  start(pipeline());
+  publish(40);
+  ASSERT_TRUE(eventually([&] { return watermark_is(40) && committed(40); })) << log_text();
+  const auto replica = inbox->replica();
+  broker->delete_topic("t");
+  ASSERT_TRUE(eventually([&] { return log_text().find("topic t was deleted in Kafka") != std::string::npos; }));
+  broker->create_topic("t", 1);
+  publish(5);
+  ASSERT_TRUE(eventually([&] { return watermark_is(5) && committed(5); })) << log_text();
+  if (by_another_process) stop();
+  inbox->fail_over(replica);
+  if (by_another_process) start(pipeline());
+  publish(10);
+  EXPECT_TRUE(eventually([&] { return committed(15); })) << log_text();
+  EXPECT_THAT(all_runs(), Each(1)) << log_text();
+}
+
+INSTANTIATE_TEST_SUITE_P(ByAnotherProcess, FailoverWithoutTheStore, ::testing::Bool());
+
 /// The topic was recreated twice since the state that the database went back to. Outside systems know the first new
 /// topic's keys.
 TEST_F(Failover, a_key_of_one_record_is_never_given_to_a_record_of_another_topic) {

@@ -11,9 +11,8 @@ namespace turnstile::detail {
 namespace {
 
 TEST(IncarnationsTest, come_back_as_they_were_written) {
-  for (const Incarnations& all :
-       {Incarnations{{0, 0}}, Incarnations{{0, 0}, {1, 800}},
-        Incarnations{{7, 12}, {std::numeric_limits<std::int32_t>::max(), std::numeric_limits<Offset>::max()}}}) {
+  for (const Incarnations& all : {Incarnations{{0, 0}}, Incarnations{{0, 0}, {1, 800}},
+                                  Incarnations{{7, 12}, {1'000'000'000, std::numeric_limits<Offset>::max()}}}) {
     EXPECT_EQ(read_incarnations(write_incarnations(all)), all) << write_incarnations(all);
   }
 }
@@ -32,7 +31,7 @@ TEST(IncarnationsTest, the_last_eight_are_written) {
 TEST(IncarnationsTest, are_not_read_from_texts_of_other_programs) {
   for (const char* text : {"", "x", "turnstile", "turnstile:", "turnstile:1", "turnstile:1@", "turnstile:1@2,",
                            "turnstile:1@2x", "turnstile:-1@2", "turnstile:1@-2", "turnstile:99999999999@1",
-                           "turnstile:1@99999999999999999999", " turnstile:1@2", "{\"a\":1}"})
+                           "turnstile:2147483647@0", "turnstile:1@99999999999999999999", " turnstile:1@2", "{\"a\":1}"})
     EXPECT_FALSE(read_incarnations(text)) << text;
   EXPECT_FALSE(read_incarnations(std::string_view("turnstile:1@2\0", 14)));
 }

@@ -41,7 +41,8 @@ std::vector<ports::PartitionClaim> PostgresPartitions::claim_partitions(const st
   const Param params[] = {Param(group), Param(topics), Param(numbers)};
   const auto kept = call_in_transaction(*shared_, lock_timeout, [&](Pipeline& pipeline) {
     pipeline.add(shared_->statements.add_fences, params, kCaller);
-    pipeline.add(shared_->statements.claim, params, kCaller, Pipeline::Keep::text);
+    pipeline.add(shared_->statements.claim, params, kCaller);
+    pipeline.add(shared_->statements.claimed, params, kCaller, Pipeline::Keep::text);
   });
 
   std::vector<ports::PartitionClaim> claims;

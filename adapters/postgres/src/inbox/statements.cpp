@@ -363,13 +363,18 @@ WITH locked AS MATERIALIZED (
     JOIN unnest($2::text[], $3::bigint[]) AS t (topic, partition) ON f.topic = t.topic AND f.partition = t.partition
    WHERE f.consumer_group = $1::text ORDER BY f.slot FOR NO KEY UPDATE OF f
 )
-UPDATE @.fence f SET epoch = f.epoch + 1, claimed_at = clock_timestamp() FROM locked WHERE f.slot = locked.slot
-RETURNING f.topic, f.partition, f.slot, f.epoch, @history, f.incarnation,
-          (SELECT w.watermark FROM @.watermark w WHERE w.slot = f.slot),
-          (SELECT max(p.next_offset) FROM @.progress p WHERE p.slot = f.slot AND p.incarnation = f.incarnation),
-          (f.epoch = 1 OR f.epoch - 1 IS NOT DISTINCT FROM f.released_epoch)::integer,
+UPDATE @.fence f SET epoch = f.epoch + 1, claimed_at = clock_timestamp() FROM locked WHERE f.slot = locked.slot)";
 
-          current_database() || '/' || (SELECT extract(epoch FROM min(m.applied_at))::text FROM @.migration m))";
+/// A claim waits for a transaction of the last owner, which may begin an incarnation. It cannot see the watermark that
+/// this transaction commits (hazard: stale-snapshot). A second statement, run under the lock, can see it.
+constexpr std::string_view kClaimed = R"(
+SELECT f.topic, f.partition, f.slot, f.epoch, @history, f.incarnation,
+       (SELECT w.watermark FROM @.watermark w WHERE w.slot = f.slot),
+       (SELECT max(p.next_offset) FROM @.progress p WHERE p.slot = f.slot AND p.incarnation = f.incarnation),
+       (f.epoch = 1 OR f.epoch - 1 IS NOT DISTINCT FROM f.released_epoch)::integer,
+       current_database() || '/' || (SELECT extract(epoch FROM min(m.applied_at))::text FROM @.migration m)
+  FROM @.fence f JOIN unnest($2::text[], $3::bigint[]) AS t (topic, partition) ON f.topic = t.topic AND f.partition = t.partition
+ WHERE f.consumer_group = $1::text)";
 
 /// Locks the fences before it changes the watermarks, both in the order of slots. The epoch is read under the lock.
 constexpr std::string_view kAdvance = R"(
@@ -539,6 +544,7 @@ Statements::Statements(const std::string& schema) {
   history = in("SELECT @history");
   add_fences = in(kAddFences);
   claim = in(kClaim);
+  claimed = in(kClaimed);
   advance = in(kAdvance);
   incarnation = in(kIncarnation);
   record_dead = in(kRecordDead);

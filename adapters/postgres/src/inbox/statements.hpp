@@ -71,6 +71,7 @@ struct Statements {
   std::string timeouts;
   std::string add_fences;
   std::string claim;
+  std::string claimed;
   std::string advance;
   std::string incarnation;
   std::string record_dead;
