@@ -121,20 +121,23 @@ TEST_P(BrokerContract, keeps_the_metadata_of_each_committed_offset) {
   const auto topic = new_topic(2);
   produce(topic, 0, 3);
   produce(topic, 1, 3);
-  const std::string hostile("x\0\xff,@", 5);
+  const std::string text = "turnstile:0@0,1@800 é";
+  const std::string with_nul("x\0y", 3);
   {
     Reader first(*broker, {topic});
     ASSERT_TRUE(first.until_read(6));
-    first.consumer->commit(std::vector<ports::OffsetCommit>{{{topic, 0}, 1, "one"}, {{topic, 1}, 2, hostile}}, true);
+    first.consumer->commit(std::vector<ports::OffsetCommit>{{{topic, 0}, 1, "one"}, {{topic, 1}, 2, text}}, true);
   }
   Reader second(*broker, {topic});
   ASSERT_TRUE(second.until_owns(2));
   const std::vector<TopicPartition> asked{{topic, 1}, {topic, 0}};
   EXPECT_THAT(second.consumer->committed(asked, 10s),
-              ElementsAre(ports::GroupOffset{2, hostile}, ports::GroupOffset{1, "one"}));
+              ElementsAre(ports::GroupOffset{2, text}, ports::GroupOffset{1, "one"}));
   second.consumer->commit(std::vector<ports::OffsetCommit>{{{topic, 0}, 2}}, true);
   EXPECT_EQ(second.consumer->committed({asked.data() + 1, 1}, 10s).front(), ports::GroupOffset{2})
       << "a commit without metadata";
+  second.consumer->commit(std::vector<ports::OffsetCommit>{{{topic, 0}, 2, with_nul}}, true);
+  EXPECT_EQ(second.consumer->committed({asked.data() + 1, 1}, 10s).front(), (ports::GroupOffset{2, "x"}));
 }
 
 TEST_P(BrokerContract, says_how_far_it_has_read_once_it_is_at_the_end) {

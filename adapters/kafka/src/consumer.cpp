@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "error_code.hpp"
@@ -147,8 +148,9 @@ std::vector<std::optional<ports::GroupOffset>> KafkaConsumer::committed(std::spa
     if (element.err) throw broker_error(element.err, "requesting committed offsets", client_->where(element.topic));
     auto& offset = offsets.emplace_back();
     if (element.offset < 0) continue;
+    // librdkafka copies it up to the first NUL, and does not change its size.
     const auto* metadata = static_cast<const char*>(element.metadata);
-    offset = {element.offset, metadata ? std::string(metadata, element.metadata_size) : std::string()};
+    offset = {element.offset, metadata ? std::string(metadata, strnlen(metadata, element.metadata_size)) : ""};
   }
   return offsets;
 }

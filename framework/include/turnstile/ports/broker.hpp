@@ -27,8 +27,8 @@ class Block {
 /// The committed offset of a group in a partition.
 struct GroupOffset {
   Offset offset = 0;  ///< the next to be read
-  /// A text that its member committed with it. Kafka stores up to 4,096 bytes (offset.metadata.max.bytes). Other
-  /// programs commit other texts, or none.
+  /// A text that its member committed with it: UTF-8, up to the first NUL. Kafka stores up to 4,096 bytes
+  /// (offset.metadata.max.bytes). Other programs commit other texts, or none.
   std::string metadata{};
 
   bool operator==(const GroupOffset&) const = default;
