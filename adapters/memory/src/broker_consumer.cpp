@@ -105,7 +105,7 @@ class MemoryConsumer final : public ports::BrokerConsumer {
       for (const auto& offset : offsets) {
         const bool takes = !refuse && me_->owned.contains(offset.at) && cluster_->find(offset.at) != nullptr;
         (takes ? good : refused).push_back({offset.at, offset.offset});
-        if (takes) cluster_->groups[me_->group].committed[offset.at] = {offset.offset, offset.metadata.c_str()};
+        if (takes) cluster_->groups[me_->group].committed[offset.at] = {offset.offset, offset.metadata};
       }
       cluster_->changed.notify_all();
     }

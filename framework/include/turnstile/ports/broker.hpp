@@ -27,7 +27,7 @@ class Block {
 /// The committed offset of a group in a partition.
 struct GroupOffset {
   Offset offset = 0;  ///< the next to be read
-  /// A text that its member committed with it: UTF-8, up to the first NUL. Kafka stores up to 4,096 bytes
+  /// A text that its member committed with it: UTF-8 without NUL. Kafka stores up to 4,096 bytes
   /// (offset.metadata.max.bytes). Other programs commit other texts, or none.
   std::string metadata{};
 
