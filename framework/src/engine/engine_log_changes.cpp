@@ -252,7 +252,9 @@ void Engine::leave_other_logs(const std::vector<LanePtr>& lanes, bool lost) {
       const auto known = look_to_leave(lane, place, lost);
       const auto verdict = logs_.judge(place.at, known);
       const auto start = act_on(verdict, lane->topic, place, known);
-      if (verdict.kind == LogIdentity::Verdict::Kind::same) continue;
+      using Kind = LogIdentity::Verdict::Kind;
+      // For a log that the store has forgotten, Kafka's offset tells the next owner which messages are in doubt.
+      if (verdict.kind == Kind::same || verdict.kind == Kind::forgotten) continue;
       logs_.settle(place.at, verdict, place.incarnation, start);
       begun.push_back({place.at, *start, logs_.metadata(place.at)});
     } catch (const std::exception& e) {
