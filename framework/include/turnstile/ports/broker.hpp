@@ -31,7 +31,7 @@ struct GroupOffset {
   /// (offset.metadata.max.bytes). Other programs commit other texts, or none.
   std::string metadata{};
 
-  bool operator==(const GroupOffset&) const = default;
+  bool operator==(const GroupOffset&) const = default;  ///< compares both
 };
 
 /// An offset to be committed, with its text.
