@@ -79,6 +79,15 @@ class Failover : public ::testing::Test {
     thread.join();
     app.reset();
   }
+  /// With an empty broker and an empty store.
+  void start_over() {
+    stop();
+    broker = std::make_shared<MemoryBroker>();
+    inbox = std::make_shared<MemoryInbox>();
+    published = 0;
+    text.clear();
+    SetUp();
+  }
   /// How many effects each message has in the database, in the order of the messages.
   std::vector<int> effects() {
     std::vector<int> all(static_cast<std::size_t>(published));

@@ -252,12 +252,7 @@ TEST_F(FailoverOfRecreatedTopic, all_of_the_new_topic_is_read_again_by_another_p
     start(pipeline());
     EXPECT_TRUE(eventually([&] { return all_took_effect() && committed(31); })) << log_text();
     EXPECT_THAT(effects(), Each(1)) << "nothing is lost, nothing doubled";
-    stop();
-    broker = std::make_shared<MemoryBroker>();
-    inbox = std::make_shared<MemoryInbox>();
-    published = 0;
-    text.clear();
-    SetUp();
+    start_over();
   }
 }
 
@@ -298,12 +293,7 @@ TEST_F(Failover, what_a_cut_off_log_retains_takes_effect_once_where_offsets_tell
     EXPECT_THAT(effects(), Each(1));
     EXPECT_THAT(log_text(), HasSubstr("before it knew that records were cut off the partition's end; reading again "
                                       "from offset 80"));
-    stop();
-    broker = std::make_shared<MemoryBroker>();
-    inbox = std::make_shared<MemoryInbox>();
-    published = 0;
-    text.clear();
-    SetUp();
+    start_over();
   }
 }
 
@@ -324,12 +314,7 @@ TEST_F(Failover, what_the_database_has_lost_is_read_again_although_the_log_was_c
     };
     EXPECT_TRUE(eventually([&] { return some(0) == 0; }, 20s)) << some(0) << " are lost" << log_text();
     EXPECT_EQ(some(1), 1'990) << "nothing is doubled";
-    stop();
-    broker = std::make_shared<MemoryBroker>();
-    inbox = std::make_shared<MemoryInbox>();
-    published = 0;
-    text.clear();
-    SetUp();
+    start_over();
   }
 }
 
