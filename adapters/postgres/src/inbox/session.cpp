@@ -26,8 +26,9 @@ DECLARE turnstile_transaction CURSOR WITH HOLD FOR
 SELECT pg_catalog.concat('Turnstile commits the transaction of a handler: remove COMMIT from the handler')::integer)";
 /// In the text of that error.
 constexpr std::string_view kCommitIsOurs = "Turnstile commits the transaction of a handler";
-/// begin() has set it, for its transaction only. In another transaction this statement fails, so that the following
-/// ones do not run.
+/// Its setting ends with the transaction. In another transaction kSameTransaction fails, so that the statements after it
+/// do not run.
+constexpr std::string_view kMarkTransaction = "SELECT pg_catalog.set_config('turnstile.transaction', 'on', true)";
 constexpr std::string_view kSameTransaction =
     "SELECT coalesce(pg_catalog.current_setting('turnstile.transaction', true), '')::boolean";
 /// The handler may have closed the cursor by its name.
@@ -277,6 +278,7 @@ void Session::at_message(std::size_t index) {
 
 void Session::guard_commit() {
   if (guarded_) return;
+  loan_->pipeline.add(kMarkTransaction, kCaller);
   loan_->pipeline.add(kRefuseCommit, kCaller);
   guarded_ = true;
 }

@@ -17,6 +17,7 @@ namespace {
 constexpr std::string_view kHistory =
     "pg_catalog.floor(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint";
 
+/// $6 is the history as the time that it stands for: @history is computed with numeric, which every transaction would pay.
 /// A row with NULL means that the fence is valid; the other rows are the new ids. Without any row the epoch is over, or
 /// the database has another history.
 /// FOR SHARE reads the row again after waiting for a claim. A read beside the lock would use the snapshot from before
@@ -25,15 +26,15 @@ constexpr std::string_view kHistory =
 constexpr std::string_view kOwner = R"(
 WITH timeouts AS MATERIALIZED (
   SELECT pg_catalog.set_config('lock_timeout', $1::text, true),
-         pg_catalog.set_config('idle_in_transaction_session_timeout', $2::text, true),
-         pg_catalog.set_config('turnstile.transaction', 'on', true)
+         pg_catalog.set_config('idle_in_transaction_session_timeout', $2::text, true)
 ), owner AS MATERIALIZED ()";
 constexpr std::string_view kFenced = R"(
   SELECT 1 FROM @.fence
-   WHERE (SELECT true FROM timeouts) AND slot = $4::integer AND epoch = $5::bigint AND @history = $6::bigint FOR SHARE)";
+   WHERE (SELECT true FROM timeouts) AND slot = $4::integer AND epoch = $5::bigint
+     AND pg_catalog.pg_postmaster_start_time() = $6::timestamptz FOR SHARE)";
 /// Without a partition; it takes the same arguments.
 constexpr std::string_view kFree = R"(
-  SELECT 1 WHERE (SELECT true FROM timeouts) AND $5::bigint IS NULL AND $6::bigint IS NULL)";
+  SELECT 1 WHERE (SELECT true FROM timeouts) AND $5::bigint IS NULL AND $6::timestamptz IS NULL)";
 constexpr std::string_view kTakeIn = R"(
 ), fresh AS (
   INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint))";

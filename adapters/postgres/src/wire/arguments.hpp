@@ -18,6 +18,7 @@ namespace turnstile::postgres {
 enum : Oid {
   kBytea = 17,
   kInt8 = 20,
+  kTimestamptz = 1184,
   kText = 25,
   kUuid = 2950,
   kByteaArray = 1001,

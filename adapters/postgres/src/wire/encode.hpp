@@ -62,14 +62,20 @@ void add_bytea_array(ArgumentBlock& to, std::size_t count, BytesAt bytes_at) {
   }
 }
 
-/// The epoch and the history; both NULL without a partition.
+/// `us`: microseconds since 1970.
+inline void add_timestamptz(ArgumentBlock& to, std::int64_t us) {
+  constexpr std::int64_t k2000 = 946'684'800'000'000;  // PostgreSQL counts from 2000
+  BinaryWriter(to.add_binary(kTimestamptz, 8)).int64(us - k2000);
+}
+
+/// The epoch, and the history as a time; both NULL without a partition.
 inline void add_epoch(ArgumentBlock& to, const std::optional<Fence>& fence) {
   if (fence) {
     to.add_int(fence->epoch.value);
-    to.add_int(fence->history);
+    add_timestamptz(to, fence->history);
   } else {
     to.add_null(0);
-    to.add_null(0);
+    to.add_null(kTimestamptz);
   }
 }
 
