@@ -153,7 +153,6 @@ void ClaimedUnit::record() {
   TURNSTILE_FAILPOINT("after-complete");
   // A topic that continues without the store settles finished messages now. Other topics settle only recorded ones.
   const bool settles = !held && may_be_recorded_later();
-  if (!held) record_later(settles);
   bool published = false;
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     UnitItem& item = *ended_[i];
@@ -168,6 +167,8 @@ void ClaimedUnit::record() {
       settle_lost(item);
     }
   }
+  if (!held) record_later(settles);
+  waiting_.reset();
   if (published && unit_.services().on_published) unit_.services().on_published();
   ends_.clear();
   ended_.clear();
@@ -185,7 +186,7 @@ bool ClaimedUnit::may_be_recorded_later() const {
 std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ports::ClaimEnd> ends) {
   auto pause = kFirstPause;
   awaited_since_.reset();
-  for (bool told = false;; told = true) {
+  for (;;) {
     std::string why;
     try {
       auto held = unit_.services().claims->claims().end(unit_.topic().handler, owner_, ends);
@@ -194,19 +195,21 @@ std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ports::
         if (!held[i] && ends[i].kind == ports::ClaimEnd::Kind::done)
           held[i] = unit_.services().store->find(unit_.topic().handler, ends[i].claim.id).has_value();
       }
-      if (told && std::find(held.begin(), held.end(), false) == held.end())
+      if (waiting_ && std::find(held.begin(), held.end(), false) == held.end())
         unit_.services().run_log->info(unit_.place().at, "PostgreSQL answers again: the results are recorded now");
       return held;
     } catch (const std::exception& e) {
       if (is_permanent(e)) return end_one_by_one(ends, e.what());
       why = e.what();
     }
-    if (gives_up(why)) return std::nullopt;
-    if (!told) {
-      unit_.services().run_log->warn(Code::result_pending, unit_.place().at, unit_.plan().handler,
-                                     ended_.front()->offset(),
-                                     "Handler finished but its result could not be recorded; retrying: " + why);
+    if (!waiting_) {
+      waiting_ = std::make_shared<PendingCompletions::Wait>(unit_.services().claims->pending(), [&] {
+        unit_.services().run_log->warn(Code::result_pending, unit_.place().at, unit_.plan().handler,
+                                       ended_.front()->offset(),
+                                       "Handler finished but its result could not be recorded; retrying: " + why);
+      });
     }
+    if (gives_up(why)) return std::nullopt;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, kLongestPause);
   }
@@ -252,11 +255,12 @@ void ClaimedUnit::report_refusal(const UnitItem& item) const {
 }
 
 void ClaimedUnit::record_later(bool settles) {
-  unit_.services().claims->pending().add({unit_.topic().handler, owner_, unit_.place().at, ends_});
-  if (!settles) return;
-  unit_.services().run_log->warn(
-      Code::result_pending, unit_.place().at, unit_.plan().handler, ended_.front()->offset(),
-      "Handler finished; its result is recorded once PostgreSQL answers (store_down is run): " + unit_.result().why);
+  if (settles) {
+    unit_.services().run_log->warn(
+        Code::result_pending, unit_.place().at, unit_.plan().handler, ended_.front()->offset(),
+        "Handler finished; its result is recorded once PostgreSQL answers (store_down is run): " + unit_.result().why);
+  }
+  unit_.services().claims->pending().add({unit_.topic().handler, owner_, unit_.place().at, ends_, waiting_});
 }
 
 /// The message took effect, and its result could not be recorded.
@@ -267,15 +271,21 @@ void ClaimedUnit::settle_lost(UnitItem& item) {
   const std::string consequence =
       unit_.plan().unknown == UnknownPolicy::rerun
           ? "the message may run again"
-          : "when its lease ends, the message is parked for an operator (at once, if the database has lost its claim)";
+          : "the message is parked for an operator when its lease ends (at once, if the database has lost its claim)";
+  const auto& run_log = *unit_.services().run_log;
   const std::string* const refused = refusal_of(item);
-  const Code code = refused == nullptr && !unrecorded_ ? Code::claim_lost : Code::result_not_recorded;
-  const std::string what =
-      refused != nullptr ? "PostgreSQL refused its result (" + *refused + ")"
-      : unrecorded_      ? "PostgreSQL became unavailable before its result was recorded (" + unit_.result().why + ")"
-                         : "its claim was lost meanwhile";
-  unit_.services().run_log->error(code, unit_.place().at, unit_.plan().handler, item.offset(),
-                                  "Handler finished, but " + what + ": " + consequence);
+  if (refused == nullptr && unrecorded_) {
+    run_log.warn(Code::result_pending, unit_.place().at, unit_.plan().handler, item.offset(),
+                 "Handler finished, but PostgreSQL became unavailable before its result was recorded (" +
+                     unit_.result().why + "). This process goes on trying. Until then, " + consequence);
+  } else {
+    run_log.error(
+        refused == nullptr ? Code::claim_lost : Code::result_not_recorded, unit_.place().at, unit_.plan().handler,
+        item.offset(),
+        "Handler finished, but " +
+            (refused == nullptr ? "its claim was lost meanwhile" : "PostgreSQL refused its result (" + *refused + ")") +
+            ": " + consequence);
+  }
   unit_.block(item);
 }
 

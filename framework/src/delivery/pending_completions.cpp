@@ -14,6 +14,18 @@ constexpr std::chrono::milliseconds kEvery{250};
 
 }  // namespace
 
+PendingCompletions::Wait::Wait(PendingCompletions& pending, const std::function<void()>& report) : pending_(pending) {
+  const std::lock_guard lock(pending.waits_mutex_);
+  ++pending.waits_;
+  report();
+}
+
+PendingCompletions::Wait::~Wait() {
+  const std::lock_guard lock(pending_.waits_mutex_);
+  if (--pending_.waits_ > 0 || pending_.ending_) return;
+  pending_.run_log_->warn(Code::result_pending, "No result of this consumer waits for PostgreSQL any more");
+}
+
 PendingCompletions::PendingCompletions(std::shared_ptr<ports::Claims> claims, std::shared_ptr<const RunLog> run_log)
     : claims_(std::move(claims)), run_log_(std::move(run_log)) {}
 
@@ -21,6 +33,7 @@ PendingCompletions::~PendingCompletions() {
   thread_.stop();
   // The store may have become available since the last call.
   while (!late_.empty() && say(late_.front())) late_.pop_front();
+  ending_ = !late_.empty();
   for (const Late& late : late_) {
     run_log_->error(Code::result_not_recorded, late.at,
                     "Shutting down with " + std::to_string(late.ends.size()) +
@@ -77,7 +90,7 @@ bool PendingCompletions::say(const Late& late) {
   }
   // Records each result by itself, so that a refused result does not affect the others.
   const std::lock_guard lock(mutex_);
-  for (const ports::ClaimEnd& end : late.ends) late_.push_back({late.handler, late.owner, late.at, {end}});
+  for (const ports::ClaimEnd& end : late.ends) late_.push_back({late.handler, late.owner, late.at, {end}, late.wait});
   return true;
 }
 

@@ -2,6 +2,7 @@
 // Results of leased messages that could not be recorded because the store was unavailable. A background thread records
 // them when the store is available again. The thread starts with the first result.
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -16,11 +17,24 @@ namespace turnstile::detail {
 /// Thread-safe.
 class PendingCompletions {
  public:
+  /// As long as it lives, this consumer has a result that the store does not have. The log's last line `result_pending`
+  /// tells whether there is one: after the last has ended, that line says so.
+  class Wait {
+   public:
+    Wait(PendingCompletions& pending, const std::function<void()>& report);
+    ~Wait();
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+   private:
+    PendingCompletions& pending_;
+  };
   struct Late {
     HandlerId handler;
     MessageId owner;
     TopicPartition at;
     std::vector<ports::ClaimEnd> ends;
+    std::shared_ptr<const Wait> wait;
   };
 
   PendingCompletions(std::shared_ptr<ports::Claims> claims, std::shared_ptr<const RunLog> run_log);
@@ -48,6 +62,9 @@ class PendingCompletions {
 
   const std::shared_ptr<ports::Claims> claims_;
   const std::shared_ptr<const RunLog> run_log_;
+  std::mutex waits_mutex_;
+  std::size_t waits_ = 0;
+  bool ending_ = false;
   mutable std::mutex mutex_;
   std::list<Late> late_;  ///< only the thread and the destructor remove elements
   PeriodicThread thread_{[this] { return try_first(); }};

@@ -400,7 +400,8 @@ TEST_F(Leased, what_cannot_be_written_down_is_not_settled_and_not_run_again) {
   EXPECT_THAT(
       log_.str(),
       HasSubstr(
-          "Handler finished, but PostgreSQL became unavailable before its result was recorded (away): when its lease ends"));
+          "Handler finished, but PostgreSQL became unavailable before its result was recorded (away). This process goes on trying. "
+          "Until then, the message is parked for an operator when its lease ends"));
   act_ = nullptr;
   // The ends stay away: what had ended would else be written down late, and be done.
   EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::retry)) << "its lease goes on";

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tests/support/captured_log.hpp"
+#include "tests/support/eventually.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/store.hpp"
 
@@ -20,6 +21,8 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+constexpr const char* kNoneWaits = "No result of this consumer waits for PostgreSQL any more";
 
 /// A store that is away at first.
 class LateClaims final : public ports::Claims {
@@ -42,7 +45,10 @@ class LateClaims final : public ports::Claims {
 class PendingCompletionsTest : public ::testing::Test {
  protected:
   void add(const std::string& id) {
-    late->add({{1}, MessageId::from("owner"), {"t", 0}, {{.claim = {MessageId::from(id), 1}}}});
+    late->add({{1}, MessageId::from("owner"), {"t", 0}, {{.claim = {MessageId::from(id), 1}}}, wait()});
+  }
+  std::shared_ptr<const PendingCompletions::Wait> wait() {
+    return std::make_shared<PendingCompletions::Wait>(*late, [] {});
   }
   void wait_for_a_try() const {
     for (int i = 0; i < 1'000 && claims->tries == 0; ++i) std::this_thread::sleep_for(1ms);
@@ -61,7 +67,19 @@ TEST_F(PendingCompletionsTest, records_at_its_end_what_the_store_takes_again) {
   claims->away = false;
   late.reset();
   EXPECT_THAT(log.str(), Not(HasSubstr("not recorded")));
+  EXPECT_THAT(log.str(), HasSubstr(kNoneWaits));
   EXPECT_GE(claims->tries, 3);
+}
+
+/// The last line with the code result_pending tells whether the process may be stopped.
+TEST_F(PendingCompletionsTest, says_once_the_last_result_is_recorded_that_none_waits) {
+  add("one");
+  auto of_a_unit = wait();
+  claims->away = false;
+  ASSERT_TRUE(test::eventually([&] { return log.str().find("their results are recorded now") != std::string::npos; }));
+  EXPECT_THAT(log.str(), Not(HasSubstr(kNoneWaits))) << "a unit has one still";
+  of_a_unit.reset();
+  EXPECT_THAT(log.str(), HasSubstr(kNoneWaits));
 }
 
 TEST_F(PendingCompletionsTest, reports_at_its_end_what_the_store_did_not_take) {
@@ -70,6 +88,7 @@ TEST_F(PendingCompletionsTest, reports_at_its_end_what_the_store_did_not_take) {
   wait_for_a_try();
   late.reset();
   EXPECT_THAT(log.str(), HasSubstr("Shutting down with 1 finished messages not recorded (PostgreSQL unavailable)"));
+  EXPECT_THAT(log.str(), Not(HasSubstr(kNoneWaits)));
   EXPECT_LE(claims->tries, 4) << "the first that fails is the last";
 }
 
