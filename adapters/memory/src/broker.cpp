@@ -144,6 +144,16 @@ void MemoryBroker::refuse_commits(int count) {
   cluster_->refused_commits = count;
 }
 
+void MemoryBroker::refuse_lookups(bool refuse) {
+  const std::lock_guard lock(cluster_->mutex);
+  cluster_->refuses_lookups = refuse;
+}
+
+void MemoryBroker::delete_offsets() {
+  const std::lock_guard lock(cluster_->mutex);
+  cluster_->groups[group_].committed.clear();
+}
+
 std::unique_ptr<ports::BrokerConsumer> MemoryBroker::open_consumer() { return open_consumer(group_); }
 
 std::unique_ptr<ports::BrokerConsumer> MemoryBroker::open_consumer(const std::string& group) {

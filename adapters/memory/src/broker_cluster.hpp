@@ -56,6 +56,7 @@ struct MemoryCluster {
   mutable std::condition_variable changed;
   std::map<std::string, MemoryTopic> topics;
   std::map<std::string, MemoryGroup> groups;
+  bool refuses_lookups = false;                        ///< of committed offsets
   int refused_commits = 0;                             ///< how many further commits are refused
   std::vector<std::shared_ptr<MemoryMember>> members;  ///< in the order of opening; the index is the number
 

@@ -86,6 +86,7 @@ class MemoryConsumer final : public ports::BrokerConsumer {
   std::vector<std::optional<ports::GroupOffset>> committed(std::span<const TopicPartition> of,
                                                            std::chrono::milliseconds) override {
     std::lock_guard lock(cluster_->mutex);
+    if (cluster_->refuses_lookups) throw BrokerError(Code::kafka_unavailable, "the broker does not answer");
     const auto& known = cluster_->groups[me_->group].committed;
     std::vector<std::optional<ports::GroupOffset>> offsets;
     for (const auto& at : of) {

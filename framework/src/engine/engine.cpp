@@ -170,7 +170,7 @@ void Engine::commit(bool wait) {
 void Engine::on_commit_end(std::span<const TopicPartitionOffset> offsets, bool committed) {
   for (const auto& offset : offsets) {
     shared_->scheduler.commit_ended(offset, committed);
-    if (committed) logs_.has_offset(offset.at);
+    if (committed) logs_.has_offset(offset.at, LeaseClock::now());
   }
 }
 

@@ -134,7 +134,9 @@ Engine::LateClaim Engine::look_at(LaneState& lane, const ports::PartitionClaim& 
     const bool changed = lane.went_back || lane.place.fence->history != claim.fence.history ||
                          claim.watermark < lane.flushed || lane.place.incarnation != claim.incarnation;
     if (!changed) return LateClaim::again;
-    if (!lane.topic.fails_open()) return LateClaim::of_another_history;
+    // Even if it continues without the store, it cannot continue in another log.
+    const bool other_log = claim.incarnation > lane.place.incarnation;
+    if (!lane.topic.fails_open() || other_log) return LateClaim::of_another_history;
     lane.went_back = false;
     lane.flushed = claim.watermark;
     return LateClaim::again;
@@ -149,6 +151,7 @@ void Engine::take_late_claim(LanePtr lane, const ports::PartitionClaim& claim) {
     OwnedPartition place{claim.at, claim.fence, claim.incarnation};
     if (kind == LateClaim::again) {
       begin_again(*lane, place);
+      place.in_doubt = lane->place.in_doubt;
       lane->topic.runner.find_dead(place, lane->start);
       watch_over(place, lane->place, claim, lane->start, kBrokerWaitAgain);
     } else {  // nothing was taken yet: go to the start of the partition
@@ -195,7 +198,9 @@ void Engine::begin_again(LaneState& lane, OwnedPartition& place) {
 std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionClaim& claim, OwnedPartition& place,
                                        milliseconds wait) {
   const TopicState& topic = lane.topic;
-  const auto done = std::max(claim.watermark, claim.progress);  // absent is the lowest value
+  auto done = std::max(claim.watermark, claim.progress);  // absent is the lowest value
+  // The watermark may not have been written since. What took effect is in the store, if that lost no transactions.
+  if (lane.place.guard && lane.place.guard->history == claim.fence.history) done = std::max(done, lane.flushed);
   const bool suspect = logs_.suspects(claim.at);
   if (!done && !lane.before && !suspect) return std::nullopt;
   auto known = ask_kafka(claim.at, claim.watermark, wait);
@@ -209,7 +214,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionCl
   logs_.settle(claim.at, verdict, place.incarnation, other);
   if (verdict.kind != Kind::same) next_commit_ = {};  // Kafka's offset then names the new log
   if (known.committed && verdict.kind != Kind::recreated) {
-    logs_.has_offset(claim.at);
+    logs_.has_offset(claim.at, LeaseClock::now());
     // An offset of the log before is not the offset of this log, even if it is the same number.
     if (verdict.kind != Kind::truncated && !known.committed_earlier) lane.committed = known.committed;
   }
@@ -276,7 +281,10 @@ void Engine::mark_in_doubt(const LaneState& lane, const std::optional<Offset>& c
 OwnedPartition Engine::place_of(LaneState& lane, const ports::PartitionClaim& claim, milliseconds wait) {
   OwnedPartition place{claim.at, claim.fence, claim.incarnation};
   if (lane.before) expect_same_handler(lane);
-  if (logs_.claimed(claim.at, claim.incarnation)) lane.before.reset();  // another member has begun another log
+  if (logs_.claimed(claim.at, claim.incarnation)) {  // another member has begun another log
+    lane.before.reset();
+    lane.flushed.reset();
+  }
   lane.start = start_of(lane, claim, place, wait);
   lane.follows_other_log = false;
   lane.flushed = place.incarnation == claim.incarnation && claim.watermark ? claim.watermark : lane.start;

@@ -16,10 +16,15 @@ using std::chrono::steady_clock;
 
 /// The longest wait for the broker between two polls: an available broker answers within milliseconds.
 constexpr milliseconds kKafkaWait{500};
+/// The wait before the last commit of a partition.
+constexpr milliseconds kLastWait{2'000};
 /// How often the engine asks for the group's offsets of partitions that are idle.
 constexpr milliseconds kLogCheck{10'000};
 /// How long a rebalance waits for a broker that does not answer, for all partitions whose logs may be others.
 constexpr milliseconds kLeaveWait{3'000};
+/// How long Kafka surely keeps the offsets of a group without members: half of a day, the shortest default of
+/// offsets.retention.minutes. A process can be suspended for longer, or cut off.
+constexpr std::chrono::hours kOffsetsKept{12};
 /// The pause after a call that the broker did not answer.
 constexpr milliseconds kKafkaRest{2'000};
 /// How often it looks whether the handlers of an old log have ended.
@@ -78,6 +83,7 @@ void Engine::on_topic_change(const std::string& topic, bool exists) {
 
 /// `watermark`: the store's, in the log of its claim.
 LogIdentity::Known Engine::ask_kafka(const TopicPartition& at, std::optional<Offset> watermark, milliseconds wait) {
+  logs_.forget_offsets(LeaseClock::now() - kOffsetsKept);
   LogIdentity::Known known;
   if (const auto committed = consumer_->committed({&at, 1}, wait).front()) {
     known.committed = committed->offset;
@@ -101,6 +107,7 @@ LogIdentity::Known Engine::ask_kafka(const TopicPartition& at, std::optional<Off
 /// At intervals, and as the last chance, it looks at all partitions: nothing else shows an idle consumer another topic
 /// whose log is as long as the old one.
 std::vector<TopicPartitionOffset> Engine::still_there(std::vector<TopicPartitionOffset> positions, bool wait) {
+  logs_.forget_offsets(LeaseClock::now() - kOffsetsKept);
   std::vector<TopicPartition> asked;
   for (const auto& position : positions) {
     if (logs_.had_offset(position.at)) asked.push_back(position.at);
@@ -116,15 +123,18 @@ std::vector<TopicPartitionOffset> Engine::still_there(std::vector<TopicPartition
   if (asked.empty() || drops_what_was_taken()) return positions;
   std::vector<std::optional<ports::GroupOffset>> committed;
   try {
-    committed = consumer_->committed(asked, kKafkaWait);
+    committed = consumer_->committed(asked, wait ? kLastWait : kKafkaWait);
   } catch (const BrokerError&) {
-    if (wait) return positions;  // the last chance
+    if (wait) {  // the last chance; without these commits the next owner reads more messages again
+      std::erase_if(positions, [&](const auto& position) { return logs_.had_offset(position.at); });
+      return positions;
+    }
     on_commit_end(positions, false);
     next_commit_ = steady_clock::now() + kKafkaRest;
     return {};
   }
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    if (committed[i]) logs_.has_offset(asked[i]);
+    if (committed[i]) logs_.has_offset(asked[i], LeaseClock::now());
     if (committed[i] || !logs_.had_offset(asked[i])) continue;
     std::erase_if(positions, [&](const auto& position) { return position.at == asked[i]; });
     for (const auto& lane : lanes) {
@@ -280,7 +290,9 @@ bool Engine::has_late_claim(const LanePtr& lane) const {
 LogIdentity::Known Engine::look_to_leave(const LanePtr& lane, OwnedPartition& place, bool lost) {
   std::optional<Offset> watermark = lane->flushed;
   std::optional<Offset> done = settled_in_store(*lane);
-  if (!place.fence || has_late_claim(lane)) {
+  // A handler that still runs belongs to the old log. A new claim keeps its dead letter out of the new log.
+  const bool runs = !shared_->scheduler.drain({&lane, 1}, SteadyTime::min(), [] { return true; });
+  if (!place.fence || has_late_claim(lane) || (runs && !lost)) {
     if (lost) throw Fenced("another member may have claimed it");  // a claim would fence that member
     // No process knows which claim of the partition is the newest: the answer to one may have been lost.
     const auto claim =

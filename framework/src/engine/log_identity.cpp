@@ -73,9 +73,15 @@ void LogIdentity::assigned(const TopicPartition& at) {
   log.went_back = false;
 }
 
+void LogIdentity::forget_offsets(LeaseClock::time_point seen_before) {
+  for (auto& [at, log] : logs_) {
+    if (log.offset_seen && *log.offset_seen < seen_before) log.offset_seen.reset();
+  }
+}
+
 bool LogIdentity::had_offset(const TopicPartition& at) const {
   const auto found = logs_.find(at);
-  return found != logs_.end() && found->second.has_offset;
+  return found != logs_.end() && found->second.offset_seen;
 }
 
 void LogIdentity::is_gone(const TopicPartition& at) {
@@ -142,7 +148,7 @@ bool LogIdentity::suspects(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   if (found == logs_.end()) return false;
   const Log& log = found->second;
-  return log.other_from || log.went_back || log.has_offset || log.gone || log.exists_again || log.forgotten_from();
+  return log.other_from || log.went_back || log.offset_seen || log.gone || log.exists_again || log.forgotten_from();
 }
 
 LogIdentity::Verdict LogIdentity::judge(const TopicPartition& at, const Known& known) const {
@@ -154,11 +160,11 @@ LogIdentity::Verdict LogIdentity::judge(const TopicPartition& at, const Known& k
   const bool too_short = known.done && *known.done > known.end && !forgotten_from;
   // Kafka deletes the offsets of its groups together with a topic. It also deletes the offsets of a group without
   // members after a week, so a missing offset alone proves nothing.
-  if (!known.committed && (log.has_offset || log.gone || log.other_from || too_short)) {
-    std::string why = too_short        ? ends + " and the database has settled it up to " + std::to_string(*known.done)
-                      : log.has_offset ? "Kafka has dropped the offset that the group had committed"
-                      : log.gone       ? "it did not exist for a while"
-                                       : "offset " + std::to_string(*log.other_from) + " holds another record";
+  if (!known.committed && (log.offset_seen || log.gone || log.other_from || too_short)) {
+    std::string why = too_short         ? ends + " and the database has settled it up to " + std::to_string(*known.done)
+                      : log.offset_seen ? "Kafka has dropped the offset that the group had committed"
+                      : log.gone        ? "it did not exist for a while"
+                                        : "offset " + std::to_string(*log.other_from) + " holds another record";
     return {Verdict::Kind::recreated, known.first, true, std::move(why)};
   }
   if (forgotten_from) {
@@ -207,7 +213,7 @@ void LogIdentity::settle(const TopicPartition& at, const Verdict& verdict, std::
   }
   if (verdict.kind == Verdict::Kind::same || verdict.kind == Verdict::Kind::forgotten) return;
   log.memory.forget();
-  if (verdict.kind == Verdict::Kind::recreated) log.has_offset = false;
+  if (verdict.kind == Verdict::Kind::recreated) log.offset_seen.reset();
 }
 
 }  // namespace turnstile::detail

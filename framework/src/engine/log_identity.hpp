@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/incarnation_text.hpp"
+#include "turnstile/lease_clock.hpp"
 #include "turnstile/message.hpp"
 #include "turnstile/types.hpp"
 
@@ -91,7 +92,9 @@ class LogIdentity {
   /// The partition was assigned, by a rebalance or anew: records that were read earlier may be out of date.
   void assigned(const TopicPartition& at);
   /// Kafka has an offset of the group. Kafka keeps it as long as the topic exists and the group has members.
-  void has_offset(const TopicPartition& at) { logs_[at].has_offset = true; }
+  void has_offset(const TopicPartition& at, LeaseClock::time_point seen) { logs_[at].offset_seen = seen; }
+  /// The group may have had no members since. Then Kafka may have deleted offsets of topics that still exist.
+  void forget_offsets(LeaseClock::time_point seen_before);
   [[nodiscard]] bool had_offset(const TopicPartition& at) const;
   /// The topic was found to be missing.
   void is_gone(const TopicPartition& at);
@@ -125,7 +128,7 @@ class LogIdentity {
     std::optional<Offset> taken;       ///< the highest offset since begin()
     std::optional<Offset> other_from;  ///< the offset at which a record differed from the one read before
     bool went_back = false;            ///< offsets started again, at records that are not remembered
-    bool has_offset = false;
+    std::optional<LeaseClock::time_point> offset_seen;  ///< Kafka had an offset of the group
     bool gone = false;
     bool begun_since_gone = false;            ///< the log that exists now, before the topic was reported to exist again
     bool exists_again = false;                ///< and it was begun before

@@ -14,6 +14,8 @@ constexpr std::chrono::seconds kCommitForgotten{30};
 /// partition was started: the last owner may have died between the commits of its database and of Kafka.
 std::optional<Offset> offset_to_commit(const LaneState& lane) {
   if (lane.replaced) return std::nullopt;
+  // The lane is not claimed yet, or its claim failed after its start was known: what is in doubt is not known.
+  if (lane.topic.needs_store() && !lane.topic.fails_open() && !lane.place.fence) return std::nullopt;
   const auto position = lane.lane.position() ? lane.lane.position() : lane.start;
   // Kafka's offset tells the next owner which messages were settled. That owner starts at the database's watermark in
   // any case.

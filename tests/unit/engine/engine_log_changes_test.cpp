@@ -2,6 +2,7 @@
 
 #include "tests/unit/engine/engine_log_changes_fixture.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/lease_clock.hpp"
 
 namespace turnstile {
 namespace {
@@ -202,6 +203,22 @@ TEST_F(EngineLogs, goes_on_in_a_recreated_topic_that_another_member_has_begun) {
   thread.join();
   EXPECT_EQ(failure, "");
   EXPECT_EQ(ran().size(), 30U + 14U) << "the other member's do not run again";
+}
+
+/// Kafka has deleted the offsets of the group meanwhile, but not the topic.
+TEST_F(EngineLogs, does_not_take_a_topic_for_another_one_after_it_was_suspended_for_a_week) {
+  topic("t", 1);
+  produce(30, "m");
+  auto app = consumer("t", noting([](Pipeline p) { return std::move(p) | by_offset(); }), config());
+  auto thread = start(*app);
+  ASSERT_TRUE(eventually([&] { return ran_all("m", 30) && all_committed("t", 1) && inbox->watermark(1) == 30; }));
+  LeaseClock::suspend(std::chrono::days(7));
+  broker->delete_offsets();
+  produce(40, "m", 30);
+  EXPECT_TRUE(eventually([&] { return ran_all("m", 40) && all_committed("t", 1); })) << log_text();
+  app->stop();
+  thread.join();
+  EXPECT_EQ(ran().size(), 40U) << log_text();
 }
 
 /// The message has the offset of a message of the old topic, and is a different message.

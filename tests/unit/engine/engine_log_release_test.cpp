@@ -39,6 +39,69 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values([](Pipeline p) { return std::move(p) | transactional() | id_from("offset"); },
                       [](Pipeline p) { return std::move(p) | by_offset(); }));
 
+/// Otherwise its dead letter would be one of the new log, and the record at its offset would be skipped.
+TEST_F(EngineLogs, a_log_does_not_begin_under_the_claim_of_a_handler_that_still_runs) {
+  topic("t.dlq", 1);
+  produce_and_hold_the_sixth();
+  Pipeline dies([this](const Message&, Context&) {
+    if (++begun <= 5) return Outcome::done();
+    door.wait();
+    return Outcome::dead_letter("it comes too late");
+  });
+  Config c = config();
+  c.consumer.drain_timeout = 50ms;
+  auto app = consumer("t", std::move(dies) | leased() | id_from("offset") | dead_letter() | batch(1), c);
+  auto thread = start(*app);
+  ASSERT_NO_FATAL_FAILURE(cut_off_while_the_sixth_runs());
+  app->stop();
+  EXPECT_TRUE(eventually([&] { return log_text().find("as incarnation 1") != std::string::npos; }, 20s)) << log_text();
+  door.open();
+  thread.join();
+  EXPECT_THAT(inbox->dead(), ::testing::IsEmpty()) << log_text();
+}
+
+/// Kafka does not answer whether the topic is still the same.
+TEST_F(EngineLogs, a_released_partition_commits_no_offset_that_may_belong_to_another_topic) {
+  topic("t", 1);
+  produce(30, "m");
+  Config c = config();
+  auto app = consumer("t", noting([](Pipeline p) { return std::move(p) | by_offset(); }), c);
+  auto thread = start(*app);
+  ASSERT_TRUE(eventually([&] { return ran_all("m", 30) && all_committed("t", 1); })) << log_text();
+  broker->refuse_lookups(true);
+  produce(40, "m", 30);
+  ASSERT_TRUE(eventually([&] { return ran_all("m", 40); })) << log_text();
+  app->stop();
+  thread.join();
+  EXPECT_EQ(broker->committed({"t", 0}), 30);
+}
+
+/// Writes no watermark from some time on.
+class KeepsWatermark final : public ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override {
+    if (keeps) throw StoreBusy("another session holds the lock");
+    return ForwardingStore::advance_watermarks(updates);
+  }
+  std::atomic<bool> keeps{false};
+};
+
+TEST_P(ReleasedLog, runs_nothing_twice_whose_watermark_could_not_be_written) {
+  produce_and_hold_the_sixth();
+  const auto store = std::make_shared<KeepsWatermark>(inbox);
+  Consumer app(config(), Backends{broker, store});
+  app.topic("t", noting(GetParam()) | batch(1) | ordered_by(Order::partition)).handle_signals(false).logger(logger);
+  auto thread = start(app);
+  ASSERT_NO_FATAL_FAILURE(cut_off_while_the_sixth_runs());
+  store->keeps = true;
+  door.open();
+  EXPECT_TRUE(eventually([&] { return ran_all("m", 20) && ran_all("instead-", 40, 20); }, 10s)) << log_text();
+  app.stop();
+  thread.join();
+  EXPECT_EQ(ran().size(), 40U) << log_text();
+}
+
 /// Holds up the first watermark that is written.
 class HoldsWatermark final : public ForwardingStore {
  public:
@@ -166,6 +229,50 @@ TEST_P(UnclaimedLog, that_was_cut_off_and_is_short_is_read_by_the_next_owner) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, UnclaimedLog, ::testing::Values(Fails::claim, Fails::begin, Fails::answer));
+
+/// Claims nothing while it is busy, but for a process that ends.
+class BusyUntilTheEnd final : public ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
+                                                      std::span<const TopicPartition> partitions,
+                                                      std::chrono::milliseconds lock_timeout) override {
+    if (busy && !ends()) throw StoreBusy("another session holds the lock");
+    return ForwardingStore::claim_partitions(group, partitions, lock_timeout);
+  }
+  std::atomic<bool> busy{false};
+  std::function<bool()> ends;
+};
+
+/// Only Kafka's offset tells the next owner which messages are in doubt.
+TEST_F(EngineLogs, of_a_log_that_the_store_has_forgotten_the_groups_offset_stays) {
+  topic("t", 1);
+  produce(10, "m");
+  const auto store = std::make_shared<BusyUntilTheEnd>(inbox);
+  store->ends = [this] { return log_text().find("stopping: ") != std::string::npos; };
+  Consumer app(config(), Backends{broker, store});
+  app.topic("t", noting([](Pipeline p) { return std::move(p) | leased(); })).handle_signals(false).logger(logger);
+  auto thread = start(app);
+  ASSERT_TRUE(eventually([&] { return inbox->watermark(1) == 10; })) << log_text();
+  const auto replica = inbox->replica();
+  produce(30, "m", 10);
+  ASSERT_TRUE(eventually([&] { return broker->committed({"t", 0}) == 30; })) << log_text();
+  broker->truncate({{"t", 0}, 28});
+  produce(40, "new-", 28);
+  ASSERT_TRUE(eventually([&] { return ran_all("new-", 40, 28) && broker->committed({"t", 0}) == 40; })) << log_text();
+  store->busy = true;
+  broker->truncate({{"t", 0}, 39});
+  produce(45, "third-", 39);
+  const auto doubts = [&] {
+    const std::string log = log_text(), sign = "Kafka may have another topic";
+    return log.find(sign, log.find(sign) + 1) != std::string::npos;
+  };
+  ASSERT_TRUE(eventually(doubts)) << log_text();
+  inbox->fail_over(replica);
+  app.stop();
+  thread.join();
+  EXPECT_EQ(broker->committed({"t", 0}), 40) << log_text();
+}
 
 /// Kafka refuses the offsets of the log that a process has begun. So the group's offset belongs to the old log, and the
 /// process that takes over has not seen that log.

@@ -61,8 +61,9 @@ class Failover : public ::testing::Test {
       if (transactions) context.tx().exec("INSERT", std::string(message.text()));
     });
   }
-  void start(Pipeline pipeline) {
-    app = std::make_unique<Consumer>(config, Backends{broker, inbox});
+  /// `store`: `inbox`, or one that forwards to it.
+  void start(Pipeline pipeline, std::shared_ptr<ports::Store> store = nullptr) {
+    app = std::make_unique<Consumer>(config, Backends{broker, store ? std::move(store) : inbox});
     app->topic("t", std::move(pipeline) | dead_letter()).handle_signals(false).logger(logger);
     thread = std::thread([this] {
       try {

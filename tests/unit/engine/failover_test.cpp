@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "tests/support/forwarding_store.hpp"
 #include "tests/unit/engine/failover_fixture.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/sender.hpp"
@@ -173,6 +174,64 @@ TEST_F(Failover, an_effect_elsewhere_of_an_earlier_owner_is_parked_too) {
   start(handler() | leased());
   EXPECT_TRUE(eventually([&] { return inbox->dead().size() == 7 && watermark_is(10); }));
   EXPECT_TRUE(committed(10));
+  EXPECT_THAT(all_runs(), Each(1));
+}
+
+/// Does not take dead letters, or does not find them.
+class NoDeadLetters final : public ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  bool record_dead(const ports::DeadMessage& message) override {
+    ++asked;
+    if (takes_none) throw StoreBusy("another session holds the lock");
+    return ForwardingStore::record_dead(message);
+  }
+  std::set<Offset> dead_between(HandlerId handler, const Fence& fence, Offset first, Offset last,
+                                std::optional<DeadReason> reason) override {
+    if (finds_not > 0 && finds_not-- > 0) throw StoreBusy("another session holds the lock");
+    return ForwardingStore::dead_between(handler, fence, first, last, reason);
+  }
+  std::atomic<bool> takes_none{false};
+  std::atomic<int> asked{0}, finds_not{0};
+};
+
+/// The owner knows where to start, but not yet what is in doubt. Meanwhile it must not lower Kafka's offset.
+TEST_F(Failover, an_effect_elsewhere_is_parked_by_an_owner_whose_claim_fails_late) {
+  transactions = false;
+  start(handler() | leased());
+  publish(3);
+  ASSERT_TRUE(eventually([&] { return watermark_is(3); }));
+  const auto replica = inbox->replica();
+  publish(7);
+  ASSERT_TRUE(eventually([&] { return committed(10); }));
+  stop();
+  inbox->fail_over(replica);
+  const auto store = std::make_shared<NoDeadLetters>(inbox);
+  store->finds_not = 2;
+  start(handler() | leased(), store);
+  EXPECT_TRUE(eventually([&] { return inbox->dead().size() == 7 && watermark_is(10); }, 20s)) << log_text();
+  EXPECT_LE(store->finds_not, 0);
+  EXPECT_THAT(all_runs(), Each(1));
+}
+
+TEST_F(Failover, an_effect_elsewhere_is_parked_by_an_owner_that_claims_again) {
+  transactions = false;
+  const auto store = std::make_shared<NoDeadLetters>(inbox);
+  start(handler() | leased() | ordered_by(Order::partition) | batch(1), store);
+  publish(3);
+  ASSERT_TRUE(eventually([&] { return watermark_is(3); }));
+  const auto replica = inbox->replica();
+  publish(7);
+  ASSERT_TRUE(eventually([&] { return committed(10); }));
+  store->takes_none = true;
+  inbox->fail_over(replica);
+  ASSERT_TRUE(eventually([&] { return store->asked > 0; }, 20s)) << log_text();
+  const TopicPartition at{"t", 0};
+  const auto other = inbox->claim_partitions(config.group(), {&at, 1}, 1s).front();
+  const std::string again = "claimed, epoch " + std::to_string(other.fence.epoch.value + 1);
+  ASSERT_TRUE(eventually([&] { return log_text().find(again) != std::string::npos; }, 30s)) << log_text();
+  store->takes_none = false;
+  EXPECT_TRUE(eventually([&] { return inbox->dead().size() == 7 && watermark_is(10); }, 20s)) << log_text();
   EXPECT_THAT(all_runs(), Each(1));
 }
 

@@ -73,12 +73,22 @@ TEST_F(LogIdentityTest, doubts_offsets_that_begin_again_before_all_that_it_remem
 }
 
 TEST_F(LogIdentityTest, knows_a_recreated_topic_by_the_offset_that_kafka_has_dropped) {
-  watch.has_offset(at);
+  watch.has_offset(at, LeaseClock::now());
   const auto verdict = judge(std::nullopt, 300, 0, 5'000);
   EXPECT_EQ(verdict.kind, Kind::recreated);
   EXPECT_EQ(verdict.from, 0);
   watch.settle(at, verdict, 1, verdict.from);
   EXPECT_FALSE(watch.suspects(at));
+}
+
+TEST_F(LogIdentityTest, does_not_take_an_offset_that_it_saw_long_ago_for_a_sign) {
+  const auto seen = LeaseClock::now();
+  watch.has_offset(at, seen);
+  watch.forget_offsets(seen);
+  EXPECT_TRUE(watch.had_offset(at));
+  watch.forget_offsets(seen + std::chrono::nanoseconds(1));
+  EXPECT_FALSE(watch.had_offset(at));
+  EXPECT_EQ(judge(std::nullopt, 300, 0, 5'000).kind, Kind::same);
 }
 
 TEST_F(LogIdentityTest, does_not_take_a_group_whose_offsets_were_dropped_for_a_recreated_topic) {
@@ -147,7 +157,7 @@ TEST_F(LogIdentityTest, does_not_take_a_truncated_log_for_a_recreated_topic) {
 
 TEST_F(LogIdentityTest, finds_where_a_log_was_cut_off_by_reading_again_what_it_remembers) {
   EXPECT_EQ(look(0, 3'000), Look::follow);
-  watch.has_offset(at);
+  watch.has_offset(at, LeaseClock::now());
   const auto again = judge(3'000, 3'000, 0, 2'995);
   EXPECT_EQ(again.kind, Kind::same);
   ASSERT_TRUE(again.from.has_value());
@@ -173,7 +183,7 @@ TEST_F(LogIdentityTest, forgets_what_was_read_when_the_partition_comes_back_from
 TEST_F(LogIdentityTest, forgets_the_old_log_when_another_member_has_begun_another) {
   EXPECT_FALSE(watch.claimed(at, 3)) << "nothing was known";
   EXPECT_EQ(look(0, 10), Look::follow);
-  watch.has_offset(at);
+  watch.has_offset(at, LeaseClock::now());
   watch.is_gone(at);
   watch.assigned(at);
   EXPECT_FALSE(watch.claimed(at, 3));
@@ -187,7 +197,7 @@ TEST_F(LogIdentityTest, forgets_the_old_log_when_another_member_has_begun_anothe
 /// The store's watermark, 300, is that of the old log.
 TEST_F(LogIdentityTest, reads_all_of_a_log_again_that_the_store_has_forgotten) {
   watch.claimed(at, 1);
-  watch.has_offset(at);
+  watch.has_offset(at, LeaseClock::now());
   watch.settle(at, judge(std::nullopt, 300, 0, 299), 2, 0);
   EXPECT_EQ(look(0, 10), Look::follow);
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(watch.claimed(at, 1)) << "the first attempt may have failed";
@@ -233,14 +243,14 @@ TEST_F(LogIdentityTest, reads_a_log_again_from_where_the_incarnations_began_that
 
 TEST_F(LogIdentityTest, takes_a_log_that_the_store_has_forgotten_for_recreated_if_it_was_recreated_again) {
   watch.claimed(at, 2);
-  watch.has_offset(at);
+  watch.has_offset(at, LeaseClock::now());
   watch.claimed(at, 1);
   EXPECT_EQ(judge(std::nullopt, 300, 0, 20).kind, Kind::recreated);
 }
 
 TEST_F(LogIdentityTest, remembers_what_it_has_read_of_a_log_that_it_has_begun_itself) {
   watch.claimed(at, 0);
-  watch.has_offset(at);
+  watch.has_offset(at, LeaseClock::now());
   watch.settle(at, judge(std::nullopt, 300, 0, 299), 1, 0);
   EXPECT_EQ(look(0, 10), Look::follow);
   EXPECT_FALSE(watch.claimed(at, 1));

@@ -53,6 +53,10 @@ class MemoryBroker final : public ports::Broker {
   void allow(const std::string& topic);
   /// Refuses the next `count` commits of offsets, as a coordinator does that is starting.
   void refuse_commits(int count);
+  /// Does not answer which offsets are committed, until it is called with false.
+  void refuse_lookups(bool refuse);
+  /// Deletes the committed offsets of the default group, as Kafka does if a group had no members for a week.
+  void delete_offsets();
 
   /// Opens a consumer of the default group.
   std::unique_ptr<ports::BrokerConsumer> open_consumer() override;
