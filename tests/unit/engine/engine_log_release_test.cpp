@@ -50,7 +50,7 @@ TEST_F(EngineLogs, a_log_does_not_begin_under_the_claim_of_a_handler_that_still_
   });
   Config c = config();
   c.consumer.drain_timeout = 50ms;
-  auto app = consumer("t", std::move(dies) | leased() | id_from("offset") | dead_letter() | batch(1), c);
+  auto app = consumer("t", std::move(dies) | by_offset() | dead_letter() | batch(1), c);
   auto thread = start(*app);
   ASSERT_NO_FATAL_FAILURE(cut_off_while_the_sixth_runs());
   app->stop();
