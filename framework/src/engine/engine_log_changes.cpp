@@ -290,9 +290,7 @@ bool Engine::has_late_claim(const LanePtr& lane) const {
 LogIdentity::Known Engine::look_to_leave(const LanePtr& lane, OwnedPartition& place, bool lost) {
   std::optional<Offset> watermark = lane->flushed;
   std::optional<Offset> done = settled_in_store(*lane);
-  // A handler that still runs belongs to the old log. A new claim keeps its dead letter out of the new log.
-  const bool runs = !shared_->scheduler.drain({&lane, 1}, SteadyTime::min(), [] { return true; });
-  if (!place.fence || has_late_claim(lane) || (runs && !lost)) {
+  if (!place.fence || has_late_claim(lane)) {
     if (lost) throw Fenced("another member may have claimed it");  // a claim would fence that member
     // No process knows which claim of the partition is the newest: the answer to one may have been lost.
     const auto claim =

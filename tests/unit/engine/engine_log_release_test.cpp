@@ -39,27 +39,6 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values([](Pipeline p) { return std::move(p) | transactional() | id_from("offset"); },
                       [](Pipeline p) { return std::move(p) | by_offset(); }));
 
-/// Otherwise its dead letter would be one of the new log, and the record at its offset would be skipped.
-TEST_F(EngineLogs, a_log_does_not_begin_under_the_claim_of_a_handler_that_still_runs) {
-  topic("t.dlq", 1);
-  produce_and_hold_the_sixth();
-  Pipeline dies([this](const Message&, Context&) {
-    if (++begun <= 5) return Outcome::done();
-    door.wait();
-    return Outcome::dead_letter("it comes too late");
-  });
-  Config c = config();
-  c.consumer.drain_timeout = 50ms;
-  auto app = consumer("t", std::move(dies) | by_offset() | dead_letter() | batch(1), c);
-  auto thread = start(*app);
-  ASSERT_NO_FATAL_FAILURE(cut_off_while_the_sixth_runs());
-  app->stop();
-  EXPECT_TRUE(eventually([&] { return log_text().find("as incarnation 1") != std::string::npos; }, 20s)) << log_text();
-  door.open();
-  thread.join();
-  EXPECT_THAT(inbox->dead(), ::testing::IsEmpty()) << log_text();
-}
-
 /// Kafka does not answer whether the topic is still the same.
 TEST_F(EngineLogs, a_released_partition_commits_no_offset_that_may_belong_to_another_topic) {
   topic("t", 1);
