@@ -19,9 +19,11 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRecordAfter{50};
 /// The first and the longest pause between two calls to record results while the store does not answer.
 constexpr milliseconds kFirstPause{50}, kLongestPause{1'000};
-/// How long the calls are repeated if the end of the unit is awaited: the unit was cancelled, or it runs on its
-/// caller's thread.
-constexpr milliseconds kLastTries{3'000};
+/// How long the calls are repeated on a caller's thread.
+constexpr milliseconds kCallersTries{3'000};
+/// The same after the unit was cancelled: less than the time that the engine waits for it then, so that the results that
+/// are lost with the process are reported.
+constexpr milliseconds kLastTries{1'500};
 /// The same if the results can be recorded later, see may_be_recorded_later(). One broken connection is not an outage.
 constexpr milliseconds kFirstTries{500};
 
@@ -164,7 +166,7 @@ void ClaimedUnit::record() {
       item.recorded = true;
       verdicts_.done(item);
     } else {
-      settle_lost(item);
+      settle_lost(item, !held);
     }
   }
   if (!held) record_later(settles);
@@ -216,11 +218,11 @@ std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ports::
 }
 
 bool ClaimedUnit::gives_up(const std::string& why) {
-  const bool later = may_be_recorded_later();
-  const bool awaited = later || unit_.services().caller_raises || unit_.watch().cancelled();
+  const bool later = may_be_recorded_later(), cancelled = unit_.watch().cancelled();
+  const bool awaited = later || cancelled || unit_.services().caller_raises;
   if (awaited && !awaited_since_) awaited_since_ = Clock::now();
-  if (!unrecorded_ && !(awaited_since_ && Clock::now() - *awaited_since_ > (later ? kFirstTries : kLastTries)))
-    return false;
+  const auto patience = later ? kFirstTries : cancelled ? kLastTries : kCallersTries;
+  if (!unrecorded_ && !(awaited_since_ && Clock::now() - *awaited_since_ > patience)) return false;
   unrecorded_ = true;
   unit_.end(UnitResult::End::store_unavailable, why);
   return true;
@@ -263,8 +265,8 @@ void ClaimedUnit::record_later(bool settles) {
   unit_.services().claims->pending().add({unit_.topic().handler, owner_, unit_.place().at, ends_, waiting_});
 }
 
-/// The message took effect, and its result could not be recorded.
-void ClaimedUnit::settle_lost(UnitItem& item) {
+/// The message took effect, and its result could not be recorded. `goes_on`: the process tries it later.
+void ClaimedUnit::settle_lost(UnitItem& item, bool goes_on) {
   // The claim may have no row any more, because the database went back to an earlier time. Then this note is the only
   // sign that the message took effect.
   unit_.memory().note_unrecorded(*item.id);
@@ -274,7 +276,7 @@ void ClaimedUnit::settle_lost(UnitItem& item) {
           : "the message is parked for an operator when its lease ends (at once, if the database has lost its claim)";
   const auto& run_log = *unit_.services().run_log;
   const std::string* const refused = refusal_of(item);
-  if (refused == nullptr && unrecorded_) {
+  if (refused == nullptr && goes_on) {
     run_log.warn(Code::result_pending, unit_.place().at, unit_.plan().handler, item.offset(),
                  "Handler finished, but PostgreSQL became unavailable before its result was recorded (" +
                      unit_.result().why + "). This process goes on trying. Until then, " + consequence);

@@ -55,7 +55,7 @@ class ClaimedUnit {
   bool gives_up(const std::string& why);
   [[nodiscard]] bool may_be_recorded_later() const;
   void record_later(bool settles);
-  void settle_lost(UnitItem& item);
+  void settle_lost(UnitItem& item, bool goes_on);
   void report_refusal(const UnitItem& item) const;
   [[nodiscard]] const std::string* refusal_of(const UnitItem& item) const;
 

@@ -14,16 +14,23 @@ constexpr std::chrono::milliseconds kEvery{250};
 
 }  // namespace
 
+PendingCompletions::Wait::Count& PendingCompletions::Wait::of_process() {
+  static Count count;
+  return count;
+}
+
 PendingCompletions::Wait::Wait(PendingCompletions& pending, const std::function<void()>& report) : pending_(pending) {
-  const std::lock_guard lock(pending.waits_mutex_);
-  ++pending.waits_;
+  Count& count = of_process();
+  const std::lock_guard lock(count.mutex);
+  ++count.waits;
   report();
 }
 
 PendingCompletions::Wait::~Wait() {
-  const std::lock_guard lock(pending_.waits_mutex_);
-  if (--pending_.waits_ > 0 || pending_.ending_) return;
-  pending_.run_log_->warn(Code::result_pending, "No result of this consumer waits for PostgreSQL any more");
+  Count& count = of_process();
+  const std::lock_guard lock(count.mutex);
+  if (--count.waits > 0 || pending_.ending_) return;
+  pending_.run_log_->warn(Code::result_pending, "No result of this process waits for PostgreSQL any more");
 }
 
 PendingCompletions::PendingCompletions(std::shared_ptr<ports::Claims> claims, std::shared_ptr<const RunLog> run_log)

@@ -2,6 +2,7 @@
 // Results of leased messages that could not be recorded because the store was unavailable. A background thread records
 // them when the store is available again. The thread starts with the first result.
 
+#include <atomic>
 #include <functional>
 #include <list>
 #include <memory>
@@ -17,8 +18,8 @@ namespace turnstile::detail {
 /// Thread-safe.
 class PendingCompletions {
  public:
-  /// As long as it lives, this consumer has a result that the store does not have. The log's last line `result_pending`
-  /// tells whether there is one: after the last has ended, that line says so.
+  /// As long as it lives, this process has a result that the store does not have. The log's last line `result_pending`
+  /// tells whether there is one: after the last of all consumers has ended, that line says so.
   class Wait {
    public:
     Wait(PendingCompletions& pending, const std::function<void()>& report);
@@ -27,6 +28,12 @@ class PendingCompletions {
     Wait& operator=(const Wait&) = delete;
 
    private:
+    struct Count {
+      std::mutex mutex;
+      std::size_t waits = 0;
+    };
+    static Count& of_process();
+
     PendingCompletions& pending_;
   };
   struct Late {
@@ -62,9 +69,7 @@ class PendingCompletions {
 
   const std::shared_ptr<ports::Claims> claims_;
   const std::shared_ptr<const RunLog> run_log_;
-  std::mutex waits_mutex_;
-  std::size_t waits_ = 0;
-  bool ending_ = false;
+  std::atomic<bool> ending_ = false;
   mutable std::mutex mutex_;
   std::list<Late> late_;  ///< only the thread and the destructor remove elements
   PeriodicThread thread_{[this] { return try_first(); }};

@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kNoneWaits = "No result of this consumer waits for PostgreSQL any more";
+constexpr const char* kNoneWaits = "No result of this process waits for PostgreSQL any more";
 
 /// A store that is away at first.
 class LateClaims final : public ports::Claims {
@@ -74,10 +74,12 @@ TEST_F(PendingCompletionsTest, records_at_its_end_what_the_store_takes_again) {
 /// The last line with the code result_pending tells whether the process may be stopped.
 TEST_F(PendingCompletionsTest, says_once_the_last_result_is_recorded_that_none_waits) {
   add("one");
-  auto of_a_unit = wait();
+  PendingCompletions another(claims,
+                             std::make_shared<RunLog>(std::make_shared<spdlog::logger>("t", log.sink()), "test"));
+  auto of_a_unit = std::make_shared<const PendingCompletions::Wait>(another, [] {});
   claims->away = false;
   ASSERT_TRUE(test::eventually([&] { return log.str().find("their results are recorded now") != std::string::npos; }));
-  EXPECT_THAT(log.str(), Not(HasSubstr(kNoneWaits))) << "a unit has one still";
+  EXPECT_THAT(log.str(), Not(HasSubstr(kNoneWaits))) << "a unit of another consumer has one";
   of_a_unit.reset();
   EXPECT_THAT(log.str(), HasSubstr(kNoneWaits));
 }
