@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 
@@ -34,6 +35,12 @@ struct Failure {
   std::size_t handled = 0;  ///< messages whose handler was called
 };
 
+/// An exception of a user's type can return no text.
+inline std::string text_of(const std::exception& e) {
+  const char* const text = e.what();
+  return text != nullptr ? text : "the handler threw an exception whose what() returned a null pointer";
+}
+
 /// Runs `call`, and turns its exception into a Failure. Absent: `call` did not throw. `items`: the items of the open
 /// transaction, in its order. `culprit`: the item to blame if the exception names none.
 template <class Call>
@@ -43,18 +50,18 @@ std::optional<Failure> guarded(const Items& items, UnitItem* culprit, Call&& cal
     call();
     return std::nullopt;
   } catch (const Fenced& e) {
-    return Failure{.kind = Kind::fenced, .why = e.what()};
+    return Failure{.kind = Kind::fenced, .why = text_of(e)};
   } catch (const TransactionEnded& e) {
-    return Failure{.kind = Kind::broken, .why = e.what()};
+    return Failure{.kind = Kind::broken, .why = text_of(e)};
   } catch (const StoreUnavailable& e) {
-    return Failure{.kind = Kind::unavailable, .culprit = culprit, .why = e.what()};
+    return Failure{.kind = Kind::unavailable, .culprit = culprit, .why = text_of(e)};
   } catch (const StoreBusy& e) {
-    return Failure{.kind = Kind::busy, .culprit = culprit, .why = e.what()};
+    return Failure{.kind = Kind::busy, .culprit = culprit, .why = text_of(e)};
   } catch (const DeferredSqlError& e) {
     UnitItem* const at = e.message_index < items.size() ? items[e.message_index] : nullptr;
-    return Failure{.culprit = at, .why = e.what()};
+    return Failure{.culprit = at, .why = text_of(e)};
   } catch (const std::exception& e) {
-    return Failure{.culprit = culprit, .why = e.what()};
+    return Failure{.culprit = culprit, .why = text_of(e)};
   } catch (...) {
     return Failure{
         .culprit = culprit,

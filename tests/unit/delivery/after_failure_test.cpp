@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
+
 namespace turnstile::detail {
 namespace {
 
@@ -52,6 +54,17 @@ TEST(AfterFailure, a_message_that_must_not_run_becomes_a_dead_letter) {
   const auto next = after_failure(plan("t.dlq"), {.dead_letter = DeadLetter{DeadReason::too_old, "old", 0}}, 1, 0);
   ASSERT_TRUE(next.dead_letter);
   EXPECT_EQ(next.dead_letter->reason, DeadReason::too_old);
+}
+
+struct NoText : std::exception {
+  [[nodiscard]] const char* what() const noexcept override { return nullptr; }
+};
+
+TEST(AfterFailure, an_exception_without_a_text_is_a_failure_of_its_message) {
+  const auto failure = guarded([] { throw NoText(); });
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->kind, Failure::Kind::failed);
+  EXPECT_EQ(failure->why, "the handler threw an exception whose what() returned a null pointer");
 }
 
 }  // namespace
