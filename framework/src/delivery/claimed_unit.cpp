@@ -147,6 +147,8 @@ bool ClaimedUnit::is_record_due() const { return !ends_.empty() && Clock::now() 
 void ClaimedUnit::record() {
   if (ends_.empty()) return;
   TURNSTILE_FAILPOINT("before-complete");
+  waiting_ = std::make_shared<PendingCompletions::Wait>(unit_.services().claims->pending(), unit_.place().at,
+                                                        unit_.plan().handler, ended_.front()->offset());
   hold_->let_go(ends_);
   const auto held = [&] {
     const Timed timed(unit_.result().counts.commit_time);
@@ -188,7 +190,7 @@ bool ClaimedUnit::may_be_recorded_later() const {
 std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ports::ClaimEnd> ends) {
   auto pause = kFirstPause;
   awaited_since_.reset();
-  for (;;) {
+  for (bool told = false;; told = true) {
     std::string why;
     try {
       auto held = unit_.services().claims->claims().end(unit_.topic().handler, owner_, ends);
@@ -197,20 +199,14 @@ std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ports::
         if (!held[i] && ends[i].kind == ports::ClaimEnd::Kind::done)
           held[i] = unit_.services().store->find(unit_.topic().handler, ends[i].claim.id).has_value();
       }
-      if (waiting_ && std::find(held.begin(), held.end(), false) == held.end())
+      if (waiting_->told() && std::find(held.begin(), held.end(), false) == held.end())
         unit_.services().run_log->info(unit_.place().at, "PostgreSQL answers again: the results are recorded now");
       return held;
     } catch (const std::exception& e) {
       if (is_permanent(e)) return end_one_by_one(ends, e.what());
       why = e.what();
     }
-    if (!waiting_) {
-      waiting_ = std::make_shared<PendingCompletions::Wait>(unit_.services().claims->pending(), [&] {
-        unit_.services().run_log->warn(Code::result_pending, unit_.place().at, unit_.plan().handler,
-                                       ended_.front()->offset(),
-                                       "Handler finished but its result could not be recorded; retrying: " + why);
-      });
-    }
+    if (!told) waiting_->tell("Handler finished but its result could not be recorded; retrying: " + why);
     if (gives_up(why)) return std::nullopt;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, kLongestPause);

@@ -71,7 +71,7 @@ class ClaimedUnit {
   bool unrecorded_ = false;  ///< the store did not answer for too long
   /// Since when the store has not answered and the unit's end is awaited.
   std::optional<Clock::time_point> awaited_since_;
-  std::shared_ptr<const PendingCompletions::Wait> waiting_;  ///< from the first failed call, until all is recorded
+  std::shared_ptr<const PendingCompletions::Wait> waiting_;  ///< while the results are recorded
   std::map<MessageId, std::string> refused_;                 ///< results that the store permanently refuses, and why
 };
 

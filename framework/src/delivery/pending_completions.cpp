@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "delivery/permanent.hpp"
 
@@ -11,41 +12,85 @@ namespace {
 
 /// The pause between two calls during an outage.
 constexpr std::chrono::milliseconds kEvery{250};
+/// After this time without an answer a result waits, and how often the watch looks for such results.
+constexpr std::chrono::milliseconds kSilence{1'000}, kLook{500};
+/// A call that has taken longer is mentioned before the log says that no result waits.
+constexpr std::chrono::milliseconds kMoment{100};
+constexpr const char* kNoAnswer =
+    "Handler finished, and PostgreSQL has not taken its result yet; waiting for its answer";
 
 }  // namespace
 
-PendingCompletions::Wait::Count& PendingCompletions::Wait::of_process() {
-  static Count count;
-  return count;
+PendingCompletions::Wait::All& PendingCompletions::Wait::all() {
+  static All all;
+  return all;
 }
 
-PendingCompletions::Wait::Wait(PendingCompletions& pending, const std::function<void()>& report) : pending_(pending) {
-  Count& count = of_process();
-  const std::lock_guard lock(count.mutex);
-  ++count.waits;
-  report();
+PendingCompletions::Wait::Wait(PendingCompletions& pending, TopicPartition at, std::string handler, Offset offset)
+    : pending_(pending), at_(std::move(at)), handler_(std::move(handler)), offset_(offset) {
+  pending_.watch_.start();
+  const std::lock_guard lock(all().mutex);
+  place_ = all().waits.insert(all().waits.end(), this);
 }
 
 PendingCompletions::Wait::~Wait() {
-  Count& count = of_process();
-  const std::lock_guard lock(count.mutex);
-  if (--count.waits > 0 || pending_.ending_) return;
-  pending_.run_log_->warn(Code::result_pending, "No result of this process waits for PostgreSQL any more");
+  const std::lock_guard lock(all().mutex);
+  all().waits.erase(place_);
+  if (!told_ || pending_.ending_) return;
+  const auto& waits = all().waits;
+  if (std::any_of(waits.begin(), waits.end(), [](const Wait* wait) { return wait->told_; })) return;
+  // The next line would say that none waits. So it must not hide one that has waited for a moment.
+  const auto moment = Clock::now() - kMoment;
+  bool any = false;
+  for (const Wait* const wait : waits) {
+    if (wait->since_ > moment) continue;
+    wait->tell_unlocked(kNoAnswer);
+    any = true;
+  }
+  if (!any) pending_.run_log_->warn(Code::result_pending, "No result of this process waits for PostgreSQL any more");
+}
+
+void PendingCompletions::Wait::tell(const std::string& text) const {
+  const std::lock_guard lock(all().mutex);
+  tell_unlocked(text);
+}
+
+bool PendingCompletions::Wait::told() const {
+  const std::lock_guard lock(all().mutex);
+  return told_;
+}
+
+void PendingCompletions::Wait::tell_unlocked(const std::string& text) const {
+  told_ = true;
+  pending_.run_log_->warn(Code::result_pending, at_, handler_, offset_, text);
+}
+
+PeriodicThread::Time PendingCompletions::look_for_silence() {
+  const auto silent_since = Wait::Clock::now() - kSilence;
+  const std::lock_guard lock(Wait::all().mutex);
+  for (const Wait* const wait : Wait::all().waits) {
+    if (&wait->pending_ == this && !wait->told_ && wait->since_ <= silent_since) wait->tell_unlocked(kNoAnswer);
+  }
+  return PeriodicThread::after(kLook);
 }
 
 PendingCompletions::PendingCompletions(std::shared_ptr<ports::Claims> claims, std::shared_ptr<const RunLog> run_log)
     : claims_(std::move(claims)), run_log_(std::move(run_log)) {}
 
-PendingCompletions::~PendingCompletions() {
+void PendingCompletions::end() {
+  watch_.stop();
   thread_.stop();
   // The store may have become available since the last call.
-  while (!late_.empty() && say(late_.front())) late_.pop_front();
-  ending_ = !late_.empty();
-  for (const Late& late : late_) {
-    run_log_->error(Code::result_not_recorded, late.at,
-                    "Shutting down with " + std::to_string(late.ends.size()) +
-                        " finished messages not recorded (PostgreSQL unavailable). They stay claimed; one that is "
-                        "delivered again after its lease is parked, or runs again if unknown is rerun");
+  while (try_first() == PeriodicThread::kAtOnce) continue;
+  const std::lock_guard lock(Wait::all().mutex);
+  if (std::exchange(ending_, true)) return;
+  for (const Wait* const wait : Wait::all().waits) {
+    if (&wait->pending_ != this) continue;
+    run_log_->error(
+        Code::result_not_recorded, wait->at_, wait->handler_, wait->offset_,
+        "The process ends before PostgreSQL has taken the results of messages that finished, from this "
+        "offset on. They stay claimed; one that is delivered again after its lease is parked, or runs again "
+        "if unknown is rerun");
   }
 }
 

@@ -263,6 +263,9 @@ void Engine::shut_down() {
     else worker.detach();
   }
   workers_.clear();
+  for (const auto& topic : shared_->topics) {
+    if (const auto& claims = topic->runner.services().claims) claims->pending().end();
+  }
   run_log_->info("stopped");
 }
 

@@ -48,7 +48,9 @@ class PendingCompletionsTest : public ::testing::Test {
     late->add({{1}, MessageId::from("owner"), {"t", 0}, {{.claim = {MessageId::from(id), 1}}}, wait()});
   }
   std::shared_ptr<const PendingCompletions::Wait> wait() {
-    return std::make_shared<PendingCompletions::Wait>(*late, [] {});
+    auto wait = std::make_shared<PendingCompletions::Wait>(*late, TopicPartition{"t", 0}, "handler", 7);
+    wait->tell("it waits");
+    return wait;
   }
   void wait_for_a_try() const {
     for (int i = 0; i < 1'000 && claims->tries == 0; ++i) std::this_thread::sleep_for(1ms);
@@ -66,7 +68,7 @@ TEST_F(PendingCompletionsTest, records_at_its_end_what_the_store_takes_again) {
   wait_for_a_try();
   claims->away = false;
   late.reset();
-  EXPECT_THAT(log.str(), Not(HasSubstr("not recorded")));
+  EXPECT_THAT(log.str(), Not(HasSubstr("result_not_recorded")));
   EXPECT_THAT(log.str(), HasSubstr(kNoneWaits));
   EXPECT_GE(claims->tries, 3);
 }
@@ -76,7 +78,8 @@ TEST_F(PendingCompletionsTest, says_once_the_last_result_is_recorded_that_none_w
   add("one");
   PendingCompletions another(claims,
                              std::make_shared<RunLog>(std::make_shared<spdlog::logger>("t", log.sink()), "test"));
-  auto of_a_unit = std::make_shared<const PendingCompletions::Wait>(another, [] {});
+  auto of_a_unit = std::make_shared<const PendingCompletions::Wait>(another, TopicPartition{"t", 1}, "handler", 7);
+  of_a_unit->tell("it waits, too");
   claims->away = false;
   ASSERT_TRUE(test::eventually([&] { return log.str().find("their results are recorded now") != std::string::npos; }));
   EXPECT_THAT(log.str(), Not(HasSubstr(kNoneWaits))) << "a unit of another consumer has one";
@@ -84,12 +87,29 @@ TEST_F(PendingCompletionsTest, says_once_the_last_result_is_recorded_that_none_w
   EXPECT_THAT(log.str(), HasSubstr(kNoneWaits));
 }
 
+TEST_F(PendingCompletionsTest, tells_of_a_call_that_has_no_answer) {
+  const PendingCompletions::Wait silent(*late, {"t", 0}, "handler", 7);
+  EXPECT_THAT(log.str(), Not(HasSubstr("result_pending")));
+  EXPECT_TRUE(test::eventually([&] { return log.str().find("has not taken its result yet") != std::string::npos; }));
+}
+
+/// Otherwise the last line would say that none waits.
+TEST_F(PendingCompletionsTest, mentions_a_call_without_an_answer_before_it_says_that_none_waits) {
+  auto told = wait();
+  const auto began = std::chrono::steady_clock::now();
+  const PendingCompletions::Wait silent(*late, {"t", 0}, "handler", 8);
+  ASSERT_TRUE(test::eventually([&] { return std::chrono::steady_clock::now() > began + 150ms; }));
+  told.reset();
+  EXPECT_THAT(log.str(), Not(HasSubstr(kNoneWaits)));
+  EXPECT_THAT(log.str(), HasSubstr("has not taken its result yet"));
+}
+
 TEST_F(PendingCompletionsTest, reports_at_its_end_what_the_store_did_not_take) {
   add("one");
   add("two");
   wait_for_a_try();
   late.reset();
-  EXPECT_THAT(log.str(), HasSubstr("Shutting down with 1 finished messages not recorded (PostgreSQL unavailable)"));
+  EXPECT_THAT(log.str(), HasSubstr("The process ends before PostgreSQL has taken the results"));
   EXPECT_THAT(log.str(), Not(HasSubstr(kNoneWaits)));
   EXPECT_LE(claims->tries, 4) << "the first that fails is the last";
 }
