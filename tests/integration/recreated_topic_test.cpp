@@ -94,6 +94,47 @@ INSTANTIATE_TEST_SUITE_P(
                       Kind{"none", [](Pipeline p) { return p; }}),
     [](const auto& c) { return std::string(c.param.name); });
 
+/// The partitions are assigned anew while the topic does not exist, so that nobody gets one.
+TEST(RecreatedTopic, is_read_after_a_rebalance_without_it) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(2);
+  const auto publish = [&](int n, const std::string& prefix) {
+    for (int i = 0; i < n; ++i) {
+      OwnedMessage message;
+      message.topic = world.topic();
+      message.partition = i % 2;
+      message.payload = prefix + std::to_string(i);
+      ASSERT_TRUE(eventually([&] {
+        try {
+          world.publish(message);
+          return true;
+        } catch (const BrokerError&) {
+          return false;
+        }
+      }));
+    }
+  };
+  Ran ran;
+  const auto set_up = [&](Consumer& app) {
+    app.topic(world.topic(), Pipeline([&](const Message& message, Context&) { ran.note(message); }) | by_offset());
+  };
+  Running stays(world.config(), set_up);
+  ASSERT_TRUE(stays.says("assigned 2 partitions"));
+  Running leaves(world.config(), set_up);
+  ASSERT_TRUE(stays.says("assigned 1 partitions") && leaves.says("assigned 1 partitions"));
+  publish(300, "old-");
+  ASSERT_TRUE(eventually([&] { return ran.with("old-") == 300 && world.caught_up(); })) << stays.log_text();
+  kafka::delete_topic(kafka_settings(), world.topic());
+  ASSERT_TRUE(stays.says("was deleted in Kafka")) << stays.log_text();
+  EXPECT_EQ(leaves.stop(), "");
+  ASSERT_TRUE(stays.says("revoked 1 partitions")) << stays.log_text();
+  kafka::create_topic(kafka_settings(), {world.topic(), 2, -1, {}});
+  publish(300, "new-");
+  EXPECT_TRUE(eventually([&] { return ran.with("new-") == 300 && world.caught_up(); }, 60s)) << stays.log_text();
+  EXPECT_EQ(ran.runs(), 600U) << stays.log_text();
+  EXPECT_EQ(stays.stop(), "") << stays.log_text();
+}
+
 /// Only the group's offset shows that it was recreated: no record of the old topic is read again.
 TEST(RecreatedTopic, of_a_new_group_loses_no_record_before_the_first_commit_is_due) {
   TURNSTILE_NEEDS_SERVERS();

@@ -35,6 +35,7 @@ void KafkaConsumer::on_rebalance(rd_kafka_resp_err_t code, rd_kafka_topic_partit
 
 void KafkaConsumer::assign(rd_kafka_topic_partition_list_t* list) {
   joined_ = true;
+  last_rebalance_ = SteadyClock::now();
   const auto partitions = partitions_of(list);
   const auto starts = listener_->on_assigned(partitions);
   for (auto& element : elements(list)) {
@@ -60,6 +61,7 @@ void KafkaConsumer::separate_queue(const TopicPartition& at) {
 
 void KafkaConsumer::revoke(rd_kafka_topic_partition_list_t* list) {
   const auto partitions = partitions_of(list);
+  last_rebalance_ = SteadyClock::now();
   const bool lost = rd_kafka_assignment_lost(client_->handle()) != 0;
   std::exception_ptr failure;
   try {

@@ -1,6 +1,7 @@
 #include "consumer.hpp"
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include <algorithm>
 #include <array>
@@ -30,6 +31,10 @@ constexpr milliseconds kHurriedWait{500};
 // The wait for the metadata of a topic: an available broker answers within milliseconds. Nothing is polled during the
 // wait.
 constexpr milliseconds kTopicTimeout{500}, kTopicRest{2'000};
+/// How long a member without a partition of a recreated topic waits after a rebalance, before it joins its group again.
+constexpr milliseconds kJoinAgainAfter{5'000};
+/// How long after a topic was recreated a rebalance may still have missed it.
+constexpr milliseconds kReturned{120'000};
 constexpr std::size_t kChunk = 1'024;
 
 // read_up_to() needs it.
@@ -58,10 +63,14 @@ KafkaConsumer::~KafkaConsumer() {
 void KafkaConsumer::subscribe(const std::vector<std::string>& topics, ports::AssignmentListener& listener) {
   listener_ = &listener;
   topics_ = topics;
-  PartitionList list{rd_kafka_topic_partition_list_new(static_cast<int>(topics.size()))};
-  for (const auto& topic : topics) rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), RD_KAFKA_PARTITION_UA);
-  if (const auto code = rd_kafka_subscribe(client_->handle(), list.get()))
+  if (const auto code = rd_kafka_subscribe(client_->handle(), subscription().get()))
     throw broker_error(code, "subscribing", client_->where());
+}
+
+PartitionList KafkaConsumer::subscription() const {
+  PartitionList list{rd_kafka_topic_partition_list_new(static_cast<int>(topics_.size()))};
+  for (const auto& topic : topics_) rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), RD_KAFKA_PARTITION_UA);
+  return list;
 }
 
 void KafkaConsumer::poll(milliseconds timeout) {
@@ -73,6 +82,7 @@ void KafkaConsumer::poll(milliseconds timeout) {
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     settle_seeks();
     if (doubt_topics_ || !missing_.empty()) look_at_topics();
+    if (!returned_.empty()) join_again_for_topics();
     if (woken || Clock::now() >= end) return;
   }
 }
@@ -330,7 +340,32 @@ void KafkaConsumer::look_at_topics() {
       rd_kafka_metadata(client_->handle(), 1, nullptr, &all, ms(kTopicTimeout));
       const Metadata freed{all};
       listener_->on_topic_change(topic, true);
+      returned_[topic] = Clock::now();
     }
+  }
+}
+
+/// If the group's partitions were assigned while a topic did not exist, no member got a partition of it, and no member
+/// joins again when it exists again. A member without one joins again, so that the partitions are assigned anew.
+void KafkaConsumer::join_again_for_topics() {
+  const auto now = Clock::now();
+  for (auto it = returned_.begin(); it != returned_.end();) {
+    const auto& [topic, since] = *it;
+    const bool has_one = std::any_of(assigned_.begin(), assigned_.end(),
+                                     [&name = topic](const auto& entry) { return entry.first.topic == name; });
+    if (has_one || now < std::max(since, last_rebalance_) + kJoinAgainAfter) {
+      it = now > since + kReturned ? returned_.erase(it) : std::next(it);
+      continue;
+    }
+    client_->logger().info(
+        "kafka: topic {} exists again, and this member has no partition of it: it joins its group again, so that the "
+        "partitions are assigned anew",
+        topic);
+    returned_.erase(it);
+    if (const auto code = rd_kafka_subscribe(client_->handle(), subscription().get()))
+      log_warning(client_->logger(), Code::kafka_refused,
+                  fmt::format("kafka: joining again: {}", rd_kafka_err2str(code)));
+    return;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -60,6 +61,8 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   bool wait_for(const char* what, std::chrono::milliseconds most, const std::function<bool()>& step);
   void tell_of_commit(std::span<const TopicPartitionOffset> offsets, bool committed);
   void look_at_topics();
+  void join_again_for_topics();
+  [[nodiscard]] PartitionList subscription() const;
   void assign(rd_kafka_topic_partition_list_t* list);
   void revoke(rd_kafka_topic_partition_list_t* list);
   void tell_librdkafka(rd_kafka_topic_partition_list_t* list, bool add);
@@ -87,10 +90,12 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   std::vector<rd_kafka_message_t*> scratch_;
   std::exception_ptr failure_;
   std::string last_commit_error_;
-  std::vector<std::string> topics_;  ///< subscribed
-  std::set<std::string> missing_;    ///< of them, those that were deleted
-  bool joined_ = false;              ///< the group has accepted this member, so the topics existed
-  bool doubt_topics_ = false;        ///< the broker reported an unknown topic
+  std::vector<std::string> topics_;                          ///< subscribed
+  std::set<std::string> missing_;                            ///< of them, those that were deleted
+  std::map<std::string, SteadyClock::time_point> returned_;  ///< and those that exist again, since when
+  SteadyClock::time_point last_rebalance_{};
+  bool joined_ = false;        ///< the group has accepted this member, so the topics existed
+  bool doubt_topics_ = false;  ///< the broker reported an unknown topic
   SteadyClock::time_point next_look_at_topics_{};
   std::function<bool()> hurry_;
   bool closed_ = false;

@@ -73,6 +73,7 @@ void Engine::on_topic_change(const std::string& topic, bool exists) {
                         " was deleted in Kafka: its records that were not read yet are lost, and nothing of it runs "
                         "until it is created again. Other topics continue");
   }
+  if (!exists) logs_.topic_is_gone(topic);
   for (const auto& lane : shared_->scheduler.lanes()) {
     if (lane->place.at.topic != topic) continue;
     if (exists) logs_.exists_again(lane->place.at);

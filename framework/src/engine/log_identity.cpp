@@ -88,6 +88,12 @@ void LogIdentity::is_gone(const TopicPartition& at) {
   Log& log = logs_[at];
   log.gone = true;
   log.begun_since_gone = false;
+  log.recreation = recreations_[at.topic];
+}
+
+bool LogIdentity::is_of_recreated_topic(const TopicPartition& at, const Log& log) const {
+  const auto found = recreations_.find(at.topic);
+  return found != recreations_.end() && log.recreation < found->second;
 }
 
 void LogIdentity::exists_again(const TopicPartition& at) {
@@ -104,7 +110,10 @@ bool LogIdentity::was_gone(const TopicPartition& at) const {
 bool LogIdentity::claimed(const TopicPartition& at, std::int32_t incarnation) {
   Log& log = logs_[at];
   const bool is_old = log.incarnation && *log.incarnation < incarnation;
-  if (is_old) log = Log{};
+  if (is_old) {
+    log = Log{};
+    log.recreation = recreations_[at.topic];
+  }
   log.in_store = incarnation;
   log.incarnation = std::max(log.incarnation.value_or(0), incarnation);
   log.began.try_emplace(incarnation, 0);
@@ -148,7 +157,8 @@ bool LogIdentity::suspects(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   if (found == logs_.end()) return false;
   const Log& log = found->second;
-  return log.other_from || log.went_back || log.offset_seen || log.gone || log.exists_again || log.forgotten_from();
+  return is_of_recreated_topic(at, log) || log.other_from || log.went_back || log.offset_seen || log.gone ||
+         log.exists_again || log.forgotten_from();
 }
 
 LogIdentity::Verdict LogIdentity::judge(const TopicPartition& at, const Known& known) const {
@@ -160,10 +170,11 @@ LogIdentity::Verdict LogIdentity::judge(const TopicPartition& at, const Known& k
   const bool too_short = known.done && *known.done > known.end && !forgotten_from;
   // Kafka deletes the offsets of its groups together with a topic. It also deletes the offsets of a group without
   // members after a week, so a missing offset alone proves nothing.
-  if (!known.committed && (log.offset_seen || log.gone || log.other_from || too_short)) {
+  const bool gone = log.gone || is_of_recreated_topic(at, log);
+  if (!known.committed && (log.offset_seen || gone || log.other_from || too_short)) {
     std::string why = too_short         ? ends + " and the database has settled it up to " + std::to_string(*known.done)
                       : log.offset_seen ? "Kafka has dropped the offset that the group had committed"
-                      : log.gone        ? "it did not exist for a while"
+                      : gone            ? "it did not exist for a while"
                                         : "offset " + std::to_string(*log.other_from) + " holds another record";
     return {Verdict::Kind::recreated, known.first, true, std::move(why)};
   }
@@ -203,6 +214,10 @@ void LogIdentity::settle(const TopicPartition& at, const Verdict& verdict, std::
   log.other_from.reset();
   log.went_back = false;
   if (log.gone && verdict.kind == Verdict::Kind::recreated) log.begun_since_gone = true;
+  // Kafka deletes a topic with all its partitions.
+  std::int64_t& recreations = recreations_[at.topic];
+  if (verdict.kind == Verdict::Kind::recreated && !log.gone && log.recreation == recreations) ++recreations;
+  log.recreation = recreations;
   log.gone = false;
   log.exists_again = false;
   switch (verdict.kind) {

@@ -96,7 +96,9 @@ class LogIdentity {
   /// The group may have had no members since. Then Kafka may have deleted offsets of topics that still exist.
   void forget_offsets(LeaseClock::time_point seen_before);
   [[nodiscard]] bool had_offset(const TopicPartition& at) const;
-  /// The topic was found to be missing.
+  /// The topic was found to be missing, so all its partitions are other logs from now on. is_gone() is for those that
+  /// this process reads; the others are judged once it claims them.
+  void topic_is_gone(const std::string& topic) { ++recreations_[topic]; }
   void is_gone(const TopicPartition& at);
   /// A topic of that name exists again. If its log was begun since is_gone(), it is not begun a second time: judge() then
   /// lets what was read of it be read again and compared.
@@ -127,6 +129,7 @@ class LogIdentity {
     LogMemory memory;
     std::optional<Offset> taken;       ///< the highest offset since begin()
     std::optional<Offset> other_from;  ///< the offset at which a record differed from the one read before
+    std::int64_t recreation = 0;       ///< the topic's, that was taken into account
     bool went_back = false;            ///< offsets started again, at records that are not remembered
     std::optional<LeaseClock::time_point> offset_seen;  ///< Kafka had an offset of the group
     bool gone = false;
@@ -139,7 +142,11 @@ class LogIdentity {
     /// Where the first incarnation begins that the store has forgotten. Absent: it has forgotten none.
     [[nodiscard]] std::optional<Offset> forgotten_from() const;
   };
+  /// Whether the topic was recreated since this log was begun, as another partition showed.
+  [[nodiscard]] bool is_of_recreated_topic(const TopicPartition& at, const Log& log) const;
+
   std::map<TopicPartition, Log> logs_;
+  std::map<std::string, std::int64_t> recreations_;  ///< of topics, as far as this process has seen them
 };
 
 }  // namespace turnstile::detail

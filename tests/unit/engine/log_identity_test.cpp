@@ -81,6 +81,33 @@ TEST_F(LogIdentityTest, knows_a_recreated_topic_by_the_offset_that_kafka_has_dro
   EXPECT_FALSE(watch.suspects(at));
 }
 
+/// Kafka deletes a topic with all its partitions. Another process read this one until now.
+TEST_F(LogIdentityTest, knows_a_recreated_topic_by_another_partition) {
+  const TopicPartition other{at.topic, at.partition + 1};
+  watch.claimed(at, 0);
+  watch.has_offset(at, LeaseClock::now());
+  watch.settle(at, judge(std::nullopt, 300, 0, 5'000), 1, 0);
+  watch.claimed(other, 0);
+  EXPECT_TRUE(watch.suspects(other));
+  LogIdentity::Known known;
+  known.done = 300;
+  known.end = 5'000;
+  const auto verdict = watch.judge(other, known);
+  EXPECT_EQ(verdict.kind, Kind::recreated);
+  watch.settle(other, verdict, 1, 0);
+  EXPECT_FALSE(watch.suspects(other));
+  EXPECT_FALSE(watch.suspects(at)) << "it is begun already";
+}
+
+TEST_F(LogIdentityTest, a_partition_of_a_recreated_topic_that_another_process_has_begun_is_not_begun_again) {
+  watch.topic_is_gone(at.topic);
+  watch.claimed(at, 1);
+  const auto verdict = judge(20, 20, 0, 5'000);
+  EXPECT_EQ(verdict.kind, Kind::same) << "that process has committed an offset";
+  watch.settle(at, verdict, 1, {});
+  EXPECT_FALSE(watch.suspects(at));
+}
+
 TEST_F(LogIdentityTest, does_not_take_an_offset_that_it_saw_long_ago_for_a_sign) {
   const auto seen = LeaseClock::now();
   watch.has_offset(at, seen);
