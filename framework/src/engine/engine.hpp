@@ -90,6 +90,7 @@ class Engine final : private ports::AssignmentListener {
   bool begin_without_store(const LanePtr& lane);
   [[nodiscard]] LogIdentity::Known ask_kafka(const TopicPartition& at, std::optional<Offset> watermark,
                                              std::chrono::milliseconds wait);
+  void look_for_recreated_topics();
   std::vector<TopicPartitionOffset> still_there(std::vector<TopicPartitionOffset> positions, bool wait);
   std::vector<TopicPartition> watched(const std::vector<LanePtr>& lanes);
   void leave_other_logs(const std::vector<LanePtr>& lanes, bool lost);

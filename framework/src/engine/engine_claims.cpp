@@ -42,6 +42,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
     else unfenced.push_back(std::make_shared<LaneState>(*topic, OwnedPartition{.at = at, .fence = {}}));
   }
   open_unfenced(unfenced);
+  if (!claiming.empty()) look_for_recreated_topics();
   run_log_->info("assigned " + std::to_string(partitions.size()) + " partitions");
   count_partitions(partitions_ + partitions.size());
   auto starts = claim(claiming);
@@ -120,6 +121,7 @@ void Engine::take_late_claims() {
     const std::lock_guard lock(shared_->mutex);
     late.swap(shared_->late_claims);
   }
+  if (!late.empty()) look_for_recreated_topics();
   for (const auto& [lane, claim] : late) {
     take_late_claim(lane, claim);
     if (fatal_) return;

@@ -137,12 +137,28 @@ std::vector<TopicPartitionOffset> Engine::still_there(std::vector<TopicPartition
   for (std::size_t i = 0; i < asked.size(); ++i) {
     if (committed[i]) logs_.has_offset(asked[i], LeaseClock::now());
     if (committed[i] || !logs_.had_offset(asked[i])) continue;
+    logs_.has_lost_offset(asked[i]);
     std::erase_if(positions, [&](const auto& position) { return position.at == asked[i]; });
     for (const auto& lane : lanes) {
       if (lane->place.at == asked[i]) doubt(lane);
     }
   }
   return positions;
+}
+
+/// A partition that this process reads, or has read, can show that the topic of a partition that it claims now was
+/// recreated.
+void Engine::look_for_recreated_topics() {
+  logs_.forget_offsets(LeaseClock::now() - kOffsetsKept);
+  const auto asked = logs_.with_offset();
+  if (asked.empty() || drops_what_was_taken()) return;
+  try {
+    const auto committed = consumer_->committed(asked, kKafkaWait);
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      if (!committed[i]) logs_.has_lost_offset(asked[i]);
+    }
+  } catch (const BrokerError&) {  // the claims ask again, each for its own partition
+  }
 }
 
 /// The partitions whose logs this process reads, without those of topics that do not exist now.

@@ -11,46 +11,12 @@
 #include <vector>
 
 #include "engine/incarnation_text.hpp"
+#include "engine/log_memory.hpp"
 #include "turnstile/lease_clock.hpp"
 #include "turnstile/message.hpp"
 #include "turnstile/types.hpp"
 
 namespace turnstile::detail {
-
-/// The last records of a partition that were read, by offset.
-class LogMemory {
- public:
-  enum class Finding : std::uint8_t {
-    ahead,  ///< after all records that were read
-    same,   ///< it was read before
-    other,  ///< another record was read at its offset, or none where there was none
-    older,  ///< older than the remembered records
-  };
-  [[nodiscard]] Finding compare(const Message& message) const noexcept;
-  /// Whether a record at this offset is remembered. compare() also returns `other` if none is.
-  [[nodiscard]] bool has_read(Offset offset) const noexcept;
-  /// Only for a record for which compare() returns `ahead`.
-  void note(const Message& message);
-  void forget() noexcept { count_ = 0; }
-  /// The oldest remembered record.
-  [[nodiscard]] std::optional<Offset> first() const noexcept;
-
- private:
-  struct Entry {
-    Offset offset = 0;
-    std::uint64_t mark = 0;  ///< from its time and sizes: different records are unlikely to share it
-  };
-  static constexpr std::size_t kMost = 1'024;
-  static std::uint64_t mark_of(const Message& message) noexcept;
-  /// The first entry at or above this offset. The offset must not be above all entries.
-  [[nodiscard]] const Entry& first_from(Offset offset) const noexcept;
-  /// The `i`-th oldest entry.
-  [[nodiscard]] const Entry& at(std::size_t i) const noexcept { return ring_[(next_ + kMost - count_ + i) % kMost]; }
-
-  std::vector<Entry> ring_;
-  std::size_t next_ = 0;
-  std::size_t count_ = 0;
-};
 
 class LogIdentity {
  public:
@@ -96,6 +62,11 @@ class LogIdentity {
   /// The group may have had no members since. Then Kafka may have deleted offsets of topics that still exist.
   void forget_offsets(LeaseClock::time_point seen_before);
   [[nodiscard]] bool had_offset(const TopicPartition& at) const;
+  /// All partitions for which had_offset() is true.
+  [[nodiscard]] std::vector<TopicPartition> with_offset() const;
+  /// Kafka has no offset of the group any more, although had_offset() is true: all partitions of the topic are other
+  /// logs.
+  void has_lost_offset(const TopicPartition& at);
   /// The topic was found to be missing, so all its partitions are other logs from now on. is_gone() is for those that
   /// this process reads; the others are judged once it claims them.
   void topic_is_gone(const std::string& topic) { ++recreations_[topic]; }
