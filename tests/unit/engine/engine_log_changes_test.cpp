@@ -205,51 +205,6 @@ TEST_F(EngineLogs, goes_on_in_a_recreated_topic_that_another_member_has_begun) {
   EXPECT_EQ(ran().size(), 30U + 14U) << "the other member's do not run again";
 }
 
-/// The owner of the other partition leaves before it has found the new topic. This consumer never had that partition.
-TEST_F(EngineLogs, reads_a_recreated_topic_from_its_beginning_in_partitions_that_it_takes_over) {
-  topic("t", 2);
-  const auto produce_both = [&](const std::string& prefix) {
-    for (int i = 0; i < 40; ++i) {
-      OwnedMessage message = message_of("t", prefix + std::to_string(i));
-      message.partition = i % 2;
-      broker->produce(message);
-    }
-  };
-  const auto by_place = [](Pipeline p) { return std::move(p) | by_offset(); };
-  auto earlier = consumer("t", noting(by_place), config());
-  auto thread = start(*earlier);
-  produce_both("old-");
-  ASSERT_TRUE(eventually([&] { return ran_all("old-", 40) && all_committed("t", 2); })) << log_text();
-  earlier->stop();
-  thread.join();
-  struct Idle final : ports::AssignmentListener {
-    std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
-    void on_revoked(std::span<const TopicPartition>, bool) override {}
-  } idle;
-  const auto owner = broker->open_consumer();
-  owner->subscribe({"t"}, idle);
-  owner->poll(10ms);
-  const auto and_poll = [&](const std::function<bool()>& what) {
-    return eventually([&] {
-      owner->poll(1ms);
-      return what();
-    });
-  };
-  auto app = consumer("t", noting(by_place), config());
-  thread = start(*app);
-  ASSERT_TRUE(and_poll([&] { return log_text().find("assigned 1 partitions") != std::string::npos; })) << log_text();
-  broker->delete_topic("t");
-  ASSERT_TRUE(and_poll([&] { return log_text().find("topic t was deleted in Kafka") != std::string::npos; }));
-  topic("t", 2);
-  produce_both("another-");
-  ASSERT_TRUE(and_poll([&] { return ran().size() == 60; })) << ran().size() << log_text();
-  owner->close();
-  EXPECT_TRUE(eventually([&] { return ran_all("another-", 40) && all_committed("t", 2); })) << log_text();
-  EXPECT_EQ(ran().size(), 80U) << "nothing runs twice";
-  app->stop();
-  thread.join();
-}
-
 /// Kafka has deleted the offsets of the group meanwhile, but not the topic.
 TEST_F(EngineLogs, does_not_take_a_topic_for_another_one_after_it_was_suspended_for_a_week) {
   topic("t", 1);
