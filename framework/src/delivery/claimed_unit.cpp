@@ -277,12 +277,11 @@ void ClaimedUnit::settle_lost(UnitItem& item, bool goes_on) {
                  "Handler finished, but PostgreSQL became unavailable before its result was recorded (" +
                      unit_.result().why + "). This process goes on trying. Until then, " + consequence);
   } else {
-    run_log.error(
-        refused == nullptr ? Code::claim_lost : Code::result_not_recorded, unit_.place().at, unit_.plan().handler,
-        item.offset(),
-        "Handler finished, but " +
-            (refused == nullptr ? "its claim was lost meanwhile" : "PostgreSQL refused its result (" + *refused + ")") +
-            ": " + consequence);
+    const Code code = refused == nullptr ? Code::claim_lost : Code::result_not_recorded;
+    const std::string what =
+        refused == nullptr ? "its claim was lost meanwhile" : "PostgreSQL refused its result (" + *refused + ")";
+    run_log.error(code, unit_.place().at, unit_.plan().handler, item.offset(),
+                  "Handler finished, but " + what + ": " + consequence);
   }
   unit_.block(item);
 }
