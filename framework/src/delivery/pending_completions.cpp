@@ -40,14 +40,19 @@ PendingCompletions::Wait::~Wait() {
   const auto& waits = all().waits;
   if (std::any_of(waits.begin(), waits.end(), [](const Wait* wait) { return wait->told_; })) return;
   // The next line would say that none waits. So it must not hide one that has waited for a moment.
-  const auto moment = Clock::now() - kMoment;
+  if (!tell_of_silent(kMoment, nullptr))
+    pending_.run_log_->warn(Code::result_pending, "No result of this process waits for PostgreSQL any more");
+}
+
+bool PendingCompletions::Wait::tell_of_silent(std::chrono::milliseconds time, const PendingCompletions* of) {
+  const auto since = Clock::now() - time;
   bool any = false;
-  for (const Wait* const wait : waits) {
-    if (wait->since_ > moment) continue;
+  for (const Wait* const wait : all().waits) {
+    if ((of != nullptr && of != &wait->pending_) || wait->told_ || wait->since_ > since) continue;
     wait->tell_unlocked(kNoAnswer);
     any = true;
   }
-  if (!any) pending_.run_log_->warn(Code::result_pending, "No result of this process waits for PostgreSQL any more");
+  return any;
 }
 
 void PendingCompletions::Wait::tell(const std::string& text) const {
@@ -66,11 +71,8 @@ void PendingCompletions::Wait::tell_unlocked(const std::string& text) const {
 }
 
 PeriodicThread::Time PendingCompletions::look_for_silence() {
-  const auto silent_since = Wait::Clock::now() - kSilence;
   const std::lock_guard lock(Wait::all().mutex);
-  for (const Wait* const wait : Wait::all().waits) {
-    if (&wait->pending_ == this && !wait->told_ && wait->since_ <= silent_since) wait->tell_unlocked(kNoAnswer);
-  }
+  Wait::tell_of_silent(kSilence, this);
   return PeriodicThread::after(kLook);
 }
 

@@ -43,6 +43,9 @@ class PendingCompletions {
     };
     static All& all();
     void tell_unlocked(const std::string& text) const;
+    /// Tells of those that have waited for this time, and were not told of. `of`: null for all. Returns whether there
+    /// is one. The caller holds All::mutex.
+    static bool tell_of_silent(std::chrono::milliseconds time, const PendingCompletions* of);
 
     PendingCompletions& pending_;
     const TopicPartition at_;

@@ -91,6 +91,8 @@ class Engine final : private ports::AssignmentListener {
   [[nodiscard]] LogIdentity::Known ask_kafka(const TopicPartition& at, std::optional<Offset> watermark,
                                              std::chrono::milliseconds wait);
   void look_for_recreated_topics();
+  std::vector<std::optional<ports::GroupOffset>> look_at_offsets(const std::vector<TopicPartition>& asked,
+                                                                 std::chrono::milliseconds wait);
   std::vector<TopicPartitionOffset> still_there(std::vector<TopicPartitionOffset> positions, bool wait);
   std::vector<TopicPartition> watched(const std::vector<LanePtr>& lanes);
   void leave_other_logs(const std::vector<LanePtr>& lanes, bool lost);

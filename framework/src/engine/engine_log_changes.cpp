@@ -124,7 +124,7 @@ std::vector<TopicPartitionOffset> Engine::still_there(std::vector<TopicPartition
   if (asked.empty() || drops_what_was_taken()) return positions;
   std::vector<std::optional<ports::GroupOffset>> committed;
   try {
-    committed = consumer_->committed(asked, wait ? kLastWait : kKafkaWait);
+    committed = look_at_offsets(asked, wait ? kLastWait : kKafkaWait);
   } catch (const BrokerError&) {
     if (wait) {  // the last chance; without these commits the next owner reads more messages again
       std::erase_if(positions, [&](const auto& position) { return logs_.had_offset(position.at); });
@@ -135,9 +135,7 @@ std::vector<TopicPartitionOffset> Engine::still_there(std::vector<TopicPartition
     return {};
   }
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    if (committed[i]) logs_.has_offset(asked[i], LeaseClock::now());
     if (committed[i] || !logs_.had_offset(asked[i])) continue;
-    logs_.has_lost_offset(asked[i]);
     std::erase_if(positions, [&](const auto& position) { return position.at == asked[i]; });
     for (const auto& lane : lanes) {
       if (lane->place.at == asked[i]) doubt(lane);
@@ -153,12 +151,20 @@ void Engine::look_for_recreated_topics() {
   const auto asked = logs_.with_offset();
   if (asked.empty() || drops_what_was_taken()) return;
   try {
-    const auto committed = consumer_->committed(asked, kKafkaWait);
-    for (std::size_t i = 0; i < asked.size(); ++i) {
-      if (!committed[i]) logs_.has_lost_offset(asked[i]);
-    }
+    look_at_offsets(asked, kKafkaWait);
   } catch (const BrokerError&) {  // the claims ask again, each for its own partition
   }
+}
+
+/// Asks Kafka for the group's offsets, and notes which there are, and which it has dropped.
+std::vector<std::optional<ports::GroupOffset>> Engine::look_at_offsets(const std::vector<TopicPartition>& asked,
+                                                                       milliseconds wait) {
+  auto committed = consumer_->committed(asked, wait);
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    if (committed[i]) logs_.has_offset(asked[i], LeaseClock::now());
+    else if (logs_.had_offset(asked[i])) logs_.shows_recreation(asked[i]);
+  }
+  return committed;
 }
 
 /// The partitions whose logs this process reads, without those of topics that do not exist now.

@@ -52,7 +52,7 @@ std::vector<TopicPartition> LogIdentity::with_offset() const {
   return all;
 }
 
-void LogIdentity::has_lost_offset(const TopicPartition& at) {
+void LogIdentity::shows_recreation(const TopicPartition& at) {
   const Log& log = logs_[at];
   if (!log.gone && !is_of_recreated_topic(at, log)) ++recreations_[at.topic];
 }
@@ -187,10 +187,8 @@ void LogIdentity::settle(const TopicPartition& at, const Verdict& verdict, std::
   log.other_from.reset();
   log.went_back = false;
   if (log.gone && verdict.kind == Verdict::Kind::recreated) log.begun_since_gone = true;
-  // Kafka deletes a topic with all its partitions.
-  std::int64_t& recreations = recreations_[at.topic];
-  if (verdict.kind == Verdict::Kind::recreated && !log.gone && log.recreation == recreations) ++recreations;
-  log.recreation = recreations;
+  if (verdict.kind == Verdict::Kind::recreated) shows_recreation(at);
+  log.recreation = recreations_[at.topic];
   log.gone = false;
   log.exists_again = false;
   switch (verdict.kind) {

@@ -64,9 +64,8 @@ class LogIdentity {
   [[nodiscard]] bool had_offset(const TopicPartition& at) const;
   /// All partitions for which had_offset() is true.
   [[nodiscard]] std::vector<TopicPartition> with_offset() const;
-  /// Kafka has no offset of the group any more, although had_offset() is true: all partitions of the topic are other
-  /// logs.
-  void has_lost_offset(const TopicPartition& at);
+  /// This partition shows that its topic was recreated, so all its partitions are other logs.
+  void shows_recreation(const TopicPartition& at);
   /// The topic was found to be missing, so all its partitions are other logs from now on. is_gone() is for those that
   /// this process reads; the others are judged once it claims them.
   void topic_is_gone(const std::string& topic) { ++recreations_[topic]; }

@@ -103,12 +103,12 @@ TEST_F(LogIdentityTest, knows_a_recreated_topic_by_another_partition_before_that
   const TopicPartition other{at.topic, at.partition + 1};
   watch.has_offset(other, LeaseClock::now());
   EXPECT_THAT(watch.with_offset(), ::testing::ElementsAre(other));
-  watch.has_lost_offset(other);
+  watch.shows_recreation(other);
   watch.claimed(at, 0);
   const auto verdict = judge(std::nullopt, 300, 0, 5'000);
   EXPECT_EQ(verdict.kind, Kind::recreated);
   watch.settle(at, verdict, 1, 0);
-  watch.has_lost_offset(other);
+  watch.shows_recreation(other);
   EXPECT_FALSE(watch.suspects(at)) << "it is known already";
 }
 
